@@ -1,0 +1,89 @@
+# One line each: the work is done by the console program, `.venv/bin/onionlab --help`.
+#
+# Variables: NAME (an experiment), SCALE, SEEDS, JOBS, ENGINE, SHADOW, TGEN, TOR_SOURCE, PYTHON;
+# ONLY for check-variants. For example: make experiment NAME=quick SEEDS=3 SHADOW=/opt/shadow/bin/shadow
+
+.DEFAULT_GOAL := help
+MAKEFLAGS += --no-print-directory
+.DELETE_ON_ERROR:
+
+READY := .venv/ready
+ONIONLAB := .venv/bin/python -m onionlab
+TOOL := .venv/bin/python -m
+
+# Variables reach the program as options where they are set, and only then.
+option = $(if $($(1)),--$(2) "$($(1))")
+TOOLS = $(call option,SHADOW,shadow) $(call option,TGEN,tgen)
+ASKED = $(call option,SCALE,scale) $(call option,SEEDS,seeds) $(call option,ENGINE,engine) $(TOOLS)
+NAMED = "$(or $(NAME),$(error NAME is missing: `make $@ NAME=quick`; `make list` shows the names))"
+
+# Tor's source is a matter of the place, not of one command: every verb sees it in the environment.
+export TOR_SOURCE
+
+.PHONY: help setup list doctor build generate run experiment analyse report
+.PHONY: test lint check-variants lock clean-build clean-results clean-setup clean
+
+help: ## this list
+	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  \1\t\2/p' $(MAKEFILE_LIST) | expand -t 18
+	@sed -n 's/^# \(Variables: .*\)/\n\1/p; s/^# \(ONLY for .*\)/\1/p' $(MAKEFILE_LIST)
+
+setup: ## install the Debian packages that are missing and the Python environment .venv
+	@PYTHON="$(PYTHON)" onionlab/setup.sh
+
+$(READY): requirements-build.lock requirements.lock pyproject.toml configs/apt-packages.txt onionlab/setup.sh
+	@PYTHON="$(PYTHON)" onionlab/setup.sh
+
+list: $(READY) ## the experiments and the variants of Tor
+	@$(ONIONLAB) list
+
+doctor: $(READY) ## what this machine has and lacks [NAME: for this experiment]
+	@$(ONIONLAB) doctor $(if $(NAME),"$(NAME)") $(ASKED)
+
+build: $(READY) ## build Tor for all variants
+	@$(ONIONLAB) build $(call option,JOBS,jobs)
+
+generate: $(READY) ## write the files of the runs of NAME, without running
+	@$(ONIONLAB) generate $(NAMED) $(ASKED)
+
+run: $(READY) ## make the runs of NAME that are missing
+	@$(ONIONLAB) run $(NAMED) $(ASKED) $(call option,JOBS,jobs)
+
+experiment: $(READY) ## everything for NAME: set up, build, run, analyse, report
+	@$(ONIONLAB) experiment $(NAMED) $(ASKED) $(call option,JOBS,jobs)
+
+analyse: $(READY) ## estimates and figures of NAME from its runs
+	@$(ONIONLAB) analyse $(NAMED)
+
+report: $(READY) ## the report of NAME
+	@$(ONIONLAB) report $(NAMED)
+
+test: $(READY) ## this project's own tests; builds Tor
+	@$(TOOL) pytest
+
+lint: $(READY) ## formatting, lint and types
+	@$(TOOL) ruff format --check .
+	@$(TOOL) ruff check .
+	@$(TOOL) mypy
+	@shellcheck onionlab/setup.sh .ci/run
+
+check-variants: $(READY) ## Tor's own unit tests on every build, plain and with AddressSanitizer
+	@$(ONIONLAB) check-variants $(call option,ONLY,only) $(call option,JOBS,jobs)
+
+# For whoever changes requirements*.in. The lowest supported Python decides the versions, so that
+# every Python gets the same ones; uv is not among the dependencies: https://docs.astral.sh/uv/
+UV_COMPILE = uv pip compile --quiet --no-header --upgrade --generate-hashes \
+	--python-version 3.11 --python-platform linux
+lock: ## make requirements*.lock anew from requirements*.in (needs uv)
+	$(UV_COMPILE) --output-file requirements-build.lock requirements-build.in
+	$(UV_COMPILE) --output-file requirements.lock requirements.in
+
+clean-build: ## remove Tor's source and builds
+	rm -rf build
+
+clean-results: ## remove all runs and results
+	rm -rf runs results
+
+clean-setup: ## remove the Python environment
+	rm -rf .venv *.egg-info
+
+clean: clean-build clean-setup ## remove all that can be made again; keeps runs and results

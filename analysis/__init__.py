@@ -1,0 +1,6 @@
+"""From tgen logs to records, estimates, figures and a report.
+
+The data's way: ``tgenlog`` (lines to events) -> ``records`` (events to tables) -> ``metrics`` and
+``survival`` (arrays to one run's statistics) -> ``estimates`` (runs to variants) -> ``figures`` and
+``report``. Metrics and their formulas: docs/metrics.md.
+"""

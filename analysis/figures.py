@@ -1,0 +1,388 @@
+"""Figures of a study. Each kind stands once in ``KINDS``; what it shows is a tuple of panels.
+
+A panel turns one run into values on a grid that is the same for all runs of a level; a line is
+their mean over seeds, its band their range. Each figure is written as PDF, PNG and the CSV of what
+is drawn.
+"""
+
+from __future__ import annotations
+
+import csv
+import io
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Literal
+
+import matplotlib as mpl
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.backends.backend_agg import FigureCanvasAgg
+from matplotlib.figure import Figure
+from matplotlib.ticker import FuncFormatter, LogLocator, MaxNLocator, NullLocator
+
+from analysis.errors import AnalysisError
+from analysis.metrics import (
+    ALL,
+    WINDOW_S,
+    ClassData,
+    duration_over_grid,
+    throughput_over_time,
+    timeouts_over_time,
+)
+from analysis.series import Floats
+from analysis.study import FigureSpec, Level, Study
+from analysis.style import (
+    HEIGHT_IN,
+    OUTSIDE_COLOR,
+    PNG_DPI,
+    RC,
+    TEXT_WIDTH_IN,
+    line_style,
+)
+
+WEB = "web"
+"""The class whose times the second kind of figure shows, as the paper's does."""
+
+LEAD_S = 60.0
+"""How much of the time before the measured span is shown."""
+
+Run = Mapping[str, ClassData]
+
+
+@dataclass(frozen=True)
+class Panel:
+    """One pair of axes.
+
+    Attributes:
+        name: in the CSV; says what y is and its unit.
+        title: above the axes.
+        x_label: with its unit.
+        y_label: with its unit.
+        grid: x values for a level, shape (g,).
+        values: y values of one run on that grid, shape (g,).
+        scale: factor from y's unit to that of ``y_label``.
+        x_axis: "time" shows the run's clock, "duration" a logarithmic axis.
+    """
+
+    name: str
+    title: str
+    x_label: str
+    y_label: str
+    grid: Callable[[Level], Floats]
+    values: Callable[[Run, Floats], Floats]
+    scale: float
+    x_axis: Literal["time", "duration"]
+
+
+@dataclass(frozen=True)
+class Kind:
+    """One kind of figure."""
+
+    panels: tuple[Panel, ...]
+    caption: Callable[[Level], str]
+
+
+def _time_grid(level: Level) -> Floats:
+    begin = np.floor(max(0.0, level.measured_start_s - LEAD_S))
+    return np.arange(begin, np.floor(level.stop_s) + 1.0)
+
+
+def _duration_grid(level: Level) -> Floats:
+    # 200 points a decade from 10 ms on: less than a line's width on paper.
+    limit = max(level.horizon_s(WEB), 1.0)
+    return np.geomspace(0.01, limit, round(200 * np.log10(limit / 0.01)) + 1)
+
+
+def _web(values: Callable[[ClassData, Floats], Floats]) -> Callable[[Run, Floats], Floats]:
+    def of_run(run: Run, grid_s: Floats) -> Floats:
+        return values(run[WEB], grid_s) if WEB in run else np.full(grid_s.shape, np.nan)
+
+    return of_run
+
+
+def _throughput_caption(level: Level) -> str:
+    return (
+        f"Left: bytes read by all clients per second, moving average over {WINDOW_S:g} s. Right: "
+        "cumulative number of timeouts, of streams started in the measured span "
+        f"({level.measured_start_s:g} s to {level.measured_end_s:g} s). Grey: outside that span."
+    )
+
+
+def _durations_caption(level: Level) -> str:
+    timeout = level.classes[WEB].timeout_s if WEB in level.classes else None
+    end = f"a timeout comes after {timeout:g} s" if timeout else "there is no timeout"
+    return (
+        "Share of the web clients' streams that had their first payload byte (left) and 320 KiB "
+        "(right) by the time given, counted from the stream's start. A failed stream counts as one "
+        f"that never gets there; {end}. Streams open at the end are right-censored."
+    )
+
+
+KINDS: dict[str, Kind] = {
+    "throughput-timeouts": Kind(
+        (
+            Panel(
+                "throughput_bytes_per_s",
+                "Network throughput",
+                "Simulated time (s)",
+                "Throughput (MB/s)",
+                _time_grid,
+                lambda run, grid_s: throughput_over_time(run[ALL], grid_s),
+                1e-6,
+                "time",
+            ),
+            Panel(
+                "cumulative_timeouts",
+                "Download timeouts",
+                "Simulated time (s)",
+                "Cumulative timeouts",
+                _time_grid,
+                lambda run, grid_s: timeouts_over_time(run[ALL], grid_s),
+                1.0,
+                "time",
+            ),
+        ),
+        _throughput_caption,
+    ),
+    "ttfb-320kib": Kind(
+        (
+            Panel(
+                "ttfb_cumulative_incidence",
+                "Time to first byte",
+                "Time since the stream's start (s)",
+                "Share of streams",
+                _duration_grid,
+                _web(lambda data, grid_s: duration_over_grid(data, "ttfb", grid_s)),
+                1.0,
+                "duration",
+            ),
+            Panel(
+                "time_to_320kib_cumulative_incidence",
+                "Time to 320 KiB",
+                "Time since the stream's start (s)",
+                "Share of streams",
+                _duration_grid,
+                _web(lambda data, grid_s: duration_over_grid(data, "time_to_320kib", grid_s)),
+                1.0,
+                "duration",
+            ),
+        ),
+        _durations_caption,
+    ),
+}
+
+
+def find_kind(spec: FigureSpec) -> Kind:
+    """The kind of a figure.
+
+    Raises:
+        AnalysisError: there is none of that name.
+    """
+    try:
+        return KINDS[spec.kind]
+    except KeyError:
+        raise AnalysisError(
+            f"figure {spec.id} has the unknown kind {spec.kind}", f"kinds: {', '.join(KINDS)}"
+        ) from None
+
+
+@dataclass(frozen=True)
+class Lines:
+    """What one panel shows of one variant: arrays of the grid's shape, NaN where not known."""
+
+    mean: Floats
+    low: Floats
+    high: Floats
+    seeds: int
+
+
+@dataclass
+class FigureData:
+    """Collects a figure's values run by run: variant -> panel -> one array per seed."""
+
+    spec: FigureSpec
+    level: Level
+    runs: dict[str, list[list[Floats]]] = field(default_factory=dict)
+
+    def add(self, variant: str, run: Run) -> None:
+        """Takes one run of the figure's level."""
+        panels = find_kind(self.spec).panels
+        values = [panel.values(run, panel.grid(self.level)) for panel in panels]
+        self.runs.setdefault(variant, []).append(values)
+
+    def lines(self, panel: int) -> dict[str, Lines]:
+        """Mean and range over seeds for each variant. A point that a run lacks is unknown."""
+        lines = {}
+        for variant, runs in self.runs.items():
+            values = np.stack([run[panel] for run in runs])
+            lines[variant] = Lines(
+                values.mean(axis=0), values.min(axis=0), values.max(axis=0), len(runs)
+            )
+        return lines
+
+    def seeds_text(self) -> str:
+        """How many seeds stand behind the lines."""
+        counts = sorted({len(runs) for runs in self.runs.values()})
+        if counts == [1]:
+            return "One seed per variant."
+        many = f"{counts[0]}" if len(counts) == 1 else f"{counts[0]} to {counts[-1]}"
+        return f"Lines: mean over {many} seeds per variant. Bands: smallest to largest seed."
+
+
+@dataclass(frozen=True)
+class FigurePaths:
+    """Files of one figure, its caption, and the same drawing as SVG for the report."""
+
+    spec: FigureSpec
+    pdf: Path
+    png: Path
+    csv: Path
+    svg: bytes
+    caption: str
+
+    def moved_to(self, directory: Path) -> FigurePaths:
+        """The same files in another directory."""
+        pdf, png, csv_path = (directory / path.name for path in (self.pdf, self.png, self.csv))
+        return FigurePaths(self.spec, pdf, png, csv_path, self.svg, self.caption)
+
+
+def write_figure(data: FigureData, study: Study, directory: Path) -> FigurePaths:
+    """Draws a figure as <id>.pdf, .png and .csv in ``directory``; same data, same bytes."""
+    base = directory / data.spec.id
+    paths = {name: base.with_name(f"{data.spec.id}.{name}") for name in ("pdf", "png", "csv")}
+    paths["csv"].write_text(_csv(data, study), encoding="utf-8")
+    settings: Any = {**mpl.rcParamsDefault, **RC, "backend": "agg"}
+    with mpl.rc_context(settings):
+        figure = _draw(data, study)
+        nothing = {"Creator": None, "Producer": None, "CreationDate": None}
+        figure.savefig(paths["pdf"], format="pdf", metadata=nothing)
+        figure.savefig(paths["png"], format="png", dpi=PNG_DPI, metadata={"Software": None})
+        svg = io.BytesIO()
+        nothing = dict.fromkeys(("Date", "Creator", "Format", "Type"))
+        figure.savefig(svg, format="svg", metadata=nothing)
+    caption = f"{find_kind(data.spec).caption(data.level)} {data.seeds_text()}"
+    return FigurePaths(data.spec, paths["pdf"], paths["png"], paths["csv"], svg.getvalue(), caption)
+
+
+def _csv(data: FigureData, study: Study) -> str:
+    text = io.StringIO()
+    writer = csv.writer(text, lineterminator="\n")
+    writer.writerow(["panel", "variant", "x_s", "mean", "low", "high", "seeds"])
+    for number, panel in enumerate(find_kind(data.spec).panels):
+        lines = data.lines(number)
+        grid = panel.grid(data.level)
+        for variant in study.variants:
+            if variant.name not in lines:
+                continue
+            line = lines[variant.name]
+            for x, *values in zip(grid, line.mean, line.low, line.high, strict=True):
+                cells = ["" if np.isnan(value) else f"{value:.9g}" for value in values]
+                writer.writerow([panel.name, variant.name, f"{x:.6g}", *cells, line.seeds])
+    return text.getvalue()
+
+
+def _draw(data: FigureData, study: Study) -> Figure:
+    kind = find_kind(data.spec)
+    figure = Figure(figsize=(TEXT_WIDTH_IN, HEIGHT_IN), layout="constrained")
+    FigureCanvasAgg(figure)
+    all_axes = figure.subplots(1, len(kind.panels), squeeze=False)[0]
+    for number, (panel, axes) in enumerate(zip(kind.panels, all_axes, strict=True)):
+        _draw_panel(axes, panel, data, number, study)
+    handles, labels = all_axes[0].get_legend_handles_labels()
+    if handles:
+        figure.legend(
+            handles,
+            labels,
+            loc="outside upper center",
+            ncols=min(len(handles), 5),
+            frameon=False,
+            handlelength=3.2,
+        )
+    return figure
+
+
+def _draw_panel(axes: Axes, panel: Panel, data: FigureData, number: int, study: Study) -> None:
+    grid = panel.grid(data.level)
+    lines = data.lines(number)
+    shown = [variant for variant in study.variants if variant.name in lines]
+    if not any(np.isfinite(line.mean).any() for line in lines.values()):
+        axes.text(0.5, 0.5, "no data", ha="center", va="center", transform=axes.transAxes)
+    keep = slice(None)
+    if panel.x_axis == "duration":
+        keep = _interesting(lines)
+    x = grid[keep]
+    for place, variant in enumerate(shown):
+        line = lines[variant.name]
+        y = panel.scale * line.mean[keep]
+        marks = _mark_indices(panel, y, (place + 0.5) / len(shown))
+        axes.plot(x, y, label=variant.label, zorder=3, **line_style(variant, marks))
+        if line.seeds > 1:
+            axes.fill_between(
+                x,
+                panel.scale * line.low[keep],
+                panel.scale * line.high[keep],
+                color=variant.color,
+                alpha=0.16,
+                linewidth=0,
+                zorder=2,
+            )
+    axes.set(title=panel.title, xlabel=panel.x_label, ylabel=panel.y_label)
+    if panel.x_axis == "time":
+        _dress_time(axes, grid, data.level, counts=panel.y_label.startswith("Cumulative"))
+    else:
+        _dress_duration(axes, x, data.level)
+
+
+def _interesting(lines: Mapping[str, Lines]) -> slice:
+    """Cuts the grid's front, where no line has left zero yet."""
+    started = [np.flatnonzero(line.high > 0.001) for line in lines.values()]
+    first = min((places[0] for places in started if places.size), default=0)
+    return slice(max(0, int(first) - 10), None)
+
+
+def _mark_indices(panel: Panel, y: Floats, phase: float) -> list[int]:
+    """Where a line carries markers; ``phase`` in (0, 1) keeps those of different lines apart.
+
+    Evenly in time, but on a distribution evenly in its height: its steep part is a small part of x.
+    """
+    if panel.x_axis == "time":
+        places = (np.arange(7) + phase) / 7 * (y.size - 1)
+        return [round(float(place)) for place in places]
+    heights = (np.arange(5) + phase) / 5
+    found = np.searchsorted(np.nan_to_num(y, nan=np.inf), heights)
+    return [int(place) for place in found if place < y.size and np.isfinite(y[place])]
+
+
+def _dress_time(axes: Axes, grid: Floats, level: Level, counts: bool) -> None:
+    axes.set_xlim(float(grid[0]), float(grid[-1]))
+    axes.set_ylim(bottom=0.0)
+    if counts and axes.get_ylim()[1] < 1.0:
+        axes.set_ylim(top=1.0)
+    axes.yaxis.set_major_locator(MaxNLocator(6, steps=[1, 2, 2.5, 5, 10], integer=counts))
+    for begin, end in ((grid[0], level.measured_start_s), (level.measured_end_s, grid[-1])):
+        if end > begin:
+            axes.axvspan(float(begin), float(end), color=OUTSIDE_COLOR, linewidth=0, zorder=0)
+
+
+def _dress_duration(axes: Axes, x: Floats, level: Level) -> None:
+    axes.set_xscale("log")
+    axes.set_xlim(float(x[0]), float(x[-1]) * 1.04)
+    axes.set_ylim(0.0, 1.02)
+    axes.xaxis.set_major_locator(LogLocator(subs=(1.0, 2.0, 5.0)))
+    axes.xaxis.set_minor_locator(NullLocator())
+    axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
+    timeout = level.classes[WEB].timeout_s if WEB in level.classes else None
+    if timeout and timeout <= x[-1] * 1.001:
+        axes.axvline(timeout, color="#555555", linewidth=0.8, linestyle=(0, (1, 1.5)), zorder=1)
+        axes.annotate(
+            f"timeout {timeout:g} s",
+            (timeout, 0.03),
+            xytext=(-3, 0),
+            textcoords="offset points",
+            rotation=90,
+            ha="right",
+            va="bottom",
+            fontsize=7,
+            color="#555555",
+        )

@@ -1,0 +1,82 @@
+"""Reads a run's records back as arrays."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa  # type: ignore[import-untyped]
+import pyarrow.compute as pc  # type: ignore[import-untyped]
+import pyarrow.parquet as pq  # type: ignore[import-untyped]
+
+from analysis.errors import AnalysisError
+from analysis.metrics import ALL, Beats, ClassData, Streams
+from analysis.series import Floats
+from analysis.study import Level
+
+
+def load_run(records: Path, level: Level) -> dict[str, ClassData]:
+    """A run's records as arrays: each class of the level, each other class met, and ``ALL``.
+
+    Raises:
+        AnalysisError: a table is missing or cannot be read.
+    """
+    streams = _read(records / "streams.parquet")
+    beats = _read(records / "goodput.parquet")
+    names = sorted(
+        set(level.classes)
+        | set(pc.unique(streams["class"]).to_pylist())
+        | set(pc.unique(beats["class"]).to_pylist())
+    )
+    classes = {
+        name: _class_data(
+            streams.filter(pc.equal(streams["class"], name)),
+            beats.filter(pc.equal(beats["class"], name)),
+            level,
+            level.horizon_s(name),
+        )
+        for name in names
+    }
+    return {**classes, ALL: _class_data(streams, beats, level, None)}
+
+
+def _read(path: Path) -> pa.Table:
+    try:
+        table = pq.read_table(path)
+    except FileNotFoundError:
+        raise AnalysisError(f"{path} is missing", "extract the run's records first") from None
+    except (OSError, pa.ArrowInvalid) as error:
+        raise AnalysisError(f"{path} cannot be read: {error}") from None
+    place = table.schema.get_field_index("class")
+    return table.set_column(place, "class", table["class"].cast(pa.string()))
+
+
+def _class_data(
+    streams: pa.Table, beats: pa.Table, level: Level, horizon_s: float | None
+) -> ClassData:
+    end_s = _floats(beats, "time_s")
+    return ClassData(
+        streams=Streams(
+            start_s=_floats(streams, "start_s"),
+            end_s=_floats(streams, "end_s"),
+            outcome=np.asarray(streams["outcome"].cast(pa.string()).to_pylist(), dtype=np.str_),
+            ttfb_s=_floats(streams, "ttfb_from_start_s"),
+            ttfb_from_command_s=_floats(streams, "ttfb_from_command_s"),
+            time_to_320kib_s=_floats(streams, "time_to_320kib_s"),
+            time_to_last_byte_s=_floats(streams, "time_to_last_byte_s"),
+        ),
+        beats=Beats(
+            begin_s=end_s - _floats(beats, "interval_s"),
+            end_s=end_s,
+            bytes_read=_floats(beats, "bytes_read"),
+        ),
+        begin_s=level.measured_start_s,
+        end_s=level.measured_end_s,
+        horizon_s=horizon_s,
+    )
+
+
+def _floats(table: pa.Table, name: str) -> Floats:
+    """A column as floats of shape (n,), NaN for null."""
+    column = table[name].cast(pa.float64()).combine_chunks()
+    return np.asarray(column.to_numpy(zero_copy_only=False), dtype=np.float64)

@@ -1,0 +1,346 @@
+"""One run's statistics. Arrays in, numbers out; the definitions are those of docs/metrics.md.
+
+Every metric stands once in ``METRICS``. A new one is a new entry there, and one in the document.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from analysis.schema import FAILURES, Outcome
+from analysis.series import Floats, count_by, cumulative_at, moving_average
+from analysis.survival import (
+    CENSORED,
+    EVENT,
+    FAILURE,
+    Curve,
+    cumulative_incidence,
+    kaplan_meier,
+)
+
+ALL = "all"
+"""The name of all classes together."""
+
+WINDOW_S = 60.0
+"""Width of the moving average of throughput."""
+
+
+@dataclass(frozen=True)
+class Streams:
+    """Streams of one class in one run; all arrays have shape (n,). NaN: no such time."""
+
+    start_s: Floats
+    end_s: Floats
+    outcome: NDArray[np.str_]
+    ttfb_s: Floats
+    ttfb_from_command_s: Floats
+    time_to_320kib_s: Floats
+    time_to_last_byte_s: Floats
+
+    def started_in(self, begin_s: float, end_s: float) -> Streams:
+        """The streams whose start is in [begin, end)."""
+        keep = (self.start_s >= begin_s) & (self.start_s < end_s)
+        return Streams(*(getattr(self, name)[keep] for name in Streams.__dataclass_fields__))
+
+
+@dataclass(frozen=True)
+class Beats:
+    """Heartbeat intervals of one class in one run; all arrays have shape (m,)."""
+
+    begin_s: Floats
+    end_s: Floats
+    bytes_read: Floats
+
+
+@dataclass(frozen=True)
+class ClassData:
+    """What one run's records say about one class, or about all together.
+
+    Attributes:
+        streams: all streams of the run.
+        beats: all heartbeat intervals of the run.
+        begin_s: start of the measured span.
+        end_s: its end.
+        horizon_s: limit of the restricted means; None where classes are mixed.
+    """
+
+    streams: Streams
+    beats: Beats
+    begin_s: float
+    end_s: float
+    horizon_s: float | None
+
+    @property
+    def measured(self) -> Streams:
+        """The streams that count: those started in the measured span."""
+        return self.streams.started_in(self.begin_s, self.end_s)
+
+
+@dataclass(frozen=True)
+class Statistic:
+    """A number, or the reason why there is none."""
+
+    value: float | None
+    reason: str = ""
+
+
+@dataclass(frozen=True)
+class Metric:
+    """One entry of the table of metrics.
+
+    Attributes:
+        name: as in summary.csv; ends with its unit where it has one.
+        label: for readers.
+        unit: of the value.
+        better: which direction is the better one; "" where neither is.
+        scope: "class": each class on its own; "both": also all classes together.
+        headline: shown in the report's first table.
+        compute: the statistic of one run.
+    """
+
+    name: str
+    label: str
+    unit: str
+    better: Literal["lower", "higher", ""]
+    scope: Literal["class", "both"]
+    headline: bool
+    compute: Callable[[ClassData], Statistic]
+
+
+@dataclass(frozen=True)
+class Duration:
+    """A time from a stream's start to something that happens in it."""
+
+    name: str
+    label: str
+    times: Callable[[Streams], Floats]
+
+
+DURATIONS: tuple[Duration, ...] = (
+    Duration("ttfb", "Time to first byte", lambda s: s.ttfb_s),
+    Duration("time_to_320kib", "Time to 320 KiB", lambda s: s.time_to_320kib_s),
+    Duration("time_to_last_byte", "Time to last byte", lambda s: s.time_to_last_byte_s),
+)
+_DURATION = {duration.name: duration for duration in DURATIONS}
+
+QUANTILES = (0.5, 0.9, 0.99)
+
+
+def observations(streams: Streams, times_s: Floats) -> tuple[Floats, NDArray[np.int64]]:
+    """Times and kinds (``survival``) of a duration over streams.
+
+    A stream that has the time is an EVENT there, whatever became of it later. Without it, a failed
+    stream is a FAILURE at its end and an open one is CENSORED at the end of its observation. A
+    stream whose line was lost tells nothing and is left out.
+    """
+    known = streams.outcome != Outcome.UNKNOWN
+    happened = np.isfinite(times_s)
+    is_open = streams.outcome == Outcome.OPEN
+    watched = np.maximum(streams.end_s - streams.start_s, 0.0)
+    times = np.where(happened, times_s, watched)
+    kinds = np.where(happened, EVENT, np.where(is_open, CENSORED, FAILURE))
+    return times[known], kinds[known].astype(np.int64)
+
+
+def duration_curve(
+    data: ClassData, name: str, method: Literal["incidence", "km"]
+) -> tuple[Curve | None, str]:
+    """Distribution of a duration over the measured streams, or None and the reason."""
+    streams = data.measured
+    if streams.start_s.size == 0:
+        return None, "no stream started in the measured span"
+    times_s = _DURATION[name].times(streams)
+    without = (streams.outcome == Outcome.SUCCESS) & ~np.isfinite(times_s)
+    if np.any(without):
+        return None, f"{np.count_nonzero(without)} successful streams have no such time in the log"
+    times, kinds = observations(streams, times_s)
+    if times.size == 0:
+        return None, "no stream with a known fate"
+    make = cumulative_incidence if method == "incidence" else kaplan_meier
+    return make(times, kinds), ""
+
+
+def _quantile(name: str, method: Literal["incidence", "km"], q: float) -> Callable[..., Statistic]:
+    def compute(data: ClassData) -> Statistic:
+        curve, reason = duration_curve(data, name, method)
+        if curve is None:
+            return Statistic(None, reason)
+        value = curve.quantile(q)
+        if value is None:
+            top = 100 * float(curve.probability[-1]) if curve.probability.size else 0.0
+            return Statistic(None, f"the curve ends at {top:.1f}%")
+        return Statistic(value)
+
+    return compute
+
+
+def _restricted_mean(name: str, method: Literal["incidence", "km"]) -> Callable[..., Statistic]:
+    def compute(data: ClassData) -> Statistic:
+        curve, reason = duration_curve(data, name, method)
+        if curve is None:
+            return Statistic(None, reason)
+        if data.horizon_s is None or data.horizon_s <= 0:
+            return Statistic(None, "no time that every stream is watched for")
+        value = curve.restricted_mean(data.horizon_s)
+        if value is None:
+            return Statistic(None, f"the curve ends before {data.horizon_s:g} s")
+        return Statistic(value)
+
+    return compute
+
+
+def _goodput(data: ClassData) -> Statistic:
+    if data.beats.end_s.size == 0:
+        return Statistic(None, "no heartbeat in the logs")
+    beat_s = float(np.median(data.beats.end_s - data.beats.begin_s))
+    if float(data.beats.end_s.max()) < data.end_s - 2 * beat_s:
+        return Statistic(None, "the logs end before the measured span does")
+    got = cumulative_at(
+        [data.begin_s, data.end_s], data.beats.begin_s, data.beats.end_s, data.beats.bytes_read
+    )
+    return Statistic(float(got[1] - got[0]) / (data.end_s - data.begin_s))
+
+
+def _count(outcomes: tuple[Outcome, ...] | None) -> Callable[[ClassData], Statistic]:
+    def compute(data: ClassData) -> Statistic:
+        outcome = data.measured.outcome
+        if outcomes is None:
+            return Statistic(float(outcome.size))
+        return Statistic(float(np.isin(outcome, [o.value for o in outcomes]).sum()))
+
+    return compute
+
+
+def _share(of: tuple[Outcome, ...]) -> Callable[[ClassData], Statistic]:
+    def compute(data: ClassData) -> Statistic:
+        outcome = data.measured.outcome
+        bad = int(np.isin(outcome, [o.value for o in of]).sum())
+        good = int((outcome == Outcome.SUCCESS).sum())
+        if bad + good == 0:
+            return Statistic(None, "no stream with a known fate")
+        return Statistic(bad / (bad + good))
+
+    return compute
+
+
+def _command_median(data: ClassData) -> Statistic:
+    times = data.measured.ttfb_from_command_s
+    times = times[np.isfinite(times)]
+    if times.size == 0:
+        return Statistic(None, "no stream got a first byte")
+    return Statistic(float(np.median(times)))
+
+
+_OUTCOME_LABELS = {
+    Outcome.SUCCESS: "Successful streams",
+    Outcome.TIMEOUT: "Timeouts",
+    Outcome.STALL: "Stalls",
+    Outcome.PROXY_ERROR: "Proxy errors",
+    Outcome.CLOSED: "Streams closed early",
+    Outcome.CONNECTION_ERROR: "Connection errors",
+    Outcome.PROTOCOL_ERROR: "Protocol errors",
+    Outcome.OTHER_ERROR: "Other errors",
+    Outcome.OPEN: "Streams open at the end",
+    Outcome.UNKNOWN: "Streams whose line is missing",
+}
+
+
+def _metrics() -> tuple[Metric, ...]:
+    timeouts = (Outcome.TIMEOUT,)
+    metrics = [
+        Metric("goodput_bytes_per_s", "Throughput", "B/s", "higher", "both", True, _goodput),
+        Metric("timeout_rate", "Timeout rate", "1", "lower", "both", True, _share(timeouts)),
+        Metric("failure_rate", "Failure rate", "1", "lower", "both", False, _share(FAILURES)),
+        Metric("streams_started", "Streams started", "streams", "", "both", False, _count(None)),
+    ]
+    for outcome, label in _OUTCOME_LABELS.items():
+        name = outcome.value.replace("-", "_")
+        # The paper's figure counts timeouts, so their number goes to the front with their rate.
+        metrics.append(
+            Metric(
+                f"{name}_count",
+                label,
+                "streams",
+                "higher" if outcome is Outcome.SUCCESS else "lower" if outcome in FAILURES else "",
+                "both",
+                outcome is Outcome.TIMEOUT,
+                _count((outcome,)),
+            )
+        )
+    for duration in DURATIONS:
+        for method, prefix, suffix in (("incidence", "", ""), ("km", "km_", " (Kaplan-Meier)")):
+            for q in QUANTILES:
+                rank = "median" if q == 0.5 else f"p{round(100 * q)}"
+                metrics.append(
+                    Metric(
+                        f"{duration.name}_{prefix}p{round(100 * q)}_s",
+                        f"{duration.label}, {rank}{suffix}",
+                        "s",
+                        "lower",
+                        "class",
+                        method == "incidence",
+                        _quantile(duration.name, "km" if prefix else "incidence", q),
+                    )
+                )
+            metrics.append(
+                Metric(
+                    f"{duration.name}_{prefix}restricted_mean_s",
+                    f"{duration.label}, restricted mean{suffix}",
+                    "s",
+                    "lower",
+                    "class",
+                    False,
+                    _restricted_mean(duration.name, "km" if prefix else "incidence"),
+                )
+            )
+    metrics.append(
+        Metric(
+            "ttfb_from_command_p50_s",
+            "Time to first byte from the command, median",
+            "s",
+            "lower",
+            "class",
+            False,
+            _command_median,
+        )
+    )
+    return tuple(metrics)
+
+
+METRICS: tuple[Metric, ...] = _metrics()
+
+
+def run_statistics(classes: Mapping[str, ClassData]) -> dict[tuple[str, str], Statistic]:
+    """All metrics of one run: (class, metric) -> statistic. ``classes`` may hold ``ALL``."""
+    return {
+        (name, metric.name): metric.compute(data)
+        for name, data in classes.items()
+        for metric in METRICS
+        if name != ALL or metric.scope == "both"
+    }
+
+
+def throughput_over_time(data: ClassData, grid_s: Floats) -> Floats:
+    """Moving average of throughput at each grid time, bytes per second, shape of the grid."""
+    if data.beats.end_s.size == 0:
+        return np.full(grid_s.shape, np.nan)
+    low, high = float(data.beats.begin_s.min()), float(data.beats.end_s.max())
+    beats = data.beats
+    return moving_average(grid_s, beats.begin_s, beats.end_s, beats.bytes_read, WINDOW_S, low, high)
+
+
+def timeouts_over_time(data: ClassData, grid_s: Floats) -> Floats:
+    """How many of the measured streams had timed out by each grid time, shape of the grid."""
+    streams = data.measured
+    return count_by(grid_s, streams.end_s[streams.outcome == Outcome.TIMEOUT])
+
+
+def duration_over_grid(data: ClassData, name: str, grid_s: Floats) -> Floats:
+    """Cumulative incidence of a duration at each grid time; NaN where there is none."""
+    curve, _ = duration_curve(data, name, "incidence")
+    return np.full(grid_s.shape, np.nan) if curve is None else curve.at(grid_s)

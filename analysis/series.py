@@ -1,0 +1,83 @@
+"""Rates and counts over time, from counters read at irregular instants. Arrays in, arrays out."""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+Floats = NDArray[np.float64]
+
+
+def cumulative_at(
+    grid_s: ArrayLike, begin_s: ArrayLike, end_s: ArrayLike, amount: ArrayLike
+) -> Floats:
+    """How much had come by each grid time, if each amount came evenly over (begin, end].
+
+    Args:
+        grid_s: shape (g,).
+        begin_s: shape (n,), start of each counting interval.
+        end_s: shape (n,), its end; an interval without length counts as an instant.
+        amount: shape (n,).
+
+    Returns:
+        Shape (g,), in the amount's unit.
+    """
+    grid = np.asarray(grid_s, dtype=np.float64)
+    begin = np.asarray(begin_s, dtype=np.float64)
+    end = np.asarray(end_s, dtype=np.float64)
+    value = np.asarray(amount, dtype=np.float64)
+    instant = end <= begin
+    order = np.argsort(end[instant], kind="stable")
+    steps = np.concatenate(([0.0], np.cumsum(value[instant][order])))
+    total: Floats = steps[np.searchsorted(end[instant][order], grid, side="right")]
+    # Each interval adds slope value/length from its begin and takes it away at its end, so the sum
+    # is piecewise linear: with the slope's changes sorted by time, it is one interpolation.
+    begin, end, value = begin[~instant], end[~instant], value[~instant]
+    if value.size == 0:
+        return total
+    slope = value / (end - begin)
+    at = np.concatenate((begin, end))
+    change = np.concatenate((slope, -slope))
+    order = np.argsort(at, kind="stable")
+    at, change = at[order], change[order]
+    rate = np.cumsum(change)[:-1]
+    height = np.concatenate(([0.0], np.cumsum(rate * np.diff(at))))
+    return total + np.interp(grid, at, height)
+
+
+def moving_average(
+    grid_s: ArrayLike,
+    begin_s: ArrayLike,
+    end_s: ArrayLike,
+    amount: ArrayLike,
+    window_s: float,
+    low_s: float,
+    high_s: float,
+) -> Floats:
+    """Amount per second in a window centred on each grid time.
+
+    At an edge the window is cut to [low, high] and the amount divided by what is left of its width,
+    so nothing is invented outside the observation; where nothing is left the value is NaN.
+
+    Args:
+        grid_s: shape (g,).
+        begin_s: shape (n,), see ``cumulative_at``.
+        end_s: shape (n,), see ``cumulative_at``.
+        amount: shape (n,), see ``cumulative_at``.
+        window_s: full width of the window.
+        low_s: start of the observation.
+        high_s: end of the observation.
+    """
+    grid = np.asarray(grid_s, dtype=np.float64)
+    left = np.clip(grid - window_s / 2, low_s, high_s)
+    right = np.clip(grid + window_s / 2, low_s, high_s)
+    amounts = cumulative_at(np.concatenate((left, right)), begin_s, end_s, amount)
+    width = right - left
+    with np.errstate(divide="ignore", invalid="ignore"):
+        return np.where(width > 0, (amounts[grid.size :] - amounts[: grid.size]) / width, np.nan)
+
+
+def count_by(grid_s: ArrayLike, times_s: ArrayLike) -> Floats:
+    """How many of ``times_s`` lie at or before each grid time."""
+    times = np.sort(np.asarray(times_s, dtype=np.float64))
+    return np.searchsorted(times, np.asarray(grid_s), side="right").astype(np.float64)

@@ -1,0 +1,108 @@
+"""Distributions of times that were not all seen to their end. Arrays in, arrays out.
+
+Method: Kaplan and Meier (1958) for right-censored times; Aalen and Johansen (1978) for the
+cumulative incidence of one kind of end among others. docs/metrics.md says which is used where.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+Floats = NDArray[np.float64]
+
+CENSORED = 0
+"""Observation ended before anything happened."""
+EVENT = 1
+"""The awaited thing happened."""
+FAILURE = 2
+"""Something happened after which the awaited thing cannot happen any more."""
+
+_SLACK = 1e-9
+"""A step that reaches a level up to rounding reaches it."""
+
+
+@dataclass(frozen=True)
+class Curve:
+    """A right-continuous step function F(t), the probability that the event came by t.
+
+    Attributes:
+        times_s: shape (k,), increasing; where F jumps.
+        probability: shape (k,), F at and after each of ``times_s``; F is 0 before the first.
+        end_s: F is known up to here: the longest observation, or infinity when nothing is left
+            that could still change it.
+        count: number of observations behind the curve.
+    """
+
+    times_s: Floats
+    probability: Floats
+    end_s: float
+    count: int
+
+    def at(self, times_s: ArrayLike) -> Floats:
+        """F at the given times; NaN behind ``end_s``."""
+        times = np.asarray(times_s, dtype=np.float64)
+        steps = np.concatenate(([0.0], self.probability))
+        values: Floats = steps[np.searchsorted(self.times_s, times, side="right")]
+        return np.where(times <= self.end_s, values, np.nan)
+
+    def quantile(self, q: float) -> float | None:
+        """The smallest t with F(t) >= q, or None if the curve does not get there."""
+        reached = np.flatnonzero(self.probability >= q - _SLACK)
+        return float(self.times_s[reached[0]]) if reached.size else None
+
+    def restricted_mean(self, limit_s: float) -> float | None:
+        """The mean of min(T, limit), the integral of 1 - F from 0 to the limit.
+
+        None if the curve ends before the limit.
+        """
+        if self.count == 0 or limit_s > self.end_s:
+            return None
+        inside = self.times_s < limit_s
+        edges = np.concatenate(([0.0], self.times_s[inside], [limit_s]))
+        survival = 1.0 - np.concatenate(([0.0], self.probability[inside]))
+        return float(np.sum(survival * np.diff(edges)))
+
+
+def cumulative_incidence(times_s: ArrayLike, kinds: ArrayLike) -> Curve:
+    """Aalen-Johansen estimate of the probability that EVENT came by t, FAILURE being final.
+
+    Sum over t_i <= t of S(t_i-) d_i / n_i, with n_i observations still at risk at t_i, d_i events
+    at t_i, and S the Kaplan-Meier estimate of "neither event nor failure yet". Without CENSORED
+    entries it is the fraction of all observations whose event came by t.
+
+    Args:
+        times_s: shape (n,), each observation's event time or the end of its observation, >= 0.
+        kinds: shape (n,), CENSORED, EVENT or FAILURE. Of equal times, censoring counts as later.
+
+    Raises:
+        ValueError: shapes differ, or times are negative or not finite.
+    """
+    times = np.asarray(times_s, dtype=np.float64)
+    kind = np.asarray(kinds, dtype=np.int64)
+    if times.shape != kind.shape or times.ndim != 1:
+        raise ValueError("times and kinds need the same one-dimensional shape")
+    if times.size == 0:
+        return Curve(np.empty(0), np.empty(0), 0.0, 0)
+    if not np.all(np.isfinite(times)) or np.any(times < 0):
+        raise ValueError("times need to be finite and not negative")
+    unique, place = np.unique(times, return_inverse=True)
+    events = np.bincount(place[kind == EVENT], minlength=unique.size)
+    failures = np.bincount(place[kind == FAILURE], minlength=unique.size)
+    leaving = np.bincount(place, minlength=unique.size)
+    at_risk = times.size - np.concatenate(([0], np.cumsum(leaving)[:-1]))
+    survival = np.cumprod(1.0 - (events + failures) / at_risk)
+    before = np.concatenate(([1.0], survival[:-1]))
+    probability = np.cumsum(before * events / at_risk)
+    jumps = events > 0
+    nobody_left = survival[-1] <= _SLACK
+    end = float("inf") if nobody_left else float(unique[-1])
+    return Curve(unique[jumps], np.minimum(probability[jumps], 1.0), end, int(times.size))
+
+
+def kaplan_meier(times_s: ArrayLike, kinds: ArrayLike) -> Curve:
+    """Kaplan-Meier estimate: FAILURE taken as censoring, as if the event would still have come."""
+    kind = np.asarray(kinds, dtype=np.int64)
+    return cumulative_incidence(times_s, np.where(kind == FAILURE, CENSORED, kind))

@@ -1,0 +1,356 @@
+"""The grammar of tgen's log lines, and what one log says.
+
+Every line of tgen 1.x is written by ``tgenlog_printMessage`` (tgen-log.c)::
+
+    2000-01-01 00:05:01 946685101.000000 [message] [FILE:LINE] [FUNCTION] TEXT
+
+Five texts carry data. ``[...]`` is a list of ``key=value`` pairs in any order::
+
+    [driver-heartbeat] [...]
+    [stream-success] transport [...] stream [...] bytes [...] times [...]
+    [stream-error] transport [...] stream [...] bytes [...] times [...]
+    [stream-status] transport [...] stream [...] bytes [...]
+    Created new stream [...] on transport [...]
+
+They come from _tgendriver_onHeartbeat (tgen-driver.c), _tgenstream_log and tgenstream_new
+(tgen-stream.c); the last two only at log level info.
+
+The pairs' times are microseconds of the process's monotonic clock; the line's own time is the wall
+clock. Under a simulator both are simulated time.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+TARGET_BYTES = 320 * 1024
+"""The size of the "time to 320 KiB" measure."""
+
+MAX_EXAMPLES = 5
+"""How many malformed lines of one log are kept as examples."""
+
+_PREFIX = (
+    rb"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d (\d{1,12})\.(\d{6}) \[[a-z]+\] \[[^\[\]]*\] \[[^\[\]]*\] "
+)
+_ANY_LINE = re.compile(_PREFIX)
+# Possessive quantifiers (``++``): nothing here ever needs to be tried twice.
+_HEARTBEAT = re.compile(
+    rb"[\d-]{10}+ [\d:]{8}+ (\d{1,12}+)\.(\d{6}+) \[[a-z]++\] \[[^\[\]]*+\] \[[^\[\]]*+\] "
+    rb"\[driver-heartbeat\] \[bytes-read=(\d{1,18}+),bytes-written=(\d{1,18}+)"
+    rb"(?:,(?:streams|flows|traffics)-[a-z]++=\d++)*+"
+    rb"(?:,total-streams-created=(\d{1,18}+))?+"
+    rb"(?:,total-streams-succeeded=(\d{1,18}+))?+"
+    rb"(?:,total-streams-failed=(\d{1,18}+))?+"
+    rb"(?:,total-(?:streams-pending|flows-[a-z]++|traffics-[a-z]++)=\d++)*+\]\Z"
+)
+_HEARTBEAT_ANY_ORDER = re.compile(_PREFIX + rb"\[driver-heartbeat\] \[([^\[\]]*)\]\Z")
+_STATUS = re.compile(
+    _PREFIX
+    + rb"\[stream-status\] transport \[[^\[\]]*\] stream \[([^\[\]]*)\] bytes \[([^\[\]]*)\]\Z"
+)
+_STATUS_USUAL = re.compile(
+    _PREFIX + rb"\[stream-status\] transport \[[^\[\]]*\] stream \[id=(\d{1,18}),[^\[\]]*\] bytes "
+    rb"\[total-bytes-recv=\d+,total-bytes-send=\d+,payload-bytes-recv=(\d{1,18}),[^\[\]]*\]\Z"
+)
+_COMPLETE = re.compile(
+    _PREFIX + rb"\[stream-(success|error)\] transport \[([^\[\]]*)\] stream \[([^\[\]]*)\]"
+    rb" bytes \[([^\[\]]*)\] times \[([^\[\]]*)\]\Z"
+)
+_CREATED = re.compile(_PREFIX + rb"Created new stream \[([^\[\]]*)\] on transport \[[^\[\]]*\]\Z")
+_INTEGER = re.compile(rb"-?\d{1,18}\Z")
+
+PASSIVE_VERTEX = "passive-stream"
+"""The vertex name tgen gives a stream that its server accepted (tgen-driver.c)."""
+
+
+class MalformedError(ValueError):
+    """A line that starts like one of tgen's data lines and does not follow its grammar."""
+
+
+@dataclass
+class Heartbeats:
+    """Counters at each heartbeat: bytes since the one before, streams since the process's start.
+
+    Lists of equal length rather than objects: a log is mostly heartbeats.
+    """
+
+    time_us: list[int] = field(default_factory=list)
+    bytes_read: list[int] = field(default_factory=list)
+    bytes_written: list[int] = field(default_factory=list)
+    total_created: list[int] = field(default_factory=list)
+    total_succeeded: list[int] = field(default_factory=list)
+    total_failed: list[int] = field(default_factory=list)
+
+    def __len__(self) -> int:
+        return len(self.time_us)
+
+
+class Complete(NamedTuple):
+    """One ended stream. Times are microseconds from the stream's start; None: did not happen."""
+
+    end_us: int
+    stream_id: int
+    success: bool
+    error: str
+    transport_error: str
+    vertex: str
+    server: str
+    requested_bytes: int
+    total_bytes: int
+    payload_bytes: int
+    duration_us: int
+    proxy_response_us: int | None
+    command_us: int | None
+    first_byte_us: int | None
+    last_byte_us: int | None
+    heartbeats_before: int
+    """How many heartbeats stand before this line in the log."""
+
+
+@dataclass
+class Progress:
+    """What status lines told about one stream; wall-clock microseconds."""
+
+    first_byte_us: int | None = None
+    target_us: int | None = None
+    payload_bytes: int = 0
+
+
+@dataclass
+class Example:
+    """A line that was not understood."""
+
+    line: int
+    reason: str
+    text: str
+
+
+@dataclass
+class TgenLog:
+    """All that one log said. ``feed`` takes its lines in order."""
+
+    heartbeats: Heartbeats = field(default_factory=Heartbeats)
+    completes: list[Complete] = field(default_factory=list)
+    progress: dict[int, Progress] = field(default_factory=dict)
+    created_us: dict[int, int] = field(default_factory=dict)
+    first_us: int | None = None
+    last_us: int | None = None
+    lines: int = 0
+    other_lines: int = 0
+    status_lines: int = 0
+    malformed: int = 0
+    examples: list[Example] = field(default_factory=list)
+
+    def feed(self, lines: Iterable[bytes]) -> None:
+        """Takes whole lines, without their newlines."""
+        heartbeat_match = _HEARTBEAT.match
+        status_match = _STATUS_USUAL.match
+        for line in lines:
+            self.lines += 1
+            # At log level message most lines are heartbeats, at level info most are status lines,
+            # in tgen's own order of keys: these two get a short way.
+            try:
+                if match := heartbeat_match(line):
+                    seconds, micros, *counters = match.groups(b"0")
+                    self._add_heartbeat(int(seconds + micros), *map(int, counters))
+                elif match := status_match(line):
+                    seconds, micros, stream_id, payload = match.groups()
+                    self._add_status(int(seconds + micros), int(stream_id), int(payload))
+                else:
+                    self._feed_other(line)
+            except MalformedError as error:
+                self._reject(line, str(error))
+
+    def feed_tail(self, line: bytes) -> bool:
+        """Takes what stands after the last newline; True if it was a whole line all the same."""
+        self.lines += 1
+        try:
+            if not line.endswith(b"]"):
+                return False
+            self._feed_other(line)
+        except MalformedError:
+            return False
+        return True
+
+    def _feed_other(self, line: bytes) -> None:
+        if b"[stream-status]" in line:
+            self._add_status(*_status_any_order(line))
+        elif b"[stream-" in line:
+            self._add_complete(line)
+        elif b"[driver-heartbeat]" in line:
+            self._add_heartbeat(*_heartbeat_any_order(line))
+        elif b"] Created new stream [" in line:
+            self._add_created(line)
+        else:
+            match = _ANY_LINE.match(line)
+            if match is None:
+                raise MalformedError("not a line of tgen's log")
+            self._see(_line_us(match))
+            self.other_lines += 1
+
+    def _see(self, time_us: int) -> None:
+        if self.first_us is None:
+            self.first_us = time_us
+        if self.last_us is None or time_us > self.last_us:
+            self.last_us = time_us
+
+    def _reject(self, line: bytes, reason: str) -> None:
+        self.malformed += 1
+        if len(self.examples) < MAX_EXAMPLES:
+            text = line[:200].decode("ascii", "backslashreplace")
+            self.examples.append(Example(self.lines, reason, text))
+
+    def _add_heartbeat(
+        self, time_us: int, read: int, written: int, created: int, succeeded: int, failed: int
+    ) -> None:
+        beats = self.heartbeats
+        if beats.time_us:
+            if time_us <= beats.time_us[-1]:
+                raise MalformedError("heartbeat is not later than the one before")
+            if (
+                created < beats.total_created[-1]
+                or succeeded < beats.total_succeeded[-1]
+                or failed < beats.total_failed[-1]
+            ):
+                raise MalformedError("heartbeat's totals went down")
+        if succeeded + failed > created:
+            raise MalformedError("heartbeat has more streams ended than created")
+        self._see(time_us)
+        beats.time_us.append(time_us)
+        beats.bytes_read.append(read)
+        beats.bytes_written.append(written)
+        beats.total_created.append(created)
+        beats.total_succeeded.append(succeeded)
+        beats.total_failed.append(failed)
+
+    def _add_status(self, time_us: int, stream_id: int, payload: int) -> None:
+        self._see(time_us)
+        self.status_lines += 1
+        progress = self.progress.get(stream_id)
+        if progress is None:
+            progress = self.progress[stream_id] = Progress()
+        if payload > 0 and progress.first_byte_us is None:
+            progress.first_byte_us = time_us
+        if payload >= TARGET_BYTES and progress.target_us is None:
+            progress.target_us = time_us
+        if payload > progress.payload_bytes:
+            progress.payload_bytes = payload
+
+    def _add_created(self, line: bytes) -> None:
+        match = _CREATED.match(line)
+        if match is None:
+            raise MalformedError("stream creation line does not follow the grammar")
+        time_us = _line_us(match)
+        self._see(time_us)
+        self.created_us[_integer(_fields(match[3]), b"id", minimum=0)] = time_us
+        self.other_lines += 1
+
+    def _add_complete(self, line: bytes) -> None:
+        match = _COMPLETE.match(line)
+        if match is None:
+            raise MalformedError("stream line does not follow the grammar")
+        transport = _fields(match[4])
+        stream = _fields(match[5])
+        sizes = _fields(match[6])
+        times = _fields(match[7])
+        end_us = _line_us(match)
+        duration_us = _integer(times, b"now-ts") - _integer(times, b"created-ts")
+        if duration_us < 0:
+            raise MalformedError("stream ended before its start")
+        success = match[3] == b"success"
+        error = _text(stream, b"error")
+        if success != (error == "NONE") and success:
+            raise MalformedError("stream-success line with an error")
+        complete = Complete(
+            end_us=end_us,
+            stream_id=_integer(stream, b"id", minimum=0),
+            success=success,
+            error=error,
+            transport_error=_text(transport, b"error"),
+            vertex=_text(stream, b"vertexid"),
+            server=_server(_text(transport, b"remote"), _text(stream, b"peername")),
+            requested_bytes=_integer(stream, b"recvsize", minimum=0),
+            total_bytes=_integer(sizes, b"total-bytes-recv", minimum=0),
+            payload_bytes=_integer(sizes, b"payload-bytes-recv", minimum=0),
+            duration_us=duration_us,
+            proxy_response_us=_optional(times, b"usecs-to-proxy-response"),
+            command_us=_optional(times, b"usecs-to-command"),
+            first_byte_us=_optional(times, b"usecs-to-first-byte-recv"),
+            last_byte_us=_optional(times, b"usecs-to-last-byte-recv"),
+            heartbeats_before=len(self.heartbeats),
+        )
+        self._see(end_us)
+        self.completes.append(complete)
+
+
+def _line_us(match: re.Match[bytes]) -> int:
+    return int(match[1] + match[2])
+
+
+def _fields(body: bytes) -> dict[bytes, bytes]:
+    fields: dict[bytes, bytes] = {}
+    for pair in body.split(b","):
+        key, equals, value = pair.partition(b"=")
+        if not equals or not key or key in fields:
+            raise MalformedError(f"bad field {pair[:40]!r}")
+        fields[key] = value
+    return fields
+
+
+def _text(fields: dict[bytes, bytes], key: bytes) -> str:
+    try:
+        return fields[key].decode("ascii", "backslashreplace")
+    except KeyError:
+        raise MalformedError(f"no field {key.decode()}") from None
+
+
+def _integer(fields: dict[bytes, bytes], key: bytes, minimum: int | None = None) -> int:
+    value = fields.get(key)
+    if value is None:
+        raise MalformedError(f"no field {key.decode()}")
+    if _INTEGER.match(value) is None:
+        raise MalformedError(f"field {key.decode()} is not a number")
+    number = int(value)
+    if minimum is not None and number < minimum:
+        raise MalformedError(f"field {key.decode()} is negative")
+    return number
+
+
+def _optional(fields: dict[bytes, bytes], key: bytes) -> int | None:
+    number = _integer(fields, key)
+    return number if number >= 0 else None
+
+
+def _heartbeat_any_order(line: bytes) -> tuple[int, int, int, int, int, int]:
+    match = _HEARTBEAT_ANY_ORDER.match(line)
+    if match is None:
+        raise MalformedError("heartbeat line does not follow the grammar")
+    fields = _fields(match[3])
+    created, succeeded, failed = (
+        # A counter that is zero is left out of the line.
+        _integer(fields, key, minimum=0) if key in fields else 0
+        for key in (b"total-streams-created", b"total-streams-succeeded", b"total-streams-failed")
+    )
+    read = _integer(fields, b"bytes-read", minimum=0)
+    written = _integer(fields, b"bytes-written", minimum=0)
+    return _line_us(match), read, written, created, succeeded, failed
+
+
+def _status_any_order(line: bytes) -> tuple[int, int, int]:
+    match = _STATUS.match(line)
+    if match is None:
+        raise MalformedError("stream-status line does not follow the grammar")
+    stream_id = _integer(_fields(match[3]), b"id", minimum=0)
+    payload = _integer(_fields(match[4]), b"payload-bytes-recv", minimum=0)
+    return _line_us(match), stream_id, payload
+
+
+def _server(remote: str, peername: str) -> str:
+    """The server's name: ``remote`` is NAME:ADDRESS:PORT, where NAME may be NULL (tgen-peer.c)."""
+    name, _, address = remote.partition(":")
+    if name not in ("", "NULL"):
+        return name
+    return peername if peername not in ("", "(null)") else address

@@ -1,0 +1,99 @@
+"""The console program: one verb for each module in :mod:`onionlab.commands`.
+
+A command module has ``HELP`` (one line), ``setup_arguments(parser)`` and ``run(args) -> int``.
+A file ``check_variants.py`` makes the verb ``check-variants``; there is no list to keep.
+"""
+
+from __future__ import annotations
+
+import argparse
+import importlib
+import os
+import pkgutil
+import sys
+from collections.abc import Sequence
+from typing import Protocol, cast
+
+from onionlab import __version__, commands
+from onionlab.errors import UserError
+
+__all__ = ["Command", "build_parser", "main"]
+
+EXIT_USER_ERROR = 2
+EXIT_INTERRUPTED = 130
+
+
+class Command(Protocol):
+    """What a module of :mod:`onionlab.commands` offers."""
+
+    HELP: str
+
+    def setup_arguments(self, parser: argparse.ArgumentParser) -> None:
+        """Declare the verb's arguments."""
+
+    def run(self, args: argparse.Namespace) -> int:
+        """Do the work; returns the exit status."""
+
+
+def command_modules() -> dict[str, str]:
+    """Verb -> module name, in alphabetical order."""
+    return {
+        info.name.replace("_", "-"): f"{commands.__name__}.{info.name}"
+        for info in sorted(pkgutil.iter_modules(commands.__path__), key=lambda info: info.name)
+        if not info.name.startswith("_")
+    }
+
+
+def load_command(module_name: str) -> Command:
+    """Import one command module."""
+    return cast(Command, importlib.import_module(module_name))
+
+
+def build_parser(verb: str | None = None) -> argparse.ArgumentParser:
+    """The parser for all verbs, or for one alone.
+
+    Only the modules that are needed get imported: with ``verb`` given, its siblings (and the
+    numerical packages behind them) are left alone, so that ``doctor`` starts at once and still
+    works where another verb's dependency is broken.
+    """
+    parser = argparse.ArgumentParser(
+        prog="onionlab", description="Experiment harness for Tor performance research."
+    )
+    parser.add_argument("--version", action="version", version=f"onionlab {__version__}")
+    subparsers = parser.add_subparsers(dest="verb", metavar="VERB", required=True)
+    modules = command_modules()
+    chosen = {verb: modules[verb]} if verb in modules else modules
+    for name, module_name in chosen.items():
+        command = load_command(module_name)
+        subparser = subparsers.add_parser(name, help=command.HELP, description=command.HELP)
+        command.setup_arguments(subparser)
+        subparser.set_defaults(run=command.run)
+    return parser
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run one verb.
+
+    Returns its exit status; 2 for a :class:`UserError` (printed without a traceback), as for wrong
+    arguments.
+    """
+    arguments = list(sys.argv[1:] if argv is None else argv)
+    # Lines appear when they are written, also through a pipe into a log or `make`.
+    if hasattr(sys.stdout, "reconfigure"):
+        sys.stdout.reconfigure(line_buffering=True)
+    try:
+        args = build_parser(arguments[0] if arguments else None).parse_args(arguments)
+        return int(args.run(args))
+    except UserError as error:
+        print(f"error: {error.message}", file=sys.stderr)
+        if error.hint:
+            print(error.hint, file=sys.stderr)
+        return EXIT_USER_ERROR
+    except KeyboardInterrupt:
+        print("interrupted", file=sys.stderr)
+        return EXIT_INTERRUPTED
+    except BrokenPipeError:
+        # `onionlab list | head`: the reader has seen enough. Python would complain at exit when it
+        # flushes the closed stream, so give it another one.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 0

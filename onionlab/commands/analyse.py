@@ -1,0 +1,46 @@
+"""Extract the records of runs from their logs."""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+
+from analysis import records
+from analysis.errors import AnalysisError
+from onionlab.commands._request import plan_of
+from onionlab.errors import UserError
+from onionlab.paths import repository_root
+from onionlab.plan import RECORDS
+from onionlab.store import Store
+
+HELP = "extract the records of an experiment's finished runs from their logs, anew"
+
+
+def setup_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare the arguments."""
+    which = parser.add_mutually_exclusive_group(required=True)
+    which.add_argument("name", nargs="?", help="an experiment that was run")
+    which.add_argument(
+        "--run-directory", type=Path, help="or one finished run, such as runs/0123456789abcdef"
+    )
+
+
+def run(args: argparse.Namespace) -> int:
+    """Print for each run how many lines did not count."""
+    if args.run_directory:
+        directories = [args.run_directory]
+    else:
+        plan = plan_of(args.name, repository_root())
+        store = Store(plan.store)
+        finished = [run.run_id for run in plan.runs if store.is_finished(run.run_id)]
+        directories = [store.run(run_id) for run_id in finished]
+    for directory in directories:
+        try:
+            report = records.extract(directory, directory / RECORDS)
+        except AnalysisError as error:
+            raise UserError(error.message, error.hint) from error
+        print(
+            f"{directory.name}: {report.stream_lines} streams, {report.malformed_lines} malformed "
+            f"lines, {report.truncated_files} cut logs"
+        )
+    return 0

@@ -1,0 +1,80 @@
+"""``onionlab check-variants``: Tor's own tests on every build."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Sequence
+
+from onionlab.paths import repository_root
+from onionlab.tor.check import Outcome, check_series, new_problems
+
+HELP = "run Tor's own tests on every build, plain and with AddressSanitizer"
+
+
+def setup_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("series", nargs="*", metavar="SERIES", help="patch series (default: all)")
+    parser.add_argument(
+        "--only", metavar="PREFIX", help="only unit tests whose name begins so, e.g. circuitmux"
+    )
+    parser.add_argument(
+        "--plain", action="store_true", help="without the builds with AddressSanitizer"
+    )
+    parser.add_argument(
+        "--tor-source",
+        metavar="PATH",
+        help="release tarball or source tree of Tor (default: variable TOR_SOURCE, "
+        "else Debian's source package)",
+    )
+    parser.add_argument("--jobs", type=int, metavar="N", help="programs at once (default: CPUs)")
+
+
+def run(args: argparse.Namespace) -> int:
+    outcomes = check_series(
+        repository_root(),
+        args.series or None,
+        say=print,
+        only=args.only,
+        hardened=(False,) if args.plain else (False, True),
+        tor_source=args.tor_source,
+        jobs=args.jobs,
+    )
+    print()
+    for line in table(outcomes):
+        print(line)
+    for outcome in outcomes:
+        for name in sorted(outcome.failed):
+            print(f"failed in {outcome.title}: {name}")
+        for program, lines in sorted(outcome.reports.items()):
+            print(f"sanitizer report in {outcome.title}: {program}: {lines[0]}")
+    problems = new_problems(outcomes)
+    if problems:
+        print("\nWorse than Tor as released:")
+        for problem in problems:
+            print(f"  {problem}")
+        return 1
+    print("\nNo series is worse than Tor as released.")
+    return 0
+
+
+def table(outcomes: Sequence[Outcome]) -> list[str]:
+    """One line for each build, under a heading."""
+    rows = [("build", "passed", "failed", "skipped", "reports", "time")]
+    rows += [
+        (
+            outcome.title,
+            str(len(outcome.passed)),
+            str(len(outcome.failed)),
+            str(len(outcome.skipped)),
+            str(sum(len(lines) for lines in outcome.reports.values())),
+            f"{outcome.wall_s:.0f} s",
+        )
+        for outcome in outcomes
+    ]
+    widths = [max(len(cell) for cell in column) for column in zip(*rows, strict=True)]
+    return [
+        "  ".join(
+            cell.ljust(width) if index == 0 else cell.rjust(width)
+            for index, (cell, width) in enumerate(zip(row, widths, strict=True))
+        )
+        for row in rows
+    ]

@@ -1,0 +1,41 @@
+"""Write the run directories of an experiment without running them."""
+
+from __future__ import annotations
+
+import argparse
+import shutil
+from pathlib import Path
+
+from onionlab.commands._request import add_request_arguments, request_of
+from onionlab.errors import UserError
+from onionlab.paths import build_directory, repository_root
+from onionlab.plan import Workbench, make_plan
+
+HELP = "write the run directories of an experiment, without running them"
+
+
+def setup_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare the arguments."""
+    add_request_arguments(parser)
+    parser.add_argument("--output", default="", help="where to (default: build/generated/NAME)")
+
+
+def run(args: argparse.Namespace) -> int:
+    """Write one directory for each run and print their common parent on the last line."""
+    root = repository_root()
+    request = request_of(args)
+    plan = make_plan(root, request, say=print)
+    bench = Workbench(root, request, say=print)
+    output = (
+        Path(args.output) if args.output else build_directory(root) / "generated" / plan.out.name
+    )
+    for planned in plan.runs:
+        directory = output / f"{planned.level}-{planned.variant}-seed{planned.seed}"
+        if directory.exists():
+            if not (directory / "run.json").exists():
+                raise UserError(f"{directory} is there and is no run directory")
+            shutil.rmtree(directory)
+        bench.compose(planned.level, planned.variant, planned.seed).write(directory)
+        print(f"{planned.run_id}  {directory}")
+    print(output)
+    return 0

@@ -1,0 +1,51 @@
+"""The experiments and variants of this checkout, one line each."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Iterable
+
+from onionlab.errors import UserError
+from onionlab.experiment import experiment_names, load
+from onionlab.paths import repository_root
+from onionlab.tor.variants import load_variants
+
+HELP = "show the experiments and the variants of Tor, one line each"
+
+
+def setup_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare the arguments: none."""
+
+
+def run(args: argparse.Namespace) -> int:
+    """Print both tables; 2 if a file is broken, after all that can be shown."""
+    root = repository_root()
+    lines = []
+    broken = []
+    for name in experiment_names(root):
+        try:
+            experiment = load(name, root=root)
+        except UserError as error:
+            # One broken file must not hide the others.
+            broken.append(error.message)
+            lines.append((name, "(cannot be read, see below)"))
+            continue
+        runs = len(experiment.levels) * len(experiment.variants) * len(experiment.seeds)
+        lines.append((name, f"{experiment.title} ({runs} runs)"))
+    print_table("Experiments (make experiment NAME=...)", lines)
+    print()
+    variants = load_variants(root).values()
+    print_table("Variants of Tor", ((one.name, one.description) for one in variants))
+    for message in broken:
+        print(f"error: {message}", file=sys.stderr)
+    return 2 if broken else 0
+
+
+def print_table(title: str, rows: Iterable[tuple[str, str]]) -> None:
+    """A title, then names and texts in two columns."""
+    rows = list(rows)
+    width = max((len(name) for name, _ in rows), default=0)
+    print(title)
+    for name, text in rows:
+        print(f"  {name:<{width}}  {text}")

@@ -1,0 +1,34 @@
+"""Turn the records of an experiment's runs into estimates, figures and a report."""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+
+from analysis import report
+from analysis.errors import AnalysisError
+from onionlab.commands._request import plan_of
+from onionlab.errors import UserError
+from onionlab.paths import repository_root
+from onionlab.plan import read_plan, update_provenance
+
+HELP = "make tables, figures and report from the records of an experiment's runs"
+
+
+def setup_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare the arguments."""
+    which = parser.add_mutually_exclusive_group(required=True)
+    which.add_argument("name", nargs="?", help="an experiment that was run")
+    which.add_argument("--plan", type=Path, help="or its plan.json")
+
+
+def run(args: argparse.Namespace) -> int:
+    """Print the report's path on the last line."""
+    plan = read_plan(args.plan) if args.plan else plan_of(args.name, repository_root())
+    update_provenance(plan)
+    try:
+        paths = report.build(plan.study, plan.store, plan.out)
+    except AnalysisError as error:
+        raise UserError(error.message, error.hint) from error
+    print(paths.html)
+    return 0

@@ -1,0 +1,27 @@
+"""Plan an experiment and make the runs that are missing."""
+
+from __future__ import annotations
+
+import argparse
+
+from onionlab.commands._request import add_jobs_argument, add_request_arguments, jobs_of, request_of
+from onionlab.paths import repository_root
+from onionlab.plan import make_plan
+from onionlab.workflow.drive import make_runs
+
+HELP = "make the runs of an experiment that are missing, without a report"
+
+
+def setup_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare the arguments."""
+    add_request_arguments(parser)
+    add_jobs_argument(parser)
+
+
+def run(args: argparse.Namespace) -> int:
+    """Print where the runs are on the last line."""
+    root = repository_root()
+    plan = make_plan(root, request_of(args), say=print)
+    make_runs(root, plan, jobs=jobs_of(args), say=print)
+    print(plan.store)
+    return 0

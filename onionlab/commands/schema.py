@@ -1,0 +1,39 @@
+"""The JSON Schema of experiment files, and the reference of their keys."""
+
+from __future__ import annotations
+
+import argparse
+
+from onionlab.experiment.reference import json_schema, reference, with_reference
+from onionlab.paths import repository_root
+
+HELP = "print the JSON Schema of experiment files, or write it and the reference of keys"
+
+
+def setup_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare the arguments."""
+    what = parser.add_mutually_exclusive_group()
+    what.add_argument(
+        "--reference", action="store_true", help="print the reference of keys (Markdown) instead"
+    )
+    what.add_argument(
+        "--write",
+        action="store_true",
+        help="write experiments/schema.json and the reference in docs/experiments.md",
+    )
+
+
+def run(args: argparse.Namespace) -> int:
+    """Print or write."""
+    if args.reference:
+        print(reference(), end="")
+    elif args.write:
+        root = repository_root()
+        schema_file = root / "experiments" / "schema.json"
+        schema_file.write_text(json_schema(), encoding="utf-8")
+        page = root / "docs" / "experiments.md"
+        page.write_text(with_reference(page.read_text(encoding="utf-8")), encoding="utf-8")
+        print(f"wrote {schema_file.relative_to(root)} and {page.relative_to(root)}")
+    else:
+        print(json_schema(), end="")
+    return 0

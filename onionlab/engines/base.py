@@ -1,0 +1,112 @@
+"""What an engine is: it takes a run directory and makes simulated time pass in it.
+
+Nothing outside an engine's own module may know which engine ran: plan, run directory, store and
+analysis see only this interface. A new engine is one module with a class that satisfies `Engine`
+and one line in `onionlab.engines.ENGINES`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Protocol
+
+from onionlab.network.model import Network
+
+EPOCH_UNIX_S = 946684800
+"""Simulated time starts at 2000-01-01 00:00:00 UTC, in every engine."""
+
+
+@dataclass(frozen=True)
+class Process:
+    """One program of one host: it starts at a time and must still run at the end.
+
+    program: the base name of an executable; an engine finds it in `ProgramPaths`. Standard output
+    goes to `shadow.data/hosts/<host>/<program>.<pid>.stdout`, the working directory is
+    `shadow.data/hosts/<host>`.
+    """
+
+    program: str
+    arguments: tuple[str, ...]
+    start_ms: int
+    environment: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Simulation:
+    """All that an engine needs to know of a run.
+
+    options: the experiment's options for this engine alone, as in its YAML.
+    """
+
+    network: Network
+    processes: Mapping[str, tuple[Process, ...]]
+    seed: int
+    stop_ms: int
+    options: Mapping[str, Any]
+
+
+@dataclass(frozen=True)
+class Progress:
+    """How far a running simulation is. rss_bytes: resident memory of all its processes."""
+
+    simulated_s: float
+    stop_s: float
+    wall_s: float
+    memory_bytes: int
+
+
+@dataclass(frozen=True)
+class Usage:
+    """What a finished simulation used.
+
+    cpu_s: user and system time of all its processes; peak_memory_bytes: the largest sum of their
+    private memory among the samples (one each few seconds).
+    """
+
+    wall_s: float
+    cpu_s: float
+    peak_memory_bytes: int
+
+
+class EngineFailureError(Exception):
+    """A simulation that did not reach its end as it should; `log_tail` holds its last words."""
+
+    def __init__(self, message: str, log_tail: Sequence[str] = ()) -> None:
+        super().__init__(message)
+        self.message = message
+        self.log_tail = list(log_tail)
+
+
+class Engine(Protocol):
+    """An engine, ready to run (its tools were found when it was made)."""
+
+    name: str
+
+    @property
+    def identity(self) -> dict[str, str]:
+        """What decides this engine's results besides its inputs: name, version, commit."""
+
+    @property
+    def programs(self) -> dict[str, Path]:
+        """The executables that the engine brings along for hosts to run (such as tgen)."""
+
+    def configuration(self, simulation: Simulation) -> dict[str, bytes]:
+        """Return the engine's own files of a run directory: relative path -> content."""
+
+    def cpus_per_run(self, options: Mapping[str, Any]) -> int:
+        """Return how many CPUs one run is to have for itself."""
+
+    def run(
+        self,
+        directory: Path,
+        *,
+        simulation: Simulation,
+        programs: Mapping[str, Path],
+        on_progress: Callable[[Progress], None],
+    ) -> Usage:
+        """Run the simulation in a complete run directory, on the CPUs of the calling process.
+
+        Raises EngineFailureError when it doesn't end as it should.
+        """

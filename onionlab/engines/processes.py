@@ -1,0 +1,92 @@
+"""The processes of a simulation: how much memory they hold, and that none is left behind."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import psutil
+
+SAMPLE_INTERVAL_S = 5.0
+_PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
+
+
+class MemorySampler:
+    """Samples the memory of a process tree, and of the machine in the format of `free -w -b -l`.
+
+    The second goes to `free_log`, each sample below its date, as tornettools records it.
+    """
+
+    def __init__(self, pid: int, free_log: Path) -> None:
+        self._pid = pid
+        self._free_log = free_log
+        self._next_s = 0.0
+        self._latest_bytes = 0
+        self.peak_bytes = 0
+
+    def sample(self) -> int:
+        """Return the memory of the tree in bytes, measured anew at most once each few seconds."""
+        now = time.monotonic()
+        if now >= self._next_s:
+            self._next_s = now + SAMPLE_INTERVAL_S
+            self._latest_bytes = _private_bytes(self._pid)
+            self.peak_bytes = max(self.peak_bytes, self._latest_bytes)
+            with self._free_log.open("a") as out:
+                out.write(_free_text())
+        return self._latest_bytes
+
+
+def kill_processes_below(directory: Path) -> list[int]:
+    """Kill all processes whose working directory lies below `directory`; return their ids.
+
+    That is how processes of a simulation are known that outlived the command which started it.
+    """
+    killed = []
+    for pid in _pids_below(directory):
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(pid, signal.SIGKILL)
+            killed.append(pid)
+    return killed
+
+
+def _pids_below(directory: Path) -> Iterator[int]:
+    root = str(directory.resolve())
+    for entry in Path("/proc").iterdir():
+        if not entry.name.isdigit():
+            continue
+        with contextlib.suppress(OSError):
+            cwd = str((entry / "cwd").readlink())
+            if cwd == root or cwd.startswith(root + "/"):
+                yield int(entry.name)
+
+
+def _private_bytes(pid: int) -> int:
+    """Sum resident minus shared memory over a process and its descendants."""
+    total = 0
+    with contextlib.suppress(psutil.NoSuchProcess):
+        tree = psutil.Process(pid)
+        for process in [tree, *tree.children(recursive=True)]:
+            with contextlib.suppress(OSError):
+                fields = Path(f"/proc/{process.pid}/statm").read_text().split()
+                total += (int(fields[1]) - int(fields[2])) * _PAGE_BYTES
+    return total
+
+
+def _free_text() -> str:
+    memory = psutil.virtual_memory()
+    columns = {
+        "total": memory.total,
+        "used": memory.used,
+        "free": memory.free,
+        "shared": memory.shared,
+        "buffers": memory.buffers,
+        "cache": memory.cached,
+        "available": memory.available,
+    }
+    head = " " * 8 + "".join(f"{name:>16}" for name in columns)
+    body = "Mem:    " + "".join(f"{value:>16}" for value in columns.values())
+    return f"{time.time():.9f} UTC seconds since epoch\n{head}\n{body}\n"

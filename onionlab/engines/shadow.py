@@ -1,0 +1,234 @@
+"""Shadow: real programs over simulated networks, one process for each simulated process.
+
+Configuration: https://shadow.github.io/docs/guide/shadow_config_spec.html
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import resource
+import shutil
+import subprocess
+import time
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from onionlab.engines.base import EngineFailureError, Progress, Simulation, Usage
+from onionlab.engines.processes import MemorySampler
+from onionlab.network.model import Network
+from onionlab.tools import find_shadow, find_tgen
+
+CONFIGURATION = "shadow.config.yaml"
+LOG = "shadow.log"
+GRAPH = "conf/network.gml"
+POLL_INTERVAL_S = 1.0
+LOG_TAIL_LINES = 25
+
+# What the measurements of docs/performance.md chose; an experiment's `engine: shadow:` overrides.
+DEFAULT_OPTIONS: dict[str, Any] = {
+    "general": {"parallelism": 1, "heartbeat_interval": "5 sec", "log_level": "info"},
+    "experimental": {},
+    "host_option_defaults": {},
+}
+
+_HEARTBEAT = re.compile(rb"resource usage at simtime (\d+) ")
+
+
+class ShadowEngine:
+    """Shadow as installed by the user."""
+
+    name = "shadow"
+
+    def __init__(self, *, shadow: str | None = None, tgen: str | None = None) -> None:
+        """Find Shadow and TGen: at the given paths, or on the PATH. Raises UserError."""
+        self._shadow = find_shadow(shadow)
+        self._tgen = find_tgen(tgen)
+
+    @property
+    def identity(self) -> dict[str, str]:
+        """Shadow's version with its commit: any version may change results (Shadow's semver.md)."""
+        return {
+            "name": self.name,
+            "version": self._shadow.version,
+            "commit": self._shadow.commit or "",
+            "tgen": self._tgen.version,
+        }
+
+    @property
+    def programs(self) -> dict[str, Path]:
+        """TGen, which has no place among the project's own builds."""
+        return {"tgen": self._tgen.path}
+
+    def configuration(self, simulation: Simulation) -> dict[str, bytes]:
+        """Return Shadow's YAML and the network graph that it names."""
+        return {
+            CONFIGURATION: _dump_yaml(_configuration(simulation)),
+            GRAPH: network_graph(simulation.network),
+        }
+
+    def cpus_per_run(self, options: Mapping[str, Any]) -> int:
+        """One CPU for each of Shadow's worker threads."""
+        return int(_merge_options(options)["general"]["parallelism"])
+
+    def run(
+        self,
+        directory: Path,
+        *,
+        simulation: Simulation,
+        programs: Mapping[str, Path],
+        on_progress: Callable[[Progress], None],
+    ) -> Usage:
+        """Run Shadow in `directory`; its log goes to shadow.log, its memory use to free.log."""
+        shutil.rmtree(directory / "shadow.data", ignore_errors=True)
+        folders = [str(path.parent) for path in programs.values()]
+        search_path = os.pathsep.join([*dict.fromkeys(folders), os.environ.get("PATH", "")])
+        started = time.monotonic()
+        cpu_before_s = _children_cpu_s()
+        with (directory / LOG).open("wb") as log:
+            # A killed runner must not leave Shadow behind.
+            process = subprocess.Popen(
+                ["setpriv", "--pdeathsig", "KILL", str(self._shadow.path), CONFIGURATION],
+                cwd=directory,
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=subprocess.STDOUT,
+                env={**os.environ, "PATH": search_path},
+            )
+            try:
+                sampler = MemorySampler(process.pid, directory / "free.log")
+                simulated = _simulated_seconds(directory / LOG)
+                while process.poll() is None:
+                    time.sleep(POLL_INTERVAL_S)
+                    on_progress(
+                        Progress(
+                            simulated_s=next(simulated),
+                            stop_s=simulation.stop_ms / 1000,
+                            wall_s=time.monotonic() - started,
+                            memory_bytes=sampler.sample(),
+                        )
+                    )
+            finally:
+                if process.poll() is None:
+                    process.kill()
+                    process.wait()
+        if process.returncode != 0:
+            raise EngineFailureError(
+                f"Shadow ended with status {process.returncode}", _log_tail(directory / LOG)
+            )
+        return Usage(
+            wall_s=time.monotonic() - started,
+            cpu_s=_children_cpu_s() - cpu_before_s,
+            peak_memory_bytes=sampler.peak_bytes,
+        )
+
+
+def network_graph(network: Network) -> bytes:
+    """Return the network as a complete undirected graph in GML, one node a place.
+
+    Shadow's parser wants each node and edge attribute on a line of its own.
+    """
+    number = {place.name: i for i, place in enumerate(network.places)}
+    lines = ["graph [", "  directed 0"]
+    for place in network.places:
+        lines += [
+            "  node [",
+            f"    id {number[place.name]}",
+            f'    label "{place.name}"',
+            f'    host_bandwidth_up "{place.up_bit_per_s} bit"',
+            f'    host_bandwidth_down "{place.down_bit_per_s} bit"',
+            "  ]",
+        ]
+    for (source, target), latency_us in network.latency_us.items():
+        lines += [
+            "  edge [",
+            f"    source {number[source]}",
+            f"    target {number[target]}",
+            f'    latency "{latency_us} us"',
+            f"    packet_loss {network.packet_loss!r}",
+            "  ]",
+        ]
+    return ("\n".join([*lines, "]"]) + "\n").encode()
+
+
+def _configuration(simulation: Simulation) -> dict[str, Any]:
+    options = _merge_options(simulation.options)
+    number = {place.name: i for i, place in enumerate(simulation.network.places)}
+    return {
+        "general": {
+            "seed": simulation.seed,
+            "stop_time": f"{simulation.stop_ms} ms",
+            "template_directory": "shadow.data.template",
+            **options["general"],
+        },
+        "network": {
+            "use_shortest_path": False,
+            "graph": {"type": "gml", "file": {"path": GRAPH}},
+        },
+        "experimental": options["experimental"],
+        "host_option_defaults": options["host_option_defaults"],
+        "hosts": {
+            host.name: {
+                "network_node_id": number[host.place],
+                "ip_addr": host.address,
+                "processes": [
+                    {
+                        "path": process.program,
+                        "args": list(process.arguments),
+                        "start_time": f"{process.start_ms} ms",
+                        "expected_final_state": "running",
+                        **(
+                            {"environment": dict(process.environment)}
+                            if process.environment
+                            else {}
+                        ),
+                    }
+                    for process in simulation.processes[host.name]
+                ],
+            }
+            for host in simulation.network.hosts
+        },
+    }
+
+
+def _merge_options(options: Mapping[str, Any]) -> dict[str, Any]:
+    """Lay an experiment's options over the defaults, section by section."""
+    return {
+        section: {**defaults, **options.get(section, {})}
+        for section, defaults in DEFAULT_OPTIONS.items()
+    }
+
+
+def _dump_yaml(data: Any) -> bytes:
+    class Dumper(yaml.SafeDumper):
+        def ignore_aliases(self, _data: Any) -> bool:
+            return True
+
+    return yaml.dump(data, Dumper=Dumper, sort_keys=False, width=100).encode()
+
+
+def _simulated_seconds(log: Path) -> Iterator[float]:
+    """Yield the simulated time of the newest heartbeat in Shadow's log, reading each byte once."""
+    latest_s = 0.0
+    with log.open("rb") as lines:
+        while True:
+            for found in _HEARTBEAT.finditer(lines.read()):
+                latest_s = int(found[1]) / 1e9
+            yield latest_s
+
+
+def _log_tail(log: Path) -> list[str]:
+    """Return the last lines worth reading: errors first, else whatever came last."""
+    with log.open("rb") as lines:
+        lines.seek(max(0, log.stat().st_size - 200_000))
+        text = lines.read().decode(errors="replace").splitlines()
+    errors = [line for line in text if "ERROR" in line or "panicked" in line]
+    return (errors or text)[-LOG_TAIL_LINES:]
+
+
+def _children_cpu_s() -> float:
+    usage = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return usage.ru_utime + usage.ru_stime

@@ -1,0 +1,15 @@
+"""The experiment language: YAML files in, fully resolved settings out."""
+
+from onionlab.experiment.load import Experiment, Level, experiment_names, load, parse_seeds
+from onionlab.experiment.schema import RELAY_ROLES, Figure, Settings
+
+__all__ = [
+    "RELAY_ROLES",
+    "Experiment",
+    "Figure",
+    "Level",
+    "Settings",
+    "experiment_names",
+    "load",
+    "parse_seeds",
+]

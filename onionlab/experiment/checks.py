@@ -1,0 +1,173 @@
+"""What makes settings impossible though each value is well formed.
+
+Pure functions: settings and the known names in, findings out. A finding's location is a path of
+keys below the settings, so that the loader can point at the line.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from onionlab.experiment.kinds import nearest
+from onionlab.experiment.schema import NetworkSettings, Settings, TorSettings
+from onionlab.experiment.tor_parameters import CONSENSUS_PARAMETERS, RESERVED_OPTIONS
+from onionlab.experiment.units import format_time, milliseconds, show
+
+__all__ = ["MAX_HOSTS_OF_A_ROLE", "Finding", "KnownNames", "impossible", "questionable"]
+
+MAX_HOSTS_OF_A_ROLE = 65_000
+"""Each role (the clients of all classes being one) has a /16 network of addresses."""
+
+KIST_INTERVAL_MAX_MS = 100  # KIST_SCHED_RUN_INTERVAL_MAX in src/core/or/scheduler.h
+CC_ALGORITHMS = (
+    0,
+    2,
+)  # fixed windows and Vegas; Tor 0.4.9 has no other (congestion_control_common.h)
+PERF_CLASS = "perf"
+
+
+@dataclass(frozen=True)
+class KnownNames:
+    """Names that other files define; None where such a file is not there to ask."""
+
+    variants: frozenset[str] | None = None
+    capacities: frozenset[str] | None = None
+    geographies: frozenset[str] | None = None
+
+
+@dataclass(frozen=True)
+class Finding:
+    """A location below the settings and what is wrong there."""
+
+    location: tuple[str, ...]
+    message: str
+
+
+def impossible(settings: Settings, known: KnownNames) -> Iterator[Finding]:
+    """Everything for which a run of these settings could not give a result."""
+    yield from _network(settings.network, known)
+    yield from _hosts(settings)
+    yield from _tor(settings.tor, known)
+    yield from _traffic(settings)
+
+
+def questionable(settings: Settings) -> Iterator[Finding]:
+    """What can be run, but probably is not what was meant."""
+    loaded_s = settings.time.warm_up_s
+    for name, traffic_class in sorted(settings.traffic.items()):
+        start = traffic_class.start
+        begins_s = start.after_s + start.spread_s
+        if loaded_s < begins_s < loaded_s + settings.time.measured_s and traffic_class.count:
+            message = (
+                f"the last of these clients start {format_time(begins_s)} after the bootstrap, "
+                f"inside the measured span (warm_up is {format_time(loaded_s)})"
+            )
+            yield Finding(("traffic", name, "start"), message)
+    limits = {c.timeout_s for c in settings.traffic.values() if c.count and c.timeout_s is not None}
+    if limits and settings.time.drain_s < min(limits):
+        # Longer timeouts than the drain are common (bulk): the estimates know censored streams.
+        message = (
+            f"shorter than every timeout (the least is {format_time(min(limits))}): streams that "
+            "start late are cut off by the end, in every class"
+        )
+        yield Finding(("time", "drain"), message)
+    for parameter in sorted(settings.tor.consensus_params):
+        if parameter not in CONSENSUS_PARAMETERS:
+            message = "Tor 0.4.9 reads no parameter of this name; only a patched Tor would"
+            yield Finding(("tor", "consensus_params", parameter), message)
+
+
+def _network(network: NetworkSettings, known: KnownNames) -> Iterator[Finding]:
+    count = {role: entry.count for role, entry in network.relays.items()}
+    total = sum(count.values())
+    relays = ("network", "relays")
+    if count["exit"] + count["exitguard"] == 0:
+        yield Finding(relays, "no exit: no stream could leave the network; give exit or exitguard")
+    if count["guard"] + count["exitguard"] == 0:
+        yield Finding(
+            relays, "no guard: no client could enter the network; give guard or exitguard"
+        )
+    if count["exitguard"] == 1 and count["exit"] + count["guard"] == 0:
+        message = "the only exit is the only guard, and a relay takes one position in a circuit"
+        yield Finding(relays, message)
+    if total < 3:
+        yield Finding(relays, f"a circuit needs 3 different relays, this network has {total}")
+    for role, entry in network.relays.items():
+        if known.capacities is not None and entry.capacity not in known.capacities:
+            message = _unknown("capacity distribution", entry.capacity, known.capacities)
+            yield Finding((*relays, role, "capacity"), message)
+    if known.geographies is not None and network.geography not in known.geographies:
+        message = _unknown("geography", network.geography, known.geographies)
+        yield Finding(("network", "geography"), message)
+    if network.servers.count == 0:
+        yield Finding(("network", "servers", "count"), "no server: the clients have nobody to ask")
+
+
+def _hosts(settings: Settings) -> Iterator[Finding]:
+    if settings.client_count - settings.network.perf_clients == 0:
+        yield Finding(("traffic",), "no client: every class has a count of 0")
+    network = settings.network
+    crowds = [
+        ("clients", settings.client_count, ("traffic",)),
+        ("servers", network.servers.count, ("network", "servers", "count")),
+        ("authorities", network.authorities, ("network", "authorities")),
+        *(
+            (f"{role} relays", entry.count, ("network", "relays", role, "count"))
+            for role, entry in network.relays.items()
+        ),
+    ]
+    for who, count, location in crowds:
+        if count > MAX_HOSTS_OF_A_ROLE:
+            message = f"more {who} than addresses: {count} of them, {MAX_HOSTS_OF_A_ROLE} addresses"
+            yield Finding(location, message)
+
+
+def _tor(tor: TorSettings, known: KnownNames) -> Iterator[Finding]:
+    for position, variant in enumerate(tor.variants):
+        if variant in tor.variants[:position]:
+            yield Finding(("tor", "variants"), f"{show(variant)} stands there twice")
+        elif known.variants is not None and variant not in known.variants:
+            yield Finding(("tor", "variants"), _unknown("variant", variant, known.variants))
+    if tor.baseline not in tor.variants:
+        names = ", ".join(tor.variants)
+        message = f"expected one of this experiment's variants ({names}), got {show(tor.baseline)}"
+        yield Finding(("tor", "baseline"), message + nearest(tor.baseline, tor.variants))
+    if milliseconds(tor.scheduler.run_interval_s) > KIST_INTERVAL_MAX_MS:
+        message = f"Tor takes at most {KIST_INTERVAL_MAX_MS} ms"
+        yield Finding(("tor", "scheduler", "run_interval"), message)
+    parameters = tor.consensus_params
+    if parameters.get("cc_alg", 0) not in CC_ALGORITHMS:
+        message = f"expected 0 (fixed windows) or 2 (Vegas), got {parameters['cc_alg']}"
+        yield Finding(("tor", "consensus_params", "cc_alg"), message)
+    for parameter in sorted(parameters):
+        # Tor ignores a parameter it does not know, so a slip of the pen would go unnoticed.
+        meant = nearest(parameter, CONSENSUS_PARAMETERS, cutoff=0.8)
+        if parameter not in CONSENSUS_PARAMETERS and meant:
+            message = f"Tor 0.4.9 reads no parameter of this name{meant}"
+            yield Finding(("tor", "consensus_params", parameter), message)
+    for who in ("all", "authority", "relay", "client"):
+        for option in sorted(getattr(tor.torrc, who)):
+            reason = RESERVED_OPTIONS.get(option.casefold())
+            if reason is not None:
+                yield Finding(("tor", "torrc", who, option), f"cannot be set here: {reason}")
+
+
+def _traffic(settings: Settings) -> Iterator[Finding]:
+    if PERF_CLASS in settings.traffic:
+        message = "this name belongs to the clients of network.perf_clients"
+        yield Finding(("traffic", PERF_CLASS), message)
+    ends_s = settings.time.warm_up_s + settings.time.measured_s
+    for name, traffic_class in sorted(settings.traffic.items()):
+        start = traffic_class.start
+        if traffic_class.count and start.after_s + start.spread_s >= ends_s:
+            message = (
+                f"some of these clients would start after the measured span, which ends "
+                f"{format_time(ends_s)} after the bootstrap"
+            )
+            yield Finding(("traffic", name, "start"), message)
+
+
+def _unknown(what: str, name: str, known: frozenset[str]) -> str:
+    names = ", ".join(sorted(known))
+    return f"unknown {what} {show(name)}; known are {names}{nearest(name, sorted(known))}"

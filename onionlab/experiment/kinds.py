@@ -1,0 +1,402 @@
+"""The kinds of scalar value in an experiment file: parsing, JSON Schema and reference of each.
+
+A kind stands in a model field's annotation (``Annotated[int, SIZE]``). It parses what the YAML
+holds into base units, names what it expects when it refuses, and describes itself for the JSON
+Schema and for the reference of keys, so the three cannot disagree.
+"""
+
+from __future__ import annotations
+
+import difflib
+import math
+import re
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+from typing import Any
+
+from pydantic import GetCoreSchemaHandler
+from pydantic_core import CoreSchema, core_schema
+
+from onionlab.experiment import units
+from onionlab.experiment.units import show
+
+__all__ = [
+    "Deployment",
+    "Kind",
+    "bandwidth_or_regions",
+    "choice",
+    "deployment",
+    "file_names",
+    "fraction",
+    "name",
+    "nearest",
+    "number",
+    "optional_time",
+    "raw_options",
+    "seeds",
+    "size",
+    "text",
+    "time",
+    "time_span",
+    "torrc_lines",
+    "whole_number",
+]
+
+MAX_SEED = 2**32 - 1  # Shadow's general.seed is an unsigned 32-bit integer
+MAX_SEEDS = 10_000
+
+
+@dataclass(frozen=True)
+class Kind:
+    """One kind of value.
+
+    noun: for the reference ("size", "time"); expected: for messages ('a size such as "320 KiB"');
+    parse: raises ValueError with a whole sentence; schema: its JSON Schema.
+    """
+
+    noun: str
+    expected: str
+    parse: Callable[[object], Any]
+    schema: dict[str, Any] = field(hash=False)
+    check_item: Callable[[str, object], str | None] | None = None
+    """For mappings handed on to another program: what is wrong with one key and its value."""
+
+    def __get_pydantic_core_schema__(
+        self, source: object, handler: GetCoreSchemaHandler
+    ) -> CoreSchema:
+        """Let pydantic call :attr:`parse` and nothing else."""
+        return core_schema.no_info_plain_validator_function(self.parse)
+
+
+@dataclass(frozen=True)
+class Deployment:
+    """Which hosts run the variant; the others run the experiment's baseline.
+
+    where: "all" (relays, authorities and clients, as in the paper) or "relays"; fraction: of the
+    relays, 1.0 unless the file says otherwise.
+    """
+
+    where: str
+    fraction: float = 1.0
+
+
+def nearest(word: str, known: Iterable[str], *, cutoff: float = 0.5) -> str:
+    """``; did you mean "X"?`` for the nearest known name, or nothing."""
+    by_letters = {one.casefold(): one for one in known}
+    close = difflib.get_close_matches(word.casefold(), list(by_letters), n=1, cutoff=cutoff)
+    return f'; did you mean "{by_letters[close[0]]}"?' if close else ""
+
+
+def _quantity_pattern(unit_names: Iterable[str]) -> str:
+    names = "|".join(re.escape(unit) for unit in unit_names)
+    return rf"^\s*[0-9]+(\.[0-9]+)?\s*({names})\s*$"
+
+
+def size() -> Kind:
+    """A positive size in bytes."""
+    return Kind(
+        "size",
+        'a size such as "320 KiB"',
+        units.parse_size,
+        {"type": "string", "pattern": _quantity_pattern(units.SIZE_UNITS)},
+    )
+
+
+_TIME_SCHEMA = {"type": "string", "pattern": _quantity_pattern(units.TIME_UNITS)}
+
+
+def time(*, positive: bool = False) -> Kind:
+    """A time in seconds."""
+    return Kind(
+        "time, more than 0" if positive else "time",
+        'a time such as "60 s"',
+        lambda value: units.parse_time(value, positive=positive),
+        _TIME_SCHEMA,
+    )
+
+
+def optional_time() -> Kind:
+    """A positive time in seconds, or the word none."""
+
+    def parse(value: object) -> float | None:
+        if value == "none":
+            return None
+        return units.parse_time(value, positive=True)
+
+    return Kind(
+        "time, more than 0, or none",
+        'a time such as "60 s", or none',
+        parse,
+        {"anyOf": [{"const": "none"}, _TIME_SCHEMA]},
+    )
+
+
+def time_span() -> Kind:
+    """Two times [low, high], low <= high, in seconds."""
+    expected = 'two times such as ["1 s", "60 s"]'
+
+    def parse(value: object) -> tuple[float, float]:
+        if not isinstance(value, list) or len(value) != 2:
+            raise ValueError(f"expected {expected}, got {show(value)}")
+        low, high = (units.parse_time(one) for one in value)
+        if low > high:
+            raise ValueError(
+                f"expected {expected}, the lower one first, got {show(value[0])} first"
+            )
+        return low, high
+
+    schema = {"type": "array", "items": _TIME_SCHEMA, "minItems": 2, "maxItems": 2}
+    return Kind("two times", expected, parse, schema)
+
+
+def bandwidth_or_regions(*, regions: bool) -> Kind:
+    """A rate in bit/s; with `regions` also the word regions (None: as the geography says)."""
+    expected = 'a rate such as "10 Mbit" (per second) or "630 KB/s"'
+    rate_schema = {"type": "string", "pattern": _quantity_pattern(units.RATE_UNITS)}
+    if not regions:
+        return Kind("rate", expected, units.parse_rate, rate_schema)
+
+    def parse(value: object) -> int | None:
+        return None if value == "regions" else units.parse_rate(value)
+
+    schema = {"anyOf": [{"const": "regions"}, rate_schema]}
+    return Kind("rate, or regions", expected + ", or regions", parse, schema)
+
+
+def fraction() -> Kind:
+    """A fraction between 0 and 1."""
+    return Kind(
+        "fraction",
+        'a fraction such as "5 %" or 0.05',
+        units.parse_fraction,
+        {
+            "anyOf": [
+                {"type": "number", "minimum": 0, "maximum": 1},
+                {"type": "string", "pattern": _quantity_pattern(["%"])},
+            ]
+        },
+    )
+
+
+def whole_number(least: int, most: int) -> Kind:
+    """An integer in [least, most]."""
+    expected = f"a whole number from {least} to {most}"
+
+    def parse(value: object) -> int:
+        if isinstance(value, bool) or not isinstance(value, int):
+            raise ValueError(f"expected {expected}, got {show(value)}")
+        if not least <= value <= most:
+            raise ValueError(f"expected {expected}, got {value}")
+        return value
+
+    return Kind(
+        "whole number", expected, parse, {"type": "integer", "minimum": least, "maximum": most}
+    )
+
+
+def number() -> Kind:
+    """A finite positive number without unit (a factor)."""
+    expected = "a number more than 0, such as 1.5"
+
+    def parse(value: object) -> float:
+        if isinstance(value, bool) or not isinstance(value, (int, float)):
+            raise ValueError(f"expected {expected}, got {show(value)}")
+        if not (value > 0 and math.isfinite(value)):
+            raise ValueError(f"expected {expected}, got {show(value)}")
+        return float(value)
+
+    return Kind("number", expected, parse, {"type": "number", "exclusiveMinimum": 0})
+
+
+def text() -> Kind:
+    """Text for people."""
+    expected = "text"
+
+    def parse(value: object) -> str:
+        if not isinstance(value, str) or not value.strip():
+            raise ValueError(f"expected {expected}, got {show(value)}")
+        # A folded block keeps its last line end, which no reader of the title wants.
+        return value.strip()
+
+    return Kind("text", expected, parse, {"type": "string", "minLength": 1})
+
+
+def name(pattern: str, description: str) -> Kind:
+    """A name that fits a pattern; description: "lower-case letters", for the message."""
+
+    def parse(value: object) -> str:
+        if not isinstance(value, str) or re.fullmatch(pattern, value) is None:
+            raise ValueError(f"expected a name ({description}), got {show(value)}")
+        return value
+
+    schema = {"type": "string", "pattern": f"^{pattern}$"}
+    return Kind("name", f"a name ({description})", parse, schema)
+
+
+def choice(*values: str) -> Kind:
+    """One of a few words."""
+    expected = f"one of {', '.join(values)}" if len(values) > 1 else values[0]
+
+    def parse(value: object) -> str:
+        if not isinstance(value, str) or value not in values:
+            suggestion = nearest(value, values) if isinstance(value, str) else ""
+            raise ValueError(f"expected {expected}, got {show(value)}{suggestion}")
+        return value
+
+    return Kind(expected, expected, parse, {"enum": list(values)})
+
+
+def deployment() -> Kind:
+    """all, relays or {fraction: of the relays}."""
+    expected = 'all, relays, or {fraction: "50 %"} (of the relays)'
+
+    def parse(value: object) -> Deployment:
+        if value == "all" or value == "relays":
+            return Deployment(str(value))
+        if isinstance(value, dict) and set(value) == {"fraction"}:
+            return Deployment("relays", units.parse_fraction(value["fraction"]))
+        suggestion = nearest(value, ("all", "relays")) if isinstance(value, str) else ""
+        raise ValueError(f"expected {expected}, got {show(value)}{suggestion}")
+
+    schema = {
+        "anyOf": [
+            {"enum": ["all", "relays"]},
+            {
+                "type": "object",
+                "properties": {"fraction": fraction().schema},
+                "required": ["fraction"],
+                "additionalProperties": False,
+            },
+        ]
+    }
+    return Kind("all, relays, or {fraction: fraction}", expected, parse, schema)
+
+
+def file_names() -> Kind:
+    """One file name, or a list of them: always a tuple."""
+    expected = "the name of a file such as base/table1.yaml, or a list of names"
+
+    def parse(value: object) -> tuple[str, ...]:
+        listed = value if isinstance(value, list) and value else [value]
+        for one in listed:
+            if not isinstance(one, str) or not one.strip() or "\0" in one:
+                raise ValueError(f"expected {expected}, got {show(one)}")
+        return tuple(listed)
+
+    text_schema = {"type": "string", "minLength": 1}
+    schema = {"anyOf": [text_schema, {"type": "array", "items": text_schema, "minItems": 1}]}
+    return Kind("file name, or list of them", expected, parse, schema)
+
+
+def seeds() -> Kind:
+    """A number n (seeds 1 to n) or a list of different seeds."""
+    expected = (
+        f"a number of seeds (1 to {MAX_SEEDS}) or a list of different seeds such as [1, 2, 7]"
+    )
+
+    def parse(value: object) -> tuple[int, ...]:
+        if isinstance(value, int) and not isinstance(value, bool) and 1 <= value <= MAX_SEEDS:
+            return tuple(range(1, value + 1))
+        if isinstance(value, (list, tuple)) and 1 <= len(value) <= MAX_SEEDS:
+            whole = [one for one in value if isinstance(one, int) and not isinstance(one, bool)]
+            if len(whole) < len(value):
+                wrong = next(one for one in value if one not in whole or isinstance(one, bool))
+                raise ValueError(f"expected {expected}, got {show(wrong)} in the list")
+            for one in whole:
+                if not 0 <= one <= MAX_SEED:
+                    raise ValueError(f"expected {expected}, got {one}: not from 0 to {MAX_SEED}")
+                if whole.count(one) > 1:
+                    raise ValueError(f"expected {expected}, got {one} twice")
+            return tuple(whole)
+        shown = "an empty list" if value == [] else show(value)
+        raise ValueError(f"expected {expected}, got {shown}")
+
+    schema = {
+        "anyOf": [
+            {"type": "integer", "minimum": 1, "maximum": MAX_SEEDS},
+            {
+                "type": "array",
+                "items": {"type": "integer", "minimum": 0, "maximum": MAX_SEED},
+                "minItems": 1,
+                "uniqueItems": True,
+            },
+        ]
+    }
+    return Kind("whole number, or list of them", expected, parse, schema)
+
+
+def torrc_lines() -> Kind:
+    """The value or values of one torrc option: always a tuple of texts, one per line."""
+    expected = "text, a number, or a list of them (one torrc line each)"
+
+    def one_line(value: object) -> str:
+        if isinstance(value, bool):
+            raise ValueError(f"expected {expected}, got {show(value)}; Tor's switches are 0 and 1")
+        if isinstance(value, (int, float)):
+            return str(value)
+        # A line break would smuggle in another option; a '#' would cut the value short.
+        if isinstance(value, str) and value.isprintable() and "#" not in value:
+            return value.strip()
+        raise ValueError(f"expected {expected}, got {show(value)}")
+
+    def parse(value: object) -> tuple[str, ...]:
+        if isinstance(value, list) and value:
+            return tuple(one_line(one) for one in value)
+        return (one_line(value),)
+
+    scalar = {"type": ["string", "number"]}
+    schema = {"anyOf": [scalar, {"type": "array", "items": scalar, "minItems": 1}]}
+    return Kind("text, number, or list of them", expected, parse, schema)
+
+
+Option = type | tuple[str, ...]
+"""What an option of another program takes: bool, int, str (text or number), or one of the words."""
+
+
+def raw_options(takes: dict[str, Option], refused: dict[str, str]) -> Kind:
+    """A mapping of Shadow's options, handed on as written.
+
+    takes: option -> what it takes (null is always allowed: it is Shadow's own "none"); refused:
+    option -> why it cannot be set in an experiment. Parsing does not look into the mapping:
+    ``check_item`` does, and so each option's error has a line of its own.
+    """
+    expected = "a mapping of Shadow's options"
+    words = {bool: "true or false", int: "a whole number", str: "text"}
+
+    def problem(option: str, value: object) -> str | None:
+        if option in refused:
+            return f"cannot be set here: {refused[option]}"
+        if option not in takes:
+            return f"unknown option of Shadow{nearest(option, takes)}"
+        kind = takes[option]
+        if value is None:
+            return None
+        if isinstance(kind, tuple):
+            if value in kind:
+                return None
+            return (
+                f"expected one of {', '.join(kind)}, got {show(value)}{nearest(str(value), kind)}"
+            )
+        is_bool = isinstance(value, bool)
+        wanted = (str, int) if kind is str else (kind,)
+        if isinstance(value, wanted) and is_bool == (kind is bool):
+            return None
+        return f"expected {words[kind]}, got {show(value)}"
+
+    def parse(value: object) -> dict[str, str | int | bool | None]:
+        if not isinstance(value, dict):
+            raise ValueError(f"expected {expected}, got {show(value)}")
+        return dict(value)
+
+    def option_schema(kind: Option) -> dict[str, Any]:
+        if isinstance(kind, tuple):
+            return {"enum": [*kind, None]}
+        names = {bool: ["boolean"], int: ["integer"], str: ["string", "integer"]}[kind]
+        return {"type": [*names, "null"]}
+
+    schema = {
+        "type": "object",
+        "properties": {option: option_schema(kind) for option, kind in sorted(takes.items())},
+        "additionalProperties": False,
+    }
+    return Kind("mapping", expected, parse, schema, check_item=problem)

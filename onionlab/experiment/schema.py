@@ -1,0 +1,475 @@
+"""What an experiment file may hold: the single definition of its keys.
+
+The models are written as the YAML reads (a field's alias is its key in the file) and hold base
+units after parsing, with the unit in the attribute's name. Everything else follows from them: the
+JSON Schema, the reference in docs/experiments.md and the error messages.
+
+Defaults stand in the notation of the file ("1 s") and are parsed like any other value.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Annotated, Any, ClassVar, cast
+
+from pydantic import BaseModel, ConfigDict, Field, model_validator
+
+from onionlab.experiment import kinds, shadow_options, units
+from onionlab.experiment.kinds import Deployment
+
+__all__ = [
+    "FIGURE_KINDS",
+    "RELAY_ROLES",
+    "Clients",
+    "EngineSettings",
+    "ExperimentFile",
+    "Figure",
+    "Header",
+    "LevelEntry",
+    "Model",
+    "NetworkSettings",
+    "Pause",
+    "RelayRole",
+    "Relays",
+    "Scheduler",
+    "Servers",
+    "Settings",
+    "ShadowOptions",
+    "Start",
+    "TgenOptions",
+    "TimeSettings",
+    "TorSettings",
+    "Torrc",
+    "TrafficClass",
+]
+
+RELAY_ROLES = ("exitguard", "guard", "exit", "middle")
+FIGURE_KINDS = ("throughput-timeouts", "ttfb-320kib")
+
+MAX_COUNT = 1_000_000
+MAX_PAUSE_CHOICES = 10_000
+
+_count = kinds.whole_number(0, MAX_COUNT)
+_positive_count = kinds.whole_number(1, MAX_COUNT)
+_identifier = kinds.name(r"[a-z0-9][a-z0-9-]*", "lower-case letters, digits and hyphens")
+
+ClassName = Annotated[str, kinds.name(r"[a-z]+", "lower-case letters")]
+LevelName = Annotated[str, _identifier]
+ParameterName = Annotated[str, kinds.name(r"[A-Za-z][A-Za-z0-9_-]*", "a consensus parameter")]
+OptionName = Annotated[str, kinds.name(r"_{0,2}[A-Za-z][A-Za-z0-9_]*", "an option of Tor")]
+TorrcOptions = dict[OptionName, Annotated[tuple[str, ...], kinds.torrc_lines()]]
+RawOptions = dict[str, str | int | bool | None]
+
+
+def _key(default: object = ..., **details: Any) -> Any:
+    """A key of the file; unlike Field() it takes the default as the file would write it."""
+    return Field(default, **details)
+
+
+class Model(BaseModel):
+    """Base of all models: strict, immutable, defaults parsed like values."""
+
+    model_config = ConfigDict(
+        strict=True, extra="forbid", frozen=True, validate_default=True, allow_inf_nan=False
+    )
+
+    derived: ClassVar[frozenset[str]] = frozenset()
+    """Attributes that the harness sets and a file cannot."""
+
+    filled_in: ClassVar[dict[str, str]] = {}
+    """Attributes that the mapping around fills in where a file leaves them out: with what."""
+
+    word: ClassVar[str | None] = None
+    """A word that may stand in place of the mapping."""
+
+
+class RelayRole(Model):
+    """The relays of one role."""
+
+    derived = frozenset({"full_count"})
+    filled_in: ClassVar[dict[str, str]] = {"capacity": "(the role's name)"}
+
+    count: Annotated[int, _count] = _key(description="how many relays")
+    capacity: Annotated[str, _identifier] = _key(
+        description="a distribution of `configs/relay-capacity.yaml`"
+    )
+    capacity_factor: Annotated[float, kinds.number()] = _key(
+        1.0, description="multiplies the capacity of each relay of this role"
+    )
+    full_count: int = 0
+    """`count` before SCALE."""
+
+
+class Relays(Model):
+    """The relays, by the position they can take in a circuit. A role that is left out has none."""
+
+    exitguard: RelayRole = _key({"count": 0}, description="exits that are guards too")
+    guard: RelayRole = _key({"count": 0}, description="guards (entries)")
+    exit: RelayRole = _key({"count": 0}, description="exits that are no guards")
+    middle: RelayRole = _key({"count": 0}, description="relays that are neither")
+
+    @model_validator(mode="before")
+    @classmethod
+    def _name_capacities(cls, value: object) -> object:
+        """A role's capacities follow the distribution of its own name unless told otherwise."""
+        if not isinstance(value, dict):
+            return value
+        named: dict[object, object] = dict(value)
+        for role in RELAY_ROLES:
+            entry = named.get(role, {"count": 0})
+            named[role] = {"capacity": role, **entry} if isinstance(entry, dict) else entry
+        return named
+
+    def items(self) -> Iterator[tuple[str, RelayRole]]:
+        """Role name and role, in the order of :data:`RELAY_ROLES`."""
+        for role in RELAY_ROLES:
+            yield role, cast(RelayRole, getattr(self, role))
+
+    @property
+    def count(self) -> int:
+        """All relays together, without the authorities."""
+        return sum(role.count for _, role in self.items())
+
+
+class Servers(Model):
+    """The web servers, outside of the Tor network."""
+
+    count: Annotated[int, _count] = _key(description="how many servers")
+    bandwidth_bit_per_s: Annotated[int, kinds.bandwidth_or_regions(regions=False)] = _key(
+        alias="bandwidth", description="of each server, up and down alike"
+    )
+
+
+class Clients(Model):
+    """What holds for the clients of all classes."""
+
+    bandwidth_bit_per_s: Annotated[int | None, kinds.bandwidth_or_regions(regions=True)] = _key(
+        "regions",
+        alias="bandwidth",
+        description="of each client, up and down alike; `regions`: as the geography says",
+    )
+
+
+class NetworkSettings(Model):
+    """The hosts and the network between them."""
+
+    derived = frozenset({"scale"})
+
+    authorities: Annotated[int, _positive_count] = _key(
+        3, description="directory authorities; SCALE leaves them as they are, they carry no load"
+    )
+    relays: Relays = _key(description="relays by role")
+    capacity_factor: Annotated[float, kinds.number()] = _key(
+        1.0, description="multiplies the capacity of every relay (see docs/calibration.md)"
+    )
+    servers: Servers = _key(description="servers that the clients fetch from")
+    clients: Clients = _key({}, description="what holds for all clients")
+    perf_clients: Annotated[int, _count] = _key(
+        0, description="clients named as tornettools' `perfclientNexit` hosts, for its own tools"
+    )
+    middle_hops: Annotated[str, kinds.choice("weighted", "dedicated")] = _key(
+        "weighted",
+        description="`weighted`: Tor's bandwidth weights give guards and exits a share of the "
+        "middle position; `dedicated`: the relays of role middle carry all of it "
+        "(see docs/calibration.md)",
+    )
+    geography: Annotated[str, _identifier] = _key(
+        description="a geography of `configs/regions.yaml`: places of hosts, latencies, "
+        "access bandwidth"
+    )
+    packet_loss: Annotated[float, kinds.fraction()] = _key(
+        "0 %", description="share of packets lost on each path between two places"
+    )
+    scale: float = 1.0
+    """SCALE: what the counts were multiplied by."""
+
+    def capacity_total_factor(self, role: str) -> float:
+        """What each relay of a role has its drawn capacity multiplied by.
+
+        It joins the calibration's factors and makes up for rounding: a role of `full_count` relays
+        scaled to `count` keeps exactly `scale` times its full total, if the draws for `count`
+        relays have the same mean as those for `full_count`. Without relays it is 0.
+        """
+        entry = dict(self.relays.items())[role]
+        if entry.count == 0:
+            return 0.0
+        factor = self.capacity_factor * entry.capacity_factor
+        return factor * (self.scale * entry.full_count) / entry.count
+
+
+class Pause(Model):
+    """How long a client waits between two streams: none, or one of uniform and choices."""
+
+    word = "none"
+
+    uniform_s: Annotated[tuple[float, float] | None, kinds.time_span()] = _key(
+        None,
+        alias="uniform",
+        validate_default=False,
+        description="lowest and highest pause; all pauses in steps of `step` are equally likely",
+    )
+    step_s: Annotated[float, kinds.time(positive=True)] = _key(
+        "1 s", alias="step", description="distance of the pauses that `uniform` draws from"
+    )
+    choices_s: tuple[Annotated[float, kinds.time()], ...] = _key(
+        (), alias="choices", strict=False, description="pauses, each equally likely"
+    )
+
+    @model_validator(mode="before")
+    @classmethod
+    def _none(cls, value: object) -> object:
+        if value == cls.word:
+            return {}
+        if value == {}:
+            raise ValueError("expected uniform or choices; without a pause write none")
+        return value
+
+    @model_validator(mode="after")
+    def _one_rule(self) -> Pause:
+        given = self.model_fields_set
+        if {"uniform_s", "choices_s"} <= given:
+            raise ValueError("expected one of uniform and choices, got both")
+        if "choices_s" in given and not self.choices_s:
+            raise ValueError("expected at least one pause in choices; without a pause write none")
+        if "step_s" in given and self.uniform_s is None:
+            raise ValueError("expected uniform beside step")
+        if self.uniform_s is not None:
+            low, high, step = (units.milliseconds(t) for t in (*self.uniform_s, self.step_s))
+            if (high - low) % step:
+                raise ValueError("expected a uniform span that is a multiple of step")
+            if (high - low) // step >= MAX_PAUSE_CHOICES:
+                raise ValueError(f"expected at most {MAX_PAUSE_CHOICES} pauses; make step larger")
+        return self
+
+    @property
+    def times_s(self) -> tuple[float, ...]:
+        """The pauses to draw from, each equally likely; empty if there is no pause.
+
+        A list, because that is what TGen's pause action draws from.
+        """
+        if self.uniform_s is None:
+            return self.choices_s
+        low, high, step = (units.milliseconds(t) for t in (*self.uniform_s, self.step_s))
+        return tuple(units.seconds(ms) for ms in range(low, high + 1, step))
+
+
+class Start(Model):
+    """When the clients of a class begin."""
+
+    after_s: Annotated[float, kinds.time()] = _key(
+        "0 s",
+        alias="after",
+        description="from the end of the bootstrap to the first client's start",
+    )
+    spread_s: Annotated[float, kinds.time()] = _key(
+        "0 s", alias="spread", description="the clients' starts are drawn uniformly from this span"
+    )
+
+
+class TrafficClass(Model):
+    """One class of clients; each of them fetches one file after the other."""
+
+    derived = frozenset({"full_count"})
+
+    count: Annotated[int, _count] = _key(description="how many clients")
+    request_bytes: Annotated[int, kinds.size()] = _key(
+        alias="request", description="size of each download"
+    )
+    pause: Pause = _key(
+        "none", description="between a download's end and the next: `none` or a rule"
+    )
+    timeout_s: Annotated[float | None, kinds.optional_time()] = _key(
+        alias="timeout", description="a download that takes longer is given up"
+    )
+    stallout_s: Annotated[float | None, kinds.optional_time()] = _key(
+        alias="stallout", description="a download that gets no byte for this long is given up"
+    )
+    start: Start = _key({}, description="when its clients begin")
+    full_count: int = 0
+    """`count` before SCALE."""
+
+
+class Scheduler(Model):
+    """Tor's channel scheduler."""
+
+    name: Annotated[str, kinds.choice("KIST", "KISTLite", "Vanilla")] = _key(
+        "KIST", description="torrc `Schedulers`"
+    )
+    run_interval_s: Annotated[float, kinds.time(positive=True)] = _key(
+        "10 ms",
+        alias="run_interval",
+        description="torrc `KISTSchedRunInterval`, at most 100 ms; Vanilla ignores it",
+    )
+
+
+class Torrc(Model):
+    """Further options of Tor, by who gets them. A later line in this order wins."""
+
+    all: TorrcOptions = _key({}, description="every Tor")
+    authority: TorrcOptions = _key({}, description="directory authorities")
+    relay: TorrcOptions = _key({}, description="relays")
+    client: TorrcOptions = _key({}, description="clients")
+
+
+class TorSettings(Model):
+    """Which Tor runs, and how it is set."""
+
+    variants: tuple[Annotated[str, _identifier], ...] = _key(
+        strict=False,
+        min_length=1,
+        description="names from `tor-patches/variants.yaml`; their order is the order in figures",
+    )
+    baseline: Annotated[str, _identifier] = _key(
+        description="the variant that the others are compared with"
+    )
+    deployment: Annotated[Deployment, kinds.deployment()] = _key(
+        "all", description="who runs the variant; the others run the baseline"
+    )
+    scheduler: Scheduler = _key({}, description="channel scheduler")
+    consensus_params: dict[
+        ParameterName, Annotated[int, kinds.whole_number(-(2**31), 2**31 - 1)]
+    ] = _key({}, description="network parameters that the authorities vote for")
+    torrc: Torrc = _key({}, description="further options")
+
+
+class TimeSettings(Model):
+    """The phases of a run, one after the other."""
+
+    bootstrap_s: Annotated[float, kinds.time(positive=True)] = _key(
+        alias="bootstrap", description="Tor starts, builds its consensus and its first circuits"
+    )
+    warm_up_s: Annotated[float, kinds.time()] = _key(
+        alias="warm_up", description="clients start; not measured"
+    )
+    measured_s: Annotated[float, kinds.time(positive=True)] = _key(
+        alias="measured", description="streams that start in this span count"
+    )
+    drain_s: Annotated[float, kinds.time()] = _key(
+        alias="drain", description="streams that started in the measured span come to their end"
+    )
+
+    @property
+    def measured_start_s(self) -> float:
+        """Start of the measured span, since the start of the simulation."""
+        return self.bootstrap_s + self.warm_up_s
+
+    @property
+    def measured_end_s(self) -> float:
+        """End of the measured span, since the start of the simulation."""
+        return self.measured_start_s + self.measured_s
+
+    @property
+    def stop_s(self) -> float:
+        """End of the simulation."""
+        return self.measured_end_s + self.drain_s
+
+
+class TgenOptions(Model):
+    """How TGen logs."""
+
+    heartbeat_s: Annotated[float, kinds.time(positive=True)] = _key(
+        "1 s", alias="heartbeat", description="between the log lines that goodput is read from"
+    )
+    loglevel: Annotated[str, kinds.choice("message", "info")] = _key(
+        "message", description="`info` adds a line for every activity of every stream: large logs"
+    )
+
+
+class ShadowOptions(Model):
+    """Options of Shadow, handed on as written; see Shadow's configuration reference."""
+
+    general: Annotated[
+        RawOptions, kinds.raw_options(shadow_options.GENERAL, shadow_options.REFUSED)
+    ] = _key({}, description="Shadow's `general` section")
+    experimental: Annotated[
+        RawOptions, kinds.raw_options(shadow_options.EXPERIMENTAL, shadow_options.REFUSED)
+    ] = _key({}, description="Shadow's `experimental` section")
+    host_option_defaults: Annotated[
+        RawOptions, kinds.raw_options(shadow_options.HOST_OPTION_DEFAULTS, shadow_options.REFUSED)
+    ] = _key({}, description="Shadow's `host_option_defaults` section")
+
+
+class EngineSettings(Model):
+    """How the simulation is done, as far as it is not the network's or Tor's matter."""
+
+    tgen: TgenOptions = _key({}, description="TGen's logs")
+    shadow: ShadowOptions = _key({}, description="only read when Shadow is the engine")
+
+
+class Settings(Model):
+    """Everything that determines a run but its variant and seed."""
+
+    network: NetworkSettings = _key(description="hosts and the network between them")
+    traffic: dict[ClassName, TrafficClass] = _key(
+        min_length=1, description="classes of clients by name, for instance `web` and `bulk`"
+    )
+    tor: TorSettings = _key(description="variants and Tor's settings")
+    time: TimeSettings = _key(description="phases of a run")
+    engine: EngineSettings = _key({}, description="options of the simulation itself")
+
+    @property
+    def client_count(self) -> int:
+        """Clients of all classes, and the perf clients."""
+        return sum(c.count for c in self.traffic.values()) + self.network.perf_clients
+
+    @property
+    def host_count(self) -> int:
+        """All simulated hosts."""
+        net = self.network
+        return net.authorities + net.relays.count + net.servers.count + self.client_count
+
+
+class LevelEntry(Model):
+    """One level of an experiment: the same comparison under another setting."""
+
+    label: Annotated[str, kinds.text()] = _key(description="what figures and tables call it")
+    overrides: Settings | None = _key(
+        None,
+        description="keys of `network`, `traffic`, `tor`, `time` and `engine` that differ here",
+    )
+
+
+class Figure(Model):
+    """One figure of the report."""
+
+    id: Annotated[str, _identifier] = _key(description="name of its files")
+    kind: Annotated[str, kinds.choice(*FIGURE_KINDS)] = _key(description="what it shows")
+    level: Annotated[str, _identifier] | None = _key(
+        None, description="which level it shows; not needed where there is only one"
+    )
+    title: Annotated[str, kinds.text()] | None = _key(
+        None, description="its title; without it one made from kind and level"
+    )
+    paper: Annotated[int, _positive_count] | None = _key(
+        None, description="number of the paper's figure that it repeats"
+    )
+
+
+class Header(Model):
+    """What an experiment file holds besides the settings of its runs."""
+
+    title: Annotated[str, kinds.text()] = _key(description="one line, for lists and reports")
+    description: Annotated[str, kinds.text()] = _key(description="what it asks, and why")
+    paper: Annotated[str, kinds.text()] | None = _key(
+        None, description="the section or figures it repeats"
+    )
+    seeds: Annotated[tuple[int, ...], kinds.seeds()] = _key(
+        description="a number n (seeds 1 to n) or a list; every variant runs with every seed"
+    )
+    levels: dict[LevelName, LevelEntry] = _key(
+        {}, description="settings to compare; without it one level, named like the experiment"
+    )
+    figures: tuple[Figure, ...] = _key(
+        (), strict=False, description="figures of the report; without it both kinds for each level"
+    )
+
+
+class ExperimentFile(Settings, Header):
+    """A whole experiment file. What it extends may supply any of its keys."""
+
+    extends: Annotated[tuple[str, ...], kinds.file_names()] = _key(
+        (),
+        validate_default=False,
+        description="a file or a list of files, relative to `experiments/` (with `./` or `../` to "
+        "this file), whose keys this file adds to or replaces",
+    )

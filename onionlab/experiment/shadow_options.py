@@ -1,0 +1,68 @@
+"""The options of Shadow that an experiment may set, as Shadow 3's configuration reference has them.
+
+Source: docs/shadow_config_spec.md of Shadow 3.3.0. They are handed to Shadow as written; this table
+only makes a misspelt one fail before a run does.
+"""
+
+from __future__ import annotations
+
+from onionlab.experiment.kinds import Option
+
+__all__ = ["EXPERIMENTAL", "GENERAL", "HOST_OPTION_DEFAULTS", "REFUSED"]
+
+_LOG_LEVEL = ("error", "warning", "info", "debug", "trace")
+
+GENERAL: dict[str, Option] = {
+    "bootstrap_end_time": str,
+    "heartbeat_interval": str,
+    "log_level": _LOG_LEVEL,
+    "model_unblocked_syscall_latency": bool,
+    "parallelism": int,
+}
+
+EXPERIMENTAL: dict[str, Option] = {
+    "interface_qdisc": ("fifo", "round-robin"),
+    "max_unapplied_cpu_latency": str,
+    "report_errors_to_stderr": bool,
+    "runahead": str,
+    "scheduler": ("thread-per-core", "thread-per-host"),
+    "socket_recv_autotune": bool,
+    "socket_recv_buffer": str,
+    "socket_send_autotune": bool,
+    "socket_send_buffer": str,
+    "strace_logging_mode": ("off", "standard", "deterministic"),
+    "unblocked_syscall_latency": str,
+    "unblocked_vdso_latency": str,
+    "use_cpu_pinning": bool,
+    "use_dynamic_runahead": bool,
+    "use_memory_manager": bool,
+    "use_new_tcp": bool,
+    "use_object_counters": bool,
+    "use_preload_libc": bool,
+    "use_preload_openssl_rng": bool,
+    "use_sched_fifo": bool,
+    "use_syscall_counters": bool,
+    "use_worker_spinning": bool,
+}
+
+HOST_OPTION_DEFAULTS: dict[str, Option] = {
+    "log_level": _LOG_LEVEL,
+    "pcap_capture_size": str,
+    "pcap_enabled": bool,
+}
+
+_PLACES = "each run has a directory of its own"
+_NONDETERMINISTIC = "it makes two runs of one seed differ"
+
+REFUSED: dict[str, str] = {
+    "data_directory": _PLACES,
+    "template_directory": _PLACES,
+    "progress": "the harness shows the progress",
+    "seed": "it is the seed of the run",
+    "stop_time": "it follows from the times of the experiment",
+    "native_preemption_enabled": _NONDETERMINISTIC,
+    "native_preemption_native_interval": _NONDETERMINISTIC,
+    "native_preemption_sim_interval": _NONDETERMINISTIC,
+    "use_preload_openssl_crypto": "Tor 0.4.9 exits at start with it (its AES self-test fails)",
+}
+"""Option -> why an experiment cannot set it."""

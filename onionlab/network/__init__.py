@@ -1,0 +1,17 @@
+"""From an experiment's settings and a seed to a network: who stands where, how fast, how far."""
+
+from onionlab.network.geography import load_capacities, load_geography
+from onionlab.network.model import RELAY_ROLES, Host, Network, Place
+from onionlab.network.sample import NetworkRequest, RelayGroup, sample_network
+
+__all__ = [
+    "RELAY_ROLES",
+    "Host",
+    "Network",
+    "NetworkRequest",
+    "Place",
+    "RelayGroup",
+    "load_capacities",
+    "load_geography",
+    "sample_network",
+]

@@ -1,0 +1,61 @@
+"""Random draws that depend on a seed and a label alone.
+
+Every draw of a network has its own label ("latency/relay1guard/server2"), so that two networks
+which share a host share its draws, whatever else differs between them: that is what pairs the
+runs of one seed. The bytes come from SHAKE-256, so they are the same on every machine and in every
+version of Python and numpy.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Sequence
+from typing import TypeVar
+
+T = TypeVar("T")
+
+
+def draw_bytes(count: int, seed: int, *label: str) -> bytes:
+    """Return `count` pseudo-random bytes for one seed and label."""
+    return hashlib.shake_256(_text(seed, label)).digest(count)
+
+
+def draw(seed: int, *label: str) -> float:
+    """Return a number in [0, 1) for one seed and label, uniform over the labels (53 bits)."""
+    return int.from_bytes(draw_bytes(8, seed, *label), "big") / 2**64 // 2**-53 * 2**-53
+
+
+def draw_integer(low: int, high: int, seed: int, *label: str) -> int:
+    """Return an integer in [low, high], both included."""
+    return low + int(draw(seed, *label) * (high - low + 1))
+
+
+def draw_order(items: Sequence[T], seed: int, *label: str) -> list[T]:
+    """Return the items in a random order; an item's rank does not depend on the others."""
+    return sorted(items, key=lambda item: (draw_bytes(16, seed, *label, str(item)), str(item)))
+
+
+class ByteStream:
+    """An endless stream of pseudo-random bytes, to be read piece by piece (for key generation)."""
+
+    _BLOCK_BYTES = 4096
+
+    def __init__(self, seed: int, *label: str) -> None:
+        self._seed = seed
+        self._label = label
+        self._blocks = 0
+        self._rest = b""
+
+    def read(self, count: int) -> bytes:
+        """Return the next `count` bytes."""
+        while len(self._rest) < count:
+            self._rest += draw_bytes(
+                self._BLOCK_BYTES, self._seed, *self._label, f"block {self._blocks}"
+            )
+            self._blocks += 1
+        piece, self._rest = self._rest[:count], self._rest[count:]
+        return piece
+
+
+def _text(seed: int, label: tuple[str, ...]) -> bytes:
+    return "\x1f".join((str(seed), *label)).encode()

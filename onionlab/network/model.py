@@ -1,0 +1,66 @@
+"""The description of a simulated network, as plain data that every engine reads."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+RELAY_ROLES = ("exitguard", "guard", "exit", "middle")
+
+
+@dataclass(frozen=True)
+class Place:
+    """A point of the network to which hosts of one access bandwidth attach.
+
+    The bandwidth holds for each host there, not for all of them together.
+    """
+
+    name: str
+    region: str
+    up_bit_per_s: int
+    down_bit_per_s: int
+
+
+@dataclass(frozen=True)
+class Host:
+    """One simulated machine.
+
+    role: "authority", one of RELAY_ROLES, "server" or "client"; traffic_class: for clients the
+    class of the experiment ("bulk", "web") or "perf", for others None.
+    """
+
+    name: str
+    role: str
+    traffic_class: str | None
+    place: str
+    address: str
+
+
+@dataclass(frozen=True)
+class Network:
+    """Hosts, the places they attach to and the one-way latency between each two places.
+
+    latency_us: one-way latency in whole microseconds, keyed by the two places' names in the order
+    of `places` (first <= second, the pair of a place with itself included); never 0.
+    """
+
+    hosts: tuple[Host, ...]
+    places: tuple[Place, ...]
+    latency_us: dict[tuple[str, str], int]
+    packet_loss: float
+
+    def by_role(self, *roles: str) -> list[Host]:
+        """Return the hosts of the given roles, in the network's order."""
+        return [host for host in self.hosts if host.role in roles]
+
+    @property
+    def relays(self) -> list[Host]:
+        """Return all relays but the authorities."""
+        return self.by_role(*RELAY_ROLES)
+
+    def place_of(self, host: Host) -> Place:
+        """Return the place a host attaches to."""
+        return self._places_by_name[host.place]
+
+    @property
+    def _places_by_name(self) -> dict[str, Place]:
+        return {place.name: place for place in self.places}

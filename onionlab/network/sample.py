@@ -1,0 +1,205 @@
+"""Draw a network: capacities, places and distances, for one seed."""
+
+from __future__ import annotations
+
+import ipaddress
+from bisect import bisect_right
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from onionlab.errors import UserError
+from onionlab.network.draws import draw, draw_integer
+from onionlab.network.geography import Geography
+from onionlab.network.model import RELAY_ROLES, Host, Network, Place
+
+AUTHORITY_BIT_PER_S = 50_000_000
+PERF_CLASS = "perf"
+
+# Clients and servers share a few attachment points in each region: a point of its own for each of
+# 400 clients would make 80,000 edges, of which almost all are never used.
+ATTACHMENTS_PER_REGION = 4
+
+# Relays keep to whole kilobits per second: exact in every engine's units.
+CAPACITY_STEP_BIT_PER_S = 1000
+SLOWEST_RELAY_BIT_PER_S = 100_000
+
+# The second octet of an address tells a host's role. 100.0.0.0/8 is what Shadow's own examples use.
+_NETWORKS = {
+    "authority": ipaddress.IPv4Network("100.0.0.0/16"),
+    **{role: ipaddress.IPv4Network(f"100.{1 + i}.0.0/16") for i, role in enumerate(RELAY_ROLES)},
+    "server": ipaddress.IPv4Network("100.10.0.0/16"),
+    "client": ipaddress.IPv4Network("100.20.0.0/16"),
+}
+ADDRESSES_PER_ROLE = 65_000
+
+
+@dataclass(frozen=True)
+class RelayGroup:
+    """How many relays of a role there are, and how much they carry together.
+
+    capacities_bit_per_s: the distribution, ascending; total_bit_per_s: what the group's capacities
+    sum to (the draw decides how it divides, not how much there is: so that a level of congestion
+    means the same for every seed).
+    """
+
+    count: int
+    capacities_bit_per_s: tuple[int, ...]
+    total_bit_per_s: float
+
+
+@dataclass(frozen=True)
+class NetworkRequest:
+    """What to draw.
+
+    clients: class of traffic -> number of hosts; client_bit_per_s: up and down alike, or None for
+    what the geography says of each region; perf_clients: how many hosts named as tornettools' are.
+    """
+
+    geography: Geography
+    authorities: int
+    relays: dict[str, RelayGroup]
+    servers: int
+    server_bit_per_s: int
+    clients: dict[str, int]
+    client_bit_per_s: int | None
+    perf_clients: int
+    packet_loss: float
+
+
+def sample_network(request: NetworkRequest, seed: int) -> Network:
+    """Draw the network of one seed.
+
+    A host's draws depend on the seed and its name alone, so networks of different sizes share what
+    they can. Raises UserError where there are more hosts of a role than addresses.
+    """
+    geography = request.geography
+    hosts: list[Host] = []
+    places: dict[str, Place] = {}
+
+    def attach(name: str, role: str, traffic_class: str | None, place: Place) -> None:
+        places.setdefault(place.name, place)
+        index = sum(host.role == role for host in hosts)
+        hosts.append(Host(name, role, traffic_class, place.name, _address(role, index)))
+
+    for name in _names("authority", request.authorities):
+        region = _draw_region(geography, "authority", seed, name)
+        attach(
+            name, "authority", None, Place(name, region, AUTHORITY_BIT_PER_S, AUTHORITY_BIT_PER_S)
+        )
+    number = 0
+    for role in RELAY_ROLES:
+        group = request.relays[role]
+        for i, capacity in enumerate(_draw_capacities(group, seed, role)):
+            number += 1
+            name = f"relay{number}{role}"
+            region = _draw_region(geography, role, seed, f"{role} {i}")
+            attach(name, role, None, Place(name, region, capacity, capacity))
+    for name in _names("server", request.servers):
+        region = _draw_region(geography, "server", seed, name)
+        bandwidth = (request.server_bit_per_s, request.server_bit_per_s)
+        attach(name, "server", None, _shared_place("server", region, bandwidth, seed, name))
+    clients = [
+        (name, traffic_class)
+        for traffic_class, count in request.clients.items()
+        for name in _names(f"{traffic_class}client", count)
+    ]
+    # tornettools finds its clients by this name.
+    clients += [(f"perfclient{i + 1}exit", PERF_CLASS) for i in range(request.perf_clients)]
+    for name, traffic_class in clients:
+        region = _draw_region(geography, "client", seed, name)
+        same = request.client_bit_per_s
+        bandwidth = (same, same) if same else geography.client_bit_per_s[region]
+        attach(
+            name, "client", traffic_class, _shared_place("client", region, bandwidth, seed, name)
+        )
+
+    ordered = tuple(places.values())
+    return Network(
+        hosts=tuple(hosts),
+        places=ordered,
+        latency_us=_draw_latencies(geography, ordered, seed),
+        packet_loss=request.packet_loss,
+    )
+
+
+def _names(kind: str, count: int) -> list[str]:
+    return [f"{kind}{i + 1}" for i in range(count)]
+
+
+def _address(role: str, index: int) -> str:
+    if index >= ADDRESSES_PER_ROLE:
+        raise UserError(
+            f"more than {ADDRESSES_PER_ROLE} hosts of role {role}: there are no addresses for them",
+            "lower the counts in the experiment, or SCALE",
+        )
+    # Neither .0 nor .255 at the end: some software refuses them.
+    return str(_NETWORKS[role][1 + index % 250 + 256 * (index // 250)])
+
+
+def _shared_place(
+    kind: str, region: str, bandwidth: tuple[int, int], seed: int, host: str
+) -> Place:
+    attachment = draw_integer(1, ATTACHMENTS_PER_REGION, seed, "attachment", host)
+    up_bit_per_s, down_bit_per_s = bandwidth
+    return Place(f"{kind}s-{region}-{attachment}", region, up_bit_per_s, down_bit_per_s)
+
+
+def _draw_region(geography: Geography, kind: str, seed: int, host: str) -> str:
+    weights = geography.places[kind]
+    point = draw(seed, "region", kind, host) * sum(weights.values())
+    for region, weight in weights.items():
+        point -= weight
+        if point < 0:
+            return region
+    raise AssertionError("a draw lies below 1")
+
+
+def _draw_capacities(group: RelayGroup, seed: int, role: str) -> list[int]:
+    """Draw a capacity in bit/s for each relay of a role: one from each of n equal slices.
+
+    Slices keep the shape of the distribution in a small sample, where plain draws would give one
+    network only slow middles and the next only fast ones.
+    """
+    if not group.count:
+        return []
+    quantiles = [
+        (i + draw(seed, "capacity", role, f"{i} of {group.count}")) / group.count
+        for i in range(group.count)
+    ]
+    drawn = [_quantile(group.capacities_bit_per_s, quantile) for quantile in quantiles]
+    factor = group.total_bit_per_s / sum(drawn)
+    return [
+        max(
+            SLOWEST_RELAY_BIT_PER_S,
+            round(value * factor / CAPACITY_STEP_BIT_PER_S) * CAPACITY_STEP_BIT_PER_S,
+        )
+        for value in drawn
+    ]
+
+
+def _quantile(ascending: Sequence[int], quantile: float) -> float:
+    position = quantile * (len(ascending) - 1)
+    below = int(position)
+    above = min(below + 1, len(ascending) - 1)
+    return ascending[below] + (ascending[above] - ascending[below]) * (position - below)
+
+
+def _draw_latencies(
+    geography: Geography, places: Sequence[Place], seed: int
+) -> dict[tuple[str, str], int]:
+    latency_us = {}
+    for i, a in enumerate(places):
+        for b in places[i:]:
+            one_way_us = geography.rtt_ms[a.region, b.region] * 1000 / 2
+            # The label has the names in one order, so that the order of places plays no part.
+            low, high = sorted((a.name, b.name))
+            deviation = _deviation(geography, draw(seed, "latency", low, high))
+            latency_us[a.name, b.name] = max(1, round(one_way_us * deviation))
+    return latency_us
+
+
+def _deviation(geography: Geography, quantile: float) -> float:
+    quantiles = [q for q, _ in geography.rtt_deviation]
+    above = min(bisect_right(quantiles, quantile), len(quantiles) - 1)
+    (q0, f0), (q1, f1) = geography.rtt_deviation[above - 1 : above + 1]
+    return f0 + (f1 - f0) * (quantile - q0) / (q1 - q0)

@@ -1,0 +1,346 @@
+"""From an experiment to a plan: which runs there are, by what name, and what they will need.
+
+The plan stands in `results/<name>/plan.json` with all that a job process needs to compose a run
+again; `study.json` beside it is what the analysis is told (see analysis/study.py).
+"""
+
+from __future__ import annotations
+
+import os
+import platform
+from collections.abc import Callable, Mapping
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from analysis.schema import FORMAT as RECORDS_FORMAT
+from onionlab.engines import Engine, open_engine
+from onionlab.errors import UserError
+from onionlab.experiment import Experiment, Settings, load
+from onionlab.rundir import RunDirectory, compose
+from onionlab.rundir.compose import tor_program
+from onionlab.store import Store, read_json, write_json
+from onionlab.tor.build import BuiltTor, ensure_variants
+from onionlab.tor.variants import Variant, load_variants
+
+PLAN_FORMAT = 1
+RECORDS = f"records-v{RECORDS_FORMAT}"
+
+# Measured on full-size and small networks (docs/performance.md): a Tor or TGen under Shadow holds
+# this much private memory, a host without Tor only TGen's share.
+_TOR_BYTES = 9 * 2**20
+_TGEN_BYTES = 3 * 2**20
+_ENGINE_BYTES = 150 * 2**20
+# Logs: TGen's heartbeat lines and Tor's own state files.
+_DISK_BYTES_PER_CLIENT_S = 220
+_DISK_BYTES_PER_HOST = 600 * 2**10
+
+
+@dataclass(frozen=True)
+class Request:
+    """What the user asked for, as given on the command line."""
+
+    experiment: str
+    scale: float | None = None
+    seeds: int | list[int] | None = None
+    engine: str = "auto"
+    shadow: str | None = None
+    tgen: str | None = None
+
+
+@dataclass(frozen=True)
+class PlannedRun:
+    """One run: its name in the store and what it is in this experiment."""
+
+    run_id: str
+    level: str
+    variant: str
+    seed: int
+
+    @property
+    def title(self) -> str:
+        """For people: which run it is."""
+        return f"{self.level} {self.variant} seed {self.seed}"
+
+
+@dataclass(frozen=True)
+class Resources:
+    """What one run needs, estimated. processes: of the simulation, each with its threads."""
+
+    memory_bytes: int
+    disk_bytes: int
+    processes: int
+
+
+@dataclass(frozen=True)
+class Plan:
+    """All runs of an experiment, and where results go."""
+
+    request: Request
+    runs: tuple[PlannedRun, ...]
+    store: Path
+    out: Path
+    cpus_per_run: int
+    resources: Resources
+
+    @property
+    def file(self) -> Path:
+        """Where the plan is written."""
+        return self.out / "plan.json"
+
+    @property
+    def study(self) -> Path:
+        """What the analysis reads."""
+        return self.out / "study.json"
+
+
+class Workbench:
+    """An experiment with everything that composing its runs takes: variants, binaries, engine."""
+
+    def __init__(self, root: Path, request: Request, say: Callable[[str], None]) -> None:
+        self.root = root
+        self.experiment: Experiment = load(request.experiment, root=root).with_overrides(
+            scale=request.scale, seeds=request.seeds
+        )
+        self.variants: dict[str, Variant] = load_variants(root)
+        self.engine: Engine = open_engine(request.engine, shadow=request.shadow, tgen=request.tgen)
+        names = {
+            name
+            for level in self.experiment.levels.values()
+            for name in (*level.settings.tor.variants, level.settings.tor.baseline)
+        }
+        # By the base name of the executable, as run directories name it.
+        self.programs: dict[str, BuiltTor] = {
+            tor_program(built.series): built
+            for built in ensure_variants(root, sorted(names), say=say).values()
+        }
+
+    def settings(self, level: str) -> Settings:
+        """Return one level's settings."""
+        return self.experiment.levels[level].settings
+
+    def compose(self, level: str, variant: str, seed: int) -> RunDirectory:
+        """Compose one run."""
+        settings = self.settings(level)
+        return compose(
+            self.root,
+            settings,
+            variant=self.variants[variant],
+            baseline=self.variants[settings.tor.baseline],
+            seed=seed,
+            engine=self.engine,
+        )
+
+    def executables(self) -> dict[str, Path]:
+        """Return all executables that hosts can run, by base name."""
+        return {name: built.tor for name, built in self.programs.items()} | self.engine.programs
+
+
+def make_plan(root: Path, request: Request, say: Callable[[str], None]) -> Plan:
+    """Build what is missing, name all runs and write plan.json and study.json.
+
+    Raises UserError for everything that can be known before a run starts.
+    """
+    bench = Workbench(root, request, say)
+    experiment = bench.experiment
+    runs = [
+        PlannedRun(
+            bench.compose(level_name, variant, seed).run_id(bench.programs, bench.engine),
+            level_name,
+            variant,
+            seed,
+        )
+        for seed in experiment.seeds
+        for level_name, level in experiment.levels.items()
+        for variant in level.settings.tor.variants
+    ]
+    options = next(iter(experiment.levels.values())).settings.engine
+    plan = Plan(
+        request=request,
+        runs=tuple(runs),
+        store=root / "runs",
+        out=root / "results" / experiment.name,
+        cpus_per_run=bench.engine.cpus_per_run(
+            getattr(options, bench.engine.name).model_dump()
+            if hasattr(options, bench.engine.name)
+            else {}
+        ),
+        resources=estimate_resources(experiment),
+    )
+    write_json(plan.file, _plan_json(plan))
+    write_json(plan.study, _study_json(bench, plan))
+    return plan
+
+
+def read_plan(path: Path) -> Plan:
+    """Read a plan that make_plan wrote. Raises UserError where it is no such file."""
+    try:
+        data = read_json(path)
+        if data["format"] != PLAN_FORMAT:
+            raise ValueError(f"its format is {data['format']}, this program reads {PLAN_FORMAT}")
+        return Plan(
+            request=Request(**data["request"]),
+            runs=tuple(PlannedRun(**run) for run in data["runs"]),
+            store=Path(data["store"]),
+            out=path.parent,
+            cpus_per_run=data["cpus_per_run"],
+            resources=Resources(**data["resources"]),
+        )
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise UserError(
+            f"{path} is no plan: {error}", "make it anew: make generate NAME=..."
+        ) from error
+
+
+def estimate_resources(experiment: Experiment) -> Resources:
+    """Estimate what the largest run of an experiment needs."""
+    levels = [_estimate_level(level.settings) for level in experiment.levels.values()]
+    return Resources(
+        memory_bytes=max(level.memory_bytes for level in levels),
+        disk_bytes=max(level.disk_bytes for level in levels),
+        processes=max(level.processes for level in levels),
+    )
+
+
+def _estimate_level(settings: Settings) -> Resources:
+    clients, servers = settings.client_count, settings.network.servers.count
+    tors = settings.host_count - servers
+    return Resources(
+        memory_bytes=_ENGINE_BYTES + tors * _TOR_BYTES + (clients + servers) * _TGEN_BYTES,
+        disk_bytes=round(
+            settings.host_count * _DISK_BYTES_PER_HOST
+            + clients
+            * settings.time.stop_s
+            * _DISK_BYTES_PER_CLIENT_S
+            / max(settings.engine.tgen.heartbeat_s, 0.1)
+        ),
+        processes=tors + clients + servers,
+    )
+
+
+def update_provenance(plan: Plan) -> None:
+    """Put what the finished runs used, from their manifests, into study.json."""
+    study = read_json(plan.study)
+    store = Store(plan.store)
+    study["provenance"]["runs"] = [
+        {
+            "run_id": run.run_id,
+            "level": run.level,
+            "variant": run.variant,
+            "seed": run.seed,
+            **{
+                key: manifest[key]
+                for key in ("wall_s", "cpu_s", "peak_memory_bytes", "proofs", "host")
+            },
+        }
+        for run in plan.runs
+        for manifest in [read_json(store.manifest(run.run_id))]
+    ]
+    write_json(plan.study, study)
+
+
+def _plan_json(plan: Plan) -> dict[str, Any]:
+    return {
+        "format": PLAN_FORMAT,
+        "request": asdict(plan.request),
+        "runs": [asdict(run) for run in plan.runs],
+        "store": str(plan.store),
+        "cpus_per_run": plan.cpus_per_run,
+        "resources": asdict(plan.resources),
+    }
+
+
+def _study_json(bench: Workbench, plan: Plan) -> dict[str, Any]:
+    experiment = bench.experiment
+    baselines = {level.settings.tor.baseline for level in experiment.levels.values()}
+    if len(baselines) > 1:
+        raise UserError(
+            f"{experiment.name}: its levels have different baselines: {sorted(baselines)}"
+        )
+    names = list(dict.fromkeys(run.variant for run in plan.runs))
+    return {
+        "format": 1,
+        "name": experiment.name,
+        "title": experiment.title,
+        "description": experiment.description,
+        "baseline": baselines.pop(),
+        "variants": [_variant_json(bench.variants[name]) for name in names],
+        "levels": [
+            _level_json(name, level.label, level.settings)
+            for name, level in experiment.levels.items()
+        ],
+        "figures": [
+            {"id": f.id, "kind": f.kind, "level": f.level, "title": f.title, "paper": f.paper}
+            for f in experiment.figures
+        ],
+        "runs": [
+            {
+                "run_id": run.run_id,
+                "level": run.level,
+                "variant": run.variant,
+                "seed": run.seed,
+                "directory": run.run_id,
+                "records": f"{run.run_id}/{RECORDS}",
+            }
+            for run in plan.runs
+        ],
+        "asked": experiment.asked,
+        "shrunk": experiment.shrunk,
+        "provenance": {
+            "engine": bench.engine.identity,
+            "tor": [
+                {
+                    "program": name,
+                    "series": built.series,
+                    "version": built.version,
+                    "sha256": built.sha256,
+                    "source": built.source,
+                }
+                for name, built in sorted(bench.programs.items())
+            ],
+            "machine": host_facts(),
+        },
+    }
+
+
+def _variant_json(variant: Variant) -> dict[str, Any]:
+    keys = ("name", "label", "description", "color", "marker", "linestyle")
+    return {key: getattr(variant, key) for key in keys}
+
+
+def _level_json(name: str, label: str, settings: Settings) -> dict[str, Any]:
+    return {
+        "name": name,
+        "label": label,
+        "measured_start_s": settings.time.measured_start_s,
+        "measured_end_s": settings.time.measured_end_s,
+        "stop_s": settings.time.stop_s,
+        "classes": {
+            traffic_class: {
+                "timeout_s": entry.timeout_s,
+                "stallout_s": entry.stallout_s,
+                "request_bytes": entry.request_bytes,
+                "count": entry.count,
+            }
+            for traffic_class, entry in settings.traffic.items()
+        },
+    }
+
+
+def host_facts() -> Mapping[str, Any]:
+    """What the machine is, as far as it bears on times (never on results)."""
+    model = next(
+        (
+            line.split(":", 1)[1].strip()
+            for line in Path("/proc/cpuinfo").read_text().splitlines()
+            if line.startswith("model name")
+        ),
+        platform.machine(),
+    )
+    return {
+        "cpu": model,
+        "cpus": os.cpu_count(),
+        "kernel": platform.release(),
+        "memory_bytes": os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"),
+        "python": platform.python_version(),
+    }

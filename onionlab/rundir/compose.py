@@ -1,0 +1,300 @@
+"""Put a run directory together: network, keys, torrc, tgen graphs and the engine's own files.
+
+All of it is a function of settings, variant and seed. No path, time or name of the machine enters:
+the same inputs give the same bytes everywhere, and their hash names the run.
+"""
+
+from __future__ import annotations
+
+import functools
+import hashlib
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from onionlab.engines.base import EPOCH_UNIX_S, Engine, Process, Simulation
+from onionlab.experiment.schema import Scheduler, Settings
+from onionlab.network import (
+    Host,
+    Network,
+    NetworkRequest,
+    RelayGroup,
+    load_capacities,
+    load_geography,
+    sample_network,
+)
+from onionlab.network.draws import draw, draw_order
+from onionlab.network.sample import PERF_CLASS
+from onionlab.rundir import keys, tgen, torrc
+from onionlab.store import identity_hash
+from onionlab.tor.build import BuiltTor
+from onionlab.tor.variants import Variant
+from onionlab.verify import Expectation
+
+RUN_FORMAT = 1
+
+# Before the bootstrap ends: authorities first, then relays, so that the first consensus (after one
+# minute, configs/tor/common.torrc) holds them all; clients when there is a consensus to fetch.
+AUTHORITY_START_MS = 1_000
+RELAY_START_MS = (2_000, 10_000)
+CLIENT_START_SHARE_OF_BOOTSTRAP = (0.75, 0.9)
+SERVER_START_MS = 1_000
+FIRST_CONSENSUS_S = 65.0
+
+# tornettools' own clients: what its `plot` command expects to find (50 KiB, 1 MiB, 5 MiB).
+PERF_REQUEST_BYTES = 51_200
+PERF_PAUSE_MS = 60_000
+PERF_TIMEOUT_MS = 15_000
+
+# One thread is plenty for TGen, and OpenBLAS, which comes with igraph, spins under Shadow.
+TGEN_ENVIRONMENT = {"OPENBLAS_NUM_THREADS": "1"}
+
+
+@dataclass(frozen=True)
+class RunDirectory:
+    """A run before it runs.
+
+    files: relative path -> content; expectations: host -> what its Tor must log; tor_programs: base
+    names of the Tor binaries in use.
+    """
+
+    files: dict[str, bytes]
+    simulation: Simulation
+    expectations: dict[str, Expectation]
+    tor_programs: tuple[str, ...]
+
+    def identity(self, programs: Mapping[str, BuiltTor], engine: Engine) -> dict[str, Any]:
+        """Return everything that determines the run's results."""
+        return {
+            "format": RUN_FORMAT,
+            "files": {
+                path: hashlib.sha256(content).hexdigest()
+                for path, content in sorted(self.files.items())
+            },
+            "programs": {name: programs[name].sha256 for name in self.tor_programs},
+            "engine": engine.identity,
+        }
+
+    def run_id(self, programs: Mapping[str, BuiltTor], engine: Engine) -> str:
+        """Return the run's name in the store."""
+        return identity_hash(self.identity(programs, engine))
+
+    def write(self, directory: Path) -> None:
+        """Write the files below `directory`."""
+        for relative, content in self.files.items():
+            path = directory / relative
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_bytes(content)
+
+
+def compose(
+    root: Path,
+    settings: Settings,
+    *,
+    variant: Variant,
+    baseline: Variant,
+    seed: int,
+    engine: Engine,
+) -> RunDirectory:
+    """Compose the run of one variant and seed.
+
+    baseline: what the hosts run that the experiment's deployment leaves out. Raises UserError where
+    the network cannot be made.
+    """
+    network = sample_network(_network_request(root, settings), seed)
+    authorities = {h.name: _authority_keys(seed, h.name) for h in network.by_role("authority")}
+    relays = {h.name: _relay_keys(seed, h.name) for h in network.relays}
+    deployed = _deployed_hosts(settings, network, seed)
+    variant_of = {
+        h.name: variant if h.name in deployed else baseline
+        for h in network.hosts
+        if h.role != "server"
+    }
+
+    files = torrc.shared_files(
+        root,
+        network=network,
+        authorities=authorities,
+        relays=relays,
+        scheduler_lines=_scheduler_lines(settings.tor.scheduler),
+        consensus_params=settings.tor.consensus_params,
+        extra={
+            "all": settings.tor.torrc.all,
+            "authority": settings.tor.torrc.authority,
+            "relay": settings.tor.torrc.relay,
+            "client": settings.tor.torrc.client,
+        },
+        variants={v.name: v.torrc for v in variant_of.values()},
+    )
+    files[torrc.BANDWIDTH_FILE] = torrc.bandwidth_file(
+        network,
+        authorities,
+        relays,
+        dedicated_middles=settings.network.middle_hops == "dedicated",
+    )
+    files |= _traffic_files(settings, network)
+    processes: dict[str, tuple[Process, ...]] = {}
+    for host in network.hosts:
+        if host.role == "server":
+            processes[host.name] = (_tgen_process("server", SERVER_START_MS),)
+            continue
+        files |= torrc.host_files(host, variant=variant_of[host.name].name)
+        own_keys = authorities.get(host.name) or relays.get(host.name)
+        for name, content in (own_keys.files if own_keys else {}).items():
+            files[f"shadow.data.template/hosts/{host.name}/keys/{name}"] = content
+        processes[host.name] = _host_processes(settings, host, variant_of[host.name], seed)
+
+    simulation = Simulation(
+        network=network,
+        processes=processes,
+        seed=seed,
+        stop_ms=_ms(settings.time.stop_s),
+        options=_engine_options(settings, engine.name),
+    )
+    files |= engine.configuration(simulation)
+    return RunDirectory(
+        files=files,
+        simulation=simulation,
+        expectations={
+            name: Expectation(proof=v.proof, must_show=network_role != "client")
+            for (name, v), network_role in zip(
+                variant_of.items(),
+                (h.role for h in network.hosts if h.role != "server"),
+                strict=True,
+            )
+        },
+        tor_programs=tuple(sorted({tor_program(v.series) for v in variant_of.values()})),
+    )
+
+
+def tor_program(series: str | None) -> str:
+    """Return the base name of the Tor binary of a patch series."""
+    return f"tor-{series or 'stock'}"
+
+
+def _network_request(root: Path, settings: Settings) -> NetworkRequest:
+    net = settings.network
+    groups = {}
+    for role, entry in net.relays.items():
+        capacities = load_capacities(root, entry.capacity)
+        mean_bit_per_s = sum(capacities) / len(capacities)
+        groups[role] = RelayGroup(
+            count=entry.count,
+            capacities_bit_per_s=capacities,
+            total_bit_per_s=entry.count * mean_bit_per_s * net.capacity_total_factor(role),
+        )
+    return NetworkRequest(
+        geography=load_geography(root, net.geography),
+        authorities=net.authorities,
+        relays=groups,
+        servers=net.servers.count,
+        server_bit_per_s=net.servers.bandwidth_bit_per_s,
+        clients={name: entry.count for name, entry in settings.traffic.items()},
+        client_bit_per_s=net.clients.bandwidth_bit_per_s,
+        perf_clients=net.perf_clients,
+        packet_loss=net.packet_loss,
+    )
+
+
+def _traffic_files(settings: Settings, network: Network) -> dict[str, bytes]:
+    """Return the tgen graphs, and the two files that tell the analysis who is who and when."""
+    client_graph = functools.partial(
+        tgen.client_graph,
+        servers=[host.name for host in network.by_role("server")],
+        heartbeat_ms=_ms(settings.engine.tgen.heartbeat_s),
+        log_level=settings.engine.tgen.loglevel,
+    )
+    files = {"conf/tgen.server.graphml": tgen.server_graph()}
+    for name, entry in settings.traffic.items():
+        files[f"conf/tgen.{name}.graphml"] = client_graph(
+            request_bytes=entry.request_bytes,
+            pause_choices_ms=[_ms(time_s) for time_s in entry.pause.times_s],
+            timeout_ms=_ms(entry.timeout_s or 0),
+            stallout_ms=_ms(entry.stallout_s or 0),
+        )
+    if settings.network.perf_clients:
+        files[f"conf/tgen.{PERF_CLASS}.graphml"] = client_graph(
+            request_bytes=PERF_REQUEST_BYTES,
+            pause_choices_ms=[PERF_PAUSE_MS],
+            timeout_ms=PERF_TIMEOUT_MS,
+            stallout_ms=0,
+        )
+    clients = {host.name: host.traffic_class for host in network.by_role("client")}
+    files["clients.json"] = _json(clients)
+    files["run.json"] = _json({"epoch_unix_s": EPOCH_UNIX_S, "stop_s": settings.time.stop_s})
+    return files
+
+
+def _host_processes(
+    settings: Settings, host: Host, variant: Variant, seed: int
+) -> tuple[Process, ...]:
+    bootstrap_ms = _ms(settings.time.bootstrap_s)
+    if host.role == "authority":
+        tor_start_ms = AUTHORITY_START_MS
+    elif host.role == "client":
+        early, late = (round(share * bootstrap_ms) for share in CLIENT_START_SHARE_OF_BOOTSTRAP)
+        first_ms = max(_ms(FIRST_CONSENSUS_S), early)
+        tor_start_ms = _draw_ms(first_ms, max(first_ms, late), seed, "tor start", host.name)
+    else:
+        tor_start_ms = _draw_ms(*RELAY_START_MS, seed, "tor start", host.name)
+    tor = Process(
+        program=tor_program(variant.series),
+        arguments=("--defaults-torrc", "torrc-defaults", "-f", "torrc"),
+        start_ms=tor_start_ms,
+    )
+    if host.role != "client":
+        return (tor,)
+    assert host.traffic_class is not None
+    entry = settings.traffic.get(host.traffic_class)
+    after_s, spread_s = (entry.start.after_s, entry.start.spread_s) if entry else (0.0, 60.0)
+    first_ms = bootstrap_ms + _ms(after_s)
+    start_ms = _draw_ms(first_ms, first_ms + _ms(spread_s), seed, "traffic start", host.name)
+    return (tor, _tgen_process(host.traffic_class, start_ms))
+
+
+def _tgen_process(graph: str, start_ms: int) -> Process:
+    return Process("tgen", (f"../../../conf/tgen.{graph}.graphml",), start_ms, TGEN_ENVIRONMENT)
+
+
+def _deployed_hosts(settings: Settings, network: Network, seed: int) -> set[str]:
+    """Return the hosts that run the variant.
+
+    Of a fraction of the relays, the relays of a smaller fraction are a subset of those of a larger
+    one: each relay has a fixed rank.
+    """
+    deployment = settings.tor.deployment
+    if deployment.where == "all":
+        return {host.name for host in network.hosts}
+    ranked = draw_order([host.name for host in network.relays], seed, "deployment")
+    return set(ranked[: round(deployment.fraction * len(ranked))])
+
+
+def _scheduler_lines(scheduler: Scheduler) -> list[str]:
+    return [
+        f"Schedulers {scheduler.name}",
+        f"KISTSchedRunInterval {_ms(scheduler.run_interval_s)} msec",
+    ]
+
+
+def _engine_options(settings: Settings, engine: str) -> dict[str, Any]:
+    own = getattr(settings.engine, engine, None)
+    return own.model_dump() if own is not None else {}
+
+
+def _draw_ms(low: int, high: int, seed: int, *label: str) -> int:
+    return low + round((high - low) * draw(seed, *label))
+
+
+def _ms(seconds: float) -> int:
+    return round(seconds * 1000)
+
+
+def _json(data: Any) -> bytes:
+    return (json.dumps(data, indent=1, sort_keys=True) + "\n").encode()
+
+
+# A seed's keys serve all its variants and levels; an authority's take seconds to draw.
+_authority_keys = functools.cache(keys.make_authority_keys)
+_relay_keys = functools.cache(keys.make_relay_keys)

@@ -1,0 +1,84 @@
+"""TGen's action graphs (GraphML) for the servers and clients of an experiment.
+
+Only this part of TGen's language is used: one start vertex, one stream, one pause, the edges
+between them. TGen's options: doc/TGen-Options.md in its repository.
+"""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Sequence
+
+import networkx as nx
+
+SERVER_PORT = 80
+SOCKS_PORT = 9000
+
+# TGen needs some bytes of request; this many fit into one Tor cell together with TGen's header.
+REQUEST_PAYLOAD_BYTES = 1000
+
+
+def server_graph() -> bytes:
+    """Return the graph of a server: it answers whatever a client asks for."""
+    graph: nx.DiGraph[str] = nx.DiGraph()
+    # The client alone decides when a stream has failed, so that each failure has one kind.
+    graph.add_node(
+        "start",
+        serverport=str(SERVER_PORT),
+        loglevel="message",
+        heartbeat="0 seconds",
+        stallout="0 seconds",
+        timeout="0 seconds",
+    )
+    return _graphml(graph)
+
+
+def client_graph(
+    *,
+    servers: Sequence[str],
+    request_bytes: int,
+    pause_choices_ms: Sequence[int],
+    timeout_ms: int,
+    stallout_ms: int,
+    heartbeat_ms: int,
+    log_level: str,
+) -> bytes:
+    """Return the graph of a client: fetch, pause, fetch again, until the simulation ends.
+
+    servers: host names, one drawn by TGen for each stream. pause_choices_ms: one is drawn for each
+    pause, uniformly; empty for none. timeout_ms, stallout_ms: 0 switches that limit off (TGen's own
+    default would be a stallout of 30 s).
+    """
+    graph: nx.DiGraph[str] = nx.DiGraph()
+    graph.add_node(
+        "start",
+        peers=",".join(f"{server}:{SERVER_PORT}" for server in servers),
+        socksproxy=f"localhost:{SOCKS_PORT}",
+        loglevel=log_level,
+        heartbeat=_milliseconds(heartbeat_ms),
+    )
+    graph.add_node(
+        "stream",
+        sendsize=f"{REQUEST_PAYLOAD_BYTES} bytes",
+        recvsize=f"{request_bytes} bytes",
+        timeout=_milliseconds(timeout_ms),
+        stallout=_milliseconds(stallout_ms),
+    )
+    graph.add_edge("start", "stream")
+    if pause_choices_ms:
+        graph.add_node("pause", time=",".join(_milliseconds(ms) for ms in pause_choices_ms))
+        graph.add_edge("stream", "pause")
+        graph.add_edge("pause", "stream")
+    else:
+        graph.add_edge("stream", "stream")
+    return _graphml(graph)
+
+
+def _milliseconds(duration_ms: int) -> str:
+    return f"{duration_ms} milliseconds" if duration_ms % 1000 else f"{duration_ms // 1000} seconds"
+
+
+def _graphml(graph: nx.DiGraph[str]) -> bytes:
+    out = io.BytesIO()
+    nx.write_graphml_xml(graph, out, encoding="utf-8", prettyprint=True)
+    return out.getvalue()

@@ -1,0 +1,179 @@
+"""Find Shadow and TGen on this machine and say which versions they are.
+
+Neither is packaged in Debian, so both come from their own source; this module says what is missing,
+which version is needed and which page tells how to install it.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+from onionlab.errors import UserError
+
+__all__ = ["SHADOW", "TGEN", "Program", "Tool", "find_shadow", "find_tgen", "find_tool"]
+
+PROBE_TIMEOUT_S = 20.0
+
+
+@dataclass(frozen=True)
+class Tool:
+    """A program as found on this machine.
+
+    Attributes:
+        path: Absolute path of the executable.
+        version: Its release, e.g. ``3.3.0``.
+        commit: Abbreviated commit that it was built from (``f1b2cacf2``, with ``-dirty`` for a
+            changed tree); None where the program does not tell, as for a tagged release.
+    """
+
+    path: Path
+    version: str
+    commit: str | None
+
+
+@dataclass(frozen=True)
+class Program:
+    """What is known beforehand about a program that this harness drives."""
+
+    name: str
+    title: str
+    variable: str
+    minimum: tuple[int, ...]
+    documentation: str
+    probe_arguments: tuple[str, ...]
+    parse: Callable[[str], tuple[str, str | None] | None]
+
+    @property
+    def minimum_text(self) -> str:
+        """The least version that will do, e.g. ``3.0.0``."""
+        return ".".join(str(part) for part in self.minimum)
+
+
+def parse_shadow_version(text: str) -> tuple[str, str | None] | None:
+    """Version and commit from ``Shadow 3.3.0 — v3.3.0-199-gf1b2cacf2 2026-08-19--09:03:14``."""
+    match = re.search(r"^Shadow (\d+(?:\.\d+)+)\S*(.*)$", text, re.MULTILINE)
+    if match is None:
+        return None
+    commit = re.search(r"-g([0-9a-f]{7,40}(?:-dirty)?)\b", match[2])
+    return match[1], commit[1] if commit else None
+
+
+def parse_tgen_version(text: str) -> tuple[str, str | None] | None:
+    """Version from ``... Initializing TGen v1.1.2 running GLib ...``; TGen tells no commit."""
+    match = re.search(r"Initializing TGen v(\d+(?:\.\d+)+)(?:-\d+-g([0-9a-f]{7,40}))?", text)
+    return (match[1], match[2]) if match else None
+
+
+SHADOW = Program(
+    name="shadow",
+    title="Shadow",
+    variable="SHADOW",
+    minimum=(3, 0, 0),
+    documentation="https://shadow.github.io/docs/guide/install_shadow.html",
+    probe_arguments=("--version",),
+    parse=parse_shadow_version,
+)
+
+TGEN = Program(
+    name="tgen",
+    title="TGen",
+    variable="TGEN",
+    minimum=(1, 1, 2),
+    documentation="https://github.com/shadow/tgen",
+    # TGen has no option for it: called without a graph it names its version, then its usage.
+    probe_arguments=(),
+    parse=parse_tgen_version,
+)
+
+
+def find_shadow(explicit: str | None = None) -> Tool:
+    """Shadow: from ``explicit``, else from the variable SHADOW, else from the PATH.
+
+    Raises:
+        UserError: It is missing, does not start, or is older than 3.0.0.
+    """
+    return find_tool(SHADOW, explicit)
+
+
+def find_tgen(explicit: str | None = None) -> Tool:
+    """TGen: from ``explicit``, else from the variable TGEN, else from the PATH.
+
+    Raises:
+        UserError: It is missing, does not start, or is older than 1.1.2.
+    """
+    return find_tool(TGEN, explicit)
+
+
+def find_tool(program: Program, explicit: str | None = None) -> Tool:
+    """Locate ``program`` and ask its version. See :func:`find_shadow`."""
+    # An empty value is what `make SHADOW=` passes on: as good as none.
+    named = explicit or os.environ.get(program.variable) or None
+    path = _locate(program, named)
+    try:
+        probe = subprocess.run(
+            [path, *program.probe_arguments],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            stdin=subprocess.DEVNULL,
+            text=True,
+            errors="replace",
+            timeout=PROBE_TIMEOUT_S,
+            check=False,
+        )
+    except (OSError, subprocess.TimeoutExpired) as error:
+        raise UserError(
+            f"{program.title} at {path} does not start: {error}", _hint(program)
+        ) from error
+    parsed = program.parse(probe.stdout)
+    if parsed is None:
+        said = probe.stdout.strip().splitlines()
+        raise UserError(
+            f"{path} does not answer like {program.title}: "
+            + (said[0] if said else f"no output, exit status {probe.returncode}"),
+            _hint(program),
+        )
+    version, commit = parsed
+    if tuple(int(part) for part in version.split(".")) < program.minimum:
+        raise UserError(
+            f"{program.title} {version} at {path} is too old: "
+            f"{program.minimum_text} or newer is needed",
+            _hint(program),
+        )
+    return Tool(path=path, version=version, commit=commit)
+
+
+def _locate(program: Program, named: str | None) -> Path:
+    found = shutil.which(named or program.name)
+    if found is None:
+        if named is None:
+            message = f"{program.title} is not installed: no `{program.name}` on the PATH"
+        elif Path(named).is_dir():
+            message = f"{named} is a directory, not the program {program.title}"
+        elif Path(named).exists():
+            message = f"{named} is not executable"
+        else:
+            message = f"{program.title} not found: there is no {named}"
+        raise UserError(message, _hint(program))
+    path = Path(found).absolute()
+    if program is SHADOW and any(character.isspace() for character in str(path)):
+        raise UserError(
+            f"Shadow's path contains a space: {path}",
+            "Shadow preloads libraries from beside it, which cannot work with a space in the "
+            f"path. Install it elsewhere: {program.documentation}",
+        )
+    return path
+
+
+def _hint(program: Program) -> str:
+    return (
+        f"{program.title} {program.minimum_text} or newer is needed. "
+        f"How to install it: {program.documentation}\n"
+        f"If it is installed elsewhere, name the executable: {program.variable}=/path/to/"
+        f"{program.name} (make) or --{program.name} /path/to/{program.name}."
+    )

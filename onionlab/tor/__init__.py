@@ -1,0 +1,1 @@
+"""Tor: its source, the variants of it, their builds and their own tests."""

@@ -1,0 +1,567 @@
+"""Build Tor: one base tree for a source, and each patch series as a small step from it.
+
+The layout under ``build/tor``::
+
+    source/               Debian's source package and what is known of it
+    base/KEY/tree/        Tor as released, configured and compiled
+    store/KEY/bin/        a finished build: tor-SERIES and tor-gencert
+    SERIES -> store/KEY   the build that belongs to the present source and patches
+    logs/                 the compiler's whole output
+
+KEY is a hash of everything that a build depends on: source, patches, configure's options, compiler
+and libraries. A build is made in a directory of its own and put in place by one rename, so a killed
+build leaves nothing that could be taken for a whole one, and a running experiment keeps the
+executables that it began with. The executables hold neither paths nor times: the same inputs give
+the same bytes in every checkout.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import hashlib
+import json
+import os
+import re
+import shutil
+import subprocess
+import tempfile
+import time
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from onionlab.errors import UserError
+from onionlab.paths import build_directory
+from onionlab.tor.source import TorSource, file_sha256, obtain_source, unpack_source
+from onionlab.tor.variants import STOCK, Patch, Series, load_series, load_variants
+
+__all__ = ["BuiltTor", "ensure_series", "ensure_variants"]
+
+FORMAT = 1
+"""Part of every key: raise it when a build is made differently."""
+
+PROGRAMS = ("src/app/tor", "src/tools/tor-gencert")
+
+# The same choices on every machine, whatever happens to be installed: what a relay can do must not
+# depend on who built it. Compression other than zlib, seccomp and systemd are of no use in a
+# simulated network; documentation takes time.
+CONFIGURE_OPTIONS = (
+    "--prefix=/usr/local",
+    "--disable-asciidoc",
+    "--disable-html-manual",
+    "--disable-manpage",
+    "--disable-lzma",
+    "--disable-zstd",
+    "--disable-seccomp",
+    "--disable-systemd",
+)
+# configure would record the absolute path of its helper `missing` here, and a copied tree would
+# run the one of the tree that it was copied from.
+AUTOTOOLS = ("ACLOCAL=aclocal", "AUTOCONF=autoconf", "AUTOHEADER=autoheader", "AUTOMAKE=automake")
+CFLAGS = "-O2 -g"
+HARDENED_OPTION = "--enable-fragile-hardening"
+"""Tor's own option for AddressSanitizer and UndefinedBehaviorSanitizer."""
+
+LIBRARIES = ("libevent", "openssl", "zlib")
+SIGN_OF_LIFE_S = 20.0
+LOG_LINES_SHOWN = 15
+
+
+@dataclass(frozen=True)
+class BuiltTor:
+    """One finished build.
+
+    Attributes:
+        series: The patch series; None for Tor as released.
+        tor: The executable, ``build/tor/SERIES/bin/tor-SERIES``; ``tor-gencert`` stands beside it.
+        sha256: Of the executable.
+        version: What the executable says of itself, e.g. ``0.4.9.11``.
+        source: Where it comes from (source, patches, compiler, options); JSON, for manifests.
+    """
+
+    series: str | None
+    tor: Path
+    sha256: str
+    version: str
+    source: dict[str, Any]
+
+    @property
+    def gencert(self) -> Path:
+        """``tor-gencert`` of the same build."""
+        return self.tor.with_name("tor-gencert")
+
+
+@dataclass(frozen=True)
+class Toolchain:
+    """Compiler and libraries, as far as they decide what comes out."""
+
+    compiler: str
+    description: dict[str, str]
+
+
+@dataclass(frozen=True)
+class Inputs:
+    """What every build of one call shares."""
+
+    root: Path
+    source: TorSource
+    toolchain: Toolchain
+    jobs: int
+    say: Callable[[str], None]
+
+    @property
+    def directory(self) -> Path:
+        """``build/tor``."""
+        return build_directory(self.root) / "tor"
+
+
+def ensure_variants(
+    root: Path,
+    names: Iterable[str],
+    *,
+    say: Callable[[str], None],
+    tor_source: str | None = None,
+    update_source: bool = False,
+    jobs: int | None = None,
+) -> dict[str, BuiltTor]:
+    """Build what the variants ``names`` need and return their builds, by variant.
+
+    What is built already is taken as it is.
+
+    Args:
+        root: The checkout.
+        names: Variants of ``tor-patches/variants.yaml``.
+        say: Receives progress, a line at a time.
+        tor_source: Tarball or tree to build from; by default the variable TOR_SOURCE, and Debian's
+            source package where that is not set either.
+        update_source: Fetch the source package anew.
+        jobs: How many compilers at once; by default one for each CPU.
+
+    Raises:
+        UserError: Unknown variant, no source, a patch that does not apply, a failed build.
+    """
+    variants = load_variants(root)
+    names = list(names)
+    for name in names:
+        if name not in variants:
+            raise UserError(
+                f"unknown variant {name!r}",
+                f"Variants in tor-patches/variants.yaml: {', '.join(variants)}.",
+            )
+    builds = ensure_series(
+        root,
+        {variants[name].series for name in names},
+        say=say,
+        tor_source=tor_source,
+        update_source=update_source,
+        jobs=jobs,
+    )
+    return {name: builds[variants[name].series] for name in names}
+
+
+def ensure_series(
+    root: Path,
+    wanted: Iterable[str | None],
+    *,
+    say: Callable[[str], None],
+    tor_source: str | None = None,
+    update_source: bool = False,
+    jobs: int | None = None,
+) -> dict[str | None, BuiltTor]:
+    """Like :func:`ensure_variants`, for patch series; None stands for Tor as released."""
+    series = {
+        name: load_series(root, name) if name is not None else None
+        for name in sorted(set(wanted), key=lambda name: name or "")
+    }
+    with build_lock(root, say):
+        inputs = prepare(
+            root, say=say, tor_source=tor_source, update_source=update_source, jobs=jobs
+        )
+        return {name: _ensure_build(inputs, one) for name, one in series.items()}
+
+
+def prepare(
+    root: Path,
+    *,
+    say: Callable[[str], None],
+    tor_source: str | None = None,
+    update_source: bool = False,
+    jobs: int | None = None,
+) -> Inputs:
+    """Source and toolchain for one or more builds. The caller holds :func:`build_lock`."""
+    named = tor_source if tor_source is not None else os.environ.get("TOR_SOURCE")
+    source = obtain_source(root, named, update=update_source, say=say)
+    return Inputs(
+        root=root,
+        source=source,
+        toolchain=find_toolchain(),
+        jobs=jobs or len(os.sched_getaffinity(0)),
+        say=say,
+    )
+
+
+@contextlib.contextmanager
+def build_lock(root: Path, say: Callable[[str], None]) -> Iterator[None]:
+    """Let one process at a time work in ``build/tor``; whoever comes second waits."""
+    directory = build_directory(root) / "tor"
+    directory.mkdir(parents=True, exist_ok=True)
+    with (directory / ".lock").open("a", encoding="utf-8") as stream:
+        try:
+            fcntl.flock(stream, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            say("waiting for another build of Tor in this checkout")
+            fcntl.flock(stream, fcntl.LOCK_EX)
+        _clear_leftovers(directory)
+        yield
+
+
+def _clear_leftovers(directory: Path) -> None:
+    """Remove work directories of builds that were killed: nobody holds their lock."""
+    for leftover in directory.glob(".work-*"):
+        try:
+            with (leftover / "lock").open("a", encoding="utf-8") as stream:
+                fcntl.flock(stream, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                shutil.rmtree(leftover, ignore_errors=True)
+        except BlockingIOError:
+            continue
+
+
+@contextlib.contextmanager
+def work_directory(inputs: Inputs) -> Iterator[Path]:
+    """A directory for one step, on the file system where its result belongs; gone afterwards."""
+    # Born under another name, so that nobody sees it before it is locked.
+    born = Path(tempfile.mkdtemp(prefix=".born-", dir=inputs.directory))
+    with (born / "lock").open("a", encoding="utf-8") as stream:
+        fcntl.flock(stream, fcntl.LOCK_EX)
+        path = born.rename(born.with_name(born.name.replace(".born-", ".work-")))
+        try:
+            yield path
+        finally:
+            shutil.rmtree(path, ignore_errors=True)
+
+
+# The finished builds
+
+
+def series_name(series: Series | None) -> str:
+    """What a build is called on disk."""
+    return STOCK if series is None else series.name
+
+
+def _ensure_build(inputs: Inputs, series: Series | None) -> BuiltTor:
+    name = series_name(series)
+    link = inputs.directory / name
+    provenance = _provenance(inputs, series)
+    target = Path("store") / f"{name}-{_key(provenance)}"
+    store = inputs.directory / target
+    built = _read_build(inputs, store, name)
+    if built is None:
+        built = _build(inputs, series, store, provenance)
+    if not link.is_symlink() or link.readlink() != target:
+        with work_directory(inputs) as work:
+            (work / name).symlink_to(target)
+            (work / name).replace(link)
+    return BuiltTor(
+        series=None if series is None else series.name,
+        tor=link / "bin" / f"tor-{name}",
+        sha256=built["sha256"],
+        version=built["version"],
+        source=built["source"],
+    )
+
+
+def _read_build(inputs: Inputs, store: Path, name: str) -> dict[str, Any] | None:
+    """The record of a finished build, or None where there is none that can be relied on."""
+    try:
+        built: dict[str, Any] = json.loads((store / "built.json").read_text(encoding="utf-8"))
+        intact = file_sha256(store / "bin" / f"tor-{name}") == built["sha256"]
+        intact = intact and (store / "bin" / "tor-gencert").is_file()
+        if intact and {"version", "source"} <= built.keys():
+            return built
+    except FileNotFoundError:
+        if not store.exists():
+            return None
+    except (OSError, ValueError, KeyError, TypeError, AttributeError):
+        pass
+    inputs.say(f"{store} is damaged: building it again")
+    shutil.rmtree(store)
+    return None
+
+
+def _build(
+    inputs: Inputs, series: Series | None, store: Path, provenance: dict[str, Any]
+) -> dict[str, Any]:
+    name = series_name(series)
+    with patched_copy(inputs, ensure_base(inputs), series) as tree:
+        if series is not None:
+            compile_targets(inputs, tree, PROGRAMS, f"tor-{name}")
+        staged = tree.parent / "staged"
+        (staged / "bin").mkdir(parents=True)
+        tor = staged / "bin" / f"tor-{name}"
+        shutil.copy2(tree / "src/app/tor", tor)
+        shutil.copy2(tree / "src/tools/tor-gencert", staged / "bin" / "tor-gencert")
+        built = {
+            "format": FORMAT,
+            "sha256": file_sha256(tor),
+            "version": _ask_version(tor),
+            "source": provenance,
+        }
+        record = json.dumps(built, indent=2, sort_keys=True) + "\n"
+        (staged / "built.json").write_text(record, encoding="utf-8")
+        store.parent.mkdir(exist_ok=True)
+        staged.rename(store)
+    inputs.say(f"tor-{name}: done, SHA-256 {built['sha256']}")
+    return built
+
+
+def _ask_version(tor: Path) -> str:
+    result = subprocess.run([tor, "--version"], capture_output=True, text=True, check=False)
+    match = re.search(r"^Tor version (\S+?)\.?(?:\s|$)", result.stdout)
+    if match is None:
+        said = (result.stdout + result.stderr).strip() or f"exit status {result.returncode}"
+        raise UserError(f"the Tor that was just built does not start: {said}")
+    return match[1]
+
+
+def _provenance(
+    inputs: Inputs, series: Series | None, options: Sequence[str] = CONFIGURE_OPTIONS
+) -> dict[str, Any]:
+    """Everything that decides what a build holds; its hash names the build."""
+    patches = [] if series is None else series.patches
+    return {
+        "tor": inputs.source.facts,
+        "series": None if series is None else series.name,
+        "patches": [{"name": patch.path.name, "sha256": patch.sha256} for patch in patches],
+        "configure": list(options),
+        "cflags": CFLAGS,
+        "toolchain": inputs.toolchain.description,
+    }
+
+
+def _key(provenance: dict[str, Any]) -> str:
+    # The source counts by its content alone: the same tarball from elsewhere is the same source.
+    decisive = {**provenance, "tor": provenance["tor"]["sha256"], "format": FORMAT}
+    text = json.dumps(decisive, sort_keys=True)
+    return hashlib.sha256(text.encode()).hexdigest()[:16]
+
+
+# The trees that builds are made in
+
+
+def ensure_base(inputs: Inputs, *, hardened: bool = False) -> Path:
+    """Tor as released, configured and compiled; returns the tree, which is not to be changed.
+
+    Args:
+        inputs: Source and toolchain.
+        hardened: With AddressSanitizer and UndefinedBehaviorSanitizer.
+    """
+    options = (*CONFIGURE_OPTIONS, HARDENED_OPTION) if hardened else CONFIGURE_OPTIONS
+    name = "hardened" if hardened else "plain"
+    base = inputs.directory / "base" / f"{name}-{_key(_provenance(inputs, None, options))}"
+    tree = base / "tree"
+    if tree.is_dir():
+        return tree
+    what = "Tor" if not hardened else "Tor with AddressSanitizer"
+    log = new_log(inputs, f"base-{name}")
+    with work_directory(inputs) as work:
+        staged = work / "tree"
+        version = unpack_source(inputs.source, staged)
+        inputs.say(f"{what} {version}: building the base that all variants start from")
+        # The source comes with another machine's automake; ours must be able to continue the
+        # work when a patch adds files.
+        run_logged(inputs, ["autoreconf", "-i"], staged, log, f"{what}: autoreconf")
+        compiler = f"CC={inputs.toolchain.compiler}"
+        configure = ["./configure", *options, compiler, f"CFLAGS={CFLAGS}", *AUTOTOOLS]
+        run_logged(inputs, configure, staged, log, f"{what}: configure")
+        compile_targets(inputs, staged, PROGRAMS, what, log)
+        base.mkdir(parents=True, exist_ok=True)
+        staged.rename(tree)
+    return tree
+
+
+@contextlib.contextmanager
+def patched_copy(inputs: Inputs, base: Path, series: Series | None) -> Iterator[Path]:
+    """A copy of ``base`` with the patches of ``series`` applied; gone afterwards."""
+    with work_directory(inputs) as work:
+        tree = work / "tree"
+        # With time stamps (-a): make goes by them, and only what a patch touches is old.
+        subprocess.run(["cp", "-a", base, tree], check=True)
+        if series is not None:
+            for patch in series.patches:
+                apply_patch(tree, patch, inputs.source)
+        yield tree
+
+
+def apply_patch(tree: Path, patch: Patch, source: TorSource) -> None:
+    """Apply one patch.
+
+    Raises:
+        UserError: It does not apply; the message names the patch, the file and the hunk.
+    """
+    arguments = ["patch", "-p1", "--batch", "--forward", "--no-backup-if-mismatch"]
+    arguments += ["--reject-file=-", f"--directory={tree}"]
+    try:
+        result = subprocess.run(
+            arguments,
+            input=patch.content,
+            capture_output=True,
+            env=build_environment(),
+            check=False,
+        )
+    except FileNotFoundError as error:
+        raise UserError("the program `patch` is missing", "`make setup` installs it.") from error
+    if result.returncode == 0:
+        return
+    raise UserError(
+        f"{patch.path.parent.name}/{patch.path.name} does not apply to {source.path.name}: "
+        + _patch_failure((result.stdout + result.stderr).decode(errors="replace")),
+        "The patches are made for Tor 0.4.9. For another version, bring the series up to date or "
+        "name a source that it fits: TOR_SOURCE=/path/to/tor-0.4.9.x.tar.gz.",
+    )
+
+
+def _patch_failure(output: str) -> str:
+    file = None
+    for line in output.splitlines():
+        if match := re.match(r"(?:checking|patching) file (.+)", line):
+            file = match[1]
+        elif match := re.match(r"Hunk #(\d+) FAILED at (\d+)", line):
+            return f"hunk {match[1]} of {file}, at line {match[2]}"
+        elif line.startswith("can't find file to patch"):
+            named = re.search(r"^\|\+\+\+ (?:b/)?(\S+)", output, re.MULTILINE)
+            return f"there is no {named[1] if named else 'such file'} to patch"
+        elif "previously applied" in line or line.startswith("The next patch would create"):
+            return f"{file or 'it'} has that change already"
+    return output.strip().splitlines()[-1] if output.strip() else "patch failed without a word"
+
+
+def compile_targets(
+    inputs: Inputs, tree: Path, targets: Sequence[str], what: str, log: Path | None = None
+) -> Path:
+    """Run make for ``targets`` in ``tree``; returns the log.
+
+    Raises:
+        UserError: It failed; with the end of the output and the place of the whole.
+    """
+    if log is None:
+        log = new_log(inputs, what)
+    run_logged(inputs, [*make_command(inputs, tree), *targets], tree, log, f"{what}: compile")
+    return log
+
+
+def make_command(inputs: Inputs, tree: Path) -> list[str]:
+    """How make is called in ``tree``, without a target.
+
+    The tree's own path would otherwise stand in the debugging information. configure's flags are
+    given again because the command line replaces them.
+    """
+    return ["make", f"-j{inputs.jobs}", f"CFLAGS={CFLAGS} -ffile-prefix-map={tree}=."]
+
+
+# Running the build's programs
+
+
+def find_toolchain() -> Toolchain:
+    """The compiler (variable CC, else gcc) and the versions that decide what it makes.
+
+    Raises:
+        UserError: There is no compiler.
+    """
+    compiler = os.environ.get("CC") or "gcc"
+    description = {
+        "compiler": _first_line(compiler, "--version"),
+        "machine": _first_line(compiler, "-dumpmachine"),
+        "linker": _first_line("ld", "--version"),
+    }
+    if not description["compiler"]:
+        raise UserError(f"there is no C compiler `{compiler}`", "`make setup` installs gcc.")
+    for library in LIBRARIES:
+        description[library] = _first_line("pkg-config", "--modversion", library)
+    return Toolchain(compiler, description)
+
+
+def _first_line(*command: str) -> str:
+    try:
+        result = subprocess.run(
+            command, capture_output=True, text=True, env=build_environment(), check=False
+        )
+    except OSError:
+        return ""
+    return result.stdout.partition("\n")[0].strip() if result.returncode == 0 else ""
+
+
+def build_environment() -> dict[str, str]:
+    """What the build's programs see of the environment.
+
+    Flags for compilers and for make (also those of a make that called this program) would change
+    the build without being part of its key.
+    """
+    kept = ("PATH", "HOME", "TMPDIR", "USER", "LOGNAME")
+    return {"LC_ALL": "C"} | {name: os.environ[name] for name in kept if name in os.environ}
+
+
+def new_log(inputs: Inputs, name: str) -> Path:
+    """An empty log under ``build/tor/logs``, named after what it is about."""
+    log = inputs.directory / "logs" / f"{re.sub(r'[^a-z0-9-]+', '-', name.lower())}.log"
+    log.parent.mkdir(parents=True, exist_ok=True)
+    log.write_text("", encoding="utf-8")
+    return log
+
+
+def run_logged(
+    inputs: Inputs,
+    command: Sequence[str],
+    directory: Path,
+    log: Path,
+    what: str,
+    *,
+    environment: dict[str, str] | None = None,
+    may_fail: bool = False,
+) -> int:
+    """Run ``command`` with its output appended to ``log``; says now and then that it still runs.
+
+    Returns:
+        The exit status.
+
+    Raises:
+        UserError: The program is missing, or it failed and ``may_fail`` is not set.
+    """
+    started = time.monotonic()
+    with log.open("a", encoding="utf-8") as stream:
+        stream.write(f"$ {' '.join(command)}\n")
+        stream.flush()
+        try:
+            process = subprocess.Popen(
+                command,
+                cwd=directory,
+                stdin=subprocess.DEVNULL,
+                stdout=stream,
+                stderr=subprocess.STDOUT,
+                env=build_environment() | (environment or {}),
+            )
+        except FileNotFoundError as error:
+            raise UserError(
+                f"the program `{command[0]}` is missing", "`make setup` installs it."
+            ) from error
+        try:
+            status = _wait(inputs, process, what, started)
+        except BaseException:
+            process.terminate()
+            process.wait()
+            raise
+    if status != 0 and not may_fail:
+        lines = log.read_text(encoding="utf-8", errors="replace").splitlines()
+        last = "\n".join("  " + line for line in lines[-LOG_LINES_SHOWN:])
+        raise UserError(f"{what} failed (exit status {status})", f"{last}\nThe whole output: {log}")
+    inputs.say(f"{what}: {time.monotonic() - started:.0f} s")
+    return status
+
+
+def _wait(inputs: Inputs, process: subprocess.Popen[bytes], what: str, started: float) -> int:
+    while True:
+        try:
+            return process.wait(timeout=SIGN_OF_LIFE_S)
+        except subprocess.TimeoutExpired:
+            inputs.say(f"{what}: still running after {time.monotonic() - started:.0f} s")

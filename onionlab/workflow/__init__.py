@@ -1,0 +1,1 @@
+"""The runs of a plan as a Snakemake workflow: simulate, extract records, report."""

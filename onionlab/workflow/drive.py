@@ -1,0 +1,200 @@
+"""Carry a plan out: hand it to Snakemake, show how far it is, say what failed."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import psutil
+
+from onionlab.errors import UserError
+from onionlab.paths import build_directory
+from onionlab.plan import RECORDS, Plan, PlannedRun
+from onionlab.store import ERROR, PROGRESS, Store, read_json
+from onionlab.workflow.progress import ProgressView, RunState
+
+SNAKEFILE = Path(__file__).with_name("Snakefile")
+POLL_INTERVAL_S = 0.5
+MEMORY_SHARE = 0.9
+# Shadow keeps its shared memory there, and so do the logs' page caches: room to spare.
+DISK_MARGIN = 1.2
+
+
+def make_report(root: Path, plan: Plan, *, jobs: int | None, say: Callable[[str], None]) -> Path:
+    """Make all runs that are missing, extract their records and build the report; return its path.
+
+    jobs: simulations side by side (default: as many as there are CPUs for). Raises UserError where
+    the machine is too small or a run failed; runs that are finished stay.
+    """
+    report = plan.out / "report.html"
+    # A report that stands for older runs must not be taken for the present one.
+    report.unlink(missing_ok=True)
+    _carry_out(root, plan, "report", jobs=jobs, say=say)
+    return report
+
+
+def make_runs(root: Path, plan: Plan, *, jobs: int | None, say: Callable[[str], None]) -> None:
+    """Make all runs that are missing and extract their records, as make_report does."""
+    _carry_out(root, plan, "runs", jobs=jobs, say=say)
+
+
+def _carry_out(
+    root: Path, plan: Plan, target: str, *, jobs: int | None, say: Callable[[str], None]
+) -> None:
+    store = Store(plan.store)
+    distinct = _distinct_runs(plan)
+    missing = [run for run in distinct if not store.is_finished(run.run_id)]
+    jobs = jobs or max(1, (os.cpu_count() or 1) // plan.cpus_per_run)
+    _require_resources(plan, min(jobs, len(missing)))
+    say(
+        f"{len(distinct)} runs: {len(distinct) - len(missing)} are there, {len(missing)} to do"
+        + (f", {min(jobs, len(missing))} side by side" if missing else "")
+    )
+    for run in missing:
+        shutil.rmtree(store.failed(run.run_id), ignore_errors=True)
+
+    log_path = plan.out / "workflow.log"
+    with log_path.open("wb") as log:
+        process = subprocess.Popen(
+            _command(root, plan, target, jobs),
+            cwd=root,
+            stdin=subprocess.DEVNULL,
+            stdout=log,
+            stderr=subprocess.STDOUT,
+            # A group of its own, so that an interruption can be passed on to all jobs at once.
+            start_new_session=True,
+        )
+        try:
+            _watch(process, store, [run.run_id for run in missing])
+        except BaseException:
+            _end_group(process)
+            raise
+    if process.returncode != 0:
+        raise _failure(plan, store, log_path)
+
+
+def _command(root: Path, plan: Plan, target: str, jobs: int) -> list[str]:
+    workdir = build_directory(root) / "workflow"
+    workdir.mkdir(parents=True, exist_ok=True)
+    memory_mb = max(1, round(plan.resources.memory_bytes / 2**20))
+    config = {
+        "plan": plan.file,
+        "python": sys.executable,
+        "store": plan.store,
+        "out": plan.out,
+        "records": RECORDS,
+        "runs": json.dumps([run.run_id for run in _distinct_runs(plan)]),
+        "cpus_per_run": plan.cpus_per_run,
+        "memory_mb_per_run": memory_mb,
+    }
+    return [
+        *("setpriv", "--pdeathsig", "TERM"),
+        *(sys.executable, "-m", "snakemake"),
+        *("--snakefile", str(SNAKEFILE)),
+        *("--directory", str(workdir)),
+        *("--cores", str(jobs * plan.cpus_per_run)),
+        *("--resources", f"mem_mb={max(memory_mb, _available_memory_bytes() // 2**20)}"),
+        # The run store has its own locks and never holds half a run.
+        *("--nolock", "--rerun-incomplete", "--ignore-incomplete"),
+        *("--rerun-triggers", "mtime"),
+        "--keep-going",
+        *("--quiet", "rules"),
+        "--config",
+        *(f"{key}={value}" for key, value in config.items()),
+        "--",
+        target,
+    ]
+
+
+def _distinct_runs(plan: Plan) -> list[PlannedRun]:
+    """Return the plan's runs, each id once: two levels may share a run."""
+    return list({run.run_id: run for run in plan.runs}.values())
+
+
+def _watch(process: subprocess.Popen[bytes], store: Store, missing: list[str]) -> None:
+    with ProgressView(total=len(missing)) as view:
+        while process.poll() is None:
+            finished = sum(store.is_finished(run_id) for run_id in missing)
+            view.show(finished, _running(store, missing))
+            time.sleep(POLL_INTERVAL_S)
+        view.show(sum(store.is_finished(run_id) for run_id in missing), [])
+
+
+def _running(store: Store, run_ids: list[str]) -> list[RunState]:
+    states = []
+    for run_id in run_ids:
+        try:
+            states.append(RunState(**read_json(store.partial(run_id) / PROGRESS)))
+        except (OSError, ValueError, TypeError):
+            continue  # Not started, just finished, or being written.
+    return states
+
+
+def _end_group(process: subprocess.Popen[bytes]) -> None:
+    for number in (signal.SIGTERM, signal.SIGKILL):
+        try:
+            os.killpg(process.pid, number)
+            process.wait(timeout=10)
+        except ProcessLookupError:
+            return
+        except subprocess.TimeoutExpired:
+            continue
+
+
+def _require_resources(plan: Plan, side_by_side: int) -> None:
+    if not side_by_side:
+        return
+    available = _available_memory_bytes()
+    if plan.resources.memory_bytes > available:
+        raise UserError(
+            f"one run needs about {_gib(plan.resources.memory_bytes)} of memory, "
+            f"and {_gib(available)} are available",
+            "use a smaller SCALE, or a machine with more memory",
+        )
+    plan.store.mkdir(parents=True, exist_ok=True)
+    free = shutil.disk_usage(plan.store).free
+    need = round(plan.resources.disk_bytes * side_by_side * DISK_MARGIN)
+    if need > free:
+        raise UserError(
+            f"{side_by_side} runs side by side need about {_gib(need)} of disk, "
+            f"and {_gib(free)} are free below {plan.store}",
+            "free some, or use a smaller SCALE or fewer JOBS",
+        )
+
+
+def _available_memory_bytes() -> int:
+    return int(psutil.virtual_memory().available * MEMORY_SHARE)
+
+
+def _gib(size_bytes: int) -> str:
+    return f"{size_bytes / 2**30:.1f} GiB"
+
+
+def _failure(plan: Plan, store: Store, log_path: Path) -> UserError:
+    """Collect what the failed runs left into one error."""
+    failures = []
+    for run in _distinct_runs(plan):
+        path = store.failed(run.run_id) / ERROR
+        if path.exists():
+            error = read_json(path)
+            failures.append((run, error))
+    if not failures:
+        tail = log_path.read_text(errors="replace").splitlines()[-15:]
+        return UserError(
+            "the workflow failed", f"its log is {log_path}; its last lines:\n" + "\n".join(tail)
+        )
+    run, error = failures[0]
+    words = "".join(f"\n  {line[:300]}" for line in error["log"])
+    return UserError(
+        f"{len(failures)} of {len(plan.runs)} runs failed; the first, {run.title}: "
+        f"{error['message']}",
+        f"all it left is kept in {store.failed(run.run_id)}; its last words:{words}\n"
+        "runs that finished are kept: the same command goes on from there",
+    )

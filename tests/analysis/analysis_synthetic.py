@@ -1,0 +1,373 @@
+"""Synthetic run directories: tgen logs in the exact grammar, with known contents.
+
+``LogWriter`` writes the lines of one client in tgen's own formats; ``client_log`` plays a client's
+life (streams, pauses, timeouts at heartbeats, a cut at the end); ``write_run`` and ``write_study``
+put many of them where the analysis looks for them.
+"""
+
+from __future__ import annotations
+
+import copy
+import json
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+EPOCH = 946684800
+KIB = 1024
+
+
+@dataclass
+class LogWriter:
+    """Lines of one tgen client. Times are simulated seconds."""
+
+    name: str
+    lines: list[str] = field(default_factory=list)
+    created: int = 0
+    succeeded: int = 0
+    failed: int = 0
+    beat: dict[str, int] = field(default_factory=dict)
+
+    def line(
+        self, time_s: float, text: str, where: str = "[tgen-main.c:43] [_tgenmain_run]"
+    ) -> None:
+        micros = round(time_s * 1e6)
+        seconds = EPOCH + micros // 1_000_000
+        stamp = np.datetime64(seconds, "s").astype(str).replace("T", " ")
+        level = "info" if "[stream-status]" in text else "message"
+        self.lines.append(f"{stamp} {seconds}.{micros % 1_000_000:06d} [{level}] {where} {text}")
+
+    def start(self, time_s: float) -> None:
+        self.line(
+            time_s,
+            "Initializing TGen v1.1.2 running GLib v2.74.6 and IGraph v0.10.2 "
+            f"on host {self.name} with process id 1000",
+        )
+
+    def create(self) -> int:
+        self.created += 1
+        self.beat["created"] = self.beat.get("created", 0) + 1
+        return self.created - 1
+
+    def heartbeat(self, time_s: float, bytes_read: int, bytes_written: int = 0) -> None:
+        pairs = [f"bytes-read={bytes_read}", f"bytes-written={bytes_written}"]
+        pending = self.created - self.succeeded - self.failed
+        for key in ("created", "succeeded", "failed"):
+            if self.beat.get(key):
+                pairs.append(f"streams-{key}={self.beat[key]}")
+        for key in ("created", "succeeded", "failed"):
+            if self.beat.get(key):
+                pairs.append(f"flows-{key}={self.beat[key]}")
+        totals = {"created": self.created, "succeeded": self.succeeded, "failed": self.failed}
+        totals["pending"] = pending
+        for kind in ("streams", "flows"):
+            pairs += [f"total-{kind}-{key}={n}" for key, n in totals.items() if n]
+        self.beat = {}
+        where = "[tgen-driver.c:254] [_tgendriver_onHeartbeat]"
+        self.line(time_s, f"[driver-heartbeat] [{','.join(pairs)}]", where)
+
+    def end(
+        self,
+        end_s: float,
+        stream_id: int,
+        start_s: float,
+        *,
+        requested: int,
+        payload: int,
+        error: str = "NONE",
+        transport_error: str = "NONE",
+        command_s: float | None = None,
+        first_byte_s: float | None = None,
+        last_byte_s: float | None = None,
+        overhead: int = 98,
+    ) -> None:
+        def us(value: float | None) -> int:
+            return -1 if value is None else round(value * 1e6)
+
+        success = error == "NONE"
+        key = "succeeded" if success else "failed"
+        self.beat[key] = self.beat.get(key, 0) + 1
+        if success:
+            self.succeeded += 1
+        else:
+            self.failed += 1
+        state = "SUCCESS" if success else "PAYLOAD"
+        progress = 100 * payload / requested if requested else 100.0
+        total = payload + (overhead if payload else 0)
+        created = us(start_s) + 5_000_000
+        self.line(
+            end_s,
+            f"[stream-{'success' if success else 'error'}] transport [fd=9,"
+            "local=localhost:127.0.0.1:21473,proxy=localhost:127.0.0.1:9050,"
+            f"remote=server{stream_id % 3 + 1}:11.0.0.5:80,state=SUCCESS_OPEN,"
+            f"error={transport_error}] stream [id={stream_id},vertexid=stream,name={self.name},"
+            f"peername={'(null)' if first_byte_s is None else f'server{stream_id % 3 + 1}'},"
+            f"sendsize=1024,recvsize={requested},sendstate=SEND_{state},recvstate=RECV_{state},"
+            f"error={error}] bytes [total-bytes-recv={total},total-bytes-send=3238,"
+            f"payload-bytes-recv={payload},payload-bytes-send=1024,"
+            f"payload-progress-recv={progress:.2f}%,payload-progress-send=100.00%] times ["
+            f"created-ts={created},usecs-to-socket-create=0,usecs-to-socket-connect=0,"
+            "usecs-to-proxy-init=0,usecs-to-proxy-choice=0,usecs-to-proxy-request=0,"
+            f"usecs-to-proxy-response={us(command_s)},usecs-to-command={us(command_s)},"
+            f"usecs-to-response={us(first_byte_s)},usecs-to-first-byte-recv={us(first_byte_s)},"
+            f"usecs-to-last-byte-recv={us(last_byte_s)},"
+            f"usecs-to-checksum-recv={us(last_byte_s if success else None)},"
+            f"usecs-to-first-byte-send={us(command_s)},usecs-to-last-byte-send={us(command_s)},"
+            f"usecs-to-checksum-send={us(command_s)},now-ts={us(end_s) + 5_000_000}]",
+            "[tgen-stream.c:1738] [_tgenstream_log]",
+        )
+
+    def status(self, time_s: float, stream_id: int, requested: int, payload: int) -> None:
+        self.line(
+            time_s,
+            "[stream-status] transport [fd=9,local=localhost:127.0.0.1:21473,"
+            "proxy=localhost:127.0.0.1:9050,remote=server1:11.0.0.5:80,state=SUCCESS_OPEN,"
+            f"error=NONE] stream [id={stream_id},vertexid=stream,name={self.name},peername=server1,"
+            f"sendsize=1024,recvsize={requested},sendstate=SEND_FOOTER,recvstate=RECV_PAYLOAD,"
+            f"error=NONE] bytes [total-bytes-recv={payload + 64},total-bytes-send=3238,"
+            f"payload-bytes-recv={payload},payload-bytes-send=1024,"
+            f"payload-progress-recv={100 * payload / requested:.2f}%,"
+            "payload-progress-send=100.00%]",
+            "[tgen-stream.c:1754] [_tgenstream_log]",
+        )
+
+    def text(self) -> bytes:
+        return "".join(line + "\n" for line in self.lines).encode()
+
+
+@dataclass(frozen=True)
+class Load:
+    """How a class of clients behaves; ``slow`` scales all its delays."""
+
+    request_bytes: int
+    pause_s: tuple[float, float]
+    ttfb_median_s: float
+    bytes_per_s: float
+    slow: float = 1.0
+    timeout_s: float = 60.0
+    error_rate: float = 0.004
+
+
+WEB = Load(320 * KIB, (5.0, 15.0), 1.2, 110_000.0)
+BULK = Load(5 * KIB * KIB, (0.0, 0.0), 1.8, 160_000.0)
+
+
+def client_log(
+    name: str,
+    load: Load,
+    rng: np.random.Generator,
+    *,
+    process_start_s: float = 240.0,
+    traffic_start_s: float = 300.0,
+    stop_s: float = 1080.0,
+) -> bytes:
+    """One client's log: one stream after the other until the simulation stops."""
+    log = LogWriter(name)
+    log.start(process_start_s)
+    beat_s = process_start_s + 1.0
+    begin = traffic_start_s + float(rng.uniform(0, load.pause_s[1] or 1.0))
+    events: list[tuple[float, str]] = []
+    carried = 0
+    while beat_s < begin:
+        log.heartbeat(beat_s, 0)
+        beat_s += 1.0
+    start = begin
+    while start < stop_s:
+        stream = log.create()
+        ttfb = load.slow * load.ttfb_median_s * float(rng.lognormal(0.0, 0.55))
+        rate = load.bytes_per_s / load.slow * float(rng.lognormal(0.0, 0.7))
+        whole = ttfb + load.request_bytes / rate
+        fails = float(rng.random()) < load.error_rate
+        end = start + (ttfb * 0.8 if fails else whole)
+        read = 0
+        timed_out = False
+        while beat_s <= end and beat_s < stop_s:
+            got = int(
+                max(0.0, min(1.0, (beat_s - start - ttfb) / (whole - ttfb))) * load.request_bytes
+            )
+            if beat_s >= start + load.timeout_s:
+                first = ttfb if ttfb < beat_s - start else None
+                log.end(
+                    beat_s,
+                    stream,
+                    start,
+                    requested=load.request_bytes,
+                    payload=got,
+                    error="TIMEOUT",
+                    command_s=ttfb / 2,
+                    first_byte_s=first,
+                    last_byte_s=first and beat_s - start - 0.01,
+                )
+                timed_out = True
+                log.heartbeat(beat_s, got - read + carried)
+                carried = 0
+                end = beat_s
+                beat_s += 1.0
+                break
+            log.heartbeat(beat_s, got - read + carried)
+            carried = 0
+            read = got
+            beat_s += 1.0
+        if end >= stop_s:
+            break
+        if not timed_out and fails:
+            log.end(
+                end,
+                stream,
+                start,
+                requested=load.request_bytes,
+                payload=0,
+                error="PROXY",
+                transport_error="STATUS",
+            )
+        elif not timed_out:
+            log.end(
+                end,
+                stream,
+                start,
+                requested=load.request_bytes,
+                payload=load.request_bytes,
+                command_s=ttfb / 2,
+                first_byte_s=ttfb,
+                last_byte_s=whole,
+            )
+            carried = load.request_bytes - read + 98
+        start = end + float(rng.uniform(*load.pause_s))
+        while beat_s < min(start, stop_s):
+            log.heartbeat(beat_s, carried)
+            carried = 0
+            beat_s += 1.0
+        events.clear()
+    while beat_s < stop_s:
+        log.heartbeat(beat_s, 0)
+        beat_s += 1.0
+    return log.text()
+
+
+def write_logs(run_directory: Path, logs: dict[str, tuple[str, bytes]]) -> None:
+    """Writes host -> (class, log bytes) as a run directory."""
+    for host, (_, text) in logs.items():
+        directory = run_directory / "shadow.data" / "hosts" / host
+        directory.mkdir(parents=True, exist_ok=True)
+        (directory / "tgen.1000.stdout").write_bytes(text)
+    clients = {host: name for host, (name, _) in logs.items()}
+    (run_directory / "clients.json").write_text(json.dumps(clients))
+    (run_directory / "run.json").write_text(json.dumps({"epoch_unix_s": EPOCH, "stop_s": 1080.0}))
+
+
+def write_run(
+    run_directory: Path, seed: int, slow: float = 1.0, web: int = 8, bulk: int = 2
+) -> None:
+    """A run of ``web`` and ``bulk`` clients; a seed draws the same streams for any ``slow``."""
+    logs: dict[str, tuple[str, bytes]] = {}
+    for kind, count, load in (("web", web, WEB), ("bulk", bulk, BULK)):
+        for number in range(1, count + 1):
+            rng = np.random.default_rng([seed, number, len(kind)])
+            scaled = Load(
+                load.request_bytes, load.pause_s, load.ttfb_median_s, load.bytes_per_s, slow
+            )
+            host = f"{kind}{number}client"
+            logs[host] = (kind, client_log(host, scaled, rng))
+    write_logs(run_directory, logs)
+
+
+VARIANTS: list[dict[str, Any]] = [
+    {
+        "name": "ewma",
+        "label": "EWMA",
+        "description": "Tor's own",
+        "color": "#0072B2",
+        "marker": "o",
+        "linestyle": "solid",
+    },
+    {
+        "name": "rr",
+        "label": "Round robin",
+        "description": "one cell each in turn",
+        "color": "#D55E00",
+        "marker": "s",
+        "linestyle": "dashed",
+    },
+    {
+        "name": "swrr",
+        "label": "SWRR",
+        "description": "weighted by wait and queue",
+        "color": "#009E73",
+        "marker": "^",
+        "linestyle": "dashdot",
+    },
+]
+
+
+def study_content(seeds: list[int], levels: list[str] | None = None) -> dict[str, Any]:
+    """A study.json with three variants at the given levels; two figures for each."""
+    levels = levels or ["5mid"]
+    return {
+        "format": 1,
+        "name": "swrr-test",
+        "title": "Circuit scheduling under congestion",
+        "description": "Three circuit policies on a small synthetic network.",
+        "baseline": "ewma",
+        "variants": copy.deepcopy(VARIANTS),
+        "levels": [
+            {
+                "name": level,
+                "label": level.replace("mid", " middles"),
+                "measured_start_s": 420.0,
+                "measured_end_s": 1020.0,
+                "stop_s": 1080.0,
+                "classes": {
+                    "web": {
+                        "timeout_s": 60.0,
+                        "stallout_s": 0.0,
+                        "request_bytes": 327680,
+                        "count": 8,
+                    },
+                    "bulk": {
+                        "timeout_s": 60.0,
+                        "stallout_s": 0.0,
+                        "request_bytes": 5242880,
+                        "count": 2,
+                    },
+                },
+            }
+            for level in levels
+        ],
+        "figures": [
+            {"id": f"{kind}-{level}", "kind": kind, "level": level, "title": title}
+            for level in levels
+            for kind, title in (
+                ("throughput-timeouts", "Throughput and timeouts"),
+                ("ttfb-320kib", "Time to first byte and to 320 KiB"),
+            )
+        ],
+        "runs": [
+            {
+                "run_id": f"{level}-{variant['name']}-{seed}",
+                "level": level,
+                "variant": variant["name"],
+                "seed": seed,
+                "directory": f"runs/{level}-{variant['name']}-{seed}",
+                "records": f"records/{level}-{variant['name']}-{seed}",
+            }
+            for level in levels
+            for variant in VARIANTS
+            for seed in seeds
+        ],
+        "asked": {"scale": 0.1, "seeds": seeds, "engine": "shadow"},
+        "shrunk": ["bulk clients 80 -> 2", "web clients 320 -> 8"],
+        "provenance": {"tor": {"version": "0.4.9.11"}, "host": {"cores": 2}},
+    }
+
+
+def write_study(store: Path, seeds: list[int], **sizes: int) -> Path:
+    """A store with run directories and a study.json; the records are still to be extracted."""
+    content = study_content(seeds)
+    slow = {"ewma": 1.0, "rr": 1.15, "swrr": 0.93}
+    for run in content["runs"]:
+        write_run(store / run["directory"], run["seed"], slow[run["variant"]], **sizes)
+    path = store / "study.json"
+    path.write_text(json.dumps(content))
+    return path

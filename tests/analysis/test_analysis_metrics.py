@@ -1,0 +1,187 @@
+"""One run's statistics on hand-made streams."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+from analysis_synthetic import KIB, LogWriter, study_content, write_logs
+
+from analysis.load import load_run
+from analysis.metrics import (
+    ALL,
+    METRICS,
+    Beats,
+    ClassData,
+    Statistic,
+    Streams,
+    duration_over_grid,
+    run_statistics,
+    throughput_over_time,
+    timeouts_over_time,
+)
+from analysis.records import extract
+from analysis.study import Study
+
+NAN = float("nan")
+
+
+def streams(*rows: tuple[float, float, str, float, float]) -> Streams:
+    """(start, end, outcome, ttfb, time to 320 KiB)."""
+    start, end, outcome, ttfb, target = zip(*rows, strict=True) if rows else ([],) * 5
+    return Streams(
+        start_s=np.array(start, dtype=np.float64),
+        end_s=np.array(end, dtype=np.float64),
+        outcome=np.array(outcome, dtype=np.str_),
+        ttfb_s=np.array(ttfb, dtype=np.float64),
+        ttfb_from_command_s=np.array(ttfb, dtype=np.float64) - 0.25,
+        time_to_320kib_s=np.array(target, dtype=np.float64),
+        time_to_last_byte_s=np.array(target, dtype=np.float64),
+    )
+
+
+def data(rows: Streams, horizon_s: float | None = 60.0) -> ClassData:
+    end = np.arange(1.0, 301.0)
+    beats = Beats(end - 1, end, np.where(end <= 150, 100.0, 300.0))
+    return ClassData(rows, beats, 100.0, 200.0, horizon_s)
+
+
+ROWS = streams(
+    (50.0, 60.0, "success", 1.0, 2.0),  # before the span
+    (99.9, 160.0, "timeout", NAN, NAN),  # before the span
+    (100.0, 104.0, "success", 1.0, 4.0),
+    (110.0, 170.5, "timeout", 3.0, NAN),
+    (120.0, 180.5, "timeout", NAN, NAN),
+    (130.0, 135.0, "stall", 2.0, NAN),
+    (140.0, 140.5, "proxy-error", NAN, NAN),
+    (150.0, 158.0, "success", 4.0, 8.0),
+    (199.9, 207.0, "open", 2.0, NAN),
+    (199.5, 200.0, "unknown", NAN, NAN),
+    (200.0, 203.0, "success", 0.1, 0.2),  # behind the span
+)
+
+
+def statistic(class_data: ClassData, name: str) -> Statistic:
+    return run_statistics({"web": class_data})["web", name]
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("streams_started", 8),
+        ("success_count", 2),
+        ("timeout_count", 2),
+        ("stall_count", 1),
+        ("proxy_error_count", 1),
+        ("closed_count", 0),
+        ("open_count", 1),
+        ("unknown_count", 1),
+        ("timeout_rate", 2 / 4),
+        ("failure_rate", 4 / 6),
+        # 50 s at 100 B/s and 50 s at 300 B/s.
+        ("goodput_bytes_per_s", 200.0),
+        # First bytes at 1, 2, 2, 3, 4 of seven streams with a known fate; failures at 0.5 and 60.5.
+        ("ttfb_p50_s", 3.0),
+        # Without the proxy error's stream from 0.5 s on: 1/6, 3/6.
+        ("ttfb_km_p50_s", 2.0),
+        # The open stream leaves at 7.1, between the two successes.
+        ("ttfb_restricted_mean_s", (1 + 2 + 2 + 3 + 4 + 60 + 60) / 7),
+        ("ttfb_from_command_p50_s", 1.75),
+    ],
+)
+def test_known_values(name: str, value: float) -> None:
+    assert statistic(data(ROWS), name).value == pytest.approx(value)
+
+
+def test_a_quantile_that_is_not_reached_has_a_reason_and_no_value() -> None:
+    assert statistic(data(ROWS), "ttfb_p90_s") == Statistic(None, "the curve ends at 71.4%")
+    assert statistic(data(ROWS), "time_to_320kib_p50_s").value is None
+
+
+def test_no_stream_in_the_span() -> None:
+    empty = data(streams())
+    assert statistic(empty, "ttfb_p50_s").reason == "no stream started in the measured span"
+    assert statistic(empty, "timeout_rate").reason == "no stream with a known fate"
+    assert statistic(empty, "timeout_count").value == 0
+
+
+def test_a_time_that_the_log_does_not_hold_has_no_distribution() -> None:
+    rows = streams((100.0, 130.0, "success", 1.0, NAN), (110.0, 170.0, "timeout", 1.0, NAN))
+    result = statistic(data(rows), "time_to_320kib_p50_s")
+    assert result == Statistic(None, "1 successful streams have no such time in the log")
+
+
+def test_logs_that_end_inside_the_span_have_no_goodput() -> None:
+    short = data(ROWS)
+    beats = Beats(short.beats.begin_s[:190], short.beats.end_s[:190], np.ones(190))
+    cut = ClassData(ROWS, beats, 100.0, 200.0, 60.0)
+    assert "end before" in statistic(cut, "goodput_bytes_per_s").reason
+
+
+def test_a_mean_needs_a_horizon() -> None:
+    assert statistic(data(ROWS, 0.0), "ttfb_restricted_mean_s").value is None
+
+
+def test_metric_names_are_unique_and_documented() -> None:
+    names = [metric.name for metric in METRICS]
+    assert len(set(names)) == len(names)
+    document = (Path(__file__).parents[2] / "docs" / "metrics.md").read_text()
+    for name in names:
+        assert f"`{name}`" in document, name
+
+
+def test_all_classes_together_have_no_times() -> None:
+    found = {name for _, name in run_statistics({ALL: data(ROWS)})}
+    assert "timeout_rate" in found
+    assert "ttfb_p50_s" not in found
+
+
+def test_timeouts_over_time_count_streams_of_the_span() -> None:
+    grid = np.array([150.0, 170.0, 170.5, 180.0, 181.0, 300.0])
+    assert timeouts_over_time(data(ROWS), grid).tolist() == [0, 0, 1, 1, 2, 2]
+
+
+def test_throughput_over_time() -> None:
+    values = throughput_over_time(data(ROWS), np.array([0.0, 50.0, 150.0, 300.0, 400.0]))
+    assert values[:4] == pytest.approx([100.0, 100.0, 200.0, 300.0])
+    assert np.isnan(values[4])
+
+
+def test_distribution_over_a_grid() -> None:
+    values = duration_over_grid(data(ROWS), "ttfb", np.array([0.9, 1.0, 2.5, 60.0]))
+    assert values == pytest.approx([0, 1 / 7, 3 / 7, 5 / 7])
+
+
+def test_from_logs_to_statistics(tmp_path: Path) -> None:
+    log = LogWriter("web1")
+    log.start(400.0)
+    for second in range(401, 1080):
+        if second in (500, 600, 700):
+            stream = log.create()
+            size = 320 * KIB
+            if second == 700:
+                log.line(second + 0.5, "nothing")
+            else:
+                log.end(
+                    second + 4.0,
+                    stream,
+                    float(second),
+                    requested=size,
+                    payload=size,
+                    command_s=0.5,
+                    first_byte_s=1.0 if second == 500 else 3.0,
+                    last_byte_s=4.0,
+                )
+        log.heartbeat(float(second), 600 if 420 < second <= 1020 else 7)
+    write_logs(tmp_path / "run", {"web1": ("web", log.text())})
+    extract(tmp_path / "run", tmp_path / "records")
+    level = Study.model_validate(study_content([1])).levels[0]
+    result = run_statistics(load_run(tmp_path / "records", level))
+    assert result["web", "goodput_bytes_per_s"].value == pytest.approx(600)
+    assert result["all", "goodput_bytes_per_s"].value == pytest.approx(600)
+    assert result["bulk", "goodput_bytes_per_s"].reason == "no heartbeat in the logs"
+    assert result["web", "streams_started"].value == 3
+    assert result["web", "open_count"].value == 1
+    assert result["web", "time_to_320kib_p50_s"].value == 4.0
+    assert result["web", "timeout_rate"].value == 0.0

@@ -1,0 +1,442 @@
+"""Run directories to record tables."""
+
+from __future__ import annotations
+
+import gzip
+import hashlib
+import json
+import lzma
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+import zstandard
+from analysis_synthetic import BULK, EPOCH, KIB, WEB, LogWriter, client_log, write_logs, write_run
+
+from analysis.errors import AnalysisError
+from analysis.records import ParseReport, extract, read_parse_report
+
+GOLDEN = Path(__file__).parent / "data" / "golden"
+
+
+def golden_text(name: str) -> bytes:
+    path = GOLDEN / f"{name}.log"
+    return (
+        path.read_bytes()
+        if path.exists()
+        else gzip.decompress((GOLDEN / f"{name}.log.gz").read_bytes())
+    )
+
+
+def extract_logs(
+    tmp_path: Path, logs: dict[str, tuple[str, bytes]]
+) -> tuple[ParseReport, pd.DataFrame, pd.DataFrame]:
+    write_logs(tmp_path / "run", logs)
+    report = extract(tmp_path / "run", tmp_path / "out")
+    return (
+        report,
+        pd.read_parquet(tmp_path / "out" / "streams.parquet"),
+        pd.read_parquet(tmp_path / "out" / "goodput.parquet"),
+    )
+
+
+def one_log(tmp_path: Path, text: bytes) -> tuple[ParseReport, list[dict[str, Any]]]:
+    report, streams, _ = extract_logs(tmp_path, {"client1": ("web", text)})
+    rows = streams.astype(object).where(streams.notna(), None).to_dict("records")
+    return report, [{str(key): value for key, value in row.items()} for row in rows]
+
+
+def digests(directory: Path) -> dict[str, str]:
+    return {
+        path.name: hashlib.sha256(path.read_bytes()).hexdigest()
+        for path in sorted(directory.iterdir())
+    }
+
+
+@pytest.mark.parametrize(
+    ("name", "outcomes", "error", "first_byte"),
+    [
+        ("web-success", ["success"] * 4, None, True),
+        ("web-direct", ["success"] * 2, None, True),
+        ("web-timeout", ["timeout"] * 2, "TIMEOUT", True),
+        ("web-timeout-nobyte", ["timeout"] * 2, "TIMEOUT", False),
+        ("web-stall", ["stall"] * 2, "STALLOUT", True),
+        ("web-stall-nobyte", ["stall"], "STALLOUT", False),
+        ("web-closed", ["closed"] * 2, "READEOF", True),
+        ("web-proxy-refused", ["proxy-error"] * 3, "PROXY-CONNECT", False),
+        ("web-proxy-status", ["proxy-error"] * 2, "PROXY-STATUS", False),
+    ],
+)
+def test_outcomes_of_real_logs(
+    tmp_path: Path, name: str, outcomes: list[str], error: str | None, first_byte: bool
+) -> None:
+    report, rows = one_log(tmp_path, golden_text(name))
+    assert report.clean
+    assert [row["outcome"] for row in rows] == outcomes
+    assert [row["stream_index"] for row in rows] == list(range(len(outcomes)))
+    for row in rows:
+        assert row["error"] == error
+        assert row["bytes_requested"] == 320 * KIB
+        assert row["server"] == "localhost"
+        assert (row["ttfb_from_start_s"] is not None) == first_byte
+        done = row["outcome"] == "success"
+        assert (row["time_to_320kib_s"] is not None) == done
+        assert (row["time_to_last_byte_s"] is not None) == done
+        if done:
+            assert row["time_to_320kib_s"] == row["time_to_last_byte_s"]
+            assert 0 < row["ttfb_from_command_s"] < row["ttfb_from_start_s"]
+            assert row["ttfb_from_start_s"] < row["time_to_last_byte_s"]
+            assert row["start_s"] + row["time_to_last_byte_s"] <= row["end_s"] + 1e-3
+
+
+def test_a_timeout_is_seen_at_the_heartbeat_after_it(tmp_path: Path) -> None:
+    _, rows = one_log(tmp_path, golden_text("web-timeout"))
+    for row in rows:
+        assert 3.0 <= row["end_s"] - row["start_s"] <= 4.1
+
+
+def test_a_real_open_stream(tmp_path: Path) -> None:
+    report, rows = one_log(tmp_path, golden_text("bulk-open"))
+    assert report.streams == {"web": {"success": 2, "open": 1}}
+    last = rows[-1]
+    assert last["outcome"] == "open"
+    # The log says: the second stream ended, then the heartbeat that counts a third one.
+    assert rows[1]["end_s"] < last["start_s"] < last["end_s"]
+    assert 0 < last["start_resolution_s"] <= 1.01
+    assert last["bytes_received"] == 401420
+    assert last["bytes_requested"] == KIB * KIB
+    assert last["ttfb_from_start_s"] is not None
+    assert last["ttfb_resolution_s"] > 0
+
+
+def test_real_open_streams_of_several_at_once(tmp_path: Path) -> None:
+    report, rows = one_log(tmp_path, golden_text("bulk-parallel-open"))
+    assert report.streams == {"web": {"success": 3, "open": 9}}
+    assert [row["stream_id"] for row in rows] == list(range(12))
+    for row in rows[3:]:
+        assert row["bytes_received"] is None
+        assert row["ttfb_from_start_s"] is None
+        assert row["start_resolution_s"] <= 1.01
+
+
+def test_log_level_info_times_an_open_stream_exactly(tmp_path: Path) -> None:
+    report, rows = one_log(tmp_path, golden_text("bulk-info"))
+    assert report.status_lines > 100
+    done, still_open = rows
+    assert 0 < done["ttfb_from_start_s"] < done["time_to_320kib_s"] < done["time_to_last_byte_s"]
+    assert still_open["outcome"] == "open"
+    assert still_open["start_resolution_s"] == 0
+    assert still_open["ttfb_resolution_s"] == 0
+    assert still_open["time_to_320kib_s"] == pytest.approx(done["time_to_320kib_s"], rel=0.2)
+
+
+def test_a_client_that_never_made_a_stream_is_data(tmp_path: Path) -> None:
+    report, rows = one_log(tmp_path, golden_text("idle"))
+    assert rows == []
+    assert report.clean
+    assert report.clients_without_streams == ["client1"]
+    assert len(pd.read_parquet(tmp_path / "out" / "goodput.parquet")) == 3
+
+
+def test_known_rows(tmp_path: Path) -> None:
+    log = LogWriter("client1")
+    log.start(240.0)
+    log.heartbeat(241.0, 0)
+    first = log.create()
+    log.heartbeat(242.0, 200_000, 3250)
+    log.end(
+        242.5,
+        first,
+        241.25,
+        requested=320 * KIB,
+        payload=320 * KIB,
+        command_s=0.25,
+        first_byte_s=0.5,
+        last_byte_s=1.2,
+    )
+    log.heartbeat(243.0, 127_778)
+    second = log.create()
+    log.heartbeat(244.0, 12)
+    log.heartbeat(245.0, 60)
+    log.heartbeat(246.0, 5_000)
+    log.heartbeat(247.0, 0)
+    log.line(247.25, "the last word")
+    assert second == 1
+    _, streams, goodput = extract_logs(tmp_path, {"client1": ("web", log.text())})
+    done, still_open = streams.to_dict("records")
+    assert done["start_s"] == 241.25
+    assert done["ttfb_from_start_s"] == 0.5
+    assert done["ttfb_from_command_s"] == 0.25
+    assert done["time_to_320kib_s"] == 1.2
+    assert done["end_s"] == 242.5
+    assert done["outcome"] == "success"
+    # Created between the heartbeats at 243 and 244; the first kilobyte came between 245 and 246.
+    assert still_open["outcome"] == "open"
+    assert still_open["start_s"] == 243.5
+    assert still_open["start_resolution_s"] == 1.0
+    assert still_open["ttfb_from_start_s"] == 2.0
+    assert still_open["ttfb_resolution_s"] == 1.0
+    assert still_open["bytes_received"] == 5_072
+    assert still_open["end_s"] == 247.25
+    assert goodput["time_s"].tolist() == [241.0, 242.0, 243.0, 244.0, 245.0, 246.0, 247.0]
+    assert goodput["interval_s"].tolist() == [1.0] * 7
+    assert goodput["bytes_read"].tolist() == [0, 200_000, 127_778, 12, 60, 5_000, 0]
+    assert goodput["streams_created"].tolist() == [0, 1, 0, 1, 0, 0, 0]
+    assert goodput["streams_succeeded"].tolist() == [0, 0, 1, 0, 0, 0, 0]
+
+
+def test_a_last_byte_of_an_error_counts_only_if_nothing_was_to_come(tmp_path: Path) -> None:
+    log = LogWriter("client1")
+    log.start(240.0)
+    for payload in (1000, 320 * KIB):
+        stream = log.create()
+        start = 241.0 + stream
+        log.end(
+            start + 0.75,
+            stream,
+            start,
+            requested=320 * KIB,
+            payload=payload,
+            error="TIMEOUT",
+            command_s=0.1,
+            first_byte_s=0.2,
+            last_byte_s=0.5,
+        )
+    _, rows = one_log(tmp_path, log.text())
+    assert [row["outcome"] for row in rows] == ["timeout", "timeout"]
+    assert [row["time_to_last_byte_s"] for row in rows] == [None, 0.5]
+    assert [row["time_to_320kib_s"] for row in rows] == [None, 0.5]
+
+
+def test_proxy_stage_timeouts_are_timeouts(tmp_path: Path) -> None:
+    log = LogWriter("client1")
+    log.start(240.0)
+    for transport_error in ("TIMEOUT", "STALLOUT", "ADDR"):
+        stream = log.create()
+        log.end(
+            300.0 + stream,
+            stream,
+            241.0,
+            requested=320 * KIB,
+            payload=0,
+            error="PROXY",
+            transport_error=transport_error,
+        )
+    _, rows = one_log(tmp_path, log.text())
+    assert [row["outcome"] for row in rows] == ["timeout", "stall", "proxy-error"]
+    assert [row["error"] for row in rows] == ["PROXY-TIMEOUT", "PROXY-STALLOUT", "PROXY-ADDR"]
+
+
+def test_a_lost_line_is_not_taken_for_an_open_stream(tmp_path: Path) -> None:
+    text = golden_text("bulk-open")
+    lines = text.split(b"\n")
+    index = next(i for i, line in enumerate(lines) if b"stream-success" in line)
+    lines[index] = lines[index][:300]
+    report, rows = one_log(tmp_path, b"\n".join(lines))
+    assert [row["outcome"] for row in rows] == ["unknown", "success", "open"]
+    (problem,) = report.problems
+    assert problem.file == "shadow.data/hosts/client1/tgen.1000.stdout"
+    assert (problem.malformed_lines, problem.lost_streams) == (1, 1)
+    assert problem.examples[0].line == index + 1
+    assert report.malformed_lines == 1
+
+
+def test_a_cut_last_line_is_counted(tmp_path: Path) -> None:
+    text = golden_text("web-success")
+    cut = text[: text.rindex(b"returning 0") + 3]
+    report, rows = one_log(tmp_path, cut)
+    assert report.truncated_files == 1
+    assert report.problems[0].cut_last_line
+    assert len(rows) == 4
+
+
+def compressed(text: bytes) -> dict[str, bytes]:
+    half = text.index(b"\n", len(text) // 2) + 10
+    return {
+        ".gz": gzip.compress(text, mtime=0),
+        ".xz": lzma.compress(text),
+        ".zst": zstandard.compress(text),
+        # Two streams one after the other, as appending compressors leave them.
+        "two.gz": gzip.compress(text[:half]) + gzip.compress(text[half:]),
+        "two.xz": lzma.compress(text[:half]) + lzma.compress(text[half:]),
+        "two.zst": zstandard.compress(text[:half]) + zstandard.compress(text[half:]),
+    }
+
+
+def test_compressed_logs_read_as_plain_ones(tmp_path: Path) -> None:
+    text = client_log("client1", WEB, np.random.default_rng(1))
+    write_logs(tmp_path / "run", {"client1": ("web", text)})
+    extract(tmp_path / "run", tmp_path / "plain")
+    plain = digests(tmp_path / "plain")
+    log = tmp_path / "run" / "shadow.data" / "hosts" / "client1" / "tgen.1000.stdout"
+    log.unlink()
+    for name, data in compressed(text).items():
+        suffix = name[name.index(".") :]
+        packed = log.with_name(log.name + suffix)
+        packed.write_bytes(data)
+        extract(tmp_path / "run", tmp_path / "packed")
+        assert digests(tmp_path / "packed") == plain, name
+        packed.unlink()
+
+
+@pytest.mark.parametrize("suffix", [".gz", ".xz", ".zst"])
+def test_a_cut_compressed_log_gives_what_it_holds(tmp_path: Path, suffix: str) -> None:
+    text = client_log("client1", WEB, np.random.default_rng(1), stop_s=3000.0)
+    data = compressed(text)[suffix]
+    write_logs(tmp_path / "run", {"client1": ("web", text)})
+    log = tmp_path / "run" / "shadow.data" / "hosts" / "client1" / "tgen.1000.stdout"
+    log.unlink()
+    log.with_name(log.name + suffix).write_bytes(data[: len(data) * 3 // 4])
+    report = extract(tmp_path / "run", tmp_path / "out")
+    assert report.truncated_files == 1
+    assert report.damaged_files == 1
+    assert report.problems[0].damage == "compressed data ends early"
+    assert 0 < report.lines < text.count(b"\n")
+
+
+def test_damaged_compressed_data_is_reported(tmp_path: Path) -> None:
+    text = client_log("client1", WEB, np.random.default_rng(1), stop_s=3000.0)
+    data = bytearray(gzip.compress(text))
+    data[-8] ^= 0xFF
+    write_logs(tmp_path / "run", {"client1": ("web", text)})
+    log = tmp_path / "run" / "shadow.data" / "hosts" / "client1" / "tgen.1000.stdout"
+    log.unlink()
+    log.with_name(log.name + ".gz").write_bytes(bytes(data))
+    report = extract(tmp_path / "run", tmp_path / "out")
+    assert "damaged" in (report.problems[0].damage or "")
+    assert report.lines > text.count(b"\n") / 2
+
+
+def test_the_same_logs_give_the_same_bytes(tmp_path: Path) -> None:
+    write_run(tmp_path / "run", seed=1)
+    extract(tmp_path / "run", tmp_path / "one")
+    (tmp_path / "moved").mkdir()
+    (tmp_path / "run").rename(tmp_path / "moved" / "elsewhere")
+    extract(tmp_path / "moved" / "elsewhere", tmp_path / "two")
+    assert digests(tmp_path / "one") == digests(tmp_path / "two")
+    assert set(digests(tmp_path / "one")) == {"streams.parquet", "goodput.parquet", "parse.json"}
+    extract(tmp_path / "moved" / "elsewhere", tmp_path / "one")
+    assert digests(tmp_path / "one") == digests(tmp_path / "two")
+
+
+def test_rows_are_ordered_by_host_then_time(tmp_path: Path) -> None:
+    write_run(tmp_path / "run", seed=1, web=12)
+    extract(tmp_path / "run", tmp_path / "out")
+    streams = pd.read_parquet(tmp_path / "out" / "streams.parquet")
+    streams["client"] = streams["client"].astype(str)
+    again = streams.sort_values(["client", "start_s"], kind="stable", ignore_index=True)
+    pd.testing.assert_frame_equal(streams, again)
+    assert streams["stream_index"].max() > 10
+    assert (streams.groupby("client")["stream_index"].diff().dropna() == 1).all()
+
+
+def test_open_streams_of_synthetic_runs_are_found(tmp_path: Path) -> None:
+    logs = {
+        f"bulk{n}": ("bulk", client_log(f"bulk{n}", BULK, np.random.default_rng(n)))
+        for n in range(20)
+    }
+    _, streams, _ = extract_logs(tmp_path, logs)
+    still_open = streams[streams["outcome"] == "open"]
+    assert len(still_open) > 15
+    assert still_open["client"].is_unique
+    ends = streams[streams["outcome"] != "open"].groupby("client", observed=True)["end_s"].max()
+    # A bulk client starts again at once: the stream it has open began when the one before ended.
+    for row in still_open.to_dict("records"):
+        early = row["start_s"] - row["start_resolution_s"] / 2
+        late = row["start_s"] + row["start_resolution_s"] / 2
+        assert early - 1e-6 <= ends[row["client"]] <= late + 1e-6
+        assert row["start_resolution_s"] <= 1.0
+
+
+def test_small_row_groups_hold_the_same_rows(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write_run(tmp_path / "run", seed=2)
+    extract(tmp_path / "run", tmp_path / "one")
+    monkeypatch.setattr("analysis.records.ROWS_PER_GROUP", 50)
+    extract(tmp_path / "run", tmp_path / "many")
+    for name in ("streams.parquet", "goodput.parquet"):
+        pd.testing.assert_frame_equal(
+            pd.read_parquet(tmp_path / "one" / name), pd.read_parquet(tmp_path / "many" / name)
+        )
+
+
+def test_missing_and_empty_logs_are_errors_that_name_the_host(tmp_path: Path) -> None:
+    write_run(tmp_path / "run", seed=1, web=3)
+    host = tmp_path / "run" / "shadow.data" / "hosts" / "web2client"
+    log = host / "tgen.1000.stdout"
+    text = log.read_bytes()
+    log.write_bytes(b"")
+    with pytest.raises(AnalysisError, match="web2client has an empty log"):
+        extract(tmp_path / "run", tmp_path / "out")
+    log.write_bytes(b"what is this\n")
+    with pytest.raises(AnalysisError, match="web2client: no line"):
+        extract(tmp_path / "run", tmp_path / "out")
+    log.unlink()
+    with pytest.raises(AnalysisError, match="web2client has no tgen log"):
+        extract(tmp_path / "run", tmp_path / "out")
+    host.rmdir()
+    with pytest.raises(AnalysisError, match="web2client has no directory"):
+        extract(tmp_path / "run", tmp_path / "out")
+    host.mkdir()
+    log.write_bytes(text)
+    log.with_name(log.name + ".gz").write_bytes(gzip.compress(text))
+    with pytest.raises(AnalysisError, match=r"web2client has its log .* more than once"):
+        extract(tmp_path / "run", tmp_path / "out")
+    assert list((tmp_path / "out").iterdir()) == []
+
+
+def test_a_failed_extraction_leaves_the_old_records(tmp_path: Path) -> None:
+    write_run(tmp_path / "run", seed=1, web=2)
+    extract(tmp_path / "run", tmp_path / "out")
+    before = digests(tmp_path / "out")
+    (tmp_path / "run" / "shadow.data/hosts/web2client/tgen.1000.stdout").write_bytes(b"")
+    with pytest.raises(AnalysisError):
+        extract(tmp_path / "run", tmp_path / "out")
+    assert digests(tmp_path / "out") == before
+
+
+@pytest.mark.parametrize(
+    ("file", "content", "message"),
+    [
+        ("clients.json", "{", "not valid JSON"),
+        ("clients.json", "[]", "does not map"),
+        ("clients.json", '{"web1": 3}', "does not map"),
+        ("run.json", "{}", "epoch_unix_s"),
+        ("run.json", '{"epoch_unix_s": "2000"}', "epoch_unix_s"),
+    ],
+)
+def test_bad_descriptions_of_a_run(tmp_path: Path, file: str, content: str, message: str) -> None:
+    write_run(tmp_path / "run", seed=1, web=1, bulk=0)
+    (tmp_path / "run" / file).write_text(content)
+    with pytest.raises(AnalysisError, match=message):
+        extract(tmp_path / "run", tmp_path / "out")
+    (tmp_path / "run" / file).unlink()
+    with pytest.raises(AnalysisError, match=f"{file} is missing"):
+        extract(tmp_path / "run", tmp_path / "out")
+
+
+def test_parse_json_reads_back(tmp_path: Path) -> None:
+    text = golden_text("web-success").replace(b"[stream-success] transport [fd", b"[stream-x [fd")
+    report, _ = one_log(tmp_path, text[:-3])
+    assert not report.clean
+    assert read_parse_report(tmp_path / "out" / "parse.json") == report
+    content = json.loads((tmp_path / "out" / "parse.json").read_text())
+    assert str(tmp_path) not in json.dumps(content)
+    content["format"] = 99
+    (tmp_path / "out" / "parse.json").write_text(json.dumps(content))
+    with pytest.raises(AnalysisError, match="format"):
+        read_parse_report(tmp_path / "out" / "parse.json")
+
+
+def test_the_epoch_is_that_of_the_run(tmp_path: Path) -> None:
+    log = LogWriter("client1")
+    log.start(240.0)
+    log.heartbeat(241.0, 0)
+    write_logs(tmp_path / "run", {"client1": ("web", log.text())})
+    (tmp_path / "run" / "run.json").write_text(json.dumps({"epoch_unix_s": EPOCH + 100}))
+    extract(tmp_path / "run", tmp_path / "out")
+    goodput = pd.read_parquet(tmp_path / "out" / "goodput.parquet")
+    assert goodput["time_s"].tolist() == [141.0]

@@ -1,0 +1,287 @@
+"""Figures, summary and report of a small synthetic study."""
+
+from __future__ import annotations
+
+import csv
+import hashlib
+import json
+import re
+import shutil
+from html.parser import HTMLParser
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from analysis_synthetic import study_content, write_study
+
+from analysis.errors import AnalysisError
+from analysis.estimates import Interval
+from analysis.figures import KINDS, FigureData
+from analysis.records import extract
+from analysis.report import SUMMARY_COLUMNS, build, format_interval, format_number
+from analysis.study import Study
+
+
+@pytest.fixture(scope="module")
+def store(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    root = tmp_path_factory.mktemp("store")
+    path = write_study(root, [1, 2, 3], web=6, bulk=2)
+    for run in json.loads(path.read_text())["runs"]:
+        extract(root / run["directory"], root / run["records"])
+    return root
+
+
+@pytest.fixture(scope="module")
+def report(store: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    out = tmp_path_factory.mktemp("report")
+    build(store / "study.json", store, out)
+    return out
+
+
+def rows_of(path: Path) -> list[dict[str, str]]:
+    with path.open(newline="") as file:
+        return list(csv.DictReader(file))
+
+
+def digests(directory: Path) -> dict[str, str]:
+    return {
+        path.relative_to(directory).as_posix(): hashlib.sha256(path.read_bytes()).hexdigest()
+        for path in sorted(directory.rglob("*"))
+        if path.is_file()
+    }
+
+
+def changed_study(store: Path, tmp_path: Path, **changes: Any) -> Path:
+    content = {**json.loads((store / "study.json").read_text()), **changes}
+    path = tmp_path / "study.json"
+    path.write_text(json.dumps(content))
+    return path
+
+
+def test_the_same_records_give_the_same_bytes(
+    store: Path, report: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    moved = tmp_path / "elsewhere"
+    shutil.copytree(store, moved)
+    build(moved / "study.json", moved, tmp_path / "out")
+    assert digests(tmp_path / "out") == digests(report)
+    figures = [f"figures/{kind}-5mid.{end}" for kind in KINDS for end in ("csv", "pdf", "png")]
+    expected = ["report.html", "runs.csv", "summary.csv", *figures]
+    assert sorted(digests(report)) == sorted(expected)
+    build(moved / "study.json", moved, tmp_path / "out")
+    assert digests(tmp_path / "out") == digests(report)
+
+
+def test_summary_has_a_row_per_variant_class_and_metric(report: Path) -> None:
+    rows = rows_of(report / "summary.csv")
+    assert tuple(rows[0]) == SUMMARY_COLUMNS
+    keys = [(r["level"], r["class"], r["metric"], r["variant"]) for r in rows]
+    assert len(set(keys)) == len(keys)
+    assert {r["class"] for r in rows} == {"web", "bulk", "all"}
+    for row in rows:
+        assert "nan" not in ",".join(row.values()).lower()
+        assert row["seeds"] == "3"
+        if row["estimate"]:
+            assert float(row["low"]) <= float(row["estimate"]) <= float(row["high"])
+        else:
+            assert row["note"]
+        assert (row["baseline"] == "") == (row["variant"] == "ewma")
+
+
+def test_summary_follows_from_the_runs(report: Path) -> None:
+    runs = rows_of(report / "runs.csv")
+    for row in rows_of(report / "summary.csv"):
+        if not row["estimate"]:
+            continue
+        own, base = (
+            {
+                r["seed"]: float(r["value"])
+                for r in runs
+                if (r["class"], r["metric"], r["variant"]) == (row["class"], row["metric"], name)
+            }
+            for name in (row["variant"], "ewma")
+        )
+        assert float(row["estimate"]) == pytest.approx(np.mean(list(own.values())), rel=1e-6)
+        if row["diff"]:
+            assert row["pairs"] == "3"
+            difference = np.mean([own[s] - base[s] for s in own])
+            assert float(row["diff"]) == pytest.approx(difference, rel=1e-5, abs=1e-9)
+
+
+def test_the_built_in_effect_is_found(report: Path) -> None:
+    rows = {(r["class"], r["metric"], r["variant"]): r for r in rows_of(report / "summary.csv")}
+    slow = rows["web", "ttfb_p50_s", "rr"]
+    fast = rows["web", "ttfb_p50_s", "swrr"]
+    assert float(slow["ratio"]) == pytest.approx(1.15, rel=0.05)
+    assert float(fast["ratio"]) == pytest.approx(0.93, rel=0.05)
+    assert float(slow["diff_low"]) > 0 > float(fast["diff_high"])
+
+
+class Collector(HTMLParser):
+    def __init__(self) -> None:
+        super().__init__()
+        self.resources: list[str] = []
+        self.open: list[str] = []
+        self.text = ""
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        values = dict(attrs)
+        if tag in ("link", "script", "iframe"):
+            self.resources.append(tag)
+        for name in ("src", "href"):
+            if values.get(name):
+                self.resources.append(values[name] or "")
+        if tag not in ("meta", "img", "br", "hr", "link"):
+            self.open.append(tag)
+
+    def handle_endtag(self, tag: str) -> None:
+        assert self.open.pop() == tag
+
+    def handle_data(self, data: str) -> None:
+        self.text += data
+
+
+def test_the_report_stands_alone(store: Path, report: Path) -> None:
+    html = (report / "report.html").read_text()
+    page = Collector()
+    page.feed(html)
+    assert page.open == []
+    for resource in page.resources:
+        assert resource.startswith(("data:image/svg+xml;base64,", "#")), resource
+    assert "url(" not in html
+    assert str(store) not in html
+    assert str(report) not in html
+    for word in ("EWMA", "Round robin", "SWRR", "5mid-rr-3", "bulk clients 80 -> 2", "0.4.9.11"):
+        assert word in page.text
+    assert "nan" not in re.sub(r"[a-zA-Z]*nan[a-zA-Z]+|[a-zA-Z]+nan", "", page.text)
+
+
+def test_texts_of_a_study_are_escaped(store: Path, tmp_path: Path) -> None:
+    path = changed_study(store, tmp_path, title="<script>alert(1)</script> & co", figures=[])
+    build(path, store, tmp_path / "out")
+    html = (tmp_path / "out" / "report.html").read_text()
+    assert "<script" not in html
+    assert "&lt;script&gt;alert(1)&lt;/script&gt; &amp; co" in html
+
+
+def test_figure_data_is_what_is_drawn(report: Path) -> None:
+    rows = rows_of(report / "figures" / "ttfb-320kib-5mid.csv")
+    assert {row["variant"] for row in rows} == {"ewma", "rr", "swrr"}
+    panels = {row["panel"] for row in rows}
+    assert panels == {"ttfb_cumulative_incidence", "time_to_320kib_cumulative_incidence"}
+    for panel in panels:
+        for variant in ("ewma", "rr", "swrr"):
+            own = [r for r in rows if (r["panel"], r["variant"]) == (panel, variant)]
+            means = [float(r["mean"]) for r in own]
+            assert means == sorted(means)
+            assert 0 <= means[0] <= means[-1] <= 1
+            assert all(float(r["low"]) <= float(r["mean"]) + 1e-9 for r in own)
+            assert all(float(r["mean"]) <= float(r["high"]) + 1e-9 for r in own)
+
+
+def test_bands_are_the_range_over_seeds() -> None:
+    study = Study.model_validate(study_content([1, 2]))
+    figure = FigureData(study.figures[0], study.levels[0])
+    figure.runs = {"ewma": [[np.array([1.0, 5.0, np.nan])], [np.array([3.0, 1.0, 2.0])]]}
+    lines = figure.lines(0)["ewma"]
+    assert lines.mean[:2].tolist() == [2.0, 3.0]
+    assert lines.low[:2].tolist() == [1.0, 1.0]
+    assert lines.high[:2].tolist() == [3.0, 5.0]
+    assert np.isnan([lines.mean[2], lines.low[2], lines.high[2]]).all()
+    assert lines.seeds == 2
+
+
+def test_fonts_are_embedded_and_files_carry_no_date(report: Path) -> None:
+    for kind in KINDS:
+        pdf = (report / "figures" / f"{kind}-5mid.pdf").read_bytes()
+        assert b"/FontFile2" in pdf
+        assert b"/Type3" not in pdf
+        assert b"CreationDate" not in pdf
+        assert b"tIME" not in (report / "figures" / f"{kind}-5mid.png").read_bytes()
+
+
+def test_unknown_kinds_of_figures_are_refused_before_any_work(store: Path, tmp_path: Path) -> None:
+    figures = [{"id": "one", "kind": "pie", "level": "5mid", "title": ""}]
+    with pytest.raises(AnalysisError, match="unknown kind pie") as caught:
+        build(changed_study(store, tmp_path, figures=figures), store, tmp_path / "out")
+    assert "ttfb-320kib" in (caught.value.hint or "")
+    assert not (tmp_path / "out").exists()
+
+
+def test_missing_records_are_named(store: Path, tmp_path: Path) -> None:
+    runs = json.loads((store / "study.json").read_text())["runs"]
+    runs[1]["records"] = "records/gone"
+    with pytest.raises(AnalysisError, match=f"1 of 9 runs: {runs[1]['run_id']}"):
+        build(changed_study(store, tmp_path, runs=runs), store, tmp_path / "out")
+    with pytest.raises(AnalysisError, match="no runs"):
+        build(changed_study(store, tmp_path, runs=[]), store, tmp_path / "out")
+
+
+def test_unpaired_and_single_seeds_are_said(store: Path, tmp_path: Path) -> None:
+    runs = json.loads((store / "study.json").read_text())["runs"]
+    kept = [
+        run
+        for run in runs
+        if (run["variant"], run["seed"]) in {("ewma", 1), ("ewma", 2), ("rr", 1), ("swrr", 3)}
+    ]
+    build(changed_study(store, tmp_path, runs=kept, figures=[]), store, tmp_path / "out")
+    rows = {
+        (r["class"], r["metric"], r["variant"]): r for r in rows_of(tmp_path / "out/summary.csv")
+    }
+    base, one, none = (rows["web", "ttfb_p50_s", v] for v in ("ewma", "rr", "swrr"))
+    assert (base["seeds"], base["low"] != "") == ("2", True)
+    assert (one["seeds"], one["low"], one["pairs"], one["diff_low"]) == ("1", "", "1", "")
+    assert one["diff"] != ""
+    assert "one seed" in one["note"]
+    assert "seeds without a pair: 2" in one["note"]
+    assert (none["pairs"], none["diff"]) == ("0", "")
+    assert "no common seed" in none["note"]
+
+
+def test_no_baseline_no_differences(store: Path, tmp_path: Path) -> None:
+    build(changed_study(store, tmp_path, baseline=None, figures=[]), store, tmp_path / "out")
+    assert all(not row["diff"] for row in rows_of(tmp_path / "out" / "summary.csv"))
+    assert "Difference to" not in (tmp_path / "out" / "report.html").read_text()
+
+
+def test_problems_of_parsing_reach_the_report(store: Path, tmp_path: Path) -> None:
+    moved = tmp_path / "store"
+    shutil.copytree(store, moved)
+    log = moved / "runs" / "5mid-rr-2" / "shadow.data/hosts/web3client/tgen.1000.stdout"
+    text = log.read_bytes()
+    log.write_bytes(
+        text.replace(b"[stream-success] transport [", b"[stream-success] tr<b> [", 1)[:-7]
+    )
+    extract(moved / "runs" / "5mid-rr-2", moved / "records" / "5mid-rr-2")
+    build(changed_study(moved, tmp_path, figures=[]), moved, tmp_path / "out")
+    html = (tmp_path / "out" / "report.html").read_text()
+    assert "shadow.data/hosts/web3client/tgen.1000.stdout" in html
+    assert "1 malformed lines. " in html
+    assert "The last line is cut. " in html
+    assert "1 streams without their line. " in html
+    assert "tr&lt;b&gt; [" in html
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [
+        (None, "\N{EN DASH}"),
+        (0.0, "0"),
+        (1.23456, "1.23"),
+        (12.3456, "12.3"),
+        (123.456, "123"),
+        (12345.6, "12,346"),
+        (0.0123456, "0.012"),
+        (0.000123, "0.00012"),
+        (-0.5, "\N{MINUS SIGN}0.500"),
+    ],
+)
+def test_numbers_for_readers(value: float | None, text: str) -> None:
+    assert format_number(value) == text
+
+
+def test_intervals_for_readers() -> None:
+    assert format_interval(Interval(1.0, -2.0, 3.0), sign=True) == "[\N{MINUS SIGN}2.00, +3.00]"
+    assert format_interval(Interval(1.0, None, None)) == ""

@@ -1,0 +1,107 @@
+"""Means over seeds, intervals and paired comparisons, by hand."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scipy import stats
+
+from analysis.estimates import NO_RATIO, ONE_PAIR, ONE_SEED, compare, estimate, interval
+from analysis.metrics import Statistic
+
+
+def by_seed(*values: float | None, first: int = 1) -> dict[int, Statistic]:
+    return {first + i: Statistic(v, "" if v is not None else "why") for i, v in enumerate(values)}
+
+
+def test_interval_by_hand() -> None:
+    # n = 3: t(2, 0.975) = 4.302653; sd = 1.
+    result = interval([1.0, 2.0, 3.0])
+    assert result.estimate == 2.0
+    assert result.low == pytest.approx(2 - 4.302653 / np.sqrt(3), abs=1e-6)
+    assert result.high == pytest.approx(2 + 4.302653 / np.sqrt(3), abs=1e-6)
+
+
+@given(st.lists(st.floats(-1e6, 1e6), min_size=2, max_size=20))
+@settings(deadline=None)
+def test_interval_is_scipys(values: list[float]) -> None:
+    result = interval(values)
+    scale = stats.sem(values)
+    low, high = np.mean(values), np.mean(values)
+    if scale > 0:
+        low, high = stats.t.interval(0.95, len(values) - 1, np.mean(values), scale)
+    assert result.low == pytest.approx(low, abs=1e-6)
+    assert result.high == pytest.approx(high, abs=1e-6)
+
+
+def test_estimate() -> None:
+    result = estimate(by_seed(1.0, 2.0, 6.0))
+    assert result.mean is not None
+    assert result.mean.estimate == 3.0
+    assert result.sd == pytest.approx(np.sqrt(7))
+    assert (result.seeds, result.minimum, result.maximum, result.note) == (3, 1.0, 6.0, "")
+
+
+def test_one_seed_has_no_interval_and_says_so() -> None:
+    result = estimate(by_seed(4.0))
+    assert result.mean is not None
+    assert (result.mean.estimate, result.mean.low, result.mean.high) == (4.0, None, None)
+    assert (result.sd, result.note) == (None, ONE_SEED)
+
+
+def test_a_seed_without_a_value_takes_the_mean_away() -> None:
+    result = estimate(by_seed(1.0, None, 3.0))
+    assert (result.mean, result.seeds) == (None, 3)
+    assert result.note == "why in 1 of 3 runs"
+
+
+def test_differences_are_those_of_pairs() -> None:
+    # The seeds differ a lot, the pairs by 1 and 2 only.
+    result = compare(by_seed(11.0, 102.0), by_seed(10.0, 100.0))
+    assert result.difference is not None
+    assert result.ratio is not None
+    assert result.pairs == 2
+    assert result.difference.estimate == 1.5
+    # sd = 1/sqrt(2), t(1, 0.975) = 12.7062, half width = 12.7062 / 2.
+    assert result.difference.low == pytest.approx(1.5 - 6.3531, abs=1e-4)
+    assert result.difference.high == pytest.approx(1.5 + 6.3531, abs=1e-4)
+    assert result.ratio.estimate == pytest.approx(np.sqrt(1.1 * 1.02))
+    assert result.ratio.low is not None
+    assert result.ratio.high is not None
+    assert result.ratio.low * result.ratio.high == pytest.approx(result.ratio.estimate**2)
+
+
+def test_unpaired_seeds_are_left_out_and_named() -> None:
+    result = compare(by_seed(5.0, 6.0, 7.0), by_seed(4.0, 5.0, 99.0, first=2))
+    assert result.pairs == 2
+    assert result.difference is not None
+    assert result.difference.estimate == 2.0
+    assert result.note == "seeds without a pair: 1, 4"
+
+
+def test_no_pairs() -> None:
+    result = compare(by_seed(5.0), by_seed(4.0, first=2))
+    assert (result.difference, result.ratio, result.pairs) == (None, None, 0)
+    assert result.note == "no common seed; seeds without a pair: 1, 2"
+
+
+def test_one_pair_and_zero() -> None:
+    result = compare(by_seed(5.0), by_seed(0.0))
+    assert result.difference is not None
+    assert (result.difference.estimate, result.difference.low) == (5.0, None)
+    assert result.ratio is None
+    assert result.note == f"{ONE_PAIR}; {NO_RATIO}"
+
+
+def test_a_pair_without_a_value_takes_the_difference_away() -> None:
+    result = compare(by_seed(5.0, None), by_seed(4.0, 3.0))
+    assert (result.difference, result.pairs) == (None, 2)
+    assert result.note == "1 of 2 pairs lack a value"
+
+
+def test_no_values_is_a_mistake() -> None:
+    with pytest.raises(ValueError, match="no values"):
+        interval([])
+    assert estimate({}).note == "no run"

@@ -1,0 +1,222 @@
+"""The line grammar, on real logs and on damaged ones."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import random
+import re
+from pathlib import Path
+
+import pytest
+from analysis_synthetic import EPOCH, KIB, LogWriter
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from analysis.tgenlog import MAX_EXAMPLES, TgenLog
+
+GOLDEN = Path(__file__).parent / "data" / "golden"
+LOGS = sorted(p for p in GOLDEN.iterdir() if ".log" in p.name)
+
+
+def golden_lines(path: Path) -> list[bytes]:
+    text = path.read_bytes()
+    if path.suffix == ".gz":
+        text = gzip.decompress(text)
+    return text.split(b"\n")[:-1]
+
+
+def parse(lines: list[bytes]) -> TgenLog:
+    log = TgenLog()
+    log.feed(lines)
+    return log
+
+
+def sample_log() -> LogWriter:
+    log = LogWriter("web1client")
+    log.start(240.0)
+    log.heartbeat(241.0, 0)
+    first = log.create()
+    log.heartbeat(242.0, 1000, 3000)
+    log.end(
+        242.5,
+        first,
+        241.25,
+        requested=320 * KIB,
+        payload=320 * KIB,
+        command_s=0.25,
+        first_byte_s=0.5,
+        last_byte_s=1.2,
+    )
+    log.heartbeat(243.0, 327000)
+    second = log.create()
+    log.heartbeat(244.0, 12)
+    log.end(303.0, second, 243.0, requested=320 * KIB, payload=0, error="TIMEOUT", command_s=0.3)
+    return log
+
+
+SAMPLE = sample_log().text()
+
+
+@pytest.mark.parametrize("path", LOGS, ids=lambda p: p.name)
+def test_every_line_of_a_real_log_is_understood(path: Path) -> None:
+    log = parse(golden_lines(path))
+    assert log.malformed == 0
+    assert log.lines == log.other_lines + log.status_lines + len(log.heartbeats) + len(
+        log.completes
+    )
+
+
+@pytest.mark.parametrize("path", LOGS, ids=lambda p: p.name)
+def test_times_agree_with_tgentools(path: Path) -> None:
+    expected = json.loads((GOLDEN / "tgentools.json").read_text())[path.name]
+    log = parse(golden_lines(path))
+    assert {str(c.stream_id) for c in log.completes} == set(expected)
+    for complete in log.completes:
+        theirs = expected[str(complete.stream_id)]
+        # tgentools computes in floats of about 1.8e9 s: a quarter of a microsecond is lost.
+        assert complete.end_us / 1e6 == pytest.approx(theirs["end"], abs=1e-6)
+        start_us = complete.end_us - complete.duration_us
+        assert start_us / 1e6 == pytest.approx(theirs["start"], abs=1e-6)
+        assert complete.success == theirs["success"]
+        assert complete.error == theirs["error"]
+        if complete.success:
+            assert complete.first_byte_us is not None
+            assert complete.last_byte_us is not None
+            assert complete.command_us is not None
+            ttfb = (complete.first_byte_us - complete.command_us) / 1e6
+            ttlb = (complete.last_byte_us - complete.command_us) / 1e6
+            assert ttfb == pytest.approx(theirs["ttfb_from_command"])
+            assert ttlb == pytest.approx(theirs["ttlb_from_command"])
+
+
+def test_status_lines_time_320_kib_between_tgentools_thresholds() -> None:
+    path = GOLDEN / "bulk-info.log.gz"
+    theirs = json.loads((GOLDEN / "tgentools.json").read_text())[path.name]["0"]["elapsed"]
+    log = parse(golden_lines(path))
+    target = log.progress[0].target_us
+    assert target is not None
+    start = log.completes[0].end_us - log.completes[0].duration_us
+    assert theirs["204800"] < (target - start) / 1e6 < theirs["512000"]
+
+
+def test_known_values() -> None:
+    log = parse(SAMPLE.split(b"\n")[:-1])
+    assert log.heartbeats.time_us == [(EPOCH + s) * 1_000_000 for s in (241, 242, 243, 244)]
+    assert log.heartbeats.bytes_read == [0, 1000, 327000, 12]
+    assert log.heartbeats.bytes_written == [0, 3000, 0, 0]
+    assert log.heartbeats.total_created == [0, 1, 1, 2]
+    assert log.heartbeats.total_succeeded == [0, 0, 1, 1]
+    success, timeout = log.completes
+    assert (success.stream_id, success.success, success.error) == (0, True, "NONE")
+    assert success.end_us - success.duration_us == (EPOCH * 4 + 965) * 1_000_000 // 4
+    assert (success.command_us, success.first_byte_us, success.last_byte_us) == (
+        250_000,
+        500_000,
+        1_200_000,
+    )
+    assert success.server == "server1"
+    assert success.heartbeats_before == 2
+    assert (timeout.success, timeout.error, timeout.first_byte_us) == (False, "TIMEOUT", None)
+    assert timeout.server == "server2"
+
+
+def facts(log: TgenLog) -> tuple[object, ...]:
+    return (log.heartbeats, log.completes, log.progress, log.malformed, log.last_us)
+
+
+def shuffle_fields(line: bytes, seed: int) -> bytes:
+    def shuffled(match: re.Match[bytes]) -> bytes:
+        fields = match[1].split(b",")
+        random.Random(seed).shuffle(fields)
+        return b"[" + b",".join(fields) + b"]"
+
+    return re.sub(rb"\[([^\[\]]*=[^\[\]]*)\]", shuffled, line)
+
+
+@given(st.sampled_from(LOGS), st.integers(0, 1 << 32))
+@settings(max_examples=30, deadline=None)
+def test_the_order_of_fields_does_not_matter(path: Path, seed: int) -> None:
+    lines = golden_lines(path)
+    mixed = [shuffle_fields(line, seed) for line in lines]
+    assert facts(parse(mixed)) == facts(parse(lines))
+
+
+def feed_cut(text: bytes) -> tuple[TgenLog, bool]:
+    *lines, tail = text.split(b"\n")
+    log = parse(lines)
+    return log, bool(tail) and not log.feed_tail(tail)
+
+
+@given(st.integers(0, len(SAMPLE)))
+@settings(deadline=None)
+def test_any_truncation_keeps_the_whole_lines(cut: int) -> None:
+    log, tail_lost = feed_cut(SAMPLE[:cut])
+    # A cut right before a newline leaves a whole data line, which counts; a cut text does not.
+    whole = SAMPLE[:cut].count(b"\n")
+    tail = SAMPLE[:cut].rpartition(b"\n")[2]
+    complete_tail = tail in SAMPLE.split(b"\n") and tail.endswith(b"]")
+    data_lines = parse(SAMPLE.split(b"\n")[: whole + complete_tail])
+    assert facts(log) == facts(data_lines)
+    assert log.malformed == 0
+    assert tail_lost == (bool(tail) and not complete_tail)
+
+
+GARBAGE = st.one_of(
+    st.binary(max_size=200),
+    st.sampled_from(SAMPLE.split(b"\n")[:-1]).flatmap(
+        lambda line: st.integers(0, len(line) - 1).map(lambda n: line[:n])
+    ),
+    st.text(max_size=80).map(str.encode),
+).filter(lambda line: b"\n" not in line)
+
+
+@given(st.lists(st.tuples(st.integers(0, 6), GARBAGE), max_size=12))
+@settings(deadline=None)
+def test_garbage_lines_are_counted_and_hurt_nothing_else(
+    garbage: list[tuple[int, bytes]],
+) -> None:
+    lines = SAMPLE.split(b"\n")[:-1]
+    clean = parse(lines)
+    dirty = list(lines)
+    for place, line in garbage:
+        dirty.insert(place, line)
+    log = parse(dirty)
+    assert log.heartbeats == clean.heartbeats
+    assert [c._replace(heartbeats_before=0) for c in log.completes] == [
+        c._replace(heartbeats_before=0) for c in clean.completes
+    ]
+    # A line cut inside free text still has the form of a line: it is one of the others.
+    assert log.malformed + log.other_lines - clean.other_lines == len(garbage)
+    assert len(log.examples) == min(log.malformed, MAX_EXAMPLES)
+    for example in log.examples:
+        assert dirty[example.line - 1].startswith(example.text.encode()[:5]) or "\\" in example.text
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "reason"),
+    [
+        (b"bytes-read=1000", b"bytes-read=-1", "negative"),
+        (b"bytes-read=1000", b"bytes-read=" + b"9" * 30, "not a number"),
+        (b"bytes-read=1000,", b"", "no field bytes-read"),
+        (b"recvsize=327680", b"recvsize=x", "not a number"),
+        (b"created-ts=246250000", b"created-ts=946250000", "ended before its start"),
+        (b"usecs-to-first-byte-recv=500000,", b"", "no field usecs-to-first-byte-recv"),
+        (b"id=0,", b"id=0,id=0,", "bad field"),
+        (b"] times [", b"] times ", "grammar"),
+        (b"error=NONE] bytes", b"error=READ] bytes", "success line with an error"),
+    ],
+)
+def test_a_bad_field_makes_the_line_malformed(old: bytes, new: bytes, reason: str) -> None:
+    assert old in SAMPLE
+    log = parse(SAMPLE.replace(old, new, 1).split(b"\n")[:-1])
+    assert log.malformed == 1
+    assert reason in log.examples[0].reason
+
+
+def test_counters_that_run_backwards_are_malformed() -> None:
+    lines = SAMPLE.split(b"\n")[:-1]
+    beats = [line for line in lines if b"heartbeat" in line]
+    log = parse([beats[0], beats[2], beats[1], beats[3]])
+    assert log.malformed == 1
+    assert log.heartbeats.bytes_read == [0, 327000, 12]

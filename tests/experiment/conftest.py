@@ -1,0 +1,100 @@
+"""A small checkout to load experiments from."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from onionlab.errors import UserError
+from onionlab.experiment import Experiment, load
+
+REPOSITORY = Path(__file__).resolve().parents[2]
+
+VALID = """\
+title: A small experiment
+description: Three relays and two clients.
+seeds: 2
+network:
+  relays:
+    guard: {count: 2}
+    exit: {count: 1}
+    middle:
+      count: 3
+  servers:
+    count: 2
+    bandwidth: "1 Gbit"
+  geography: internet-2019
+traffic:
+  web:
+    count: 4
+    request: "320 KiB"
+    pause: {uniform: ["1 s", "3 s"]}
+    timeout: "60 s"
+    stallout: none
+    start: {after: "5 s", spread: "5 s"}
+tor:
+  variants: [rr, ewma]
+  baseline: ewma
+  consensus_params:
+    cc_alg: 0
+time:
+  bootstrap: "5 min"
+  warm_up: "30 s"
+  measured: "120 s"
+  drain: "60 s"
+"""
+
+
+@pytest.fixture
+def checkout(tmp_path: Path) -> Path:
+    """An empty experiments/ beside names of capacities and regions and the real variants."""
+    (tmp_path / "experiments" / "base").mkdir(parents=True)
+    # Only the names in these two matter here, and the real ones take long to read.
+    (tmp_path / "configs").mkdir()
+    for file, key, names in (
+        ("regions.yaml", "geographies", ["internet-2019"]),
+        ("relay-capacity.yaml", "distributions", ["exitguard", "guard", "exit", "middle"]),
+    ):
+        entries = "".join(f"  {name}: []\n" for name in names)
+        (tmp_path / "configs" / file).write_text(f"{key}:\n{entries}", encoding="utf-8")
+    (tmp_path / "tor-patches").symlink_to(REPOSITORY / "tor-patches")
+    return tmp_path
+
+
+@pytest.fixture
+def write(checkout: Path) -> Callable[[str, str], None]:
+    """Write a file of experiments/ by its name without ending."""
+
+    def write_file(name: str, text: str) -> None:
+        (checkout / "experiments" / f"{name}.yaml").write_text(text, encoding="utf-8")
+
+    return write_file
+
+
+@pytest.fixture
+def load_text(checkout: Path, write: Callable[[str, str], None]) -> Callable[[str], Experiment]:
+    """Load a text as experiments/foo.yaml."""
+
+    def load_it(text: str) -> Experiment:
+        write("foo", text)
+        return load("foo", root=checkout)
+
+    return load_it
+
+
+@pytest.fixture
+def refused(load_text: Callable[[str], Experiment]) -> Callable[[str], list[str]]:
+    """The errors of a text as experiments/foo.yaml, one line each, without the heading."""
+
+    def errors(text: str) -> list[str]:
+        with pytest.raises(UserError) as caught:
+            load_text(text)
+        lines = caught.value.message.splitlines()
+        if len(lines) > 1:
+            assert lines[0] == f"experiments/foo.yaml: {len(lines) - 1} things are wrong"
+            lines = [line.removeprefix("  ") for line in lines[1:]]
+        return lines
+
+    return errors

@@ -1,0 +1,75 @@
+"""docs/experiments.md is what the program does."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from onionlab.errors import UserError
+from onionlab.experiment import load
+from onionlab.experiment.reference import with_reference
+from onionlab.experiment.shadow_options import EXPERIMENTAL, GENERAL, HOST_OPTION_DEFAULTS, REFUSED
+from onionlab.experiment.units import RATE_UNITS, SIZE_UNITS, TIME_UNITS
+
+from .conftest import REPOSITORY, VALID
+
+PAGE = (REPOSITORY / "docs" / "experiments.md").read_text(encoding="utf-8")
+Write = Callable[[str, str], None]
+
+
+def block(language: str) -> str:
+    found = re.search(rf"```{language}\n(.*?)```", PAGE, re.DOTALL)
+    assert found is not None
+    return found.group(1)
+
+
+def test_the_reference_is_current() -> None:
+    assert with_reference(PAGE) == PAGE, "run `onionlab schema --write`"
+
+
+def test_a_page_without_the_marks_is_refused() -> None:
+    with pytest.raises(ValueError, match="the page lacks a mark"):
+        with_reference("no marks")
+
+
+def test_the_example_loads(checkout: Path, write: Write) -> None:
+    table = (REPOSITORY / "experiments" / "base" / "table1.yaml").read_text(encoding="utf-8")
+    write("base/table1", table)
+    write("example", block("yaml"))
+    experiment = load("example", root=checkout)
+    everywhere, half = (level.settings.tor.deployment for level in experiment.levels.values())
+    assert (everywhere.where, half.where, half.fraction) == ("all", "relays", 0.5)
+    assert experiment.warnings == ()
+
+
+def test_the_quoted_error_is_the_real_one(checkout: Path, write: Write) -> None:
+    text = VALID.replace('"320 KiB"', '"320 Kb!"').split("\n", 5)
+    write("foo", "\n".join(text))
+    with pytest.raises(UserError) as caught:
+        load("foo", root=checkout)
+    quoted = block("text").strip()
+    assert re.sub(r":[0-9]+:", ":N:", caught.value.message) == re.sub(r":[0-9]+:", ":N:", quoted)
+
+
+@pytest.mark.parametrize("unit", [*SIZE_UNITS, *TIME_UNITS, *RATE_UNITS])
+def test_every_unit_is_named(unit: str) -> None:
+    table = PAGE[PAGE.index("## Values") : PAGE.index("A quantity without")]
+    assert re.search(rf"\b{re.escape(unit.removesuffix('/s'))}\b", table)
+
+
+def test_every_refused_option_of_shadow_is_named() -> None:
+    for option in REFUSED:
+        assert option in PAGE or option.startswith("native_preemption_")
+
+
+def test_no_option_of_shadow_is_both_taken_and_refused() -> None:
+    assert not {*GENERAL, *EXPERIMENTAL, *HOST_OPTION_DEFAULTS} & set(REFUSED)
+
+
+def test_every_shipped_experiment_is_named() -> None:
+    table = PAGE[: PAGE.index("## A new experiment")]
+    for path in (REPOSITORY / "experiments").glob("*.yaml"):
+        assert f"`{path.stem.removesuffix('-vegas')}`" in table

@@ -1,0 +1,340 @@
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import settings as hypothesis_settings
+from hypothesis import strategies as st
+
+from onionlab.errors import UserError
+from onionlab.experiment import Experiment, load, parse_seeds
+from onionlab.experiment.checks import MAX_HOSTS_OF_A_ROLE
+from onionlab.experiment.load import scale_settings
+from onionlab.experiment.schema import Settings
+from onionlab.network.sample import ADDRESSES_PER_ROLE
+
+from .conftest import VALID
+
+LoadText = Callable[[str], Experiment]
+Write = Callable[[str, str], None]
+
+
+def test_values_are_in_base_units(load_text: LoadText) -> None:
+    experiment = load_text(VALID)
+    assert experiment.name == "foo"
+    assert list(experiment.levels) == ["foo"]
+    assert experiment.seeds == (1, 2)
+    assert (experiment.variants, experiment.baseline) == (("rr", "ewma"), "ewma")
+    settings = experiment.levels["foo"].settings
+    web = settings.traffic["web"]
+    assert (web.request_bytes, web.timeout_s, web.stallout_s) == (327_680, 60.0, None)
+    assert web.pause.times_s == (1.0, 2.0, 3.0)
+    assert settings.network.servers.bandwidth_bit_per_s == 10**9
+    assert settings.network.clients.bandwidth_bit_per_s is None
+    assert settings.network.relays.guard.capacity == "guard"
+    assert settings.network.relays.exitguard.count == 0
+    assert settings.time.measured_start_s == 330.0
+    assert settings.time.measured_end_s == 450.0
+    assert settings.time.stop_s == 510.0
+    assert settings.tor.scheduler.run_interval_s == 0.01
+    assert settings.tor.deployment.where == "all"
+    assert settings.client_count == 4
+    assert settings.host_count == 3 + 6 + 2 + 4
+    assert experiment.warnings == ()
+    json.dumps(settings.model_dump(mode="json"))
+
+
+@pytest.mark.parametrize(
+    ("written", "times_s"),
+    [
+        ("none", ()),
+        ('{choices: ["1 s", "500 ms", "1 s"]}', (1.0, 0.5, 1.0)),
+        ('{uniform: ["0 s", "1 s"], step: "500 ms"}', (0.0, 0.5, 1.0)),
+        ('{uniform: ["2 s", "2 s"]}', (2.0,)),
+    ],
+)
+def test_pauses(load_text: LoadText, written: str, times_s: tuple[float, ...]) -> None:
+    text = VALID.replace('{uniform: ["1 s", "3 s"]}', written)
+    assert load_text(text).levels["foo"].settings.traffic["web"].pause.times_s == times_s
+
+
+@pytest.mark.parametrize(
+    ("written", "where", "share"),
+    [("all", "all", 1.0), ("relays", "relays", 1.0), ('{fraction: "25 %"}', "relays", 0.25)],
+)
+def test_deployments(load_text: LoadText, written: str, where: str, share: float) -> None:
+    experiment = load_text(VALID + "  \n").levels["foo"]
+    assert experiment.settings.tor.deployment.where == "all"
+    text = VALID.replace("  baseline: ewma\n", f"  baseline: ewma\n  deployment: {written}\n")
+    deployment = load_text(text).levels["foo"].settings.tor.deployment
+    assert (deployment.where, deployment.fraction) == (where, share)
+
+
+def test_torrc_options_are_lines(load_text: LoadText) -> None:
+    text = VALID.replace(
+        "  baseline: ewma\n",
+        "  baseline: ewma\n  torrc: {relay: {NumCPUs: 1, Log: [notice stdout, info file x]}}\n",
+    )
+    torrc = load_text(text).levels["foo"].settings.tor.torrc
+    assert torrc.relay == {"NumCPUs": ("1",), "Log": ("notice stdout", "info file x")}
+    assert torrc.all == {}
+
+
+def test_options_of_shadow_are_kept_as_written(load_text: LoadText) -> None:
+    text = VALID + (
+        "engine:\n  shadow:\n    general: {heartbeat_interval: null, parallelism: 1}\n"
+        "    experimental: {runahead: 1 ms, use_new_tcp: false}\n"
+    )
+    shadow = load_text(text).levels["foo"].settings.engine.shadow
+    assert shadow.general == {"heartbeat_interval": None, "parallelism": 1}
+    assert shadow.experimental == {"runahead": "1 ms", "use_new_tcp": False}
+
+
+def test_a_chain_of_files(checkout: Path, write: Write) -> None:
+    write("base/a", VALID)
+    write("base/b", 'extends: base/a.yaml\ntime: {measured: "90 s"}\nseeds: 5\n')
+    write("base/c", 'traffic: {web: {pause: {choices: ["7 s"]}}}\n')
+    write("foo", "extends: [./base/b.yaml, base/c.yaml]\nseeds: [3, 9]\ntitle: Another\n")
+    experiment = load("foo", root=checkout)
+    assert experiment.title == "Another"
+    assert experiment.seeds == (3, 9)
+    settings = experiment.levels["foo"].settings
+    assert settings.time.measured_s == 90.0
+    assert settings.time.warm_up_s == 30.0
+    assert settings.traffic["web"].pause.times_s == (7.0,)
+    assert settings.traffic["web"].count == 4
+    assert experiment.files == tuple(
+        f"experiments/{name}.yaml" for name in ("foo", "base/b", "base/a", "base/c")
+    )
+
+
+def test_of_several_files_the_later_one_wins(checkout: Path, write: Write) -> None:
+    write("base/a", VALID + "# a\n")
+    write("base/b", 'time: {measured: "90 s"}\ntraffic: {web: {count: 5}}\n')
+    write("base/c", "traffic: {web: {count: 6}}\n")
+    write("foo", "extends: [base/a.yaml, base/b.yaml, base/c.yaml]\n")
+    settings = load("foo", root=checkout).levels["foo"].settings
+    assert (settings.traffic["web"].count, settings.time.measured_s) == (6, 90.0)
+
+
+def test_an_error_points_to_the_file_it_stands_in(checkout: Path, write: Write) -> None:
+    write("base/a", VALID.replace('"320 KiB"', '"320 kib"'))
+    write("foo", 'extends: base/a.yaml\ntime:\n  drain: "5"\n')
+    with pytest.raises(UserError) as caught:
+        load("foo", root=checkout)
+    assert caught.value.message.splitlines() == [
+        "experiments/foo.yaml: 2 things are wrong",
+        '  experiments/foo.yaml:3: time.drain: expected a time such as "60 s", got "5": '
+        "a quantity needs its unit",
+        '  experiments/base/a.yaml:17: traffic.web.request: expected a size such as "320 KiB", '
+        'got "320 kib": the units are B, KB, KiB, MB, MiB, GB, GiB; did you mean "320 KiB"?',
+    ]
+
+
+def test_levels(load_text: LoadText) -> None:
+    experiment = load_text(
+        VALID
+        + "levels:\n"
+        + "  few: {label: few middles, overrides: {network: {relays: {middle: {count: 1}}}}}\n"
+        + "  many: {label: many middles}\n"
+        + "figures:\n"
+        + "  - {id: a, kind: ttfb-320kib, level: few, paper: 5}\n"
+        + "  - {id: b, kind: throughput-timeouts, level: many, title: Mine}\n"
+    )
+    few, many = experiment.levels["few"], experiment.levels["many"]
+    assert (few.label, many.label) == ("few middles", "many middles")
+    assert few.settings.network.relays.middle.count == 1
+    assert many.settings.network.relays.middle.count == 3
+    assert few.settings.traffic == many.settings.traffic
+    assert [(f.id, f.level, f.title, f.paper) for f in experiment.figures] == [
+        ("a", "few", "Time to first byte and to 320 KiB, few middles", 5),
+        ("b", "many", "Mine", None),
+    ]
+
+
+def test_a_level_may_supply_what_the_file_lacks(load_text: LoadText) -> None:
+    text = VALID.replace("      count: 3\n", "      capacity: guard\n")
+    experiment = load_text(
+        text + "levels: {x: {label: x, overrides: {network: {relays: {middle: {count: 1}}}}}}\n"
+    )
+    middle = experiment.levels["x"].settings.network.relays.middle
+    assert (middle.count, middle.capacity) == (1, "guard")
+
+
+def test_without_figures_there_are_both_kinds_for_each_level(load_text: LoadText) -> None:
+    figures = load_text(VALID + "levels: {x: {label: x}, y: {label: y}}\n").figures
+    assert [(figure.id, figure.kind, figure.level) for figure in figures] == [
+        ("x-throughput-timeouts", "throughput-timeouts", "x"),
+        ("x-ttfb-320kib", "ttfb-320kib", "x"),
+        ("y-throughput-timeouts", "throughput-timeouts", "y"),
+        ("y-ttfb-320kib", "ttfb-320kib", "y"),
+    ]
+
+
+def test_names(checkout: Path, write: Write, tmp_path: Path) -> None:
+    write("swrr-5mid", VALID)
+    elsewhere = tmp_path / "mine.yaml"
+    elsewhere.write_text(VALID)
+    assert load(str(elsewhere), root=checkout).name == "mine"
+    with pytest.raises(UserError) as caught:
+        load("swrr-5mids", root=checkout)
+    assert caught.value.message == ('no experiment called "swrr-5mids"; did you mean "swrr-5mid"?')
+    assert caught.value.hint == "`make list` shows all experiments"
+    for name in ("", "nothing.yaml", "../swrr-5mid", "base/x"):
+        with pytest.raises(UserError, match="no experiment"):
+            load(name, root=checkout)
+    elsewhere.rename(tmp_path / "My Own.yaml")
+    with pytest.raises(UserError, match="named like its file"):
+        load(str(tmp_path / "My Own.yaml"), root=checkout)
+
+
+@pytest.mark.parametrize(("text", "seeds"), [("3", 3), ("1,2,7", [1, 2, 7]), ("5,", [5])])
+def test_seeds_of_the_command_line(text: str, seeds: object) -> None:
+    assert parse_seeds(text) == seeds
+
+
+@pytest.mark.parametrize(
+    "text", ["", "x", "0", "-1", "1,1", "1,,2", "1.5", "9" * 5000, "1_000", "٣"]
+)
+def test_seeds_refused(text: str) -> None:
+    with pytest.raises(UserError, match="SEEDS: expected"):
+        parse_seeds(text)
+
+
+def test_scale(load_text: LoadText) -> None:
+    experiment = load_text(VALID)
+    smaller = experiment.with_overrides(scale=0.5, seeds=1)
+    settings = smaller.levels["foo"].settings
+    network = settings.network
+    assert settings.traffic["web"].count == 2
+    assert network.servers.count == 1
+    assert network.authorities == 3
+    relays = {role: (one.count, one.full_count) for role, one in network.relays.items()}
+    assert relays == {"exitguard": (0, 0), "guard": (1, 2), "exit": (1, 1), "middle": (2, 3)}
+    assert smaller.asked == {"experiment": "foo", "scale": 0.5, "seeds": [1]}
+    assert smaller.shrunk == [
+        "web clients 4 -> 2",
+        "servers 2 -> 1",
+        "guard relays 2 -> 1 (in total 0.5 of the full size)",
+        "exit relays stay 1, each with 0.5 times the capacity (in total 0.5 of the full size)",
+        "middle relays 3 -> 2, each with 0.75 times the capacity (in total 0.5 of the full size)",
+        "authorities stay 3: they carry no load",
+    ]
+    assert experiment.shrunk == []
+    # From the full size again, not from the smaller one.
+    assert smaller.with_overrides(scale=1.0, seeds=2) == experiment
+    assert smaller.with_overrides() == smaller
+
+
+def test_what_levels_share_is_said_once(load_text: LoadText) -> None:
+    few = "few: {label: few, overrides: {network: {relays: {middle: {count: 2}}}}}"
+    experiment = load_text(VALID + f"levels:\n  {few}\n  many: {{label: many}}\n")
+    lines = experiment.with_overrides(scale=0.5).shrunk
+    assert [line for line in lines if "web clients" in line] == ["web clients 4 -> 2"]
+    assert [line.partition(" (")[0] for line in lines if "middle" in line] == [
+        "few: middle relays 2 -> 1",
+        "many: middle relays 3 -> 2, each with 0.75 times the capacity",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("count", "scale", "scaled"),
+    [
+        (5, 0.1, 1),
+        (14, 0.1, 1),
+        (15, 0.1, 2),
+        (25, 0.1, 3),
+        (50, 0.07, 4),
+        (1, 0.01, 1),
+        (0, 0.5, 0),
+    ],
+)
+def test_counts_are_rounded_half_up_and_at_least_one(
+    load_text: LoadText, count: int, scale: float, scaled: int
+) -> None:
+    text = VALID.replace("geography:", f"perf_clients: {count}\n  geography:")
+    settings = load_text(text).with_overrides(scale=scale).levels["foo"].settings
+    assert settings.network.perf_clients == scaled
+
+
+COUNTS = st.integers(min_value=0, max_value=300)
+
+
+@hypothesis_settings(deadline=None)  # the machine may be busy
+@given(
+    st.fixed_dictionaries(dict.fromkeys(("exitguard", "guard", "exit", "middle"), COUNTS)),
+    st.floats(min_value=0.001, max_value=10),
+    st.floats(min_value=0.1, max_value=10),
+)
+def test_a_role_keeps_its_share_of_capacity(
+    counts: dict[str, int], scale: float, factor: float
+) -> None:
+    relays = {role: {"count": count} for role, count in counts.items()}
+    relays["guard"]["capacity_factor"] = 2
+    full = Settings.model_validate(
+        {
+            "network": {
+                "relays": relays,
+                "capacity_factor": factor,
+                "servers": {"count": 1, "bandwidth": "1 Gbit"},
+                "geography": "x",
+            },
+            "traffic": {"web": {"count": 1, "request": "1 B", "timeout": "1 s", "stallout": "1 s"}},
+            "tor": {"variants": ["a"], "baseline": "a"},
+            "time": {"bootstrap": "1 s", "warm_up": "1 s", "measured": "1 s", "drain": "1 s"},
+        }
+    )
+    network = scale_settings(full, scale).network
+    for role, entry in network.relays.items():
+        total = entry.count * network.capacity_total_factor(role)
+        own = 2 if role == "guard" else 1
+        assert total == pytest.approx(scale * counts[role] * factor * own)
+
+
+@pytest.mark.parametrize("scale", [0, -1, float("nan"), float("inf"), 101])
+def test_scales_refused(load_text: LoadText, scale: float) -> None:
+    with pytest.raises(UserError, match="SCALE: expected a number more than 0"):
+        load_text(VALID).with_overrides(scale=scale)
+
+
+def test_a_scale_that_needs_too_many_addresses(load_text: LoadText) -> None:
+    experiment = load_text(VALID.replace("count: 4", "count: 60000"))
+    with pytest.raises(UserError) as caught:
+        experiment.with_overrides(scale=2)
+    assert caught.value.message == (
+        "foo at SCALE=2: traffic: more clients than addresses: 120000 of them, 65000 addresses"
+    )
+
+
+def test_addresses_are_those_of_the_network() -> None:
+    assert MAX_HOSTS_OF_A_ROLE == ADDRESSES_PER_ROLE
+
+
+def test_names_are_checked_only_against_files_that_are_there(checkout: Path, write: Write) -> None:
+    for name in ("configs/regions.yaml", "configs/relay-capacity.yaml", "tor-patches"):
+        (checkout / name).unlink()
+    write("foo", VALID.replace("[rr, ewma]", "[new, ewma]").replace("internet-2019", "mars"))
+    assert load("foo", root=checkout).variants == ("new", "ewma")
+
+
+def test_warnings(load_text: LoadText) -> None:
+    text = (
+        VALID.replace('spread: "5 s"', 'spread: "50 s"')
+        .replace('drain: "60 s"', 'drain: "10 s"')
+        .replace("cc_alg: 0", "swrr_weight: 0")
+        .replace('"320 KiB"', '"1 MiB"')
+    )
+    warnings = load_text(text).warnings
+    assert [warning.partition(": ")[0] for warning in warnings] == [
+        "experiments/foo.yaml:1",
+        "experiments/foo.yaml:21",
+        "experiments/foo.yaml:26",
+        "experiments/foo.yaml:31",
+    ]
+    assert "no class of clients requests 320 KiB" in warnings[0]
+    assert "traffic.web.start: the last of these clients start 55 s after" in warnings[1]
+    assert "Tor 0.4.9 reads no parameter of this name" in warnings[2]
+    assert "time.drain: shorter than every timeout (the least is 60 s)" in warnings[3]

@@ -1,0 +1,402 @@
+"""The errors of the language, word for word: an edit of a valid file and what is said about it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from onionlab.errors import UserError
+from onionlab.experiment import load
+
+from .conftest import VALID
+
+Refused = Callable[[str], list[str]]
+Write = Callable[[str, str], None]
+
+UNITS_OF_SIZE = "the units are B, KB, KiB, MB, MiB, GB, GiB"
+
+# id: (what to replace, by what, the message)
+CASES = {
+    "size with a slip": (
+        '"320 KiB"',
+        '"320 Kb!"',
+        '17: traffic.web.request: expected a size such as "320 KiB", got "320 Kb!": '
+        f'{UNITS_OF_SIZE}; did you mean "320 KB"?',
+    ),
+    "number without unit": (
+        '"320 KiB"',
+        "320",
+        '17: traffic.web.request: expected a size such as "320 KiB", got 320: '
+        "a quantity needs its unit",
+    ),
+    "timeout of zero": (
+        'timeout: "60 s"',
+        'timeout: "0 s"',
+        '19: traffic.web.timeout: expected a time such as "60 s", got "0 s": '
+        "it must be more than 0",
+    ),
+    "measured span empty": (
+        '"120 s"',
+        '"0 s"',
+        '30: time.measured: expected a time such as "60 s", got "0 s": it must be more than 0',
+    ),
+    "unknown key": (
+        "    timeout:",
+        "    timeouts:",
+        '19: traffic.web.timeouts: unknown key; did you mean "timeout"?',
+        '15: traffic.web.timeout: missing; expected a time such as "60 s", or none',
+    ),
+    "unknown key like no other": (
+        "  baseline: ewma\n",
+        "  baseline: ewma\n  zzz: 1\n",
+        "25: tor.zzz: unknown key; the keys here are variants, baseline, deployment, scheduler, "
+        "consensus_params, torrc",
+    ),
+    "a key that only the harness sets": (
+        "    guard: {count: 2}",
+        "    guard: {count: 2, full_count: 3}",
+        '6: network.relays.guard.full_count: unknown key; did you mean "count"?',
+    ),
+    "unknown section": (
+        "traffic:",
+        "trafic:",
+        '14: trafic: unknown key; did you mean "traffic"?',
+        "1: traffic: missing; expected a mapping (name: value)",
+    ),
+    "a list where a mapping belongs": (
+        "    guard: {count: 2}",
+        "    guard: [count, 2]",
+        "6: network.relays.guard: expected a mapping with the keys count, capacity, "
+        "capacity_factor, got a list",
+    ),
+    "a mapping where a list belongs": (
+        "[rr, ewma]",
+        "{rr: 1}",
+        "23: tor.variants: expected a list, each item a name (lower-case letters, digits and "
+        "hyphens), got a mapping",
+    ),
+    "text where a number belongs": (
+        "count: 4",
+        "count: four",
+        '16: traffic.web.count: expected a whole number from 0 to 1000000, got "four"',
+    ),
+    "a number with a unit where a count belongs": (
+        "count: 4",
+        "count: 4.0",
+        "16: traffic.web.count: expected a whole number from 0 to 1000000, got 4.0",
+    ),
+    "no traffic": (
+        VALID[VALID.index("traffic:") : VALID.index("tor:")],
+        "traffic: {}\n",
+        "14: traffic: expected a mapping (name: value), not an empty one",
+    ),
+    "a class with a bad name": (
+        "  web:",
+        "  Web 2:",
+        '15: traffic.Web 2: expected a name (lower-case letters), got "Web 2"',
+    ),
+    "a class with a reserved name": (
+        "  web:",
+        "  perf:",
+        "15: traffic.perf: this name belongs to the clients of network.perf_clients",
+    ),
+    "pause by two rules": (
+        '{uniform: ["1 s", "3 s"]}',
+        '{uniform: ["1 s", "3 s"], choices: ["1 s"]}',
+        "18: traffic.web.pause: expected one of uniform and choices, got both",
+    ),
+    "pause by no rule": (
+        '{uniform: ["1 s", "3 s"]}',
+        "{}",
+        "18: traffic.web.pause: expected uniform or choices; without a pause write none",
+    ),
+    "pause of another word": (
+        '{uniform: ["1 s", "3 s"]}',
+        "never",
+        "18: traffic.web.pause: expected none or a mapping with the keys uniform, step, choices, "
+        'got "never"',
+    ),
+    "pause the wrong way round": (
+        '["1 s", "3 s"]',
+        '["3 s", "1 s"]',
+        '18: traffic.web.pause.uniform: expected two times such as ["1 s", "60 s"], the lower one '
+        'first, got "3 s" first',
+    ),
+    "pause in steps that do not fit": (
+        '["1 s", "3 s"]',
+        '["1 s", "3500 ms"]',
+        "18: traffic.web.pause: expected a uniform span that is a multiple of step",
+    ),
+    "no exit": (
+        "    exit: {count: 1}",
+        "    exit: {count: 0}",
+        "5: network.relays: no exit: no stream could leave the network; give exit or exitguard",
+    ),
+    "no guard": (
+        "    guard: {count: 2}",
+        "    guard: {count: 0}",
+        "5: network.relays: no guard: no client could enter the network; give guard or exitguard",
+    ),
+    "no server": (
+        "    count: 2\n    bandwidth",
+        "    count: 0\n    bandwidth",
+        "11: network.servers.count: no server: the clients have nobody to ask",
+    ),
+    "no client": (
+        "count: 4",
+        "count: 0",
+        "14: traffic: no client: every class has a count of 0",
+    ),
+    "more clients than addresses": (
+        "count: 4",
+        "count: 70000",
+        "14: traffic: more clients than addresses: 70000 of them, 65000 addresses",
+    ),
+    "more servers than addresses": (
+        "    count: 2\n    bandwidth",
+        "    count: 70000\n    bandwidth",
+        "11: network.servers.count: more servers than addresses: 70000 of them, 65000 addresses",
+    ),
+    "clients that come too late": (
+        'after: "5 s"',
+        'after: "3 min"',
+        "21: traffic.web.start: some of these clients would start after the measured span, which "
+        "ends 150 s after the bootstrap",
+    ),
+    "unknown variant": (
+        "[rr, ewma]",
+        "[rrr, ewma]",
+        '23: tor.variants: unknown variant "rrr"; known are ewma, rr, stock, swrr-linear, '
+        'swrr-logarithmic, swrr-proportional; did you mean "rr"?',
+    ),
+    "a variant twice": (
+        "[rr, ewma]",
+        "[rr, ewma, rr]",
+        '23: tor.variants: "rr" stands there twice',
+    ),
+    "baseline that does not run": (
+        "baseline: ewma",
+        "baseline: emwa",
+        '24: tor.baseline: expected one of this experiment\'s variants (rr, ewma), got "emwa"; '
+        'did you mean "ewma"?',
+    ),
+    "unknown geography": (
+        "internet-2019",
+        "internet-2018",
+        '13: network.geography: unknown geography "internet-2018"; known are internet-2019; '
+        'did you mean "internet-2019"?',
+    ),
+    "unknown capacities": (
+        "guard: {count: 2}",
+        "guard: {count: 2, capacity: guards}",
+        '6: network.relays.guard.capacity: unknown capacity distribution "guards"; known are '
+        'exit, exitguard, guard, middle; did you mean "guard"?',
+    ),
+    "unknown scheduler": (
+        "  baseline: ewma\n",
+        "  baseline: ewma\n  scheduler: {name: kist}\n",
+        '25: tor.scheduler.name: expected one of KIST, KISTLite, Vanilla, got "kist"; '
+        'did you mean "KIST"?',
+    ),
+    "scheduler too slow": (
+        "  baseline: ewma\n",
+        '  baseline: ewma\n  scheduler: {run_interval: "1 s"}\n',
+        "25: tor.scheduler.run_interval: Tor takes at most 100 ms",
+    ),
+    "congestion control that is gone": (
+        "cc_alg: 0",
+        "cc_alg: 1",
+        "26: tor.consensus_params.cc_alg: expected 0 (fixed windows) or 2 (Vegas), got 1",
+    ),
+    "a consensus parameter with a slip": (
+        "cc_alg: 0",
+        "cc_algo: 2",
+        "26: tor.consensus_params.cc_algo: Tor 0.4.9 reads no parameter of this name; "
+        'did you mean "cc_alg"?',
+    ),
+    "a torrc option of the harness": (
+        "  baseline: ewma\n",
+        "  baseline: ewma\n  torrc: {relay: {orport: 9001}}\n",
+        "25: tor.torrc.relay.orport: cannot be set here: the harness gives every host its own",
+    ),
+    "a torrc option in two lines": (
+        "  baseline: ewma\n",
+        '  baseline: ewma\n  torrc: {all: {Log: "notice stdout\\nORPort 1"}}\n',
+        "25: tor.torrc.all.Log: expected text, a number, or a list of them (one torrc line each), "
+        'got "notice stdout\\nORPort 1"',
+    ),
+    "a switch of Tor": (
+        "  baseline: ewma\n",
+        "  baseline: ewma\n  torrc: {all: {AvoidDiskWrites: true}}\n",
+        "25: tor.torrc.all.AvoidDiskWrites: expected text, a number, or a list of them (one torrc "
+        "line each), got true; Tor's switches are 0 and 1",
+    ),
+    "deployment on more than all": (
+        "  baseline: ewma\n",
+        '  baseline: ewma\n  deployment: {fraction: "150 %"}\n',
+        '25: tor.deployment: expected a fraction such as "5 %" or 0.05, got "150 %": '
+        "not between 0 and 1",
+    ),
+    "deployment on nobody known": (
+        "  baseline: ewma\n",
+        "  baseline: ewma\n  deployment: relay\n",
+        '25: tor.deployment: expected all, relays, or {fraction: "50 %"} (of the relays), got '
+        '"relay"; did you mean "relays"?',
+    ),
+    "an option of Shadow with a slip": (
+        "title:",
+        "engine: {shadow: {experimental: {use_memory_managr: true}}}\ntitle:",
+        "1: engine.shadow.experimental.use_memory_managr: unknown option of Shadow; "
+        'did you mean "use_memory_manager"?',
+    ),
+    "an option of Shadow that spoils a run": (
+        "title:",
+        "engine: {shadow: {experimental: {use_preload_openssl_crypto: true}}}\ntitle:",
+        "1: engine.shadow.experimental.use_preload_openssl_crypto: cannot be set here: "
+        "Tor 0.4.9 exits at start with it (its AES self-test fails)",
+    ),
+    "an option of Shadow with a bad value": (
+        "title:",
+        "engine: {shadow: {general: {parallelism: all}}}\ntitle:",
+        '1: engine.shadow.general.parallelism: expected a whole number, got "all"',
+    ),
+    "no seeds": (
+        "seeds: 2",
+        "seeds: 0",
+        "3: seeds: expected a number of seeds (1 to 10000) or a list of different seeds such as "
+        "[1, 2, 7], got 0",
+    ),
+    "a seed twice": (
+        "seeds: 2",
+        "seeds: [1, 2, 1]",
+        "3: seeds: expected a number of seeds (1 to 10000) or a list of different seeds such as "
+        "[1, 2, 7], got 1 twice",
+    ),
+    "no title": (
+        "title: A small experiment",
+        'title: ""',
+        '1: title: expected text, got ""',
+    ),
+    "a level with a slip in what it overrides": (
+        "title:",
+        "levels:\n  x:\n    label: x\n    overrides:\n      network:\n        relays: "
+        "{midle: {count: 1}}\ntitle:",
+        '6: levels.x.overrides.network.relays.midle: unknown key; did you mean "middle"?',
+    ),
+    "a level with an impossible network": (
+        "title:",
+        "levels:\n  x:\n    label: x\n    overrides: {network: {relays: {exit: {count: 0}}}}\ntitle:",
+        "4: levels.x.overrides.network.relays: no exit: no stream could leave the network; "
+        "give exit or exitguard",
+    ),
+    "a level that overrides itself": (
+        "title:",
+        "levels:\n  x:\n    label: x\n    overrides: {levels: {y: {label: y}}}\ntitle:",
+        "4: levels.x.overrides.levels: unknown key; the keys here are network, traffic, tor, time, "
+        "engine",
+    ),
+    "levels of different variants": (
+        "title:",
+        "levels:\n  x: {label: x}\n  y:\n    label: y\n    overrides:\n      tor: "
+        "{variants: [ewma]}\ntitle:",
+        "6: levels.y.overrides.tor.variants: must be the same in all levels",
+    ),
+    "a mistake that all levels replace": (
+        'drain: "60 s"',
+        'drain: "60 x"\nlevels: {x: {label: x, overrides: {time: {drain: "60 s"}}}}',
+        '31: time.drain: expected a time such as "60 s", got "60 x": the units are ms, s, min, h',
+    ),
+    "a figure of no level": (
+        "title:",
+        "figures:\n- {id: a, kind: ttfb-320kib, level: fo}\ntitle:",
+        '2: figures[1].level: expected one of the levels foo, got "fo"; did you mean "foo"?',
+    ),
+    "a figure twice": (
+        "title:",
+        "figures:\n- {id: a, kind: ttfb-320kib}\n- {id: a, kind: throughput-timeouts}\ntitle:",
+        '3: figures[2].id: "a" stands there twice',
+    ),
+    "a figure of no kind": (
+        "title:",
+        "figures:\n- {id: a, kind: ttfb}\ntitle:",
+        '2: figures[1].kind: expected one of throughput-timeouts, ttfb-320kib, got "ttfb"; '
+        'did you mean "ttfb-320kib"?',
+    ),
+    "a file that is not there": (
+        "title:",
+        "extends: base/tabel1.yaml\ntitle:",
+        '1: extends: no file "base/tabel1.yaml"; did you mean "base/table1.yaml"?',
+    ),
+    "a key twice": (
+        "  geography:",
+        "  servers: {}\n  geography:",
+        "13: network.servers: the key stands twice, first on line 10",
+    ),
+    "broken YAML": (
+        "    guard: {count: 2}",
+        "    guard: {count: 2",
+        "7: broken YAML: expected ',' or '}', but got ':' (while parsing a flow mapping that begins "
+        "on line 6)",
+    ),
+}
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_message(case: str, refused: Refused, write: Write) -> None:
+    write("base/table1", "title: x\n")
+    before, after, *messages = CASES[case]
+    assert VALID.count(before) == 1, before
+    text = VALID.replace(before, after)
+    assert sorted(refused(text)) == sorted(f"experiments/foo.yaml:{one}" for one in messages)
+
+
+def test_a_circuit_needs_three_relays(refused: Refused) -> None:
+    text = VALID.replace("    guard: {count: 2}", "    guard: {count: 1}")
+    text = text.replace("      count: 3", "      count: 0")
+    assert refused(text) == [
+        "experiments/foo.yaml:5: network.relays: a circuit needs 3 different relays, this network "
+        "has 2"
+    ]
+
+
+def test_one_relay_is_not_guard_and_exit_of_one_circuit(refused: Refused) -> None:
+    text = VALID.replace("    guard: {count: 2}", "    exitguard: {count: 1}")
+    text = text.replace("    exit: {count: 1}\n", "")
+    assert refused(text) == [
+        "experiments/foo.yaml:5: network.relays: the only exit is the only guard, and a relay "
+        "takes one position in a circuit"
+    ]
+
+
+def test_all_errors_come_together_by_line(refused: Refused) -> None:
+    text = VALID.replace("seeds: 2", "seed: 2").replace('"5 min"', '"5"').replace("rr,", "rr!,")
+    assert refused(text) == [
+        "experiments/foo.yaml:1: seeds: missing; expected a number of seeds (1 to 10000) or a list "
+        "of different seeds such as [1, 2, 7]",
+        'experiments/foo.yaml:3: seed: unknown key; did you mean "seeds"?',
+        "experiments/foo.yaml:23: tor.variants[1]: expected a name (lower-case letters, digits "
+        'and hyphens), got "rr!"',
+        'experiments/foo.yaml:28: time.bootstrap: expected a time such as "60 s", got "5": '
+        "a quantity needs its unit",
+    ]
+
+
+def test_files_that_extend_each_other(checkout: Path, write: Write) -> None:
+    write("a", "extends: base/b.yaml\n" + VALID)
+    write("base/b", "# b\nextends: ../a.yaml\n")
+    with pytest.raises(UserError) as caught:
+        load("a", root=checkout)
+    assert caught.value.message == (
+        "experiments/base/b.yaml:2: extends: the files extend each other in a circle: "
+        "experiments/a.yaml -> experiments/base/b.yaml -> experiments/a.yaml"
+    )
+    assert caught.value.hint == "docs/experiments.md explains every key"
+
+
+def test_not_text(checkout: Path) -> None:
+    (checkout / "experiments" / "foo.yaml").write_bytes(b"title: x\ndescription: \xff\n")
+    with pytest.raises(UserError) as caught:
+        load("foo", root=checkout)
+    assert caught.value.message == "experiments/foo.yaml:2: not text in UTF-8"

@@ -1,0 +1,146 @@
+"""The experiments that come with the project."""
+
+from __future__ import annotations
+
+import importlib
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from onionlab.experiment import experiment_names, load
+from onionlab.experiment.reference import json_schema
+
+from .conftest import REPOSITORY
+
+# Comes with Snakemake; it has no annotations.
+jsonschema: Any = importlib.import_module("jsonschema")
+
+FOLDER = REPOSITORY / "experiments"
+NAMES = experiment_names(REPOSITORY)
+FILES = sorted(FOLDER.rglob("*.yaml"))
+OF_THE_PAPER = {
+    # name: (variants, figures of throughput and timeouts, of time to first byte and 320 KiB)
+    "weights-20mid": ("weights", 2, 5),
+    "weights-10mid": ("weights", 3, 6),
+    "weights-5mid": ("weights", 4, 7),
+    "swrr-20mid": ("swrr", 8, 11),
+    "swrr-10mid": ("swrr", 9, 12),
+    "swrr-5mid": ("swrr", 10, 13),
+}
+VARIANTS = {
+    "weights": (("swrr-linear", "swrr-proportional", "swrr-logarithmic"), "swrr-linear"),
+    "swrr": (("swrr-linear", "rr", "ewma"), "ewma"),
+}
+
+
+def test_all_are_there() -> None:
+    vegas = [f"{name}-vegas" for name in OF_THE_PAPER]
+    assert set(NAMES) >= {"quick", *OF_THE_PAPER, *vegas}
+
+
+@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("scale", [1.0, 0.5, 0.1])
+def test_it_loads_at_every_scale(name: str, scale: float) -> None:
+    experiment = load(name, root=REPOSITORY).with_overrides(scale=scale)
+    assert experiment.warnings == ()
+    assert (experiment.shrunk == []) == (scale == 1.0)
+    for level in experiment.levels.values():
+        json.dumps(level.settings.model_dump(mode="json"), allow_nan=False)
+
+
+@pytest.mark.parametrize("suffix", ["", "-vegas"])
+@pytest.mark.parametrize("name", OF_THE_PAPER)
+def test_table_1(name: str, suffix: str) -> None:
+    experiment = load(name + suffix, root=REPOSITORY)
+    middles = int(name.partition("-")[2].removesuffix("mid"))
+    (level,) = experiment.levels
+    assert level == f"{middles}mid"
+    settings = experiment.levels[level].settings
+    network = settings.network
+    assert (network.servers.count, network.authorities) == (100, 3)
+    assert {role: entry.count for role, entry in network.relays.items()} == {
+        "exitguard": 5,
+        "guard": 14,
+        "exit": 10,
+        "middle": middles,
+    }
+    bulk, web = settings.traffic["bulk"], settings.traffic["web"]
+    assert (bulk.count, bulk.request_bytes, bulk.pause.times_s) == (80, 5 * 1024**2, ())
+    assert (web.count, web.request_bytes) == (320, 320 * 1024)
+    assert web.pause.times_s == tuple(float(second) for second in range(1, 61))
+    assert bulk.start.after_s + bulk.start.spread_s <= web.start.after_s
+    assert all(one.timeout_s is not None for one in (bulk, web))
+    assert settings.tor.deployment.where == "all"
+    assert settings.tor.consensus_params["cc_alg"] == (2 if suffix else 0)
+    assert (experiment.variants, experiment.baseline) == VARIANTS[OF_THE_PAPER[name][0]]
+
+
+@pytest.mark.parametrize("name", OF_THE_PAPER)
+def test_figures_of_the_paper(name: str) -> None:
+    experiment = load(name, root=REPOSITORY)
+    _, load_figure, time_figure = OF_THE_PAPER[name]
+    assert [(figure.id, figure.kind, figure.paper) for figure in experiment.figures] == [
+        (f"figure-{load_figure}", "throughput-timeouts", load_figure),
+        (f"figure-{time_figure}", "ttfb-320kib", time_figure),
+    ]
+    vegas = load(f"{name}-vegas", root=REPOSITORY)
+    assert vegas.paper is None
+    assert [figure.paper for figure in vegas.figures] == [None, None]
+
+
+@pytest.mark.parametrize("middles", [20, 10, 5])
+def test_both_families_share_the_runs_of_linear_swrr(middles: int) -> None:
+    one = load(f"swrr-{middles}mid", root=REPOSITORY).levels[f"{middles}mid"].settings
+    other = load(f"weights-{middles}mid", root=REPOSITORY).levels[f"{middles}mid"].settings
+    assert one.network == other.network
+    assert one.traffic == other.traffic
+    assert one.time == other.time
+    assert one.engine == other.engine
+    assert one.tor.model_copy(update={"variants": (), "baseline": ""}) == other.tor.model_copy(
+        update={"variants": (), "baseline": ""}
+    )
+
+
+def test_quick_compares_three_variants_with_three_seeds() -> None:
+    experiment = load("quick", root=REPOSITORY)
+    assert (len(experiment.variants), len(experiment.seeds)) == (3, 3)
+
+
+def test_the_json_schema_is_current() -> None:
+    written = (FOLDER / "schema.json").read_text(encoding="utf-8")
+    assert written == json_schema(), "run `onionlab schema --write`"
+
+
+@pytest.mark.parametrize("path", FILES, ids=lambda path: path.relative_to(FOLDER).as_posix())
+def test_every_file_fits_the_json_schema_that_it_names(path: Path) -> None:
+    text = path.read_text(encoding="utf-8")
+    first, _, _ = text.partition("\n")
+    named = first.removeprefix("# yaml-language-server: $schema=")
+    assert (path.parent / named).resolve() == FOLDER / "schema.json"
+    jsonschema.validate(yaml.safe_load(text), json.loads(json_schema()))
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"zzz": 1},
+        {"time": {"drain": 60}},
+        {"time": {"drain": "60 sec"}},
+        {"network": {"relays": {"guard": {"full_count": 1}}}},
+        {"network": {"packet_loss": 5}},
+        {"traffic": {"Web": {}}},
+        {"traffic": {"web": {"pause": "never"}}},
+        {"tor": {"deployment": {"fraction": "half"}}},
+        {"tor": {"scheduler": {"name": "kist"}}},
+        {"engine": {"shadow": {"general": {"seed": 1}}}},
+        {"levels": {"x": {"overrides": {"levels": {}}}}},
+        {"figures": [{"kind": "ttfb"}]},
+        {"seeds": [1, 1]},
+    ],
+)
+def test_the_json_schema_refuses(wrong: object) -> None:
+    with pytest.raises(jsonschema.ValidationError):
+        jsonschema.validate(wrong, json.loads(json_schema()))

@@ -1,0 +1,168 @@
+from __future__ import annotations
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from onionlab.experiment.tree import ATOMIC_KEYS, Node, YamlError, merge, plain, read_tree
+
+KEYS = st.sampled_from(["a", "b", "c"])
+SCALARS = st.integers(0, 3) | st.sampled_from(["x", "y"]) | st.none()
+TREES = st.recursive(
+    SCALARS | st.lists(SCALARS, max_size=2),
+    lambda below: st.dictionaries(KEYS, below, max_size=3),
+    max_leaves=8,
+)
+MAPPINGS = st.dictionaries(KEYS, TREES, max_size=3)
+
+
+def node(value: object, file: str = "f") -> Node:
+    if isinstance(value, dict):
+        return Node({key: node(child, file) for key, child in value.items()}, file, 1, "")
+    if isinstance(value, list):
+        return Node([node(child, file) for child in value], file, 1, "")
+    assert value is None or isinstance(value, (str, int, float, bool))
+    return Node(value, file, 1, "")
+
+
+def merged(*values: object) -> object:
+    result = node(values[0])
+    for value in values[1:]:
+        result = merge(result, node(value))
+    return plain(result)
+
+
+def leaves(value: object, path: tuple[str, ...] = ()) -> dict[tuple[str, ...], object]:
+    """Everything that is not a mapping with keys, by its path."""
+    if isinstance(value, dict) and value:
+        found: dict[tuple[str, ...], object] = {}
+        for key, child in value.items():
+            found |= leaves(child, (*path, key))
+        return found
+    return {path: value}
+
+
+@settings(deadline=None)  # the machine may be busy
+@given(MAPPINGS)
+def test_nothing_changes_nothing(tree: dict[str, object]) -> None:
+    assert merged(tree, {}) == tree
+    assert merged({}, tree) == tree
+    assert merged(tree, tree) == tree
+
+
+@settings(deadline=None)  # the machine may be busy
+@given(MAPPINGS, MAPPINGS)
+def test_the_later_one_wins_and_the_rest_stays(
+    base: dict[str, object], over: dict[str, object]
+) -> None:
+    result = leaves(merged(base, over))
+    for path, value in leaves(over).items():
+        # An empty mapping on top of a mapping adds nothing; on anything else it replaces it.
+        assert value == {} or result[path] == value
+    for path, value in leaves(base).items():
+        untouched = not any(
+            path[: len(p)] == p or p[: len(path)] == path for p in leaves(over) if p
+        )
+        if untouched and over and path:
+            assert result[path] == value
+
+
+@settings(deadline=None)  # the machine may be busy
+@given(MAPPINGS, MAPPINGS)
+def test_merging_twice_is_merging_once(base: dict[str, object], over: dict[str, object]) -> None:
+    assert merged(base, over, over) == merged(base, over)
+
+
+@settings(deadline=None)  # the machine may be busy
+@given(
+    st.dictionaries(KEYS, st.dictionaries(KEYS, SCALARS, max_size=3), max_size=3),
+    st.dictionaries(KEYS, st.dictionaries(KEYS, SCALARS, max_size=3), max_size=3),
+    st.dictionaries(KEYS, st.dictionaries(KEYS, SCALARS, max_size=3), max_size=3),
+)
+def test_grouping_does_not_matter_where_shapes_agree(
+    a: dict[str, object], b: dict[str, object], c: dict[str, object]
+) -> None:
+    assert merged(merged(a, b), c) == merged(a, merged(b, c))
+
+
+@settings(deadline=None)  # the machine may be busy
+@given(MAPPINGS, MAPPINGS)
+def test_every_value_keeps_its_file(base: dict[str, object], over: dict[str, object]) -> None:
+    result = merge(node(base, "base"), node(over, "over"))
+    for path, value in leaves(plain(result)).items():
+        found = result
+        for key in path:
+            child = found.get(key)
+            assert child is not None
+            found = child
+        if found.file == "base":
+            assert leaves(base).get(path, {}) == value
+
+
+def test_lists_are_replaced() -> None:
+    assert merged({"a": [1, 2]}, {"a": [3]}) == {"a": [3]}
+
+
+@pytest.mark.parametrize("key", sorted(ATOMIC_KEYS))
+def test_keys_that_exclude_each_other_are_replaced_together(key: str) -> None:
+    assert merged({key: {"a": 1}}, {key: {"b": 2}}) == {key: {"b": 2}}
+
+
+def test_scalars_are_those_of_yaml_1_2() -> None:
+    text = "a: no\nb: 12:30\nc: 1e3\nd: 0x10\ne: 2000-01-01\nf: true\ng: '5'\nh:\ni: 010\nj: -1.5\n"
+    assert plain(read_tree(text, "f")) == {
+        "a": "no",
+        "b": "12:30",
+        "c": 1000.0,
+        "d": "0x10",
+        "e": "2000-01-01",
+        "f": True,
+        "g": "5",
+        "h": None,
+        "i": 10,
+        "j": -1.5,
+    }
+
+
+def test_nodes_know_line_and_path() -> None:
+    tree = read_tree("a:\n  b:\n  - x\n  - c: 1\n", "f.yaml")
+    found = tree.locate(("a", "b", 1, "c"), "wrong")
+    assert str(found) == "f.yaml:4: a.b[2].c: wrong"
+    assert str(tree.locate(("a", "z", "y"), "missing")) == "f.yaml:1: a.z.y: missing"
+
+
+@pytest.mark.parametrize(
+    ("text", "messages"),
+    [
+        ("", ["f:1: the file is empty"]),
+        ("- a\n", ["f:1: expected a mapping (key: value) at the top of the file"]),
+        (
+            "a: 1\nb: 2\na: 3\nb: 4\n",
+            [
+                "f:3: a: the key stands twice, first on line 1",
+                "f:4: b: the key stands twice, first on line 2",
+            ],
+        ),
+        ("a: &x 1\nb: *x\n", ["f:2: broken YAML: aliases (*name) are not used here"]),
+        ("a: &x [*x]\n", ["f:1: broken YAML: aliases (*name) are not used here"]),
+        ("<<: {a: 1}\n", ["f:1: merge keys (<<) are not used here"]),
+        (
+            "a: !!python/name:os.system x\n",
+            ["f:1: a: tags (tag:yaml.org,2002:python/name:os.system)"],
+        ),
+        ("a: 1\n? [x]\n: 2\n", ["f:2: a key must be plain text"]),
+        ("a: [1, 2\nb: 3\n", ["f:2: "]),
+        ("a: 'x\n", ["f:2: broken YAML: found unexpected end of stream"]),
+        ("a: 1\n---\nb: 2\n", ["f:2: broken YAML: but found another document"]),
+        ("a: 1\nb: \x07\n", ["f:2: broken YAML: a character that YAML does not allow (U+0007)"]),
+        ("a: " + "[" * 100 + "]" * 100, ["f:1: a"]),
+        ("a: " + "[" * 100_000, ["f:1: broken YAML: nested too deeply"]),
+    ],
+)
+def test_refused(text: str, messages: list[str]) -> None:
+    with pytest.raises(YamlError) as caught:
+        read_tree(text, "f")
+    lines = [str(problem) for problem in caught.value.problems]
+    assert len(lines) == len(messages)
+    for line, message in zip(lines, messages, strict=True):
+        assert line.startswith(message), line

@@ -1,0 +1,174 @@
+from __future__ import annotations
+
+import re
+from fractions import Fraction
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from onionlab.experiment import units
+from onionlab.experiment.kinds import fraction, size, time
+
+
+@pytest.mark.parametrize(
+    ("text", "size_bytes"),
+    [
+        ("5 MiB", 5 * 1024 * 1024),
+        ("320 KiB", 327_680),
+        ("320 KB", 320_000),
+        ("1000 B", 1000),
+        ("1.5 KiB", 1536),
+        ("0.1 KB", 100),
+        ("2GiB", 2**31),
+        (" 3 GB ", 3_000_000_000),
+    ],
+)
+def test_sizes(text: str, size_bytes: int) -> None:
+    assert units.parse_size(text) == size_bytes
+
+
+@pytest.mark.parametrize(
+    ("text", "time_s"),
+    [
+        ("60 s", 60.0),
+        ("10 ms", 0.01),
+        ("5 min", 300.0),
+        ("1 h", 3600.0),
+        ("0.1 s", 0.1),
+        ("0 s", 0.0),
+    ],
+)
+def test_times(text: str, time_s: float) -> None:
+    assert units.parse_time(text) == time_s
+
+
+@pytest.mark.parametrize(
+    ("text", "rate_bit_per_s"),
+    [
+        ("10 Mbit", 10_000_000),
+        ("1 MiB/s", 8 * 1024 * 1024),
+        ("630 KB/s", 5_040_000),
+        ("1 Gibit", 2**30),
+        ("1 B/s", 8),
+    ],
+)
+def test_rates(text: str, rate_bit_per_s: int) -> None:
+    assert units.parse_rate(text) == rate_bit_per_s
+
+
+@pytest.mark.parametrize(
+    ("value", "share"), [("5 %", 0.05), (0.05, 0.05), (0, 0.0), (1, 1.0), ("100 %", 1.0)]
+)
+def test_fractions(value: object, share: float) -> None:
+    assert units.parse_fraction(value) == share
+
+
+@settings(deadline=None)  # the machine may be busy
+@given(st.integers(min_value=1, max_value=units.MAX_SIZE_BYTES))
+def test_size_round_trip(size_bytes: int) -> None:
+    assert units.parse_size(units.format_size(size_bytes)) == size_bytes
+
+
+@settings(deadline=None)  # the machine may be busy
+@given(st.integers(min_value=0, max_value=units.MAX_TIME_MS))
+def test_time_round_trip(time_ms: int) -> None:
+    time_s = units.seconds(time_ms)
+    assert units.milliseconds(time_s) == time_ms
+    assert units.parse_time(units.format_time(time_s)) == time_s
+
+
+@settings(deadline=None)  # the machine may be busy
+@given(st.integers(min_value=1, max_value=units.MAX_RATE_BIT_PER_S))
+def test_rate_round_trip(rate_bit_per_s: int) -> None:
+    assert units.parse_rate(units.format_rate(rate_bit_per_s)) == rate_bit_per_s
+
+
+@settings(deadline=None)  # the machine may be busy
+@given(
+    st.integers(min_value=1, max_value=10**6),
+    st.integers(min_value=0, max_value=999),
+    st.sampled_from(sorted(units.TIME_UNITS)),
+)
+def test_times_are_the_nearest_float(whole: int, thousandths: int, unit: str) -> None:
+    text = f"{whole}.{thousandths:03d} {unit}"
+    exact_ms = Fraction(text.split()[0]) * units.TIME_UNITS[unit]
+    if exact_ms.denominator == 1 and exact_ms <= units.MAX_TIME_MS:
+        assert units.parse_time(text) == float(exact_ms / 1000)
+    else:
+        with pytest.raises(ValueError, match=re.escape('expected a time such as "60 s"')):
+            units.parse_time(text)
+
+
+@pytest.mark.parametrize(
+    ("parse", "value", "message"),
+    [
+        (units.parse_size, 320, "got 320: a quantity needs its unit"),
+        (units.parse_size, "320", 'got "320": a quantity needs its unit'),
+        (units.parse_size, True, "got true"),
+        (units.parse_size, None, "got nothing"),
+        (units.parse_size, ["1 B"], "got a list"),
+        (units.parse_size, "320 Kb!", 'did you mean "320 KB"?'),
+        (units.parse_size, "320 kib", 'did you mean "320 KiB"?'),
+        (units.parse_size, "5 bytes", 'did you mean "5 B"?'),
+        (units.parse_size, "0 B", "it must be more than 0"),
+        (units.parse_size, "-1 B", "it must be more than 0"),
+        (units.parse_size, "0.5 B", "not a whole number of bytes"),
+        (units.parse_size, "9999999 GiB", "larger than can be simulated"),
+        (units.parse_size, "1e3 B", 'expected a size such as "320 KiB"'),
+        (units.parse_size, "9" * 5000 + " B", "expected a size"),
+        (units.parse_size, "\u0663 B", "expected a size"),
+        (units.parse_time, "60 sec", 'did you mean "60 s"?'),
+        (units.parse_time, "1 Hour", 'did you mean "1 h"?'),
+        (units.parse_time, "1.5 ms", "not a whole number of milliseconds"),
+        (units.parse_time, "-1 s", "it must be 0 or more"),
+        (units.parse_rate, "10 Mbps", 'did you mean "10 Mbit"?'),
+        (units.parse_rate, "10 Mbit/s", 'did you mean "10 Mbit"?'),
+        (units.parse_rate, "10 Mb/s", 'did you mean "10 MB/s"?'),
+        (units.parse_rate, "0 bit", "it must be more than 0"),
+        (units.parse_fraction, 1.5, "not between 0 and 1"),
+        (units.parse_fraction, "120 %", "not between 0 and 1"),
+        (units.parse_fraction, "-1 %", "not between 0 and 1"),
+        (units.parse_fraction, float("nan"), "not between 0 and 1"),
+        (units.parse_fraction, True, "got true"),
+        (units.parse_fraction, "0.5", "a quantity needs its unit"),
+    ],
+)
+def test_refused(parse: object, value: object, message: str) -> None:
+    assert callable(parse)
+    with pytest.raises(ValueError, match=re.escape(message)):
+        parse(value)
+
+
+def test_a_positive_time_is_more_than_zero() -> None:
+    assert units.parse_time("0 s") == 0.0
+    with pytest.raises(ValueError, match="it must be more than 0"):
+        units.parse_time("0 s", positive=True)
+
+
+@settings(deadline=None)  # the machine may be busy
+@given(st.text(max_size=20) | st.floats() | st.integers() | st.none() | st.booleans())
+def test_any_value_parses_or_says_what_was_expected(value: object) -> None:
+    for parse in (units.parse_size, units.parse_time, units.parse_rate, units.parse_fraction):
+        try:
+            parse(value)
+        except ValueError as error:
+            message = str(error)
+            assert message.startswith("expected a")
+            assert message.isprintable()
+
+
+@settings(deadline=None)  # the machine may be busy
+@given(st.from_regex(r"[0-9]{1,4}(\.[0-9]{1,2})? ?(B|KB|KiB|kb|ms|s|min|h|%|sec)?", fullmatch=True))
+def test_json_schema_agrees_with_the_parsers(text: str) -> None:
+    """The schema may accept what only arithmetic refuses (0 B), never the other way round."""
+    for kind in (size(), time(), fraction()):
+        options = kind.schema.get("anyOf", [kind.schema])
+        patterns = [one["pattern"] for one in options if "pattern" in one]
+        try:
+            kind.parse(text)
+        except ValueError as error:
+            refused_by_letters = "needs its unit" in str(error) or "the units are" in str(error)
+            assert not (refused_by_letters and any(re.search(p, text) for p in patterns))
+        else:
+            assert any(re.search(pattern, text) for pattern in patterns)
