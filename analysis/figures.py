@@ -357,8 +357,10 @@ def _mark_indices(panel: Panel, y: Floats, phase: float) -> list[int]:
 def _dress_time(axes: Axes, grid: Floats, level: Level, counts: bool) -> None:
     axes.set_xlim(float(grid[0]), float(grid[-1]))
     axes.set_ylim(bottom=0.0)
-    if counts and axes.get_ylim()[1] < 1.0:
-        axes.set_ylim(top=1.0)
+    if counts:
+        top = max(1.0, axes.get_ylim()[1])
+        # A little room below, or a line at zero disappears in the axis.
+        axes.set_ylim(-0.03 * top, top)
     axes.yaxis.set_major_locator(MaxNLocator(6, steps=[1, 2, 2.5, 5, 10], integer=counts))
     for begin, end in ((grid[0], level.measured_start_s), (level.measured_end_s, grid[-1])):
         if end > begin:

@@ -157,7 +157,7 @@ def duration_curve(
     times_s = _DURATION[name].times(streams)
     without = (streams.outcome == Outcome.SUCCESS) & ~np.isfinite(times_s)
     if np.any(without):
-        return None, f"{np.count_nonzero(without)} successful streams have no such time in the log"
+        return None, "the log does not tell this time for streams of this size"
     times, kinds = observations(streams, times_s)
     if times.size == 0:
         return None, "no stream with a known fate"
@@ -228,6 +228,19 @@ def _share(of: tuple[Outcome, ...]) -> Callable[[ClassData], Statistic]:
     return compute
 
 
+def _timeout_incidence(data: ClassData) -> Statistic:
+    streams = data.measured
+    known = streams.outcome != Outcome.UNKNOWN
+    outcome = streams.outcome[known]
+    if outcome.size == 0:
+        return Statistic(None, "no stream with a known fate")
+    watched = np.maximum(streams.end_s - streams.start_s, 0.0)[known]
+    # Here the awaited thing is the timeout, and any other end rules it out.
+    ended = np.where(outcome == Outcome.TIMEOUT, EVENT, FAILURE)
+    curve = cumulative_incidence(watched, np.where(outcome == Outcome.OPEN, CENSORED, ended))
+    return Statistic(float(curve.probability[-1]) if curve.probability.size else 0.0)
+
+
 def _command_median(data: ClassData) -> Statistic:
     times = data.measured.ttfb_from_command_s
     times = times[np.isfinite(times)]
@@ -255,6 +268,15 @@ def _metrics() -> tuple[Metric, ...]:
     metrics = [
         Metric("goodput_bytes_per_s", "Throughput", "B/s", "higher", "both", True, _goodput),
         Metric("timeout_rate", "Timeout rate", "1", "lower", "both", True, _share(timeouts)),
+        Metric(
+            "timeout_incidence",
+            "Timeout probability (open streams censored)",
+            "1",
+            "lower",
+            "both",
+            False,
+            _timeout_incidence,
+        ),
         Metric("failure_rate", "Failure rate", "1", "lower", "both", False, _share(FAILURES)),
         Metric("streams_started", "Streams started", "streams", "", "both", False, _count(None)),
     ]

@@ -34,7 +34,7 @@ from analysis.figures import FigureData, FigurePaths, find_kind, write_figure
 from analysis.load import load_run
 from analysis.metrics import ALL, METRICS, WINDOW_S, Metric, Statistic, run_statistics
 from analysis.records import ParseReport, read_parse_report
-from analysis.study import Level, Run, Study, Variant, load_study
+from analysis.study import FigureSpec, Level, Run, Study, Variant, load_study
 from analysis.tgenlog import TARGET_BYTES
 
 SUMMARY_COLUMNS = (
@@ -264,7 +264,7 @@ def format_number(value: float | None, sign: bool = False) -> str:
         text = "0"
     elif magnitude >= 1000:
         text = f"{value:{plus},.0f}"
-    elif magnitude >= 0.001:
+    elif magnitude >= 0.001 or sign:
         digits = 3 - len(str(int(magnitude))) + (magnitude < 1)
         text = f"{value:{plus}.{max(0, digits)}f}"
     else:
@@ -349,21 +349,58 @@ def _level_tables(plan: Study, rows: list[SummaryRow]) -> list[dict[str, Any]]:
         kept = []
         for row in own:
             group = [r for r in own if (r.class_name, r.metric) == (row.class_name, row.metric)]
-            if _informative(group):
+            if _informative(group) and not _repeats_incidence(row, own):
                 kept.append(row)
         headline = [row for row in own if _is_headline(level, row)]
         headline.sort(key=lambda row: row.class_name != ALL)
         names = list(dict.fromkeys(row.class_name for row in kept))
+        groups = {name: _groups(row for row in kept if row.class_name == name) for name in names}
         tables.append(
             {
                 "level": level,
                 "headline": _groups(headline),
                 "classes": [
-                    (name, _groups(row for row in kept if row.class_name == name)) for name in names
+                    {
+                        "name": name,
+                        "groups": [g for g in groups[name] if any(r["has_mean"] for r in g)],
+                        "without": _without_value(groups[name]),
+                    }
+                    for name in names
                 ],
             }
         )
     return tables
+
+
+def _repeats_incidence(row: SummaryRow, rows: list[SummaryRow]) -> bool:
+    """Whether a Kaplan-Meier metric says for all variants what the incidence says: no failures."""
+    if "_km_" not in row.metric.name:
+        return False
+    names = (row.metric.name, row.metric.name.replace("_km_", "_"))
+    km, incidence = (
+        {
+            r.variant.name: (r.estimate.mean, r.note)
+            for r in rows
+            if (r.class_name, r.metric.name) == (row.class_name, name)
+        }
+        for name in names
+    )
+    return km == incidence
+
+
+def _without_value(groups: list[list[dict[str, Any]]]) -> dict[str, list[str]]:
+    """Metrics that no variant has a value of: reason -> labels."""
+    reasons: dict[str, list[str]] = {}
+    for group in groups:
+        if not any(row["has_mean"] for row in group):
+            notes = dict.fromkeys(
+                f"{row['variant'].label}: {row['note']}" if len(group) > 1 else row["note"]
+                for row in group
+            )
+            same = {row["note"] for row in group}
+            reason = same.pop() if len(same) == 1 else "; ".join(notes)
+            reasons.setdefault(reason, []).append(group[0]["metric"].label)
+    return reasons
 
 
 def _is_headline(level: Level, row: SummaryRow) -> bool:
@@ -415,6 +452,11 @@ def _plain(value: object) -> str:
     return _json_text(value)
 
 
+def _heading(spec: FigureSpec, level: Level) -> str:
+    title = spec.title or spec.id
+    return title if level.label in title else f"{title}, {level.label}"
+
+
 def render(
     plan: Study,
     rows: list[SummaryRow],
@@ -434,7 +476,7 @@ def render(
             "paths": figure,
             "uri": Markup("data:image/svg+xml;base64,")
             + base64.b64encode(figure.svg).decode("ascii"),
-            "level": plan.level(figure.spec.level),
+            "heading": _heading(figure.spec, plan.level(figure.spec.level)),
         }
         for figure in figures
     ]

@@ -10,8 +10,10 @@ import argparse
 import importlib
 import os
 import pkgutil
+import signal
 import sys
 from collections.abc import Sequence
+from types import FrameType
 from typing import Protocol, cast
 
 from onionlab import __version__, commands
@@ -71,6 +73,10 @@ def build_parser(verb: str | None = None) -> argparse.ArgumentParser:
     return parser
 
 
+def _interrupt(number: int, frame: FrameType | None) -> None:
+    raise KeyboardInterrupt
+
+
 def main(argv: Sequence[str] | None = None) -> int:
     """Run one verb.
 
@@ -81,6 +87,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     # Lines appear when they are written, also through a pipe into a log or `make`.
     if hasattr(sys.stdout, "reconfigure"):
         sys.stdout.reconfigure(line_buffering=True)
+    # Ended politely, a command ends what it has started.
+    signal.signal(signal.SIGTERM, _interrupt)
     try:
         args = build_parser(arguments[0] if arguments else None).parse_args(arguments)
         return int(args.run(args))

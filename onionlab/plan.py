@@ -38,11 +38,15 @@ _DISK_BYTES_PER_HOST = 600 * 2**10
 
 @dataclass(frozen=True)
 class Request:
-    """What the user asked for, as given on the command line."""
+    """What the user asked for, as given on the command line.
+
+    variants: some of the experiment's, in its order; empty for all.
+    """
 
     experiment: str
     scale: float | None = None
     seeds: int | list[int] | None = None
+    variants: tuple[str, ...] = ()
     engine: str = "auto"
     shadow: str | None = None
     tgen: str | None = None
@@ -104,11 +108,16 @@ class Workbench:
         )
         self.variants: dict[str, Variant] = load_variants(root)
         self.engine: Engine = open_engine(request.engine, shadow=request.shadow, tgen=request.tgen)
-        names = {
-            name
-            for level in self.experiment.levels.values()
-            for name in (*level.settings.tor.variants, level.settings.tor.baseline)
-        }
+        levels = self.experiment.levels.values()
+        known = dict.fromkeys(name for level in levels for name in level.settings.tor.variants)
+        for name in request.variants:
+            if name not in known:
+                raise UserError(
+                    f"{self.experiment.name} has no variant {name!r}",
+                    f"its variants are: {', '.join(known)}",
+                )
+        self.selected = [name for name in known if not request.variants or name in request.variants]
+        names = {*self.selected, *(level.settings.tor.baseline for level in levels)}
         # By the base name of the executable, as run directories name it.
         self.programs: dict[str, BuiltTor] = {
             tor_program(built.series): built
@@ -153,6 +162,7 @@ def make_plan(root: Path, request: Request, say: Callable[[str], None]) -> Plan:
         for seed in experiment.seeds
         for level_name, level in experiment.levels.items()
         for variant in level.settings.tor.variants
+        if variant in bench.selected
     ]
     options = next(iter(experiment.levels.values())).settings.engine
     plan = Plan(
@@ -179,7 +189,7 @@ def read_plan(path: Path) -> Plan:
         if data["format"] != PLAN_FORMAT:
             raise ValueError(f"its format is {data['format']}, this program reads {PLAN_FORMAT}")
         return Plan(
-            request=Request(**data["request"]),
+            request=Request(**{**data["request"], "variants": tuple(data["request"]["variants"])}),
             runs=tuple(PlannedRun(**run) for run in data["runs"]),
             store=Path(data["store"]),
             out=path.parent,
@@ -257,14 +267,14 @@ def _study_json(bench: Workbench, plan: Plan) -> dict[str, Any]:
         raise UserError(
             f"{experiment.name}: its levels have different baselines: {sorted(baselines)}"
         )
-    names = list(dict.fromkeys(run.variant for run in plan.runs))
+    baseline = baselines.pop()
     return {
         "format": 1,
         "name": experiment.name,
         "title": experiment.title,
         "description": experiment.description,
-        "baseline": baselines.pop(),
-        "variants": [_variant_json(bench.variants[name]) for name in names],
+        "baseline": baseline if baseline in bench.selected else None,
+        "variants": [_variant_json(bench.variants[name]) for name in bench.selected],
         "levels": [
             _level_json(name, level.label, level.settings)
             for name, level in experiment.levels.items()

@@ -17,6 +17,7 @@ from onionlab.engines import EngineFailureError, Progress
 from onionlab.engines.processes import kill_processes_below
 from onionlab.errors import UserError
 from onionlab.plan import Plan, PlannedRun, Workbench, host_facts
+from onionlab.presence import is_present
 from onionlab.store import PROGRESS, Store, write_json
 from onionlab.tor.variants import load_registry
 from onionlab.verify import RunRefusedError, verify_tor_logs
@@ -36,7 +37,7 @@ def execute(root: Path, plan: Plan, run_id: str, say: Callable[[str], None]) -> 
         bench = Workbench(root, plan.request, say)
         try:
             with own_cpus(plan.cpus_per_run) as cpus:
-                manifest = _simulate(bench, store, planned, cpus)
+                manifest = _simulate(bench, plan, store, planned, cpus)
         except (EngineFailureError, RunRefusedError) as failure:
             error = {"title": planned.title, "message": failure.message, "log": failure.log_tail}
             store.fail(run_id, error)
@@ -59,7 +60,7 @@ def _clear_leftovers(store: Store, run_id: str) -> None:
 
 
 def _simulate(
-    bench: Workbench, store: Store, planned: PlannedRun, cpus: list[int]
+    bench: Workbench, plan: Plan, store: Store, planned: PlannedRun, cpus: list[int]
 ) -> dict[str, Any]:
     run = bench.compose(planned.level, planned.variant, planned.seed)
     identity = run.identity(bench.programs, bench.engine)
@@ -74,6 +75,8 @@ def _simulate(
     composed_s = time.monotonic()
 
     def on_progress(progress: Progress) -> None:
+        if not is_present(plan.out):
+            raise SystemExit("the command that started this run has ended; so does the run")
         write_json(
             partial / PROGRESS, {"title": planned.title, **asdict(progress), "at_s": time.time()}
         )

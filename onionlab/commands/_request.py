@@ -18,6 +18,7 @@ def add_request_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("name", help="name of an experiment, or the path of its file")
     parser.add_argument("--scale", default="", help="multiply hosts and load, for instance 0.1")
     parser.add_argument("--seeds", default="", help="a number n (seeds 1 to n) or a list: 1,4,7")
+    parser.add_argument("--variants", default="", help="some of its variants: rr,ewma")
     parser.add_argument("--engine", default="auto", help="auto or the name of an engine")
     parser.add_argument("--shadow", default="", help="path of Shadow, if it is not on the PATH")
     parser.add_argument("--tgen", default="", help="path of TGen, if it is not on the PATH")
@@ -34,6 +35,7 @@ def request_of(args: argparse.Namespace) -> Request:
         experiment=args.name,
         scale=_number(args.scale, "--scale") if args.scale else None,
         seeds=parse_seeds(args.seeds) if args.seeds else None,
+        variants=tuple(args.variants.split(",")) if args.variants else (),
         engine=args.engine or "auto",
         shadow=args.shadow or None,
         tgen=args.tgen or None,

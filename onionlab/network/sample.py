@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ipaddress
 from bisect import bisect_right
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -30,7 +31,7 @@ _NETWORKS = {
     "server": ipaddress.IPv4Network("100.10.0.0/16"),
     "client": ipaddress.IPv4Network("100.20.0.0/16"),
 }
-ADDRESSES_PER_ROLE = 65_000
+ADDRESSES_PER_ROLE = 250 * 256
 
 
 @dataclass(frozen=True)
@@ -75,11 +76,13 @@ def sample_network(request: NetworkRequest, seed: int) -> Network:
     geography = request.geography
     hosts: list[Host] = []
     places: dict[str, Place] = {}
+    of_role: Counter[str] = Counter()
 
     def attach(name: str, role: str, traffic_class: str | None, place: Place) -> None:
         places.setdefault(place.name, place)
-        index = sum(host.role == role for host in hosts)
-        hosts.append(Host(name, role, traffic_class, place.name, _address(role, index)))
+        address = _address(role, of_role[role])
+        of_role[role] += 1
+        hosts.append(Host(name, role, traffic_class, place.name, address))
 
     for name in _names("authority", request.authorities):
         region = _draw_region(geography, "authority", seed, name)

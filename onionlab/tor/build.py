@@ -4,6 +4,7 @@ The layout under ``build/tor``::
 
     source/               Debian's source package and what is known of it
     base/KEY/tree/        Tor as released, configured and compiled
+    unit-tests/KEY/test   a series' unit tests, for the quick check
     store/KEY/bin/        a finished build: tor-SERIES and tor-gencert
     SERIES -> store/KEY   the build that belongs to the present source and patches
     logs/                 the compiler's whole output
@@ -56,6 +57,11 @@ CONFIGURE_OPTIONS = (
     "--disable-zstd",
     "--disable-seccomp",
     "--disable-systemd",
+    "--disable-libscrypt",
+    # There is no option against libcap (it drops root's privileges, and nothing here runs as root
+    # of its own machine): configure is told that it has looked and found none.
+    "ac_cv_lib_cap_cap_init=no",
+    "ac_cv_header_sys_capability_h=no",
 )
 # configure would record the absolute path of its helper `missing` here, and a copied tree would
 # run the one of the tree that it was copied from.
@@ -253,12 +259,11 @@ def series_name(series: Series | None) -> str:
 def _ensure_build(inputs: Inputs, series: Series | None) -> BuiltTor:
     name = series_name(series)
     link = inputs.directory / name
-    provenance = _provenance(inputs, series)
-    target = Path("store") / f"{name}-{_key(provenance)}"
+    target = Path("store") / f"{name}-{build_key(inputs, series)}"
     store = inputs.directory / target
     built = _read_build(inputs, store, name)
     if built is None:
-        built = _build(inputs, series, store, provenance)
+        built = _build(inputs, series, store)
     if not link.is_symlink() or link.readlink() != target:
         with work_directory(inputs) as work:
             (work / name).symlink_to(target)
@@ -290,9 +295,7 @@ def _read_build(inputs: Inputs, store: Path, name: str) -> dict[str, Any] | None
     return None
 
 
-def _build(
-    inputs: Inputs, series: Series | None, store: Path, provenance: dict[str, Any]
-) -> dict[str, Any]:
+def _build(inputs: Inputs, series: Series | None, store: Path) -> dict[str, Any]:
     name = series_name(series)
     with patched_copy(inputs, ensure_base(inputs), series) as tree:
         if series is not None:
@@ -306,7 +309,7 @@ def _build(
             "format": FORMAT,
             "sha256": file_sha256(tor),
             "version": _ask_version(tor),
-            "source": provenance,
+            "source": provenance(inputs, series),
         }
         record = json.dumps(built, indent=2, sort_keys=True) + "\n"
         (staged / "built.json").write_text(record, encoding="utf-8")
@@ -325,24 +328,29 @@ def _ask_version(tor: Path) -> str:
     return match[1]
 
 
-def _provenance(
-    inputs: Inputs, series: Series | None, options: Sequence[str] = CONFIGURE_OPTIONS
-) -> dict[str, Any]:
-    """Everything that decides what a build holds; its hash names the build."""
+def configure_options(*, hardened: bool) -> tuple[str, ...]:
+    """What configure is told; ``hardened`` adds the sanitizers."""
+    return (*CONFIGURE_OPTIONS, HARDENED_OPTION) if hardened else CONFIGURE_OPTIONS
+
+
+def provenance(inputs: Inputs, series: Series | None, *, hardened: bool = False) -> dict[str, Any]:
+    """Everything that decides what a build holds, as JSON."""
     patches = [] if series is None else series.patches
     return {
         "tor": inputs.source.facts,
         "series": None if series is None else series.name,
         "patches": [{"name": patch.path.name, "sha256": patch.sha256} for patch in patches],
-        "configure": list(options),
+        "configure": list(configure_options(hardened=hardened)),
         "cflags": CFLAGS,
         "toolchain": inputs.toolchain.description,
     }
 
 
-def _key(provenance: dict[str, Any]) -> str:
+def build_key(inputs: Inputs, series: Series | None, *, hardened: bool = False) -> str:
+    """The name of a build on disk: a hash of all that decides what it holds."""
+    decisive = provenance(inputs, series, hardened=hardened)
     # The source counts by its content alone: the same tarball from elsewhere is the same source.
-    decisive = {**provenance, "tor": provenance["tor"]["sha256"], "format": FORMAT}
+    decisive |= {"tor": inputs.source.sha256, "format": FORMAT}
     text = json.dumps(decisive, sort_keys=True)
     return hashlib.sha256(text.encode()).hexdigest()[:16]
 
@@ -357,9 +365,8 @@ def ensure_base(inputs: Inputs, *, hardened: bool = False) -> Path:
         inputs: Source and toolchain.
         hardened: With AddressSanitizer and UndefinedBehaviorSanitizer.
     """
-    options = (*CONFIGURE_OPTIONS, HARDENED_OPTION) if hardened else CONFIGURE_OPTIONS
     name = "hardened" if hardened else "plain"
-    base = inputs.directory / "base" / f"{name}-{_key(_provenance(inputs, None, options))}"
+    base = inputs.directory / "base" / f"{name}-{build_key(inputs, None, hardened=hardened)}"
     tree = base / "tree"
     if tree.is_dir():
         return tree
@@ -373,7 +380,13 @@ def ensure_base(inputs: Inputs, *, hardened: bool = False) -> Path:
         # work when a patch adds files.
         run_logged(inputs, ["autoreconf", "-i"], staged, log, f"{what}: autoreconf")
         compiler = f"CC={inputs.toolchain.compiler}"
-        configure = ["./configure", *options, compiler, f"CFLAGS={CFLAGS}", *AUTOTOOLS]
+        configure = [
+            "./configure",
+            *configure_options(hardened=hardened),
+            compiler,
+            f"CFLAGS={CFLAGS}",
+            *AUTOTOOLS,
+        ]
         run_logged(inputs, configure, staged, log, f"{what}: configure")
         compile_targets(inputs, staged, PROGRAMS, what, log)
         base.mkdir(parents=True, exist_ok=True)

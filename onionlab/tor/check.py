@@ -1,14 +1,16 @@
 """Tor's own tests on every build, and what a patch series changes about them.
 
 Each build is made twice, plain and with AddressSanitizer and UndefinedBehaviorSanitizer (Tor's
-option ``--enable-fragile-hardening``), and runs ``make check``: the unit tests, the slow ones and the
-scripts. Some of them fail or are skipped on some machines whatever the patches are (as root, without
-network): Tor as released is the yardstick, and only what passes there counts against a series.
+option ``--enable-fragile-hardening``), and runs ``make check``: the unit tests, the slow ones and
+the scripts. Some of them fail or are skipped on some machines whatever the patches are (as root,
+without network): Tor as released is the yardstick, and only what passes there counts against a
+series.
 """
 
 from __future__ import annotations
 
 import json
+import os
 import re
 import time
 from collections.abc import Callable, Iterable, Sequence
@@ -19,6 +21,7 @@ from onionlab.errors import UserError
 from onionlab.paths import build_directory
 from onionlab.tor.build import (
     Inputs,
+    build_key,
     build_lock,
     compile_targets,
     ensure_base,
@@ -28,8 +31,9 @@ from onionlab.tor.build import (
     prepare,
     run_logged,
     series_name,
+    work_directory,
 )
-from onionlab.tor.variants import STOCK, load_registry, load_series
+from onionlab.tor.variants import STOCK, Series, load_registry, load_series
 
 __all__ = ["Outcome", "check_series", "new_problems", "parse_test_output"]
 
@@ -109,13 +113,17 @@ def check_series(
     outcomes: list[Outcome] = []
     for sanitized in hardened:
         for one in (None, *series):
+            started = time.monotonic()
+            outcome = Outcome(series_name(one), sanitized)
             with build_lock(root, say):
                 inputs = prepare(root, say=say, tor_source=tor_source, jobs=jobs)
                 base = ensure_base(inputs, hardened=sanitized)
-            started = time.monotonic()
-            outcome = Outcome(series_name(one), sanitized)
-            with patched_copy(inputs, base, one) as tree:
-                _run_tests(inputs, tree, outcome, only)
+                program = _unit_tests(inputs, base, one, outcome) if only else None
+            if program is not None:
+                _run_unit_tests(inputs, program, outcome, f"{only}")
+            else:
+                with patched_copy(inputs, base, one) as tree:
+                    _run_all_tests(inputs, tree, outcome)
             outcome.wall_s = round(time.monotonic() - started, 1)
             outcomes.append(outcome)
             say(
@@ -158,10 +166,10 @@ def new_problems(outcomes: Iterable[Outcome]) -> list[str]:
 def parse_test_output(text: str) -> tuple[set[str], set[str], set[str]]:
     """Passed, failed and skipped cases in the output of one of Tor's unit test programs.
 
-    The grammar is that of ``src/ext/tinytest.c``: a line begins with ``group/case: ``, may continue
-    with ``[forking] ``, and the verdict comes at its end or, after messages, on a later line: ``OK``,
-    ``SKIPPED``, ``DISABLED`` or ``[case FAILED]``. A case without a verdict has brought its program
-    down: it failed.
+    The grammar is that of ``src/ext/tinytest.c``: a line begins with ``group/case: ``, may
+    continue with ``[forking] ``, and the verdict comes at its end or, after messages, on a later
+    line: ``OK``, ``SKIPPED``, ``DISABLED`` or ``[case FAILED]``. A case without a verdict has
+    brought its program down: it failed.
     """
     passed: set[str] = set()
     failed: set[str] = set()
@@ -190,21 +198,42 @@ def parse_test_output(text: str) -> tuple[set[str], set[str], set[str]]:
     return passed, failed, skipped
 
 
-def _run_tests(inputs: Inputs, tree: Path, outcome: Outcome, only: str | None) -> None:
-    what = f"tests of {outcome.title}"
-    environment = SANITIZER_ENVIRONMENT if outcome.hardened else {}
-    if only:
-        log = compile_targets(inputs, tree, [UNIT_TESTS], what)
-        output = new_log(inputs, f"{what} {only}")
+def _unit_tests(inputs: Inputs, base: Path, series: Series | None, outcome: Outcome) -> Path:
+    """The compiled unit tests of one build; kept, because compiling is all that takes time."""
+    key = build_key(inputs, series, hardened=outcome.hardened)
+    kept = inputs.directory / "unit-tests" / f"{outcome.build}-{key}" / "test"
+    if not kept.is_file():
+        with patched_copy(inputs, base, series) as tree:
+            compile_targets(inputs, tree, [UNIT_TESTS], f"unit tests of {outcome.title}")
+            kept.parent.mkdir(parents=True, exist_ok=True)
+            (tree / UNIT_TESTS).rename(kept)
+    return kept
+
+
+def _run_unit_tests(inputs: Inputs, program: Path, outcome: Outcome, prefix: str) -> None:
+    """Run the unit tests whose names begin with ``prefix``."""
+    what = f"unit tests of {outcome.title}"
+    log = new_log(inputs, f"{what} {prefix}")
+    with work_directory(inputs) as work:
         # Two dots: every test whose name begins so.
-        command = [UNIT_TESTS, f"{only}.."]
+        command = [str(program), f"{prefix}.."]
         status = run_logged(
-            inputs, command, tree, output, what, environment=environment, may_fail=True
+            inputs, command, work, log, what, environment=_environment(outcome), may_fail=True
         )
-        read_program(outcome, UNIT_TESTS, output.read_text("utf-8", "replace"), status == 0)
-        return
-    # The scripts of `make check` go by absolute paths that configure wrote down: of this tree now.
+    read_program(outcome, UNIT_TESTS, log.read_text("utf-8", "replace"), status == 0)
+
+
+def _environment(outcome: Outcome) -> dict[str, str]:
+    return SANITIZER_ENVIRONMENT if outcome.hardened else {}
+
+
+def _run_all_tests(inputs: Inputs, tree: Path, outcome: Outcome) -> None:
+    """``make check`` and Tor's rules for its source, in ``tree``."""
+    what = f"tests of {outcome.title}"
+    environment = _environment(outcome)
     log = new_log(inputs, what)
+    _settle(tree)
+    # The scripts of `make check` go by absolute paths that configure wrote down: of this tree now.
     command = ["./config.status", "-q", "Makefile", "depfiles"]
     run_logged(inputs, command, tree, log, f"{what}: config.status")
     # Without a test to run, `check` only compiles what the tests need.
@@ -217,6 +246,24 @@ def _run_tests(inputs: Inputs, tree: Path, outcome: Outcome, only: str | None) -
     for target in STYLE_CHECKS:
         status = run_logged(inputs, [*make, target], tree, log, f"{what}: {target}", may_fail=True)
         (outcome.passed if status == 0 else outcome.failed).add(f"make {target}")
+
+
+def _settle(tree: Path) -> None:
+    """Correct the one absolute path that is compiled in: where the unit tests find a program.
+
+    The header's time stamp stays, or everything would be compiled again for it. Only unit tests
+    read the path, and they are not compiled yet.
+    """
+    header = tree / "orconfig.h"
+    if not header.is_file():
+        return
+    before = header.stat()
+    text = header.read_text("utf-8")
+    settled = re.sub(
+        r'^#define (BUILDDIR|SRCDIR) ".*"$', rf'#define \1 "{tree}"', text, flags=re.MULTILINE
+    )
+    header.write_text(settled, encoding="utf-8")
+    os.utime(header, ns=(before.st_atime_ns, before.st_mtime_ns))
 
 
 def _read_results(outcome: Outcome, tree: Path, log: Path) -> None:

@@ -17,6 +17,7 @@ import psutil
 from onionlab.errors import UserError
 from onionlab.paths import build_directory
 from onionlab.plan import RECORDS, Plan, PlannedRun
+from onionlab.presence import presence
 from onionlab.store import ERROR, PROGRESS, Store, read_json
 from onionlab.workflow.progress import ProgressView, RunState
 
@@ -61,7 +62,7 @@ def _carry_out(
         shutil.rmtree(store.failed(run.run_id), ignore_errors=True)
 
     log_path = plan.out / "workflow.log"
-    with log_path.open("wb") as log:
+    with presence(plan.out), log_path.open("wb") as log:
         process = subprocess.Popen(
             _command(root, plan, target, jobs),
             cwd=root,
@@ -95,7 +96,6 @@ def _command(root: Path, plan: Plan, target: str, jobs: int) -> list[str]:
         "memory_mb_per_run": memory_mb,
     }
     return [
-        *("setpriv", "--pdeathsig", "TERM"),
         *(sys.executable, "-m", "snakemake"),
         *("--snakefile", str(SNAKEFILE)),
         *("--directory", str(workdir)),

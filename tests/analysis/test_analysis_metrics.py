@@ -94,6 +94,32 @@ def test_known_values(name: str, value: float) -> None:
     assert statistic(data(ROWS), name).value == pytest.approx(value)
 
 
+def test_open_streams_are_censored_and_not_failed() -> None:
+    rows = streams(
+        (100.0, 101.0, "success", 1.0, 1.0),
+        (110.0, 115.0, "open", NAN, NAN),
+        (120.0, 128.0, "success", 8.0, 8.0),
+    )
+    # After the open one leaves, the last stream stands for it too.
+    assert statistic(data(rows), "ttfb_p99_s").value == 8.0
+
+
+def test_the_timeout_probability_uses_how_long_open_streams_were_watched() -> None:
+    rows = streams(
+        (100.0, 160.0, "timeout", NAN, NAN),
+        (110.0, 170.0, "timeout", NAN, NAN),
+        (120.0, 130.0, "success", 1.0, 10.0),
+        (130.0, 131.0, "proxy-error", NAN, NAN),
+        (190.0, 220.0, "open", NAN, NAN),
+        (190.0, 220.0, "unknown", NAN, NAN),
+    )
+    # Three of five are left after success and error; the open one stands for a timeout too.
+    assert statistic(data(rows), "timeout_incidence").value == pytest.approx(3 / 5)
+    assert statistic(data(rows), "timeout_rate").value == pytest.approx(2 / 3)
+    assert statistic(data(ROWS), "timeout_incidence").value == pytest.approx(8 / 21)
+    assert statistic(data(streams()), "timeout_incidence").value is None
+
+
 def test_a_quantile_that_is_not_reached_has_a_reason_and_no_value() -> None:
     assert statistic(data(ROWS), "ttfb_p90_s") == Statistic(None, "the curve ends at 71.4%")
     assert statistic(data(ROWS), "time_to_320kib_p50_s").value is None
@@ -109,7 +135,7 @@ def test_no_stream_in_the_span() -> None:
 def test_a_time_that_the_log_does_not_hold_has_no_distribution() -> None:
     rows = streams((100.0, 130.0, "success", 1.0, NAN), (110.0, 170.0, "timeout", 1.0, NAN))
     result = statistic(data(rows), "time_to_320kib_p50_s")
-    assert result == Statistic(None, "1 successful streams have no such time in the log")
+    assert result == Statistic(None, "the log does not tell this time for streams of this size")
 
 
 def test_logs_that_end_inside_the_span_have_no_goodput() -> None:

@@ -243,6 +243,49 @@ def test_a_lost_line_is_not_taken_for_an_open_stream(tmp_path: Path) -> None:
     assert report.malformed_lines == 1
 
 
+def test_streams_that_end_behind_the_last_heartbeat_are_not_pending(tmp_path: Path) -> None:
+    log = LogWriter("client1")
+    log.start(240.0)
+    whole: dict[str, Any] = {
+        "requested": 320 * KIB,
+        "payload": 320 * KIB,
+        "first_byte_s": 0.2,
+        "last_byte_s": 0.4,
+    }
+    log.end(240.5, log.create(), 240.0, **whole)
+    log.create()
+    log.heartbeat(241.0, 400_000)
+    log.end(241.5, 1, 240.75, **whole)
+    lines = [line for line in log.lines if "[id=0," not in line]
+    _, rows = one_log(tmp_path, "\n".join([*lines, ""]).encode())
+    assert [(row["stream_id"], row["outcome"]) for row in rows] == [(0, "unknown"), (1, "success")]
+
+
+def test_bytes_of_streams_that_ended_are_not_those_of_the_open_one(tmp_path: Path) -> None:
+    log = LogWriter("client1")
+    log.start(240.0)
+    log.create()
+    log.heartbeat(241.0, 300_000)
+    log.end(
+        241.5,
+        0,
+        240.0,
+        requested=320 * KIB,
+        payload=320 * KIB,
+        first_byte_s=0.2,
+        last_byte_s=1.4,
+    )
+    log.create()
+    log.heartbeat(242.0, 27_778)
+    log.heartbeat(243.0, 100)
+    log.heartbeat(244.0, 4_000)
+    _, rows = one_log(tmp_path, log.text())
+    assert rows[1]["outcome"] == "open"
+    assert rows[1]["start_s"] == 241.5
+    assert rows[1]["bytes_received"] == 4_100
+    assert rows[1]["ttfb_from_start_s"] == 2.0
+
+
 def test_a_cut_last_line_is_counted(tmp_path: Path) -> None:
     text = golden_text("web-success")
     cut = text[: text.rindex(b"returning 0") + 3]

@@ -240,6 +240,28 @@ def test_unpaired_and_single_seeds_are_said(store: Path, tmp_path: Path) -> None
     assert "no common seed" in none["note"]
 
 
+def test_levels_are_kept_apart(store: Path, tmp_path: Path) -> None:
+    both = study_content([1, 2, 3], ["5mid", "10mid"])
+    both["levels"][1]["measured_start_s"] = 700.0
+    for run in both["runs"]:
+        run["records"] = run["records"].replace("10mid", "5mid")
+    path = tmp_path / "study.json"
+    path.write_text(json.dumps({**both, "figures": both["figures"][2:3]}))
+    paths = build(path, store, tmp_path / "out")
+    rows = rows_of(paths.summary_csv)
+    started = {
+        r["level"]: float(r["estimate"])
+        for r in rows
+        if (r["class"], r["metric"], r["variant"]) == ("all", "streams_started", "ewma")
+    }
+    assert started["10mid"] < 0.7 * started["5mid"]
+    data = rows_of(paths.figures[0].csv)
+    assert data[0]["x_s"] == "640"
+    html = paths.html.read_text()
+    assert html.count("<h3>5 middles, class web</h3>") == 1
+    assert html.count("<h3>10 middles, class web</h3>") == 1
+
+
 def test_no_baseline_no_differences(store: Path, tmp_path: Path) -> None:
     build(changed_study(store, tmp_path, baseline=None, figures=[]), store, tmp_path / "out")
     assert all(not row["diff"] for row in rows_of(tmp_path / "out" / "summary.csv"))

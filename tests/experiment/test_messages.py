@@ -287,7 +287,8 @@ CASES = {
     ),
     "a level with an impossible network": (
         "title:",
-        "levels:\n  x:\n    label: x\n    overrides: {network: {relays: {exit: {count: 0}}}}\ntitle:",
+        "levels:\n  x:\n    label: x\n    overrides: {network: {relays: {exit: {count: 0}}}}\n"
+        "title:",
         "4: levels.x.overrides.network.relays: no exit: no stream could leave the network; "
         "give exit or exitguard",
     ),
@@ -337,8 +338,8 @@ CASES = {
     "broken YAML": (
         "    guard: {count: 2}",
         "    guard: {count: 2",
-        "7: broken YAML: expected ',' or '}', but got ':' (while parsing a flow mapping that begins "
-        "on line 6)",
+        "7: broken YAML: expected ',' or '}', but got ':' (while parsing a flow mapping that "
+        "begins on line 6)",
     ),
 }
 

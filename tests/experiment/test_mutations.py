@@ -35,9 +35,23 @@ RELAXED = settings(
     deadline=None, max_examples=150, suppress_health_check=[HealthCheck.function_scoped_fixture]
 )
 
-WORDS = """{} [] null ~ true -1 0 1e9 999999999999999999999999999999 .5 "" ' " : - ? &a *a !!int <<:
-    % | > # \\ é { } [ ] , count levels overrides "1 s" none --- ... @ `""".split()
-BREAKS = [": ", "- ", "? ", "&a ", "!!int ", "<<: ", "  ", "\t", "\n", "\r", "\x00", "\ufeff", "---\n"]
+WORDS = """{} [] null ~ true -1 0 1e9 999999999999999999999999999999 .5 "" ' " : - ? &a *a !!int <<: %
+    | > # \\ é { } [ ] , count levels overrides "1 s" none --- ... @ `""".split()  # noqa: SIM905
+BREAKS = [
+    ": ",
+    "- ",
+    "? ",
+    "&a ",
+    "!!int ",
+    "<<: ",
+    "  ",
+    "\t",
+    "\n",
+    "\r",
+    "\x00",
+    "\ufeff",
+    "---\n",
+]
 SNIPPETS = st.sampled_from([*WORDS, *BREAKS]) | st.text(max_size=8)
 
 
@@ -59,11 +73,11 @@ def check(text: str | bytes, checkout: Path) -> None:
     else:
         assert experiment.levels
         try:
-            smaller = experiment.with_overrides(scale=0.1)
-        except UserError as error:  # three relays that suffice may become two
-            assert error.message.startswith("foo at SCALE=0.1: ")
-        else:
-            assert smaller.levels.keys() == experiment.levels.keys()
+            experiment.with_overrides(scale=0.1)
+        except UserError as error:
+            # Three relays that suffice may become two.
+            if not error.message.startswith("foo at SCALE=0.1: "):
+                raise
 
 
 @pytest.fixture

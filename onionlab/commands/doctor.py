@@ -1,0 +1,93 @@
+"""``onionlab doctor``: what this machine has and lacks."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from pathlib import Path
+
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from onionlab.doctor import MISSING, OK, WARN, Finding, Need, Question, examine
+from onionlab.paths import repository_root
+
+HELP = "say what this machine has and lacks, and how to mend it"
+
+STYLES = {OK: "green", WARN: "yellow", MISSING: "bold red"}
+
+
+def setup_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("name", nargs="?", help="judge by what this experiment takes")
+    parser.add_argument("--scale", default="", help="as for `experiment`")
+    parser.add_argument("--seeds", default="", help="as for `experiment`")
+    parser.add_argument("--engine", default="auto", help="as for `experiment`")
+    parser.add_argument("--shadow", default="", help="path of Shadow, if it is not on the PATH")
+    parser.add_argument("--tgen", default="", help="path of TGen, if it is not on the PATH")
+
+
+def run(args: argparse.Namespace) -> int:
+    root = repository_root()
+    question = Question(
+        root=root,
+        need=need_of(args, root) if args.name else None,
+        shadow=args.shadow or None,
+        tgen=args.tgen or None,
+        needs_shadow=args.engine in {"auto", "", "shadow"},
+    )
+    findings = list(examine(question))
+    if sys.stdout.isatty():
+        show_table(findings)
+    else:
+        for line in plain_lines(findings):
+            print(line)
+    missing = [finding.subject for finding in findings if finding.status == MISSING]
+    if missing:
+        print(f"Missing: {', '.join(missing)}.")
+        return 1
+    return 0
+
+
+def need_of(args: argparse.Namespace, root: Path) -> Need:
+    """What the experiment takes. Imported late: a machine without its packages has a doctor too."""
+    from onionlab.commands._request import request_of
+    from onionlab.experiment import load
+    from onionlab.plan import estimate_resources
+
+    request = request_of(args)
+    experiment = load(request.experiment, root=root).with_overrides(
+        scale=request.scale, seeds=request.seeds
+    )
+    resources = estimate_resources(experiment)
+    runs = len(experiment.levels) * len(experiment.variants) * len(experiment.seeds)
+    return Need(
+        name=experiment.name,
+        memory_bytes=resources.memory_bytes,
+        disk_bytes=resources.disk_bytes * runs,
+        processes=resources.processes,
+    )
+
+
+def plain_lines(findings: list[Finding]) -> list[str]:
+    """One line for each finding, and how to mend it below."""
+    width = max(len(finding.subject) for finding in findings)
+    lines = []
+    for finding in findings:
+        lines.append(f"{finding.status:7}  {finding.subject:{width}}  {finding.text}")
+        lines += [" " * (11 + width) + line for line in finding.mend.splitlines()]
+    return lines
+
+
+def show_table(findings: list[Finding]) -> None:
+    """The same for a terminal."""
+    table = Table(show_header=False, box=None, pad_edge=False)
+    table.add_column()
+    table.add_column(no_wrap=True)
+    table.add_column(overflow="fold")
+    for finding in findings:
+        text = Text(finding.text)
+        if finding.mend:
+            text.append("\n" + finding.mend, style="dim")
+        table.add_row(Text(finding.status, style=STYLES[finding.status]), finding.subject, text)
+    Console().print(table)

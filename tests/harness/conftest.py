@@ -1,0 +1,37 @@
+"""What several tests of the harness need."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from onionlab.engines.shadow import ShadowEngine
+from onionlab.errors import UserError
+from onionlab.tools import Tool, find_shadow, find_tgen
+
+REPOSITORY = Path(__file__).resolve().parents[2]
+
+
+@pytest.fixture
+def repository() -> Path:
+    return REPOSITORY
+
+
+@pytest.fixture
+def shadow_engine() -> ShadowEngine:
+    """Shadow's engine as it would be with that version installed; it cannot run, only configure."""
+    engine = ShadowEngine.__new__(ShadowEngine)
+    engine._shadow = Tool(Path("/nonexistent/shadow"), "3.3.0", "f1b2cacf2")
+    engine._tgen = Tool(Path("/nonexistent/tgen"), "1.1.2", None)
+    return engine
+
+
+@pytest.fixture(scope="session")
+def real_shadow() -> None:
+    """Skips a test, by name, where Shadow or TGen is missing."""
+    try:
+        find_shadow()
+        find_tgen()
+    except UserError as error:
+        pytest.skip(f"needs Shadow and TGen: {error.message}")

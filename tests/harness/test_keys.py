@@ -1,0 +1,85 @@
+"""Keys and certificates: deterministic, and well formed by Tor's own specification."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import re
+
+import pytest
+from Crypto.PublicKey import RSA
+
+from onionlab.rundir.keys import AuthorityKeys, make_authority_keys, make_relay_keys
+
+
+@pytest.fixture(scope="module")
+def authority() -> AuthorityKeys:
+    return make_authority_keys(1, "authority1")
+
+
+def unsign(key: RSA.RsaKey, signature: bytes) -> bytes:
+    """Return what was signed: Tor pads the bare digest as PKCS#1 v1.5, type 1."""
+    size = (key.n.bit_length() + 7) // 8
+    padded = pow(int.from_bytes(signature, "big"), key.e, key.n).to_bytes(size, "big")
+    head, digest = padded[:-20], padded[-20:]
+    assert re.fullmatch(rb"\x00\x01\xff+\x00", head)
+    return digest
+
+
+def block(certificate: str, kind: str, after: str) -> bytes:
+    rest = certificate[certificate.index(after) :]
+    found = re.search(f"-----BEGIN {kind}-----\n(.*?)-----END {kind}-----", rest, re.DOTALL)
+    assert found
+    return base64.b64decode(found[1])
+
+
+def test_keys_depend_on_seed_and_name_alone() -> None:
+    assert make_relay_keys(1, "relay1guard") == make_relay_keys(1, "relay1guard")
+    assert make_relay_keys(1, "relay1guard") != make_relay_keys(2, "relay1guard")
+    assert make_relay_keys(1, "relay1guard") != make_relay_keys(1, "relay2guard")
+
+
+def test_a_fingerprint_is_the_digest_of_the_public_key() -> None:
+    keys = make_relay_keys(1, "relay1guard")
+    key = RSA.import_key(keys.files["secret_id_key"])
+    # PKCS#1 from SubjectPublicKeyInfo: the content of its bit string.
+    spki = key.public_key().export_key("DER")
+    pkcs1 = spki[spki.index(b"\x03\x81") + 4 :]
+    assert keys.fingerprint == hashlib.sha1(pkcs1).hexdigest().upper()
+    assert key.n.bit_length() == 1024
+    assert key.e == 65537
+
+
+def test_an_ed25519_file_has_tors_format_and_a_clamped_scalar() -> None:
+    content = make_relay_keys(1, "relay1guard").files["ed25519_master_id_secret_key"]
+    assert len(content) == 96
+    assert content.startswith(b"== ed25519v1-secret: type0 ==\0\0\0")
+    scalar = content[32:64]
+    assert scalar[0] & 7 == 0
+    assert scalar[31] & 0b11000000 == 0b01000000
+
+
+def test_a_certificate_is_signed_by_both_keys(authority: AuthorityKeys) -> None:
+    certificate = authority.files["authority_certificate"].decode()
+    identity = RSA.import_key(block(certificate, "RSA PUBLIC KEY", "dir-identity-key"))
+    signing = RSA.import_key(block(certificate, "RSA PUBLIC KEY", "dir-signing-key"))
+    assert identity.n == RSA.import_key(authority.files["authority_identity_key"]).n
+    assert signing.n == RSA.import_key(authority.files["authority_signing_key"]).n
+    identity_der = block(certificate, "RSA PUBLIC KEY", "dir-identity-key")
+    digest = hashlib.sha1(identity_der).digest()
+    assert digest.hex().upper() == authority.v3_identity
+    assert unsign(signing, block(certificate, "ID SIGNATURE", "dir-key-crosscert")) == digest
+    end = "dir-key-certification\n"
+    body = certificate[: certificate.index(end) + len(end)]
+    signature = block(certificate, "SIGNATURE", end)
+    assert unsign(identity, signature) == hashlib.sha1(body.encode()).digest()
+
+
+def test_a_certificate_is_valid_at_the_simulated_start(authority: AuthorityKeys) -> None:
+    certificate = authority.files["authority_certificate"].decode()
+    published = re.search(r"dir-key-published (.*)", certificate)
+    expires = re.search(r"dir-key-expires (.*)", certificate)
+    assert published
+    assert expires
+    # Tor wants it published before 2000-01-01 and less than a year old.
+    assert "1999-01-02 00:00:00" < published[1] < "2000-01-01 00:00:00" < expires[1]

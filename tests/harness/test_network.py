@@ -1,0 +1,171 @@
+"""Networks: what is drawn, that it is the same everywhere, and that runs of one seed are paired."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from onionlab.errors import UserError
+from onionlab.network import (
+    RELAY_ROLES,
+    Network,
+    NetworkRequest,
+    RelayGroup,
+    load_capacities,
+    load_geography,
+    sample_network,
+)
+from onionlab.network.draws import ByteStream, draw, draw_bytes, draw_integer, draw_order
+
+REPOSITORY = Path(__file__).resolve().parents[2]
+GEOGRAPHY = load_geography(REPOSITORY, "internet-2019")
+
+
+def request_for(
+    counts: dict[str, int] | None = None,
+    *,
+    clients: dict[str, int] | None = None,
+    servers: int = 3,
+    factor: float = 1.0,
+) -> NetworkRequest:
+    counts = counts or {"exitguard": 1, "guard": 2, "exit": 2, "middle": 5}
+    groups = {}
+    for role in RELAY_ROLES:
+        capacities = load_capacities(REPOSITORY, role)
+        count = counts.get(role, 0)
+        total = factor * count * sum(capacities) / len(capacities)
+        groups[role] = RelayGroup(count, capacities, total)
+    return NetworkRequest(
+        geography=GEOGRAPHY,
+        authorities=3,
+        relays=groups,
+        servers=servers,
+        server_bit_per_s=10**9,
+        clients={"bulk": 2, "web": 4} if clients is None else clients,
+        client_bit_per_s=None,
+        perf_clients=1,
+        packet_loss=0.0,
+    )
+
+
+def capacities_of(network: Network, role: str) -> list[int]:
+    return [network.place_of(host).up_bit_per_s for host in network.by_role(role)]
+
+
+def test_a_draw_is_the_same_on_every_machine() -> None:
+    # SHAKE-256 of "7\x1fx\x1fy", first eight bytes: computed with openssl.
+    assert draw_bytes(8, 7, "x", "y").hex() == "33628bd5e56cb9dd"
+    assert draw(7, "x", "y") == int("33628bd5e56cb9dd", 16) // 2**11 / 2**53
+
+
+def test_labels_do_not_run_into_each_other() -> None:
+    assert draw(1, "ab", "c") != draw(1, "a", "bc")
+
+
+@given(st.integers(0, 2**32), st.text(max_size=20))
+def test_draws_lie_in_their_range(seed: int, label: str) -> None:
+    assert 0 <= draw(seed, label) < 1
+    assert 3 <= draw_integer(3, 5, seed, label) <= 5
+
+
+def test_draws_are_uniform() -> None:
+    draws = sorted(draw(1, "uniform", str(i)) for i in range(2000))
+    # Kolmogorov-Smirnov distance; 0.0364 is the critical value at 1% for 2,000 draws.
+    assert max(abs(x - (i + 0.5) / 2000) for i, x in enumerate(draws)) < 0.0364
+
+
+@given(st.lists(st.integers(1, 9000), min_size=1, max_size=8))
+def test_a_byte_stream_does_not_depend_on_how_it_is_read(pieces: list[int]) -> None:
+    stream, whole = ByteStream(1, "s"), ByteStream(1, "s")
+    assert b"".join(stream.read(n) for n in pieces) == whole.read(sum(pieces))
+
+
+@given(st.sets(st.text(min_size=1), min_size=2, max_size=12), st.integers(0, 99))
+def test_the_order_of_some_is_that_of_all(names: set[str], seed: int) -> None:
+    some = sorted(names)[1:]
+    order = draw_order(sorted(names), seed, "o")
+    assert [name for name in order if name in some] == draw_order(some, seed, "o")
+
+
+def test_hosts_have_names_roles_and_addresses_of_their_own() -> None:
+    network = sample_network(request_for(), 1)
+    assert [h.name for h in network.by_role("authority")] == [
+        "authority1",
+        "authority2",
+        "authority3",
+    ]
+    assert [h.name for h in network.relays][:2] == ["relay1exitguard", "relay2guard"]
+    assert {h.traffic_class for h in network.by_role("client")} == {"bulk", "web", "perf"}
+    assert len({h.address for h in network.hosts}) == len(network.hosts)
+    assert len({h.name for h in network.hosts}) == len(network.hosts)
+
+
+@settings(max_examples=25, deadline=None)
+@given(st.integers(0, 2**32 - 1), st.integers(1, 30), st.floats(0.1, 4))
+def test_a_role_carries_what_was_asked_whatever_the_seed(
+    seed: int, count: int, factor: float
+) -> None:
+    request = request_for({"exitguard": 1, "guard": 1, "exit": 1, "middle": count}, factor=factor)
+    drawn = capacities_of(sample_network(request, seed), "middle")
+    slack = count * 1000 + sum(1 for c in drawn if c == 100_000) * 100_000
+    assert abs(sum(drawn) - request.relays["middle"].total_bit_per_s) <= slack
+    assert min(drawn) >= 100_000
+    assert len(drawn) == count
+
+
+def test_capacities_keep_the_shape_of_their_distribution() -> None:
+    capacities = load_capacities(REPOSITORY, "middle")
+    request = request_for({"exitguard": 1, "guard": 1, "exit": 1, "middle": 66})
+    drawn = capacities_of(sample_network(request, 5), "middle")
+    # One relay from each of 66 slices: each lies near the source's relay of its rank.
+    for ours, source in zip(drawn[20:60], capacities[20:60], strict=True):
+        assert 0.5 < ours / source < 2
+
+
+def test_seeds_differ_and_one_seed_repeats() -> None:
+    assert sample_network(request_for(), 1) == sample_network(request_for(), 1)
+    assert sample_network(request_for(), 1) != sample_network(request_for(), 2)
+
+
+def test_networks_of_one_seed_share_the_hosts_they_have_in_common() -> None:
+    few = sample_network(request_for(clients={"web": 4}), 3)
+    many = sample_network(request_for(clients={"bulk": 5, "web": 9}), 3)
+    placed = {h.name: few.place_of(h).region for h in few.hosts}
+    assert {h.name: many.place_of(h).region for h in many.hosts if h.name in placed} == placed
+    shared = few.latency_us.keys() & many.latency_us.keys()
+    assert len(shared) > 20
+    assert all(few.latency_us[pair] == many.latency_us[pair] for pair in shared)
+
+
+def test_every_two_places_have_a_latency_near_their_regions() -> None:
+    network = sample_network(request_for(), 1)
+    names = [place.name for place in network.places]
+    region = {place.name: place.region for place in network.places}
+    assert set(network.latency_us) == {(a, b) for i, a in enumerate(names) for b in names[i:]}
+    for (a, b), latency_us in network.latency_us.items():
+        rtt_ms = GEOGRAPHY.rtt_ms[region[a], region[b]]
+        assert 0.47 * rtt_ms <= 2 * latency_us / 1000 <= 2.14 * rtt_ms
+
+
+def test_too_many_clients_for_the_addresses_are_refused() -> None:
+    with pytest.raises(UserError, match="no addresses"):
+        sample_network(request_for(clients={"web": 64_001}), 1)
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("geographies: {x: {}}", "no 'internet-2019'"),
+        ("geographies: {internet-2019: {regions: [a]}}", "'rtt_ms' is missing"),
+        ("geographies: {internet-2019: {regions: [a, b], rtt_ms: {a: {a: 1}}}}", "a - b"),
+        ("]", "cannot be read"),
+    ],
+)
+def test_a_broken_geography_is_named(tmp_path: Path, text: str, message: str) -> None:
+    (tmp_path / "configs").mkdir()
+    (tmp_path / "configs" / "regions.yaml").write_text(text)
+    with pytest.raises(UserError, match=message):
+        load_geography(tmp_path, "internet-2019")

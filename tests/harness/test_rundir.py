@@ -1,0 +1,203 @@
+"""Run directories: the same bytes everywhere, and everything in them belongs together."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+from pathlib import Path
+from typing import Any
+from xml.etree import ElementTree
+
+import pytest
+import yaml
+
+from onionlab.engines.shadow import ShadowEngine
+from onionlab.experiment import Experiment, load
+from onionlab.rundir import RunDirectory, compose
+from onionlab.tor.build import BuiltTor
+from onionlab.tor.variants import load_variants
+
+REPOSITORY = Path(__file__).resolve().parents[2]
+VARIANTS = load_variants(REPOSITORY)
+
+
+def quick() -> Experiment:
+    return load("quick", root=REPOSITORY)
+
+
+def composed(engine: ShadowEngine, variant: str = "rr", seed: int = 1, **tor: Any) -> RunDirectory:
+    level = next(iter(quick().levels.values()))
+    settings = level.settings
+    if tor:
+        settings = settings.model_copy(update={"tor": settings.tor.model_copy(update=tor)})
+    return compose(
+        REPOSITORY,
+        settings,
+        variant=VARIANTS[variant],
+        baseline=VARIANTS["ewma"],
+        seed=seed,
+        engine=engine,
+    )
+
+
+def test_the_same_inputs_give_the_same_bytes_on_any_machine(shadow_engine: ShadowEngine) -> None:
+    """Keys, draws, GraphML, GML and YAML of this directory, first made on another machine.
+
+    It changes with quick.yaml, with what stands below configs/ and with the generator; then look at
+    what changed in the files (`make generate NAME=quick`) and put the new hash here.
+    """
+    files = composed(shadow_engine).files
+    whole = hashlib.sha256()
+    for path in sorted(files):
+        whole.update(f"{path}\0{hashlib.sha256(files[path]).hexdigest()}\n".encode())
+    assert whole.hexdigest() == "d3197224bcd7e201d825ae1462035d99c16aa43c11dd76097009094c80c0fc1c"
+
+
+def test_no_path_of_this_machine_is_in_it(shadow_engine: ShadowEngine) -> None:
+    for path, content in composed(shadow_engine).files.items():
+        assert str(REPOSITORY).encode() not in content, path
+        assert b"/home/" not in content, path
+
+
+def test_variants_of_a_seed_differ_in_their_options_alone(shadow_engine: ShadowEngine) -> None:
+    rr, swrr = (composed(shadow_engine, name).files for name in ("rr", "swrr-linear"))
+    different = {
+        path
+        for path in rr.keys() | swrr.keys()
+        if rr.get(path) != swrr.get(path) and not path.endswith("torrc-defaults")
+    }
+    assert different == {"conf/tor.variant.rr.torrc", "conf/tor.variant.swrr-linear.torrc"}
+    assert b"CircuitPolicy RR" in rr["conf/tor.variant.rr.torrc"]
+    assert b"SWRRWeightFunction linear" in swrr["conf/tor.variant.swrr-linear.torrc"]
+
+
+def test_seeds_differ_in_keys_network_and_starts(shadow_engine: ShadowEngine) -> None:
+    one, two = (composed(shadow_engine, seed=seed) for seed in (1, 2))
+    for path in (
+        "conf/network.gml",
+        "shadow.data.template/hosts/relay1exitguard/keys/secret_id_key",
+    ):
+        assert one.files[path] != two.files[path]
+    starts = [
+        [run.simulation.processes["webclient1"][1].start_ms for run in (one, two)],
+        [run.simulation.processes["relay1exitguard"][0].start_ms for run in (one, two)],
+    ]
+    assert all(a != b for a, b in starts)
+
+
+def test_every_host_of_the_configuration_has_its_files(shadow_engine: ShadowEngine) -> None:
+    run = composed(shadow_engine)
+    configuration = yaml.safe_load(run.files["shadow.config.yaml"])
+    assert configuration["general"]["seed"] == 1
+    assert configuration["general"]["stop_time"] == "255000 ms"
+    for name, host in configuration["hosts"].items():
+        for process in host["processes"]:
+            for argument in process["args"]:
+                if argument.startswith("../../../"):
+                    assert argument.removeprefix("../../../") in run.files
+            if process["path"].startswith("tor-"):
+                assert f"shadow.data.template/hosts/{name}/torrc" in run.files
+                assert process["path"] == "tor-circuit-policy"
+            assert process["expected_final_state"] == "running"
+
+
+def test_the_includes_of_a_torrc_are_there(shadow_engine: ShadowEngine) -> None:
+    files = composed(shadow_engine).files
+    includes = [
+        (path, line.split()[1].removeprefix("../../../"))
+        for path, content in files.items()
+        if path.endswith("torrc-defaults")
+        for line in content.decode().splitlines()
+    ]
+    assert len(includes) > 20
+    for path, included in includes:
+        assert included in files, path
+
+
+def test_shadows_graph_is_complete_with_an_attribute_a_line(shadow_engine: ShadowEngine) -> None:
+    text = composed(shadow_engine).files["conf/network.gml"].decode()
+    places = re.findall(r"^    id (\d+)$", text, re.MULTILINE)
+    edges = re.findall(
+        r"^    source (\d+)\n    target (\d+)\n    latency \"(\d+) us\"$", text, re.M
+    )
+    assert len(edges) == len(places) * (len(places) + 1) // 2
+    assert len({frozenset(edge[:2]) for edge in edges}) == len(edges)
+    assert all(int(latency) > 0 for _, _, latency in edges)
+
+
+def test_the_tgen_graphs_say_what_the_experiment_says(shadow_engine: ShadowEngine) -> None:
+    files = composed(shadow_engine).files
+    web = vertices(files["conf/tgen.web.graphml"])
+    assert web["stream"]["recvsize"] == "327680 bytes"
+    assert web["stream"]["timeout"] == "60 seconds"
+    assert web["stream"]["stallout"] == "0 seconds"
+    assert web["pause"]["time"].split(",")[0] == "1 seconds"
+    assert len(web["pause"]["time"].split(",")) == 20
+    assert web["start"]["peers"] == "server1:80,server2:80,server3:80,server4:80"
+    assert "pause" not in vertices(files["conf/tgen.bulk.graphml"])
+
+
+def vertices(graphml: bytes) -> dict[str, dict[str, str]]:
+    space = {"g": "http://graphml.graphdrawing.org/xmlns"}
+    tree = ElementTree.fromstring(graphml)
+    names = {key.get("id"): key.get("attr.name") or "" for key in tree.findall("g:key", space)}
+    return {
+        node.get("id") or "": {
+            names[data.get("key")]: data.text or "" for data in node.findall("g:data", space)
+        }
+        for node in tree.iterfind(".//g:node", space)
+    }
+
+
+def test_clients_json_names_the_class_of_every_client(shadow_engine: ShadowEngine) -> None:
+    run = composed(shadow_engine)
+    clients = json.loads(run.files["clients.json"])
+    assert sorted(set(clients.values())) == ["bulk", "web"]
+    assert set(clients) == {h.name for h in run.simulation.network.by_role("client")}
+    assert json.loads(run.files["run.json"]) == {"epoch_unix_s": 946684800, "stop_s": 255.0}
+
+
+@pytest.mark.parametrize(("fraction", "deployed"), [(0.0, 0), (0.5, 2), (1.0, 4)])
+def test_a_fraction_of_the_relays_runs_the_variant(
+    shadow_engine: ShadowEngine, fraction: float, deployed: int
+) -> None:
+    from onionlab.experiment.kinds import Deployment
+
+    run = composed(shadow_engine, deployment=Deployment("relays", fraction))
+    proofs = {name: e.proof for name, e in run.expectations.items() if name.startswith("relay")}
+    assert sum(proof == VARIANTS["rr"].proof for proof in proofs.values()) == deployed
+    assert sum(proof == VARIANTS["ewma"].proof for proof in proofs.values()) == 4 - deployed
+    for name, proof in proofs.items():
+        variant = "rr" if proof == VARIANTS["rr"].proof else "ewma"
+        included = run.files[f"shadow.data.template/hosts/{name}/torrc-defaults"]
+        assert f"conf/tor.variant.{variant}.torrc".encode() in included
+    assert run.expectations["webclient1"].proof == VARIANTS["ewma"].proof
+
+
+def test_dedicated_middles_make_guards_and_exits_scarce(shadow_engine: ShadowEngine) -> None:
+    run = composed(shadow_engine)
+    text = run.files["shadow.data.template/hosts/bwauthority/v3bw"].decode()
+    weight: dict[str, int] = {}
+    for bw, role in re.findall(r"bw=(\d+)\tnick=relay\d+([a-z]+)", text):
+        weight[role] = weight.get(role, 0) + int(bw)
+    total = sum(weight.values())
+    # dir-spec, "Computing Bandwidth Weights": scarce is less than a third.
+    assert weight["guard"] + weight["exitguard"] < total / 3
+    assert weight["exit"] + weight["exitguard"] < total / 3
+
+
+def test_a_run_is_named_by_all_that_determines_it(shadow_engine: ShadowEngine) -> None:
+    run = composed(shadow_engine)
+    tor = BuiltTor("circuit-policy", Path("tor"), "a" * 64, "0.4.9.11", {})
+    other_tor = BuiltTor("circuit-policy", Path("tor"), "b" * 64, "0.4.9.11", {})
+    elsewhere = BuiltTor("circuit-policy", Path("/elsewhere/tor"), "a" * 64, "0.4.9.11", {})
+    name = run.run_id({"tor-circuit-policy": tor}, shadow_engine)
+    assert re.fullmatch("[0-9a-f]{16}", name)
+    assert run.run_id({"tor-circuit-policy": elsewhere}, shadow_engine) == name
+    assert run.run_id({"tor-circuit-policy": other_tor}, shadow_engine) != name
+    assert (
+        composed(shadow_engine, seed=2).run_id({"tor-circuit-policy": tor}, shadow_engine) != name
+    )
+    shadow_engine._shadow = shadow_engine._shadow.__class__(Path("x"), "3.4.0", None)
+    assert run.run_id({"tor-circuit-policy": tor}, shadow_engine) != name

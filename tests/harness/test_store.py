@@ -1,0 +1,209 @@
+"""The run store, CPU locks, presence and the check of Tor's logs."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import textwrap
+import time
+from pathlib import Path
+
+import pytest
+
+from onionlab import cpus
+from onionlab.engines.processes import MemorySampler, kill_processes_below
+from onionlab.errors import UserError
+from onionlab.presence import is_present, presence
+from onionlab.store import Store, identity_hash, read_json, write_json
+from onionlab.verify import Expectation, RunRefusedError, verify_tor_logs
+
+PREFIX = "Circuit policy in use: "
+RR = "Circuit policy in use: RR."
+
+
+def python(code: str) -> subprocess.Popen[bytes]:
+    """Run a program of its own, so that it can be killed."""
+    return subprocess.Popen(
+        [sys.executable, "-c", textwrap.dedent(code)],
+        stdout=subprocess.PIPE,
+        cwd=Path(__file__).resolve().parents[2],
+    )
+
+
+def test_a_run_is_there_when_its_manifest_is(tmp_path: Path) -> None:
+    store = Store(tmp_path)
+    (store.partial("ab") / "conf").mkdir(parents=True)
+    assert not store.is_finished("ab")
+    store.finish("ab", {"run_id": "ab"})
+    assert store.is_finished("ab")
+    assert (store.run("ab") / "conf").is_dir()
+    assert not store.partial("ab").exists()
+
+
+def test_a_failed_run_is_kept_apart_and_replaced(tmp_path: Path) -> None:
+    store = Store(tmp_path)
+    for attempt in ("first", "second"):
+        store.partial("ab").mkdir(parents=True)
+        store.fail("ab", {"message": attempt})
+    assert not store.is_finished("ab")
+    assert read_json(store.failed("ab") / "error.json") == {"message": "second"}
+
+
+def test_the_hash_of_an_identity_does_not_depend_on_order() -> None:
+    assert identity_hash({"a": 1, "b": 2}) == identity_hash({"b": 2, "a": 1})
+    assert identity_hash({"a": 1}) != identity_hash({"a": 2})
+
+
+def test_json_is_replaced_as_a_whole(tmp_path: Path) -> None:
+    path = tmp_path / "x.json"
+    write_json(path, {"a": 1})
+    write_json(path, {"a": 2})
+    assert read_json(path) == {"a": 2}
+    assert list(tmp_path.iterdir()) == [path]
+
+
+def test_two_simulations_never_share_a_cpu(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(cpus, "lock_directory", lambda: tmp_path)
+    before = os.sched_getaffinity(0)
+    holder = python(
+        f"""
+        import time
+        from pathlib import Path
+        from onionlab import cpus
+        cpus.lock_directory = lambda: Path({str(tmp_path)!r})
+        with cpus.own_cpus(1) as mine:
+            print(mine[0], flush=True)
+            time.sleep(60)
+        """
+    )
+    try:
+        assert holder.stdout
+        theirs = int(holder.stdout.readline())
+        if len(before) > 1:
+            with cpus.own_cpus(1) as ours:
+                assert ours != [theirs]
+                assert os.sched_getaffinity(0) == set(ours)
+        assert os.sched_getaffinity(0) == before
+    finally:
+        # Killed, it frees its CPU: locks end with their process.
+        holder.kill()
+        holder.communicate()
+    with cpus.own_cpus(len(before)) as ours:
+        assert set(ours) == before
+
+
+def test_a_job_notices_that_its_command_was_killed(tmp_path: Path) -> None:
+    command = python(
+        f"""
+        import time
+        from pathlib import Path
+        from onionlab.presence import presence
+        with presence(Path({str(tmp_path)!r})):
+            print("here", flush=True)
+            time.sleep(60)
+        """
+    )
+    assert command.stdout
+    command.stdout.readline()
+    assert is_present(tmp_path)
+    command.send_signal(signal.SIGKILL)
+    command.communicate()
+    assert not is_present(tmp_path)
+
+
+def test_an_experiment_in_use_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("onionlab.presence.PATIENCE_S", 0.3)
+    with presence(tmp_path), pytest.raises(UserError, match="in use"), presence(tmp_path):
+        pass
+
+
+def test_processes_of_a_directory_are_killed_and_no_others(tmp_path: Path) -> None:
+    (tmp_path / "run" / "hosts").mkdir(parents=True)
+    (tmp_path / "run-2").mkdir()
+    inside = subprocess.Popen(["sleep", "60"], cwd=tmp_path / "run" / "hosts")
+    outside = subprocess.Popen(["sleep", "60"], cwd=tmp_path / "run-2")
+    try:
+        assert kill_processes_below(tmp_path / "run") == [inside.pid]
+        assert inside.wait(10) == -signal.SIGKILL
+        assert outside.poll() is None
+    finally:
+        outside.kill()
+        outside.wait()
+
+
+def test_the_memory_of_a_tree_counts_its_children(tmp_path: Path) -> None:
+    parent = python(
+        """
+        import subprocess, sys
+        hold = "x = bytearray(80_000_000); print('held', flush=True); __import__('time').sleep(60)"
+        subprocess.run([sys.executable, "-c", hold], check=False)
+        """
+    )
+    try:
+        assert parent.stdout
+        parent.stdout.readline()
+        sampler = MemorySampler(parent.pid, tmp_path / "free.log")
+        assert 80_000_000 < sampler.sample() < 200_000_000
+        assert sampler.peak_bytes >= 80_000_000
+    finally:
+        parent.kill()
+        parent.communicate()
+    lines = (tmp_path / "free.log").read_text().splitlines()
+    # tornettools reads the date's line, the header and the line of Mem:, by position.
+    assert "UTC" in lines[0]
+    assert lines[1].split()[0] == "total"
+    assert lines[2].startswith("Mem:")
+    assert len(lines[2].split()) == len(lines[1].split()) + 1
+
+
+def write_log(hosts: Path, host: str, *lines: str) -> None:
+    (hosts / host).mkdir()
+    (hosts / host / "tor-x.1000.stdout").write_text("".join(f"{line}\n" for line in lines))
+
+
+def test_a_run_counts_when_every_relay_logged_its_policy(tmp_path: Path) -> None:
+    write_log(tmp_path, "relay1", "Bootstrapped 100% (done): Done", f"[notice] {RR}")
+    write_log(tmp_path, "client1", "Bootstrapped 100% (done): Done")
+    expectations = {"relay1": Expectation(RR, True), "client1": Expectation(RR, False)}
+    assert verify_tor_logs(tmp_path, expectations, PREFIX) == {RR: 1, "": 1}
+
+
+@pytest.mark.parametrize(
+    ("lines", "proof", "message"),
+    [
+        ([], RR, "Tor logged nothing: relay1"),
+        ([f"[notice] {RR}"], RR, "never bootstrapped: relay1"),
+        (["Bootstrapped 100%"], RR, "did not log"),
+        (["Bootstrapped 100%", f"{PREFIX}EWMA."], RR, "instead of"),
+        (["Bootstrapped 100%", RR, f"{PREFIX}EWMA."], RR, "instead of"),
+        (["Bootstrapped 100%", RR], None, "unpatched Tor expected"),
+    ],
+)
+def test_a_run_is_refused(
+    tmp_path: Path, lines: list[str], proof: str | None, message: str
+) -> None:
+    write_log(tmp_path, "relay1", *lines)
+    with pytest.raises(RunRefusedError, match=message):
+        verify_tor_logs(tmp_path, {"relay1": Expectation(proof, True)}, PREFIX)
+
+
+def test_the_wait_for_a_run_that_another_command_makes(tmp_path: Path) -> None:
+    store = Store(tmp_path)
+    holder = python(
+        f"""
+        import time
+        from pathlib import Path
+        from onionlab.store import Store
+        with Store(Path({str(tmp_path)!r})).exclusive("ab"):
+            print("held", flush=True)
+            time.sleep(0.7)
+        """
+    )
+    assert holder.stdout
+    holder.stdout.readline()
+    started = time.monotonic()
+    with store.exclusive("ab"):
+        assert time.monotonic() - started > 0.4
+    holder.communicate()

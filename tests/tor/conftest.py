@@ -1,0 +1,191 @@
+"""A source that builds like Tor's in a few seconds: autotools, the same targets, and tests."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from onionlab.tor.build import ensure_series
+
+FILES = {
+    "configure.ac": """\
+AC_INIT([tor],[0.4.9.99])
+AC_CONFIG_SRCDIR([src/app/main.c])
+AM_INIT_AUTOMAKE([foreign subdir-objects])
+AC_PROG_CC
+AC_CONFIG_FILES([Makefile])
+AC_OUTPUT
+""",
+    "Makefile.am": """\
+noinst_PROGRAMS = src/app/tor src/tools/tor-gencert src/test/test
+src_app_tor_SOURCES = src/app/main.c
+src_tools_tor_gencert_SOURCES = src/tools/gencert.c
+src_test_test_SOURCES = src/test/test.c
+TESTS = src/test/test src/test/test_script.sh
+EXTRA_DIST = src/test/test_script.sh
+check-spaces check-includes check-changes:
+\t@test ! -e changes/bad
+""",
+    "src/app/main.c": """\
+#include <stdio.h>
+#include <string.h>
+
+const char *greeting = "hello";
+
+int
+main(int argc, char **argv)
+{
+  if (argc > 1 && !strcmp(argv[1], "--version"))
+    printf("Tor version 0.4.9.99.\\n");
+  else
+    printf("%s\\n", greeting);
+  return 0;
+}
+""",
+    "src/tools/gencert.c": "int\nmain(void)\n{\n  return 0;\n}\n",
+    "src/test/test.c": """\
+#include <stdio.h>
+#include <string.h>
+
+int
+main(int argc, char **argv)
+{
+  if (argc > 1 && !strcmp(argv[1], "nothing.."))
+    return 0;
+  printf("circuitmux/basic: OK\\n");
+  printf("circuitmux/forked: [forking] OK\\n");
+  printf("util/no_network: SKIPPED\\n");
+  return 0;
+}
+""",
+    "src/test/test_script.sh": "#!/bin/sh\nexit 0\n",
+}
+
+VARIANTS = """\
+proof_prefix: "In use: "
+series:
+  greeting: another greeting
+variants:
+  stock:
+    description: as released
+    label: stock
+    color: "#000000"
+    marker: o
+    linestyle: "-"
+    series: null
+    torrc: {}
+    proof: null
+  morning:
+    description: patched
+    label: morning
+    color: "#4477AA"
+    marker: s
+    linestyle: "--"
+    series: greeting
+    torrc:
+      Greeting: morning
+    proof: "In use: morning."
+"""
+
+CHANGE_GREETING = """\
+Say good morning.
+
+--- a/src/app/main.c
++++ b/src/app/main.c
+@@ -1,7 +1,7 @@
+ #include <stdio.h>
+ #include <string.h>
+ 
+-const char *greeting = "hello";
++const char *greeting = "good morning";
+ 
+ int
+ main(int argc, char **argv)
+"""
+
+ADD_FILE = """\
+Take the greeting from a file of its own: automake has to run for it.
+
+--- a/Makefile.am
++++ b/Makefile.am
+@@ -1,5 +1,5 @@
+ noinst_PROGRAMS = src/app/tor src/tools/tor-gencert src/test/test
+-src_app_tor_SOURCES = src/app/main.c
++src_app_tor_SOURCES = src/app/main.c src/app/greeting.c
+ src_tools_tor_gencert_SOURCES = src/tools/gencert.c
+ src_test_test_SOURCES = src/test/test.c
+ TESTS = src/test/test src/test/test_script.sh
+--- a/src/app/main.c
++++ b/src/app/main.c
+@@ -1,7 +1,7 @@
+ #include <stdio.h>
+ #include <string.h>
+ 
+-const char *greeting = "good morning";
++extern const char *greeting;
+ 
+ int
+ main(int argc, char **argv)
+--- /dev/null
++++ b/src/app/greeting.c
+@@ -0,0 +1 @@
++const char *greeting = "good day";
+"""
+
+
+def write_files(folder: Path, files: dict[str, str]) -> None:
+    for name, text in files.items():
+        path = folder / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text)
+        path.chmod(0o755 if name.endswith(".sh") else 0o644)
+
+
+def pack(tree: Path, tarball: Path) -> Path:
+    subprocess.run(["tar", "-czf", tarball, "-C", tree.parent, tree.name], check=True)
+    return tarball
+
+
+@pytest.fixture(scope="session")
+def tiny_tree(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    tree = tmp_path_factory.mktemp("source") / "tor-0.4.9.99"
+    write_files(tree, FILES)
+    return tree
+
+
+@pytest.fixture(scope="session")
+def tiny_tarball(tiny_tree: Path) -> Path:
+    return pack(tiny_tree, tiny_tree.parent / "tor-0.4.9.99.tar.gz")
+
+
+def write_checkout(root: Path) -> Path:
+    write_files(
+        root / "tor-patches",
+        {"variants.yaml": VARIANTS, "greeting/0001-greeting.patch": CHANGE_GREETING},
+    )
+    return root
+
+
+@pytest.fixture(scope="session")
+def built_checkout(tmp_path_factory: pytest.TempPathFactory, tiny_tarball: Path) -> Path:
+    """A checkout with both of its builds made. Not to be changed: take ``checkout``."""
+    root = write_checkout(tmp_path_factory.mktemp("built"))
+    ensure_series(root, [None, "greeting"], say=lambda _: None, tor_source=str(tiny_tarball))
+    return root
+
+
+@pytest.fixture
+def checkout(built_checkout: Path, tmp_path: Path) -> Path:
+    """A checkout of one's own in which everything is built."""
+    root = tmp_path / "checkout"
+    shutil.copytree(built_checkout, root, symlinks=True)
+    return root
+
+
+@pytest.fixture
+def new_checkout(tmp_path: Path) -> Path:
+    """A checkout in which nothing is built."""
+    return write_checkout(tmp_path / "new")

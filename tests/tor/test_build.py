@@ -1,0 +1,349 @@
+"""Building: reuse, rebuilding, faults, and that nothing half-made is ever taken for a build."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from pathlib import Path
+
+import pytest
+
+from onionlab.errors import UserError
+from onionlab.tor import build
+from onionlab.tor.build import BuiltTor, ensure_series, ensure_variants
+from onionlab.tor.source import file_sha256
+
+from .conftest import ADD_FILE, CHANGE_GREETING, write_checkout
+
+REPOSITORY = Path(__file__).resolve().parents[2]
+
+
+def greeting_of(built: BuiltTor) -> str:
+    return subprocess.run([built.tor], capture_output=True, text=True, check=True).stdout.strip()
+
+
+class Sayings(list[str]):
+    """Collects what is said."""
+
+    def __call__(self, line: str) -> None:
+        self.append(line)
+
+    def compiled(self) -> list[str]:
+        return [line for line in self if "compile" in line]
+
+
+def leftovers(root: Path) -> list[str]:
+    return [path.name for path in (root / "build/tor").glob(".*") if path.name != ".lock"]
+
+
+def test_a_build_is_where_the_contract_says(checkout: Path, tiny_tarball: Path) -> None:
+    builds = ensure_variants(
+        checkout, ["stock", "morning"], say=Sayings(), tor_source=str(tiny_tarball)
+    )
+    stock, morning = builds["stock"], builds["morning"]
+    assert stock.tor == checkout / "build/tor/stock/bin/tor-stock"
+    assert morning.tor == checkout / "build/tor/greeting/bin/tor-greeting"
+    assert (stock.series, morning.series) == (None, "greeting")
+    assert (greeting_of(stock), greeting_of(morning)) == ("hello", "good morning")
+    assert stock.version == morning.version == "0.4.9.99"
+    for built in builds.values():
+        assert built.sha256 == file_sha256(built.tor)
+        assert built.gencert.is_file()
+    assert morning.source["tor"]["sha256"] == file_sha256(tiny_tarball)
+    assert [patch["name"] for patch in morning.source["patches"]] == ["0001-greeting.patch"]
+    json.dumps(morning.source)
+
+
+def test_a_finished_build_is_reused(checkout: Path, tiny_tarball: Path) -> None:
+    say = Sayings()
+    ensure_series(checkout, [None, "greeting"], say=say, tor_source=str(tiny_tarball))
+    assert say == []
+
+
+def test_the_same_inputs_give_the_same_bytes_elsewhere(
+    built_checkout: Path, tmp_path: Path, tiny_tarball: Path
+) -> None:
+    elsewhere = write_checkout(tmp_path / "a-path-of-another-length")
+    source = str(tiny_tarball)
+    here = ensure_series(built_checkout, ["greeting"], say=Sayings(), tor_source=source)
+    there = ensure_series(elsewhere, ["greeting"], say=Sayings(), tor_source=source)
+    assert here["greeting"].sha256 == there["greeting"].sha256
+
+
+def test_a_changed_patch_makes_a_new_build_and_keeps_the_old(
+    checkout: Path, tiny_tarball: Path
+) -> None:
+    source = str(tiny_tarball)
+    old = (checkout / "build/tor/greeting").resolve()
+    patch = checkout / "tor-patches/greeting/0001-greeting.patch"
+    patch.write_text(CHANGE_GREETING.replace("good morning", "good evening"))
+    say = Sayings()
+    builds = ensure_series(checkout, [None, "greeting"], say=say, tor_source=source)
+    assert greeting_of(builds["greeting"]) == "good evening"
+    assert greeting_of(builds[None]) == "hello"
+    # A running experiment goes on with the executable that it began with.
+    assert old != (checkout / "build/tor/greeting").resolve()
+    assert (old / "bin/tor-greeting").is_file()
+    # Stock and the base are not touched by it.
+    assert [line for line in say.compiled() if "tor-greeting" not in line] == []
+
+    patch.write_text(CHANGE_GREETING)
+    say.clear()
+    again = ensure_series(checkout, ["greeting"], say=say, tor_source=source)
+    assert greeting_of(again["greeting"]) == "good morning"
+    assert say == []
+
+
+def test_a_patch_can_add_files(checkout: Path, tiny_tarball: Path) -> None:
+    (checkout / "tor-patches/greeting/0002-file.patch").write_text(ADD_FILE)
+    built = ensure_series(checkout, ["greeting"], say=Sayings(), tor_source=str(tiny_tarball))
+    assert greeting_of(built["greeting"]) == "good day"
+    # make runs in a copy: it must not reach back into the tree that it was copied from.
+    base = next((checkout / "build/tor/base").glob("plain-*/tree"))
+    assert not (base / "src/app/greeting.c").exists()
+    assert "greeting.c" not in (base / "Makefile").read_text()
+
+
+def test_another_compiler_makes_a_new_build(
+    checkout: Path, tiny_tarball: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    compiler = tmp_path / "othercc"
+    compiler.write_text(
+        '#!/bin/sh\ncase "$1" in --version) echo "othercc 1.0";; *) exec gcc "$@";; esac\n'
+    )
+    compiler.chmod(0o755)
+    monkeypatch.setenv("CC", str(compiler))
+    say = Sayings()
+    built = ensure_series(checkout, [None], say=say, tor_source=str(tiny_tarball))[None]
+    assert say.compiled()
+    assert built.source["toolchain"]["compiler"] == "othercc 1.0"
+
+
+def test_flags_of_the_environment_do_not_reach_the_build(
+    built_checkout: Path, new_checkout: Path, tiny_tarball: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("CFLAGS", "CPPFLAGS"):
+        monkeypatch.setenv(name, "-O0 -DNDEBUG -Dgreeting=surprise")
+    # As under `make -n -j8 build`: the inner make would only print, and know no job server.
+    monkeypatch.setenv("MAKEFLAGS", "n -j8 --jobserver-auth=98,99")
+    source = str(tiny_tarball)
+    built = ensure_series(new_checkout, [None], say=Sayings(), tor_source=source)
+    reference = ensure_series(built_checkout, [None], say=Sayings(), tor_source=source)
+    assert built[None].sha256 == reference[None].sha256
+
+
+@pytest.mark.parametrize("harm", ["cut", "record", "gencert", "empty"])
+def test_a_damaged_build_is_made_again(checkout: Path, tiny_tarball: Path, harm: str) -> None:
+    store = (checkout / "build/tor/stock").resolve()
+    if harm == "cut":
+        tor = store / "bin/tor-stock"
+        tor.write_bytes(tor.read_bytes()[:1000])
+    elif harm == "record":
+        (store / "built.json").write_text('{"sha256": ')
+    elif harm == "gencert":
+        (store / "bin/tor-gencert").unlink()
+    else:
+        for path in (store / "bin").iterdir():
+            path.unlink()
+        (store / "built.json").unlink()
+    say = Sayings()
+    built = ensure_series(checkout, [None], say=say, tor_source=str(tiny_tarball))[None]
+    assert greeting_of(built) == "hello"
+    assert built.gencert.is_file()
+    assert any("damaged" in line for line in say)
+
+
+def test_a_patch_that_does_not_apply_is_named_with_its_hunk(
+    checkout: Path, tiny_tarball: Path
+) -> None:
+    patch = checkout / "tor-patches/greeting/0001-greeting.patch"
+    patch.write_text(CHANGE_GREETING.replace('= "hello"', '= "bonjour"'))
+    with pytest.raises(UserError) as caught:
+        ensure_series(checkout, ["greeting"], say=Sayings(), tor_source=str(tiny_tarball))
+    assert caught.value.message == (
+        "greeting/0001-greeting.patch does not apply to tor-0.4.9.99.tar.gz: "
+        "hunk 1 of src/app/main.c, at line 1"
+    )
+    assert "TOR_SOURCE" in (caught.value.hint or "")
+    assert leftovers(checkout) == []
+    # What was built before is still there, and still is what it was.
+    assert (checkout / "build/tor/greeting/bin/tor-greeting").is_file()
+
+
+def test_a_patch_to_a_file_that_is_not_there(checkout: Path, tiny_tarball: Path) -> None:
+    patch = checkout / "tor-patches/greeting/0001-greeting.patch"
+    patch.write_text(CHANGE_GREETING.replace("main.c", "gone.c"))
+    with pytest.raises(UserError, match=r"there is no src/app/gone\.c to patch"):
+        ensure_series(checkout, ["greeting"], say=Sayings(), tor_source=str(tiny_tarball))
+
+
+def test_a_patch_that_is_in_the_source_already(checkout: Path, tiny_tarball: Path) -> None:
+    (checkout / "tor-patches/greeting/0002-again.patch").write_text(CHANGE_GREETING)
+    with pytest.raises(UserError, match=r"0002-again\.patch .*has that change already"):
+        ensure_series(checkout, ["greeting"], say=Sayings(), tor_source=str(tiny_tarball))
+
+
+def test_a_failed_build_shows_the_end_of_its_log_and_leaves_nothing(
+    checkout: Path, tiny_tarball: Path
+) -> None:
+    patch = checkout / "tor-patches/greeting/0001-greeting.patch"
+    patch.write_text(CHANGE_GREETING.replace('"good morning"', "no_such_name"))
+    with pytest.raises(UserError) as caught:
+        ensure_series(checkout, ["greeting"], say=Sayings(), tor_source=str(tiny_tarball))
+    assert "tor-greeting: compile failed" in caught.value.message
+    hint = caught.value.hint or ""
+    assert "no_such_name" in hint
+    log = Path(hint.rsplit(": ", 1)[1])
+    assert "no_such_name" in log.read_text()
+    assert leftovers(checkout) == []
+    stores = [path.name for path in (checkout / "build/tor/store").iterdir()]
+    assert len([name for name in stores if name.startswith("greeting-")]) == 1
+
+
+def test_a_program_that_does_not_start_is_no_build(
+    checkout: Path, tiny_tarball: Path
+) -> None:
+    patch = checkout / "tor-patches/greeting/0001-greeting.patch"
+    broken = CHANGE_GREETING.replace(
+        '"good morning"', '"x"; __attribute__((constructor)) void f(void) { __builtin_trap(); }'
+    )
+    patch.write_text(broken)
+    with pytest.raises(UserError, match="does not start"):
+        ensure_series(checkout, ["greeting"], say=Sayings(), tor_source=str(tiny_tarball))
+
+
+def test_an_unknown_variant_names_those_there_are(checkout: Path) -> None:
+    with pytest.raises(UserError, match="unknown variant 'evening'") as caught:
+        ensure_variants(checkout, ["evening"], say=Sayings())
+    assert "stock, morning" in (caught.value.hint or "")
+
+
+@pytest.mark.parametrize(
+    ("program", "message"), [("gcc", "no C compiler"), ("autoreconf", "`autoreconf` is missing")]
+)
+def test_a_missing_program_is_named(
+    new_checkout: Path,
+    tiny_tarball: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    program: str,
+    message: str,
+) -> None:
+    path = tmp_path / "bin"
+    path.mkdir()
+    for folder in ("/usr/bin", "/bin"):
+        for entry in Path(folder).iterdir():
+            if entry.name != program and not (path / entry.name).exists():
+                (path / entry.name).symlink_to(entry)
+    monkeypatch.setenv("PATH", str(path))
+    with pytest.raises(UserError, match=message) as caught:
+        ensure_series(new_checkout, [None], say=Sayings(), tor_source=str(tiny_tarball))
+    assert "make setup" in (caught.value.hint or "")
+
+
+def start_build(root: Path, source: Path, *, until: str) -> subprocess.Popen[str]:
+    """A build in a process of its own, up to the line that contains ``until``."""
+    code = (
+        "import sys; from pathlib import Path; from onionlab.tor.build import ensure_series\n"
+        "ensure_series(Path(sys.argv[1]), [None], tor_source=sys.argv[2],\n"
+        "              say=lambda line: print(line, flush=True))"
+    )
+    process = subprocess.Popen(
+        [sys.executable, "-c", code, str(root), str(source)],
+        cwd=REPOSITORY,
+        stdout=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
+    )
+    assert process.stdout is not None
+    for line in process.stdout:
+        if until in line:
+            return process
+    raise AssertionError(f"the build ended without saying {until!r}")
+
+
+@pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGTERM, signal.SIGINT])
+def test_a_killed_build_leaves_no_half_result(
+    new_checkout: Path, tiny_tarball: Path, how: signal.Signals
+) -> None:
+    process = start_build(new_checkout, tiny_tarball, until="configure")
+    os.killpg(process.pid, how)
+    process.communicate()
+    assert not (new_checkout / "build/tor/stock").exists()
+    assert not list((new_checkout / "build/tor").glob("base/*/tree"))
+    assert not list((new_checkout / "build/tor").glob("store/*"))
+    built = ensure_series(new_checkout, [None], say=Sayings(), tor_source=str(tiny_tarball))
+    assert greeting_of(built[None]) == "hello"
+    assert leftovers(new_checkout) == []
+
+
+def test_a_second_build_waits_for_the_first(new_checkout: Path, tiny_tarball: Path) -> None:
+    process = start_build(new_checkout, tiny_tarball, until="building the base")
+    say = Sayings()
+    built = ensure_series(new_checkout, [None], say=say, tor_source=str(tiny_tarball))
+    assert process.wait(timeout=60) == 0
+    assert say == ["waiting for another build of Tor in this checkout"]
+    assert greeting_of(built[None]) == "hello"
+
+
+def test_a_work_directory_in_use_is_not_taken_for_a_leftover(checkout: Path) -> None:
+    inputs = build.Inputs(
+        root=checkout,
+        source=build.TorSource("tree", checkout, None, "", {}),
+        toolchain=build.Toolchain("gcc", {}),
+        jobs=1,
+        say=Sayings(),
+    )
+    stale = checkout / "build/tor/.work-stale"
+    stale.mkdir()
+    with build.work_directory(inputs) as work, build.build_lock(checkout, Sayings()):
+        assert work.is_dir()
+        assert not stale.exists()
+    assert leftovers(checkout) == []
+
+
+def test_a_long_step_shows_that_it_lives(
+    checkout: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr(build, "SIGN_OF_LIFE_S", 0.05)
+    say = Sayings()
+    inputs = build.Inputs(
+        root=checkout,
+        source=build.TorSource("tree", checkout, None, "", {}),
+        toolchain=build.Toolchain("gcc", {}),
+        jobs=1,
+        say=say,
+    )
+    build.run_logged(inputs, ["sleep", "0.4"], tmp_path, tmp_path / "log", "sleeping")
+    assert say[0].startswith("sleeping: still running after")
+    assert say[-1].startswith("sleeping: 0 s")
+
+
+def test_an_interrupted_step_ends_its_program(tmp_path: Path, checkout: Path) -> None:
+    inputs = build.Inputs(
+        root=checkout,
+        source=build.TorSource("tree", checkout, None, "", {}),
+        toolchain=build.Toolchain("gcc", {}),
+        jobs=1,
+        say=Sayings(),
+    )
+    pid = tmp_path / "pid"
+    command = ["sh", "-c", f"echo $$ > {pid}; exec sleep 60"]
+
+    def interrupt() -> None:
+        while not (pid.exists() and pid.read_text().strip()):
+            time.sleep(0.01)
+        os.kill(os.getpid(), signal.SIGINT)
+
+    thread = threading.Thread(target=interrupt)
+    thread.start()
+    with pytest.raises(KeyboardInterrupt):
+        build.run_logged(inputs, command, tmp_path, tmp_path / "log", "sleeping")
+    thread.join()
+    with pytest.raises(ProcessLookupError):
+        os.kill(int(pid.read_text()), 0)
