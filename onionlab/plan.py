@@ -18,7 +18,7 @@ from onionlab.engines import Engine, open_engine
 from onionlab.errors import UserError
 from onionlab.experiment import Experiment, Settings, load
 from onionlab.rundir import RunDirectory, compose
-from onionlab.rundir.compose import tor_program
+from onionlab.rundir.compose import engine_options, tor_program
 from onionlab.store import Store, read_json, write_json
 from onionlab.tor.build import BuiltTor, ensure_variants
 from onionlab.tor.variants import Variant, load_variants
@@ -152,6 +152,8 @@ def make_plan(root: Path, request: Request, say: Callable[[str], None]) -> Plan:
     """
     bench = Workbench(root, request, say)
     experiment = bench.experiment
+    for warning in experiment.warnings:
+        say(f"note: {warning}")
     runs = [
         PlannedRun(
             bench.compose(level_name, variant, seed).run_id(bench.programs, bench.engine),
@@ -164,16 +166,14 @@ def make_plan(root: Path, request: Request, say: Callable[[str], None]) -> Plan:
         for variant in level.settings.tor.variants
         if variant in bench.selected
     ]
-    options = next(iter(experiment.levels.values())).settings.engine
     plan = Plan(
         request=request,
         runs=tuple(runs),
         store=root / "runs",
         out=root / "results" / experiment.name,
-        cpus_per_run=bench.engine.cpus_per_run(
-            getattr(options, bench.engine.name).model_dump()
-            if hasattr(options, bench.engine.name)
-            else {}
+        cpus_per_run=max(
+            bench.engine.cpus_per_run(engine_options(level.settings, bench.engine.name))
+            for level in experiment.levels.values()
         ),
         resources=estimate_resources(experiment),
     )

@@ -21,6 +21,7 @@ def setup_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     """Print the report's path on the last line."""
     root = repository_root()
+    jobs = jobs_of(args)
     plan = make_plan(root, request_of(args), say=print)
-    print(make_report(root, plan, jobs=jobs_of(args), say=print))
+    print(make_report(root, plan, jobs=jobs, say=print))
     return 0

@@ -21,7 +21,8 @@ def setup_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     """Print where the runs are on the last line."""
     root = repository_root()
+    jobs = jobs_of(args)
     plan = make_plan(root, request_of(args), say=print)
-    make_runs(root, plan, jobs=jobs_of(args), say=print)
+    make_runs(root, plan, jobs=jobs, say=print)
     print(plan.store)
     return 0

@@ -13,17 +13,12 @@ from onionlab.experiment.kinds import nearest
 from onionlab.experiment.schema import NetworkSettings, Settings, TorSettings
 from onionlab.experiment.tor_parameters import CONSENSUS_PARAMETERS, RESERVED_OPTIONS
 from onionlab.experiment.units import format_time, milliseconds, show
+from onionlab.network.sample import ADDRESSES_PER_ROLE
 
-__all__ = ["MAX_HOSTS_OF_A_ROLE", "Finding", "KnownNames", "impossible", "questionable"]
-
-MAX_HOSTS_OF_A_ROLE = 65_000
-"""Each role (the clients of all classes being one) has a /16 network of addresses."""
+__all__ = ["Finding", "KnownNames", "impossible", "questionable"]
 
 KIST_INTERVAL_MAX_MS = 100  # KIST_SCHED_RUN_INTERVAL_MAX in src/core/or/scheduler.h
-CC_ALGORITHMS = (
-    0,
-    2,
-)  # fixed windows and Vegas; Tor 0.4.9 has no other (congestion_control_common.h)
+CC_ALGORITHMS = (0, 2)  # fixed windows and Vegas: Tor 0.4.9 replaces any other by its default
 PERF_CLASS = "perf"
 
 
@@ -118,8 +113,8 @@ def _hosts(settings: Settings) -> Iterator[Finding]:
         ),
     ]
     for who, count, location in crowds:
-        if count > MAX_HOSTS_OF_A_ROLE:
-            message = f"more {who} than addresses: {count} of them, {MAX_HOSTS_OF_A_ROLE} addresses"
+        if count > ADDRESSES_PER_ROLE:
+            message = f"more {who} than addresses: {count} of them, {ADDRESSES_PER_ROLE} addresses"
             yield Finding(location, message)
 
 

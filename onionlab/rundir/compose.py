@@ -151,7 +151,7 @@ def compose(
         processes=processes,
         seed=seed,
         stop_ms=_ms(settings.time.stop_s),
-        options=_engine_options(settings, engine.name),
+        options=engine_options(settings, engine.name),
     )
     files |= engine.configuration(simulation)
     return RunDirectory(
@@ -278,7 +278,8 @@ def _scheduler_lines(scheduler: Scheduler) -> list[str]:
     ]
 
 
-def _engine_options(settings: Settings, engine: str) -> dict[str, Any]:
+def engine_options(settings: Settings, engine: str) -> dict[str, Any]:
+    """Return what the experiment sets for one engine."""
     own = getattr(settings.engine, engine, None)
     return own.model_dump() if own is not None else {}
 

@@ -11,7 +11,6 @@ from hypothesis import strategies as st
 
 from onionlab.errors import UserError
 from onionlab.experiment import Experiment, load, parse_seeds
-from onionlab.experiment.checks import MAX_HOSTS_OF_A_ROLE
 from onionlab.experiment.load import scale_settings
 from onionlab.experiment.schema import Settings
 from onionlab.network.sample import ADDRESSES_PER_ROLE
@@ -248,6 +247,7 @@ def test_what_levels_share_is_said_once(load_text: LoadText) -> None:
         (15, 0.1, 2),
         (25, 0.1, 3),
         (50, 0.07, 4),
+        (5, 0.3, 2),  # 1.5, though the float 0.3 is less than three tenths
         (1, 0.01, 1),
         (0, 0.5, 0),
     ],
@@ -305,12 +305,9 @@ def test_a_scale_that_needs_too_many_addresses(load_text: LoadText) -> None:
     with pytest.raises(UserError) as caught:
         experiment.with_overrides(scale=2)
     assert caught.value.message == (
-        "foo at SCALE=2: traffic: more clients than addresses: 120000 of them, 65000 addresses"
+        "foo at SCALE=2: traffic: more clients than addresses: 120000 of them, "
+        f"{ADDRESSES_PER_ROLE} addresses"
     )
-
-
-def test_addresses_are_those_of_the_network() -> None:
-    assert MAX_HOSTS_OF_A_ROLE == ADDRESSES_PER_ROLE
 
 
 def test_names_are_checked_only_against_files_that_are_there(checkout: Path, write: Write) -> None:

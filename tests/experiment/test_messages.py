@@ -9,6 +9,7 @@ import pytest
 
 from onionlab.errors import UserError
 from onionlab.experiment import load
+from onionlab.network.sample import ADDRESSES_PER_ROLE
 
 from .conftest import VALID
 
@@ -92,6 +93,11 @@ CASES = {
         "traffic: {}\n",
         "14: traffic: expected a mapping (name: value), not an empty one",
     ),
+    "true where a number belongs": (
+        "count: 4",
+        "count: true",
+        "16: traffic.web.count: expected a whole number from 0 to 1000000, got true",
+    ),
     "a class with a bad name": (
         "  web:",
         "  Web 2:",
@@ -111,6 +117,21 @@ CASES = {
         '{uniform: ["1 s", "3 s"]}',
         "{}",
         "18: traffic.web.pause: expected uniform or choices; without a pause write none",
+    ),
+    "pause without a choice": (
+        '{uniform: ["1 s", "3 s"]}',
+        "{choices: []}",
+        "18: traffic.web.pause: expected at least one pause in choices; without a pause write none",
+    ),
+    "pause with steps of nothing": (
+        '{uniform: ["1 s", "3 s"]}',
+        '{choices: ["1 s"], step: "1 s"}',
+        "18: traffic.web.pause: expected uniform beside step",
+    ),
+    "pause in too many steps": (
+        '["1 s", "3 s"]',
+        '["1 s", "5 h"]',
+        "18: traffic.web.pause: expected at most 10000 pauses; make step larger",
     ),
     "pause of another word": (
         '{uniform: ["1 s", "3 s"]}',
@@ -149,15 +170,21 @@ CASES = {
         "count: 0",
         "14: traffic: no client: every class has a count of 0",
     ),
+    "no client but perf clients": (
+        VALID[VALID.index("  geography:") : VALID.index("    request:")],
+        "  geography: internet-2019\n  perf_clients: 3\ntraffic:\n  web:\n    count: 0\n",
+        "15: traffic: no client: every class has a count of 0",
+    ),
     "more clients than addresses": (
         "count: 4",
         "count: 70000",
-        "14: traffic: more clients than addresses: 70000 of them, 65000 addresses",
+        f"14: traffic: more clients than addresses: 70000 of them, {ADDRESSES_PER_ROLE} addresses",
     ),
     "more servers than addresses": (
         "    count: 2\n    bandwidth",
         "    count: 70000\n    bandwidth",
-        "11: network.servers.count: more servers than addresses: 70000 of them, 65000 addresses",
+        "11: network.servers.count: more servers than addresses: 70000 of them, "
+        f"{ADDRESSES_PER_ROLE} addresses",
     ),
     "clients that come too late": (
         'after: "5 s"',
@@ -218,8 +245,8 @@ CASES = {
     ),
     "a torrc option of the harness": (
         "  baseline: ewma\n",
-        "  baseline: ewma\n  torrc: {relay: {orport: 9001}}\n",
-        "25: tor.torrc.relay.orport: cannot be set here: the harness gives every host its own",
+        "  baseline: ewma\n  torrc: {relay: {OrPort: 9001}}\n",
+        "25: tor.torrc.relay.OrPort: cannot be set here: the harness gives every host its own",
     ),
     "a torrc option in two lines": (
         "  baseline: ewma\n",
@@ -261,6 +288,13 @@ CASES = {
         "title:",
         "engine: {shadow: {general: {parallelism: all}}}\ntitle:",
         '1: engine.shadow.general.parallelism: expected a whole number, got "all"',
+    ),
+    "an option of Shadow with a word for a number": (
+        "title:",
+        "engine: {shadow: {general: {parallelism: true, log_level: warn}}}\ntitle:",
+        "1: engine.shadow.general.parallelism: expected a whole number, got true",
+        "1: engine.shadow.general.log_level: expected one of error, warning, info, debug, trace, "
+        'got "warn"; did you mean "warning"?',
     ),
     "no seeds": (
         "seeds: 2",
@@ -313,6 +347,11 @@ CASES = {
         "title:",
         "figures:\n- {id: a, kind: ttfb-320kib, level: fo}\ntitle:",
         '2: figures[1].level: expected one of the levels foo, got "fo"; did you mean "foo"?',
+    ),
+    "a figure that could be of two levels": (
+        "title:",
+        "levels: {x: {label: x}, y: {label: y}}\nfigures:\n- {id: a, kind: ttfb-320kib}\ntitle:",
+        "3: figures[1].level: expected one of the levels x, y, got nothing",
     ),
     "a figure twice": (
         "title:",
@@ -381,6 +420,14 @@ def test_all_errors_come_together_by_line(refused: Refused) -> None:
         'and hyphens), got "rr!"',
         'experiments/foo.yaml:28: time.bootstrap: expected a time such as "60 s", got "5": '
         "a quantity needs its unit",
+    ]
+
+
+def test_an_error_that_several_levels_share_is_said_once(refused: Refused) -> None:
+    text = VALID.replace("    exit: {count: 1}", "    exit: {count: 0}")
+    assert refused(text + "levels: {x: {label: x}, y: {label: y}}\n") == [
+        "experiments/foo.yaml:5: network.relays: no exit: no stream could leave the network; "
+        "give exit or exitguard"
     ]
 
 

@@ -35,8 +35,8 @@ RELAXED = settings(
     deadline=None, max_examples=150, suppress_health_check=[HealthCheck.function_scoped_fixture]
 )
 
-WORDS = """{} [] null ~ true -1 0 1e9 999999999999999999999999999999 .5 "" ' " : - ? &a *a !!int <<: %
-    | > # \\ é { } [ ] , count levels overrides "1 s" none --- ... @ `""".split()  # noqa: SIM905
+WORDS = """{} [] null ~ true -1 0 1e9 999999999999999999999999999999 .5 "" ' " : - ? &a *a !!int <<:
+    % | > # \\ é { } [ ] , count levels overrides "1 s" none --- ... @ `""".split()  # noqa: SIM905
 BREAKS = [
     ": ",
     "- ",
@@ -45,12 +45,12 @@ BREAKS = [
     "!!int ",
     "<<: ",
     "  ",
+    "---\n",
     "\t",
     "\n",
     "\r",
-    "\x00",
+    "\0",
     "\ufeff",
-    "---\n",
 ]
 SNIPPETS = st.sampled_from([*WORDS, *BREAKS]) | st.text(max_size=8)
 

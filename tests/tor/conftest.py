@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import difflib
 import shutil
 import subprocess
 from pathlib import Path
@@ -90,50 +91,36 @@ variants:
     proof: "In use: morning."
 """
 
-CHANGE_GREETING = """\
-Say good morning.
 
---- a/src/app/main.c
-+++ b/src/app/main.c
-@@ -1,7 +1,7 @@
- #include <stdio.h>
- #include <string.h>
- 
--const char *greeting = "hello";
-+const char *greeting = "good morning";
- 
- int
- main(int argc, char **argv)
-"""
+def diff(name: str, old: str, new: str) -> str:
+    """A patch of one file; an empty ``old`` creates it."""
+    before, after = old.splitlines(keepends=True), new.splitlines(keepends=True)
+    return "".join(
+        difflib.unified_diff(before, after, f"a/{name}" if old else "/dev/null", f"b/{name}")
+    )
 
-ADD_FILE = """\
-Take the greeting from a file of its own: automake has to run for it.
 
---- a/Makefile.am
-+++ b/Makefile.am
-@@ -1,5 +1,5 @@
- noinst_PROGRAMS = src/app/tor src/tools/tor-gencert src/test/test
--src_app_tor_SOURCES = src/app/main.c
-+src_app_tor_SOURCES = src/app/main.c src/app/greeting.c
- src_tools_tor_gencert_SOURCES = src/tools/gencert.c
- src_test_test_SOURCES = src/test/test.c
- TESTS = src/test/test src/test/test_script.sh
---- a/src/app/main.c
-+++ b/src/app/main.c
-@@ -1,7 +1,7 @@
- #include <stdio.h>
- #include <string.h>
- 
--const char *greeting = "good morning";
-+extern const char *greeting;
- 
- int
- main(int argc, char **argv)
---- /dev/null
-+++ b/src/app/greeting.c
-@@ -0,0 +1 @@
-+const char *greeting = "good day";
-"""
+MAIN = FILES["src/app/main.c"]
+CHANGED_MAIN = MAIN.replace('"hello"', '"good morning"')
+
+CHANGE_GREETING = "Say good morning.\n\n" + diff("src/app/main.c", MAIN, CHANGED_MAIN)
+
+# Applies after the first one; automake has to run for it.
+ADD_FILE = (
+    diff(
+        "Makefile.am",
+        FILES["Makefile.am"],
+        FILES["Makefile.am"].replace("src/app/main.c", "src/app/main.c src/app/greeting.c"),
+    )
+    + diff(
+        "src/app/main.c",
+        CHANGED_MAIN,
+        CHANGED_MAIN.replace(
+            'const char *greeting = "good morning"', "extern const char *greeting"
+        ),
+    )
+    + diff("src/app/greeting.c", "", 'const char *greeting = "good day";\n')
+)
 
 
 def write_files(folder: Path, files: dict[str, str]) -> None:

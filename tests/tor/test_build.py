@@ -16,7 +16,7 @@ import pytest
 from onionlab.errors import UserError
 from onionlab.tor import build
 from onionlab.tor.build import BuiltTor, ensure_series, ensure_variants
-from onionlab.tor.source import file_sha256
+from onionlab.tor.source import TorSource, file_sha256
 
 from .conftest import ADD_FILE, CHANGE_GREETING, write_checkout
 
@@ -35,6 +35,12 @@ class Sayings(list[str]):
 
     def compiled(self) -> list[str]:
         return [line for line in self if "compile" in line]
+
+
+def inputs_of(root: Path, say: Sayings) -> build.Inputs:
+    """For steps that need no source."""
+    source = TorSource("tree", root, None, "", {})
+    return build.Inputs(root, source, build.Toolchain("gcc", {}), jobs=1, say=say)
 
 
 def leftovers(root: Path) -> list[str]:
@@ -205,9 +211,7 @@ def test_a_failed_build_shows_the_end_of_its_log_and_leaves_nothing(
     assert len([name for name in stores if name.startswith("greeting-")]) == 1
 
 
-def test_a_program_that_does_not_start_is_no_build(
-    checkout: Path, tiny_tarball: Path
-) -> None:
+def test_a_program_that_does_not_start_is_no_build(checkout: Path, tiny_tarball: Path) -> None:
     patch = checkout / "tor-patches/greeting/0001-greeting.patch"
     broken = CHANGE_GREETING.replace(
         '"good morning"', '"x"; __attribute__((constructor)) void f(void) { __builtin_trap(); }'
@@ -292,13 +296,7 @@ def test_a_second_build_waits_for_the_first(new_checkout: Path, tiny_tarball: Pa
 
 
 def test_a_work_directory_in_use_is_not_taken_for_a_leftover(checkout: Path) -> None:
-    inputs = build.Inputs(
-        root=checkout,
-        source=build.TorSource("tree", checkout, None, "", {}),
-        toolchain=build.Toolchain("gcc", {}),
-        jobs=1,
-        say=Sayings(),
-    )
+    inputs = inputs_of(checkout, Sayings())
     stale = checkout / "build/tor/.work-stale"
     stale.mkdir()
     with build.work_directory(inputs) as work, build.build_lock(checkout, Sayings()):
@@ -312,26 +310,14 @@ def test_a_long_step_shows_that_it_lives(
 ) -> None:
     monkeypatch.setattr(build, "SIGN_OF_LIFE_S", 0.05)
     say = Sayings()
-    inputs = build.Inputs(
-        root=checkout,
-        source=build.TorSource("tree", checkout, None, "", {}),
-        toolchain=build.Toolchain("gcc", {}),
-        jobs=1,
-        say=say,
-    )
+    inputs = inputs_of(checkout, say)
     build.run_logged(inputs, ["sleep", "0.4"], tmp_path, tmp_path / "log", "sleeping")
     assert say[0].startswith("sleeping: still running after")
     assert say[-1].startswith("sleeping: 0 s")
 
 
 def test_an_interrupted_step_ends_its_program(tmp_path: Path, checkout: Path) -> None:
-    inputs = build.Inputs(
-        root=checkout,
-        source=build.TorSource("tree", checkout, None, "", {}),
-        toolchain=build.Toolchain("gcc", {}),
-        jobs=1,
-        say=Sayings(),
-    )
+    inputs = inputs_of(checkout, Sayings())
     pid = tmp_path / "pid"
     command = ["sh", "-c", f"echo $$ > {pid}; exec sleep 60"]
 

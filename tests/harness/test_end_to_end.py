@@ -1,0 +1,172 @@
+"""The whole way, as a user goes it: on the real Shadow, and with a Shadow that fails."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from onionlab.store import Store
+
+REPOSITORY = Path(__file__).resolve().parents[2]
+TINY = REPOSITORY / "tests" / "harness" / "data" / "tiny.yaml"
+RESULTS = REPOSITORY / "results" / "tiny"
+STORE = Store(REPOSITORY / "runs")
+LIMIT_S = 600
+
+
+def onionlab(*arguments: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-m", "onionlab", *arguments],
+        cwd=REPOSITORY,
+        capture_output=True,
+        text=True,
+        timeout=LIMIT_S,
+        check=False,
+    )
+
+
+def planned_run() -> str:
+    """Plan the tiny experiment (and build Tor where that is missing); return its one run's name."""
+    done = onionlab("generate", str(TINY), "--variants", "rr", "--output", str(GENERATED))
+    assert done.returncode == 0, done.stderr
+    plan = json.loads((RESULTS / "plan.json").read_text())
+    return str(plan["runs"][0]["run_id"])
+
+
+GENERATED = REPOSITORY / "build" / "generated" / "tiny"
+
+
+def remove_run(run_id: str) -> None:
+    for place in (STORE.run(run_id), STORE.partial(run_id), STORE.failed(run_id)):
+        shutil.rmtree(place, ignore_errors=True)
+
+
+def record_hashes(run_id: str) -> dict[str, str]:
+    return {
+        path.name: hashlib.sha256(path.read_bytes()).hexdigest()
+        for path in sorted(STORE.run(run_id).glob("records-*/*"))
+    }
+
+
+def processes_below(directory: Path) -> list[str]:
+    found = []
+    for entry in Path("/proc").iterdir():
+        try:
+            if entry.name.isdigit() and str((entry / "cwd").readlink()).startswith(str(directory)):
+                found.append(entry.name)
+        except OSError:
+            continue
+    return found
+
+
+@pytest.mark.shadow
+@pytest.mark.slow
+@pytest.mark.usefixtures("real_shadow")
+def test_an_experiment_on_shadow_is_repeatable_and_survives_a_kill() -> None:
+    run_id = planned_run()
+    remove_run(run_id)
+    done = onionlab("experiment", str(TINY), "--variants", "rr")
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert done.stdout.splitlines()[-1] == str(RESULTS / "report.html")
+    manifest = json.loads(STORE.manifest(run_id).read_text())
+    # Every Tor of the run said so: 3 authorities, 4 relays, 5 clients.
+    assert manifest["proofs"] == {"Circuit policy in use: RR.": 12}
+    assert manifest["cpu_s"] > 1
+    assert manifest["peak_memory_bytes"] > 50e6
+    parse = json.loads(next(STORE.run(run_id).glob("records-*/parse.json")).read_text())
+    assert parse["malformed_lines"] == 0
+    assert parse["streams"]["web"]["success"] >= 10
+    assert "web,ttfb" in (RESULTS / "summary.csv").read_text()
+    hashes = record_hashes(run_id)
+    assert len(hashes) == 3
+
+    # Killed in the middle, nothing is left running and nothing passes for a run ...
+    remove_run(run_id)
+    command = subprocess.Popen(
+        [sys.executable, "-m", "onionlab", "experiment", str(TINY), "--variants", "rr"],
+        cwd=REPOSITORY,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+    )
+    progress = STORE.partial(run_id) / "progress.json"
+    deadline = time.monotonic() + LIMIT_S
+    while not (progress.exists() and json.loads(progress.read_text())["simulated_s"] > 50):
+        assert time.monotonic() < deadline
+        assert command.poll() is None
+        time.sleep(0.2)
+    os.kill(command.pid, signal.SIGKILL)
+    command.wait()
+    deadline = time.monotonic() + 30
+    while processes_below(STORE.partial(run_id)):
+        assert time.monotonic() < deadline, "processes outlive the command that started them"
+        time.sleep(0.5)
+    assert not STORE.is_finished(run_id)
+
+    # ... and the same command finishes it, with the same records to the byte.
+    done = onionlab("experiment", str(TINY), "--variants", "rr")
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert record_hashes(run_id) == hashes
+
+
+@pytest.fixture
+def failing_tools(tmp_path: Path) -> list[str]:
+    """A Shadow that ends in the middle, and a TGen; both tell versions as the real ones do."""
+    shadow, tgen = tmp_path / "shadow", tmp_path / "tgen"
+    shadow.write_text(
+        "#!/bin/sh\n"
+        'if [ "$1" = --version ]; then echo "Shadow 3.3.0 - v3.3.0-1-gabcdef012"; exit 0; fi\n'
+        "echo '00:00:01 [1:shadow] n/a [INFO] resource usage at simtime 1000000000 reported'\n"
+        "echo '00:00:02 [1:shadow] n/a [ERROR] managed process tor exited with status 1'\n"
+        "exit 1\n"
+    )
+    tgen.write_text("#!/bin/sh\necho '[message] Initializing TGen v1.1.2 running GLib v2.74.6'\n")
+    for tool in (shadow, tgen):
+        tool.chmod(0o755)
+    return ["--shadow", str(shadow), "--tgen", str(tgen)]
+
+
+@pytest.mark.tor
+def test_a_shadow_that_fails_gives_one_clear_error_and_keeps_what_there_was(
+    failing_tools: list[str],
+) -> None:
+    done = onionlab("experiment", str(TINY), "--variants", "rr", *failing_tools)
+    assert done.returncode == 2
+    first = done.stderr.splitlines()[0]
+    assert first.startswith("error: 1 of 1 runs failed; the first, tiny rr seed 1: Shadow ended")
+    assert "managed process tor exited with status 1" in done.stderr
+    assert "Traceback" not in done.stderr
+    plan = json.loads((RESULTS / "plan.json").read_text())
+    failed = STORE.failed(plan["runs"][0]["run_id"])
+    assert (failed / "shadow.log").exists()
+    assert (failed / "shadow.config.yaml").exists()
+    assert not STORE.is_finished(plan["runs"][0]["run_id"])
+    assert not (RESULTS / "report.html").exists()
+    shutil.rmtree(failed)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["experiment", "qick"], 'did you mean "quick"'),
+        (["experiment", "quick", "--scale", "much"], "--scale: expected a number"),
+        (["experiment", "quick", "--jobs", "0"], "--jobs: expected a whole number"),
+        (["experiment", "quick", "--engine", "ns3"], "there is no engine 'ns3'"),
+        (["experiment", "quick", "--shadow", "/nowhere/shadow"], "there is no /nowhere/shadow"),
+        (["report", "nothing"], "there are no results of nothing"),
+        (["run-one", "--plan", "/nowhere/plan.json", "--run", "0"], "is no plan"),
+    ],
+)
+def test_a_request_that_cannot_be_met_is_one_line(arguments: list[str], message: str) -> None:
+    done = onionlab(*arguments)
+    assert done.returncode == 2
+    assert message in done.stderr
+    assert "Traceback" not in done.stderr

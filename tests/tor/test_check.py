@@ -1,0 +1,245 @@
+"""Reading what Tor's tests say, and blaming a patch series for what it breaks and nothing else."""
+
+from __future__ import annotations
+
+import argparse
+import json
+from pathlib import Path
+
+import pytest
+
+from onionlab.commands import check_variants
+from onionlab.errors import UserError
+from onionlab.tor.check import (
+    Outcome,
+    check_series,
+    new_problems,
+    parse_test_output,
+    read_program,
+)
+
+from .conftest import FILES, MAIN, diff
+
+# Verdicts in each form that src/ext/tinytest.c of Tor 0.4.9 prints them.
+OUTPUT = """\
+circuitmux/basic: OK
+circuitmux/forked: [forking] OK
+util/talks: [forking] Nov 21 01:00:00.000 [warn] something to say
+ more of it
+OK
+config/off: DISABLED
+sandbox/other: SKIPPED
+dir/late: [forking] SKIPPED
+src/lib/foo.c: not a test
+buffer/compress/zstd: [forking] OK
+util/wrong: [forking]
+  FAIL src/test/test_util.c:12: assert(a == b)
+  [wrong FAILED]
+util/alsowrong:
+  FAIL src/test/test_util.c:15: assert(a)
+  [alsowrong FAILED]
+util/lost: [forking] [Lost connection!]
+  [lost FAILED]
+3/9 TESTS FAILED. (3 skipped)
+"""
+
+
+def test_every_form_of_verdict() -> None:
+    passed, failed, skipped = parse_test_output(OUTPUT)
+    assert passed == {
+        "circuitmux/basic",
+        "circuitmux/forked",
+        "util/talks",
+        "buffer/compress/zstd",
+    }
+    assert failed == {"util/wrong", "util/alsowrong", "util/lost"}
+    assert skipped == {"config/off", "sandbox/other", "dir/late"}
+
+
+@pytest.mark.parametrize("rest", ["", "tor: src/x.c:1: f: Assertion x failed; aborting.\n"])
+def test_a_case_that_brings_its_program_down_has_failed(rest: str) -> None:
+    text = f"util/fine: OK\nutil/crash: {rest}"
+    assert parse_test_output(text) == ({"util/fine"}, {"util/crash"}, set())
+    text = f"util/crash: {rest}\nutil/fine: OK\n"
+    assert parse_test_output(text) == ({"util/fine"}, {"util/crash"}, set())
+
+
+def outcome(build: str = "stock", **names: set[str]) -> Outcome:
+    return Outcome(build, False, **names)  # type: ignore[arg-type]
+
+
+def test_only_what_passes_on_stock_counts_against_a_series() -> None:
+    stock = outcome(passed={"a/1", "a/2", "a/3"}, failed={"net/1"}, skipped={"root/1"})
+    stock.reports = {"src/test/test_bt.sh": ["ERROR: AddressSanitizer: SEGV"]}
+    same = outcome(
+        "mine", passed={"a/1", "a/2", "a/3", "mine/1"}, failed={"net/1"}, skipped={"root/1"}
+    )
+    same.reports = dict(stock.reports)
+    assert new_problems([stock, same]) == []
+    worse = outcome("mine", passed={"net/1"}, failed={"a/1", "mine/1"}, skipped={"a/2", "root/1"})
+    worse.reports = {"src/test/test": ["ERROR: AddressSanitizer: heap-use-after-free"]}
+    assert new_problems([stock, worse]) == [
+        "mine: a/1 failed",
+        "mine: mine/1 failed",
+        "mine: a/3 did not run",
+        "mine: a/2 is skipped now",
+        "mine: src/test/test: ERROR: AddressSanitizer: heap-use-after-free",
+    ]
+
+
+def test_a_yardstick_that_measured_nothing_is_a_problem() -> None:
+    assert new_problems([outcome(failed={"a/1"})]) == ["stock: no test passed"]
+
+
+def test_plain_and_hardened_builds_are_compared_with_their_own_kind() -> None:
+    plain, hardened = outcome(passed={"a/1"}), Outcome("stock", True, failed={"a/1"}, passed={"b"})
+    mine = Outcome("mine", True, failed={"a/1"}, passed={"b"})
+    assert new_problems([plain, hardened, mine]) == []
+    assert new_problems([plain, hardened, outcome("mine", failed={"a/1"})]) == ["mine: a/1 failed"]
+
+
+def test_a_program_that_fails_without_a_failed_case_has_failed_itself() -> None:
+    one = outcome()
+    read_program(
+        one, "src/test/test", "a/1: OK\nERROR: LeakSanitizer: detected memory leaks", False
+    )
+    read_program(one, "src/test/test_script.sh", "no cases here", True)
+    read_program(one, "src/test/test_other.sh", "", None)
+    assert one.passed == {"a/1", "src/test/test_script.sh"}
+    assert one.failed == {"src/test/test"}
+    assert one.skipped == {"src/test/test_other.sh"}
+    assert one.reports == {"src/test/test": ["ERROR: LeakSanitizer: detected memory leaks"]}
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "==123==ERROR: AddressSanitizer: heap-buffer-overflow on address 0x602",
+        "src/core/or/circuitmux.c:12:3: runtime error: signed integer overflow",
+    ],
+)
+def test_sanitizer_reports_are_found(line: str) -> None:
+    one = outcome()
+    read_program(one, "src/test/test", f"a/1: {line}\nOK\n", True)
+    assert list(one.reports) == ["src/test/test"]
+
+
+# On builds of the small source
+
+
+def quiet(_: str) -> None:
+    pass
+
+
+def replace_patch(checkout: Path, text: str) -> None:
+    (checkout / "tor-patches/greeting/0001-greeting.patch").write_text(text)
+
+
+TEST_C = FILES["src/test/test.c"]
+NEW_CASE = diff(
+    "src/test/test.c",
+    TEST_C,
+    TEST_C.replace("  return 0;\n}", '  printf("circuitmux/mine: OK\\n");\n  return 0;\n}'),
+)
+BROKEN = diff("src/test/test.c", TEST_C, TEST_C.replace("basic: OK", "basic: \\n  [basic FAILED]"))
+
+
+def test_a_harmless_series(checkout: Path, tiny_tarball: Path) -> None:
+    replace_patch(checkout, NEW_CASE)
+    stock, mine = check_series(checkout, say=quiet, hardened=[False], tor_source=str(tiny_tarball))
+    assert stock.passed == {
+        "circuitmux/basic",
+        "circuitmux/forked",
+        "src/test/test_script.sh",
+        "make check-spaces",
+        "make check-includes",
+        "make check-changes",
+    }
+    assert stock.skipped == {"util/no_network"}
+    assert mine.passed == stock.passed | {"circuitmux/mine"}
+    written = json.loads((checkout / "build/check-variants.json").read_text())
+    assert written["problems"] == []
+    assert [one["build"] for one in written["builds"]] == ["stock", "greeting"]
+    assert written["builds"][1]["passed"] == sorted(mine.passed)
+
+
+def test_a_series_that_breaks_tests_and_style(checkout: Path, tiny_tarball: Path) -> None:
+    replace_patch(checkout, BROKEN + diff("changes/bad", "", "no\n"))
+    outcomes = check_series(checkout, say=quiet, hardened=[False], tor_source=str(tiny_tarball))
+    assert new_problems(outcomes) == [
+        "greeting: circuitmux/basic failed",
+        "greeting: make check-changes failed",
+        "greeting: make check-includes failed",
+        "greeting: make check-spaces failed",
+    ]
+
+
+def test_the_hardened_build_is_another_build(checkout: Path, tiny_tarball: Path) -> None:
+    outcomes = check_series(
+        checkout, say=quiet, hardened=[True], only="circuitmux", tor_source=str(tiny_tarball)
+    )
+    assert [one.title for one in outcomes] == [
+        "stock, AddressSanitizer",
+        "greeting, AddressSanitizer",
+    ]
+    log = next((checkout / "build/tor/logs").glob("base-hardened.log")).read_text()
+    assert "--enable-fragile-hardening" in log
+
+
+def test_unit_tests_are_compiled_once_for_a_series(checkout: Path, tiny_tarball: Path) -> None:
+    said: list[str] = []
+
+    def check() -> list[Outcome]:
+        said.clear()
+        return check_series(
+            checkout,
+            say=said.append,
+            only="circuitmux",
+            hardened=[False],
+            tor_source=str(tiny_tarball),
+        )
+
+    assert "circuitmux/basic" in check()[1].passed
+    assert [line for line in said if "compile" in line]
+    check()
+    assert not [line for line in said if "compile" in line]
+    replace_patch(checkout, NEW_CASE)
+    assert "circuitmux/mine" in check()[1].passed
+    assert len([line for line in said if "compile" in line]) == 1
+
+
+def test_a_filter_that_fits_nothing_is_an_error(checkout: Path, tiny_tarball: Path) -> None:
+    with pytest.raises(UserError, match="no unit test of Tor begins with 'nothing'"):
+        check_series(
+            checkout, say=quiet, only="nothing", hardened=[False], tor_source=str(tiny_tarball)
+        )
+
+
+def test_a_patch_that_does_not_apply_ends_the_check(checkout: Path, tiny_tarball: Path) -> None:
+    replace_patch(checkout, diff("src/app/main.c", MAIN.replace("hello", "bonjour"), MAIN))
+    with pytest.raises(UserError, match="hunk 1 of"):
+        check_series(checkout, say=quiet, hardened=[False], tor_source=str(tiny_tarball))
+
+
+def test_the_verb_prints_a_table_and_says_what_is_worse(
+    checkout: Path,
+    tiny_tarball: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.setattr(check_variants, "repository_root", lambda: checkout)
+    parser = argparse.ArgumentParser()
+    check_variants.setup_arguments(parser)
+    args = parser.parse_args(["--plain", "--only", "circuitmux", "--tor-source", str(tiny_tarball)])
+    assert check_variants.run(args) == 0
+    out = capsys.readouterr().out
+    assert "No series is worse than Tor as released." in out
+    rows = [line.split() for line in out.splitlines()]
+    assert ["build", "passed", "failed", "skipped", "reports", "time"] in rows
+    assert [row[:5] for row in rows if row and row[0] == "greeting"] == [
+        ["greeting", "2", "0", "1", "0"]
+    ]
+    replace_patch(checkout, BROKEN)
+    assert check_variants.run(args) == 1
+    out = capsys.readouterr().out
+    assert out.endswith("Worse than Tor as released:\n  greeting: circuitmux/basic failed\n")

@@ -1,0 +1,348 @@
+"""Where Tor's source comes from: apt with a state of its own, tarballs, trees; and faults."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from onionlab.errors import UserError
+from onionlab.tor.source import (
+    TorSource,
+    deb822_sources,
+    file_sha256,
+    obtain_source,
+    one_line_sources,
+    unpack_source,
+)
+
+from .conftest import FILES, pack, write_files
+
+
+def quiet(_: str) -> None:
+    pass
+
+
+def obtain(root: Path, source: Path | None = None, *, update: bool = False) -> TorSource:
+    return obtain_source(root, str(source) if source else None, update=update, say=quiet)
+
+
+# Local tarballs
+
+
+def test_a_tarball_is_taken_as_it_is(tmp_path: Path, tiny_tarball: Path) -> None:
+    source = obtain(tmp_path, tiny_tarball)
+    assert (source.kind, source.sha256) == ("tarball", file_sha256(tiny_tarball))
+    assert unpack_source(source, tmp_path / "tree") == "0.4.9.99"
+    assert (tmp_path / "tree/configure.ac").read_text() == FILES["configure.ac"]
+    # Time stamps survive: make goes by them.
+    assert (tmp_path / "tree/configure.ac").stat().st_mtime < (tmp_path / "tree").stat().st_ctime
+
+
+@pytest.mark.parametrize("length", [0, 1, 200])
+def test_a_cut_tarball_is_an_error(tmp_path: Path, tiny_tarball: Path, length: int) -> None:
+    cut = tmp_path / "cut.tar.gz"
+    cut.write_bytes(tiny_tarball.read_bytes()[:length])
+    with pytest.raises(UserError, match=r"cut\.tar\.gz is (cut or damaged|not Tor's source)"):
+        unpack_source(obtain(tmp_path, cut), tmp_path / "tree")
+
+
+def test_a_tarball_of_something_else_is_an_error(tmp_path: Path) -> None:
+    write_files(tmp_path / "other-1.0", {"configure.ac": "AC_INIT([other],[1.0])\n"})
+    tarball = pack(tmp_path / "other-1.0", tmp_path / "other.tar.gz")
+    with pytest.raises(UserError, match="is not Tor's source") as caught:
+        unpack_source(obtain(tmp_path, tarball), tmp_path / "tree")
+    assert "TOR_SOURCE" in (caught.value.hint or "")
+
+
+def test_a_path_that_is_not_there_is_an_error(tmp_path: Path) -> None:
+    with pytest.raises(UserError, match=r"TOR_SOURCE: there is no .*nowhere"):
+        obtain(tmp_path, tmp_path / "nowhere")
+
+
+# Local trees
+
+
+def test_a_tree_is_named_by_its_content(tmp_path: Path, tiny_tree: Path) -> None:
+    one, two = tmp_path / "one", tmp_path / "two"
+    shutil.copytree(tiny_tree, one)
+    shutil.copytree(tiny_tree, two)
+    os.utime(two / "configure.ac", (0, 0))
+    assert obtain(tmp_path, one).sha256 == obtain(tmp_path, two).sha256
+    names = {obtain(tmp_path, one).sha256}
+    with (two / "src/app/main.c").open("a") as stream:
+        stream.write("/* changed */\n")
+    names.add(obtain(tmp_path, two).sha256)
+    (one / "src/test/test_script.sh").chmod(0o644)
+    names.add(obtain(tmp_path, one).sha256)
+    (one / "configure.ac").rename(one / "configure.in")
+    (one / "configure.ac").symlink_to("configure.in")
+    names.add(obtain(tmp_path, one).sha256)
+    assert len(names) == 4
+
+
+def test_a_git_tree_gives_what_git_knows_and_its_commit(tmp_path: Path, tiny_tree: Path) -> None:
+    tree = tmp_path / "tree"
+    shutil.copytree(tiny_tree, tree)
+    git = ["git", "-C", str(tree), "-c", "user.name=a", "-c", "user.email=a@example.org"]
+    subprocess.run([*git, "init", "-q"], check=True)
+    (tree / ".gitignore").write_text("*.o\nconfig.status\n")
+    subprocess.run([*git, "add", "."], check=True)
+    subprocess.run([*git, "commit", "-qm", "first"], check=True)
+    (tree / "stale.o").write_text("an object of another build")
+    (tree / "config.status").write_text("configured in place, but git does not list it")
+    (tree / "new.c").write_text("not committed yet")
+    source = obtain(tmp_path, tree)
+    unpack_source(source, tmp_path / "copy")
+    assert not (tmp_path / "copy/stale.o").exists()
+    assert not (tmp_path / "copy/.git").exists()
+    assert (tmp_path / "copy/new.c").exists()
+    # A file that is not committed does not make `git describe` say dirty; the hash knows it.
+    assert len(source.facts["commit"]) >= 7
+
+
+def test_a_tree_that_was_configured_in_place_is_an_error(tmp_path: Path, tiny_tree: Path) -> None:
+    tree = tmp_path / "tree"
+    shutil.copytree(tiny_tree, tree)
+    (tree / "config.status").write_text("")
+    with pytest.raises(UserError, match="configured in place") as caught:
+        obtain(tmp_path, tree)
+    assert "make distclean" in (caught.value.hint or "")
+
+
+# The system's archives, turned into archives of sources
+
+
+def test_one_line_sources() -> None:
+    text = """\
+# comment
+deb http://deb.debian.org/debian bookworm main # with a comment
+deb [arch=amd64 signed-by=/usr/share/keyrings/a.gpg] http://example.org/debian bookworm main
+deb-src http://deb.debian.org/debian bookworm main
+#deb http://off.example.org/debian bookworm main
+deb cdrom:[Debian GNU/Linux 12]/ bookworm main
+  deb http://security.ubuntu.com/ubuntu noble-security main universe
+"""
+    assert one_line_sources(text).splitlines() == [
+        "deb-src http://deb.debian.org/debian bookworm main",
+        "deb-src [arch=amd64 signed-by=/usr/share/keyrings/a.gpg] http://example.org/debian "
+        "bookworm main",
+        "deb-src http://security.ubuntu.com/ubuntu noble-security main universe",
+    ]
+
+
+def test_deb822_sources() -> None:
+    text = """\
+Types: deb
+# a comment inside
+URIs: http://deb.debian.org/debian
+Suites: bookworm bookworm-updates
+Components: main
+Signed-By:
+ -----BEGIN PGP PUBLIC KEY BLOCK-----
+ .
+ mQINBF
+ -----END PGP PUBLIC KEY BLOCK-----
+
+types: deb deb-src
+URIs: http://deb.debian.org/debian-security
+Suites: bookworm-security
+Components: main
+
+Enabled: no
+Types: deb
+URIs: http://off.example.org/debian
+Suites: bookworm
+Components: main
+"""
+    assert (
+        deb822_sources(text)
+        == """\
+Types: deb-src
+URIs: http://deb.debian.org/debian
+Suites: bookworm bookworm-updates
+Components: main
+Signed-By:
+ -----BEGIN PGP PUBLIC KEY BLOCK-----
+ .
+ mQINBF
+ -----END PGP PUBLIC KEY BLOCK-----
+
+Types: deb-src
+URIs: http://deb.debian.org/debian-security
+Suites: bookworm-security
+Components: main
+"""
+    )
+
+
+@pytest.mark.parametrize("text", ["", "# nothing\n", "Enabled: no\nTypes: deb\nURIs: http://x\n"])
+def test_no_sources(text: str) -> None:
+    assert deb822_sources(text) == ""
+    assert one_line_sources(text) == ""
+
+
+# apt, played by a script that stands on the PATH
+
+APT_GET = """\
+#!/bin/sh
+# -q -c FILE update|source ...
+cp "$3" "$APT_SEEN/apt.conf"
+parts=$(sed -n 's/^Dir::Etc::SourceParts "\\(.*\\)";$/\\1/p' "$3")
+cp -rT "$parts" "$APT_SEEN/sources"
+[ ! -e "$APT_SEEN/offline" ] || { echo "E: Could not resolve 'deb.example.org'"; exit 100; }
+if [ "$4" = source ]; then cp "$APT_SEEN"/package/* .; fi
+"""
+
+APT_CONFIG = """\
+#!/bin/sh
+echo "LIST='$APT_SEEN/sources.list'"
+echo "PARTS='$APT_SEEN/sources.list.d'"
+"""
+
+
+class Archive:
+    """A Debian archive with one source package, as the scripts above serve it."""
+
+    def __init__(self, folder: Path, tarball: Path) -> None:
+        self.folder = folder
+        self.package = folder / "package"
+        self.tarball = self.package / "tor_0.4.9.99.orig.tar.gz"
+        self.description = self.package / "tor_0.4.9.99-1~deb12u1.dsc"
+        self.package.mkdir(parents=True)
+        (folder / "sources.list.d").mkdir()
+        (folder / "sources.list").write_text("deb http://deb.example.org/debian bookworm main\n")
+        (folder / "sources.list.d/more.sources").write_text(
+            "Types: deb\nURIs: http://more.example.org/\nSuites: bookworm\nComponents: main\n"
+        )
+        shutil.copy(tarball, self.tarball)
+        self.describe(file_sha256(self.tarball))
+
+    def describe(self, sha256: str) -> None:
+        self.description.write_text(
+            "-----BEGIN PGP SIGNED MESSAGE-----\nHash: SHA512\n\nFormat: 1.0\nSource: tor\n"
+            "Version: 0.4.9.99-1~deb12u1\nChecksums-Sha256:\n"
+            f" {sha256} {self.tarball.stat().st_size} {self.tarball.name}\n"
+            f" {'0' * 64} 1 tor_0.4.9.99-1~deb12u1.diff.gz\n\n"
+            "-----BEGIN PGP SIGNATURE-----\n"
+        )
+
+
+@pytest.fixture
+def archive(tmp_path: Path, tiny_tarball: Path, monkeypatch: pytest.MonkeyPatch) -> Archive:
+    archive = Archive(tmp_path / "archive", tiny_tarball)
+    scripts = tmp_path / "bin"
+    write_files(scripts, {"apt-get": APT_GET, "apt-config": APT_CONFIG})
+    for script in scripts.iterdir():
+        script.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{scripts}:{os.environ['PATH']}")
+    monkeypatch.setenv("APT_SEEN", str(archive.folder))
+    return archive
+
+
+def test_debian_source_is_fetched_once(tmp_path: Path, archive: Archive) -> None:
+    root = tmp_path / "root"
+    source = obtain(root)
+    assert source.kind == "debian"
+    assert source.version == "0.4.9.99"
+    assert source.facts == {
+        "kind": "debian",
+        "package": "tor",
+        "package_version": "0.4.9.99-1~deb12u1",
+        "version": "0.4.9.99",
+        "file": archive.tarball.name,
+        "sha256": file_sha256(archive.tarball),
+    }
+    assert unpack_source(source, tmp_path / "tree") == "0.4.9.99"
+    assert json.loads((root / "build/tor/source/source.json").read_text()) == source.facts
+    (archive.folder / "offline").touch()
+    assert obtain(root) == source
+
+
+def test_apt_gets_a_state_of_its_own(tmp_path: Path, archive: Archive) -> None:
+    obtain(tmp_path / "root")
+    configuration = (archive.folder / "apt.conf").read_text()
+    assert "#clear APT::Update;" in configuration
+    for key in ("Dir::State::Lists", "Dir::Cache", "Dir::Etc::SourceParts"):
+        line = next(line for line in configuration.splitlines() if line.startswith(key))
+        assert str(tmp_path / "root/build/tor") in line
+    assert 'Dir::Etc::SourceList "/dev/null";' in configuration
+    # Nothing weakens what apt checks.
+    assert "AllowInsecure" not in configuration
+    assert "trusted" not in configuration.lower()
+    sources = sorted(path.read_text() for path in (archive.folder / "sources").iterdir())
+    assert sources[0].startswith("Types: deb-src\nURIs: http://more.example.org/")
+    assert sources[1] == "deb-src http://deb.example.org/debian bookworm main\n"
+    # Lists and cache have served when the source is there.
+    assert sorted(path.name for path in (tmp_path / "root/build/tor").iterdir()) == [
+        "logs",
+        "source",
+    ]
+
+
+def test_update_fetches_the_present_version(tmp_path: Path, archive: Archive) -> None:
+    root = tmp_path / "root"
+    first = obtain(root)
+    write_files(tmp_path / "tor-x", FILES | {"ChangeLog": "more"})
+    pack(tmp_path / "tor-x", archive.tarball)
+    archive.describe(file_sha256(archive.tarball))
+    assert obtain(root) == first
+    assert obtain(root, update=True).sha256 == file_sha256(archive.tarball) != first.sha256
+    assert obtain(root).sha256 == file_sha256(archive.tarball)
+
+
+def test_offline_without_a_source_names_the_way_out(tmp_path: Path, archive: Archive) -> None:
+    (archive.folder / "offline").touch()
+    with pytest.raises(UserError, match="Could not resolve") as caught:
+        obtain(tmp_path / "root")
+    assert "TOR_SOURCE=/path/to/tor" in (caught.value.hint or "")
+    assert not (tmp_path / "root/build/tor/source").exists()
+
+
+def test_a_failed_update_leaves_the_source_that_was_there(tmp_path: Path, archive: Archive) -> None:
+    first = obtain(tmp_path / "root")
+    (archive.folder / "offline").touch()
+    with pytest.raises(UserError):
+        obtain(tmp_path / "root", update=True)
+    assert obtain(tmp_path / "root") == first
+
+
+def test_a_tarball_that_is_not_the_described_one_is_refused(
+    tmp_path: Path, archive: Archive
+) -> None:
+    archive.describe("1" * 64)
+    with pytest.raises(UserError, match=r"is not the one in tor_0\.4\.9\.99-1~deb12u1\.dsc"):
+        obtain(tmp_path / "root")
+
+
+@pytest.mark.parametrize("harm", ["cut", "gone", "record"])
+def test_a_damaged_cache_is_fetched_again(tmp_path: Path, archive: Archive, harm: str) -> None:
+    root = tmp_path / "root"
+    first = obtain(root)
+    if harm == "cut":
+        first.path.write_bytes(first.path.read_bytes()[:100])
+    elif harm == "gone":
+        first.path.unlink()
+    else:
+        (root / "build/tor/source/source.json").write_text("{")
+    assert obtain(root) == first
+    assert file_sha256(first.path) == first.sha256
+
+
+def test_without_archives_the_way_out_is_named(tmp_path: Path, archive: Archive) -> None:
+    (archive.folder / "sources.list").unlink()
+    (archive.folder / "sources.list.d/more.sources").write_text("Enabled: no\nTypes: deb\n")
+    with pytest.raises(UserError, match="no package archive configured") as caught:
+        obtain(tmp_path / "root")
+    assert "TOR_SOURCE" in (caught.value.hint or "")
+
+
+def test_without_apt_the_way_out_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PATH", str(tmp_path))
+    with pytest.raises(UserError, match="no apt-get here") as caught:
+        obtain(tmp_path / "root")
+    assert "TOR_SOURCE" in (caught.value.hint or "")

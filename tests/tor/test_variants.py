@@ -1,0 +1,134 @@
+"""The registry of variants: the one that is shipped, and every way to get one wrong."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from onionlab.errors import UserError
+from onionlab.tor.variants import load_registry, load_series, load_variants
+
+from .conftest import VARIANTS, write_files
+
+REPOSITORY = Path(__file__).resolve().parents[2]
+
+
+def write_registry(root: Path, text: str) -> Path:
+    write_files(root / "tor-patches", {"variants.yaml": text, "greeting/0001.patch": "x"})
+    return root
+
+
+def test_the_shipped_registry_loads() -> None:
+    registry = load_registry(REPOSITORY)
+    assert registry.variants["stock"].series is None
+    assert registry.variants["stock"].proof is None
+    for variant in registry.variants.values():
+        if variant.series is not None:
+            assert variant.series in registry.series
+            assert variant.proof is not None
+
+
+def test_a_variant_has_what_the_file_says(tmp_path: Path) -> None:
+    variants = load_variants(write_registry(tmp_path, VARIANTS))
+    assert list(variants) == ["stock", "morning"]
+    morning = variants["morning"]
+    assert morning.series == "greeting"
+    assert morning.torrc == {"Greeting": "morning"}
+    assert morning.proof == "In use: morning."
+    assert (morning.label, morning.color, morning.marker, morning.linestyle) == (
+        "morning",
+        "#4477AA",
+        "s",
+        "--",
+    )
+
+
+def test_numbers_in_torrc_become_text(tmp_path: Path) -> None:
+    text = VARIANTS.replace("Greeting: morning", "Greeting: 30")
+    assert load_variants(write_registry(tmp_path, text))["morning"].torrc == {"Greeting": "30"}
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "message"),
+    [
+        ("    label: morning\n", "", "variants.morning: the key 'label' is missing"),
+        ("    label: morning", "    labl: x\n    label: m", "morning: unknown key 'labl'"),
+        ("    label: morning", "    label: ''", "morning.label: expected text, got ''"),
+        ("    label: morning", "    label: 7", "morning.label: expected text, got 7"),
+        ("#4477AA", "blue", "variants.morning.color: 'blue': a colour is written"),
+        ('linestyle: "--"', 'linestyle: "~"', "variants.morning.linestyle: '~': a line style"),
+        ("    series: greeting", "    series: greting", "unknown series 'greting'"),
+        ("In use: morning.", "Using: morning.", "morning.proof: it does not begin with"),
+        ("Greeting: morning", "Greeting: yes", "morning.torrc.Greeting: write 0 or 1"),
+        ("Greeting: morning", '"Gr eeting": x', "not a torrc option's name"),
+        ("Greeting: morning", 'Greeting: "a\\nb"', "stands on one line"),
+        ("torrc: {}", "torrc: []", "variants.stock.torrc: expected keys with values"),
+        ("  morning:\n", "  Morning:\n", "lower-case letters"),
+        ("  morning:\n", "  stock:\n", "the key 'stock' stands twice"),
+        ("  greeting: another", "  stock: another", "the build without patches"),
+        ('"#4477AA"\n    marker: s\n    linestyle: "--"', '"#000000"\n    marker: o\n'
+         '    linestyle: "-"', "variants.morning: looks like stock"),
+        ("series:\n  greeting", "serie:\n  greeting", "variants.yaml: the key 'series' is missing"),
+        ("variants:\n", "more: 1\nvariants:\n", "variants.yaml: unknown key 'more'"),
+        ("proof_prefix: ", "proof_prefix: [", "variants.yaml:2: not valid YAML"),
+    ],
+)  # fmt: skip
+def test_a_wrong_registry_is_named_to_the_key(
+    tmp_path: Path, old: str, new: str, message: str
+) -> None:
+    assert old in VARIANTS
+    head, _, tail = VARIANTS.rpartition(old)
+    with pytest.raises(UserError) as caught:
+        load_registry(write_registry(tmp_path, head + new + tail))
+    assert message in caught.value.message
+
+
+@pytest.mark.parametrize("text", ["", "[]", "variants: {}\nseries: {}\nproof_prefix: x"])
+def test_a_registry_without_variants_is_an_error(tmp_path: Path, text: str) -> None:
+    with pytest.raises(UserError, match=r"variants\.yaml"):
+        load_registry(write_registry(tmp_path, text))
+
+
+def test_a_missing_registry_is_an_error(tmp_path: Path) -> None:
+    with pytest.raises(UserError, match="there is no"):
+        load_registry(tmp_path)
+
+
+def test_patches_apply_in_the_order_of_the_series_file(tmp_path: Path) -> None:
+    write_files(
+        tmp_path / "tor-patches/one",
+        {
+            "b.patch": "first",
+            "a.patch": "second",
+            "README": "",
+            "series": "# x\nb.patch\na.patch\n",
+        },
+    )
+    patches = load_series(tmp_path, "one").patches
+    assert [patch.content for patch in patches] == [b"first", b"second"]
+    (tmp_path / "tor-patches/one/series").unlink()
+    patches = load_series(tmp_path, "one").patches
+    assert [patch.content for patch in patches] == [b"second", b"first"]
+
+
+@pytest.mark.parametrize(
+    ("order", "message"),
+    [
+        ("a.patch\n", "leaves out a patch: b.patch"),
+        ("a.patch\nb.patch\nc.patch\n", "names a missing patch: c.patch"),
+        ("a.patch\nb.patch\na.patch\n", "names a patch twice: a.patch"),
+    ],
+)
+def test_a_wrong_order_is_named(tmp_path: Path, order: str, message: str) -> None:
+    write_files(tmp_path / "tor-patches/one", {"b.patch": "", "a.patch": "", "series": order})
+    with pytest.raises(UserError, match=message):
+        load_series(tmp_path, "one")
+
+
+def test_a_series_without_patches_or_folder_is_an_error(tmp_path: Path) -> None:
+    (tmp_path / "tor-patches/one").mkdir(parents=True)
+    with pytest.raises(UserError, match=r"holds no \*\.patch"):
+        load_series(tmp_path, "one")
+    with pytest.raises(UserError, match="no folder tor-patches/two"):
+        load_series(tmp_path, "two")
