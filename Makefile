@@ -1,7 +1,7 @@
 # One line each: the work is done by the console program, `.venv/bin/onionlab --help`.
 #
-# Variables: NAME (an experiment), SCALE, SEEDS, JOBS, ENGINE, SHADOW, TGEN, TOR_SOURCE, PYTHON;
-# ONLY for check-variants. For example: make experiment NAME=quick SEEDS=3 SHADOW=/opt/shadow/bin/shadow
+# Variables: NAME (an experiment), SCALE, SEEDS, VARIANTS, JOBS, ENGINE, SHADOW, TGEN, TOR_SOURCE,
+# PYTHON; ONLY for check-variants. For example: make experiment NAME=quick SEEDS=3 SHADOW=/opt/shadow/bin/shadow
 
 .DEFAULT_GOAL := help
 MAKEFLAGS += --no-print-directory
@@ -14,7 +14,8 @@ TOOL := .venv/bin/python -m
 # Variables reach the program as options where they are set, and only then.
 option = $(if $($(1)),--$(2) "$($(1))")
 TOOLS = $(call option,SHADOW,shadow) $(call option,TGEN,tgen)
-ASKED = $(call option,SCALE,scale) $(call option,SEEDS,seeds) $(call option,ENGINE,engine) $(TOOLS)
+ASKED = $(call option,SCALE,scale) $(call option,SEEDS,seeds) $(call option,VARIANTS,variants) \
+	$(call option,ENGINE,engine) $(TOOLS)
 NAMED = "$(or $(NAME),$(error NAME is missing: `make $@ NAME=quick`; `make list` shows the names))"
 
 # Tor's source is a matter of the place, not of one command: every verb sees it in the environment.
@@ -25,7 +26,7 @@ export TOR_SOURCE
 
 help: ## this list
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  \1\t\2/p' $(MAKEFILE_LIST) | expand -t 18
-	@sed -n 's/^# \(Variables: .*\)/\n\1/p; s/^# \(ONLY for .*\)/\1/p' $(MAKEFILE_LIST)
+	@sed -n 's/^# \(Variables: .*\)/\n\1/p; s/^# \(PYTHON; .*\)/\1/p' $(MAKEFILE_LIST)
 
 setup: ## install the Debian packages that are missing and the Python environment .venv
 	@PYTHON="$(PYTHON)" onionlab/setup.sh

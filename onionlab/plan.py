@@ -28,12 +28,12 @@ RECORDS = f"records-v{RECORDS_FORMAT}"
 
 # Measured on full-size and small networks (docs/performance.md): a Tor or TGen under Shadow holds
 # this much private memory, a host without Tor only TGen's share.
-_TOR_BYTES = 9 * 2**20
-_TGEN_BYTES = 3 * 2**20
-_ENGINE_BYTES = 150 * 2**20
+_TOR_BYTES = 4 * 2**20
+_TGEN_BYTES = 3 * 2**19
+_ENGINE_BYTES = 250 * 2**20
 # Logs: TGen's heartbeat lines and Tor's own state files.
 _DISK_BYTES_PER_CLIENT_S = 220
-_DISK_BYTES_PER_HOST = 600 * 2**10
+_DISK_BYTES_PER_HOST = 150 * 2**10
 
 
 @dataclass(frozen=True)

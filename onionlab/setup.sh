@@ -17,7 +17,7 @@ fail() {
 }
 
 wanted_packages() {
-    sed -e 's/#.*//' -e '/^[[:space:]]*$/d' configs/apt-packages.txt
+    sed -e 's/[[:space:]]*#.*//' -e '/^[[:space:]]*$/d' configs/apt-packages.txt
 }
 
 missing_packages() {

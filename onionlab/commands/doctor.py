@@ -22,6 +22,7 @@ def setup_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("name", nargs="?", help="judge by what this experiment takes")
     parser.add_argument("--scale", default="", help="as for `experiment`")
     parser.add_argument("--seeds", default="", help="as for `experiment`")
+    parser.add_argument("--variants", default="", help="as for `experiment`")
     parser.add_argument("--engine", default="auto", help="as for `experiment`")
     parser.add_argument("--shadow", default="", help="path of Shadow, if it is not on the PATH")
     parser.add_argument("--tgen", default="", help="path of TGen, if it is not on the PATH")
@@ -60,7 +61,8 @@ def need_of(args: argparse.Namespace, root: Path) -> Need:
         scale=request.scale, seeds=request.seeds
     )
     resources = estimate_resources(experiment)
-    runs = len(experiment.levels) * len(experiment.variants) * len(experiment.seeds)
+    variants = request.variants or experiment.variants
+    runs = len(experiment.levels) * len(variants) * len(experiment.seeds)
     return Need(
         name=experiment.name,
         memory_bytes=resources.memory_bytes,
@@ -89,5 +91,7 @@ def show_table(findings: list[Finding]) -> None:
         text = Text(finding.text)
         if finding.mend:
             text.append("\n" + finding.mend, style="dim")
-        table.add_row(Text(finding.status, style=STYLES[finding.status]), finding.subject, text)
+        # Text, not str: square brackets in a str are markup to rich.
+        status = Text(finding.status, style=STYLES[finding.status])
+        table.add_row(status, Text(finding.subject), text)
     Console().print(table)

@@ -144,7 +144,7 @@ def new_problems(outcomes: Iterable[Outcome]) -> list[str]:
     for one in outcomes:
         if one.build == STOCK:
             # The yardstick itself must have measured something.
-            if not one.passed:
+            if one.failed and not one.passed:
                 problems.append(f"{one.title}: no test passed")
             continue
         yardstick = stock[one.hardened]
@@ -220,7 +220,10 @@ def _run_unit_tests(inputs: Inputs, program: Path, outcome: Outcome, prefix: str
         status = run_logged(
             inputs, command, work, log, what, environment=_environment(outcome), may_fail=True
         )
-    read_program(outcome, UNIT_TESTS, log.read_text("utf-8", "replace"), status == 0)
+    output = log.read_text("utf-8", "replace")
+    # A series can bring a group of tests that Tor as released does not have.
+    if "No such test as" not in output:
+        read_program(outcome, UNIT_TESTS, output, status == 0)
 
 
 def _environment(outcome: Outcome) -> dict[str, str]:

@@ -216,7 +216,7 @@ def test_a_filter_that_fits_nothing_is_an_error(checkout: Path, tiny_tarball: Pa
 
 
 def test_a_patch_that_does_not_apply_ends_the_check(checkout: Path, tiny_tarball: Path) -> None:
-    replace_patch(checkout, diff("src/app/main.c", MAIN.replace("hello", "bonjour"), MAIN))
+    replace_patch(checkout, diff("src/app/main.c", MAIN.replace("hello", "bonjour"), "int x;\n"))
     with pytest.raises(UserError, match="hunk 1 of"):
         check_series(checkout, say=quiet, hardened=[False], tor_source=str(tiny_tarball))
 

@@ -27,8 +27,8 @@ def verify(tor: Path, torrc: dict[str, str], folder: Path) -> subprocess.Complet
     """Ask a Tor what it thinks of the options; it opens no port for that."""
     file = folder / "torrc"
     file.write_text("".join(f"{option} {value}\n" for option, value in torrc.items()))
-    command = [tor, "--verify-config", "-f", file, "--defaults-torrc", "/dev/null"]
-    command += ["--DataDirectory", folder]
+    command: list[str | Path] = [tor, "--verify-config", "-f", file, "--DataDirectory", folder]
+    command += ["--defaults-torrc", "/dev/null"]
     return subprocess.run(command, capture_output=True, text=True, check=False)
 
 

@@ -1,0 +1,103 @@
+"""The driver: what it refuses before it starts, and what it shows meanwhile."""
+
+from __future__ import annotations
+
+import io
+import re
+from pathlib import Path
+
+import pytest
+from rich.console import Console
+
+from onionlab.engines.shadow import _simulated_seconds
+from onionlab.errors import UserError
+from onionlab.experiment import load
+from onionlab.plan import Plan, Request, Resources, estimate_resources, read_plan
+from onionlab.workflow import drive
+from onionlab.workflow.progress import ProgressView, RunState
+
+REPOSITORY = Path(__file__).resolve().parents[2]
+
+
+def plan_needing(tmp_path: Path, *, memory_bytes: int = 1, disk_bytes: int = 1) -> Plan:
+    return Plan(
+        request=Request("quick"),
+        runs=(),
+        store=tmp_path / "runs",
+        out=tmp_path / "results",
+        cpus_per_run=1,
+        resources=Resources(memory_bytes, disk_bytes, processes=10),
+    )
+
+
+def test_too_little_memory_is_said_before_anything_starts(tmp_path: Path) -> None:
+    with pytest.raises(UserError, match=r"one run needs about 1048576.0 GiB of memory, and"):
+        drive._require_resources(plan_needing(tmp_path, memory_bytes=2**50), 1)
+
+
+def test_too_little_disk_is_said_before_anything_starts(tmp_path: Path) -> None:
+    with pytest.raises(UserError, match=r"2 runs side by side need about .* GiB of disk"):
+        drive._require_resources(plan_needing(tmp_path, disk_bytes=2**60), 2)
+
+
+def test_nothing_is_needed_where_nothing_is_missing(tmp_path: Path) -> None:
+    drive._require_resources(plan_needing(tmp_path, memory_bytes=2**50), 0)
+
+
+def test_the_full_network_is_estimated_above_what_it_was_measured_to_take() -> None:
+    # One full-size run held 1.9 GB of private memory at its peak (docs/performance.md).
+    full = estimate_resources(load("swrr-5mid", root=REPOSITORY))
+    assert 1.9e9 < full.memory_bytes < 5e9
+    small = estimate_resources(load("swrr-5mid", root=REPOSITORY).with_overrides(scale=0.1))
+    assert 0.38e9 < small.memory_bytes < 1e9
+    assert full.processes == 3 + 34 + 2 * 400 + 100
+
+
+@pytest.mark.parametrize("text", ["", "{}", '{"format": 99}', '{"format": 1}'])
+def test_a_broken_plan_is_named(tmp_path: Path, text: str) -> None:
+    (tmp_path / "plan.json").write_text(text)
+    with pytest.raises(UserError, match="is no plan"):
+        read_plan(tmp_path / "plan.json")
+
+
+def state(simulated_s: float) -> RunState:
+    return RunState("5mid rr seed 1", simulated_s, 600.0, 100.0, 300 * 2**20, 0.0)
+
+
+def test_off_a_terminal_progress_is_plain_lines() -> None:
+    out = io.StringIO()
+    with ProgressView(2, Console(file=out, force_terminal=False, width=60)) as view:
+        view.show(0, [state(200)])
+        view.show(0, [state(201)])
+        view.show(1, [])
+    lines = out.getvalue().splitlines()
+    assert lines == [
+        "[0:00] 0/2 runs done; 5mid rr seed 1: 200/600 s simulated at 2.0 s/s, 3:20 left, 300 MiB",
+        "[0:00] 1/2 runs done",
+    ]
+
+
+def test_on_a_terminal_progress_is_a_table() -> None:
+    out = io.StringIO()
+    with ProgressView(2, Console(file=out, force_terminal=True, width=100)) as view:
+        view.show(0, [state(200)])
+    text = re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", out.getvalue())
+    assert "5mid rr seed 1" in text
+    assert "200 of 600 s" in text
+    assert "3:20" in text
+
+
+def test_nothing_is_left_before_the_first_heartbeat() -> None:
+    assert state(0).left_s is None
+
+
+def test_the_simulated_time_is_that_of_the_last_heartbeat(tmp_path: Path) -> None:
+    log = tmp_path / "shadow.log"
+    log.write_text("")
+    simulated = _simulated_seconds(log)
+    assert next(simulated) == 0
+    with log.open("a") as out:
+        out.write("[INFO] Process resource usage at simtime 5000000000 reported by getrusage()\n")
+        out.write("[INFO] Process resource usage at simtime 10000000000 reported by getrusage()\n")
+    assert next(simulated) == 10
+    assert next(simulated) == 10

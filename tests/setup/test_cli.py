@@ -1,0 +1,126 @@
+"""The console program: verbs from modules, and errors that a user can read."""
+
+from __future__ import annotations
+
+import argparse
+import subprocess
+import sys
+import types
+from pathlib import Path
+
+import pytest
+
+from onionlab import __version__, cli
+from onionlab.errors import UserError
+
+REPOSITORY = Path(__file__).resolve().parents[2]
+
+
+def onionlab(*arguments: str, cwd: Path = REPOSITORY) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-m", "onionlab", *arguments],
+        cwd=cwd,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+
+def test_every_module_is_a_verb() -> None:
+    folder = REPOSITORY / "onionlab/commands"
+    verbs = {p.stem.replace("_", "-") for p in folder.glob("*.py") if not p.name.startswith("_")}
+    assert set(cli.command_modules()) == verbs
+    assert {"build", "check-variants", "doctor"} <= verbs
+    text = onionlab("--help").stdout
+    for verb, module in cli.command_modules().items():
+        command = cli.load_command(module)
+        assert command.HELP
+        assert "\n" not in command.HELP
+        assert f"    {verb}" in text
+
+
+def test_one_verb_is_loaded_alone() -> None:
+    code = (
+        "import sys; from onionlab.cli import build_parser; build_parser('build');"
+        "sys.exit(any(name in sys.modules for name in ('pandas', 'snakemake', 'rich')))"
+    )
+    assert subprocess.run([sys.executable, "-c", code], cwd=REPOSITORY, check=False).returncode == 0
+
+
+def test_version() -> None:
+    assert onionlab("--version").stdout == f"onionlab {__version__}\n"
+
+
+@pytest.mark.parametrize("arguments", [(), ("no-such-verb",), ("build", "--no-such-option")])
+def test_wrong_arguments_exit_with_2(arguments: tuple[str, ...]) -> None:
+    result = onionlab(*arguments)
+    assert result.returncode == 2
+    assert "usage: onionlab" in result.stderr
+    assert "Traceback" not in result.stderr
+
+
+def play(monkeypatch: pytest.MonkeyPatch, raised: BaseException) -> None:
+    """Replace all verbs by one that raises."""
+
+    def run(_: argparse.Namespace) -> int:
+        raise raised
+
+    module = types.SimpleNamespace(HELP="play", setup_arguments=lambda _: None, run=run)
+    monkeypatch.setattr(cli, "command_modules", lambda: {"play": "play"})
+    monkeypatch.setattr(cli, "load_command", lambda _: module)
+
+
+@pytest.mark.parametrize(
+    ("hint", "expected"), [(None, "error: no\n"), ("do this", "error: no\ndo this\n")]
+)
+def test_a_user_error_is_a_message_and_not_a_traceback(
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    hint: str | None,
+    expected: str,
+) -> None:
+    play(monkeypatch, UserError("no", hint))
+    assert cli.main(["play"]) == 2
+    assert capsys.readouterr() == ("", expected)
+
+
+def test_a_defect_keeps_its_traceback(monkeypatch: pytest.MonkeyPatch) -> None:
+    play(monkeypatch, ZeroDivisionError())
+    with pytest.raises(ZeroDivisionError):
+        cli.main(["play"])
+
+
+def test_an_interrupt_is_quiet(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    play(monkeypatch, KeyboardInterrupt())
+    assert cli.main(["play"]) == 130
+    assert capsys.readouterr().err == "interrupted\n"
+
+
+def test_a_reader_that_has_seen_enough_is_no_error() -> None:
+    command = f"{sys.executable} -m onionlab doctor | head -n 1"
+    result = subprocess.run(
+        ["bash", "-o", "pipefail", "-c", command],
+        cwd=REPOSITORY,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert result.stderr == ""
+
+
+def test_an_unknown_variant_through_the_program() -> None:
+    result = onionlab("build", "no-such-variant")
+    assert (result.returncode, result.stdout) == (2, "")
+    assert result.stderr.startswith("error: unknown variant 'no-such-variant'\nVariants in ")
+
+
+def test_it_runs_from_anywhere(tmp_path: Path) -> None:
+    script = Path(sys.executable).with_name("onionlab")
+    if not script.exists():
+        pytest.skip("the project is not installed in this environment")
+    result = subprocess.run(
+        [script, "--version"], cwd=tmp_path, capture_output=True, text=True, check=False
+    )
+    assert result.stdout == f"onionlab {__version__}\n"

@@ -1,0 +1,212 @@
+"""What the doctor finds, on machines that are played."""
+
+from __future__ import annotations
+
+import argparse
+import resource
+import shutil
+from pathlib import Path
+
+import pytest
+
+from onionlab import doctor
+from onionlab.commands import doctor as verb
+from onionlab.doctor import MISSING, OK, WARN, Finding, Need, Question
+from onionlab.tools import SHADOW
+
+REPOSITORY = Path(__file__).resolve().parents[2]
+SMALL = Need("small", memory_bytes=2**30, disk_bytes=2**30, processes=100)
+HUGE = Need("huge", memory_bytes=2**60, disk_bytes=2**60, processes=10**9)
+
+
+def by_subject(*, needs_shadow: bool = True) -> dict[str, Finding]:
+    findings = doctor.examine(Question(REPOSITORY, needs_shadow=needs_shadow))
+    return {finding.subject: finding for finding in findings}
+
+
+@pytest.mark.parametrize(
+    ("version", "status"),
+    [((3, 10), MISSING), ((3, 11), OK), ((3, 12), OK), ((3, 13), OK), ((3, 14), MISSING)],
+)
+def test_python(version: tuple[int, int], status: str) -> None:
+    assert doctor.python_version(version).status == status
+
+
+def test_packages_as_in_the_lock(tmp_path: Path) -> None:
+    lock = tmp_path / "requirements.lock"
+    lock.write_text("pytest==0.0.1 \\\n    --hash=sha256:0\nno-such-package==1.0 \\\n")
+    finding = doctor.python_packages(lock)
+    assert finding.status == MISSING
+    assert "not 0.0.1 and 1 more" in finding.text
+    assert finding.mend == "make setup"
+    lock.write_text(f"pytest=={pytest.__version__} \\\n    --hash=sha256:0\n")
+    assert doctor.python_packages(lock).status == OK
+
+
+def test_an_empty_machine_lacks_everything_to_build(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PATH", str(tmp_path))
+    compiler, others = doctor.build_tools()
+    assert compiler.status == others.status == MISSING
+    for name in ("autoconf", "automake", "patch", "pkg-config"):
+        assert name in others.mend
+
+
+def test_a_library_that_is_missing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    script = tmp_path / "pkg-config"
+    script.write_text('#!/bin/sh\n[ "$2" != libevent ]\n')
+    script.chmod(0o755)
+    for name in ("autoconf", "automake", "make", "patch", "gcc", "sh"):
+        found = shutil.which(name)
+        assert found is not None
+        (tmp_path / name).symlink_to(found)
+    monkeypatch.setenv("PATH", str(tmp_path))
+    others = list(doctor.build_tools())[1]
+    assert (others.status, others.text) == (MISSING, "not installed: libevent-dev")
+
+
+def test_builds_that_are_missing_are_a_warning(tmp_path: Path) -> None:
+    shutil.copytree(REPOSITORY / "tor-patches", tmp_path / "tor-patches")
+    finding = doctor.tor_builds(tmp_path)
+    assert finding.status == WARN
+    assert "stock" in finding.text
+    shutil.rmtree(tmp_path / "tor-patches")
+    assert doctor.tor_builds(tmp_path).status == MISSING
+
+
+def test_a_tool_that_is_missing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PATH", str(tmp_path))
+    monkeypatch.delenv("SHADOW", raising=False)
+    finding = doctor.tool(SHADOW, None, needed=True)
+    assert finding.status == MISSING
+    assert SHADOW.documentation in finding.mend
+    assert doctor.tool(SHADOW, None, needed=False).status == WARN
+
+
+@pytest.mark.parametrize(
+    ("machine", "release", "status"),
+    [
+        ("x86_64", "5.10.0-28-amd64", OK),
+        ("x86_64", "6.1.0", OK),
+        ("x86_64", "10.0", OK),
+        ("x86_64", "5.9.16", WARN),
+        ("aarch64", "6.1.0", WARN),
+    ],
+)
+def test_kernel(machine: str, release: str, status: str) -> None:
+    assert doctor.kernel(machine, release).status == status
+
+
+@pytest.mark.parametrize(("mode", "status"), [("0", OK), (None, OK), ("2", WARN)])
+def test_system_call_filter(mode: str | None, status: str) -> None:
+    assert doctor.seccomp(mode).status == status
+
+
+def test_shared_memory(tmp_path: Path) -> None:
+    assert doctor.shared_memory(tmp_path, None).status == WARN
+    root = Path("/")
+    assert doctor.shared_memory(root, SMALL).status == OK
+    assert doctor.shared_memory(root, HUGE).status == MISSING
+
+
+def set_limit(monkeypatch: pytest.MonkeyPatch, subject: str, value: int | None) -> doctor.Limit:
+    limit = next(one for one in doctor.LIMITS if one.subject.startswith(subject))
+    played = doctor.Limit(limit.subject, lambda: value, limit.wanted, limit.mend)
+    monkeypatch.setattr(doctor, "LIMITS", (played,))
+    return played
+
+
+@pytest.mark.parametrize("subject", [limit.subject for limit in doctor.LIMITS])
+def test_limits(monkeypatch: pytest.MonkeyPatch, subject: str) -> None:
+    limit = set_limit(monkeypatch, subject, None)
+    assert next(doctor.limits(SMALL, needs_shadow=True)).text == "unlimited"
+    enough = limit.wanted(SMALL.processes)
+    set_limit(monkeypatch, subject, enough)
+    assert next(doctor.limits(SMALL, needs_shadow=True)).status == OK
+    set_limit(monkeypatch, subject, enough - 1)
+    finding = next(doctor.limits(SMALL, needs_shadow=True))
+    assert finding.status == MISSING
+    assert f"{enough - 1}; small takes about {enough}" in finding.text
+    assert doctor.SYSTEM_CONFIGURATION in finding.mend
+    assert next(doctor.limits(None, needs_shadow=True)).status == WARN
+    assert next(doctor.limits(SMALL, needs_shadow=False)).status == WARN
+
+
+def test_limits_are_read_from_this_machine() -> None:
+    findings = by_subject()
+    hard = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
+    assert findings["open files (ulimit -Hn)"].text.startswith(
+        "unlimited" if hard == resource.RLIM_INFINITY else str(hard)
+    )
+    text = Path("/proc/sys/fs/nr_open").read_text().strip()
+    assert findings["fs.nr_open"].text.startswith(text)
+
+
+def test_memory_and_disk() -> None:
+    assert doctor.memory(2**30, SMALL).status == OK
+    assert doctor.memory(2**30 - 1, SMALL).status == MISSING
+    assert doctor.memory(1, None).status == OK
+    assert doctor.disk(doctor.BUILD_DISK_BYTES + 2**30, SMALL).status == OK
+    assert doctor.disk(doctor.BUILD_DISK_BYTES + 2**30 - 1, SMALL).status == MISSING
+    assert doctor.disk(doctor.BUILD_DISK_BYTES - 1, None).status == MISSING
+    assert 0 < doctor.available_memory_bytes() < 2**50
+
+
+def test_one_cpu_is_a_warning() -> None:
+    assert (doctor.cpus(1).status, doctor.cpus(2).status) == (WARN, OK)
+
+
+def test_another_engine_does_not_need_shadow(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PATH", str(tmp_path))
+    monkeypatch.delenv("SHADOW", raising=False)
+    assert by_subject(needs_shadow=True)["Shadow"].status == MISSING
+    findings = by_subject(needs_shadow=False)
+    assert findings["Shadow"].status == WARN
+    assert "/dev/shm" not in findings
+
+
+def run(*arguments: str) -> int:
+    parser = argparse.ArgumentParser()
+    verb.setup_arguments(parser)
+    return verb.run(parser.parse_args(arguments))
+
+
+def test_the_verb_fails_where_something_is_missing(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    findings = [Finding(OK, "one", "fine"), Finding(WARN, "two", "look", "do\nthis")]
+    monkeypatch.setattr(verb, "examine", lambda _: findings)
+    assert run() == 0
+    assert capsys.readouterr().out == (
+        "ok       one  fine\nwarn     two  look\n              do\n              this\n"
+    )
+    findings.append(Finding(MISSING, "three", "gone"))
+    assert run() == 1
+    assert capsys.readouterr().out.endswith("Missing: three.\n")
+
+
+def test_the_verb_on_a_terminal(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr("sys.stdout.isatty", lambda: True)
+    monkeypatch.setattr(verb, "examine", lambda _: [Finding(WARN, "[two]", "look", "do this")])
+    assert run() == 0
+    out = capsys.readouterr().out
+    assert "[two]" in out
+    assert "do this" in out
+
+
+def test_an_experiment_is_judged_by_what_it_takes() -> None:
+    parser = argparse.ArgumentParser()
+    verb.setup_arguments(parser)
+    one = verb.need_of(parser.parse_args(["quick", "--seeds", "1"]), REPOSITORY)
+    three = verb.need_of(parser.parse_args(["quick", "--seeds", "3"]), REPOSITORY)
+    assert three.disk_bytes == 3 * one.disk_bytes
+    assert three.memory_bytes == one.memory_bytes > 0
+    part = verb.need_of(
+        parser.parse_args(["quick", "--seeds", "3", "--variants", "rr"]), REPOSITORY
+    )
+    assert part.disk_bytes < three.disk_bytes

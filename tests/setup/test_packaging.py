@@ -1,0 +1,161 @@
+"""Locks, lists of packages and the page that explains them agree; the Makefile keeps its word."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+REPOSITORY = Path(__file__).resolve().parents[2]
+LOCKS = {"requirements.in": "requirements.lock", "requirements-build.in": "requirements-build.lock"}
+
+
+def read(name: str) -> str:
+    return (REPOSITORY / name).read_text(encoding="utf-8")
+
+
+def listed(name: str) -> set[str]:
+    """Package names of a list with comments."""
+    lines = (line.split("#")[0].strip() for line in read(name).splitlines())
+    return {re.split(r"[<>=]", line)[0] for line in lines if line}
+
+
+def explained(heading: str) -> set[str]:
+    """First column of the tables below a heading of docs/dependencies.md."""
+    section = read("docs/dependencies.md").split(f"\n## {heading}\n")[1].split("\n## ")[0]
+    rows = re.findall(r"^\| (\S+) \|", section, re.MULTILINE)
+    return {row for row in rows if row not in {"Package", "Program"}}
+
+
+def test_every_direct_dependency_is_explained_and_nothing_else() -> None:
+    assert explained("Python packages") == listed("requirements.in") | listed(
+        "requirements-build.in"
+    )
+    assert explained("Debian packages") == listed("configs/apt-packages.txt")
+
+
+@pytest.mark.parametrize(("source", "lock"), LOCKS.items())
+def test_a_lock_holds_what_is_asked_for_with_hashes(source: str, lock: str) -> None:
+    entries = re.split(r"\n(?=[a-z0-9])", "\n" + read(lock).strip())[1:]
+    names = set()
+    for entry in entries:
+        head = re.match(r"([a-z0-9.-]+)==[^ ;]+ \\\n", entry)
+        assert head, entry.splitlines()[0]
+        assert re.search(r"--hash=sha256:[0-9a-f]{64}", entry)
+        names.add(head[1])
+    assert listed(source) <= names
+
+
+@pytest.mark.parametrize("lock", LOCKS.values())
+def test_a_lock_names_no_place(lock: str) -> None:
+    assert not re.search(r"://|--index|--extra-index|--find-links|--trusted| @ |file:", read(lock))
+
+
+def test_the_lock_is_for_every_python() -> None:
+    """A marker would leave a package out somewhere, and silently."""
+    assert ";" not in read("requirements.lock")
+
+
+def make(*arguments: str, **variables: str) -> subprocess.CompletedProcess[str]:
+    """Make, in a dry run: it prints what it would do."""
+    clean = {key: os.environ[key] for key in ("PATH", "HOME") if key in os.environ}
+    return subprocess.run(
+        ["make", "-n", "-o", ".venv/ready", *arguments],
+        cwd=REPOSITORY,
+        env=clean | variables,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+
+def targets() -> set[str]:
+    return set(re.findall(r"^([a-z-]+):.* ## ", read("Makefile"), re.MULTILINE))
+
+
+def test_help_is_the_default_and_lists_every_target() -> None:
+    result = subprocess.run(["make"], cwd=REPOSITORY, capture_output=True, text=True, check=True)
+    shown = set(re.findall(r"^  ([a-z-]+) +\S", result.stdout, re.MULTILINE))
+    phony = set(" ".join(re.findall(r"^\.PHONY: (.*)", read("Makefile"), re.MULTILINE)).split())
+    assert shown == targets() == phony
+    assert "NAME" in result.stdout
+
+
+@pytest.mark.parametrize("target", sorted(targets()))
+def test_a_recipe_is_one_line_or_two(target: str) -> None:
+    result = make(target, NAME="quick")
+    assert result.returncode == 0, result.stderr
+    assert 1 <= len(result.stdout.strip().splitlines()) <= 6
+
+
+@pytest.mark.parametrize("target", ["generate", "run", "experiment", "analyse", "report"])
+def test_a_name_is_asked_for(target: str) -> None:
+    result = make(target)
+    assert result.returncode == 2
+    assert f"NAME is missing: `make {target} NAME=quick`" in result.stderr
+
+
+def test_only_variables_that_are_set_reach_the_program() -> None:
+    plain = make("experiment", "NAME=quick").stdout
+    assert plain.strip().split() == [".venv/bin/python", "-m", "onionlab", "experiment", '"quick"']
+    full = make(
+        "experiment",
+        "NAME=swrr-5mid",
+        "SCALE=0.1",
+        "SEEDS=1,4",
+        "VARIANTS=rr,ewma",
+        "JOBS=2",
+        "ENGINE=shadow",
+        "SHADOW=/a b/shadow",
+        "TGEN=/t/tgen",
+    ).stdout
+    for option in (
+        '--scale "0.1"',
+        '--seeds "1,4"',
+        '--variants "rr,ewma"',
+        '--jobs "2"',
+        '--engine "shadow"',
+        '--shadow "/a b/shadow"',
+        '--tgen "/t/tgen"',
+    ):
+        assert option in full
+
+
+def test_tors_source_reaches_every_verb(tmp_path: Path) -> None:
+    makefile = tmp_path / "Makefile"
+    text = read("Makefile").replace(".venv/bin/python -m onionlab", "env; true")
+    makefile.write_text(text)
+    result = subprocess.run(
+        ["make", "-f", makefile, "-o", ".venv/ready", "build", "TOR_SOURCE=/src/tor.tar.gz"],
+        cwd=REPOSITORY,
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert "TOR_SOURCE=/src/tor.tar.gz" in result.stdout.splitlines()
+
+
+def test_every_verb_of_the_makefile_is_one_of_the_program() -> None:
+    help_text = subprocess.run(
+        [sys.executable, "-m", "onionlab", "--help"],
+        cwd=REPOSITORY,
+        capture_output=True,
+        text=True,
+        check=True,
+    ).stdout
+    for verb in re.findall(r"\$\(ONIONLAB\) ([a-z-]+)", read("Makefile")):
+        assert re.search(rf"^    {verb}$|^    {verb} ", help_text, re.MULTILINE), verb
+
+
+def test_generated_places_are_ignored_by_git() -> None:
+    names = [".venv/x", "build/x", "runs/x", "results/x", "onionlab.egg-info/x", "a/__pycache__/x"]
+    result = subprocess.run(
+        ["git", "check-ignore", *names], cwd=REPOSITORY, capture_output=True, text=True, check=False
+    )
+    if result.returncode == 128:
+        pytest.skip("not a git work tree")
+    assert result.stdout.split() == names

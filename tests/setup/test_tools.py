@@ -1,0 +1,186 @@
+"""Finding Shadow and TGen: real executables (scripts) on a PATH of the test's own."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from onionlab import tools
+from onionlab.errors import UserError
+from onionlab.tools import (
+    SHADOW,
+    TGEN,
+    Program,
+    Tool,
+    find_shadow,
+    find_tgen,
+    find_tool,
+    parse_shadow_version,
+    parse_tgen_version,
+)
+
+SHADOW_SAYS = "Shadow 3.3.0 — v3.3.0-199-gf1b2cacf2 2026-08-19--09:03:14"
+TGEN_SAYS = (
+    "2026-11-21 01:17:52 1795223872.048204 [message] [tgen-main.c:43] [_tgenmain_run] "
+    "Initializing TGen v1.1.2 running GLib v2.74.6 and IGraph v0.10.2 on host vm"
+)
+
+
+def write_tool(path: Path, says: str, *, status: int = 0) -> Path:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(f"#!/bin/sh\necho '{says}'\nexit {status}\n")
+    path.chmod(0o755)
+    return path
+
+
+@pytest.fixture(autouse=True)
+def path_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The only folder on the PATH; variables that name tools are not set."""
+    folder = tmp_path / "path"
+    folder.mkdir()
+    monkeypatch.setenv("PATH", str(folder))
+    monkeypatch.delenv("SHADOW", raising=False)
+    monkeypatch.delenv("TGEN", raising=False)
+    return folder
+
+
+def test_shadow_on_the_path(path_folder: Path) -> None:
+    path = write_tool(path_folder / "shadow", SHADOW_SAYS)
+    assert find_shadow() == Tool(path, "3.3.0", "f1b2cacf2")
+
+
+def test_tgen_on_the_path_although_it_exits_with_an_error(path_folder: Path) -> None:
+    path = write_tool(path_folder / "tgen", TGEN_SAYS, status=1)
+    assert find_tgen() == Tool(path, "1.1.2", None)
+
+
+def test_what_is_named_comes_first_then_the_variable_then_the_path(
+    path_folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    on_path = write_tool(path_folder / "shadow", SHADOW_SAYS)
+    variable = write_tool(tmp_path / "a/shadow", SHADOW_SAYS)
+    named = write_tool(tmp_path / "b/shadow-of-mine", SHADOW_SAYS)
+    assert find_shadow("").path == on_path
+    monkeypatch.setenv("SHADOW", str(variable))
+    assert find_shadow().path == variable
+    assert find_shadow(str(named)).path == named
+    monkeypatch.setenv("SHADOW", "")
+    assert find_shadow().path == on_path
+
+
+@pytest.mark.parametrize(
+    ("program", "minimum"), [(SHADOW, "Shadow 3.0.0 or newer"), (TGEN, "TGen 1.1.2 or newer")]
+)
+def test_a_missing_tool_names_version_page_and_way_out(program: Program, minimum: str) -> None:
+    with pytest.raises(UserError) as caught:
+        find_tool(program)
+    assert caught.value.message == (
+        f"{program.title} is not installed: no `{program.name}` on the PATH"
+    )
+    hint = caught.value.hint or ""
+    assert minimum in hint
+    assert program.documentation in hint
+    assert f"{program.variable}=/path/to/{program.name}" in hint
+
+
+def test_a_missing_tool_that_was_named(tmp_path: Path) -> None:
+    with pytest.raises(UserError, match=r"Shadow not found: there is no .*/nowhere"):
+        find_shadow(str(tmp_path / "nowhere"))
+
+
+def test_a_named_tool_does_not_fall_back_to_the_path(path_folder: Path, tmp_path: Path) -> None:
+    write_tool(path_folder / "shadow", SHADOW_SAYS)
+    with pytest.raises(UserError):
+        find_shadow(str(tmp_path / "nowhere"))
+
+
+def test_a_folder_is_not_a_tool(tmp_path: Path) -> None:
+    with pytest.raises(UserError, match="is a directory"):
+        find_shadow(str(tmp_path))
+
+
+def test_a_file_that_cannot_be_executed(tmp_path: Path) -> None:
+    path = write_tool(tmp_path / "shadow", SHADOW_SAYS)
+    path.chmod(0o644)
+    with pytest.raises(UserError, match="is not executable"):
+        find_shadow(str(path))
+
+
+@pytest.mark.parametrize(
+    ("version", "fits"),
+    [("2.9.9", False), ("3.0.0", True), ("3.10.1", True), ("10.0.0", True), ("3.0", False)],
+)
+def test_shadow_versions(path_folder: Path, version: str, fits: bool) -> None:
+    write_tool(path_folder / "shadow", f"Shadow {version}")
+    if fits:
+        assert find_shadow() == Tool(path_folder / "shadow", version, None)
+    else:
+        with pytest.raises(UserError, match=rf"Shadow {version} at .* is too old: 3\.0\.0"):
+            find_shadow()
+
+
+def test_an_old_tgen(path_folder: Path) -> None:
+    write_tool(path_folder / "tgen", TGEN_SAYS.replace("1.1.2", "1.1.1"))
+    with pytest.raises(UserError, match=r"TGen 1\.1\.1 at .* is too old"):
+        find_tgen()
+
+
+@pytest.mark.parametrize(("says", "quoted"), [("something else", "something else"), ("", "")])
+def test_a_program_that_is_something_else(path_folder: Path, says: str, quoted: str) -> None:
+    write_tool(path_folder / "shadow", says, status=3)
+    with pytest.raises(UserError, match=f"does not answer like Shadow: {quoted}"):
+        find_shadow()
+
+
+def test_a_program_that_does_not_start(path_folder: Path) -> None:
+    path = path_folder / "shadow"
+    path.write_bytes(b"\x7fELF but not really")
+    path.chmod(0o755)
+    with pytest.raises(UserError, match="does not start"):
+        find_shadow()
+
+
+def test_a_program_that_does_not_answer(path_folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = path_folder / "shadow"
+    path.write_text("#!/bin/sh\nexec /bin/sleep 60\n")
+    path.chmod(0o755)
+    monkeypatch.setattr(tools, "PROBE_TIMEOUT_S", 0.2)
+    with pytest.raises(UserError, match=r"does not start: .*timed out"):
+        find_shadow()
+
+
+def test_a_space_in_the_path_of_shadow(tmp_path: Path) -> None:
+    path = write_tool(tmp_path / "my tools/shadow", SHADOW_SAYS)
+    with pytest.raises(UserError, match="contains a space"):
+        find_shadow(str(path))
+    write_tool(tmp_path / "my tools/tgen", TGEN_SAYS)
+    assert find_tgen(str(tmp_path / "my tools/tgen")).version == "1.1.2"
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        (SHADOW_SAYS, ("3.3.0", "f1b2cacf2")),
+        ("Shadow 3.3.0 — v3.3.0-199-gf1b2cacf2-dirty x", ("3.3.0", "f1b2cacf2-dirty")),
+        ("Shadow 3.3.0 — v3.3.0 2025-10-16", ("3.3.0", None)),
+        ("Shadow 3.3.0-pre", ("3.3.0", None)),
+        ("warning: x\nShadow 3.3.0", ("3.3.0", None)),
+        ("not Shadow 3.3.0", None),
+        ("Shadow", None),
+    ],
+)
+def test_what_shadow_says(text: str, expected: tuple[str, str | None] | None) -> None:
+    assert parse_shadow_version(text) == expected
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        (TGEN_SAYS, ("1.1.2", None)),
+        ("Initializing TGen v1.1.2-4-g1b2c3d4 running", ("1.1.2", "1b2c3d4")),
+        ("TGen v1.1.2", None),
+    ],
+)
+def test_what_tgen_says(text: str, expected: tuple[str, str | None] | None) -> None:
+    assert parse_tgen_version(text) == expected
