@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -151,6 +152,7 @@ def test_every_verb_of_the_makefile_is_one_of_the_program() -> None:
         assert re.search(rf"^    {verb}$|^    {verb} ", help_text, re.MULTILINE), verb
 
 
+@pytest.mark.skipif(shutil.which("git") is None, reason="git is not installed")
 def test_generated_places_are_ignored_by_git() -> None:
     names = [".venv/x", "build/x", "runs/x", "results/x", "onionlab.egg-info/x", "a/__pycache__/x"]
     result = subprocess.run(

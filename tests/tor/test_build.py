@@ -95,6 +95,11 @@ def test_a_changed_patch_makes_a_new_build_and_keeps_the_old(
     # A running experiment goes on with the executable that it began with.
     assert old != (checkout / "build/tor/greeting").resolve()
     assert (old / "bin/tor-greeting").is_file()
+    # Only what the patch touches is compiled.
+    log = (checkout / "build/tor/logs/tor-greeting.log").read_text()
+    assert "main.o" in log
+    for untouched in ("gencert.o", "automake", "autoconf", "config.status"):
+        assert untouched not in log
     # Stock and the base are not touched by it.
     assert [line for line in say.compiled() if "tor-greeting" not in line] == []
 

@@ -85,6 +85,7 @@ def test_a_tree_is_named_by_its_content(tmp_path: Path, tiny_tree: Path) -> None
     assert len(names) == 4
 
 
+@pytest.mark.skipif(shutil.which("git") is None, reason="git is not installed")
 def test_a_git_tree_gives_what_git_knows_and_its_commit(tmp_path: Path, tiny_tree: Path) -> None:
     tree = tmp_path / "tree"
     shutil.copytree(tiny_tree, tree)
