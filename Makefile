@@ -18,8 +18,8 @@ ASKED = $(call option,SCALE,scale) $(call option,SEEDS,seeds) $(call option,VARI
 	$(call option,ENGINE,engine) $(TOOLS)
 NAMED = "$(or $(NAME),$(error NAME is missing: `make $@ NAME=quick`; `make list` shows the names))"
 
-# Tor's source is a matter of the place, not of one command: every verb sees it in the environment.
-export TOR_SOURCE
+# TOR_SOURCE is for every verb: make puts it into their environment, whether it stands on the command
+# line or comes from there.
 
 .PHONY: help setup list doctor build generate run experiment analyse report
 .PHONY: test lint check-variants lock clean-build clean-results clean-setup clean

@@ -235,7 +235,7 @@ def _run_all_tests(inputs: Inputs, tree: Path, outcome: Outcome) -> None:
     what = f"tests of {outcome.title}"
     environment = _environment(outcome)
     log = new_log(inputs, what)
-    _settle(tree)
+    settle(tree)
     # The scripts of `make check` go by absolute paths that configure wrote down: of this tree now.
     command = ["./config.status", "-q", "Makefile", "depfiles"]
     run_logged(inputs, command, tree, log, f"{what}: config.status")
@@ -251,7 +251,7 @@ def _run_all_tests(inputs: Inputs, tree: Path, outcome: Outcome) -> None:
         (outcome.passed if status == 0 else outcome.failed).add(f"make {target}")
 
 
-def _settle(tree: Path) -> None:
+def settle(tree: Path) -> None:
     """Correct the one absolute path that is compiled in: where the unit tests find a program.
 
     The header's time stamp stays, or everything would be compiled again for it. Only unit tests

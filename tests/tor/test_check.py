@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import os
 from pathlib import Path
 
 import pytest
@@ -16,6 +17,7 @@ from onionlab.tor.check import (
     new_problems,
     parse_test_output,
     read_program,
+    settle,
 )
 
 from .conftest import FILES, MAIN, diff
@@ -122,6 +124,18 @@ def test_sanitizer_reports_are_found(line: str) -> None:
     one = outcome()
     read_program(one, "src/test/test", f"a/1: {line}\nOK\n", True)
     assert list(one.reports) == ["src/test/test"]
+
+
+def test_a_copied_tree_knows_its_own_place(tmp_path: Path) -> None:
+    header = tmp_path / "orconfig.h"
+    header.write_text('#define BUILDDIR "/gone"\n#define OTHER "/gone"\n#define SRCDIR "/gone"\n')
+    os.utime(header, (1000, 1000))
+    settle(tmp_path)
+    assert header.read_text() == (
+        f'#define BUILDDIR "{tmp_path}"\n#define OTHER "/gone"\n#define SRCDIR "{tmp_path}"\n'
+    )
+    # Everything includes it: with a new time stamp all of Tor would be compiled again.
+    assert header.stat().st_mtime == 1000
 
 
 # On builds of the small source

@@ -51,6 +51,19 @@ def test_a_cut_tarball_is_an_error(tmp_path: Path, tiny_tarball: Path, length: i
         unpack_source(obtain(tmp_path, cut), tmp_path / "tree")
 
 
+def test_a_tarball_that_is_cut_after_what_names_it_is_an_error(tmp_path: Path) -> None:
+    tree = tmp_path / "tor"
+    write_files(tree, {"configure.ac": FILES["configure.ac"]})
+    (tree / "data").write_bytes(os.urandom(100_000))
+    whole = tmp_path / "whole.tar.gz"
+    names = ["tor/configure.ac", "tor/data"]
+    subprocess.run(["tar", "-czf", whole, "-C", tmp_path, *names], check=True)
+    cut = tmp_path / "cut.tar.gz"
+    cut.write_bytes(whole.read_bytes()[:50_000])
+    with pytest.raises(UserError, match=r"cut\.tar\.gz is cut or damaged: .*end of file"):
+        unpack_source(obtain(tmp_path, cut), tmp_path / "tree")
+
+
 def test_a_tarball_of_something_else_is_an_error(tmp_path: Path) -> None:
     write_files(tmp_path / "other-1.0", {"configure.ac": "AC_INIT([other],[1.0])\n"})
     tarball = pack(tmp_path / "other-1.0", tmp_path / "other.tar.gz")
@@ -193,6 +206,7 @@ APT_GET = """\
 #!/bin/sh
 # -q -c FILE update|source ...
 cp "$3" "$APT_SEEN/apt.conf"
+stat -c %a . > "$APT_SEEN/mode"
 parts=$(sed -n 's/^Dir::Etc::SourceParts "\\(.*\\)";$/\\1/p' "$3")
 cp -rT "$parts" "$APT_SEEN/sources"
 [ ! -e "$APT_SEEN/offline" ] || { echo "E: Could not resolve 'deb.example.org'"; exit 100; }
@@ -272,6 +286,8 @@ def test_apt_gets_a_state_of_its_own(tmp_path: Path, archive: Archive) -> None:
         line = next(line for line in configuration.splitlines() if line.startswith(key))
         assert str(tmp_path / "root/build/tor") in line
     assert 'Dir::Etc::SourceList "/dev/null";' in configuration
+    # As root apt downloads as the user _apt, who must be able to come here.
+    assert (archive.folder / "mode").read_text() == "755\n"
     # Nothing weakens what apt checks.
     assert "AllowInsecure" not in configuration
     assert "trusted" not in configuration.lower()

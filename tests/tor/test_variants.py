@@ -90,6 +90,13 @@ def test_a_registry_without_variants_is_an_error(tmp_path: Path, text: str) -> N
         load_registry(write_registry(tmp_path, text))
 
 
+def test_a_series_of_the_registry_without_patches_is_an_error(tmp_path: Path) -> None:
+    write_registry(tmp_path, VARIANTS)
+    (tmp_path / "tor-patches/greeting/0001.patch").unlink()
+    with pytest.raises(UserError, match=r"patch series greeting: .* holds no \*\.patch"):
+        load_registry(tmp_path)
+
+
 def test_a_missing_registry_is_an_error(tmp_path: Path) -> None:
     with pytest.raises(UserError, match="there is no"):
         load_registry(tmp_path)
