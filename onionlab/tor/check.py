@@ -38,8 +38,13 @@ from onionlab.tor.variants import STOCK, Series, load_registry, load_series
 __all__ = ["Outcome", "check_series", "new_problems", "parse_test_output"]
 
 UNIT_TESTS = "src/test/test"
-# Tor's own rules for its source, as its maintainers run them before a merge.
-STYLE_CHECKS = ("check-spaces", "check-includes", "check-changes")
+# Tor's own rules for its source, as its maintainers run them before a merge. (check-changes is one
+# more, but a release does not bring the program for it.)
+STYLE_CHECKS = ("check-spaces", "check-includes")
+# Absolute paths that configure wrote into the Makefile of the base, and that the test scripts go by.
+PLACES = ("abs_builddir", "abs_srcdir", "abs_top_builddir", "abs_top_srcdir")
+MOST_FAILURES = 0.1
+"""Of Tor as released: when more than this part of its tests fails, there is nothing to compare."""
 CASE = re.compile(r"([A-Za-z0-9_/-]+/[A-Za-z0-9_-]+):(?: (.*))?$")
 RESULT_FILE = "check-variants.json"
 
@@ -144,8 +149,11 @@ def new_problems(outcomes: Iterable[Outcome]) -> list[str]:
     for one in outcomes:
         if one.build == STOCK:
             # The yardstick itself must have measured something.
-            if one.failed and not one.passed:
-                problems.append(f"{one.title}: no test passed")
+            if len(one.failed) > MOST_FAILURES * len(one.passed | one.failed):
+                problems.append(
+                    f"{one.title}: {len(one.failed)} of {len(one.passed | one.failed)} tests failed:"
+                    " too many for a comparison"
+                )
             continue
         yardstick = stock[one.hardened]
         problems += [
@@ -236,14 +244,17 @@ def _run_all_tests(inputs: Inputs, tree: Path, outcome: Outcome) -> None:
     environment = _environment(outcome)
     log = new_log(inputs, what)
     settle(tree)
-    # The scripts of `make check` go by absolute paths that configure wrote down: of this tree now.
-    command = ["./config.status", "-q", "Makefile", "depfiles"]
-    run_logged(inputs, command, tree, log, f"{what}: config.status")
-    # Without a test to run, `check` only compiles what the tests need.
-    compile_targets(inputs, tree, ["check", "TESTS="], what, log)
+    # `make check` in its two parts, because a failure means something else in each.
+    compile_targets(inputs, tree, ["all"], what, log)
     make = make_command(inputs, tree)
     run_logged(
-        inputs, [*make, "-k", "check"], tree, log, what, environment=environment, may_fail=True
+        inputs,
+        [*make, "-k", "check-TESTS"],
+        tree,
+        log,
+        what,
+        environment=environment,
+        may_fail=True,
     )
     _read_results(outcome, tree, log)
     for target in STYLE_CHECKS:

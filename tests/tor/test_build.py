@@ -332,9 +332,11 @@ def test_an_interrupted_step_ends_its_program(tmp_path: Path, checkout: Path) ->
         os.kill(os.getpid(), signal.SIGINT)
 
     thread = threading.Thread(target=interrupt)
+    started = time.monotonic()
     thread.start()
     with pytest.raises(KeyboardInterrupt):
         build.run_logged(inputs, command, tmp_path, tmp_path / "log", "sleeping")
     thread.join()
+    assert time.monotonic() - started < 30
     with pytest.raises(ProcessLookupError):
         os.kill(int(pid.read_text()), 0)
