@@ -41,7 +41,7 @@ UNIT_TESTS = "src/test/test"
 # Tor's own rules for its source, as its maintainers run them before a merge. (check-changes is one
 # more, but a release does not bring the program for it.)
 STYLE_CHECKS = ("check-spaces", "check-includes")
-# Absolute paths that configure wrote into the Makefile of the base, and that the test scripts go by.
+# Absolute paths that configure wrote into the base's Makefile, and that the test scripts go by.
 PLACES = ("abs_builddir", "abs_srcdir", "abs_top_builddir", "abs_top_srcdir")
 MOST_FAILURES = 0.1
 """Of Tor as released: when more than this part of its tests fails, there is nothing to compare."""
@@ -149,10 +149,11 @@ def new_problems(outcomes: Iterable[Outcome]) -> list[str]:
     for one in outcomes:
         if one.build == STOCK:
             # The yardstick itself must have measured something.
-            if len(one.failed) > MOST_FAILURES * len(one.passed | one.failed):
+            count = len(one.passed | one.failed)
+            if len(one.failed) > MOST_FAILURES * count:
                 problems.append(
-                    f"{one.title}: {len(one.failed)} of {len(one.passed | one.failed)} tests failed:"
-                    " too many for a comparison"
+                    f"{one.title}: {len(one.failed)} of {count} tests failed: "
+                    "too many for a comparison"
                 )
             continue
         yardstick = stock[one.hardened]
@@ -246,10 +247,10 @@ def _run_all_tests(inputs: Inputs, tree: Path, outcome: Outcome) -> None:
     settle(tree)
     # `make check` in its two parts, because a failure means something else in each.
     compile_targets(inputs, tree, ["all"], what, log)
-    make = make_command(inputs, tree)
+    make = [*make_command(inputs, tree), "-k", *(f"{name}={tree}" for name in PLACES)]
     run_logged(
         inputs,
-        [*make, "-k", "check-TESTS"],
+        [*make, "check-TESTS"],
         tree,
         log,
         what,
