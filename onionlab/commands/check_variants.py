@@ -42,6 +42,8 @@ def run(args: argparse.Namespace) -> int:
     for line in table(outcomes):
         print(line)
     for outcome in outcomes:
+        for name in outcome.retried:
+            print(f"run again, alone, in {outcome.title}: {name}")
         for name in sorted(outcome.failed):
             print(f"failed in {outcome.title}: {name}")
         for program, lines in sorted(outcome.reports.items()):

@@ -158,7 +158,7 @@ def compose(
         files=files,
         simulation=simulation,
         expectations={
-            name: Expectation(proof=v.proof, must_show=network_role != "client")
+            name: Expectation(proof=v.proof, is_client=network_role == "client")
             for (name, v), network_role in zip(
                 variant_of.items(),
                 (h.role for h in network.hosts if h.role != "server"),

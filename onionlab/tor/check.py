@@ -69,6 +69,7 @@ class Outcome:
         failed: Those that failed or did not end.
         skipped: Those that Tor's own programs skipped.
         reports: First lines of what the sanitizers found, by program.
+        retried: Programs that failed at first and were run again, alone.
         wall_s: Time it took, with compiling.
     """
 
@@ -78,6 +79,7 @@ class Outcome:
     failed: set[str] = field(default_factory=set)
     skipped: set[str] = field(default_factory=set)
     reports: dict[str, list[str]] = field(default_factory=dict)
+    retried: list[str] = field(default_factory=list)
     wall_s: float = 0.0
 
     @property
@@ -257,6 +259,12 @@ def _run_all_tests(inputs: Inputs, tree: Path, outcome: Outcome) -> None:
         environment=environment,
         may_fail=True,
     )
+    outcome.retried = _failed_quietly(tree)
+    if outcome.retried:
+        inputs.say(f"{what}: once more, alone: {' '.join(outcome.retried)}")
+        # Some of Tor's tests measure time, and fail on a busy machine.
+        again = [*make, "-j1", "check-TESTS", f"TESTS={' '.join(outcome.retried)}"]
+        run_logged(inputs, again, tree, log, what, environment=environment, may_fail=True)
     _read_results(outcome, tree, log)
     for target in STYLE_CHECKS:
         status = run_logged(inputs, [*make, target], tree, log, f"{what}: {target}", may_fail=True)
@@ -279,6 +287,16 @@ def settle(tree: Path) -> None:
     )
     header.write_text(settled, encoding="utf-8")
     os.utime(header, ns=(before.st_atime_ns, before.st_mtime_ns))
+
+
+def _failed_quietly(tree: Path) -> list[str]:
+    """Test programs that failed without a word from the sanitizers (that would be final)."""
+    return [
+        result.relative_to(tree).with_suffix("").as_posix()
+        for result in sorted(tree.rglob("*.trs"))
+        if not re.search(r"^:global-test-result: (PASS|SKIP)", result.read_text(), re.MULTILINE)
+        and not SANITIZER_REPORT.search(result.with_suffix(".log").read_text("utf-8", "replace"))
+    ]
 
 
 def _read_results(outcome: Outcome, tree: Path, log: Path) -> None:

@@ -166,27 +166,28 @@ def write_log(hosts: Path, host: str, *lines: str) -> None:
 def test_a_run_counts_when_every_relay_logged_its_policy(tmp_path: Path) -> None:
     write_log(tmp_path, "relay1", "Bootstrapped 100% (done): Done", f"[notice] {RR}")
     write_log(tmp_path, "client1", "Bootstrapped 100% (done): Done")
-    expectations = {"relay1": Expectation(RR, True), "client1": Expectation(RR, False)}
+    expectations = {"relay1": Expectation(RR, False), "client1": Expectation(RR, True)}
     assert verify_tor_logs(tmp_path, expectations, PREFIX) == {RR: 1, "": 1}
 
 
 @pytest.mark.parametrize(
-    ("lines", "proof", "message"),
+    ("lines", "proof", "is_client", "message"),
     [
-        ([], RR, "Tor logged nothing: relay1"),
-        ([f"[notice] {RR}"], RR, "never bootstrapped: relay1"),
-        (["Bootstrapped 100%"], RR, "did not log"),
-        (["Bootstrapped 100%", f"{PREFIX}EWMA."], RR, "instead of"),
-        (["Bootstrapped 100%", RR, f"{PREFIX}EWMA."], RR, "instead of"),
-        (["Bootstrapped 100%", RR], None, "unpatched Tor expected"),
+        ([], RR, False, "Tor logged nothing: host1"),
+        ([f"[notice] {RR}"], RR, True, "never bootstrapped: host1"),
+        (["Bootstrapped 100%"], RR, False, "did not log"),
+        (["Bootstrapped 100%", f"{PREFIX}EWMA."], RR, False, "instead of"),
+        (["Bootstrapped 100%", f"{PREFIX}EWMA."], RR, True, "instead of"),
+        (["Bootstrapped 100%", RR, f"{PREFIX}EWMA."], RR, False, "instead of"),
+        (["Bootstrapped 100%", RR], None, False, "unpatched Tor expected"),
     ],
 )
 def test_a_run_is_refused(
-    tmp_path: Path, lines: list[str], proof: str | None, message: str
+    tmp_path: Path, lines: list[str], proof: str | None, is_client: bool, message: str
 ) -> None:
-    write_log(tmp_path, "relay1", *lines)
+    write_log(tmp_path, "host1", *lines)
     with pytest.raises(RunRefusedError, match=message):
-        verify_tor_logs(tmp_path, {"relay1": Expectation(proof, True)}, PREFIX)
+        verify_tor_logs(tmp_path, {"host1": Expectation(proof, is_client)}, PREFIX)
 
 
 def test_the_wait_for_a_run_that_another_command_makes(tmp_path: Path) -> None:

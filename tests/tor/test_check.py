@@ -194,6 +194,33 @@ def test_a_series_that_breaks_tests_and_style(checkout: Path, tiny_tarball: Path
     ]
 
 
+SECOND_TIME = diff(
+    "src/test/test_script.sh",
+    FILES["src/test/test_script.sh"],
+    "#!/bin/sh\n[ -e was-here ] || { touch was-here; echo %s; exit 1; }\n",
+)
+
+
+def test_a_program_that_fails_on_a_busy_machine_gets_another_chance(
+    checkout: Path, tiny_tarball: Path
+) -> None:
+    replace_patch(checkout, SECOND_TIME % "late")
+    stock, mine = check_series(checkout, say=quiet, hardened=[False], tor_source=str(tiny_tarball))
+    assert "src/test/test_script.sh" in mine.passed
+    assert (stock.retried, mine.retried) == ([], ["src/test/test_script.sh"])
+    assert new_problems([stock, mine]) == []
+
+
+def test_a_sanitizer_report_is_final(checkout: Path, tiny_tarball: Path) -> None:
+    replace_patch(checkout, SECOND_TIME % "ERROR: AddressSanitizer: SEGV")
+    outcomes = check_series(checkout, say=quiet, hardened=[False], tor_source=str(tiny_tarball))
+    assert outcomes[1].retried == []
+    assert new_problems(outcomes) == [
+        "greeting: src/test/test_script.sh failed",
+        "greeting: src/test/test_script.sh: ERROR: AddressSanitizer: SEGV",
+    ]
+
+
 def test_the_hardened_build_is_another_build(checkout: Path, tiny_tarball: Path) -> None:
     outcomes = check_series(
         checkout, say=quiet, hardened=[True], only="circuitmux", tor_source=str(tiny_tarball)
