@@ -28,6 +28,7 @@ from onionlab.network import (
 from onionlab.network.draws import draw, draw_order
 from onionlab.network.sample import PERF_CLASS
 from onionlab.rundir import keys, tgen, torrc
+from onionlab.rundir.keycache import authority_keys
 from onionlab.store import identity_hash
 from onionlab.tor.build import BuiltTor
 from onionlab.tor.variants import Variant
@@ -104,7 +105,7 @@ def compose(
     the network cannot be made.
     """
     network = sample_network(_network_request(root, settings), seed)
-    authorities = {h.name: _authority_keys(seed, h.name) for h in network.by_role("authority")}
+    authorities = {h.name: authority_keys(root, seed, h.name) for h in network.by_role("authority")}
     relays = {h.name: _relay_keys(seed, h.name) for h in network.relays}
     deployed = _deployed_hosts(settings, network, seed)
     variant_of = {
@@ -296,6 +297,5 @@ def _json(data: Any) -> bytes:
     return (json.dumps(data, indent=1, sort_keys=True) + "\n").encode()
 
 
-# A seed's keys serve all its variants and levels; an authority's take seconds to draw.
-_authority_keys = functools.cache(keys.make_authority_keys)
+# A seed's keys serve all its variants and levels.
 _relay_keys = functools.cache(keys.make_relay_keys)

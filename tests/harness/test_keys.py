@@ -5,10 +5,13 @@ from __future__ import annotations
 import base64
 import hashlib
 import re
+from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 from Crypto.PublicKey import RSA
 
+from onionlab.rundir.keycache import authority_keys
 from onionlab.rundir.keys import AuthorityKeys, make_authority_keys, make_relay_keys
 
 
@@ -83,3 +86,53 @@ def test_a_certificate_is_valid_at_the_simulated_start(authority: AuthorityKeys)
     assert expires
     # Tor wants it published before 2000-01-01 and less than a year old.
     assert "1999-01-02 00:00:00" < published[1] < "2000-01-01 00:00:00" < expires[1]
+
+
+@pytest.fixture
+def fresh_memory() -> Iterator[None]:
+    """Nothing is remembered in the process: only files count."""
+    authority_keys.cache_clear()
+    yield
+    authority_keys.cache_clear()
+
+
+def cached(root: Path) -> AuthorityKeys:
+    authority_keys.cache_clear()
+    return authority_keys(root, 1, "authority1")
+
+
+@pytest.mark.usefixtures("fresh_memory")
+def test_drawn_once_and_read_back(
+    tmp_path: Path, authority: AuthorityKeys, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    drawn: list[str] = []
+
+    def make(seed: int, name: str) -> AuthorityKeys:
+        drawn.append(f"{seed} {name}")
+        return authority
+
+    monkeypatch.setattr("onionlab.rundir.keys.make_authority_keys", make)
+    assert [cached(tmp_path), cached(tmp_path)] == [authority, authority]
+    assert drawn == ["1 authority1"]
+
+
+@pytest.mark.usefixtures("fresh_memory")
+@pytest.mark.parametrize("damage", ["cut", "changed", "empty", "other"])
+def test_a_damaged_cache_is_drawn_again(
+    tmp_path: Path, authority: AuthorityKeys, monkeypatch: pytest.MonkeyPatch, damage: str
+) -> None:
+    monkeypatch.setattr("onionlab.rundir.keys.make_authority_keys", lambda _seed, _name: authority)
+    cached(tmp_path)
+    (file,) = tmp_path.rglob("1-authority1.json")
+    text = file.read_text()
+    fingerprint = authority.fingerprint
+    file.write_text(
+        {
+            "cut": text[: len(text) // 2],
+            "changed": text.replace(fingerprint, fingerprint[::-1]),
+            "empty": "",
+            "other": "[1, 2]",
+        }[damage]
+    )
+    assert cached(tmp_path) == authority
+    assert file.read_text() == text

@@ -1,0 +1,65 @@
+"""Authority keys that were drawn before: each takes seconds, and every job needs them again.
+
+A cached file counts only if its own checksum holds; what was made by other code than today's has
+another directory. So the cache can be removed, cut or copied and never changes a run.
+"""
+
+from __future__ import annotations
+
+import base64
+import functools
+import hashlib
+import json
+from pathlib import Path
+from typing import Any
+
+import Crypto
+
+from onionlab.network import draws
+from onionlab.paths import build_directory
+from onionlab.rundir import keys
+from onionlab.store import read_json, write_json
+
+
+@functools.cache
+def authority_keys(root: Path, seed: int, name: str) -> keys.AuthorityKeys:
+    """Return what `keys.make_authority_keys` makes, drawn once in a checkout."""
+    file = build_directory(root) / "keys" / _maker() / f"{seed}-{name}.json"
+    try:
+        stored = read_json(file)
+        if stored["sha256"] == _checksum(stored["keys"]):
+            return _from_json(stored["keys"])
+    except (OSError, ValueError, KeyError, TypeError, AttributeError):
+        pass  # not there, or not whole: drawn again below
+    made = keys.make_authority_keys(seed, name)
+    data = _to_json(made)
+    write_json(file, {"sha256": _checksum(data), "keys": data})
+    return made
+
+
+def _maker() -> str:
+    """Name the code that draws keys: this project's, and the library that finds the primes."""
+    digest = hashlib.sha256(Crypto.__version__.encode())
+    for module in (keys, draws):
+        digest.update(Path(str(module.__file__)).read_bytes())
+    return digest.hexdigest()[:16]
+
+
+def _to_json(made: keys.AuthorityKeys) -> dict[str, Any]:
+    return {
+        "fingerprint": made.fingerprint,
+        "v3_identity": made.v3_identity,
+        "files": {name: base64.b64encode(content).decode() for name, content in made.files.items()},
+    }
+
+
+def _from_json(data: dict[str, Any]) -> keys.AuthorityKeys:
+    return keys.AuthorityKeys(
+        fingerprint=data["fingerprint"],
+        v3_identity=data["v3_identity"],
+        files={name: base64.b64decode(content) for name, content in data["files"].items()},
+    )
+
+
+def _checksum(data: dict[str, Any]) -> str:
+    return hashlib.sha256(json.dumps(data, sort_keys=True).encode()).hexdigest()
