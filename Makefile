@@ -22,7 +22,7 @@ NAMED = "$(or $(NAME),$(error NAME is missing: `make $@ NAME=quick`; `make list`
 # line or comes from there.
 
 .PHONY: help setup list doctor build generate run experiment analyse report
-.PHONY: test lint check-variants lock clean-build clean-results clean-setup clean
+.PHONY: compare-engines test lint check-variants lock clean-build clean-results clean-setup clean
 
 help: ## this list
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  \1\t\2/p' $(MAKEFILE_LIST) | expand -t 18
@@ -51,6 +51,9 @@ run: $(READY) ## make the runs of NAME that are missing
 
 experiment: $(READY) ## everything for NAME: set up, build, run, analyse, report
 	@$(ONIONLAB) experiment $(NAMED) $(ASKED) $(call option,JOBS,jobs)
+
+compare-engines: $(READY) ## NAME on each engine: what moves with the engine [ENGINE=a,b]
+	@$(ONIONLAB) compare-engines $(NAMED) $(ASKED) $(call option,JOBS,jobs)
 
 analyse: $(READY) ## estimates and figures of NAME from its runs
 	@$(ONIONLAB) analyse $(NAMED)

@@ -145,10 +145,13 @@ class Workbench:
         return {name: built.tor for name, built in self.programs.items()} | self.engine.programs
 
 
-def make_plan(root: Path, request: Request, say: Callable[[str], None]) -> Plan:
+def make_plan(
+    root: Path, request: Request, say: Callable[[str], None], *, out: Path | None = None
+) -> Plan:
     """Build what is missing, name all runs and write plan.json and study.json.
 
-    Raises UserError for everything that can be known before a run starts.
+    out: where they go; by default `results/<name>`. Raises UserError for everything that can be
+    known before a run starts.
     """
     bench = Workbench(root, request, say)
     experiment = bench.experiment
@@ -170,7 +173,7 @@ def make_plan(root: Path, request: Request, say: Callable[[str], None]) -> Plan:
         request=request,
         runs=tuple(runs),
         store=root / "runs",
-        out=root / "results" / experiment.name,
+        out=out or root / "results" / experiment.name,
         cpus_per_run=max(
             bench.engine.cpus_per_run(engine_options(level.settings, bench.engine.name))
             for level in experiment.levels.values()

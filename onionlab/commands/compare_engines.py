@@ -1,0 +1,35 @@
+"""The same experiment on two engines."""
+
+from __future__ import annotations
+
+import argparse
+
+from onionlab.commands._request import add_jobs_argument, add_request_arguments, jobs_of, request_of
+from onionlab.engine_comparison import compare_engines
+from onionlab.engines import ENGINES
+from onionlab.errors import UserError
+from onionlab.paths import repository_root
+
+HELP = "run an experiment on several engines and report what differs"
+
+
+def setup_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare the arguments; --engine takes a list here."""
+    add_request_arguments(parser)
+    add_jobs_argument(parser)
+
+
+def run(args: argparse.Namespace) -> int:
+    """Print the reports' paths on the last lines."""
+    engines = list(ENGINES) if args.engine in ("", "auto") else args.engine.split(",")
+    for name in engines:
+        if name not in ENGINES:
+            raise UserError(
+                f"there is no engine {name!r}", f"the engines are: {', '.join(ENGINES)}"
+            )
+    jobs = jobs_of(args)
+    made = compare_engines(repository_root(), request_of(args), engines, jobs=jobs, say=print)
+    print(made.effects)
+    print(made.between_engines)
+    print(made.between_variants)
+    return 0

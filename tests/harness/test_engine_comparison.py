@@ -1,0 +1,102 @@
+"""Studies put together from those of several engines."""
+
+from __future__ import annotations
+
+import csv
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from analysis.study import Study
+from onionlab.engine_comparison import compare_engines, engine_study, variant_study, write_effects
+from onionlab.errors import UserError
+from onionlab.plan import Request
+
+
+def study(engine: str, levels: tuple[str, ...] = ("quick",)) -> dict[str, Any]:
+    look = {"color": "#000000", "marker": "o", "linestyle": "-"}
+    return {
+        "format": 1,
+        "name": "quick",
+        "title": "Quick",
+        "baseline": "ewma",
+        "variants": [{"name": n, "label": n.upper(), **look} for n in ("ewma", "rr")],
+        "levels": [
+            {
+                "name": level,
+                "label": level,
+                "measured_start_s": 10,
+                "measured_end_s": 20,
+                "stop_s": 30,
+                "classes": {},
+            }
+            for level in levels
+        ],
+        "figures": [{"id": f"f-{level}", "kind": "k", "level": level} for level in levels],
+        "runs": [
+            {
+                "run_id": f"{engine}{level}{name}{seed}",
+                "level": level,
+                "variant": name,
+                "seed": seed,
+                "directory": "d",
+                "records": "r",
+            }
+            for level in levels
+            for name in ("ewma", "rr")
+            for seed in (1, 2)
+        ],
+        "asked": {},
+        "shrunk": [],
+        "provenance": {"engine": {"name": engine, "version": "1"}},
+    }
+
+
+BOTH = {"shadow": study("shadow"), "uml": study("uml")}
+
+
+def test_engines_take_the_place_of_variants() -> None:
+    made = Study.model_validate(engine_study(BOTH))
+    assert made.baseline == "shadow"
+    assert [variant.name for variant in made.variants] == ["shadow", "uml"]
+    assert [level.label for level in made.levels] == ["EWMA", "RR"]
+    # The pairs of a comparison: one policy and seed, two engines.
+    assert [r.run_id for r in made.runs_of("quick-rr", "uml")] == ["umlquickrr1", "umlquickrr2"]
+    assert {figure.level for figure in made.figures} == {"quick-ewma", "quick-rr"}
+
+
+def test_engines_take_the_place_of_levels() -> None:
+    made = Study.model_validate(variant_study(BOTH))
+    assert made.baseline == "ewma"
+    assert [level.name for level in made.levels] == ["quick-shadow", "quick-uml"]
+    assert [r.run_id for r in made.runs_of("quick-uml", "rr")] == ["umlquickrr1", "umlquickrr2"]
+
+
+def test_no_run_is_lost_with_several_levels() -> None:
+    studies = {name: study(name, ("a", "b")) for name in ("shadow", "uml")}
+    for made in (engine_study(studies), variant_study(studies)):
+        assert len(Study.model_validate(made).runs) == 16
+        assert len(made["figures"]) == 4
+
+
+def test_effects_stand_side_by_side(tmp_path: Path) -> None:
+    columns = "level,class,metric,unit,variant,baseline,pairs,diff,diff_low,diff_high"
+    columns += ",ratio,ratio_low,ratio_high"
+    (tmp_path / "summary.csv").write_text(
+        f"{columns}\n"
+        "quick-shadow,web,ttfb,s,rr,ewma,3,0.5,0.1,0.9,1.2,1.1,1.3\n"
+        "quick-shadow,web,ttfb,s,ewma,,,,,,,,\n"
+        "quick-uml,web,ttfb,s,rr,ewma,3,0.4,0.2,0.6,1.1,1.0,1.2\n"
+        "quick-uml,web,timeouts,1,rr,ewma,3,0,0,0,,,\n"
+    )
+    write_effects(tmp_path / "summary.csv", ["shadow", "uml"], tmp_path / "effects.csv")
+    with (tmp_path / "effects.csv").open() as lines:
+        ttfb, timeouts = csv.DictReader(lines)
+    assert (ttfb["level"], ttfb["shadow_diff"], ttfb["uml_diff_high"]) == ("quick", "0.5", "0.6")
+    assert (timeouts["shadow_diff"], timeouts["uml_diff"]) == ("", "0")
+
+
+def test_one_engine_is_no_comparison(tmp_path: Path) -> None:
+    with pytest.raises(UserError, match="takes 2 to 3 engines, got 1"):
+        compare_engines(tmp_path, Request("quick"), ["shadow"], jobs=None, say=print)
