@@ -7,6 +7,7 @@ import signal
 import subprocess
 import sys
 import textwrap
+import threading
 import time
 from pathlib import Path
 
@@ -27,6 +28,7 @@ def python(code: str) -> subprocess.Popen[bytes]:
     """Run a program of its own, so that it can be killed."""
     return subprocess.Popen(
         [sys.executable, "-c", textwrap.dedent(code)],
+        stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         cwd=Path(__file__).resolve().parents[2],
     )
@@ -194,17 +196,26 @@ def test_the_wait_for_a_run_that_another_command_makes(tmp_path: Path) -> None:
     store = Store(tmp_path)
     holder = python(
         f"""
-        import time
+        import sys
         from pathlib import Path
         from onionlab.store import Store
         with Store(Path({str(tmp_path)!r})).exclusive("ab"):
             print("held", flush=True)
-            time.sleep(0.7)
+            sys.stdin.read()
         """
     )
     assert holder.stdout
     holder.stdout.readline()
-    started = time.monotonic()
-    with store.exclusive("ab"):
-        assert time.monotonic() - started > 0.4
+    entered = threading.Event()
+
+    def wait() -> None:
+        with store.exclusive("ab"):
+            entered.set()
+
+    waiter = threading.Thread(target=wait)
+    waiter.start()
+    # However slow the machine is: as long as the other holds the run, this one does not get in.
+    assert not entered.wait(timeout=0.5)
     holder.communicate()
+    assert entered.wait(timeout=30)
+    waiter.join()
