@@ -18,6 +18,15 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
+from onionlab.debian import offered_by_system
+from onionlab.engines.uml.bootcheck import memory_directory
+from onionlab.engines.uml.kernel import BUILD_PROGRAMS as KERNEL_PROGRAMS
+from onionlab.engines.uml.kernel import check_machine, find_kernel, missing_programs
+from onionlab.engines.uml.kernel_source import (
+    ENVIRONMENT_VARIABLE,
+    choose_package,
+    offered_packages,
+)
 from onionlab.errors import UserError
 from onionlab.paths import build_directory
 from onionlab.tools import SHADOW, TGEN, Program, find_tool
@@ -118,6 +127,7 @@ def examine(question: Question) -> Iterator[Finding]:
     yield tor_builds(question.root)
     yield tool(SHADOW, question.shadow, needed=question.needs_shadow)
     yield tool(TGEN, question.tgen, needed=True)
+    yield from embedded_engine(question.root)
     yield kernel(platform.machine(), platform.release())
     if question.needs_shadow:
         yield seccomp(_proc_status("Seccomp"))
@@ -209,6 +219,47 @@ def tool(program: Program, explicit: str | None, *, needed: bool) -> Finding:
         return Finding(status, program.title, error.message, error.hint or "")
     commit = f", commit {found.commit}" if found.commit else ""
     return Finding(OK, program.title, f"{found.version}{commit} ({found.path})")
+
+
+def embedded_engine(root: Path) -> Iterator[Finding]:
+    """What the engine without Shadow takes: a kernel, or what builds one, and memory for it."""
+    title = "embedded engine"
+    try:
+        check_machine()
+    except UserError as error:
+        yield Finding(WARN, title, error.message, error.hint or "")
+        return
+    built = find_kernel(root)
+    if built is not None:
+        patches = ", ".join(built.patches) or "no patches"
+        yield Finding(OK, f"{title}: kernel", f"Linux {built.version} ({patches})")
+    else:
+        yield from _kernel_build(f"{title}: kernel")
+    try:
+        yield Finding(OK, f"{title}: memory in", str(memory_directory()))
+    except UserError as error:
+        yield Finding(WARN, f"{title}: memory in", error.message, error.hint or "")
+
+
+def _kernel_build(subject: str) -> Iterator[Finding]:
+    """Whether the kernel that is not there yet can be built."""
+    absent = missing_programs()
+    if absent:
+        mend = f"make setup, or: apt-get install {' '.join(absent)}"
+        yield Finding(WARN, f"{subject} build", f"not installed: {' '.join(absent)}", mend)
+    else:
+        yield Finding(OK, f"{subject} build", ", ".join(KERNEL_PROGRAMS))
+    if os.environ.get(ENVIRONMENT_VARIABLE):
+        source: str | None = os.environ[ENVIRONMENT_VARIABLE]
+    else:
+        source = choose_package(offered_packages(offered_by_system))
+    if source is None:
+        # The system's lists may be old or empty; the build fetches lists of its own.
+        text = "apt's lists name no linux-source package"
+        yield Finding(WARN, subject, text, f"apt-get update, or {ENVIRONMENT_VARIABLE}=/path/to/it")
+    else:
+        text = f"not built yet; from {source}"
+        yield Finding(WARN, subject, text, "nothing to do: an experiment builds it")
 
 
 # The machine

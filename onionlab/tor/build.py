@@ -19,15 +19,12 @@ the same bytes in every checkout.
 from __future__ import annotations
 
 import contextlib
-import fcntl
 import hashlib
 import json
 import os
 import re
 import shutil
 import subprocess
-import tempfile
-import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -35,8 +32,17 @@ from typing import Any
 
 from onionlab.errors import UserError
 from onionlab.paths import build_directory
-from onionlab.tor.source import TorSource, file_sha256, obtain_source, unpack_source
-from onionlab.tor.variants import STOCK, Patch, Series, load_series, load_variants
+from onionlab.tor.source import TorSource, obtain_source, unpack_source
+from onionlab.tor.variants import STOCK, Series, load_series, load_variants
+from onionlab.workshop import (
+    apply_patch,
+    build_lock,
+    file_sha256,
+    first_line,
+    new_log,
+    run_logged,
+    work_directory,
+)
 
 __all__ = ["BuiltTor", "ensure_series", "ensure_variants"]
 
@@ -70,9 +76,11 @@ CFLAGS = "-O2 -g"
 HARDENED_OPTION = "--enable-fragile-hardening"
 """Tor's own option for AddressSanitizer and UndefinedBehaviorSanitizer."""
 
+PATCHES_HINT = (
+    "The patches are made for Tor 0.4.9. For another version, bring the series up to date or "
+    "name a source that it fits: TOR_SOURCE=/path/to/tor-0.4.9.x.tar.gz."
+)
 LIBRARIES = ("libevent", "openssl", "zlib")
-SIGN_OF_LIFE_S = 20.0
-LOG_LINES_SHOWN = 15
 
 
 @dataclass(frozen=True)
@@ -181,7 +189,7 @@ def ensure_series(
         name: load_series(root, name) if name is not None else None
         for name in sorted(set(wanted), key=lambda name: name or "")
     }
-    with build_lock(root, say):
+    with build_lock(build_directory(root) / "tor", "Tor", say):
         inputs = prepare(
             root, say=say, tor_source=tor_source, update_source=update_source, jobs=jobs
         )
@@ -206,46 +214,6 @@ def prepare(
         jobs=jobs or len(os.sched_getaffinity(0)),
         say=say,
     )
-
-
-@contextlib.contextmanager
-def build_lock(root: Path, say: Callable[[str], None]) -> Iterator[None]:
-    """Let one process at a time work in ``build/tor``; whoever comes second waits."""
-    directory = build_directory(root) / "tor"
-    directory.mkdir(parents=True, exist_ok=True)
-    with (directory / ".lock").open("a", encoding="utf-8") as stream:
-        try:
-            fcntl.flock(stream, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            say("waiting for another build of Tor in this checkout")
-            fcntl.flock(stream, fcntl.LOCK_EX)
-        _clear_leftovers(directory)
-        yield
-
-
-def _clear_leftovers(directory: Path) -> None:
-    """Remove work directories of builds that were killed: nobody holds their lock."""
-    for leftover in directory.glob(".work-*"):
-        try:
-            with (leftover / "lock").open("a", encoding="utf-8") as stream:
-                fcntl.flock(stream, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                shutil.rmtree(leftover, ignore_errors=True)
-        except BlockingIOError:
-            continue
-
-
-@contextlib.contextmanager
-def work_directory(inputs: Inputs) -> Iterator[Path]:
-    """A directory for one step, on the file system where its result belongs; gone afterwards."""
-    # Born under another name, so that nobody sees it before it is locked.
-    born = Path(tempfile.mkdtemp(prefix=".born-", dir=inputs.directory))
-    with (born / "lock").open("a", encoding="utf-8") as stream:
-        fcntl.flock(stream, fcntl.LOCK_EX)
-        path = born.rename(born.with_name(born.name.replace(".born-", ".work-")))
-        try:
-            yield path
-        finally:
-            shutil.rmtree(path, ignore_errors=True)
 
 
 # The finished builds
@@ -403,51 +371,8 @@ def patched_copy(inputs: Inputs, base: Path, series: Series | None) -> Iterator[
         subprocess.run(["cp", "-a", base, tree], check=True)
         if series is not None:
             for patch in series.patches:
-                apply_patch(tree, patch, inputs.source)
+                apply_patch(tree, patch, inputs.source.path.name, PATCHES_HINT)
         yield tree
-
-
-def apply_patch(tree: Path, patch: Patch, source: TorSource) -> None:
-    """Apply one patch.
-
-    Raises:
-        UserError: It does not apply; the message names the patch, the file and the hunk.
-    """
-    arguments = ["patch", "-p1", "--batch", "--forward", "--no-backup-if-mismatch"]
-    arguments += ["--reject-file=-", f"--directory={tree}"]
-    try:
-        result = subprocess.run(
-            arguments,
-            input=patch.content,
-            capture_output=True,
-            env=build_environment(),
-            check=False,
-        )
-    except FileNotFoundError as error:
-        raise UserError("the program `patch` is missing", "`make setup` installs it.") from error
-    if result.returncode == 0:
-        return
-    raise UserError(
-        f"{patch.path.parent.name}/{patch.path.name} does not apply to {source.path.name}: "
-        + _patch_failure((result.stdout + result.stderr).decode(errors="replace")),
-        "The patches are made for Tor 0.4.9. For another version, bring the series up to date or "
-        "name a source that it fits: TOR_SOURCE=/path/to/tor-0.4.9.x.tar.gz.",
-    )
-
-
-def _patch_failure(output: str) -> str:
-    file = None
-    for line in output.splitlines():
-        if match := re.match(r"(?:checking|patching) file (.+)", line):
-            file = match[1]
-        elif match := re.match(r"Hunk #(\d+) FAILED at (\d+)", line):
-            return f"hunk {match[1]} of {file}, at line {match[2]}"
-        elif line.startswith("can't find file to patch"):
-            named = re.search(r"^\|\+\+\+ (?:b/)?(\S+)", output, re.MULTILINE)
-            return f"there is no {named[1] if named else 'such file'} to patch"
-        elif "previously applied" in line or line.startswith("The next patch would create"):
-            return f"{file or 'it'} has that change already"
-    return output.strip().splitlines()[-1] if output.strip() else "patch failed without a word"
 
 
 def compile_targets(
@@ -473,9 +398,6 @@ def make_command(inputs: Inputs, tree: Path) -> list[str]:
     return ["make", f"-j{inputs.jobs}", f"CFLAGS={CFLAGS} -ffile-prefix-map={tree}=."]
 
 
-# Running the build's programs
-
-
 def find_toolchain() -> Toolchain:
     """The compiler (variable CC, else gcc) and the versions that decide what it makes.
 
@@ -484,97 +406,12 @@ def find_toolchain() -> Toolchain:
     """
     compiler = os.environ.get("CC") or "gcc"
     description = {
-        "compiler": _first_line(compiler, "--version"),
-        "machine": _first_line(compiler, "-dumpmachine"),
-        "linker": _first_line("ld", "--version"),
+        "compiler": first_line(compiler, "--version"),
+        "machine": first_line(compiler, "-dumpmachine"),
+        "linker": first_line("ld", "--version"),
     }
     if not description["compiler"]:
         raise UserError(f"there is no C compiler `{compiler}`", "`make setup` installs gcc.")
     for library in LIBRARIES:
-        description[library] = _first_line("pkg-config", "--modversion", library)
+        description[library] = first_line("pkg-config", "--modversion", library)
     return Toolchain(compiler, description)
-
-
-def _first_line(*command: str) -> str:
-    try:
-        result = subprocess.run(
-            command, capture_output=True, text=True, env=build_environment(), check=False
-        )
-    except OSError:
-        return ""
-    return result.stdout.partition("\n")[0].strip() if result.returncode == 0 else ""
-
-
-def build_environment() -> dict[str, str]:
-    """What the build's programs see of the environment.
-
-    Flags for compilers and for make (also those of a make that called this program) would change
-    the build without being part of its key.
-    """
-    kept = ("PATH", "HOME", "TMPDIR", "USER", "LOGNAME")
-    return {"LC_ALL": "C"} | {name: os.environ[name] for name in kept if name in os.environ}
-
-
-def new_log(inputs: Inputs, name: str) -> Path:
-    """An empty log under ``build/tor/logs``, named after what it is about."""
-    log = inputs.directory / "logs" / f"{re.sub(r'[^a-z0-9-]+', '-', name.lower())}.log"
-    log.parent.mkdir(parents=True, exist_ok=True)
-    log.write_text("", encoding="utf-8")
-    return log
-
-
-def run_logged(
-    inputs: Inputs,
-    command: Sequence[str],
-    directory: Path,
-    log: Path,
-    what: str,
-    *,
-    environment: dict[str, str] | None = None,
-    may_fail: bool = False,
-) -> int:
-    """Run ``command`` with its output appended to ``log``; says now and then that it still runs.
-
-    Returns:
-        The exit status.
-
-    Raises:
-        UserError: The program is missing, or it failed and ``may_fail`` is not set.
-    """
-    started = time.monotonic()
-    with log.open("a", encoding="utf-8") as stream:
-        stream.write(f"$ {' '.join(command)}\n")
-        stream.flush()
-        try:
-            process = subprocess.Popen(
-                command,
-                cwd=directory,
-                stdin=subprocess.DEVNULL,
-                stdout=stream,
-                stderr=subprocess.STDOUT,
-                env=build_environment() | (environment or {}),
-            )
-        except FileNotFoundError as error:
-            raise UserError(
-                f"the program `{command[0]}` is missing", "`make setup` installs it."
-            ) from error
-        try:
-            status = _wait(inputs, process, what, started)
-        except BaseException:
-            process.terminate()
-            process.wait()
-            raise
-    if status != 0 and not may_fail:
-        lines = log.read_text(encoding="utf-8", errors="replace").splitlines()
-        last = "\n".join("  " + line for line in lines[-LOG_LINES_SHOWN:])
-        raise UserError(f"{what} failed (exit status {status})", f"{last}\nThe whole output: {log}")
-    inputs.say(f"{what}: {time.monotonic() - started:.0f} s")
-    return status
-
-
-def _wait(inputs: Inputs, process: subprocess.Popen[bytes], what: str, started: float) -> int:
-    while True:
-        try:
-            return process.wait(timeout=SIGN_OF_LIFE_S)
-        except subprocess.TimeoutExpired:
-            inputs.say(f"{what}: still running after {time.monotonic() - started:.0f} s")

@@ -22,18 +22,15 @@ from onionlab.paths import build_directory
 from onionlab.tor.build import (
     Inputs,
     build_key,
-    build_lock,
     compile_targets,
     ensure_base,
     make_command,
-    new_log,
     patched_copy,
     prepare,
-    run_logged,
     series_name,
-    work_directory,
 )
 from onionlab.tor.variants import STOCK, Series, load_registry, load_series
+from onionlab.workshop import build_lock, new_log, run_logged, work_directory
 
 __all__ = ["Outcome", "check_series", "new_problems", "parse_test_output"]
 
@@ -122,7 +119,7 @@ def check_series(
         for one in (None, *series):
             started = time.monotonic()
             outcome = Outcome(series_name(one), sanitized)
-            with build_lock(root, say):
+            with build_lock(build_directory(root) / "tor", "Tor", say):
                 inputs = prepare(root, say=say, tor_source=tor_source, jobs=jobs)
                 base = ensure_base(inputs, hardened=sanitized)
                 program = _unit_tests(inputs, base, one, outcome) if only else None

@@ -6,7 +6,6 @@ its own comments what each key means.
 
 from __future__ import annotations
 
-import hashlib
 import re
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,10 +14,10 @@ from typing import Any, NoReturn
 import yaml
 
 from onionlab.errors import UserError
+from onionlab.workshop import Patch
 
 __all__ = [
     "STOCK",
-    "Patch",
     "Registry",
     "Series",
     "Variant",
@@ -76,19 +75,6 @@ class Registry:
     variants: dict[str, Variant]
     series: dict[str, str]
     proof_prefix: str
-
-
-@dataclass(frozen=True)
-class Patch:
-    """One patch of a series: its file and the file's bytes."""
-
-    path: Path
-    content: bytes
-
-    @property
-    def sha256(self) -> str:
-        """SHA-256 of the file, in hexadecimal."""
-        return hashlib.sha256(self.content).hexdigest()
 
 
 @dataclass(frozen=True)

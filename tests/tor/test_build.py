@@ -13,10 +13,12 @@ from pathlib import Path
 
 import pytest
 
+from onionlab import workshop
 from onionlab.errors import UserError
 from onionlab.tor import build
 from onionlab.tor.build import BuiltTor, ensure_series, ensure_variants
-from onionlab.tor.source import TorSource, file_sha256
+from onionlab.tor.source import TorSource
+from onionlab.workshop import file_sha256
 
 from .conftest import ADD_FILE, CHANGE_GREETING, write_checkout
 
@@ -304,7 +306,10 @@ def test_a_work_directory_in_use_is_not_taken_for_a_leftover(checkout: Path) -> 
     inputs = inputs_of(checkout, Sayings())
     stale = checkout / "build/tor/.work-stale"
     stale.mkdir()
-    with build.work_directory(inputs) as work, build.build_lock(checkout, Sayings()):
+    with (
+        workshop.work_directory(inputs) as work,
+        workshop.build_lock(inputs.directory, "Tor", Sayings()),
+    ):
         assert work.is_dir()
         assert not stale.exists()
     assert leftovers(checkout) == []
@@ -313,10 +318,10 @@ def test_a_work_directory_in_use_is_not_taken_for_a_leftover(checkout: Path) -> 
 def test_a_long_step_shows_that_it_lives(
     checkout: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    monkeypatch.setattr(build, "SIGN_OF_LIFE_S", 0.05)
+    monkeypatch.setattr(workshop, "SIGN_OF_LIFE_S", 0.05)
     say = Sayings()
     inputs = inputs_of(checkout, say)
-    build.run_logged(inputs, ["sleep", "0.4"], tmp_path, tmp_path / "log", "sleeping")
+    workshop.run_logged(inputs, ["sleep", "0.4"], tmp_path, tmp_path / "log", "sleeping")
     assert say[0].startswith("sleeping: still running after")
     assert say[-1].startswith("sleeping: 0 s")
 
@@ -335,7 +340,7 @@ def test_an_interrupted_step_ends_its_program(tmp_path: Path, checkout: Path) ->
     started = time.monotonic()
     thread.start()
     with pytest.raises(KeyboardInterrupt):
-        build.run_logged(inputs, command, tmp_path, tmp_path / "log", "sleeping")
+        workshop.run_logged(inputs, command, tmp_path, tmp_path / "log", "sleeping")
     thread.join()
     assert time.monotonic() - started < 30
     with pytest.raises(ProcessLookupError):

@@ -11,14 +11,8 @@ from pathlib import Path
 import pytest
 
 from onionlab.errors import UserError
-from onionlab.tor.source import (
-    TorSource,
-    deb822_sources,
-    file_sha256,
-    obtain_source,
-    one_line_sources,
-    unpack_source,
-)
+from onionlab.tor.source import TorSource, obtain_source, unpack_source
+from onionlab.workshop import file_sha256
 
 from .conftest import FILES, pack, write_files
 
@@ -126,78 +120,6 @@ def test_a_tree_that_was_configured_in_place_is_an_error(tmp_path: Path, tiny_tr
     with pytest.raises(UserError, match="configured in place") as caught:
         obtain(tmp_path, tree)
     assert "make distclean" in (caught.value.hint or "")
-
-
-# The system's archives, turned into archives of sources
-
-
-def test_one_line_sources() -> None:
-    text = """\
-# comment
-deb http://deb.debian.org/debian bookworm main # with a comment
-deb [arch=amd64 signed-by=/usr/share/keyrings/a.gpg] http://example.org/debian bookworm main
-deb-src http://deb.debian.org/debian bookworm main
-#deb http://off.example.org/debian bookworm main
-deb cdrom:[Debian GNU/Linux 12]/ bookworm main
-  deb http://security.ubuntu.com/ubuntu noble-security main universe
-"""
-    assert one_line_sources(text).splitlines() == [
-        "deb-src http://deb.debian.org/debian bookworm main",
-        "deb-src [arch=amd64 signed-by=/usr/share/keyrings/a.gpg] http://example.org/debian "
-        "bookworm main",
-        "deb-src http://security.ubuntu.com/ubuntu noble-security main universe",
-    ]
-
-
-def test_deb822_sources() -> None:
-    text = """\
-Types: deb
-# a comment inside
-URIs: http://deb.debian.org/debian
-Suites: bookworm bookworm-updates
-Components: main
-Signed-By:
- -----BEGIN PGP PUBLIC KEY BLOCK-----
- .
- mQINBF
- -----END PGP PUBLIC KEY BLOCK-----
-
-types: deb deb-src
-URIs: http://deb.debian.org/debian-security
-Suites: bookworm-security
-Components: main
-
-Enabled: no
-Types: deb
-URIs: http://off.example.org/debian
-Suites: bookworm
-Components: main
-"""
-    assert (
-        deb822_sources(text)
-        == """\
-Types: deb-src
-URIs: http://deb.debian.org/debian
-Suites: bookworm bookworm-updates
-Components: main
-Signed-By:
- -----BEGIN PGP PUBLIC KEY BLOCK-----
- .
- mQINBF
- -----END PGP PUBLIC KEY BLOCK-----
-
-Types: deb-src
-URIs: http://deb.debian.org/debian-security
-Suites: bookworm-security
-Components: main
-"""
-    )
-
-
-@pytest.mark.parametrize("text", ["", "# nothing\n", "Enabled: no\nTypes: deb\nURIs: http://x\n"])
-def test_no_sources(text: str) -> None:
-    assert deb822_sources(text) == ""
-    assert one_line_sources(text) == ""
 
 
 # apt, played by a script that stands on the PATH

@@ -1,0 +1,175 @@
+"""Whether a kernel that was just built boots, keeps simulated time, and ends by itself."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from onionlab.errors import UserError
+
+__all__ = ["Boot", "check_boot", "memory_directory"]
+
+TIMEOUT_S = 120.0
+MEMORY_MIB = 192
+START_UNIX_S = 946684800
+SLEEP_S = 1000.0
+MARK = "onionlab-boot-check "
+"""Begins the line in which the guest reports."""
+
+MAGIC_POWER_OFF = 0x4321FEDC  # reboot(2)
+
+# Runs as the first process of the guest, on the host's Python.
+GUEST = f"""\
+import ctypes, json, time
+def clock():
+    return time.clock_gettime(time.CLOCK_REALTIME)
+started = clock()
+time.sleep({SLEEP_S})
+slept = clock() - started
+with open("/proc/version") as stream:
+    version = stream.read()
+print({MARK!r} + json.dumps(dict(started=started, slept=slept, version=version)), flush=True)
+ctypes.CDLL(None).reboot({MAGIC_POWER_OFF})
+"""
+
+
+@dataclass(frozen=True)
+class Boot:
+    """What a kernel showed.
+
+    Attributes:
+        wall_s: Time that it took from start to end.
+        report: What the guest said of itself.
+        output: Everything that came over the console.
+    """
+
+    wall_s: float
+    report: dict[str, Any]
+    output: str
+
+
+def memory_directory() -> Path:
+    """A tmpfs for the file that a guest's memory is: on a disk it would be written back.
+
+    Raises:
+        UserError: There is none that can be written to.
+    """
+    for name in (os.environ.get("TMPDIR", ""), "/dev/shm", os.environ.get("XDG_RUNTIME_DIR", "")):
+        path = Path(name)
+        if name and os.access(path, os.W_OK | os.X_OK) and file_system_type(path) == "tmpfs":
+            return path
+    raise UserError(
+        "there is no tmpfs to keep a guest's memory in: /dev/shm is none, or cannot be written to",
+        "mount -t tmpfs tmpfs /dev/shm, or name a folder on a tmpfs: TMPDIR=/run/user/1000",
+    )
+
+
+def file_system_type(path: Path) -> str:
+    """The type of the file system that holds ``path``, e.g. ``tmpfs``."""
+    result = subprocess.run(
+        ["stat", "-f", "-c", "%T", path], capture_output=True, text=True, check=False
+    )
+    return result.stdout.strip()
+
+
+def check_boot(
+    kernel: Path, log: Path, *, guest: str = GUEST, arguments: tuple[str, ...] = ()
+) -> Boot:
+    """Boot ``kernel`` with a first process that sleeps, reports and powers off.
+
+    Args:
+        kernel: The executable.
+        log: Receives the guest's console.
+        guest: What the first process runs: a Python program.
+        arguments: More parameters for the kernel.
+
+    Raises:
+        UserError: It does not come up, does not keep simulated time, or does not end.
+    """
+    memory = memory_directory()
+    started = time.monotonic()
+    with tempfile.TemporaryDirectory(prefix="onionlab-boot-", dir=memory) as name:
+        place = Path(name)
+        script = place / "init.py"
+        script.write_text(f"#!{sys.executable} -SE\n{guest}", encoding="utf-8")
+        script.chmod(0o755)
+        command = [
+            str(kernel),
+            f"mem={MEMORY_MIB}M",
+            "root=/dev/root",
+            "rootfstype=hostfs",
+            "rootflags=/",
+            "rw",
+            f"init={script}",
+            "time-travel=inf-cpu",
+            f"time-travel-start={START_UNIX_S * 10**9}",
+            "con=null",
+            "con0=fd:0,fd:1",
+            "quiet",
+            f"uml_dir={place}",
+            *arguments,
+        ]
+        cpu = str(min(os.sched_getaffinity(0)))
+        if shutil.which("taskset") is not None:
+            command = ["taskset", "-c", cpu, *command]
+        output = _run(command, place, log)
+    report = next(
+        (
+            json.loads(line.partition(MARK)[2])
+            for line in output.splitlines()
+            if line.startswith(MARK)
+        ),
+        None,
+    )
+    hint = f"What it said: {log}"
+    if report is None:
+        raise UserError("the kernel that was just built does not boot", _tail(output) + hint)
+    if guest is GUEST and not (
+        SLEEP_S <= report["slept"] < SLEEP_S + 1
+        and START_UNIX_S <= report["started"] < START_UNIX_S + 60
+    ):
+        raise UserError(
+            "the kernel that was just built does not keep simulated time: it began at "
+            f"{report['started']} and slept {report['slept']} s instead of {SLEEP_S} s",
+            hint,
+        )
+    return Boot(time.monotonic() - started, report, output)
+
+
+def _run(command: list[str], place: Path, log: Path) -> str:
+    with log.open("wb") as stream:
+        process = subprocess.Popen(
+            command,
+            cwd=place,
+            stdin=subprocess.DEVNULL,
+            stdout=stream,
+            stderr=subprocess.STDOUT,
+            env={"PATH": os.environ.get("PATH", ""), "HOME": "/", "TMPDIR": str(place)},
+            # The guest's processes are the kernel's children: one group to kill.
+            start_new_session=True,
+        )
+        try:
+            process.wait(timeout=TIMEOUT_S)
+        except subprocess.TimeoutExpired:
+            raise UserError(
+                f"the kernel that was just built has not ended after {TIMEOUT_S:.0f} s",
+                f"What it said: {log}",
+            ) from None
+        finally:
+            if process.poll() is None:
+                os.killpg(process.pid, 9)
+                process.wait()
+    return log.read_text(encoding="utf-8", errors="replace")
+
+
+def _tail(output: str) -> str:
+    lines = output.strip().splitlines()[-15:]
+    return "".join(f"  {line}\n" for line in lines)

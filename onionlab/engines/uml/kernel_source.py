@@ -1,0 +1,357 @@
+"""Linux's source: the distribution's ``linux-source-VERSION`` package, or a local one.
+
+The package is fetched by apt with a state of its own (:mod:`onionlab.debian`), so neither root nor
+a change to the system's sources is needed. It holds one tarball, which is kept.
+"""
+
+from __future__ import annotations
+
+import bz2
+import fnmatch
+import gzip
+import json
+import lzma
+import re
+import shutil
+import subprocess
+import tempfile
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import IO, Any
+
+from onionlab.debian import PrivateApt
+from onionlab.errors import UserError
+from onionlab.trees import Configured, copy_files, files_sha256, git_output, tree_files
+from onionlab.workshop import file_sha256
+
+__all__ = [
+    "ENVIRONMENT_VARIABLE",
+    "OLDEST",
+    "TESTED",
+    "LinuxSource",
+    "choose_package",
+    "obtain_source",
+    "offered_packages",
+    "unpack_source",
+]
+
+ENVIRONMENT_VARIABLE = "LINUX_SOURCE"
+WAY_OUT = (
+    "To build from a source of your own, name a tarball or an unpacked tree: "
+    f"{ENVIRONMENT_VARIABLE}=/path/to/linux-6.12.tar.xz (releases: https://www.kernel.org/)."
+)
+CONFIGURED = Configured(".config", "make mrproper")
+
+OLDEST = (6, 12)
+"""The oldest version that the patches fit."""
+
+TESTED = (6, 12)
+"""The newest version that this was tested with."""
+
+# What no kernel for User-Mode Linux needs: most of a tree by far. Kconfig reads the whole tree's
+# Kconfig files, so those stay. The patterns are tar's (and fnmatch's): `*` matches `/` too.
+UNNEEDED = (
+    "Documentation/*/*",
+    "samples/*.[ch]",
+    "sound/*.[ch]",
+    *(
+        f"arch/{name}/{pattern}"
+        for name in (
+            *("alpha", "arc", "arm", "arm64", "csky", "hexagon", "ia64", "loongarch", "m68k"),
+            *("microblaze", "mips", "nios2", "openrisc", "parisc", "powerpc", "riscv", "s390"),
+            *("sh", "sparc", "xtensa"),
+        )
+        for pattern in ("*.[chS]", "boot/*", "configs/*")
+    ),
+    *(
+        f"drivers/{name}/*.[ch]"
+        for name in (
+            *("accel", "ata", "bluetooth", "clk", "comedi", "crypto", "gpu", "hid", "hwmon", "iio"),
+            *("infiniband", "input", "isdn", "media", "mfd", "mmc", "mtd", "pci", "phy", "pinctrl"),
+            *("platform", "regulator", "scsi", "soc", "staging", "usb", "video"),
+            *("net/can", "net/ethernet", "net/phy", "net/usb", "net/wireless", "net/dsa"),
+        )
+    ),
+    *(f"fs/{name}/*.[ch]" for name in ("bcachefs", "btrfs", "ext4", "f2fs", "ocfs2", "smb", "xfs")),
+    "tools/perf/*",
+    "tools/testing/*",
+)
+
+
+@dataclass(frozen=True)
+class LinuxSource:
+    """One source of Linux, unmistakably.
+
+    Attributes:
+        kind: ``debian`` (a package's tarball), ``tarball`` or ``tree``.
+        path: The tarball, or the tree's directory.
+        version: Linux's version, e.g. ``6.12.117``; None until it is unpacked, for a local tarball.
+        sha256: Of the tarball's bytes; for a tree of the sorted list of its files (path, whether
+            executable, content).
+        facts: What a manifest should record of it; JSON.
+    """
+
+    kind: str
+    path: Path
+    version: str | None
+    sha256: str
+    facts: dict[str, Any]
+
+
+def obtain_source(
+    directory: Path,
+    linux_source: str | None = None,
+    *,
+    update: bool = False,
+    say: Callable[[str], None] = print,
+) -> LinuxSource:
+    """Linux's source, fetched when it is not there yet.
+
+    Args:
+        directory: Where the fetched one is kept (``build/uml``).
+        linux_source: A tarball or a tree; None or empty for the newest package that fits.
+        update: Ask for the current packages although one was fetched before. Without it the first
+            one stays, so that a later build gives the same kernel.
+        say: Receives a line for whatever takes time.
+
+    Raises:
+        UserError: The source cannot be fetched or is not Linux's.
+    """
+    if linux_source:
+        return _local_source(Path(linux_source).expanduser())
+    cache = directory / "source"
+    if not update:
+        cached = _cached_source(cache, say)
+        if cached is not None:
+            return cached
+    return _fetch_package(cache, say)
+
+
+def unpack_source(source: LinuxSource, destination: Path) -> str:
+    """Lay the needed part of the source out in ``destination`` (new); returns Linux's version.
+
+    Raises:
+        UserError: The tarball is cut or damaged, or holds something else than Linux.
+    """
+    destination.mkdir(parents=True)
+    if source.kind == "tree":
+        copy_files(source.path, _needed_files(source.path), destination)
+    else:
+        _unpack_tarball(source.path, destination)
+    return linux_version(destination, source.path)
+
+
+def linux_version(tree: Path, origin: Path) -> str:
+    """Linux's version according to the Makefile in ``tree``.
+
+    Raises:
+        UserError: ``origin``, where the tree comes from, is not Linux's source.
+    """
+    try:
+        text = (tree / "Makefile").read_text(encoding="utf-8", errors="replace")
+    except OSError:
+        text = ""
+    numbers = [
+        match[1] if (match := re.search(rf"^{name} = (\d+)$", text, re.MULTILINE)) else None
+        for name in ("VERSION", "PATCHLEVEL", "SUBLEVEL")
+    ]
+    if None in numbers or not (tree / "arch/um").is_dir():
+        raise UserError(
+            f"{origin} is not Linux's source: no Makefile that names its version, or no arch/um",
+            WAY_OUT,
+        )
+    return ".".join(str(number) for number in numbers)
+
+
+# A local tarball or tree
+
+
+def _local_source(path: Path) -> LinuxSource:
+    if path.is_dir():
+        version = linux_version(path, path)
+        sha256 = files_sha256(path, _needed_files(path))
+        facts: dict[str, Any] = {"kind": "tree", "version": version, "sha256": sha256}
+        commit = git_output(path, "describe", "--always", "--dirty", "--abbrev=12")
+        if commit is not None:
+            facts["commit"] = commit.strip()
+        return LinuxSource("tree", path.resolve(), version, sha256, facts)
+    if not path.is_file():
+        raise UserError(
+            f"{ENVIRONMENT_VARIABLE}: there is no {path}",
+            "It takes a tarball or an unpacked tree; without it a linux-source package is fetched "
+            "with apt.",
+        )
+    sha256 = file_sha256(path)
+    facts = {"kind": "tarball", "file": path.name, "sha256": sha256}
+    return LinuxSource("tarball", path.resolve(), None, sha256, facts)
+
+
+def _needed_files(tree: Path) -> list[Path]:
+    pattern = re.compile("|".join(fnmatch.translate(one) for one in UNNEEDED))
+    return [name for name in tree_files(tree, CONFIGURED) if not pattern.match(name.as_posix())]
+
+
+def _unpack_tarball(tarball: Path, destination: Path) -> None:
+    """Unpack with tar, but decompress here: xz and bzip2 need not be installed."""
+    # Beside the tree, because it is not part of it.
+    errors = destination.with_name(f"{destination.name}.tar-errors")
+    command = ["tar", "-x", "-C", str(destination), "--strip-components=1"]
+    command += [f"--exclude=*/{pattern}" for pattern in UNNEEDED]
+    damage: Exception | None = None
+    with errors.open("w+b") as stderr:
+        process = subprocess.Popen(command, stdin=subprocess.PIPE, stderr=stderr)
+        assert process.stdin is not None
+        try:
+            with _decompressed(tarball) as content, process.stdin as pipe:
+                shutil.copyfileobj(content, pipe, 1 << 20)
+        except BrokenPipeError:
+            pass  # tar says why.
+        except (OSError, EOFError, lzma.LZMAError) as error:
+            damage = error
+        finally:
+            status = process.wait()
+        stderr.seek(0)
+        said = stderr.read().decode(errors="replace").strip().splitlines()
+    errors.unlink()
+    if damage is not None or status != 0:
+        reason = str(damage) if damage is not None else (said or ["tar failed"])[0]
+        raise UserError(f"{tarball} is cut or damaged: {reason}", WAY_OUT)
+
+
+def _decompressed(tarball: Path) -> IO[bytes]:
+    openers: dict[bytes, Callable[[Path], Any]] = {
+        b"\xfd7zXZ\x00": lzma.open,
+        b"BZh": bz2.open,
+        b"\x1f\x8b": gzip.open,
+    }
+    with tarball.open("rb") as stream:
+        start = stream.read(6)
+    for magic, opener in openers.items():
+        if start.startswith(magic):
+            content: IO[bytes] = opener(tarball)
+            return content
+    return tarball.open("rb")
+
+
+# The distribution's package
+
+
+def choose_package(names: Iterable[str]) -> str | None:
+    """The newest package within what was tested; else the one that is the least too new.
+
+    Args:
+        names: Packages such as ``linux-source-6.12`` (Debian) or ``linux-source-6.8.0`` (Ubuntu).
+
+    Returns:
+        None where there is none that is new enough.
+    """
+    versions = {
+        (int(match[1]), int(match[2])): match[0]
+        for match in (re.fullmatch(r"linux-source-(\d+)\.(\d+)(?:\.\d+)?", name) for name in names)
+        if match is not None and (int(match[1]), int(match[2])) >= OLDEST
+    }
+    tested = [version for version in versions if version <= TESTED]
+    if tested:
+        return versions[max(tested)]
+    return versions[min(versions)] if versions else None
+
+
+def offered_packages(apt_cache: Callable[..., str]) -> list[str]:
+    """The ``linux-source-VERSION`` packages that apt knows.
+
+    Args:
+        apt_cache: Runs apt-cache with its arguments and returns what it prints.
+    """
+    return sorted(
+        name
+        for name in apt_cache("pkgnames", "linux-source-").split()
+        if re.fullmatch(r"linux-source-[\d.]+", name)
+    )
+
+
+def _cached_source(cache: Path, say: Callable[[str], None]) -> LinuxSource | None:
+    record = cache / "source.json"
+    try:
+        facts = json.loads(record.read_text(encoding="utf-8"))
+        tarball = cache / facts["file"]
+        recorded = facts["sha256"]
+        version = facts["version"]
+    except FileNotFoundError:
+        return None
+    except (OSError, ValueError, KeyError, TypeError):
+        say(f"{record} is not readable: fetching Linux's source again")
+        return None
+    if not tarball.is_file() or file_sha256(tarball) != recorded:
+        say(f"{tarball} is not what was fetched (SHA-256 differs): fetching Linux's source again")
+        return None
+    return LinuxSource("debian", tarball, version, recorded, facts)
+
+
+def _fetch_package(cache: Path, say: Callable[[str], None]) -> LinuxSource:
+    cache.parent.mkdir(parents=True, exist_ok=True)
+    log = cache.parent / "logs" / "source.log"
+    say("fetching Linux's source package with apt (about 150 MB)")
+    with tempfile.TemporaryDirectory(prefix=".fetch-", dir=cache.parent) as name:
+        work = Path(name)
+        apt = PrivateApt(work, log, "Linux's source package", archives="deb", way_out=WAY_OUT)
+        updated = apt.get("update")
+        offered = offered_packages(apt.cache)
+        package = choose_package(offered)
+        if package is None:
+            oldest = ".".join(str(part) for part in OLDEST)
+            if offered:
+                message = f"apt offers {', '.join(offered)}; {oldest} is the oldest that will do"
+            elif updated:
+                message = "apt offers no linux-source package"
+            else:
+                message = f"Linux's source package could not be fetched: {apt.reason()}"
+            raise UserError(message, f"apt's whole output: {log}\n{WAY_OUT}")
+        if not apt.get("download", package):
+            raise UserError(
+                f"{package} could not be fetched: {apt.reason()}",
+                f"apt's whole output: {log}\n{WAY_OUT}",
+            )
+        facts, tarball = _open_package(work, package)
+        # Move what belongs together at once, the record last: what is cut short is not a source.
+        staged = work / "staged"
+        staged.mkdir()
+        tarball.rename(staged / tarball.name)
+        record = json.dumps(facts, indent=2, sort_keys=True) + "\n"
+        (staged / "source.json").write_text(record, encoding="utf-8")
+        shutil.rmtree(cache, ignore_errors=True)
+        staged.rename(cache)
+    say(f"Linux {facts['version']} ({package} {facts['package_version']}, {facts['file']})")
+    return LinuxSource("debian", cache / facts["file"], facts["version"], facts["sha256"], facts)
+
+
+def _open_package(work: Path, package: str) -> tuple[dict[str, Any], Path]:
+    """Facts of the package that was downloaded into ``work``, and its tarball."""
+    packages = sorted(work.glob(f"{package}_*.deb"))
+    if len(packages) != 1:
+        raise UserError(f"apt fetched no package {package}", WAY_OUT)
+    content = work / "content"
+    try:
+        subprocess.run(["dpkg-deb", "-x", packages[0], content], check=True, capture_output=True)
+        version = subprocess.run(
+            ["dpkg-deb", "-f", packages[0], "Version"], check=True, capture_output=True, text=True
+        ).stdout.strip()
+    except (OSError, subprocess.CalledProcessError) as error:
+        raise UserError(f"{packages[0].name} cannot be unpacked: {error}", WAY_OUT) from error
+    # Ubuntu keeps the tarball in a folder of its own and links to it.
+    tarballs = [
+        path for path in sorted(content.glob("usr/src/**/*.tar.*")) if not path.is_symlink()
+    ]
+    tarballs = [path for path in tarballs if path.name.startswith("linux-source-")]
+    if len(tarballs) != 1:
+        raise UserError(f"{packages[0].name} holds no tarball of Linux", WAY_OUT)
+    upstream = re.match(r"(?:\d+:)?(\d+\.\d+(?:\.\d+)?)", version)
+    facts = {
+        "kind": "debian",
+        "package": package,
+        "package_version": version,
+        "version": upstream[1] if upstream else version,
+        "file": tarballs[0].name,
+        "sha256": file_sha256(tarballs[0]),
+    }
+    return facts, tarballs[0]

@@ -1,0 +1,240 @@
+"""What the builds of other people's programs share: locks, work directories, commands, patches.
+
+A build is made in a directory of its own and put in place by one rename, so a killed build leaves
+nothing that could be taken for a whole one. Whatever a compiler says goes to a log.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import hashlib
+import os
+import re
+import shutil
+import subprocess
+import tempfile
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Protocol
+
+from onionlab.errors import UserError
+
+__all__ = [
+    "Patch",
+    "Workshop",
+    "apply_patch",
+    "build_environment",
+    "build_lock",
+    "file_sha256",
+    "first_line",
+    "new_log",
+    "run_logged",
+    "work_directory",
+]
+
+SIGN_OF_LIFE_S = 20.0
+LOG_LINES_SHOWN = 15
+
+
+class Workshop(Protocol):
+    """Where something is built, and who hears of it."""
+
+    @property
+    def directory(self) -> Path:
+        """Holds work directories, logs and results."""
+
+    @property
+    def say(self) -> Callable[[str], None]:
+        """Receives progress, a line at a time."""
+
+
+@dataclass(frozen=True)
+class Patch:
+    """One patch: its file and the file's bytes."""
+
+    path: Path
+    content: bytes
+
+    @property
+    def sha256(self) -> str:
+        """SHA-256 of the file, in hexadecimal."""
+        return hashlib.sha256(self.content).hexdigest()
+
+
+def file_sha256(path: Path) -> str:
+    """SHA-256 of a file's bytes, in hexadecimal."""
+    with path.open("rb") as stream:
+        return hashlib.file_digest(stream, "sha256").hexdigest()
+
+
+@contextlib.contextmanager
+def build_lock(directory: Path, what: str, say: Callable[[str], None]) -> Iterator[None]:
+    """Let one process at a time build ``what`` in ``directory``; whoever comes second waits."""
+    directory.mkdir(parents=True, exist_ok=True)
+    with (directory / ".lock").open("a", encoding="utf-8") as stream:
+        try:
+            fcntl.flock(stream, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            say(f"waiting for another build of {what} in this checkout")
+            fcntl.flock(stream, fcntl.LOCK_EX)
+        _clear_leftovers(directory)
+        yield
+
+
+def _clear_leftovers(directory: Path) -> None:
+    """Remove work directories of builds that were killed: nobody holds their lock."""
+    for leftover in directory.glob(".work-*"):
+        try:
+            with (leftover / "lock").open("a", encoding="utf-8") as stream:
+                fcntl.flock(stream, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                shutil.rmtree(leftover, ignore_errors=True)
+        except BlockingIOError:
+            continue
+
+
+@contextlib.contextmanager
+def work_directory(workshop: Workshop) -> Iterator[Path]:
+    """A directory for one step, on the file system where its result belongs; gone afterwards."""
+    # Born under another name, so that nobody sees it before it is locked.
+    born = Path(tempfile.mkdtemp(prefix=".born-", dir=workshop.directory))
+    with (born / "lock").open("a", encoding="utf-8") as stream:
+        fcntl.flock(stream, fcntl.LOCK_EX)
+        path = born.rename(born.with_name(born.name.replace(".born-", ".work-")))
+        try:
+            yield path
+        finally:
+            shutil.rmtree(path, ignore_errors=True)
+
+
+# Running the build's programs
+
+
+def apply_patch(tree: Path, patch: Patch, origin: str, hint: str) -> None:
+    """Apply one patch to ``tree``, the source that is called ``origin``.
+
+    Raises:
+        UserError: It does not apply; the message names the patch, the file and the hunk.
+    """
+    arguments = ["patch", "-p1", "--batch", "--forward", "--no-backup-if-mismatch"]
+    arguments += ["--reject-file=-", f"--directory={tree}"]
+    try:
+        result = subprocess.run(
+            arguments,
+            input=patch.content,
+            capture_output=True,
+            env=build_environment(),
+            check=False,
+        )
+    except FileNotFoundError as error:
+        raise UserError("the program `patch` is missing", "`make setup` installs it.") from error
+    if result.returncode == 0:
+        return
+    raise UserError(
+        f"{patch.path.parent.name}/{patch.path.name} does not apply to {origin}: "
+        + _patch_failure((result.stdout + result.stderr).decode(errors="replace")),
+        hint,
+    )
+
+
+def _patch_failure(output: str) -> str:
+    file = None
+    for line in output.splitlines():
+        if match := re.match(r"(?:checking|patching) file (.+)", line):
+            file = match[1]
+        elif match := re.match(r"Hunk #(\d+) FAILED at (\d+)", line):
+            return f"hunk {match[1]} of {file}, at line {match[2]}"
+        elif line.startswith("can't find file to patch"):
+            named = re.search(r"^\|\+\+\+ (?:b/)?(\S+)", output, re.MULTILINE)
+            return f"there is no {named[1] if named else 'such file'} to patch"
+        elif "previously applied" in line or line.startswith("The next patch would create"):
+            return f"{file or 'it'} has that change already"
+    return output.strip().splitlines()[-1] if output.strip() else "patch failed without a word"
+
+
+def first_line(*command: str) -> str:
+    """The first line of what a command prints; empty where it fails or is missing."""
+    try:
+        result = subprocess.run(
+            command, capture_output=True, text=True, env=build_environment(), check=False
+        )
+    except OSError:
+        return ""
+    return result.stdout.partition("\n")[0].strip() if result.returncode == 0 else ""
+
+
+def build_environment() -> dict[str, str]:
+    """What the build's programs see of the environment.
+
+    Flags for compilers and for make (also those of a make that called this program) would change
+    the build without being part of its key.
+    """
+    kept = ("PATH", "HOME", "TMPDIR", "USER", "LOGNAME")
+    return {"LC_ALL": "C"} | {name: os.environ[name] for name in kept if name in os.environ}
+
+
+def new_log(workshop: Workshop, name: str) -> Path:
+    """An empty log under ``logs``, named after what it is about."""
+    log = workshop.directory / "logs" / f"{re.sub(r'[^a-z0-9-]+', '-', name.lower())}.log"
+    log.parent.mkdir(parents=True, exist_ok=True)
+    log.write_text("", encoding="utf-8")
+    return log
+
+
+def run_logged(
+    workshop: Workshop,
+    command: Sequence[str],
+    directory: Path,
+    log: Path,
+    what: str,
+    *,
+    environment: dict[str, str] | None = None,
+    may_fail: bool = False,
+) -> int:
+    """Run ``command`` with its output appended to ``log``; says now and then that it still runs.
+
+    Returns:
+        The exit status.
+
+    Raises:
+        UserError: The program is missing, or it failed and ``may_fail`` is not set.
+    """
+    started = time.monotonic()
+    with log.open("a", encoding="utf-8") as stream:
+        stream.write(f"$ {' '.join(command)}\n")
+        stream.flush()
+        try:
+            process = subprocess.Popen(
+                command,
+                cwd=directory,
+                stdin=subprocess.DEVNULL,
+                stdout=stream,
+                stderr=subprocess.STDOUT,
+                env=build_environment() | (environment or {}),
+            )
+        except FileNotFoundError as error:
+            raise UserError(
+                f"the program `{command[0]}` is missing", "`make setup` installs it."
+            ) from error
+        try:
+            status = _wait(workshop, process, what, started)
+        except BaseException:
+            process.terminate()
+            process.wait()
+            raise
+    if status != 0 and not may_fail:
+        lines = log.read_text(encoding="utf-8", errors="replace").splitlines()
+        last = "\n".join("  " + line for line in lines[-LOG_LINES_SHOWN:])
+        raise UserError(f"{what} failed (exit status {status})", f"{last}\nThe whole output: {log}")
+    workshop.say(f"{what}: {time.monotonic() - started:.0f} s")
+    return status
+
+
+def _wait(workshop: Workshop, process: subprocess.Popen[bytes], what: str, started: float) -> int:
+    while True:
+        try:
+            return process.wait(timeout=SIGN_OF_LIFE_S)
+        except subprocess.TimeoutExpired:
+            workshop.say(f"{what}: still running after {time.monotonic() - started:.0f} s")

@@ -1,0 +1,282 @@
+"""Building the kernel: what decides it, what is refused, and that nothing half-made is taken."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from onionlab.engines.uml import bootcheck, kernel
+from onionlab.engines.uml.kernel import (
+    BuiltKernel,
+    ensure_kernel,
+    find_kernel,
+    fragment_options,
+    load_patches,
+    missing_options,
+)
+from onionlab.errors import UserError
+
+from .conftest import FILES, FRAGMENT, KERNEL, PATCH, tarball_of, write_checkout
+
+REPOSITORY = Path(__file__).resolve().parents[2]
+
+
+class Sayings(list[str]):
+    """Collects what is said."""
+
+    def __call__(self, line: str) -> None:
+        self.append(line)
+
+
+def build(root: Path, source: Path, say: Callable[[str], None] | None = None) -> BuiltKernel:
+    return ensure_kernel(root, say=Sayings() if say is None else say, linux_source=str(source))
+
+
+def test_a_kernel_is_patched_configured_and_built(checkout: Path, linux_tarball: Path) -> None:
+    built = build(checkout, linux_tarball)
+    assert built.version == "6.12.99"
+    assert built.patches == ("0001-two",)
+    content = built.path.read_text()
+    assert "# 2\n" in content
+    assert "# CONFIG_NET=y\n" in content
+    assert "OLDER" not in content
+    assert "NEWER" not in content
+    assert os.access(built.path, os.X_OK)
+    assert (checkout / "build/uml/linux").resolve() == built.path
+    assert built.source["linux"]["kind"] == "tarball"
+    assert len(built.sha256) == len(built.config_sha256) == 64
+    assert find_kernel(checkout) == built
+    # The tree is not kept.
+    assert sorted(path.name for path in built.path.parent.iterdir()) == [
+        "built.json",
+        "config",
+        "linux",
+    ]
+    assert not list((checkout / "build/uml").glob(".work-*"))
+
+
+def test_what_is_built_is_taken_as_it_is(checkout: Path, linux_tarball: Path) -> None:
+    built = build(checkout, linux_tarball)
+    inode = built.path.stat().st_ino
+    say = Sayings()
+    assert build(checkout, linux_tarball, say) == built
+    assert say == []
+    assert built.path.stat().st_ino == inode
+
+
+def test_the_same_inputs_give_the_same_bytes_elsewhere(
+    checkout: Path, linux_tarball: Path, tmp_path: Path
+) -> None:
+    other = write_checkout(tmp_path / "somewhere" / "else")
+    assert build(checkout, linux_tarball).sha256 == build(other, linux_tarball).sha256
+
+
+@pytest.mark.parametrize("what", ["fragment", "patch", "source"])
+def test_whatever_decides_a_kernel_gives_another(
+    checkout: Path, linux_tarball: Path, tmp_path: Path, what: str
+) -> None:
+    first = build(checkout, linux_tarball)
+    if what == "fragment":
+        (checkout / "configs/uml/kernel.config").write_text(FRAGMENT + "CONFIG_INET=y\n")
+    elif what == "patch":
+        (checkout / "configs/uml/patches/0001-two.patch").write_text(PATCH.replace("+2", "+II"))
+    else:
+        changed = FILES | {"kernel.sh": KERNEL + "# changed\n"}
+        linux_tarball = tarball_of(changed, tmp_path / "other.tar.xz")
+    second = build(checkout, linux_tarball)
+    assert second.path != first.path
+    assert second.sha256 != first.sha256
+    assert first.path.exists()
+    assert find_kernel(checkout) == second
+
+
+@pytest.mark.parametrize("harm", ["cut", "gone", "record"])
+def test_a_damaged_kernel_is_built_again(checkout: Path, linux_tarball: Path, harm: str) -> None:
+    built = build(checkout, linux_tarball)
+    if harm == "cut":
+        built.path.write_text(built.path.read_text()[:20])
+    elif harm == "gone":
+        built.path.unlink()
+    else:
+        (built.path.parent / "built.json").write_text("{")
+    say = Sayings()
+    assert build(checkout, linux_tarball, say) == built
+    assert any("damaged" in line for line in say)
+
+
+def test_an_option_that_is_dropped_is_named(checkout: Path, linux_tarball: Path) -> None:
+    fragment = checkout / "configs/uml/kernel.config"
+    fragment.write_text(FRAGMENT + "CONFIG_NOT_IN_THIS_VERSION=y\n")
+    with pytest.raises(UserError, match=r"6\.12 does not take.*: CONFIG_NOT_IN_THIS_VERSION=y\n"):
+        build(checkout, linux_tarball)
+    assert not list((checkout / "build/uml").glob("store/*"))
+
+
+def test_a_failed_compile_shows_the_end_of_the_log(checkout: Path, tmp_path: Path) -> None:
+    bad = FILES | {"file.c": FILES["file.c"].replace("good", "bad")}
+    patch = checkout / "configs/uml/patches/0001-two.patch"
+    patch.write_text(PATCH.replace("good", "bad"))
+    with pytest.raises(UserError, match="compile failed") as caught:
+        build(checkout, tarball_of(bad, tmp_path / "bad.tar.xz"))
+    hint = caught.value.hint or ""
+    assert "file.c:1: error: not good" in hint
+    assert str(checkout / "build/uml/logs/kernel.log") in hint
+
+
+def test_a_required_patch_that_does_not_apply_is_an_error(
+    tmp_path: Path, linux_tarball: Path
+) -> None:
+    wrong = PATCH.replace("-two", "-zwei")
+    root = write_checkout(tmp_path / "root", {"0001-two.patch": wrong})
+    with pytest.raises(UserError, match=r"0001-two\.patch does not apply.*hunk 1 of file\.c"):
+        build(root, linux_tarball)
+
+
+def test_an_optional_patch_that_does_not_apply_is_left_out(
+    tmp_path: Path, linux_tarball: Path
+) -> None:
+    wrong = "Onionlab: optional\n\n" + PATCH.replace("-two", "-zwei")
+    root = write_checkout(tmp_path / "root", {"0001-one.patch": wrong, "0002-two.patch": PATCH})
+    say = Sayings()
+    built = build(root, linux_tarball, say)
+    assert built.patches == ("0002-two",)
+    assert any("0001-one does not fit" in line for line in say)
+
+
+def test_a_variant_of_a_patch_stands_in(tmp_path: Path, linux_tarball: Path) -> None:
+    wrong = PATCH.replace("-two", "-zwei")
+    patches = {"0001-two.patch": wrong, "0001-two.6.12.patch": PATCH}
+    root = write_checkout(tmp_path / "root", patches)
+    assert build(root, linux_tarball).patches == ("0001-two",)
+
+
+@pytest.mark.parametrize(
+    ("script", "message"),
+    [
+        ("#!/bin/sh\necho 'Kernel panic - not syncing'\n", "does not boot"),
+        (KERNEL.replace("1000.0", "0.1"), "does not keep simulated time"),
+        (KERNEL.replace("946684800.5", "1700000000"), "does not keep simulated time"),
+        ("#!/bin/sh\nsleep 60\n", "has not ended after 1 s"),
+    ],
+)
+def test_a_kernel_that_does_not_boot_is_refused(
+    checkout: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, script: str, message: str
+) -> None:
+    monkeypatch.setattr(bootcheck, "TIMEOUT_S", 1.0)
+    source = tarball_of(FILES | {"kernel.sh": script}, tmp_path / "bad.tar.xz")
+    with pytest.raises(UserError, match=message) as caught:
+        build(checkout, source)
+    hint = caught.value.hint or ""
+    assert str(checkout / "build/uml/logs/boot.log") in hint
+    assert ("panic" in script) == ("Kernel panic - not syncing" in hint)
+    assert not list((checkout / "build/uml").glob("store/*"))
+
+
+def test_missing_programs_are_named(
+    checkout: Path, linux_tarball: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = tmp_path / "bin"
+    folder.mkdir()
+    for name in ("gcc", "ld", "make", "patch"):
+        found = shutil.which(name)
+        assert found is not None
+        (folder / name).symlink_to(found)
+    monkeypatch.setenv("PATH", str(folder))
+    with pytest.raises(UserError, match="missing: bc bison flex") as caught:
+        build(checkout, linux_tarball)
+    assert "make setup" in (caught.value.hint or "")
+
+
+def test_what_the_build_takes_is_installed_by_setup() -> None:
+    listed = (REPOSITORY / "configs/apt-packages.txt").read_text().split()
+    # gcc brings binutils.
+    assert set(kernel.BUILD_PROGRAMS.values()) - {"binutils"} <= set(listed)
+
+
+def test_other_processors_are_refused() -> None:
+    kernel.check_machine("x86_64")
+    with pytest.raises(UserError, match="x86_64 alone; this machine is aarch64"):
+        kernel.check_machine("aarch64")
+
+
+def test_too_little_disk_is_said_before_unpacking(
+    checkout: Path, linux_tarball: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(kernel, "BUILD_DISK_BYTES", 2**60)
+    with pytest.raises(UserError, match=r"and .* GiB are free"):
+        build(checkout, linux_tarball)
+
+
+def test_without_a_tmpfs_the_error_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(bootcheck, "file_system_type", lambda path: "ext2/ext3")
+    with pytest.raises(UserError, match="no tmpfs") as caught:
+        bootcheck.memory_directory()
+    assert "TMPDIR=" in (caught.value.hint or "")
+
+
+@pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGTERM, signal.SIGINT])
+def test_a_killed_build_leaves_no_half_result(
+    checkout: Path, tmp_path: Path, how: signal.Signals
+) -> None:
+    slow = FILES | {"Makefile": MAKEFILE_THAT_WAITS}
+    source = tarball_of(slow, tmp_path / "slow.tar.xz")
+    code = (
+        "import sys; from pathlib import Path; from onionlab.engines.uml.kernel import *\n"
+        "ensure_kernel(Path(sys.argv[1]), linux_source=sys.argv[2],\n"
+        "              say=lambda line: print(line, flush=True))"
+    )
+    process = subprocess.Popen(
+        [sys.executable, "-c", code, str(checkout), str(source)],
+        cwd=REPOSITORY,
+        stdout=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
+    )
+    assert process.stdout is not None
+    for line in process.stdout:
+        if "configure:" in line:
+            break
+    os.killpg(process.pid, how)
+    process.communicate()
+    assert not list((checkout / "build/uml").glob("store/*"))
+    assert not (checkout / "build/uml/linux").exists()
+    assert build(checkout, tarball_of(FILES, tmp_path / "fast.tar.xz")).version == "6.12.99"
+    assert not list((checkout / "build/uml").glob(".work-*"))
+
+
+MAKEFILE_THAT_WAITS = FILES["Makefile"].replace("linux:\n", "linux:\n\t@sleep 30\n")
+
+
+# The parts
+
+
+def test_fragment_options() -> None:
+    assert list(fragment_options(FRAGMENT, (6, 12))) == ["CONFIG_NET=y"]
+    assert list(fragment_options(FRAGMENT, (6, 16))) == ["CONFIG_NET=y", "CONFIG_NEWER=y"]
+    assert list(fragment_options(FRAGMENT, (6, 11))) == ["CONFIG_NET=y", "CONFIG_OLDER=y"]
+
+
+def test_missing_options() -> None:
+    config = "CONFIG_NET=y\n# CONFIG_INET is not set\nCONFIG_HZ=100\n"
+    wanted = ["CONFIG_NET=y", "CONFIG_INET=y", "CONFIG_INET=n", "CONFIG_NET=n", "CONFIG_HZ=1000"]
+    assert missing_options(wanted, config) == ["CONFIG_INET=y", "CONFIG_NET=n", "CONFIG_HZ=1000"]
+
+
+def test_the_shipped_patches() -> None:
+    patches = load_patches(REPOSITORY / "configs/uml/patches")
+    assert [(patch.name, patch.required) for patch in patches] == [
+        ("0001-seeded-random-numbers", True),
+        ("0002-free-steps", True),
+        ("0003-clocks-without-system-calls", False),
+        ("0004-lazy-fp-registers", False),
+    ]
+    for patch in patches:
+        for variant in patch.variants:
+            assert b"\nLicense: GPL-2.0" in variant.content
