@@ -42,9 +42,10 @@ def _open_uml(
 
 # Imported when they are opened: the guest of the embedded engine imports this package too, and has
 # nothing but the standard library.
-ENGINES: dict[
-    str, Callable[[Path, Callable[[str], None], str | None, str | None], Engine]
-] = {"shadow": _open_shadow, "uml": _open_uml}
+ENGINES: dict[str, Callable[[Path, Callable[[str], None], str | None, str | None], Engine]] = {
+    "shadow": _open_shadow,
+    "uml": _open_uml,
+}
 
 
 def open_engine(

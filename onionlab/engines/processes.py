@@ -18,9 +18,9 @@ _PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
 class MemorySampler:
     """Samples the memory of a process tree, and of the machine in the format of `free -w -b -l`.
 
-    The second goes to `free_log`, each sample below its date, as tornettools records it. A process's
-    private memory does not count what it shares; shared_bytes: called with the tree's first
-    process, returns what the tree shares, in bytes.
+    The second goes to `free_log`, each sample below its date, as tornettools records it. The sum of
+    private memory leaves out what the tree's processes share: shared_bytes, called with the id of
+    the first one, returns that.
     """
 
     def __init__(

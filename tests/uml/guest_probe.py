@@ -1,4 +1,4 @@
-"""What the network's tests run inside of the guest, as programs of its hosts. Standard library only.
+"""What the tests run inside of the guest, as programs of its hosts. Standard library only.
 
 Each command prints lines of JSON and then sleeps, because every program is expected to run until
 the end.
@@ -16,6 +16,7 @@ import termios
 import threading
 import time
 from collections.abc import Callable
+from pathlib import Path
 
 PORT = 5000
 BUFFER_BYTES = 1 << 16
@@ -129,7 +130,7 @@ def facts() -> None:
         hash=hash("text"),
         open_files=os.sysconf("SC_OPEN_MAX"),
         environment=dict(os.environ),
-        working_directory=os.getcwd(),
+        working_directory=str(Path.cwd()),
     )
 
 

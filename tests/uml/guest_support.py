@@ -1,4 +1,4 @@
-"""A guest to try things in: a network of a few hosts that run guest_probe.py, and what they said."""
+"""A guest to try things in: a few hosts that run guest_probe.py, and what they said."""
 
 from __future__ import annotations
 
@@ -9,27 +9,13 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-import pytest
-
 from onionlab.engines.base import Process, Progress, Simulation, Usage
 from onionlab.engines.uml.engine import UmlEngine
-from onionlab.errors import UserError
 from onionlab.network.model import Host, Network, Place
 from onionlab.paths import repository_root
 
 PROBE = Path(__file__).with_name("guest_probe.py")
 MBIT = 1_000_000
-
-
-@pytest.fixture(scope="session")
-def uml_engine() -> UmlEngine:
-    """The engine with its kernel, which is built where that was not done before."""
-    from onionlab.engines.uml.kernel import ensure_kernel
-
-    try:
-        return UmlEngine(ensure_kernel(repository_root(), say=print))
-    except UserError as error:
-        pytest.skip(f"needs the engine's kernel: {error.message}")
 
 
 @dataclass
@@ -116,3 +102,17 @@ def said(directory: Path, host: str, position: int = 0) -> list[dict[str, Any]]:
     folder = directory / "shadow.data" / "hosts" / host
     lines = (folder / f"python.{1000 + position}.stdout").read_text().splitlines()
     return [json.loads(line) for line in lines]
+
+
+def run_endless_guest(directory: Path) -> None:
+    """Run a guest that is busy for long: hosts that send to each other."""
+    from onionlab.engines.uml.kernel import ensure_kernel
+
+    net = Net(options={"stall_timeout_s": 15.0})
+    for name in ("a", "b", "c"):
+        net.host(name)
+        net.run(name, "serve")
+    for one, other in (("a", "b"), ("b", "c"), ("c", "a")):
+        net.run(one, "send", other, "100000", "4", at_ms=2000)
+    engine = UmlEngine(ensure_kernel(repository_root(), say=print))
+    run_guest(directory, engine, net, stop_s=100_000)

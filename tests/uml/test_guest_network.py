@@ -8,9 +8,7 @@ from pathlib import Path
 import pytest
 
 from onionlab.engines.uml.engine import UmlEngine
-from uml.guest_support import MBIT, Net, run_guest, said, uml_engine
-
-__all__ = ["uml_engine"]
+from uml.guest_support import MBIT, Net, run_guest, said
 
 pytestmark = [pytest.mark.uml, pytest.mark.slow]
 

@@ -6,9 +6,9 @@ the simulation is the guest's matter (guest/).
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import json
-import os
 import re
 import resource
 import shutil
@@ -44,6 +44,7 @@ CONFIGURATION = "conf/uml.json"
 LOG = "uml.log"
 STATE_FOLDER = "uml.state"
 POLL_INTERVAL_S = 1.0
+FIRST_POLL_S = 0.2
 LOG_TAIL_LINES = 25
 OPEN_FILES = 65_536
 
@@ -152,12 +153,10 @@ class UmlEngine:
             sampler = MemorySampler(process.pid, directory / "free.log", memory.memory_file_bytes)
             watch = _Watch(directory / LOG, process.pid, float(options["stall_timeout_s"]))
             try:
-                while process.poll() is None:
-                    time.sleep(POLL_INTERVAL_S)
-                    simulated_s = watch.look()
+                while not _ended(process, POLL_INTERVAL_S if sampler.peak_bytes else FIRST_POLL_S):
                     on_progress(
                         Progress(
-                            simulated_s=simulated_s,
+                            simulated_s=watch.look(),
                             stop_s=simulation.stop_ms / 1000,
                             wall_s=time.monotonic() - started,
                             memory_bytes=sampler.sample(),
@@ -240,6 +239,13 @@ class _Watch:
         return self.simulated_s
 
 
+def _ended(process: subprocess.Popen[bytes], timeout_s: float) -> bool:
+    """Wait for the end of a process, so long at most."""
+    with contextlib.suppress(subprocess.TimeoutExpired):
+        process.wait(timeout_s)
+    return process.returncode is not None
+
+
 def _describe(simulation: Simulation) -> bytes:
     network = simulation.network
     number = {place.name: i for i, place in enumerate(network.places)}
@@ -253,6 +259,7 @@ def _describe(simulation: Simulation) -> bytes:
         "seed": simulation.seed,
         "epoch_unix_s": EPOCH_UNIX_S,
         "stop_ms": simulation.stop_ms,
+        "memory_bytes": memory.guest_bytes(simulation, options["memory_bytes"]),
         "packet_loss": network.packet_loss,
         "congestion_control": options["congestion_control"],
         "latency_us": latency_us,

@@ -43,7 +43,9 @@ def guest_bytes(simulation: Simulation, asked_bytes: int | None) -> int:
 def memory_place(needed_bytes: int) -> Path:
     """Return a folder of a file system in memory with that much room. Raises UserError."""
     candidates = [Path("/dev/shm")]
-    candidates += [Path(value) for name in ("TMPDIR", "XDG_RUNTIME_DIR") if (value := os.environ.get(name))]
+    candidates += [
+        Path(value) for name in ("TMPDIR", "XDG_RUNTIME_DIR") if (value := os.environ.get(name))
+    ]
     candidates += [Path("/tmp")]
     best: tuple[int, Path] | None = None
     for folder in candidates:

@@ -38,12 +38,13 @@ class Description:
     """A whole simulation.
 
     latency_us: one-way latency in microseconds, [place][place]; packet_loss: share of the packets
-    with payload that each path loses.
+    with payload that each path loses; memory_bytes: of the guest, from which Tor derives limits.
     """
 
     seed: int
     epoch_unix_s: int
     stop_ms: int
+    memory_bytes: int
     packet_loss: float
     congestion_control: str
     latency_us: tuple[tuple[int, ...], ...]

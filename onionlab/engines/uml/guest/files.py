@@ -1,7 +1,7 @@
 """The guest's file systems: the host's files to read, memory to write, logs carried out at the end.
 
 The root is the host's own file system, read-only. All that a simulation writes goes to a file
-system in the guest's memory: writes to the host's files go through the host one by one, which is slow.
+system in the guest's memory: each write to a file of the host would be a call to the host.
 """
 
 from __future__ import annotations

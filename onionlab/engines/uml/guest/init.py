@@ -206,7 +206,7 @@ class Simulation:
 
 
 def _ended_children() -> list[tuple[int, int]]:
-    ended = []
+    ended: list[tuple[int, int]] = []
     while True:
         try:
             pid, status = os.waitpid(-1, os.WNOHANG)

@@ -1,7 +1,7 @@
 """The few requests to the kernel's network configuration (rtnetlink) that a network needs.
 
-One process makes hundreds of hosts, so this speaks to the kernel itself instead of starting `ip` and
-`tc` thousands of times; and the guest then needs no iproute2 on the machine. Message formats:
+One process makes hundreds of hosts, so this speaks to the kernel itself instead of starting `ip`
+and `tc` thousands of times; and the guest then needs no iproute2 on the machine. Message formats:
 rtnetlink(7), linux/rtnetlink.h, linux/pkt_sched.h.
 """
 

@@ -7,10 +7,10 @@ The way of a packet from one host to another::
                                          -> fq: until it is due -> program: whose link?
                                          -> tbf + CoDel (B's downstream) -> veth -> TCP
 
-The upstream bucket stands in A's own namespace, so a full link holds packets back in A's sockets and
-nothing is ever lost there. Latency is no property of a queue: a program writes the time at which the
-packet is due at the other end into the packet, and one queue for all paths lets each packet go at
-that time exactly. Rates, bursts and CoDel's two times are those of Shadow's model.
+The upstream bucket stands in A's own namespace, so a full link holds packets back in A's sockets
+and nothing is ever lost there. Latency is no property of a queue: a program writes the time at which
+the packet is due at the other end into the packet, and one queue for all paths lets each packet go
+at that time exactly. Rates, bursts and CoDel's two times are those of Shadow's model.
 """
 
 from __future__ import annotations
@@ -106,9 +106,7 @@ def _make_host(host: GuestHost, core_link: str, core: int, settings: dict[str, s
     for name, value in settings.items():
         _set(name, value)
     link = netlink.Netlink()
-    link.make_veth(
-        LINK, core_link, peer_namespace=core, address=_HARDWARE_ADDRESS, mtu=MTU_BYTES
-    )
+    link.make_veth(LINK, core_link, peer_namespace=core, address=_HARDWARE_ADDRESS, mtu=MTU_BYTES)
     link.set_up(socket.if_nametoindex("lo"))
     index = socket.if_nametoindex(LINK)
     _switch_offloads_off(LINK)

@@ -12,7 +12,7 @@ _libc = ctypes.CDLL(None, use_errno=True)
 
 
 def mount(source: str, target: str, kind: str = "", flags: int = 0, data: str = "") -> None:
-    """Call mount(2)."""
+    """Mount a file system, or part of one: mount(2)."""
     _check(
         _libc.mount(
             source.encode(), target.encode(), kind.encode() or None, flags, data.encode() or None
@@ -22,17 +22,17 @@ def mount(source: str, target: str, kind: str = "", flags: int = 0, data: str = 
 
 
 def unshare(flags: int) -> None:
-    """Call unshare(2)."""
+    """Leave namespaces for new ones: unshare(2)."""
     _check(_libc.unshare(flags), "unshare")
 
 
 def enter_namespace(descriptor: int, kind: int) -> None:
-    """Call setns(2)."""
+    """Move to a namespace: setns(2)."""
     _check(_libc.setns(descriptor, kind), "setns")
 
 
 def set_host_name(name: str) -> None:
-    """Call sethostname(2)."""
+    """Set the host name of the present namespace: sethostname(2)."""
     raw = name.encode()
     _check(_libc.sethostname(raw, len(raw)), "sethostname")
 
