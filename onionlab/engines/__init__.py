@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
 from pathlib import Path
 
@@ -70,7 +71,7 @@ def open_engine(
         engine = ENGINES["shadow"](root, say, shadow, tgen)
     except UserError as missing:
         # Who names Shadow or TGen wants them: a wrong path is not to end in another engine.
-        if shadow or tgen:
+        if shadow or tgen or os.environ.get("SHADOW") or os.environ.get("TGEN"):
             raise
         say(f"engine: uml, because there is no Shadow here ({missing.message})")
         return ENGINES["uml"](root, say, shadow, tgen)

@@ -58,6 +58,13 @@ def kill_processes_below(directory: Path) -> list[int]:
     return killed
 
 
+def end_processes_below(directory: Path, *, patience_s: float = 10.0) -> None:
+    """Kill them, and wait until they are gone: a killed process may take a while to fall."""
+    deadline_s = time.monotonic() + patience_s
+    while kill_processes_below(directory) and time.monotonic() < deadline_s:
+        time.sleep(0.01)
+
+
 def _pids_below(directory: Path) -> Iterator[int]:
     root = str(directory.resolve())
     for entry in Path("/proc").iterdir():

@@ -98,4 +98,3 @@ def test_nothing_is_left_of_a_guest_that_is_killed(tmp_path: Path, uml_engine: U
             assert not (directory / STATE_FOLDER).exists()
     assert len(killed_kinds) == 3
     assert (mounts(), memory_folders()) == before
-

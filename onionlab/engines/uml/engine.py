@@ -27,7 +27,7 @@ from onionlab.engines.base import (
     Simulation,
     Usage,
 )
-from onionlab.engines.processes import MemorySampler
+from onionlab.engines.processes import MemorySampler, end_processes_below
 from onionlab.engines.uml import memory
 from onionlab.engines.uml.guest import description
 from onionlab.engines.uml.guest.boot import (
@@ -125,7 +125,7 @@ class UmlEngine:
         shutil.rmtree(state, ignore_errors=True)
         state.mkdir()
         memory_bytes = memory.guest_bytes(simulation, options["memory_bytes"])
-        place = memory.memory_place(memory_bytes)
+        memory_folder = memory.memory_folder(simulation, memory_bytes)
         Boot(
             run_directory=str(directory),
             package_root=str(repository_root()),
@@ -145,12 +145,16 @@ class UmlEngine:
                     *self._command(simulation, memory_bytes, directory),
                 ],
                 cwd=directory,
+                # Ctrl-C is for the command that runs this, which then ends the guest.
+                start_new_session=True,
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=subprocess.STDOUT,
-                env={"PATH": "/usr/bin:/bin", "HOME": "/nonexistent", "TMPDIR": str(place)},
+                env={"PATH": "/usr/bin:/bin", "HOME": "/nonexistent", "TMPDIR": str(memory_folder)},
             )
-            sampler = MemorySampler(process.pid, directory / "free.log", memory.memory_file_bytes)
+            sampler = MemorySampler(
+                process.pid, directory / "free.log", memory.nameless_files_bytes
+            )
             watch = _Watch(directory / LOG, process.pid, float(options["stall_timeout_s"]))
             try:
                 while not _ended(process, POLL_INTERVAL_S if sampler.peak_bytes else FIRST_POLL_S):
@@ -166,6 +170,8 @@ class UmlEngine:
                 if process.poll() is None:
                     process.kill()
                     process.wait()
+                # The guest's processes fall with its kernel, but not at once.
+                end_processes_below(directory)
                 shutil.rmtree(state, ignore_errors=True)
         (directory / BOOT_FILE).unlink()
         _check(read_result(directory / RESULT_FILE), directory / LOG, process.returncode)

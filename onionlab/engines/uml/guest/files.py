@@ -7,7 +7,7 @@ system in the guest's memory: each write to a file of the host would be a call t
 from __future__ import annotations
 
 import shutil
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 
 from onionlab.engines.uml.guest import system
@@ -15,6 +15,7 @@ from onionlab.engines.uml.guest.description import Description
 
 MEMORY = Path("/run")
 SIMULATION = MEMORY / "simulation"
+PROGRAMS = MEMORY / "programs"
 HOSTS = SIMULATION / "shadow.data" / "hosts"
 OUTSIDE = MEMORY / "outside"
 """The run directory on the host, for what is carried out."""
@@ -38,6 +39,18 @@ def write_names(description: Description) -> None:
     lines = ["127.0.0.1 localhost", *(f"{host.address} {host.name}" for host in description.hosts)]
     _cover("/etc/hosts", "\n".join(lines) + "\n")
     _cover("/etc/resolv.conf", "nameserver 127.0.0.1\n")
+
+
+def provide_programs(programs: Mapping[str, str]) -> None:
+    """Make the executables appear at the same paths on every machine.
+
+    A program's own path is in its memory; at another length it would move what lies beside it, and
+    results might depend on where a checkout stands.
+    """
+    PROGRAMS.mkdir()
+    for name, path in programs.items():
+        (PROGRAMS / name).touch()
+        system.mount(path, str(PROGRAMS / name), flags=system.MS_BIND)
 
 
 def copy_in() -> None:

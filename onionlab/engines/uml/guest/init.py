@@ -72,6 +72,7 @@ def _run(boot: Boot) -> Result:
         Path("/proc/sys", name).write_text(value)
     resource.setrlimit(resource.RLIMIT_NOFILE, (boot.open_files, boot.open_files))
     signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGCHLD})
+    files.provide_programs(boot.programs)
     files.write_names(description)
     files.copy_in()
     for host in description.hosts:
@@ -119,7 +120,7 @@ class Simulation:
 
         def start() -> None:
             running = programs.start(
-                [self._boot.programs[program.program], *program.arguments],
+                [str(files.PROGRAMS / program.program), *program.arguments],
                 host=host.name,
                 log=programs.log_file(host.name, program.program, position),
                 environment=program.environment,

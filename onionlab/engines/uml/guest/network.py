@@ -8,7 +8,7 @@ The way of a packet from one host to another::
                                          -> tbf + CoDel (B's downstream) -> veth -> TCP
 
 The upstream bucket stands in A's own namespace, so a full link holds packets back in A's sockets
-and nothing is ever lost there. Latency is no property of a queue: a program writes the time at which
+and nothing is ever lost there. Latency is no property of a queue: a program writes the time when
 the packet is due at the other end into the packet, and one queue for all paths lets each packet go
 at that time exactly. Rates, bursts and CoDel's two times are those of Shadow's model.
 """

@@ -12,7 +12,7 @@ _libc = ctypes.CDLL(None, use_errno=True)
 
 
 def mount(source: str, target: str, kind: str = "", flags: int = 0, data: str = "") -> None:
-    """Mount a file system, or part of one: mount(2)."""
+    """Mount a file system, or part of one."""
     _check(
         _libc.mount(
             source.encode(), target.encode(), kind.encode() or None, flags, data.encode() or None
