@@ -12,12 +12,14 @@ import time
 from pathlib import Path
 
 import pytest
+
 from onionlab.engines.uml.engine import STATE_FOLDER, UmlEngine
 
 pytestmark = [pytest.mark.uml, pytest.mark.slow]
 
 KILLS = 20
 LONGEST_S = 3.0
+MEMORY_FILE_NAMES = ("vm_file", "uml", "onionlab")
 PATIENCE_S = 20.0
 
 # Stands for the command that runs a simulation; what it prints last is how the run ended.
@@ -47,7 +49,9 @@ def processes_in(directory: Path) -> dict[int, str]:
 def memory_folders() -> dict[str, list[str]]:
     """What lies where a guest keeps its memory; other programs use these folders, too."""
     return {
-        folder: sorted(name for name in os.listdir(folder) if "vm_file" in name or "uml" in name)
+        folder: sorted(
+            path.name for path in Path(folder).iterdir() if path.name.startswith(MEMORY_FILE_NAMES)
+        )
         for folder in ("/dev/shm", "/tmp")
     }
 

@@ -119,7 +119,7 @@ def _room_bytes(folder: Path) -> int:
 
 def _file_system(folder: Path) -> str:
     """Return the kind of file system that a folder lies on."""
-    device = os.stat(folder).st_dev
+    device = folder.stat().st_dev
     wanted = f"{os.major(device)}:{os.minor(device)}"
     for line in Path("/proc/self/mountinfo").read_text().splitlines():
         before, after = line.split(" - ", 1)

@@ -22,17 +22,17 @@ def mount(source: str, target: str, kind: str = "", flags: int = 0, data: str = 
 
 
 def unshare(flags: int) -> None:
-    """Leave namespaces for new ones: unshare(2)."""
+    """Leave namespaces for new ones."""
     _check(_libc.unshare(flags), "unshare")
 
 
 def enter_namespace(descriptor: int, kind: int) -> None:
-    """Move to a namespace: setns(2)."""
+    """Move to a namespace."""
     _check(_libc.setns(descriptor, kind), "setns")
 
 
 def set_host_name(name: str) -> None:
-    """Set the host name of the present namespace: sethostname(2)."""
+    """Set the host name of the present namespace."""
     raw = name.encode()
     _check(_libc.sethostname(raw, len(raw)), "sethostname")
 
