@@ -54,6 +54,13 @@ DEFAULT_OPTIONS: dict[str, Any] = {
     "congestion_control": "cubic",
 }
 
+_WRAPPERS = (
+    # A killed runner must not leave the guest behind.
+    *("setpriv", "--pdeathsig", "KILL"),
+    # How much memory the guest finds depends on where its kernel lies in the host's memory.
+    *("setarch", "--addr-no-randomize"),
+)
+
 _TIME = re.compile(rb"^" + TIME_MARK.encode() + rb" (\d+) (\d+)\r?\n", re.MULTILINE)
 _PANIC = re.compile(r"Kernel panic - not syncing: (.*)")
 # What a kernel without any simulated time to wait for says.
@@ -137,13 +144,7 @@ class UmlEngine:
         cpu_before_s = _children_cpu_s()
         with (directory / LOG).open("wb") as log:
             process = subprocess.Popen(
-                # A killed runner must not leave the guest behind.
-                [
-                    "setpriv",
-                    "--pdeathsig",
-                    "KILL",
-                    *self._command(simulation, memory_bytes, directory),
-                ],
+                [*_WRAPPERS, *self._command(simulation, memory_bytes, directory)],
                 cwd=directory,
                 # Ctrl-C is for the command that runs this, which then ends the guest.
                 start_new_session=True,
