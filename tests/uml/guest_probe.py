@@ -34,11 +34,12 @@ def accept_all(serve: Callable[[socket.socket], None], port: int) -> None:
 
 
 def swallow(connection: socket.socket) -> None:
-    first_s, total, lowest_s = time.monotonic(), 0, None
+    first_s = last_s = time.monotonic()
+    total = 0
     while data := connection.recv(BUFFER_BYTES):
         total += len(data)
-        lowest_s = time.monotonic()
-    say(received=total, seconds=(lowest_s or first_s) - first_s)
+        last_s = time.monotonic()
+    say(received=total, seconds=last_s - first_s, **tcp_info(connection))
 
 
 def echo(connection: socket.socket) -> None:
@@ -67,8 +68,13 @@ def tcp_info(connection: socket.socket) -> dict[str, int]:
     raw = connection.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, 256)
     (rtt_us,) = struct.unpack_from("=I", raw, 68)
     (retransmitted,) = struct.unpack_from("=I", raw, 100)
-    segments_out, _segments_in = struct.unpack_from("=II", raw, 136)
-    return {"rtt_us": rtt_us, "retransmitted": retransmitted, "segments_out": segments_out}
+    segments_out, segments_in = struct.unpack_from("=II", raw, 136)
+    return {
+        "rtt_us": rtt_us,
+        "retransmitted": retransmitted,
+        "segments_out": segments_out,
+        "segments_in": segments_in,
+    }
 
 
 def outstanding(connection: socket.socket) -> dict[str, int]:

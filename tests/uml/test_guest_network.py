@@ -58,7 +58,7 @@ def test_tcp_carries_what_the_slower_link_does(
     run_guest(tmp_path, uml_engine, net, stop_s=80)
     (end,) = [line for line in said(tmp_path, "receiver") if "received" in line]
     rate = end["received"] * 8 / end["seconds"]
-    assert rate == pytest.approx(min(up_mbit, down_mbit) * MBIT * PAYLOAD_SHARE, rel=0.03)
+    assert rate == pytest.approx(min(up_mbit, down_mbit) * MBIT * PAYLOAD_SHARE, rel=0.015)
 
 
 def test_a_full_upstream_link_holds_data_back_in_its_sockets_and_loses_none(
@@ -112,6 +112,11 @@ def test_a_path_loses_its_share_of_packets_and_no_acknowledgements(
     segments = sum(end["segments_out"] for end in ends)
     retransmitted = sum(end["retransmitted"] for end in ends)
     assert len(ends) == 4
+    # The receiver sends nothing but acknowledgements: the ones after the sender looked may differ.
+    sent = sum(line["segments_out"] for line in said(tmp_path, "receiver") if "received" in line)
+    arrived = sum(end["segments_in"] for end in ends)
+    assert sent > 10_000
+    assert abs(sent - arrived) < 0.005 * sent
     if packet_loss:
         assert segments > 20_000
         assert retransmitted / segments == pytest.approx(packet_loss, rel=0.15)

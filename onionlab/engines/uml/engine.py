@@ -38,6 +38,7 @@ from onionlab.engines.uml.guest.boot import (
     Result,
     read_result,
 )
+from onionlab.errors import UserError
 from onionlab.paths import repository_root
 
 CONFIGURATION = "conf/uml.json"
@@ -200,13 +201,13 @@ class UmlEngine:
             "panic=-1",
             f"uml_dir={STATE_FOLDER}",
             f"onionlab.seed={_guest_seed(simulation.seed)}",
-            f"init={Path(sys.executable).resolve()}",
+            f"init={_quoted(Path(sys.executable).resolve())}",
             "--",
             "-I",
             "-S",
             "-B",
-            str(guest),
-            str(directory / BOOT_FILE),
+            _quoted(guest),
+            _quoted(directory / BOOT_FILE),
         ]
 
 
@@ -251,6 +252,16 @@ def _ended(process: subprocess.Popen[bytes], timeout_s: float) -> bool:
     with contextlib.suppress(subprocess.TimeoutExpired):
         process.wait(timeout_s)
     return process.returncode is not None
+
+
+def _quoted(path: Path) -> str:
+    """Return a path as the kernel's command line takes it, which is split at spaces."""
+    if '"' in str(path) or "\n" in str(path):
+        raise UserError(
+            f"the embedded engine takes no double quote and no line break in a path: {path}",
+            "move the checkout to another place",
+        )
+    return f'"{path}"' if " " in str(path) or "\t" in str(path) else str(path)
 
 
 def _describe(simulation: Simulation) -> bytes:
