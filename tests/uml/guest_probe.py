@@ -20,6 +20,7 @@ from pathlib import Path
 
 PORT = 5000
 BUFFER_BYTES = 1 << 16
+WARM_UP_S = 4.0
 
 
 def say(**data: object) -> None:
@@ -34,11 +35,16 @@ def accept_all(serve: Callable[[socket.socket], None], port: int) -> None:
 
 
 def swallow(connection: socket.socket) -> None:
-    first_s = last_s = time.monotonic()
+    """Count what comes in once TCP has had time to find its pace."""
+    steady_after_s = time.monotonic() + WARM_UP_S
+    first_s = last_s = 0.0
     total = 0
     while data := connection.recv(BUFFER_BYTES):
-        total += len(data)
         last_s = time.monotonic()
+        if first_s:
+            total += len(data)
+        elif last_s >= steady_after_s:
+            first_s = last_s
     say(received=total, seconds=last_s - first_s, **tcp_info(connection))
 
 

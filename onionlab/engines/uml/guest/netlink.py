@@ -21,6 +21,7 @@ _CREATE = 0x400 | 0x200  # NLM_F_CREATE | NLM_F_EXCL
 _RTM_NEWLINK, _RTM_NEWADDR, _RTM_NEWROUTE, _RTM_NEWNEIGH = 16, 20, 24, 28
 _RTM_NEWQDISC, _RTM_NEWTFILTER = 36, 44
 
+_IFLA_GSO_MAX_SEGS = 40
 _IFF_UP, _IFF_NOARP = 0x1, 0x80
 _NUD_PERMANENT = 0x80
 _TC_H_ROOT = 0xFFFFFFFF
@@ -72,9 +73,11 @@ class Netlink:
     ) -> None:
         """Make two ends of a cable: `name` here, `peer` in the namespace of that descriptor.
 
-        address: the hardware address, the same for both ends.
+        address: the hardware address, the same for both ends. No more than one packet is handed to
+        a link at a time (TCP would else send bundles of them), so that buckets and queues see what
+        a network would carry.
         """
-        end = [(1, address), (4, u32(mtu))]
+        end = [(1, address), (4, u32(mtu)), (_IFLA_GSO_MAX_SEGS, u32(1))]
         peer_end = struct.pack("=BxHiII", 0, 0, 0, 0, 0) + pack(
             [(3, text(peer)), (28, u32(peer_namespace)), *end]
         )

@@ -15,8 +15,6 @@ at that time exactly. Rates, bursts and CoDel's two times are those of Shadow's 
 
 from __future__ import annotations
 
-import ctypes
-import fcntl
 import os
 import socket
 import struct
@@ -42,9 +40,6 @@ _GATEWAY = "169.254.0.1"
 _HARDWARE_ADDRESS = bytes.fromhex("020000000001")
 _DELAY_LINE, _DELAY_LINE_END = "delay0", "delay1"
 _DELAY_BUCKETS_LOG = 12
-
-_SIOCETHTOOL = 0x8946
-_ETHTOOL_STSO, _ETHTOOL_SGSO, _ETHTOOL_SGRO = 0x1F, 0x24, 0x2C
 
 _ACT_SHOT, _ACT_STOLEN = 2, 4
 _IPPROTO_TCP = 6
@@ -109,7 +104,6 @@ def _make_host(host: GuestHost, core_link: str, core: int, settings: dict[str, s
     link.make_veth(LINK, core_link, peer_namespace=core, address=_HARDWARE_ADDRESS, mtu=MTU_BYTES)
     link.set_up(socket.if_nametoindex("lo"))
     index = socket.if_nametoindex(LINK)
-    _switch_offloads_off(LINK)
     link.set_up(index, arp=False)
     link.add_address(index, host.address)
     link.add_neighbour(index, _GATEWAY, _HARDWARE_ADDRESS)
@@ -284,15 +278,6 @@ def _arrival_program() -> bytes:
     program.call(bpf.REDIRECT)
     program.leave()
     return program.bytes()
-
-
-def _switch_offloads_off(link: str) -> None:
-    """Let each packet be one packet: buckets and queues then see what a network would carry."""
-    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as control:
-        for command in (_ETHTOOL_STSO, _ETHTOOL_SGSO, _ETHTOOL_SGRO):
-            value = ctypes.create_string_buffer(struct.pack("=II", command, 0), 8)
-            request = struct.pack("16sQ", link.encode(), ctypes.addressof(value)) + b"\0" * 16
-            fcntl.ioctl(control, _SIOCETHTOOL, request)
 
 
 def _set(name: str, value: str) -> None:
