@@ -180,8 +180,6 @@ def test_a_machine_without_room_is_told_before_the_start(
     monkeypatch.setattr(memory, "_file_system", lambda _folder: "ext4")
     with pytest.raises(UserError, match="no file system in memory"):
         memory.memory_folder(simulation, 2**20)
-    monkeypatch.setattr(
-        memory.psutil, "virtual_memory", lambda: SimpleNamespace(available=50 * 2**20)
-    )
+    monkeypatch.setattr("psutil.virtual_memory", lambda: SimpleNamespace(available=50 * 2**20))
     with pytest.raises(UserError, match="the machine has 50 MiB available"):
         memory.memory_folder(simulation, 2**30)

@@ -154,7 +154,7 @@ def test_a_kernel_that_does_not_boot_is_an_error(tmp_path: Path, script: str) ->
         assert "the guest ended before its time (the kernel's status: 3)" in caught.value.message
         assert caught.value.log_tail == ["boom"]
     else:
-        assert "stands still" in caught.value.message
+        assert "it does not start" in caught.value.message
     assert leftovers(run) == []
 
 

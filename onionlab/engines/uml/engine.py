@@ -60,6 +60,8 @@ _WRAPPERS = (
     *("setpriv", "--pdeathsig", "KILL"),
     # How much memory the guest finds depends on where its kernel lies in the host's memory.
     *("setarch", "--addr-no-randomize"),
+    # A guest's panic ends in abort(3); its memory on the disk would help nobody.
+    *("prlimit", "--core=0"),
 )
 
 _TIME = re.compile(rb"^" + TIME_MARK.encode() + rb" (\d+) (\d+)\r?\n", re.MULTILINE)
@@ -198,7 +200,6 @@ class UmlEngine:
             "con0=fd:0,fd:1",
             "quiet",
             "norandmaps",
-            "panic=-1",
             f"uml_dir={STATE_FOLDER}",
             f"onionlab.seed={_guest_seed(simulation.seed)}",
             f"init={_quoted(Path(sys.executable).resolve())}",
@@ -238,6 +239,10 @@ class _Watch:
             self.simulated_s = float(found[1])
             self._moved()
         still_s = time.monotonic() - self._moved_wall_s
+        if still_s > self.patience_s and self._offset == 0 and not new:
+            raise EngineFailureError(
+                f"the guest has said nothing for {still_s:.0f} s: it does not start"
+            )
         if still_s > self.patience_s:
             raise EngineFailureError(
                 f"simulated time stands still: after {self.simulated_s:.0f} s of it, the next "

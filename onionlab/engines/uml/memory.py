@@ -19,12 +19,12 @@ from onionlab.errors import UserError
 # namespace with its link, for each Tor under load, and for each client or server of the driver.
 BASE_BYTES = 80 * 2**20
 HOST_BYTES = 2**19
-TOR_BYTES = 4 * 2**20
+TOR_BYTES = 3 * 2**20
 TRAFFIC_BYTES = 2**19
 # Heartbeat lines of a client, which stay in the guest's memory until the end.
 LOG_BYTES_PER_S = 300
 
-LIMIT_FACTOR = 2.5
+LIMIT_FACTOR = 1.5
 LIMIT_MARGIN_BYTES = 384 * 2**20
 LIMIT_STEP_BYTES = 64 * 2**20
 
