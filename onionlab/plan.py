@@ -107,7 +107,9 @@ class Workbench:
             scale=request.scale, seeds=request.seeds
         )
         self.variants: dict[str, Variant] = load_variants(root)
-        self.engine: Engine = open_engine(request.engine, shadow=request.shadow, tgen=request.tgen)
+        self.engine: Engine = open_engine(
+            request.engine, root=root, say=say, shadow=request.shadow, tgen=request.tgen
+        )
         levels = self.experiment.levels.values()
         known = dict.fromkeys(name for level in levels for name in level.settings.tor.variants)
         for name in request.variants:

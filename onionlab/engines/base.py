@@ -10,9 +10,10 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
-from onionlab.network.model import Network
+if TYPE_CHECKING:
+    from onionlab.network.model import Network
 
 EPOCH_UNIX_S = 946684800
 """Simulated time starts at 2000-01-01 00:00:00 UTC, in every engine."""

@@ -6,7 +6,7 @@ import contextlib
 import os
 import signal
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import psutil
@@ -18,12 +18,17 @@ _PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
 class MemorySampler:
     """Samples the memory of a process tree, and of the machine in the format of `free -w -b -l`.
 
-    The second goes to `free_log`, each sample below its date, as tornettools records it.
+    The second goes to `free_log`, each sample below its date, as tornettools records it. The sum of
+    private memory leaves out what the tree's processes share: shared_bytes, called with the id of
+    the first one, returns that.
     """
 
-    def __init__(self, pid: int, free_log: Path) -> None:
+    def __init__(
+        self, pid: int, free_log: Path, shared_bytes: Callable[[int], int] = lambda _pid: 0
+    ) -> None:
         self._pid = pid
         self._free_log = free_log
+        self._shared_bytes = shared_bytes
         self._next_s = 0.0
         self._latest_bytes = 0
         self.peak_bytes = 0
@@ -33,7 +38,7 @@ class MemorySampler:
         now = time.monotonic()
         if now >= self._next_s:
             self._next_s = now + SAMPLE_INTERVAL_S
-            self._latest_bytes = _private_bytes(self._pid)
+            self._latest_bytes = _private_bytes(self._pid) + self._shared_bytes(self._pid)
             self.peak_bytes = max(self.peak_bytes, self._latest_bytes)
             with self._free_log.open("a") as out:
                 out.write(_free_text())
@@ -51,6 +56,13 @@ def kill_processes_below(directory: Path) -> list[int]:
             os.kill(pid, signal.SIGKILL)
             killed.append(pid)
     return killed
+
+
+def end_processes_below(directory: Path, *, patience_s: float = 10.0) -> None:
+    """Kill them, and wait until they are gone: a killed process may take a while to fall."""
+    deadline_s = time.monotonic() + patience_s
+    while kill_processes_below(directory) and time.monotonic() < deadline_s:
+        time.sleep(0.01)
 
 
 def _pids_below(directory: Path) -> Iterator[int]:

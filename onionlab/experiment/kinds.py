@@ -102,6 +102,25 @@ def size() -> Kind:
     )
 
 
+def automatic_size() -> Kind:
+    """A positive size in bytes, or the word automatic (None): the program chooses."""
+
+    def parse(value: object) -> int | None:
+        return None if value == "automatic" else units.parse_size(value)
+
+    return Kind(
+        "size or automatic",
+        'a size such as "2 GiB", or automatic',
+        parse,
+        {
+            "anyOf": [
+                {"const": "automatic"},
+                {"type": "string", "pattern": _quantity_pattern(units.SIZE_UNITS)},
+            ]
+        },
+    )
+
+
 _TIME_SCHEMA = {"type": "string", "pattern": _quantity_pattern(units.TIME_UNITS)}
 
 

@@ -41,6 +41,7 @@ __all__ = [
     "TorSettings",
     "Torrc",
     "TrafficClass",
+    "UmlOptions",
 ]
 
 RELAY_ROLES = ("exitguard", "guard", "exit", "middle")
@@ -389,11 +390,33 @@ class ShadowOptions(Model):
     ] = _key({}, description="Shadow's `host_option_defaults` section")
 
 
+class UmlOptions(Model):
+    """Options of the embedded engine. Only `congestion_control` bears on results."""
+
+    congestion_control: Annotated[str, kinds.choice("cubic", "reno")] = _key(
+        "cubic",
+        description="TCP's congestion control on all hosts; `cubic` is what Linux has, `reno` what "
+        "Shadow's own TCP has",
+    )
+    memory_bytes: Annotated[int | None, kinds.automatic_size()] = _key(
+        "automatic",
+        alias="memory",
+        description="the most that all hosts together may take; `automatic`: what a network of "
+        "this size needs",
+    )
+    stall_timeout_s: Annotated[float, kinds.time(positive=True)] = _key(
+        "120 s",
+        alias="stall_timeout",
+        description="a run is given up when a second of simulated time takes longer than this",
+    )
+
+
 class EngineSettings(Model):
     """How the simulation is done, as far as it is not the network's or Tor's matter."""
 
     tgen: TgenOptions = _key({}, description="TGen's logs")
     shadow: ShadowOptions = _key({}, description="only read when Shadow is the engine")
+    uml: UmlOptions = _key({}, description="only read when the embedded engine runs")
 
 
 class Settings(Model):

@@ -1,4 +1,8 @@
-"""A source that builds like Linux's in a second: what it makes plays a kernel that boots."""
+"""What several tests of the embedded engine need.
+
+A source that builds like Linux's in a second (what it makes plays a kernel that boots), and the
+engine with its real kernel.
+"""
 
 from __future__ import annotations
 
@@ -7,6 +11,10 @@ import tarfile
 from pathlib import Path
 
 import pytest
+
+from onionlab.engines.uml.engine import UmlEngine
+from onionlab.engines.uml.kernel import ensure_kernel
+from onionlab.paths import repository_root
 
 # The `linux` that it builds does what the boot check looks for. Its content depends on the
 # configuration and on file.c, as a real kernel's does.
@@ -91,3 +99,9 @@ def write_checkout(root: Path, patches: dict[str, str] | None = None) -> Path:
 @pytest.fixture
 def checkout(tmp_path: Path) -> Path:
     return write_checkout(tmp_path / "checkout")
+
+
+@pytest.fixture(scope="session")
+def uml_engine() -> UmlEngine:
+    """The engine with its kernel, which is built where that was not done before."""
+    return UmlEngine(ensure_kernel(repository_root(), say=print))

@@ -1,0 +1,355 @@
+"""The engine `uml`: User-Mode Linux in time-travel mode, an ordinary process of an ordinary user.
+
+This side starts the kernel, follows its simulated time, and ends it in every case. What happens in
+the simulation is the guest's matter (guest/).
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import json
+import re
+import resource
+import shutil
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Protocol
+
+from onionlab.engines.base import (
+    EPOCH_UNIX_S,
+    EngineFailureError,
+    Progress,
+    Simulation,
+    Usage,
+)
+from onionlab.engines.processes import MemorySampler, end_processes_below
+from onionlab.engines.uml import memory
+from onionlab.engines.uml.guest import description
+from onionlab.engines.uml.guest.boot import (
+    BOOT_FILE,
+    RESULT_FILE,
+    TIME_MARK,
+    Boot,
+    Result,
+    read_result,
+)
+from onionlab.errors import UserError
+from onionlab.paths import repository_root
+
+CONFIGURATION = "conf/uml.json"
+LOG = "uml.log"
+STATE_FOLDER = "uml.state"
+POLL_INTERVAL_S = 1.0
+FIRST_POLL_S = 0.2
+LOG_TAIL_LINES = 25
+OPEN_FILES = 65_536
+
+DEFAULT_OPTIONS: dict[str, Any] = {
+    "memory_bytes": None,
+    "stall_timeout_s": 120.0,
+    "congestion_control": "cubic",
+}
+
+_WRAPPERS = (
+    # A killed runner must not leave the guest behind.
+    *("setpriv", "--pdeathsig", "KILL"),
+    # How much memory the guest finds depends on where its kernel lies in the host's memory.
+    *("setarch", "--addr-no-randomize"),
+    # A guest's panic ends in abort(3); its memory on the disk would help nobody.
+    *("prlimit", "--core=0"),
+)
+
+_TIME = re.compile(rb"^" + TIME_MARK.encode() + rb" (\d+) (\d+)\r?\n", re.MULTILINE)
+_PANIC = re.compile(r"Kernel panic - not syncing: (.*)")
+# What a kernel without any simulated time to wait for says.
+_OUT_OF_MEMORY = ("panic_on_oom", "Out of memory")
+
+
+class Kernel(Protocol):
+    """What the engine needs to know of the kernel that it runs (see kernel.py)."""
+
+    @property
+    def path(self) -> Path:
+        """The executable."""
+
+    @property
+    def version(self) -> str:
+        """Its release."""
+
+    @property
+    def sha256(self) -> str:
+        """Of the executable."""
+
+
+class UmlEngine:
+    """A Linux kernel built for it, with all hosts of a simulation inside."""
+
+    name = "uml"
+
+    def __init__(self, kernel: Kernel) -> None:
+        self._kernel = kernel
+
+    @property
+    def identity(self) -> dict[str, str]:
+        """The kernel, the interpreter and the engine's own code: each may change results."""
+        return {
+            "name": self.name,
+            "version": self._kernel.version,
+            "kernel_sha256": self._kernel.sha256,
+            "python": ".".join(map(str, sys.version_info[:3])),
+            "engine_sha256": _own_sha256(),
+        }
+
+    @property
+    def programs(self) -> dict[str, Path]:
+        """None: the program `tgen` of a host stands for the traffic driver, a part of this."""
+        return {}
+
+    def configuration(self, simulation: Simulation) -> dict[str, bytes]:
+        """Return the simulation as the guest reads it."""
+        return {CONFIGURATION: _describe(simulation)}
+
+    def cpus_per_run(self, options: Mapping[str, Any]) -> int:
+        """One: the guest has a single processor, and its processes take turns."""
+        return 1
+
+    def run(
+        self,
+        directory: Path,
+        *,
+        simulation: Simulation,
+        programs: Mapping[str, Path],
+        on_progress: Callable[[Progress], None],
+    ) -> Usage:
+        """Boot the guest in `directory`; its console goes to uml.log."""
+        directory = directory.resolve()
+        options = {**DEFAULT_OPTIONS, **simulation.options}
+        shutil.rmtree(directory / "shadow.data", ignore_errors=True)
+        (directory / RESULT_FILE).unlink(missing_ok=True)
+        state = directory / STATE_FOLDER
+        shutil.rmtree(state, ignore_errors=True)
+        state.mkdir()
+        memory_bytes = memory.guest_bytes(simulation, options["memory_bytes"])
+        memory_folder = memory.memory_folder(simulation, memory_bytes)
+        Boot(
+            run_directory=str(directory),
+            package_root=str(repository_root()),
+            python=str(Path(sys.executable).resolve()),
+            programs={name: str(path.resolve()) for name, path in programs.items()},
+            open_files=OPEN_FILES,
+        ).write(directory / BOOT_FILE)
+        started = time.monotonic()
+        cpu_before_s = _children_cpu_s()
+        with (directory / LOG).open("wb") as log:
+            process = subprocess.Popen(
+                [*_WRAPPERS, *self._command(simulation, memory_bytes, directory)],
+                cwd=directory,
+                # Ctrl-C is for the command that runs this, which then ends the guest.
+                start_new_session=True,
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=subprocess.STDOUT,
+                env={"PATH": "/usr/bin:/bin", "HOME": "/nonexistent", "TMPDIR": str(memory_folder)},
+            )
+            sampler = MemorySampler(
+                process.pid, directory / "free.log", memory.nameless_files_bytes
+            )
+            watch = _Watch(directory / LOG, process.pid, float(options["stall_timeout_s"]))
+            try:
+                while not _ended(process, POLL_INTERVAL_S if sampler.peak_bytes else FIRST_POLL_S):
+                    on_progress(
+                        Progress(
+                            simulated_s=watch.look(),
+                            stop_s=simulation.stop_ms / 1000,
+                            wall_s=time.monotonic() - started,
+                            memory_bytes=sampler.sample(),
+                        )
+                    )
+            finally:
+                if process.poll() is None:
+                    process.kill()
+                    process.wait()
+                # The guest's processes fall with its kernel, but not at once.
+                end_processes_below(directory)
+                shutil.rmtree(state, ignore_errors=True)
+        (directory / BOOT_FILE).unlink()
+        _check(read_result(directory / RESULT_FILE), directory / LOG, process.returncode)
+        return Usage(
+            wall_s=time.monotonic() - started,
+            cpu_s=_children_cpu_s() - cpu_before_s,
+            peak_memory_bytes=sampler.peak_bytes,
+        )
+
+    def _command(self, simulation: Simulation, memory_bytes: int, directory: Path) -> list[str]:
+        guest = Path(__file__).parent / "guest" / "__main__.py"
+        return [
+            str(self._kernel.path),
+            f"mem={memory_bytes // 2**20}M",
+            "root=/dev/root",
+            "rootfstype=hostfs",
+            "rootflags=/",
+            "ro",
+            "time-travel=inf-cpu",
+            f"time-travel-start={EPOCH_UNIX_S * 10**9}",
+            "con=null",
+            "con0=fd:0,fd:1",
+            "quiet",
+            "norandmaps",
+            f"uml_dir={STATE_FOLDER}",
+            f"onionlab.seed={_guest_seed(simulation.seed)}",
+            f"init={_quoted(Path(sys.executable).resolve())}",
+            "--",
+            "-I",
+            "-S",
+            "-B",
+            _quoted(guest),
+            _quoted(directory / BOOT_FILE),
+        ]
+
+
+@dataclass
+class _Watch:
+    """Follows a guest's simulated time, and notices when it stands still."""
+
+    log: Path
+    pid: int
+    patience_s: float
+    simulated_s: float = 0.0
+    _offset: int = 0
+
+    def __post_init__(self) -> None:
+        self._moved()
+
+    def _moved(self) -> None:
+        self._moved_wall_s = time.monotonic()
+
+    def look(self) -> float:
+        """Return the simulated time. Raises EngineFailureError where it stands still too long."""
+        with self.log.open("rb") as lines:
+            lines.seek(self._offset)
+            new = lines.read()
+        end = new.rfind(b"\n") + 1
+        self._offset += end
+        for found in _TIME.finditer(new[:end]):
+            self.simulated_s = float(found[1])
+            self._moved()
+        still_s = time.monotonic() - self._moved_wall_s
+        if still_s > self.patience_s and self._offset == 0 and not new:
+            raise EngineFailureError(
+                f"the guest has said nothing for {still_s:.0f} s: it does not start"
+            )
+        if still_s > self.patience_s:
+            raise EngineFailureError(
+                f"simulated time stands still: after {self.simulated_s:.0f} s of it, the next "
+                f"second has not ended for {still_s:.0f} s. A program that never sleeps does that",
+                _log_tail(self.log),
+            )
+        return self.simulated_s
+
+
+def _ended(process: subprocess.Popen[bytes], timeout_s: float) -> bool:
+    """Wait for the end of a process, so long at most."""
+    with contextlib.suppress(subprocess.TimeoutExpired):
+        process.wait(timeout_s)
+    return process.returncode is not None
+
+
+def _quoted(path: Path) -> str:
+    """Return a path as the kernel's command line takes it, which is split at spaces."""
+    if '"' in str(path) or "\n" in str(path):
+        raise UserError(
+            f"the embedded engine takes no double quote and no line break in a path: {path}",
+            "move the checkout to another place",
+        )
+    return f'"{path}"' if " " in str(path) or "\t" in str(path) else str(path)
+
+
+def _describe(simulation: Simulation) -> bytes:
+    network = simulation.network
+    number = {place.name: i for i, place in enumerate(network.places)}
+    latency_us = [[0] * len(number) for _ in number]
+    for (one, other), value_us in network.latency_us.items():
+        latency_us[number[one]][number[other]] = value_us
+        latency_us[number[other]][number[one]] = value_us
+    options = {**DEFAULT_OPTIONS, **simulation.options}
+    data = {
+        "format": description.FORMAT,
+        "seed": simulation.seed,
+        "epoch_unix_s": EPOCH_UNIX_S,
+        "stop_ms": simulation.stop_ms,
+        "memory_bytes": memory.guest_bytes(simulation, options["memory_bytes"]),
+        "packet_loss": network.packet_loss,
+        "congestion_control": options["congestion_control"],
+        "latency_us": latency_us,
+        "hosts": [
+            {
+                "name": host.name,
+                "address": host.address,
+                "place": number[host.place],
+                "up_bit_per_s": network.place_of(host).up_bit_per_s,
+                "down_bit_per_s": network.place_of(host).down_bit_per_s,
+                "programs": [
+                    {
+                        "program": process.program,
+                        "arguments": list(process.arguments),
+                        "environment": dict(process.environment),
+                        "start_ms": process.start_ms,
+                    }
+                    for process in simulation.processes[host.name]
+                ],
+            }
+            for host in network.hosts
+        ],
+    }
+    return (json.dumps(data, indent=1, sort_keys=True) + "\n").encode()
+
+
+def _guest_seed(seed: int) -> str:
+    return hashlib.sha256(f"onionlab guest {seed}".encode()).hexdigest()
+
+
+def _own_sha256() -> str:
+    """Return a hash of all code that runs in the guest."""
+    digest = hashlib.sha256()
+    folder = Path(__file__).parent
+    for path in sorted([*folder.glob("guest/*.py"), *folder.glob("traffic/**/*.py")]):
+        digest.update(f"{path.relative_to(folder)}\0".encode() + path.read_bytes())
+    return digest.hexdigest()
+
+
+def _check(result: Result | None, log: Path, status: int) -> None:
+    if result is None:
+        tail = _log_tail(log)
+        panic = next((found[1] for line in tail if (found := _PANIC.search(line))), None)
+        if panic is None:
+            message = f"the guest ended before its time (the kernel's status: {status})"
+        elif any(sign in line for sign in _OUT_OF_MEMORY for line in tail):
+            message = (
+                "the guest ran out of memory; give it more: engine: {uml: {memory: ...}} in "
+                "the experiment"
+            )
+        else:
+            message = f"the guest's kernel panicked: {panic}"
+        raise EngineFailureError(message, tail)
+    if result.message:
+        raise EngineFailureError(result.message, result.log_tail or _log_tail(log))
+
+
+def _log_tail(log: Path) -> list[str]:
+    """Return the last lines of the guest's console that are not marks of time."""
+    with log.open("rb") as lines:
+        lines.seek(max(0, log.stat().st_size - 200_000))
+        text = lines.read().decode(errors="replace").splitlines()
+    return [line for line in text if line.strip() and not line.startswith(TIME_MARK)][
+        -LOG_TAIL_LINES:
+    ]
+
+
+def _children_cpu_s() -> float:
+    usage = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return usage.ru_utime + usage.ru_stime

@@ -1,0 +1,72 @@
+"""The simulation as the guest reads it: conf/uml.json of the run directory."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+FORMAT = 1
+
+
+@dataclass(frozen=True)
+class Program:
+    """One program of one host. start_ms: simulated time since the start of the simulation."""
+
+    program: str
+    arguments: tuple[str, ...]
+    environment: Mapping[str, str]
+    start_ms: int
+
+
+@dataclass(frozen=True)
+class GuestHost:
+    """One simulated machine. place: a number; up_bit_per_s, down_bit_per_s: its access link."""
+
+    name: str
+    address: str
+    place: int
+    up_bit_per_s: int
+    down_bit_per_s: int
+    programs: tuple[Program, ...]
+
+
+@dataclass(frozen=True)
+class Description:
+    """A whole simulation.
+
+    latency_us: one-way latency in microseconds, [place][place]; packet_loss: share of the packets
+    with payload that each path loses; memory_bytes: of the guest, from which Tor derives limits.
+    """
+
+    seed: int
+    epoch_unix_s: int
+    stop_ms: int
+    memory_bytes: int
+    packet_loss: float
+    congestion_control: str
+    latency_us: tuple[tuple[int, ...], ...]
+    hosts: tuple[GuestHost, ...]
+
+
+def read_description(path: Path) -> Description:
+    """Read conf/uml.json."""
+    data: dict[str, Any] = json.loads(path.read_text())
+    if data.pop("format") != FORMAT:
+        raise ValueError(f"{path} has another format than {FORMAT}")
+    data["latency_us"] = tuple(tuple(row) for row in data["latency_us"])
+    data["hosts"] = tuple(
+        GuestHost(
+            **{
+                **host,
+                "programs": tuple(
+                    Program(**{**program, "arguments": tuple(program["arguments"])})
+                    for program in host["programs"]
+                ),
+            }
+        )
+        for host in data["hosts"]
+    )
+    return Description(**data)

@@ -1,0 +1,87 @@
+"""The guest's file systems: the host's files to read, memory to write, logs carried out at the end.
+
+The root is the host's own file system, read-only. All that a simulation writes goes to a file
+system in the guest's memory: each write to a file of the host would be a call to the host.
+"""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+
+from onionlab.engines.uml.guest import system
+from onionlab.engines.uml.guest.description import Description
+
+MEMORY = Path("/run")
+SIMULATION = MEMORY / "simulation"
+PROGRAMS = MEMORY / "programs"
+HOSTS = SIMULATION / "shadow.data" / "hosts"
+OUTSIDE = MEMORY / "outside"
+"""The run directory on the host, for what is carried out."""
+
+
+def mount_basics() -> None:
+    """Mount what programs expect to be there."""
+    system.mount("proc", "/proc", "proc")
+    system.mount("dev", "/dev", "devtmpfs")
+    system.mount("memory", str(MEMORY), "tmpfs", data="size=100%,nr_inodes=0,mode=755")
+
+
+def mount_outside(run_directory: str) -> None:
+    """Make the run directory of the host writable, at another place."""
+    OUTSIDE.mkdir()
+    system.mount("outside", str(OUTSIDE), "hostfs", data=run_directory)
+
+
+def write_names(description: Description) -> None:
+    """Let all hosts' names resolve, for the C library and for the resolver inside of Tor."""
+    lines = ["127.0.0.1 localhost", *(f"{host.address} {host.name}" for host in description.hosts)]
+    _cover("/etc/hosts", "\n".join(lines) + "\n")
+    _cover("/etc/resolv.conf", "nameserver 127.0.0.1\n")
+
+
+def provide_programs(programs: Mapping[str, str]) -> None:
+    """Make the executables appear at the same paths on every machine.
+
+    A program's own path is in its memory; at another length it would move what lies beside it, and
+    results might depend on where a checkout stands.
+    """
+    PROGRAMS.mkdir()
+    for name, path in programs.items():
+        (PROGRAMS / name).touch()
+        system.mount(path, str(PROGRAMS / name), flags=system.MS_BIND)
+
+
+def copy_in() -> None:
+    """Copy what the run starts from to memory: conf/, and shadow.data.template as shadow.data."""
+    shutil.copytree(OUTSIDE / "conf", SIMULATION / "conf", copy_function=shutil.copyfile)
+    _copy_private(OUTSIDE / "shadow.data.template", SIMULATION / "shadow.data")
+
+
+def copy_out(names: Iterable[str]) -> None:
+    """Copy what the hosts' programs printed to the host; empty error logs stay behind."""
+    for name in names:
+        target = OUTSIDE / "shadow.data" / "hosts" / name
+        target.mkdir(parents=True, exist_ok=True)
+        for path in sorted((HOSTS / name).glob("*.std*")):
+            if path.suffix == ".stdout" or path.stat().st_size:
+                shutil.copyfile(path, target / path.name)
+
+
+def _copy_private(source: Path, target: Path) -> None:
+    """Copy a tree with the permissions that Tor asks for: its own eyes only."""
+    target.mkdir(mode=0o700, parents=True)
+    for path in sorted(source.iterdir()):
+        if path.is_dir():
+            _copy_private(path, target / path.name)
+        else:
+            shutil.copyfile(path, target / path.name)
+            (target / path.name).chmod(0o600)
+
+
+def _cover(path: str, content: str) -> None:
+    """Lay a file over one of the host's, which stays as it is."""
+    cover = MEMORY / ("cover" + path.replace("/", "-"))
+    cover.write_text(content)
+    system.mount(str(cover), path, flags=system.MS_BIND)

@@ -1,0 +1,229 @@
+"""The guest's first process: makes the network, starts the programs, watches them, stops.
+
+It ends the guest itself in every case, after it has said on the host's side how things went.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import resource
+import signal
+import sys
+import time
+import traceback
+from collections.abc import Callable
+from pathlib import Path
+
+from onionlab.engines.uml.guest import files, programs, system
+from onionlab.engines.uml.guest.boot import RESULT_FILE, TIME_MARK, Boot, Result, read_boot
+from onionlab.engines.uml.guest.description import Description, GuestHost, read_description
+from onionlab.engines.uml.guest.network import NAMESPACES, build_network
+from onionlab.engines.uml.guest.programs import Running
+
+PROGRESS_INTERVAL_S = 1.0
+DRIVER_PATIENCE_S = 60.0
+TRAFFIC_PROGRAM = "tgen"
+TRAFFIC_MODULE = "onionlab.engines.uml.traffic"
+PLAN_FORMAT = 1
+
+_MEMORY_SETTINGS = {
+    # A guest without memory is an end in one line, not programs that vanish one by one.
+    "vm/panic_on_oom": "1",
+    "vm/overcommit_memory": "1",
+    "fs/file-max": "10000000",
+    "kernel/pid_max": "4194304",
+}
+
+
+class ProgramEndedError(Exception):
+    """A program ended before its time."""
+
+    def __init__(self, running: Running, status: int) -> None:
+        how = programs.describe_status(status)
+        super().__init__(f"{running.program} of {running.host} ended {how}")
+        self.last_words = running.last_words()
+
+
+def main(boot_file: str) -> None:
+    """Run the simulation, write its result, switch the guest off. Never returns."""
+    try:
+        result = _run(read_boot(Path(boot_file)))
+    except ProgramEndedError as error:
+        at_s = time.clock_gettime(time.CLOCK_MONOTONIC)
+        result = Result(f"{error} after {at_s:.3f} s", tuple(error.last_words))
+    except BaseException as error:
+        lines = traceback.format_exception(error)
+        print("".join(lines), flush=True)
+        result = Result(f"the guest failed: {error}", tuple("".join(lines).splitlines()[-15:]))
+    try:
+        result.write(files.OUTSIDE / RESULT_FILE)
+    except OSError as error:
+        print(f"the guest cannot write its result: {error}", flush=True)
+    finally:
+        system.power_off()
+
+
+def _run(boot: Boot) -> Result:
+    files.mount_basics()
+    files.mount_outside(boot.run_directory)
+    description = read_description(files.OUTSIDE / "conf" / "uml.json")
+    for name, value in _MEMORY_SETTINGS.items():
+        Path("/proc/sys", name).write_text(value)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (boot.open_files, boot.open_files))
+    signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGCHLD})
+    files.provide_programs(boot.programs)
+    files.write_names(description)
+    files.copy_in()
+    for host in description.hosts:
+        (files.HOSTS / host.name).mkdir(mode=0o700, parents=True, exist_ok=True)
+    build_network(description)
+    simulation = Simulation(boot, description)
+    try:
+        simulation.run()
+    finally:
+        files.copy_out(host.name for host in description.hosts)
+    return Result("")
+
+
+class Simulation:
+    """All programs of all hosts, from the first start to the stop."""
+
+    def __init__(self, boot: Boot, description: Description) -> None:
+        self._boot = boot
+        self._description = description
+        self._running: dict[int, Running] = {}
+        self._driver: Running | None = None
+
+    def run(self) -> None:
+        """Start everything at its time and stop at the end. Raises ProgramEndedError."""
+        events: list[tuple[int, Callable[[], None]]] = []
+        traffic = []
+        for host in self._description.hosts:
+            for position, program in enumerate(host.programs):
+                if program.program == TRAFFIC_PROGRAM:
+                    traffic.append(self._traffic(host, position))
+                else:
+                    events.append((program.start_ms, self._starter(host, position)))
+        events.sort(key=lambda event: event[0])
+        self._sleep_until(0)
+        if traffic:
+            self._start_driver(traffic)
+        for start_ms, start in events:
+            self._sleep_until(start_ms)
+            start()
+        self._sleep_until(self._description.stop_ms)
+        self._stop()
+
+    def _starter(self, host: GuestHost, position: int) -> Callable[[], None]:
+        program = host.programs[position]
+
+        def start() -> None:
+            running = programs.start(
+                [str(files.PROGRAMS / program.program), *program.arguments],
+                host=host.name,
+                log=programs.log_file(host.name, program.program, position),
+                environment=program.environment,
+                directory=files.HOSTS / host.name,
+            )
+            self._running[running.pid] = running
+
+        return start
+
+    def _traffic(self, host: GuestHost, position: int) -> dict[str, str | int]:
+        program = host.programs[position]
+        graph = os.path.normpath(files.HOSTS / host.name / program.arguments[0])
+        return {
+            "name": host.name,
+            "graph": graph,
+            "start_ms": program.start_ms,
+            "log": str(programs.log_file(host.name, TRAFFIC_PROGRAM, position)),
+            "netns": str(NAMESPACES / host.name),
+            "address": host.address,
+        }
+
+    def _start_driver(self, traffic: list[dict[str, str | int]]) -> None:
+        plan = files.SIMULATION / "traffic.json"
+        plan.write_text(
+            json.dumps(
+                {
+                    "format": PLAN_FORMAT,
+                    "seed": self._description.seed,
+                    "epoch_unix_s": self._description.epoch_unix_s,
+                    "stop_ms": self._description.stop_ms,
+                    "hosts": traffic,
+                }
+            )
+        )
+        self._driver = programs.start(
+            [self._boot.python, "-S", "-B", "-m", TRAFFIC_MODULE, str(plan)],
+            host="all hosts",
+            log=files.SIMULATION / "traffic.0.stdout",
+            environment={"PYTHONPATH": self._boot.package_root, "PYTHONHASHSEED": "0"},
+            directory=files.SIMULATION,
+            in_network=False,
+        )
+        self._running[self._driver.pid] = self._driver
+
+    def _sleep_until(self, at_ms: int) -> None:
+        """Let simulated time pass, tell the host how much, and see whether all programs run."""
+        until_s = at_ms / 1000
+        while True:
+            now_s = self._now_s()
+            self._look_after_programs()
+            if now_s >= until_s:
+                return
+            next_mark_s = (now_s // PROGRESS_INTERVAL_S + 1) * PROGRESS_INTERVAL_S
+            signal.sigtimedwait({signal.SIGCHLD}, min(until_s, next_mark_s) - now_s)
+            if self._now_s() >= next_mark_s:
+                print(f"{TIME_MARK} {next_mark_s:.0f} {_free_memory_bytes()}", flush=True)
+
+    def _now_s(self) -> float:
+        return time.clock_gettime_ns(time.CLOCK_REALTIME) / 1e9 - self._description.epoch_unix_s
+
+    def _look_after_programs(self) -> None:
+        for pid, status in _ended_children():
+            running = self._running.pop(pid, None)
+            if running is not None:
+                raise ProgramEndedError(running, status)
+
+    def _stop(self) -> None:
+        driver = self._driver
+        if driver is not None:
+            del self._running[driver.pid]
+            os.kill(driver.pid, signal.SIGTERM)
+            deadline_s = self._now_s() + DRIVER_PATIENCE_S
+            while True:
+                ended = dict(_ended_children())
+                if driver.pid in ended:
+                    break
+                if self._now_s() > deadline_s:
+                    raise TimeoutError("the traffic driver does not stop")
+                signal.sigtimedwait({signal.SIGCHLD}, DRIVER_PATIENCE_S)
+            if ended[driver.pid]:
+                raise ProgramEndedError(driver, ended[driver.pid])
+        for pid in self._running:
+            os.kill(pid, signal.SIGKILL)
+
+
+def _ended_children() -> list[tuple[int, int]]:
+    ended: list[tuple[int, int]] = []
+    while True:
+        try:
+            pid, status = os.waitpid(-1, os.WNOHANG)
+        except ChildProcessError:
+            return ended
+        if pid == 0:
+            return ended
+        ended.append((pid, status))
+
+
+def _free_memory_bytes() -> int:
+    for line in Path("/proc/meminfo").read_text().splitlines():
+        if line.startswith("MemAvailable:"):
+            return int(line.split()[1]) * 1024
+    return 0
+
+
+if __name__ == "__main__":
+    main(sys.argv[1])

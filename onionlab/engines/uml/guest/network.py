@@ -1,0 +1,284 @@
+"""The simulated network: a namespace for each host, and all that lies between them.
+
+The way of a packet from one host to another::
+
+    host A                        core                                     host B
+    TCP -> tbf (A's upstream) -> veth -> program: which path? when is it due?
+                                         -> fq: until it is due -> program: whose link?
+                                         -> tbf + CoDel (B's downstream) -> veth -> TCP
+
+The upstream bucket stands in A's own namespace, so a full link holds packets back in A's sockets
+and nothing is ever lost there. Latency is no property of a queue: a program writes the time when
+the packet is due at the other end into the packet, and one queue for all paths lets each packet go
+at that time exactly. Rates, bursts and CoDel's two times are those of Shadow's model.
+"""
+
+from __future__ import annotations
+
+import os
+import socket
+import struct
+from collections.abc import Sequence
+from pathlib import Path
+
+from onionlab.engines.uml.guest import bpf, netlink, system
+from onionlab.engines.uml.guest.description import Description, GuestHost
+
+NAMESPACES = Path("/run/netns")
+LINK = "eth0"
+MTU_BYTES = 1500
+CODEL_TARGET_US, CODEL_INTERVAL_US = 10_000, 100_000
+
+# No queue but CoDel's ever drops a packet: this many never wait in one place.
+_UNLIMITED_PACKETS = 10_000_000
+# What lies between IP and the wire: not part of a packet's size, there is no Ethernet in the model.
+_LINK_HEADER_BYTES = 14
+_TICKS_PER_S = 1000
+
+_GATEWAY = "169.254.0.1"
+# All links may have the same one: nothing here looks at it but each receiver, once.
+_HARDWARE_ADDRESS = bytes.fromhex("020000000001")
+_DELAY_LINE, _DELAY_LINE_END = "delay0", "delay1"
+_DELAY_BUCKETS_LOG = 12
+
+_ACT_SHOT, _ACT_STOLEN = 2, 4
+_IPPROTO_TCP = 6
+
+_SETTINGS_OF_MACHINE = {
+    # All packets between two hosts pass one such queue for an instant.
+    "net/core/netdev_max_backlog": f"{_UNLIMITED_PACKETS}",
+    "net/core/netdev_budget": "100000",
+    "net/core/netdev_budget_usecs": "1000000",
+}
+_SETTINGS_OF_HOST = {
+    # As far as Shadow's own buffers may grow (Linux's own limits would follow the guest's memory).
+    "net/ipv4/tcp_rmem": "4096 131072 6291456",
+    "net/ipv4/tcp_wmem": "4096 16384 4194304",
+    "net/ipv4/ip_local_port_range": "10000 65001",
+    "net/core/somaxconn": "4096",
+}
+
+
+def build_network(description: Description) -> None:
+    """Make all hosts and links, and leave the caller in the core namespace."""
+    for name, value in _SETTINGS_OF_MACHINE.items():
+        _set(name, value)
+    _set("net/ipv4/tcp_congestion_control", description.congestion_control)
+    NAMESPACES.mkdir(parents=True, exist_ok=True)
+    core = os.open("/proc/self/ns/net", os.O_RDONLY | os.O_CLOEXEC)
+    settings = {
+        **_SETTINGS_OF_HOST,
+        "net/ipv4/tcp_congestion_control": description.congestion_control,
+    }
+    for number, host in enumerate(description.hosts):
+        _make_host(host, _core_link(number), core, settings)
+        system.enter_namespace(core, system.CLONE_NEWNET)
+    _make_core(description, core)
+    os.close(core)
+
+
+def enter_host(name: str) -> None:
+    """Move the calling process into a host's network."""
+    descriptor = os.open(NAMESPACES / name, os.O_RDONLY | os.O_CLOEXEC)
+    system.enter_namespace(descriptor, system.CLONE_NEWNET)
+    os.close(descriptor)
+
+
+def burst_bytes(bytes_per_s: int) -> int:
+    """Return the size of a link's bucket: what it carries in a millisecond, and one packet."""
+    return max(1, bytes_per_s // _TICKS_PER_S) + MTU_BYTES
+
+
+def _core_link(number: int) -> str:
+    return f"h{number}"
+
+
+def _make_host(host: GuestHost, core_link: str, core: int, settings: dict[str, str]) -> None:
+    system.unshare(system.CLONE_NEWNET)
+    handle = NAMESPACES / host.name
+    handle.touch()
+    system.mount("/proc/self/ns/net", str(handle), flags=system.MS_BIND)
+    for name, value in settings.items():
+        _set(name, value)
+    link = netlink.Netlink()
+    link.make_veth(LINK, core_link, peer_namespace=core, address=_HARDWARE_ADDRESS, mtu=MTU_BYTES)
+    link.set_up(socket.if_nametoindex("lo"))
+    index = socket.if_nametoindex(LINK)
+    link.set_up(index, arp=False)
+    link.add_address(index, host.address)
+    link.add_neighbour(index, _GATEWAY, _HARDWARE_ADDRESS)
+    link.add_default_route(index, _GATEWAY, host.address)
+    _add_bucket(link, index, host.up_bit_per_s)
+    link.add_qdisc(
+        index,
+        "pfifo",
+        netlink.packet_fifo(_UNLIMITED_PACKETS),
+        parent=0x00010001,
+        handle=0x00020000,
+    )
+    link.close()
+
+
+def _make_core(description: Description, core: int) -> None:
+    link = netlink.Netlink()
+    link.make_veth(
+        _DELAY_LINE, _DELAY_LINE_END, peer_namespace=core, address=_HARDWARE_ADDRESS, mtu=MTU_BYTES
+    )
+    delay_line, end = socket.if_nametoindex(_DELAY_LINE), socket.if_nametoindex(_DELAY_LINE_END)
+    for index in (delay_line, end):
+        link.set_up(index, arp=False)
+    link.add_qdisc(
+        delay_line,
+        "fq",
+        netlink.departure_queue(_UNLIMITED_PACKETS, _DELAY_BUCKETS_LOG),
+        handle=0x00010000,
+    )
+    indices = [
+        socket.if_nametoindex(_core_link(number)) for number in range(len(description.hosts))
+    ]
+    program = bpf.load_filter(_path_program(description, indices, delay_line))
+    link.add_ingress_hook(end)
+    link.add_ingress_program(end, bpf.load_filter(_arrival_program()), "arrival")
+    for host, index in zip(description.hosts, indices, strict=True):
+        _add_bucket(link, index, host.down_bit_per_s)
+        link.add_qdisc(
+            index,
+            "codel",
+            netlink.codel(CODEL_TARGET_US, CODEL_INTERVAL_US, _UNLIMITED_PACKETS),
+            parent=0x00010001,
+            handle=0x00020000,
+        )
+        link.add_ingress_hook(index)
+        link.add_ingress_program(index, program, "path")
+        link.set_up(index, arp=False)
+    link.close()
+
+
+def _add_bucket(link: netlink.Netlink, index: int, bit_per_s: int) -> None:
+    bytes_per_s = max(1, bit_per_s // 8)
+    link.add_qdisc(
+        index,
+        "tbf",
+        netlink.token_bucket(bytes_per_s, burst_bytes(bytes_per_s)),
+        handle=0x00010000,
+        overhead=-_LINK_HEADER_BYTES,
+    )
+
+
+def _path_program(description: Description, indices: Sequence[int], delay_line: int) -> bytes:
+    """Return the program at the core's end of each host's link.
+
+    It looks up the path by the packet's two addresses, draws whether the path loses the packet, and
+    sends a copy with the time at which it is due down the delay line. A copy, because that is what
+    lets go of the sender's socket: the packet has left it.
+    """
+    places = len(description.latency_us)
+    hosts = bpf.hash_map(4, 8, len(description.hosts))
+    for host, index in zip(description.hosts, indices, strict=True):
+        hosts[socket.inet_aton(host.address)] = struct.pack("=II", host.place, index)
+    latencies = bpf.array_map(8, places * places)
+    for source, row in enumerate(description.latency_us):
+        for target, latency_us in enumerate(row):
+            latencies[struct.pack("=I", source * places + target)] = struct.pack(
+                "=Q", latency_us * 1000
+            )
+    packet, end, mark = 76, 80, 8  # of struct __sk_buff
+    source_offset, target_offset = 14 + 12, 14 + 16
+    program = bpf.Assembler()
+    program.set_register(6, 1)
+    program.load32(7, 6, packet)
+    program.load32(8, 6, end)
+    program.set_register(2, 7)
+    program.add_value(2, 14 + 20 + 20)
+    program.jump_greater(2, 8, "short")
+    if description.packet_loss > 0:
+        _add_loss(program, description.packet_loss)
+    program.label("addresses")
+    program.load32(1, 7, source_offset)
+    program.store32(10, -4, 1)
+    program.load32(1, 7, target_offset)
+    program.store32(10, -8, 1)
+    program.load_map(1, hosts.descriptor)
+    program.set_register(2, 10)
+    program.add_value(2, -4)
+    program.call(bpf.MAP_LOOKUP)
+    program.jump_equal(0, 0, "drop")
+    program.load32(9, 0, 0)
+    program.multiply_value(9, places)
+    program.load_map(1, hosts.descriptor)
+    program.set_register(2, 10)
+    program.add_value(2, -8)
+    program.call(bpf.MAP_LOOKUP)
+    program.jump_equal(0, 0, "drop")
+    program.load32(1, 0, 0)
+    program.add_register(9, 1)
+    program.load32(1, 0, 4)
+    program.store32(6, mark, 1)
+    program.store32(10, -12, 9)
+    program.load_map(1, latencies.descriptor)
+    program.set_register(2, 10)
+    program.add_value(2, -12)
+    program.call(bpf.MAP_LOOKUP)
+    program.jump_equal(0, 0, "drop")
+    program.load64(9, 0, 0)
+    program.call(bpf.KTIME_GET_NS)
+    program.add_register(9, 0)
+    program.set_register(1, 6)
+    program.set_register(2, 9)
+    program.set_value(3, 1)  # a time of the monotonic clock
+    program.call(bpf.SKB_SET_TSTAMP)
+    program.set_register(1, 6)
+    program.set_value(2, delay_line)
+    program.set_value(3, 0)
+    program.call(bpf.CLONE_REDIRECT)
+    program.set_value(0, _ACT_STOLEN)
+    program.leave()
+    # Less than TCP's headers: a short datagram, where it holds an IP header at all.
+    program.label("short")
+    program.set_register(2, 7)
+    program.add_value(2, 14 + 20)
+    program.jump_greater(2, 8, "drop")
+    program.jump("addresses")
+    program.label("drop")
+    program.set_value(0, _ACT_SHOT)
+    program.leave()
+    return program.bytes()
+
+
+def _add_loss(program: bpf.Assembler, packet_loss: float) -> None:
+    """Lose a share of the TCP packets that carry data, as Shadow does: acknowledgements arrive."""
+    protocol_offset, length_offset, data_offset = 14 + 9, 14 + 2, 14 + 20 + 12
+    program.load8(1, 7, protocol_offset)
+    program.jump_not_equal(1, _IPPROTO_TCP, "addresses")
+    program.load16(9, 7, length_offset)
+    program.from_big_endian16(9)
+    program.load8(1, 7, 14)
+    program.and_value(1, 0x0F)
+    program.multiply_value(1, 4)
+    program.subtract_register(9, 1)
+    program.load8(1, 7, data_offset)
+    program.shift_right(1, 4)
+    program.multiply_value(1, 4)
+    program.subtract_register(9, 1)
+    program.jump_equal(9, 0, "addresses")
+    program.call(bpf.PRANDOM_U32)
+    # Half of the range: a comparison takes 31 bits as they are, and more as a negative number.
+    program.shift_right(0, 1)
+    program.jump_greater_value(0, min(round(packet_loss * 2**31), 2**31 - 1), "addresses")
+    program.set_value(0, _ACT_SHOT)
+    program.leave()
+
+
+def _arrival_program() -> bytes:
+    """Return the program at the end of the delay line: on to the link that the packet names."""
+    mark = 8
+    program = bpf.Assembler()
+    program.load32(1, 1, mark)
+    program.set_value(2, 0)
+    program.call(bpf.REDIRECT)
+    program.leave()
+    return program.bytes()
+
+
+def _set(name: str, value: str) -> None:
+    Path("/proc/sys", name).write_text(value)

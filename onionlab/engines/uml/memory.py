@@ -1,0 +1,132 @@
+"""The guest's memory: how much it gets, where it lies, how much of it is in use.
+
+All of it is one file without a name, which the guest's kernel maps. It lies on a file system in
+memory: on a disk, all that the guest ever writes to its memory would be written to the disk.
+"""
+
+from __future__ import annotations
+
+import os
+import stat
+from pathlib import Path
+
+import psutil
+
+from onionlab.engines.base import Simulation
+from onionlab.errors import UserError
+
+# Measured (docs/performance.md): what a guest takes before its first program, for each network
+# namespace with its link, for each Tor under load, and for each client or server of the driver.
+BASE_BYTES = 80 * 2**20
+HOST_BYTES = 2**19
+TOR_BYTES = 3 * 2**20
+TRAFFIC_BYTES = 2**19
+# Heartbeat lines of a client, which stay in the guest's memory until the end.
+LOG_BYTES_PER_S = 300
+
+LIMIT_FACTOR = 1.5
+LIMIT_MARGIN_BYTES = 384 * 2**20
+LIMIT_STEP_BYTES = 64 * 2**20
+
+_FOLDER_VARIABLES = ("TMPDIR", "XDG_RUNTIME_DIR")
+_TRAFFIC_PROGRAM = "tgen"
+
+
+def expected_bytes(simulation: Simulation) -> int:
+    """Return how much memory a simulation of this size takes."""
+    programs = [program for each in simulation.processes.values() for program in each]
+    traffic = sum(program.program == _TRAFFIC_PROGRAM for program in programs)
+    return (
+        BASE_BYTES
+        + len(simulation.network.hosts) * HOST_BYTES
+        + (len(programs) - traffic) * TOR_BYTES
+        + traffic * (TRAFFIC_BYTES + LOG_BYTES_PER_S * simulation.stop_ms // 1000)
+    )
+
+
+def guest_bytes(simulation: Simulation, asked_bytes: int | None) -> int:
+    """Return the most that the guest may take: as asked for, or ample for the simulation's size.
+
+    What it doesn't use costs one part in 60. It must not follow the machine's memory: Tor derives
+    limits from what it finds, and results would differ between machines.
+    """
+    if asked_bytes is not None:
+        return asked_bytes
+    limit = LIMIT_MARGIN_BYTES + round(expected_bytes(simulation) * LIMIT_FACTOR)
+    return -(-limit // LIMIT_STEP_BYTES) * LIMIT_STEP_BYTES
+
+
+def memory_folder(simulation: Simulation, limit_bytes: int) -> Path:
+    """Return a folder in memory with room for the guest. Raises UserError where there is none."""
+    expected = min(expected_bytes(simulation), limit_bytes)
+    available = psutil.virtual_memory().available
+    if available < expected:
+        raise UserError(
+            f"the simulation takes about {_mib(expected)} of memory, the machine has "
+            f"{_mib(available)} available",
+            "end other programs, run fewer simulations at a time (JOBS), or lower SCALE",
+        )
+    candidates = [
+        Path("/dev/shm"),
+        *(Path(value) for name in _FOLDER_VARIABLES if (value := os.environ.get(name))),
+        Path("/tmp"),
+    ]
+    room = {folder: _room_bytes(folder) for folder in candidates}
+    best = max(candidates, key=lambda folder: room[folder])
+    if room[best] == 0:
+        raise UserError(
+            "there is no file system in memory for the guest's memory: looked at "
+            + ", ".join(map(str, candidates)),
+            "a tmpfs that is mounted without `noexec` is needed; name it with TMPDIR=/path",
+        )
+    if room[best] < limit_bytes:
+        raise UserError(
+            f"{best} has room for {_mib(room[best])}, the guest's memory takes up to "
+            f"{_mib(limit_bytes)}",
+            "make it larger (`mount -o remount,size=4G`; for a container `--shm-size=4g`), "
+            "lower SCALE, or set `engine: {uml: {memory: ...}}` in the experiment",
+        )
+    return best
+
+
+def nameless_files_bytes(pid: int) -> int:
+    """Return how much room the nameless files take that a process has open: its guest's memory."""
+    taken: dict[tuple[int, int], int] = {}
+    try:
+        entries = list(Path(f"/proc/{pid}/fd").iterdir())
+    except OSError:
+        return 0
+    for entry in entries:
+        try:
+            status = entry.stat()
+        except OSError:
+            continue
+        if stat.S_ISREG(status.st_mode) and status.st_nlink == 0:
+            taken[status.st_dev, status.st_ino] = status.st_blocks * 512
+    return sum(taken.values())
+
+
+def _room_bytes(folder: Path) -> int:
+    """Return the free room in a folder; 0 where it can't hold a guest's memory."""
+    try:
+        if _file_system(folder) != "tmpfs" or not os.access(folder, os.W_OK | os.X_OK):
+            return 0
+        status = os.statvfs(folder)
+    except OSError:
+        return 0
+    return 0 if status.f_flag & os.ST_NOEXEC else status.f_bavail * status.f_frsize
+
+
+def _file_system(folder: Path) -> str:
+    """Return the kind of file system that a folder lies on."""
+    device = folder.stat().st_dev
+    wanted = f"{os.major(device)}:{os.minor(device)}"
+    for line in Path("/proc/self/mountinfo").read_text().splitlines():
+        before, after = line.split(" - ", 1)
+        if before.split()[2] == wanted:
+            return after.split()[0]
+    return ""
+
+
+def _mib(size_bytes: int) -> str:
+    return f"{size_bytes / 2**20:.0f} MiB"

@@ -1,0 +1,197 @@
+"""What the tests run inside of the guest, as programs of its hosts. Standard library only.
+
+Each command prints lines of JSON and then sleeps, because every program is expected to run until
+the end.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+import socket
+import struct
+import sys
+import termios
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+PORT = 5000
+BUFFER_BYTES = 1 << 16
+WARM_UP_S = 4.0
+
+
+def say(**data: object) -> None:
+    print(json.dumps(data), flush=True)
+
+
+def accept_all(serve: Callable[[socket.socket], None], port: int) -> None:
+    with socket.create_server(("0.0.0.0", port), backlog=512) as server:
+        while True:
+            connection, _ = server.accept()
+            threading.Thread(target=serve, args=(connection,), daemon=True).start()
+
+
+def swallow(connection: socket.socket) -> None:
+    """Count what comes in once TCP has had time to find its pace."""
+    steady_after_s = time.monotonic() + WARM_UP_S
+    first_s = last_s = 0.0
+    total = 0
+    while data := connection.recv(BUFFER_BYTES):
+        last_s = time.monotonic()
+        if first_s:
+            total += len(data)
+        elif last_s >= steady_after_s:
+            first_s = last_s
+    say(received=total, seconds=last_s - first_s, **tcp_info(connection))
+
+
+def echo(connection: socket.socket) -> None:
+    connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    while data := connection.recv(BUFFER_BYTES):
+        connection.sendall(data)
+
+
+def serve() -> None:
+    """Swallow on PORT, echo on PORT + 1."""
+    threading.Thread(target=accept_all, args=(echo, PORT + 1), daemon=True).start()
+    accept_all(swallow, PORT)
+
+
+def connect(*hosts: str) -> None:
+    """Print the time that a connection to each host takes, which is a round trip."""
+    for host in hosts:
+        address = socket.gethostbyname(host)
+        started_s = time.monotonic()
+        with socket.create_connection((address, PORT)):
+            say(host=host, address=address, connect_s=time.monotonic() - started_s)
+
+
+def tcp_info(connection: socket.socket) -> dict[str, int]:
+    """Some fields of struct tcp_info."""
+    raw = connection.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, 256)
+    (rtt_us,) = struct.unpack_from("=I", raw, 68)
+    (retransmitted,) = struct.unpack_from("=I", raw, 100)
+    segments_out, segments_in = struct.unpack_from("=II", raw, 136)
+    return {
+        "rtt_us": rtt_us,
+        "retransmitted": retransmitted,
+        "segments_out": segments_out,
+        "segments_in": segments_in,
+    }
+
+
+def outstanding(connection: socket.socket) -> dict[str, int]:
+    """Bytes that are not acknowledged, and of those the ones that have not left the socket."""
+    siocoutqnsd = 0x894B
+    queued, unsent = struct.pack("i", 0), struct.pack("i", 0)
+    queued = fcntl.ioctl(connection, termios.TIOCOUTQ, queued)
+    unsent = fcntl.ioctl(connection, siocoutqnsd, unsent)
+    return {"queued": struct.unpack("i", queued)[0], "unsent": struct.unpack("i", unsent)[0]}
+
+
+def send(host: str, seconds: str, connections: str = "1", name: str = "send") -> None:
+    """Send as much as possible for so long, over so many connections."""
+
+    def stream(end_s: float) -> None:
+        with socket.create_connection((host, PORT)) as connection:
+            data = bytes(BUFFER_BYTES)
+            connection.settimeout(1.0)
+            while time.monotonic() < end_s:
+                try:
+                    connection.send(data)
+                except TimeoutError:
+                    continue
+            say(name=name, **tcp_info(connection), **outstanding(connection))
+
+    end_s = time.monotonic() + float(seconds)
+    threads = [threading.Thread(target=stream, args=(end_s,)) for _ in range(int(connections))]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+
+
+def ping(host: str, count: str, interval_s: str) -> None:
+    """Echo a byte so many times and print each round trip."""
+    with socket.create_connection((host, PORT + 1)) as connection:
+        connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        for _ in range(int(count)):
+            started_s = time.monotonic()
+            connection.sendall(b"x")
+            connection.recv(1)
+            say(ping_s=time.monotonic() - started_s)
+            time.sleep(float(interval_s))
+
+
+def facts() -> None:
+    """Print what may differ between two guests, and what a program sees of its host."""
+    with socket.socket() as one:
+        one.bind(("127.0.0.1", 0))
+        port = one.getsockname()[1]
+    say(
+        random=os.urandom(16).hex(),
+        port=port,
+        pid=os.getpid(),
+        host_name=socket.gethostname(),
+        own_address=socket.gethostbyname(socket.gethostname()),
+        time_s=time.time(),
+        address_of_object=id(object()),
+        hash=hash("text"),
+        open_files=os.sysconf("SC_OPEN_MAX"),
+        environment=dict(os.environ),
+        working_directory=str(Path.cwd()),
+    )
+
+
+def fail(status: str) -> None:
+    """End with a status."""
+    print("the last words", file=sys.stderr, flush=True)
+    sys.exit(int(status))
+
+
+def spin() -> None:
+    """Never sleep: simulated time stands still."""
+    while True:
+        pass
+
+
+def hoard() -> None:
+    """Take all memory."""
+    held = []
+    while True:
+        held.append(bytearray(os.urandom(1 << 16) * 64))
+
+
+def touch(path: str) -> None:
+    """Try to write a file of the host."""
+    try:
+        with open(path, "w") as file:  # noqa: PTH123
+            file.write("written")
+        say(written=path)
+    except OSError as error:
+        say(refused=error.errno)
+
+
+def main() -> None:
+    command, *arguments = sys.argv[1:]
+    commands: dict[str, Callable[..., None]] = {
+        "serve": serve,
+        "connect": connect,
+        "send": send,
+        "ping": ping,
+        "facts": facts,
+        "fail": fail,
+        "spin": spin,
+        "hoard": hoard,
+        "touch": touch,
+    }
+    commands[command](*arguments)
+    while True:
+        time.sleep(1000)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,118 @@
+"""A guest to try things in: a few hosts that run guest_probe.py, and what they said."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from onionlab.engines.base import Process, Progress, Simulation, Usage
+from onionlab.engines.uml.engine import UmlEngine
+from onionlab.network.model import Host, Network, Place
+from onionlab.paths import repository_root
+
+PROBE = Path(__file__).with_name("guest_probe.py")
+MBIT = 1_000_000
+
+
+@dataclass
+class Net:
+    """Builds a simulation. Every host stands in a place of its own, unless told otherwise."""
+
+    packet_loss: float = 0.0
+    seed: int = 1
+    options: dict[str, Any] = field(default_factory=dict)
+    places: dict[str, Place] = field(default_factory=dict)
+    hosts: list[Host] = field(default_factory=list)
+    latency_us: dict[frozenset[str], int] = field(default_factory=dict)
+    processes: dict[str, list[Process]] = field(default_factory=dict)
+    default_latency_us: int = 10_000
+
+    def host(
+        self, name: str, *, up: int = 100 * MBIT, down: int = 100 * MBIT, place: str | None = None
+    ) -> None:
+        where = place or f"place-{name}"
+        self.places.setdefault(where, Place(where, "region", up, down))
+        self.hosts.append(Host(name, "server", None, where, f"100.10.0.{len(self.hosts) + 1}"))
+        self.processes[name] = []
+
+    def latency(self, one: str, other: str, us: int) -> None:
+        self.latency_us[frozenset((f"place-{one}", f"place-{other}"))] = us
+
+    def run(self, name: str, *arguments: str, at_ms: int = 1000) -> None:
+        """Let a host run a command of the probe."""
+        command = ("-S", "-B", str(PROBE), *arguments)
+        self.processes[name].append(Process("python", command, at_ms))
+
+    def simulation(self, stop_ms: int) -> Simulation:
+        places = tuple(self.places.values())
+        return Simulation(
+            network=Network(
+                hosts=tuple(self.hosts),
+                places=places,
+                latency_us={
+                    (a.name, b.name): self.latency_us.get(
+                        frozenset((a.name, b.name)), self.default_latency_us
+                    )
+                    for i, a in enumerate(places)
+                    for b in places[i:]
+                },
+                packet_loss=self.packet_loss,
+            ),
+            processes={name: tuple(each) for name, each in self.processes.items()},
+            seed=self.seed,
+            stop_ms=stop_ms,
+            options=self.options,
+        )
+
+
+def write_directory(directory: Path, engine: UmlEngine, simulation: Simulation) -> None:
+    """Write what the harness writes of a run, as far as the engine needs it."""
+    for relative, content in engine.configuration(simulation).items():
+        (directory / relative).parent.mkdir(parents=True, exist_ok=True)
+        (directory / relative).write_bytes(content)
+    (directory / "shadow.data.template").mkdir()
+
+
+def run_guest(
+    directory: Path,
+    engine: UmlEngine,
+    net: Net,
+    *,
+    stop_s: float,
+    on_progress: Callable[[Progress], None] = lambda _progress: None,
+    programs: Mapping[str, Path] | None = None,
+) -> Usage:
+    """Run a simulation in an empty directory."""
+    simulation = net.simulation(round(stop_s * 1000))
+    write_directory(directory, engine, simulation)
+    return engine.run(
+        directory,
+        simulation=simulation,
+        programs=programs or {"python": Path(sys.executable)},
+        on_progress=on_progress,
+    )
+
+
+def said(directory: Path, host: str, position: int = 0) -> list[dict[str, Any]]:
+    """Return what a host's program printed."""
+    folder = directory / "shadow.data" / "hosts" / host
+    lines = (folder / f"python.{1000 + position}.stdout").read_text().splitlines()
+    return [json.loads(line) for line in lines]
+
+
+def run_endless_guest(directory: Path) -> None:
+    """Run a guest that is busy for long: hosts that send to each other."""
+    from onionlab.engines.uml.kernel import ensure_kernel
+
+    net = Net(options={"stall_timeout_s": 15.0})
+    for name in ("a", "b", "c"):
+        net.host(name)
+        net.run(name, "serve")
+    for one, other in (("a", "b"), ("b", "c"), ("c", "a")):
+        net.run(one, "send", other, "100000", "4", at_ms=2000)
+    engine = UmlEngine(ensure_kernel(repository_root(), say=print))
+    run_guest(directory, engine, net, stop_s=100_000)

@@ -1,0 +1,185 @@
+"""Which engine runs, and what the embedded one asks of the machine. No kernel is needed here."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from onionlab import engines
+from onionlab.engines.uml import memory
+from onionlab.engines.uml.engine import UmlEngine
+from onionlab.errors import UserError
+from onionlab.experiment import load
+from onionlab.paths import repository_root
+from uml.guest_support import Net
+
+ROOT = repository_root()
+
+
+@dataclass(frozen=True)
+class NoKernel:
+    path: Path = Path("/nonexistent/linux")
+    version: str = "6.12.0"
+    sha256: str = "00"
+
+
+@pytest.fixture
+def small_net() -> Net:
+    net = Net(packet_loss=0.01, options={"congestion_control": "reno", "memory_bytes": None})
+    net.host("a", up=1_000_000, down=2_000_000)
+    net.host("b", place="place-a")
+    net.host("c")
+    net.latency("a", "c", 12_345)
+    net.run("a", "facts", at_ms=1500)
+    return net
+
+
+@pytest.fixture
+def offered(monkeypatch: pytest.MonkeyPatch) -> Callable[..., list[str]]:
+    """Puts other engines in place: each is there, or lacks something."""
+
+    def offer(**there: bool) -> list[str]:
+        def opener(name: str) -> Callable[..., Any]:
+            def open_it(*_arguments: object) -> Any:
+                if not there[name]:
+                    raise UserError(f"{name} is not installed", "install it")
+                return SimpleNamespace(name=name)
+
+            return open_it
+
+        monkeypatch.setattr(engines, "ENGINES", {name: opener(name) for name in there})
+        return []
+
+    for variable in ("SHADOW", "TGEN"):
+        monkeypatch.delenv(variable, raising=False)
+    return offer
+
+
+@pytest.mark.parametrize(
+    ("shadow", "chosen", "why"),
+    [(True, "shadow", "which this machine has"), (False, "uml", "shadow is not installed")],
+)
+def test_auto_takes_shadow_where_it_is_and_says_why(
+    offered: Callable[..., list[str]], shadow: bool, chosen: str, why: str
+) -> None:
+    said = offered(shadow=shadow, uml=True)
+    assert engines.open_engine("auto", root=ROOT, say=said.append).name == chosen
+    assert len(said) == 1
+    assert said[0].startswith(f"engine: {chosen}")
+    assert why in said[0]
+
+
+def test_a_shadow_that_was_named_is_never_replaced(
+    offered: Callable[..., list[str]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    said = offered(shadow=False, uml=True)
+    with pytest.raises(UserError, match="shadow is not installed"):
+        engines.open_engine("auto", root=ROOT, say=said.append, shadow="/nowhere/shadow")
+    monkeypatch.setenv("SHADOW", "/nowhere/shadow")
+    with pytest.raises(UserError, match="shadow is not installed"):
+        engines.open_engine("auto", root=ROOT, say=said.append)
+    assert engines.open_engine("uml", root=ROOT, say=said.append).name == "uml"
+
+
+def test_an_engine_that_is_asked_for_is_never_replaced(
+    offered: Callable[..., list[str]],
+) -> None:
+    said = offered(shadow=True, uml=False)
+    with pytest.raises(UserError, match="uml is not installed"):
+        engines.open_engine("uml", root=ROOT, say=said.append)
+    with pytest.raises(UserError, match="there is no engine 'qemu'"):
+        engines.open_engine("qemu", root=ROOT, say=said.append)
+
+
+def test_the_guest_needs_nothing_but_the_standard_library() -> None:
+    code = (
+        f"import sys; sys.path.insert(0, {str(ROOT)!r})\n"
+        "import onionlab.engines.uml.guest.init\n"
+        "print([m for m in sys.modules if m.startswith('onionlab')])"
+    )
+    done = subprocess.run(
+        [sys.executable, "-I", "-S", "-B", "-c", code],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    assert "onionlab.engines.uml.engine" not in done.stdout
+
+
+def test_the_description_is_the_simulation_and_nothing_of_the_machine(small_net: Net) -> None:
+    engine = UmlEngine(NoKernel())
+    files = engine.configuration(small_net.simulation(5000))
+    assert files == UmlEngine(NoKernel(Path("/other/linux"))).configuration(
+        small_net.simulation(5000)
+    )
+    data = json.loads(files["conf/uml.json"])
+    assert data["latency_us"] == [[10_000, 12_345], [12_345, 10_000]]
+    assert [host["place"] for host in data["hosts"]] == [0, 0, 1]
+    assert (data["hosts"][0]["up_bit_per_s"], data["hosts"][0]["down_bit_per_s"]) == (
+        1_000_000,
+        2_000_000,
+    )
+    assert data["hosts"][0]["programs"][0]["start_ms"] == 1500
+    assert data["packet_loss"] == 0.01
+    assert data["congestion_control"] == "reno"
+    assert data["stop_ms"] == 5000
+
+
+def test_what_decides_results_is_in_the_identity() -> None:
+    one = UmlEngine(NoKernel()).identity
+    assert one["name"] == "uml"
+    assert UmlEngine(NoKernel(sha256="01")).identity != one
+    assert all(isinstance(value, str) for value in one.values())
+
+
+def test_options_of_the_embedded_engine_are_checked(tmp_path: Path) -> None:
+    def settings(text: str) -> Any:
+        path = tmp_path / "one.yaml"
+        path.write_text(f"extends: {ROOT}/experiments/quick.yaml\nengine: {{uml: {{{text}}}}}\n")
+        (level,) = load(str(path), root=ROOT).levels.values()
+        return level.settings.engine.uml
+
+    assert settings("").memory_bytes is None
+    assert settings("memory: 2 GiB").memory_bytes == 2 * 2**30
+    assert settings("memory: automatic").memory_bytes is None
+    assert settings("stall_timeout: 5 min").stall_timeout_s == 300
+    for wrong in ("memory: much", "stall_timeout: 0 s", "congestion_control: bbr", "mem: 1 GiB"):
+        with pytest.raises(UserError):
+            settings(wrong)
+
+
+def test_the_guest_gets_memory_by_the_size_of_its_simulation(small_net: Net) -> None:
+    small = memory.guest_bytes(small_net.simulation(5000), None)
+    for number in range(400):
+        small_net.host(f"x{number}")
+        small_net.run(f"x{number}", "facts")
+    large = memory.guest_bytes(small_net.simulation(5000), None)
+    assert small >= 512 * 2**20  # Tor does not serve directories below 300 MiB
+    assert large > small + 400 * memory.TOR_BYTES
+    assert memory.guest_bytes(small_net.simulation(5000), 2**30) == 2**30
+
+
+def test_a_machine_without_room_is_told_before_the_start(
+    small_net: Net, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    simulation = small_net.simulation(5000)
+    for variable in ("TMPDIR", "XDG_RUNTIME_DIR"):
+        monkeypatch.delenv(variable, raising=False)
+    with pytest.raises(UserError, match="takes up to") as caught:
+        memory.memory_folder(simulation, 2**50)
+    assert "shm-size" in (caught.value.hint or "")
+    monkeypatch.setattr(memory, "_file_system", lambda _folder: "ext4")
+    with pytest.raises(UserError, match="no file system in memory"):
+        memory.memory_folder(simulation, 2**20)
+    monkeypatch.setattr("psutil.virtual_memory", lambda: SimpleNamespace(available=50 * 2**20))
+    with pytest.raises(UserError, match="the machine has 50 MiB available"):
+        memory.memory_folder(simulation, 2**30)

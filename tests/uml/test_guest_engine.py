@@ -1,0 +1,190 @@
+"""How a guest starts, what its programs find, and that every bad end is one clear error in time."""
+
+from __future__ import annotations
+
+import json
+import os
+import time
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from onionlab.engines.base import EngineFailureError, Progress
+from onionlab.engines.uml.engine import LOG, UmlEngine
+from uml.guest_support import Net, run_guest, said
+
+pytestmark = [pytest.mark.uml]
+
+STALL_S = 8.0
+PATIENCE_S = 60.0
+
+
+@dataclass(frozen=True)
+class OtherKernel:
+    """Some program in the kernel's place."""
+
+    path: Path
+    version: str = "0"
+    sha256: str = "0"
+
+
+def one_host(*arguments: str, at_ms: int = 1000, **options: object) -> Net:
+    net = Net(options=options)
+    net.host("a")
+    net.host("b")
+    net.run("a", *arguments, at_ms=at_ms)
+    return net
+
+
+def leftovers(directory: Path) -> list[str]:
+    """Processes that work in the directory, and state of the kernel in it."""
+    found = [path.name for path in directory.glob("uml.state*")]
+    for entry in Path("/proc").iterdir():
+        try:
+            if entry.name.isdigit() and (entry / "cwd").readlink() == directory:
+                found.append((entry / "cmdline").read_text().replace("\0", " "))
+        except OSError:
+            continue
+    return found
+
+
+def test_a_program_finds_the_host_that_was_described(tmp_path: Path, uml_engine: UmlEngine) -> None:
+    started_s = time.monotonic()
+    seen: list[Progress] = []
+    usage = run_guest(
+        tmp_path, uml_engine, one_host("facts", at_ms=1500), stop_s=100, on_progress=seen.append
+    )
+    (facts,) = said(tmp_path, "a")
+    assert facts["host_name"] == "a"
+    assert facts["own_address"] == "100.10.0.1"
+    assert facts["time_s"] == pytest.approx(946684801.5, abs=0.01)
+    assert facts["open_files"] >= 65536
+    assert facts["working_directory"].endswith("/shadow.data/hosts/a")
+    assert "OPENSSL_ia32cap" in facts["environment"]
+    assert set(facts["environment"]) <= {"PATH", "HOME", "LC_ALL", "OPENSSL_ia32cap"}
+    # A hundred seconds of nothing take no time; and its use is measured, not guessed.
+    assert time.monotonic() - started_s < PATIENCE_S
+    assert 0 < usage.cpu_s <= usage.wall_s + 1
+    assert 20e6 < usage.peak_memory_bytes < 500e6
+    assert seen[-1].stop_s == 100
+    assert leftovers(tmp_path) == []
+    assert json.loads((tmp_path / "uml.result.json").read_text())["message"] == ""
+
+
+def test_a_program_cannot_write_the_hosts_files(tmp_path: Path, uml_engine: UmlEngine) -> None:
+    target = tmp_path / "outside"
+    target.mkdir()
+    run = tmp_path / "run"
+    run.mkdir()
+    run_guest(run, uml_engine, one_host("touch", str(target / "file")), stop_s=3)
+    (line,) = said(run, "a")
+    assert "refused" in line
+    assert list(target.iterdir()) == []
+
+
+def test_a_program_that_ends_early_is_named_with_its_last_words(
+    tmp_path: Path, uml_engine: UmlEngine
+) -> None:
+    with pytest.raises(EngineFailureError) as caught:
+        run_guest(tmp_path, uml_engine, one_host("fail", "3"), stop_s=50)
+    assert caught.value.message.startswith("python of a ended with status 3 after 1.")
+    assert caught.value.log_tail[-1] == "the last words"
+    # What there was is kept, too.
+    assert (tmp_path / "shadow.data" / "hosts" / "a" / "python.1000.stderr").exists()
+    assert leftovers(tmp_path) == []
+
+
+def test_a_program_that_is_missing_is_an_error(tmp_path: Path, uml_engine: UmlEngine) -> None:
+    with pytest.raises(EngineFailureError) as caught:
+        run_guest(
+            tmp_path,
+            uml_engine,
+            one_host("facts"),
+            stop_s=5,
+            programs={"python": Path("/nowhere/python")},
+        )
+    assert "/nowhere/python" in caught.value.message
+
+
+def test_a_program_that_never_sleeps_is_found_out(tmp_path: Path, uml_engine: UmlEngine) -> None:
+    started_s = time.monotonic()
+    with pytest.raises(EngineFailureError) as caught:
+        run_guest(tmp_path, uml_engine, one_host("spin", stall_timeout_s=STALL_S), stop_s=50)
+    assert "simulated time stands still: after 1 s" in caught.value.message
+    assert time.monotonic() - started_s < PATIENCE_S
+    assert leftovers(tmp_path) == []
+
+
+def test_a_guest_without_memory_says_so(tmp_path: Path, uml_engine: UmlEngine) -> None:
+    with pytest.raises(EngineFailureError) as caught:
+        run_guest(tmp_path, uml_engine, one_host("hoard", memory_bytes=128 * 2**20), stop_s=50)
+    assert "the guest ran out of memory" in caught.value.message
+    assert leftovers(tmp_path) == []
+
+
+def test_a_guest_with_far_too_little_memory_is_an_error(
+    tmp_path: Path, uml_engine: UmlEngine
+) -> None:
+    with pytest.raises(EngineFailureError):
+        run_guest(
+            tmp_path,
+            uml_engine,
+            one_host("facts", memory_bytes=8 * 2**20, stall_timeout_s=STALL_S),
+            stop_s=5,
+        )
+    assert leftovers(tmp_path) == []
+
+
+@pytest.mark.parametrize("script", ["echo boom; exit 3", "exec sleep 1000"])
+def test_a_kernel_that_does_not_boot_is_an_error(tmp_path: Path, script: str) -> None:
+    kernel = tmp_path / "kernel"
+    kernel.write_text(f"#!/bin/sh\n{script}\n")
+    kernel.chmod(0o755)
+    run = tmp_path / "run"
+    run.mkdir()
+    with pytest.raises(EngineFailureError) as caught:
+        run_guest(
+            run,
+            UmlEngine(OtherKernel(kernel)),
+            one_host("facts", stall_timeout_s=STALL_S),
+            stop_s=5,
+        )
+    if "boom" in script:
+        assert "the guest ended before its time (the kernel's status: 3)" in caught.value.message
+        assert caught.value.log_tail == ["boom"]
+    else:
+        assert "it does not start" in caught.value.message
+    assert leftovers(run) == []
+
+
+def test_a_guest_that_is_killed_is_an_error(tmp_path: Path, uml_engine: UmlEngine) -> None:
+    """Whatever kills it: here a process that the host's kernel picked when memory ran out."""
+
+    def kill(progress: Progress) -> None:
+        for entry in Path("/proc").iterdir():
+            try:
+                if entry.name.isdigit() and (entry / "cwd").readlink() == tmp_path:
+                    os.kill(int(entry.name), 9)
+                    return
+            except OSError:
+                continue
+
+    net = one_host("spin")
+    with pytest.raises(EngineFailureError) as caught:
+        run_guest(tmp_path, uml_engine, net, stop_s=50, on_progress=kill)
+    assert "the guest ended before its time" in caught.value.message
+    assert (tmp_path / LOG).exists()
+    assert leftovers(tmp_path) == []
+
+
+def test_the_same_simulation_is_the_same_to_the_byte(tmp_path: Path, uml_engine: UmlEngine) -> None:
+    outputs = []
+    for attempt in ("one", "two", "other"):
+        net = one_host("facts", at_ms=1234)
+        net.seed = 2 if attempt == "other" else 1
+        (tmp_path / attempt).mkdir()
+        run_guest(tmp_path / attempt, uml_engine, net, stop_s=5)
+        outputs.append(said(tmp_path / attempt, "a"))
+    assert outputs[0] == outputs[1]
+    assert outputs[0][0]["random"] != outputs[2][0]["random"]

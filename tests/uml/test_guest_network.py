@@ -1,0 +1,127 @@
+"""Whether the guest's network is the one that was described: measured by programs inside of it."""
+
+from __future__ import annotations
+
+import statistics
+from pathlib import Path
+
+import pytest
+
+from onionlab.engines.uml.engine import UmlEngine
+from uml.guest_support import MBIT, Net, run_guest, said
+
+pytestmark = [pytest.mark.uml, pytest.mark.slow]
+
+# Of a packet of 1500 bytes, TCP with time stamps carries this share as payload.
+PAYLOAD_SHARE = 1448 / 1500
+# A connection attempt and its answer: 60 bytes each, over two links of 100 Mbit/s or more.
+HANDSHAKE_ON_WIRE_S = 0.00005
+
+
+def test_a_round_trip_takes_twice_the_latency_of_its_pair(
+    tmp_path: Path, uml_engine: UmlEngine
+) -> None:
+    net = Net()
+    for name in ("a", "b", "c"):
+        net.host(name)
+    net.host("b2", place="place-b")
+    net.latency("a", "b", 12_345)
+    net.latency("a", "c", 150_001)
+    net.latency("b", "c", 1)
+    net.latency_us[frozenset(("place-b",))] = 777
+    for name in ("b", "c", "b2"):
+        net.run(name, "serve")
+    net.run("a", "connect", "b", "c", "b2", at_ms=2000)
+    net.run("b", "connect", "c", "b2", "b", at_ms=2000)
+    run_guest(tmp_path, uml_engine, net, stop_s=5)
+    from_a = {line["host"]: line["connect_s"] for line in said(tmp_path, "a")}
+    from_b = {line["host"]: line["connect_s"] for line in said(tmp_path, "b", 1)}
+    expected_a = {"b": 2 * 0.012345, "c": 2 * 0.150001, "b2": 2 * 0.012345}
+    expected_b = {"c": 2 * 0.000001, "b2": 2 * 0.000777, "b": 0.0}
+    for measured, expected in ((from_a, expected_a), (from_b, expected_b)):
+        assert measured.keys() == expected.keys()
+        for host, connect_s in measured.items():
+            assert 0 <= connect_s - expected[host] <= HANDSHAKE_ON_WIRE_S, host
+
+
+@pytest.mark.parametrize(
+    ("up_mbit", "down_mbit"), [(10, 50), (50, 10), (2, 2), (100, 100), (0.5, 20)]
+)
+def test_tcp_carries_what_the_slower_link_does(
+    tmp_path: Path, uml_engine: UmlEngine, up_mbit: float, down_mbit: float
+) -> None:
+    net = Net()
+    net.host("sender", up=round(up_mbit * MBIT))
+    net.host("receiver", down=round(down_mbit * MBIT))
+    net.run("receiver", "serve")
+    net.run("sender", "send", "receiver", "20", at_ms=2000)
+    run_guest(tmp_path, uml_engine, net, stop_s=80)
+    (end,) = [line for line in said(tmp_path, "receiver") if "received" in line]
+    rate = end["received"] * 8 / end["seconds"]
+    assert rate == pytest.approx(min(up_mbit, down_mbit) * MBIT * PAYLOAD_SHARE, rel=0.001)
+
+
+def test_a_full_upstream_link_holds_data_back_in_its_sockets_and_loses_none(
+    tmp_path: Path, uml_engine: UmlEngine
+) -> None:
+    connections = 10
+    net = Net(default_latency_us=20_000)
+    net.host("sender", up=5 * MBIT)
+    net.host("receiver", down=50 * MBIT)
+    net.run("receiver", "serve")
+    net.run("sender", "send", "receiver", "30", str(connections), at_ms=2000)
+    run_guest(tmp_path, uml_engine, net, stop_s=200)
+    ends = [line for line in said(tmp_path, "sender") if "retransmitted" in line]
+    assert len(ends) == connections
+    assert sum(end["retransmitted"] for end in ends) == 0
+    # What has left the sockets is in flight or in the one short queue of the link.
+    in_flight = sum(end["queued"] - end["unsent"] for end in ends)
+    bandwidth_delay_bytes = 5 * MBIT / 8 * 0.040
+    assert in_flight < bandwidth_delay_bytes + connections * 2 * 1500
+    assert sum(end["unsent"] for end in ends) > 5 * in_flight
+
+
+def test_codel_keeps_the_queue_of_a_full_downstream_link_short(
+    tmp_path: Path, uml_engine: UmlEngine
+) -> None:
+    net = Net(default_latency_us=20_000)
+    for name in ("one", "two", "watcher"):
+        net.host(name)
+    net.host("receiver", down=10 * MBIT)
+    net.run("receiver", "serve")
+    for name in ("one", "two"):
+        net.run(name, "send", "receiver", "40", "2", at_ms=2000)
+    net.run("watcher", "ping", "receiver", "250", "0.1", at_ms=8000)
+    run_guest(tmp_path, uml_engine, net, stop_s=60)
+    queued_s = sorted(line["ping_s"] - 0.040 for line in said(tmp_path, "watcher"))
+    assert len(queued_s) == 250
+    # CoDel drives the standing queue to its target of 10 ms; TCP's saw teeth go above it.
+    assert 0.002 < statistics.median(queued_s) < 0.025
+    assert queued_s[int(0.95 * len(queued_s))] < 0.060
+
+
+@pytest.mark.parametrize("packet_loss", [0.0, 0.02])
+def test_a_path_loses_its_share_of_packets_and_no_acknowledgements(
+    tmp_path: Path, uml_engine: UmlEngine, packet_loss: float
+) -> None:
+    net = Net(packet_loss=packet_loss, default_latency_us=2_000)
+    net.host("sender")
+    net.host("receiver")
+    net.run("receiver", "serve")
+    net.run("sender", "send", "receiver", "20", "4", at_ms=2000)
+    run_guest(tmp_path, uml_engine, net, stop_s=60)
+    ends = [line for line in said(tmp_path, "sender") if "retransmitted" in line]
+    segments = sum(end["segments_out"] for end in ends)
+    retransmitted = sum(end["retransmitted"] for end in ends)
+    assert len(ends) == 4
+    # The receiver sends nothing but acknowledgements: the ones after the sender looked may differ.
+    sent = sum(line["segments_out"] for line in said(tmp_path, "receiver") if "received" in line)
+    arrived = sum(end["segments_in"] for end in ends)
+    assert sent > 10_000
+    assert abs(sent - arrived) < 0.005 * sent
+    if packet_loss:
+        assert segments > 20_000
+        assert retransmitted / segments == pytest.approx(packet_loss, rel=0.15)
+    else:
+        # CoDel drops what congestion makes too long, nothing else does.
+        assert retransmitted / segments < 0.002

@@ -1,0 +1,56 @@
+"""A whole small experiment, twice: the same bytes, wherever it runs."""
+
+from __future__ import annotations
+
+import hashlib
+from pathlib import Path
+
+import pytest
+
+from onionlab.engines.uml.engine import UmlEngine
+from onionlab.paths import repository_root
+from onionlab.plan import Request, Workbench
+from onionlab.tor.variants import load_registry
+from onionlab.verify import verify_tor_logs
+
+TINY = repository_root() / "tests" / "harness" / "data" / "tiny.yaml"
+
+
+@pytest.mark.uml
+@pytest.mark.tor
+@pytest.mark.slow
+def test_the_same_seed_gives_the_same_logs_to_the_byte(
+    tmp_path: Path, uml_engine: UmlEngine
+) -> None:
+    bench = Workbench(repository_root(), Request(str(TINY), engine="uml"), print)
+    (level,) = bench.experiment.levels
+    hashes = []
+    for place in ("one", "a folder with a much longer name"):
+        run = bench.compose(level, "rr", 1)
+        directory = tmp_path / place
+        directory.mkdir()
+        run.write(directory)
+        uml_engine.run(
+            directory,
+            simulation=run.simulation,
+            programs=bench.executables(),
+            on_progress=lambda _progress: None,
+        )
+        hosts = directory / "shadow.data" / "hosts"
+        proofs = verify_tor_logs(
+            hosts, run.expectations, load_registry(repository_root()).proof_prefix
+        )
+        assert proofs == {"Circuit policy in use: RR.": 12}
+        successes = [
+            path.read_text().count("[stream-success]") for path in hosts.glob("webclient*/tgen.*")
+        ]
+        assert len(successes) == 4
+        assert sum(successes) > 20
+        hashes.append(
+            {
+                str(path.relative_to(hosts)): hashlib.sha256(path.read_bytes()).hexdigest()
+                for path in sorted(hosts.rglob("*.stdout"))
+            }
+        )
+    assert len(hashes[0]) == 3 + 4 + 2 + 2 * 5
+    assert hashes[0] == hashes[1]
