@@ -1,0 +1,1 @@
+"""The embedded engine: User-Mode Linux in time-travel mode."""
