@@ -22,9 +22,6 @@ from .plan import Plan
 
 __all__ = ["Driver", "HostNames"]
 
-FLUSH_INTERVAL_US = 10_000_000
-"""Logs are on disk this long after they were written, at the latest (simulated time)."""
-
 SPARE_FILES = 64
 STREAMS_PER_HOST = 16
 
@@ -109,7 +106,7 @@ class Driver:
             self._close()
 
     def _flush_later(self) -> None:
-        self.loop.at(self.clock.now_us + FLUSH_INTERVAL_US, self._flush)
+        self.loop.at(self.clock.now_us + self._plan.flush_interval_ms * 1000, self._flush)
 
     def _flush(self) -> None:
         for host in self._hosts:

@@ -67,8 +67,10 @@ class Host:
     ) -> None:
         self.name = plan.name
         self.verify_payload = verify_payload
-        self.low_water_bytes = low_water_bytes
+        # With status lines every arrival counts.
+        self.low_water_bytes = 1 if log.wants_info else low_water_bytes
         self.log = log
+        self.wants_info = log.wants_info
         self._plan = plan
         self._graph = graph
         self._seed = seed
@@ -142,8 +144,8 @@ class Host:
 
     def _listen(self, port: int) -> None:
         try:
-            with self._namespaces.inside(self._plan.netns):
-                listener = socket.socket(socket.AF_INET, _NONBLOCKING_STREAM)
+            self._namespaces.enter(self._plan.netns)
+            listener = socket.socket(socket.AF_INET, _NONBLOCKING_STREAM)
             listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
             listener.bind(("0.0.0.0", port))
             listener.listen(socket.SOMAXCONN)
@@ -239,8 +241,8 @@ class Host:
     def _connect(self, target: Address, vertex: str) -> socket.socket | None:
         sock = None
         try:
-            with self._namespaces.inside(self._plan.netns):
-                sock = socket.socket(socket.AF_INET, _NONBLOCKING_STREAM)
+            self._namespaces.enter(self._plan.netns)
+            sock = socket.socket(socket.AF_INET, _NONBLOCKING_STREAM)
             number = sock.connect_ex((target.address or "0.0.0.0", target.port))
         except OSError as error:
             self._raise_if_out_of_resources(error)
@@ -305,11 +307,6 @@ class Host:
     def now_us(self) -> int:
         """Current time of the monotonic clock."""
         return self._clock.now_us
-
-    @property
-    def wants_info(self) -> bool:
-        """Whether the log is at level info."""
-        return self.log.wants_info
 
     def count_bytes(self, read: int, written: int) -> None:
         """Take note of bytes for the next heartbeat."""

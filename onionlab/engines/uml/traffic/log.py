@@ -20,12 +20,17 @@ FLUSH_BYTES = 1 << 16
 
 
 class TgenLog:
-    """The log file of one host. `lines` are buffered; see `flush`."""
+    """The log file of one host.
+
+    Lines are kept until `flush`, or until there are FLUSH_BYTES of them. wants_info: whether lines
+    of level info are written.
+    """
 
     def __init__(self, path: Path, level: LogLevel, clock: Clock) -> None:
         """Create the file (an existing one is emptied). Raises UserError."""
         self.path = path
-        self.level = level
+        self.wants_info = level.value >= LogLevel.INFO.value
+        self._threshold = level.value
         self._clock = clock
         self._lines: list[str] = []
         self._characters = 0
@@ -33,11 +38,6 @@ class TgenLog:
             self._fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_APPEND, 0o644)
         except OSError as error:
             raise UserError(f"cannot write the log {path}: {error.strerror}") from error
-
-    @property
-    def wants_info(self) -> bool:
-        """Whether lines of level info are wanted."""
-        return self.level.value >= LogLevel.INFO.value
 
     def critical(self, place: str, text: str) -> None:
         """Write a line of level critical."""
@@ -56,7 +56,7 @@ class TgenLog:
         self._write(LogLevel.INFO, place, text)
 
     def _write(self, level: LogLevel, place: str, text: str) -> None:
-        if level.value > self.level.value:
+        if level.value > self._threshold:
             return
         line = f"{self._clock.stamp()} [{level.name.lower()}] {place} {text}\n"
         self._lines.append(line)

@@ -15,6 +15,8 @@ the system and to name them in the servers' logs.
 ``receive_low_water_bytes``: how much of a payload is worth a wake-up (default 1: every arrival).
 More is for hosts whose loopback acknowledges each segment at once (``ip route ... quickack 1``);
 elsewhere the sender would wait for delayed acknowledgements that TGen's reading would set off.
+``flush_interval_ms``: after how much simulated time a log line is on disk at the latest (default
+10000).
 ``verify_payload``: whether to compare the payload's MD5 sum with the sender's (default false).
 """
 
@@ -57,6 +59,7 @@ class Plan:
     names: dict[str, str]
     receive_low_water_bytes: int
     verify_payload: bool
+    flush_interval_ms: int
 
 
 def load_plan(path: Path) -> Plan:
@@ -79,7 +82,7 @@ def _plan(data: Any) -> Plan:
         data,
         where,
         {"format", "seed", "epoch_unix_s", "stop_ms", "hosts"},
-        {"names", "receive_low_water_bytes", "verify_payload"},
+        {"names", "receive_low_water_bytes", "flush_interval_ms", "verify_payload"},
     )
     if data["format"] != FORMAT:
         raise ValueError(f"format {data['format']!r} is not known; this driver reads {FORMAT}")
@@ -92,6 +95,9 @@ def _plan(data: Any) -> Plan:
         names=_names(data.get("names", {})),
         receive_low_water_bytes=_integer(
             {"receive_low_water_bytes": 1, **data}, "receive_low_water_bytes", where, minimum=1
+        ),
+        flush_interval_ms=_integer(
+            {"flush_interval_ms": 10_000, **data}, "flush_interval_ms", where, minimum=1
         ),
         verify_payload=_of({"verify_payload": False, **data}, "verify_payload", where, bool),
     )

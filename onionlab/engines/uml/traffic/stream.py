@@ -77,14 +77,11 @@ class Owner(Protocol):
     log: TgenLog
     verify_payload: bool
     low_water_bytes: int
+    wants_info: bool
 
     @property
     def now_us(self) -> int:
         """Current time of the monotonic clock."""
-
-    @property
-    def wants_info(self) -> bool:
-        """Whether the log is at level info."""
 
     def count_bytes(self, read: int, written: int) -> None:
         """Take note of bytes for the next heartbeat."""
@@ -220,6 +217,8 @@ class Stream:
             self._readable(to_the_end=bool(events & _TO_THE_END))
         if not self.over and events & (select.EPOLLOUT | _HANGUP):
             self._writable()
+            # A peer may have answered before it was asked; no event will say so again.
+            self._process()
         if not self.over and events & _HANGUP:
             if self.recv_state != "RECV_NONE":
                 self.recv_state = "RECV_ERROR"

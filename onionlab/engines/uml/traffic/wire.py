@@ -18,6 +18,7 @@ __all__ = [
     "MODEL_NAME",
     "PAYLOAD_LETTER",
     "Command",
+    "HeaderError",
     "checksum_line",
     "command",
     "parse_command",
