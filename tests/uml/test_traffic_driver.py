@@ -17,6 +17,8 @@ from typing import Any
 import pytest
 
 from analysis.tgenlog import Complete
+from onionlab.engines.uml.traffic.driver import raise_file_limit
+from onionlab.errors import UserError
 
 from .traffic_support import (
     LIMIT_S,
@@ -89,7 +91,6 @@ def test_client_and_server(tmp_path: Path, by_path: bool) -> None:
     ended = heartbeats.total_succeeded[-1]
     assert counted >= ended * (streams[0].total_bytes + 12)
     assert len(completes(driver, "server1")) in (len(streams), len(streams) + 1)
-    assert f"vertex={'passive'}" not in driver.text("server1")
     assert "vertexid=passive-stream:stream,name=server1,peername=client1" in driver.text("server1")
 
 
@@ -314,25 +315,24 @@ def test_starts_and_stops_are_where_the_plan_says(tmp_path: Path) -> None:
         tmp_path, {"c": graphml({"start": {"heartbeat": "100 ms"}})}, epoch_unix_s=now
     )
     data = json.loads(plan.read_text())
-    data["hosts"][0]["start_ms"] = 20_000
-    data["stop_ms"] = 21_050
+    data["hosts"][0]["start_ms"] = 4_000
+    data["stop_ms"] = 5_050
     plan.write_text(json.dumps(data))
     done = run(plan)
     assert (done.returncode, done.stderr) == (0, "")
     lines = (tmp_path / "c.log").read_text().splitlines()
-    assert now + 20 <= float(lines[0].split()[2]) < now + 21.05
-    beats = [float(line.split()[2]) for line in lines if "[driver-heartbeat]" in line]
-    assert all(now + 20.1 <= beat < now + 21.06 for beat in beats)
+    assert float(lines[0].split()[2]) >= now + 4
+    assert time.time() >= now + 5
+    assert len([line for line in lines if "[driver-heartbeat]" in line]) <= 11
 
 
-def run(plan: Path, **more: object) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(  # type: ignore[call-overload,no-any-return]
+def run(plan: Path) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
         [sys.executable, "-I", str(TRAFFIC), str(plan)],
         capture_output=True,
         text=True,
         timeout=LIMIT_S,
         check=False,
-        **more,
     )
 
 
@@ -397,20 +397,46 @@ def test_a_missing_namespace_is_one_line(tmp_path: Path) -> None:
 
 
 def test_out_of_files_is_one_line(tmp_path: Path) -> None:
-    # So many parallel streams to a server that never answers that the limit is reached.
+    # So many parallel streams to a proxy that never answers that the limit is reached.
+    script = tmp_path / "few_files.py"
+    script.write_text(
+        "import resource, runpy, sys\n"
+        "from onionlab.engines.uml.traffic import driver\n"
+        "driver.raise_file_limit = lambda needed: None\n"
+        "resource.setrlimit(resource.RLIMIT_NOFILE, (90, 90))\n"
+        "runpy.run_module('onionlab.engines.uml.traffic', run_name='__main__')\n"
+    )
     with Proxy(swallow=True) as proxy:
         vertices = {f"stream{i}": {"sendsize": "1", "recvsize": "1"} for i in range(100)}
         start = {"peers": "127.0.0.1:9", "socksproxy": f"localhost:{proxy.port}"}
         graph = graphml({"start": start, **vertices}, [("start", vertex) for vertex in vertices])
         plan = write_plan(tmp_path, {"c": graph})
-        limit = 90
-        # As an ordinary user the limit cannot be raised; as root it could.
-        done = run(
-            plan,
-            preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_NOFILE, (limit, limit)),
+        done = subprocess.run(
+            [sys.executable, str(script), str(plan)],
+            cwd=TRAFFIC.parents[3],
+            env={**os.environ, "PYTHONPATH": str(TRAFFIC.parents[3])},
+            capture_output=True,
+            text=True,
+            timeout=LIMIT_S,
+            check=False,
         )
-    if os.geteuid() != 0:
-        assert "no more sockets" in one_line(done)
+    assert "host c: no more sockets: Too many open files" in one_line(done)
+
+
+def test_the_file_limit_is_raised_or_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    limits = [(64, 5000)]
+
+    def set_limit(what: int, value: tuple[int, int]) -> None:
+        if value[1] > 5000:
+            raise ValueError("not allowed to raise maximum limit")
+        limits.append(value)
+
+    monkeypatch.setattr(resource, "getrlimit", lambda what: limits[-1])
+    monkeypatch.setattr(resource, "setrlimit", set_limit)
+    raise_file_limit(1000)
+    assert limits[-1] == (5000, 5000)
+    with pytest.raises(UserError, match="6000 open files are needed, this process may have 5000"):
+        raise_file_limit(6000)
 
 
 def test_a_signal_writes_all_logs(tmp_path: Path) -> None:

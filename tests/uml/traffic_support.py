@@ -202,6 +202,7 @@ class Proxy:
     requests: list[bytes] = field(default_factory=list)
     logins: list[bytes] = field(default_factory=list)
     client_bytes: bytes = b""
+    client_left: threading.Event = field(default_factory=threading.Event)
 
     def __enter__(self) -> Proxy:
         self._socket = socket.socket()
@@ -282,6 +283,7 @@ class Proxy:
                 if select.select([client], [], [], 0.05)[0]:
                     data = client.recv(65536)
                     if not data:
+                        self.client_left.set()
                         server.shutdown(socket.SHUT_WR)
                         return
                     self.client_bytes += data
@@ -301,6 +303,11 @@ class Proxy:
                 break
         if self.silent_after is not None:
             self._over.wait()
+        elif self.cut_after is not None:
+            # Closing before the client does would be a reset if something of its is unread.
+            client.shutdown(socket.SHUT_WR)
+            self.client_left.wait(LIMIT_S)
+            self.client_left.clear()
         elif self.reset_after is not None:
             time.sleep(0.2)
             client.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
