@@ -94,6 +94,25 @@ def test_client_and_server(tmp_path: Path, by_path: bool) -> None:
     assert "vertexid=passive-stream:stream,name=server1,peername=client1" in driver.text("server1")
 
 
+@pytest.mark.parametrize("low_water", [1, 16384])
+def test_heartbeats_count_every_byte_once(tmp_path: Path, low_water: int) -> None:
+    port = free_port()
+    with Proxy(piece_bytes=1000) as proxy:
+        graphs = {
+            "server1": server_graphml(port),
+            "client1": client_graphml(
+                port, proxy=proxy.port, pause="1 hour", start={"heartbeat": "100 ms"}
+            ),
+        }
+        awaited = {"client1": ("total-streams-succeeded=1", 1)}
+        driver = play_until(tmp_path, graphs, awaited, receive_low_water_bytes=low_water)
+    beats = driver.log("client1").heartbeats
+    # SOCKS answers are no part of a stream, but of a heartbeat.
+    assert sum(beats.bytes_read) == 12 + 69 + 327680 + 37 + 4
+    # 327 KB in pieces of 1000 bytes take a third of a second at least.
+    assert len([count for count in beats.bytes_read if count]) >= 3
+
+
 LINE = re.compile(
     r"(?P<time>\d{4}-\d\d-\d\d \d\d:\d\d:\d\d \d+\.\d{6}) (?P<level>\[\w+\]) (?P<rest>.*)"
 )
@@ -172,7 +191,8 @@ def test_status_lines_at_level_info(tmp_path: Path) -> None:
 @pytest.mark.parametrize("low_water", [1, 16384])
 def test_a_silent_server_times_out_at_a_heartbeat(tmp_path: Path, low_water: int) -> None:
     port = free_port()
-    with Proxy(silent_after=69 + 100_000) as proxy:
+    # The last pieces are worth no wake-up; the heartbeats find them.
+    with Proxy(silent_after=69 + 100_000, piece_bytes=1000) as proxy:
         graphs = {
             "server1": server_graphml(port),
             "client1": client_graphml(

@@ -81,12 +81,16 @@ def test_idle_and_half_closed_connections_cost_nothing(tmp_path: Path, half_clos
     assert len(openings) <= driver.loop.turns <= 2 + 20 * len(openings)
 
 
-def test_a_client_that_waits_costs_its_heartbeats(tmp_path: Path) -> None:
+@pytest.mark.parametrize("proxied", [True, False])
+def test_a_client_that_waits_costs_its_heartbeats(tmp_path: Path, proxied: bool) -> None:
     with socket.socket() as silent:
         silent.bind(("127.0.0.1", 0))
         silent.listen()
+        port = silent.getsockname()[1]
         graph = client_graphml(
-            9, proxy=silent.getsockname()[1], start={"heartbeat": "1 s", "stallout": "0"}
+            port,
+            proxy=port if proxied else None,
+            start={"heartbeat": "1 s", "stallout": "0"},
         )
         driver = driver_until(tmp_path, {f"c{i}": graph for i in range(20)}, IDLE_S)
         driver.run()

@@ -278,6 +278,18 @@ def test_a_client_cut_off_anywhere_ends_with_tgens_error(
     assert f"total-bytes-recv={received}," in host.last
 
 
+@pytest.mark.parametrize("length", [1, len(CHOICE + GRANTED) + 30, len(TO_CLIENT) - 1])
+def test_last_bytes_and_end_may_come_as_one_event(length: int) -> None:
+    host, sock = FakeHost(), FakeSocket()
+    stream = client(host, sock)
+    stream.begin()
+    sock.arrived += TO_CLIENT[:length]
+    sock.end = "end"
+    stream.on_event(select.EPOLLIN | select.EPOLLRDHUP)
+    assert host.ended == [stream]
+    assert stream.error == ("PROXY" if length == 1 else "READEOF")
+
+
 def test_times_are_those_of_tgen() -> None:
     host, sock = FakeHost(), FakeSocket()
     header = SERVER_SAYS.index(b"\n") + 1

@@ -67,6 +67,7 @@ def test_the_internal_model_may_come_by_name() -> None:
     ("old", "new", "code"),
     [
         (b"VERSION=2.0", b"VERSION=1.9", "HEADER_VERSION"),
+        (b"VERSION=2.0", b"VERSION=2", "HEADER_INCOMPLETE"),
         (b"PROTOCOL_VERSION=2.0 ", b"", "HEADER_INCOMPLETE"),
         (b"HOSTNAME=web1 ", b"", "HEADER_INCOMPLETE"),
         (b"TRANSFER_ID=stream ", b"", "HEADER_INCOMPLETE"),

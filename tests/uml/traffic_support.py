@@ -185,9 +185,10 @@ def accepts(port: int) -> bool:
 class Proxy:
     """A SOCKS5 proxy on loopback that misbehaves as told.
 
-    status: answer to the request. silent_after, cut_after, reset_after: pass that many bytes of the
-    server's, then nothing, or hang up. swallow: never answer at all. requests: what clients asked
-    for. client_bytes: what the last client sent after its request.
+    status: answer to the request. piece_bytes: what it passes on at once. silent_after, cut_after,
+    reset_after: pass that many bytes of the server's, then nothing, or hang up. swallow: never
+    answer at all. requests: what clients asked for. client_bytes: what the last client sent after
+    its request.
     """
 
     status: int = 0
@@ -196,6 +197,7 @@ class Proxy:
     greet_slowly: bool = False
     silent_after: int | None = None
     cut_after: int | None = None
+    piece_bytes: int | None = None
     reset_after: int | None = None
     swallow: bool = False
     hang_up_at: str = ""
@@ -290,6 +292,7 @@ class Proxy:
                     server.sendall(data)
 
     def _downstream(self, client: socket.socket, server: socket.socket) -> None:
+        client.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         passed = 0
         limits = [x for x in (self.silent_after, self.cut_after, self.reset_after) if x is not None]
         limit = min(limits, default=None)
@@ -297,7 +300,10 @@ class Proxy:
             data = server.recv(65536 if limit is None else min(65536, limit - passed))
             if not data:
                 return
-            client.sendall(data)
+            for index in range(0, len(data), self.piece_bytes or len(data)):
+                client.sendall(data[index : index + (self.piece_bytes or len(data))])
+                if self.piece_bytes is not None:
+                    time.sleep(0.001)
             passed += len(data)
             if passed == limit:
                 break
