@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import re
+import socket
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
@@ -16,6 +17,7 @@ from onionlab.errors import UserError
 from onionlab.tools import find_tgen
 
 from .traffic_support import (
+    LIMIT_S,
     Proxy,
     accepts,
     client_graphml,
@@ -127,6 +129,48 @@ def test_the_same_bytes_on_the_wire(tgen: Path, tmp_path: Path) -> None:
 
     assert comparable(sent[0]) == comparable(sent[1])
     assert len(comparable(sent[0])) > 2000
+
+
+def test_servers_answer_nonsense_alike(tgen: Path, tmp_path: Path) -> None:
+    known = b"T8nNx9L95LATtckJkR5n "
+    messages = [
+        b"GET / HTTP/1.0\r\n\r\n",
+        known + b"PROTOCOL_VERSION=1.0 HOSTNAME=a\n",
+        known + b"PROTOCOL_VERSION=2.0 HOSTNAME=a\n",
+        known + b"PROTOCOL_VERSION=2.0 HOSTNAME=a MODEL_MODE=graphml MODEL_SIZE=3\n",
+        known + b"PROTOCOL_VERSION=2.0 HOSTNAME=a MODEL_MODE=morse MODEL_SIZE=3\n",
+    ]
+
+    ports = free_port(), free_port()
+    directory = tmp_path / "ours"
+    directory.mkdir()
+    with (
+        real(tgen, tmp_path, "server1", server_graphml(ports[0])),
+        played(directory, {"server1": server_graphml(ports[1])}),
+    ):
+        for port in ports:
+            wait_until(lambda port=port: accepts(port), "the servers")  # type: ignore[misc]
+        for message in messages:
+            ours = answer(ports[1], message)
+            wait_until(
+                lambda message=message, ours=ours: answer(ports[0], message) == ours,  # type: ignore[misc]
+                f"TGen's answer to {message!r} to be {ours!r}",
+            )
+        assert b"CODE=HEADER_VERSION" in answer(ports[1], messages[1])
+
+
+def answer(port: int, message: bytes) -> bytes:
+    """What a server says to a message before it hangs up.
+
+    TGen answers a bad command only if that is there when it first looks.
+    """
+    with socket.create_connection(("127.0.0.1", port)) as sock:
+        sock.sendall(message)
+        sock.settimeout(LIMIT_S)
+        try:
+            return sock.recv(1000)
+        except ConnectionResetError:
+            return b""
 
 
 BEHAVIOURS = {

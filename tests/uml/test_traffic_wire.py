@@ -71,7 +71,7 @@ def test_the_internal_model_may_come_by_name() -> None:
         (b"PROTOCOL_VERSION=2.0 ", b"", "HEADER_INCOMPLETE"),
         (b"HOSTNAME=web1 ", b"", "HEADER_INCOMPLETE"),
         (b"TRANSFER_ID=stream ", b"", "HEADER_INCOMPLETE"),
-        (b" MODEL_SIZE=1970", b"", "HEADER_INCOMPLETE"),
+        (b" MODEL_SIZE=1970", b"", "HEADER_MODELSIZE"),
         (b"MODEL_SIZE=1970", b"MODEL_SIZE=0", "HEADER_MODELSIZE"),
         (b"MODEL_SIZE=1970", b"MODEL_SIZE=10485761", "HEADER_MODELSIZE"),
         (b"=graphml", b"=carrier-pigeon", "HEADER_MODELMODE"),

@@ -15,6 +15,7 @@ its own.
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import hashlib
 import os
@@ -379,9 +380,11 @@ class Stream:
                 return
             asked = wire.parse_command(line)
         except wire.HeaderError as error:
-            self.recv_state = "RECV_ERROR"
-            self.send_state = "SEND_RESPONSE" if self.options is None else "SEND_SUCCESS"
-            self._fail(error.code)
+            if self.options is None:
+                self._refuse(error.code)
+            else:
+                self.recv_state, self.send_state = "RECV_ERROR", "SEND_SUCCESS"
+                self._fail(error.code)
             return
         self.peer_name = asked.hostname
         self.vertex = f"{self.vertex}:{asked.transfer_id}"
@@ -392,12 +395,20 @@ class Stream:
                 f"We received model '{asked.model_name}', but only '{wire.MODEL_NAME}' with fixed "
                 "sizes is supported",
             )
-            self.recv_state, self.send_state = "RECV_ERROR", "SEND_RESPONSE"
-            self._fail("MODEL")
+            self._refuse("MODEL")
             return
         self.model_left = asked.model_bytes
         self.recv_state = "RECV_MODEL"
         self._process_model()
+
+    def _refuse(self, code: str) -> None:
+        """Tell the client what is wrong with its command, if that can be done at once, and end."""
+        self.recv_state, self.send_state = "RECV_ERROR", "SEND_RESPONSE"
+        with contextlib.suppress(OSError):
+            self._count_sent(self.sock.send(wire.response(self.owner.name, code), _DONTWAIT))
+            self.response_at = self.owner.now_us
+            self.send_state = "SEND_SUCCESS"
+        self._fail(code)
 
     def _process_model(self) -> None:
         if self.model_left and self._take(self.model_left) is None:

@@ -131,9 +131,9 @@ def command(
     return _PASSWORD + line.encode() + MODEL
 
 
-def response(hostname: str) -> bytes:
-    """Return a server's answer to a command that it follows."""
-    line = f" PROTOCOL_VERSION={_PROTOCOL_VERSION} HOSTNAME={hostname} CODE=NONE\n"
+def response(hostname: str, code: str = "NONE") -> bytes:
+    """Return a server's answer to a command; code: TGen's name for what is wrong with it."""
+    line = f" PROTOCOL_VERSION={_PROTOCOL_VERSION} HOSTNAME={hostname} CODE={code}\n"
     return _PASSWORD + line.encode()
 
 
@@ -175,9 +175,13 @@ def parse_command(line: bytes) -> Command:
         model_bytes = _leading_integer(pairs["MODEL_SIZE"])
         if not 0 < model_bytes <= MAX_MODEL_BYTES:
             raise HeaderError("HEADER_MODELSIZE")
+    elif not by_path:
+        # For TGen this is the error, whatever else may be missing.
+        raise HeaderError("HEADER_MODELSIZE")
     required = {"PROTOCOL_VERSION", "HOSTNAME", "TRANSFER_ID", "SEND_SIZE", "RECV_SIZE"}
     required |= {"MODEL_NAME", "MODEL_SEED", "MODEL_MODE"}
-    required.add("MODEL_PATH" if by_path else "MODEL_SIZE")
+    if by_path:
+        required.add("MODEL_PATH")
     if not required <= pairs.keys():
         raise HeaderError("HEADER_INCOMPLETE")
     name = pairs["MODEL_NAME"]
