@@ -1,0 +1,163 @@
+"""All hosts of a plan in one process, from the first start to the stop."""
+
+from __future__ import annotations
+
+import contextlib
+import gc
+import resource
+import signal
+import socket
+from collections.abc import Iterator
+from pathlib import Path
+
+from onionlab.errors import UserError
+
+from .clock import Clock
+from .graph import ActionGraph, load_graph
+from .host import Host
+from .log import TgenLog
+from .loop import LEVEL_IN, Loop
+from .netns import Namespaces
+from .plan import Plan
+
+__all__ = ["Driver", "HostNames"]
+
+SPARE_FILES = 64
+STREAMS_PER_HOST = 16
+
+
+class HostNames:
+    """Names and addresses, from the plan where it has them, else from the system.
+
+    Every name is looked up before the first host starts: a query that waits would stop all hosts.
+    """
+
+    def __init__(self, plan: Plan, graphs: list[ActionGraph]) -> None:
+        self._addresses = dict(plan.names)
+        self._addresses |= {host.name: host.address for host in plan.hosts if host.address}
+        self._names = {address: name for name, address in self._addresses.items()}
+        self._names["127.0.0.1"] = "localhost"
+        self._addresses["localhost"] = "127.0.0.1"
+        unknown: set[str] = set()
+        for graph in graphs:
+            for stream in graph.streams:
+                unknown |= {peer.name for peer in (*stream.peers, *stream.proxies)}
+        for name in sorted(unknown - self._addresses.keys()):
+            with contextlib.suppress(OSError, UnicodeError):
+                self._addresses[name] = socket.gethostbyname(name)
+
+    def address(self, name: str) -> str | None:
+        """Return the IPv4 address of a name."""
+        return self._addresses.get(name) or self._addresses.get(name.lower())
+
+    def name(self, address: str) -> str:
+        """Return the name of an address, the address itself if it has none."""
+        return self._names.get(address, address)
+
+
+class Driver:
+    """The process. `run` returns when SIGTERM or SIGINT comes or the plan's end is reached."""
+
+    def __init__(self, plan: Plan) -> None:
+        """Read all graphs and open all logs. Raises UserError."""
+        self.clock = Clock()
+        self.loop = Loop(self.clock)
+        self._plan = plan
+        self._namespaces = Namespaces()
+        self._hosts: list[Host] = []
+        raise_file_limit(SPARE_FILES + len(plan.hosts) * (3 + STREAMS_PER_HOST))
+        by_path: dict[Path, ActionGraph] = {}
+        for host in plan.hosts:
+            if host.graph not in by_path:
+                by_path[host.graph] = load_graph(host.graph)
+            if host.netns is not None:
+                self._namespaces.open(host.netns)
+        names = HostNames(plan, list(by_path.values()))
+        for host in plan.hosts:
+            graph = by_path[host.graph]
+            self._hosts.append(
+                Host(
+                    host,
+                    graph,
+                    seed=plan.seed,
+                    loop=self.loop,
+                    log=TgenLog(host.log, graph.start.log_level, self.clock),
+                    names=names,
+                    namespaces=self._namespaces,
+                    verify_payload=plan.verify_payload,
+                    low_water_bytes=plan.receive_low_water_bytes,
+                )
+            )
+
+    def run(self) -> None:
+        """Play all hosts. Raises UserError; the logs are complete up to then."""
+        start_us = self.clock.monotonic_of_unix(self._plan.epoch_unix_s * 1_000_000)
+        for host, plan in zip(self._hosts, self._plan.hosts, strict=True):
+            self.loop.at(start_us + plan.start_ms * 1000, host.start)
+        self.loop.at(start_us + self._plan.stop_ms * 1000, self.loop.stop)
+        self.clock.read()
+        self._flush_later()
+        # What lives now lives to the end; the collector need not look at it again and again.
+        gc.freeze()
+        try:
+            with self._stopped_by_signals():
+                self.loop.run()
+        finally:
+            self._close()
+
+    def _flush_later(self) -> None:
+        self.loop.at(self.clock.now_us + self._plan.flush_interval_ms * 1000, self._flush)
+
+    def _flush(self) -> None:
+        for host in self._hosts:
+            host.log.flush()
+        self._flush_later()
+
+    @contextlib.contextmanager
+    def _stopped_by_signals(self) -> Iterator[None]:
+        reading, writing = socket.socketpair()
+        with reading, writing:
+            reading.setblocking(False)
+            writing.setblocking(False)
+            self.loop.watch(reading.fileno(), LEVEL_IN, lambda events: self.loop.stop())
+            before = {
+                number: signal.signal(number, lambda *_: None)
+                for number in (signal.SIGTERM, signal.SIGINT)
+            }
+            wakeup = signal.set_wakeup_fd(writing.fileno())
+            try:
+                yield
+            finally:
+                signal.set_wakeup_fd(wakeup)
+                for number, handler in before.items():
+                    signal.signal(number, handler)
+                self.loop.forget(reading.fileno())
+
+    def _close(self) -> None:
+        first: UserError | None = None
+        for host in self._hosts:
+            try:
+                host.close()
+            except UserError as error:
+                first = first or error
+        self._namespaces.close()
+        self.loop.close()
+        if first is not None:
+            raise first
+
+
+def raise_file_limit(needed: int) -> None:
+    """Let the process have as many open files as it may need. Raises UserError."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if soft == resource.RLIM_INFINITY:
+        return
+    wanted = hard if hard == resource.RLIM_INFINITY else max(needed, hard)
+    try:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, max(wanted, hard)))
+    except (OSError, ValueError):
+        resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+        if hard < needed:
+            raise UserError(
+                f"{needed} open files are needed, this process may have {hard}",
+                "Raise the limit: `ulimit -Hn`, or LimitNOFILE= of a service.",
+            ) from None

@@ -1,0 +1,85 @@
+"""A log as TGen writes it: line by line in form, in big pieces in fact.
+
+A line starts with local date and time, the same instant as Unix time, the level, and the place in
+TGen's source that writes such a line: parsers and people know it by that.
+"""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+from onionlab.errors import UserError
+
+from .clock import Clock
+from .graph import LogLevel
+
+__all__ = ["FLUSH_BYTES", "TgenLog"]
+
+FLUSH_BYTES = 1 << 16
+
+
+class TgenLog:
+    """The log file of one host.
+
+    Lines are kept until `flush`, or until there are FLUSH_BYTES of them. wants_info: whether lines
+    of level info are written.
+    """
+
+    def __init__(self, path: Path, level: LogLevel, clock: Clock) -> None:
+        """Create the file (an existing one is emptied). Raises UserError."""
+        self.path = path
+        self.wants_info = level.value >= LogLevel.INFO.value
+        self._threshold = level.value
+        self._clock = clock
+        self._lines: list[str] = []
+        self._characters = 0
+        try:
+            self._fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_APPEND, 0o644)
+        except OSError as error:
+            raise UserError(f"cannot write the log {path}: {error.strerror}") from error
+
+    def critical(self, place: str, text: str) -> None:
+        """Write a line of level critical."""
+        self._write(LogLevel.CRITICAL, place, text)
+
+    def warning(self, place: str, text: str) -> None:
+        """Write a line of level warning."""
+        self._write(LogLevel.WARNING, place, text)
+
+    def message(self, place: str, text: str) -> None:
+        """Write a line of level message. place: "[FILE:LINE] [FUNCTION]" of TGen 1.1.2."""
+        self._write(LogLevel.MESSAGE, place, text)
+
+    def info(self, place: str, text: str) -> None:
+        """Write a line of level info."""
+        self._write(LogLevel.INFO, place, text)
+
+    def _write(self, level: LogLevel, place: str, text: str) -> None:
+        if level.value > self._threshold:
+            return
+        line = f"{self._clock.stamp()} [{level.name.lower()}] {place} {text}\n"
+        self._lines.append(line)
+        self._characters += len(line)
+        if self._characters >= FLUSH_BYTES:
+            self.flush()
+
+    def flush(self) -> None:
+        """Write what is buffered. Raises UserError, on a full disk for example."""
+        if not self._lines:
+            return
+        data = memoryview("".join(self._lines).encode("utf-8", "surrogateescape"))
+        self._lines.clear()
+        self._characters = 0
+        try:
+            while data:
+                data = data[os.write(self._fd, data) :]
+        except OSError as error:
+            raise UserError(f"cannot write the log {self.path}: {error.strerror}") from error
+
+    def close(self) -> None:
+        """Flush and close."""
+        try:
+            self.flush()
+        finally:
+            os.close(self._fd)

@@ -1,0 +1,98 @@
+"""The event loop: one epoll, one heap of timers, and the rule that time must pass."""
+
+from __future__ import annotations
+
+import heapq
+import select
+from collections import deque
+from collections.abc import Callable
+
+from onionlab.errors import UserError
+
+from .clock import Clock
+
+__all__ = ["EDGE_IN", "EDGE_IN_OUT", "LEVEL_IN", "Loop"]
+
+LEVEL_IN = select.EPOLLIN
+EDGE_IN = select.EPOLLIN | select.EPOLLRDHUP | select.EPOLLET
+EDGE_IN_OUT = EDGE_IN | select.EPOLLOUT
+
+MAX_TURNS_IN_AN_INSTANT = 1_000_000
+"""As many turns without time passing are a defect: in virtual time it would never pass again."""
+
+
+class Loop:
+    """Calls back for sockets and timers until `stop`.
+
+    Sockets of streams are watched edge-triggered: what is not dealt with does not come up again, so
+    a half-closed or idle socket costs nothing. `turns` counts the wake-ups.
+    """
+
+    def __init__(self, clock: Clock) -> None:
+        self.clock = clock
+        self.turns = 0
+        self._epoll = select.epoll()
+        self._callbacks: dict[int, Callable[[int], None]] = {}
+        self._timers: list[tuple[int, int, Callable[[], None]]] = []
+        self._timer_count = 0
+        self._soon: deque[Callable[[], None]] = deque()
+        self._stopped = False
+
+    def watch(self, fd: int, events: int, callback: Callable[[int], None]) -> None:
+        """Call back with epoll's events of a file descriptor."""
+        self._epoll.register(fd, events)
+        self._callbacks[fd] = callback
+
+    def change(self, fd: int, events: int) -> None:
+        """Watch for other events."""
+        self._epoll.modify(fd, events)
+
+    def forget(self, fd: int) -> None:
+        """Stop calling back; the descriptor must be closed next, then the kernel forgets it too."""
+        self._callbacks.pop(fd, None)
+
+    def at(self, time_us: int, callback: Callable[[], None]) -> None:
+        """Call back at a time of the monotonic clock."""
+        self._timer_count += 1
+        heapq.heappush(self._timers, (time_us, self._timer_count, callback))
+
+    def soon(self, callback: Callable[[], None]) -> None:
+        """Call back in this turn, when the current callback is done."""
+        self._soon.append(callback)
+
+    def stop(self) -> None:
+        """Let `run` return after this turn."""
+        self._stopped = True
+
+    def run(self) -> None:
+        """Call back until stopped. Raises UserError when time stands still."""
+        clock, callbacks, timers, soon = self.clock, self._callbacks, self._timers, self._soon
+        instant_us, turns_in_instant = -1, 0
+        while not self._stopped:
+            # poll() rounds up to a millisecond, so a timer is late by less than that.
+            timeout_s = max(0, timers[0][0] - clock.now_us) / 1_000_000 if timers else None
+            events = self._epoll.poll(timeout_s)
+            now = clock.read()
+            self.turns += 1
+            turns_in_instant = turns_in_instant + 1 if now == instant_us else 0
+            instant_us = now
+            if turns_in_instant >= MAX_TURNS_IN_AN_INSTANT:
+                raise UserError(
+                    f"{turns_in_instant} events of sockets and timers without time passing",
+                    "A defect of the traffic driver, or a clock that stands still.",
+                )
+            for fd, mask in events:
+                # An earlier event of this turn may have ended what this one is for.
+                callback = callbacks.get(fd)
+                if callback is not None:
+                    callback(mask)
+                while soon:
+                    soon.popleft()()
+            while timers and timers[0][0] <= now:
+                heapq.heappop(timers)[2]()
+                while soon:
+                    soon.popleft()()
+
+    def close(self) -> None:
+        """Release the epoll descriptor."""
+        self._epoll.close()

@@ -1,0 +1,172 @@
+"""The plan that tells the driver which hosts to play.
+
+A JSON object::
+
+    {"format": 1, "seed": 7, "epoch_unix_s": 946684800, "stop_ms": 900000,
+     "hosts": [{"name": "web1client", "graph": "/.../tgen.web.graphml", "start_ms": 301000,
+                "log": "/.../tgen.1000.stdout", "netns": "/run/netns/web1client",
+                "address": "11.0.0.5"}]}
+
+Times count from ``epoch_unix_s`` on the wall clock. A host's ``netns`` is null for the process's
+own network, its ``address`` may be null. These keys may be left out:
+
+``names``: name -> IPv4 address of hosts that are not played here, to resolve them without asking
+the system and to name them in the servers' logs.
+``receive_low_water_bytes``: how much of a payload is worth a wake-up (default 1: every arrival).
+More is for hosts whose loopback acknowledges each segment at once (``ip route ... quickack 1``);
+elsewhere the sender would wait for delayed acknowledgements that TGen's reading would set off.
+``flush_interval_ms``: after how much simulated time a log line is on disk at the latest (default
+10000).
+``verify_payload``: whether to compare the payload's MD5 sum with the sender's (default false).
+"""
+
+from __future__ import annotations
+
+import json
+import socket
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from onionlab.errors import UserError
+
+__all__ = ["HostPlan", "Plan", "load_plan"]
+
+FORMAT = 1
+
+
+@dataclass(frozen=True)
+class HostPlan:
+    """One host. start_ms counts from the plan's epoch."""
+
+    name: str
+    graph: Path
+    start_ms: int
+    log: Path
+    netns: str | None
+    address: str | None
+
+
+@dataclass(frozen=True)
+class Plan:
+    """All hosts, and what they share."""
+
+    seed: int
+    epoch_unix_s: int
+    stop_ms: int
+    hosts: tuple[HostPlan, ...]
+    names: dict[str, str]
+    receive_low_water_bytes: int
+    verify_payload: bool
+    flush_interval_ms: int
+
+
+def load_plan(path: Path) -> Plan:
+    """Read a plan. Raises UserError that names the key that is wrong."""
+    try:
+        data = json.loads(path.read_bytes())
+    except OSError as error:
+        raise UserError(f"{path}: cannot read the traffic plan: {error.strerror}") from error
+    except ValueError as error:
+        raise UserError(f"{path}: not JSON: {error}") from error
+    try:
+        return _plan(data)
+    except ValueError as error:
+        raise UserError(f"{path}: {error}") from error
+
+
+def _plan(data: Any) -> Plan:
+    where = "the plan"
+    _check_keys(
+        data,
+        where,
+        {"format", "seed", "epoch_unix_s", "stop_ms", "hosts"},
+        {"names", "receive_low_water_bytes", "flush_interval_ms", "verify_payload"},
+    )
+    if data["format"] != FORMAT:
+        raise ValueError(f"format {data['format']!r} is not known; this driver reads {FORMAT}")
+    hosts = _of(data, "hosts", where, list)
+    plan = Plan(
+        seed=_integer(data, "seed", where),
+        epoch_unix_s=_integer(data, "epoch_unix_s", where, minimum=0),
+        stop_ms=_integer(data, "stop_ms", where, minimum=0),
+        hosts=tuple(_host(host, f"hosts[{index}]") for index, host in enumerate(hosts)),
+        names=_names(data.get("names", {})),
+        receive_low_water_bytes=_integer(
+            {"receive_low_water_bytes": 1, **data}, "receive_low_water_bytes", where, minimum=1
+        ),
+        flush_interval_ms=_integer(
+            {"flush_interval_ms": 10_000, **data}, "flush_interval_ms", where, minimum=1
+        ),
+        verify_payload=_of({"verify_payload": False, **data}, "verify_payload", where, bool),
+    )
+    for what, get in _UNIQUE.items():
+        seen: set[str] = set()
+        for host in plan.hosts:
+            if get(host) in seen:
+                raise ValueError(f"two hosts have the {what} {get(host)}")
+            seen.add(get(host))
+    return plan
+
+
+_UNIQUE: dict[str, Callable[[HostPlan], str]] = {
+    "name": lambda host: host.name,
+    "log": lambda host: str(host.log),
+}
+
+
+def _host(data: Any, where: str) -> HostPlan:
+    _check_keys(data, where, {"name", "graph", "start_ms", "log"}, {"netns", "address"})
+    name = _of(data, "name", where, str)
+    if not name or any(character in name for character in " ,[]=\n"):
+        raise ValueError(f"{where}: {name!r} cannot be a host's name")
+    netns, address = data.get("netns"), data.get("address")
+    if netns is not None and not isinstance(netns, str):
+        raise ValueError(f"{where}: netns must be a path or null")
+    return HostPlan(
+        name=name,
+        graph=Path(_of(data, "graph", where, str)),
+        start_ms=_integer(data, "start_ms", where, minimum=0),
+        log=Path(_of(data, "log", where, str)),
+        netns=netns,
+        address=None if address is None else _address(address, where),
+    )
+
+
+def _names(data: Any) -> dict[str, str]:
+    if not isinstance(data, dict):
+        raise ValueError("names must be an object of names and addresses")
+    return {name: _address(address, f"names[{name}]") for name, address in data.items()}
+
+
+def _address(value: Any, where: str) -> str:
+    try:
+        socket.inet_pton(socket.AF_INET, value)
+    except (OSError, TypeError):
+        raise ValueError(f"{where}: {value!r} is not an IPv4 address") from None
+    return str(value)
+
+
+def _check_keys(data: Any, where: str, required: set[str], optional: set[str]) -> None:
+    if not isinstance(data, dict):
+        raise ValueError(f"{where} is not an object")
+    if missing := required - data.keys():
+        raise ValueError(f"{where} lacks {', '.join(sorted(missing))}")
+    if unknown := data.keys() - required - optional:
+        raise ValueError(f"{where} has the unknown key {', '.join(sorted(unknown))}")
+
+
+def _of(data: dict[str, Any], key: str, where: str, kind: type) -> Any:
+    if not isinstance(data[key], kind):
+        raise ValueError(f"{where}: {key} must be a {kind.__name__}")
+    return data[key]
+
+
+def _integer(data: dict[str, Any], key: str, where: str, minimum: int | None = None) -> int:
+    value = data[key]
+    if not isinstance(value, int) or isinstance(value, bool):
+        raise ValueError(f"{where}: {key} must be an integer")
+    if minimum is not None and value < minimum:
+        raise ValueError(f"{where}: {key} must be at least {minimum}")
+    return value

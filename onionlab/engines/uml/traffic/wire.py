@@ -1,0 +1,224 @@
+"""What TGen 1.1.2 writes on the wire besides payload (protocol version 2.0).
+
+A client sends a command line and, right after it, its Markov model as GraphML; the server answers
+with a response line. Then each side sends its payload, the payload's MD5 sum in a line of its own,
+and a closing line once the other's MD5 line has arrived. Payload is one letter, again and again.
+"""
+
+from __future__ import annotations
+
+import functools
+import hashlib
+from dataclasses import dataclass
+
+__all__ = [
+    "AUTH_BYTES",
+    "FOOTER",
+    "MODEL",
+    "MODEL_NAME",
+    "PAYLOAD_LETTER",
+    "Command",
+    "HeaderError",
+    "checksum_line",
+    "command",
+    "parse_command",
+    "parse_response",
+    "payload_md5",
+    "response",
+]
+
+_PASSWORD = b"T8nNx9L95LATtckJkR5n"
+AUTH_BYTES = _PASSWORD + b" "
+_PROTOCOL_MAJOR = "2"
+_PROTOCOL_VERSION = "2.0"
+FOOTER = b"FIN\n"
+
+PAYLOAD_LETTER = b"x"
+"""TGen draws a letter for every 32 KiB; Tor encrypts it anyway."""
+
+MAX_MODEL_BYTES = 10 * 1024 * 1024
+
+# TGen's internal model: both sides send packets with equal probability, without delay worth the
+# name (an exponential one with a mean of 10 ns). The text is as igraph writes it, because its
+# length is part of the load.
+MODEL_NAME = "internal-packet-model"
+_MODEL_NODES = (
+    ("nonstop", "state"),
+    ("start", "state"),
+    ("-", "observation"),
+    ("+", "observation"),
+)
+_MODEL_EDGES = (
+    (0, 0, None, "", "1", "transition"),
+    (0, 2, "100", "exponential", "0.5", "emission"),
+    (0, 3, "100", "exponential", "0.5", "emission"),
+    (1, 0, None, "", "1", "transition"),
+)
+_MODEL_KEYS = (
+    ("node", "name", "string"),
+    ("node", "type", "string"),
+    ("edge", "param_rate", "double"),
+    ("edge", "distribution", "string"),
+    ("edge", "weight", "double"),
+    ("edge", "type", "string"),
+)
+
+
+def _model() -> bytes:
+    lines = [
+        '<?xml version="1.0" encoding="UTF-8"?>',
+        '<graphml xmlns="http://graphml.graphdrawing.org/xmlns"',
+        '         xmlns:xsi="http://www.w3.org/2001/XMLSchema-instance"',
+        '         xsi:schemaLocation="http://graphml.graphdrawing.org/xmlns',
+        '         http://graphml.graphdrawing.org/xmlns/1.0/graphml.xsd">',
+        "<!-- Created by igraph -->",
+    ]
+    lines += [
+        f'  <key id="{name}" for="{owner}" attr.name="{name}" attr.type="{kind}"/>'
+        for owner, name, kind in _MODEL_KEYS
+    ]
+    lines.append('  <graph id="G" edgedefault="directed">')
+    for index, (name, kind) in enumerate(_MODEL_NODES):
+        lines += [f'    <node id="n{index}">', _model_data("name", name), _model_data("type", kind)]
+        lines.append("    </node>")
+    for source, target, rate, distribution, weight, kind in _MODEL_EDGES:
+        lines.append(f'    <edge source="n{source}" target="n{target}">')
+        if rate is not None:
+            lines.append(_model_data("param_rate", rate))
+        lines += [_model_data("distribution", distribution), _model_data("weight", weight)]
+        lines += [_model_data("type", kind), "    </edge>"]
+    lines += ["  </graph>", "</graphml>", ""]
+    return "\n".join(lines).encode()
+
+
+def _model_data(key: str, value: str) -> str:
+    return f'      <data key="{key}">{value}</data>'
+
+
+MODEL = _model()
+
+
+@dataclass(frozen=True)
+class Command:
+    """A client's wish, as its server sees it. None for bytes: not even a checksum is exchanged."""
+
+    hostname: str
+    transfer_id: str
+    receive_bytes: int | None
+    send_bytes: int | None
+    model_name: str
+    model_bytes: int
+
+
+class HeaderError(Exception):
+    """A command or response that TGen refuses; ``code`` is TGen's name for the error."""
+
+    def __init__(self, code: str) -> None:
+        super().__init__(code)
+        self.code = code
+
+
+def command(
+    *, hostname: str, transfer_id: str, send_bytes: int, recv_bytes: int, model_seed: int
+) -> bytes:
+    """Return a client's first message, with its model."""
+    line = (
+        f" PROTOCOL_VERSION={_PROTOCOL_VERSION} HOSTNAME={hostname} TRANSFER_ID={transfer_id}"
+        f" SEND_SIZE={send_bytes} RECV_SIZE={recv_bytes}"
+        f" MODEL_NAME={MODEL_NAME} MODEL_SEED={model_seed}"
+        f" MODEL_MODE=graphml MODEL_SIZE={len(MODEL)}\n"
+    )
+    return _PASSWORD + line.encode() + MODEL
+
+
+def response(hostname: str, code: str = "NONE") -> bytes:
+    """Return a server's answer to a command; code: TGen's name for what is wrong with it."""
+    line = f" PROTOCOL_VERSION={_PROTOCOL_VERSION} HOSTNAME={hostname} CODE={code}\n"
+    return _PASSWORD + line.encode()
+
+
+@functools.cache
+def payload_md5(size: int) -> str:
+    """Return the MD5 sum of a payload of ours."""
+    digest = hashlib.md5(usedforsecurity=False)
+    block = PAYLOAD_LETTER * 2**16
+    for _ in range(size // len(block)):
+        digest.update(block)
+    digest.update(block[: size % len(block)])
+    return digest.hexdigest()
+
+
+def checksum_line(size: int) -> bytes:
+    """Return the line that follows a payload of `size` bytes."""
+    return f"MD5 {payload_md5(size)}\n".encode()
+
+
+def parse_response(line: bytes) -> str:
+    """Return the server's host name from the rest of its line. Raises HeaderError."""
+    pairs = _pairs(line)
+    if not {"PROTOCOL_VERSION", "HOSTNAME", "CODE"} <= pairs.keys():
+        raise HeaderError("HEADER_INCOMPLETE")
+    if pairs["CODE"].upper() != "NONE":
+        raise HeaderError("HEADER")
+    return pairs["HOSTNAME"]
+
+
+def parse_command(line: bytes) -> Command:
+    """Return what the rest of a client's line asks for. Raises HeaderError."""
+    pairs = _pairs(line)
+    mode = pairs.get("MODEL_MODE", "graphml").lower()
+    if not mode.startswith(("path", "grap")):
+        raise HeaderError("HEADER_MODELMODE")
+    by_path = mode.startswith("path")
+    model_bytes = 0
+    if "MODEL_SIZE" in pairs:
+        model_bytes = _leading_integer(pairs["MODEL_SIZE"])
+        if not 0 < model_bytes <= MAX_MODEL_BYTES:
+            raise HeaderError("HEADER_MODELSIZE")
+    elif not by_path:
+        # For TGen this is the error, whatever else may be missing.
+        raise HeaderError("HEADER_MODELSIZE")
+    required = {"PROTOCOL_VERSION", "HOSTNAME", "TRANSFER_ID", "SEND_SIZE", "RECV_SIZE"}
+    required |= {"MODEL_NAME", "MODEL_SEED", "MODEL_MODE"}
+    if by_path:
+        required.add("MODEL_PATH")
+    if not required <= pairs.keys():
+        raise HeaderError("HEADER_INCOMPLETE")
+    name = pairs["MODEL_NAME"]
+    if by_path:
+        name, model_bytes = pairs["MODEL_PATH"], 0
+        if name.lower() != MODEL_NAME:
+            raise HeaderError("HEADER_MODELPATH")
+    return Command(
+        hostname=pairs["HOSTNAME"],
+        transfer_id=pairs["TRANSFER_ID"],
+        receive_bytes=_size(pairs["SEND_SIZE"]),
+        send_bytes=_size(pairs["RECV_SIZE"]),
+        model_name=name,
+        model_bytes=model_bytes,
+    )
+
+
+def _pairs(line: bytes) -> dict[str, str]:
+    pairs = {}
+    for part in line.decode("ascii", "replace").split(" "):
+        key, equals, value = part.partition("=")
+        if not equals:
+            continue
+        if key.upper() == "PROTOCOL_VERSION":
+            major, dot, _ = value.partition(".")
+            if not dot:
+                continue
+            if major != _PROTOCOL_MAJOR:
+                raise HeaderError("HEADER_VERSION")
+        pairs[key.upper()] = value
+    return pairs
+
+
+def _size(value: str) -> int | None:
+    return None if value.startswith("~") else _leading_integer(value)
+
+
+def _leading_integer(value: str) -> int:
+    digits = value[: len(value) - len(value.lstrip("0123456789"))]
+    return int(digits) if digits else 0

@@ -1,0 +1,482 @@
+"""The driver as a process, over loopback and in real time: what it plays, what it writes."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import os
+import re
+import resource
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from analysis.tgenlog import Complete
+from onionlab.engines.uml.traffic.driver import raise_file_limit
+from onionlab.errors import UserError
+
+from .traffic_support import (
+    LIMIT_S,
+    TRAFFIC,
+    Played,
+    Proxy,
+    client_graphml,
+    free_port,
+    graphml,
+    played,
+    server_graphml,
+    wait_until,
+    write_plan,
+)
+
+GOLDEN = Path(__file__).parents[1] / "analysis" / "data" / "golden"
+
+
+def play_until(
+    directory: Path,
+    graphs: dict[str, str],
+    awaited: dict[str, tuple[str, int]],
+    *,
+    by_path: bool = True,
+    **plan: Any,
+) -> Played:
+    """Play until the logs of some hosts have so many lines with some text, then end it."""
+    with played(directory, graphs, by_path=by_path, **plan) as driver:
+        for host, (text, count) in awaited.items():
+            wait_until(
+                lambda host=host, text=text, count=count: driver.text(host).count(text) >= count,  # type: ignore[misc]
+                f"{count} times {text} in the log of {host}",
+            )
+        driver.terminate()
+    assert (driver.status, driver.errors) == (0, "")
+    return driver
+
+
+def completes(driver: Played, host: str) -> list[Complete]:
+    found = driver.log(host).completes
+    assert found, driver.text(host)
+    return found
+
+
+@pytest.mark.parametrize("by_path", [True, False])
+def test_client_and_server(tmp_path: Path, by_path: bool) -> None:
+    port = free_port()
+    with Proxy() as proxy:
+        driver = play_until(
+            tmp_path,
+            {"server1": server_graphml(port), "client1": client_graphml(port, proxy=proxy.port)},
+            {"client1": ("[stream-", 3), "server1": ("[driver-heartbeat]", 1)},
+            by_path=by_path,
+        )
+    streams = completes(driver, "client1")
+    for stream in streams:
+        assert stream.success
+        assert stream.payload_bytes == stream.requested_bytes == 327680
+        assert stream.total_bytes == 327680 + 69 + 37 + 4
+        assert stream.proxy_response_us is not None
+        assert stream.command_us is not None
+        assert stream.first_byte_us is not None
+        assert stream.last_byte_us is not None
+        assert 0 <= stream.proxy_response_us <= stream.command_us <= stream.first_byte_us
+        assert stream.first_byte_us <= stream.last_byte_us <= stream.duration_us
+    assert [stream.stream_id for stream in streams] == list(range(len(streams)))
+    heartbeats = driver.log("client1").heartbeats
+    counted = sum(heartbeats.bytes_read)
+    # SOCKS answers (12 bytes a stream) are in the heartbeats, not in a stream's sizes.
+    ended = heartbeats.total_succeeded[-1]
+    assert counted >= ended * (streams[0].total_bytes + 12)
+    assert len(completes(driver, "server1")) in (len(streams), len(streams) + 1)
+    assert "vertexid=passive-stream:stream,name=server1,peername=client1" in driver.text("server1")
+
+
+@pytest.mark.parametrize("low_water", [1, 16384])
+def test_heartbeats_count_every_byte_once(tmp_path: Path, low_water: int) -> None:
+    port = free_port()
+    with Proxy(piece_bytes=1000) as proxy:
+        graphs = {
+            "server1": server_graphml(port),
+            "client1": client_graphml(
+                port, proxy=proxy.port, pause="1 hour", start={"heartbeat": "100 ms"}
+            ),
+        }
+        awaited = {"client1": ("total-streams-succeeded=1", 1)}
+        driver = play_until(tmp_path, graphs, awaited, receive_low_water_bytes=low_water)
+    beats = driver.log("client1").heartbeats
+    # SOCKS answers are no part of a stream, but of a heartbeat.
+    assert sum(beats.bytes_read) == 12 + 69 + 327680 + 37 + 4
+    # 327 KB in pieces of 1000 bytes take a third of a second at least.
+    assert len([count for count in beats.bytes_read if count]) >= 3
+
+
+LINE = re.compile(
+    r"(?P<time>\d{4}-\d\d-\d\d \d\d:\d\d:\d\d \d+\.\d{6}) (?P<level>\[\w+\]) (?P<rest>.*)"
+)
+
+
+def shape(line: str) -> str:
+    """A line with its numbers and own names taken out, to compare it with TGen's."""
+    match = LINE.fullmatch(line)
+    assert match, line
+    text = match["level"] + " " + match["rest"]
+    text = re.sub(r"\[[\w.-]+\.c:\d+\]", "[PLACE]", text)
+    text = re.sub(r"running .* on host \S+ with", "running ... on host NAME with", text)
+    text = re.sub(r"'[^']*\.graphml'", "'GRAPH'", text)
+    text = re.sub(r"(name|peername)=[\w()-]+", r"\1=NAME", text)
+    return re.sub(r"\d+(\.\d+)?", "N", text)
+
+
+def golden_shapes(name: str) -> set[str]:
+    data = (GOLDEN / name).read_bytes()
+    if name.endswith(".gz"):
+        data = gzip.decompress(data)
+    return {shape(line) for line in data.decode().splitlines()}
+
+
+def test_lines_have_the_shape_of_tgens(tmp_path: Path) -> None:
+    port = free_port()
+    graphs = {
+        "server1": server_graphml(port),
+        "direct": client_graphml(port, host="localhost"),
+        "refused": client_graphml(port, proxy=1, pause="1 s", host="localhost"),
+    }
+    awaited = {"direct": ("[driver-heartbeat]", 2), "refused": ("[driver-heartbeat]", 2)}
+    driver = play_until(tmp_path, graphs, awaited)
+    ours = {
+        shape(line) for host in ("direct", "refused") for line in driver.text(host).splitlines()
+    }
+    own = {line for line in ours if "In TGen's place: the traffic driver" in line}
+    heartbeats = {line for line in ours if "[driver-heartbeat]" in line}
+    graph = {line for line in ours if "successfully loaded graphml" in line}
+    assert len(own) == 1
+    assert heartbeats
+    assert graph
+    tgens = golden_shapes("web-direct.log") | golden_shapes("web-proxy-refused.log")
+    assert ours - own - heartbeats - graph <= tgens
+    known = {part for line in tgens if "[driver-heartbeat]" in line for part in fields(line)}
+    assert {part for line in heartbeats for part in fields(line)} - known <= {
+        "total-streams-pending=N",
+        "total-flows-pending=N",
+        "streams-failed=N",
+        "total-streams-failed=N",
+    }
+
+
+def fields(heartbeat: str) -> list[str]:
+    return re.findall(r"[a-z-]+=N", heartbeat)
+
+
+def test_status_lines_at_level_info(tmp_path: Path) -> None:
+    port = free_port()
+    graphs = {
+        "server1": server_graphml(port),
+        "client1": client_graphml(port, start={"loglevel": "info"}),
+    }
+    driver = play_until(
+        tmp_path, graphs, {"client1": ("[stream-success]", 3)}, receive_low_water_bytes=16384
+    )
+    log = driver.log("client1")
+    first = log.completes[0]
+    assert log.created_us.keys() >= {stream.stream_id for stream in log.completes}
+    progress = log.progress[first.stream_id]
+    assert progress.first_byte_us is not None
+    # TGen reads 64 KiB at once, and says so each time but the last.
+    assert log.status_lines >= 4 * len(log.completes)
+
+
+@pytest.mark.parametrize("low_water", [1, 16384])
+def test_a_silent_server_times_out_at_a_heartbeat(tmp_path: Path, low_water: int) -> None:
+    port = free_port()
+    # The last pieces are worth no wake-up; the heartbeats find them.
+    with Proxy(silent_after=69 + 100_000, piece_bytes=1000) as proxy:
+        graphs = {
+            "server1": server_graphml(port),
+            "client1": client_graphml(
+                port, proxy=proxy.port, stream={"timeout": "1500 ms"}, start={"heartbeat": "500 ms"}
+            ),
+            "client2": client_graphml(
+                port, proxy=proxy.port, stream={"stallout": "1 s"}, start={"heartbeat": "500 ms"}
+            ),
+        }
+        awaited = {"client1": ("[stream-error]", 1), "client2": ("[stream-error]", 1)}
+        driver = play_until(tmp_path, graphs, awaited, receive_low_water_bytes=low_water)
+    timeout, stallout = completes(driver, "client1")[0], completes(driver, "client2")[0]
+    assert (timeout.error, stallout.error) == ("TIMEOUT", "STALLOUT")
+    assert timeout.payload_bytes == stallout.payload_bytes == 100_000
+    assert timeout.duration_us >= 1_500_000
+    assert timeout.last_byte_us is not None
+    assert timeout.last_byte_us < timeout.duration_us - 500_000
+    assert stallout.last_byte_us is not None
+    assert stallout.duration_us - stallout.last_byte_us >= 990_000
+
+
+@pytest.mark.parametrize(
+    ("behaviour", "error", "transport", "state"),
+    [
+        (Proxy(status=4), "PROXY", "STATUS", "ERROR"),
+        (Proxy(methods=b"\x05\xff"), "PROXY", "CHOICE", "ERROR"),
+        (Proxy(hang_up_at="greeting"), "PROXY", "READ", "ERROR"),
+        (Proxy(hang_up_at="request"), "PROXY", "READ", "ERROR"),
+        (Proxy(cut_after=30), "READEOF", "NONE", "SUCCESS_EOF"),
+        (Proxy(cut_after=100_000), "READEOF", "NONE", "SUCCESS_EOF"),
+        (Proxy(reset_after=100_000), "READ", "READ", "ERROR"),
+        (Proxy(greet_slowly=True), "NONE", "NONE", "SUCCESS_OPEN"),
+        (Proxy(answer_by_name=True), "NONE", "NONE", "SUCCESS_OPEN"),
+    ],
+    ids=lambda value: str(value) if isinstance(value, str) else "proxy",
+)
+def test_what_can_happen_to_a_client(
+    tmp_path: Path, behaviour: Proxy, error: str, transport: str, state: str
+) -> None:
+    port = free_port()
+    with behaviour as proxy:
+        graphs = {
+            "server1": server_graphml(port),
+            "client1": client_graphml(port, proxy=proxy.port, pause="300 ms"),
+        }
+        driver = play_until(tmp_path, graphs, {"client1": ("[stream-", 2)})
+    for stream in completes(driver, "client1"):
+        assert (stream.error, stream.transport_error) == (error, transport)
+    # The walk goes on after an error.
+    assert len(completes(driver, "client1")) >= 2
+    assert f"state={state},error={transport}]" in driver.text("client1")
+
+
+def test_a_login_reaches_the_proxy(tmp_path: Path) -> None:
+    port = free_port()
+    with Proxy(methods=b"\x05\x02") as proxy:
+        graphs = {
+            "server1": server_graphml(port),
+            "client1": client_graphml(port, proxy=proxy.port, stream={"socksusername": "me"}),
+        }
+        driver = play_until(tmp_path, graphs, {"client1": ("[stream-", 1)})
+        assert proxy.logins[0] == b"me:\x00"
+    assert completes(driver, "client1")[0].success
+
+
+def test_verified_payload(tmp_path: Path) -> None:
+    port = free_port()
+    graphs = {"server1": server_graphml(port), "client1": client_graphml(port)}
+    driver = play_until(tmp_path, graphs, {"client1": ("[stream-", 1)}, verify_payload=True)
+    assert completes(driver, "client1")[0].success
+
+
+def test_draws_depend_on_seed_and_place_alone(tmp_path: Path) -> None:
+    ports = [free_port() for _ in range(4)]
+    peers = ",".join(f"127.0.0.1:{port}" for port in ports)
+    graphs = {f"server{port}": server_graphml(port) for port in ports}
+    graph = client_graphml(ports[0], start={"peers": peers}, pause="10 ms")
+
+    def remotes(name: str, seed: int, host: str = "client1", **changes: Any) -> list[str]:
+        directory = tmp_path / name
+        directory.mkdir()
+        driver = play_until(
+            directory, {**graphs, host: graph}, {host: ("[stream-", 10)}, seed=seed, **changes
+        )
+        lines = re.findall(r"\[stream-\w+\].*remote=localhost:[\d.]+:(\d+)", driver.text(host))
+        assert len(lines) >= 10
+        return lines[:10]
+
+    first = remotes("a", 1)
+    assert remotes("b", 1, verify_payload=True) == first
+    assert remotes("c", 2) != first
+    assert remotes("d", 1, host="client2") != first
+    assert len(set(first)) > 1
+
+
+def test_parallel_branches_and_a_pause_that_waits_for_all(tmp_path: Path) -> None:
+    port = free_port()
+    graph = graphml(
+        {
+            "start": {"peers": f"127.0.0.1:{port}", "time": "100 ms"},
+            "stream1": {"sendsize": "10", "recvsize": "100"},
+            "stream2": {"sendsize": "10", "recvsize": "200"},
+            "pause": {},
+            "stream3": {"sendsize": "10", "recvsize": "300"},
+        },
+        [
+            ("start", "stream1"),
+            ("start", "stream2"),
+            ("stream1", "pause"),
+            ("stream2", "pause"),
+            ("pause", "stream3"),
+        ],
+    )
+    driver = play_until(
+        tmp_path, {"server1": server_graphml(port), "c": graph}, {"c": ("[driver-heartbeat]", 2)}
+    )
+    vertices = [stream.vertex for stream in completes(driver, "c")]
+    assert sorted(vertices[:2]) == ["stream1", "stream2"]
+    assert vertices[2:] == ["stream3"]
+
+
+def test_a_loop_without_pause_does_not_spin_when_refused(tmp_path: Path) -> None:
+    """In virtual time a refusal takes no time, so a retry at once would be made forever."""
+    graph = graphml(
+        {
+            "start": {"peers": "127.0.0.1:9", "socksproxy": f"localhost:{free_port()}"},
+            "stream": {"sendsize": "10", "recvsize": "100"},
+        },
+        [("start", "stream"), ("stream", "stream")],
+    )
+    driver = play_until(tmp_path, {"c": graph}, {"c": ("[driver-heartbeat]", 3)})
+    # About one a second, as far as each took less than a millisecond.
+    assert 1 <= len(completes(driver, "c")) < 400
+    assert {stream.error for stream in completes(driver, "c")} == {"PROXY"}
+
+
+def test_starts_and_stops_are_where_the_plan_says(tmp_path: Path) -> None:
+    now = int(time.time())
+    plan = write_plan(
+        tmp_path, {"c": graphml({"start": {"heartbeat": "100 ms"}})}, epoch_unix_s=now
+    )
+    data = json.loads(plan.read_text())
+    data["hosts"][0]["start_ms"] = 4_000
+    data["stop_ms"] = 5_050
+    plan.write_text(json.dumps(data))
+    done = run(plan)
+    assert (done.returncode, done.stderr) == (0, "")
+    lines = (tmp_path / "c.log").read_text().splitlines()
+    assert float(lines[0].split()[2]) >= now + 4
+    assert time.time() >= now + 5
+    assert len([line for line in lines if "[driver-heartbeat]" in line]) <= 11
+
+
+def run(plan: Path) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-I", str(TRAFFIC), str(plan)],
+        capture_output=True,
+        text=True,
+        timeout=LIMIT_S,
+        check=False,
+    )
+
+
+def one_line(done: subprocess.CompletedProcess[str]) -> str:
+    assert done.returncode == 1
+    assert done.stderr.count("\n") == 1, done.stderr
+    assert done.stderr.startswith("error: ")
+    return done.stderr
+
+
+@pytest.mark.parametrize(
+    ("change", "reason"),
+    [
+        ({"format": 2}, "format 2 is not known"),
+        ({"seed": "one"}, "seed must be an integer"),
+        ({"extra": 1}, "unknown key extra"),
+        ({"stop_ms": -1}, "stop_ms must be at least 0"),
+        ({"names": {"a": "b"}}, "'b' is not an IPv4 address"),
+        ({"hosts": [{"name": "a"}]}, "hosts[0] lacks graph, log, start_ms"),
+        ({"receive_low_water_bytes": 0}, "must be at least 1"),
+    ],
+)
+def test_a_wrong_plan_is_one_line(tmp_path: Path, change: dict[str, object], reason: str) -> None:
+    plan = write_plan(tmp_path, {"c": server_graphml(1)}, **change)
+    assert reason in one_line(run(plan))
+
+
+def test_files_that_are_not_there_are_one_line(tmp_path: Path) -> None:
+    assert "nothing.json: cannot read the traffic plan" in one_line(run(tmp_path / "nothing.json"))
+    (tmp_path / "plan.json").write_text("{")
+    assert "not JSON" in one_line(run(tmp_path / "plan.json"))
+    plan = write_plan(tmp_path, {"c": "<graphml>"})
+    assert "c.graphml: not GraphML" in one_line(run(plan))
+    (tmp_path / "c.graphml").unlink()
+    assert "c.graphml: cannot read" in one_line(run(plan))
+
+
+def test_a_log_that_cannot_be_written_is_one_line(tmp_path: Path) -> None:
+    plan = write_plan(tmp_path, {"c": server_graphml(free_port())})
+    data = json.loads(plan.read_text())
+    data["hosts"][0]["log"] = str(tmp_path / "no" / "c.log")
+    plan.write_text(json.dumps(data))
+    assert "cannot write the log" in one_line(run(plan))
+    data["hosts"][0]["log"] = "/dev/full"
+    data["stop_ms"] = 0
+    plan.write_text(json.dumps(data))
+    assert "No space left on device" in one_line(run(plan))
+
+
+def test_a_port_in_use_is_one_line(tmp_path: Path) -> None:
+    port = free_port()
+    plan = write_plan(tmp_path, {"a": server_graphml(port), "b": server_graphml(port)})
+    assert f"host b: cannot serve on port {port}: Address already in use" in one_line(run(plan))
+
+
+def test_a_missing_namespace_is_one_line(tmp_path: Path) -> None:
+    plan = write_plan(tmp_path, {"a": server_graphml(1)})
+    data = json.loads(plan.read_text())
+    data["hosts"][0]["netns"] = str(tmp_path / "netns")
+    plan.write_text(json.dumps(data))
+    assert "cannot open the network namespace" in one_line(run(plan))
+
+
+def test_out_of_files_is_one_line(tmp_path: Path) -> None:
+    # So many parallel streams to a proxy that never answers that the limit is reached.
+    script = tmp_path / "few_files.py"
+    script.write_text(
+        "import resource, runpy, sys\n"
+        "from onionlab.engines.uml.traffic import driver\n"
+        "driver.raise_file_limit = lambda needed: None\n"
+        "resource.setrlimit(resource.RLIMIT_NOFILE, (90, 90))\n"
+        "runpy.run_module('onionlab.engines.uml.traffic', run_name='__main__')\n"
+    )
+    with Proxy(swallow=True) as proxy:
+        vertices = {f"stream{i}": {"sendsize": "1", "recvsize": "1"} for i in range(100)}
+        start = {"peers": "127.0.0.1:9", "socksproxy": f"localhost:{proxy.port}"}
+        graph = graphml({"start": start, **vertices}, [("start", vertex) for vertex in vertices])
+        plan = write_plan(tmp_path, {"c": graph})
+        done = subprocess.run(
+            [sys.executable, str(script), str(plan)],
+            cwd=TRAFFIC.parents[3],
+            env={**os.environ, "PYTHONPATH": str(TRAFFIC.parents[3])},
+            capture_output=True,
+            text=True,
+            timeout=LIMIT_S,
+            check=False,
+        )
+    assert "host c: no more sockets: Too many open files" in one_line(done)
+
+
+def test_the_file_limit_is_raised_or_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    limits = [(64, 5000)]
+
+    def set_limit(what: int, value: tuple[int, int]) -> None:
+        if value[1] > 5000:
+            raise ValueError("not allowed to raise maximum limit")
+        limits.append(value)
+
+    monkeypatch.setattr(resource, "getrlimit", lambda what: limits[-1])
+    monkeypatch.setattr(resource, "setrlimit", set_limit)
+    raise_file_limit(1000)
+    assert limits[-1] == (5000, 5000)
+    with pytest.raises(UserError, match="6000 open files are needed, this process may have 5000"):
+        raise_file_limit(6000)
+
+
+def test_a_signal_writes_all_logs(tmp_path: Path) -> None:
+    graphs = {f"c{i}": graphml({"start": {"heartbeat": "50 ms"}}) for i in range(5)}
+    with played(tmp_path, graphs, flush_interval_ms=10**6) as driver:
+        wait_until(lambda: driver.path("c4").exists(), "the logs")
+        time.sleep(1.5)
+        assert all(driver.text(host) == "" for host in graphs), "written too early to be buffered"
+        driver.terminate()
+    assert (driver.status, driver.errors) == (0, "")
+    for host in graphs:
+        assert driver.text(host).count("[driver-heartbeat]") >= 5
+        assert driver.text(host).endswith("]\n")
+
+
+def test_ctrl_c_ends_it_too(tmp_path: Path) -> None:
+    with played(tmp_path, {"c": graphml({"start": {}})}) as driver:
+        wait_until(lambda: driver.path("c").exists(), "the log")
+        time.sleep(1)
+        assert driver.process is not None
+        driver.process.send_signal(signal.SIGINT)
+        driver.wait()
+    assert (driver.status, driver.errors) == (0, "")

@@ -1,0 +1,557 @@
+"""The state machine of a stream, on a socket that breaks up bytes as it likes."""
+
+from __future__ import annotations
+
+import errno
+import itertools
+import re
+import select
+import socket
+from collections.abc import Sequence
+from typing import Any, cast
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from onionlab.engines.uml.traffic import wire
+from onionlab.engines.uml.traffic.graph import Stream as StreamOptions
+from onionlab.engines.uml.traffic.options import Peer
+from onionlab.engines.uml.traffic.stream import Address, Stream
+
+PAYLOAD = 3000
+REQUEST = 200
+SERVER_SAYS = (
+    wire.response("server1")
+    + wire.PAYLOAD_LETTER * PAYLOAD
+    + wire.checksum_line(PAYLOAD)
+    + b"FIN\n"
+)
+CHOICE = b"\x05\x00"
+GRANTED = b"\x05\x00\x00\x01\x0b\x00\x00\x05\x00\x50"
+TO_CLIENT = CHOICE + GRANTED + SERVER_SAYS
+COMMAND = wire.command(
+    hostname="client1", transfer_id="stream", send_bytes=REQUEST, recv_bytes=PAYLOAD, model_seed=7
+)
+CLIENT_SENDS = COMMAND + wire.PAYLOAD_LETTER * REQUEST + wire.checksum_line(REQUEST) + b"FIN\n"
+SOCKS = b"\x05\x01\x00" + b"\x05\x01\x00\x01\x0b\x00\x00\x09\x00\x50"
+
+
+class FakeSocket:
+    """Bytes that have arrived, an end or an error after them, and room for bytes to send."""
+
+    def __init__(self, room: int | None = None) -> None:
+        self.arrived = bytearray()
+        self.end: OSError | str | None = None
+        self.room = room
+        self.sent = bytearray()
+        self.low_water = 1
+        self.broken = False
+        self.last_data_recv_ms = 0
+
+    def fileno(self) -> int:
+        return 7
+
+    def _check(self) -> None:
+        if not self.arrived:
+            if isinstance(self.end, OSError):
+                error, self.end = self.end, "end"
+                raise error
+            if self.end is None:
+                raise BlockingIOError
+
+    def recv(self, size: int, flags: int = 0) -> bytes:
+        assert flags & socket.MSG_DONTWAIT
+        self._check()
+        data = bytes(self.arrived[:size])
+        del self.arrived[:size]
+        return data
+
+    def recv_into(self, buffer: Any, size: int = 0, flags: int = 0) -> int:
+        assert flags & socket.MSG_TRUNC
+        assert 0 < size <= len(buffer)
+        return len(self.recv(size, flags))
+
+    def send(self, data: Any, flags: int = 0) -> int:
+        if self.broken:
+            raise BrokenPipeError(errno.EPIPE, "Broken pipe")
+        count = len(data) if self.room is None else min(len(data), self.room)
+        if count == 0:
+            raise BlockingIOError
+        self.sent += bytes(data[:count])
+        if self.room is not None:
+            self.room -= count
+        return count
+
+    def setsockopt(self, level: int, option: int, value: int) -> None:
+        assert (level, option) == (socket.SOL_SOCKET, socket.SO_RCVLOWAT)
+        self.low_water = value
+
+    def getsockopt(self, level: int, option: int, size: int) -> bytes:
+        assert option == socket.TCP_INFO
+        return bytes(52) + self.last_data_recv_ms.to_bytes(4, "little") + bytes(size - 56)
+
+    def getsockname(self) -> tuple[str, int]:
+        return ("127.0.0.1", 4000)
+
+
+class FakeHost:
+    """An owner that keeps what it is told; it is its own log."""
+
+    name = "client1"
+
+    def __init__(self, *, verify: bool = False, low_water: int = 1, info: bool = False) -> None:
+        self.verify_payload = verify
+        self.low_water_bytes = low_water
+        self.wants_info = info
+        self.now_us = 1_000_000
+        self.read = self.written = 0
+        self.lines: list[str] = []
+        self.ended: list[Stream] = []
+        self.wants_writable = False
+        self.log: Any = self
+
+    def count_bytes(self, read: int, written: int) -> None:
+        self.read += read
+        self.written += written
+
+    def want_writable(self, stream: Stream) -> None:
+        self.wants_writable = True
+
+    def resolve(self, name: str) -> str | None:
+        return {"server9": "11.0.0.9"}.get(name)
+
+    def stream_ended(self, stream: Stream) -> None:
+        self.ended.append(stream)
+
+    def message(self, place: str, text: str) -> None:
+        self.lines.append(text)
+
+    critical = warning = info = message
+
+    @property
+    def last(self) -> str:
+        return self.lines[-1]
+
+
+def client(host: FakeHost, sock: FakeSocket, **options: Any) -> Stream:
+    return Stream(
+        host,
+        cast(socket.socket, sock),
+        0,
+        vertex="stream",
+        remote=Address("server9", None, 80),
+        options=StreamOptions(
+            id="stream",
+            peers=(Peer("server9", 80),),
+            proxies=(),
+            username=options.pop("username", None),
+            password=options.pop("password", None),
+            send_bytes=REQUEST,
+            recv_bytes=PAYLOAD,
+            timeout_us=0,
+            stallout_us=0,
+        ),
+        proxy=Address("localhost", "127.0.0.1", 9000),
+        model_seed=7,
+        **options,
+    )
+
+
+def server(host: FakeHost, sock: FakeSocket) -> Stream:
+    host.name = "server1"
+    return Stream(
+        host,
+        cast(socket.socket, sock),
+        0,
+        vertex="passive-stream",
+        remote=Address("exit", "11.0.0.3", 999),
+    )
+
+
+def pieces(data: bytes, cuts: Sequence[int]) -> list[bytes]:
+    at = sorted({cut % (len(data) + 1) for cut in cuts} | {0, len(data)})
+    return [data[a:b] for a, b in itertools.pairwise(at)]
+
+
+def play(
+    host: FakeHost,
+    sock: FakeSocket,
+    stream: Stream,
+    arriving: Sequence[bytes],
+    rooms: Sequence[int],
+) -> None:
+    """Deliver pieces, a clock tick before each, and room to send whenever it is asked for."""
+    room = iter(rooms)
+
+    def give_room() -> None:
+        while host.wants_writable and not host.ended:
+            host.wants_writable = False
+            if sock.room is not None:
+                sock.room = next(room, None)
+            stream.on_event(select.EPOLLOUT)
+
+    stream.begin()
+    give_room()
+    for piece in arriving:
+        sock.arrived += piece
+        host.now_us += 10
+        if not host.ended and (
+            len(sock.arrived) >= sock.low_water or stream.recv_state != "RECV_PAYLOAD"
+        ):
+            stream.on_event(select.EPOLLIN)
+        give_room()
+
+
+def outcome(line: str) -> str:
+    """A stream's line without its times."""
+    return line.partition(" times ")[0]
+
+
+SUCCESS = (
+    "[stream-success] transport [fd=7,local=localhost:127.0.0.1:4000,"
+    "proxy=localhost:127.0.0.1:9000,remote=server9:11.0.0.9:80,state=SUCCESS_OPEN,error=NONE] "
+    "stream [id=0,vertexid=stream,"
+    "name=client1,peername=server1,sendsize=200,recvsize=3000,sendstate=SEND_SUCCESS,"
+    f"recvstate=RECV_SUCCESS,error=NONE] bytes [total-bytes-recv={len(SERVER_SAYS)},"
+    f"total-bytes-send={len(CLIENT_SENDS)},"
+    "payload-bytes-recv=3000,payload-bytes-send=200,payload-progress-recv=100.00%,"
+    "payload-progress-send=100.00%]"
+)
+
+cuts = st.lists(st.integers(0, 10000), max_size=40)
+rooms = st.lists(st.integers(1, 400), max_size=30)
+
+
+@given(cuts, rooms, st.booleans(), st.sampled_from([1, 100, 1000, 100000]), st.booleans())
+def test_a_client_does_not_care_how_bytes_come(
+    at: list[int], room: list[int], verify: bool, low_water: int, info: bool
+) -> None:
+    # Status lines go with every arrival, so the driver never has both.
+    host = FakeHost(verify=verify, low_water=1 if info else low_water, info=info)
+    sock = FakeSocket(room=0 if room else None)
+    play(host, sock, client(host, sock), pieces(TO_CLIENT, at), room)
+    assert len(host.ended) == 1
+    assert outcome(host.last) == SUCCESS
+    assert bytes(sock.sent) == SOCKS + CLIENT_SENDS
+    assert (host.read, host.written) == (len(TO_CLIENT), len(SOCKS + CLIENT_SENDS))
+
+
+@given(cuts, rooms)
+def test_a_server_does_not_care_how_bytes_come(at: list[int], room: list[int]) -> None:
+    host, sock = FakeHost(), FakeSocket(room=0 if room else None)
+    stream = server(host, sock)
+    play(host, sock, stream, pieces(CLIENT_SENDS, at), room)
+    assert len(host.ended) == 1
+    assert stream.error == "NONE"
+    assert "vertexid=passive-stream:stream,name=server1,peername=client1" in host.last
+    assert bytes(sock.sent) == SERVER_SAYS
+
+
+@given(st.integers(0, len(TO_CLIENT) - 1), cuts, st.sampled_from(["end", "reset"]))
+def test_a_client_cut_off_anywhere_ends_with_tgens_error(
+    length: int, at: list[int], how: str
+) -> None:
+    host, sock = FakeHost(), FakeSocket()
+    stream = client(host, sock)
+    play(host, sock, stream, pieces(TO_CLIENT[:length], at), [])
+    assert not host.ended
+    if how == "end":
+        sock.end = "end"
+        stream.on_event(select.EPOLLIN | select.EPOLLRDHUP)
+    else:
+        sock.end = ConnectionResetError(errno.ECONNRESET, "Connection reset by peer")
+        sock.broken = True
+        stream.on_event(
+            select.EPOLLIN | select.EPOLLRDHUP | select.EPOLLHUP | select.EPOLLERR | select.EPOLLOUT
+        )
+    assert host.ended == [stream]
+    fields = dict(re.findall(r"(\w+)=(\w+)", outcome(host.last).partition(" stream ")[2]))
+    if length < len(CHOICE + GRANTED):
+        assert fields["error"] == "PROXY"
+        assert stream.transport_error == "READ"
+    else:
+        assert fields["error"] == ("READEOF" if how == "end" else "READ")
+        assert fields["recvstate"] == "RECV_ERROR"
+        assert stream.transport_state == ("SUCCESS_EOF" if how == "end" else "ERROR")
+    received = max(0, length - len(CHOICE + GRANTED))
+    assert f"total-bytes-recv={received}," in host.last
+
+
+@pytest.mark.parametrize("length", [1, len(CHOICE + GRANTED) + 30, len(TO_CLIENT) - 1])
+def test_last_bytes_and_end_may_come_as_one_event(length: int) -> None:
+    host, sock = FakeHost(), FakeSocket()
+    stream = client(host, sock)
+    stream.begin()
+    sock.arrived += TO_CLIENT[:length]
+    sock.end = "end"
+    stream.on_event(select.EPOLLIN | select.EPOLLRDHUP)
+    assert host.ended == [stream]
+    assert stream.error == ("PROXY" if length == 1 else "READEOF")
+
+
+def test_times_are_those_of_tgen() -> None:
+    host, sock = FakeHost(), FakeSocket()
+    header = SERVER_SAYS.index(b"\n") + 1
+    cut = [2, 12, 12 + header, 12 + header + 1, 12 + header + PAYLOAD, 12 + header + PAYLOAD + 37]
+    play(host, sock, client(host, sock), pieces(TO_CLIENT, cut), [])
+    times = dict(re.findall(r"usecs-to-([a-z-]+)=(-?\d+)", host.last))
+    assert times == {
+        "socket-create": "0",
+        "socket-connect": "0",
+        "proxy-init": "0",
+        "proxy-choice": "10",
+        "proxy-request": "10",
+        "proxy-response": "20",
+        "command": "20",
+        "first-byte-send": "20",
+        "last-byte-send": "20",
+        "checksum-send": "20",
+        "response": "30",
+        "first-byte-recv": "40",
+        "last-byte-recv": "50",
+        "checksum-recv": "60",
+    }
+    assert "created-ts=1000000," in host.last
+    assert "now-ts=1000070]" in host.last
+
+
+def test_messages_go_out_in_tgens_pieces() -> None:
+    class Recorder(FakeSocket):
+        sizes: list[int]
+
+        def send(self, data: Any, flags: int = 0) -> int:
+            self.sizes.append(len(data))
+            return super().send(data, flags)
+
+    host, sock = FakeHost(), Recorder()
+    sock.sizes = []
+    play(host, sock, client(host, sock), [TO_CLIENT], [])
+    assert sock.sizes == [3, 10, len(COMMAND), REQUEST, 37, 4]
+
+
+@pytest.mark.parametrize(
+    ("username", "password", "login"),
+    [
+        ("me", "secret", b"\x01\x02me\x06secret"),
+        ("me", None, b"\x01\x02me\x01\x00"),
+        (None, "secret", b"\x01\x01\x00\x06secret"),
+    ],
+)
+def test_login_at_the_proxy(username: str | None, password: str | None, login: bytes) -> None:
+    host, sock = FakeHost(), FakeSocket()
+    stream = client(host, sock, username=username, password=password)
+    play(host, sock, stream, [b"\x05\x02", b"\x01\x00", TO_CLIENT[2:]], [])
+    assert bytes(sock.sent) == b"\x05\x01\x02" + login + SOCKS[3:] + CLIENT_SENDS
+    assert stream.error == "NONE"
+
+
+@pytest.mark.parametrize(
+    ("answers", "error", "warning"),
+    [
+        (b"\x05\xff", "CHOICE", ""),
+        (b"\x04\x00", "CHOICE", ""),
+        (CHOICE + b"\x05\x04", "STATUS", "error status 4: host unreachable"),
+        (CHOICE + b"\x05\x01", "STATUS", "error status 1: general failure"),
+        (CHOICE + b"\x05\xf0", "STATUS", "(tor) onion service descriptor can not be found"),
+        (CHOICE + b"\x05\x77", "STATUS", "error status 77: unknown error"),
+        (CHOICE + b"\x04\x00", "VERSION", "the SOCKS server wants version 4"),
+        (CHOICE + b"\x05\x00\x00\x04", "ADDR", "unsupported address type 0x4"),
+    ],
+)
+def test_a_proxy_that_refuses(answers: bytes, error: str, warning: str) -> None:
+    host, sock = FakeHost(), FakeSocket()
+    stream = client(host, sock)
+    play(host, sock, stream, [answers], [])
+    assert (stream.transport_state, stream.transport_error, stream.error) == (
+        "ERROR",
+        error,
+        "PROXY",
+    )
+    assert warning in "\n".join(host.lines)
+    assert "transport connection or proxy handshake failed" in host.lines[-2]
+
+
+def test_an_address_bound_by_name() -> None:
+    host, sock = FakeHost(), FakeSocket()
+    stream = client(host, sock)
+    play(host, sock, stream, [CHOICE + b"\x05\x00\x00\x03\x04host\x00\x50" + SERVER_SAYS], [])
+    assert stream.error == "NONE"
+
+
+def test_a_name_that_does_not_resolve_is_asked_for_as_0() -> None:
+    host, sock = FakeHost(), FakeSocket()
+    stream = client(host, sock)
+    stream.remote.name = "nobody"
+    play(host, sock, stream, [CHOICE], [])
+    assert bytes(sock.sent).endswith(b"\x05\x01\x00\x01\x00\x00\x00\x00\x00\x50")
+
+
+@pytest.mark.parametrize(
+    ("says", "error"),
+    [
+        (b"HTTP/1.1 400 Bad Request\r\n\r\n", "AUTH"),
+        (SERVER_SAYS.replace(b"CODE=NONE", b"CODE=MODEL"), "HEADER"),
+        (SERVER_SAYS.replace(b"=2.0", b"=1.0"), "HEADER_VERSION"),
+        (wire.AUTH_BYTES + b"x" * 70000, "HEADER"),
+        (SERVER_SAYS.replace(b"MD5 ", b"MD5"), "CHECKSUM"),
+        (SERVER_SAYS.replace(b"FIN", b"NIF"), "FOOTER"),
+    ],
+)
+def test_a_server_that_talks_nonsense(says: bytes, error: str) -> None:
+    host, sock = FakeHost(), FakeSocket()
+    stream = client(host, sock)
+    play(host, sock, stream, [CHOICE + GRANTED + says], [])
+    assert stream.error == error
+    assert stream.recv_state == "RECV_ERROR"
+
+
+@pytest.mark.parametrize("verify", [False, True])
+def test_a_wrong_payload_is_found_if_asked_for(verify: bool) -> None:
+    host, sock = FakeHost(verify=verify), FakeSocket()
+    stream = client(host, sock)
+    says = TO_CLIENT.replace(b"xxx", b"xyx", 1)
+    play(host, sock, stream, [says], [])
+    assert stream.error == ("CHECKSUM" if verify else "NONE")
+
+
+@pytest.mark.parametrize(
+    ("says", "error"),
+    [
+        (b"GET / HTTP/1.0\r\n\r\n", "AUTH"),
+        (CLIENT_SENDS.replace(b"SEND_SIZE=200 ", b""), "HEADER_INCOMPLETE"),
+        (CLIENT_SENDS.replace(b"SEND_SIZE=200 ", b"SEND_SIZE=0 "), "MODEL"),
+        (CLIENT_SENDS.replace(b"=internal-packet-model", b"=my-model"), "MODEL"),
+    ],
+)
+def test_a_client_that_talks_nonsense(says: bytes, error: str) -> None:
+    host, sock = FakeHost(), FakeSocket()
+    stream = server(host, sock)
+    play(host, sock, stream, [says], [])
+    assert stream.error == error
+    # Who doesn't know the password gets no answer.
+    answer = b"" if error == "AUTH" else wire.response("server1", error)
+    assert bytes(sock.sent) == answer
+
+
+def test_nothing_in_one_direction() -> None:
+    host, sock = FakeHost(), FakeSocket()
+    stream = server(host, sock)
+    asked = COMMAND.replace(b"SEND_SIZE=200", b"SEND_SIZE=~") + b"FIN\n"
+    play(host, sock, stream, [asked], [])
+    assert stream.error == "NONE"
+    assert bytes(sock.sent) == SERVER_SAYS
+
+
+def test_a_server_whose_client_vanishes_fails_to_write() -> None:
+    host, sock = FakeHost(), FakeSocket(room=500)
+    stream = server(host, sock)
+    stream.begin()
+    sock.arrived += CLIENT_SENDS[:-4]
+    stream.on_event(select.EPOLLIN)
+    assert stream.send_state == "SEND_PAYLOAD"
+    sock.end = ConnectionResetError(errno.ECONNRESET, "Connection reset by peer")
+    sock.broken = True
+    stream.on_event(select.EPOLLIN | select.EPOLLOUT | select.EPOLLHUP | select.EPOLLERR)
+    assert host.ended == [stream]
+    assert (stream.error, stream.transport_error) == ("WRITE", "WRITE")
+
+
+def test_a_refused_connection() -> None:
+    class Refused(FakeSocket):
+        def send(self, data: Any, flags: int = 0) -> int:
+            raise ConnectionRefusedError(errno.ECONNREFUSED, "Connection refused")
+
+    host, sock = FakeHost(), Refused()
+    stream = client(host, sock)
+    stream.begin()
+    assert (stream.transport_error, stream.error) == ("CONNECT", "PROXY")
+    assert "usecs-to-socket-connect=-1," in host.last
+
+
+def test_a_connection_refused_later() -> None:
+    host, sock = FakeHost(), FakeSocket(room=0)
+    stream = client(host, sock)
+    stream.begin()
+    assert host.wants_writable
+    stream.on_event(select.EPOLLOUT | select.EPOLLHUP | select.EPOLLERR)
+    assert (stream.transport_error, stream.error) == ("CONNECT", "PROXY")
+
+
+# --- time limits (TGen looks at them at each heartbeat)
+
+
+def test_a_timeout_counts_from_the_start() -> None:
+    host, sock = FakeHost(), FakeSocket()
+    stream = client(host, sock, timeout_us=5_000_000)
+    play(host, sock, stream, [CHOICE], [])
+    host.now_us = 1_000_000 + 4_999_999
+    stream.check_timeouts()
+    assert not host.ended
+    host.now_us += 1
+    stream.check_timeouts()
+    assert (stream.transport_state, stream.transport_error) == ("RESPONSE_STATUS", "NONE")
+    assert "sendstate=SEND_COMMAND,recvstate=RECV_NONE,error=TIMEOUT]" in host.last
+
+
+@pytest.mark.parametrize("limit", ["timeout", "stallout"])
+def test_limits_while_connecting_are_the_proxys(limit: str) -> None:
+    host, sock = FakeHost(), FakeSocket(room=0)
+    stream = client(host, sock, **{f"{limit}_us": 3_000_000})
+    stream.begin()
+    host.now_us += 3_000_000
+    stream.check_timeouts()
+    assert (stream.transport_state, stream.transport_error) == ("CONNECT", limit.upper())
+    assert stream.error == "PROXY"
+
+
+def test_a_stallout_counts_from_the_last_progress() -> None:
+    host, sock = FakeHost(), FakeSocket()
+    stream = client(host, sock, stallout_us=3_000_000)
+    play(host, sock, stream, [TO_CLIENT[:500]], [])
+    progress = host.now_us
+    host.now_us = progress + 2_999_999
+    stream.check_timeouts()
+    assert not host.ended
+    host.now_us += 1
+    stream.check_timeouts()
+    assert stream.error == "STALLOUT"
+    assert "sendstate=SEND_FOOTER,recvstate=RECV_PAYLOAD,error=STALLOUT]" in host.last
+
+
+def test_bytes_found_at_a_heartbeat_keep_the_time_they_came() -> None:
+    host, sock = FakeHost(low_water=100_000), FakeSocket()
+    stream = client(host, sock, stallout_us=3_000_000)
+    play(host, sock, stream, [TO_CLIENT[:500]], [])
+    first = host.now_us
+    before = stream.payload_recv
+    # Not enough for a wake-up; the heartbeat finds them 0.4 s later.
+    sock.arrived += b"x" * 100
+    host.now_us += 1_000_000
+    stream.drain()
+    assert stream.payload_recv == before + 100
+    assert host.read == 600
+    # Nothing follows. The heartbeat saw them at +1 s, but +0.6 s is when the limit counts from.
+    host.now_us = first + 3_599_000
+    sock.last_data_recv_ms = 2999
+    stream.check_timeouts()
+    assert not host.ended
+    host.now_us += 1_000
+    sock.last_data_recv_ms = 3000
+    stream.check_timeouts()
+    assert stream.error == "STALLOUT"
+    assert stream.last_recv == first + 600_000
+
+
+def test_the_last_byte_always_wakes() -> None:
+    """Low water never exceeds what is still to come, and is 1 outside the payload."""
+    host, sock = FakeHost(low_water=1000), FakeSocket()
+    stream = client(host, sock)
+    header = len(CHOICE + GRANTED) + SERVER_SAYS.index(b"\n") + 1
+    play(host, sock, stream, [TO_CLIENT[:header]], [])
+    assert sock.low_water == 1
+    for left in range(PAYLOAD - 1, -1, -1):
+        sock.arrived += b"x"
+        stream.on_event(select.EPOLLIN)
+        assert sock.low_water == max(1, min(1000, left))
+    assert stream.recv_state == "RECV_CHECKSUM"

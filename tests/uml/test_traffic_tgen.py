@@ -1,0 +1,237 @@
+"""The driver and real TGen: each serves the other, and what goes wrong looks the same in both."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import re
+import socket
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from analysis.tgenlog import TgenLog
+from onionlab.errors import UserError
+from onionlab.tools import find_tgen
+
+from .traffic_support import (
+    LIMIT_S,
+    Proxy,
+    accepts,
+    client_graphml,
+    free_port,
+    parse_log,
+    played,
+    server_graphml,
+    wait_until,
+)
+
+pytestmark = pytest.mark.shadow
+
+
+@pytest.fixture(scope="module")
+def tgen() -> Path:
+    """Skips a test, by name, where TGen is missing."""
+    try:
+        return find_tgen().path
+    except UserError as error:
+        pytest.skip(f"needs TGen: {error.message}")
+
+
+class Real:
+    """A TGen process and its log."""
+
+    def __init__(self, tgen: Path, directory: Path, name: str, graph: str) -> None:
+        self.path = directory / f"{name}.log"
+        (directory / f"{name}.graphml").write_text(graph)
+        with self.path.open("w") as log:
+            self.process = subprocess.Popen(
+                [tgen, f"{name}.graphml"],
+                cwd=directory,
+                stdout=log,
+                env={**os.environ, "TGENHOSTNAME": name},
+            )
+
+    def text(self) -> str:
+        return self.path.read_text()
+
+    def log(self) -> TgenLog:
+        return parse_log(self.path)
+
+
+@contextlib.contextmanager
+def real(tgen: Path, directory: Path, name: str, graph: str) -> Iterator[Real]:
+    process = Real(tgen, directory, name, graph)
+    try:
+        yield process
+    finally:
+        process.process.terminate()
+        process.process.wait(10)
+
+
+@pytest.mark.parametrize("sizes", [("1000 bytes", "320 KiB"), ("1", "1"), ("3 MiB", "5 MiB")])
+@pytest.mark.parametrize("verify", [False, True])
+def test_our_client_and_the_real_server(
+    tgen: Path, tmp_path: Path, sizes: tuple[str, str], verify: bool
+) -> None:
+    port = free_port()
+    stream = {"sendsize": sizes[0], "recvsize": sizes[1]}
+    with real(tgen, tmp_path, "server1", server_graphml(port)) as server:
+        wait_until(lambda: accepts(port), "TGen's server")
+        with Proxy() as proxy:
+            graphs = {"client1": client_graphml(port, proxy=proxy.port, stream=stream)}
+            with played(tmp_path, graphs, verify_payload=verify) as driver:
+                wait_until(lambda: driver.text("client1").count("[stream-") >= 3, "streams")
+                driver.terminate()
+        # The probe for the port ends with an error of its own.
+        wait_until(lambda: server.text().count("[stream-success]") >= 3, "the server's lines")
+    assert all(stream.success for stream in driver.log("client1").completes)
+    assert "error=MD5" not in server.text()
+    assert server.text().count("MD5 checksums failed") == 0
+
+
+@pytest.mark.parametrize("sizes", [("1000 bytes", "320 KiB"), ("1", "1"), ("3 MiB", "5 MiB")])
+def test_the_real_client_and_our_server(tgen: Path, tmp_path: Path, sizes: tuple[str, str]) -> None:
+    port = free_port()
+    stream = {"sendsize": sizes[0], "recvsize": sizes[1]}
+    with played(tmp_path, {"server1": server_graphml(port)}, verify_payload=True) as driver:
+        wait_until(lambda: accepts(port), "our server")
+        with real(tgen, tmp_path, "client1", client_graphml(port, stream=stream)) as client:
+            wait_until(lambda: client.text().count("[stream-") >= 3, "streams")
+        driver.terminate()
+    assert all(stream.success for stream in client.log().completes)
+    assert driver.text("server1").count("[stream-success]") >= 3
+
+
+def test_the_same_bytes_on_the_wire(tgen: Path, tmp_path: Path) -> None:
+    port = free_port()
+    sent: list[bytes] = []
+    with played(tmp_path, {"server1": server_graphml(port)}) as driver, Proxy() as proxy:
+        wait_until(lambda: accepts(port), "our server")
+        graph = client_graphml(port, proxy=proxy.port, pause="1 hour")
+        with real(tgen, tmp_path, "client1", graph) as client:
+            wait_until(lambda: "[stream-success]" in client.text(), "TGen's stream")
+            sent.append(proxy.client_bytes)
+        directory = tmp_path / "ours"
+        directory.mkdir()
+        with played(directory, {"client1": graph}) as ours:
+            wait_until(lambda: "[stream-success]" in ours.text("client1"), "our stream")
+            sent.append(proxy.client_bytes)
+        assert proxy.requests[0] == proxy.requests[1]
+        driver.terminate()
+
+    def comparable(message: bytes) -> bytes:
+        message = re.sub(rb"MODEL_SEED=\d+", b"MODEL_SEED=0", message)
+        message = re.sub(rb"MD5 [0-9a-f]{32}", b"MD5 sum", message)
+        return re.sub(rb"(</graphml>\n)([a-z])\2+", rb"\1letters", message)
+
+    assert comparable(sent[0]) == comparable(sent[1])
+    assert len(comparable(sent[0])) > 2000
+
+
+def test_servers_answer_nonsense_alike(tgen: Path, tmp_path: Path) -> None:
+    known = b"T8nNx9L95LATtckJkR5n "
+    messages = [
+        b"GET / HTTP/1.0\r\n\r\n",
+        known + b"PROTOCOL_VERSION=1.0 HOSTNAME=a\n",
+        known + b"PROTOCOL_VERSION=2.0 HOSTNAME=a\n",
+        known + b"PROTOCOL_VERSION=2.0 HOSTNAME=a MODEL_MODE=graphml MODEL_SIZE=3\n",
+        known + b"PROTOCOL_VERSION=2.0 HOSTNAME=a MODEL_MODE=morse MODEL_SIZE=3\n",
+    ]
+
+    ports = free_port(), free_port()
+    directory = tmp_path / "ours"
+    directory.mkdir()
+    with (
+        real(tgen, tmp_path, "server1", server_graphml(ports[0])),
+        played(directory, {"server1": server_graphml(ports[1])}),
+    ):
+        for port in ports:
+            wait_until(lambda port=port: accepts(port), "the servers")  # type: ignore[misc]
+        for message in messages:
+            ours = answer(ports[1], message)
+            wait_until(
+                lambda message=message, ours=ours: answer(ports[0], message) == ours,  # type: ignore[misc]
+                f"TGen's answer to {message!r} to be {ours!r}",
+            )
+        assert b"CODE=HEADER_VERSION" in answer(ports[1], messages[1])
+
+
+def answer(port: int, message: bytes) -> bytes:
+    """What a server says to a message before it hangs up.
+
+    TGen answers a bad command only if that is there when it first looks.
+    """
+    with socket.create_connection(("127.0.0.1", port)) as sock:
+        sock.sendall(message)
+        sock.settimeout(LIMIT_S)
+        try:
+            return sock.recv(1000)
+        except ConnectionResetError:
+            return b""
+
+
+BEHAVIOURS = {
+    "refuses": {"status": 4},
+    "unknown status": {"status": 0x99},
+    "no method": {"methods": b"\x05\xff"},
+    "hangs up at once": {"hang_up_at": "greeting"},
+    "hangs up when asked": {"hang_up_at": "request"},
+    "cut in the response": {"cut_after": 30},
+    "cut in the payload": {"cut_after": 100_000},
+    "reset in the payload": {"reset_after": 100_000},
+    "never answers": {"swallow": True},
+    "falls silent in the response": {"silent_after": 30},
+    "falls silent in the payload": {"silent_after": 100_000},
+    "falls silent before the checksum": {"silent_after": 69 + 327680},
+    "falls silent before the end": {"silent_after": 69 + 327680 + 37},
+}
+
+
+@pytest.mark.parametrize("limit", ["timeout", "stallout"])
+@pytest.mark.parametrize("behaviour", BEHAVIOURS)
+def test_what_goes_wrong_looks_the_same(
+    tgen: Path, tmp_path: Path, behaviour: str, limit: str
+) -> None:
+    port = free_port()
+    ours_directory = tmp_path / "ours"
+    ours_directory.mkdir()
+    options = {"timeout": "0", "stallout": "0", limit: "1500 ms"}
+    with played(tmp_path, {"server1": server_graphml(port)}) as server:
+        wait_until(lambda: accepts(port), "our server")
+        with Proxy(**BEHAVIOURS[behaviour]) as proxy:  # type: ignore[arg-type]
+            graph = client_graphml(
+                port,
+                proxy=proxy.port,
+                pause="1 hour",
+                stream=options,
+                start={"heartbeat": "500 ms"},
+                host="localhost",
+            )
+            with (
+                real(tgen, tmp_path, "client1", graph) as client,
+                played(ours_directory, {"client1": graph}, receive_low_water_bytes=16384) as ours,
+            ):
+                wait_until(lambda: "Generator status" in client.text(), "TGen")
+                wait_until(lambda: "Generator status" in ours.text("client1"), "the driver")
+        server.terminate()
+    assert without_numbers(ours.text("client1")) == without_numbers(client.text())
+
+
+def without_numbers(log: str) -> list[str]:
+    """The lines about the stream, times as happened or not, and without where they were written."""
+    lines = [line for line in log.splitlines() if "client1" in line or "roxy" in line]
+    kept = []
+    for line in lines:
+        text = line.split(" ", 3)[3]
+        if "Initializing" in text or "graphml" in text:
+            continue
+        # The length of the model's seed is drawn; and TGen takes 1 from its total for each read
+        # that would have blocked, since it adds read()'s -1.
+        text = re.sub(r"total-bytes-(recv|send)=\d\d+", r"total-bytes-\1=N", text)
+        text = re.sub(r"fd=\d+|localhost:127.0.0.1:\d+|-ts=\d+", "", text)
+        kept.append(re.sub(r"(usecs-to-[a-z-]+)=\d+", r"\1=N", text))
+    assert kept, log
+    return kept

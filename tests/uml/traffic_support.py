@@ -1,0 +1,329 @@
+"""What the tests of the traffic driver share: graphs, a SOCKS5 proxy, a driver process."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import select
+import signal
+import socket
+import struct
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from analysis.tgenlog import TgenLog
+from onionlab.engines.uml.traffic import __file__ as traffic_init
+
+TRAFFIC = Path(traffic_init).parent
+LIMIT_S = 120.0
+"""A test on a busy machine is slow, not wrong."""
+
+Attributes = Mapping[str, str]
+
+
+def graphml(vertices: Mapping[str, Attributes], edges: Sequence[tuple[str, str]] = ()) -> str:
+    """TGen configuration: vertices with their attributes, and edges."""
+    names = sorted({name for attributes in vertices.values() for name in attributes})
+    lines = ["<graphml xmlns='http://graphml.graphdrawing.org/xmlns'>"]
+    lines += [
+        f"<key id='{name}' for='node' attr.name='{name}' attr.type='string'/>" for name in names
+    ]
+    lines.append("<graph edgedefault='directed'>")
+    for vertex, attributes in vertices.items():
+        data = "".join(f"<data key='{key}'>{value}</data>" for key, value in attributes.items())
+        lines.append(f"<node id='{vertex}'>{data}</node>")
+    lines += [f"<edge source='{source}' target='{target}'/>" for source, target in edges]
+    return "\n".join([*lines, "</graph>", "</graphml>"])
+
+
+def server_graphml(port: int, **start: str) -> str:
+    return graphml({"start": {"serverport": str(port), "heartbeat": "1 second", **start}})
+
+
+def client_graphml(
+    port: int,
+    *,
+    proxy: int | None = None,
+    pause: str = "100 ms",
+    start: Attributes | None = None,
+    stream: Attributes | None = None,
+    host: str = "127.0.0.1",
+) -> str:
+    """A client's loop of stream and pause."""
+    first = {"peers": f"{host}:{port}", "heartbeat": "1 second", **(start or {})}
+    if proxy is not None:
+        first["socksproxy"] = f"localhost:{proxy}"
+    return graphml(
+        {
+            "start": first,
+            "stream": {"sendsize": "1000 bytes", "recvsize": "320 KiB", **(stream or {})},
+            "pause": {"time": pause},
+        },
+        [("start", "stream"), ("stream", "pause"), ("pause", "stream")],
+    )
+
+
+def free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
+
+
+@dataclass
+class Played:
+    """A driver process and its files."""
+
+    directory: Path
+    process: subprocess.Popen[str] | None = None
+    status: int | None = None
+    errors: str = ""
+
+    def path(self, host: str) -> Path:
+        return self.directory / f"{host}.log"
+
+    def text(self, host: str) -> str:
+        try:
+            return self.path(host).read_text()
+        except FileNotFoundError:
+            return ""
+
+    def log(self, host: str) -> TgenLog:
+        return parse_log(self.path(host))
+
+    def terminate(self) -> None:
+        """End it as the engine does."""
+        assert self.process is not None
+        if self.status is None:
+            if self.process.poll() is None:
+                self.process.send_signal(signal.SIGTERM)
+            self.wait()
+
+    def wait(self) -> None:
+        assert self.process is not None
+        _, self.errors = self.process.communicate(timeout=LIMIT_S)
+        self.status = self.process.returncode
+
+
+def parse_log(path: Path) -> TgenLog:
+    log = TgenLog()
+    log.feed(path.read_bytes().split(b"\n")[:-1])
+    assert log.malformed == 0, log.examples
+    return log
+
+
+def write_plan(directory: Path, graphs: Mapping[str, str], **changes: Any) -> Path:
+    """A plan of hosts that all start now, and their graphs."""
+    hosts = []
+    for name, graph in graphs.items():
+        path = directory / f"{name}.graphml"
+        path.write_text(graph)
+        log = directory / f"{name}.log"
+        hosts.append({"name": name, "graph": str(path), "start_ms": 0, "log": str(log)})
+    plan = {
+        "format": 1,
+        "seed": 1,
+        "epoch_unix_s": int(time.time()),
+        "stop_ms": 10**9,
+        "flush_interval_ms": 50,
+        "hosts": hosts,
+        **changes,
+    }
+    path = directory / "plan.json"
+    path.write_text(json.dumps(plan))
+    return path
+
+
+@contextlib.contextmanager
+def played(
+    directory: Path, graphs: Mapping[str, str], *, by_path: bool = True, **changes: Any
+) -> Iterator[Played]:
+    """The driver, playing these graphs; terminated at the end."""
+    plan = write_plan(directory, graphs, **changes)
+    how = ["-I", str(TRAFFIC)] if by_path else ["-m", "onionlab.engines.uml.traffic"]
+    result = Played(directory)
+    result.process = subprocess.Popen(
+        [sys.executable, *how, str(plan)],
+        stderr=subprocess.PIPE,
+        text=True,
+        cwd=TRAFFIC.parents[3],
+        env={**os.environ, "TZ": "UTC"},
+    )
+    try:
+        yield result
+    finally:
+        if result.process.poll() is None:
+            result.process.terminate()
+            try:
+                result.process.wait(10)
+            except subprocess.TimeoutExpired:
+                result.process.kill()
+        if result.status is None:
+            result.wait()
+
+
+def wait_until(condition: Callable[[], bool], what: str) -> None:
+    deadline = time.monotonic() + LIMIT_S
+    while not condition():
+        assert time.monotonic() < deadline, f"waited in vain for {what}"
+        time.sleep(0.02)
+
+
+def accepts(port: int) -> bool:
+    with contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", port), 1):
+        return True
+    return False
+
+
+@dataclass
+class Proxy:
+    """A SOCKS5 proxy on loopback that misbehaves as told.
+
+    status: answer to the request. piece_bytes: what it passes on at once. silent_after, cut_after,
+    reset_after: pass that many bytes of the server's, then nothing, or hang up. swallow: never
+    answer at all. requests: what clients asked for. client_bytes: what the last client sent after
+    its request.
+    """
+
+    status: int = 0
+    methods: bytes = b"\x05\x00"
+    answer_by_name: bool = False
+    greet_slowly: bool = False
+    silent_after: int | None = None
+    cut_after: int | None = None
+    piece_bytes: int | None = None
+    reset_after: int | None = None
+    swallow: bool = False
+    hang_up_at: str = ""
+    requests: list[bytes] = field(default_factory=list)
+    logins: list[bytes] = field(default_factory=list)
+    client_bytes: bytes = b""
+    client_left: threading.Event = field(default_factory=threading.Event)
+
+    def __enter__(self) -> Proxy:
+        self._socket = socket.socket()
+        self._socket.bind(("127.0.0.1", 0))
+        self._socket.listen(64)
+        self.port = int(self._socket.getsockname()[1])
+        self._over = threading.Event()
+        threading.Thread(target=self._serve, daemon=True).start()
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        self._over.set()
+        self._socket.close()
+
+    def _serve(self) -> None:
+        while not self._over.is_set():
+            try:
+                client, _ = self._socket.accept()
+            except OSError:
+                return
+            threading.Thread(target=self._client, args=(client,), daemon=True).start()
+
+    def _client(self, client: socket.socket) -> None:
+        with contextlib.suppress(OSError), client:
+            self._handshake(client)
+
+    def _handshake(self, client: socket.socket) -> None:
+        if self.swallow:
+            self._over.wait()
+            return
+        greeting = _exactly(client, 3)
+        if self.hang_up_at == "greeting":
+            return
+        self._say(client, self.methods)
+        if greeting[2] == 2:
+            version, length = _exactly(client, 2)
+            user = _exactly(client, length)
+            password = _exactly(client, _exactly(client, 1)[0])
+            self.logins.append(user + b":" + password)
+            assert version == 1
+            self._say(client, b"\x01\x00")
+        request = _exactly(client, 10)
+        self.requests.append(request)
+        if self.hang_up_at == "request":
+            return
+        bound = b"\x03\x04host" if self.answer_by_name else b"\x01\x7f\x00\x00\x01"
+        self._say(client, bytes([5, self.status, 0]) + bound + b"\x00\x50")
+        if self.status:
+            return
+        address = socket.inet_ntoa(request[4:8])
+        (port,) = struct.unpack("!H", request[8:10])
+        with socket.create_connection((address, port)) as server:
+            over = threading.Event()
+            upstream = threading.Thread(target=self._upstream, args=(client, server, over))
+            upstream.start()
+            try:
+                self._downstream(client, server)
+            finally:
+                # A socket that someone still reads from is not closed by close().
+                over.set()
+                upstream.join()
+
+    def _say(self, client: socket.socket, data: bytes) -> None:
+        if not self.greet_slowly:
+            client.sendall(data)
+            return
+        client.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        for index in range(len(data)):
+            client.sendall(data[index : index + 1])
+            time.sleep(0.01)
+
+    def _upstream(
+        self, client: socket.socket, server: socket.socket, over: threading.Event
+    ) -> None:
+        self.client_bytes = b""
+        with contextlib.suppress(OSError):
+            while not over.is_set() and not self._over.is_set():
+                if select.select([client], [], [], 0.05)[0]:
+                    data = client.recv(65536)
+                    if not data:
+                        self.client_left.set()
+                        server.shutdown(socket.SHUT_WR)
+                        return
+                    self.client_bytes += data
+                    server.sendall(data)
+
+    def _downstream(self, client: socket.socket, server: socket.socket) -> None:
+        client.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        passed = 0
+        limits = [x for x in (self.silent_after, self.cut_after, self.reset_after) if x is not None]
+        limit = min(limits, default=None)
+        while True:
+            data = server.recv(65536 if limit is None else min(65536, limit - passed))
+            if not data:
+                return
+            for index in range(0, len(data), self.piece_bytes or len(data)):
+                client.sendall(data[index : index + (self.piece_bytes or len(data))])
+                if self.piece_bytes is not None:
+                    time.sleep(0.001)
+            passed += len(data)
+            if passed == limit:
+                break
+        if self.silent_after is not None:
+            self._over.wait()
+        elif self.cut_after is not None:
+            # Closing before the client does would be a reset if something of its is unread.
+            client.shutdown(socket.SHUT_WR)
+            self.client_left.wait(LIMIT_S)
+            self.client_left.clear()
+        elif self.reset_after is not None:
+            time.sleep(0.2)
+            client.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+
+
+def _exactly(sock: socket.socket, count: int) -> bytes:
+    data = b""
+    while len(data) < count:
+        piece = sock.recv(count - len(data))
+        if not piece:
+            raise ConnectionError("the client hung up")
+        data += piece
+    return data
