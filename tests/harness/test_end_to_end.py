@@ -34,12 +34,16 @@ def onionlab(*arguments: str) -> subprocess.CompletedProcess[str]:
     )
 
 
-def planned_run() -> str:
-    """Plan the tiny experiment (and build Tor where that is missing); return its one run's name."""
-    done = onionlab("generate", str(TINY), "--variants", "rr", "--output", str(GENERATED))
+def planned_run(engine: str) -> str:
+    """Plan the tiny experiment (and build what is missing); return its one run's name."""
+    done = onionlab("generate", *arguments(engine), "--output", str(GENERATED))
     assert done.returncode == 0, done.stderr
     plan = json.loads((RESULTS / "plan.json").read_text())
     return str(plan["runs"][0]["run_id"])
+
+
+def arguments(engine: str, variant: str = "rr") -> list[str]:
+    return [str(TINY), "--variants", variant, "--engine", engine]
 
 
 GENERATED = REPOSITORY / "build" / "generated" / "tiny"
@@ -68,13 +72,22 @@ def processes_below(directory: Path) -> list[str]:
     return found
 
 
-@pytest.mark.shadow
 @pytest.mark.slow
-@pytest.mark.usefixtures("real_shadow")
-def test_an_experiment_on_shadow_is_repeatable_and_survives_a_kill() -> None:
-    run_id = planned_run()
+@pytest.mark.parametrize(
+    "engine",
+    [
+        pytest.param("shadow", marks=pytest.mark.shadow),
+        pytest.param("uml", marks=[pytest.mark.uml, pytest.mark.tor]),
+    ],
+)
+def test_an_experiment_is_repeatable_and_survives_a_kill(
+    engine: str, request: pytest.FixtureRequest
+) -> None:
+    if engine == "shadow":
+        request.getfixturevalue("real_shadow")
+    run_id = planned_run(engine)
     remove_run(run_id)
-    done = onionlab("experiment", str(TINY), "--variants", "rr")
+    done = onionlab("experiment", *arguments(engine))
     assert done.returncode == 0, done.stdout + done.stderr
     assert done.stdout.splitlines()[-1] == str(RESULTS / "report.html")
     manifest = json.loads(STORE.manifest(run_id).read_text())
@@ -89,10 +102,18 @@ def test_an_experiment_on_shadow_is_repeatable_and_survives_a_kill() -> None:
     hashes = record_hashes(run_id)
     assert len(hashes) == 3
 
+    # Another policy on the same network moves other cells at other times, or it is no other policy.
+    done = onionlab("experiment", *arguments(engine, "ewma"))
+    assert done.returncode == 0, done.stdout + done.stderr
+    other_id = json.loads((RESULTS / "plan.json").read_text())["runs"][0]["run_id"]
+    proofs = json.loads(STORE.manifest(other_id).read_text())["proofs"]
+    assert proofs == {"Circuit policy in use: EWMA.": 12}
+    assert record_hashes(other_id)["streams.parquet"] != hashes["streams.parquet"]
+
     # Killed in the middle, nothing is left running and nothing passes for a run ...
     remove_run(run_id)
     command = subprocess.Popen(
-        [sys.executable, "-m", "onionlab", "experiment", str(TINY), "--variants", "rr"],
+        [sys.executable, "-m", "onionlab", "experiment", *arguments(engine)],
         cwd=REPOSITORY,
         stdout=subprocess.DEVNULL,
         stderr=subprocess.DEVNULL,
@@ -112,7 +133,7 @@ def test_an_experiment_on_shadow_is_repeatable_and_survives_a_kill() -> None:
     assert not STORE.is_finished(run_id)
 
     # ... and the same command finishes it, with the same records to the byte.
-    done = onionlab("experiment", str(TINY), "--variants", "rr")
+    done = onionlab("experiment", *arguments(engine))
     assert done.returncode == 0, done.stdout + done.stderr
     assert record_hashes(run_id) == hashes
 

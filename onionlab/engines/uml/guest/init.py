@@ -24,7 +24,9 @@ from onionlab.engines.uml.guest.programs import Running
 PROGRESS_INTERVAL_S = 1.0
 DRIVER_PATIENCE_S = 60.0
 TRAFFIC_PROGRAM = "tgen"
-TRAFFIC_MODULE = "onionlab.engines.uml.traffic"
+TRAFFIC_FOLDER = "onionlab/engines/uml/traffic"
+# After the first byte of a stream, the driver is woken for pieces of this size.
+TRAFFIC_PIECE_BYTES = 16384
 PLAN_FORMAT = 1
 
 _MEMORY_SETTINGS = {
@@ -150,16 +152,26 @@ class Simulation:
                     "format": PLAN_FORMAT,
                     "seed": self._description.seed,
                     "epoch_unix_s": self._description.epoch_unix_s,
-                    "stop_ms": self._description.stop_ms,
+                    # It is told to stop, like all others, and does not do so by itself.
+                    "stop_ms": self._description.stop_ms + round(1000 * DRIVER_PATIENCE_S),
+                    "names": {host.name: host.address for host in self._description.hosts},
+                    "receive_low_water_bytes": TRAFFIC_PIECE_BYTES,
                     "hosts": traffic,
                 }
             )
         )
         self._driver = programs.start(
-            [self._boot.python, "-S", "-B", "-m", TRAFFIC_MODULE, str(plan)],
+            # As a folder: the packages above it would be imported for nothing.
+            [
+                self._boot.python,
+                "-I",
+                "-S",
+                "-B",
+                f"{self._boot.package_root}/{TRAFFIC_FOLDER}",
+                str(plan),
+            ],
             host="all hosts",
             log=files.SIMULATION / "traffic.0.stdout",
-            environment={"PYTHONPATH": self._boot.package_root, "PYTHONHASHSEED": "0"},
             directory=files.SIMULATION,
             in_network=False,
         )

@@ -102,7 +102,11 @@ def _make_host(host: GuestHost, core_link: str, core: int, settings: dict[str, s
         _set(name, value)
     link = netlink.Netlink()
     link.make_veth(LINK, core_link, peer_namespace=core, address=_HARDWARE_ADDRESS, mtu=MTU_BYTES)
-    link.set_up(socket.if_nametoindex("lo"))
+    loopback = socket.if_nametoindex("lo")
+    link.set_up(loopback)
+    # Tor does not switch Nagle's algorithm off: a client that reads in large pieces, as the traffic
+    # driver does, would hold up Tor's small writes by its delayed acknowledgements.
+    link.acknowledge_at_once(loopback, "127.0.0.1")
     index = socket.if_nametoindex(LINK)
     link.set_up(index, arp=False)
     link.add_address(index, host.address)

@@ -8,6 +8,7 @@ import subprocess
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from types import MappingProxyType
 
 from onionlab.engines.uml.guest import system
 from onionlab.engines.uml.guest.files import HOSTS
@@ -56,8 +57,8 @@ def start(
     *,
     host: str,
     log: Path,
-    environment: Mapping[str, str],
     directory: Path,
+    environment: Mapping[str, str] = MappingProxyType({}),
     in_network: bool = True,
 ) -> Running:
     """Start a program. The caller moves to the host's network, and stays there."""
