@@ -314,10 +314,12 @@ def _guest_seed(seed: int) -> str:
 
 
 def _own_sha256() -> str:
-    """Return a hash of all code that runs in the guest."""
+    """Return a hash of this module and of all code that runs in the guest."""
     digest = hashlib.sha256()
     folder = Path(__file__).parent
-    for path in sorted([*folder.glob("guest/*.py"), *folder.glob("traffic/**/*.py")]):
+    for path in sorted(
+        [Path(__file__), *folder.glob("guest/*.py"), *folder.glob("traffic/**/*.py")]
+    ):
         digest.update(f"{path.relative_to(folder)}\0".encode() + path.read_bytes())
     return digest.hexdigest()
 
