@@ -109,7 +109,7 @@ class Question:
         need: What the experiment takes; None to judge the machine alone.
         shadow: Shadow's executable, if it is named.
         tgen: TGen's executable, if it is named.
-        needs_shadow: Whether the engine that was asked for is Shadow.
+        needs_shadow: Whether Shadow is the engine that will run; else it is the embedded one.
     """
 
     root: Path
@@ -126,8 +126,8 @@ def examine(question: Question) -> Iterator[Finding]:
     yield from build_tools()
     yield tor_builds(question.root)
     yield tool(SHADOW, question.shadow, needed=question.needs_shadow)
-    yield tool(TGEN, question.tgen, needed=True)
-    yield from embedded_engine(question.root)
+    yield tool(TGEN, question.tgen, needed=question.needs_shadow)
+    yield from embedded_engine(question.root, needed=not question.needs_shadow)
     yield kernel(platform.machine(), platform.release())
     if question.needs_shadow:
         yield seccomp(_proc_status("Seccomp"))
@@ -215,38 +215,41 @@ def tool(program: Program, explicit: str | None, *, needed: bool) -> Finding:
     try:
         found = find_tool(program, explicit)
     except UserError as error:
-        status = MISSING if needed else WARN
-        return Finding(status, program.title, error.message, error.hint or "")
+        if needed:
+            return Finding(MISSING, program.title, error.message, error.hint or "")
+        text = "not installed; the embedded engine runs without it"
+        return Finding(OK, program.title, text)
     commit = f", commit {found.commit}" if found.commit else ""
     return Finding(OK, program.title, f"{found.version}{commit} ({found.path})")
 
 
-def embedded_engine(root: Path) -> Iterator[Finding]:
+def embedded_engine(root: Path, *, needed: bool) -> Iterator[Finding]:
     """What the engine without Shadow takes: a kernel, or what builds one, and memory for it."""
     title = "embedded engine"
+    lacking = MISSING if needed else WARN
     try:
         check_machine()
     except UserError as error:
-        yield Finding(WARN, title, error.message, error.hint or "")
+        yield Finding(lacking, title, error.message, error.hint or "")
         return
     built = find_kernel(root)
     if built is not None:
         patches = ", ".join(built.patches) or "no patches"
         yield Finding(OK, f"{title}: kernel", f"Linux {built.version} ({patches})")
     else:
-        yield from _kernel_build(f"{title}: kernel")
+        yield from _kernel_build(f"{title}: kernel", lacking)
     try:
         yield Finding(OK, f"{title}: memory in", str(memory_directory()))
     except UserError as error:
-        yield Finding(WARN, f"{title}: memory in", error.message, error.hint or "")
+        yield Finding(lacking, f"{title}: memory in", error.message, error.hint or "")
 
 
-def _kernel_build(subject: str) -> Iterator[Finding]:
+def _kernel_build(subject: str, lacking: str) -> Iterator[Finding]:
     """Whether the kernel that is not there yet can be built."""
     absent = missing_programs()
     if absent:
         mend = f"make setup, or: apt-get install {' '.join(absent)}"
-        yield Finding(WARN, f"{subject} build", f"not installed: {' '.join(absent)}", mend)
+        yield Finding(lacking, f"{subject} build", f"not installed: {' '.join(absent)}", mend)
     else:
         yield Finding(OK, f"{subject} build", ", ".join(KERNEL_PROGRAMS))
     if os.environ.get(ENVIRONMENT_VARIABLE):

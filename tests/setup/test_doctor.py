@@ -81,7 +81,7 @@ def test_a_tool_that_is_missing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
     finding = doctor.tool(SHADOW, None, needed=True)
     assert finding.status == MISSING
     assert SHADOW.documentation in finding.mend
-    assert doctor.tool(SHADOW, None, needed=False).status == WARN
+    assert doctor.tool(SHADOW, None, needed=False).status == OK
 
 
 @pytest.mark.parametrize(
@@ -164,8 +164,37 @@ def test_another_engine_does_not_need_shadow(
     monkeypatch.delenv("SHADOW", raising=False)
     assert by_subject(needs_shadow=True)["Shadow"].status == MISSING
     findings = by_subject(needs_shadow=False)
-    assert findings["Shadow"].status == WARN
+    assert findings["Shadow"].status == OK
+    assert "embedded engine" in findings["Shadow"].text
     assert "/dev/shm" not in findings
+
+
+@pytest.mark.parametrize(
+    ("arguments", "variable", "expected"),
+    [
+        ([], None, False),
+        (["--engine", "shadow"], None, True),
+        (["--engine", "uml"], "/opt/shadow", False),
+        ([], "/opt/shadow", True),
+        (["--tgen", "/opt/tgen"], None, True),
+    ],
+)
+def test_the_engine_that_is_judged_is_the_one_that_would_run(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    arguments: list[str],
+    variable: str | None,
+    expected: bool,
+) -> None:
+    monkeypatch.setenv("PATH", str(tmp_path))
+    monkeypatch.delenv("TGEN", raising=False)
+    if variable:
+        monkeypatch.setenv("SHADOW", variable)
+    else:
+        monkeypatch.delenv("SHADOW", raising=False)
+    parser = argparse.ArgumentParser()
+    verb.setup_arguments(parser)
+    assert verb.engine_is_shadow(parser.parse_args(arguments)) is expected
 
 
 def run(*arguments: str) -> int:

@@ -280,3 +280,16 @@ def test_the_shipped_patches() -> None:
     for patch in patches:
         for variant in patch.variants:
             assert b"\nLicense: GPL-2.0" in variant.content
+
+
+def test_looking_for_a_kernel_removes_nothing(checkout: Path) -> None:
+    # A build in progress: no link yet, or one to a kernel that is not whole.
+    work = checkout / "build/uml/.work-1"
+    work.mkdir(parents=True)
+    assert find_kernel(checkout) is None
+    assert work.is_dir()
+    store = checkout / "build/uml/store/abc"
+    store.mkdir(parents=True)
+    (checkout / "build/uml/linux").symlink_to("store/abc/linux")
+    assert find_kernel(checkout) is None
+    assert store.is_dir()

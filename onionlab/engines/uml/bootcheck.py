@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from onionlab.engines.uml.memory import file_system_type
 from onionlab.errors import UserError
 
 __all__ = ["Boot", "check_boot", "memory_directory"]
@@ -70,14 +71,6 @@ def memory_directory() -> Path:
         "there is no tmpfs to keep a guest's memory in: /dev/shm is none, or cannot be written to",
         "mount -t tmpfs tmpfs /dev/shm, or name a folder on a tmpfs: TMPDIR=/run/user/1000",
     )
-
-
-def file_system_type(path: Path) -> str:
-    """The type of the file system that holds ``path``, e.g. ``tmpfs``."""
-    result = subprocess.run(
-        ["stat", "-f", "-c", "%T", path], capture_output=True, text=True, check=False
-    )
-    return result.stdout.strip()
 
 
 def check_boot(

@@ -190,8 +190,9 @@ def ensure_kernel(
 
 def find_kernel(root: Path) -> BuiltKernel | None:
     """The kernel that was built last, if it is there."""
-    store = (uml_directory(root) / "linux").resolve().parent
-    return _read_build(store, lambda _: None) if store.is_dir() else None
+    link = uml_directory(root) / "linux"
+    # Only looked at: what is damaged is the next build's business.
+    return _read_intact(link.resolve().parent) if link.is_symlink() else None
 
 
 def check_machine(machine: str | None = None) -> None:
@@ -286,20 +287,21 @@ def build_key(inputs: Inputs) -> str:
 
 
 def _read_build(store: Path, say: Callable[[str], None]) -> BuiltKernel | None:
-    """A finished kernel, or None where there is none that can be relied on."""
+    """A finished kernel, or None; what is not whole is removed."""
+    built = _read_intact(store)
+    if built is None and store.exists():
+        say(f"{store} is damaged: building the kernel again")
+        shutil.rmtree(store)
+    return built
+
+
+def _read_intact(store: Path) -> BuiltKernel | None:
     try:
         record: dict[str, Any] = json.loads((store / "built.json").read_text(encoding="utf-8"))
         built = _from_record(store, record)
-        if file_sha256(built.path) == built.sha256:
-            return built
-    except FileNotFoundError:
-        if not store.exists():
-            return None
+        return built if file_sha256(built.path) == built.sha256 else None
     except (OSError, ValueError, KeyError, TypeError, AttributeError):
-        pass
-    say(f"{store} is damaged: building the kernel again")
-    shutil.rmtree(store)
-    return None
+        return None
 
 
 def _from_record(store: Path, record: dict[str, Any]) -> BuiltKernel:

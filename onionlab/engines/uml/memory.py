@@ -109,7 +109,7 @@ def nameless_files_bytes(pid: int) -> int:
 def _room_bytes(folder: Path) -> int:
     """Return the free room in a folder; 0 where it can't hold a guest's memory."""
     try:
-        if _file_system(folder) != "tmpfs" or not os.access(folder, os.W_OK | os.X_OK):
+        if file_system_type(folder) != "tmpfs" or not os.access(folder, os.W_OK | os.X_OK):
             return 0
         status = os.statvfs(folder)
     except OSError:
@@ -117,7 +117,7 @@ def _room_bytes(folder: Path) -> int:
     return 0 if status.f_flag & os.ST_NOEXEC else status.f_bavail * status.f_frsize
 
 
-def _file_system(folder: Path) -> str:
+def file_system_type(folder: Path) -> str:
     """Return the kind of file system that a folder lies on."""
     device = folder.stat().st_dev
     wanted = f"{os.major(device)}:{os.minor(device)}"
