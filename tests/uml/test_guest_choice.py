@@ -177,7 +177,7 @@ def test_a_machine_without_room_is_told_before_the_start(
     with pytest.raises(UserError, match="takes up to") as caught:
         memory.memory_folder(simulation, 2**50)
     assert "shm-size" in (caught.value.hint or "")
-    monkeypatch.setattr(memory, "_file_system", lambda _folder: "ext4")
+    monkeypatch.setattr(memory, "file_system_type", lambda _folder: "ext4")
     with pytest.raises(UserError, match="no file system in memory"):
         memory.memory_folder(simulation, 2**20)
     monkeypatch.setattr("psutil.virtual_memory", lambda: SimpleNamespace(available=50 * 2**20))
