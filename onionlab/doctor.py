@@ -127,7 +127,7 @@ def examine(question: Question) -> Iterator[Finding]:
     yield tor_builds(question.root)
     yield tool(SHADOW, question.shadow, needed=question.needs_shadow)
     yield tool(TGEN, question.tgen, needed=True)
-    yield from embedded_engine(question.root)
+    yield from embedded_engine(question.root, needed=not question.needs_shadow)
     yield kernel(platform.machine(), platform.release())
     if question.needs_shadow:
         yield seccomp(_proc_status("Seccomp"))
@@ -221,32 +221,33 @@ def tool(program: Program, explicit: str | None, *, needed: bool) -> Finding:
     return Finding(OK, program.title, f"{found.version}{commit} ({found.path})")
 
 
-def embedded_engine(root: Path) -> Iterator[Finding]:
+def embedded_engine(root: Path, *, needed: bool) -> Iterator[Finding]:
     """What the engine without Shadow takes: a kernel, or what builds one, and memory for it."""
     title = "embedded engine"
+    absent = MISSING if needed else WARN
     try:
         check_machine()
     except UserError as error:
-        yield Finding(WARN, title, error.message, error.hint or "")
+        yield Finding(absent, title, error.message, error.hint or "")
         return
     built = find_kernel(root)
     if built is not None:
         patches = ", ".join(built.patches) or "no patches"
         yield Finding(OK, f"{title}: kernel", f"Linux {built.version} ({patches})")
     else:
-        yield from _kernel_build(f"{title}: kernel")
+        yield from _kernel_build(f"{title}: kernel", absent)
     try:
         yield Finding(OK, f"{title}: memory in", str(memory_directory()))
     except UserError as error:
-        yield Finding(WARN, f"{title}: memory in", error.message, error.hint or "")
+        yield Finding(absent, f"{title}: memory in", error.message, error.hint or "")
 
 
-def _kernel_build(subject: str) -> Iterator[Finding]:
-    """Whether the kernel that is not there yet can be built."""
-    absent = missing_programs()
-    if absent:
-        mend = f"make setup, or: apt-get install {' '.join(absent)}"
-        yield Finding(WARN, f"{subject} build", f"not installed: {' '.join(absent)}", mend)
+def _kernel_build(subject: str, absent: str) -> Iterator[Finding]:
+    """Whether the kernel that is not there yet can be built; ``absent`` is the status if not."""
+    programs = missing_programs()
+    if programs:
+        mend = f"make setup, or: apt-get install {' '.join(programs)}"
+        yield Finding(absent, f"{subject} build", f"not installed: {' '.join(programs)}", mend)
     else:
         yield Finding(OK, f"{subject} build", ", ".join(KERNEL_PROGRAMS))
     if os.environ.get(ENVIRONMENT_VARIABLE):

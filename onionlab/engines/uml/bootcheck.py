@@ -74,10 +74,17 @@ def memory_directory() -> Path:
 
 def file_system_type(path: Path) -> str:
     """The type of the file system that holds ``path``, e.g. ``tmpfs``."""
-    result = subprocess.run(
-        ["stat", "-f", "-c", "%T", path], capture_output=True, text=True, check=False
-    )
-    return result.stdout.strip()
+    place = str(path.resolve())
+    found = ("", "")
+    for line in Path("/proc/mounts").read_text(encoding="utf-8", errors="replace").splitlines():
+        # Spaces in a mount point are written as \040 there.
+        point, kind = line.split(" ")[1:3]
+        point = point.replace("\\040", " ")
+        inside = point == "/" or place == point or place.startswith(point + "/")
+        # Of several at the same point, the last covers the others.
+        if inside and len(point) >= len(found[0]):
+            found = (point, kind)
+    return found[1]
 
 
 def check_boot(
@@ -171,5 +178,6 @@ def _run(command: list[str], place: Path, log: Path) -> str:
 
 
 def _tail(output: str) -> str:
-    lines = output.strip().splitlines()[-15:]
-    return "".join(f"  {line}\n" for line in lines)
+    lines = output.strip().splitlines()
+    panic = [line for line in lines[:-15] if "Kernel panic" in line]
+    return "".join(f"  {line}\n" for line in panic + lines[-15:])
