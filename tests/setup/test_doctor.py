@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import os
 import resource
 import shutil
 from pathlib import Path
@@ -12,6 +13,8 @@ import pytest
 from onionlab import doctor
 from onionlab.commands import doctor as verb
 from onionlab.doctor import MISSING, OK, WARN, Finding, Need, Question
+from onionlab.engines.uml import bootcheck
+from onionlab.engines.uml.kernel import BuiltKernel
 from onionlab.tools import SHADOW
 
 REPOSITORY = Path(__file__).resolve().parents[2]
@@ -239,3 +242,54 @@ def test_an_experiment_is_judged_by_what_it_takes() -> None:
         parser.parse_args(["quick", "--seeds", "3", "--variants", "rr"]), REPOSITORY
     )
     assert part.disk_bytes < three.disk_bytes
+
+
+# The embedded engine
+
+
+def embedded(root: Path, *, needed: bool = True) -> dict[str, Finding]:
+    findings = doctor.embedded_engine(root, needed=needed)
+    return {finding.subject.removeprefix("embedded engine: "): finding for finding in findings}
+
+
+@pytest.mark.parametrize(("needed", "status"), [(True, MISSING), (False, WARN)])
+def test_what_builds_the_kernel_is_missing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, needed: bool, status: str
+) -> None:
+    monkeypatch.setenv("PATH", str(tmp_path))
+    monkeypatch.delenv("LINUX_SOURCE", raising=False)
+    found = embedded(tmp_path, needed=needed)
+    assert found["kernel build"].status == status
+    assert "flex" in found["kernel build"].mend
+    # Without apt there is no package either.
+    assert (found["kernel"].status, "LINUX_SOURCE" in found["kernel"].mend) == (WARN, True)
+
+
+def test_the_package_that_the_kernel_comes_from(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    script = tmp_path / "apt-cache"
+    script.write_text("#!/bin/sh\necho linux-source-6.1; echo linux-source-6.12\n")
+    script.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
+    monkeypatch.delenv("LINUX_SOURCE", raising=False)
+    assert embedded(tmp_path)["kernel"].text == "not built yet; from linux-source-6.12"
+    monkeypatch.setenv("LINUX_SOURCE", "/somewhere/linux.tar.xz")
+    assert embedded(tmp_path)["kernel"].text == "not built yet; from /somewhere/linux.tar.xz"
+
+
+def test_a_kernel_that_is_built(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    built = BuiltKernel(tmp_path, "6.12.1", "", "", ("0001-one", "0002-two"), {})
+    monkeypatch.setattr(doctor, "find_kernel", lambda root: built)
+    found = embedded(tmp_path)
+    assert (found["kernel"].status, found["kernel"].text) == (
+        OK,
+        "Linux 6.12.1 (0001-one, 0002-two)",
+    )
+    assert "kernel build" not in found
+
+
+def test_no_memory_file_system(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(bootcheck, "file_system_type", lambda path: "ext2/ext3")
+    assert embedded(tmp_path)["memory in"].status == MISSING
+    assert embedded(tmp_path, needed=False)["memory in"].status == WARN

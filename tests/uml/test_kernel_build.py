@@ -257,6 +257,11 @@ MAKEFILE_THAT_WAITS = FILES["Makefile"].replace("linux:\n", "linux:\n\t@sleep 30
 # The parts
 
 
+def test_file_system_type(tmp_path: Path) -> None:
+    assert bootcheck.file_system_type(Path("/proc/self")) == "proc"
+    assert bootcheck.file_system_type(Path("/")) not in {"", "proc"}
+
+
 def test_fragment_options() -> None:
     assert list(fragment_options(FRAGMENT, (6, 12))) == ["CONFIG_NET=y"]
     assert list(fragment_options(FRAGMENT, (6, 16))) == ["CONFIG_NET=y", "CONFIG_NEWER=y"]
@@ -276,6 +281,7 @@ def test_the_shipped_patches() -> None:
         ("0002-free-steps", True),
         ("0003-clocks-without-system-calls", False),
         ("0004-lazy-fp-registers", False),
+        ("0005-timer-frequency", True),
     ]
     for patch in patches:
         for variant in patch.variants:

@@ -37,6 +37,7 @@ def obtain(root: Path, source: Path | None = None, *, update: bool = False) -> L
         (["linux-source-6.1"], None),
         (["linux-source-6.1", "linux-source-6.12"], "linux-source-6.12"),
         (["linux-source-6.8.0", "linux-source-6.12.0"], "linux-source-6.12.0"),
+        (["linux-source-6.8.0", "linux-source-6.1"], "linux-source-6.8.0"),
         # What was tested goes before what is new, and the least new before the newest.
         (["linux-source-6.12", "linux-source-99.1"], "linux-source-6.12"),
         (["linux-source-99.1", "linux-source-98.2", "linux-source-98.10"], "linux-source-98.2"),
@@ -252,7 +253,7 @@ def test_offline_names_the_way_out(tmp_path: Path, archive: Archive) -> None:
     ("names", "message"),
     [
         ([], "apt offers no linux-source package"),
-        (["linux-source-6.1"], r"apt offers linux-source-6\.1; 6\.12 is the oldest that will do"),
+        (["linux-source-6.1"], r"apt offers linux-source-6\.1; 6\.8 is the oldest that will do"),
     ],
 )
 def test_no_package_that_will_do(

@@ -164,5 +164,6 @@ def _run(command: list[str], place: Path, log: Path) -> str:
 
 
 def _tail(output: str) -> str:
-    lines = output.strip().splitlines()[-15:]
-    return "".join(f"  {line}\n" for line in lines)
+    lines = output.strip().splitlines()
+    panic = [line for line in lines[:-15] if "Kernel panic" in line]
+    return "".join(f"  {line}\n" for line in panic + lines[-15:])

@@ -43,7 +43,7 @@ WAY_OUT = (
 )
 CONFIGURED = Configured(".config", "make mrproper")
 
-OLDEST = (6, 12)
+OLDEST = (6, 8)
 """The oldest version that the patches fit."""
 
 TESTED = (6, 12)

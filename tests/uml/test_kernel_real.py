@@ -1,0 +1,178 @@
+"""The real kernel: repeatable, with clocks and registers that are right, and timers that are exact.
+
+The first of these builds the kernel where this checkout has none yet.
+"""
+
+from __future__ import annotations
+
+import re
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from onionlab.engines.uml.bootcheck import MAGIC_POWER_OFF, MARK, Boot, check_boot
+from onionlab.engines.uml.kernel import BuiltKernel, ensure_kernel, load_patches
+
+REPOSITORY = Path(__file__).resolve().parents[2]
+PROGRAMS = Path(__file__).parent / "programs"
+
+pytestmark = [pytest.mark.uml, pytest.mark.slow]
+
+PRELUDE = """\
+import ctypes, hashlib, json, os, select, socket, subprocess, sys, time
+libc = ctypes.CDLL(None)
+libc.mount(b"proc", b"/proc", b"proc", 0, None)
+os.environ["PATH"] = "/usr/sbin:/usr/bin:/sbin:/bin"
+out = {}
+def command(*words):
+    return subprocess.run(words, capture_output=True, text=True, check=True).stdout
+def loopback_up():
+    import fcntl, struct
+    with socket.socket() as s:
+        fcntl.ioctl(s, 0x8914, struct.pack("16sh", b"lo", 1))  # SIOCSIFFLAGS, IFF_UP
+"""
+
+CODA = f"""
+print({MARK!r} + json.dumps(out, sort_keys=True), flush=True)
+libc.reboot({MAGIC_POWER_OFF})
+"""
+
+# Everything that a program can get randomness from, in several processes that wake up in between.
+RANDOMNESS = """
+loopback_up()
+out["getrandom"] = os.getrandom(40).hex()
+out["boot_id"] = open("/proc/sys/kernel/random/boot_id").read()
+out["auxiliary vector"] = hashlib.sha256(open("/proc/self/auxv", "rb").read()).hexdigest()
+pipes = []
+for i in range(6):
+    end, other = os.pipe()
+    if os.fork() == 0:
+        time.sleep(0.01 * (i % 3))
+        os.write(other, os.getrandom(16))
+        os._exit(0)
+    pipes.append(end)
+out["children"] = [os.read(end, 16).hex() for end in pipes]
+sniffer = socket.socket(socket.AF_PACKET, socket.SOCK_RAW, socket.htons(3))
+server = socket.create_server(("127.0.0.1", 0))
+out["server port"] = server.getsockname()[1]
+clients = [socket.create_connection(server.getsockname()) for _ in range(4)]
+out["client ports"] = [client.getsockname()[1] for client in clients]
+out["packets"] = [sniffer.recv(2000)[14:].hex() for _ in range(12)]
+out["python"] = command(sys.executable, "-SEc", "print(hash('a'), id(object()))")
+out["maps"] = command("cat", "/proc/self/maps")
+out["openssl"] = command("openssl", "rand", "-hex", "32")
+out["key"] = command("openssl", "genpkey", "-algorithm", "ed25519")
+"""
+
+# The kernel turns to exact timers a few ticks after the boot.
+TIMERS = """
+time.sleep(1)
+def elapsed_ns(action):
+    started = time.monotonic_ns()
+    action()
+    return time.monotonic_ns() - started
+poller = select.epoll()
+out["epoll"] = [elapsed_ns(lambda: poller.poll(ms / 1000)) for ms in (1, 7, 250)]
+out["sleep"] = [elapsed_ns(lambda: time.sleep(us / 1e6)) for us in (50, 333, 10_000)]
+loopback_up()
+one, two = socket.socketpair()
+def to_and_fro():
+    one.send(b"x"); two.recv(1); two.send(b"x"); one.recv(1)
+out["socket"] = [elapsed_ns(to_and_fro)]
+"""
+
+
+@pytest.fixture(scope="module")
+def kernel() -> BuiltKernel:
+    return ensure_kernel(REPOSITORY, say=print)
+
+
+def boot(kernel: BuiltKernel, log: Path, guest: str, *arguments: str) -> Boot:
+    return check_boot(kernel.path, log, guest=PRELUDE + guest + CODA, arguments=arguments)
+
+
+def report(kernel: BuiltKernel, folder: Path, guest: str, *arguments: str) -> dict[str, Any]:
+    return boot(kernel, folder / "boot.log", guest, *arguments).report
+
+
+def compiled(name: str, folder: Path) -> Path:
+    program = folder / name
+    source = PROGRAMS / f"{name}.c"
+    subprocess.run(["gcc", "-O2", "-pthread", "-o", program, source], check=True)
+    return program
+
+
+def test_all_patches_are_in(kernel: BuiltKernel) -> None:
+    patches = load_patches(REPOSITORY / "configs/uml/patches")
+    # An older one does without what only saves time.
+    recent = tuple(int(part) for part in kernel.version.split(".")) >= (6, 12)
+    assert kernel.patches == tuple(one.name for one in patches if one.required or recent)
+
+
+def test_one_seed_one_outcome(kernel: BuiltKernel, tmp_path: Path) -> None:
+    first = report(kernel, tmp_path, RANDOMNESS, "onionlab.seed=00ff10")
+    second = report(kernel, tmp_path, RANDOMNESS, "onionlab.seed=00ff10")
+    other = report(kernel, tmp_path, RANDOMNESS, "onionlab.seed=00ff11")
+    assert first == second
+    assert [name for name in first if first[name] == other[name]] == []
+
+
+def test_without_a_seed_nothing_is_repeated(kernel: BuiltKernel, tmp_path: Path) -> None:
+    first = report(kernel, tmp_path, RANDOMNESS)
+    second = report(kernel, tmp_path, RANDOMNESS)
+    assert [name for name in first if first[name] == second[name]] == []
+
+
+@pytest.mark.parametrize("seed", ["0", "xy", "00" * 33])
+def test_a_malformed_seed_stops_the_boot(kernel: BuiltKernel, tmp_path: Path, seed: str) -> None:
+    with pytest.raises(Exception, match="does not boot") as caught:
+        report(kernel, tmp_path, RANDOMNESS, f"onionlab.seed={seed}")
+    assert "onionlab.seed takes up to 64 hexadecimal digits" in str(caught.value)
+
+
+def test_clocks(kernel: BuiltKernel, tmp_path: Path) -> None:
+    program = compiled("clocks", tmp_path)
+    said = report(kernel, tmp_path, f"out['said'] = command({str(program)!r})")["said"]
+    numbers = [int(number) for number in re.findall(r"\d+", said)]
+    compared, different, wrong, *busy_waits = numbers
+    assert compared > 50_000
+    # Where time was charged for between the two readings: once in a thousand steps.
+    assert different < compared / 500
+    assert wrong == 0
+    # At 256 ns a read, and 1 us a failing call.
+    assert busy_waits[0] == pytest.approx(10_000_000 / 256, rel=0.05)
+    assert busy_waits[1] == pytest.approx(10_000_000 / 1256, rel=0.05)
+
+
+def test_clock_reads_take_no_system_call(kernel: BuiltKernel, tmp_path: Path) -> None:
+    if "0003-clocks-without-system-calls" not in kernel.patches:
+        pytest.skip("this kernel is without the patch")
+    # A system call takes several microseconds of the host's CPU, of which a guest sees nothing.
+    guest = "[time.monotonic() for _ in range({})]"
+    few = boot(kernel, tmp_path / "boot.log", guest.format(1000)).wall_s
+    many = boot(kernel, tmp_path / "boot.log", guest.format(1_000_000)).wall_s
+    assert many - few < 1.5
+
+
+def test_registers(kernel: BuiltKernel, tmp_path: Path) -> None:
+    program = compiled("registers", tmp_path)
+    said = report(kernel, tmp_path, f"out['said'] = command({str(program)!r})")["said"]
+    rounds, signals, wrong = (int(number) for number in re.findall(r"\d+", said))
+    assert rounds > 10_000
+    assert signals > 500
+    assert wrong == 0
+
+
+def test_timers_are_exact(kernel: BuiltKernel, tmp_path: Path) -> None:
+    said = report(kernel, tmp_path, TIMERS)
+    # Linux lets ordinary processes sleep too long, in order to wake several at once: by 50 us, and
+    # by 0.1% in epoll and its like.
+    assert said["epoll"] == pytest.approx([1e6, 7e6, 250e6], abs=60e3, rel=1.1e-3)
+    assert said["sleep"] == pytest.approx([50e3, 333e3, 10e6], abs=60e3)
+    assert all(
+        value >= wanted for value, wanted in zip(said["epoll"], [1e6, 7e6, 250e6], strict=True)
+    )
+    # Computing takes no time.
+    assert said["socket"] == [0]
