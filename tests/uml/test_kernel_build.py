@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from onionlab.engines.uml import bootcheck, kernel
+from onionlab.engines.uml import bootcheck, kernel, memory
 from onionlab.engines.uml.kernel import (
     BuiltKernel,
     ensure_kernel,
@@ -258,8 +258,8 @@ MAKEFILE_THAT_WAITS = FILES["Makefile"].replace("linux:\n", "linux:\n\t@sleep 30
 
 
 def test_file_system_type(tmp_path: Path) -> None:
-    assert bootcheck.file_system_type(Path("/proc/self")) == "proc"
-    assert bootcheck.file_system_type(Path("/")) not in {"", "proc"}
+    assert memory.file_system_type(Path("/proc/self")) == "proc"
+    assert memory.file_system_type(Path("/")) not in {"", "proc"}
 
 
 def test_fragment_options() -> None:
