@@ -343,13 +343,16 @@ def _check(result: Result | None, log: Path, status: int) -> None:
 
 
 def _log_tail(log: Path) -> list[str]:
-    """Return the last lines of the guest's console that are not marks of time."""
+    """Return the last lines of the guest's console that are not marks of time.
+
+    A panic is followed by a stack trace: its line comes first, however long that is.
+    """
     with log.open("rb") as lines:
         lines.seek(max(0, log.stat().st_size - 200_000))
         text = lines.read().decode(errors="replace").splitlines()
-    return [line for line in text if line.strip() and not line.startswith(TIME_MARK)][
-        -LOG_TAIL_LINES:
-    ]
+    said = [line for line in text if line.strip() and not line.startswith(TIME_MARK)]
+    panics = [line for line in said[:-LOG_TAIL_LINES] if _PANIC.search(line)]
+    return panics + said[-LOG_TAIL_LINES:]
 
 
 def _children_cpu_s() -> float:
