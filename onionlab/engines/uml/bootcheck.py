@@ -30,6 +30,8 @@ MAGIC_POWER_OFF = 0x4321FEDC  # reboot(2)
 # Runs as the first process of the guest, on the host's Python.
 GUEST = f"""\
 import ctypes, json, time
+libc = ctypes.CDLL(None)
+libc.mount(b"proc", b"/proc", b"proc", 0, None)
 def clock():
     return time.clock_gettime(time.CLOCK_REALTIME)
 started = clock()
@@ -38,7 +40,7 @@ slept = clock() - started
 with open("/proc/version") as stream:
     version = stream.read()
 print({MARK!r} + json.dumps(dict(started=started, slept=slept, version=version)), flush=True)
-ctypes.CDLL(None).reboot({MAGIC_POWER_OFF})
+libc.reboot({MAGIC_POWER_OFF})
 """
 
 
