@@ -7,26 +7,31 @@ archive's signatures and checksums as ever.
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import shlex
 import shutil
 import subprocess
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 from onionlab.errors import UserError
+from onionlab.workshop import file_sha256
 
 __all__ = [
     "PrivateApt",
     "deb822_fields",
     "deb822_sources",
+    "keep",
     "offered_by_system",
     "one_line_sources",
+    "read_kept",
 ]
 
 APT_TIMEOUT_S = 900.0
+KEPT_RECORD = "source.json"
 
 ArchiveType = Literal["deb", "deb-src"]
 
@@ -91,6 +96,43 @@ class PrivateApt:
         errors = [line[2:].strip() for line in lines if line.startswith(("E:", "W:"))]
         # `update` comes first, so the first message is the cause and the later ones follow from it.
         return errors[0] if errors else (lines[-1] if lines else "no output")
+
+
+def read_kept(
+    folder: Path, what: str, say: Callable[[str], None]
+) -> tuple[Path, dict[str, Any]] | None:
+    """The tarball that `keep` put into ``folder`` and what is known of it, if both are intact."""
+    record = folder / KEPT_RECORD
+    try:
+        facts: dict[str, Any] = json.loads(record.read_text(encoding="utf-8"))
+        tarball, recorded = folder / facts["file"], facts["sha256"]
+        if not isinstance(facts["version"], str):
+            raise ValueError("its version is no text")
+    except FileNotFoundError:
+        return None
+    except (OSError, ValueError, KeyError, TypeError):
+        say(f"{record} is not readable: fetching {what} again")
+        return None
+    if not tarball.is_file() or file_sha256(tarball) != recorded:
+        say(f"{tarball} is not what was fetched (SHA-256 differs): fetching {what} again")
+        return None
+    return tarball, facts
+
+
+def keep(folder: Path, work: Path, files: Iterable[Path], facts: dict[str, Any]) -> Path:
+    """Put what was fetched into ``work`` in place as ``folder``; returns the tarball there.
+
+    All at once, with the record of ``facts``: what is cut short is not a source.
+    """
+    staged = work / "staged"
+    staged.mkdir()
+    for path in files:
+        path.rename(staged / path.name)
+    record = json.dumps(facts, indent=2, sort_keys=True) + "\n"
+    (staged / KEPT_RECORD).write_text(record, encoding="utf-8")
+    shutil.rmtree(folder, ignore_errors=True)
+    staged.rename(folder)
+    return folder / str(facts["file"])
 
 
 def offered_by_system(*arguments: str) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import resource
 import signal
 import time
 from collections.abc import Callable, Iterator
@@ -43,6 +44,12 @@ class MemorySampler:
             with self._free_log.open("a") as out:
                 out.write(_free_text())
         return self._latest_bytes
+
+
+def children_cpu_s() -> float:
+    """Return the CPU time of all processes that this one started and that have ended."""
+    usage = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return usage.ru_utime + usage.ru_stime
 
 
 def kill_processes_below(directory: Path) -> list[int]:

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import os
 import re
-import resource
 import shutil
 import subprocess
 import time
@@ -18,7 +17,7 @@ from typing import Any
 import yaml
 
 from onionlab.engines.base import EngineFailureError, Progress, Simulation, Usage
-from onionlab.engines.processes import MemorySampler
+from onionlab.engines.processes import MemorySampler, children_cpu_s
 from onionlab.network.model import Network
 from onionlab.tools import find_shadow, find_tgen
 
@@ -87,7 +86,7 @@ class ShadowEngine:
         folders = [str(path.parent) for path in programs.values()]
         search_path = os.pathsep.join([*dict.fromkeys(folders), os.environ.get("PATH", "")])
         started = time.monotonic()
-        cpu_before_s = _children_cpu_s()
+        cpu_before_s = children_cpu_s()
         with (directory / LOG).open("wb") as log:
             # A killed runner must not leave Shadow behind.
             process = subprocess.Popen(
@@ -121,7 +120,7 @@ class ShadowEngine:
             )
         return Usage(
             wall_s=time.monotonic() - started,
-            cpu_s=_children_cpu_s() - cpu_before_s,
+            cpu_s=children_cpu_s() - cpu_before_s,
             peak_memory_bytes=sampler.peak_bytes,
         )
 
@@ -227,8 +226,3 @@ def _log_tail(log: Path) -> list[str]:
         text = lines.read().decode(errors="replace").splitlines()
     errors = [line for line in text if "ERROR" in line or "panicked" in line]
     return (errors or text)[-LOG_TAIL_LINES:]
-
-
-def _children_cpu_s() -> float:
-    usage = resource.getrusage(resource.RUSAGE_CHILDREN)
-    return usage.ru_utime + usage.ru_stime

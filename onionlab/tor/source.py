@@ -6,9 +6,7 @@ adds nothing to the program that an experiment runs.
 
 from __future__ import annotations
 
-import json
 import re
-import shutil
 import subprocess
 import tempfile
 from collections.abc import Callable, Iterable
@@ -16,7 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from onionlab.debian import PrivateApt, deb822_fields
+from onionlab.debian import PrivateApt, deb822_fields, keep, read_kept
 from onionlab.errors import UserError
 from onionlab.paths import build_directory
 from onionlab.trees import Configured, copy_files, files_sha256, git_output, tree_files
@@ -148,21 +146,11 @@ def _local_source(path: Path) -> TorSource:
 
 
 def _cached_source(cache: Path, say: Callable[[str], None]) -> TorSource | None:
-    record = cache / "source.json"
-    try:
-        facts = json.loads(record.read_text(encoding="utf-8"))
-        tarball = cache / facts["file"]
-        recorded = facts["sha256"]
-        version = facts["version"]
-    except FileNotFoundError:
+    kept = read_kept(cache, "Tor's source", say)
+    if kept is None:
         return None
-    except (OSError, ValueError, KeyError, TypeError):
-        say(f"{record} is not readable: fetching Tor's source again")
-        return None
-    if not tarball.is_file() or file_sha256(tarball) != recorded:
-        say(f"{tarball} is not what was fetched (SHA-256 differs): fetching Tor's source again")
-        return None
-    return TorSource("debian", tarball, version, recorded, facts)
+    tarball, facts = kept
+    return TorSource("debian", tarball, facts["version"], facts["sha256"], facts)
 
 
 def _fetch_debian_source(cache: Path, say: Callable[[str], None]) -> TorSource:
@@ -181,17 +169,9 @@ def _fetch_debian_source(cache: Path, say: Callable[[str], None]) -> TorSource:
                 f"apt's whole output: {log}\n{WAY_OUT}",
             )
         facts, files = _read_description(work)
-        # Move what belongs together at once, the record last: what is cut short is not a source.
-        staged = work / "staged"
-        staged.mkdir()
-        for path in files:
-            path.rename(staged / path.name)
-        record = json.dumps(facts, indent=2, sort_keys=True) + "\n"
-        (staged / "source.json").write_text(record, encoding="utf-8")
-        shutil.rmtree(cache, ignore_errors=True)
-        staged.rename(cache)
+        tarball = keep(cache, work, files, facts)
     say(f"Tor {facts['version']} (Debian {facts['package_version']}, SHA-256 {facts['sha256']})")
-    return TorSource("debian", cache / facts["file"], facts["version"], facts["sha256"], facts)
+    return TorSource("debian", tarball, facts["version"], facts["sha256"], facts)
 
 
 def _read_description(work: Path) -> tuple[dict[str, Any], list[Path]]:

@@ -10,7 +10,6 @@ import contextlib
 import hashlib
 import json
 import re
-import resource
 import shutil
 import subprocess
 import sys
@@ -27,7 +26,7 @@ from onionlab.engines.base import (
     Simulation,
     Usage,
 )
-from onionlab.engines.processes import MemorySampler, end_processes_below
+from onionlab.engines.processes import MemorySampler, children_cpu_s, end_processes_below
 from onionlab.engines.uml import memory
 from onionlab.engines.uml.guest import description
 from onionlab.engines.uml.guest.boot import (
@@ -144,7 +143,7 @@ class UmlEngine:
             open_files=OPEN_FILES,
         ).write(directory / BOOT_FILE)
         started = time.monotonic()
-        cpu_before_s = _children_cpu_s()
+        cpu_before_s = children_cpu_s()
         with (directory / LOG).open("wb") as log:
             process = subprocess.Popen(
                 [*_WRAPPERS, *self._command(simulation, memory_bytes, directory)],
@@ -181,7 +180,7 @@ class UmlEngine:
         _check(read_result(directory / RESULT_FILE), directory / LOG, process.returncode)
         return Usage(
             wall_s=time.monotonic() - started,
-            cpu_s=_children_cpu_s() - cpu_before_s,
+            cpu_s=children_cpu_s() - cpu_before_s,
             peak_memory_bytes=sampler.peak_bytes,
         )
 
@@ -353,8 +352,3 @@ def _log_tail(log: Path) -> list[str]:
     said = [line for line in text if line.strip() and not line.startswith(TIME_MARK)]
     panics = [line for line in said[:-LOG_TAIL_LINES] if _PANIC.search(line)]
     return panics + said[-LOG_TAIL_LINES:]
-
-
-def _children_cpu_s() -> float:
-    usage = resource.getrusage(resource.RUSAGE_CHILDREN)
-    return usage.ru_utime + usage.ru_stime

@@ -9,7 +9,6 @@ from __future__ import annotations
 import bz2
 import fnmatch
 import gzip
-import json
 import lzma
 import re
 import shutil
@@ -20,7 +19,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Any
 
-from onionlab.debian import PrivateApt
+from onionlab.debian import PrivateApt, keep, read_kept
 from onionlab.errors import UserError
 from onionlab.trees import Configured, copy_files, files_sha256, git_output, tree_files
 from onionlab.workshop import file_sha256
@@ -271,21 +270,11 @@ def offered_packages(apt_cache: Callable[..., str]) -> list[str]:
 
 
 def _cached_source(cache: Path, say: Callable[[str], None]) -> LinuxSource | None:
-    record = cache / "source.json"
-    try:
-        facts = json.loads(record.read_text(encoding="utf-8"))
-        tarball = cache / facts["file"]
-        recorded = facts["sha256"]
-        version = facts["version"]
-    except FileNotFoundError:
+    kept = read_kept(cache, "Linux's source", say)
+    if kept is None:
         return None
-    except (OSError, ValueError, KeyError, TypeError):
-        say(f"{record} is not readable: fetching Linux's source again")
-        return None
-    if not tarball.is_file() or file_sha256(tarball) != recorded:
-        say(f"{tarball} is not what was fetched (SHA-256 differs): fetching Linux's source again")
-        return None
-    return LinuxSource("debian", tarball, version, recorded, facts)
+    tarball, facts = kept
+    return LinuxSource("debian", tarball, facts["version"], facts["sha256"], facts)
 
 
 def _fetch_package(cache: Path, say: Callable[[str], None]) -> LinuxSource:
@@ -313,16 +302,9 @@ def _fetch_package(cache: Path, say: Callable[[str], None]) -> LinuxSource:
                 f"apt's whole output: {log}\n{WAY_OUT}",
             )
         facts, tarball = _open_package(work, package)
-        # Move what belongs together at once, the record last: what is cut short is not a source.
-        staged = work / "staged"
-        staged.mkdir()
-        tarball.rename(staged / tarball.name)
-        record = json.dumps(facts, indent=2, sort_keys=True) + "\n"
-        (staged / "source.json").write_text(record, encoding="utf-8")
-        shutil.rmtree(cache, ignore_errors=True)
-        staged.rename(cache)
+        tarball = keep(cache, work, [tarball], facts)
     say(f"Linux {facts['version']} ({package} {facts['package_version']}, {facts['file']})")
-    return LinuxSource("debian", cache / facts["file"], facts["version"], facts["sha256"], facts)
+    return LinuxSource("debian", tarball, facts["version"], facts["sha256"], facts)
 
 
 def _open_package(work: Path, package: str) -> tuple[dict[str, Any], Path]:
