@@ -31,8 +31,10 @@ def add_jobs_argument(parser: argparse.ArgumentParser) -> None:
 
 def request_of(args: argparse.Namespace) -> Request:
     """Return what the arguments ask for. Raises UserError."""
+    # Jobs work in another directory: a path has to hold there too.
+    path = Path(args.name)
     return Request(
-        experiment=args.name,
+        experiment=str(path.resolve()) if path.is_file() else args.name,
         scale=_number(args.scale, "--scale") if args.scale else None,
         seeds=parse_seeds(args.seeds) if args.seeds else None,
         variants=tuple(args.variants.split(",")) if args.variants else (),
