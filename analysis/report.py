@@ -20,21 +20,21 @@ from markupsafe import Markup
 
 from analysis.errors import AnalysisError
 from analysis.estimates import (
-    CONFIDENCE,
     NO_RATIO,
     ONE_PAIR,
     ONE_SEED,
     Comparison,
     Estimate,
-    Interval,
     compare,
     estimate,
 )
 from analysis.figures import FigureData, FigurePaths, find_kind, write_figure
+from analysis.inference import CONFIDENCE, Interval
+from analysis.judging import RUNS_COLUMNS, Statistics, add_run, in_order
 from analysis.load import load_run
-from analysis.metrics import ALL, METRICS, WINDOW_S, Metric, Statistic, run_statistics
+from analysis.metrics import ALL, METRICS, WINDOW_S, Metric
 from analysis.records import ParseReport, read_parse_report
-from analysis.study import FigureSpec, Level, Run, Study, Variant, load_study
+from analysis.study import FigureSpec, Level, Study, Variant, load_study
 from analysis.tgenlog import TARGET_BYTES
 
 SUMMARY_COLUMNS = (
@@ -84,9 +84,6 @@ class SummaryRow:
 NOTHING = "\N{EN DASH}"
 """What a table shows where there is no number."""
 
-Statistics = dict[tuple[str, str], dict[tuple[str, str], dict[int, Statistic]]]
-"""(level, class) -> (metric, variant) -> seed -> statistic."""
-
 
 def build(study: Path, store: Path, out: Path) -> ReportPaths:
     """Writes summary.csv, runs.csv, figures/ and report.html into ``out``.
@@ -109,14 +106,12 @@ def build(study: Path, store: Path, out: Path) -> ReportPaths:
     statistics: Statistics = {}
     parse_reports: dict[str, ParseReport] = {}
     # One run's records at a time: a study's need not fit into memory.
-    for run in _in_order(plan):
+    for run in in_order(plan):
         level = plan.level(run.level)
         records = store / run.records
         parse_reports[run.run_id] = read_parse_report(records / "parse.json")
         data = load_run(records, level)
-        for (class_name, metric), statistic in run_statistics(data).items():
-            by_variant = statistics.setdefault((level.name, class_name), {})
-            by_variant.setdefault((metric, run.variant), {})[run.seed] = statistic
+        add_run(statistics, run, data)
         for figure in figures:
             if figure.level.name == level.name:
                 figure.add(run.variant, data)
@@ -135,12 +130,6 @@ def build(study: Path, store: Path, out: Path) -> ReportPaths:
         out / "report.html",
         tuple(figure.moved_to(out / "figures") for figure in drawn),
     )
-
-
-def _in_order(plan: Study) -> Iterator[Run]:
-    for level in plan.levels:
-        for variant in plan.variants:
-            yield from plan.runs_of(level.name, variant.name)
 
 
 def _require_records(plan: Study, store: Path) -> None:
@@ -227,10 +216,8 @@ def _summary_csv(plan: Study, rows: Iterable[SummaryRow]) -> str:
 def _runs_csv(plan: Study, statistics: Statistics) -> str:
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
-    writer.writerow(
-        ["run_id", "level", "variant", "seed", "class", "metric", "unit", "value", "note"]
-    )
-    for run in _in_order(plan):
+    writer.writerow(RUNS_COLUMNS)
+    for run in in_order(plan):
         for level_name, class_name in statistics:
             if level_name != run.level:
                 continue

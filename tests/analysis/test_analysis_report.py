@@ -16,8 +16,8 @@ import pytest
 from analysis_synthetic import study_content, write_study
 
 from analysis.errors import AnalysisError
-from analysis.estimates import Interval
 from analysis.figures import KINDS, FigureData
+from analysis.inference import Interval
 from analysis.records import extract
 from analysis.report import SUMMARY_COLUMNS, build, format_interval, format_number
 from analysis.study import Study
