@@ -30,12 +30,12 @@ class Design:
         paired: the same seeds on both sides; otherwise two independent sets of runs.
         error_level: chance of any false verdict of a kind among the primary metrics, and again
             among the others.
-        margins: instead of those of ``analysis.margins``.
+        margins: sizes instead of those of ``analysis.margins``.
     """
 
     paired: bool = True
     error_level: float = LEVEL
-    margins: Mapping[str, Margin] = field(default_factory=dict)
+    margins: Mapping[str, float] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -51,6 +51,11 @@ class Judgement:
     def regression(self) -> bool:
         """Whether the variant is shown to be worse."""
         return self.verdict.state is State.DIFFERENT and self.verdict.direction == "worse"
+
+
+def design_of(study: Study) -> Design:
+    """How a study's comparisons are judged."""
+    return Design(margins=study.margins)
 
 
 def in_order(study: Study) -> Iterator[Run]:

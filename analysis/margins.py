@@ -1,13 +1,13 @@
 """What counts as the same, metric by metric, and how finely each metric is known.
 
-The one place that says so; an experiment's ``margins`` replace single entries. Counts of streams
+The one place that says so; an experiment's ``margins`` replace single sizes. Counts of streams
 have no margin: their rates have, which do not depend on how many streams were started.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 from analysis.errors import AnalysisError
@@ -58,11 +58,14 @@ JUDGED: Mapping[str, Judged] = _judged()
 """Metric -> how it is judged. A metric that is not here gets no verdict."""
 
 
-def with_margins(margins: Mapping[str, Margin]) -> dict[str, Judged]:
+def with_margins(margins: Mapping[str, float]) -> dict[str, Judged]:
     """``JUDGED`` with an experiment's own margins.
 
+    Args:
+        margins: metric -> size, > 0: a share of the baseline, or a share of streams for rates.
+
     Raises:
-        AnalysisError: a margin for a metric that gets no verdict.
+        AnalysisError: a margin that is not positive, or for a metric that gets no verdict.
     """
     table = dict(JUDGED)
     for name, margin in margins.items():
@@ -71,5 +74,10 @@ def with_margins(margins: Mapping[str, Margin]) -> dict[str, Judged]:
                 f"there is no verdict on {name}, so it has no margin",
                 f"metrics with a margin: {', '.join(table)}",
             )
-        table[name] = Judged(margin, table[name].resolution, table[name].step)
+        try:
+            table[name] = replace(
+                table[name], margin=Margin(margin, relative=table[name].margin.relative)
+            )
+        except ValueError as error:
+            raise AnalysisError(f"margin of {name}: {error}") from None
     return table

@@ -101,6 +101,7 @@ class Study(_Model):
     levels: tuple[Level, ...] = Field(min_length=1)
     figures: tuple[FigureSpec, ...] = ()
     runs: tuple[Run, ...]
+    margins: dict[str, float] = {}
     asked: dict[str, Any] = {}
     shrunk: tuple[str, ...] = ()
     provenance: dict[str, Any] = {}

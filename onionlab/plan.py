@@ -13,6 +13,8 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
+from analysis.errors import AnalysisError
+from analysis.margins import with_margins
 from analysis.schema import FORMAT as RECORDS_FORMAT
 from onionlab.engines import Engine, open_engine
 from onionlab.errors import UserError
@@ -147,6 +149,13 @@ class Workbench:
         return {name: built.tor for name, built in self.programs.items()} | self.engine.programs
 
 
+def _require_margins(experiment: Experiment) -> None:
+    try:
+        with_margins(experiment.margins)
+    except AnalysisError as error:
+        raise UserError(f"{experiment.name}: margins: {error.message}", error.hint) from error
+
+
 def make_plan(
     root: Path, request: Request, say: Callable[[str], None], *, out: Path | None = None
 ) -> Plan:
@@ -157,6 +166,7 @@ def make_plan(
     """
     bench = Workbench(root, request, say)
     experiment = bench.experiment
+    _require_margins(experiment)
     for warning in experiment.warnings:
         say(f"note: {warning}")
     runs = [
@@ -299,6 +309,7 @@ def _study_json(bench: Workbench, plan: Plan) -> dict[str, Any]:
             }
             for run in plan.runs
         ],
+        "margins": experiment.margins,
         "asked": experiment.asked,
         "shrunk": experiment.shrunk,
         "provenance": {

@@ -81,6 +81,7 @@ class Experiment:
         seeds: Every variant runs with every seed.
         levels: By name, in the file's order; at least one.
         figures: Each with its level and title filled in.
+        margins: What counts as equivalent, for metrics where the file says so.
         scale: SCALE, 1.0 for the network as the file has it.
         files: The files read, the experiment's own first.
         warnings: One line each, with file and line: allowed, but hardly meant.
@@ -95,6 +96,7 @@ class Experiment:
     seeds: tuple[int, ...]
     levels: dict[str, Level]
     figures: tuple[Figure, ...]
+    margins: dict[str, float]
     scale: float
     files: tuple[str, ...]
     warnings: tuple[str, ...]
@@ -432,6 +434,7 @@ def _resolve(
         seeds=header.seeds,
         levels=levels,
         figures=figures,
+        margins=header.margins,
         scale=1.0,
         files=files,
         warnings=tuple(str(warning) for warning in _in_order(warnings, files)),

@@ -101,12 +101,15 @@ def test_directions() -> None:
 def test_an_experiments_own_margin_decides() -> None:
     small = synthetic(1.04, spread=0.002)
     assert judge_comparison("5mid", small, "rr", "ewma")[0].verdict.state is State.EQUIVALENT
-    design = Design(margins={"ttfb_p50_s": Margin(0.01)})
+    design = Design(margins={"ttfb_p50_s": 0.01})
     found = by_metric(judge_comparison("5mid", small, "rr", "ewma", design))
     assert found["web", "ttfb_p50_s"].verdict.state is State.DIFFERENT
     assert found["all", "goodput_bytes_per_s"].verdict.state is State.EQUIVALENT
     with pytest.raises(AnalysisError, match="no verdict on timeout_count"):
-        with_margins({"timeout_count": Margin(0.1)})
+        with_margins({"timeout_count": 0.1})
+    with pytest.raises(AnalysisError, match="ttfb_p50_s: a margin is a positive number"):
+        with_margins({"ttfb_p50_s": 0.0})
+    assert with_margins({"timeout_rate": 0.02})["timeout_rate"].margin == Margin(0.02, False)
 
 
 def test_sets_without_common_seeds_are_compared_unpaired() -> None:
