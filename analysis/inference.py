@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from scipy import stats
+from scipy.special import ndtr, ndtri, stdtr, stdtrit
 
 Floats = NDArray[np.float64]
 
@@ -49,7 +49,7 @@ class Effect:
 
     def interval(self, confidence: float = CONFIDENCE) -> Interval:
         """Student's t interval of the difference."""
-        half = float(stats.t.ppf((1 + confidence) / 2, self.df)) * self.standard_error
+        half = t_quantile((1 + confidence) / 2, self.df) * self.standard_error
         return Interval(self.estimate, self.estimate - half, self.estimate + half)
 
     def p_above(self, bound: float) -> float:
@@ -57,7 +57,7 @@ class Effect:
         distance = self.estimate - bound
         if self.standard_error == 0:
             return 0.0 if distance > 0 else 1.0
-        return float(stats.t.sf(distance / self.standard_error, self.df))
+        return float(stdtr(self.df, -distance / self.standard_error))
 
     def p_below(self, bound: float) -> float:
         """p-value of "the difference is at least ``bound``" against "it is smaller"."""
@@ -80,6 +80,11 @@ class Effect:
         share = self.count / count
         df = self.df * (count - 1) / (self.count - 1)
         return Effect(self.estimate, self.standard_error * np.sqrt(share), df, count)
+
+
+def t_quantile(probability: float, df: float) -> float:
+    """Quantile of Student's t distribution."""
+    return float(stdtrit(df, probability))
 
 
 def t_interval(values: ArrayLike, confidence: float = CONFIDENCE) -> Interval:
@@ -228,14 +233,14 @@ def _bca(estimate: float, drawn: Floats, left_out: Floats, confidence: float) ->
     # Ties, as with counts, count half; kept inside (0, 1), where the normal quantile is finite.
     below = float(np.mean(drawn < estimate) + 0.5 * np.mean(drawn == estimate))
     edge = 0.5 / drawn.size
-    bias = float(stats.norm.ppf(min(max(below, edge), 1 - edge)))
+    bias = float(ndtri(min(max(below, edge), 1 - edge)))
     pull = left_out.mean() - left_out
     spread = float(np.sum(pull**2)) ** 1.5
     acceleration = float(np.sum(pull**3)) / (6 * spread) if spread > 0 else 0.0
 
     def bound(probability: float) -> float:
-        z = bias + float(stats.norm.ppf(probability))
-        level = float(stats.norm.cdf(bias + z / max(1 - acceleration * z, 1e-9)))
+        z = bias + float(ndtri(probability))
+        level = float(ndtr(bias + z / max(1 - acceleration * z, 1e-9)))
         return float(np.quantile(drawn, level))
 
     return Interval(estimate, bound((1 - confidence) / 2), bound((1 + confidence) / 2))
@@ -281,12 +286,12 @@ def count_to_settle(
 
     def settles(count: int) -> bool:
         later = effect.with_count(count)
-        sure = float(stats.t.ppf(power, later.df))
+        sure = t_quantile(power, later.df)
         size = abs(later.estimate)
-        needed = float(stats.t.ppf(1 - level / 2, later.df)) + sure
+        needed = t_quantile(1 - level / 2, later.df) + sure
         if size > 0 and size >= needed * later.standard_error:
             return True
-        needed = float(stats.t.ppf(1 - level, later.df)) + sure
+        needed = t_quantile(1 - level, later.df) + sure
         return margin is not None and margin - size >= needed * later.standard_error
 
     low, high = effect.count, MAX_SEEDS_ASKED

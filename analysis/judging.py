@@ -13,6 +13,7 @@ from analysis.errors import AnalysisError
 from analysis.load import load_run
 from analysis.margins import Judged, with_margins
 from analysis.metrics import ALL, METRICS, ClassData, Metric, Statistic, run_statistics
+from analysis.sequential import Looks
 from analysis.study import Run, Study
 from analysis.verdicts import LEVEL, Margin, Paired, Sides, State, Unpaired, Verdict, decide
 
@@ -31,11 +32,13 @@ class Design:
         error_level: chance of any false verdict of a kind among the primary metrics, and again
             among the others.
         margins: sizes instead of those of ``analysis.margins``.
+        looks: when the growing set of pairs was looked at, if it was; for paired runs only.
     """
 
     paired: bool = True
     error_level: float = LEVEL
     margins: Mapping[str, float] = field(default_factory=dict)
+    looks: Looks | None = None
 
 
 @dataclass(frozen=True)
@@ -55,7 +58,8 @@ class Judgement:
 
 def design_of(study: Study) -> Design:
     """How a study's comparisons are judged."""
-    return Design(margins=study.margins)
+    looks = None if study.looks is None else Looks(study.looks.sizes, study.looks.budget)
+    return Design(margins=study.margins, looks=looks)
 
 
 def in_order(study: Study) -> Iterator[Run]:
@@ -204,14 +208,15 @@ def judge_comparison(
     return [
         Judgement(class_name, _METRIC[name], primary, verdict)
         for primary, family in families.items()
-        for (class_name, name), verdict in _decide(family, design.error_level)
+        for (class_name, name), verdict in _decide(family, design)
     ]
 
 
 def _decide(
-    family: Mapping[tuple[str, str], Sides], error_level: float
+    family: Mapping[tuple[str, str], Sides], design: Design
 ) -> Iterator[tuple[tuple[str, str], Verdict]]:
-    verdicts = decide({f"{c} {m}": sides for (c, m), sides in family.items()}, error_level)
+    named = {f"{c} {m}": sides for (c, m), sides in family.items()}
+    verdicts = decide(named, design.error_level, design.looks)
     yield from zip(family, verdicts.values(), strict=True)
 
 

@@ -28,6 +28,7 @@ from analysis.inference import (
     paired_effect,
     welch_effect,
 )
+from analysis.sequential import Looks, sequential_p
 
 LEVEL = 0.05
 """Chance of any false "different" in a family, and of any false "equivalent"."""
@@ -149,24 +150,45 @@ class _Measured:
     def count(self) -> int:
         return int(min(self.variant.size, self.baseline.size))
 
-    @property
-    def effect(self) -> Effect | None:
-        """None with fewer than two pairs or a missing value."""
+    def effect(self, first: int | None = None) -> Effect | None:
+        """Of all pairs, or of the first few; None where there is no test."""
         if self.reason:
             return None
         c = self.comparison
+        variant, baseline = self.variant[:first], self.baseline[:first]
         resolution = c.resolution
         if self.ratio:
             # A small step of x is the step / x of log x.
             resolution /= float(np.mean(self.baseline))
         paired = isinstance(c, Paired)
         if self.ratio and paired:
-            return paired_effect(log_ratios(self.variant, self.baseline), resolution)
+            return paired_effect(log_ratios(variant, baseline), resolution)
         if self.ratio:
-            return welch_effect(np.log(self.variant), np.log(self.baseline), resolution)
+            return welch_effect(np.log(variant), np.log(baseline), resolution)
         if paired:
-            return paired_effect(self.variant - self.baseline, resolution)
-        return welch_effect(self.variant, self.baseline, resolution)
+            return paired_effect(variant - baseline, resolution)
+        return welch_effect(variant, baseline, resolution)
+
+    def p_values(self, looks: Looks | None) -> tuple[float, float]:
+        """Of "no difference", two-sided, and of "not equivalent"; 1 where there is no test.
+
+        With looks: over all of them so far.
+        """
+        sizes = (None,) if looks is None else looks.sizes
+        effects = [effect for size in sizes if (effect := self.effect(size)) is not None]
+        if not effects:
+            return 1.0, 1.0
+
+        def joined(one_sided: list[float]) -> float:
+            return one_sided[0] if looks is None else sequential_p(one_sided, looks.fractions)
+
+        above = joined([effect.p_above(0.0) for effect in effects])
+        below = joined([effect.p_below(0.0) for effect in effects])
+        margin = self.margin
+        inside = 1.0
+        if margin is not None:
+            inside = joined([effect.p_equivalent(margin) for effect in effects])
+        return min(1.0, 2 * min(above, below)), inside
 
     @property
     def lone_estimate(self) -> float | None:
@@ -183,6 +205,7 @@ class _Measured:
 def decide(
     comparisons: Mapping[str, Sides] | Iterable[tuple[str, Sides]],
     level: float = LEVEL,
+    looks: Looks | None = None,
 ) -> dict[str, Verdict]:
     """Verdicts on a family of comparisons, by name.
 
@@ -191,23 +214,23 @@ def decide(
     and so is that of any false "equivalent". A comparison that cannot be tested stays in the
     family.
 
+    Args:
+        comparisons: the family, by name.
+        level: chance of a false verdict of each kind.
+        looks: when the pairs were looked at while they grew; the level then holds over all looks.
+
     Raises:
-        ValueError: a name twice, or a level outside of (0, 1).
+        ValueError: a name twice, a level outside of (0, 1), or looks at unpaired data.
     """
     if not 0 < level < 1:
         raise ValueError(f"a level lies between 0 and 1, got {level}")
     named = list(comparisons.items() if isinstance(comparisons, Mapping) else comparisons)
     if len(dict(named)) < len(named):
         raise ValueError("two comparisons have the same name")
-    family = [_measure(comparison) for _, comparison in named]
-    effects = [member.effect for member in family]
-    different = holm([1.0 if effect is None else effect.p_different for effect in effects])
-    equivalent = holm(
-        [
-            1.0 if effect is None or member.margin is None else effect.p_equivalent(member.margin)
-            for member, effect in zip(family, effects, strict=True)
-        ]
-    )
+    family = [_measure(comparison, looks) for _, comparison in named]
+    effects = [member.effect() for member in family]
+    p_values = np.array([member.p_values(looks) for member in family]).reshape(-1, 2)
+    different, equivalent = holm(p_values[:, 0]), holm(p_values[:, 1])
     states = [
         State.UNKNOWN
         if effect is None
@@ -234,7 +257,7 @@ def tally(verdicts: Iterable[Verdict]) -> dict[State, int]:
     return {state: states.count(state) for state in State}
 
 
-def _measure(comparison: Sides) -> _Measured:
+def _measure(comparison: Sides, looks: Looks | None) -> _Measured:
     variant, baseline = (
         np.array([np.nan if v is None else v for v in side], dtype=np.float64)
         for side in (comparison.variant, comparison.baseline)
@@ -251,6 +274,11 @@ def _measure(comparison: Sides) -> _Measured:
         of = baseline[np.isfinite(baseline)]
         size = margin.value * abs(float(of.mean())) if of.size and of.mean() != 0 else None
     reason = _why_not(comparison, variant, baseline)
+    if looks is not None and not reason:
+        if not isinstance(comparison, Paired):
+            raise ValueError("looks are for paired data")
+        if variant.size < looks.sizes[-1]:
+            reason = f"{variant.size} pairs, fewer than the {looks.sizes[-1]} looked at"
     return _Measured(comparison, variant, baseline, ratio, size, reason)
 
 
@@ -276,7 +304,7 @@ def _why_not(comparison: Sides, variant: Floats, baseline: Floats) -> str:
 def _verdict(
     member: _Measured, state: State, p: float, q: float, level: float, share: float
 ) -> Verdict:
-    effect = member.effect
+    effect = member.effect()
     interval = None
     if effect is not None:
         interval = effect.interval(CONFIDENCE)
