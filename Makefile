@@ -1,7 +1,7 @@
 # One line each: the work is done by the console program, `.venv/bin/onionlab --help`.
 #
 # Variables: NAME (an experiment), SCALE, SEEDS, VARIANTS, JOBS, ENGINE, SHADOW, TGEN, TOR_SOURCE,
-# PYTHON; ONLY for check-variants, RUNS for validate-statistics. For example: make experiment NAME=quick SEEDS=3 SHADOW=/opt/shadow/bin/shadow
+# PYTHON; MAX_SEEDS for SEEDS=auto, ONLY for check-variants, RUNS for validate-statistics. For example: make experiment NAME=quick SEEDS=3 SHADOW=/opt/shadow/bin/shadow
 
 .DEFAULT_GOAL := help
 MAKEFLAGS += --no-print-directory
@@ -49,8 +49,8 @@ generate: $(READY) ## write the files of the runs of NAME, without running
 run: $(READY) ## make the runs of NAME that are missing
 	@$(ONIONLAB) run $(NAMED) $(ASKED) $(call option,JOBS,jobs)
 
-experiment: $(READY) ## everything for NAME: set up, build, run, analyse, report
-	@$(ONIONLAB) experiment $(NAMED) $(ASKED) $(call option,JOBS,jobs)
+experiment: $(READY) ## everything for NAME: set up, build, run, analyse, report [SEEDS=auto]
+	@$(ONIONLAB) experiment $(NAMED) $(ASKED) $(call option,JOBS,jobs) $(call option,MAX_SEEDS,max-seeds)
 
 compare-engines: $(READY) ## NAME on each engine: what moves with the engine [ENGINE=a,b]
 	@$(ONIONLAB) compare-engines $(NAMED) $(ASKED) $(call option,JOBS,jobs)
