@@ -362,6 +362,15 @@ def timeouts_over_time(data: ClassData, grid_s: Floats) -> Floats:
     return count_by(grid_s, streams.end_s[streams.outcome == Outcome.TIMEOUT])
 
 
+def duration_quantiles(data: ClassData, name: str, shares: Floats) -> Floats:
+    """When each share of streams was there, by the cumulative incidence; NaN where it never was."""
+    curve, _ = duration_curve(data, name, "incidence")
+    if curve is None:
+        return np.full(shares.shape, np.nan)
+    times = [curve.quantile(float(share)) for share in shares]
+    return np.array([np.nan if time is None else time for time in times])
+
+
 def duration_over_grid(data: ClassData, name: str, grid_s: Floats) -> Floats:
     """Cumulative incidence of a duration at each grid time; NaN where there is none."""
     curve, _ = duration_curve(data, name, "incidence")

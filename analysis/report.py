@@ -113,7 +113,7 @@ def build(study: Path, store: Path, out: Path) -> ReportPaths:
     """
     plan = load_study(study)
     _require_records(plan, store)
-    figures = [FigureData(spec, plan.level(spec.level)) for spec in plan.figures]
+    figures = [FigureData(spec, plan.level(spec.level), plan.baseline) for spec in plan.figures]
     for figure in figures:
         find_kind(figure.spec)
     statistics: Statistics = {}
@@ -127,7 +127,7 @@ def build(study: Path, store: Path, out: Path) -> ReportPaths:
         add_run(statistics, run, data)
         for figure in figures:
             if figure.level.name == level.name:
-                figure.add(run.variant, data)
+                figure.add(run.variant, run.seed, data)
     rows = summarise(plan, statistics)
     out.mkdir(parents=True, exist_ok=True)
     with _replaced(out, ("summary.csv", "runs.csv", "figures", "report.html")) as scratch:

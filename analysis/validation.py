@@ -15,6 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import stdtr
 
+from analysis.bands import simultaneous_band
 from analysis.errors import AnalysisError
 from analysis.inference import (
     Effect,
@@ -99,7 +100,8 @@ def validate(repetitions: int = REPETITIONS) -> Iterator[Row]:
             f"{repetitions} repetitions cannot tell 5% from 8%",
             f"ask for at least {MIN_REPETITIONS}",
         )
-    for part in (coverage, false_verdicts, repeated_looks, methods, power, seeds_saved):
+    parts = (coverage, bands, false_verdicts, repeated_looks, methods, power, seeds_saved)
+    for part in parts:
         yield from part(repetitions)
 
 
@@ -173,6 +175,29 @@ def coverage(repetitions: int) -> Iterator[Row]:
                     "coverage", setting, f"{method} interval", hits[method], repetitions,
                     promised, "at least",
                 )  # fmt: skip
+
+
+BAND_PROMISED = 0.92
+BAND_POINTS = 20
+
+
+def bands(repetitions: int) -> Iterator[Row]:
+    """How often a 95 % band holds the whole true curve, by seeds and smoothness."""
+    points = np.linspace(0, 1, BAND_POINTS)
+    for i, reach in enumerate((0.1, 0.3, 1.0)):
+        covariance = np.exp(-np.abs(points[:, None] - points) / reach)
+        root = np.linalg.cholesky(covariance + 1e-9 * np.eye(BAND_POINTS))
+        for n in (3, 5, 10, 20):
+            rng = _rng(8, i, n)
+            hits = 0
+            for _ in range(repetitions):
+                values = rng.normal(size=(n, BAND_POINTS)) @ root.T
+                band = simultaneous_band(values, draws=200)
+                hits += bool(np.all((band.low <= 0) & (band.high >= 0)))
+            setting = f"curves of {BAND_POINTS} points, correlation reaches {reach:g}, {n} seeds"
+            yield _rate(
+                "bands", setting, "simultaneous band", hits, repetitions, BAND_PROMISED, "at least"
+            )
 
 
 # Families of metrics

@@ -223,6 +223,37 @@ def test_bands_are_the_range_over_seeds() -> None:
     assert lines.seeds == 2
 
 
+def test_ratios_to_the_baseline_are_those_built_in(report: Path) -> None:
+    rows = rows_of(report / "figures" / "quantile-ratios-5mid.csv")
+    assert {row["variant"] for row in rows} == {"rr", "swrr"}
+    assert {row["panel"] for row in rows} == {
+        "ttfb_quantile_ratio",
+        "time_to_320kib_quantile_ratio",
+    }
+    assert rows[0]["share"] == "0.02"
+    for variant, ratio in (("rr", 1.15), ("swrr", 0.93)):
+        own = [r for r in rows if r["variant"] == variant and r["panel"].startswith("ttfb")]
+        middle = [float(r["mean"]) for r in own if 0.2 <= float(r["share"]) <= 0.8]
+        assert np.median(middle) == pytest.approx(ratio, rel=0.03)
+        known = [r for r in own if r["mean"]]
+        assert all(float(r["low"]) <= float(r["mean"]) <= float(r["high"]) for r in known)
+        assert {r["seeds"] for r in own} == {"3"}
+
+
+def test_ratios_take_pairs_only() -> None:
+    study = Study.model_validate(study_content([1, 2]))
+    spec = next(figure for figure in study.figures if figure.kind == "quantile-ratios")
+    figure = FigureData(spec, study.levels[0], "ewma")
+    ones = np.array([1.0, 2.0])
+    figure.runs = {"ewma": [[ones, ones], [5 * ones, ones]], "rr": [[10 * ones, ones]]}
+    figure.seeds = {"ewma": [1, 2], "rr": [2]}
+    assert figure.lines(0)["rr"].mean == pytest.approx([2.0, 2.0])
+    assert (figure.lines(0)["rr"].seeds, list(figure.lines(0))) == (1, ["rr"])
+    figure.seeds["rr"] = [3]
+    assert figure.lines(0) == {}
+    assert FigureData(spec, study.levels[0]).lines(0) == {}
+
+
 def test_fonts_are_embedded_and_files_carry_no_date(report: Path) -> None:
     for kind in KINDS:
         pdf = (report / "figures" / f"{kind}-5mid.pdf").read_bytes()
@@ -276,7 +307,7 @@ def test_levels_are_kept_apart(store: Path, tmp_path: Path) -> None:
     for run in both["runs"]:
         run["records"] = run["records"].replace("10mid", "5mid")
     path = tmp_path / "study.json"
-    path.write_text(json.dumps({**both, "figures": both["figures"][2:3]}))
+    path.write_text(json.dumps({**both, "figures": both["figures"][3:4]}))
     paths = build(path, store, tmp_path / "out")
     rows = rows_of(paths.summary_csv)
     started = {
