@@ -37,10 +37,16 @@ TAILS = Margin(0.10)
 RATES = Margin(0.01, relative=False)
 """One percentage point. A share of a rate near zero would be no margin at all."""
 
+INDICES = Margin(0.02, relative=False)
+"""Of an index between 1/n and 1."""
+
 TIME_RESOLUTION_S = 1e-6
 """TGen logs microseconds."""
 
-RATE_METRICS = ("timeout_rate", "timeout_incidence", "failure_rate")
+HEARTBEAT_S = 1.0
+"""Between TGen's heartbeats by default: gaps in service are known no better."""
+
+RATE_METRICS = ("timeout_rate", "timeout_incidence", "failure_rate", "starved_share")
 
 
 def _judged() -> dict[str, Judged]:
@@ -48,7 +54,9 @@ def _judged() -> dict[str, Judged]:
     for metric in METRICS:
         if metric.unit == "s":
             margin = TAILS if "_p99_" in metric.name else TIMES
-            table[metric.name] = Judged(margin, TIME_RESOLUTION_S)
+            step = HEARTBEAT_S if metric.name.startswith("longest_gap") else TIME_RESOLUTION_S
+            table[metric.name] = Judged(margin, step)
+    table["jain_index_clients"] = Judged(INDICES, 1e-6)
     table["goodput_bytes_per_s"] = Judged(Margin(0.05), 1.0)
     table["streams_started"] = Judged(Margin(0.05), 1.0)
     return table

@@ -27,6 +27,7 @@ from analysis.estimates import (
     compare,
     estimate,
 )
+from analysis.fairness import STARVED_S
 from analysis.figures import FigureData, FigurePaths, find_kind, write_figure
 from analysis.inference import CONFIDENCE, Interval
 from analysis.judging import (
@@ -39,7 +40,7 @@ from analysis.judging import (
     judge_comparison,
 )
 from analysis.load import load_run
-from analysis.metrics import ALL, METRICS, WINDOW_S, Metric
+from analysis.metrics import ALL, FAIRNESS, METRICS, WINDOW_S, Metric
 from analysis.records import ParseReport, read_parse_report
 from analysis.study import FigureSpec, Level, Study, Variant, load_study
 from analysis.tgenlog import TARGET_BYTES
@@ -443,6 +444,7 @@ def _level_tables(plan: Study, rows: list[SummaryRow]) -> list[dict[str, Any]]:
             {
                 "level": level,
                 "headline": _groups(headline),
+                "fairness": _groups(row for row in own if row.metric.name in FAIRNESS),
                 "classes": [
                     {
                         "name": name,
@@ -568,6 +570,7 @@ def render(
         study=plan,
         confidence=round(100 * CONFIDENCE),
         window_s=WINDOW_S,
+        starved_s=STARVED_S,
         seeds=seeds,
         run_of=by_cell,
         levels=_level_tables(plan, rows),
