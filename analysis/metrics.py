@@ -169,10 +169,10 @@ def observations(streams: Streams, times_s: Floats) -> tuple[Floats, NDArray[np.
     return times[known], kinds[known].astype(np.int64)
 
 
-def duration_curve(
-    data: ClassData, name: str, method: Literal["incidence", "km"]
-) -> tuple[Curve | None, str]:
-    """Distribution of a duration over the measured streams, or None and the reason."""
+def duration_observations(
+    data: ClassData, name: str
+) -> tuple[tuple[Floats, NDArray[np.int64]] | None, str]:
+    """Times and kinds of a duration over the measured streams, or None and the reason."""
     streams = data.measured
     if streams.start_s.size == 0:
         return None, "no stream started in the measured span"
@@ -183,8 +183,18 @@ def duration_curve(
     times, kinds = observations(streams, times_s)
     if times.size == 0:
         return None, "no stream with a known fate"
+    return (times, kinds), ""
+
+
+def duration_curve(
+    data: ClassData, name: str, method: Literal["incidence", "km"]
+) -> tuple[Curve | None, str]:
+    """Distribution of a duration over the measured streams, or None and the reason."""
+    observed, reason = duration_observations(data, name)
+    if observed is None:
+        return None, reason
     make = cumulative_incidence if method == "incidence" else kaplan_meier
-    return make(times, kinds), ""
+    return make(*observed), ""
 
 
 def _quantile(name: str, method: Literal["incidence", "km"], q: float) -> Callable[..., Statistic]:

@@ -68,7 +68,7 @@ def test_the_same_records_give_the_same_bytes(
     build(moved / "study.json", moved, tmp_path / "out")
     assert digests(tmp_path / "out") == digests(report)
     figures = [f"figures/{kind}-5mid.{end}" for kind in KINDS for end in ("csv", "pdf", "png")]
-    expected = ["report.html", "runs.csv", "summary.csv", *figures]
+    expected = ["censoring.csv", "report.html", "runs.csv", "summary.csv", *figures]
     assert sorted(digests(report)) == sorted(expected)
     build(moved / "study.json", moved, tmp_path / "out")
     assert digests(tmp_path / "out") == digests(report)
@@ -136,6 +136,22 @@ def test_each_comparison_has_a_verdict_or_says_what_is_missing(report: Path) -> 
     assert re.search(r"<strong>worse</strong>", page)
     assert re.search(r"<strong>not yet known</strong><span [^>]*>about \d+ more seed", page)
     assert "Verdicts on the primary metrics" in page
+
+
+def test_the_naive_times_stand_beside_the_others(report: Path) -> None:
+    rows = rows_of(report / "censoring.csv")
+    summary = {(r["class"], r["metric"], r["variant"]): r for r in rows_of(report / "summary.csv")}
+    assert {row["time"] for row in rows if row["class"] == "web"} == {"ttfb", "time_to_320kib"}
+    for row in rows:
+        name = f"{row['time']}_p90_s"
+        estimate = summary[row["class"], name, row["variant"]]["estimate"]
+        assert row["incidence_p90_s"] == estimate
+        assert float(row["naive_p90_s"]) > 0
+        assert float(row["failed_share"]) + float(row["censored_share"]) > 0
+        assert 0 < float(row["largest_difference"]) < 1
+        if estimate:
+            assert float(row["naive_p90_s"]) <= float(estimate)
+    assert "alone → incidence" in (report / "report.html").read_text()
 
 
 def test_an_experiments_margins_are_used(store: Path, tmp_path: Path) -> None:
