@@ -201,7 +201,7 @@ def judge_comparison(
             if not own and not base:
                 continue
             primary = is_primary(level, statistics, class_name, metric)
-            resolution = _resolution(table[metric.name], of_class, (variant, baseline))
+            resolution = resolution_of(table[metric.name], of_class, (variant, baseline))
             families[primary][class_name, metric.name] = _sides(
                 own, base, metric, table[metric.name].margin, resolution, design.paired
             )
@@ -239,12 +239,12 @@ def _sides(
     )
 
 
-def _resolution(
+def resolution_of(
     judged: Judged,
     of_class: Mapping[tuple[str, str], Mapping[int, Statistic]],
     variants: Iterable[str],
 ) -> float:
-    """The metric's step in its own unit."""
+    """The metric's step in its own unit, from the number of streams that these variants started."""
     if judged.step == "unit":
         return judged.resolution
     counts = [

@@ -209,7 +209,7 @@ def load(name_or_path: str, *, root: Path) -> Experiment:
         experiment, more = _resolve(tree, path.stem, tuple(reader.files), known)
         problems = problems + more
     if problems or experiment is None:
-        raise _user_error(reader.display(path), _in_order(problems, reader.files))
+        raise as_user_error(reader.display(path), in_order(problems, reader.files))
     return experiment
 
 
@@ -321,6 +321,31 @@ def _keys_in(path: Path, key: str) -> frozenset[str] | None:
     return frozenset(map(str, below)) if isinstance(below, dict) else None
 
 
+def display_name(path: Path, root: Path) -> str:
+    """A file as messages name it: relative to the checkout if it is inside."""
+    resolved = path.resolve()
+    if resolved.is_relative_to(root.resolve()):
+        return resolved.relative_to(root.resolve()).as_posix()
+    return str(path)
+
+
+def read_file(path: Path, file: str) -> tuple[Node | None, list[Problem]]:
+    """The tree of one file, or what is wrong with its YAML; `file` is the name that problems show.
+
+    Raises:
+        UserError: it cannot be read at all.
+    """
+    try:
+        return read_tree(path.read_bytes().decode("utf-8-sig"), file), []
+    except OSError as error:
+        raise UserError(f"{file}: cannot be read: {error.strerror}") from None
+    except UnicodeDecodeError as error:
+        line = error.object.count(b"\n", 0, error.start) + 1
+        return None, [Problem(file, line, "", "not text in UTF-8")]
+    except YamlError as error:
+        return None, error.problems
+
+
 class _Reader:
     """Reads a file and what it extends; collects the files and the problems on the way."""
 
@@ -330,27 +355,17 @@ class _Reader:
         self.problems: list[Problem] = []
 
     def display(self, path: Path) -> str:
-        """A file as messages name it: relative to the checkout if it is inside."""
-        resolved = path.resolve()
-        if resolved.is_relative_to(self.root):
-            return resolved.relative_to(self.root).as_posix()
-        return str(path)
+        """A file as messages name it."""
+        return display_name(path, self.root)
 
     def read(self, path: Path, chain: tuple[Path, ...] = ()) -> Node | None:
         """The file on top of all it extends, without `extends`; None if nothing can be read."""
         file = self.display(path)
         if file not in self.files:
             self.files.append(file)
-        try:
-            tree = read_tree(path.read_bytes().decode("utf-8-sig"), file)
-        except OSError as error:
-            raise UserError(f"{file}: cannot be read: {error.strerror}") from None
-        except UnicodeDecodeError as error:
-            line = error.object.count(b"\n", 0, error.start) + 1
-            self.problems.append(Problem(file, line, "", "not text in UTF-8"))
-            return None
-        except YamlError as error:
-            self.problems += error.problems
+        tree, problems = read_file(path, file)
+        self.problems += problems
+        if tree is None:
             return None
         chain = (*chain, path.resolve())
         bases = [
@@ -399,18 +414,18 @@ def _resolve(
 ) -> tuple[Experiment | None, list[Problem]]:
     problems = list(unknown_keys(tree, shape_of_model(ExperimentFile)))
     base = tree.without(*(str(key) for key, _ in tree.children() if key not in SECTIONS))
-    header, found = _validate(_header_tree(tree), Header)
+    header, found = validate_tree(_header_tree(tree), Header)
     problems += found
     level_trees = _level_trees(base, tree)
     if level_trees:
         # Each level is checked as a whole below; this finds what every level happens to replace.
-        problems += _validate(base, Settings, partial=True)[1]
+        problems += validate_tree(base, Settings, partial=True)[1]
     else:
         level_trees = {name: base}
     levels: dict[str, Level] = {}
     warnings: list[Problem] = []
     for level_name, level_tree in level_trees.items():
-        settings, found = _validate(level_tree, Settings)
+        settings, found = validate_tree(level_tree, Settings)
         problems += found
         if settings is not None:
             problems += _located(level_tree, impossible(settings, known))
@@ -439,7 +454,7 @@ def _resolve(
         margins=header.margins,
         scale=1.0,
         files=files,
-        warnings=tuple(str(warning) for warning in _in_order(warnings, files)),
+        warnings=tuple(str(warning) for warning in in_order(warnings, files)),
         _full_size=levels,
         _known=known,
     ), []
@@ -468,7 +483,7 @@ def _level_trees(base: Node, tree: Node) -> dict[str, Node]:
     return trees
 
 
-def _validate(
+def validate_tree(
     tree: Node, model: type[AnyModel], *, partial: bool = False
 ) -> tuple[AnyModel | None, list[Problem]]:
     """The model of a tree, or the problems; with `partial`, missing keys are none."""
@@ -553,13 +568,14 @@ def _figures_without_streams(
             yield tree.locate(("figures", position, "kind"), message)
 
 
-def _in_order(problems: Iterable[Problem], files: Sequence[str]) -> list[Problem]:
+def in_order(problems: Iterable[Problem], files: Sequence[str]) -> list[Problem]:
     """Each once, by file in the order of reading, then by line."""
     return sorted(dict.fromkeys(problems), key=lambda p: (files.index(p.file), p.line, p.path))
 
 
-def _user_error(file: str, problems: list[Problem]) -> UserError:
+def as_user_error(file: str, problems: Sequence[Problem], hint: str = REFERENCE_HINT) -> UserError:
+    """All that is wrong with a file as one error, a line each."""
     if len(problems) == 1:
-        return UserError(str(problems[0]), REFERENCE_HINT)
+        return UserError(str(problems[0]), hint)
     lines = "\n".join(f"  {problem}" for problem in problems)
-    return UserError(f"{file}: {len(problems)} things are wrong\n{lines}", REFERENCE_HINT)
+    return UserError(f"{file}: {len(problems)} things are wrong\n{lines}", hint)

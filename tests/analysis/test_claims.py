@@ -1,0 +1,333 @@
+"""Claims answered on runs whose truth is known."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from analysis.claims import DIRECTIONS, Answer, Answered, Claim, Names, answer_claims
+from analysis.judging import Statistics
+from analysis.metrics import Statistic
+
+LEVELS = ("20mid", "10mid", "5mid")
+Means = Mapping[tuple[str, str], float]
+
+
+def runs(
+    means: Means, metric: str = "ttfb_p50_s", *, seeds: int = 8, noise: float = 0.005
+) -> Statistics:
+    """Runs whose seeds differ by far more than what each variant and level adds to them."""
+    rng = np.random.default_rng(5)
+    network = rng.lognormal(0.0, 0.4, seeds)
+    rates = metric.endswith("_rate")
+    statistics: Statistics = {}
+    for (level, variant), mean in means.items():
+        values = mean + noise * rng.normal(size=seeds) if rates else mean * network
+        if not rates:
+            values = values * np.exp(noise * rng.normal(size=seeds))
+        class_name = "all" if rates else "web"
+        of_class = statistics.setdefault((level, class_name), {})
+        of_class[metric, variant] = {
+            seed + 1: Statistic(float(value)) for seed, value in enumerate(values)
+        }
+        of_class["streams_started", variant] = {
+            seed + 1: Statistic(1000.0) for seed in range(seeds)
+        }
+    return statistics
+
+
+def claim(
+    direction: str,
+    variants: str,
+    levels: tuple[str, ...] = ("5mid",),
+    metric: str = "ttfb_p50_s",
+    margin: float | None = None,
+) -> Claim:
+    class_name = "all" if metric.endswith("_rate") else "web"
+    names = tuple(variants.split())
+    return Claim("it", "It.", "5", (10,), (metric,), class_name, levels, names, direction, margin)
+
+
+def answer(one: Claim, statistics: Statistics) -> Answered:
+    (answered,) = answer_claims([one], statistics)
+    return answered
+
+
+def at_5mid(**means: float) -> Statistics:
+    return runs({("5mid", name): mean for name, mean in means.items()})
+
+
+@pytest.mark.parametrize(
+    ("direction", "a", "b", "c", "expected"),
+    [
+        ("lowest", 1.0, 1.2, 1.3, "supported"),
+        ("lowest", 1.2, 1.0, 1.3, "contradicted"),
+        ("lowest", 1.2, 1.3, 1.0, "contradicted"),
+        ("lowest", 1.0, 1.002, 1.3, "contradicted"),
+        ("highest", 1.3, 1.0, 1.2, "supported"),
+        ("highest", 1.2, 1.0, 1.3, "contradicted"),
+        ("ascending", 1.0, 1.2, 1.4, "supported"),
+        ("ascending", 1.0, 1.4, 1.2, "contradicted"),
+        ("descending", 1.4, 1.2, 1.0, "supported"),
+        ("descending", 1.0, 1.2, 1.4, "contradicted"),
+        ("alike", 1.0, 1.005, 0.995, "supported"),
+        ("alike", 1.0, 1.005, 1.2, "contradicted"),
+    ],
+)
+def test_at_one_level(direction: str, a: float, b: float, c: float, expected: str) -> None:
+    answered = answer(claim(direction, "a b c"), at_5mid(a=a, b=b, c=c))
+    assert answered.answer == expected
+    assert answered.seeds == 8
+    assert answered.deciding.answer is answered.answer
+    assert answered.deciding.effect is not None
+    assert answered.deciding.effect.low is not None
+
+
+def test_every_part_has_to_hold_and_one_that_fails_decides() -> None:
+    answered = answer(claim("lowest", "a b c"), at_5mid(a=1.2, b=1.4, c=1.0))
+    assert [part.answer for part in answered.parts] == [Answer.SUPPORTED, Answer.CONTRADICTED]
+    assert answered.answer is Answer.CONTRADICTED
+    assert answered.deciding.text == "5mid: a below c"
+    effect = answered.deciding.effect
+    assert effect is not None
+    assert effect.estimate == pytest.approx(1.2, rel=0.01)
+
+
+def test_a_direction_is_supported_however_small() -> None:
+    statistics = runs({("5mid", "a"): 1.0, ("5mid", "b"): 1.02}, noise=0.001)
+    (part,) = answer(claim("lowest", "a b"), statistics).parts
+    assert (part.answer, part.reason) == (Answer.SUPPORTED, "by less than the margin")
+    assert answer(claim("alike", "a b"), statistics).answer is Answer.SUPPORTED
+    # With a margin of its own the same difference is no likeness.
+    assert answer(claim("alike", "a b", margin=0.01), statistics).answer is Answer.CONTRADICTED
+
+
+def test_a_difference_near_the_margin_is_not_settled() -> None:
+    (part,) = answer(claim("alike", "a b"), at_5mid(a=1.0, b=1.05)).parts
+    assert part.answer is Answer.OPEN
+    assert part.reason == "they differ, but it may be by less than the margin"
+
+
+def test_too_much_noise_is_not_settled_and_says_how_many_seeds_would_do() -> None:
+    statistics = runs({("5mid", "a"): 1.0, ("5mid", "b"): 1.05}, seeds=5, noise=0.1)
+    answered = answer(claim("lowest", "a b"), statistics)
+    assert answered.answer is Answer.OPEN
+    assert answered.more_seeds
+    assert answered.deciding.reason == ""
+
+
+def test_trends() -> None:
+    falling = {(level, v): m for v in "ab" for level, m in zip(LEVELS, (3, 2, 1), strict=True)}
+    statistics = runs(falling)
+    assert answer(claim("falls", "a b", LEVELS), statistics).answer is Answer.SUPPORTED
+    assert answer(claim("rises", "a b", LEVELS), statistics).answer is Answer.CONTRADICTED
+    assert answer(claim("rises", "a b", LEVELS[::-1]), statistics).answer is Answer.SUPPORTED
+    assert len(answer(claim("falls", "a b", LEVELS), statistics).parts) == 4
+    bent = runs({**falling, ("5mid", "b"): 2.5})
+    assert answer(claim("falls", "a b", LEVELS), bent).answer is Answer.CONTRADICTED
+
+
+ENDS = ("20mid", "5mid")
+
+
+def gaps(before: float, after: float) -> Statistics:
+    """Variant a against b: ``before`` and ``after`` are ratios; the levels differ threefold."""
+    return runs(
+        {
+            ("20mid", "a"): before,
+            ("20mid", "b"): 1.0,
+            ("5mid", "a"): 3 * after,
+            ("5mid", "b"): 3.0,
+        }
+    )
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "converges", "rises", "falls"),
+    [
+        (1.4, 1.1, "supported", "contradicted", "supported"),
+        (1 / 1.4, 1 / 1.1, "supported", "supported", "contradicted"),
+        (1.1, 1.4, "contradicted", "supported", "contradicted"),
+        # Through the other and out at its other side: as far away as before, or further.
+        (1.4, 1 / 1.4, "contradicted", "contradicted", "supported"),
+        (1.1, 1 / 1.4, "contradicted", "contradicted", "supported"),
+        (1.4, 1 / 1.1, "supported", "contradicted", "supported"),
+        (1.2, 1.2, "contradicted", "contradicted", "contradicted"),
+        (1.0, 1.0, "contradicted", "contradicted", "contradicted"),
+    ],
+)
+def test_changes_of_a_gap(
+    before: float, after: float, converges: str, rises: str, falls: str
+) -> None:
+    statistics = gaps(before, after)
+    assert answer(claim("converges", "a b", ENDS), statistics).answer == converges
+    assert answer(claim("rises-against", "a b", ENDS), statistics).answer == rises
+    assert answer(claim("falls-against", "a b", ENDS), statistics).answer == falls
+    effect = answer(claim("converges", "a b", ENDS), statistics).deciding.effect
+    assert effect is not None
+    assert effect.estimate == pytest.approx(after / before, rel=0.01)
+
+
+def test_gaps_of_rates_are_differences() -> None:
+    means = {
+        ("20mid", "a"): 0.05,
+        ("20mid", "b"): 0.05,
+        ("5mid", "a"): 0.20,
+        ("5mid", "b"): 0.30,
+    }
+    statistics = runs(means, "timeout_rate", noise=0.002)
+    answered = answer(claim("falls-against", "a b", ENDS, "timeout_rate"), statistics)
+    assert answered.answer is Answer.SUPPORTED
+    (part,) = answered.parts
+    assert part.scale == "difference"
+    assert part.effect is not None
+    assert part.effect.estimate == pytest.approx(-0.1, abs=0.01)
+    answered = answer(claim("converges", "a b", ENDS, "timeout_rate"), statistics)
+    assert answered.answer is Answer.CONTRADICTED
+    answered = answer(claim("converges", "a b", ENDS[::-1], "timeout_rate"), statistics)
+    assert answered.answer is Answer.SUPPORTED
+
+
+def test_the_correction_is_over_one_claim() -> None:
+    statistics = runs({("5mid", name): 1 + 0.03 * (name != "a") for name in "abcdefgh"}, noise=0.02)
+    alone = answer(claim("lowest", "a b"), statistics).parts[0]
+    many = answer(claim("lowest", "a b c d e f g h"), statistics).parts[0]
+    assert alone.p_different is not None
+    assert many.p_different is not None
+    assert many.p_different > alone.p_different
+    both = answer_claims([claim("lowest", "a b"), claim("highest", "a b")], statistics)
+    assert both[0].parts[0].p_different == alone.p_different
+
+
+def test_false_answers_are_rare() -> None:
+    """Two variants that are the same: no order may be seen in more than 5 % of the cases."""
+    wrong = 0
+    rng = np.random.default_rng(11)
+    for _ in range(400):
+        values = rng.normal(10.0, 2.0, (3, 6))
+        statistics: Statistics = {
+            ("5mid", "web"): {
+                ("ttfb_p50_s", name): {seed: Statistic(float(v)) for seed, v in enumerate(row)}
+                for name, row in zip("abc", values, strict=True)
+            }
+        }
+        answered = answer(claim("lowest", "a b c"), statistics)
+        wrong += any(
+            part.p_different is not None and part.p_different <= 0.05 for part in answered.parts
+        )
+    assert wrong <= 400 * 0.05 + 2.6 * math.sqrt(400 * 0.05 * 0.95)
+    assert wrong > 0
+
+
+def test_what_cannot_be_compared_is_said() -> None:
+    statistics = at_5mid(a=1.0, b=1.2)
+    names = Names({"5mid": "5 middles"}, {"c": "Round robin"})
+    (answered,) = answer_claims([claim("lowest", "a b c")], statistics, names=names)
+    assert answered.answer is Answer.OPEN
+    assert answered.deciding.reason == "no runs of Round robin at 5 middles"
+    assert answered.deciding.effect is None
+    assert answered.more_seeds is None
+    # The part that can be compared still is, and can contradict.
+    assert answered.parts[0].answer is Answer.SUPPORTED
+    assert answer(claim("highest", "a b c"), statistics).answer is Answer.CONTRADICTED
+
+    of_class = statistics["5mid", "web"]
+    of_class["ttfb_p50_s", "b"][3] = Statistic(None, "the curve ends at 40.0%")
+    reason = answer(claim("lowest", "a b"), statistics).deciding.reason
+    assert reason == "b at 5mid lacks a value in 1 of 8 runs: the curve ends at 40.0%"
+    of_class["ttfb_p50_s", "b"] = {99: Statistic(1.0)}
+    assert answer(claim("lowest", "a b"), statistics).deciding.reason == "no common seed"
+
+
+def test_one_seed_gives_an_estimate_and_no_answer() -> None:
+    for direction, levels in (("lowest", ("5mid",)), ("alike", ("5mid",)), ("converges", ENDS)):
+        means = {(level, name): 1.5 if name == "a" else 1.0 for level in ENDS for name in "ab"}
+        answered = answer(claim(direction, "a b", levels), runs(means, seeds=1))
+        assert answered.answer is Answer.OPEN
+        assert answered.deciding.reason == "one pair: no spread to judge by"
+        assert answered.deciding.effect is not None
+        assert answered.deciding.effect.low is None
+
+
+@pytest.mark.parametrize(("rate", "text"), [(0.0, "0%"), (1.0, "100%")])
+def test_nothing_is_claimed_of_a_network_where_no_or_every_stream_times_out(
+    rate: float, text: str
+) -> None:
+    statistics = runs(
+        {(level, name): rate for level in ENDS for name in "ab"}, "timeout_rate", noise=0.0
+    )
+    for direction in DIRECTIONS.values():
+        levels = ENDS[: direction.least_levels]
+        answered = answer(claim(direction.name, "a b", levels, "timeout_rate"), statistics)
+        assert answered.answer is Answer.OPEN
+        assert answered.deciding.reason == f"timeout rate is {text} in all of these runs"
+
+
+def test_a_gap_has_no_ratio_where_a_value_is_zero() -> None:
+    statistics = gaps(1.2, 1.0)
+    for seed in statistics["5mid", "web"]["ttfb_p50_s", "b"]:
+        statistics["5mid", "web"]["ttfb_p50_s", "b"][seed] = Statistic(0.0)
+    answered = answer(claim("converges", "a b", ENDS), statistics)
+    assert answered.deciding.reason == "no ratio: a value is zero"
+    # An order needs no ratio.
+    assert answer(claim("lowest", "b a"), statistics).answer is Answer.SUPPORTED
+    assert answer(claim("alike", "b a"), statistics).answer is not Answer.SUPPORTED
+
+
+VALUES = st.one_of(st.none(), st.just(0.0), st.floats(1e-3, 1e3), st.just(1.0))
+
+
+@settings(max_examples=150, deadline=None)
+@given(
+    st.lists(st.lists(VALUES, min_size=4, max_size=4), max_size=5),
+    st.sampled_from(sorted(DIRECTIONS)),
+    st.sampled_from(["ttfb_p50_s", "timeout_rate"]),
+)
+def test_any_runs_get_an_answer_without_a_nan(
+    rows: list[list[float | None]], direction: str, metric: str
+) -> None:
+    places = [(level, name) for level in ENDS for name in "ab"]
+    statistics: Statistics = {}
+    class_name = "all" if metric == "timeout_rate" else "web"
+    for seed, row in enumerate(rows):
+        for (level, name), value in zip(places, row, strict=True):
+            if value is not None and metric == "timeout_rate":
+                value = value / 1e3
+            of_class = statistics.setdefault((level, class_name), {})
+            statistic = Statistic(value, "" if value is not None else "none")
+            of_class.setdefault((metric, name), {})[seed] = statistic
+    levels = ENDS[: DIRECTIONS[direction].least_levels]
+    answered = answer(claim(direction, "a b", levels, metric), statistics)
+    for part in answered.parts:
+        if part.effect is not None:
+            numbers = [part.effect.estimate, part.effect.low, part.effect.high]
+            assert all(math.isfinite(n) for n in numbers if n is not None)
+        tested = part.p_different is not None
+        assert tested or part.answer is Answer.OPEN
+        assert part.answer is not Answer.OPEN or part.reason or part.more_seeds
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    st.lists(
+        st.tuples(st.floats(0.5, 2.0), st.floats(0.5, 2.0)), min_size=3, max_size=8, unique=True
+    )
+)
+def test_a_claim_and_its_opposite_are_never_both_supported(
+    pairs: list[tuple[float, float]],
+) -> None:
+    statistics: Statistics = {
+        ("5mid", "web"): {
+            ("ttfb_p50_s", name): {s: Statistic(pair[side]) for s, pair in enumerate(pairs)}
+            for side, name in enumerate("ab")
+        }
+    }
+    low, high = (answer(claim(d, "a b"), statistics).answer for d in ("lowest", "highest"))
+    assert Answer.SUPPORTED not in (low, high) or Answer.CONTRADICTED in (low, high)
+    # To swap the sides is to turn the claim around.
+    assert answer(claim("highest", "b a"), statistics).answer is low

@@ -1,0 +1,237 @@
+"""Files of claims: what they may hold, and what is said of mistakes."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from analysis.claims import DIRECTIONS
+from onionlab.errors import UserError
+from onionlab.experiment import experiment_names
+from onionlab.experiment.claims import ClaimSet, claim_files, load_claims
+
+from .conftest import REPOSITORY, VALID
+
+EXPERIMENT = (
+    VALID
+    + """\
+levels:
+  few: {label: few, overrides: {network: {relays: {middle: {count: 1}}}}}
+  many: {label: many}
+figures:
+  - {id: a, kind: ttfb-320kib, level: few, paper: 3}
+"""
+)
+
+CLAIMS = """\
+paper: A paper
+experiments: [foo]
+claims:
+  - id: first
+    statement: RR is slower.
+    section: "5.1"
+    figures: [3]
+    metrics: [ttfb_p50_s]
+    class: web
+    levels: [few]
+    variants: [rr, ewma]
+    direction: highest
+    margin: "10 %"
+  - id: second
+    statement: Timeouts become more.
+    section: "5.2"
+    metrics: [timeout_rate]
+    class: all
+    levels: [many, few]
+    variants: [rr]
+    direction: rises
+"""
+
+Read = Callable[[str], ClaimSet]
+
+
+@pytest.fixture
+def read(checkout: Path, write: Callable[[str, str], None]) -> Read:
+    """A text as experiments/claims/it.yaml."""
+    (checkout / "experiments" / "claims").mkdir()
+    write("foo", EXPERIMENT)
+
+    def read_it(text: str) -> ClaimSet:
+        write("claims/it", text)
+        return load_claims("it", root=checkout)
+
+    return read_it
+
+
+def test_what_is_written_is_what_is_read(read: Read, checkout: Path) -> None:
+    claims = read(CLAIMS)
+    assert (claims.name, claims.paper, list(claims.experiments)) == ("it", "A paper", ["foo"])
+    first, second = claims.claims
+    assert (first.id, first.figures, first.class_name, first.margin) == ("first", (3,), "web", 0.1)
+    assert (second.levels, second.figures, second.margin) == (("many", "few"), (), None)
+    path = checkout / "experiments" / "claims" / "it.yaml"
+    assert load_claims(str(path), root=checkout) == claims
+    # Claims are no experiments.
+    assert experiment_names(checkout) == ["foo"]
+    assert claim_files(checkout) == ["it"]
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "message"),
+    [
+        ("paper: A paper\n", "", "1: paper: missing; expected text"),
+        ("[foo]", "[fo]", '2: experiments[1]: no experiment "fo"; did you mean "foo"?'),
+        ("[foo]", "[foo, foo]", '2: experiments[2]: "foo" stands there twice'),
+        ("id: second", "id: first", '14: claims[2].id: "first" stands there twice'),
+        ("[ttfb_p50_s]", "[ttfb_p5_s]", '8: claims[1].metrics[1]: unknown metric "ttfb_p5_s"; did'),
+        ("[ttfb_p50_s]", "[]", "8: claims[1].metrics: expected a list"),
+        ("[timeout_rate]", "[timeout_count]", 'no verdict; did you mean "timeout_rate"?'),
+        (
+            "class: web",
+            "class: all",
+            "9: claims[1].class: ttfb_p50_s is a metric of single classes",
+        ),
+        ("class: web", "class: bulk", "9: claims[1].class: expected one of all, web, got"),
+        ("levels: [few]", "levels: [five]", "10: claims[1].levels[1]: expected one of few, many"),
+        ("levels: [few]", "levels: few", "10: claims[1].levels: expected a list, each item a name"),
+        ("[rr, ewma]", "[rr, ewna]", 'got "ewna"; did you mean "ewma"?'),
+        ("[rr, ewma]", "[rr]", "11: claims[1].variants: highest takes at least 2: the first"),
+        ("[rr, ewma]", "[rr, rr]", '11: claims[1].variants[2]: "rr" stands there twice'),
+        ("[many, few]", "[few]", "19: claims[2].levels: rises takes at least 2: each variant"),
+        ("highest", "higher", "12: claims[1].direction: expected one of lowest"),
+        ('"10 %"', "0", '13: claims[1].margin: expected a fraction such as "5 %" or 0.05, more'),
+        ("figures: [3]", "figures: [4]", "figures[1]: no experiment draws the paper's figure 4"),
+        ("figures: [3]", "figure: 3", '7: claims[1].figure: unknown key; did you mean "figures"?'),
+        ('"5.1"', "5.1", "6: claims[1].section: expected text, got 5.1"),
+        ("class: web", "id: web", "9: claims[1].id: the key stands twice, first on line 4"),
+    ],
+)
+def test_a_mistake_is_named_with_its_line(read: Read, old: str, new: str, message: str) -> None:
+    assert old in CLAIMS
+    with pytest.raises(UserError) as caught:
+        read(CLAIMS.replace(old, new, 1))
+    (line,) = caught.value.message.splitlines()
+    assert message in line
+    assert line.startswith("experiments/claims/it.yaml:")
+    assert caught.value.hint == "docs/figures.md explains every key"
+
+
+def test_all_mistakes_are_listed(read: Read) -> None:
+    text = CLAIMS.replace("[rr, ewma]", "[rr, x]").replace("[many, few]", "[many, more]")
+    with pytest.raises(UserError, match="2 things are wrong") as caught:
+        read(text)
+    assert len(caught.value.message.splitlines()) == 3
+
+
+def test_a_variant_has_to_run_at_the_claims_level(
+    read: Read, write: Callable[[str, str], None]
+) -> None:
+    write("bar", VALID.replace("[rr, ewma]", "[swrr-linear, ewma]"))
+    text = CLAIMS.replace("[foo]", "[foo, bar]").replace("[rr, ewma]", "[swrr-linear, ewma]")
+    with pytest.raises(UserError, match="no experiment runs swrr-linear at the level few"):
+        read(text)
+    with pytest.raises(UserError, match="no experiment runs rr at the level bar"):
+        read(CLAIMS.replace("[foo]", "[foo, bar]").replace("levels: [few]", "levels: [bar]"))
+
+
+def test_a_file_that_is_not_there(checkout: Path) -> None:
+    with pytest.raises(UserError, match='no claims called "swr"'):
+        load_claims("swr", root=checkout)
+    with pytest.raises(UserError, match="no file of claims"):
+        load_claims("./swr.yaml", root=checkout)
+    with pytest.raises(UserError) as caught:
+        load_claims("swr", root=REPOSITORY)
+    assert 'did you mean "swrr"' in caught.value.message
+
+
+JUNK = st.one_of(
+    st.none(),
+    st.booleans(),
+    st.integers(-3, 30),
+    st.floats(allow_nan=False),
+    st.text(max_size=6),
+    st.sampled_from(["rr", "web", "all", "few", "foo", "rises", "ttfb_p50_s", "first"]),
+    st.lists(st.sampled_from(["rr", "few", 3, "timeout_rate", None]), max_size=3),
+    st.dictionaries(st.sampled_from(["id", "class"]), st.integers(), max_size=2),
+)
+
+
+@settings(
+    deadline=None, max_examples=120, suppress_health_check=[HealthCheck.function_scoped_fixture]
+)
+@given(data=st.data())
+def test_a_changed_file_is_read_or_refused_with_a_line(read: Read, data: st.DataObject) -> None:
+    content: dict[str, Any] = yaml.safe_load(CLAIMS)
+    for _ in range(data.draw(st.integers(1, 3))):
+        entry = data.draw(st.sampled_from([content, *content["claims"]]))
+        name = data.draw(st.sampled_from([*entry, "extra"]))
+        if name == "claims":
+            continue
+        if data.draw(st.booleans()):
+            entry.pop(name, None)
+        else:
+            entry[name] = data.draw(JUNK)
+    text = yaml.safe_dump(content, sort_keys=False, allow_unicode=True)
+    try:
+        claims = read(text)
+    except UserError as error:
+        lines = error.message.splitlines()
+        for line in lines[1:] if len(lines) > 1 else lines:
+            assert re.fullmatch(r"\s*experiments/claims/it\.yaml:[0-9]+: .+", line), line
+    else:
+        for claim in claims.claims:
+            direction = DIRECTIONS[claim.direction]
+            assert len(claim.levels) >= direction.least_levels
+            assert len(claim.variants) >= direction.least_variants
+
+
+@settings(
+    deadline=None, max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture]
+)
+@given(st.integers(0, len(CLAIMS)), st.integers(0, 30), st.text(max_size=4))
+def test_any_cut_is_read_or_refused(read: Read, start: int, length: int, put: str) -> None:
+    message = "experiments/claims/it.yaml"
+    try:
+        claims = read(CLAIMS[:start] + put + CLAIMS[start + length :])
+    except UserError as error:
+        message = error.message
+    else:
+        assert claims.claims
+    assert "experiments/claims/it.yaml" in message
+
+
+# The claims that come with the project.
+
+
+def test_the_papers_claims_cover_its_figures() -> None:
+    claims = load_claims("swrr", root=REPOSITORY)
+    drawn = sorted(
+        figure.paper
+        for experiment in claims.experiments.values()
+        for figure in experiment.figures
+        if figure.paper is not None
+    )
+    assert drawn == list(range(2, 14))
+    assert {number for claim in claims.claims for number in claim.figures} == set(drawn)
+    assert len(claims.claims) >= 18
+    assert {claim.section for claim in claims.claims} == {"4.2.2", "5"}
+    for claim in claims.claims:
+        weights = claim.section == "4.2.2"
+        assert all(("swrr" in name) for name in claim.variants) == weights
+        assert all((number <= 7) == weights for number in claim.figures)
+
+
+def test_the_documentation_names_every_key_and_direction() -> None:
+    text = (REPOSITORY / "docs" / "figures.md").read_text(encoding="utf-8")
+    for name, direction in DIRECTIONS.items():
+        assert re.search(rf"^\| `{name}` \| {re.escape(direction.meaning)} ", text, re.MULTILINE)
+    keys = ("id", "statement", "section", "figures", "metrics", "class", "levels", "variants")
+    for key in (*keys, "direction", "margin", "paper", "experiments", "claims"):
+        assert f"| `{key}` |" in text
