@@ -1,7 +1,7 @@
 # One line each: the work is done by the console program, `.venv/bin/onionlab --help`.
 #
 # Variables: NAME (an experiment), SCALE, SEEDS, VARIANTS, JOBS, ENGINE, SHADOW, TGEN, TOR_SOURCE,
-# PYTHON; MAX_SEEDS for SEEDS=auto, ONLY for check-variants, RUNS for validate-statistics. For example: make experiment NAME=quick SEEDS=3 SHADOW=/opt/shadow/bin/shadow
+# PYTHON; MAX_SEEDS for SEEDS=auto, CLAIMS and NO_RUN for figures, ONLY for check-variants, RUNS for validate-statistics. For example: make experiment NAME=quick SEEDS=3 SHADOW=/opt/shadow/bin/shadow
 
 .DEFAULT_GOAL := help
 MAKEFLAGS += --no-print-directory
@@ -22,7 +22,7 @@ NAMED = "$(or $(NAME),$(error NAME is missing: `make $@ NAME=quick`; `make list`
 # line or comes from there.
 
 .PHONY: help setup list doctor build generate run experiment analyse report
-.PHONY: compare-engines validate-statistics test lint check-variants lock clean-build clean-results clean-setup clean
+.PHONY: compare-engines figures validate-statistics test lint check-variants lock clean-build clean-results clean-setup clean
 
 help: ## this list
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  \1\t\2/p' $(MAKEFILE_LIST) | expand -t 22
@@ -60,6 +60,9 @@ analyse: $(READY) ## estimates and figures of NAME from its runs
 
 validate-statistics: $(READY) ## simulate: coverage, false verdicts, power, seeds saved [RUNS: on a runs.csv]
 	@$(ONIONLAB) validate-statistics $(call option,RUNS,runs)
+
+figures: $(READY) ## the paper's figures and claims, running what is missing [SCALE, SEEDS, ENGINE; CLAIMS]
+	@$(ONIONLAB) figures $(ASKED) $(call option,JOBS,jobs) $(call option,CLAIMS,claims) $(if $(NO_RUN),--no-run)
 
 report: $(READY) ## the report of NAME
 	@$(ONIONLAB) report $(NAMED)

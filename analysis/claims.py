@@ -363,6 +363,7 @@ class _Question:
         metric: whose values they are.
         sides: what is compared with what; the first is the one that is shown.
         beyond: further tests, whether a difference is larger than the margin.
+        seeds: how many have a run at all points.
         reason: why nothing can be compared; "" if something can.
     """
 
@@ -371,6 +372,7 @@ class _Question:
     metric: Metric
     sides: tuple[Paired, ...]
     beyond: tuple[Paired, ...]
+    seeds: int
     reason: str
 
 
@@ -398,15 +400,16 @@ class _Data:
         if len(self._claim.metrics) > 1:
             text = f"{self._metric.label}, {text}"
         points = _points(statement)
+        seeds = len(self._seeds(points))
         reason = self._why_not(points)
         if reason:
             # Without values it stays in the family, so that the others are corrected for it.
             empty = Paired([], [], self._judged.margin)
             untested = (empty,) * (1 + isinstance(statement, GapShrinks))
-            return _Question(statement, text, self._metric, untested, (), reason)
+            return _Question(statement, text, self._metric, untested, (), seeds, reason)
         sides = self._sides(statement, self._resolution(points))
         beyond = (_beyond(sides[0]),) if isinstance(statement, Alike) else ()
-        return _Question(statement, text, self._metric, sides, beyond, "")
+        return _Question(statement, text, self._metric, sides, beyond, seeds, "")
 
     def _of(self, point: Point) -> Mapping[int, Statistic]:
         of_class = self._statistics.get((point.level, self._claim.class_name), {})
@@ -543,7 +546,7 @@ def _part(question: _Question, verdicts: list[Verdict], beyond: list[Verdict]) -
         shown.margin,
         shown.p_different,
         shown.p_equivalent,
-        shown.count,
+        question.seeds,
         None if reason else more,
         reason,
     )

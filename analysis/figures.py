@@ -17,6 +17,7 @@ from typing import Any, Literal
 
 import matplotlib as mpl
 import numpy as np
+from matplotlib.artist import Artist
 from matplotlib.axes import Axes
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
@@ -37,11 +38,11 @@ from analysis.metrics import (
 from analysis.series import Floats
 from analysis.study import FigureSpec, Level, Study
 from analysis.style import (
-    HEIGHT_IN,
     OUTSIDE_COLOR,
     PNG_DPI,
     RC,
-    TEXT_WIDTH_IN,
+    TEXT,
+    Page,
     line_style,
 )
 
@@ -299,6 +300,8 @@ class FigureData:
                 "one pair has none."
             )
         counts = sorted({len(runs) for runs in self.runs.values()})
+        if not counts:
+            return "No runs."
         if counts == [1]:
             return "One seed per variant."
         many = f"{counts[0]}" if len(counts) == 1 else f"{counts[0]} to {counts[-1]}"
@@ -322,14 +325,14 @@ class FigurePaths:
         return FigurePaths(self.spec, pdf, png, csv_path, self.svg, self.caption)
 
 
-def write_figure(data: FigureData, study: Study, directory: Path) -> FigurePaths:
+def write_figure(data: FigureData, study: Study, directory: Path, page: Page = TEXT) -> FigurePaths:
     """Draws a figure as <id>.pdf, .png and .csv in ``directory``; same data, same bytes."""
     base = directory / data.spec.id
     paths = {name: base.with_name(f"{data.spec.id}.{name}") for name in ("pdf", "png", "csv")}
     paths["csv"].write_text(_csv(data, study), encoding="utf-8")
     settings: Any = {**mpl.rcParamsDefault, **RC, "backend": "agg"}
     with mpl.rc_context(settings):
-        figure = _draw(data, study)
+        figure = _draw(data, study, page)
         nothing = {"Creator": None, "Producer": None, "CreationDate": None}
         figure.savefig(paths["pdf"], format="pdf", metadata=nothing)
         figure.savefig(paths["png"], format="png", dpi=PNG_DPI, metadata={"Software": None})
@@ -359,24 +362,33 @@ def _csv(data: FigureData, study: Study) -> str:
     return text.getvalue()
 
 
-def _draw(data: FigureData, study: Study) -> Figure:
+def _draw(data: FigureData, study: Study, page: Page) -> Figure:
     kind = find_kind(data.spec)
-    figure = Figure(figsize=(TEXT_WIDTH_IN, HEIGHT_IN), layout="constrained")
+    rows, columns = (len(kind.panels), 1) if page.stacked else (1, len(kind.panels))
+    size = (page.width_in, rows * page.panel_height_in)
+    figure = Figure(figsize=size, layout="constrained")
     FigureCanvasAgg(figure)
-    all_axes = figure.subplots(1, len(kind.panels), squeeze=False)[0]
+    all_axes = figure.subplots(rows, columns, squeeze=False).flat
     for number, (panel, axes) in enumerate(zip(kind.panels, all_axes, strict=True)):
         _draw_panel(axes, panel, data, number, study)
-    handles, labels = all_axes[0].get_legend_handles_labels()
-    if handles:
-        figure.legend(
+    _draw_legend(figure, *figure.axes[0].get_legend_handles_labels())
+    return figure
+
+
+def _draw_legend(figure: Figure, handles: list[Artist], labels: list[str]) -> None:
+    """The legend above the panels, in as many columns as there is room for."""
+    for columns in range(min(len(handles), 5), 0, -1):
+        legend = figure.legend(
             handles,
             labels,
             loc="outside upper center",
-            ncols=min(len(handles), 5),
+            ncols=columns,
             frameon=False,
             handlelength=3.2,
         )
-    return figure
+        if columns == 1 or legend.get_window_extent().width <= figure.bbox.width:
+            return
+        legend.remove()
 
 
 def _draw_panel(axes: Axes, panel: Panel, data: FigureData, number: int, study: Study) -> None:

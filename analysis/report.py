@@ -2,20 +2,13 @@
 
 from __future__ import annotations
 
-import base64
 import csv
 import io
 import json
-import shutil
-import tempfile
-from collections.abc import Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
-
-from jinja2 import Environment, StrictUndefined
-from markupsafe import Markup
 
 from analysis.bias_table import BiasRow, BiasTable, bias_csv
 from analysis.errors import AnalysisError
@@ -42,6 +35,7 @@ from analysis.judging import (
 )
 from analysis.load import load_run
 from analysis.metrics import ALL, FAIRNESS, METRICS, QUANTILES, WINDOW_S, Metric
+from analysis.pages import image_uri, render_page, replaced
 from analysis.records import ParseReport, read_parse_report
 from analysis.study import FigureSpec, Level, Study, Variant, load_study
 from analysis.tgenlog import TARGET_BYTES
@@ -94,8 +88,6 @@ class SummaryRow:
         return "; ".join(dict.fromkeys(note for note in notes if note))
 
 
-TEMPLATE = Path(__file__).with_name("templates") / "report.html.j2"
-
 NOTHING = "\N{EN DASH}"
 """What a table shows where there is no number."""
 
@@ -135,7 +127,7 @@ def build(study: Path, store: Path, out: Path) -> ReportPaths:
     rows = summarise(plan, statistics)
     bias_rows = list(biases.rows(plan))
     out.mkdir(parents=True, exist_ok=True)
-    with _replaced(
+    with replaced(
         out, ("summary.csv", "runs.csv", "censoring.csv", "figures", "report.html")
     ) as scratch:
         (scratch / "figures").mkdir()
@@ -335,7 +327,8 @@ def _in_unit(row: SummaryRow) -> tuple[float, str]:
     return units.get(row.metric.unit, (1.0, row.metric.unit))
 
 
-def _scaled(interval: Interval | None, factor: float) -> Interval | None:
+def scaled(interval: Interval | None, factor: float) -> Interval | None:
+    """An interval in another unit."""
     if interval is None:
         return None
     low, high = interval.low, interval.high
@@ -348,8 +341,8 @@ def _scaled(interval: Interval | None, factor: float) -> Interval | None:
 
 def _table_row(row: SummaryRow) -> dict[str, Any]:
     factor, unit = _in_unit(row)
-    mean = _scaled(row.estimate.mean, factor)
-    difference = _scaled(row.comparison.difference if row.comparison else None, factor)
+    mean = scaled(row.estimate.mean, factor)
+    difference = scaled(row.comparison.difference if row.comparison else None, factor)
     ratio = row.comparison.ratio if row.comparison else None
     # What would stand in every row, or is plain to see, is left to summary.csv.
     note = row.note if mean else row.estimate.note
@@ -575,49 +568,31 @@ def render(
     parse_reports: Mapping[str, ParseReport],
 ) -> str:
     """The report as one HTML page that loads nothing."""
-    environment = Environment(
-        autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True
-    )
-    environment.filters["plain"] = _plain
-    template = environment.from_string(TEMPLATE.read_text("utf-8"))
     images = [
         {
             "paths": figure,
-            "uri": Markup("data:image/svg+xml;base64,")
-            + base64.b64encode(figure.svg).decode("ascii"),
+            "uri": image_uri(figure.svg),
             "heading": _heading(figure.spec, plan.level(figure.spec.level)),
         }
         for figure in figures
     ]
     seeds = sorted({run.seed for run in plan.runs})
     by_cell = {(run.level, run.variant, run.seed): run for run in plan.runs}
-    return template.render(
-        study=plan,
-        confidence=round(100 * CONFIDENCE),
-        window_s=WINDOW_S,
-        starved_s=STARVED_S,
-        shares=[round(100 * q) for q in QUANTILES],
-        seeds=seeds,
-        run_of=by_cell,
-        levels=_level_tables(plan, rows),
-        tallies=_tallies(plan, rows),
-        biases=[_bias_cells(row) for row in bias_rows],
-        error_level=round(100 * LEVEL),
-        figures=images,
-        parse=_parse_tables(plan, parse_reports),
-        provenance=_json_text(plan.provenance),
-        baseline=next((v for v in plan.variants if v.name == plan.baseline), None),
-    )
-
-
-@contextmanager
-def _replaced(out: Path, names: tuple[str, ...]) -> Iterator[Path]:
-    """A scratch directory whose entries replace those of the same names in ``out`` at the end."""
-    with tempfile.TemporaryDirectory(prefix=".report-", dir=out) as name:
-        scratch = Path(name)
-        yield scratch
-        for entry in names:
-            old = out / entry
-            if old.is_dir() and not old.is_symlink():
-                shutil.rmtree(old)
-            (scratch / entry).replace(old)
+    values = {
+        "study": plan,
+        "confidence": round(100 * CONFIDENCE),
+        "window_s": WINDOW_S,
+        "starved_s": STARVED_S,
+        "shares": [round(100 * q) for q in QUANTILES],
+        "seeds": seeds,
+        "run_of": by_cell,
+        "levels": _level_tables(plan, rows),
+        "tallies": _tallies(plan, rows),
+        "biases": [_bias_cells(row) for row in bias_rows],
+        "error_level": round(100 * LEVEL),
+        "figures": images,
+        "parse": _parse_tables(plan, parse_reports),
+        "provenance": _json_text(plan.provenance),
+        "baseline": next((v for v in plan.variants if v.name == plan.baseline), None),
+    }
+    return render_page("report.html.j2", values, plain=_plain)

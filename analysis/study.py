@@ -71,12 +71,13 @@ class Level(_Model):
 
 
 class FigureSpec(_Model):
-    """One figure to draw."""
+    """One figure to draw; ``paper``: the number of the paper's figure that it repeats."""
 
     id: str = Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]*$")
     kind: str
     level: str
     title: str = ""
+    paper: int | None = None
 
 
 class Run(_Model):

@@ -2,14 +2,32 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any
 
 from analysis.study import Variant
 
-TEXT_WIDTH_IN = 7.0
-"""Width of a page's text in the usual two-column formats; both panels side by side fill it."""
 
-HEIGHT_IN = 2.75
+@dataclass(frozen=True)
+class Page:
+    """Where a figure is to stand. A report or slides of another format are another entry.
+
+    Attributes:
+        width_in: of the whole figure.
+        panel_height_in: of one row of panels.
+        stacked: panels one above the other, otherwise side by side.
+    """
+
+    width_in: float
+    panel_height_in: float
+    stacked: bool
+
+
+TEXT = Page(7.0, 2.75, stacked=False)
+"""Across the text of the usual two-column formats, both panels side by side."""
+
+COLUMN = Page(3.5, 2.1, stacked=True)
+"""In one column of IEEE's two-column format."""
 
 PNG_DPI = 200
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+from dataclasses import replace
 from pathlib import Path
 
 from onionlab.errors import UserError
@@ -11,18 +12,23 @@ from onionlab.plan import Plan, Request, read_plan
 
 
 def add_request_arguments(parser: argparse.ArgumentParser) -> None:
-    """Declare NAME, --scale, --seeds, --engine, --shadow and --tgen.
+    """Declare NAME, --variants and what ``add_override_arguments`` declares."""
+    parser.add_argument("name", help="name of an experiment, or the path of its file")
+    parser.add_argument("--variants", default="", help="some of its variants: rr,ewma")
+    add_override_arguments(parser)
+
+
+def add_override_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare --scale, --seeds, --engine, --shadow and --tgen.
 
     Empty values count as not given: that is what make passes on for a variable that is not set.
     """
-    parser.add_argument("name", help="name of an experiment, or the path of its file")
     parser.add_argument("--scale", default="", help="multiply hosts and load, for instance 0.1")
     parser.add_argument(
         "--seeds",
         default="",
         help="a number n (seeds 1 to n) or a list: 1,4,7; experiment takes auto",
     )
-    parser.add_argument("--variants", default="", help="some of its variants: rr,ewma")
     parser.add_argument("--engine", default="auto", help="auto or the name of an engine")
     parser.add_argument("--shadow", default="", help="path of Shadow, if it is not on the PATH")
     parser.add_argument("--tgen", default="", help="path of TGen, if it is not on the PATH")
@@ -37,11 +43,16 @@ def request_of(args: argparse.Namespace) -> Request:
     """Return what the arguments ask for. Raises UserError."""
     # Jobs work in another directory: a path has to hold there too.
     path = Path(args.name)
+    request = overrides_of(args, str(path.resolve()) if path.is_file() else args.name)
+    return replace(request, variants=tuple(args.variants.split(",")) if args.variants else ())
+
+
+def overrides_of(args: argparse.Namespace, experiment: str) -> Request:
+    """Return what the arguments ask to change in an experiment. Raises UserError."""
     return Request(
-        experiment=str(path.resolve()) if path.is_file() else args.name,
+        experiment=experiment,
         scale=_number(args.scale, "--scale") if args.scale else None,
         seeds=parse_seeds(args.seeds) if args.seeds else None,
-        variants=tuple(args.variants.split(",")) if args.variants else (),
         engine=args.engine or "auto",
         shadow=args.shadow or None,
         tgen=args.tgen or None,

@@ -1,0 +1,50 @@
+"""The figures and claims of a paper."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+
+from onionlab.commands._request import (
+    add_jobs_argument,
+    add_override_arguments,
+    jobs_of,
+    overrides_of,
+)
+from onionlab.commands.list import print_table
+from onionlab.paper import repeat_paper
+from onionlab.paths import repository_root
+
+HELP = "make all figures of the paper and answer its claims, running what is missing"
+
+
+def setup_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare the arguments."""
+    add_override_arguments(parser)
+    add_jobs_argument(parser)
+    parser.add_argument(
+        "--claims", default="swrr", help="a file of experiments/claims/, by name or path"
+    )
+    parser.add_argument(
+        "--no-run", action="store_true", help="from the runs that are there, without making any"
+    )
+
+
+def run(args: argparse.Namespace) -> int:
+    """Print the answers, and the page's path on the last line; 1 if runs are missing."""
+    made = repeat_paper(
+        repository_root(),
+        args.claims,
+        overrides_of(args, ""),
+        jobs=jobs_of(args),
+        run=not args.no_run,
+        say=print,
+    )
+    paths = made.paths
+    print_table("Claims", ((one.answer.value, one.claim.statement) for one in paths.answers))
+    for failure in made.failures:
+        print(f"error: {failure}", file=sys.stderr)
+    if paths.missing:
+        print(f"{len(paths.missing)} runs are missing: figures and answers are from the others")
+    print(paths.html)
+    return 1 if paths.missing else 0

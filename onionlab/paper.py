@@ -1,0 +1,88 @@
+"""A paper again: the runs of all experiments that repeat it, then its figures and claims."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from importlib.metadata import version
+from pathlib import Path
+
+from analysis import paper
+from analysis.errors import AnalysisError
+from analysis.study import load_study
+from onionlab import __version__
+from onionlab.errors import UserError
+from onionlab.experiment.claims import load_claims
+from onionlab.plan import Plan, Request, make_plan
+from onionlab.workflow.drive import make_runs
+
+FOLDER = "figures"
+
+# What besides the records decides the bytes of a figure.
+_DRAWN_WITH = ("matplotlib", "numpy", "scipy")
+
+
+@dataclass(frozen=True)
+class PaperAgain:
+    """What was written, and what did not work on the way.
+
+    Attributes:
+        paths: of the figures and tables.
+        failures: of experiments whose runs could not all be made, a message each.
+    """
+
+    paths: paper.PaperPaths
+    failures: tuple[UserError, ...]
+
+
+def repeat_paper(
+    root: Path,
+    claims: str,
+    request: Request,
+    *,
+    jobs: int | None,
+    run: bool,
+    say: Callable[[str], None],
+) -> PaperAgain:
+    """Make the runs that are missing, and the figures and answers from those that are there.
+
+    request: what to change in every experiment; its own experiment's name is not used. run: whether
+    missing runs are made. A run that fails is missing in figures and tables, and all that do not
+    need it are made. Raises UserError where claims or experiments are wrong, a tool is missing, or
+    there is no run at all.
+    """
+    wanted = load_claims(claims, root=root)
+    out = root / "results" / FOLDER
+    plans = {
+        name: make_plan(root, replace(request, experiment=name), say=say, out=out / "plans" / name)
+        for name in wanted.experiments
+    }
+    failures = []
+    if run:
+        for name, plan in plans.items():
+            say(name)
+            failure = _try_runs(root, plan, jobs, say)
+            if failure is not None:
+                say(f"{name}: {failure.message}")
+                failures.append(failure)
+    store = next(iter(plans.values())).store
+    software = {"onionlab": __version__, **{name: version(name) for name in _DRAWN_WITH}}
+    try:
+        studies = tuple(load_study(plan.study) for plan in plans.values())
+        content = paper.Paper(wanted.paper, studies, wanted.claims)
+        paths = paper.build(content, store, out, software)
+    except AnalysisError as error:
+        if failures:
+            raise failures[0] from error
+        raise UserError(error.message, error.hint) from error
+    return PaperAgain(paths, tuple(failures))
+
+
+def _try_runs(
+    root: Path, plan: Plan, jobs: int | None, say: Callable[[str], None]
+) -> UserError | None:
+    try:
+        make_runs(root, plan, jobs=jobs, say=say)
+    except UserError as error:
+        return error
+    return None

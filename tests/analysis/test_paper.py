@@ -1,0 +1,316 @@
+"""A paper's figures and claims from synthetic runs."""
+
+from __future__ import annotations
+
+import csv
+import json
+import re
+import shutil
+from pathlib import Path
+from typing import Any
+
+import analysis_synthetic
+import pytest
+from analysis_synthetic import VARIANTS, study_content, write_run
+from test_analysis_report import digests
+
+from analysis.claims import Answer, Claim
+from analysis.errors import AnalysisError
+from analysis.paper import CLAIM_COLUMNS, Paper, PaperPaths, build
+from analysis.records import extract
+from analysis.study import Study
+
+SEEDS = [1, 2, 3]
+SLOW = {"ewma": 1.0, "rr": 1.3, "swrr": 0.8, "log": 1.31}
+LOG = {**VARIANTS[2], "name": "log", "label": "SWRR logarithmic", "color": "#332288"}
+
+
+def claim(name: str, direction: str, variants: str, *levels: str, **other: Any) -> Claim:
+    content = {"metrics": ("ttfb_p50_s",), "class_name": "web", "figures": (), **other}
+    return Claim(
+        id=name,
+        statement=f"The claim <{name}> & more.",
+        section="5",
+        levels=levels,
+        variants=tuple(variants.split()),
+        direction=direction,
+        **content,
+    )
+
+
+GOODPUT = {"metrics": ("goodput_bytes_per_s",), "class_name": "all"}
+CLAIMS = (
+    claim("fastest", "lowest", "swrr rr ewma", "5mid", figures=(11, 13)),
+    claim("slowest", "highest", "swrr rr ewma", "5mid"),
+    claim("slower", "rises-against", "rr ewma", "20mid", "5mid"),
+    claim("alike", "alike", "rr log", "5mid", **GOODPUT, margin=0.5),
+    claim("timeouts", "lowest", "rr ewma", "5mid", metrics=("timeout_rate",)),
+)
+
+
+def study(name: str, level: str, variants: list[dict[str, Any]], papers: list[int]) -> Study:
+    content = study_content(SEEDS, [level])
+    runs = [
+        {
+            "run_id": f"{level}{variant['name']}{seed}",
+            "level": level,
+            "variant": variant["name"],
+            "seed": seed,
+            "directory": f"{level}{variant['name']}{seed}",
+            "records": f"{level}{variant['name']}{seed}/records",
+        }
+        for variant in variants
+        for seed in SEEDS
+    ]
+    figures = [
+        {**figure, "id": f"figure-{number}", "paper": number}
+        for figure, number in zip(content["figures"], papers, strict=True)
+    ]
+    extra = {"id": "own", "kind": "ttfb-320kib", "level": level}
+    return Study.model_validate(
+        {
+            **content,
+            "name": name,
+            "baseline": variants[0]["name"],
+            "variants": variants,
+            "runs": runs,
+            "figures": [*figures, extra],
+            "provenance": {"engine": {"name": "none", "version": "1"}, "tor": [{"version": "0.4"}]},
+        }
+    )
+
+
+STUDIES = (
+    study("swrr-20mid", "20mid", VARIANTS, [8, 11]),
+    study("swrr-5mid", "5mid", VARIANTS, [10, 13]),
+    study("weights-5mid", "5mid", [VARIANTS[2], LOG, VARIANTS[1]], [4, 7]),
+)
+PAPER = Paper("A paper <about> things", STUDIES, CLAIMS)
+
+
+@pytest.fixture(scope="module")
+def store(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    root = tmp_path_factory.mktemp("store")
+    for one in STUDIES:
+        for run in one.runs:
+            if not (root / run.directory).exists():
+                # All the same with many middles; with few, the variants' own.
+                slow = 1.0 if run.level == "20mid" else SLOW[run.variant]
+                write_run(root / run.directory, run.seed, slow, web=5, bulk=1)
+                extract(root / run.directory, root / run.records)
+    return root
+
+
+@pytest.fixture(scope="module")
+def made(store: Path, tmp_path_factory: pytest.TempPathFactory) -> PaperPaths:
+    return build(PAPER, store, tmp_path_factory.mktemp("figures"), {"onionlab": "1"})
+
+
+@pytest.fixture
+def partial_store(store: Path, tmp_path: Path) -> Path:
+    """The same store, to take something out of."""
+    copy = tmp_path / "store"
+    copy.mkdir()
+    for run in store.iterdir():
+        (copy / run.name).symlink_to(run)
+    return copy
+
+
+def rows_of(path: Path) -> dict[str, dict[str, str]]:
+    with path.open(newline="", encoding="utf-8") as lines:
+        return {row["claim"]: row for row in csv.DictReader(lines)}
+
+
+def test_the_same_store_gives_the_same_bytes(
+    store: Path, made: PaperPaths, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    moved = tmp_path / "moved"
+    shutil.copytree(store, moved)
+    out = tmp_path / "out"
+    build(PAPER, moved, out, {"onionlab": "1"})
+    first = digests(out)
+    assert first == digests(made.html.parent)
+    assert sorted(first) == sorted(
+        [f"figure-{n}.{end}" for n in (4, 7, 8, 10, 11, 13) for end in ("csv", "pdf", "png")]
+        + ["claims.csv", "claims.json", "figures.html", "manifest.json"]
+    )
+    # And over what an earlier call left.
+    (out / "figure-4.pdf").write_text("old")
+    build(PAPER, moved, out, {"onionlab": "1"})
+    assert digests(out) == first
+
+
+def test_figures_are_vector_graphics_of_a_columns_width(made: PaperPaths) -> None:
+    for figure in made.figures:
+        pdf = figure.pdf.read_bytes()
+        (box,) = re.findall(rb"/MediaBox \[ 0 0 ([0-9.]+) ([0-9.]+) \]", pdf)
+        assert float(box[0]) == pytest.approx(3.5 * 72)
+        assert b"/FontFile2" in pdf
+        assert b"/Subtype /Type3" not in pdf
+        assert b"/Subtype /Image" not in pdf
+        assert b"Date" not in pdf
+        assert figure.png.read_bytes()[:4] == b"\x89PNG"
+
+
+def test_the_manifest_leads_from_a_figure_to_its_runs(made: PaperPaths) -> None:
+    manifest = json.loads(made.manifest.read_text())
+    assert [figure["paper"] for figure in manifest["figures"]] == [4, 7, 8, 10, 11, 13]
+    eleven = manifest["figures"][4]
+    assert (eleven["id"], eleven["experiment"]) == ("figure-11", "swrr-20mid")
+    assert (eleven["level"], eleven["data"]) == ("20mid", "figure-11.csv")
+    assert [run["run_id"] for run in eleven["runs"]][:3] == [
+        "20midewma1",
+        "20midewma2",
+        "20midewma3",
+    ]
+    assert len(eleven["runs"]) == 9
+    assert eleven["missing"] == []
+    assert set(eleven["files"]) == {"figure-11.pdf", "figure-11.png", "figure-11.csv"}
+    found = digests(made.manifest.parent)
+    assert all(found[name] == digest for name, digest in eleven["files"].items())
+    of_experiment = manifest["experiments"]["swrr-20mid"]
+    assert of_experiment["asked"]["seeds"] == SEEDS
+    assert of_experiment["engine"] == {"name": "none", "version": "1"}
+    assert manifest["software"] == {"onionlab": "1"}
+
+
+def test_each_figure_shows_the_variants_of_its_own_experiment(made: PaperPaths) -> None:
+    shown = {}
+    for figure in made.figures:
+        with figure.csv.open(newline="") as lines:
+            shown[figure.spec.id] = {row["variant"] for row in csv.DictReader(lines)}
+    assert shown["figure-10"] == {"ewma", "rr", "swrr"}
+    assert shown["figure-4"] == {"swrr", "log", "rr"}
+
+
+def test_answers_stand_in_both_tables_and_on_the_page(made: PaperPaths) -> None:
+    rows = rows_of(made.claims_csv)
+    assert tuple(next(iter(rows.values()))) == CLAIM_COLUMNS
+    assert {name: row["answer"] for name, row in rows.items()} == {
+        "fastest": "supported",
+        "slowest": "contradicted",
+        "slower": "supported",
+        "alike": "supported",
+        "timeouts": "not settled",
+    }
+    # Of the two comparisons the one that is less sure: 0.8 against 1 or against 1.3.
+    assert 0.55 < float(rows["fastest"]["effect"]) < 0.85
+    assert float(rows["fastest"]["low"]) < float(rows["fastest"]["effect"])
+    assert rows["fastest"]["seeds"] == "3"
+    assert rows["timeouts"]["note"] == "timeout rate is 0% in all of these runs"
+    assert (rows["timeouts"]["effect"], rows["timeouts"]["seeds"]) == ("", "3")
+
+    data = json.loads(made.claims_json.read_text())["claims"]
+    assert [one["id"] for one in data] == [one.id for one in CLAIMS]
+    assert [part["text"] for part in data[0]["parts"]] == [
+        "5 middles: SWRR below Round robin",
+        "5 middles: SWRR below EWMA",
+    ]
+    html = made.html.read_text()
+    assert "3 supported, 1 contradicted, 1 not settled." in html
+    assert "The claim &lt;fastest&gt; &amp; more." in html
+    assert html.count("data:image/svg+xml") == 6
+    assert 'href="#figure-11"' in html
+    assert not re.search(r"\bnan\b", re.sub(r"\"data:[^\"]*\"", "", html).lower())
+    assert not re.search(r'(src|href)="(https?:)?//', html)
+
+
+def test_missing_runs_are_named_and_the_rest_is_answered(
+    partial_store: Path, tmp_path: Path
+) -> None:
+    for seed in SEEDS:
+        (partial_store / f"5midewma{seed}").unlink()
+    (partial_store / "20midrr2").unlink()
+    made = build(PAPER, partial_store, tmp_path / "out")
+    assert len(made.missing) == 4
+    rows = rows_of(made.claims_csv)
+    assert rows["fastest"]["answer"] == "not settled"
+    assert rows["fastest"]["note"] == "no runs of EWMA at 5 middles"
+    assert rows["slowest"]["answer"] == "contradicted"
+    assert rows["slower"]["note"] == "no runs of EWMA at 5 middles"
+    assert rows["alike"]["answer"] == "supported"
+    manifest = json.loads(made.manifest.read_text())
+    by_number = {figure["paper"]: figure for figure in manifest["figures"]}
+    assert [run["run_id"] for run in by_number[11]["missing"]] == ["20midrr2"]
+    assert len(by_number[10]["missing"]) == 3
+    assert by_number[4]["missing"] == []
+    html = made.html.read_text()
+    assert "4 of the planned runs are missing:" in html
+    assert "Missing: 3 of 9 runs." in html
+
+
+def test_a_figure_without_any_run_says_so(partial_store: Path, tmp_path: Path) -> None:
+    for path in partial_store.glob("20mid*"):
+        path.unlink()
+    made = build(PAPER, partial_store, tmp_path / "out")
+    assert "No runs." in next(f.caption for f in made.figures if f.spec.id == "figure-8")
+    assert rows_of(made.claims_csv)["slower"]["note"] == "no runs of Round robin at 20 middles"
+    for path in partial_store.iterdir():
+        path.unlink()
+    with pytest.raises(AnalysisError, match="none of the 21 runs is in the store"):
+        build(PAPER, partial_store, tmp_path / "out")
+
+
+def test_one_seed_is_drawn_and_not_judged(store: Path, tmp_path: Path) -> None:
+    studies = tuple(
+        one.model_copy(update={"runs": tuple(run for run in one.runs if run.seed == 1)})
+        for one in STUDIES
+    )
+    made = build(Paper("A paper", studies, CLAIMS), store, tmp_path)
+    assert {one.answer for one in made.answers} == {Answer.OPEN}
+    row = rows_of(made.claims_csv)["fastest"]
+    assert (row["note"], row["low"]) == ("one pair: no spread to judge by", "")
+    assert float(row["effect"]) < 1
+    assert "One seed per variant." in made.figures[0].caption
+
+
+def test_streams_that_all_time_out_leave_claims_open(
+    partial_store: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    never = analysis_synthetic.Load(327680, (5.0, 15.0), 500.0, 110_000.0, error_rate=0.0)
+    monkeypatch.setattr(analysis_synthetic, "WEB", never)
+    monkeypatch.setattr(analysis_synthetic, "BULK", never)
+    for run in STUDIES[1].runs:
+        (partial_store / run.directory).unlink()
+        write_run(partial_store / run.directory, run.seed, 1.0, web=2, bulk=1)
+        extract(partial_store / run.directory, partial_store / run.records)
+    made = build(PAPER, partial_store, tmp_path / "out")
+    rows = rows_of(made.claims_csv)
+    assert rows["timeouts"]["note"] == "timeout rate is 100% in all of these runs"
+    assert "lacks a value in 3 of 3 runs: the curve ends at 0.0%" in rows["fastest"]["note"]
+    assert rows["slower"]["note"].startswith("Round robin at 5 middles lacks a value")
+
+
+def changed(number: int, **changes: Any) -> Paper:
+    studies = list(STUDIES)
+    studies[number] = Study.model_validate(
+        {**studies[number].model_dump(), **changes}  # checked again
+    )
+    return Paper("A paper", tuple(studies), CLAIMS)
+
+
+def test_studies_that_do_not_fit_together_are_refused(store: Path, tmp_path: Path) -> None:
+    weights = STUDIES[2].model_dump()
+    other = [
+        {**run, "run_id": "other"} if run["variant"] == "swrr" else run for run in weights["runs"]
+    ]
+    with pytest.raises(AnalysisError, match="have different runs of swrr at the level 5mid"):
+        build(changed(2, runs=other), store, tmp_path)
+    longer = [{**weights["levels"][0], "measured_end_s": 1000.0}]
+    with pytest.raises(AnalysisError, match="measure the level 5mid differently"):
+        build(changed(2, levels=longer), store, tmp_path)
+    twice = [{**figure, "paper": 13} for figure in weights["figures"][:1]]
+    with pytest.raises(AnalysisError, match="swrr-5mid and weights-5mid both draw figure 13"):
+        build(changed(2, figures=twice), store, tmp_path)
+    same = [{**weights["figures"][0], "id": "figure-13"}]
+    with pytest.raises(AnalysisError, match="two figures of the paper have the name figure-13"):
+        build(changed(2, figures=same), store, tmp_path)
+    paper = changed(2, margins={"ttfb_p50_s": 0.02})
+    build_margins = Paper(paper.title, (*changed(1, margins={"ttfb_p50_s": 0.1}).studies[:2],
+                                        paper.studies[2]), CLAIMS)  # fmt: skip
+    with pytest.raises(AnalysisError, match="different margins for ttfb_p50_s"):
+        build(build_margins, store, tmp_path)
+    without = [one.model_copy(update={"figures": ()}) for one in STUDIES]
+    with pytest.raises(AnalysisError, match="no figure of these experiments has a number"):
+        build(Paper("A paper", tuple(without), CLAIMS), store, tmp_path)
