@@ -1,0 +1,147 @@
+"""`make figures`: which runs are asked for, what becomes of failures, what is said."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import analysis.paper
+from analysis.errors import AnalysisError
+from analysis.paper import Paper, PaperPaths
+from analysis.study import Run
+from onionlab import paper
+from onionlab.cli import main
+from onionlab.commands import figures
+from onionlab.errors import UserError
+from onionlab.experiment.claims import load_claims
+from onionlab.plan import Plan, Request, Resources
+from onionlab.store import write_json
+
+from .conftest import REPOSITORY
+from .test_engine_comparison import study as study_content
+
+
+class Bench:
+    """Stands in for planning, running and drawing."""
+
+    def __init__(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.tmp_path = tmp_path
+        # A checkout of its own: results must not land among real ones.
+        for name in ("experiments", "configs", "tor-patches"):
+            (tmp_path / name).symlink_to(REPOSITORY / name)
+        monkeypatch.setattr(figures, "repository_root", lambda: tmp_path)
+        self.planned: list[tuple[Request, Path]] = []
+        self.ran: list[str] = []
+        self.built: list[Paper] = []
+        self.failing: set[str] = set()
+        self.missing: tuple[Run, ...] = ()
+        self.nothing_there = False
+        monkeypatch.setattr(paper, "make_plan", self.make_plan)
+        monkeypatch.setattr(paper, "make_runs", self.make_runs)
+        monkeypatch.setattr(analysis.paper, "build", self.build)
+
+    def make_plan(
+        self, root: Path, request: Request, say: Callable[[str], None], *, out: Path
+    ) -> Plan:
+        self.planned.append((request, out))
+        write_json(out / "study.json", {**study_content("shadow"), "name": request.experiment})
+        return Plan(request, (), self.tmp_path / "runs", out, 1, Resources(1, 1, 1))
+
+    def make_runs(self, root: Path, plan: Plan, **_: object) -> None:
+        self.ran.append(plan.request.experiment)
+        if plan.request.experiment in self.failing:
+            raise UserError(f"1 of 9 runs failed in {plan.request.experiment}", "look there")
+
+    def build(self, content: Paper, store: Path, out: Path, software: dict[str, str]) -> PaperPaths:
+        if self.nothing_there:
+            raise AnalysisError("none of the runs is in the store", "make them first")
+        assert store == self.tmp_path / "runs"
+        assert {"onionlab", "matplotlib"} <= set(software)
+        self.built.append(content)
+        page = out / "figures.html"
+        return PaperPaths(page, page, page, page, (), (), self.missing)
+
+
+@pytest.fixture
+def bench(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Bench:
+    return Bench(tmp_path, monkeypatch)
+
+
+def repeat(bench: Bench, lines: list[str] | None = None, **changes: Any) -> paper.PaperAgain:
+    arguments: dict[str, Any] = {"jobs": None, "run": True, **changes}
+    say = (lines if lines is not None else []).append
+    request = Request("", scale=0.1, seeds=5)
+    return paper.repeat_paper(bench.tmp_path, "swrr", request, say=say, **arguments)
+
+
+EXPERIMENTS = [f"{kind}-{n}mid" for kind in ("weights", "swrr") for n in (20, 10, 5)]
+
+
+def test_all_experiments_of_the_paper_are_planned_and_run_with_what_was_asked(
+    bench: Bench,
+) -> None:
+    made = repeat(bench)
+    assert [request.experiment for request, _ in bench.planned] == EXPERIMENTS
+    assert {(request.scale, request.seeds) for request, _ in bench.planned} == {(0.1, 5)}
+    # Plans of an experiment made on its own stay as they are.
+    folder = bench.tmp_path / "results" / "figures"
+    assert [out for _, out in bench.planned] == [folder / "plans" / one for one in EXPERIMENTS]
+    assert bench.ran == EXPERIMENTS
+    (built,) = bench.built
+    assert [study.name for study in built.studies] == EXPERIMENTS
+    assert built.claims == load_claims("swrr", root=REPOSITORY).claims
+    assert made.paths.html == folder / "figures.html"
+
+
+def test_nothing_is_run_where_only_the_store_is_asked_for(bench: Bench) -> None:
+    repeat(bench, run=False)
+    assert (bench.ran, len(bench.built)) == ([], 1)
+
+
+def test_an_experiment_that_fails_does_not_keep_the_others(bench: Bench) -> None:
+    bench.failing = {"weights-10mid", "swrr-5mid"}
+    lines: list[str] = []
+    made = repeat(bench, lines)
+    assert bench.ran == EXPERIMENTS
+    assert [failure.message for failure in made.failures] == [
+        "1 of 9 runs failed in weights-10mid",
+        "1 of 9 runs failed in swrr-5mid",
+    ]
+    assert "weights-10mid: 1 of 9 runs failed in weights-10mid" in lines
+    # With no run at all the reason is the first failure, not the empty store.
+    bench.nothing_there = True
+    with pytest.raises(UserError, match="failed in weights-10mid"):
+        repeat(bench)
+    bench.failing = set()
+    with pytest.raises(UserError, match="none of the runs is in the store"):
+        repeat(bench)
+
+
+def test_the_command_says_what_is_missing(bench: Bench, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["figures", "--scale", "0.1", "--seeds", "5", "--no-run"]) == 0
+    out = capsys.readouterr().out.splitlines()
+    assert out[-1] == str(bench.tmp_path / "results" / "figures" / "figures.html")
+    bench.failing = {"swrr-5mid"}
+    bench.missing = (
+        Run(run_id="x", level="5mid", variant="rr", seed=1, directory="x", records="x"),
+    )
+    assert main(["figures"]) == 1
+    output = capsys.readouterr()
+    assert "1 runs are missing" in output.out
+    assert "error: 1 of 9 runs failed in swrr-5mid\nlook there" in output.err
+    assert main(["figures", "--claims", "none"]) == 2
+    assert "no claims called" in capsys.readouterr().err
+
+
+def test_claims_of_another_paper_need_no_code(bench: Bench, tmp_path: Path) -> None:
+    text = (REPOSITORY / "experiments" / "claims" / "swrr.yaml").read_text(encoding="utf-8")
+    first = text[: text.index("\n  - id: weights-timeouts-rise")]
+    path = tmp_path / "other.yaml"
+    path.write_text(first.replace("Lu et al.", "Others"), encoding="utf-8")
+    paper.repeat_paper(bench.tmp_path, str(path), Request(""), jobs=None, run=False, say=print)
+    (built,) = bench.built
+    assert built.title.startswith("Others")
+    assert [claim.id for claim in built.claims] == ["weights-throughput-falls"]
