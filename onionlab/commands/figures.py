@@ -45,6 +45,7 @@ def run(args: argparse.Namespace) -> int:
     for failure in made.failures:
         print(f"error: {failure}", file=sys.stderr)
     if paths.missing:
-        print(f"{len(paths.missing)} runs are missing: figures and answers are from the others")
+        what = "1 run is" if len(paths.missing) == 1 else f"{len(paths.missing)} runs are"
+        print(f"{what} missing: figures and answers are from the others")
     print(paths.html)
     return 1 if paths.missing else 0

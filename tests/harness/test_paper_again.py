@@ -130,7 +130,7 @@ def test_the_command_says_what_is_missing(bench: Bench, capsys: pytest.CaptureFi
     )
     assert main(["figures"]) == 1
     output = capsys.readouterr()
-    assert "1 runs are missing" in output.out
+    assert "1 run is missing" in output.out
     assert "error: 1 of 9 runs failed in swrr-5mid\nlook there" in output.err
     assert main(["figures", "--claims", "none"]) == 2
     assert "no claims called" in capsys.readouterr().err
