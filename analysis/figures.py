@@ -88,10 +88,10 @@ class Panel:
 
 @dataclass(frozen=True)
 class Kind:
-    """One kind of figure."""
+    """One kind of figure; its caption tells the panels apart by their places on the page."""
 
     panels: tuple[Panel, ...]
-    caption: Callable[[Level], str]
+    caption: Callable[[Level, Page], str]
 
 
 def _time_grid(level: Level) -> Floats:
@@ -112,21 +112,23 @@ def _web(values: Callable[[ClassData, Floats], Floats]) -> Callable[[Run, Floats
     return of_run
 
 
-def _throughput_caption(level: Level) -> str:
+def _throughput_caption(level: Level, page: Page) -> str:
+    first, second = (place.capitalize() for place in page.places)
     return (
-        f"Left: bytes read by all clients per second, moving average over {WINDOW_S:g} s. Right: "
-        "cumulative number of timeouts, of streams started in the measured span "
+        f"{first}: bytes read by all clients per second, moving average over {WINDOW_S:g} s. "
+        f"{second}: cumulative number of timeouts, of streams started in the measured span "
         f"({level.measured_start_s:g} s to {level.measured_end_s:g} s). Grey: outside that span."
     )
 
 
-def _durations_caption(level: Level) -> str:
+def _durations_caption(level: Level, page: Page) -> str:
+    first, second = page.places
     timeout = level.classes[WEB].timeout_s if WEB in level.classes else None
     end = f"a timeout comes after {timeout:g} s" if timeout else "there is no timeout"
     return (
-        "Share of the web clients' streams that had their first payload byte (left) and 320 KiB "
-        "(right) by the time given, counted from the stream's start. A failed stream counts as one "
-        f"that never gets there; {end}. Streams open at the end are right-censored."
+        f"Share of the web clients' streams that had their first payload byte ({first}) and 320 "
+        f"KiB ({second}) by the time given, counted from the stream's start. A failed stream "
+        f"counts as one that never gets there; {end}. Streams open at the end are right-censored."
     )
 
 
@@ -198,11 +200,12 @@ def _quantile_panel(name: str, title: str) -> Panel:
     )
 
 
-def _ratios_caption(level: Level) -> str:
+def _ratios_caption(level: Level, page: Page) -> str:
+    first, second = page.places
     return (
         "By how much longer than under the baseline it took until a share of the web clients' "
-        "streams had their first payload byte (left) and 320 KiB (right): 1.1 is 10% longer. "
-        "Ratios are taken between runs of the same seed."
+        f"streams had their first payload byte ({first}) and 320 KiB ({second}): 1.1 is 10% "
+        "longer. Ratios are taken between runs of the same seed."
     )
 
 
@@ -339,7 +342,7 @@ def write_figure(data: FigureData, study: Study, directory: Path, page: Page = T
         svg = io.BytesIO()
         nothing = dict.fromkeys(("Date", "Creator", "Format", "Type"))
         figure.savefig(svg, format="svg", metadata=nothing)
-    caption = f"{find_kind(data.spec).caption(data.level)} {data.seeds_text()}"
+    caption = f"{find_kind(data.spec).caption(data.level, page)} {data.seeds_text()}"
     return FigurePaths(data.spec, paths["pdf"], paths["png"], paths["csv"], svg.getvalue(), caption)
 
 

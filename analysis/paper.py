@@ -109,7 +109,7 @@ def build(
         add_run(statistics, run, data)
         for drawing in drawings:
             if key in drawing.keys and drawing.data.level.name == run.level:
-                drawing.data.add(run.variant, data)
+                drawing.data.add(run.variant, run.seed, data)
     answers = tuple(
         answer_claims(paper.claims, statistics, _margins(paper.studies), _names(paper.studies))
     )
@@ -175,7 +175,7 @@ def _drawings(studies: Sequence[Study]) -> list[_Drawing]:
             if spec.paper in drawings:
                 other = drawings[spec.paper].study.name
                 raise AnalysisError(f"{other} and {study.name} both draw figure {spec.paper}")
-            data = FigureData(spec, study.level(spec.level))
+            data = FigureData(spec, study.level(spec.level), study.baseline)
             drawings[spec.paper] = _Drawing(spec.paper, study, data, keys)
     if not drawings:
         raise AnalysisError(

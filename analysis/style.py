@@ -22,6 +22,11 @@ class Page:
     panel_height_in: float
     stacked: bool
 
+    @property
+    def places(self) -> tuple[str, str]:
+        """Where the first and the second panel are, for captions."""
+        return ("above", "below") if self.stacked else ("left", "right")
+
 
 TEXT = Page(7.0, 2.75, stacked=False)
 """Across the text of the usual two-column formats, both panels side by side."""
