@@ -11,16 +11,18 @@ from html.parser import HTMLParser
 from pathlib import Path
 from typing import Any
 
+import matplotlib as mpl
 import numpy as np
 import pytest
 from analysis_synthetic import study_content, write_study
 
 from analysis.errors import AnalysisError
-from analysis.figures import KINDS, FigureData
+from analysis.figures import KINDS, FigureData, _draw
 from analysis.inference import Interval
 from analysis.records import extract
 from analysis.report import SUMMARY_COLUMNS, build, format_interval, format_number
 from analysis.study import Study
+from analysis.style import COLUMN, RC, TEXT, Page
 
 
 @pytest.fixture(scope="module")
@@ -384,3 +386,23 @@ def test_numbers_for_readers(value: float | None, text: str) -> None:
 def test_intervals_for_readers() -> None:
     assert format_interval(Interval(1.0, -2.0, 3.0), sign=True) == "[\N{MINUS SIGN}2.00, +3.00]"
     assert format_interval(Interval(1.0, None, None)) == ""
+
+
+@pytest.mark.parametrize(("page", "columns"), [(TEXT, 3), (COLUMN, 2)])
+def test_a_legend_never_reaches_beyond_its_page(page: Page, columns: int) -> None:
+    content = study_content([1])
+    for variant in content["variants"]:
+        variant["label"] = "SWRR proportional"
+    plan = Study.model_validate(content)
+    data = FigureData(plan.figures[0], plan.levels[0])
+    grid = KINDS[plan.figures[0].kind].panels[0].grid(plan.levels[0])
+    data.runs = {variant.name: [[np.ones_like(grid)] * 2] for variant in plan.variants}
+    settings: Any = RC
+    with mpl.rc_context(settings):
+        figure = _draw(data, plan, page)
+        (legend,) = figure.legends
+        assert legend.get_window_extent().width <= figure.bbox.width
+    assert legend._ncols == columns  # type: ignore[attr-defined]
+    assert len(legend.get_texts()) == 3
+    tops = [axes.get_position().y0 for axes in figure.axes]
+    assert (tops[0] > tops[1]) == page.stacked

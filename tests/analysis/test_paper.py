@@ -184,6 +184,21 @@ def test_each_figure_shows_the_variants_of_its_own_experiment(made: PaperPaths) 
     assert shown["figure-4"] == {"swrr", "log", "rr"}
 
 
+def test_each_figure_shows_the_seeds_of_its_own_experiment(store: Path, tmp_path: Path) -> None:
+    fewer = STUDIES[2].model_copy(
+        update={
+            "runs": tuple(run for run in STUDIES[2].runs if run.seed != 2),
+            "figures": STUDIES[2].figures[1:],
+        }
+    )
+    made = build(Paper("A paper", (STUDIES[1], fewer), CLAIMS[:1]), store, tmp_path)
+    seeds = {}
+    for figure in made.figures:
+        with figure.csv.open(newline="") as lines:
+            seeds[figure.spec.id] = {row["seeds"] for row in csv.DictReader(lines)}
+    assert seeds == {"figure-7": {"2"}, "figure-10": {"3"}, "figure-13": {"3"}}
+
+
 def test_answers_stand_in_both_tables_and_on_the_page(made: PaperPaths) -> None:
     rows = rows_of(made.claims_csv)
     assert tuple(next(iter(rows.values()))) == CLAIM_COLUMNS
