@@ -1,33 +1,22 @@
 """From runs to variants: means over seeds, their intervals, and paired differences.
 
-The replicate is a run; streams within a run are not independent. Numbers in, numbers out. Another
-method of interval estimation replaces ``interval`` and nothing else.
+The replicate is a run; streams within a run are not independent. Numbers in, numbers out. The
+intervals are those of ``inference``.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 import numpy as np
-from scipy import stats
 
+from analysis.inference import Interval, ratio_interval, t_interval
 from analysis.metrics import Statistic
-
-CONFIDENCE = 0.95
 
 ONE_SEED = "one seed: no interval"
 ONE_PAIR = "one pair: no interval"
 NO_RATIO = "no ratio: a value is zero"
-
-
-@dataclass(frozen=True)
-class Interval:
-    """An estimate and its interval; without bounds where there is one value only."""
-
-    estimate: float
-    low: float | None
-    high: float | None
 
 
 @dataclass(frozen=True)
@@ -52,24 +41,6 @@ class Comparison:
     note: str = ""
 
 
-def interval(values: Sequence[float]) -> Interval:
-    """Mean and its t interval at ``CONFIDENCE``: mean +- t(n-1) sd / sqrt(n).
-
-    Raises:
-        ValueError: no values.
-    """
-    if not values:
-        raise ValueError("no values")
-    array = np.asarray(values, dtype=np.float64)
-    mean = float(array.mean())
-    if array.size == 1:
-        return Interval(mean, None, None)
-    half = float(
-        stats.t.ppf((1 + CONFIDENCE) / 2, array.size - 1) * array.std(ddof=1) / np.sqrt(array.size)
-    )
-    return Interval(mean, mean - half, mean + half)
-
-
 def estimate(statistics: Mapping[int, Statistic]) -> Estimate:
     """A variant's mean over its seeds.
 
@@ -85,7 +56,7 @@ def estimate(statistics: Mapping[int, Statistic]) -> Estimate:
         return Estimate(None, len(statistics), None, None, None, f"{reason}{where}")
     sd = float(np.std(values, ddof=1)) if len(values) > 1 else None
     note = ONE_SEED if len(values) == 1 else ""
-    return Estimate(interval(values), len(values), sd, min(values), max(values), note)
+    return Estimate(t_interval(values), len(values), sd, min(values), max(values), note)
 
 
 def compare(variant: Mapping[int, Statistic], baseline: Mapping[int, Statistic]) -> Comparison:
@@ -111,15 +82,11 @@ def compare(variant: Mapping[int, Statistic], baseline: Mapping[int, Statistic])
         return Comparison(None, None, len(common), "; ".join(notes))
     if len(pairs) == 1:
         notes.append(ONE_PAIR)
-    difference = interval([mine - base for mine, base in pairs])
+    own, base_values = zip(*pairs, strict=True)
+    difference = t_interval(np.subtract(own, base_values))
     ratio = None
-    if all(mine > 0 and base > 0 for mine, base in pairs):
-        logs = interval([float(np.log(mine / base)) for mine, base in pairs])
-        ratio = Interval(
-            float(np.exp(logs.estimate)),
-            None if logs.low is None else float(np.exp(logs.low)),
-            None if logs.high is None else float(np.exp(logs.high)),
-        )
+    if min(own) > 0 and min(base_values) > 0:
+        ratio = ratio_interval(own, base_values)
     else:
         notes.append(NO_RATIO)
     return Comparison(difference, ratio, len(pairs), "; ".join(notes))

@@ -11,7 +11,6 @@ import tempfile
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
-from importlib import resources
 from pathlib import Path
 from typing import Any
 
@@ -20,28 +19,39 @@ from markupsafe import Markup
 
 from analysis.errors import AnalysisError
 from analysis.estimates import (
-    CONFIDENCE,
     NO_RATIO,
     ONE_PAIR,
     ONE_SEED,
     Comparison,
     Estimate,
-    Interval,
     compare,
     estimate,
 )
 from analysis.figures import FigureData, FigurePaths, find_kind, write_figure
+from analysis.inference import CONFIDENCE, Interval
+from analysis.judging import (
+    RUNS_COLUMNS,
+    Judgement,
+    Statistics,
+    add_run,
+    design_of,
+    in_order,
+    judge_comparison,
+)
 from analysis.load import load_run
-from analysis.metrics import ALL, METRICS, WINDOW_S, Metric, Statistic, run_statistics
+from analysis.metrics import ALL, METRICS, WINDOW_S, Metric
 from analysis.records import ParseReport, read_parse_report
-from analysis.study import FigureSpec, Level, Run, Study, Variant, load_study
+from analysis.study import FigureSpec, Level, Study, Variant, load_study
 from analysis.tgenlog import TARGET_BYTES
+from analysis.verdicts import LEVEL, State, tally
 
 SUMMARY_COLUMNS = (
     "level", "class", "metric", "variant", "unit",
     "estimate", "low", "high", "seeds", "sd", "minimum", "maximum",
     "baseline", "pairs", "diff", "diff_low", "diff_high", "ratio", "ratio_low", "ratio_high",
     "note",
+    "verdict", "direction", "primary", "margin", "p_different", "p_equivalent", "more_seeds",
+    "verdict_note",
 )  # fmt: skip
 
 
@@ -65,6 +75,7 @@ class SummaryRow:
     variant: Variant
     estimate: Estimate
     comparison: Comparison | None
+    judgement: Judgement | None
     baseline_sd: float | None
 
     @property
@@ -81,11 +92,10 @@ class SummaryRow:
         return "; ".join(dict.fromkeys(note for note in notes if note))
 
 
+TEMPLATE = Path(__file__).with_name("templates") / "report.html.j2"
+
 NOTHING = "\N{EN DASH}"
 """What a table shows where there is no number."""
-
-Statistics = dict[tuple[str, str], dict[tuple[str, str], dict[int, Statistic]]]
-"""(level, class) -> (metric, variant) -> seed -> statistic."""
 
 
 def build(study: Path, store: Path, out: Path) -> ReportPaths:
@@ -109,14 +119,12 @@ def build(study: Path, store: Path, out: Path) -> ReportPaths:
     statistics: Statistics = {}
     parse_reports: dict[str, ParseReport] = {}
     # One run's records at a time: a study's need not fit into memory.
-    for run in _in_order(plan):
+    for run in in_order(plan):
         level = plan.level(run.level)
         records = store / run.records
         parse_reports[run.run_id] = read_parse_report(records / "parse.json")
         data = load_run(records, level)
-        for (class_name, metric), statistic in run_statistics(data).items():
-            by_variant = statistics.setdefault((level.name, class_name), {})
-            by_variant.setdefault((metric, run.variant), {})[run.seed] = statistic
+        add_run(statistics, run, data)
         for figure in figures:
             if figure.level.name == level.name:
                 figure.add(run.variant, data)
@@ -137,12 +145,6 @@ def build(study: Path, store: Path, out: Path) -> ReportPaths:
     )
 
 
-def _in_order(plan: Study) -> Iterator[Run]:
-    for level in plan.levels:
-        for variant in plan.variants:
-            yield from plan.runs_of(level.name, variant.name)
-
-
 def _require_records(plan: Study, store: Path) -> None:
     if not plan.runs:
         raise AnalysisError("the study has no runs", "run the experiment first")
@@ -160,6 +162,7 @@ def summarise(plan: Study, statistics: Statistics) -> list[SummaryRow]:
     """All rows of the summary, by level, class, metric and variant in the study's order."""
     rows = []
     for level in plan.levels:
+        judged = _judge(plan, level, statistics)
         classes = [name for where, name in statistics if where == level.name]
         for class_name in sorted(classes, key=lambda name: _class_order(level, name)):
             of_class = statistics[level.name, class_name]
@@ -175,10 +178,34 @@ def summarise(plan: Study, statistics: Statistics) -> list[SummaryRow]:
                         comparison = compare(own, base)
                     rows.append(
                         SummaryRow(
-                            level, class_name, metric, variant, estimate(own), comparison, base_sd
+                            level,
+                            class_name,
+                            metric,
+                            variant,
+                            estimate(own),
+                            comparison,
+                            judged.get((variant.name, class_name, metric.name)),
+                            base_sd,
                         )
                     )
     return rows
+
+
+def _judge(
+    plan: Study, level: Level, statistics: Statistics
+) -> dict[tuple[str, str, str], Judgement]:
+    """Verdicts on all variants that have runs at a level: (variant, class, metric) -> verdict."""
+    present = {run.variant for run in plan.runs if run.level == level.name}
+    if plan.baseline not in present:
+        return {}
+    return {
+        (variant.name, judgement.class_name, judgement.metric.name): judgement
+        for variant in plan.variants
+        if variant.name in present and variant.name != plan.baseline
+        for judgement in judge_comparison(
+            level.name, statistics, variant.name, plan.baseline, design_of(plan)
+        )
+    }
 
 
 def _class_order(level: Level, class_name: str) -> tuple[int, str]:
@@ -219,18 +246,33 @@ def _summary_csv(plan: Study, rows: Iterable[SummaryRow]) -> str:
                 *_cells(c.difference if c else None),
                 *_cells(c.ratio if c else None),
                 row.note,
+                *_verdict_cells(row.judgement),
             ]
         )
     return text.getvalue()
 
 
+def _verdict_cells(judgement: Judgement | None) -> list[str]:
+    if judgement is None:
+        return [""] * 8
+    verdict = judgement.verdict
+    return [
+        verdict.state.value,
+        verdict.direction,
+        "yes" if judgement.primary else "no",
+        _cell(verdict.margin),
+        _cell(verdict.p_different),
+        _cell(verdict.p_equivalent),
+        "" if verdict.more_seeds is None else str(verdict.more_seeds),
+        verdict.reason,
+    ]
+
+
 def _runs_csv(plan: Study, statistics: Statistics) -> str:
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
-    writer.writerow(
-        ["run_id", "level", "variant", "seed", "class", "metric", "unit", "value", "note"]
-    )
-    for run in _in_order(plan):
+    writer.writerow(RUNS_COLUMNS)
+    for run in in_order(plan):
         for level_name, class_name in statistics:
             if level_name != run.level:
                 continue
@@ -319,8 +361,22 @@ def _table_row(row: SummaryRow) -> dict[str, Any]:
         "difference_interval": format_interval(difference, sign=True),
         "ratio": f"{ratio.estimate:.3f}" if ratio else NOTHING,
         "in_spreads": _in_spreads(row),
+        "verdict": _verdict_text(row.judgement),
+        "primary": row.judgement is not None and row.judgement.primary,
         "note": note,
     }
+
+
+def _verdict_text(judgement: Judgement | None) -> tuple[str, str]:
+    """A verdict for readers, and what else to know about it."""
+    if judgement is None:
+        return NOTHING, ""
+    verdict = judgement.verdict
+    if verdict.more_seeds is not None:
+        seeds = "seed" if verdict.more_seeds == 1 else "seeds"
+        return verdict.state.value, f"about {verdict.more_seeds} more {seeds}"
+    # The column before has the difference, so its size need not be told again.
+    return verdict.direction or verdict.state.value, verdict.reason
 
 
 def _in_spreads(row: SummaryRow) -> str:
@@ -340,6 +396,34 @@ def _groups(rows: Iterable[SummaryRow]) -> list[list[dict[str, Any]]]:
 def _informative(group: list[SummaryRow]) -> bool:
     """Whether a counting metric counted anything; kinds of errors that never came are left out."""
     return any(r.estimate.maximum != 0.0 or not r.metric.name.endswith("_count") for r in group)
+
+
+def _tallies(plan: Study, rows: list[SummaryRow]) -> list[dict[str, Any]]:
+    """How many primary metrics got which verdict, for each level and variant."""
+    tallies = []
+    for level in plan.levels:
+        for variant in plan.variants:
+            judged = [
+                row.judgement.verdict
+                for row in rows
+                if row.judgement is not None
+                and row.judgement.primary
+                and (row.level.name, row.variant.name) == (level.name, variant.name)
+            ]
+            if judged:
+                counts = tally(judged)
+                tallies.append(
+                    {
+                        "level": level,
+                        "variant": variant,
+                        "better": sum(v.direction == "better" for v in judged),
+                        "worse": sum(v.direction == "worse" for v in judged),
+                        "equivalent": counts[State.EQUIVALENT],
+                        "unknown": counts[State.UNKNOWN],
+                        "more_seeds": max((v.more_seeds or 0 for v in judged), default=0),
+                    }
+                )
+    return tallies
 
 
 def _level_tables(plan: Study, rows: list[SummaryRow]) -> list[dict[str, Any]]:
@@ -468,9 +552,7 @@ def render(
         autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True
     )
     environment.filters["plain"] = _plain
-    template = environment.from_string(
-        resources.files("analysis").joinpath("templates/report.html.j2").read_text("utf-8")
-    )
+    template = environment.from_string(TEMPLATE.read_text("utf-8"))
     images = [
         {
             "paths": figure,
@@ -489,6 +571,8 @@ def render(
         seeds=seeds,
         run_of=by_cell,
         levels=_level_tables(plan, rows),
+        tallies=_tallies(plan, rows),
+        error_level=round(100 * LEVEL),
         figures=images,
         parse=_parse_tables(plan, parse_reports),
         provenance=_json_text(plan.provenance),

@@ -10,6 +10,7 @@ from typing import Any, Literal
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
 from analysis.errors import AnalysisError
+from analysis.sequential import Looks
 
 
 class _Model(BaseModel):
@@ -89,6 +90,18 @@ class Run(_Model):
     records: str
 
 
+class StudyLooks(_Model):
+    """When the runs were looked at while seeds were added; see ``sequential.Looks``."""
+
+    sizes: tuple[int, ...] = Field(min_length=1)
+    budget: int
+
+    @model_validator(mode="after")
+    def _grow(self) -> StudyLooks:
+        Looks(self.sizes, self.budget)
+        return self
+
+
 class Study(_Model):
     """The whole of study.json."""
 
@@ -101,6 +114,8 @@ class Study(_Model):
     levels: tuple[Level, ...] = Field(min_length=1)
     figures: tuple[FigureSpec, ...] = ()
     runs: tuple[Run, ...]
+    margins: dict[str, float] = {}
+    looks: StudyLooks | None = None
     asked: dict[str, Any] = {}
     shrunk: tuple[str, ...] = ()
     provenance: dict[str, Any] = {}

@@ -185,6 +185,7 @@ def _common(studies: dict[str, dict[str, Any]]) -> dict[str, Any]:
         "name": f"{first['name']}-engines",
         "asked": {**first["asked"], "engines": list(studies)},
         "shrunk": first["shrunk"],
+        "margins": first["margins"],
         "provenance": {engine: study["provenance"] for engine, study in studies.items()},
     }
 

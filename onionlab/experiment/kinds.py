@@ -182,15 +182,24 @@ def bandwidth_or_regions(*, regions: bool) -> Kind:
     return Kind("rate, or regions", expected + ", or regions", parse, schema)
 
 
-def fraction() -> Kind:
+def fraction(*, positive: bool = False) -> Kind:
     """A fraction between 0 and 1."""
+    expected = 'a fraction such as "5 %" or 0.05'
+
+    def parse(value: object) -> float:
+        parsed = units.parse_fraction(value)
+        if positive and parsed == 0:
+            raise ValueError(f"expected {expected}, more than 0, got {show(value)}")
+        return parsed
+
+    least = "exclusiveMinimum" if positive else "minimum"
     return Kind(
-        "fraction",
-        'a fraction such as "5 %" or 0.05',
-        units.parse_fraction,
+        "fraction, more than 0" if positive else "fraction",
+        expected,
+        parse,
         {
             "anyOf": [
-                {"type": "number", "minimum": 0, "maximum": 1},
+                {"type": "number", least: 0, "maximum": 1},
                 {"type": "string", "pattern": _quantity_pattern(["%"])},
             ]
         },

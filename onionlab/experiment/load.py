@@ -81,6 +81,7 @@ class Experiment:
         seeds: Every variant runs with every seed.
         levels: By name, in the file's order; at least one.
         figures: Each with its level and title filled in.
+        margins: What counts as equivalent, for metrics where the file says so.
         scale: SCALE, 1.0 for the network as the file has it.
         files: The files read, the experiment's own first.
         warnings: One line each, with file and line: allowed, but hardly meant.
@@ -95,6 +96,7 @@ class Experiment:
     seeds: tuple[int, ...]
     levels: dict[str, Level]
     figures: tuple[Figure, ...]
+    margins: dict[str, float]
     scale: float
     files: tuple[str, ...]
     warnings: tuple[str, ...]
@@ -180,7 +182,8 @@ def parse_seeds(text: str) -> int | list[int]:
     """
     if re.fullmatch(r"[0-9]{1,10}(, ?[0-9]{1,10})*,?", text.strip(), re.ASCII) is None:
         raise UserError(
-            f"SEEDS: expected a number of seeds or a list such as 1,2,7, got {show(text)}"
+            f"SEEDS: expected a number of seeds or a list such as 1,2,7, got {show(text)}",
+            "`make experiment` takes SEEDS=auto too" if text == "auto" else None,
         )
     numbers = [int(part) for part in text.split(",") if part.strip()]
     seeds = numbers if "," in text else numbers[0]
@@ -432,6 +435,7 @@ def _resolve(
         seeds=header.seeds,
         levels=levels,
         figures=figures,
+        margins=header.margins,
         scale=1.0,
         files=files,
         warnings=tuple(str(warning) for warning in _in_order(warnings, files)),

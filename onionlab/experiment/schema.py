@@ -56,6 +56,7 @@ _identifier = kinds.name(r"[a-z0-9][a-z0-9-]*", "lower-case letters, digits and 
 
 ClassName = Annotated[str, kinds.name(r"[a-z]+", "lower-case letters")]
 LevelName = Annotated[str, _identifier]
+MetricName = Annotated[str, kinds.name(r"[a-z0-9_]+", "a metric of docs/metrics.md")]
 ParameterName = Annotated[str, kinds.name(r"[A-Za-z][A-Za-z0-9_-]*", "a consensus parameter")]
 OptionName = Annotated[str, kinds.name(r"_{0,2}[A-Za-z][A-Za-z0-9_]*", "an option of Tor")]
 TorrcOptions = dict[OptionName, Annotated[tuple[str, ...], kinds.torrc_lines()]]
@@ -484,6 +485,11 @@ class Header(Model):
     )
     figures: tuple[Figure, ...] = _key(
         (), strict=False, description="figures of the report; without it both kinds for each level"
+    )
+    margins: dict[MetricName, Annotated[float, kinds.fraction(positive=True)]] = _key(
+        {},
+        description="what counts as equivalent, by metric: a share of the baseline, for rates "
+        "percentage points; without it as in docs/statistics.md",
     )
 
 

@@ -16,8 +16,8 @@ import pytest
 from analysis_synthetic import study_content, write_study
 
 from analysis.errors import AnalysisError
-from analysis.estimates import Interval
 from analysis.figures import KINDS, FigureData
+from analysis.inference import Interval
 from analysis.records import extract
 from analysis.report import SUMMARY_COLUMNS, build, format_interval, format_number
 from analysis.study import Study
@@ -117,6 +117,36 @@ def test_the_built_in_effect_is_found(report: Path) -> None:
     assert float(slow["ratio"]) == pytest.approx(1.15, rel=0.05)
     assert float(fast["ratio"]) == pytest.approx(0.93, rel=0.05)
     assert float(slow["diff_low"]) > 0 > float(fast["diff_high"])
+
+
+def test_each_comparison_has_a_verdict_or_says_what_is_missing(report: Path) -> None:
+    rows = [row for row in rows_of(report / "summary.csv") if row["variant"] != "ewma"]
+    for row in rows:
+        assert (row["verdict"] == "") == row["metric"].endswith("_count")
+        if row["verdict"] == "not yet known":
+            assert row["more_seeds"] or row["verdict_note"]
+        if row["verdict"] == "different" and row["metric"].endswith("_s"):
+            assert row["direction"] == {"rr": "worse", "swrr": "better"}[row["variant"]]
+    found = {(r["class"], r["metric"], r["variant"]): r for r in rows}
+    assert found["web", "ttfb_p50_s", "rr"]["verdict"] == "different"
+    assert found["web", "ttfb_p50_s", "rr"]["primary"] == "yes"
+    assert found["web", "ttfb_p50_s", "rr"]["margin"] == "1.05"
+    assert found["all", "timeout_rate", "rr"]["margin"] == "0.01"
+    page = (report / "report.html").read_text()
+    assert re.search(r"<strong>worse</strong>", page)
+    assert re.search(r"<strong>not yet known</strong><span [^>]*>about \d+ more seed", page)
+    assert "Verdicts on the primary metrics" in page
+
+
+def test_an_experiments_margins_are_used(store: Path, tmp_path: Path) -> None:
+    path = changed_study(store, tmp_path, figures=[], margins={"ttfb_p50_s": 0.5})
+    build(path, store, tmp_path / "out")
+    found = {
+        (r["class"], r["metric"], r["variant"]): r for r in rows_of(tmp_path / "out/summary.csv")
+    }
+    row = found["web", "ttfb_p50_s", "rr"]
+    assert (row["verdict"], row["margin"]) == ("equivalent", "1.5")
+    assert row["verdict_note"] == "a difference smaller than the margin"
 
 
 class Collector(HTMLParser):

@@ -4,36 +4,13 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
-from scipy import stats
 
-from analysis.estimates import NO_RATIO, ONE_PAIR, ONE_SEED, compare, estimate, interval
+from analysis.estimates import NO_RATIO, ONE_PAIR, ONE_SEED, compare, estimate
 from analysis.metrics import Statistic
 
 
 def by_seed(*values: float | None, first: int = 1) -> dict[int, Statistic]:
     return {first + i: Statistic(v, "" if v is not None else "why") for i, v in enumerate(values)}
-
-
-def test_interval_by_hand() -> None:
-    # n = 3: t(2, 0.975) = 4.302653; sd = 1.
-    result = interval([1.0, 2.0, 3.0])
-    assert result.estimate == 2.0
-    assert result.low == pytest.approx(2 - 4.302653 / np.sqrt(3), abs=1e-6)
-    assert result.high == pytest.approx(2 + 4.302653 / np.sqrt(3), abs=1e-6)
-
-
-@given(st.lists(st.floats(-1e6, 1e6), min_size=2, max_size=20))
-@settings(deadline=None)
-def test_interval_is_scipys(values: list[float]) -> None:
-    result = interval(values)
-    scale = stats.sem(values)
-    low, high = np.mean(values), np.mean(values)
-    if scale > 0:
-        low, high = stats.t.interval(0.95, len(values) - 1, np.mean(values), scale)
-    assert result.low == pytest.approx(low, abs=1e-6)
-    assert result.high == pytest.approx(high, abs=1e-6)
 
 
 def test_estimate() -> None:
@@ -101,7 +78,5 @@ def test_a_pair_without_a_value_takes_the_difference_away() -> None:
     assert result.note == "1 of 2 pairs lack a value"
 
 
-def test_no_values_is_a_mistake() -> None:
-    with pytest.raises(ValueError, match="no values"):
-        interval([])
+def test_no_run_is_said() -> None:
     assert estimate({}).note == "no run"

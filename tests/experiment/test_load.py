@@ -14,6 +14,7 @@ from onionlab.experiment import Experiment, load, parse_seeds
 from onionlab.experiment.load import scale_settings
 from onionlab.experiment.schema import Settings
 from onionlab.network.sample import ADDRESSES_PER_ROLE
+from onionlab.plan import _require_margins
 
 from .conftest import VALID
 
@@ -171,6 +172,19 @@ def test_without_figures_there_are_both_kinds_for_each_level(load_text: LoadText
         ("y-throughput-timeouts", "throughput-timeouts", "y"),
         ("y-ttfb-320kib", "ttfb-320kib", "y"),
     ]
+
+
+def test_margins(load_text: LoadText) -> None:
+    assert load_text(VALID).margins == {}
+    experiment = load_text(f'{VALID}margins: {{ttfb_p50_s: "3 %", timeout_rate: 0.005}}\n')
+    assert experiment.margins == {"ttfb_p50_s": 0.03, "timeout_rate": 0.005}
+    with pytest.raises(UserError, match=r'such as "5 %" or 0\.05, more than 0, got 0'):
+        load_text(f"{VALID}margins: {{ttfb_p50_s: 0}}\n")
+
+
+def test_a_margin_of_no_metric_is_refused_before_anything_runs(load_text: LoadText) -> None:
+    with pytest.raises(UserError, match="foo: margins: there is no verdict on ttfb_p51_s"):
+        _require_margins(load_text(f"{VALID}margins: {{ttfb_p51_s: 0.1}}\n"))
 
 
 def test_names(checkout: Path, write: Write, tmp_path: Path) -> None:

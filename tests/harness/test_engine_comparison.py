@@ -49,6 +49,7 @@ def study(engine: str, levels: tuple[str, ...] = ("quick",)) -> dict[str, Any]:
         ],
         "asked": {},
         "shrunk": [],
+        "margins": {"ttfb_p50_s": 0.03},
         "provenance": {"engine": {"name": engine, "version": "1"}},
     }
 
@@ -70,6 +71,7 @@ def test_engines_take_the_place_of_levels() -> None:
     made = Study.model_validate(variant_study(BOTH))
     assert made.baseline == "ewma"
     assert [level.name for level in made.levels] == ["quick-shadow", "quick-uml"]
+    assert made.margins == {"ttfb_p50_s": 0.03}
     assert [r.run_id for r in made.runs_of("quick-uml", "rr")] == ["umlquickrr1", "umlquickrr2"]
 
 

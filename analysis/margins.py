@@ -1,0 +1,83 @@
+"""What counts as the same, metric by metric, and how finely each metric is known.
+
+The one place that says so; an experiment's ``margins`` replace single sizes. Counts of streams
+have no margin: their rates have, which do not depend on how many streams were started.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Literal
+
+from analysis.errors import AnalysisError
+from analysis.metrics import METRICS
+from analysis.verdicts import Margin
+
+
+@dataclass(frozen=True)
+class Judged:
+    """How one metric is judged.
+
+    Attributes:
+        margin: what counts as the same.
+        step: what ``resolution`` counts.
+        resolution: "unit": step of the value in the metric's unit. "stream": step of the value
+            in streams, of those the run started.
+    """
+
+    margin: Margin
+    resolution: float
+    step: Literal["unit", "stream"] = "unit"
+
+
+TIMES = Margin(0.05)
+TAILS = Margin(0.10)
+"""p99: a run of a few hundred streams knows it from a handful of them."""
+RATES = Margin(0.01, relative=False)
+"""One percentage point. A share of a rate near zero would be no margin at all."""
+
+TIME_RESOLUTION_S = 1e-6
+"""TGen logs microseconds."""
+
+RATE_METRICS = ("timeout_rate", "timeout_incidence", "failure_rate")
+
+
+def _judged() -> dict[str, Judged]:
+    table = {name: Judged(RATES, 1.0, "stream") for name in RATE_METRICS}
+    for metric in METRICS:
+        if metric.unit == "s":
+            margin = TAILS if "_p99_" in metric.name else TIMES
+            table[metric.name] = Judged(margin, TIME_RESOLUTION_S)
+    table["goodput_bytes_per_s"] = Judged(Margin(0.05), 1.0)
+    table["streams_started"] = Judged(Margin(0.05), 1.0)
+    return table
+
+
+JUDGED: Mapping[str, Judged] = _judged()
+"""Metric -> how it is judged. A metric that is not here gets no verdict."""
+
+
+def with_margins(margins: Mapping[str, float]) -> dict[str, Judged]:
+    """``JUDGED`` with an experiment's own margins.
+
+    Args:
+        margins: metric -> size, > 0: a share of the baseline, or a share of streams for rates.
+
+    Raises:
+        AnalysisError: a margin that is not positive, or for a metric that gets no verdict.
+    """
+    table = dict(JUDGED)
+    for name, margin in margins.items():
+        if name not in table:
+            raise AnalysisError(
+                f"there is no verdict on {name}, so it has no margin",
+                f"metrics with a margin: {', '.join(table)}",
+            )
+        try:
+            table[name] = replace(
+                table[name], margin=Margin(margin, relative=table[name].margin.relative)
+            )
+        except ValueError as error:
+            raise AnalysisError(f"margin of {name}: {error}") from None
+    return table

@@ -1,0 +1,172 @@
+"""Intervals, tests and corrections against SciPy, by hand, and at their edges."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scipy import stats
+
+from analysis.inference import (
+    Effect,
+    bca_interval,
+    count_to_settle,
+    holm,
+    log_ratios,
+    paired_effect,
+    ratio_interval,
+    t_interval,
+    welch_effect,
+)
+
+VALUES = st.lists(st.floats(-1e6, 1e6, allow_subnormal=False), min_size=2, max_size=20)
+SPREAD = VALUES.filter(lambda values: float(np.std(values)) > 1e-3)
+
+
+def test_interval_by_hand() -> None:
+    # n = 3: t(2, 0.975) = 4.302653; sd = 1.
+    result = t_interval([1.0, 2.0, 3.0])
+    assert result.estimate == 2.0
+    assert result.low == pytest.approx(2 - 4.302653 / np.sqrt(3), abs=1e-6)
+    assert result.high == pytest.approx(2 + 4.302653 / np.sqrt(3), abs=1e-6)
+
+
+@given(VALUES)
+@settings(deadline=None)
+def test_interval_is_scipys(values: list[float]) -> None:
+    result = t_interval(values)
+    scale = stats.sem(values)
+    low, high = np.mean(values), np.mean(values)
+    if scale > 0:
+        low, high = stats.t.interval(0.95, len(values) - 1, np.mean(values), scale)
+    assert result.low == pytest.approx(low, abs=1e-6)
+    assert result.high == pytest.approx(high, abs=1e-6)
+
+
+def test_one_value_has_no_bounds_and_none_is_a_mistake() -> None:
+    assert (t_interval([4.0]).low, bca_interval([4.0]).high) == (None, None)
+    for make in (t_interval, bca_interval):
+        with pytest.raises(ValueError, match="no values"):
+            make([])
+    with pytest.raises(ValueError, match="two differences"):
+        paired_effect([1.0])
+    with pytest.raises(ValueError, match="two values"):
+        welch_effect([1.0, 2.0], [1.0])
+
+
+@given(SPREAD)
+@settings(deadline=None)
+def test_paired_p_values_are_scipys(values: list[float]) -> None:
+    effect = paired_effect(values)
+    assert effect.p_different == pytest.approx(stats.ttest_1samp(values, 0.0).pvalue, abs=1e-9)
+    margin = 100.0
+    above = stats.ttest_1samp(values, -margin, alternative="greater").pvalue
+    below = stats.ttest_1samp(values, margin, alternative="less").pvalue
+    assert effect.p_equivalent(margin) == pytest.approx(max(above, below), abs=1e-9)
+
+
+@given(SPREAD, SPREAD)
+@settings(deadline=None)
+def test_welch_is_scipys(one: list[float], other: list[float]) -> None:
+    theirs = stats.ttest_ind(one, other, equal_var=False)
+    effect = welch_effect(one, other)
+    assert effect.p_different == pytest.approx(float(theirs.pvalue), rel=1e-6, abs=1e-9)
+    bounds = theirs.confidence_interval(0.95)
+    assert effect.interval().low == pytest.approx(bounds.low, rel=1e-6, abs=1e-6)
+
+
+@given(SPREAD)
+@settings(deadline=None)
+def test_the_interval_and_the_test_agree(values: list[float]) -> None:
+    effect = paired_effect(values)
+    interval = effect.interval()
+    assert interval.low is not None
+    assert interval.high is not None
+    outside = interval.low > 0 or interval.high < 0
+    if abs(effect.p_different - 0.05) > 1e-9:
+        assert outside == (effect.p_different < 0.05)
+
+
+def test_equal_differences_are_as_uncertain_as_their_resolution() -> None:
+    sure = paired_effect([2.0, 2.0, 2.0])
+    assert (sure.p_different, sure.p_equivalent(3.0), sure.p_equivalent(2.0)) == (0.0, 0.0, 1.0)
+    counted = paired_effect([2.0, 2.0, 2.0], resolution=1.0)
+    assert counted.standard_error == pytest.approx(1 / np.sqrt(18))
+    assert 0.01 < counted.p_different < 0.02
+    same = paired_effect([0.0, 0.0])
+    assert (same.p_different, same.p_equivalent(0.1)) == (1.0, 0.0)
+    assert welch_effect([1.0, 1.0], [2.0, 2.0]).p_different == 0.0
+    assert welch_effect([1.0, 1.0], [2.0, 2.0], 1.0).standard_error == pytest.approx(1 / 12**0.5)
+
+
+@given(st.lists(st.floats(0.01, 1e6), min_size=2, max_size=9), st.floats(0.5, 2.0))
+@settings(deadline=None)
+def test_a_constant_ratio_is_found(base: list[float], factor: float) -> None:
+    ratio = ratio_interval([factor * b for b in base], base)
+    assert ratio.estimate == pytest.approx(factor)
+    assert ratio.low == pytest.approx(factor)
+
+
+def test_ratios_of_extremes_stay_finite() -> None:
+    assert np.isfinite(log_ratios([1e300], [1e-300])).all()
+    wide = ratio_interval([1e300, 1e-300], [1e-300, 1e300])
+    assert wide.high is not None
+    assert np.isfinite(wide.high)
+
+
+@given(VALUES)
+@settings(deadline=None, max_examples=50)
+def test_bca_lies_in_the_datas_range_and_repeats(values: list[float]) -> None:
+    result = bca_interval(values, resamples=200)
+    assert result == bca_interval(values, resamples=200)
+    assert result.low is not None
+    assert result.high is not None
+    slack = 1e-9 * max(map(abs, values))
+    assert min(values) - slack <= result.low <= result.high + slack <= max(values) + 2 * slack
+
+
+def test_bca_is_scipys() -> None:
+    values = np.random.default_rng(3).lognormal(0, 1, 25)
+    result = bca_interval(values, resamples=20_000)
+    theirs = stats.bootstrap(
+        (values,), np.mean, method="BCa", n_resamples=20_000, rng=np.random.default_rng(4)
+    ).confidence_interval
+    assert result.low == pytest.approx(theirs.low, rel=0.02)
+    assert result.high == pytest.approx(theirs.high, rel=0.02)
+    median = bca_interval(values, lambda sample: np.median(sample, axis=-1))
+    assert median.estimate == np.median(values)
+
+
+def test_holm_by_hand() -> None:
+    assert holm([0.01, 0.04, 0.03, 0.005]) == pytest.approx([0.03, 0.06, 0.06, 0.02])
+    assert holm([]).shape == (0,)
+
+
+@given(st.lists(st.floats(0, 1), min_size=1, max_size=12))
+def test_holm_lies_between_the_p_values_and_bonferroni(p: list[float]) -> None:
+    adjusted = holm(p)
+    assert np.all(adjusted >= np.array(p))
+    assert np.all(adjusted <= np.minimum(1.0, len(p) * np.array(p)) + 1e-12)
+    assert adjusted[np.argsort(p, kind="stable")].tolist() == sorted(adjusted)
+
+
+def test_the_count_to_settle_is_that_of_the_power_formula() -> None:
+    # Effect 0.5 sd, alpha 0.05 two-sided, power 80 %: 34 pairs in every table of the t test.
+    few = Effect(0.5, 1 / np.sqrt(5), 4.0, 5)
+    assert count_to_settle(few, None, 0.05) == pytest.approx(34, abs=1)
+    assert count_to_settle(few, 0.6, 0.05) == count_to_settle(few, None, 0.05)
+    # Nothing there, margin 0.5 sd, one-sided 0.05: (1.645 + 0.84)^2 / 0.25 = 25, and a bit for t.
+    none = Effect(0.0, 1 / np.sqrt(5), 4.0, 5)
+    assert count_to_settle(none, 0.5, 0.05) == pytest.approx(26, abs=1)
+    assert count_to_settle(none, None, 0.05) is None
+
+
+@given(st.floats(-2, 2), st.floats(0.1, 5.0), st.integers(2, 30), st.floats(0.05, 3.0))
+@settings(deadline=None)
+def test_the_count_to_settle_is_more_than_there_are(
+    estimate: float, sd: float, count: int, margin: float
+) -> None:
+    effect = Effect(estimate, sd / count**0.5, count - 1.0, count)
+    total = count_to_settle(effect, margin, 0.05)
+    assert total is None or total > count

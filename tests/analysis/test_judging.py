@@ -1,0 +1,173 @@
+"""From tables of runs to verdicts."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+from analysis_synthetic import write_study
+
+from analysis.errors import AnalysisError
+from analysis.judging import (
+    Design,
+    Judgement,
+    Statistics,
+    judge_comparison,
+    read_runs_csv,
+    read_statistics,
+)
+from analysis.margins import JUDGED, with_margins
+from analysis.metrics import METRICS, Statistic
+from analysis.records import extract
+from analysis.report import build
+from analysis.study import load_study
+from analysis.verdicts import Margin, State
+
+
+@pytest.fixture(scope="module")
+def store(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    root = tmp_path_factory.mktemp("store")
+    path = write_study(root, [1, 2, 3], web=6, bulk=2)
+    for run in json.loads(path.read_text())["runs"]:
+        extract(root / run["directory"], root / run["records"])
+    return root
+
+
+def by_metric(judgements: list[Judgement]) -> dict[tuple[str, str], Judgement]:
+    return {(j.class_name, j.metric.name): j for j in judgements}
+
+
+def synthetic(ratio: float, n: int = 6, spread: float = 0.01) -> Statistics:
+    """Runs of two variants with p50 and throughput; seeds differ by far more than variants."""
+    rng = np.random.default_rng(2)
+    base = rng.lognormal(0, 0.5, n)
+    noise = np.exp(rng.normal(0, spread, n))
+
+    def values(numbers: np.ndarray) -> dict[int, Statistic]:
+        return {seed + 1: Statistic(float(v)) for seed, v in enumerate(numbers)}
+
+    return {
+        ("5mid", "web"): {
+            ("ttfb_p50_s", "ewma"): values(base),
+            ("ttfb_p50_s", "rr"): values(base * ratio * noise),
+        },
+        ("5mid", "all"): {
+            ("goodput_bytes_per_s", "ewma"): values(1e6 * base),
+            ("goodput_bytes_per_s", "rr"): values(1e6 * base / ratio * noise),
+        },
+    }
+
+
+def test_a_study_is_judged_from_records_and_from_its_table_alike(
+    store: Path, tmp_path: Path
+) -> None:
+    statistics = read_statistics(load_study(store / "study.json"), store)
+    paths = build(store / "study.json", store, tmp_path)
+    again = read_runs_csv(paths.runs_csv)
+    assert {where: set(of) for where, of in again.items()} == {
+        where: set(of) for where, of in statistics.items()
+    }
+    for variant in ("rr", "swrr"):
+        mine = judge_comparison("5mid", statistics, variant, "ewma")
+        theirs = judge_comparison("5mid", again, variant, "ewma")
+        assert [(j.metric.name, j.verdict.state) for j in mine] == [
+            (j.metric.name, j.verdict.state) for j in theirs
+        ]
+    found = by_metric(judge_comparison("5mid", statistics, "rr", "ewma"))
+    primary = {key for key, judgement in found.items() if judgement.primary}
+    quantiles = ("p50", "p90", "p99")
+    assert primary == {
+        ("all", "goodput_bytes_per_s"),
+        ("all", "timeout_rate"),
+        *(("web", f"{name}_{q}_s") for name in ("ttfb", "time_to_320kib") for q in quantiles),
+        *(("bulk", f"{name}_{q}_s") for name in ("ttfb", "time_to_last_byte") for q in quantiles),
+    }
+    # The synthetic runs differ by 15 % in all times, seed by seed.
+    assert found["web", "ttfb_p50_s"].verdict.state is State.DIFFERENT
+    assert found["web", "ttfb_p50_s"].regression
+
+
+def test_directions() -> None:
+    found = by_metric(judge_comparison("5mid", synthetic(1.2), "rr", "ewma"))
+    assert all(judgement.regression and judgement.primary for judgement in found.values())
+    found = by_metric(judge_comparison("5mid", synthetic(1 / 1.2), "rr", "ewma"))
+    assert {j.verdict.direction for j in found.values()} == {"better"}
+    found = by_metric(judge_comparison("5mid", synthetic(1.0), "rr", "ewma"))
+    assert {j.verdict.state for j in found.values()} == {State.EQUIVALENT}
+
+
+def test_an_experiments_own_margin_decides() -> None:
+    small = synthetic(1.04, spread=0.002)
+    assert judge_comparison("5mid", small, "rr", "ewma")[0].verdict.state is State.EQUIVALENT
+    design = Design(margins={"ttfb_p50_s": 0.01})
+    found = by_metric(judge_comparison("5mid", small, "rr", "ewma", design))
+    assert found["web", "ttfb_p50_s"].verdict.state is State.DIFFERENT
+    assert found["all", "goodput_bytes_per_s"].verdict.state is State.EQUIVALENT
+    with pytest.raises(AnalysisError, match="no verdict on timeout_count"):
+        with_margins({"timeout_count": 0.1})
+    with pytest.raises(AnalysisError, match="ttfb_p50_s: a margin is a positive number"):
+        with_margins({"ttfb_p50_s": 0.0})
+    assert with_margins({"timeout_rate": 0.02})["timeout_rate"].margin == Margin(0.02, False)
+
+
+def test_sets_without_common_seeds_are_compared_unpaired() -> None:
+    statistics = synthetic(10.0)
+    for of_class in statistics.values():
+        for (metric, variant), by_seed in list(of_class.items()):
+            if variant == "rr":
+                of_class[metric, variant] = {seed + 100: s for seed, s in by_seed.items()}
+    paired = judge_comparison("5mid", statistics, "rr", "ewma")
+    assert {j.verdict.reason for j in paired} == {"no common seed"}
+    unpaired = judge_comparison("5mid", statistics, "rr", "ewma", Design(paired=False))
+    assert {j.verdict.count for j in unpaired} == {6}
+    assert {j.verdict.state for j in unpaired} == {State.DIFFERENT}
+
+
+def test_seeds_of_one_side_only_make_no_pair() -> None:
+    statistics = synthetic(1.2)
+    del statistics["5mid", "web"]["ttfb_p50_s", "rr"][3]
+    found = by_metric(judge_comparison("5mid", statistics, "rr", "ewma"))
+    assert found["web", "ttfb_p50_s"].verdict.count == 5
+    statistics["5mid", "web"]["ttfb_p50_s", "rr"][3] = Statistic(None, "the curve ends at 40.0%")
+    found = by_metric(judge_comparison("5mid", statistics, "rr", "ewma"))
+    assert found["web", "ttfb_p50_s"].verdict.reason == "1 of 6 pairs lack a value"
+
+
+def test_what_is_not_there_is_named() -> None:
+    with pytest.raises(AnalysisError, match="level 5mid has no runs of swrr"):
+        judge_comparison("5mid", synthetic(1.0), "swrr", "ewma")
+    with pytest.raises(AnalysisError, match="level 9mid has no runs of rr"):
+        judge_comparison("9mid", synthetic(1.0), "rr", "ewma")
+
+
+HEAD = "run_id,level,variant,seed,class,metric,unit,value,note\n"
+ROW = "r1,5mid,ewma,1,web,ttfb_p50_s,s,1.5,\n"
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("", "no table of runs: it lacks"),
+        ("level,seed\n", "it lacks class, metric"),
+        (HEAD + ROW.replace("1.5", "fast"), "line 2: could not convert"),
+        (HEAD + ROW.replace("1.5", "nan"), "line 2: a value is a number, not nan"),
+        (HEAD + ROW.replace(",1,web", ",x,web"), "line 2: invalid literal"),
+        (HEAD + ROW + ROW, "line 3: ttfb_p50_s of seed 1 is there twice"),
+        (HEAD + ROW.replace("ttfb_p50_s", "speed"), "line 2: unknown metric 'speed'"),
+        (HEAD + "r1,5mid\n", "line 2: invalid literal"),
+    ],
+)
+def test_a_bad_table_is_refused(tmp_path: Path, text: str, message: str) -> None:
+    path = tmp_path / "runs.csv"
+    path.write_text(text)
+    with pytest.raises(AnalysisError, match=message):
+        read_runs_csv(path)
+    with pytest.raises(AnalysisError, match="is missing"):
+        read_runs_csv(tmp_path / "other.csv")
+
+
+def test_every_metric_but_counts_has_a_margin() -> None:
+    without = {metric.name for metric in METRICS} - set(JUDGED)
+    assert all(name.endswith("_count") for name in without)

@@ -1,0 +1,108 @@
+"""Repeated looks: boundaries against the multivariate normal, error rates by simulation."""
+
+from __future__ import annotations
+
+import itertools
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scipy import stats
+
+from analysis.inference import paired_effect
+from analysis.sequential import (
+    ALLOWANCE,
+    FIRST_LOOK,
+    Looks,
+    nominal_levels,
+    schedule,
+    sequential_p,
+)
+from analysis.verdicts import Margin, Paired, State, Unpaired, decide
+
+
+def crossing(levels: np.ndarray, fractions: list[float]) -> float:
+    """Chance that a Brownian motion crosses any of the boundaries, from SciPy."""
+    t = np.array(fractions)
+    covariance = np.minimum.outer(t, t) / np.sqrt(np.outer(t, t))
+    z = stats.norm.isf(levels)
+    return float(1 - stats.multivariate_normal.cdf(z, np.zeros(t.size), covariance))
+
+
+@pytest.mark.parametrize("power", [1.0, 2.0, 3.0])
+def test_the_error_rate_is_spent_as_planned(power: float) -> None:
+    fractions = [0.2, 0.5, 0.7, 1.0]
+    levels = nominal_levels(fractions, [0.025], power)[0]
+    for used in range(1, 5):
+        spent = crossing(levels[:used], fractions[:used])
+        assert spent == pytest.approx(0.025 * fractions[used - 1] ** power, rel=0.02)
+
+
+def test_one_look_is_the_plain_test() -> None:
+    assert nominal_levels([1.0], [0.025])[0, 0] == pytest.approx(0.025, rel=0.01)
+    # 0.9 of the rate is spent, so the p-value grows by 1 / 0.9.
+    assert sequential_p([0.01], [1.0]) == pytest.approx(0.01 / 0.9, rel=0.02)
+
+
+@given(st.integers(FIRST_LOOK, 60), st.lists(st.floats(1e-12, 1), min_size=1, max_size=8))
+@settings(deadline=None, max_examples=15)
+def test_a_sequential_p_value_falls_with_more_looks(budget: int, p: list[float]) -> None:
+    sizes = schedule(budget)
+    looks = Looks(sizes[: len(p)], budget)
+    p = p[: len(looks.sizes)]
+    values = [sequential_p(p[: k + 1], looks.fractions) for k in range(len(p))]
+    assert values == sorted(values, reverse=True)
+    # To look more than once costs something.
+    assert all(
+        value >= min(0.999 * min(p[: k + 1]), 1.0) or value == pytest.approx(1e-7)
+        for k, value in enumerate(values)
+    )
+
+
+@given(st.integers(FIRST_LOOK, 500))
+def test_the_schedule_ends_at_the_budget(budget: int) -> None:
+    sizes = schedule(budget)
+    assert (sizes[0], sizes[-1]) == (FIRST_LOOK, budget)
+    assert all(a < b for a, b in itertools.pairwise(sizes))
+
+
+def test_mistakes_are_refused() -> None:
+    with pytest.raises(ValueError, match="budget of at least 3 seeds, got 2"):
+        schedule(2)
+    for sizes, budget in (((), 5), ((3, 3), 5), ((3, 6), 5), ((1, 2), 5)):
+        with pytest.raises(ValueError, match="looks need to grow"):
+            Looks(sizes, budget)
+    sides = Unpaired([1.0, 2.0, 3.0], [1.0, 2.0, 3.0], Margin(0.05))
+    with pytest.raises(ValueError, match="paired"):
+        decide({"it": sides}, looks=Looks((3,), 5))
+
+
+def test_repeated_looks_keep_the_error_rate_and_plain_tests_do_not() -> None:
+    rng = np.random.default_rng(11)
+    sizes = schedule(12)
+    levels = nominal_levels(Looks(sizes, 12).fractions, [0.025 * ALLOWANCE])[0]
+    false = naive = 0
+    for _ in range(2000):
+        x = rng.normal(size=12)
+        p = np.array([paired_effect(x[:n]).p_above(0.0) for n in sizes])
+        smaller = np.minimum(p, 1 - p)
+        false += int(np.any(smaller <= levels))
+        naive += int(np.any(smaller <= 0.025))
+    assert false / 2000 < 0.05 + 3 * np.sqrt(0.05 * 0.95 / 2000)
+    assert naive / 2000 > 0.12
+
+
+def test_verdicts_over_looks() -> None:
+    rng = np.random.default_rng(3)
+    base = rng.lognormal(0, 0.5, 8)
+    noisy = np.exp(rng.normal(0, 0.02, 8))
+    looks = Looks((3, 4, 5, 6, 7, 8), 12)
+    worse = decide({"it": Paired(1.2 * base * noisy, base, Margin(0.05), "lower")}, looks=looks)
+    assert (worse["it"].state, worse["it"].direction) == (State.DIFFERENT, "worse")
+    same = decide({"it": Paired(base * noisy, base, Margin(0.05))}, looks=looks)
+    assert same["it"].state is State.EQUIVALENT
+    fixed = decide({"it": Paired(1.2 * base * noisy, base, Margin(0.05))})
+    assert (fixed["it"].p_different or 0) < (worse["it"].p_different or 0)
+    few = decide({"it": Paired(base[:4], base[:4], Margin(0.05))}, looks=looks)
+    assert few["it"].reason == "4 pairs, fewer than the 8 looked at"

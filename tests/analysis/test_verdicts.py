@@ -1,0 +1,182 @@
+"""Three verdicts: what gives which, corrections, and data that says nothing."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from analysis.verdicts import Margin, Paired, Sides, State, Unpaired, Verdict, decide, tally
+
+FIVE = Margin(0.05)
+BASE = [10.0, 20.0, 30.0, 15.0, 12.0, 18.0]
+
+
+def alone(sides: Sides, level: float = 0.05) -> Verdict:
+    return decide({"it": sides}, level)["it"]
+
+
+def around(ratio: float, spread: float = 0.01) -> list[float]:
+    return [b * ratio * (1 + spread * (-1) ** i) for i, b in enumerate(BASE)]
+
+
+def test_a_difference_is_seen_through_the_seeds_own_spread() -> None:
+    verdict = alone(Paired(around(1.2), BASE, FIVE, "lower"))
+    assert (verdict.state, verdict.direction) == (State.DIFFERENT, "worse")
+    assert (verdict.scale, verdict.count, verdict.more_seeds) == ("ratio", 6, None)
+    assert verdict.effect is not None
+    assert verdict.effect.estimate == pytest.approx(1.2, rel=1e-3)
+    assert alone(Paired(around(1.2), BASE, FIVE, "higher")).direction == "better"
+    assert alone(Paired(around(1.2), BASE, FIVE)).direction == ""
+    # Without the pairing the seeds' spread hides it.
+    assert alone(Unpaired(around(1.2), BASE, FIVE, "lower")).state is State.UNKNOWN
+
+
+def test_inside_the_margin_is_equivalent_even_if_different_from_zero() -> None:
+    assert alone(Paired(around(1.0), BASE, FIVE)).state is State.EQUIVALENT
+    small = alone(Paired(around(1.02, 0.002), BASE, FIVE))
+    assert small.state is State.EQUIVALENT
+    assert small.p_different is not None
+    assert small.p_different < 0.05
+    assert small.reason == "a difference smaller than the margin"
+
+
+def test_not_yet_known_says_how_many_more_seeds() -> None:
+    verdict = alone(Paired(around(1.02, 0.1), BASE, FIVE, "lower"))
+    assert (verdict.state, verdict.direction) == (State.UNKNOWN, "")
+    assert verdict.more_seeds is not None
+    assert verdict.more_seeds > 0
+    more = round((6 + verdict.more_seeds) / 6)
+    settled = alone(Paired(around(1.02, 0.1) * 2 * more, BASE * 2 * more, FIVE, "lower"))
+    assert settled.settled
+
+
+def test_an_absolute_margin_is_for_differences() -> None:
+    verdict = alone(Paired([0.02, 0.03, 0.021], [0.02, 0.029, 0.022], Margin(0.01, relative=False)))
+    assert (verdict.scale, verdict.margin) == ("difference", 0.01)
+    assert verdict.state is State.EQUIVALENT
+
+
+def test_a_relative_margin_with_a_zero_turns_to_differences() -> None:
+    verdict = alone(Paired([10.0, 0.0, 9.0], [10.0, 0.0, 8.0], FIVE))
+    assert verdict.scale == "difference"
+    assert verdict.margin == pytest.approx(0.05 * 6)
+    nothing = alone(Paired([1.0, 2.0], [0.0, 0.0], FIVE))
+    assert (nothing.margin, nothing.p_equivalent) == (None, None)
+
+
+@pytest.mark.parametrize(
+    ("variant", "baseline", "reason"),
+    [
+        ([], [], "no common seed"),
+        ([1.0], [2.0], "one pair: no spread to judge by"),
+        ([None, None], [1.0, 2.0], "2 of 2 pairs lack a value"),
+        ([math.nan, 1.0], [1.0, 2.0], "1 of 2 pairs lack a value"),
+        ([math.inf, 1.0], [1.0, 2.0], "1 of 2 pairs lack a value"),
+        ([None], [None], "1 of 1 pairs lack a value"),
+    ],
+)
+def test_data_that_says_nothing(variant: Any, baseline: Any, reason: str) -> None:
+    verdict = alone(Paired(variant, baseline, FIVE, "lower"))
+    assert verdict.state is State.UNKNOWN
+    assert (verdict.reason, verdict.more_seeds) == (reason, None)
+    assert (verdict.p_different, verdict.p_equivalent, verdict.direction) == (None, None, "")
+    assert (verdict.effect is not None) == (reason.startswith("one pair"))
+
+
+def test_unpaired_data_that_says_nothing() -> None:
+    assert alone(Unpaired([], [1.0], FIVE)).reason == "no runs on one side"
+    assert alone(Unpaired([2.0], [1.0, 2.0], FIVE)).reason.startswith("one run on a side")
+    assert alone(Unpaired([None, 1.0], [1.0], FIVE)).reason == "1 of 3 runs lack a value"
+
+
+def test_identical_runs_are_equivalent() -> None:
+    assert alone(Paired(BASE, BASE, FIVE)).state is State.EQUIVALENT
+    assert alone(Paired([3.0, 3.0], [3.0, 3.0], FIVE)).state is State.EQUIVALENT
+    zeros = alone(Paired([0.0] * 3, [0.0] * 3, Margin(0.01, relative=False), "lower", 1 / 600))
+    assert zeros.state is State.EQUIVALENT
+
+
+def test_a_few_equal_counts_are_no_certainty() -> None:
+    # One timeout more in each of two runs of 500 streams.
+    sides = Paired([0.002, 0.002], [0.0, 0.0], Margin(0.0001, relative=False), "lower", 0.002)
+    assert alone(sides).state is State.UNKNOWN
+    certain = Paired([0.002, 0.002], [0.0, 0.0], Margin(0.0001, relative=False), "lower")
+    assert alone(certain).state is State.DIFFERENT
+
+
+def test_the_family_is_corrected_for() -> None:
+    rng = np.random.default_rng(5)
+    sides = Paired(1.0 + rng.normal(0.06, 0.05, 8), np.ones(8), Margin(0.001), "lower")
+    assert alone(sides).state is State.DIFFERENT
+    p = alone(sides).p_different
+    assert p is not None
+    many: dict[str, Sides] = {
+        f"other {i}": Paired([1.0, 1.2, 0.8], [1.0] * 3, FIVE) for i in range(int(0.05 / p) + 1)
+    }
+    assert decide({"it": sides, **many})["it"].state is State.UNKNOWN
+    # One that cannot be tested still counts.
+    lost: dict[str, Sides] = {name: Paired([None], [1.0], FIVE) for name in many}
+    assert decide({"it": sides, **lost})["it"].state is State.UNKNOWN
+
+
+def test_tally_names_all_three() -> None:
+    verdicts = decide({"a": Paired(BASE, BASE, FIVE), "b": Paired([], [], FIVE)})
+    assert tally(verdicts.values()) == {
+        State.DIFFERENT: 0,
+        State.EQUIVALENT: 1,
+        State.UNKNOWN: 1,
+    }
+    assert decide({}) == {}
+
+
+def test_mistakes_are_refused() -> None:
+    with pytest.raises(ValueError, match="same length"):
+        Paired([1.0], [], FIVE)
+    with pytest.raises(ValueError, match="same name"):
+        decide([("a", Paired([], [], FIVE)), ("a", Paired([], [], FIVE))])
+    with pytest.raises(ValueError, match="level"):
+        decide({}, 0.0)
+    for bad in (0.0, -1.0, math.nan, math.inf):
+        with pytest.raises(ValueError, match="margin"):
+            Margin(bad)
+
+
+CELL = st.one_of(
+    st.none(),
+    st.sampled_from([0.0, 1.0, 2.0, math.nan]),
+    st.floats(-1e9, 1e9, allow_subnormal=False),
+    st.floats(1e-9, 1e9),
+)
+FAMILY = st.lists(
+    st.tuples(
+        st.lists(st.tuples(CELL, CELL), max_size=6),
+        st.booleans(),
+        st.sampled_from(["lower", "higher", None]),
+        st.sampled_from([0.0, 1e-6, 1.0]),
+        st.booleans(),
+    ),
+    max_size=4,
+)
+
+
+@given(FAMILY)
+@settings(deadline=None)
+def test_never_nan_and_always_one_of_three(family: list[Any]) -> None:
+    comparisons: dict[str, Sides] = {}
+    for i, (pairs, relative, better, resolution, paired) in enumerate(family):
+        one, other = [a for a, _ in pairs], [b for _, b in pairs]
+        make = Paired if paired else Unpaired
+        comparisons[str(i)] = make(one, other, Margin(0.05, relative), better, resolution)
+    for verdict in decide(comparisons).values():
+        numbers = [verdict.margin, verdict.p_different, verdict.p_equivalent]
+        if verdict.effect is not None:
+            numbers += [verdict.effect.estimate, verdict.effect.low, verdict.effect.high]
+        assert all(number is None or math.isfinite(number) for number in numbers)
+        assert verdict.settled or verdict.reason or verdict.more_seeds
+        if verdict.direction:
+            assert verdict.state is State.DIFFERENT
