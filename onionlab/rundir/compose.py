@@ -36,7 +36,7 @@ from onionlab.verify import Expectation
 
 RUN_FORMAT = 1
 
-# Before the bootstrap ends: authorities first, then relays, so that the first consensus (after 20 s,
+# Before the bootstrap ends: authorities first, then relays, so that the first consensus (20 s,
 # configs/tor/common.torrc) holds them all; clients when there is a consensus to fetch.
 AUTHORITY_START_MS = 1_000
 RELAY_START_MS = (2_000, 8_000)
