@@ -70,12 +70,14 @@ class PaperPaths:
 
 @dataclass(frozen=True)
 class _Drawing:
-    """One of the paper's figures: whose it is and what it shows."""
+    """One of the paper's figures: whose it is and which runs it shows, leaves out and lacks."""
 
     number: int
     study: Study
     data: FigureData
-    keys: frozenset[Key]
+    shown: tuple[Run, ...]
+    left_out: tuple[Run, ...]
+    missing: tuple[Run, ...]
 
 
 def build(
@@ -94,9 +96,9 @@ def build(
             there, or records are damaged.
     """
     runs = _distinct_runs(paper.studies)
-    drawings = _drawings(paper.studies)
     there = {key: run for key, run in runs.items() if _has_records(run, store)}
     missing = tuple(run for key, run in runs.items() if key not in there)
+    drawings = _drawings(paper.studies, there)
     if not there:
         raise AnalysisError(
             f"none of the {len(runs)} runs is in the store", "make them first: make figures"
@@ -104,11 +106,11 @@ def build(
     statistics: Statistics = {}
     levels = {level.name: level for study in paper.studies for level in study.levels}
     # One run's records at a time, and each once, though several figures show it.
-    for key, run in there.items():
+    for run in there.values():
         data = load_run(store / run.records, levels[run.level])
         add_run(statistics, run, data)
         for drawing in drawings:
-            if key in drawing.keys and drawing.data.level.name == run.level:
+            if _key(run) in map(_key, drawing.shown):
                 drawing.data.add(run.variant, run.seed, data)
     answers = tuple(
         answer_claims(paper.claims, statistics, _margins(paper.studies), _names(paper.studies))
@@ -120,7 +122,7 @@ def build(
         drawn = [write_figure(d.data, d.study, scratch, COLUMN) for d in drawings]
         (scratch / "claims.csv").write_text(_claims_csv(answers), encoding="utf-8")
         (scratch / "claims.json").write_text(_json(_claims_data(paper, answers)), encoding="utf-8")
-        manifest = _manifest(paper, drawings, drawn, there, dict(software or {}))
+        manifest = _manifest(paper, drawings, drawn, dict(software or {}))
         (scratch / "manifest.json").write_text(_json(manifest), encoding="utf-8")
         html = _page(paper, drawings, drawn, answers, missing, manifest)
         (scratch / "figures.html").write_text(html, encoding="utf-8")
@@ -139,6 +141,10 @@ def _has_records(run: Run, store: Path) -> bool:
     return (store / run.records / "parse.json").is_file()
 
 
+def _key(run: Run) -> Key:
+    return run.level, run.variant, run.seed
+
+
 def _distinct_runs(studies: Sequence[Study]) -> dict[Key, Run]:
     """All runs, those that several studies share once, by level, variant and seed."""
     runs: dict[Key, tuple[Study, Run]] = {}
@@ -152,8 +158,7 @@ def _distinct_runs(studies: Sequence[Study]) -> dict[Key, Run]:
                     "claims are about one setting for each level: see the two experiments' files",
                 )
         for run in study.runs:
-            key = (run.level, run.variant, run.seed)
-            first, known = runs.setdefault(key, (study, run))
+            first, known = runs.setdefault(_key(run), (study, run))
             if run.run_id != known.run_id:
                 raise AnalysisError(
                     f"{first.name} and {study.name} have different runs of {run.variant} at the "
@@ -163,11 +168,10 @@ def _distinct_runs(studies: Sequence[Study]) -> dict[Key, Run]:
     return {key: runs[key][1] for key in sorted(runs)}
 
 
-def _drawings(studies: Sequence[Study]) -> list[_Drawing]:
+def _drawings(studies: Sequence[Study], there: Mapping[Key, Run]) -> list[_Drawing]:
     """The figures that have a number in the paper, by that number."""
     drawings: dict[int, _Drawing] = {}
     for study in studies:
-        keys = frozenset((run.level, run.variant, run.seed) for run in study.runs)
         for spec in study.figures:
             if spec.paper is None:
                 continue
@@ -176,7 +180,9 @@ def _drawings(studies: Sequence[Study]) -> list[_Drawing]:
                 other = drawings[spec.paper].study.name
                 raise AnalysisError(f"{other} and {study.name} both draw figure {spec.paper}")
             data = FigureData(spec, study.level(spec.level), study.baseline)
-            drawings[spec.paper] = _Drawing(spec.paper, study, data, keys)
+            drawings[spec.paper] = _Drawing(
+                spec.paper, study, data, *_runs_to_show(study, spec.level, there)
+            )
     if not drawings:
         raise AnalysisError(
             "no figure of these experiments has a number in the paper",
@@ -187,6 +193,26 @@ def _drawings(studies: Sequence[Study]) -> list[_Drawing]:
         if ids.count(name) > 1:
             raise AnalysisError(f"two figures of the paper have the name {name}")
     return [drawings[number] for number in sorted(drawings)]
+
+
+def _runs_to_show(
+    study: Study, level: str, there: Mapping[Key, Run]
+) -> tuple[tuple[Run, ...], tuple[Run, ...], tuple[Run, ...]]:
+    """A level's runs that are shown, those that are left out and those that are missing.
+
+    Seeds differ by more than variants do, so where runs are missing lines of different seeds would
+    show a difference that is none: only the seeds are shown that all variants with runs have.
+    """
+    runs = [run for v in study.variants for run in study.runs_of(level, v.name)]
+    present = [run for run in runs if _key(run) in there]
+    missing = tuple(run for run in runs if run not in present)
+    seeds = {
+        variant: {run.seed for run in present if run.variant == variant}
+        for variant in dict.fromkeys(run.variant for run in present)
+    }
+    common = set.intersection(*seeds.values()) if seeds else set()
+    shown = tuple(run for run in present if run.seed in common or not common)
+    return shown, tuple(run for run in present if run not in shown), missing
 
 
 def _margins(studies: Sequence[Study]) -> dict[str, float]:
@@ -305,7 +331,6 @@ def _manifest(
     paper: Paper,
     drawings: Sequence[_Drawing],
     drawn: Sequence[FigurePaths],
-    there: Mapping[Key, Run],
     software: dict[str, str],
 ) -> dict[str, Any]:
     """Which figure is of which runs, made with what."""
@@ -336,22 +361,17 @@ def _manifest(
                     for path in (paths.pdf, paths.png, paths.csv)
                 },
                 "data": paths.csv.name,
-                **_runs_of(drawing, there),
+                "runs": _run_list(drawing.shown),
+                "left_out": _run_list(drawing.left_out),
+                "missing": _run_list(drawing.missing),
             }
             for drawing, paths in zip(drawings, drawn, strict=True)
         ],
     }
 
 
-def _runs_of(drawing: _Drawing, there: Mapping[Key, Run]) -> dict[str, list[dict[str, Any]]]:
-    runs: dict[str, list[dict[str, Any]]] = {"runs": [], "missing": []}
-    for variant in drawing.study.variants:
-        for run in drawing.study.runs_of(drawing.data.level.name, variant.name):
-            key = (run.level, run.variant, run.seed)
-            runs["runs" if key in there else "missing"].append(
-                {"run_id": run.run_id, "variant": run.variant, "seed": run.seed}
-            )
-    return runs
+def _run_list(runs: Sequence[Run]) -> list[dict[str, Any]]:
+    return [{"run_id": run.run_id, "variant": run.variant, "seed": run.seed} for run in runs]
 
 
 def _json(value: object) -> str:
@@ -379,9 +399,11 @@ def _page(
                 "title": drawing.data.spec.title,
                 "paths": paths,
                 "uri": image_uri(paths.svg),
-                "entry": entry,
+                "shown": len(drawing.shown),
+                "left_out": len(drawing.left_out),
+                "missing": len(drawing.missing),
             }
-            for drawing, paths, entry in zip(drawings, drawn, manifest["figures"], strict=True)
+            for drawing, paths in zip(drawings, drawn, strict=True)
         ],
         "missing": missing,
         "studies": paper.studies,
