@@ -1,14 +1,14 @@
-"""Pages that load nothing, made from templates; and files that appear together or not at all."""
+"""What the HTML pages have in common: templates, style sheet, and that they appear whole."""
 
 from __future__ import annotations
 
 import base64
+import json
 import shutil
 import tempfile
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
 
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup
@@ -16,17 +16,31 @@ from markupsafe import Markup
 TEMPLATES = Path(__file__).with_name("templates")
 
 
-def render_page(template: str, values: Mapping[str, Any], **filters: Callable[..., str]) -> str:
-    """A template of this package filled in; a name that it misses is an error."""
-    environment = Environment(
-        loader=FileSystemLoader(TEMPLATES),
+def environment() -> Environment:
+    """Templates by name; a name that a template does not get is an error, not an empty string."""
+    made = Environment(
         autoescape=True,
         undefined=StrictUndefined,
         trim_blocks=True,
         lstrip_blocks=True,
+        loader=FileSystemLoader(TEMPLATES, encoding="utf-8"),
     )
-    environment.filters.update(filters)
-    return environment.get_template(template).render(values)
+    made.filters["plain"] = plain
+    return made
+
+
+def json_text(value: object) -> str:
+    """A JSON value for a block of code."""
+    return json.dumps(value, indent=2, sort_keys=True, ensure_ascii=False)
+
+
+def plain(value: object) -> str:
+    """A JSON value for a table's cell."""
+    if isinstance(value, str):
+        return value
+    if isinstance(value, list) and all(isinstance(v, str | int | float) for v in value):
+        return ", ".join(map(str, value))
+    return json_text(value)
 
 
 def image_uri(svg: bytes) -> Markup:

@@ -20,7 +20,7 @@ from analysis.figures import FigureData, FigurePaths, find_kind, write_figure
 from analysis.inference import CONFIDENCE, Interval
 from analysis.judging import Statistics, add_run
 from analysis.load import load_run
-from analysis.pages import image_uri, render_page, replaced
+from analysis.pages import environment, image_uri, replaced
 from analysis.report import NOTHING, format_interval, format_number, scaled
 from analysis.schema import FORMAT as RECORDS_FORMAT
 from analysis.study import Run, Study
@@ -409,7 +409,7 @@ def _page(
         "studies": paper.studies,
         "provenance": _json({name: manifest[name] for name in ("software", "experiments")}),
     }
-    return render_page("paper.html.j2", values)
+    return environment().get_template("paper.html.j2").render(values)
 
 
 def _count(answers: Sequence[Answered], answer: Answer) -> int:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import csv
 import io
-import json
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -35,7 +34,7 @@ from analysis.judging import (
 )
 from analysis.load import load_run
 from analysis.metrics import ALL, FAIRNESS, METRICS, QUANTILES, WINDOW_S, Metric
-from analysis.pages import image_uri, render_page, replaced
+from analysis.pages import environment, image_uri, json_text, replaced
 from analysis.records import ParseReport, read_parse_report
 from analysis.study import FigureSpec, Level, Study, Variant, load_study
 from analysis.tgenlog import TARGET_BYTES
@@ -542,19 +541,6 @@ def _parse_tables(plan: Study, reports: Mapping[str, ParseReport]) -> dict[str, 
     }
 
 
-def _json_text(value: object) -> str:
-    return json.dumps(value, indent=2, sort_keys=True, ensure_ascii=False)
-
-
-def _plain(value: object) -> str:
-    """A JSON value for a table's cell."""
-    if isinstance(value, str):
-        return value
-    if isinstance(value, list) and all(isinstance(v, str | int | float) for v in value):
-        return ", ".join(map(str, value))
-    return _json_text(value)
-
-
 def _heading(spec: FigureSpec, level: Level) -> str:
     title = spec.title or spec.id
     return title if level.label in title else f"{title}, {level.label}"
@@ -568,6 +554,7 @@ def render(
     parse_reports: Mapping[str, ParseReport],
 ) -> str:
     """The report as one HTML page that loads nothing."""
+    template = environment().get_template("report.html.j2")
     images = [
         {
             "paths": figure,
@@ -578,21 +565,20 @@ def render(
     ]
     seeds = sorted({run.seed for run in plan.runs})
     by_cell = {(run.level, run.variant, run.seed): run for run in plan.runs}
-    values = {
-        "study": plan,
-        "confidence": round(100 * CONFIDENCE),
-        "window_s": WINDOW_S,
-        "starved_s": STARVED_S,
-        "shares": [round(100 * q) for q in QUANTILES],
-        "seeds": seeds,
-        "run_of": by_cell,
-        "levels": _level_tables(plan, rows),
-        "tallies": _tallies(plan, rows),
-        "biases": [_bias_cells(row) for row in bias_rows],
-        "error_level": round(100 * LEVEL),
-        "figures": images,
-        "parse": _parse_tables(plan, parse_reports),
-        "provenance": _json_text(plan.provenance),
-        "baseline": next((v for v in plan.variants if v.name == plan.baseline), None),
-    }
-    return render_page("report.html.j2", values, plain=_plain)
+    return template.render(
+        study=plan,
+        confidence=round(100 * CONFIDENCE),
+        window_s=WINDOW_S,
+        starved_s=STARVED_S,
+        shares=[round(100 * q) for q in QUANTILES],
+        seeds=seeds,
+        run_of=by_cell,
+        levels=_level_tables(plan, rows),
+        tallies=_tallies(plan, rows),
+        biases=[_bias_cells(row) for row in bias_rows],
+        error_level=round(100 * LEVEL),
+        figures=images,
+        parse=_parse_tables(plan, parse_reports),
+        provenance=json_text(plan.provenance),
+        baseline=next((v for v in plan.variants if v.name == plan.baseline), None),
+    )
