@@ -5,7 +5,6 @@ from __future__ import annotations
 import base64
 import csv
 import io
-import json
 import shutil
 import tempfile
 from collections.abc import Iterable, Iterator, Mapping
@@ -14,7 +13,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from jinja2 import Environment, StrictUndefined
 from markupsafe import Markup
 
 from analysis.errors import AnalysisError
@@ -40,6 +38,7 @@ from analysis.judging import (
 )
 from analysis.load import load_run
 from analysis.metrics import ALL, METRICS, WINDOW_S, Metric
+from analysis.pages import environment, json_text
 from analysis.records import ParseReport, read_parse_report
 from analysis.study import FigureSpec, Level, Study, Variant, load_study
 from analysis.tgenlog import TARGET_BYTES
@@ -91,8 +90,6 @@ class SummaryRow:
         notes = [self.estimate.note, self.comparison.note if self.comparison else ""]
         return "; ".join(dict.fromkeys(note for note in notes if note))
 
-
-TEMPLATE = Path(__file__).with_name("templates") / "report.html.j2"
 
 NOTHING = "\N{EN DASH}"
 """What a table shows where there is no number."""
@@ -321,13 +318,14 @@ def format_interval(interval: Interval | None, sign: bool = False) -> str:
     return f"[{format_number(interval.low, sign)}, {format_number(interval.high, sign)}]"
 
 
-def _in_unit(row: SummaryRow) -> tuple[float, str]:
+def readable_unit(unit: str) -> tuple[float, str]:
     """Factor and unit for readers: MB/s and per cent read better than B/s and shares."""
     units = {"B/s": (1e-6, "MB/s"), "1": (100.0, "%"), "streams": (1.0, "")}
-    return units.get(row.metric.unit, (1.0, row.metric.unit))
+    return units.get(unit, (1.0, unit))
 
 
-def _scaled(interval: Interval | None, factor: float) -> Interval | None:
+def scaled(interval: Interval | None, factor: float) -> Interval | None:
+    """An interval in another unit."""
     if interval is None:
         return None
     low, high = interval.low, interval.high
@@ -339,9 +337,9 @@ def _scaled(interval: Interval | None, factor: float) -> Interval | None:
 
 
 def _table_row(row: SummaryRow) -> dict[str, Any]:
-    factor, unit = _in_unit(row)
-    mean = _scaled(row.estimate.mean, factor)
-    difference = _scaled(row.comparison.difference if row.comparison else None, factor)
+    factor, unit = readable_unit(row.metric.unit)
+    mean = scaled(row.estimate.mean, factor)
+    difference = scaled(row.comparison.difference if row.comparison else None, factor)
     ratio = row.comparison.ratio if row.comparison else None
     # What would stand in every row, or is plain to see, is left to summary.csv.
     note = row.note if mean else row.estimate.note
@@ -523,19 +521,6 @@ def _parse_tables(plan: Study, reports: Mapping[str, ParseReport]) -> dict[str, 
     }
 
 
-def _json_text(value: object) -> str:
-    return json.dumps(value, indent=2, sort_keys=True, ensure_ascii=False)
-
-
-def _plain(value: object) -> str:
-    """A JSON value for a table's cell."""
-    if isinstance(value, str):
-        return value
-    if isinstance(value, list) and all(isinstance(v, str | int | float) for v in value):
-        return ", ".join(map(str, value))
-    return _json_text(value)
-
-
 def _heading(spec: FigureSpec, level: Level) -> str:
     title = spec.title or spec.id
     return title if level.label in title else f"{title}, {level.label}"
@@ -548,11 +533,7 @@ def render(
     parse_reports: Mapping[str, ParseReport],
 ) -> str:
     """The report as one HTML page that loads nothing."""
-    environment = Environment(
-        autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True
-    )
-    environment.filters["plain"] = _plain
-    template = environment.from_string(TEMPLATE.read_text("utf-8"))
+    template = environment().get_template("report.html.j2")
     images = [
         {
             "paths": figure,
@@ -575,7 +556,7 @@ def render(
         error_level=round(100 * LEVEL),
         figures=images,
         parse=_parse_tables(plan, parse_reports),
-        provenance=_json_text(plan.provenance),
+        provenance=json_text(plan.provenance),
         baseline=next((v for v in plan.variants if v.name == plan.baseline), None),
     )
 
