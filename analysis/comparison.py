@@ -250,8 +250,18 @@ def _judge(a: RunSet, b: RunSet, cell: Cell, paired: bool, error_level: float) -
         margins=a.margins,
         catalogue=a.catalogue,
     )
+    # What one side does not measure at all is no question to settle.
+    common = {
+        place: {
+            (metric, side): by_seed
+            for (metric, side), by_seed in by_metric.items()
+            if all((metric, other) in by_metric for other in (A, B))
+        }
+        for place, by_metric in statistics.items()
+    }
+    statistics = {place: by_metric for place, by_metric in common.items() if by_metric}
     if not statistics:
-        raise AnalysisError(f"{a.name} and {b.name} hold no statistic of {label}")
+        raise AnalysisError(f"{a.name} and {b.name} hold no statistic of {label} in common")
     for judgement in judge_comparison(label, statistics, B, A, design):
         of_class = statistics[label, judgement.class_name]
         own = [of_class.get((judgement.metric.name, side), {}) for side in (A, B)]
