@@ -22,7 +22,7 @@ NAMED = "$(or $(NAME),$(error NAME is missing: `make $@ NAME=quick`; `make list`
 # line or comes from there.
 
 .PHONY: help setup list doctor build generate run experiment analyse report
-.PHONY: compare-engines compare test lint check-variants lock clean-build clean-results clean-setup clean
+.PHONY: compare-engines compare nightly test lint check-variants lock clean-build clean-results clean-setup clean
 
 help: ## this list
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  \1\t\2/p' $(MAKEFILE_LIST) | expand -t 18
@@ -59,6 +59,10 @@ compare: $(READY) ## is B worse than A: A=quick:ewma B=quick:rr [ABOUT=variant] 
 	@$(ONIONLAB) compare "$(or $(A),$(error A is missing: `make compare A=quick:ewma B=quick:rr`))" \
 		"$(or $(B),$(error B is missing: `make compare A=quick:ewma B=quick:rr`))" \
 		$(call option,ABOUT,about) $(call option,OUT,out)
+
+nightly: $(READY) ## the list in experiments/nightly.yaml against its baseline [ACCEPT=1 makes one]
+	@$(ONIONLAB) nightly $(if $(ACCEPT),--accept) $(call option,STATE,state) $(call option,SEEDS,seeds) \
+		$(call option,ENGINE,engine) $(TOOLS) $(call option,JOBS,jobs)
 
 analyse: $(READY) ## estimates and figures of NAME from its runs
 	@$(ONIONLAB) analyse $(NAMED)
