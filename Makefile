@@ -1,7 +1,7 @@
 # One line each: the work is done by the console program, `.venv/bin/onionlab --help`.
 #
 # Variables: NAME (an experiment), SCALE, SEEDS, VARIANTS, JOBS, ENGINE, SHADOW, TGEN, TOR_SOURCE,
-# PYTHON; ONLY for check-variants. For example: make experiment NAME=quick SEEDS=3 SHADOW=/opt/shadow/bin/shadow
+# PYTHON; MAX_SEEDS for SEEDS=auto, ONLY for check-variants, RUNS for validate-statistics. For example: make experiment NAME=quick SEEDS=3 SHADOW=/opt/shadow/bin/shadow
 
 .DEFAULT_GOAL := help
 MAKEFLAGS += --no-print-directory
@@ -22,10 +22,10 @@ NAMED = "$(or $(NAME),$(error NAME is missing: `make $@ NAME=quick`; `make list`
 # line or comes from there.
 
 .PHONY: help setup list doctor build generate run experiment analyse report
-.PHONY: compare-engines compare nightly test lint check-variants lock clean-build clean-results clean-setup clean
+.PHONY: compare-engines compare nightly validate-statistics test lint check-variants lock clean-build clean-results clean-setup clean
 
 help: ## this list
-	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  \1\t\2/p' $(MAKEFILE_LIST) | expand -t 18
+	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  \1\t\2/p' $(MAKEFILE_LIST) | expand -t 22
 	@sed -n 's/^# \(Variables: .*\)/\n\1/p; s/^# \(PYTHON; .*\)/\1/p' $(MAKEFILE_LIST)
 
 setup: ## install the Debian packages that are missing and the Python environment .venv
@@ -49,8 +49,8 @@ generate: $(READY) ## write the files of the runs of NAME, without running
 run: $(READY) ## make the runs of NAME that are missing
 	@$(ONIONLAB) run $(NAMED) $(ASKED) $(call option,JOBS,jobs)
 
-experiment: $(READY) ## everything for NAME: set up, build, run, analyse, report
-	@$(ONIONLAB) experiment $(NAMED) $(ASKED) $(call option,JOBS,jobs)
+experiment: $(READY) ## everything for NAME: set up, build, run, analyse, report [SEEDS=auto]
+	@$(ONIONLAB) experiment $(NAMED) $(ASKED) $(call option,JOBS,jobs) $(call option,MAX_SEEDS,max-seeds)
 
 compare-engines: $(READY) ## NAME on each engine: what moves with the engine [ENGINE=a,b]
 	@$(ONIONLAB) compare-engines $(NAMED) $(ASKED) $(call option,JOBS,jobs)
@@ -66,6 +66,9 @@ nightly: $(READY) ## the list in experiments/nightly.yaml against its baseline [
 
 analyse: $(READY) ## estimates and figures of NAME from its runs
 	@$(ONIONLAB) analyse $(NAMED)
+
+validate-statistics: $(READY) ## simulate: coverage, false verdicts, power, seeds saved [RUNS: on a runs.csv]
+	@$(ONIONLAB) validate-statistics $(call option,RUNS,runs)
 
 report: $(READY) ## the report of NAME
 	@$(ONIONLAB) report $(NAMED)

@@ -169,15 +169,14 @@ class _Measured:
             return paired_effect(variant - baseline, resolution)
         return welch_effect(variant, baseline, resolution)
 
-    def p_values(self, looks: Looks | None) -> tuple[float, float]:
-        """Of "no difference", two-sided, and of "not equivalent"; 1 where there is no test.
+    def p_values(self, effect: Effect, looks: Looks | None) -> tuple[float, float]:
+        """Of "no difference", two-sided, and of "not equivalent" (1 without a margin).
 
-        With looks: over all of them so far.
+        With looks: over all of them so far, each at its own part of the pairs.
         """
-        sizes = (None,) if looks is None else looks.sizes
-        effects = [effect for size in sizes if (effect := self.effect(size)) is not None]
-        if not effects:
-            return 1.0, 1.0
+        effects = [effect]
+        if looks is not None:
+            effects = [e for size in looks.sizes if (e := self.effect(size)) is not None]
 
         def joined(one_sided: list[float]) -> float:
             return one_sided[0] if looks is None else sequential_p(one_sided, looks.fractions)
@@ -222,6 +221,44 @@ def decide(
     Raises:
         ValueError: a name twice, a level outside of (0, 1), or looks at unpaired data.
     """
+    tested = _test(comparisons, level, looks)
+    # What Holm would ask of the next one: the level divided among those not settled.
+    open_count = sum(test.state is State.UNKNOWN for test in tested.values())
+    share = level / max(1, open_count)
+    return {name: _verdict(test, level, share) for name, test in tested.items()}
+
+
+def states(
+    comparisons: Mapping[str, Sides] | Iterable[tuple[str, Sides]],
+    level: float = LEVEL,
+    looks: Looks | None = None,
+) -> dict[str, State]:
+    """Only which of the three each verdict is, as ``decide`` finds it; quicker."""
+    return {name: test.state for name, test in _test(comparisons, level, looks).items()}
+
+
+def tally(verdicts: Iterable[Verdict]) -> dict[State, int]:
+    """How many verdicts of each kind there are, all three named."""
+    states = [verdict.state for verdict in verdicts]
+    return {state: states.count(state) for state in State}
+
+
+@dataclass(frozen=True)
+class _Test:
+    """A member of a family, tested; p-values corrected for the family, 1 where not tested."""
+
+    member: _Measured
+    effect: Effect | None
+    state: State
+    p_different: float
+    p_equivalent: float
+
+
+def _test(
+    comparisons: Mapping[str, Sides] | Iterable[tuple[str, Sides]],
+    level: float,
+    looks: Looks | None,
+) -> dict[str, _Test]:
     if not 0 < level < 1:
         raise ValueError(f"a level lies between 0 and 1, got {level}")
     named = list(comparisons.items() if isinstance(comparisons, Mapping) else comparisons)
@@ -229,32 +266,25 @@ def decide(
         raise ValueError("two comparisons have the same name")
     family = [_measure(comparison, looks) for _, comparison in named]
     effects = [member.effect() for member in family]
-    p_values = np.array([member.p_values(looks) for member in family]).reshape(-1, 2)
-    different, equivalent = holm(p_values[:, 0]), holm(p_values[:, 1])
-    states = [
-        State.UNKNOWN
-        if effect is None
-        else State.EQUIVALENT
-        if q <= level
-        else State.DIFFERENT
-        if p <= level
-        else State.UNKNOWN
-        for effect, p, q in zip(effects, different, equivalent, strict=True)
+    p_values = [
+        (1.0, 1.0) if effect is None else member.p_values(effect, looks)
+        for member, effect in zip(family, effects, strict=True)
     ]
-    # What Holm would ask of the next one: the level divided among those not settled.
-    share = level / max(1, states.count(State.UNKNOWN))
+    different, equivalent = (holm([pair[kind] for pair in p_values]) for kind in (0, 1))
     return {
-        name: _verdict(member, state, float(p), float(q), level, share)
-        for (name, _), member, state, p, q in zip(
-            named, family, states, different, equivalent, strict=True
+        name: _Test(member, effect, _state(effect, p, q, level), float(p), float(q))
+        for (name, _), member, effect, p, q in zip(
+            named, family, effects, different, equivalent, strict=True
         )
     }
 
 
-def tally(verdicts: Iterable[Verdict]) -> dict[State, int]:
-    """How many verdicts of each kind there are, all three named."""
-    states = [verdict.state for verdict in verdicts]
-    return {state: states.count(state) for state in State}
+def _state(effect: Effect | None, p: float, q: float, level: float) -> State:
+    if effect is None:
+        return State.UNKNOWN
+    if q <= level:
+        return State.EQUIVALENT
+    return State.DIFFERENT if p <= level else State.UNKNOWN
 
 
 def _measure(comparison: Sides, looks: Looks | None) -> _Measured:
@@ -301,10 +331,8 @@ def _why_not(comparison: Sides, variant: Floats, baseline: Floats) -> str:
     )
 
 
-def _verdict(
-    member: _Measured, state: State, p: float, q: float, level: float, share: float
-) -> Verdict:
-    effect = member.effect()
+def _verdict(test: _Test, level: float, share: float) -> Verdict:
+    member, effect, state = test.member, test.effect, test.state
     interval = None
     if effect is not None:
         interval = effect.interval(CONFIDENCE)
@@ -320,7 +348,7 @@ def _verdict(
     better = member.comparison.better
     if state is State.DIFFERENT and better is not None and effect is not None:
         direction = "better" if (effect.estimate > 0) == (better == "higher") else "worse"
-    if state is State.EQUIVALENT and p <= level and not reason:
+    if state is State.EQUIVALENT and test.p_different <= level and not reason:
         reason = "a difference smaller than the margin"
     margin = member.margin
     if member.ratio:
@@ -332,8 +360,8 @@ def _verdict(
         interval,
         "ratio" if member.ratio else "difference",
         margin,
-        None if effect is None else p,
-        None if effect is None or member.margin is None else q,
+        None if effect is None else test.p_different,
+        None if effect is None or member.margin is None else test.p_equivalent,
         member.count,
         more,
         reason,

@@ -16,6 +16,7 @@ from typing import Any
 from analysis.errors import AnalysisError
 from analysis.margins import with_margins
 from analysis.schema import FORMAT as RECORDS_FORMAT
+from analysis.sequential import Looks
 from onionlab.engines import Engine, open_engine
 from onionlab.errors import UserError
 from onionlab.experiment import Experiment, Settings, load
@@ -157,12 +158,18 @@ def _require_margins(experiment: Experiment) -> None:
 
 
 def make_plan(
-    root: Path, request: Request, say: Callable[[str], None], *, out: Path | None = None
+    root: Path,
+    request: Request,
+    say: Callable[[str], None],
+    *,
+    out: Path | None = None,
+    looks: Looks | None = None,
 ) -> Plan:
     """Build what is missing, name all runs and write plan.json and study.json.
 
-    out: where they go; by default `results/<name>`. Raises UserError for everything that can be
-    known before a run starts.
+    out: where they go; by default `results/<name>`. looks: when the results were looked at so far,
+    where seeds are added until they suffice. Raises UserError for everything that can be known
+    before a run starts.
     """
     bench = Workbench(root, request, say)
     experiment = bench.experiment
@@ -193,7 +200,7 @@ def make_plan(
         resources=estimate_resources(experiment),
     )
     write_json(plan.file, _plan_json(plan))
-    write_json(plan.study, _study_json(bench, plan))
+    write_json(plan.study, _study_json(bench, plan, looks))
     return plan
 
 
@@ -275,7 +282,7 @@ def _plan_json(plan: Plan) -> dict[str, Any]:
     }
 
 
-def _study_json(bench: Workbench, plan: Plan) -> dict[str, Any]:
+def _study_json(bench: Workbench, plan: Plan, looks: Looks | None) -> dict[str, Any]:
     experiment = bench.experiment
     baselines = {level.settings.tor.baseline for level in experiment.levels.values()}
     if len(baselines) > 1:
@@ -310,6 +317,7 @@ def _study_json(bench: Workbench, plan: Plan) -> dict[str, Any]:
             for run in plan.runs
         ],
         "margins": experiment.margins,
+        "looks": None if looks is None else asdict(looks),
         "asked": experiment.asked,
         "shrunk": experiment.shrunk,
         "provenance": {

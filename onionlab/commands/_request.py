@@ -17,7 +17,11 @@ def add_request_arguments(parser: argparse.ArgumentParser) -> None:
     """
     parser.add_argument("name", help="name of an experiment, or the path of its file")
     parser.add_argument("--scale", default="", help="multiply hosts and load, for instance 0.1")
-    parser.add_argument("--seeds", default="", help="a number n (seeds 1 to n) or a list: 1,4,7")
+    parser.add_argument(
+        "--seeds",
+        default="",
+        help="a number n (seeds 1 to n) or a list: 1,4,7; experiment takes auto",
+    )
     parser.add_argument("--variants", default="", help="some of its variants: rr,ewma")
     parser.add_argument("--engine", default="auto", help="auto or the name of an engine")
     parser.add_argument("--shadow", default="", help="path of Shadow, if it is not on the PATH")
@@ -48,9 +52,14 @@ def jobs_of(args: argparse.Namespace) -> int | None:
     """Return the number of jobs asked for, or None. Raises UserError."""
     if not args.jobs:
         return None
-    if not args.jobs.isdecimal() or int(args.jobs) < 1:
-        raise UserError(f"--jobs: expected a whole number of at least 1, got {args.jobs!r}")
-    return int(args.jobs)
+    return whole_number_of(args.jobs, "--jobs")
+
+
+def whole_number_of(text: str, option: str) -> int:
+    """Return an option's whole number, at least 1. Raises UserError."""
+    if not text.isdecimal() or int(text) < 1:
+        raise UserError(f"{option}: expected a whole number of at least 1, got {text!r}")
+    return int(text)
 
 
 def _number(text: str, option: str) -> float:

@@ -4,24 +4,46 @@ from __future__ import annotations
 
 import argparse
 
-from onionlab.commands._request import add_jobs_argument, add_request_arguments, jobs_of, request_of
+from onionlab.auto_seeds import BUDGET, auto_seeds
+from onionlab.commands._request import (
+    add_jobs_argument,
+    add_request_arguments,
+    jobs_of,
+    request_of,
+    whole_number_of,
+)
+from onionlab.errors import UserError
 from onionlab.paths import repository_root
 from onionlab.plan import make_plan
 from onionlab.workflow.drive import make_report
 
 HELP = "run an experiment: plan, simulations, records, report"
 
+AUTO = "auto"
+
 
 def setup_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the arguments."""
     add_request_arguments(parser)
     add_jobs_argument(parser)
+    parser.add_argument(
+        "--max-seeds",
+        default="",
+        help=f"with --seeds {AUTO}: the most seeds there may be, {BUDGET} by default",
+    )
 
 
 def run(args: argparse.Namespace) -> int:
     """Print the report's path on the last line."""
     root = repository_root()
     jobs = jobs_of(args)
+    if args.seeds == AUTO:
+        budget = whole_number_of(args.max_seeds, "--max-seeds") if args.max_seeds else BUDGET
+        args.seeds = ""
+        print(auto_seeds(root, request_of(args), budget=budget, jobs=jobs, say=print))
+        return 0
+    if args.max_seeds:
+        raise UserError("--max-seeds goes with --seeds auto", "make experiment SEEDS=auto ...")
     plan = make_plan(root, request_of(args), say=print)
     print(make_report(root, plan, jobs=jobs, say=print))
     return 0

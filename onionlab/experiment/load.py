@@ -185,7 +185,8 @@ def parse_seeds(text: str) -> int | list[int]:
     """
     if re.fullmatch(r"[0-9]{1,10}(, ?[0-9]{1,10})*,?", text.strip(), re.ASCII) is None:
         raise UserError(
-            f"SEEDS: expected a number of seeds or a list such as 1,2,7, got {show(text)}"
+            f"SEEDS: expected a number of seeds or a list such as 1,2,7, got {show(text)}",
+            "`make experiment` takes SEEDS=auto too" if text == "auto" else None,
         )
     numbers = [int(part) for part in text.split(",") if part.strip()]
     seeds = numbers if "," in text else numbers[0]

@@ -36,13 +36,13 @@ from onionlab.verify import Expectation
 
 RUN_FORMAT = 1
 
-# Before the bootstrap ends: authorities first, then relays, so that the first consensus (after one
-# minute, configs/tor/common.torrc) holds them all; clients when there is a consensus to fetch.
+# Before the bootstrap ends: authorities first, then relays, so that the first consensus (20 s,
+# configs/tor/common.torrc) holds them all; clients when there is a consensus to fetch.
 AUTHORITY_START_MS = 1_000
-RELAY_START_MS = (2_000, 10_000)
+RELAY_START_MS = (2_000, 8_000)
 CLIENT_START_SHARE_OF_BOOTSTRAP = (0.75, 0.9)
 SERVER_START_MS = 1_000
-FIRST_CONSENSUS_S = 65.0
+FIRST_CONSENSUS_S = 25.0
 
 # tornettools' own clients: what its `plot` command expects to find (50 KiB, 1 MiB, 5 MiB).
 PERF_REQUEST_BYTES = 51_200

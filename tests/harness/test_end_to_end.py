@@ -12,12 +12,16 @@ import sys
 import time
 from pathlib import Path
 
+import pyarrow.parquet as pq  # type: ignore[import-untyped]
 import pytest
 
+from analysis.study import load_study
+from onionlab.plan import read_plan
 from onionlab.store import Store
 
 REPOSITORY = Path(__file__).resolve().parents[2]
 TINY = REPOSITORY / "tests" / "harness" / "data" / "tiny.yaml"
+CONTENDED = TINY.with_name("contended.yaml")
 RESULTS = REPOSITORY / "results" / "tiny"
 STORE = Store(REPOSITORY / "runs")
 LIMIT_S = 600
@@ -136,6 +140,27 @@ def test_an_experiment_is_repeatable_and_survives_a_kill(
     done = onionlab("experiment", *arguments(engine))
     assert done.returncode == 0, done.stdout + done.stderr
     assert record_hashes(run_id) == hashes
+
+
+@pytest.mark.slow
+@pytest.mark.uml
+@pytest.mark.tor
+def test_a_policy_shares_a_full_connection() -> None:
+    """Two downloads, one circuit each, through the same relays and a narrow connection."""
+    done = onionlab("run", str(CONTENDED), "--variants", "rr,ewma", "--engine", "uml")
+    assert done.returncode == 0, done.stdout + done.stderr
+    plan = read_plan(REPOSITORY / "results" / CONTENDED.stem / "plan.json")
+    (level,) = load_study(plan.study).levels
+    for run in plan.runs:
+        (table,) = STORE.run(run.run_id).glob("records-*/goodput.parquet")
+        beats = pq.read_table(table).to_pandas()
+        measured = beats["time_s"].between(level.measured_start_s, level.measured_end_s)
+        downloads = beats[beats["class"].eq("bulk") & measured]
+        read_bytes = downloads.groupby("client", observed=True)["bytes_read"].sum()
+        assert len(read_bytes) == 2
+        # Taking turns is exact; EWMA's turns are those of its half-life.
+        least_share = {"rr": 0.99, "ewma": 0.8}[run.variant]
+        assert read_bytes.min() / read_bytes.max() > least_share
 
 
 @pytest.fixture

@@ -51,7 +51,7 @@ def test_the_same_inputs_give_the_same_bytes_on_any_machine(shadow_engine: Shado
     whole = hashlib.sha256()
     for path in sorted(files):
         whole.update(f"{path}\0{hashlib.sha256(files[path]).hexdigest()}\n".encode())
-    assert whole.hexdigest() == "a261b3bb9725af4a50cd21ead2a46ffc1ff45dab1cb8d4c3acfda9a61da59468"
+    assert whole.hexdigest() == "bd396cb91ccc5f45d1a1edc0b1aea0c88cb97a5e79222fb556a82f0a189b89da"
 
 
 def test_no_path_of_this_machine_is_in_it(shadow_engine: ShadowEngine) -> None:

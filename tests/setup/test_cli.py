@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from onionlab import __version__, cli
+from onionlab.commands._request import add_request_arguments, request_of
 from onionlab.errors import UserError
 
 REPOSITORY = Path(__file__).resolve().parents[2]
@@ -57,6 +58,17 @@ def test_wrong_arguments_exit_with_2(arguments: tuple[str, ...]) -> None:
     assert result.returncode == 2
     assert "usage: onionlab" in result.stderr
     assert "Traceback" not in result.stderr
+
+
+def test_a_file_named_by_a_relative_path_is_found_from_anywhere(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    (tmp_path / "mine.yaml").touch()
+    monkeypatch.chdir(tmp_path)
+    parser = argparse.ArgumentParser()
+    add_request_arguments(parser)
+    assert request_of(parser.parse_args(["mine.yaml"])).experiment == str(tmp_path / "mine.yaml")
+    assert request_of(parser.parse_args(["quick"])).experiment == "quick"
 
 
 def play(monkeypatch: pytest.MonkeyPatch, raised: BaseException) -> None:

@@ -72,6 +72,27 @@ def test_a_program_finds_the_host_that_was_described(tmp_path: Path, uml_engine:
     assert json.loads((tmp_path / "uml.result.json").read_text())["message"] == ""
 
 
+def test_a_hosts_random_numbers_do_not_depend_on_the_others(
+    tmp_path: Path, uml_engine: UmlEngine
+) -> None:
+    def drawn(name: str, net: Net) -> list[str]:
+        directory = tmp_path / name
+        directory.mkdir()
+        run_guest(directory, uml_engine, net, stop_s=10)
+        return [said(directory, "a", position)[0]["random"] for position in range(2)]
+
+    quiet, busy = one_host("facts"), one_host("facts")
+    for net in (quiet, busy):
+        net.run("a", "facts", at_ms=2000)
+    for at_ms in (500, 1500):
+        busy.run("b", "facts", at_ms=at_ms)
+    first, other = drawn("quiet", quiet), drawn("busy", busy)
+    assert first == other
+    # Two programs of one host, the same program in two hosts: never the same numbers.
+    (in_b,) = said(tmp_path / "busy", "b", 0)
+    assert len({*first, in_b["random"]}) == 3
+
+
 def test_a_program_cannot_write_the_hosts_files(tmp_path: Path, uml_engine: UmlEngine) -> None:
     target = tmp_path / "outside"
     target.mkdir()

@@ -66,6 +66,24 @@ out["openssl"] = command("openssl", "rand", "-hex", "32")
 out["key"] = command("openssl", "genpkey", "-algorithm", "ed25519")
 """
 
+# Each host's programs ask a few times, in turn; argument: who asks in which order.
+HOSTS = """
+CLONE_NEWUTS = 0x04000000
+out["drawn"] = {{}}
+outside = os.open("/proc/self/ns/uts", os.O_RDONLY)
+places = {{}}
+for name in {order!r}:
+    if name not in places:
+        libc.setns(outside, CLONE_NEWUTS)
+        assert libc.unshare(CLONE_NEWUTS) == 0
+        libc.sethostname(name.encode(), len(name))
+        places[name] = os.open("/proc/self/ns/uts", os.O_RDONLY)
+    assert libc.setns(places[name], CLONE_NEWUTS) == 0
+    with open("/dev/urandom", "rb", buffering=0) as device:
+        answer = [os.getrandom(8).hex(), device.read(100).hex(), os.getrandom(40).hex()]
+    out["drawn"].setdefault(name, []).append(answer)
+"""
+
 # The kernel turns to exact timers a few ticks after the boot.
 TIMERS = """
 time.sleep(1)
@@ -123,6 +141,22 @@ def test_without_a_seed_nothing_is_repeated(kernel: BuiltKernel, tmp_path: Path)
     first = report(kernel, tmp_path, RANDOMNESS)
     second = report(kernel, tmp_path, RANDOMNESS)
     assert [name for name in first if first[name] == second[name]] == []
+
+
+def test_a_host_draws_the_same_whatever_the_others_do(kernel: BuiltKernel, tmp_path: Path) -> None:
+    def drawn(order: str, seed: str = "00ff10") -> dict[str, list[list[str]]]:
+        guest = HOSTS.format(order=[f"relay{one}" for one in order])
+        answer = report(kernel, tmp_path, guest, f"onionlab.seed={seed}")["drawn"]
+        assert isinstance(answer, dict)
+        return answer
+
+    first = drawn("ababa")
+    answers = [number for rounds in first.values() for one in rounds for number in one]
+    assert len(set(answers)) == len(answers) == 15
+    other = drawn("bbbbccca")
+    assert other["relaya"] == first["relaya"][:1]
+    assert other["relayb"][:2] == first["relayb"]
+    assert drawn("a", "00ff11")["relaya"] != first["relaya"][:1]
 
 
 @pytest.mark.parametrize("seed", ["0", "xy", "00" * 33])

@@ -25,6 +25,7 @@ from onionlab.engines.uml.guest import bpf, netlink, system
 from onionlab.engines.uml.guest.description import Description, GuestHost
 
 NAMESPACES = Path("/run/netns")
+_NAMES = Path("/run/utsns")
 LINK = "eth0"
 MTU_BYTES = 1500
 CODEL_TARGET_US, CODEL_INTERVAL_US = 10_000, 100_000
@@ -64,8 +65,10 @@ def build_network(description: Description) -> None:
     for name, value in _SETTINGS_OF_MACHINE.items():
         _set(name, value)
     _set("net/ipv4/tcp_congestion_control", description.congestion_control)
-    NAMESPACES.mkdir(parents=True, exist_ok=True)
+    for directory in (NAMESPACES, _NAMES):
+        directory.mkdir(parents=True, exist_ok=True)
     core = os.open("/proc/self/ns/net", os.O_RDONLY | os.O_CLOEXEC)
+    no_host = os.open("/proc/self/ns/uts", os.O_RDONLY | os.O_CLOEXEC)
     settings = {
         **_SETTINGS_OF_HOST,
         "net/ipv4/tcp_congestion_control": description.congestion_control,
@@ -73,15 +76,18 @@ def build_network(description: Description) -> None:
     for number, host in enumerate(description.hosts):
         _make_host(host, _core_link(number), core, settings)
         system.enter_namespace(core, system.CLONE_NEWNET)
+        system.enter_namespace(no_host, system.CLONE_NEWUTS)
     _make_core(description, core)
     os.close(core)
+    os.close(no_host)
 
 
 def enter_host(name: str) -> None:
-    """Move the calling process into a host's network."""
-    descriptor = os.open(NAMESPACES / name, os.O_RDONLY | os.O_CLOEXEC)
-    system.enter_namespace(descriptor, system.CLONE_NEWNET)
-    os.close(descriptor)
+    """Move the calling process into a host: its network, its name and its random numbers."""
+    for directory, kind in ((NAMESPACES, system.CLONE_NEWNET), (_NAMES, system.CLONE_NEWUTS)):
+        descriptor = os.open(directory / name, os.O_RDONLY | os.O_CLOEXEC)
+        system.enter_namespace(descriptor, kind)
+        os.close(descriptor)
 
 
 def burst_bytes(bytes_per_s: int) -> int:
@@ -94,10 +100,13 @@ def _core_link(number: int) -> str:
 
 
 def _make_host(host: GuestHost, core_link: str, core: int, settings: dict[str, str]) -> None:
-    system.unshare(system.CLONE_NEWNET)
-    handle = NAMESPACES / host.name
-    handle.touch()
-    system.mount("/proc/self/ns/net", str(handle), flags=system.MS_BIND)
+    system.unshare(system.CLONE_NEWNET | system.CLONE_NEWUTS)
+    # The kernel's random numbers follow the name and how often this namespace has asked for some.
+    system.set_host_name(host.name)
+    for directory, kind in ((NAMESPACES, "net"), (_NAMES, "uts")):
+        handle = directory / host.name
+        handle.touch()
+        system.mount(f"/proc/self/ns/{kind}", str(handle), flags=system.MS_BIND)
     for name, value in settings.items():
         _set(name, value)
     link = netlink.Netlink()

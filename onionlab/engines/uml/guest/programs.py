@@ -10,7 +10,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from types import MappingProxyType
 
-from onionlab.engines.uml.guest import system
 from onionlab.engines.uml.guest.files import HOSTS
 from onionlab.engines.uml.guest.network import enter_host
 
@@ -61,11 +60,10 @@ def start(
     environment: Mapping[str, str] = MappingProxyType({}),
     in_network: bool = True,
 ) -> Running:
-    """Start a program. The caller moves to the host's network, and stays there."""
+    """Start a program. The caller moves to the host, and stays there."""
     errors = log.with_suffix(".stderr")
     if in_network:
         enter_host(host)
-        system.set_host_name(host)
     with log.open("wb") as output, errors.open("wb") as error_output:
         process = subprocess.Popen(
             command,

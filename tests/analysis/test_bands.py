@@ -1,0 +1,90 @@
+"""Bands for whole curves: coverage by simulation, and their edges."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scipy import stats
+
+from analysis.bands import simultaneous_band
+
+
+def test_one_point_gives_the_t_interval() -> None:
+    values = np.random.default_rng(1).normal(size=(8, 1))
+    band = simultaneous_band(values, draws=20_000)
+    low, high = stats.t.interval(0.95, 7, values.mean(), stats.sem(values[:, 0]))
+    assert band.low[0] == pytest.approx(low, rel=0.05)
+    assert band.high[0] == pytest.approx(high, rel=0.05)
+
+
+def test_points_that_move_together_need_no_correction_and_others_do() -> None:
+    rng = np.random.default_rng(2)
+    common = rng.normal(size=(20, 1)) + np.zeros((1, 30))
+    independent = rng.normal(size=(20, 30))
+
+    def critical(values: np.ndarray) -> float:
+        band = simultaneous_band(values)
+        width = (band.high - band.mean) / (values.std(axis=0, ddof=1) / np.sqrt(20))
+        assert width == pytest.approx(width[0])
+        return float(width[0])
+
+    alone = float(stats.t.ppf(0.975, 19))
+    bonferroni = float(stats.t.ppf(1 - 0.025 / 30, 19))
+    assert alone < critical(common) < 1.35 * alone
+    assert 0.9 * bonferroni < critical(independent) < 1.05 * bonferroni
+
+
+def test_the_whole_curve_is_covered() -> None:
+    rng = np.random.default_rng(3)
+    points = np.linspace(0, 1, 15)
+    root = np.linalg.cholesky(
+        np.exp(-np.abs(points[:, None] - points) / 0.3) + 1e-9 * np.eye(points.size)
+    )
+    hits = pointwise = 0
+    for i in range(200):
+        values = rng.normal(size=(6, points.size)) @ root.T
+        band = simultaneous_band(values, draws=200, seed=i)
+        hits += int(np.all((band.low <= 0) & (band.high >= 0)))
+        half = stats.t.ppf(0.975, 5) * values.std(axis=0, ddof=1) / np.sqrt(6)
+        pointwise += int(np.all(np.abs(values.mean(axis=0)) <= half))
+    assert hits / 200 > 0.89
+    assert pointwise / 200 < 0.86
+
+
+def test_edges() -> None:
+    lone = simultaneous_band([[1.0, 2.0]])
+    assert lone.mean.tolist() == [1.0, 2.0]
+    assert np.isnan([lone.low, lone.high]).all()
+    gap = simultaneous_band([[1.0, np.nan, 3.0], [2.0, 1.0, 3.0]])
+    assert np.isnan([gap.mean[1], gap.low[1], gap.high[1]]).all()
+    assert np.isfinite([gap.low[0], gap.high[0]]).all()
+    assert (gap.low[2], gap.high[2]) == (3.0, 3.0)
+    for bad in ([], [1.0, 2.0]):
+        with pytest.raises(ValueError, match="runs, points"):
+            simultaneous_band(bad)
+
+
+@given(
+    st.integers(2, 6).flatmap(
+        lambda n: st.lists(
+            st.lists(
+                st.one_of(st.just(float("nan")), st.floats(-1e6, 1e6, allow_subnormal=False)),
+                min_size=4,
+                max_size=4,
+            ),
+            min_size=n,
+            max_size=n,
+        )
+    )
+)
+@settings(deadline=None, max_examples=40)
+def test_a_band_holds_its_mean_and_repeats(curves: list[list[float]]) -> None:
+    band = simultaneous_band(curves, draws=50)
+    again = simultaneous_band(curves, draws=50)
+    assert np.array_equal(band.low, again.low, equal_nan=True)
+    known = np.isfinite(np.array(curves)).all(axis=0)
+    assert np.array_equal(np.isfinite(band.low), known)
+    assert np.all(band.low[known] <= band.mean[known])
+    assert np.all(band.mean[known] <= band.high[known])

@@ -1,0 +1,105 @@
+"""The validation sees a broken method, and says the same thing twice."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from analysis import validation, verdicts
+from analysis.errors import AnalysisError
+from analysis.inference import Effect, paired_effect
+from analysis.judging import Statistics
+from analysis.metrics import Statistic
+from analysis.validation import (
+    Row,
+    false_verdicts,
+    format_rows,
+    pairing_gain,
+    repeated_looks,
+    validate,
+    validate_on_runs,
+)
+
+FEW = 150
+"""Enough to tell a family's uncorrected error from its corrected one."""
+
+
+@pytest.fixture
+def small(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(validation, "BUDGET", 8)
+
+
+def test_the_methods_pass_and_repeat() -> None:
+    rows = list(false_verdicts(FEW))
+    assert all(row.holds for row in rows)
+    assert rows == list(false_verdicts(FEW))
+    uncorrected = [row for row in rows if "uncorrected" in row.quantity]
+    corrected = [row for row in rows if "Holm" in row.quantity]
+    assert min(row.value for row in uncorrected) > max(row.value for row in corrected)
+
+
+def test_a_family_without_correction_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(verdicts, "holm", np.asarray)
+    assert not all(row.holds for row in false_verdicts(FEW))
+
+
+def test_looks_without_correction_are_caught(small: None, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert all(row.holds for row in repeated_looks(FEW))
+    monkeypatch.setattr(verdicts, "sequential_p", lambda p, fractions: min(p))
+    assert not all(row.holds for row in repeated_looks(FEW))
+
+
+def test_intervals_that_are_too_narrow_are_caught(monkeypatch: pytest.MonkeyPatch) -> None:
+    def narrow(x: np.ndarray, step: float) -> Effect:
+        return paired_effect(0.7 * x + 0.3 * x.mean(), step)
+
+    monkeypatch.setattr(validation, "paired_effect", narrow)
+    monkeypatch.setattr(validation, "_SHAPES", {"normal": validation._SHAPES["normal"]})
+    rows = [row for row in validation.coverage(FEW) if row.quantity == "t interval"]
+    assert len(rows) == 5
+    assert not all(row.holds for row in rows)
+
+
+def test_too_few_repetitions_are_refused() -> None:
+    with pytest.raises(AnalysisError, match="100 repetitions cannot tell"):
+        next(validate(100))
+
+
+def test_the_table_names_what_is_broken() -> None:
+    rows = [
+        Row("a", "x", "rate", 0.09, 0.01, 0.05),
+        Row("b", "x", "rate", 0.07, 0.01, 0.05),
+        Row("c", "x", "rate", 0.90, 0.01, 0.94, "at least"),
+        Row("d", "x", "count", 12.0),
+    ]
+    assert [row.holds for row in rows] == [False, True, False, True]
+    lines = format_rows(rows).splitlines()
+    assert [line.split()[-1] for line in lines[1:]] == ["BROKEN", "holds", "BROKEN", "12"]
+
+
+def runs(values: np.ndarray) -> Statistics:
+    return {
+        ("5mid", "all"): {
+            (name, "ewma"): {seed: Statistic(float(v)) for seed, v in enumerate(row)}
+            for name, row in zip(("goodput_bytes_per_s", "timeout_rate"), values, strict=True)
+        }
+    }
+
+
+def test_real_runs_against_themselves() -> None:
+    values = np.random.default_rng(1).lognormal(0, 0.1, (2, 12))
+    corrected, uncorrected = validate_on_runs(runs(values), "5mid", "ewma", FEW)
+    assert corrected.holds
+    assert corrected.value <= uncorrected.value
+    assert "2 metrics, 6 pairs of 12 runs" in corrected.setting
+    with pytest.raises(AnalysisError, match="at least six runs"):
+        next(validate_on_runs(runs(values[:, :5]), "5mid", "ewma", FEW))
+    with pytest.raises(AnalysisError, match="at least six runs"):
+        next(validate_on_runs({}, "5mid", "ewma", FEW))
+
+
+def test_the_gain_of_pairing() -> None:
+    base = np.random.default_rng(2).lognormal(0, 1, 200)
+    noise = np.random.default_rng(3).lognormal(0, 0.1, 200)
+    # (1 + 1.01) / 0.01 times fewer seeds.
+    assert pairing_gain(list(base * noise), list(base)) == pytest.approx(201, rel=0.2)

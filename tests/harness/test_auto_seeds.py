@@ -1,0 +1,157 @@
+"""SEEDS=auto: when it goes on, when it stops, and what it says."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from analysis.judging import Statistics
+from analysis.metrics import Statistic
+from analysis.sequential import Looks, schedule
+from analysis.study import Study
+from onionlab import auto_seeds
+from onionlab.cli import main
+from onionlab.errors import UserError
+from onionlab.plan import Plan, Request, Resources
+
+from .test_engine_comparison import study as study_content
+
+
+class Bench:
+    """Stands in for planning and running; the runs' statistics come from ``ratio`` and ``sd``."""
+
+    def __init__(self, tmp_path: Path, ratio: float, sd: float, missing: bool = False) -> None:
+        self.tmp_path = tmp_path
+        self.ratio, self.sd, self.missing = ratio, sd, missing
+        self.planned: list[Looks | None] = []
+        self.made: list[int] = []
+        self.lines: list[str] = []
+
+    def make_plan(
+        self, root: Path, request: Request, say: Callable[[str], None], *, looks: Looks
+    ) -> Plan:
+        assert isinstance(request.seeds, int)
+        self.planned.append(looks)
+        content: dict[str, Any] = study_content("shadow")
+        content["looks"] = {"sizes": looks.sizes, "budget": looks.budget}
+        (self.tmp_path / "study.json").write_text(json.dumps(content))
+        return Plan(request, (), self.tmp_path, self.tmp_path, 1, Resources(1, 1, 1))
+
+    def make_runs(self, root: Path, plan: Plan, **_: object) -> None:
+        assert isinstance(plan.request.seeds, int)
+        self.made.append(plan.request.seeds)
+
+    def make_report(self, root: Path, plan: Plan, **_: object) -> Path:
+        return plan.out / f"report-{plan.request.seeds}.html"
+
+    def read_statistics(self, study: Study, store: Path) -> Statistics:
+        rng = np.random.default_rng(4)
+        base = rng.lognormal(14, 0.4, 100)
+        noise = rng.normal(0, self.sd, 100)
+        own = base * self.ratio * np.exp(noise)
+        n = self.made[-1]
+
+        def values(of: np.ndarray) -> dict[int, Statistic]:
+            return {seed + 1: Statistic(float(of[seed])) for seed in range(n)}
+
+        rates = values(np.zeros(100))
+        if self.missing:
+            rates[2] = Statistic(None, "no stream with a known fate")
+        started = values(np.full(100, 900.0))
+        return {
+            ("quick", "all"): {
+                ("goodput_bytes_per_s", "ewma"): values(base),
+                ("goodput_bytes_per_s", "rr"): values(own),
+                ("timeout_rate", "ewma"): values(np.zeros(100)),
+                ("timeout_rate", "rr"): rates,
+                ("streams_started", "ewma"): started,
+                ("streams_started", "rr"): started,
+            }
+        }
+
+    def run(self, budget: int) -> Path:
+        return auto_seeds.auto_seeds(
+            self.tmp_path, Request("quick"), budget=budget, jobs=None, say=self.lines.append
+        )
+
+
+@pytest.fixture
+def bench(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Bench]:
+    def make(ratio: float, sd: float, missing: bool = False) -> Bench:
+        made = Bench(tmp_path, ratio, sd, missing)
+        for name in ("make_plan", "make_runs", "make_report", "read_statistics"):
+            monkeypatch.setattr(auto_seeds, name, getattr(made, name))
+        return made
+
+    return make
+
+
+def test_a_large_difference_stops_early(bench: Callable[..., Bench]) -> None:
+    made = bench(0.7, 0.02)
+    report = made.run(20)
+    assert made.made[0] == 3
+    assert made.made[-1] < 10
+    assert report.name == f"report-{made.made[-1]}.html"
+    assert [looks.sizes for looks in made.planned if looks] == [
+        schedule(20)[: k + 1] for k in range(len(made.made))
+    ]
+    assert made.lines[0] == "look 1 of at most 15, 3 seeds"
+    assert (
+        "quick, rr: 1 different (1 of them worse), 1 equivalent, 0 not yet known"
+        in (made.lines[-2])
+    )
+    assert made.lines[-1].startswith("all that can be settled is, with")
+
+
+def test_what_cannot_be_settled_spends_the_budget(bench: Callable[..., Bench]) -> None:
+    made = bench(1.02, 0.2)
+    made.run(8)
+    assert made.made == [3, 4, 5, 6, 7, 8]
+    assert made.lines[-1] == "the budget of 8 seeds is spent"
+    assert "1 not yet known: all goodput_bytes_per_s; about" in made.lines[-2]
+
+
+def test_a_metric_without_a_value_is_not_waited_for(bench: Callable[..., Bench]) -> None:
+    made = bench(0.7, 0.02, missing=True)
+    made.run(20)
+    assert made.made[-1] < 10
+    assert "(1 lack a value in some run: no number of seeds settles them)" in made.lines[-2]
+
+
+def test_bad_requests(bench: Callable[..., Bench], monkeypatch: pytest.MonkeyPatch) -> None:
+    made = bench(1.0, 0.1)
+    with pytest.raises(UserError, match="MAX_SEEDS: at least 3 seeds"):
+        made.run(2)
+    monkeypatch.setattr(
+        auto_seeds, "load_study", lambda path: Study.model_validate(
+            {**study_content("shadow"), "baseline": None}
+        ),
+    )  # fmt: skip
+    with pytest.raises(UserError, match="nothing to compare"):
+        made.run(5)
+    assert made.made == []
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["--seeds", "auto", "--max-seeds", "many"], "--max-seeds: expected a whole number"),
+        (["--seeds", "auto", "--max-seeds", "1"], "MAX_SEEDS: at least 3 seeds"),
+        (["--seeds", "3", "--max-seeds", "5"], "--max-seeds goes with --seeds auto"),
+    ],
+)
+def test_bad_arguments(
+    arguments: list[str], message: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["experiment", "quick", *arguments]) == 2
+    assert message in capsys.readouterr().err
+
+
+def test_other_verbs_say_who_takes_auto(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["run", "quick", "--seeds", "auto"]) == 2
+    assert "`make experiment` takes SEEDS=auto too" in capsys.readouterr().err
