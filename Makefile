@@ -22,7 +22,7 @@ NAMED = "$(or $(NAME),$(error NAME is missing: `make $@ NAME=quick`; `make list`
 # line or comes from there.
 
 .PHONY: help setup list doctor build generate run experiment analyse report
-.PHONY: compare-engines figures validate-statistics test lint check-variants lock clean-build clean-results clean-setup clean
+.PHONY: compare-engines compare nightly figures validate-statistics test lint check-variants lock clean-build clean-results clean-setup clean
 
 help: ## this list
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  \1\t\2/p' $(MAKEFILE_LIST) | expand -t 22
@@ -54,6 +54,15 @@ experiment: $(READY) ## everything for NAME: set up, build, run, analyse, report
 
 compare-engines: $(READY) ## NAME on each engine: what moves with the engine [ENGINE=a,b]
 	@$(ONIONLAB) compare-engines $(NAMED) $(ASKED) $(call option,JOBS,jobs)
+
+compare: $(READY) ## is B worse than A: A=quick:ewma B=quick:rr [ABOUT=variant] [OUT=folder]
+	@$(ONIONLAB) compare "$(or $(A),$(error A is missing: `make compare A=quick:ewma B=quick:rr`))" \
+		"$(or $(B),$(error B is missing: `make compare A=quick:ewma B=quick:rr`))" \
+		$(call option,ABOUT,about) $(call option,OUT,out)
+
+nightly: $(READY) ## the list in experiments/nightly.yaml against its baseline [ACCEPT=1 makes one]
+	@$(ONIONLAB) nightly $(if $(ACCEPT),--accept) $(call option,STATE,state) $(call option,SEEDS,seeds) \
+		$(call option,ENGINE,engine) $(TOOLS) $(call option,JOBS,jobs)
 
 analyse: $(READY) ## estimates and figures of NAME from its runs
 	@$(ONIONLAB) analyse $(NAMED)

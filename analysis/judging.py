@@ -11,16 +11,14 @@ import numpy as np
 
 from analysis.errors import AnalysisError
 from analysis.load import load_run
-from analysis.margins import Judged, with_margins
-from analysis.metrics import ALL, METRICS, ClassData, Metric, Statistic, run_statistics
+from analysis.margins import OWN, Catalogue, Judged, with_margins
+from analysis.metrics import ALL, ClassData, Quantity, Statistic, run_statistics
 from analysis.sequential import Looks
 from analysis.study import Run, Study
 from analysis.verdicts import LEVEL, Margin, Paired, Sides, State, Unpaired, Verdict, decide
 
 Statistics = dict[tuple[str, str], dict[tuple[str, str], dict[int, Statistic]]]
 """(level, class) -> (metric, variant) -> seed -> statistic."""
-
-_METRIC = {metric.name: metric for metric in METRICS}
 
 
 @dataclass(frozen=True)
@@ -32,12 +30,14 @@ class Design:
         error_level: chance of any false verdict of a kind among the primary metrics, and again
             among the others.
         margins: sizes instead of those of ``analysis.margins``.
+        catalogue: what the statistics are.
         looks: when the growing set of pairs was looked at, if it was; for paired runs only.
     """
 
     paired: bool = True
     error_level: float = LEVEL
     margins: Mapping[str, float] = field(default_factory=dict)
+    catalogue: Catalogue = OWN
     looks: Looks | None = None
 
 
@@ -46,7 +46,7 @@ class Judgement:
     """One metric of one class: the verdict on a variant against the baseline."""
 
     class_name: str
-    metric: Metric
+    metric: Quantity
     primary: bool
     verdict: Verdict
 
@@ -130,7 +130,7 @@ def _add_row(statistics: Statistics, row: Mapping[str, str | None], where: str) 
             raise ValueError(f"a value is a number, not {cells['value']}")
     except ValueError as error:
         raise AnalysisError(f"{where}: {error}") from None
-    if cells["metric"] not in _METRIC:
+    if OWN.quantity(cells["metric"]) is None:
         raise AnalysisError(
             f"{where}: unknown metric {cells['metric']!r}", "was it written by another version?"
         )
@@ -147,7 +147,7 @@ def classes_of(level: str, statistics: Statistics) -> list[str]:
     return sorted(names, key=lambda name: (name == ALL, name))
 
 
-def is_primary(level: str, statistics: Statistics, class_name: str, metric: Metric) -> bool:
+def is_primary(level: str, statistics: Statistics, class_name: str, metric: Quantity) -> bool:
     """Whether a metric is one of those that a comparison is made for.
 
     Throughput and timeout rate over all classes; median, p90 and p99 of the times to first byte and
@@ -186,15 +186,16 @@ def judge_comparison(
         AnalysisError: no run of the variant or of the baseline, or a margin that fits no metric.
     """
     design = design or Design()
-    table = with_margins(design.margins)
+    table = with_margins(design.margins, design.catalogue.judged)
     classes = classes_of(level, statistics)
     for name in (variant, baseline):
         if not any(who == name for c in classes for _, who in statistics[level, c]):
             raise AnalysisError(f"level {level} has no runs of {name}", "make its runs first")
     families: dict[bool, dict[tuple[str, str], Sides]] = {True: {}, False: {}}
+    known = {metric.name: metric for metric in design.catalogue.quantities}
     for class_name in classes:
         of_class = statistics[level, class_name]
-        for metric in METRICS:
+        for metric in design.catalogue.quantities:
             if metric.name not in table:
                 continue
             own, base = (of_class.get((metric.name, name), {}) for name in (variant, baseline))
@@ -206,7 +207,7 @@ def judge_comparison(
                 own, base, metric, table[metric.name].margin, resolution, design.paired
             )
     return [
-        Judgement(class_name, _METRIC[name], primary, verdict)
+        Judgement(class_name, known[name], primary, verdict)
         for primary, family in families.items()
         for (class_name, name), verdict in _decide(family, design)
     ]
@@ -223,7 +224,7 @@ def _decide(
 def _sides(
     own: Mapping[int, Statistic],
     base: Mapping[int, Statistic],
-    metric: Metric,
+    metric: Quantity,
     margin: Margin,
     resolution: float,
     paired: bool,

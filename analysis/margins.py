@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from typing import Literal
 
 from analysis.errors import AnalysisError
-from analysis.metrics import METRICS
+from analysis.metrics import METRICS, Quantity
 from analysis.verdicts import Margin
 
 
@@ -66,16 +66,40 @@ JUDGED: Mapping[str, Judged] = _judged()
 """Metric -> how it is judged. A metric that is not here gets no verdict."""
 
 
-def with_margins(margins: Mapping[str, float]) -> dict[str, Judged]:
+@dataclass(frozen=True)
+class Catalogue:
+    """A set of quantities defined in one way, and how each is judged.
+
+    Attributes:
+        quantities: in the order in which tables show them.
+        judged: name -> how it is judged; one that is not here gets no verdict.
+    """
+
+    quantities: tuple[Quantity, ...]
+    judged: Mapping[str, Judged]
+
+    def quantity(self, name: str) -> Quantity | None:
+        """The quantity of that name."""
+        return next((quantity for quantity in self.quantities if quantity.name == name), None)
+
+
+OWN = Catalogue(METRICS, JUDGED)
+"""The metrics of this project."""
+
+
+def with_margins(
+    margins: Mapping[str, float], judged: Mapping[str, Judged] = JUDGED
+) -> dict[str, Judged]:
     """``JUDGED`` with an experiment's own margins.
 
     Args:
         margins: metric -> size, > 0: a share of the baseline, or a share of streams for rates.
+        judged: another table instead of ``JUDGED``.
 
     Raises:
         AnalysisError: a margin that is not positive, or for a metric that gets no verdict.
     """
-    table = dict(JUDGED)
+    table = dict(judged)
     for name, margin in margins.items():
         if name not in table:
             raise AnalysisError(

@@ -112,8 +112,8 @@ class Statistic:
 
 
 @dataclass(frozen=True)
-class Metric:
-    """One entry of the table of metrics.
+class Quantity:
+    """What one number of a run is, wherever the number comes from.
 
     Attributes:
         name: as in summary.csv; ends with its unit where it has one.
@@ -122,7 +122,6 @@ class Metric:
         better: which direction is the better one; "" where neither is.
         scope: "class": each class on its own; "both": also all classes together.
         headline: shown in the report's first table.
-        compute: the statistic of one run.
     """
 
     name: str
@@ -131,6 +130,16 @@ class Metric:
     better: Literal["lower", "higher", ""]
     scope: Literal["class", "both"]
     headline: bool
+
+
+@dataclass(frozen=True)
+class Metric(Quantity):
+    """One entry of the table of metrics.
+
+    Attributes:
+        compute: the statistic of one run.
+    """
+
     compute: Callable[[ClassData], Statistic]
 
 

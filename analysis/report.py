@@ -320,10 +320,10 @@ def format_interval(interval: Interval | None, sign: bool = False) -> str:
     return f"[{format_number(interval.low, sign)}, {format_number(interval.high, sign)}]"
 
 
-def _in_unit(row: SummaryRow) -> tuple[float, str]:
+def readable_unit(unit: str) -> tuple[float, str]:
     """Factor and unit for readers: MB/s and per cent read better than B/s and shares."""
     units = {"B/s": (1e-6, "MB/s"), "1": (100.0, "%"), "streams": (1.0, "")}
-    return units.get(row.metric.unit, (1.0, row.metric.unit))
+    return units.get(unit, (1.0, unit))
 
 
 def scaled(interval: Interval | None, factor: float) -> Interval | None:
@@ -339,7 +339,7 @@ def scaled(interval: Interval | None, factor: float) -> Interval | None:
 
 
 def _table_row(row: SummaryRow) -> dict[str, Any]:
-    factor, unit = _in_unit(row)
+    factor, unit = readable_unit(row.metric.unit)
     mean = scaled(row.estimate.mean, factor)
     difference = scaled(row.comparison.difference if row.comparison else None, factor)
     ratio = row.comparison.ratio if row.comparison else None

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from onionlab import __version__
+from onionlab.commit import current_commit
 from onionlab.cpus import own_cpus
 from onionlab.engines import EngineFailureError, Progress
 from onionlab.engines.processes import kill_processes_below
@@ -109,6 +110,7 @@ def _simulate(
         },
         "proofs": proofs,
         "onionlab": __version__,
+        "commit": current_commit(bench.root),
         "started": started.isoformat(timespec="seconds"),
         "total_wall_s": round(time.monotonic() - composed_s, 3),
         **{key: round(value, 3) for key, value in asdict(usage).items()},

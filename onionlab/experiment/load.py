@@ -48,6 +48,8 @@ REQUEST_OF_FIGURE_BYTES = 320 * 1024
 NAME = re.compile(r"[a-z0-9]+(?:-[a-z0-9]+)*")
 SEEDS = seeds_kind()
 FILE_NAMES = file_names_kind()
+# What else lies in the folder.
+NOT_EXPERIMENTS = ("nightly.yaml",)
 LIST_HINT = "`make list` shows all experiments"
 REFERENCE_HINT = "docs/experiments.md explains every key"
 
@@ -172,7 +174,8 @@ class Experiment:
 
 def experiment_names(root: Path) -> list[str]:
     """The names of the experiments of a checkout, sorted (parts to extend are not among them)."""
-    return sorted(path.stem for path in (root / "experiments").glob(f"*{SUFFIX}"))
+    paths = (root / "experiments").glob(f"*{SUFFIX}")
+    return sorted(path.stem for path in paths if path.name not in NOT_EXPERIMENTS)
 
 
 def parse_seeds(text: str) -> int | list[int]:

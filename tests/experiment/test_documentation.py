@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from onionlab.errors import UserError
-from onionlab.experiment import load
+from onionlab.experiment import experiment_names, load
 from onionlab.experiment.reference import with_reference
 from onionlab.experiment.shadow_options import EXPERIMENTAL, GENERAL, HOST_OPTION_DEFAULTS, REFUSED
 from onionlab.experiment.units import RATE_UNITS, SIZE_UNITS, TIME_UNITS
@@ -71,5 +71,5 @@ def test_no_option_of_shadow_is_both_taken_and_refused() -> None:
 
 def test_every_shipped_experiment_is_named() -> None:
     table = PAGE[: PAGE.index("## A new experiment")]
-    for path in (REPOSITORY / "experiments").glob("*.yaml"):
-        assert f"`{path.stem.removesuffix('-vegas')}`" in table
+    for name in experiment_names(REPOSITORY):
+        assert f"`{name.removesuffix('-vegas')}`" in table

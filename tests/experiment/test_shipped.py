@@ -20,7 +20,11 @@ jsonschema: Any = importlib.import_module("jsonschema")
 
 FOLDER = REPOSITORY / "experiments"
 NAMES = experiment_names(REPOSITORY)
-FILES = sorted([*FOLDER.glob("*.yaml"), *(FOLDER / "base").glob("*.yaml")])
+FILES = sorted(
+    path
+    for path in (*FOLDER.glob("*.yaml"), *(FOLDER / "base").glob("*.yaml"))
+    if path.name != "nightly.yaml"
+)
 OF_THE_PAPER = {
     # name: (variants, figures of throughput and timeouts, of time to first byte and 320 KiB)
     "weights-20mid": ("weights", 2, 5),

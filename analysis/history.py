@@ -1,0 +1,232 @@
+"""The history of nights: one Parquet table, and the step changes in it."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa  # type: ignore[import-untyped]
+import pyarrow.compute as pc  # type: ignore[import-untyped]
+import pyarrow.parquet as pq  # type: ignore[import-untyped]
+
+from analysis.changepoints import Step, find_steps, noise
+from analysis.errors import AnalysisError
+from analysis.runsets import CATALOGUES, RunSet
+
+FORMAT = "1"
+
+SCHEMA = pa.schema(
+    [
+        ("night", pa.string()),  # when it began, UTC
+        ("experiment", pa.string()),
+        ("level", pa.string()),
+        ("variant", pa.string()),
+        ("class", pa.string()),
+        ("metric", pa.string()),
+        ("key", pa.string()),  # engine, network and definitions: a series has one
+        ("project", pa.string()),  # version and commit
+        ("tor", pa.string()),
+        ("seeds", pa.list_(pa.int64())),
+        ("values", pa.list_(pa.float64())),  # one for each seed; null: none
+        ("estimate", pa.float64()),  # their mean; null where any is missing
+        ("records", pa.string()),  # hash of the records of all runs of the level and variant
+        ("verdict", pa.string()),  # against the baseline; "" without one
+    ],
+    metadata={"format": FORMAT},
+)
+
+SERIES = ("experiment", "level", "variant", "class", "metric", "key")
+
+
+@dataclass(frozen=True)
+class SeriesStep:
+    """A step of one metric, and what lies around it.
+
+    Attributes:
+        series: values of ``SERIES``.
+        step: with levels in the metric's unit (geometric means where ``ratio``).
+        ratio: after / before where all values are positive, else None.
+        last_before: night and project before the step.
+        first_after: likewise behind it.
+        new: whether the history without its last night does not have it.
+    """
+
+    series: tuple[str, ...]
+    step: Step
+    ratio: float | None
+    last_before: tuple[str, str]
+    first_after: tuple[str, str]
+    new: bool
+
+    @property
+    def worse(self) -> bool | None:
+        """Whether the step is in the bad direction; None where neither is."""
+        quantity = CATALOGUES["onionlab"].quantity(self.series[4])
+        if quantity is None or not quantity.better:
+            return None
+        return (self.step.after < self.step.before) == (quantity.better == "higher")
+
+
+def read_history(path: Path) -> pa.Table:
+    """The history; an empty one where there is no file.
+
+    Raises:
+        AnalysisError: damaged, or of another format.
+    """
+    if not path.exists():
+        return SCHEMA.empty_table()
+    try:
+        table = pq.read_table(path)
+    except (OSError, pa.ArrowInvalid) as error:
+        raise AnalysisError(
+            f"{path} cannot be read: {error}", "restore the history, or move it away to begin anew"
+        ) from None
+    if (table.schema.metadata or {}).get(b"format") != FORMAT.encode():
+        raise AnalysisError(f"{path} is no history of format {FORMAT}", "move it away")
+    return table.cast(SCHEMA)
+
+
+def write_history(path: Path, table: pa.Table) -> None:
+    """Write the history so that a reader sees the old file or the whole new one."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    part = path.with_name(f".{path.name}.{os.getpid()}")
+    pq.write_table(table, part, compression="zstd", version="2.6")
+    part.replace(path)
+
+
+def rows_of(
+    night: str,
+    experiment: str,
+    key: str,
+    run_set: RunSet,
+    verdicts: dict[tuple[str, str, str, str], str],
+) -> list[dict[str, Any]]:
+    """One night of one experiment as rows of the history.
+
+    Args:
+        night: when it began.
+        experiment: its name.
+        key: of the series.
+        run_set: the night's runs.
+        verdicts: (level, variant, class, metric) -> verdict, of those that have one.
+    """
+    rows = []
+    for (level, class_name), by_metric in run_set.statistics().items():
+        for (metric, variant), by_seed in by_metric.items():
+            runs = run_set.runs_of(level, variant)
+            seeds = sorted(by_seed)
+            values = [by_seed[seed].value for seed in seeds]
+            known = [value for value in values if value is not None]
+            if not known:
+                continue
+            rows.append(
+                {
+                    "night": night,
+                    "experiment": experiment,
+                    "level": level,
+                    "variant": variant,
+                    "class": class_name,
+                    "metric": metric,
+                    "key": key,
+                    "project": _joined(run.project for run in runs.values()),
+                    "tor": _joined(b.version for run in runs.values() for b in run.tor.values()),
+                    "seeds": seeds,
+                    "values": values,
+                    "estimate": float(np.mean(known)) if len(known) == len(values) else None,
+                    "records": " ".join(
+                        f"{seed}:{h[:16]}"
+                        for seed, run in sorted(runs.items())
+                        for _, h in sorted(run.records.items())
+                    ),
+                    "verdict": verdicts.get((level, variant, class_name, metric), ""),
+                }
+            )
+    return rows
+
+
+def _joined(texts: Iterable[str]) -> str:
+    return " ".join(dict.fromkeys(text for text in texts if text))
+
+
+def add_rows(history: pa.Table, rows: list[dict[str, Any]]) -> pa.Table:
+    """The history with a night's rows behind it."""
+    return pa.concat_tables([history, pa.Table.from_pylist(rows, schema=SCHEMA)])
+
+
+def last_records(history: pa.Table, experiment: str, key: str) -> dict[tuple[str, str], str]:
+    """(level, variant) -> record hashes of the last night of a series."""
+    mask = pc.and_(pc.equal(history["experiment"], experiment), pc.equal(history["key"], key))
+    return {
+        (row["level"], row["variant"]): row["records"]
+        for row in history.filter(mask).select(["level", "variant", "records"]).to_pylist()
+    }
+
+
+def steps_of(
+    history: pa.Table, false_steps_per_year: float, primary: set[tuple[str, ...]]
+) -> list[SeriesStep]:
+    """Step changes in all primary series.
+
+    Nights in a row whose records are the same bytes are one measurement and count once.
+
+    Args:
+        history: as ``read_history`` gives it.
+        false_steps_per_year: expected false steps a year over all series together.
+        primary: the series that are searched, by the values of ``SERIES``.
+    """
+    series: dict[tuple[str, ...], list[dict[str, Any]]] = {}
+    for row in history.to_pylist():
+        name = tuple(row[column] for column in SERIES)
+        if name in primary and row["estimate"] is not None:
+            series.setdefault(name, []).append(row)
+    share = min(0.5, false_steps_per_year / max(1, len(primary)))
+    return [step for name, rows in series.items() for step in _steps_of_series(name, rows, share)]
+
+
+def _steps_of_series(
+    name: tuple[str, ...], rows: Sequence[dict[str, Any]], false_steps: float
+) -> list[SeriesStep]:
+    distinct: list[dict[str, Any]] = []
+    last_of_equal: list[dict[str, Any]] = []
+    for row in rows:
+        if distinct and row["records"] and row["records"] == distinct[-1]["records"]:
+            last_of_equal[-1] = row
+        else:
+            distinct.append(row)
+            last_of_equal.append(row)
+    logs = all(value > 0 for row in distinct for value in row["values"])
+
+    def found(count: int) -> list[Step]:
+        nights = [
+            {
+                seed: float(np.log(value)) if logs else value
+                for seed, value in zip(row["seeds"], row["values"], strict=True)
+            }
+            for row in distinct[:count]
+        ]
+        sd, df = noise(nights)
+        means = [float(np.mean(list(night.values()))) for night in nights]
+        return find_steps(means, sd, df, false_steps)
+
+    # A night that repeats the one before it brings nothing new.
+    repeated = len(rows) > 1 and last_of_equal[-1] is not distinct[-1]
+    known = {step.index for step in found(len(distinct) - (not repeated))}
+    made = []
+    for step in found(len(distinct)):
+        before, after = (float(np.exp(x)) if logs else x for x in (step.before, step.after))
+        last, first = last_of_equal[step.index - 1], distinct[step.index]
+        made.append(
+            SeriesStep(
+                name,
+                Step(step.index, before, after),
+                after / before if logs else None,
+                (last["night"], last["project"]),
+                (first["night"], first["project"]),
+                step.index not in known,
+            )
+        )
+    return made

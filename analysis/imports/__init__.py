@@ -1,0 +1,1 @@
+"""Other people's results as sets of runs."""

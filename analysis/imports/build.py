@@ -1,0 +1,122 @@
+"""From folders of other programs to one set of runs, each simulation a run."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from analysis.errors import AnalysisError
+from analysis.imports.definitions import NOTES
+from analysis.imports.simulation import ImportedSimulation, keys_of, statistics_of
+from analysis.imports.tgentools import NAMES as ANALYSIS_NAMES
+from analysis.imports.tgentools import read_analysis
+from analysis.imports.tornettools import FOLDER, is_plot_data, read_plot_data
+from analysis.judging import Statistics
+from analysis.runsets import RunSet, SetRun, values_of
+
+LEVEL = VARIANT = "imported"
+
+
+@dataclass(frozen=True)
+class ImportOptions:
+    """How to import.
+
+    Attributes:
+        begin_s: simulated time from which downloads of a tgen.analysis.json count.
+        end_s: simulated time before which they count.
+        leave_out_empty: leave out simulations in which no download completed.
+    """
+
+    begin_s: float | None = None
+    end_s: float | None = None
+    leave_out_empty: bool = False
+
+
+def import_runs(paths: Sequence[Path], name: str, options: ImportOptions) -> RunSet:
+    """All simulations at or below some paths as one set.
+
+    Args:
+        paths: files tgen.analysis.json[.xz], folders of simulations, or folders of these.
+        name: of the set.
+        options: how.
+
+    Raises:
+        AnalysisError: nothing to import, or a file that cannot be understood.
+    """
+    sources = [source for path in paths for source in find_simulations(path)]
+    simulations = []
+    for source in dict.fromkeys(source.resolve() for source in sources):
+        if source.is_dir():
+            simulations.append(read_plot_data(source))
+        else:
+            simulations.append(read_analysis(source, begin_s=options.begin_s, end_s=options.end_s))
+    notes = [*NOTES]
+    analyses = any(not source.is_dir() for source in sources)
+    if analyses and (options.begin_s, options.end_s) != (None, None):
+        bounds = [
+            f"{b:g} s" if b is not None else "the end" for b in (options.begin_s, options.end_s)
+        ]
+        notes.append(f"Downloads completed from {bounds[0]} to {bounds[1]} of simulated time.")
+    empty = [simulation.name for simulation in simulations if simulation.empty]
+    if empty and options.leave_out_empty:
+        simulations = [simulation for simulation in simulations if not simulation.empty]
+        notes.append(
+            f"Left out, as asked, since no download completed in them: {', '.join(empty)}. What is "
+            "left is a selection."
+        )
+    elif empty:
+        notes.append(f"No download completed in: {', '.join(empty)}.")
+    if not simulations:
+        raise AnalysisError(
+            "no download completed in any of the simulations", "import other simulations"
+        )
+    return RunSet(
+        name=name,
+        definitions="tornettools",
+        # A number is all that a seed is here: what was drawn from it is not known.
+        paired=False,
+        notes=tuple(notes),
+        runs=tuple(
+            SetRun(run_id=simulation.name, level=LEVEL, variant=VARIANT, seed=number)
+            for number, simulation in enumerate(simulations, 1)
+        ),
+        values=values_of(_statistics(simulations)),
+    )
+
+
+def find_simulations(path: Path) -> list[Path]:
+    """Files and folders that hold one simulation each, at or below a path, in order.
+
+    Where a simulation has its plot data, which are selected by time, its analysis is left.
+
+    Raises:
+        AnalysisError: there is none, or nothing at the path.
+    """
+    if path.is_file():
+        return [path]
+    if not path.is_dir():
+        raise AnalysisError(f"{path} is missing", "name a file or folder to import")
+    found: list[Path] = []
+    for folder in [path, *sorted(p for p in path.rglob("*") if p.is_dir())]:
+        if is_plot_data(folder):
+            found.append(folder)
+        elif not is_plot_data(folder / FOLDER):
+            analyses = [folder / name for name in ANALYSIS_NAMES if (folder / name).is_file()]
+            found += analyses[:1]
+    if not found:
+        raise AnalysisError(
+            f"{path} holds neither tgen.analysis.json[.xz] nor {FOLDER}",
+            "name a simulation that tornettools or tgentools has parsed, or a folder of such",
+        )
+    return found
+
+
+def _statistics(simulations: list[ImportedSimulation]) -> Statistics:
+    keys = keys_of(simulations)
+    made: Statistics = {}
+    for number, simulation in enumerate(simulations, 1):
+        for (class_name, metric), statistic in statistics_of(simulation, keys).items():
+            by_variant = made.setdefault((LEVEL, class_name), {})
+            by_variant.setdefault((metric, VARIANT), {})[number] = statistic
+    return made

@@ -1,0 +1,107 @@
+"""JSON of other programs, plain or xz, and checks that say which part of which file is wrong."""
+
+from __future__ import annotations
+
+import json
+import lzma
+import math
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from analysis.errors import AnalysisError
+
+
+def read_json(path: Path) -> Any:
+    """A JSON file's content; one whose name ends with .xz is compressed.
+
+    Raises:
+        AnalysisError: missing, truncated, not compressed as its name says, or not JSON.
+    """
+    try:
+        data = path.read_bytes()
+        if path.suffix == ".xz":
+            data = lzma.decompress(data)
+    except OSError as error:
+        raise AnalysisError(f"{path} cannot be read: {error.strerror or error}") from None
+    except (lzma.LZMAError, EOFError) as error:
+        raise AnalysisError(
+            f"{path} is damaged or not xz: {error}", "get the file again, whole"
+        ) from None
+    try:
+        return json.loads(data)
+    except (ValueError, RecursionError) as error:
+        raise AnalysisError(
+            f"{path} is not valid JSON: {error}", "get the file again, whole"
+        ) from None
+
+
+class Part:
+    """A value inside of a file, which knows where it is.
+
+    ``path`` and ``where`` (keys from the top) go into every complaint.
+    """
+
+    def __init__(self, path: Path, value: Any, where: str = "") -> None:
+        self.path = path
+        self.value = value
+        self.where = where
+
+    def wrong(self, expected: str) -> AnalysisError:
+        """What to raise where the value is not as expected."""
+        place = f" at {self.where}" if self.where else ""
+        return AnalysisError(
+            f"{self.path}{place}: expected {expected}, found {_kind(self.value)}",
+            "is it a file of another program or version?",
+        )
+
+    def items(self) -> Iterator[tuple[str, Part]]:
+        """Keys and values of an object."""
+        if not isinstance(self.value, dict):
+            raise self.wrong("an object")
+        for key, value in self.value.items():
+            yield key, Part(self.path, value, f"{self.where}/{key}")
+
+    def get(self, key: str) -> Part | None:
+        """A value of an object, or None."""
+        return dict(self.items()).get(key)
+
+    def elements(self) -> Iterator[Part]:
+        """Elements of an array."""
+        if not isinstance(self.value, list):
+            raise self.wrong("an array")
+        for index, value in enumerate(self.value):
+            yield Part(self.path, value, f"{self.where}/{index}")
+
+    def number(self, low: float = 0.0) -> float:
+        """A finite number of at least ``low``."""
+        value = self.value
+        if isinstance(value, bool) or not isinstance(value, int | float):
+            raise self.wrong("a number")
+        try:
+            number = float(value)
+        except OverflowError:
+            raise self.wrong("a number of this world") from None
+        if not math.isfinite(number) or number < low:
+            raise self.wrong(f"a finite number of at least {low:g}")
+        return number
+
+    def numbers(self) -> list[float]:
+        """An array of finite numbers that are not negative."""
+        return [element.number() for element in self.elements()]
+
+    def key_number(self, key: str) -> int:
+        """A key that is a whole number."""
+        try:
+            return int(key)
+        except ValueError:
+            raise AnalysisError(
+                f"{self.path} at {self.where}: expected a whole number as key, found {key[:40]!r}",
+                "is it a file of another program or version?",
+            ) from None
+
+
+def _kind(value: Any) -> str:
+    if value is None or isinstance(value, bool | int | float | str):
+        return f"{value!r}"[:60]
+    return "an object" if isinstance(value, dict) else "an array"

@@ -1,0 +1,107 @@
+"""What one simulation's files hold, and its statistics."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from analysis.imports.definitions import (
+    DURATIONS,
+    ERROR_RATE,
+    GOODPUTS,
+    RELAY_GOODPUT,
+    rank,
+)
+from analysis.metrics import ALL, QUANTILES, Statistic
+
+NO_DOWNLOAD = "no such download completed"
+
+UNITS = ((2**20, "MiB"), (2**10, "KiB"))
+
+
+@dataclass
+class ImportedSimulation:
+    """One simulation.
+
+    Attributes:
+        name: of its folder.
+        durations: (class, duration of ``DURATIONS``) -> seconds, one for each completed download.
+        goodputs: (class, goodput of ``GOODPUTS``) -> bytes per second, likewise.
+        downloads: class -> (failed, all) downloads.
+        relay_goodput: bytes per second of all relays, one for each second.
+        sizes: class of all sizes -> classes of single sizes that it has.
+    """
+
+    name: str
+    durations: dict[tuple[str, str], list[float]] = field(default_factory=dict)
+    goodputs: dict[tuple[str, str], list[float]] = field(default_factory=dict)
+    downloads: dict[str, tuple[float, float]] = field(default_factory=dict)
+    relay_goodput: list[float] = field(default_factory=list)
+
+    def add(self, class_name: str, duration: str, seconds: list[float]) -> None:
+        """Add times of completed downloads."""
+        self.durations.setdefault((class_name, duration), []).extend(seconds)
+
+    @property
+    def empty(self) -> bool:
+        """Whether no download completed."""
+        return not any(self.durations.values())
+
+
+def size_class(circuit: str, size_bytes: int) -> str:
+    """The class of downloads of one size over one kind of circuit."""
+    for unit, name in UNITS:
+        if size_bytes >= unit and size_bytes % unit == 0:
+            return f"{circuit} {size_bytes // unit} {name}"
+    return f"{circuit} {size_bytes} B"
+
+
+def statistics_of(
+    simulation: ImportedSimulation, keys: set[tuple[str, str]]
+) -> dict[tuple[str, str], Statistic]:
+    """(class, metric) -> statistic.
+
+    Args:
+        simulation: one of a set.
+        keys: (class, duration or goodput) of the whole set. Where others have downloads and this
+            simulation has none there is a statistic without a value, not none.
+    """
+    made: dict[tuple[str, str], Statistic] = {}
+    for class_name, name in sorted(keys):
+        if name in DURATIONS:
+            seconds = simulation.durations.get((class_name, name), [])
+            for q in QUANTILES:
+                made[class_name, f"{name}_{rank(q)}_s"] = _quantile(seconds, q)
+        elif name in GOODPUTS:
+            speeds = simulation.goodputs.get((class_name, name), [])
+            made[class_name, f"{name}_p50_bytes_per_s"] = _quantile(speeds, 0.5)
+        elif name == ERROR_RATE:
+            failed, total = simulation.downloads.get(class_name, (0.0, 0.0))
+            made[class_name, ERROR_RATE] = (
+                Statistic(min(1.0, failed / total)) if total > 0 else Statistic(None, "no download")
+            )
+        else:
+            made[ALL, RELAY_GOODPUT] = (
+                Statistic(float(np.mean(simulation.relay_goodput)))
+                if simulation.relay_goodput
+                else Statistic(None, "no goodput of relays")
+            )
+    return made
+
+
+def keys_of(simulations: list[ImportedSimulation]) -> set[tuple[str, str]]:
+    """(class, duration or goodput or other quantity) that any of the simulations has."""
+    keys: set[tuple[str, str]] = set()
+    for simulation in simulations:
+        keys |= {key for key, values in simulation.durations.items() if values}
+        keys |= {key for key, values in simulation.goodputs.items() if values}
+        keys |= {(class_name, ERROR_RATE) for class_name in simulation.downloads}
+        if simulation.relay_goodput:
+            keys.add((ALL, RELAY_GOODPUT))
+    return keys
+
+
+def _quantile(values: list[float], q: float) -> Statistic:
+    # numpy's default, as in tornettools.
+    return Statistic(float(np.quantile(values, q))) if values else Statistic(None, NO_DOWNLOAD)

@@ -1,0 +1,128 @@
+"""A simulation as tornettools leaves it: the JSON files of ``tornet.plot.data``.
+
+Also the files of "Once is Never Enough" (2021), which are older: their names lack the kind of
+circuit, and those of OnionTrace differ.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from pathlib import Path
+
+from analysis.errors import AnalysisError
+from analysis.imports.reading import Part, read_json
+from analysis.imports.simulation import ImportedSimulation, size_class
+
+FOLDER = "tornet.plot.data"
+
+LEGACY_CIRCUIT = "exit"
+"""Files without a kind of circuit are of exit circuits."""
+
+MIBIT_BYTES = 2**20 / 8
+"""tornettools' goodput of clients is in Mibit/s."""
+
+_NAME = re.compile(r"(?P<base>[A-Za-z_0-9]+?)(\.(?P<circuit>[a-z]+))?\.json(\.xz)?\Z")
+
+
+def _first_bytes(simulation: ImportedSimulation, circuit: str, part: Part) -> None:
+    by_size = dict(part.items())
+    everything = next((by_size.pop(key) for key in ("ALL", "all") if key in by_size), None)
+    for value in [everything] if everything is not None else by_size.values():
+        simulation.add(circuit, "download_ttfb", value.numbers())
+
+
+def _last_bytes(simulation: ImportedSimulation, circuit: str, part: Part) -> None:
+    for key, value in part.items():
+        if key not in ("ALL", "all"):
+            name = size_class(circuit, part.key_number(key))
+            simulation.add(name, "download_ttlb", value.numbers())
+
+
+def _round_trips(simulation: ImportedSimulation, circuit: str, part: Part) -> None:
+    simulation.add(circuit, "round_trip_time", part.numbers())
+
+
+def _circuit_builds(simulation: ImportedSimulation, circuit: str, part: Part) -> None:
+    simulation.add(circuit, "circuit_build_time", part.numbers())
+
+
+def _errors(simulation: ImportedSimulation, circuit: str, part: Part) -> None:
+    """Pairs of (error rate, what one download is of it), both in per cent, for each client.
+
+    From both, the client's number of downloads and of failed ones come back. Under ALL each client
+    stands twice, which cancels out of the share.
+    """
+    failed = total = 0.0
+    clients = part.get("ALL")
+    if clients is None:
+        raise part.wrong('"ALL"')
+    for pair in clients.elements():
+        values = pair.numbers()
+        if len(values) != 2 or not 0 <= values[0] <= 100.001 or not 0 < values[1] <= 100.001:
+            raise pair.wrong("an error rate and its resolution in per cent")
+        failed += values[0] / values[1]
+        total += 100 / values[1]
+    if total:
+        before = simulation.downloads.get(circuit, (0.0, 0.0))
+        simulation.downloads[circuit] = (before[0] + failed, before[1] + total)
+
+
+def _goodput(name: str) -> Callable[[ImportedSimulation, str, Part], None]:
+    def add(simulation: ImportedSimulation, circuit: str, part: Part) -> None:
+        speeds = [value * MIBIT_BYTES for value in part.numbers()]
+        simulation.goodputs.setdefault((circuit, name), []).extend(speeds)
+
+    return add
+
+
+def _relays(simulation: ImportedSimulation, circuit: str, part: Part) -> None:
+    simulation.relay_goodput += [value.number() for _, value in part.items()]
+
+
+FILES: dict[str, Callable[[ImportedSimulation, str, Part], None]] = {
+    "time_to_first_byte_recv": _first_bytes,
+    "time_to_last_byte_recv": _last_bytes,
+    "round_trip_time": _round_trips,
+    "error_rate": _errors,
+    "perfclient_goodput": _goodput("download_goodput_500kib_1mib"),
+    "perfclient_goodput_5MiB": _goodput("download_goodput_4mib_5mib"),
+    "perfclient_circuit_build_time": _circuit_builds,
+    "oniontrace_perfclient_cbt": _circuit_builds,
+    "relay_goodput": _relays,
+    "oniontrace_tput": _relays,
+}
+"""Base name -> what to do with it. Other files (memory, run time) are no results."""
+
+MARKS = ("time_to_first_byte_recv", "time_to_last_byte_recv")
+"""A folder with one of them is a simulation's."""
+
+
+def is_plot_data(folder: Path) -> bool:
+    """Whether a folder holds a simulation's files."""
+    names = [match["base"] for path in folder.glob("*.json*") if (match := _NAME.match(path.name))]
+    return any(mark in names for mark in MARKS)
+
+
+def read_plot_data(folder: Path) -> ImportedSimulation:
+    """One simulation's folder.
+
+    Raises:
+        AnalysisError: damaged, or not such files; says where.
+    """
+    named = folder.parent if folder.name == FOLDER else folder
+    simulation = ImportedSimulation(named.resolve().name)
+    seen: set[tuple[str, str]] = set()
+    for path in sorted(folder.glob("*.json*")):
+        match = _NAME.match(path.name)
+        if match is None or match["base"] not in FILES:
+            continue
+        circuit = match["circuit"] or LEGACY_CIRCUIT
+        if (match["base"], circuit) in seen:
+            raise AnalysisError(
+                f"{folder} holds {match['base']} of {circuit} circuits twice",
+                "remove the plain or the compressed copy",
+            )
+        seen.add((match["base"], circuit))
+        FILES[match["base"]](simulation, circuit, Part(path, read_json(path)))
+    return simulation

@@ -1,0 +1,57 @@
+"""Compare two sets of runs: is the second worse than the first?"""
+
+from __future__ import annotations
+
+import argparse
+import re
+from pathlib import Path
+
+from analysis.comparison import compare_sets, table_text, write
+from analysis.differences import ASPECTS
+from analysis.errors import AnalysisError
+from onionlab.errors import UserError
+from onionlab.paths import repository_root
+from onionlab.runsets import open_pair
+
+HELP = "compare two sets of runs; exit status 0: no regression, 1: regression, 3: not settled"
+
+
+def setup_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare the arguments."""
+    parser.add_argument(
+        "a", help="the baseline: quick:ewma, a results folder, a checkout, an import"
+    )
+    parser.add_argument("b", help="what is judged, likewise")
+    parser.add_argument(
+        "--about",
+        default="",
+        help=f"what may differ, by default the one thing that does: {', '.join(ASPECTS)}",
+    )
+    parser.add_argument("--out", type=Path, help="folder of the report")
+
+
+def run(args: argparse.Namespace) -> int:
+    """Print table, answer and the report's path, in this order."""
+    root = repository_root()
+    a, b = open_pair(root, args.a, args.b)
+    try:
+        comparison = compare_sets(a, b, [x for x in args.about.split(",") if x])
+        out = args.out or root / "results" / "compare" / f"{_slug(args.a)}-{_slug(args.b)}"
+        paths = write(comparison, out)
+    except AnalysisError as error:
+        raise UserError(error.message, error.hint) from error
+    print(f"A  {a.name}: {len(a.runs)} runs\nB  {b.name}: {len(b.runs)} runs")
+    if comparison.about:
+        print(f"about {', '.join(comparison.about)}")
+    for words in comparison.alone:
+        print(f"note: {words}")
+    if comparison.primary:
+        print(f"\n{table_text(comparison)}\n")
+    print(comparison.sentence)
+    print(paths.csv)
+    print(paths.html)
+    return int(comparison.outcome)
+
+
+def _slug(text: str) -> str:
+    return re.sub(r"[^A-Za-z0-9._]+", "-", text).strip("-.") or "set"

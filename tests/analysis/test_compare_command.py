@@ -1,0 +1,160 @@
+"""`onionlab compare`: how sets are named, and the exit status."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+from typing import Any
+
+import pytest
+from analysis_synthetic import study_content, write_run
+
+from analysis.records import extract
+from onionlab import runsets
+from onionlab.cli import main
+from onionlab.commands import compare
+from onionlab.errors import UserError
+from onionlab.store import write_json
+
+SEEDS = [1, 2, 3, 4, 5]
+
+
+def manifest(variant: str, seed: int, version: str = "0.4.9.11") -> dict[str, Any]:
+    return {
+        "format": 1,
+        "onionlab": "0.1.0",
+        "commit": "c0ffee",
+        "identity": {
+            "engine": {"name": "shadow", "version": "3.3.0"},
+            "programs": {"tor-circuit-policy": version * 4},
+            "files": {
+                "conf/network.gml": f"n{seed}",
+                f"conf/tor.variant.{variant}.torrc": variant,
+            },
+        },
+        "tor": {"tor-circuit-policy": {"version": version, "sha256": "s", "source": "debian"}},
+    }
+
+
+@pytest.fixture(scope="module")
+def checkout(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A checkout with the results of one experiment: rr twice as slow as ewma."""
+    root = tmp_path_factory.mktemp("checkout")
+    content = study_content(SEEDS)
+    content["variants"] = content["variants"][:2]
+    content["runs"] = [run for run in content["runs"] if run["variant"] != "swrr"]
+    content["figures"] = []
+    for run in content["runs"]:
+        directory = root / "runs" / run["run_id"]
+        run["directory"], run["records"] = run["run_id"], f"{run['run_id']}/records-v1"
+        write_run(directory, run["seed"], {"ewma": 1.0, "rr": 2.0}[run["variant"]], web=4, bulk=1)
+        extract(directory, directory / "records-v1")
+        shutil.rmtree(directory / "shadow.data")
+        write_json(directory / "manifest.json", manifest(run["variant"], run["seed"]))
+    write_json(root / "results" / "swrr-test" / "study.json", content)
+    write_json(root / "results" / "swrr-test" / "plan.json", {"store": str(root / "runs")})
+    return root
+
+
+@pytest.fixture
+def onionlab(
+    checkout: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> Any:
+    monkeypatch.setattr(compare, "repository_root", lambda: checkout)
+
+    def call(*arguments: str) -> tuple[int, str, str]:
+        status = main(["compare", *arguments])
+        captured = capsys.readouterr()
+        return status, captured.out, captured.err
+
+    return call
+
+
+def test_a_slower_variant_is_a_regression(onionlab: Any, checkout: Path, tmp_path: Path) -> None:
+    status, out, _ = onionlab("swrr-test:ewma", "swrr-test:rr", "--out", str(tmp_path))
+    assert status == 1
+    assert "about variant" in out
+    assert "worse" in out
+    *_, table, report = out.splitlines()
+    assert Path(report).read_text().startswith("<!DOCTYPE html>")
+    assert Path(table).read_text().startswith("cell,class,metric")
+    faster, _, _ = onionlab("swrr-test:rr", "swrr-test:ewma", "--out", str(tmp_path))
+    assert faster in (0, 3)
+
+
+def test_another_checkout_with_the_same_records(
+    onionlab: Any, checkout: Path, tmp_path: Path
+) -> None:
+    """Moved, so that the store its plan names is found beside it."""
+    other = tmp_path / "other"
+    shutil.copytree(checkout, other)
+    plan = other / "results" / "swrr-test" / "plan.json"
+    write_json(plan, {"store": str(tmp_path / "gone")})
+    for b in (other, other / "runs", other / "results" / "swrr-test"):
+        status, out, _ = onionlab("swrr-test:ewma", str(b), "--out", str(tmp_path / "o"))
+        assert (status, "byte-identical" in out) == (0, True)
+    shutil.rmtree(other / "runs")
+    plan.unlink()
+    status, _, err = onionlab("swrr-test:ewma", str(other / "results" / "swrr-test"))
+    assert (status, "are gone" in err) == (2, True)
+
+
+def test_another_tor_as_well_is_refused(onionlab: Any, checkout: Path, tmp_path: Path) -> None:
+    other = tmp_path / "other"
+    shutil.copytree(checkout, other)
+    write_json(other / "results" / "swrr-test" / "plan.json", {"store": str(other / "runs")})
+    for path in other.glob("runs/*/manifest.json"):
+        old = json.loads(path.read_text())
+        variant, seed = path.parent.name.split("-")[1:]
+        write_json(path, {**old, **manifest(variant, int(seed), "0.4.9.12")})
+    named = f"{other / 'results' / 'swrr-test'}:rr"
+    status, _, err = onionlab("swrr-test:ewma", named, "--out", str(tmp_path / "o"))
+    assert status == 2
+    assert "tor: version: 0.4.9.11 / 0.4.9.12" in err
+    arguments = ("--about", "variant,tor", "--out", str(tmp_path / "o"))
+    assert onionlab("swrr-test:ewma", named, *arguments)[0] == 1
+
+
+@pytest.mark.parametrize(
+    ("a", "b", "message"),
+    [
+        ("swrr-test:ewma", "swrr-test:ewma", "are the same runs"),
+        ("swrr-test:ewma", "swrr-test:pie", "no runs of 'pie'"),
+        ("swrr-test", "nowhere", "there are no runs of nowhere"),
+        ("swrr-test", "", "has no name"),
+        ("swrr-test", ".", "there are no runs"),
+    ],
+)
+def test_names_that_stand_for_nothing(
+    onionlab: Any, a: str, b: str, message: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    status, _, err = onionlab(a, b)
+    assert (status, err.startswith("error: "), message in err) == (2, True, True), err
+
+
+def test_two_checkouts_name_no_experiment(checkout: Path, onionlab: Any) -> None:
+    with pytest.raises(UserError, match="neither"):
+        runsets.open_pair(checkout, str(checkout), str(checkout))
+
+
+@pytest.mark.parametrize(
+    ("damage", "message"),
+    [
+        (lambda run: (run / "manifest.json").unlink(), "is missing"),
+        (lambda run: (run / "manifest.json").write_text("{"), "is not valid JSON"),
+        (lambda run: (run / "manifest.json").write_text("[]"), "is no manifest"),
+        (lambda run: (run / "records-v1" / "goodput.parquet").unlink(), "is missing"),
+        (lambda run: (run / "records-v1" / "streams.parquet").write_bytes(b"PAR1"), "cannot be"),
+    ],
+)
+def test_damaged_runs(
+    onionlab: Any, checkout: Path, tmp_path: Path, damage: Any, message: str
+) -> None:
+    other = tmp_path / "other"
+    shutil.copytree(checkout, other)
+    write_json(other / "results" / "swrr-test" / "plan.json", {"store": str(other / "runs")})
+    damage(other / "runs" / "5mid-rr-3")
+    status, _, err = onionlab("swrr-test:rr", str(other))
+    assert (status, message in err) == (2, True), err

@@ -1,0 +1,326 @@
+"""Two sets of runs: what may be compared, and what the answer is."""
+
+from __future__ import annotations
+
+import csv
+import io
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from runset_synthetic import ENGINE, FILES, USUAL, make_set
+
+from analysis.comparison import (
+    Comparison,
+    Outcome,
+    compare_sets,
+    csv_text,
+    html_text,
+    table_text,
+    write,
+)
+from analysis.differences import ASPECTS, aspect_of
+from analysis.errors import AnalysisError
+from analysis.runsets import RunSet, SetRun, TorBuild, Value, read_run_set
+
+NEW_TOR = {"tor-circuit-policy": TorBuild(version="0.4.9.12", sha256="cd" * 32)}
+
+
+def all_text(comparison: Comparison) -> str:
+    return "\n".join(
+        [
+            comparison.sentence,
+            table_text(comparison),
+            csv_text(comparison),
+            html_text(comparison),
+        ]
+    )
+
+
+def no_nonsense(comparison: Comparison) -> None:
+    text = all_text(comparison)
+    assert re.search(r"\b(nan|inf|NaN|None)\b", text) is None
+
+
+def test_slower_is_a_regression() -> None:
+    a, b = make_set(), make_set("quick:rr", variant="rr", effect=1.2)
+    result = compare_sets(a, b)
+    assert result.about == ("variant",)
+    assert result.outcome is Outcome.REGRESSION
+    worse = {row.judgement.metric.name for row in result.regressions}
+    assert worse == {name for name in USUAL if name.startswith(("ttfb", "time_to"))}
+    assert result.sentence.startswith("Regression: of 8 primary metrics 6 worse")
+    no_nonsense(result)
+
+
+def test_faster_is_none() -> None:
+    result = compare_sets(make_set(), make_set("quick:rr", variant="rr", effect=0.8))
+    assert result.outcome is Outcome.FINE
+    assert "6 better" in result.sentence
+
+
+def test_alike_is_fine_and_wide_is_not_settled() -> None:
+    close = compare_sets(make_set(), make_set("later", noise_seed=2, noise=0.002))
+    assert close.outcome is Outcome.FINE
+    wide = compare_sets(make_set(noise=0.1), make_set("later", noise_seed=2, noise=0.1))
+    assert wide.outcome is Outcome.UNSETTLED
+    assert re.search(r"about \d+ more seeds", wide.sentence)
+
+
+def test_pairs_are_by_seed() -> None:
+    """The seeds' own levels differ by 10 %: only pairs see an effect of 2 %."""
+    a, b = make_set(noise=0.001), make_set("b", effect=1.02, noise=0.001, noise_seed=2)
+    assert compare_sets(a, b).rows[2].judgement.verdict.p_different is not None
+    paired = compare_sets(a, b)
+    unpaired = compare_sets(a.model_copy(update={"paired": False}), b)
+    assert paired.paired
+    assert not unpaired.paired
+    p = [
+        next(
+            r.judgement.verdict.p_different
+            for r in c.rows
+            if r.judgement.metric.name == "ttfb_p50_s"
+        )
+        for c in (paired, unpaired)
+    ]
+    assert p[0] is not None
+    assert p[1] is not None
+    assert p[0] < 0.001 < 0.2 < p[1]
+
+
+def test_same_bytes_need_no_test() -> None:
+    a = make_set(records="same")
+    result = compare_sets(a, make_set("later", records="same", project="0.1.0 decaf"))
+    assert result.identical
+    assert result.outcome is Outcome.FINE
+    assert "byte-identical" in result.sentence
+    one_more = make_set("later", records="same", seeds=range(1, 10))
+    assert not compare_sets(a, one_more).identical
+    assert not compare_sets(a, make_set("later")).identical
+    unknown = [run.model_copy(update={"records": {}}) for run in a.runs]
+    blank = a.model_copy(update={"runs": tuple(unknown)})
+    assert not compare_sets(blank, blank).identical
+
+
+@pytest.mark.parametrize(
+    ("changed", "aspect"),
+    [
+        ({"engine": {**ENGINE, "version": "3.4.0"}}, "engine"),
+        ({"engine": {"name": "uml", "version": "6.12"}}, "engine"),
+        ({"tor": NEW_TOR}, "tor"),
+        ({"tor": {"tor-circuit-policy": TorBuild(version="0.4.9.11", sha256="cd")}}, "tor"),
+        ({"files": {**FILES, "conf/network.gml": "n2"}}, "network"),
+        ({"files": {**FILES, "clients.json": "c2", "shadow.config.yaml": "s2"}}, "network"),
+        ({"files": {**FILES, "conf/tgen.web.graphml": "l2"}}, "load"),
+        ({"files": {**FILES, "run.json": "r2"}}, "time"),
+        ({"files": {**FILES, "conf/tor.common.torrc": "t2"}}, "configuration"),
+        ({"files": {**FILES, "shadow.config.yaml": "s2"}}, "engine"),
+        ({"variant": "rr"}, "variant"),
+    ],
+)
+def test_the_one_difference_is_found(changed: dict[str, Any], aspect: str) -> None:
+    result = compare_sets(make_set(), make_set("b", **changed))
+    assert result.about == (aspect,)
+    other = next(name for name in ASPECTS if name not in (aspect, "project", "network"))
+    with pytest.raises(AnalysisError, match=f"differ in more than {other}:\n  {aspect}: "):
+        compare_sets(make_set(), make_set("b", **changed), [other])
+
+
+def test_two_differences_are_refused_unless_asked_about() -> None:
+    a, b = make_set(), make_set("b", variant="rr", tor=NEW_TOR)
+    with pytest.raises(AnalysisError, match="in more than one thing") as refused:
+        compare_sets(a, b)
+    assert "variant: ewma / rr" in refused.value.message
+    assert "tor: version: 0.4.9.11 / 0.4.9.12" in refused.value.message
+    assert refused.value.hint is not None
+    assert "--about variant,tor" in refused.value.hint
+    assert compare_sets(a, b, ["variant", "tor"]).about == ("variant", "tor")
+
+
+def test_a_project_may_write_other_files() -> None:
+    b = make_set("b", files={name: f"{value}x" for name, value in FILES.items()})
+    with pytest.raises(AnalysisError, match="in more than one thing"):
+        compare_sets(make_set(), b)
+    assert compare_sets(make_set(), b, ["project"]).about == ("project",)
+    with pytest.raises(AnalysisError, match="more than project"):
+        compare_sets(make_set(), make_set("b", tor=NEW_TOR), ["project"])
+
+
+def test_another_measured_span_is_refused() -> None:
+    b = make_set("b", variant="rr")
+    moved = b.spans["quick"].model_copy(update={"measured_start_s": 300.0})
+    with pytest.raises(AnalysisError, match="time: measured_start_s: 420 / 300"):
+        compare_sets(make_set(), b.model_copy(update={"spans": {"quick": moved}}))
+
+
+def test_unknown_aspect_lists_the_known() -> None:
+    with pytest.raises(AnalysisError, match="cannot be about 'weather'") as refused:
+        compare_sets(make_set(), make_set("b"), ["weather"])
+    assert refused.value.hint is not None
+    assert all(name in refused.value.hint for name in ASPECTS)
+
+
+def test_one_seed_is_not_settled() -> None:
+    result = compare_sets(make_set(seeds=(1,)), make_set("b", seeds=(1,), effect=3.0))
+    assert result.outcome is Outcome.UNSETTLED
+    assert "one pair: no spread to judge by" in table_text(result)
+    no_nonsense(result)
+
+
+def test_seeds_without_a_pair_are_named() -> None:
+    result = compare_sets(make_set(), make_set("b", seeds=range(3, 12)))
+    assert result.pairs == 6
+    assert result.alone == ("seeds without a pair: 1, 2, 9, 10, 11",)
+
+
+def test_no_seed_in_common_makes_two_samples() -> None:
+    """Another seed draws another network, so files that it decides tell nothing."""
+    far = make_set("b", seeds=range(20, 28), effect=2.0, files={**FILES, "conf/network.gml": "n2"})
+    result = compare_sets(make_set(), far)
+    assert not result.paired
+    assert result.outcome is Outcome.REGRESSION
+    assert "no seed in common" in result.alone[0]
+
+
+def test_streams_that_all_timed_out() -> None:
+    times = tuple(name for name in USUAL if name.startswith(("ttfb", "time_to")))
+    result = compare_sets(make_set(), make_set("b", missing=times))
+    assert result.outcome is Outcome.UNSETTLED
+    assert "the curve ends at 12.0%" in csv_text(result)
+    assert "8 of 8 pairs lack a value" in table_text(result)
+    no_nonsense(result)
+    both = compare_sets(make_set(missing=times), make_set("b", missing=times))
+    assert both.outcome is Outcome.UNSETTLED
+    no_nonsense(both)
+
+
+def test_no_metric_at_all() -> None:
+    empty = make_set().model_copy(update={"values": ()})
+    with pytest.raises(AnalysisError, match="hold no statistic"):
+        compare_sets(empty, empty)
+
+
+def test_variants_that_do_not_match() -> None:
+    both = RunSet(
+        name="both",
+        records_format=1,
+        runs=make_set().runs + make_set(variant="rr").runs,
+        values=make_set().values + make_set(variant="rr").values,
+    )
+    with pytest.raises(AnalysisError, match="do not match in their variants"):
+        compare_sets(both, make_set())
+    result = compare_sets(both, both)
+    assert {row.cell for row in result.rows} == {"ewma", "rr"}
+    assert "Time to first byte, median (s), rr, web" in table_text(result)
+    assert [run.variant for run in both.only("rr").runs] == ["rr"] * 8
+    with pytest.raises(AnalysisError, match="no runs of 'swrr'"):
+        both.only("swrr")
+
+
+def test_error_level_is_shared_among_cells() -> None:
+    """What just passes as a regression alone does not, as one of two variants."""
+
+    def smallest_p(comparison: Comparison) -> float:
+        return min(row.judgement.verdict.p_different or 0.0 for row in comparison.primary)
+
+    a = make_set(noise=0.04)
+    b = next(
+        b
+        for effect in range(1010, 1200, 2)
+        for b in [make_set("b", noise=0.04, noise_seed=5, effect=effect / 1000)]
+        if 0.026 < smallest_p(compare_sets(a, b)) < 0.049
+    )
+
+    def doubled(one: RunSet) -> RunSet:
+        def again(items: Any) -> Any:
+            return (*items, *(item.model_copy(update={"variant": "rr"}) for item in items))
+
+        return one.model_copy(update={"runs": again(one.runs), "values": again(one.values)})
+
+    assert not compare_sets(doubled(a), doubled(b)).regressions
+
+
+def test_other_definitions_are_refused() -> None:
+    other = make_set().model_copy(update={"records_format": 2})
+    with pytest.raises(AnalysisError, match="different formats"):
+        compare_sets(make_set(), other)
+
+
+def test_written_twice_the_same(tmp_path: Path) -> None:
+    result = compare_sets(make_set(), make_set("b", variant="rr", effect=1.1))
+    first = [p.read_bytes() for p in vars(write(result, tmp_path / "1")).values()]
+    second = [p.read_bytes() for p in vars(write(result, tmp_path / "2")).values()]
+    assert first == second
+    rows = list(csv.DictReader(io.StringIO(csv_text(result))))
+    assert {row["metric"] for row in rows if row["primary"] == "yes"} == set(USUAL)
+
+
+def test_a_set_survives_its_file(tmp_path: Path) -> None:
+    made = make_set(missing=("ttfb_p99_s",))
+    (tmp_path / "x.json").write_text(made.json_text())
+    assert read_run_set(tmp_path / "x.json") == made
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (lambda text: text[:200], "is not a valid set"),
+        (lambda text: "[]", "is not a valid set"),
+        (lambda text: text.replace('"format": 1', '"format": 2'), "format"),
+        (lambda text: text.replace("ttfb_p50_s", "ttfb_p51_s"), "unknown metric"),
+        (lambda text: text.replace('"value": 0.02', '"value": NaN', 1), "not a valid set"),
+        (lambda text: text.replace('"seed": 2', '"seed": 1', 1), "not a valid set"),
+    ],
+)
+def test_a_damaged_set_is_refused(tmp_path: Path, change: Any, message: str) -> None:
+    path = tmp_path / "x.json"
+    path.write_text(change(make_set().json_text()))
+    with pytest.raises(AnalysisError, match=message):
+        read_run_set(path)
+
+
+@given(st.text(max_size=40))
+def test_every_file_has_an_aspect(name: str) -> None:
+    assert aspect_of(name) in {*ASPECTS, "engine files"}
+
+
+@given(
+    st.lists(
+        st.tuples(
+            st.floats(-1e100, 1e100, allow_subnormal=False) | st.none(),
+            st.floats(-1e100, 1e100, allow_subnormal=False) | st.none(),
+        ),
+        min_size=1,
+        max_size=5,
+    ),
+    st.booleans(),
+)
+def test_any_values_give_an_answer(
+    pairs: list[tuple[float | None, float | None]], paired: bool
+) -> None:
+    def of(side: int) -> RunSet:
+        runs = tuple(
+            SetRun(run_id=str(n), level="l", variant="v", seed=n) for n in range(len(pairs))
+        )
+        values = tuple(
+            Value.model_validate(
+                {
+                    "level": "l",
+                    "variant": "v",
+                    "seed": n,
+                    "class": "web",
+                    "metric": "ttfb_p50_s",
+                    "value": pair[side],
+                    "reason": "because",
+                }
+            )
+            for n, pair in enumerate(pairs)
+        )
+        return RunSet(name="s", paired=paired, runs=runs, values=values)
+
+    result = compare_sets(of(0), of(1))
+    assert isinstance(result.outcome, Outcome)
+    no_nonsense(result)

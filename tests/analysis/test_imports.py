@@ -1,0 +1,346 @@
+"""Results of tgentools and tornettools as sets of runs."""
+
+from __future__ import annotations
+
+import contextlib
+import importlib
+import json
+import lzma
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from analysis.comparison import Outcome, compare_sets, html_text
+from analysis.errors import AnalysisError
+from analysis.imports.build import ImportOptions, find_simulations, import_runs
+from analysis.imports.definitions import NOTES
+from analysis.imports.reading import read_json
+from analysis.imports.simulation import size_class
+from analysis.imports.tgentools import class_of, read_analysis
+from analysis.runsets import RunSet, read_run_set
+from onionlab.cli import main
+from onionlab.commands import compare
+from onionlab.runsets import SET_FILE
+
+EPOCH = 946684800
+ALL_TIME = ImportOptions()
+
+
+def values(made: RunSet, seed: int = 1) -> dict[tuple[str, str], float | None]:
+    return {(v.class_name, v.metric): v.value for v in made.values if v.seed == seed}
+
+
+def stream(end_s: float, received: dict[str, float], progress: dict[str, float]) -> dict[str, Any]:
+    return {
+        "elapsed_seconds": {"payload_bytes_recv": received, "payload_progress_recv": progress},
+        "stream_info": {"recvsize": "5242880"},
+        "unix_ts_end": EPOCH + end_s,
+    }
+
+
+def analysis(ttfb: list[float], *, layout: str = "stream_summary", failed: int = 1) -> Any:
+    """One perf client whose downloads of 50 KiB complete at 310 s, 311 s, and so on."""
+    new = layout == "stream_summary"
+    summary = {
+        "time_to_first_byte" + ("_recv" if new else ""): {
+            "51200": {str(EPOCH + 310 + i): [t] for i, t in enumerate(ttfb)}
+        },
+        "time_to_last_byte" + ("_recv" if new else ""): {
+            "51200": {str(EPOCH + 310 + i): [2 * t] for i, t in enumerate(ttfb)}
+        },
+        "errors": {"TIMEOUT": {str(EPOCH + 310): [[0, 0] if new else 51200] * failed}},
+    }
+    if new:
+        summary["round_trip_time"] = {str(EPOCH + 310): [0.5]}
+    tgen: dict[str, Any] = {layout: summary}
+    if new:
+        tgen["streams"] = {
+            "a": stream(320.0, {"512000": 1.0, "1048576": 2.0}, {"0.8": 5.0, "1.0": 7.0}),
+            "before": stream(20.0, {"512000": 1.0, "1048576": 9.0}, {}),
+            "open": None,
+        }
+        tgen["streams"]["a"]["elapsed_seconds"]["payload_bytes_recv"]["5242880"] = 7.0
+    node = {"measurement_ip": "unknown", "tgen": tgen}
+    return {"type": "tgen", "version": "1.0.0", "data": {"perfclient1exit": node}}
+
+
+@pytest.mark.parametrize("layout", ["stream_summary", "transfers_summary"])
+@pytest.mark.parametrize("packed", [False, True])
+def test_analysis_of_tgentools(tmp_path: Path, layout: str, packed: bool) -> None:
+    text = json.dumps(analysis([1.0, 2.0, 4.0], layout=layout)).encode()
+    path = tmp_path / "sim" / ("tgen.analysis.json" + (".xz" if packed else ""))
+    path.parent.mkdir()
+    path.write_bytes(lzma.compress(text) if packed else text)
+    made = import_runs([tmp_path], "x", ALL_TIME)
+    got = values(made)
+    assert got["exit", "download_ttfb_p50_s"] == 2.0
+    assert got["exit 50 KiB", "download_ttlb_p50_s"] == 4.0
+    assert got["exit", "download_error_rate"] == pytest.approx(1 / 4)
+    assert (("exit", "round_trip_time_p50_s") in got) == (layout == "stream_summary")
+    assert [run.run_id for run in made.runs] == ["sim"]
+    assert not made.paired
+    assert set(NOTES) <= set(made.notes)
+
+
+def test_a_span_selects_by_completion(tmp_path: Path) -> None:
+    (tmp_path / "tgen.analysis.json").write_text(json.dumps(analysis([1.0, 2.0, 4.0])))
+    made = import_runs([tmp_path], "x", ImportOptions(311, 312))
+    assert values(made)["exit", "download_ttfb_p50_s"] == 2.0
+    assert values(made)["exit", "download_error_rate"] == 0.0
+    assert any("from 311 s to 312 s" in note for note in made.notes)
+
+
+def test_goodput_of_a_download(tmp_path: Path) -> None:
+    """Between two sizes that tgentools wrote, or two tenths of the download where it did not."""
+    (tmp_path / "tgen.analysis.json").write_text(json.dumps(analysis([1.0])))
+    got = read_analysis(tmp_path / "tgen.analysis.json", begin_s=300.0)
+    assert got.goodputs["exit", "download_goodput_500kib_1mib"] == [1048576 - 512000]
+    assert got.goodputs["exit", "download_goodput_4mib_5mib"] == [(5242880 - 4194304) / 2]
+
+
+def plot_data(folder: Path, median_s: float, rng: np.random.Generator, **more: Any) -> Path:
+    """One simulation's folder as tornettools leaves it."""
+    data = folder / "tornet.plot.data"
+    data.mkdir(parents=True)
+    times = (median_s * rng.lognormal(0, 0.2, 50)).round(6).tolist()
+    contents = {
+        "time_to_first_byte_recv.exit": {"ALL": times, "51200": times},
+        "time_to_last_byte_recv.exit": {"ALL": times, "51200": times, "1048576": times[:5]},
+        "error_rate.exit": {"ALL": [[10.0, 10.0], [10.0, 10.0], [0.0, 5.0], [0.0, 5.0]]},
+        "perfclient_goodput.exit": [8.0, 16.0],
+        "relay_goodput": {"300": 100, "301": 300},
+        "resource_usage": {"ram": {}},
+        **more,
+    }
+    for name, content in contents.items():
+        if content is not None:
+            (data / f"{name}.json").write_text(json.dumps(content))
+    return folder
+
+
+def collection(folder: Path, median_s: float, count: int, seed: int) -> Path:
+    rng = np.random.default_rng(seed)
+    for number in range(count):
+        plot_data(folder / f"sim{number:02}", median_s, rng)
+    return folder
+
+
+def test_plot_data_of_tornettools(tmp_path: Path) -> None:
+    plot_data(tmp_path / "sim", 1.0, np.random.default_rng(1))
+    got = values(import_runs([tmp_path], "x", ALL_TIME))
+    # Two clients, each twice: 1 of 10 and 0 of 20 downloads failed.
+    assert got["exit", "download_error_rate"] == pytest.approx(1 / 30)
+    assert got["all", "relay_goodput_bytes_per_s"] == 200.0
+    # tornettools writes Mibit/s.
+    assert got["exit", "download_goodput_500kib_1mib_p50_bytes_per_s"] == 12 * 2**20 / 8
+    assert ("exit 1 MiB", "download_ttlb_p50_s") in got
+    assert ("exit 50 KiB", "download_ttfb_p50_s") not in got
+
+
+def test_files_of_once_is_never_enough(tmp_path: Path) -> None:
+    """No kind of circuit in the names, no tornet.plot.data, "all", and OnionTrace's older names."""
+    for name, content in {
+        "time_to_first_byte_recv": {"all": [1.0, 3.0], "51200": [1.0]},
+        "time_to_last_byte_recv": {"all": [2.0], "51200": [2.0]},
+        "oniontrace_tput": {"1200": 7},
+    }.items():
+        (tmp_path / f"{name}.json").write_text(json.dumps(content))
+    got = values(import_runs([tmp_path], "x", ALL_TIME))
+    assert got["exit", "download_ttfb_p50_s"] == 2.0
+    assert got["exit 50 KiB", "download_ttlb_p50_s"] == 2.0
+    assert got["all", "relay_goodput_bytes_per_s"] == 7.0
+
+
+def test_imports_are_compared_as_independent_samples(tmp_path: Path) -> None:
+    fast = import_runs([collection(tmp_path / "a", 1.0, 10, 1)], "fast", ALL_TIME)
+    slow = import_runs([collection(tmp_path / "b", 1.3, 12, 2)], "slow", ALL_TIME)
+    result = compare_sets(fast, slow)
+    assert not result.paired
+    assert result.about == ()
+    assert "network" in result.found.unknown
+    assert result.outcome is Outcome.REGRESSION
+    page = html_text(result)
+    assert "Times count from the command" in page
+    assert "cannot be checked" in page
+    same = import_runs([collection(tmp_path / "c", 1.0, 10, 4)], "same", ALL_TIME)
+    assert not compare_sets(fast, same).regressions
+
+
+def test_an_import_is_not_compared_with_own_runs(tmp_path: Path) -> None:
+    from runset_synthetic import make_set
+
+    made = import_runs([plot_data(tmp_path / "s", 1.0, np.random.default_rng(1))], "x", ALL_TIME)
+    with pytest.raises(AnalysisError, match="defined differently"):
+        compare_sets(made, make_set())
+
+
+def test_a_simulation_without_downloads(tmp_path: Path) -> None:
+    rng = np.random.default_rng(1)
+    plot_data(tmp_path / "a", 1.0, rng)
+    nothing: dict[str, Any] = {
+        "time_to_first_byte_recv.exit": {"ALL": []},
+        "time_to_last_byte_recv.exit": {},
+    }
+    plot_data(tmp_path / "b", 1.0, rng, **nothing)
+    made = import_runs([tmp_path], "x", ALL_TIME)
+    assert values(made, 2)["exit", "download_ttfb_p50_s"] is None
+    assert "No download completed in: b." in made.notes
+    fewer = import_runs([tmp_path], "x", ImportOptions(leave_out_empty=True))
+    assert [run.run_id for run in fewer.runs] == ["a"]
+    assert any("Left out, as asked" in note and "b" in note for note in fewer.notes)
+    with pytest.raises(AnalysisError, match="no download completed in any"):
+        import_runs([tmp_path / "b"], "x", ImportOptions(leave_out_empty=True))
+
+
+def test_plot_data_goes_before_the_analysis_beside_it(tmp_path: Path) -> None:
+    plot_data(tmp_path / "a", 1.0, np.random.default_rng(1))
+    (tmp_path / "a" / "tgen.analysis.json").write_text("{}")
+    assert find_simulations(tmp_path) == [tmp_path / "a" / "tornet.plot.data"]
+
+
+def test_names_of_classes() -> None:
+    assert class_of("perfclient12") == class_of("perfclient3exit") == "exit"
+    assert class_of("perfclient3onionservice") == "onionservice"
+    assert class_of("web7client") == "webclient"
+    assert class_of("12") == "client"
+    assert [size_class("exit", n) for n in (51200, 5242880, 1000)] == [
+        "exit 50 KiB",
+        "exit 5 MiB",
+        "exit 1000 B",
+    ]
+
+
+ANALYSIS = analysis([1.0, 2.0])
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        (b"", "is not valid JSON"),
+        (json.dumps(ANALYSIS).encode()[:300], "is not valid JSON"),
+        (b"[1, 2]", "expected an object, found an array"),
+        (b"{}", "expected tgentools' analysis"),
+        (b'{"type": "onionperf", "data": {}}', "expected tgentools' analysis"),
+        (b'{"type": "tgen", "data": {}}', 'expected nodes with "tgen"'),
+        (b'{"type": "tgen", "data": {"a": {"tgen": {}}}}', "stream_summary and transfers_summary"),
+        (json.dumps(ANALYSIS).replace('"51200"', '"large"').encode(), "a whole number as key"),
+        (json.dumps(ANALYSIS).replace("[1.0]", "[-1.0]").encode(), "at least 0, found -1.0"),
+        (json.dumps(ANALYSIS).replace("[1.0]", "[NaN]").encode(), "found nan"),
+        (json.dumps(ANALYSIS).replace("[1.0]", '["x"]').encode(), "expected a number, found 'x'"),
+        (b"[" * 100_000, "is not valid JSON"),
+        ('{"type": "tgen"'.encode("utf-16"), "is not valid JSON"),
+    ],
+)
+def test_damaged_json(tmp_path: Path, content: bytes, message: str) -> None:
+    path = tmp_path / "tgen.analysis.json"
+    path.write_bytes(content)
+    with pytest.raises(AnalysisError, match=message.replace("(", r"\(")) as refused:
+        import_runs([path], "x", ALL_TIME)
+    assert str(path) in refused.value.message
+
+
+@pytest.mark.parametrize("content", [b"", b"plain", lzma.compress(b"{}" * 500)[:-9]])
+def test_damaged_xz(tmp_path: Path, content: bytes) -> None:
+    path = tmp_path / "x.json.xz"
+    path.write_bytes(content)
+    with pytest.raises(AnalysisError, match=r"is damaged or not xz|is not valid JSON"):
+        read_json(path)
+
+
+@pytest.mark.parametrize(
+    ("more", "message"),
+    [
+        ({"error_rate.exit": {"TIMEOUT": []}}, 'expected "ALL"'),
+        ({"error_rate.exit": {"ALL": [[50.0]]}}, "an error rate and its resolution"),
+        ({"error_rate.exit": {"ALL": [[50.0, 0.0]]}}, "an error rate and its resolution"),
+        ({"round_trip_time.exit": {"a": 1}}, "expected an array"),
+        ({"time_to_last_byte_recv.exit": {"51200": [1e999]}}, "found inf"),
+        ({"relay_goodput": {"300": 10**400}}, "a number of this world"),
+        ({"time_to_first_byte_recv": {"ALL": [1.0]}}, "of exit circuits twice"),
+    ],
+)
+def test_damaged_plot_data(tmp_path: Path, more: dict[str, Any], message: str) -> None:
+    plot_data(tmp_path / "sim", 1.0, np.random.default_rng(1), **more)
+    with pytest.raises(AnalysisError, match=message):
+        import_runs([tmp_path], "x", ALL_TIME)
+
+
+def test_nothing_to_import(tmp_path: Path) -> None:
+    with pytest.raises(AnalysisError, match="holds neither"):
+        import_runs([tmp_path], "x", ALL_TIME)
+    with pytest.raises(AnalysisError, match="is missing"):
+        import_runs([tmp_path / "gone"], "x", ALL_TIME)
+
+
+JSON = st.recursive(
+    st.none() | st.booleans() | st.floats() | st.integers() | st.text(max_size=5),
+    lambda children: (
+        st.lists(children, max_size=3)
+        | st.dictionaries(
+            st.sampled_from(
+                (
+                    *("type", "data", "tgen", "stream_summary", "transfers_summary", "errors"),
+                    *("time_to_first_byte_recv", "51200", str(EPOCH), "streams", "unix_ts_end"),
+                    *("ALL", "elapsed_seconds", "payload_bytes_recv"),
+                )
+            )
+            | st.text(max_size=3),
+            children,
+            max_size=4,
+        )
+    ),
+    max_leaves=12,
+)
+
+
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
+@given(JSON, JSON)
+def test_any_json_is_imported_or_refused(tmp_path: Path, node: Any, other: Any) -> None:
+    """Never another exception, never a number that is none."""
+    path = tmp_path / "tgen.analysis.json"
+    folder = tmp_path / "plot"
+    folder.mkdir(exist_ok=True)
+    path.write_text(json.dumps({"type": "tgen", "data": {"perfclient1": {"tgen": node}}}))
+    for name in ("time_to_first_byte_recv", "error_rate", "round_trip_time"):
+        (folder / f"{name}.json").write_text(json.dumps(other))
+    for source in (path, folder):
+        with contextlib.suppress(AnalysisError):
+            made = import_runs([source], "x", ALL_TIME)
+            assert RunSet.model_validate_json(made.json_text()) == made
+
+
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
+@given(st.integers(0, 2**20), st.integers(0, 255))
+def test_a_flipped_byte_is_read_or_refused(tmp_path: Path, place: int, byte: int) -> None:
+    data = bytearray(lzma.compress(json.dumps(ANALYSIS).encode()))
+    data[place % len(data)] = byte
+    path = tmp_path / "tgen.analysis.json.xz"
+    path.write_bytes(data)
+    with contextlib.suppress(AnalysisError):
+        import_runs([path], "x", ALL_TIME)
+
+
+def test_command(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    importer = importlib.import_module("onionlab.commands.import")
+    monkeypatch.setattr(importer, "repository_root", lambda: tmp_path / "root")
+    monkeypatch.setattr(compare, "repository_root", lambda: tmp_path / "root")
+    for name, median_s, seed in (("fast", 1.0, 1), ("slow", 1.5, 2)):
+        folder = collection(tmp_path / name, median_s, 6, seed)
+        assert main(["import", str(folder), "--name", name]) == 0
+        path = Path(capsys.readouterr().out.splitlines()[-1])
+        assert path.name == SET_FILE
+        assert len(read_run_set(path).runs) == 6
+    assert main(["compare", "fast", "slow"]) == 1
+    assert main(["compare", "fast", "fast"]) == 2
+    assert main(["import", str(tmp_path / "gone"), "--name", "x"]) == 2
+    assert main(["import", str(tmp_path), "--name", "../x"]) == 2
+    (tmp_path / "root" / "results" / "quick").mkdir()
+    (tmp_path / "root" / "results" / "quick" / "study.json").write_text("{}")
+    assert main(["import", str(tmp_path / "fast"), "--name", "quick"]) == 2
+    assert "holds results of an experiment" in capsys.readouterr().err

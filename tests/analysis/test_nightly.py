@@ -1,0 +1,313 @@
+"""Nights: baseline, history, alarms at the stated rate, and what is written."""
+
+from __future__ import annotations
+
+import xml.etree.ElementTree as ET
+from collections.abc import Callable
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow.parquet as pq  # type: ignore[import-untyped]
+import pytest
+from runset_synthetic import TOR, make_set
+
+from analysis.comparison import compare_sets
+from analysis.errors import AnalysisError
+from analysis.history import read_history
+from analysis.nightly import Night, html, junit, markdown
+from analysis.runsets import RunSet, TorBuild
+from analysis.verdicts import State
+from onionlab import nightly
+from onionlab.errors import UserError
+from onionlab.nightly import NightlyList, NightPaths, Prepared, read_list
+from onionlab.plan import Plan, Request, Resources
+
+SEEDS = range(1, 11)
+START = datetime(2026, 1, 1, 3, 0, tzinfo=UTC)
+
+
+def nightly_list(**more: Any) -> NightlyList:
+    return NightlyList.model_validate({"experiments": [{"name": "quick"}], **more})
+
+
+class Machine:
+    """Runs nights with sets of runs that are made up."""
+
+    def __init__(self, root: Path) -> None:
+        self.root = root
+        self.nights = 0
+        self.measured = 0
+        self.key = "key1"
+
+    def night(
+        self, made: RunSet, *, accept: bool = False, nights: NightlyList | None = None
+    ) -> tuple[Night, NightPaths]:
+        def prepare(root: Path, entry: Any, asked: Request, say: Any) -> Prepared:
+            resources = Resources(0, 0, 0)
+            plan = Plan(asked, (), root / "runs", root / "results", 1, resources)
+            return Prepared(entry, plan, self.key)
+
+        def measure(root: Path, item: Prepared, jobs: int | None, say: Any) -> RunSet:
+            self.measured += 1
+            return made
+
+        self.nights += 1
+        return nightly.run_night(
+            self.root,
+            nights or nightly_list(),
+            Request(""),
+            state=self.root / "nightly",
+            accept=accept,
+            jobs=None,
+            say=lambda text: None,
+            prepare=prepare,
+            measure=measure,
+            when=START + timedelta(days=self.nights),
+        )
+
+
+@pytest.fixture
+def machine(tmp_path: Path) -> Machine:
+    return Machine(tmp_path)
+
+
+def test_without_a_baseline_nothing_runs(machine: Machine) -> None:
+    with pytest.raises(UserError, match="quick has no baseline") as refused:
+        machine.night(make_set())
+    assert refused.value.hint == "make this night's runs the baseline: make nightly ACCEPT=1"
+    assert machine.measured == 0
+    machine.night(make_set(), accept=True)
+    assert machine.night(make_set())[0].results[0].comparison is not None
+    machine.key = "key2"
+    with pytest.raises(UserError, match="there are 1 for another engine"):
+        machine.night(make_set())
+
+
+def test_same_bytes_are_no_behavioural_change(machine: Machine) -> None:
+    machine.night(make_set(records="same"), accept=True)
+    night, paths = machine.night(make_set(records="same", project="0.1.0 after-refactoring"))
+    (result,) = night.results
+    assert result.comparison is not None
+    assert result.comparison.identical
+    assert result.repeated
+    assert not night.alarm
+    assert "No behavioural change" in paths.markdown.read_text()
+    case = ET.parse(paths.junit).getroot().find("./testsuite/testcase")
+    assert case is not None
+    assert "byte-identical" in case.attrib["name"]
+    assert set(read_history(paths.history)["verdict"].to_pylist()) == {"", "identical"}
+
+
+def test_a_planted_change_raises_the_alarm(machine: Machine) -> None:
+    machine.night(make_set(seeds=SEEDS), accept=True)
+    slower = make_set(
+        seeds=SEEDS,
+        effect=1.1,
+        noise_seed=9,
+        tor={"tor-circuit-policy": TorBuild(version="0.4.9.12", sha256="cd" * 32)},
+    )
+    night, paths = machine.night(slower)
+    assert night.alarm
+    page = paths.markdown.read_text()
+    assert "**ALARM** Regression" in page
+    assert "tor: version: 0.4.9.11 / 0.4.9.12" in page
+    root = ET.parse(paths.junit).getroot()
+    (suite,) = root
+    assert int(suite.attrib["failures"]) == len(root.findall(".//failure")) == 6
+    assert int(suite.attrib["tests"]) == len(root.findall(".//testcase")) == 8
+    assert "<strong>Alarm.</strong>" in paths.html.read_text()
+
+
+def test_another_engine_is_no_night_of_this_baseline(machine: Machine) -> None:
+    """The key says so before; were it to miss something, the comparison refuses."""
+    machine.night(make_set(), accept=True)
+    with pytest.raises(UserError, match=r"engine: version: 3\.3\.0 / 3\.4\.0"):
+        machine.night(
+            make_set(engine={"name": "shadow", "version": "3.4.0", "commit": "f1b2cacf2"})
+        )
+
+
+def test_seeds_of_their_own_are_two_samples(machine: Machine) -> None:
+    machine.night(make_set(seeds=SEEDS), accept=True)
+    night, _ = machine.night(make_set(seeds=range(31, 41), noise_seed=3))
+    (result,) = night.results
+    assert result.comparison is not None
+    assert not result.comparison.paired
+    assert not night.alarm
+
+
+def share_of_nights(
+    level: float, nights: int, make: Callable[[int], RunSet], baselines: int
+) -> float:
+    """Share of nights with any false difference; every baseline is used for the same number."""
+    false = 0
+    for baseline in range(baselines):
+        base = make_set("baseline", seeds=SEEDS, noise=0.05, noise_seed=baseline)
+        for night in range(nights // baselines):
+            result = compare_sets(base, make(1000 * (baseline + 1) + night), error_level=level)
+            false += any(row.judgement.verdict.state is State.DIFFERENT for row in result.primary)
+    return false / nights
+
+
+@pytest.mark.slow
+def test_false_differences_of_unchanged_nights() -> None:
+    """Stated: 0.05 a night. 20 nights against each of 20 baselines.
+
+    Nights of one baseline share its noise, so they are no independent draws: the bound is three
+    standard errors as if only the baselines were.
+    """
+
+    def night(number: int) -> RunSet:
+        return make_set("night", seeds=SEEDS, noise=0.05, noise_seed=number)
+
+    assert share_of_nights(0.05, 400, night, 20) <= 0.05 + 3 * np.sqrt(0.05 * 0.95 / 20) / 2
+
+
+def test_twenty_unchanged_nights(machine: Machine) -> None:
+    """At the rate of the shipped list: 2 a year."""
+    machine.night(make_set(seeds=SEEDS, noise=0.05), accept=True)
+    nights = [
+        machine.night(make_set(seeds=SEEDS, noise=0.05, noise_seed=100 + number))[0]
+        for number in range(20)
+    ]
+    assert sum(night.alarm for night in nights) == 0
+    assert not nights[-1].steps
+
+
+def test_a_step_points_to_its_commits(machine: Machine) -> None:
+    """Too small for one night against the baseline; the history has it, between two commits."""
+    machine.night(make_set(seeds=SEEDS, project="0.1.0 c0"), accept=True)
+    nights = [
+        machine.night(
+            make_set(
+                seeds=SEEDS,
+                noise_seed=number + 50,
+                effect=1.012 if number >= 12 else 1.0,
+                project=f"0.1.0 c{number}",
+            )
+        )
+        for number in range(1, 25)
+    ]
+    made, paths = nights[-1]
+    assert not any(night.alarm for night, _ in nights)
+    found = {step.series[4]: step for step in made.steps}
+    assert {name for name in found if name.startswith(("ttfb", "time_to"))}
+    worst = [step for step in made.steps if step.series[4].startswith(("ttfb", "time_to"))]
+    assert all(step.worse for step in worst)
+    places = [(step.last_before[1], step.first_after[1]) for step in worst]
+    assert ("0.1.0 c11", "0.1.0 c12") in places
+    assert all(step.ratio == pytest.approx(1.012, abs=0.006) for step in worst)
+    assert "worse: Time to" in paths.markdown.read_text()
+    assert "[0.1.0 c12]" in paths.html.read_text()
+
+
+def test_nights_of_the_same_bytes_count_once(machine: Machine) -> None:
+    """A level that is repeated a hundred times is no better known for that."""
+    machine.night(make_set(seeds=SEEDS), accept=True)
+    for _ in range(30):
+        machine.night(make_set(seeds=SEEDS))
+    other = make_set(seeds=SEEDS, noise_seed=77)
+    made, paths = [machine.night(other) for _ in range(30)][-1]
+    assert not made.steps
+    assert read_history(paths.history).num_rows == 61 * 9
+
+
+def test_history_has_a_row_for_each_metric(machine: Machine) -> None:
+    _, paths = machine.night(make_set(seeds=(3, 1)), accept=True)
+    rows = pq.read_table(paths.history).to_pylist()
+    row = next(row for row in rows if row["metric"] == "ttfb_p50_s")
+    assert row["seeds"] == [1, 3]
+    assert row["estimate"] == pytest.approx(np.mean(row["values"]))
+    assert (row["night"], row["tor"]) == ("2026-01-02T03:00:00Z", TOR["tor-circuit-policy"].version)
+    assert row["project"] == "0.1.0 c0ffee"
+
+
+def test_metrics_without_values(machine: Machine) -> None:
+    """All streams timed out: no number, no step, no traceback; the night is not settled."""
+    times = ("ttfb_p50_s", "ttfb_p90_s", "ttfb_p99_s")
+    machine.night(make_set(), accept=True)
+    night, paths = machine.night(make_set(missing=times, noise_seed=2))
+    assert not night.alarm
+    assert "8 of 8 pairs lack a value" in paths.markdown.read_text()
+    assert len(ET.parse(paths.junit).getroot().findall(".//skipped")) >= 3
+    for path in (paths.markdown, paths.html, paths.junit):
+        assert "nan" not in path.read_text().lower().replace("nanosecond", "")
+
+
+def test_one_seed_is_never_an_alarm(machine: Machine) -> None:
+    machine.night(make_set(seeds=(1,)), accept=True)
+    night, _ = machine.night(make_set(seeds=(1,), effect=5.0))
+    assert not night.alarm
+    assert night.results[0].sentence.startswith("Not settled")
+
+
+@pytest.mark.parametrize("content", [b"", b"PAR1", b"x" * 100])
+def test_a_damaged_history_is_refused(machine: Machine, content: bytes) -> None:
+    _, paths = machine.night(make_set(), accept=True)
+    paths.history.write_bytes(content)
+    with pytest.raises(UserError, match=r"history\.parquet cannot be read"):
+        machine.night(make_set())
+
+
+def test_another_table_is_no_history(tmp_path: Path, machine: Machine) -> None:
+    _, paths = machine.night(make_set(), accept=True)
+    pq.write_table(pq.read_table(paths.history).replace_schema_metadata({}), paths.history)
+    with pytest.raises(AnalysisError, match="is no history of format"):
+        read_history(paths.history)
+
+
+def test_a_damaged_baseline_is_refused(machine: Machine) -> None:
+    machine.night(make_set(), accept=True)
+    (path,) = (machine.root / "nightly" / "baselines").iterdir()
+    path.write_text(path.read_text()[:100])
+    with pytest.raises(UserError, match="is not a valid set of runs"):
+        machine.night(make_set())
+
+
+def test_markup_in_names_stays_text() -> None:
+    night = Night("<b>", 'a "quoted" & <name>', 2.0, 365, 1.0)
+    assert "<b>" not in html(night)
+    assert ET.fromstring(junit(night).split("?>", 1)[1]).tag == "testsuites"
+    assert "None." in markdown(night)
+
+
+def test_the_rate_is_shared() -> None:
+    one = nightly_list(false_alarms_per_year=3.65)
+    assert one.level_per_experiment == pytest.approx(0.01)
+    two = nightly_list(false_alarms_per_year=3.65, experiments=[{"name": "a"}, {"name": "b"}])
+    assert two.level_per_experiment == pytest.approx(0.005)
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("experiments: []", "experiments"),
+        ("experiments: [quick]", "experiments.0"),
+        ("experiments: [{name: quick, sedes: 3}]", "sedes"),
+        ("false_alarms_per_year: -1\nexperiments: [{name: quick}]", "false_alarms_per_year"),
+        ("experiments: [{name: quick}, {name: quick}]", "quick is there twice"),
+        ("experiments: [", "is not valid YAML"),
+        ("", "is no nightly list"),
+    ],
+)
+def test_a_wrong_list_is_refused(tmp_path: Path, text: str, message: str) -> None:
+    (tmp_path / "nightly.yaml").write_text(text)
+    with pytest.raises(UserError, match=message):
+        read_list(tmp_path / "nightly.yaml")
+
+
+def test_a_missing_list(tmp_path: Path) -> None:
+    with pytest.raises(UserError, match="cannot be read"):
+        read_list(tmp_path / "nightly.yaml")
+
+
+def test_the_shipped_list_names_experiments() -> None:
+    from onionlab.experiment import experiment_names
+    from onionlab.paths import repository_root
+
+    root = repository_root()
+    shipped = read_list(root / "experiments" / "nightly.yaml")
+    assert {entry.name for entry in shipped.experiments} <= set(experiment_names(root))
+    assert "nightly" not in experiment_names(root)
