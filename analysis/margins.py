@@ -23,12 +23,13 @@ class Judged:
         margin: what counts as the same.
         step: what ``resolution`` counts.
         resolution: "unit": step of the value in the metric's unit. "stream": step of the value
-            in streams, of those the run started.
+            in streams, of those the run started. "heartbeat": in seconds, where any value is a
+            whole number of steps and so comes from heartbeats; else a time as any other.
     """
 
     margin: Margin
     resolution: float
-    step: Literal["unit", "stream"] = "unit"
+    step: Literal["unit", "stream", "heartbeat"] = "unit"
 
 
 TIMES = Margin(0.05)
@@ -44,7 +45,7 @@ TIME_RESOLUTION_S = 1e-6
 """TGen logs microseconds."""
 
 HEARTBEAT_S = 1.0
-"""Between TGen's heartbeats by default: gaps in service are known no better."""
+"""Between TGen's heartbeats by default: gaps after the first byte are known no better."""
 
 RATE_METRICS = ("timeout_rate", "timeout_incidence", "failure_rate", "starved_share")
 
@@ -54,8 +55,9 @@ def _judged() -> dict[str, Judged]:
     for metric in METRICS:
         if metric.unit == "s":
             margin = TAILS if "_p99_" in metric.name else TIMES
-            step = HEARTBEAT_S if metric.name.startswith("longest_gap") else TIME_RESOLUTION_S
-            table[metric.name] = Judged(margin, step)
+            table[metric.name] = Judged(margin, TIME_RESOLUTION_S)
+            if metric.name.startswith("longest_gap"):
+                table[metric.name] = Judged(margin, HEARTBEAT_S, "heartbeat")
     table["jain_index_clients"] = Judged(INDICES, 1e-6)
     table["goodput_bytes_per_s"] = Judged(Margin(0.05), 1.0)
     table["streams_started"] = Judged(Margin(0.05), 1.0)
