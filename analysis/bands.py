@@ -17,6 +17,9 @@ from analysis.inference import CONFIDENCE, Floats
 
 DRAWS = 2000
 
+_NUMBERS_AT_ONCE = 1_000_000
+"""Keeps the simulation's arrays small beside the records."""
+
 
 @dataclass(frozen=True)
 class Band:
@@ -82,10 +85,11 @@ def _critical(unit: Floats, confidence: float, draws: int, seed: int) -> float:
     # A few runs span few directions, and so their points look more alike than they are. A share of
     # noise of each point's own makes up for it.
     own = 1.0 / runs
-    largest = np.empty(draws)
-    for draw in range(draws):
-        common = rng.normal(size=(runs, runs)) @ unit
-        sample = np.sqrt(1 - own) * common + np.sqrt(own) * rng.normal(size=(runs, points))
-        t = sample.mean(axis=0) / (sample.std(axis=0, ddof=1) / np.sqrt(runs))
-        largest[draw] = np.abs(t).max()
+    largest: list[float] = []
+    while len(largest) < draws:
+        count = min(draws - len(largest), max(1, _NUMBERS_AT_ONCE // (runs * max(runs, points))))
+        common = rng.normal(size=(count, runs, runs)) @ unit
+        sample = np.sqrt(1 - own) * common + np.sqrt(own) * rng.normal(size=(count, runs, points))
+        t = sample.mean(axis=1) / (sample.std(axis=1, ddof=1) / np.sqrt(runs))
+        largest += np.abs(t).max(axis=1).tolist()
     return float(np.quantile(largest, confidence))

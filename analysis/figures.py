@@ -1,8 +1,9 @@
 """Figures of a study. Each kind stands once in ``KINDS``; what it shows is a tuple of panels.
 
 A panel turns one run into values on a grid that is the same for all runs of a level; a line is
-their mean over seeds, its band their range. Each figure is written as PDF, PNG and the CSV of what
-is drawn.
+their mean over seeds, its band their range. In a panel that compares, a line is the geometric mean
+of the ratios to the baseline's runs of the same seeds, its band a simultaneous interval. Each
+figure is written as PDF, PNG and the CSV of what is drawn.
 """
 
 from __future__ import annotations
@@ -21,12 +22,15 @@ from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter, LogLocator, MaxNLocator, NullLocator
 
+from analysis.bands import simultaneous_band
 from analysis.errors import AnalysisError
+from analysis.inference import log_ratios
 from analysis.metrics import (
     ALL,
     WINDOW_S,
     ClassData,
     duration_over_grid,
+    duration_quantiles,
     throughput_over_time,
     timeouts_over_time,
 )
@@ -43,6 +47,9 @@ from analysis.style import (
 
 WEB = "web"
 """The class whose times the second kind of figure shows, as the paper's does."""
+
+SHARES: Floats = np.round(np.arange(0.02, 0.985, 0.02), 2)
+"""Where quantile functions are compared; the extremes of a run are single streams."""
 
 LEAD_S = 60.0
 """How much of the time before the measured span is shown."""
@@ -62,7 +69,9 @@ class Panel:
         grid: x values for a level, shape (g,).
         values: y values of one run on that grid, shape (g,).
         scale: factor from y's unit to that of ``y_label``.
-        x_axis: "time" shows the run's clock, "duration" a logarithmic axis.
+        x_axis: "time" shows the run's clock, "duration" a logarithmic axis, "share" shares of
+            streams.
+        compares: show ratios to the baseline.
     """
 
     name: str
@@ -72,7 +81,8 @@ class Panel:
     grid: Callable[[Level], Floats]
     values: Callable[[Run, Floats], Floats]
     scale: float
-    x_axis: Literal["time", "duration"]
+    x_axis: Literal["time", "duration", "share"]
+    compares: bool = False
 
 
 @dataclass(frozen=True)
@@ -173,6 +183,37 @@ KINDS: dict[str, Kind] = {
 }
 
 
+def _quantile_panel(name: str, title: str) -> Panel:
+    return Panel(
+        f"{name}_quantile_ratio",
+        title,
+        "Share of streams",
+        "Ratio to the baseline",
+        lambda level: SHARES,
+        _web(lambda data, shares: duration_quantiles(data, name, shares)),
+        1.0,
+        "share",
+        compares=True,
+    )
+
+
+def _ratios_caption(level: Level) -> str:
+    return (
+        "By how much longer than under the baseline it took until a share of the web clients' "
+        "streams had their first payload byte (left) and 320 KiB (right): 1.1 is 10% longer. "
+        "Ratios are taken between runs of the same seed."
+    )
+
+
+KINDS["quantile-ratios"] = Kind(
+    (
+        _quantile_panel("ttfb", "Time to first byte"),
+        _quantile_panel("time_to_320kib", "Time to 320 KiB"),
+    ),
+    _ratios_caption,
+)
+
+
 def find_kind(spec: FigureSpec) -> Kind:
     """The kind of a figure.
 
@@ -199,20 +240,28 @@ class Lines:
 
 @dataclass
 class FigureData:
-    """Collects a figure's values run by run: variant -> panel -> one array per seed."""
+    """Collects a figure's values run by run: variant -> one entry per seed -> panel -> array."""
 
     spec: FigureSpec
     level: Level
+    baseline: str | None = None
     runs: dict[str, list[list[Floats]]] = field(default_factory=dict)
+    seeds: dict[str, list[int]] = field(default_factory=dict)
 
-    def add(self, variant: str, run: Run) -> None:
+    def add(self, variant: str, seed: int, run: Run) -> None:
         """Takes one run of the figure's level."""
         panels = find_kind(self.spec).panels
         values = [panel.values(run, panel.grid(self.level)) for panel in panels]
         self.runs.setdefault(variant, []).append(values)
+        self.seeds.setdefault(variant, []).append(seed)
 
     def lines(self, panel: int) -> dict[str, Lines]:
-        """Mean and range over seeds for each variant. A point that a run lacks is unknown."""
+        """Mean and range over seeds for each variant. A point that a run lacks is unknown.
+
+        Of a panel that compares: ratios to the baseline, for each other variant that shares seeds.
+        """
+        if find_kind(self.spec).panels[panel].compares:
+            return self._ratios(panel)
         lines = {}
         for variant, runs in self.runs.items():
             values = np.stack([run[panel] for run in runs])
@@ -221,8 +270,34 @@ class FigureData:
             )
         return lines
 
+    def _ratios(self, panel: int) -> dict[str, Lines]:
+        if self.baseline not in self.runs:
+            return {}
+        base = dict(zip(self.seeds[self.baseline], self.runs[self.baseline], strict=True))
+        lines = {}
+        for variant, runs in self.runs.items():
+            pairs = [
+                (run[panel], base[seed][panel])
+                for seed, run in zip(self.seeds[variant], runs, strict=True)
+                if seed in base
+            ]
+            if variant == self.baseline or not pairs:
+                continue
+            with np.errstate(divide="ignore", invalid="ignore"):
+                logs = np.stack([log_ratios(own, other) for own, other in pairs])
+            band = simultaneous_band(logs)
+            lines[variant] = Lines(
+                np.exp(band.mean), np.exp(band.low), np.exp(band.high), len(pairs)
+            )
+        return lines
+
     def seeds_text(self) -> str:
         """How many seeds stand behind the lines."""
+        if any(panel.compares for panel in find_kind(self.spec).panels):
+            return (
+                "Lines: geometric mean over pairs of runs. Bands: 95% for a whole line at once; "
+                "one pair has none."
+            )
         counts = sorted({len(runs) for runs in self.runs.values()})
         if counts == [1]:
             return "One seed per variant."
@@ -268,8 +343,10 @@ def write_figure(data: FigureData, study: Study, directory: Path) -> FigurePaths
 def _csv(data: FigureData, study: Study) -> str:
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
-    writer.writerow(["panel", "variant", "x_s", "mean", "low", "high", "seeds"])
-    for number, panel in enumerate(find_kind(data.spec).panels):
+    panels = find_kind(data.spec).panels
+    x_name = "share" if panels[0].x_axis == "share" else "x_s"
+    writer.writerow(["panel", "variant", x_name, "mean", "low", "high", "seeds"])
+    for number, panel in enumerate(panels):
         lines = data.lines(number)
         grid = panel.grid(data.level)
         for variant in study.variants:
@@ -330,6 +407,8 @@ def _draw_panel(axes: Axes, panel: Panel, data: FigureData, number: int, study: 
     axes.set(title=panel.title, xlabel=panel.x_label, ylabel=panel.y_label)
     if panel.x_axis == "time":
         _dress_time(axes, grid, data.level, counts=panel.y_label.startswith("Cumulative"))
+    elif panel.x_axis == "share":
+        _dress_share(axes, lines)
     else:
         _dress_duration(axes, x, data.level)
 
@@ -346,7 +425,7 @@ def _mark_indices(panel: Panel, y: Floats, phase: float) -> list[int]:
 
     Evenly in time, but on a distribution evenly in its height: its steep part is a small part of x.
     """
-    if panel.x_axis == "time":
+    if panel.x_axis != "duration":
         places = (np.arange(7) + phase) / 7 * (y.size - 1)
         return [round(float(place)) for place in places]
     heights = (np.arange(5) + phase) / 5
@@ -365,6 +444,17 @@ def _dress_time(axes: Axes, grid: Floats, level: Level, counts: bool) -> None:
     for begin, end in ((grid[0], level.measured_start_s), (level.measured_end_s, grid[-1])):
         if end > begin:
             axes.axvspan(float(begin), float(end), color=OUTSIDE_COLOR, linewidth=0, zorder=0)
+
+
+def _dress_share(axes: Axes, lines: Mapping[str, Lines]) -> None:
+    axes.set_xlim(0.0, 1.0)
+    axes.axhline(1.0, color="#555555", linewidth=0.8, linestyle=(0, (1, 1.5)), zorder=1)
+    # Two or three pairs may have a band far wider than the effect: the lines decide the scale.
+    means = [np.abs(np.log(line.mean[np.isfinite(line.mean)])) for line in lines.values()]
+    reach = max((float(mean.max()) for mean in means if mean.size), default=0.0)
+    top = float(np.exp(max(3 * reach, 0.1)))
+    low, high = axes.get_ylim()
+    axes.set_ylim(max(low, 1 / top), min(high, top))
 
 
 def _dress_duration(axes: Axes, x: Floats, level: Level) -> None:

@@ -11,7 +11,7 @@ import numpy as np
 
 from analysis.errors import AnalysisError
 from analysis.load import load_run
-from analysis.margins import OWN, Catalogue, Judged, with_margins
+from analysis.margins import OWN, TIME_RESOLUTION_S, Catalogue, Judged, with_margins
 from analysis.metrics import ALL, ClassData, Quantity, Statistic, run_statistics
 from analysis.sequential import Looks
 from analysis.study import Run, Study
@@ -19,6 +19,9 @@ from analysis.verdicts import LEVEL, Margin, Paired, Sides, State, Unpaired, Ver
 
 Statistics = dict[tuple[str, str], dict[tuple[str, str], dict[int, Statistic]]]
 """(level, class) -> (metric, variant) -> seed -> statistic."""
+
+WHOLE = 1e-3
+"""How near to a whole number of heartbeats a gap is that was measured in heartbeats."""
 
 
 @dataclass(frozen=True)
@@ -202,7 +205,7 @@ def judge_comparison(
             if not own and not base:
                 continue
             primary = is_primary(level, statistics, class_name, metric)
-            resolution = _resolution(table[metric.name], of_class, (variant, baseline))
+            resolution = _resolution(metric.name, table, of_class, (variant, baseline))
             families[primary][class_name, metric.name] = _sides(
                 own, base, metric, table[metric.name].margin, resolution, design.paired
             )
@@ -241,17 +244,24 @@ def _sides(
 
 
 def _resolution(
-    judged: Judged,
+    metric: str,
+    table: Mapping[str, Judged],
     of_class: Mapping[tuple[str, str], Mapping[int, Statistic]],
     variants: Iterable[str],
 ) -> float:
     """The metric's step in its own unit."""
+    judged = table[metric]
     if judged.step == "unit":
         return judged.resolution
-    counts = [
+    seen = "streams_started" if judged.step == "stream" else metric
+    values = [
         statistic.value
         for name in variants
-        for statistic in of_class.get(("streams_started", name), {}).values()
+        for statistic in of_class.get((seen, name), {}).values()
         if statistic.value
     ]
-    return judged.resolution / (sum(counts) / len(counts)) if counts else 0.0
+    if judged.step == "stream":
+        return judged.resolution / (sum(values) / len(values)) if values else 0.0
+    steps = np.array(values) / judged.resolution
+    whole = np.any(np.abs(steps - np.round(steps)) < WHOLE)
+    return judged.resolution if whole else TIME_RESOLUTION_S

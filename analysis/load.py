@@ -8,6 +8,7 @@ import numpy as np
 import pyarrow as pa  # type: ignore[import-untyped]
 import pyarrow.compute as pc  # type: ignore[import-untyped]
 import pyarrow.parquet as pq  # type: ignore[import-untyped]
+from numpy.typing import NDArray
 
 from analysis.errors import AnalysisError
 from analysis.metrics import ALL, Beats, ClassData, Streams
@@ -23,6 +24,9 @@ def load_run(records: Path, level: Level) -> dict[str, ClassData]:
     """
     streams = _read(records / "streams.parquet")
     beats = _read(records / "goodput.parquet")
+    tables = (streams, beats)
+    clients = sorted({name for t in tables for name in pc.unique(t["client"]).to_pylist()})
+    streams, beats = (_with_codes(table, clients) for table in tables)
     names = sorted(
         set(level.classes)
         | set(pc.unique(streams["class"]).to_pylist())
@@ -47,8 +51,18 @@ def _read(path: Path) -> pa.Table:
         raise AnalysisError(f"{path} is missing", "extract the run's records first") from None
     except (OSError, pa.ArrowInvalid) as error:
         raise AnalysisError(f"{path} cannot be read: {error}") from None
-    place = table.schema.get_field_index("class")
-    return table.set_column(place, "class", table["class"].cast(pa.string()))
+    for name in ("client", "class"):
+        place = table.schema.get_field_index(name)
+        table = table.set_column(place, name, table[name].cast(pa.string()))
+    return table
+
+
+def _with_codes(table: pa.Table, clients: list[str]) -> pa.Table:
+    """The table with each client's place in the list instead of its name."""
+    place = table.schema.get_field_index("client")
+    return table.set_column(
+        place, "client", pc.index_in(table["client"], value_set=pa.array(clients, pa.string()))
+    )
 
 
 def _class_data(
@@ -57,6 +71,7 @@ def _class_data(
     end_s = _floats(beats, "time_s")
     return ClassData(
         streams=Streams(
+            client=_codes(streams),
             start_s=_floats(streams, "start_s"),
             end_s=_floats(streams, "end_s"),
             outcome=np.asarray(streams["outcome"].cast(pa.string()).to_pylist(), dtype=np.str_),
@@ -66,6 +81,7 @@ def _class_data(
             time_to_last_byte_s=_floats(streams, "time_to_last_byte_s"),
         ),
         beats=Beats(
+            client=_codes(beats),
             begin_s=end_s - _floats(beats, "interval_s"),
             end_s=end_s,
             bytes_read=_floats(beats, "bytes_read"),
@@ -74,6 +90,12 @@ def _class_data(
         end_s=level.measured_end_s,
         horizon_s=horizon_s,
     )
+
+
+def _codes(table: pa.Table) -> NDArray[np.int64]:
+    """The clients' codes, shape (n,)."""
+    column = table["client"].cast(pa.int64()).combine_chunks()
+    return np.asarray(column.to_numpy(zero_copy_only=False), dtype=np.int64)
 
 
 def _floats(table: pa.Table, name: str) -> Floats:

@@ -23,12 +23,13 @@ class Judged:
         margin: what counts as the same.
         step: what ``resolution`` counts.
         resolution: "unit": step of the value in the metric's unit. "stream": step of the value
-            in streams, of those the run started.
+            in streams, of those the run started. "heartbeat": in seconds, where any value is a
+            whole number of steps and so comes from heartbeats; else a time as any other.
     """
 
     margin: Margin
     resolution: float
-    step: Literal["unit", "stream"] = "unit"
+    step: Literal["unit", "stream", "heartbeat"] = "unit"
 
 
 TIMES = Margin(0.05)
@@ -37,10 +38,16 @@ TAILS = Margin(0.10)
 RATES = Margin(0.01, relative=False)
 """One percentage point. A share of a rate near zero would be no margin at all."""
 
+INDICES = Margin(0.02, relative=False)
+"""Of an index between 1/n and 1."""
+
 TIME_RESOLUTION_S = 1e-6
 """TGen logs microseconds."""
 
-RATE_METRICS = ("timeout_rate", "timeout_incidence", "failure_rate")
+HEARTBEAT_S = 1.0
+"""Between TGen's heartbeats by default: gaps after the first byte are known no better."""
+
+RATE_METRICS = ("timeout_rate", "timeout_incidence", "failure_rate", "starved_share")
 
 
 def _judged() -> dict[str, Judged]:
@@ -49,6 +56,9 @@ def _judged() -> dict[str, Judged]:
         if metric.unit == "s":
             margin = TAILS if "_p99_" in metric.name else TIMES
             table[metric.name] = Judged(margin, TIME_RESOLUTION_S)
+            if metric.name.startswith("longest_gap"):
+                table[metric.name] = Judged(margin, HEARTBEAT_S, "heartbeat")
+    table["jain_index_clients"] = Judged(INDICES, 1e-6)
     table["goodput_bytes_per_s"] = Judged(Margin(0.05), 1.0)
     table["streams_started"] = Judged(Margin(0.05), 1.0)
     return table

@@ -7,11 +7,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
+from analysis.fairness import STARVED_S, amount_by_client, jain_index, longest_gaps
 from analysis.schema import FAILURES, Outcome
 from analysis.series import Floats, count_by, cumulative_at, moving_average
 from analysis.survival import (
@@ -32,8 +34,12 @@ WINDOW_S = 60.0
 
 @dataclass(frozen=True)
 class Streams:
-    """Streams of one class in one run; all arrays have shape (n,). NaN: no such time."""
+    """Streams of one class in one run; all arrays have shape (n,). NaN: no such time.
 
+    ``client`` is a code, the same for all classes and tables of a run.
+    """
+
+    client: NDArray[np.int64]
     start_s: Floats
     end_s: Floats
     outcome: NDArray[np.str_]
@@ -52,6 +58,7 @@ class Streams:
 class Beats:
     """Heartbeat intervals of one class in one run; all arrays have shape (m,)."""
 
+    client: NDArray[np.int64]
     begin_s: Floats
     end_s: Floats
     bytes_read: Floats
@@ -79,6 +86,21 @@ class ClassData:
     def measured(self) -> Streams:
         """The streams that count: those started in the measured span."""
         return self.streams.started_in(self.begin_s, self.end_s)
+
+    @cached_property
+    def longest_gaps_s(self) -> Floats:
+        """Longest service gap of every stream of the run; NaN where it cannot be told."""
+        # Of all streams, since those outside of the span may overlap with those inside.
+        return longest_gaps(
+            self.streams.client,
+            self.streams.start_s,
+            self.streams.end_s,
+            self.streams.ttfb_s,
+            self.beats.client,
+            self.beats.begin_s,
+            self.beats.end_s,
+            self.beats.bytes_read,
+        )
 
 
 @dataclass(frozen=True)
@@ -156,10 +178,10 @@ def observations(streams: Streams, times_s: Floats) -> tuple[Floats, NDArray[np.
     return times[known], kinds[known].astype(np.int64)
 
 
-def duration_curve(
-    data: ClassData, name: str, method: Literal["incidence", "km"]
-) -> tuple[Curve | None, str]:
-    """Distribution of a duration over the measured streams, or None and the reason."""
+def duration_observations(
+    data: ClassData, name: str
+) -> tuple[tuple[Floats, NDArray[np.int64]] | None, str]:
+    """Times and kinds of a duration over the measured streams, or None and the reason."""
     streams = data.measured
     if streams.start_s.size == 0:
         return None, "no stream started in the measured span"
@@ -170,8 +192,18 @@ def duration_curve(
     times, kinds = observations(streams, times_s)
     if times.size == 0:
         return None, "no stream with a known fate"
+    return (times, kinds), ""
+
+
+def duration_curve(
+    data: ClassData, name: str, method: Literal["incidence", "km"]
+) -> tuple[Curve | None, str]:
+    """Distribution of a duration over the measured streams, or None and the reason."""
+    observed, reason = duration_observations(data, name)
+    if observed is None:
+        return None, reason
     make = cumulative_incidence if method == "incidence" else kaplan_meier
-    return make(times, kinds), ""
+    return make(*observed), ""
 
 
 def _quantile(name: str, method: Literal["incidence", "km"], q: float) -> Callable[..., Statistic]:
@@ -248,6 +280,48 @@ def _timeout_incidence(data: ClassData) -> Statistic:
     ended = np.where(outcome == Outcome.TIMEOUT, EVENT, FAILURE)
     curve = cumulative_incidence(watched, np.where(outcome == Outcome.OPEN, CENSORED, ended))
     return Statistic(float(curve.probability[-1]) if curve.probability.size else 0.0)
+
+
+def _fairness(data: ClassData) -> Statistic:
+    beats = data.beats
+    if beats.end_s.size == 0:
+        return Statistic(None, "no heartbeat in the logs")
+    got = amount_by_client(
+        beats.client, beats.begin_s, beats.end_s, beats.bytes_read, data.begin_s, data.end_s
+    )
+    index = jain_index(got)
+    return Statistic(index, "" if index is not None else "no client read a byte in the span")
+
+
+def _gaps(data: ClassData) -> tuple[Floats, str]:
+    """Longest gap of each measured stream with a known fate, and why there is none."""
+    streams = data.streams
+    inside = (streams.start_s >= data.begin_s) & (streams.start_s < data.end_s)
+    inside &= streams.outcome != Outcome.UNKNOWN
+    if not inside.any():
+        return np.empty(0), "no stream with a known fate"
+    gaps = data.longest_gaps_s[inside]
+    gaps = gaps[np.isfinite(gaps)]
+    if gaps.size == 0:
+        return gaps, "no heartbeat in the logs, or all clients have parallel streams"
+    return gaps, ""
+
+
+def _gap_quantile(q: float) -> Callable[[ClassData], Statistic]:
+    def compute(data: ClassData) -> Statistic:
+        gaps, reason = _gaps(data)
+        if gaps.size == 0:
+            return Statistic(None, reason)
+        return Statistic(float(np.quantile(gaps, q, method="inverted_cdf")))
+
+    return compute
+
+
+def _starved(data: ClassData) -> Statistic:
+    gaps, reason = _gaps(data)
+    if gaps.size == 0:
+        return Statistic(None, reason)
+    return Statistic(float(np.mean(gaps >= STARVED_S)))
 
 
 def _command_median(data: ClassData) -> Statistic:
@@ -340,10 +414,42 @@ def _metrics() -> tuple[Metric, ...]:
             _command_median,
         )
     )
+    metrics += [
+        Metric(
+            "jain_index_clients",
+            "Jain's index over clients",
+            "1",
+            "higher",
+            "class",
+            False,
+            _fairness,
+        ),
+        Metric("starved_share", "Starved streams", "1", "lower", "class", False, _starved),
+        *(
+            Metric(
+                f"longest_gap_p{round(100 * q)}_s",
+                f"Longest service gap of a stream, {'median' if q == 0.5 else f'p{100 * q:.0f}'}",
+                "s",
+                "lower",
+                "class",
+                False,
+                _gap_quantile(q),
+            )
+            for q in QUANTILES
+        ),
+    ]
     return tuple(metrics)
 
 
 METRICS: tuple[Metric, ...] = _metrics()
+
+
+FAIRNESS = (
+    "jain_index_clients",
+    "starved_share",
+    *(f"longest_gap_p{round(100 * q)}_s" for q in QUANTILES),
+)
+"""The metrics of fairness, which the report shows together."""
 
 
 def run_statistics(classes: Mapping[str, ClassData]) -> dict[tuple[str, str], Statistic]:
@@ -369,6 +475,15 @@ def timeouts_over_time(data: ClassData, grid_s: Floats) -> Floats:
     """How many of the measured streams had timed out by each grid time, shape of the grid."""
     streams = data.measured
     return count_by(grid_s, streams.end_s[streams.outcome == Outcome.TIMEOUT])
+
+
+def duration_quantiles(data: ClassData, name: str, shares: Floats) -> Floats:
+    """When each share of streams was there, by the cumulative incidence; NaN where it never was."""
+    curve, _ = duration_curve(data, name, "incidence")
+    if curve is None:
+        return np.full(shares.shape, np.nan)
+    times = [curve.quantile(float(share)) for share in shares]
+    return np.array([np.nan if time is None else time for time in times])
 
 
 def duration_over_grid(data: ClassData, name: str, grid_s: Floats) -> Floats:

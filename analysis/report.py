@@ -15,6 +15,7 @@ from typing import Any
 
 from markupsafe import Markup
 
+from analysis.bias_table import BiasRow, BiasTable, bias_csv
 from analysis.errors import AnalysisError
 from analysis.estimates import (
     NO_RATIO,
@@ -25,6 +26,7 @@ from analysis.estimates import (
     compare,
     estimate,
 )
+from analysis.fairness import STARVED_S
 from analysis.figures import FigureData, FigurePaths, find_kind, write_figure
 from analysis.inference import CONFIDENCE, Interval
 from analysis.judging import (
@@ -37,7 +39,7 @@ from analysis.judging import (
     judge_comparison,
 )
 from analysis.load import load_run
-from analysis.metrics import ALL, METRICS, WINDOW_S, Metric
+from analysis.metrics import ALL, FAIRNESS, METRICS, QUANTILES, WINDOW_S, Metric
 from analysis.pages import environment, json_text
 from analysis.records import ParseReport, read_parse_report
 from analysis.study import FigureSpec, Level, Study, Variant, load_study
@@ -96,7 +98,7 @@ NOTHING = "\N{EN DASH}"
 
 
 def build(study: Path, store: Path, out: Path) -> ReportPaths:
-    """Writes summary.csv, runs.csv, figures/ and report.html into ``out``.
+    """Writes summary.csv, runs.csv, censoring.csv, figures/ and report.html into ``out``.
 
     The same study and records give the same bytes. An older report in ``out`` is replaced.
 
@@ -110,10 +112,11 @@ def build(study: Path, store: Path, out: Path) -> ReportPaths:
     """
     plan = load_study(study)
     _require_records(plan, store)
-    figures = [FigureData(spec, plan.level(spec.level)) for spec in plan.figures]
+    figures = [FigureData(spec, plan.level(spec.level), plan.baseline) for spec in plan.figures]
     for figure in figures:
         find_kind(figure.spec)
     statistics: Statistics = {}
+    biases = BiasTable()
     parse_reports: dict[str, ParseReport] = {}
     # One run's records at a time: a study's need not fit into memory.
     for run in in_order(plan):
@@ -122,17 +125,22 @@ def build(study: Path, store: Path, out: Path) -> ReportPaths:
         parse_reports[run.run_id] = read_parse_report(records / "parse.json")
         data = load_run(records, level)
         add_run(statistics, run, data)
+        biases.add(level.name, run.variant, data)
         for figure in figures:
             if figure.level.name == level.name:
-                figure.add(run.variant, data)
+                figure.add(run.variant, run.seed, data)
     rows = summarise(plan, statistics)
+    bias_rows = list(biases.rows(plan))
     out.mkdir(parents=True, exist_ok=True)
-    with _replaced(out, ("summary.csv", "runs.csv", "figures", "report.html")) as scratch:
+    with _replaced(
+        out, ("summary.csv", "runs.csv", "censoring.csv", "figures", "report.html")
+    ) as scratch:
         (scratch / "figures").mkdir()
         drawn = tuple(write_figure(figure, plan, scratch / "figures") for figure in figures)
         (scratch / "summary.csv").write_text(_summary_csv(plan, rows), encoding="utf-8")
         (scratch / "runs.csv").write_text(_runs_csv(plan, statistics), encoding="utf-8")
-        html = render(plan, rows, drawn, parse_reports)
+        (scratch / "censoring.csv").write_text(bias_csv(bias_rows), encoding="utf-8")
+        html = render(plan, rows, bias_rows, drawn, parse_reports)
         (scratch / "report.html").write_text(html, encoding="utf-8")
     return ReportPaths(
         out / "summary.csv",
@@ -441,6 +449,7 @@ def _level_tables(plan: Study, rows: list[SummaryRow]) -> list[dict[str, Any]]:
             {
                 "level": level,
                 "headline": _groups(headline),
+                "fairness": _groups(row for row in own if row.metric.name in FAIRNESS),
                 "classes": [
                     {
                         "name": name,
@@ -498,6 +507,23 @@ def _is_headline(level: Level, row: SummaryRow) -> bool:
     return row.metric.name.startswith("time_to_last_byte") != small
 
 
+def _bias_cells(row: BiasRow) -> dict[str, Any]:
+    return {
+        "level": row.level,
+        "class_name": row.class_name,
+        "label": row.duration.label,
+        "variant": row.variant,
+        "missing": f"{row.failed_share:.1%}, {row.censored_share:.1%}",
+        "quantiles": [
+            (format_number(naive), format_number(incidence))
+            for naive, incidence in zip(
+                row.quantiles["naive"], row.quantiles["incidence"], strict=True
+            )
+        ],
+        "distance": f"{100 * row.distance:.1f}",
+    }
+
+
 def _parse_tables(plan: Study, reports: Mapping[str, ParseReport]) -> dict[str, Any]:
     total = {
         name: sum(getattr(report, name) for report in reports.values())
@@ -529,6 +555,7 @@ def _heading(spec: FigureSpec, level: Level) -> str:
 def render(
     plan: Study,
     rows: list[SummaryRow],
+    bias_rows: list[BiasRow],
     figures: tuple[FigurePaths, ...],
     parse_reports: Mapping[str, ParseReport],
 ) -> str:
@@ -549,10 +576,13 @@ def render(
         study=plan,
         confidence=round(100 * CONFIDENCE),
         window_s=WINDOW_S,
+        starved_s=STARVED_S,
+        shares=[round(100 * q) for q in QUANTILES],
         seeds=seeds,
         run_of=by_cell,
         levels=_level_tables(plan, rows),
         tallies=_tallies(plan, rows),
+        biases=[_bias_cells(row) for row in bias_rows],
         error_level=round(100 * LEVEL),
         figures=images,
         parse=_parse_tables(plan, parse_reports),

@@ -15,12 +15,14 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import stdtr
 
+from analysis.bands import simultaneous_band
 from analysis.errors import AnalysisError
 from analysis.inference import (
     Effect,
     Floats,
     bca_interval,
     count_to_settle,
+    log_ratios,
     paired_effect,
     welch_effect,
 )
@@ -50,6 +52,12 @@ MARGIN = Margin(0.05)
 
 COVERAGE_PROMISED = 0.94
 """For the t interval of paired differences, whatever the shapes below."""
+
+MIN_RUNS = 6
+"""Of one variant, for A/A on real runs: three pairs."""
+
+MIN_PAIRS = 3
+"""For an estimate of what pairing saves."""
 
 BUDGET = 20
 """Seeds at most, where data is looked at repeatedly."""
@@ -99,7 +107,8 @@ def validate(repetitions: int = REPETITIONS) -> Iterator[Row]:
             f"{repetitions} repetitions cannot tell 5% from 8%",
             f"ask for at least {MIN_REPETITIONS}",
         )
-    for part in (coverage, false_verdicts, repeated_looks, methods, power, seeds_saved):
+    parts = (coverage, bands, false_verdicts, repeated_looks, methods, power, seeds_saved)
+    for part in parts:
         yield from part(repetitions)
 
 
@@ -173,6 +182,29 @@ def coverage(repetitions: int) -> Iterator[Row]:
                     "coverage", setting, f"{method} interval", hits[method], repetitions,
                     promised, "at least",
                 )  # fmt: skip
+
+
+BAND_PROMISED = 0.92
+BAND_POINTS = 20
+
+
+def bands(repetitions: int) -> Iterator[Row]:
+    """How often a 95 % band holds the whole true curve, by seeds and smoothness."""
+    points = np.linspace(0, 1, BAND_POINTS)
+    for i, reach in enumerate((0.1, 0.3, 1.0)):
+        covariance = np.exp(-np.abs(points[:, None] - points) / reach)
+        root = np.linalg.cholesky(covariance + 1e-9 * np.eye(BAND_POINTS))
+        for n in (3, 5, 10, 20):
+            rng = _rng(8, i, n)
+            hits = 0
+            for _ in range(repetitions):
+                values = rng.normal(size=(n, BAND_POINTS)) @ root.T
+                band = simultaneous_band(values, draws=200)
+                hits += bool(np.all((band.low <= 0) & (band.high >= 0)))
+            setting = f"curves of {BAND_POINTS} points, correlation reaches {reach:g}, {n} seeds"
+            yield _rate(
+                "bands", setting, "simultaneous band", hits, repetitions, BAND_PROMISED, "at least"
+            )
 
 
 # Families of metrics
@@ -430,29 +462,22 @@ def validate_on_runs(
 ) -> Iterator[Row]:
     """A/A on real runs: a variant against itself under other seeds, drawn again and again.
 
-    Each time its seeds are put into pairs at random and every pair's sides swapped at random. Then
-    no metric differs, and the families, their correlation and the shapes are the real ones. The
-    number of different pairings bounds what few seeds can show.
+    Each time its runs are put into pairs at random. Then no metric differs, and the families, their
+    correlation and the shapes are the real ones. The number of different pairings bounds what few
+    seeds can show.
 
     Raises:
         AnalysisError: fewer than six runs, or no primary metric with a value in each.
     """
-    table = []
-    for class_name in classes_of(level, statistics):
-        for metric in METRICS:
-            by_seed = statistics[level, class_name].get((metric.name, variant), {})
-            values = [by_seed[seed].value for seed in sorted(by_seed)]
-            known = [value for value in values if value is not None]
-            primary = is_primary(level, statistics, class_name, metric)
-            if primary and len(known) == len(values) and values:
-                table.append(known)
+    table = list(_primary_values(statistics, level, variant).values())
     counts = {len(values) for values in table}
-    if len(counts) != 1 or min(counts) < 6:
+    if len(counts) != 1 or min(counts) < MIN_RUNS:
         raise AnalysisError(
-            f"A/A of {variant} at level {level} takes at least six runs with all primary metrics",
+            f"A/A of {variant} at level {level} takes at least {MIN_RUNS} runs with all primary "
+            "metrics",
             "make more seeds of one variant",
         )
-    runs = np.array(table)
+    runs = np.array([list(values.values()) for values in table])
     n = runs.shape[1] // 2
     rng = _rng(6)
     hits = naive = 0
@@ -466,15 +491,53 @@ def validate_on_runs(
     yield _rate("A/A, real runs", setting, "any false 'different', uncorrected", naive, repetitions)
 
 
-def pairing_gain(own: Sequence[float], base: Sequence[float]) -> float:
+def pairing_on_runs(
+    statistics: Statistics, level: str, variant: str, baseline: str
+) -> Iterator[Row]:
+    """What pairing saves in real runs: the median factor over primary metrics, if there are any."""
+    own, base = (_primary_values(statistics, level, name) for name in (variant, baseline))
+    gains = []
+    for key in own.keys() & base.keys():
+        seeds = sorted(own[key].keys() & base[key].keys())
+        values = [[side[key][seed] for seed in seeds] for side in (own, base)]
+        if len(seeds) >= MIN_PAIRS and min(map(min, values)) > 0:
+            gain = pairing_gain(*values)
+            gains += [] if gain is None else [gain]
+    if gains:
+        setting = f"{variant} and {baseline} at {level}, median of {len(gains)} metrics"
+        quantity = "factor saved by pairing"
+        yield Row("pairing, real runs", setting, quantity, float(np.median(gains)))
+
+
+def _primary_values(
+    statistics: Statistics, level: str, variant: str
+) -> dict[tuple[str, str], dict[int, float]]:
+    """(class, metric) -> seed -> value, of primary metrics that have a value in every run."""
+    found = {}
+    for class_name in classes_of(level, statistics):
+        for metric in METRICS:
+            by_seed = statistics[level, class_name].get((metric.name, variant), {})
+            known = {seed: s.value for seed, s in sorted(by_seed.items()) if s.value is not None}
+            primary = is_primary(level, statistics, class_name, metric)
+            if primary and known and len(known) == len(by_seed):
+                found[class_name, metric.name] = known
+    return found
+
+
+def pairing_gain(own: Sequence[float], base: Sequence[float]) -> float | None:
     """Factor by which pairing by seed cuts the number of seeds: variance unpaired over paired.
 
     Args:
         own: shape (n,), n >= 2, > 0.
         base: shape (n,), of the same seeds.
+
+    Returns:
+        None where all pairs have the same ratio.
     """
-    logs = np.log(own), np.log(base)
-    unpaired, paired = welch_effect(*logs), paired_effect(logs[0] - logs[1])
+    unpaired = welch_effect(np.log(own), np.log(base))
+    paired = paired_effect(log_ratios(own, base))
+    if paired.standard_error == 0:
+        return None
     return (unpaired.standard_error / paired.standard_error) ** 2
 
 

@@ -3,11 +3,19 @@
 from __future__ import annotations
 
 import argparse
+import itertools
 from pathlib import Path
 
 from analysis.errors import AnalysisError
-from analysis.judging import read_runs_csv
-from analysis.validation import REPETITIONS, Row, format_rows, validate, validate_on_runs
+from analysis.judging import Statistics, read_runs_csv
+from analysis.validation import (
+    REPETITIONS,
+    Row,
+    format_rows,
+    pairing_on_runs,
+    validate,
+    validate_on_runs,
+)
 from onionlab.errors import UserError
 
 HELP = "simulate data with a known truth: coverage, false verdicts, power, seeds saved"
@@ -17,7 +25,7 @@ def setup_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the arguments."""
     parser.add_argument("--repetitions", type=int, default=REPETITIONS, help="of each experiment")
     parser.add_argument(
-        "--runs", type=Path, help="a runs.csv: A/A on its runs instead of on synthetic ones"
+        "--runs", type=Path, help="a runs.csv: A/A and the gain of pairing on its runs instead"
     )
 
 
@@ -25,13 +33,7 @@ def run(args: argparse.Namespace) -> int:
     """Print the table; 1 if a promise is broken."""
     try:
         if args.runs:
-            rows: list[Row] = []
-            statistics = read_runs_csv(args.runs)
-            for level in dict.fromkeys(level for level, _ in statistics):
-                variants = {v for (where, _), of in statistics.items() if where == level
-                            for _, v in of}  # fmt: skip
-                for variant in sorted(variants):
-                    rows += validate_on_runs(statistics, level, variant, args.repetitions)
+            rows = _on_runs(read_runs_csv(args.runs), args.repetitions)
         else:
             rows = list(validate(args.repetitions))
     except AnalysisError as error:
@@ -40,3 +42,22 @@ def run(args: argparse.Namespace) -> int:
     broken = sum(not row.holds for row in rows)
     print(f"{broken} promises broken" if broken else "all promises hold")
     return 1 if broken else 0
+
+
+def _on_runs(statistics: Statistics, repetitions: int) -> list[Row]:
+    """What the runs allow; raises AnalysisError if that is nothing."""
+    rows: list[Row] = []
+    missing = None
+    for level in dict.fromkeys(level for level, _ in statistics):
+        cells = [of for (where, _), of in statistics.items() if where == level]
+        variants = list(dict.fromkeys(variant for of in cells for _, variant in of))
+        for variant in variants:
+            try:
+                rows += validate_on_runs(statistics, level, variant, repetitions)
+            except AnalysisError as error:
+                missing = error
+        for one, other in itertools.combinations(variants, 2):
+            rows += pairing_on_runs(statistics, level, one, other)
+    if not rows:
+        raise missing or AnalysisError("the table has no runs")
+    return rows

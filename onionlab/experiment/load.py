@@ -56,6 +56,7 @@ REFERENCE_HINT = "docs/experiments.md explains every key"
 FIGURE_TITLES = {
     "throughput-timeouts": "Network throughput and timeouts",
     "ttfb-320kib": "Time to first byte and to 320 KiB",
+    "quantile-ratios": "Times as ratios to the baseline's",
 }
 
 AnyModel = TypeVar("AnyModel", bound=Model)

@@ -45,7 +45,7 @@ __all__ = [
 ]
 
 RELAY_ROLES = ("exitguard", "guard", "exit", "middle")
-FIGURE_KINDS = ("throughput-timeouts", "ttfb-320kib")
+FIGURE_KINDS = ("throughput-timeouts", "ttfb-320kib", "quantile-ratios")
 
 MAX_COUNT = 1_000_000
 MAX_PAUSE_CHOICES = 10_000
@@ -484,7 +484,7 @@ class Header(Model):
         {}, description="settings to compare; without it one level, named like the experiment"
     )
     figures: tuple[Figure, ...] = _key(
-        (), strict=False, description="figures of the report; without it both kinds for each level"
+        (), strict=False, description="figures of the report; without it each kind for each level"
     )
     margins: dict[MetricName, Annotated[float, kinds.fraction(positive=True)]] = _key(
         {},

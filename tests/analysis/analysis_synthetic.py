@@ -302,7 +302,7 @@ VARIANTS: list[dict[str, Any]] = [
 
 
 def study_content(seeds: list[int], levels: list[str] | None = None) -> dict[str, Any]:
-    """A study.json with three variants at the given levels; two figures for each."""
+    """A study.json with three variants at the given levels; one figure of each kind for each."""
     levels = levels or ["5mid"]
     return {
         "format": 1,
@@ -341,6 +341,7 @@ def study_content(seeds: list[int], levels: list[str] | None = None) -> dict[str
             for kind, title in (
                 ("throughput-timeouts", "Throughput and timeouts"),
                 ("ttfb-320kib", "Time to first byte and to 320 KiB"),
+                ("quantile-ratios", "Times as ratios to the baseline's"),
             )
         ],
         "runs": [

@@ -31,6 +31,7 @@ def streams(*rows: tuple[float, float, str, float, float]) -> Streams:
     """(start, end, outcome, ttfb, time to 320 KiB)."""
     start, end, outcome, ttfb, target = zip(*rows, strict=True) if rows else ([],) * 5
     return Streams(
+        client=np.arange(len(rows)),
         start_s=np.array(start, dtype=np.float64),
         end_s=np.array(end, dtype=np.float64),
         outcome=np.array(outcome, dtype=np.str_),
@@ -43,7 +44,8 @@ def streams(*rows: tuple[float, float, str, float, float]) -> Streams:
 
 def data(rows: Streams, horizon_s: float | None = 60.0) -> ClassData:
     end = np.arange(1.0, 301.0)
-    beats = Beats(end - 1, end, np.where(end <= 150, 100.0, 300.0))
+    client = np.zeros(end.size, dtype=np.int64)
+    beats = Beats(client, end - 1, end, np.where(end <= 150, 100.0, 300.0))
     return ClassData(rows, beats, 100.0, 200.0, horizon_s)
 
 
@@ -140,7 +142,8 @@ def test_a_time_that_the_log_does_not_hold_has_no_distribution() -> None:
 
 def test_logs_that_end_inside_the_span_have_no_goodput() -> None:
     short = data(ROWS)
-    beats = Beats(short.beats.begin_s[:190], short.beats.end_s[:190], np.ones(190))
+    first = short.beats
+    beats = Beats(first.client[:190], first.begin_s[:190], first.end_s[:190], np.ones(190))
     cut = ClassData(ROWS, beats, 100.0, 200.0, 60.0)
     assert "end before" in statistic(cut, "goodput_bytes_per_s").reason
 
@@ -211,3 +214,34 @@ def test_from_logs_to_statistics(tmp_path: Path) -> None:
     assert result["web", "open_count"].value == 1
     assert result["web", "time_to_320kib_p50_s"].value == 4.0
     assert result["web", "timeout_rate"].value == 0.0
+
+
+def test_fairness_of_a_run(tmp_path: Path) -> None:
+    level = Study.model_validate(study_content([1])).levels[0]
+    logs = {}
+    for name, share in (("web1client", 1), ("web2client", 3)):
+        log = LogWriter(name)
+        log.start(400.0)
+        start = 430.5
+        stream = -1
+        for beat in range(401, 1080):
+            if beat == 431:
+                stream = log.create()
+            if beat == 451:
+                log.end(
+                    450.5, stream, start, requested=100 * KIB, payload=100 * KIB,
+                    command_s=0.5, first_byte_s=2.0, last_byte_s=20.0,
+                )  # fmt: skip
+            # Bytes from the second to the fifth second, then nothing until the twentieth.
+            busy = 432 <= beat <= 436 or beat == 451
+            log.heartbeat(float(beat), share * 1000 if busy else 0)
+        logs[name] = ("web", log.text())
+    write_logs(tmp_path / "run", logs)
+    extract(tmp_path / "run", tmp_path / "records")
+    found = run_statistics(load_run(tmp_path / "records", level))
+    assert found["web", "jain_index_clients"].value == pytest.approx(16 / (2 * 10))
+    assert found["web", "longest_gap_p50_s"].value == pytest.approx(14.0)
+    assert found["web", "starved_share"].value == 1.0
+    assert found["bulk", "starved_share"] == Statistic(None, "no stream with a known fate")
+    assert found["bulk", "jain_index_clients"].reason == "no heartbeat in the logs"
+    assert (ALL, "jain_index_clients") not in found

@@ -68,7 +68,7 @@ def test_the_same_records_give_the_same_bytes(
     build(moved / "study.json", moved, tmp_path / "out")
     assert digests(tmp_path / "out") == digests(report)
     figures = [f"figures/{kind}-5mid.{end}" for kind in KINDS for end in ("csv", "pdf", "png")]
-    expected = ["report.html", "runs.csv", "summary.csv", *figures]
+    expected = ["censoring.csv", "report.html", "runs.csv", "summary.csv", *figures]
     assert sorted(digests(report)) == sorted(expected)
     build(moved / "study.json", moved, tmp_path / "out")
     assert digests(tmp_path / "out") == digests(report)
@@ -136,6 +136,22 @@ def test_each_comparison_has_a_verdict_or_says_what_is_missing(report: Path) -> 
     assert re.search(r"<strong>worse</strong>", page)
     assert re.search(r"<strong>not yet known</strong><span [^>]*>about \d+ more seed", page)
     assert "Verdicts on the primary metrics" in page
+
+
+def test_the_naive_times_stand_beside_the_others(report: Path) -> None:
+    rows = rows_of(report / "censoring.csv")
+    summary = {(r["class"], r["metric"], r["variant"]): r for r in rows_of(report / "summary.csv")}
+    assert {row["time"] for row in rows if row["class"] == "web"} == {"ttfb", "time_to_320kib"}
+    for row in rows:
+        name = f"{row['time']}_p90_s"
+        estimate = summary[row["class"], name, row["variant"]]["estimate"]
+        assert row["incidence_p90_s"] == estimate
+        assert float(row["naive_p90_s"]) > 0
+        assert float(row["failed_share"]) + float(row["censored_share"]) > 0
+        assert 0 < float(row["largest_difference"]) < 1
+        if estimate:
+            assert float(row["naive_p90_s"]) <= float(estimate)
+    assert "alone → incidence" in (report / "report.html").read_text()
 
 
 def test_an_experiments_margins_are_used(store: Path, tmp_path: Path) -> None:
@@ -223,6 +239,37 @@ def test_bands_are_the_range_over_seeds() -> None:
     assert lines.seeds == 2
 
 
+def test_ratios_to_the_baseline_are_those_built_in(report: Path) -> None:
+    rows = rows_of(report / "figures" / "quantile-ratios-5mid.csv")
+    assert {row["variant"] for row in rows} == {"rr", "swrr"}
+    assert {row["panel"] for row in rows} == {
+        "ttfb_quantile_ratio",
+        "time_to_320kib_quantile_ratio",
+    }
+    assert rows[0]["share"] == "0.02"
+    for variant, ratio in (("rr", 1.15), ("swrr", 0.93)):
+        own = [r for r in rows if r["variant"] == variant and r["panel"].startswith("ttfb")]
+        middle = [float(r["mean"]) for r in own if 0.2 <= float(r["share"]) <= 0.8]
+        assert np.median(middle) == pytest.approx(ratio, rel=0.03)
+        known = [r for r in own if r["mean"]]
+        assert all(float(r["low"]) <= float(r["mean"]) <= float(r["high"]) for r in known)
+        assert {r["seeds"] for r in own} == {"3"}
+
+
+def test_ratios_take_pairs_only() -> None:
+    study = Study.model_validate(study_content([1, 2]))
+    spec = next(figure for figure in study.figures if figure.kind == "quantile-ratios")
+    figure = FigureData(spec, study.levels[0], "ewma")
+    ones = np.array([1.0, 2.0])
+    figure.runs = {"ewma": [[ones, ones], [5 * ones, ones]], "rr": [[10 * ones, ones]]}
+    figure.seeds = {"ewma": [1, 2], "rr": [2]}
+    assert figure.lines(0)["rr"].mean == pytest.approx([2.0, 2.0])
+    assert (figure.lines(0)["rr"].seeds, list(figure.lines(0))) == (1, ["rr"])
+    figure.seeds["rr"] = [3]
+    assert figure.lines(0) == {}
+    assert FigureData(spec, study.levels[0]).lines(0) == {}
+
+
 def test_fonts_are_embedded_and_files_carry_no_date(report: Path) -> None:
     for kind in KINDS:
         pdf = (report / "figures" / f"{kind}-5mid.pdf").read_bytes()
@@ -276,7 +323,7 @@ def test_levels_are_kept_apart(store: Path, tmp_path: Path) -> None:
     for run in both["runs"]:
         run["records"] = run["records"].replace("10mid", "5mid")
     path = tmp_path / "study.json"
-    path.write_text(json.dumps({**both, "figures": both["figures"][2:3]}))
+    path.write_text(json.dumps({**both, "figures": both["figures"][3:4]}))
     paths = build(path, store, tmp_path / "out")
     rows = rows_of(paths.summary_csv)
     started = {

@@ -142,6 +142,21 @@ def test_what_is_not_there_is_named() -> None:
         judge_comparison("9mid", synthetic(1.0), "rr", "ewma")
 
 
+@pytest.mark.parametrize(("shift", "state"), [(0.0, State.UNKNOWN), (0.31, State.DIFFERENT)])
+def test_gaps_in_whole_heartbeats_are_known_to_a_heartbeat(shift: float, state: State) -> None:
+    def by_seed(value: float) -> dict[int, Statistic]:
+        return {seed: Statistic(value + 1e-5 * seed) for seed in (1, 2, 3)}
+
+    statistics: Statistics = {
+        ("5mid", "web"): {
+            ("longest_gap_p50_s", "ewma"): by_seed(2.0 + shift),
+            ("longest_gap_p50_s", "rr"): by_seed(3.0 + shift),
+        }
+    }
+    (judgement,) = judge_comparison("5mid", statistics, "rr", "ewma")
+    assert judgement.verdict.state is state
+
+
 HEAD = "run_id,level,variant,seed,class,metric,unit,value,note\n"
 ROW = "r1,5mid,ewma,1,web,ttfb_p50_s,s,1.5,\n"
 

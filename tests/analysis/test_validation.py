@@ -2,23 +2,27 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import numpy as np
 import pytest
 
 from analysis import validation, verdicts
 from analysis.errors import AnalysisError
 from analysis.inference import Effect, paired_effect
-from analysis.judging import Statistics
+from analysis.judging import RUNS_COLUMNS, Statistics
 from analysis.metrics import Statistic
 from analysis.validation import (
     Row,
     false_verdicts,
     format_rows,
     pairing_gain,
+    pairing_on_runs,
     repeated_looks,
     validate,
     validate_on_runs,
 )
+from onionlab.cli import main
 
 FEW = 150
 """Enough to tell a family's uncorrected error from its corrected one."""
@@ -92,13 +96,46 @@ def test_real_runs_against_themselves() -> None:
     assert corrected.holds
     assert corrected.value <= uncorrected.value
     assert "2 metrics, 6 pairs of 12 runs" in corrected.setting
-    with pytest.raises(AnalysisError, match="at least six runs"):
+    with pytest.raises(AnalysisError, match="at least 6 runs"):
         next(validate_on_runs(runs(values[:, :5]), "5mid", "ewma", FEW))
-    with pytest.raises(AnalysisError, match="at least six runs"):
+    with pytest.raises(AnalysisError, match="at least 6 runs"):
         next(validate_on_runs({}, "5mid", "ewma", FEW))
 
 
+def test_the_gain_of_pairing_in_runs() -> None:
+    base = np.random.default_rng(1).lognormal(0, 1, (2, 12))
+    statistics = runs(base)
+    noise = np.random.default_rng(2).lognormal(0, 0.1, (2, 12))
+    for of_class in runs(base * noise).values():
+        for (metric, _), by_seed in of_class.items():
+            statistics["5mid", "all"][metric, "rr"] = by_seed
+    (row,) = pairing_on_runs(statistics, "5mid", "rr", "ewma")
+    assert row.value > 30
+    assert "median of 2 metrics" in row.setting
+    assert list(pairing_on_runs(statistics, "5mid", "swrr", "ewma")) == []
+
+
+@pytest.mark.parametrize(("seeds", "status"), [(2, 2), (4, 0), (8, 0)])
+def test_the_command_on_a_table_of_runs(
+    seeds: int, status: int, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    values = np.random.default_rng(3).lognormal(0, 1, (2, seeds))
+    lines = [",".join(RUNS_COLUMNS)]
+    for variant, factor in (("ewma", 1.0), ("rr", 1.1)):
+        for metric, row in zip(("goodput_bytes_per_s", "timeout_rate"), values, strict=True):
+            for seed, value in enumerate(row * factor ** (row < 1)):
+                lines.append(f"r,5mid,{variant},{seed},all,{metric},,{value},")
+    path = tmp_path / "runs.csv"
+    path.write_text("\n".join(lines) + "\n")
+    assert main(["validate-statistics", "--runs", str(path), "--repetitions", str(FEW)]) == status
+    printed = capsys.readouterr()
+    assert ("at least 6 runs" in printed.err) == (status == 2)
+    assert ("A/A, real runs" in printed.out) == (seeds >= 6)
+    assert ("pairing, real runs" in printed.out) == (seeds >= 3)
+
+
 def test_the_gain_of_pairing() -> None:
+    assert pairing_gain([2.0, 4.0], [1.0, 2.0]) is None
     base = np.random.default_rng(2).lognormal(0, 1, 200)
     noise = np.random.default_rng(3).lognormal(0, 0.1, 200)
     # (1 + 1.01) / 0.01 times fewer seeds.

@@ -164,13 +164,15 @@ def test_a_level_may_supply_what_the_file_lacks(load_text: LoadText) -> None:
     assert (middle.count, middle.capacity) == (1, "guard")
 
 
-def test_without_figures_there_are_both_kinds_for_each_level(load_text: LoadText) -> None:
+def test_without_figures_there_is_each_kind_for_each_level(load_text: LoadText) -> None:
     figures = load_text(VALID + "levels: {x: {label: x}, y: {label: y}}\n").figures
     assert [(figure.id, figure.kind, figure.level) for figure in figures] == [
         ("x-throughput-timeouts", "throughput-timeouts", "x"),
         ("x-ttfb-320kib", "ttfb-320kib", "x"),
+        ("x-quantile-ratios", "quantile-ratios", "x"),
         ("y-throughput-timeouts", "throughput-timeouts", "y"),
         ("y-ttfb-320kib", "ttfb-320kib", "y"),
+        ("y-quantile-ratios", "quantile-ratios", "y"),
     ]
 
 

@@ -1,0 +1,132 @@
+"""How evenly clients are served, and how long streams wait in between. Arrays in, arrays out.
+
+Definitions: docs/metrics.md. Index of fairness: Jain, Chiu and Hawe (1984), DEC TR-301.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+Floats = NDArray[np.float64]
+Codes = NDArray[np.int64]
+
+STARVED_S = 10.0
+"""A stream that gets nothing for so long at a time is starved: about as long as people wait."""
+
+
+def jain_index(amounts: ArrayLike) -> float | None:
+    """(sum x)^2 / (n sum x^2): 1 if all have the same, 1/n if one has everything.
+
+    Args:
+        amounts: shape (n,), >= 0.
+
+    Returns:
+        None without amounts, or if all are zero.
+
+    Raises:
+        ValueError: an amount is negative or not finite.
+    """
+    x = np.asarray(amounts, dtype=np.float64)
+    if not np.all(np.isfinite(x)) or np.any(x < 0):
+        raise ValueError("amounts need to be finite and not negative")
+    largest = float(x.max(initial=0.0))
+    if largest == 0:
+        return None
+    # The index does not change with the unit, and squares of shares cannot leave a float's range.
+    share = x / largest
+    return float(share.sum() ** 2 / (share.size * np.sum(share**2)))
+
+
+def amount_by_client(
+    client: Codes, begin_s: Floats, end_s: Floats, amount: Floats, low_s: float, high_s: float
+) -> Floats:
+    """What each client got in [low, high], if each amount came evenly over its interval.
+
+    Args:
+        client: shape (n,), codes.
+        begin_s: shape (n,), start of each counting interval.
+        end_s: shape (n,), its end; one without length counts as an instant.
+        amount: shape (n,).
+        low_s: start of the span.
+        high_s: its end.
+
+    Returns:
+        One for each client that has an interval, ordered by code.
+    """
+    if client.size == 0:
+        return np.empty(0)
+    length = end_s - begin_s
+    inside = np.clip(np.minimum(end_s, high_s) - np.maximum(begin_s, low_s), 0.0, None)
+    instant = length <= 0
+    share = np.where(
+        instant, (end_s > low_s) & (end_s <= high_s), inside / np.where(instant, 1.0, length)
+    )
+    _, place = np.unique(client, return_inverse=True)
+    return np.bincount(place, weights=amount * share).astype(np.float64)
+
+
+def longest_gaps(
+    client: Codes,
+    start_s: Floats,
+    end_s: Floats,
+    first_byte_s: Floats,
+    beat_client: Codes,
+    beat_begin_s: Floats,
+    beat_end_s: Floats,
+    beat_bytes: Floats,
+) -> Floats:
+    """The longest time each stream got no byte for, from its start to its end.
+
+    The wait for the first byte is exact; later gaps are runs of heartbeat intervals inside the
+    stream in which its client read nothing, so they are known to two heartbeats and too short
+    rather than too long.
+
+    Args:
+        client: shape (n,), codes of the streams' clients.
+        start_s: shape (n,).
+        end_s: shape (n,), end of the stream or of its observation.
+        first_byte_s: shape (n,), from the start; NaN if none came.
+        beat_client: shape (m,), codes.
+        beat_begin_s: shape (m,).
+        beat_end_s: shape (m,).
+        beat_bytes: shape (m,).
+
+    Returns:
+        Shape (n,); NaN where the client's heartbeats cannot tell: it had another stream at the same
+        time, or has no heartbeat.
+    """
+    gaps = np.full(start_s.shape, np.nan)
+    for code in np.unique(client):
+        own = np.flatnonzero(client == code)
+        beats = np.flatnonzero(beat_client == code)
+        if beats.size == 0:
+            continue
+        beats = beats[np.argsort(beat_end_s[beats], kind="stable")]
+        begin, end = beat_begin_s[beats], beat_end_s[beats]
+        silent = beat_bytes[beats] <= 0
+        for i in own[_alone(start_s[own], end_s[own])]:
+            waited = end_s[i] - start_s[i]
+            first = min(first_byte_s[i], waited) if np.isfinite(first_byte_s[i]) else waited
+            low = np.searchsorted(begin, start_s[i] + first, side="left")
+            high = np.searchsorted(end, end_s[i], side="right")
+            gaps[i] = max(first, _longest_run(silent[low:high], begin[low:high], end[low:high]))
+    return gaps
+
+
+def _alone(start_s: Floats, end_s: Floats) -> NDArray[np.bool_]:
+    """Whether no other stream of the same client overlaps; shape (n,)."""
+    order = np.argsort(start_s, kind="stable")
+    start, end = start_s[order], end_s[order]
+    before = np.concatenate(([-np.inf], np.maximum.accumulate(end)[:-1]))
+    after = np.concatenate((start[1:], [np.inf]))
+    alone = np.empty(start.shape, dtype=np.bool_)
+    alone[order] = (before <= start) & (end <= after)
+    return alone
+
+
+def _longest_run(silent: NDArray[np.bool_], begin_s: Floats, end_s: Floats) -> float:
+    """Length of the longest run of consecutive silent intervals; 0 if there is none."""
+    edges = np.diff(np.concatenate(([False], silent, [False])).astype(np.int8))
+    first, last = np.flatnonzero(edges == 1), np.flatnonzero(edges == -1) - 1
+    return float(np.max(end_s[last] - begin_s[first], initial=0.0))

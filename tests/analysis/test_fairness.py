@@ -1,0 +1,107 @@
+"""Fairness: Jain's index by its properties, gaps against brute force."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from analysis.fairness import amount_by_client, jain_index, longest_gaps
+
+AMOUNTS = st.lists(
+    st.one_of(st.just(0.0), st.floats(1e-100, 1e100, allow_subnormal=False)),
+    min_size=1,
+    max_size=20,
+)
+NAN = float("nan")
+
+
+def test_jain_by_hand() -> None:
+    assert jain_index([1.0, 2.0, 3.0]) == pytest.approx(36 / 42)
+    assert jain_index([5.0, 5.0]) == 1.0
+    assert jain_index([0.0, 0.0, 4.0, 0.0]) == 0.25
+    assert (jain_index([]), jain_index([0.0, 0.0])) == (None, None)
+    for bad in ([-1.0], [NAN], [np.inf]):
+        with pytest.raises(ValueError, match="amounts"):
+            jain_index(bad)
+
+
+@given(AMOUNTS, st.floats(1e-50, 1e50))
+@settings(deadline=None)
+def test_jain_lies_between_one_nth_and_one_in_any_unit(amounts: list[float], unit: float) -> None:
+    index = jain_index(amounts)
+    if max(amounts) == 0:
+        assert index is None
+        return
+    assert index is not None
+    assert 1 / len(amounts) - 1e-9 <= index <= 1 + 1e-9
+    assert jain_index([unit * x for x in amounts]) == pytest.approx(index, rel=1e-6)
+    # As many again who get nothing halve it.
+    assert jain_index([*amounts, *(0.0 for _ in amounts)]) == pytest.approx(index / 2)
+
+
+def test_amounts_are_cut_at_the_span() -> None:
+    client = np.array([3, 3, 7, 7, 9])
+    begin = np.array([0.0, 10.0, 0.0, 20.0, 12.0])
+    end = np.array([10.0, 20.0, 40.0, 20.0, 12.0])
+    amount = np.array([100.0, 60.0, 80.0, 7.0, 5.0])
+    got = amount_by_client(client, begin, end, amount, 5.0, 15.0)
+    assert got.tolist() == [50 + 30, 20, 5]
+    none = np.empty(0)
+    assert amount_by_client(client[:0], none, none, none, 0.0, 1.0).size == 0
+
+
+def gaps(
+    streams: list[tuple[int, float, float, float]], beats: dict[int, list[float]]
+) -> np.ndarray:
+    """Streams: (client, start, end, first byte); beats: client -> bytes of each second from 0."""
+    rows = [(c, i, i + 1, n) for c, amounts in beats.items() for i, n in enumerate(amounts)]
+    columns = [np.array(column) for column in zip(*rows, strict=True)] if rows else []
+    if not columns:
+        columns = [np.empty(0, dtype=np.int64), *(np.empty(0) for _ in range(3))]
+    client, start, end, first = (np.array(column) for column in zip(*streams, strict=True))
+    return longest_gaps(client, start, end, first, *columns)
+
+
+def test_gaps_by_hand() -> None:
+    beats = {1: [0.0, 0, 5, 5, 0, 0, 0, 5, 5, 5, 0, 0]}
+    found = gaps(
+        [
+            (1, 0.5, 9.5, 2.0),  # first byte after 2 s, then silent from 4 to 7
+            (1, 9.5, 9.9, NAN),  # no byte at all
+            (1, 9.95, 11.9, NAN),
+        ],
+        beats,
+    )
+    assert found == pytest.approx([3.0, 0.4, 1.95])
+
+
+def test_what_heartbeats_cannot_tell() -> None:
+    beats = {1: [5.0] * 9, 2: [5.0] * 9}
+    streams = [(1, 0.0, 5.0, 1.0), (1, 4.0, 6.0, 1.0), (1, 7.0, 8.0, 0.5), (3, 0.0, 5.0, 1.0)]
+    found = gaps(streams, beats)
+    assert np.isnan(found[[0, 1, 3]]).all()
+    assert found[2] == 0.5
+    assert np.isnan(gaps([(1, 0.0, 1.0, 0.5)], {})).all()
+
+
+@given(
+    st.lists(st.booleans(), min_size=1, max_size=30),
+    st.integers(0, 10),
+    st.integers(1, 30),
+    st.one_of(st.none(), st.integers(0, 12)),
+)
+@settings(deadline=None)
+def test_gaps_are_brute_forces(
+    silent: list[bool], start: int, length: int, first: int | None
+) -> None:
+    amounts = [0.0 if quiet else 9.0 for quiet in silent]
+    end = start + length
+    found = gaps([(1, start, end, NAN if first is None else first)], {1: amounts})[0]
+    waited = length if first is None else min(first, length)
+    best = run = 0
+    for second in range(start + waited, min(end, len(silent))):
+        run = run + 1 if silent[second] else 0
+        best = max(best, run)
+    assert found == max(waited, best)
