@@ -444,7 +444,7 @@ class _Data:
     def _resolution(self, points: Sequence[Point]) -> float:
         return max(
             resolution_of(
-                self._claim.metric,
+                self._metric.name,
                 self._judged,
                 self._statistics[point.level, self._claim.class_name],
                 (point.variant,),
