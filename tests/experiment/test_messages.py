@@ -361,8 +361,8 @@ CASES = {
     "a figure of no kind": (
         "title:",
         "figures:\n- {id: a, kind: ttfb}\ntitle:",
-        '2: figures[1].kind: expected one of throughput-timeouts, ttfb-320kib, got "ttfb"; '
-        'did you mean "ttfb-320kib"?',
+        "2: figures[1].kind: expected one of throughput-timeouts, ttfb-320kib, quantile-ratios, "
+        'got "ttfb"; did you mean "ttfb-320kib"?',
     ),
     "a file that is not there": (
         "title:",
