@@ -23,13 +23,15 @@ ASPECTS: Mapping[str, str] = {
 
 _ASPECT_OF_FILE = (
     (re.compile(r"conf/tor\.variant\.|.*/torrc-defaults\Z"), "variant"),
-    (re.compile(r"conf/tor\.|.*/torrc\Z"), "configuration"),
+    (re.compile(r"conf/tor\."), "configuration"),
     (re.compile(r"conf/tgen\."), "load"),
     (re.compile(r"run\.json\Z"), "time"),
     (re.compile(r"conf/network\.gml\Z|conf/resolv\.conf\Z|clients\.json\Z"), "network"),
     (re.compile(r"shadow\.data\.template/hosts/"), "network"),
 )
 """An input file that fits none is the engine's own."""
+
+_OF_HOSTS = "shadow.data.template/hosts/"
 
 _ENGINE_OWN = ("conf/network.gml",)
 """Written by an engine that has such a file, so that the lack of it says nothing of the network."""
@@ -76,15 +78,19 @@ def aspect_of(file: str) -> str:
 def differences(a: RunSet, b: RunSet, pairs: Sequence[tuple[SetRun, SetRun]]) -> Differences:
     """What differs between the runs of each pair, and between the sets."""
     found: dict[str, dict[str, None]] = {}
-    for mine, other in pairs:
-        for aspect, detail in _of_pair(mine, other):
+    for run, partner in pairs:
+        for aspect, detail in _of_pair(run, partner):
             found.setdefault(aspect, {})[detail] = None
     for level in a.levels:
         other_level = level if level in b.levels else b.levels[0]
         if level in a.spans and other_level in b.spans:
             ours, theirs = a.spans[level], b.spans[other_level]
-            if ours.load != theirs.load:
-                found.setdefault("load", {})[f"classes: {ours.load} / {theirs.load}"] = None
+            for class_name in sorted(set(ours.load) | set(theirs.load)):
+                mine, other = ours.load.get(class_name, {}), theirs.load.get(class_name, {})
+                for name in sorted(set(mine) | set(other)):
+                    if mine.get(name) != other.get(name):
+                        x, y = (_number(load.get(name)) for load in (mine, other))
+                        found.setdefault("load", {})[f"{class_name} {name}: {x} / {y}"] = None
             for name in ("measured_start_s", "measured_end_s", "stop_s"):
                 x, y = getattr(ours, name), getattr(theirs, name)
                 if x != y:
@@ -118,6 +124,9 @@ def _of_pair(a: SetRun, b: SetRun) -> Iterator[tuple[str, str]]:
         if a.files.get(file) == b.files.get(file):
             continue
         aspect = aspect_of(file)
+        if file.startswith(_OF_HOSTS) and (file in a.files) != (file in b.files):
+            # A host that only one side has brings its torrc along.
+            aspect = "network"
         if other_engine and (file in _ENGINE_OWN or aspect == "engine files"):
             continue
         if a.seed != b.seed and aspect in _DRAWN:
@@ -147,6 +156,10 @@ def _of_tor(a: SetRun, b: SetRun) -> Iterator[tuple[str, str]]:
     # Another patch series has another program, so for variants that differ this is no news.
     if a.variant == b.variant and set(a.tor) != set(b.tor):
         yield "tor", f"programs: {' '.join(sorted(a.tor))} / {' '.join(sorted(b.tor))}"
+
+
+def _number(value: float | None) -> str:
+    return "none" if value is None else f"{value:.12g}"
 
 
 def _short(text: str) -> str:

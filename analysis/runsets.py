@@ -79,12 +79,12 @@ class Value(_Model):
 
 
 class Span(_Model):
-    """When a level's streams count, and what its classes of clients do, as text to compare."""
+    """When a level's streams count, and what its classes of clients do: class -> key -> value."""
 
     measured_start_s: float
     measured_end_s: float
     stop_s: float
-    load: str = ""
+    load: dict[str, dict[str, float | None]] = {}
 
 
 class RunSet(_Model):

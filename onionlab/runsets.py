@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
-import json
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -174,12 +173,11 @@ def _records_format(study: Study) -> int:
 
 
 def _span(level: Level) -> Span:
-    load = {name: entry.model_dump() for name, entry in sorted(level.classes.items())}
     return Span(
         measured_start_s=level.measured_start_s,
         measured_end_s=level.measured_end_s,
         stop_s=level.stop_s,
-        load=json.dumps(load, sort_keys=True),
+        load={name: entry.model_dump() for name, entry in level.classes.items()},
     )
 
 

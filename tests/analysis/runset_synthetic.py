@@ -31,7 +31,7 @@ FILES = {
     "shadow.config.yaml": "s1",
     "shadow.data.template/hosts/relay1/keys/secret_id_key": "k1",
 }
-SPAN = Span(measured_start_s=420, measured_end_s=1020, stop_s=1080, load='{"web": {}}')
+SPAN = Span(measured_start_s=420, measured_end_s=1020, stop_s=1080, load={"web": {"count": 8}})
 
 
 def make_set(

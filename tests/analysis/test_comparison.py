@@ -156,6 +156,23 @@ def test_another_measured_span_is_refused() -> None:
         compare_sets(make_set(), b.model_copy(update={"spans": {"quick": moved}}))
 
 
+def test_another_load_is_named_by_its_keys() -> None:
+    b = make_set("b")
+    more = b.spans["quick"].model_copy(update={"load": {"web": {"count": 9}, "bulk": {"count": 1}}})
+    result = compare_sets(make_set(), b.model_copy(update={"spans": {"quick": more}}))
+    assert result.about == ("load",)
+    assert result.found.found["load"] == ("bulk count: none / 1", "web count: 8 / 9")
+
+
+def test_a_host_more_is_another_network() -> None:
+    """Its torrc is no other configuration."""
+    folder = "shadow.data.template/hosts/relay9"
+    host = {f"{folder}/torrc": "x", f"{folder}/torrc-defaults": "y", "clients.json": "c2"}
+    result = compare_sets(make_set(), make_set("b", files={**FILES, **host}))
+    assert result.about == ("network",)
+    assert set(result.found.found) == {"network"}
+
+
 def test_unknown_aspect_lists_the_known() -> None:
     with pytest.raises(AnalysisError, match="cannot be about 'weather'") as refused:
         compare_sets(make_set(), make_set("b"), ["weather"])
