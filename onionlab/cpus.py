@@ -46,19 +46,23 @@ def _take(
     directory: Path, allowed: list[int], wanted: int, stack: contextlib.ExitStack
 ) -> list[int]:
     """Take all or none at a time: two that each hold half would wait for ever."""
-    while True:
-        taken: dict[int, IO[str]] = {}
-        for cpu in allowed:
-            lock = (directory / f"cpu{cpu}").open("w")
-            try:
-                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                taken[cpu] = lock
-            except BlockingIOError:
-                lock.close()
-            if len(taken) == wanted:
-                for held in taken.values():
-                    stack.callback(held.close)
-                return list(taken)
-        for held in taken.values():
-            held.close()
-        time.sleep(RETRY_S)
+    with (directory / "queue").open("w") as queue:
+        # First come, first served: else whoever asks just when a CPU falls free takes it from those
+        # who wait, and one experiment's runs keep another's out.
+        fcntl.flock(queue, fcntl.LOCK_EX)
+        while True:
+            taken: dict[int, IO[str]] = {}
+            for cpu in allowed:
+                lock = (directory / f"cpu{cpu}").open("w")
+                try:
+                    fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                    taken[cpu] = lock
+                except BlockingIOError:
+                    lock.close()
+                if len(taken) == wanted:
+                    for held in taken.values():
+                        stack.callback(held.close)
+                    return list(taken)
+            for held in taken.values():
+                held.close()
+            time.sleep(RETRY_S)

@@ -8,6 +8,7 @@ import subprocess
 import sys
 import textwrap
 import threading
+import time
 from pathlib import Path
 
 import pytest
@@ -93,6 +94,30 @@ def test_two_simulations_never_share_a_cpu(tmp_path: Path, monkeypatch: pytest.M
         holder.communicate()
     with cpus.own_cpus(len(before)) as ours:
         assert set(ours) == before
+
+
+def test_whoever_waits_for_a_cpu_is_served_first(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr(cpus, "lock_directory", lambda: tmp_path)
+    monkeypatch.setattr(cpus, "RETRY_S", 0.05)
+    everything = len(os.sched_getaffinity(0))
+    served: list[str] = []
+
+    def wait_for_one() -> None:
+        with cpus.own_cpus(1):
+            served.append("waiting")
+
+    with cpus.own_cpus(everything):
+        waiting = threading.Thread(target=wait_for_one)
+        waiting.start()
+        time.sleep(0.2)
+    for _ in range(20):
+        # Asks again at once, as the next run of the same experiment does.
+        with cpus.own_cpus(everything):
+            served.append("again")
+    waiting.join(10)
+    assert served[0] == "waiting"
 
 
 def test_a_job_notices_that_its_command_was_killed(tmp_path: Path) -> None:
