@@ -282,6 +282,7 @@ def test_the_shipped_patches() -> None:
         ("0003-clocks-without-system-calls", False),
         ("0004-lazy-fp-registers", False),
         ("0005-timer-frequency", True),
+        ("0006-registers-of-amx", False),
     ]
     for patch in patches:
         for variant in patch.variants:
