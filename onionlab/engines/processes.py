@@ -7,13 +7,22 @@ import os
 import resource
 import signal
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 import psutil
 
 SAMPLE_INTERVAL_S = 5.0
 _PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
+
+
+def ended_with_caller(command: Sequence[str]) -> list[str]:
+    """The command, such that the kernel kills it when the calling process ends, however it ends.
+
+    A caller that ends before setpriv has asked for that is noticed by the parent's number.
+    """
+    still_there = '[ "$PPID" = "$0" ] || exit 1; exec "$@"'
+    return ["setpriv", "--pdeathsig", "KILL", "sh", "-c", still_there, str(os.getpid()), *command]
 
 
 class MemorySampler:

@@ -17,7 +17,7 @@ from typing import Any
 import yaml
 
 from onionlab.engines.base import EngineFailureError, Progress, Simulation, Usage
-from onionlab.engines.processes import MemorySampler, children_cpu_s
+from onionlab.engines.processes import MemorySampler, children_cpu_s, ended_with_caller
 from onionlab.network.model import Network
 from onionlab.tools import find_shadow, find_tgen
 
@@ -90,7 +90,7 @@ class ShadowEngine:
         with (directory / LOG).open("wb") as log:
             # A killed runner must not leave Shadow behind.
             process = subprocess.Popen(
-                ["setpriv", "--pdeathsig", "KILL", str(self._shadow.path), CONFIGURATION],
+                ended_with_caller([str(self._shadow.path), CONFIGURATION]),
                 cwd=directory,
                 stdin=subprocess.DEVNULL,
                 stdout=log,

@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from onionlab import cpus
-from onionlab.engines.processes import MemorySampler, kill_processes_below
+from onionlab.engines.processes import MemorySampler, ended_with_caller, kill_processes_below
 from onionlab.errors import UserError
 from onionlab.presence import is_present, presence
 from onionlab.store import Store, identity_hash, read_json, write_json
@@ -94,6 +94,38 @@ def test_two_simulations_never_share_a_cpu(tmp_path: Path, monkeypatch: pytest.M
         holder.communicate()
     with cpus.own_cpus(len(before)) as ours:
         assert set(ours) == before
+
+
+def test_what_a_killed_caller_started_ends(tmp_path: Path) -> None:
+    pid = tmp_path / "pid"
+    command = ["sh", "-c", f"echo $$ > {pid}.part; mv {pid}.part {pid}; exec sleep 60"]
+    caller = python(
+        f"""
+        import subprocess
+        from onionlab.engines.processes import ended_with_caller
+        subprocess.run(ended_with_caller({command!r}))
+        """
+    )
+    while not pid.exists():
+        assert caller.poll() is None
+        time.sleep(0.01)
+    caller.kill()
+    caller.communicate()
+    deadline = time.monotonic() + 10
+    while Path("/proc", pid.read_text().strip()).exists():
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
+
+
+def test_what_starts_after_its_caller_has_ended_does_not_run(tmp_path: Path) -> None:
+    mark = tmp_path / "ran"
+    own = ended_with_caller(["touch", str(mark)])
+    position = own.index(str(os.getpid()))
+    orphan = [*own[:position], str(os.getppid()), *own[position + 1 :]]
+    assert subprocess.run(orphan, check=False).returncode == 1
+    assert not mark.exists()
+    assert subprocess.run(own, check=False).returncode == 0
+    assert mark.exists()
 
 
 def test_whoever_waits_for_a_cpu_is_served_first(

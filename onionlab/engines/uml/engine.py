@@ -26,7 +26,12 @@ from onionlab.engines.base import (
     Simulation,
     Usage,
 )
-from onionlab.engines.processes import MemorySampler, children_cpu_s, end_processes_below
+from onionlab.engines.processes import (
+    MemorySampler,
+    children_cpu_s,
+    end_processes_below,
+    ended_with_caller,
+)
 from onionlab.engines.uml import memory
 from onionlab.engines.uml.guest import description
 from onionlab.engines.uml.guest.boot import (
@@ -55,8 +60,6 @@ DEFAULT_OPTIONS: dict[str, Any] = {
 }
 
 _WRAPPERS = (
-    # A killed runner must not leave the guest behind.
-    *("setpriv", "--pdeathsig", "KILL"),
     # How much memory the guest finds depends on where its kernel lies in the host's memory.
     *("setarch", "--addr-no-randomize"),
     # A guest's panic ends in abort(3); its memory on the disk would help nobody.
@@ -146,7 +149,10 @@ class UmlEngine:
         cpu_before_s = children_cpu_s()
         with (directory / LOG).open("wb") as log:
             process = subprocess.Popen(
-                [*_WRAPPERS, *self._command(simulation, memory_bytes, directory)],
+                # A killed runner must not leave the guest behind.
+                ended_with_caller(
+                    [*_WRAPPERS, *self._command(simulation, memory_bytes, directory)]
+                ),
                 cwd=directory,
                 # Ctrl-C is for the command that runs this, which then ends the guest.
                 start_new_session=True,
