@@ -1,6 +1,11 @@
-"""The one error type of this package."""
+"""The one error type of this package, and what a file that is not of its model gets wrong."""
 
 from __future__ import annotations
+
+from pydantic import ValidationError
+
+SHOWN = 5
+"""Problems listed; a file of another kind has hundreds."""
 
 
 class AnalysisError(Exception):
@@ -10,3 +15,11 @@ class AnalysisError(Exception):
         super().__init__(message)
         self.message = message
         self.hint = hint
+
+
+def problems_of(error: ValidationError, whole: str) -> list[str]:
+    """Each problem as ``key.key: what is wrong``; ``whole`` names what has no key."""
+    return [
+        f"{'.'.join(map(str, item['loc'])) or whole}: {item['msg']}"
+        for item in error.errors()[:SHOWN]
+    ]

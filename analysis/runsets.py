@@ -12,7 +12,7 @@ from typing import Literal, Self
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
-from analysis.errors import AnalysisError
+from analysis.errors import AnalysisError, problems_of
 from analysis.imports.definitions import IMPORTED
 from analysis.judging import Statistics
 from analysis.margins import OWN, Catalogue
@@ -217,10 +217,7 @@ def read_run_set(path: Path) -> RunSet:
     except OSError as error:
         raise AnalysisError(f"{path} cannot be read: {error}") from None
     except ValidationError as error:
-        problems = "; ".join(
-            f"{'.'.join(map(str, item['loc'])) or 'set'}: {item['msg']}"
-            for item in error.errors()[:5]
-        )
+        problems = "; ".join(problems_of(error, "set"))
         raise AnalysisError(
             f"{path} is not a valid set of runs: {problems}", "make it again"
         ) from None

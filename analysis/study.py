@@ -9,7 +9,7 @@ from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
-from analysis.errors import AnalysisError
+from analysis.errors import AnalysisError, problems_of
 from analysis.sequential import Looks
 
 
@@ -168,8 +168,5 @@ def load_study(path: Path) -> Study:
     except FileNotFoundError:
         raise AnalysisError(f"{path} is missing", "plan or run the experiment first") from None
     except ValidationError as error:
-        problems = "; ".join(
-            f"{'.'.join(map(str, item['loc'])) or 'study'}: {item['msg']}"
-            for item in error.errors()[:5]
-        )
+        problems = "; ".join(problems_of(error, "study"))
         raise AnalysisError(f"{path} is not a valid study: {problems}") from None

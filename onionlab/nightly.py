@@ -25,7 +25,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from analysis.comparison import Comparison, compare_sets
 from analysis.differences import aspect_of
-from analysis.errors import AnalysisError
+from analysis.errors import AnalysisError, problems_of
 from analysis.history import (
     SERIES,
     add_rows,
@@ -120,10 +120,7 @@ def read_list(path: Path) -> NightlyList:
     except (yaml.YAMLError, UnicodeDecodeError) as error:
         raise UserError(f"{path} is not valid YAML: {error}") from None
     except ValidationError as error:
-        problems = "\n".join(
-            f"  {'.'.join(map(str, item['loc'])) or 'list'}: {item['msg']}"
-            for item in error.errors()[:5]
-        )
+        problems = "\n".join(f"  {problem}" for problem in problems_of(error, "list"))
         raise UserError(
             f"{path} is no nightly list:\n{problems}",
             "a line of experiments is, for instance: {name: quick, variants: [ewma], seeds: 10}",

@@ -1,4 +1,4 @@
-"""The arguments by which several verbs name an experiment and what to change in it."""
+"""What the arguments of :mod:`onionlab.commands._arguments` ask for."""
 
 from __future__ import annotations
 
@@ -11,34 +11,6 @@ from onionlab.experiment import parse_seeds
 from onionlab.plan import Plan, Request, read_plan
 
 
-def add_request_arguments(parser: argparse.ArgumentParser) -> None:
-    """Declare NAME, --variants and what ``add_override_arguments`` declares."""
-    parser.add_argument("name", help="name of an experiment, or the path of its file")
-    parser.add_argument("--variants", default="", help="some of its variants: rr,ewma")
-    add_override_arguments(parser)
-
-
-def add_override_arguments(parser: argparse.ArgumentParser) -> None:
-    """Declare --scale, --seeds, --engine, --shadow and --tgen.
-
-    Empty values count as not given: that is what make passes on for a variable that is not set.
-    """
-    parser.add_argument("--scale", default="", help="multiply hosts and load, for instance 0.1")
-    parser.add_argument(
-        "--seeds",
-        default="",
-        help="a number n (seeds 1 to n) or a list: 1,4,7; experiment takes auto",
-    )
-    parser.add_argument("--engine", default="auto", help="auto or the name of an engine")
-    parser.add_argument("--shadow", default="", help="path of Shadow, if it is not on the PATH")
-    parser.add_argument("--tgen", default="", help="path of TGen, if it is not on the PATH")
-
-
-def add_jobs_argument(parser: argparse.ArgumentParser) -> None:
-    """Declare --jobs."""
-    parser.add_argument("--jobs", default="", help="simulations side by side")
-
-
 def request_of(args: argparse.Namespace) -> Request:
     """Return what the arguments ask for. Raises UserError."""
     # Jobs work in another directory: a path has to hold there too.
@@ -49,9 +21,14 @@ def request_of(args: argparse.Namespace) -> Request:
 
 def overrides_of(args: argparse.Namespace, experiment: str) -> Request:
     """Return what the arguments ask to change in an experiment. Raises UserError."""
+    scale = _number(args.scale, "--scale") if args.scale else None
+    return replace(runs_of(args, experiment), scale=scale)
+
+
+def runs_of(args: argparse.Namespace, experiment: str) -> Request:
+    """Return an experiment with the seeds and the engine asked for. Raises UserError."""
     return Request(
         experiment=experiment,
-        scale=_number(args.scale, "--scale") if args.scale else None,
         seeds=parse_seeds(args.seeds) if args.seeds else None,
         engine=args.engine or "auto",
         shadow=args.shadow or None,

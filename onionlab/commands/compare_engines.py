@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import argparse
 
-from onionlab.commands._request import add_jobs_argument, add_request_arguments, jobs_of, request_of
+from onionlab.commands._arguments import add_jobs_argument, add_request_arguments
+from onionlab.commands._request import jobs_of, request_of
 from onionlab.engine_comparison import compare_engines
 from onionlab.engines import ENGINES
 from onionlab.errors import UserError

@@ -11,6 +11,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from onionlab.commands._arguments import add_override_arguments, add_variants_argument
 from onionlab.doctor import MISSING, OK, WARN, Finding, Need, Question, examine
 from onionlab.errors import UserError
 from onionlab.paths import repository_root
@@ -23,12 +24,8 @@ STYLES = {OK: "green", WARN: "yellow", MISSING: "bold red"}
 
 def setup_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("name", nargs="?", help="judge by what this experiment takes")
-    parser.add_argument("--scale", default="", help="as for `experiment`")
-    parser.add_argument("--seeds", default="", help="as for `experiment`")
-    parser.add_argument("--variants", default="", help="as for `experiment`")
-    parser.add_argument("--engine", default="auto", help="as for `experiment`")
-    parser.add_argument("--shadow", default="", help="path of Shadow, if it is not on the PATH")
-    parser.add_argument("--tgen", default="", help="path of TGen, if it is not on the PATH")
+    add_variants_argument(parser)
+    add_override_arguments(parser)
 
 
 def run(args: argparse.Namespace) -> int:

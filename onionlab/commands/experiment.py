@@ -5,13 +5,8 @@ from __future__ import annotations
 import argparse
 
 from onionlab.auto_seeds import BUDGET, auto_seeds
-from onionlab.commands._request import (
-    add_jobs_argument,
-    add_request_arguments,
-    jobs_of,
-    request_of,
-    whole_number_of,
-)
+from onionlab.commands._arguments import add_jobs_argument, add_request_arguments
+from onionlab.commands._request import jobs_of, request_of, whole_number_of
 from onionlab.errors import UserError
 from onionlab.paths import repository_root
 from onionlab.plan import make_plan

@@ -5,12 +5,8 @@ from __future__ import annotations
 import argparse
 import sys
 
-from onionlab.commands._request import (
-    add_jobs_argument,
-    add_override_arguments,
-    jobs_of,
-    overrides_of,
-)
+from onionlab.commands._arguments import add_jobs_argument, add_override_arguments
+from onionlab.commands._request import jobs_of, overrides_of
 from onionlab.commands.list import print_table
 from onionlab.paper import repeat_paper
 from onionlab.paths import repository_root

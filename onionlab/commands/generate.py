@@ -6,7 +6,8 @@ import argparse
 import shutil
 from pathlib import Path
 
-from onionlab.commands._request import add_request_arguments, request_of
+from onionlab.commands._arguments import add_request_arguments
+from onionlab.commands._request import request_of
 from onionlab.errors import UserError
 from onionlab.paths import build_directory, repository_root
 from onionlab.plan import Workbench, make_plan

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import argparse
 
-from onionlab.commands._request import add_jobs_argument, add_request_arguments, jobs_of, request_of
+from onionlab.commands._arguments import add_jobs_argument, add_request_arguments
+from onionlab.commands._request import jobs_of, request_of
 from onionlab.paths import repository_root
 from onionlab.plan import make_plan
 from onionlab.workflow.drive import make_runs

@@ -15,6 +15,8 @@ from typing import Any
 
 import numpy as np
 
+from analysis.records import extract
+
 EPOCH = 946684800
 KIB = 1024
 
@@ -372,3 +374,11 @@ def write_study(store: Path, seeds: list[int], **sizes: int) -> Path:
     path = store / "study.json"
     path.write_text(json.dumps(content))
     return path
+
+
+def write_store(store: Path) -> Path:
+    """A study of three seeds with its runs' logs and their records; returns ``store``."""
+    path = write_study(store, [1, 2, 3], web=6, bulk=2)
+    for run in json.loads(path.read_text())["runs"]:
+        extract(store / run["directory"], store / run["records"])
+    return store

@@ -14,7 +14,7 @@ from typing import Any
 import matplotlib as mpl
 import numpy as np
 import pytest
-from analysis_synthetic import study_content, write_study
+from analysis_synthetic import study_content, write_store
 
 from analysis.errors import AnalysisError
 from analysis.figures import KINDS, FigureData, _draw
@@ -27,11 +27,7 @@ from analysis.style import COLUMN, RC, TEXT, Page
 
 @pytest.fixture(scope="module")
 def store(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    root = tmp_path_factory.mktemp("store")
-    path = write_study(root, [1, 2, 3], web=6, bulk=2)
-    for run in json.loads(path.read_text())["runs"]:
-        extract(root / run["directory"], root / run["records"])
-    return root
+    return write_store(tmp_path_factory.mktemp("store"))
 
 
 @pytest.fixture(scope="module")

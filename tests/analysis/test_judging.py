@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 
 import numpy as np
 import pytest
-from analysis_synthetic import write_study
+from analysis_synthetic import write_store
 
 from analysis.errors import AnalysisError
 from analysis.judging import (
@@ -20,7 +19,6 @@ from analysis.judging import (
 )
 from analysis.margins import JUDGED, with_margins
 from analysis.metrics import METRICS, Statistic
-from analysis.records import extract
 from analysis.report import build
 from analysis.study import load_study
 from analysis.verdicts import Margin, State
@@ -28,11 +26,7 @@ from analysis.verdicts import Margin, State
 
 @pytest.fixture(scope="module")
 def store(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    root = tmp_path_factory.mktemp("store")
-    path = write_study(root, [1, 2, 3], web=6, bulk=2)
-    for run in json.loads(path.read_text())["runs"]:
-        extract(root / run["directory"], root / run["records"])
-    return root
+    return write_store(tmp_path_factory.mktemp("store"))
 
 
 def by_metric(judgements: list[Judgement]) -> dict[tuple[str, str], Judgement]:

@@ -46,6 +46,14 @@ time:
   drain: "60 s"
 """
 
+LEVELS_AND_FIGURE = """\
+levels:
+  few: {label: few, overrides: {network: {relays: {middle: {count: 1}}}}}
+  many: {label: many}
+figures:
+  - {id: a, kind: ttfb-320kib, level: few, title: "A", paper: 3}
+"""
+
 
 @pytest.fixture
 def checkout(tmp_path: Path) -> Path:

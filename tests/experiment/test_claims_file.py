@@ -17,18 +17,9 @@ from onionlab.errors import UserError
 from onionlab.experiment import experiment_names
 from onionlab.experiment.claims import ClaimSet, claim_files, load_claims
 
-from .conftest import REPOSITORY, VALID
+from .conftest import LEVELS_AND_FIGURE, REPOSITORY, VALID
 
-EXPERIMENT = (
-    VALID
-    + """\
-levels:
-  few: {label: few, overrides: {network: {relays: {middle: {count: 1}}}}}
-  many: {label: many}
-figures:
-  - {id: a, kind: ttfb-320kib, level: few, paper: 3}
-"""
-)
+EXPERIMENT = VALID + LEVELS_AND_FIGURE
 
 CLAIMS = """\
 paper: A paper

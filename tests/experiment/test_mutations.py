@@ -14,16 +14,12 @@ from hypothesis import strategies as st
 from onionlab.errors import UserError
 from onionlab.experiment import load
 
-from .conftest import VALID
+from .conftest import LEVELS_AND_FIGURE, VALID
 
 FULL = (
     VALID
+    + LEVELS_AND_FIGURE
     + """\
-levels:
-  few: {label: few, overrides: {network: {relays: {middle: {count: 1}}}}}
-  many: {label: many}
-figures:
-  - {id: a, kind: ttfb-320kib, level: few, title: "A", paper: 3}
 engine:
   tgen: {heartbeat: "1 s", loglevel: info}
   shadow: {general: {parallelism: 1}, experimental: {runahead: null}}

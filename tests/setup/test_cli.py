@@ -11,7 +11,8 @@ from pathlib import Path
 import pytest
 
 from onionlab import __version__, cli
-from onionlab.commands._request import add_request_arguments, request_of
+from onionlab.commands._arguments import add_request_arguments
+from onionlab.commands._request import request_of
 from onionlab.errors import UserError
 
 REPOSITORY = Path(__file__).resolve().parents[2]

@@ -16,6 +16,7 @@ from onionlab.paths import repository_root
 
 PROBE = Path(__file__).with_name("guest_probe.py")
 MBIT = 1_000_000
+MEMORY_FILE_NAMES = ("vm_file", "uml", "onionlab")
 
 
 @dataclass
@@ -116,3 +117,19 @@ def run_endless_guest(directory: Path) -> None:
         net.run(one, "send", other, "100000", "4", at_ms=2000)
     engine = UmlEngine(ensure_kernel(repository_root(), say=print))
     run_guest(directory, engine, net, stop_s=100_000)
+
+
+def memory_folders() -> dict[str, list[str]]:
+    """What lies where a guest keeps its memory; other programs use these folders, too."""
+    return {
+        folder: sorted(
+            path.name for path in Path(folder).iterdir() if path.name.startswith(MEMORY_FILE_NAMES)
+        )
+        for folder in ("/dev/shm", "/tmp")
+    }
+
+
+def mounts() -> list[str]:
+    return sorted(
+        line.split(" ", 5)[4] for line in Path("/proc/self/mountinfo").read_text().splitlines()
+    )

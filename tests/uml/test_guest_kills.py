@@ -14,12 +14,12 @@ from pathlib import Path
 import pytest
 
 from onionlab.engines.uml.engine import STATE_FOLDER, UmlEngine
+from uml.guest_support import memory_folders, mounts
 
 pytestmark = [pytest.mark.uml, pytest.mark.slow]
 
 KILLS = 20
 LONGEST_S = 3.0
-MEMORY_FILE_NAMES = ("vm_file", "uml", "onionlab")
 PATIENCE_S = 20.0
 
 # Stands for the command that runs a simulation; what it prints last is how the run ended.
@@ -44,22 +44,6 @@ def processes_in(directory: Path) -> dict[int, str]:
         except OSError:
             continue
     return found
-
-
-def memory_folders() -> dict[str, list[str]]:
-    """What lies where a guest keeps its memory; other programs use these folders, too."""
-    return {
-        folder: sorted(
-            path.name for path in Path(folder).iterdir() if path.name.startswith(MEMORY_FILE_NAMES)
-        )
-        for folder in ("/dev/shm", "/tmp")
-    }
-
-
-def mounts() -> list[str]:
-    return sorted(
-        line.split(" ", 5)[4] for line in Path("/proc/self/mountinfo").read_text().splitlines()
-    )
 
 
 def test_nothing_is_left_of_a_guest_that_is_killed(tmp_path: Path, uml_engine: UmlEngine) -> None:

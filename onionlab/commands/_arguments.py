@@ -1,0 +1,44 @@
+"""The arguments by which several verbs name an experiment and what to change in it.
+
+Imports nothing of the program: doctor works on a machine that lacks its packages.
+Empty values count as not given: that is what make passes on for a variable that is not set.
+"""
+
+from __future__ import annotations
+
+import argparse
+
+
+def add_request_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare NAME, --variants and what ``add_override_arguments`` declares."""
+    parser.add_argument("name", help="name of an experiment, or the path of its file")
+    add_variants_argument(parser)
+    add_override_arguments(parser)
+
+
+def add_variants_argument(parser: argparse.ArgumentParser) -> None:
+    """Declare --variants."""
+    parser.add_argument("--variants", default="", help="some of its variants: rr,ewma")
+
+
+def add_override_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare --scale, --seeds and what ``add_engine_arguments`` declares."""
+    parser.add_argument("--scale", default="", help="multiply hosts and load, for instance 0.1")
+    parser.add_argument(
+        "--seeds",
+        default="",
+        help="a number n (seeds 1 to n) or a list: 1,4,7; experiment takes auto",
+    )
+    add_engine_arguments(parser)
+
+
+def add_engine_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare --engine, --shadow and --tgen."""
+    parser.add_argument("--engine", default="auto", help="auto or the name of an engine")
+    parser.add_argument("--shadow", default="", help="path of Shadow, if it is not on the PATH")
+    parser.add_argument("--tgen", default="", help="path of TGen, if it is not on the PATH")
+
+
+def add_jobs_argument(parser: argparse.ArgumentParser) -> None:
+    """Declare --jobs."""
+    parser.add_argument("--jobs", default="", help="simulations side by side")

@@ -1,0 +1,116 @@
+"""Whatever is killed, and whenever: nothing is left, and the same command finishes the experiment.
+
+``ONIONLAB_KILLS=20 pytest tests/harness/test_kills.py`` kills more often; ONIONLAB_KILLS_SEED draws
+other moments and victims.
+"""
+
+from __future__ import annotations
+
+import os
+import random
+import signal
+import subprocess
+import sys
+import time
+
+import psutil
+import pytest
+from uml.guest_support import memory_folders, mounts
+
+from .tiny_support import (
+    REPOSITORY,
+    STORE,
+    arguments,
+    onionlab,
+    planned_run,
+    processes_below,
+    record_hashes,
+    remove_run,
+)
+
+KILLS = int(os.environ.get("ONIONLAB_KILLS", "4"))
+SEED = int(os.environ.get("ONIONLAB_KILLS_SEED", "1"))
+PATIENCE_S = 60.0
+# Between the command and the simulation stand the workflow's own processes and a job for each run.
+KINDS = ("command", "workflow", "job", "simulation")
+
+
+def kind_of(process: psutil.Process) -> str:
+    """What a process below the command is for."""
+    words = process.cmdline()
+    if "run-one" in words:
+        return "job"
+    if str(STORE.directory) in process.cwd():
+        return "simulation"
+    return "workflow"
+
+
+def part_of(command: subprocess.Popen[bytes]) -> dict[str, list[psutil.Process]]:
+    """Processes of a command by kind."""
+    parts: dict[str, list[psutil.Process]] = {}
+    root = psutil.Process(command.pid)
+    parts["command"] = [root]
+    for process in root.children(recursive=True):
+        try:
+            parts.setdefault(kind_of(process), []).append(process)
+        except psutil.Error:
+            continue
+    return parts
+
+
+@pytest.mark.slow
+@pytest.mark.uml
+@pytest.mark.tor
+def test_nothing_is_left_and_the_command_goes_on() -> None:
+    run_id = planned_run("uml")
+    remove_run(run_id)
+    started = time.monotonic()
+    assert onionlab("experiment", *arguments("uml")).returncode == 0
+    whole_s = time.monotonic() - started
+    hashes = record_hashes(run_id)
+    assert len(hashes) == 3
+
+    draws = random.Random(SEED)
+    before = mounts(), memory_folders()
+    killed: list[str] = []
+    kinds = [KINDS[number % len(KINDS)] for number in range(KILLS)]
+    draws.shuffle(kinds)
+    while len(killed) < KILLS:
+        kind = kinds[len(killed)]
+        remove_run(run_id)
+        command = subprocess.Popen(
+            [sys.executable, "-m", "onionlab", "experiment", *arguments("uml")],
+            cwd=REPOSITORY,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+        )
+        at_s = draws.uniform(0.0, 0.9) * whole_s
+        started = time.monotonic()
+        while time.monotonic() - started < at_s or kind not in part_of(command):
+            if command.poll() is not None:
+                break
+            time.sleep(0.02)
+        if command.poll() is not None:
+            # It was faster than the one before: this was no kill.
+            continue
+        parts = part_of(command)
+        everything = [process for processes in parts.values() for process in processes]
+        victim = draws.choice(parts.get(kind, [psutil.Process(command.pid)]))
+        os.kill(victim.pid, signal.SIGKILL)
+        killed.append(kind)
+        status = command.wait(PATIENCE_S)
+        # Towards the end of a command the run may be there, and only the report be missing.
+        assert status != 0 or STORE.is_finished(run_id), f"killed {kind} after {at_s:.1f} s"
+        _, left = psutil.wait_procs(everything, PATIENCE_S)
+        assert not left, f"left after killing {kind} at {at_s:.1f} s: {left}"
+        deadline = time.monotonic() + PATIENCE_S
+        while below := processes_below(STORE.partial(run_id)):
+            assert time.monotonic() < deadline, f"left after killing {kind}: {below}"
+            time.sleep(0.1)
+        if STORE.is_finished(run_id):
+            assert record_hashes(run_id).items() <= hashes.items()
+        assert (mounts(), memory_folders()) == before
+    print(f"{KILLS} kills: {sorted(killed)}")
+
+    assert onionlab("experiment", *arguments("uml")).returncode == 0
+    assert record_hashes(run_id) == hashes
