@@ -11,12 +11,10 @@ import platform
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from analysis.errors import AnalysisError
-from analysis.margins import with_margins
 from analysis.schema import FORMAT as RECORDS_FORMAT
-from analysis.sequential import Looks
 from onionlab.engines import Engine, open_engine
 from onionlab.errors import UserError
 from onionlab.experiment import Experiment, Settings, load
@@ -25,6 +23,9 @@ from onionlab.rundir.compose import engine_options, tor_program
 from onionlab.store import Store, read_json, write_json
 from onionlab.tor.build import BuiltTor, ensure_variants
 from onionlab.tor.variants import Variant, load_variants
+
+if TYPE_CHECKING:
+    from analysis.sequential import Looks
 
 PLAN_FORMAT = 1
 RECORDS = f"records-v{RECORDS_FORMAT}"
@@ -151,6 +152,10 @@ class Workbench:
 
 
 def _require_margins(experiment: Experiment) -> None:
+    # Behind it is scipy.stats, which takes longer to import than all else together; the jobs of a
+    # plan, a process each, have no use for it.
+    from analysis.margins import with_margins
+
     try:
         with_margins(experiment.margins)
     except AnalysisError as error:

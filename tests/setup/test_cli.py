@@ -49,6 +49,16 @@ def test_one_verb_is_loaded_alone() -> None:
     assert subprocess.run([sys.executable, "-c", code], cwd=REPOSITORY, check=False).returncode == 0
 
 
+@pytest.mark.parametrize("verb", ["run-one", "analyse"])
+def test_a_job_starts_without_statistics(verb: str) -> None:
+    """A run is two processes of these; importing scipy.stats would be a tenth of a small run."""
+    code = (
+        f"import sys; from onionlab.cli import build_parser; build_parser('{verb}');"
+        "sys.exit(any(name in sys.modules for name in ('pandas', 'scipy.stats', 'matplotlib')))"
+    )
+    assert subprocess.run([sys.executable, "-c", code], cwd=REPOSITORY, check=False).returncode == 0
+
+
 def test_version() -> None:
     assert onionlab("--version").stdout == f"onionlab {__version__}\n"
 
