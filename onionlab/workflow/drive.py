@@ -9,7 +9,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 
 import psutil
@@ -119,21 +119,28 @@ def _distinct_runs(plan: Plan) -> list[PlannedRun]:
 
 
 def _watch(process: subprocess.Popen[bytes], store: Store, missing: list[str]) -> None:
+    started_at_s = time.time()
     with ProgressView(total=len(missing)) as view:
         while process.poll() is None:
             finished = sum(store.is_finished(run_id) for run_id in missing)
-            view.show(finished, _running(store, missing))
+            view.show(finished, running_states(store, missing, started_at_s))
             time.sleep(POLL_INTERVAL_S)
         view.show(sum(store.is_finished(run_id) for run_id in missing), [])
 
 
-def _running(store: Store, run_ids: list[str]) -> list[RunState]:
+def running_states(store: Store, run_ids: Iterable[str], since_s: float) -> list[RunState]:
+    """What those of the runs that are under way last said of themselves.
+
+    since_s: Unix time; what a run said before was said by an attempt that has been interrupted.
+    """
     states = []
     for run_id in run_ids:
         try:
-            states.append(RunState(**read_json(store.partial(run_id) / PROGRESS)))
+            state = RunState(**read_json(store.partial(run_id) / PROGRESS))
         except (OSError, ValueError, TypeError):
             continue  # Not started, just finished, or being written.
+        if state.at_s >= since_s:
+            states.append(state)
     return states
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import re
+from dataclasses import asdict
 from pathlib import Path
 
 import pytest
@@ -13,10 +14,13 @@ from onionlab.engines.shadow import _simulated_seconds
 from onionlab.errors import UserError
 from onionlab.experiment import load
 from onionlab.plan import Plan, Request, Resources, estimate_resources, read_plan
+from onionlab.store import PROGRESS, Store, write_json
 from onionlab.workflow import drive
 from onionlab.workflow.progress import ProgressView, RunState
 
 REPOSITORY = Path(__file__).resolve().parents[2]
+
+AT_S = {"interrupted": 999.0, "at work": 1000.5}
 
 
 def plan_needing(tmp_path: Path, *, memory_bytes: int = 1, disk_bytes: int = 1) -> Plan:
@@ -85,6 +89,15 @@ def test_on_a_terminal_progress_is_a_table() -> None:
     assert "5mid rr seed 1" in text
     assert "200 of 600 s" in text
     assert "3:20" in text
+
+
+def test_an_interrupted_attempt_is_not_shown_as_running(tmp_path: Path) -> None:
+    store = Store(tmp_path)
+    states = {name: RunState(name, 1.0, 255.0, 10.0, 2**20, at) for name, at in AT_S.items()}
+    for name, state in states.items():
+        write_json(store.partial(name) / PROGRESS, asdict(state))
+    shown = drive.running_states(store, [*AT_S, "not begun"], since_s=1000.0)
+    assert shown == [states["at work"]]
 
 
 def test_nothing_is_left_before_the_first_heartbeat() -> None:
