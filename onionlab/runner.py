@@ -94,7 +94,7 @@ def _simulate(
     proofs = verify_tor_logs(
         partial / "shadow.data" / "hosts",
         run.expectations,
-        load_registry(bench.root).proof_prefix,
+        load_registry(bench.root).proof_prefixes,
     )
     return {
         "format": 1,

@@ -7,7 +7,7 @@ its own comments what each key means.
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -17,9 +17,11 @@ from onionlab.errors import UserError
 from onionlab.workshop import Patch
 
 __all__ = [
+    "PROOF_FROM",
     "STOCK",
     "Registry",
     "Series",
+    "SeriesEntry",
     "Variant",
     "load_registry",
     "load_series",
@@ -30,6 +32,9 @@ STOCK = "stock"
 """Name of the build without patches; a series cannot have it."""
 
 NAME = re.compile(r"[a-z0-9]+(?:-[a-z0-9]+)*")
+PROOF_FROM = ("every-relay", "an-exit")
+"""Who can be asked for a series' proof; `variants.yaml` says what each means."""
+
 LINESTYLES = ("-", "--", "-.", ":")
 OPTION = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 
@@ -47,8 +52,9 @@ class Variant:
         linestyle: Matplotlib's line style.
         series: Folder of its patches, or None for Tor as released.
         torrc: Options that every relay gets.
-        proof: Text that a relay must have logged for a run to count; None for a variant whose
-            relays must not have logged any line that begins with the registry's ``proof_prefix``.
+        proof: Text that relays must have logged for a run to count; None for a variant whose
+            relays must not have logged any line that begins as a series' proofs do.
+        proof_from: Who must have logged the proof: one of ``PROOF_FROM``, as its series says.
     """
 
     name: str
@@ -60,6 +66,22 @@ class Variant:
     series: str | None
     torrc: dict[str, str]
     proof: str | None
+    proof_from: str = PROOF_FROM[0]
+
+
+@dataclass(frozen=True)
+class SeriesEntry:
+    """What the registry says of a patch series.
+
+    Attributes:
+        description: What it adds.
+        proof_prefix: What the proofs of its variants begin with.
+        proof_from: Who must have logged a proof: one of ``PROOF_FROM``.
+    """
+
+    description: str
+    proof_prefix: str
+    proof_from: str
 
 
 @dataclass(frozen=True)
@@ -68,13 +90,16 @@ class Registry:
 
     Attributes:
         variants: By name, in the file's order.
-        series: What each patch series does, by name.
-        proof_prefix: What every proof begins with.
+        series: By name.
     """
 
     variants: dict[str, Variant]
-    series: dict[str, str]
-    proof_prefix: str
+    series: dict[str, SeriesEntry]
+
+    @property
+    def proof_prefixes(self) -> tuple[str, ...]:
+        """What proofs of any series begin with."""
+        return tuple(entry.proof_prefix for entry in self.series.values())
 
 
 @dataclass(frozen=True)
@@ -98,14 +123,13 @@ def load_registry(root: Path) -> Registry:
     """
     path = root / "tor-patches" / "variants.yaml"
     document = _Reader(_read_yaml(path), path.name)
-    prefix = document.take_text("proof_prefix")
-    series = {name: _series_text(name, reader) for name, reader in document.entries("series")}
+    series = {name: _series_entry(name, reader) for name, reader in document.entries("series")}
     variants = {name: _variant(name, reader) for name, reader in document.entries("variants")}
     document.done()
     if not variants:
         raise UserError(f"{path.name}: it names no variants")
     looks: dict[tuple[str, str, str], str] = {}
-    for variant in variants.values():
+    for name, variant in variants.items():
         where = f"{path.name}: variants.{variant.name}"
         if variant.series is not None and variant.series not in series:
             known = ", ".join(series) or "none"
@@ -113,8 +137,9 @@ def load_registry(root: Path) -> Registry:
                 f"{where}: unknown series {variant.series!r}",
                 f"Series that the file names: {known}.",
             )
-        if variant.proof is not None and not variant.proof.startswith(prefix):
-            raise UserError(f"{where}.proof: it does not begin with proof_prefix ({prefix!r})")
+        _check_proof(where, variant, series)
+        if variant.series is not None:
+            variants[name] = replace(variant, proof_from=series[variant.series].proof_from)
         look = (variant.color.lower(), variant.marker, variant.linestyle)
         twin = looks.setdefault(look, variant.name)
         if twin != variant.name:
@@ -124,7 +149,7 @@ def load_registry(root: Path) -> Registry:
             )
     for name in series:
         load_series(root, name)
-    return Registry(variants, series, prefix)
+    return Registry(variants, series)
 
 
 def load_series(root: Path, name: str) -> Series:
@@ -209,11 +234,37 @@ def _variant(name: str, reader: _Reader) -> Variant:
     return variant
 
 
-def _series_text(name: str, reader: _Reader) -> str:
+def _series_entry(name: str, reader: _Reader) -> SeriesEntry:
     _check_name(reader, name, "series")
     if name == STOCK:
         reader.fail(f"{STOCK!r} is the name of the build without patches")
-    return reader.text()
+    entry = SeriesEntry(
+        description=reader.take_text("description"),
+        proof_prefix=reader.take_text("proof_prefix"),
+        proof_from=_proof_from(reader.take("proof_from")),
+    )
+    reader.done()
+    return entry
+
+
+def _proof_from(reader: _Reader) -> str:
+    text = reader.text()
+    if text not in PROOF_FROM:
+        reader.fail(f"{text!r}: it is one of {' '.join(PROOF_FROM)}")
+    return text
+
+
+def _check_proof(where: str, variant: Variant, series: dict[str, SeriesEntry]) -> None:
+    """A proof is of the variant's series; without one the log could not tell variants apart."""
+    if variant.series is None:
+        if variant.proof is not None:
+            raise UserError(f"{where}.proof: a variant without a series has nothing to prove")
+        return
+    prefix = series[variant.series].proof_prefix
+    if variant.proof is not None and not variant.proof.startswith(prefix):
+        raise UserError(
+            f"{where}.proof: it does not begin with its series' proof_prefix ({prefix!r})"
+        )
 
 
 def _check_name(reader: _Reader, name: str, kind: str) -> None:

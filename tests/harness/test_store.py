@@ -18,7 +18,7 @@ from onionlab.engines.processes import MemorySampler, ended_with_caller, kill_pr
 from onionlab.errors import UserError
 from onionlab.presence import is_present, presence
 from onionlab.store import Store, identity_hash, read_json, write_json
-from onionlab.verify import Expectation, RunRefusedError, verify_tor_logs
+from onionlab.verify import Expectation, RunRefusedError, Shows, verify_tor_logs
 
 PREFIX = "Circuit policy in use: "
 RR = "Circuit policy in use: RR."
@@ -225,7 +225,7 @@ def test_a_run_counts_when_every_relay_logged_its_policy(tmp_path: Path) -> None
     write_log(tmp_path, "relay1", "Bootstrapped 100% (done): Done", f"[notice] {RR}")
     write_log(tmp_path, "client1", "Bootstrapped 100% (done): Done")
     expectations = {"relay1": Expectation(RR, False), "client1": Expectation(RR, True)}
-    assert verify_tor_logs(tmp_path, expectations, PREFIX) == {RR: 1, "": 1}
+    assert verify_tor_logs(tmp_path, expectations, [PREFIX]) == {RR: 1, "": 1}
 
 
 @pytest.mark.parametrize(
@@ -245,7 +245,29 @@ def test_a_run_is_refused(
 ) -> None:
     write_log(tmp_path, "host1", *lines)
     with pytest.raises(RunRefusedError, match=message):
-        verify_tor_logs(tmp_path, {"host1": Expectation(proof, is_client)}, PREFIX)
+        verify_tor_logs(tmp_path, {"host1": Expectation(proof, is_client)}, [PREFIX])
+
+
+def test_of_relays_that_may_be_idle_one_is_enough(tmp_path: Path) -> None:
+    write_log(tmp_path, "exit1", f"[notice] {RR}")
+    write_log(tmp_path, "exit2", "[notice] Tor 0.4.9")
+    write_log(tmp_path, "guard1", "[notice] Tor 0.4.9")
+    expectations = {
+        "exit1": Expectation(RR, False, Shows.ONE_OF),
+        "exit2": Expectation(RR, False, Shows.ONE_OF),
+        "guard1": Expectation(RR, False, Shows.MAY),
+    }
+    assert verify_tor_logs(tmp_path, expectations, [PREFIX]) == {RR: 1, "": 2}
+    del expectations["exit1"]
+    with pytest.raises(RunRefusedError, match=f'none of these logged "{RR}": exit2'):
+        verify_tor_logs(tmp_path, expectations, [PREFIX])
+
+
+def test_a_proof_of_another_series_is_no_proof(tmp_path: Path) -> None:
+    write_log(tmp_path, "exit1", f"[notice] {RR}", "[notice] Stream order in use: list.")
+    expectations = {"exit1": Expectation(RR, False)}
+    with pytest.raises(RunRefusedError, match="instead of"):
+        verify_tor_logs(tmp_path, expectations, [PREFIX, "Stream order in use: "])
 
 
 def test_the_wait_for_a_run_that_another_command_makes(tmp_path: Path) -> None:

@@ -79,9 +79,11 @@ echo "util/part_two: OK"
 }
 
 VARIANTS = """\
-proof_prefix: "In use: "
 series:
-  greeting: another greeting
+  greeting:
+    description: another greeting
+    proof_prefix: "In use: "
+    proof_from: every-relay
 variants:
   stock:
     description: as released

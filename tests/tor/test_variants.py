@@ -36,6 +36,9 @@ def test_a_variant_has_what_the_file_says(tmp_path: Path) -> None:
     assert morning.series == "greeting"
     assert morning.torrc == {"Greeting": "morning"}
     assert morning.proof == "In use: morning."
+    assert morning.proof_from == "every-relay"
+    other = VARIANTS.replace("every-relay", "an-exit")
+    assert load_variants(write_registry(tmp_path, other))["morning"].proof_from == "an-exit"
     assert (morning.label, morning.color, morning.marker, morning.linestyle) == (
         "morning",
         "#4477AA",
@@ -66,12 +69,15 @@ def test_numbers_in_torrc_become_text(tmp_path: Path) -> None:
         ("torrc: {}", "torrc: []", "variants.stock.torrc: expected keys with values"),
         ("  morning:\n", "  Morning:\n", "lower-case letters"),
         ("  morning:\n", "  stock:\n", "the key 'stock' stands twice"),
-        ("  greeting: another", "  stock: another", "the build without patches"),
+        ("  greeting:\n", "  stock:\n", "the build without patches"),
+        ("proof_from: every-relay", "proof_from: relays", "series.greeting.proof_from: 'relays'"),
+        ("    proof_from: every-relay\n", "", "series.greeting: the key 'proof_from' is missing"),
+        ("    proof: null", "    proof: 'In use: x.'", "stock.proof: a variant without a series"),
         ('"#4477AA"\n    marker: s\n    linestyle: "--"', '"#000000"\n    marker: o\n'
          '    linestyle: "-"', "variants.morning: looks like stock"),
-        ("series:\n  greeting", "serie:\n  greeting", "variants.yaml: the key 'series' is missing"),
+        ("series:\n  greeting:", "serie:\n  greeting:", "the key 'series' is missing"),
         ("variants:\n", "more: 1\nvariants:\n", "variants.yaml: unknown key 'more'"),
-        ("proof_prefix: ", "proof_prefix: [", "variants.yaml:2: not valid YAML"),
+        ("proof_prefix: ", "proof_prefix: [", "variants.yaml:5: not valid YAML"),
     ],
 )  # fmt: skip
 def test_a_wrong_registry_is_named_to_the_key(
@@ -84,7 +90,7 @@ def test_a_wrong_registry_is_named_to_the_key(
     assert message in caught.value.message
 
 
-@pytest.mark.parametrize("text", ["", "[]", "variants: {}\nseries: {}\nproof_prefix: x"])
+@pytest.mark.parametrize("text", ["", "[]", "variants: {}\nseries: {}"])
 def test_a_registry_without_variants_is_an_error(tmp_path: Path, text: str) -> None:
     with pytest.raises(UserError, match=r"variants\.yaml"):
         load_registry(write_registry(tmp_path, text))

@@ -38,7 +38,7 @@ def test_the_same_seed_gives_the_same_logs_to_the_byte(
         )
         hosts = directory / "shadow.data" / "hosts"
         proofs = verify_tor_logs(
-            hosts, run.expectations, load_registry(repository_root()).proof_prefix
+            hosts, run.expectations, load_registry(repository_root()).proof_prefixes
         )
         assert proofs == {"Circuit policy in use: RR.": 12}
         successes = [

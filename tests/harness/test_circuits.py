@@ -1,0 +1,64 @@
+"""Whether a client's log shows that its streams shared one circuit."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from onionlab.circuits import OneCircuit, circuit_problem
+from onionlab.verify import Expectation, RunRefusedError, verify_tor_logs
+
+GUARD, MIDDLE, EXIT, OTHER = (letter * 40 for letter in "ABCD")
+WANTED = OneCircuit(2, (frozenset({GUARD}), frozenset({MIDDLE}), frozenset({EXIT})))
+STAMP = "Jan 01 00:02:00.030 [info] "
+NOISE = "Jan 01 00:02:00.031 [notice] Bootstrapped 100% (done): Done"
+
+
+def attached(circuit: int, socket: int = 14) -> str:
+    text = f"Address/port sent, ap socket {socket}, n_circ_id {circuit}"
+    return f"{STAMP}connection_ap_handshake_send_begin(): {text}"
+
+
+def connected(*hops: str, state: str = "open") -> str:
+    names = " ".join(f"${hop}({state})" for hop in hops)
+    return f"{STAMP}exit circ (length {len(hops)}, last hop relay2exit): {names}"
+
+
+PATH = connected(GUARD, MIDDLE, EXIT)
+GOOD = [NOISE, attached(7), attached(7, 15), PATH, PATH]
+
+
+def test_two_streams_on_one_circuit() -> None:
+    assert circuit_problem(GOOD, WANTED) is None
+
+
+@pytest.mark.parametrize(
+    ("lines", "problem"),
+    [
+        ([NOISE], "0 streams were put on a circuit instead of 2"),
+        (GOOD[1:2] + GOOD[3:], "1 streams were put on a circuit"),
+        ([*GOOD, attached(7)], "3 streams were put on a circuit"),
+        ([attached(7), attached(8), PATH, PATH], "spread over 2 circuits"),
+        (GOOD[:4], "1 streams were connected"),
+        ([*GOOD[:4], connected(GUARD, OTHER, EXIT)], "by 2 paths"),
+        ([*GOOD[:3], *[connected(GUARD, EXIT)] * 2], "2 hops instead of 3"),
+        ([*GOOD[:3], *[connected(GUARD, OTHER, EXIT)] * 2], "hop 2 of the circuit"),
+        ([*GOOD[:3], *[connected(GUARD, MIDDLE, EXIT, state="closed")] * 2], "0 hops"),
+        # A log that is cut within a line.
+        ([*GOOD[:4], PATH[:-60]], "by 2 paths"),
+    ],
+)
+def test_anything_else_is_told(lines: list[str], problem: str) -> None:
+    assert problem in str(circuit_problem(lines, WANTED))
+
+
+def test_a_run_is_refused_for_it(tmp_path: Path) -> None:
+    (tmp_path / "client1").mkdir()
+    log = tmp_path / "client1" / "tor-stock.1000.stdout"
+    expectations = {"client1": Expectation(None, True, circuit=WANTED)}
+    log.write_text("".join(f"{line}\n" for line in GOOD))
+    assert verify_tor_logs(tmp_path, expectations, []) == {"": 1}
+    log.write_text("".join(f"{line}\n" for line in [*GOOD[:2], attached(8), PATH, PATH]))
+    with pytest.raises(RunRefusedError, match="spread over 2 circuits instead of one: client1"):
+        verify_tor_logs(tmp_path, expectations, [])
