@@ -1,5 +1,7 @@
 """Figures of a study. Each kind stands once in ``KINDS``; what it shows is a tuple of panels.
 
+Figures that are not made of lines, one for each variant, stand in ``PICTURES``.
+
 A panel turns one run into values on a grid that is the same for all runs of a level; a line is
 their mean over seeds, its band their range. In a panel that compares, a line is the geometric mean
 of the ratios to the baseline's runs of the same seeds, its band a simultaneous interval. Each
@@ -10,7 +12,7 @@ from __future__ import annotations
 
 import csv
 import io
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
@@ -35,7 +37,9 @@ from analysis.metrics import (
     throughput_over_time,
     timeouts_over_time,
 )
+from analysis.pictures import Kept, Picture, Shown
 from analysis.series import Floats
+from analysis.stream_figures import STREAM_PICTURES
 from analysis.study import FigureSpec, Level, Study
 from analysis.style import (
     OUTSIDE_COLOR,
@@ -218,8 +222,21 @@ KINDS["quantile-ratios"] = Kind(
 )
 
 
+PICTURES: dict[str, Picture] = {**STREAM_PICTURES}
+
+
+def check_kind(spec: FigureSpec) -> None:
+    """Whether there is such a kind of figure.
+
+    Raises:
+        AnalysisError: there is none of that name.
+    """
+    if spec.kind not in PICTURES:
+        find_kind(spec)
+
+
 def find_kind(spec: FigureSpec) -> Kind:
-    """The kind of a figure.
+    """The kind of a figure that is made of panels.
 
     Raises:
         AnalysisError: there is none of that name.
@@ -228,7 +245,8 @@ def find_kind(spec: FigureSpec) -> Kind:
         return KINDS[spec.kind]
     except KeyError:
         raise AnalysisError(
-            f"figure {spec.id} has the unknown kind {spec.kind}", f"kinds: {', '.join(KINDS)}"
+            f"figure {spec.id} has the unknown kind {spec.kind}",
+            f"kinds: {', '.join([*KINDS, *PICTURES])}",
         ) from None
 
 
@@ -251,9 +269,21 @@ class FigureData:
     baseline: str | None = None
     runs: dict[str, list[list[Floats]]] = field(default_factory=dict)
     seeds: dict[str, list[int]] = field(default_factory=dict)
+    kept: list[Kept] = field(default_factory=list)
 
-    def add(self, variant: str, seed: int, run: Run) -> None:
-        """Takes one run of the figure's level."""
+    def takes(self, level: Level) -> bool:
+        """Whether the figure shows runs of a level."""
+        picture = PICTURES.get(self.spec.kind)
+        if picture is not None:
+            return picture.takes(self.level, level)
+        return level.name == self.level.name
+
+    def add(self, variant: str, seed: int, run: Run, level: Level | None = None) -> None:
+        """Takes one run; ``level``: of the run, if it is not the figure's own."""
+        picture = PICTURES.get(self.spec.kind)
+        if picture is not None:
+            self.kept.append(Kept(level or self.level, variant, seed, picture.keep(run)))
+            return
         panels = find_kind(self.spec).panels
         values = [panel.values(run, panel.grid(self.level)) for panel in panels]
         self.runs.setdefault(variant, []).append(values)
@@ -330,20 +360,32 @@ class FigurePaths:
 
 def write_figure(data: FigureData, study: Study, directory: Path, page: Page = TEXT) -> FigurePaths:
     """Draws a figure as <id>.pdf, .png and .csv in ``directory``; same data, same bytes."""
+    picture = PICTURES.get(data.spec.kind)
+    shown = Shown(data.spec, data.level, study, tuple(data.kept))
     base = directory / data.spec.id
     paths = {name: base.with_name(f"{data.spec.id}.{name}") for name in ("pdf", "png", "csv")}
-    paths["csv"].write_text(_csv(data, study), encoding="utf-8")
+    table = _csv(data, study) if picture is None else _as_csv(picture.table(shown))
+    paths["csv"].write_text(table, encoding="utf-8")
     settings: Any = {**mpl.rcParamsDefault, **RC, "backend": "agg"}
     with mpl.rc_context(settings):
-        figure = _draw(data, study, page)
+        figure = _draw(data, study, page) if picture is None else picture.draw(shown, page)
         nothing = {"Creator": None, "Producer": None, "CreationDate": None}
         figure.savefig(paths["pdf"], format="pdf", metadata=nothing)
         figure.savefig(paths["png"], format="png", dpi=PNG_DPI, metadata={"Software": None})
         svg = io.BytesIO()
         nothing = dict.fromkeys(("Date", "Creator", "Format", "Type"))
         figure.savefig(svg, format="svg", metadata=nothing)
-    caption = f"{find_kind(data.spec).caption(data.level, page)} {data.seeds_text()}"
+    if picture is None:
+        caption = f"{find_kind(data.spec).caption(data.level, page)} {data.seeds_text()}"
+    else:
+        caption = picture.caption(shown, page)
     return FigurePaths(data.spec, paths["pdf"], paths["png"], paths["csv"], svg.getvalue(), caption)
+
+
+def _as_csv(rows: Sequence[Sequence[str]]) -> str:
+    text = io.StringIO()
+    csv.writer(text, lineterminator="\n").writerows(rows)
+    return text.getvalue()
 
 
 def _csv(data: FigureData, study: Study) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pyarrow as pa  # type: ignore[import-untyped]
@@ -12,6 +13,9 @@ from numpy.typing import NDArray
 
 from analysis.errors import AnalysisError
 from analysis.metrics import ALL, Beats, ClassData, Streams
+from analysis.parallel import Download, Group, download
+from analysis.records import PROGRESS_FILE
+from analysis.schema import Outcome
 from analysis.series import Floats
 from analysis.study import Level
 
@@ -24,6 +28,7 @@ def load_run(records: Path, level: Level) -> dict[str, ClassData]:
     """
     streams = _read(records / "streams.parquet")
     beats = _read(records / "goodput.parquet")
+    progress = _progress(records)
     tables = (streams, beats)
     clients = sorted({name for t in tables for name in pc.unique(t["client"]).to_pylist()})
     streams, beats = (_with_codes(table, clients) for table in tables)
@@ -38,6 +43,9 @@ def load_run(records: Path, level: Level) -> dict[str, ClassData]:
             beats.filter(pc.equal(beats["class"], name)),
             level,
             level.horizon_s(name),
+            _side_by_side(
+                streams.filter(pc.equal(streams["class"], name)), clients, progress, level
+            ),
         )
         for name in names
     }
@@ -66,7 +74,11 @@ def _with_codes(table: pa.Table, clients: list[str]) -> pa.Table:
 
 
 def _class_data(
-    streams: pa.Table, beats: pa.Table, level: Level, horizon_s: float | None
+    streams: pa.Table,
+    beats: pa.Table,
+    level: Level,
+    horizon_s: float | None,
+    side_by_side: tuple[Group, ...] = (),
 ) -> ClassData:
     end_s = _floats(beats, "time_s")
     return ClassData(
@@ -89,6 +101,65 @@ def _class_data(
         begin_s=level.measured_start_s,
         end_s=level.measured_end_s,
         horizon_s=horizon_s,
+        side_by_side=side_by_side,
+    )
+
+
+Progress = dict[tuple[str, int], tuple[Floats, Floats]]
+"""Client and number of a stream -> when how much of it had come, two arrays of one shape."""
+
+
+def _progress(records: Path) -> Progress:
+    """How streams came along; empty where the logs did not tell."""
+    if not (records / PROGRESS_FILE).is_file():
+        return {}
+    table = _read(records / PROGRESS_FILE)
+    index = np.asarray(table["stream_index"].to_numpy(), dtype=np.int64)
+    time_s, received = _floats(table, "time_s"), _floats(table, "bytes_received")
+    # A stream's rows stand together.
+    names = table["client"].to_pylist()
+    ends = [
+        row
+        for row in range(1, len(names) + 1)
+        if row == len(names) or (names[row], index[row]) != (names[row - 1], index[row - 1])
+    ]
+    return {
+        (names[begin], int(index[begin])): (time_s[begin:end], received[begin:end])
+        for begin, end in zip([0, *ends[:-1]], ends, strict=True)
+    }
+
+
+def _side_by_side(
+    streams: pa.Table, clients: list[str], progress: Progress, level: Level
+) -> tuple[Group, ...]:
+    """The downloads of each client that made several side by side in the measured span.
+
+    A client with a stream of unknown fate or size is left out: who was served when it cannot tell.
+    """
+    if not progress:
+        return ()
+    of_client: dict[int, list[dict[str, Any]]] = {}
+    for row in streams.to_pylist():
+        if level.measured_start_s <= row["start_s"] < level.measured_end_s:
+            of_client.setdefault(row["client"], []).append(row)
+    groups = []
+    for code, rows in sorted(of_client.items()):
+        rows.sort(key=lambda row: (row["start_s"], row["stream_index"]))
+        ends = [row["end_s"] for row in rows]
+        overlap = any(row["start_s"] < end for row, end in zip(rows[1:], ends, strict=False))
+        known = all(row["bytes_requested"] and row["outcome"] != Outcome.UNKNOWN for row in rows)
+        if overlap and known:
+            groups.append(tuple(_download(row, clients[code], progress) for row in rows))
+    return tuple(groups)
+
+
+def _download(row: dict[str, Any], client: str, progress: Progress) -> Download:
+    nothing = (np.empty(0), np.empty(0))
+    time_s, received = progress.get((client, row["stream_index"]), nothing)
+    last_byte_s = row["time_to_last_byte_s"]
+    done_s = None if last_byte_s is None else row["start_s"] + last_byte_s
+    return download(
+        row["start_s"], row["end_s"], done_s, float(row["bytes_requested"]), time_s, received
     )
 
 

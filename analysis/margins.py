@@ -41,6 +41,9 @@ RATES = Margin(0.01, relative=False)
 INDICES = Margin(0.02, relative=False)
 """Of an index between 1/n and 1."""
 
+SHARES = Margin(0.05, relative=False)
+"""Of a share of a file that a single stream has or lacks."""
+
 TIME_RESOLUTION_S = 1e-6
 """TGen logs microseconds."""
 
@@ -59,6 +62,9 @@ def _judged() -> dict[str, Judged]:
             if metric.name.startswith("longest_gap"):
                 table[metric.name] = Judged(margin, HEARTBEAT_S, "heartbeat")
     table["jain_index_clients"] = Judged(INDICES, 1e-6)
+    table["jain_index_streams"] = Judged(INDICES, 1e-6)
+    for name in ("starvation", "last_three_lead"):
+        table[name] = Judged(SHARES, 1e-6)
     table["goodput_bytes_per_s"] = Judged(Margin(0.05), 1.0)
     table["streams_started"] = Judged(Margin(0.05), 1.0)
     return table

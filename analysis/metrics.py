@@ -5,7 +5,7 @@ Every metric stands once in ``METRICS``. A new one is a new entry there, and one
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Literal
@@ -13,6 +13,7 @@ from typing import Literal
 import numpy as np
 from numpy.typing import NDArray
 
+from analysis import parallel
 from analysis.fairness import STARVED_S, amount_by_client, jain_index, longest_gaps
 from analysis.schema import FAILURES, Outcome
 from analysis.series import Floats, count_by, cumulative_at, moving_average
@@ -74,6 +75,8 @@ class ClassData:
         begin_s: start of the measured span.
         end_s: its end.
         horizon_s: limit of the restricted means; None where classes are mixed.
+        side_by_side: of each client that made several downloads side by side in the measured span,
+            those downloads, oldest first; known only from logs with stream-status lines.
     """
 
     streams: Streams
@@ -81,6 +84,7 @@ class ClassData:
     begin_s: float
     end_s: float
     horizon_s: float | None
+    side_by_side: tuple[parallel.Group, ...] = ()
 
     @property
     def measured(self) -> Streams:
@@ -132,15 +136,21 @@ class Quantity:
     headline: bool
 
 
+def _always(data: ClassData) -> bool:
+    return True
+
+
 @dataclass(frozen=True)
 class Metric(Quantity):
     """One entry of the table of metrics.
 
     Attributes:
         compute: the statistic of one run.
+        when: whether a run's data are of the kind that it is about; without, it is left out.
     """
 
     compute: Callable[[ClassData], Statistic]
+    when: Callable[[ClassData], bool] = _always
 
 
 @dataclass(frozen=True)
@@ -332,6 +342,110 @@ def _command_median(data: ClassData) -> Statistic:
     return Statistic(float(np.median(times)))
 
 
+def _is_parallel(data: ClassData) -> bool:
+    return bool(data.side_by_side)
+
+
+def _of_groups(
+    compute: Callable[[parallel.Group], float | None], reason: str
+) -> Callable[[ClassData], Statistic]:
+    """The mean over clients with parallel downloads, if each has a value."""
+
+    def of_data(data: ClassData) -> Statistic:
+        values = [compute(group) for group in data.side_by_side]
+        known = [value for value in values if value is not None]
+        if not known or len(known) < len(values):
+            return Statistic(None, reason)
+        return Statistic(float(np.mean(known)))
+
+    return of_data
+
+
+def _at_first_end(
+    compute: Callable[[Floats], float | None],
+) -> Callable[[parallel.Group], float | None]:
+    """Something of the shares that the streams have when the first one is complete."""
+
+    def of_group(group: parallel.Group) -> float | None:
+        first = parallel.first_done_s(group)
+        return None if first is None else compute(parallel.shares_at(group, first))
+
+    return of_group
+
+
+def _mean_jain(group: parallel.Group) -> float | None:
+    _, index = parallel.jain_over_time(group)
+    return float(index.mean()) if index.size else None
+
+
+_ParallelRow = tuple[
+    str,
+    str,
+    str,
+    Literal["lower", "higher"],
+    Callable[[parallel.Group], float | None],
+    str,
+]
+
+
+def _parallel_metrics() -> Iterator[Metric]:
+    none_done = "no stream was complete"
+    rows: tuple[_ParallelRow, ...] = (
+        (
+            "starvation",
+            "Starvation of the slowest stream",
+            "1",
+            "lower",
+            _at_first_end(parallel.starvation),
+            none_done,
+        ),
+        (
+            "last_three_lead",
+            "Lead of the last three streams",
+            "1",
+            "lower",
+            _at_first_end(parallel.lead_of_last),
+            "no stream was complete, or there are no others than the last three",
+        ),
+        (
+            "served_streams",
+            "Streams served at a time",
+            "streams",
+            "higher",
+            _at_first_end(parallel.served),
+            none_done,
+        ),
+        (
+            "jain_index_streams",
+            "Jain's index over streams",
+            "1",
+            "higher",
+            _mean_jain,
+            "no time with two streams in progress",
+        ),
+        (
+            "completion_spread_s",
+            "First to last completion",
+            "s",
+            "lower",
+            parallel.completion_spread_s,
+            "a stream was not complete at the end",
+        ),
+        (
+            "stream_gap_max_s",
+            "Longest service gap of any stream",
+            "s",
+            "lower",
+            lambda group: max(one.longest_gap_s for one in group),
+            "",
+        ),
+    )
+    for name, label, unit, better, compute, reason in rows:
+        yield Metric(
+            name, label, unit, better, "class", False, _of_groups(compute, reason), _is_parallel
+        )
+
+
 _OUTCOME_LABELS = {
     Outcome.SUCCESS: "Successful streams",
     Outcome.TIMEOUT: "Timeouts",
@@ -437,6 +551,7 @@ def _metrics() -> tuple[Metric, ...]:
             )
             for q in QUANTILES
         ),
+        *_parallel_metrics(),
     ]
     return tuple(metrics)
 
@@ -458,7 +573,7 @@ def run_statistics(classes: Mapping[str, ClassData]) -> dict[tuple[str, str], St
         (name, metric.name): metric.compute(data)
         for name, data in classes.items()
         for metric in METRICS
-        if name != ALL or metric.scope == "both"
+        if (name != ALL or metric.scope == "both") and metric.when(data)
     }
 
 

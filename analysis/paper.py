@@ -11,12 +11,13 @@ import io
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
 from analysis.claims import Answer, Answered, Claim, Names, Part, answer_claims
 from analysis.errors import AnalysisError
-from analysis.figures import FigureData, FigurePaths, find_kind, write_figure
+from analysis.figures import FigureData, FigurePaths, check_kind, write_figure
 from analysis.inference import CONFIDENCE, Interval
 from analysis.judging import Statistics, add_run
 from analysis.load import load_run
@@ -111,7 +112,7 @@ def build(
         add_run(statistics, run, data)
         for drawing in drawings:
             if _key(run) in map(_key, drawing.shown):
-                drawing.data.add(run.variant, run.seed, data)
+                drawing.data.add(run.variant, run.seed, data, levels[run.level])
     answers = tuple(
         answer_claims(paper.claims, statistics, _margins(paper.studies), _names(paper.studies))
     )
@@ -175,13 +176,18 @@ def _drawings(studies: Sequence[Study], there: Mapping[Key, Run]) -> list[_Drawi
         for spec in study.figures:
             if spec.paper is None:
                 continue
-            find_kind(spec)
+            check_kind(spec)
             if spec.paper in drawings:
                 other = drawings[spec.paper].study.name
                 raise AnalysisError(f"{other} and {study.name} both draw figure {spec.paper}")
             data = FigureData(spec, study.level(spec.level), study.baseline)
+            shown = [
+                _runs_to_show(study, level.name, there)
+                for level in study.levels
+                if data.takes(level)
+            ]
             drawings[spec.paper] = _Drawing(
-                spec.paper, study, data, *_runs_to_show(study, spec.level, there)
+                spec.paper, study, data, *(tuple(chain(*runs)) for runs in zip(*shown, strict=True))
             )
     if not drawings:
         raise AnalysisError(

@@ -1,5 +1,7 @@
 """A run's tgen logs to its record tables: streams.parquet, goodput.parquet and parse.json.
 
+Where the logs tell how streams came along, there is progress.parquet as well.
+
 One pass over each log, one client in memory at a time. The same logs give the same bytes.
 """
 
@@ -25,6 +27,7 @@ from analysis.openstreams import Missing, find_missing
 from analysis.schema import (
     FORMAT,
     GOODPUT,
+    PROGRESS,
     STREAMS,
     Column,
     Outcome,
@@ -34,6 +37,7 @@ from analysis.schema import (
 from analysis.tgenlog import PASSIVE_VERTEX, TARGET_BYTES, Complete, Example, Progress, TgenLog
 
 ROWS_PER_GROUP = 1 << 16
+PROGRESS_FILE = "progress.parquet"
 LOG_NAME = re.compile(r"tgen(\.\d+)?\.stdout(\.gz|\.xz|\.zst)?\Z")
 
 Row = dict[str, Any]
@@ -86,8 +90,9 @@ def extract(run_directory: Path, out: Path) -> ParseReport:
     Args:
         run_directory: holds clients.json (host -> class), run.json (``epoch_unix_s``) and
             ``shadow.data/hosts/<host>/tgen*.stdout``, plain or .gz, .xz, .zst.
-        out: directory for streams.parquet, goodput.parquet and parse.json; made if missing. The
-            files appear together, at the end, or not at all.
+        out: directory for streams.parquet, goodput.parquet, parse.json and, where the logs have
+            stream-status lines, progress.parquet; made if missing. The files appear together, at
+            the end, or not at all.
 
     Raises:
         AnalysisError: a client without a log, or whose log is empty or not tgen's; bad JSON.
@@ -103,11 +108,15 @@ def extract(run_directory: Path, out: Path) -> ParseReport:
         with (
             _TableWriter(directory / "streams.parquet", STREAMS) as streams,
             _TableWriter(directory / "goodput.parquet", GOODPUT) as goodput,
+            _TableWriter(directory / PROGRESS_FILE, PROGRESS) as progress,
         ):
             for host in sorted(classes):
                 tables = _read_client(run_directory, host, classes[host], epoch_us, report)
                 streams.add(tables[0])
                 goodput.add(tables[1])
+                progress.add(tables[2])
+        if not report.status_lines:
+            (directory / PROGRESS_FILE).unlink()
         text = json.dumps(asdict(report), indent=1, sort_keys=True)
         (directory / "parse.json").write_text(text + "\n", encoding="utf-8")
     return report
@@ -181,9 +190,10 @@ def _find_logs(run_directory: Path, host: str) -> list[Path]:
 
 def _read_client(
     run_directory: Path, host: str, class_name: str, epoch_us: int, report: ParseReport
-) -> tuple[pa.Table, pa.Table]:
+) -> tuple[pa.Table, pa.Table, pa.Table]:
     streams: list[Row] = []
     goodput: list[pa.Table] = []
+    came: list[tuple[Row, list[tuple[int, int]]]] = []
     for path in _find_logs(run_directory, host):
         file = LogFile(path)
         log = TgenLog()
@@ -208,6 +218,11 @@ def _read_client(
         problems.malformed_lines = log.malformed
         problems.examples = log.examples
         streams += rows
+        came += [
+            (row, log.progress[row["stream_id"]].samples)
+            for row in rows
+            if row["stream_id"] in log.progress
+        ]
         goodput.append(_goodput_table(log, epoch_us, host, class_name))
         _count(report, log, file, problems)
     streams.sort(key=lambda row: (row["start_s"], row["stream_id"]))
@@ -220,7 +235,11 @@ def _read_client(
     beats = pa.concat_tables(goodput).sort_by("time_s")
     if beats.num_rows == 0:
         report.clients_without_heartbeats.append(host)
-    return pa.Table.from_pylist(streams, schema=arrow_schema(STREAMS)), beats
+    return (
+        pa.Table.from_pylist(streams, schema=arrow_schema(STREAMS)),
+        beats,
+        _progress_table(came, epoch_us, host, class_name),
+    )
 
 
 def _count(report: ParseReport, log: TgenLog, file: LogFile, problems: FileProblems) -> None:
@@ -350,6 +369,23 @@ def _goodput_table(log: TgenLog, epoch_us: int, host: str, class_name: str) -> p
     return pa.table(columns, schema=schema)
 
 
+def _progress_table(
+    came: list[tuple[Row, list[tuple[int, int]]]], epoch_us: int, host: str, class_name: str
+) -> pa.Table:
+    came.sort(key=lambda one: one[0]["stream_index"])
+    index = [row["stream_index"] for row, samples in came for _ in samples]
+    time_us = np.array([time for _, samples in came for time, _ in samples], dtype=np.int64)
+    schema = arrow_schema(PROGRESS)
+    columns = {
+        "client": pa.array([host] * len(index), schema.field("client").type),
+        "class": pa.array([class_name] * len(index), schema.field("class").type),
+        "stream_index": pa.array(index, pa.int32()),
+        "time_s": pa.array((time_us - epoch_us) / 1e6, pa.float64()),
+        "bytes_received": pa.array([n for _, samples in came for _, n in samples], pa.int64()),
+    }
+    return pa.table(columns, schema=schema)
+
+
 class _TableWriter:
     """Writes tables to a Parquet file in row groups of ``ROWS_PER_GROUP``."""
 
@@ -390,5 +426,6 @@ def _atomic(out: Path) -> Iterator[Path]:
         yield directory
         # parse.json goes last: whoever finds it finds the tables that belong to it.
         (out / "parse.json").unlink(missing_ok=True)
+        (out / PROGRESS_FILE).unlink(missing_ok=True)
         for path in sorted(directory.iterdir(), key=lambda p: p.suffix == ".json"):
             path.replace(out / path.name)

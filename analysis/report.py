@@ -21,7 +21,7 @@ from analysis.estimates import (
     estimate,
 )
 from analysis.fairness import STARVED_S
-from analysis.figures import FigureData, FigurePaths, find_kind, write_figure
+from analysis.figures import FigureData, FigurePaths, check_kind, write_figure
 from analysis.inference import CONFIDENCE, Interval
 from analysis.judging import (
     RUNS_COLUMNS,
@@ -108,7 +108,7 @@ def build(study: Path, store: Path, out: Path) -> ReportPaths:
     _require_records(plan, store)
     figures = [FigureData(spec, plan.level(spec.level), plan.baseline) for spec in plan.figures]
     for figure in figures:
-        find_kind(figure.spec)
+        check_kind(figure.spec)
     statistics: Statistics = {}
     biases = BiasTable()
     parse_reports: dict[str, ParseReport] = {}
@@ -121,8 +121,8 @@ def build(study: Path, store: Path, out: Path) -> ReportPaths:
         add_run(statistics, run, data)
         biases.add(level.name, run.variant, data)
         for figure in figures:
-            if figure.level.name == level.name:
-                figure.add(run.variant, run.seed, data)
+            if figure.takes(level):
+                figure.add(run.variant, run.seed, data, level)
     rows = summarise(plan, statistics)
     bias_rows = list(biases.rows(plan))
     out.mkdir(parents=True, exist_ok=True)

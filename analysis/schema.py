@@ -131,6 +131,16 @@ GOODPUT: tuple[Column, ...] = (
 )
 
 
+PROGRESS: tuple[Column, ...] = (
+    Column("client", _NAME, "host name of the client"),
+    Column("class", _NAME, "traffic class of the client (clients.json)"),
+    Column("stream_index", pa.int32(), "number of the stream within its client, as in streams"),
+    Column("time_s", pa.float64(), "when payload came; see tgenlog.Progress for which times"),
+    Column("bytes_received", pa.int64(), "payload that the stream had received by then"),
+)
+"""How the streams came along. There is no such table where logs have no stream-status lines."""
+
+
 def arrow_schema(columns: tuple[Column, ...]) -> pa.Schema:
     """The columns as an Arrow schema; descriptions go into the fields' metadata."""
     return pa.schema(

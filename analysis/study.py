@@ -47,6 +47,8 @@ class Level(_Model):
     measured_end_s: float
     stop_s: float
     classes: dict[str, ClassLoad]
+    coordinates: dict[str, float] = {}
+    """Where the level lies among others, for figures that show several: name and unit -> value."""
 
     @model_validator(mode="after")
     def _in_order(self) -> Level:

@@ -29,6 +29,9 @@ from typing import NamedTuple
 TARGET_BYTES = 320 * 1024
 """The size of the "time to 320 KiB" measure."""
 
+SAMPLE_US = 100_000
+"""Of how a stream comes along, one time in so many microseconds is kept."""
+
 MAX_EXAMPLES = 5
 """How many malformed lines of one log are kept as examples."""
 
@@ -112,11 +115,34 @@ class Complete(NamedTuple):
 
 @dataclass
 class Progress:
-    """What status lines told about one stream; wall-clock microseconds."""
+    """What status lines told about one stream; wall-clock microseconds.
+
+    Of the times at which payload came, ``samples`` keeps one in each tenth of a second or so, and
+    both ends of every longer time without any: bytes over time are right to a tenth of a second,
+    and gaps exactly.
+    """
 
     first_byte_us: int | None = None
     target_us: int | None = None
     payload_bytes: int = 0
+    _samples: list[tuple[int, int]] = field(default_factory=list)
+    _newest: tuple[int, int] | None = None
+
+    def take(self, time_us: int, payload_bytes: int) -> None:
+        """Takes an arrival: so much payload has come by now."""
+        self.payload_bytes = payload_bytes
+        if self._samples and time_us - self._samples[-1][0] < SAMPLE_US:
+            self._newest = (time_us, payload_bytes)
+            return
+        if self._newest is not None:
+            self._samples.append(self._newest)
+            self._newest = None
+        self._samples.append((time_us, payload_bytes))
+
+    @property
+    def samples(self) -> list[tuple[int, int]]:
+        """Times and payload received by then, both ascending."""
+        return [*self._samples, self._newest] if self._newest is not None else self._samples
 
 
 @dataclass
@@ -237,7 +263,7 @@ class TgenLog:
         if payload >= TARGET_BYTES and progress.target_us is None:
             progress.target_us = time_us
         if payload > progress.payload_bytes:
-            progress.payload_bytes = payload
+            progress.take(time_us, payload)
 
     def _add_created(self, line: bytes) -> None:
         match = _CREATED.match(line)

@@ -6,6 +6,7 @@ again; `study.json` beside it is what the analysis is told (see analysis/study.p
 
 from __future__ import annotations
 
+import math
 import os
 import platform
 from collections.abc import Callable, Mapping
@@ -19,7 +20,7 @@ from onionlab.engines import Engine, open_engine
 from onionlab.errors import UserError
 from onionlab.experiment import Experiment, Settings, load
 from onionlab.rundir import RunDirectory, compose
-from onionlab.rundir.compose import engine_options, tor_program
+from onionlab.rundir.compose import engine_options, mean_capacity_bit_per_s, tor_program
 from onionlab.store import Store, read_json, write_json
 from onionlab.tor.build import BuiltTor, ensure_variants
 from onionlab.tor.variants import Variant, load_variants
@@ -28,6 +29,9 @@ if TYPE_CHECKING:
     from analysis.sequential import Looks
 
 PLAN_FORMAT = 1
+
+# What Tor 0.4.9 uses where the consensus says nothing: Vegas.
+TOR_CC_ALG = 2
 RECORDS = f"records-v{RECORDS_FORMAT}"
 
 # Measured on full-size and small networks (docs/performance.md): a Tor or TGen under Shadow holds
@@ -303,7 +307,7 @@ def _study_json(bench: Workbench, plan: Plan, looks: Looks | None) -> dict[str, 
         "baseline": baseline if baseline in bench.selected else None,
         "variants": [_variant_json(bench.variants[name]) for name in bench.selected],
         "levels": [
-            _level_json(name, level.label, level.settings)
+            _level_json(bench.root, name, level.label, level.settings)
             for name, level in experiment.levels.items()
         ],
         "figures": [
@@ -347,13 +351,31 @@ def _variant_json(variant: Variant) -> dict[str, Any]:
     return {key: getattr(variant, key) for key in keys}
 
 
-def _level_json(name: str, label: str, settings: Settings) -> dict[str, Any]:
+def _coordinates(root: Path, settings: Settings) -> dict[str, float]:
+    """Where a level lies among others, as far as a figure shows several of them."""
+    limits_bit_per_s = [
+        min(
+            entry.bandwidth_rate_bit_per_s or math.inf,
+            mean_capacity_bit_per_s(root, entry) * settings.network.capacity_total_factor(role),
+        )
+        for role, entry in settings.network.relays.items()
+        if entry.count
+    ]
+    return {
+        "bottleneck_kib_per_s": round(min(limits_bit_per_s) / 8192, 3),
+        "streams": max(entry.streams for entry in settings.traffic.values()),
+        "cc_alg": settings.tor.consensus_params.get("cc_alg", TOR_CC_ALG),
+    }
+
+
+def _level_json(root: Path, name: str, label: str, settings: Settings) -> dict[str, Any]:
     return {
         "name": name,
         "label": label,
         "measured_start_s": settings.time.measured_start_s,
         "measured_end_s": settings.time.measured_end_s,
         "stop_s": settings.time.stop_s,
+        "coordinates": _coordinates(root, settings),
         "classes": {
             traffic_class: {
                 "timeout_s": entry.timeout_s,

@@ -12,12 +12,14 @@ from dataclasses import dataclass
 from onionlab.experiment.kinds import nearest
 from onionlab.experiment.schema import NetworkSettings, Settings, TorSettings
 from onionlab.experiment.tor_parameters import CONSENSUS_PARAMETERS, RESERVED_OPTIONS
-from onionlab.experiment.units import format_time, milliseconds, show
+from onionlab.experiment.units import format_rate, format_time, milliseconds, show
 from onionlab.network.sample import ADDRESSES_PER_ROLE
 
 __all__ = ["Finding", "KnownNames", "impossible", "questionable"]
 
 KIST_INTERVAL_MAX_MS = 100  # KIST_SCHED_RUN_INTERVAL_MAX in src/core/or/scheduler.h
+# RELAY_REQUIRED_MIN_BANDWIDTH in src/core/or/or.h
+LEAST_BANDWIDTH_RATE_BIT_PER_S = 75 * 1024 * 8
 CC_ALGORITHMS = (0, 2)  # fixed windows and Vegas: Tor 0.4.9 replaces any other by its default
 PERF_CLASS = "perf"
 
@@ -92,6 +94,14 @@ def _network(network: NetworkSettings, known: KnownNames) -> Iterator[Finding]:
         if known.capacities is not None and entry.capacity not in known.capacities:
             message = _unknown("capacity distribution", entry.capacity, known.capacities)
             yield Finding((*relays, role, "capacity"), message)
+        rate = entry.bandwidth_rate_bit_per_s
+        if rate is not None and (rate < LEAST_BANDWIDTH_RATE_BIT_PER_S or rate % 8):
+            message = (
+                f"Tor takes whole bytes per second, and at least 75 KiB/s, got {format_rate(rate)}"
+            )
+            if rate < LEAST_BANDWIDTH_RATE_BIT_PER_S:
+                message += "; for less set a capacity, which limits the relay's link"
+            yield Finding((*relays, role, "bandwidth_rate"), message)
     if known.geographies is not None and network.geography not in known.geographies:
         message = _unknown("geography", network.geography, known.geographies)
         yield Finding(("network", "geography"), message)
@@ -161,6 +171,11 @@ def _traffic(settings: Settings) -> Iterator[Finding]:
                 f"{format_time(ends_s)} after the bootstrap"
             )
             yield Finding(("traffic", name, "start"), message)
+        if traffic_class.circuit == "one" and traffic_class.repeat != "once":
+            # Tor takes a new circuit for new streams after MaxCircuitDirtiness, and should.
+            yield Finding(("traffic", name, "circuit"), "`one` takes `repeat: once`")
+        if traffic_class.stagger_s and traffic_class.streams == 1:
+            yield Finding(("traffic", name, "stagger"), "there is only one stream: set streams")
 
 
 def _unknown(what: str, name: str, known: frozenset[str]) -> str:

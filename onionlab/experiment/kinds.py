@@ -31,6 +31,7 @@ __all__ = [
     "name",
     "nearest",
     "number",
+    "optional_rate",
     "optional_time",
     "raw_options",
     "seeds",
@@ -180,6 +181,21 @@ def bandwidth_or_regions(*, regions: bool) -> Kind:
 
     schema = {"anyOf": [{"const": "regions"}, rate_schema]}
     return Kind("rate, or regions", expected + ", or regions", parse, schema)
+
+
+def optional_rate() -> Kind:
+    """A rate in bit/s, or the word none (None)."""
+
+    def parse(value: object) -> int | None:
+        return None if value == "none" else units.parse_rate(value)
+
+    rate_schema = {"type": "string", "pattern": _quantity_pattern(units.RATE_UNITS)}
+    return Kind(
+        "rate, or none",
+        'a rate such as "630 KiB/s", or none',
+        parse,
+        {"anyOf": [{"const": "none"}, rate_schema]},
+    )
 
 
 def fraction(*, positive: bool = False) -> Kind:

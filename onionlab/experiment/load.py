@@ -24,7 +24,7 @@ from onionlab.experiment.kinds import file_names as file_names_kind
 from onionlab.experiment.kinds import nearest
 from onionlab.experiment.kinds import seeds as seeds_kind
 from onionlab.experiment.schema import (
-    FIGURE_KINDS,
+    DEFAULT_FIGURE_KINDS,
     ExperimentFile,
     Figure,
     Header,
@@ -57,6 +57,8 @@ FIGURE_TITLES = {
     "throughput-timeouts": "Network throughput and timeouts",
     "ttfb-320kib": "Time to first byte and to 320 KiB",
     "quantile-ratios": "Times as ratios to the baseline's",
+    "stream-progress": "Bytes of each stream over time",
+    "starvation-map": "Starvation by bottleneck and number of streams",
 }
 
 AnyModel = TypeVar("AnyModel", bound=Model)
@@ -533,7 +535,7 @@ def _figures(
     listed = header.figures or tuple(
         Figure.model_validate({"id": f"{level}-{kind}", "kind": kind, "level": level})
         for level in levels
-        for kind in FIGURE_KINDS
+        for kind in DEFAULT_FIGURE_KINDS
     )
     problems = []
     figures = []

@@ -18,6 +18,7 @@ from onionlab.experiment import kinds, shadow_options, units
 from onionlab.experiment.kinds import Deployment
 
 __all__ = [
+    "DEFAULT_FIGURE_KINDS",
     "FIGURE_KINDS",
     "RELAY_ROLES",
     "Clients",
@@ -45,10 +46,14 @@ __all__ = [
 ]
 
 RELAY_ROLES = ("exitguard", "guard", "exit", "middle")
-FIGURE_KINDS = ("throughput-timeouts", "ttfb-320kib", "quantile-ratios")
+DEFAULT_FIGURE_KINDS = ("throughput-timeouts", "ttfb-320kib", "quantile-ratios")
+"""What an experiment that names no figures gets for each level."""
+
+FIGURE_KINDS = (*DEFAULT_FIGURE_KINDS, "stream-progress", "starvation-map")
 
 MAX_COUNT = 1_000_000
 MAX_PAUSE_CHOICES = 10_000
+MAX_STREAMS = 1000
 
 _count = kinds.whole_number(0, MAX_COUNT)
 _positive_count = kinds.whole_number(1, MAX_COUNT)
@@ -97,6 +102,12 @@ class RelayRole(Model):
     )
     capacity_factor: Annotated[float, kinds.number()] = _key(
         1.0, description="multiplies the capacity of each relay of this role"
+    )
+    bandwidth_rate_bit_per_s: Annotated[int | None, kinds.optional_rate()] = _key(
+        "none",
+        alias="bandwidth_rate",
+        description="limit that each of these relays keeps to by itself: torrc `BandwidthRate`, "
+        "and `BandwidthBurst` of one second; Tor takes no less than 75 KiB/s",
     )
     full_count: int = 0
     """`count` before SCALE."""
@@ -287,6 +298,20 @@ class TrafficClass(Model):
         alias="stallout", description="a download that gets no byte for this long is given up"
     )
     start: Start = _key({}, description="when its clients begin")
+    streams: Annotated[int, kinds.whole_number(1, MAX_STREAMS)] = _key(
+        1, description="how many downloads each client makes side by side"
+    )
+    stagger_s: Annotated[float, kinds.time()] = _key(
+        "0 s", alias="stagger", description="between the starts of a client's parallel downloads"
+    )
+    repeat: Annotated[str, kinds.choice("forever", "once")] = _key(
+        "forever", description="whether a download is followed by the next"
+    )
+    circuit: Annotated[str, kinds.choice("any", "one")] = _key(
+        "any",
+        description="`one`: a run counts only if its log shows that all streams of each client "
+        "shared one circuit of guard, middle and exit; takes `repeat: once`",
+    )
     full_count: int = 0
     """`count` before SCALE."""
 

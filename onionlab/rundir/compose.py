@@ -14,8 +14,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from onionlab.circuits import APP_LOG, OneCircuit
 from onionlab.engines.base import EPOCH_UNIX_S, Engine, Process, Simulation
-from onionlab.experiment.schema import Scheduler, Settings
+from onionlab.experiment.schema import RelayRole, Scheduler, Settings
 from onionlab.network import (
     Host,
     Network,
@@ -26,6 +27,7 @@ from onionlab.network import (
     sample_network,
 )
 from onionlab.network.draws import draw, draw_order
+from onionlab.network.model import RELAY_ROLES
 from onionlab.network.sample import PERF_CLASS
 from onionlab.rundir import keys, tgen, torrc
 from onionlab.rundir.keycache import authority_keys
@@ -141,7 +143,9 @@ def compose(
         if host.role == "server":
             processes[host.name] = (_tgen_process("server", SERVER_START_MS),)
             continue
-        files |= torrc.host_files(host, variant=variant_of[host.name].name)
+        files |= torrc.host_files(
+            host, variant=variant_of[host.name].name, own=_own_options(settings, host)
+        )
         own_keys = authorities.get(host.name) or relays.get(host.name)
         for name, content in (own_keys.files if own_keys else {}).items():
             files[f"shadow.data.template/hosts/{host.name}/keys/{name}"] = content
@@ -159,7 +163,7 @@ def compose(
         files=files,
         simulation=simulation,
         expectations={
-            host.name: _expectation(host, variant_of[host.name])
+            host.name: _expectation(settings, network, relays, host, variant_of[host.name])
             for host in network.hosts
             if host.role != "server"
         },
@@ -172,16 +176,22 @@ def tor_program(series: str | None) -> str:
     return f"tor-{series or 'stock'}"
 
 
+def mean_capacity_bit_per_s(root: Path, role: RelayRole) -> float:
+    """Return what a relay of a role carries in the mean, before the factors."""
+    capacities = load_capacities(root, role.capacity)
+    return sum(capacities) / len(capacities)
+
+
 def _network_request(root: Path, settings: Settings) -> NetworkRequest:
     net = settings.network
     groups = {}
     for role, entry in net.relays.items():
-        capacities = load_capacities(root, entry.capacity)
-        mean_bit_per_s = sum(capacities) / len(capacities)
         groups[role] = RelayGroup(
             count=entry.count,
-            capacities_bit_per_s=capacities,
-            total_bit_per_s=entry.count * mean_bit_per_s * net.capacity_total_factor(role),
+            capacities_bit_per_s=load_capacities(root, entry.capacity),
+            total_bit_per_s=entry.count
+            * mean_capacity_bit_per_s(root, entry)
+            * net.capacity_total_factor(role),
         )
     return NetworkRequest(
         geography=load_geography(root, net.geography),
@@ -211,6 +221,9 @@ def _traffic_files(settings: Settings, network: Network) -> dict[str, bytes]:
             pause_choices_ms=[_ms(time_s) for time_s in entry.pause.times_s],
             timeout_ms=_ms(entry.timeout_s or 0),
             stallout_ms=_ms(entry.stallout_s or 0),
+            streams=entry.streams,
+            stagger_ms=_ms(entry.stagger_s),
+            repeat=entry.repeat == "forever",
         )
     if settings.network.perf_clients:
         files[f"conf/tgen.{PERF_CLASS}.graphml"] = client_graph(
@@ -256,12 +269,56 @@ def _tgen_process(graph: str, start_ms: int) -> Process:
     return Process("tgen", (f"../../../conf/tgen.{graph}.graphml",), start_ms, TGEN_ENVIRONMENT)
 
 
-def _expectation(host: Host, variant: Variant) -> Expectation:
+def _own_options(settings: Settings, host: Host) -> list[str]:
+    """Return the torrc lines that a host has for its role or class alone."""
+    if host.role == "client":
+        entry = settings.traffic.get(host.traffic_class or "")
+        return [f"+Log {APP_LOG}"] if entry is not None and entry.circuit == "one" else []
+    role = dict(settings.network.relays.items()).get(host.role)
+    if role is None or role.bandwidth_rate_bit_per_s is None:
+        return []
+    rate = f"{role.bandwidth_rate_bit_per_s // 8} bytes"
+    # Tor's own burst is a gigabyte: a limit that would never be felt.
+    return [f"BandwidthRate {rate}", f"BandwidthBurst {rate}"]
+
+
+def _one_circuit(
+    settings: Settings,
+    network: Network,
+    relays: Mapping[str, keys.RelayKeys],
+    traffic_class: str | None,
+) -> OneCircuit | None:
+    """Return the circuit that a client's streams have to share, if they have to."""
+    entry = settings.traffic.get(traffic_class or "")
+    if entry is None or entry.circuit != "one":
+        return None
+    roles = [("guard", "exitguard"), RELAY_ROLES, ("exit", "exitguard")]
+    if settings.network.middle_hops == "dedicated" and network.by_role("middle"):
+        roles[1] = ("middle",)
+    hops = tuple(
+        frozenset(relays[host.name].fingerprint for host in network.by_role(*allowed))
+        for allowed in roles
+    )
+    return OneCircuit(entry.streams, hops)
+
+
+def _expectation(
+    settings: Settings,
+    network: Network,
+    relays: Mapping[str, keys.RelayKeys],
+    host: Host,
+    variant: Variant,
+) -> Expectation:
     """Return what the host's Tor must have logged."""
     shows = Shows.MUST
     if variant.proof_from == "an-exit":
         shows = Shows.ONE_OF if host.role in ("exit", "exitguard") else Shows.MAY
-    return Expectation(proof=variant.proof, is_client=host.role == "client", shows=shows)
+    return Expectation(
+        proof=variant.proof,
+        is_client=host.role == "client",
+        shows=shows,
+        circuit=_one_circuit(settings, network, relays, host.traffic_class),
+    )
 
 
 def _deployed_hosts(settings: Settings, network: Network, seed: int) -> set[str]:

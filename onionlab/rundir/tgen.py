@@ -1,7 +1,7 @@
 """TGen's action graphs (GraphML) for the servers and clients of an experiment.
 
-Only this part of TGen's language is used: one start vertex, one stream, one pause, the edges
-between them. TGen's options: doc/TGen-Options.md in its repository.
+Only this part of TGen's language is used: one start vertex, streams, pauses, the edges between
+them. TGen's options: doc/TGen-Options.md in its repository.
 """
 
 from __future__ import annotations
@@ -42,12 +42,16 @@ def client_graph(
     stallout_ms: int,
     heartbeat_ms: int,
     log_level: str,
+    streams: int = 1,
+    stagger_ms: int = 0,
+    repeat: bool = True,
 ) -> bytes:
     """Return the graph of a client: fetch, pause, fetch again, until the simulation ends.
 
     servers: host names, one drawn by TGen for each stream. pause_choices_ms: one is drawn for each
     pause, uniformly; empty for none. timeout_ms, stallout_ms: 0 switches that limit off (TGen's own
-    default would be a stallout of 30 s).
+    default would be a stallout of 30 s). streams: how many such loops run side by side, each
+    beginning stagger_ms after the one before; repeat: False ends a loop after its first stream.
     """
     graph: nx.DiGraph[str] = nx.DiGraph()
     graph.add_node(
@@ -57,20 +61,31 @@ def client_graph(
         loglevel=log_level,
         heartbeat=_milliseconds(heartbeat_ms),
     )
-    graph.add_node(
-        "stream",
-        sendsize=f"{REQUEST_PAYLOAD_BYTES} bytes",
-        recvsize=f"{request_bytes} bytes",
-        timeout=_milliseconds(timeout_ms),
-        stallout=_milliseconds(stallout_ms),
-    )
-    graph.add_edge("start", "stream")
-    if pause_choices_ms:
-        graph.add_node("pause", time=",".join(_milliseconds(ms) for ms in pause_choices_ms))
-        graph.add_edge("stream", "pause")
-        graph.add_edge("pause", "stream")
-    else:
-        graph.add_edge("stream", "stream")
+    # A single stream has no number: its graph is what it always was, and so are its runs' names.
+    for number in range(1, streams + 1):
+        suffix = "" if streams == 1 else str(number)
+        stream, pause, wait = f"stream{suffix}", f"pause{suffix}", f"pause-before{suffix}"
+        graph.add_node(
+            stream,
+            sendsize=f"{REQUEST_PAYLOAD_BYTES} bytes",
+            recvsize=f"{request_bytes} bytes",
+            timeout=_milliseconds(timeout_ms),
+            stallout=_milliseconds(stallout_ms),
+        )
+        if stagger_ms and number > 1:
+            graph.add_node(wait, time=_milliseconds((number - 1) * stagger_ms))
+            graph.add_edge("start", wait)
+            graph.add_edge(wait, stream)
+        else:
+            graph.add_edge("start", stream)
+        if not repeat:
+            continue
+        if pause_choices_ms:
+            graph.add_node(pause, time=",".join(_milliseconds(ms) for ms in pause_choices_ms))
+            graph.add_edge(stream, pause)
+            graph.add_edge(pause, stream)
+        else:
+            graph.add_edge(stream, stream)
     return _graphml(graph)
 
 

@@ -82,15 +82,20 @@ def shared_files(
     }
 
 
-def host_files(host: Host, *, variant: str) -> dict[str, bytes]:
-    """Return one host's torrc-defaults (what it shares) and torrc (what is its own)."""
+def host_files(host: Host, *, variant: str, own: Iterable[str] = ()) -> dict[str, bytes]:
+    """Return one host's torrc-defaults (what it shares) and torrc (what is its own).
+
+    own: further lines of its torrc.
+    """
     includes = ["common", *_FRAGMENT_OF_ROLE[host.role], f"variant.{variant}"]
     folder = f"shadow.data.template/hosts/{host.name}"
     return {
         f"{folder}/torrc-defaults": "".join(
             f"%include ../../../conf/tor.{name}.torrc\n" for name in includes
         ).encode(),
-        f"{folder}/torrc": f"Nickname {host.name}\nAddress {host.address}\n".encode(),
+        f"{folder}/torrc": "".join(
+            f"{line}\n" for line in (f"Nickname {host.name}", f"Address {host.address}", *own)
+        ).encode(),
     }
 
 
