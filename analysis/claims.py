@@ -46,6 +46,7 @@ class Claim:
         variants: as ``direction`` takes them.
         direction: a name of ``DIRECTIONS``.
         margin: what counts as the same; None: as in ``margins``.
+        bound: what the values lie above or below, for a direction that takes one.
     """
 
     id: str
@@ -58,6 +59,7 @@ class Claim:
     variants: tuple[str, ...]
     direction: str
     margin: float | None = None
+    bound: float | None = None
 
 
 @dataclass(frozen=True)
@@ -106,7 +108,16 @@ class GapShrinks:
     after: str
 
 
-Statement = Order | Alike | GapOrder | GapShrinks
+@dataclass(frozen=True)
+class Beyond:
+    """``point`` is below ``bound``, or above."""
+
+    point: Point
+    bound: float
+    lower: bool
+
+
+Statement = Order | Alike | GapOrder | GapShrinks | Beyond
 
 
 @dataclass(frozen=True)
@@ -119,6 +130,7 @@ class Direction:
         least_levels: how many levels it takes at least.
         least_variants: how many variants it takes at least.
         statements: its parts, for one metric.
+        takes_bound: whether it compares with a number that the claim gives.
     """
 
     name: str
@@ -126,6 +138,7 @@ class Direction:
     least_levels: int
     least_variants: int
     statements: Callable[[Claim], Iterator[Statement]]
+    takes_bound: bool = False
 
 
 def _extreme(lower: bool) -> Callable[[Claim], Iterator[Statement]]:
@@ -179,6 +192,16 @@ def _converges(claim: Claim) -> Iterator[Statement]:
             yield GapShrinks(first, other, before, after)
 
 
+def _beyond_bound(lower: bool) -> Callable[[Claim], Iterator[Statement]]:
+    def statements(claim: Claim) -> Iterator[Statement]:
+        assert claim.bound is not None
+        for level in claim.levels:
+            for variant in claim.variants:
+                yield Beyond(Point(level, variant), claim.bound, lower)
+
+    return statements
+
+
 def _directions() -> Iterator[Direction]:
     closer = "from level to level, the first variant and each other one come closer"
     for lower, extreme, along, trend, low in (
@@ -198,6 +221,8 @@ def _directions() -> Iterator[Direction]:
             2,
             _against(lower),
         )
+    yield Direction("below", "each variant is below the bound", 1, 1, _beyond_bound(True), True)
+    yield Direction("above", "each variant is above the bound", 1, 1, _beyond_bound(False), True)
     yield Direction("alike", "any two of the variants are the same", 1, 2, _alike)
     yield Direction("converges", closer, 2, 2, _converges)
 
@@ -401,7 +426,7 @@ class _Data:
             text = f"{self._metric.label}, {text}"
         points = _points(statement)
         seeds = len(self._seeds(points))
-        reason = self._why_not(points)
+        reason = self._why_not(points, against_bound=isinstance(statement, Beyond))
         if reason:
             # Without values it stays in the family, so that the others are corrected for it.
             empty = Paired([], [], self._judged.margin)
@@ -418,7 +443,7 @@ class _Data:
     def _seeds(self, points: Sequence[Point]) -> list[int]:
         return sorted(set.intersection(*(set(self._of(point)) for point in points)))
 
-    def _why_not(self, points: Sequence[Point]) -> str:
+    def _why_not(self, points: Sequence[Point], *, against_bound: bool) -> str:
         for point in points:
             if not self._of(point):
                 return f"no runs of {self._name(point)}"
@@ -434,7 +459,8 @@ class _Data:
                     f"{self._of(point)[without[0]].reason}"
                 )
         values = np.concatenate([self._values(point, seeds) for point in points])
-        if self._metric.unit == "1" and values.min() == values.max() and values[0] in (0.0, 1.0):
+        same = values.min() == values.max()
+        if self._metric.unit == "1" and same and values[0] in (0.0, 1.0) and not against_bound:
             # A network without congestion, or with nothing else: no place to see the claim in.
             return f"{self._metric.label.lower()} is {100 * values[0]:g}% in all of these runs"
         if len(points) > 2 and self._judged.margin.relative and values.min() <= 0:
@@ -461,6 +487,10 @@ class _Data:
         if isinstance(statement, Order | Alike):
             left, right = (self._values(p, seeds) for p in (statement.left, statement.right))
             return (Paired(left, right, margin, None, resolution),)
+        if isinstance(statement, Beyond):
+            values = self._values(statement.point, seeds)
+            bound = np.full(values.shape, statement.bound)
+            return (Paired(values, bound, margin, None, resolution),)
         one, other, one_after, other_after = (self._values(p, seeds) for p in _points(statement))
         # Four rounded values have twice the variance of two; see inference.paired_effect.
         step = resolution * np.sqrt(2)
@@ -480,6 +510,11 @@ class _Data:
     def _name(self, point: Point) -> str:
         return f"{self._names.variant(point.variant)} at {self._names.level(point.level)}"
 
+    def _number(self, value: float) -> str:
+        if self._metric.unit == "1":
+            return f"{100 * value:g}%"
+        return f"{value:g} {self._metric.unit}"
+
     def _text(self, statement: Statement) -> str:
         level, variant = self._names.level, self._names.variant
         if isinstance(statement, GapOrder | GapShrinks):
@@ -489,6 +524,9 @@ class _Data:
             else:
                 word = "lower" if statement.lower else "higher"
             return f"{pair}: {word} at {level(statement.after)} than at {level(statement.before)}"
+        if isinstance(statement, Beyond):
+            word = "below" if statement.lower else "above"
+            return f"{self._name(statement.point)}: {word} {self._number(statement.bound)}"
         left, right = statement.left, statement.right
         if isinstance(statement, Alike):
             return f"{level(left.level)}: {variant(left.variant)} like {variant(right.variant)}"
@@ -499,9 +537,11 @@ class _Data:
 
 
 def _points(statement: Statement) -> tuple[Point, ...]:
-    """What has to be known: two points, or four, those before the change first."""
+    """What has to be known: one point, two, or four, those before the change first."""
     if isinstance(statement, Order | Alike):
         return statement.left, statement.right
+    if isinstance(statement, Beyond):
+        return (statement.point,)
     return tuple(
         Point(level, variant)
         for level in (statement.before, statement.after)
@@ -570,6 +610,10 @@ def _judge(
         if shown.state is State.DIFFERENT:
             return Answer.OPEN, "they differ, but it may be by less than the margin"
         return Answer.OPEN, ""
+    if isinstance(statement, Beyond):
+        wanted = -1 if statement.lower else 1
+        answers = {wanted: Answer.SUPPORTED, -wanted: Answer.CONTRADICTED}
+        return answers.get(_sign(shown), Answer.OPEN), ""
     small = any(verdict.state is State.EQUIVALENT for verdict in verdicts)
     if isinstance(statement, GapShrinks):
         # |after| < |before| just where their difference and their sum have opposite signs.

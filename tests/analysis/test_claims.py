@@ -47,10 +47,14 @@ def claim(
     levels: tuple[str, ...] = ("5mid",),
     metric: str = "ttfb_p50_s",
     margin: float | None = None,
+    bound: float = 1.0,
 ) -> Claim:
     class_name = "all" if metric.endswith("_rate") else "web"
     names = tuple(variants.split())
-    return Claim("it", "It.", "5", (10,), (metric,), class_name, levels, names, direction, margin)
+    of_bound = bound if DIRECTIONS[direction].takes_bound else None
+    return Claim(
+        "it", "It.", "5", (10,), (metric,), class_name, levels, names, direction, margin, of_bound
+    )
 
 
 def answer(one: Claim, statistics: Statistics) -> Answered:
@@ -86,6 +90,32 @@ def test_at_one_level(direction: str, a: float, b: float, c: float, expected: st
     assert answered.deciding.answer is answered.answer
     assert answered.deciding.effect is not None
     assert answered.deciding.effect.low is not None
+
+
+@pytest.mark.parametrize(
+    ("direction", "mean", "expected"),
+    [
+        ("above", 0.6, "supported"),
+        ("above", 0.4, "contradicted"),
+        ("below", 0.4, "supported"),
+        ("below", 0.6, "contradicted"),
+        ("below", 0.5, "not settled"),
+    ],
+)
+def test_beyond_a_bound(direction: str, mean: float, expected: str) -> None:
+    metric = "timeout_rate"
+    statistics = runs({("5mid", "a"): mean}, metric)
+    answered = answer(claim(direction, "a", metric=metric, bound=0.5), statistics)
+    assert answered.answer == expected
+    (part,) = answered.parts
+    assert part.text == f"a at 5mid: {direction} 50%"
+    assert part.count == 8
+
+
+def test_a_share_that_is_always_the_whole_is_above_a_bound() -> None:
+    statistics = runs({("5mid", "a"): 1.0}, "timeout_rate", noise=0.0)
+    above = claim("above", "a", metric="timeout_rate", bound=0.5)
+    assert answer(above, statistics).answer is Answer.SUPPORTED
 
 
 def test_every_part_has_to_hold_and_one_that_fails_decides() -> None:
