@@ -362,6 +362,7 @@ CASES = {
         "title:",
         "figures:\n- {id: a, kind: ttfb}\ntitle:",
         "2: figures[1].kind: expected one of throughput-timeouts, ttfb-320kib, quantile-ratios, "
+        "stream-progress, starvation-map, "
         'got "ttfb"; did you mean "ttfb-320kib"?',
     ),
     "a file that is not there": (
