@@ -1,0 +1,154 @@
+"""Figures of downloads side by side: what is drawn is what the runs say."""
+
+from __future__ import annotations
+
+import csv
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from analysis.errors import AnalysisError
+from analysis.figures import FigureData, write_figure
+from analysis.metrics import Beats, ClassData, Streams
+from analysis.parallel import Group, download
+from analysis.study import FigureSpec, Level, Study
+from analysis.style import COLUMN, TEXT, Page
+
+NOTHING = np.empty(0)
+NO_STREAMS = Streams(
+    NOTHING.astype(np.int64), NOTHING, NOTHING, NOTHING.astype(np.str_), *(NOTHING,) * 4
+)
+NO_BEATS = Beats(NOTHING.astype(np.int64), NOTHING, NOTHING, NOTHING)
+
+
+def level(name: str, rate: float, streams: int, cc_alg: int = 0) -> Level:
+    where = {"bottleneck_kib_per_s": rate, "streams": streams, "cc_alg": cc_alg}
+    return Level(
+        name=name,
+        label=name,
+        measured_start_s=90,
+        measured_end_s=120,
+        stop_s=300,
+        classes={},
+        coordinates=where,
+    )
+
+
+LEVELS = (
+    level("slow", 100, 2),
+    level("fast", 600, 2),
+    level("many", 600, 5),
+    level("vegas", 600, 5, cc_alg=2),
+)
+SPECS = (
+    FigureSpec(id="bytes", kind="stream-progress", level="slow"),
+    FigureSpec(id="map", kind="starvation-map", level="slow"),
+)
+
+
+def study() -> Study:
+    look = {"color": "#4477AA", "marker": "o", "linestyle": "-"}
+    return Study.model_validate(
+        {
+            "format": 1,
+            "name": "s",
+            "title": "s",
+            "variants": [{"name": n, "label": n.upper(), **look} for n in ("list", "lrs")],
+            "levels": [one.model_dump() for one in LEVELS],
+            "figures": [one.model_dump() for one in SPECS],
+            "runs": [],
+        }
+    )
+
+
+def run(group: Group) -> dict[str, ClassData]:
+    sides = (tuple(group),) if group else ()
+    return {"streams": ClassData(NO_STREAMS, NO_BEATS, 90, 120, None, sides)}
+
+
+def streams(*waits_s: float) -> Group:
+    """Streams of 1000 B that get 100 B a second, after a wait."""
+    group = []
+    for wait_s in waits_s:
+        times = 90.0 + wait_s + np.arange(1, 11)
+        group.append(download(90.0, times[-1], times[-1], 1000.0, times, 100.0 * np.arange(1, 11)))
+    return tuple(group)
+
+
+def rows(path: Path) -> list[dict[str, str]]:
+    with path.open(newline="") as lines:
+        return list(csv.DictReader(lines))
+
+
+@pytest.mark.parametrize("page", [TEXT, COLUMN])
+def test_bytes_over_time_are_those_of_the_first_seed(tmp_path: Path, page: Page) -> None:
+    data = FigureData(SPECS[0], LEVELS[0])
+    assert [data.takes(one) for one in LEVELS] == [True, False, False, False]
+    data.add("list", 2, run(streams(0, 0)), LEVELS[0])
+    data.add("list", 1, run(streams(5, 0)), LEVELS[0])
+    data.add("lrs", 1, run(streams(0, 0)), LEVELS[0])
+    paths = write_figure(data, study(), tmp_path, page)
+    assert paths.caption.startswith("Seed 1. ")
+    assert ("Jain" in paths.caption) == (page is TEXT)
+    assert paths.png.stat().st_size > 5000
+    drawn = {
+        (row["variant"], row["stream"], float(row["x_s"])): float(row["value"])
+        for row in rows(paths.csv)
+        if row["panel"] == "received_bytes"
+    }
+    assert [drawn["list", n, 4.0] for n in ("1", "2")] == [0, 400]
+    assert [drawn["list", n, 9.0] for n in ("1", "2")] == [400, 900]
+    assert drawn["lrs", "1", 4.0] == 400
+    jain = [row for row in rows(paths.csv) if row["panel"] == "jain_index"]
+    assert {row["variant"] for row in jain} == {"list", "lrs"}
+
+
+def test_runs_that_do_not_tell_are_an_error(tmp_path: Path) -> None:
+    data = FigureData(SPECS[0], LEVELS[0])
+    data.add("list", 1, run(()), LEVELS[0])
+    with pytest.raises(AnalysisError, match="do not tell how streams came along") as caught:
+        write_figure(data, study(), tmp_path)
+    assert "info" in str(caught.value.hint)
+
+
+@pytest.mark.parametrize("page", [TEXT, COLUMN])
+def test_a_map_shows_all_levels_of_one_congestion_control(tmp_path: Path, page: Page) -> None:
+    data = FigureData(SPECS[1], LEVELS[0])
+    assert [data.takes(one) for one in LEVELS] == [True, True, True, False]
+    data.add("list", 1, run(streams(20, 0)), LEVELS[0])
+    data.add("list", 2, run(streams(5, 0)), LEVELS[0])
+    data.add("list", 1, run(streams(0, 0)), LEVELS[1])
+    # A level that one of the runs has no value for is left out.
+    data.add("list", 1, run(streams(0, 0, 0, 0, 0)), LEVELS[2])
+    data.add("list", 2, run(()), LEVELS[2])
+    paths = write_figure(data, study(), tmp_path, page)
+    assert rows(paths.csv) == [
+        {
+            "variant": "list",
+            "bottleneck_kib_per_s": "100",
+            "streams": "2",
+            "mean": "0.75",
+            "low": "0.5",
+            "high": "1",
+            "seeds": "2",
+        },
+        {
+            "variant": "list",
+            "bottleneck_kib_per_s": "600",
+            "streams": "2",
+            "mean": "0",
+            "low": "0",
+            "high": "0",
+            "seeds": "1",
+        },
+    ]
+    assert "mean over 1 to 2 seeds" in paths.caption
+    assert "cc_alg=0" in paths.caption
+
+
+@pytest.mark.parametrize("spec", SPECS)
+def test_without_runs_there_is_an_empty_figure(tmp_path: Path, spec: FigureSpec) -> None:
+    paths = write_figure(FigureData(spec, LEVELS[0]), study(), tmp_path)
+    assert len(rows(paths.csv)) == 0
+    assert paths.pdf.exists()
