@@ -71,8 +71,9 @@ def streams(*waits_s: float) -> Group:
     """Streams of 1000 B that get 100 B a second, after a wait."""
     group = []
     for wait_s in waits_s:
-        times = 90.0 + wait_s + np.arange(1, 11)
-        group.append(download(90.0, times[-1], times[-1], 1000.0, times, 100.0 * np.arange(1, 11)))
+        times = np.asarray(90.0 + wait_s + np.arange(1, 11), dtype=np.float64)
+        received = np.asarray(100.0 * np.arange(1, 11), dtype=np.float64)
+        group.append(download(90.0, float(times[-1]), float(times[-1]), 1000.0, times, received))
     return tuple(group)
 
 
