@@ -46,7 +46,7 @@ class Claim:
         variants: as ``direction`` takes them.
         direction: a name of ``DIRECTIONS``.
         margin: what counts as the same; None: as in ``margins``.
-        bound: what the values lie above or below, for a direction that takes one.
+        value: what the paper names, in the metric's unit, where ``direction`` takes one.
     """
 
     id: str
@@ -59,7 +59,7 @@ class Claim:
     variants: tuple[str, ...]
     direction: str
     margin: float | None = None
-    bound: float | None = None
+    value: float | None = None
 
 
 @dataclass(frozen=True)
@@ -109,15 +109,23 @@ class GapShrinks:
 
 
 @dataclass(frozen=True)
-class Beyond:
-    """``point`` is below ``bound``, or above."""
+class Bound:
+    """``left`` is lower than a value, or higher."""
 
-    point: Point
-    bound: float
+    left: Point
+    value: float
     lower: bool
 
 
-Statement = Order | Alike | GapOrder | GapShrinks | Beyond
+@dataclass(frozen=True)
+class Near:
+    """``left`` is a value but for the margin."""
+
+    left: Point
+    value: float
+
+
+Statement = Order | Alike | GapOrder | GapShrinks | Bound | Near
 
 
 @dataclass(frozen=True)
@@ -130,7 +138,7 @@ class Direction:
         least_levels: how many levels it takes at least.
         least_variants: how many variants it takes at least.
         statements: its parts, for one metric.
-        takes_bound: whether it compares with a number that the claim gives.
+        takes_value: whether it is about a value that the paper names.
     """
 
     name: str
@@ -138,7 +146,31 @@ class Direction:
     least_levels: int
     least_variants: int
     statements: Callable[[Claim], Iterator[Statement]]
-    takes_bound: bool = False
+    takes_value: bool = False
+
+
+def _bound(lower: bool) -> Callable[[Claim], Iterator[Statement]]:
+    def statements(claim: Claim) -> Iterator[Statement]:
+        for point in _points_of(claim):
+            yield Bound(point, _value_of(claim), lower)
+
+    return statements
+
+
+def _near(claim: Claim) -> Iterator[Statement]:
+    for point in _points_of(claim):
+        yield Near(point, _value_of(claim))
+
+
+def _points_of(claim: Claim) -> Iterator[Point]:
+    for level in claim.levels:
+        for variant in claim.variants:
+            yield Point(level, variant)
+
+
+def _value_of(claim: Claim) -> float:
+    assert claim.value is not None, f"claim {claim.id}: {claim.direction} takes a value"
+    return claim.value
 
 
 def _extreme(lower: bool) -> Callable[[Claim], Iterator[Statement]]:
@@ -192,16 +224,6 @@ def _converges(claim: Claim) -> Iterator[Statement]:
             yield GapShrinks(first, other, before, after)
 
 
-def _beyond_bound(lower: bool) -> Callable[[Claim], Iterator[Statement]]:
-    def statements(claim: Claim) -> Iterator[Statement]:
-        assert claim.bound is not None
-        for level in claim.levels:
-            for variant in claim.variants:
-                yield Beyond(Point(level, variant), claim.bound, lower)
-
-    return statements
-
-
 def _directions() -> Iterator[Direction]:
     closer = "from level to level, the first variant and each other one come closer"
     for lower, extreme, along, trend, low in (
@@ -221,10 +243,11 @@ def _directions() -> Iterator[Direction]:
             2,
             _against(lower),
         )
-    yield Direction("below", "each variant is below the bound", 1, 1, _beyond_bound(True), True)
-    yield Direction("above", "each variant is above the bound", 1, 1, _beyond_bound(False), True)
     yield Direction("alike", "any two of the variants are the same", 1, 2, _alike)
     yield Direction("converges", closer, 2, 2, _converges)
+    for name, lower in (("below", True), ("above", False)):
+        yield Direction(name, f"each variant is {name} the value", 1, 1, _bound(lower), True)
+    yield Direction("about", "each variant is the value but for the margin", 1, 1, _near, True)
 
 
 DIRECTIONS: Mapping[str, Direction] = {direction.name: direction for direction in _directions()}
@@ -426,14 +449,14 @@ class _Data:
             text = f"{self._metric.label}, {text}"
         points = _points(statement)
         seeds = len(self._seeds(points))
-        reason = self._why_not(points, against_bound=isinstance(statement, Beyond))
+        reason = self._why_not(points, against_value=isinstance(statement, Bound | Near))
         if reason:
             # Without values it stays in the family, so that the others are corrected for it.
             empty = Paired([], [], self._judged.margin)
             untested = (empty,) * (1 + isinstance(statement, GapShrinks))
             return _Question(statement, text, self._metric, untested, (), seeds, reason)
         sides = self._sides(statement, self._resolution(points))
-        beyond = (_beyond(sides[0]),) if isinstance(statement, Alike) else ()
+        beyond = (_beyond(sides[0]),) if isinstance(statement, Alike | Near) else ()
         return _Question(statement, text, self._metric, sides, beyond, seeds, "")
 
     def _of(self, point: Point) -> Mapping[int, Statistic]:
@@ -443,7 +466,7 @@ class _Data:
     def _seeds(self, points: Sequence[Point]) -> list[int]:
         return sorted(set.intersection(*(set(self._of(point)) for point in points)))
 
-    def _why_not(self, points: Sequence[Point], *, against_bound: bool) -> str:
+    def _why_not(self, points: Sequence[Point], *, against_value: bool) -> str:
         for point in points:
             if not self._of(point):
                 return f"no runs of {self._name(point)}"
@@ -460,7 +483,7 @@ class _Data:
                 )
         values = np.concatenate([self._values(point, seeds) for point in points])
         same = values.min() == values.max()
-        if self._metric.unit == "1" and same and values[0] in (0.0, 1.0) and not against_bound:
+        if self._metric.unit == "1" and same and values[0] in (0.0, 1.0) and not against_value:
             # A network without congestion, or with nothing else: no place to see the claim in.
             return f"{self._metric.label.lower()} is {100 * values[0]:g}% in all of these runs"
         if len(points) > 2 and self._judged.margin.relative and values.min() <= 0:
@@ -484,13 +507,13 @@ class _Data:
     def _sides(self, statement: Statement, resolution: float) -> tuple[Paired, ...]:
         margin = self._judged.margin
         seeds = self._seeds(_points(statement))
+        if isinstance(statement, Bound | Near):
+            left = self._values(statement.left, seeds)
+            # The value is known exactly, and so adds nothing to the spread.
+            return (Paired(left, np.full(left.size, statement.value), margin, None, resolution),)
         if isinstance(statement, Order | Alike):
             left, right = (self._values(p, seeds) for p in (statement.left, statement.right))
             return (Paired(left, right, margin, None, resolution),)
-        if isinstance(statement, Beyond):
-            values = self._values(statement.point, seeds)
-            bound = np.full(values.shape, statement.bound)
-            return (Paired(values, bound, margin, None, resolution),)
         one, other, one_after, other_after = (self._values(p, seeds) for p in _points(statement))
         # Four rounded values have twice the variance of two; see inference.paired_effect.
         step = resolution * np.sqrt(2)
@@ -510,11 +533,6 @@ class _Data:
     def _name(self, point: Point) -> str:
         return f"{self._names.variant(point.variant)} at {self._names.level(point.level)}"
 
-    def _number(self, value: float) -> str:
-        if self._metric.unit == "1":
-            return f"{100 * value:g}%"
-        return f"{value:g} {self._metric.unit}"
-
     def _text(self, statement: Statement) -> str:
         level, variant = self._names.level, self._names.variant
         if isinstance(statement, GapOrder | GapShrinks):
@@ -524,9 +542,13 @@ class _Data:
             else:
                 word = "lower" if statement.lower else "higher"
             return f"{pair}: {word} at {level(statement.after)} than at {level(statement.before)}"
-        if isinstance(statement, Beyond):
-            word = "below" if statement.lower else "above"
-            return f"{self._name(statement.point)}: {word} {self._number(statement.bound)}"
+        if isinstance(statement, Bound | Near):
+            word = "about" if isinstance(statement, Near) else "below"
+            if isinstance(statement, Bound) and not statement.lower:
+                word = "above"
+            place, unit = statement.left, self._metric.unit
+            named = f"{100 * statement.value:g}%" if unit == "1" else f"{statement.value:g} {unit}"
+            return f"{level(place.level)}: {variant(place.variant)} {word} {named}"
         left, right = statement.left, statement.right
         if isinstance(statement, Alike):
             return f"{level(left.level)}: {variant(left.variant)} like {variant(right.variant)}"
@@ -538,10 +560,10 @@ class _Data:
 
 def _points(statement: Statement) -> tuple[Point, ...]:
     """What has to be known: one point, two, or four, those before the change first."""
+    if isinstance(statement, Bound | Near):
+        return (statement.left,)
     if isinstance(statement, Order | Alike):
         return statement.left, statement.right
-    if isinstance(statement, Beyond):
-        return (statement.point,)
     return tuple(
         Point(level, variant)
         for level in (statement.before, statement.after)
@@ -601,7 +623,7 @@ def _judge(
     statement: Statement, verdicts: list[Verdict], beyond: list[Verdict]
 ) -> tuple[Answer, str]:
     shown = verdicts[0]
-    if isinstance(statement, Alike):
+    if isinstance(statement, Alike | Near):
         if shown.state is State.EQUIVALENT:
             return Answer.SUPPORTED, ""
         (far,) = beyond
@@ -610,10 +632,6 @@ def _judge(
         if shown.state is State.DIFFERENT:
             return Answer.OPEN, "they differ, but it may be by less than the margin"
         return Answer.OPEN, ""
-    if isinstance(statement, Beyond):
-        wanted = -1 if statement.lower else 1
-        answers = {wanted: Answer.SUPPORTED, -wanted: Answer.CONTRADICTED}
-        return answers.get(_sign(shown), Answer.OPEN), ""
     small = any(verdict.state is State.EQUIVALENT for verdict in verdicts)
     if isinstance(statement, GapShrinks):
         # |after| < |before| just where their difference and their sum have opposite signs.
@@ -623,7 +641,9 @@ def _judge(
     else:
         wanted = -1 if statement.lower else 1
         holds, fails = _sign(shown) == wanted, _sign(shown) == -wanted
-        nothing = NONE if isinstance(statement, Order) else "it changes by less than the margin"
+        nothing = (
+            NONE if isinstance(statement, Order | Bound) else "it changes by less than the margin"
+        )
     if holds:
         return Answer.SUPPORTED, SMALL if small else ""
     if fails:

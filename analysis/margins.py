@@ -65,6 +65,7 @@ def _judged() -> dict[str, Judged]:
     table["jain_index_streams"] = Judged(INDICES, 1e-6)
     for name in ("starvation", "last_three_lead"):
         table[name] = Judged(SHARES, 1e-6)
+    table["served_streams"] = Judged(Margin(0.05), 1e-6)
     table["goodput_bytes_per_s"] = Judged(Margin(0.05), 1.0)
     table["streams_started"] = Judged(Margin(0.05), 1.0)
     return table

@@ -77,8 +77,9 @@ class ClaimEntry(Model):
         description="what counts as the same: a share, for rates percentage points; without it as "
         "in the experiments",
     )
-    bound: Annotated[float, kinds.fraction()] | None = Field(
-        None, description="what above and below compare with: a share"
+    value: Annotated[float, kinds.number()] | None = Field(
+        None,
+        description="what the paper names, in the metric's unit; for below, above and about",
     )
 
 
@@ -215,10 +216,12 @@ def _of_claim(entry: ClaimEntry, experiments: dict[str, Experiment]) -> Found:
         if number not in numbers:
             yield ("figures", position), f"no experiment draws the paper's figure {number}"
     direction = DIRECTIONS[entry.direction]
-    if direction.takes_bound and entry.bound is None:
-        yield ("direction",), f"{entry.direction} takes a bound: {direction.meaning}"
-    if entry.bound is not None and not direction.takes_bound:
-        yield ("bound",), f"{entry.direction} takes no bound"
+    if direction.takes_value != (entry.value is not None):
+        yield (
+            ("direction",) if entry.value is None else ("value",),
+            f"{entry.direction} takes {'a value' if direction.takes_value else 'no value'}: "
+            f"{direction.meaning}",
+        )
     for key, least in (("levels", direction.least_levels), ("variants", direction.least_variants)):
         if len(getattr(entry, key)) < least:
             yield (key,), f"{entry.direction} takes at least {least}: {direction.meaning}"

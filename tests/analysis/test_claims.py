@@ -47,13 +47,14 @@ def claim(
     levels: tuple[str, ...] = ("5mid",),
     metric: str = "ttfb_p50_s",
     margin: float | None = None,
-    bound: float = 1.0,
+    value: float | None = None,
 ) -> Claim:
     class_name = "all" if metric.endswith("_rate") else "web"
     names = tuple(variants.split())
-    of_bound = bound if DIRECTIONS[direction].takes_bound else None
+    if value is None and DIRECTIONS[direction].takes_value:
+        value = 1.0
     return Claim(
-        "it", "It.", "5", (10,), (metric,), class_name, levels, names, direction, margin, of_bound
+        "it", "It.", "5", (10,), (metric,), class_name, levels, names, direction, margin, value
     )
 
 
@@ -92,30 +93,51 @@ def test_at_one_level(direction: str, a: float, b: float, c: float, expected: st
     assert answered.deciding.effect.low is not None
 
 
+def around(mean: float, noise: float) -> Statistics:
+    """Eight runs of one variant."""
+    values = mean * (1 + noise * np.array([-1.0, 1.0, -0.5, 0.5, -0.2, 0.2, -0.8, 0.8]))
+    by_seed = {seed: Statistic(float(value)) for seed, value in enumerate(values)}
+    return {("5mid", "web"): {("ttfb_p50_s", "a"): by_seed}}
+
+
 @pytest.mark.parametrize(
-    ("direction", "mean", "expected"),
+    ("direction", "mean", "noise", "value", "expected"),
     [
-        ("above", 0.6, "supported"),
-        ("above", 0.4, "contradicted"),
-        ("below", 0.4, "supported"),
-        ("below", 0.6, "contradicted"),
-        ("below", 0.5, "not settled"),
+        ("below", 0.8, 0.02, 1.0, "supported"),
+        ("below", 1.2, 0.02, 1.0, "contradicted"),
+        ("below", 1.0, 0.5, 1.0, "not settled"),
+        # No more than the margin apart is not below.
+        ("below", 0.999, 0.01, 1.0, "contradicted"),
+        ("above", 1.2, 0.02, 1.0, "supported"),
+        ("above", 0.8, 0.02, 1.0, "contradicted"),
+        ("about", 3.25, 0.02, 3.2, "supported"),
+        ("about", 2.0, 0.02, 3.2, "contradicted"),
+        ("about", 4.0, 0.02, 3.2, "contradicted"),
+        ("about", 3.2, 0.5, 3.2, "not settled"),
+        # Without any spread, as a deterministic run may have.
+        ("about", 3.2, 0.0, 3.2, "supported"),
+        ("below", 0.8, 0.0, 1.0, "supported"),
     ],
 )
-def test_beyond_a_bound(direction: str, mean: float, expected: str) -> None:
-    metric = "timeout_rate"
-    statistics = runs({("5mid", "a"): mean}, metric)
-    answered = answer(claim(direction, "a", metric=metric, bound=0.5), statistics)
+def test_against_a_value(
+    direction: str, mean: float, noise: float, value: float, expected: str
+) -> None:
+    answered = answer(claim(direction, "a", value=value), around(mean, noise))
     assert answered.answer == expected
-    (part,) = answered.parts
-    assert part.text == f"a at 5mid: {direction} 50%"
-    assert part.count == 8
+    assert answered.parts[0].text == f"5mid: a {direction} {value:g} s"
 
 
-def test_a_share_that_is_always_the_whole_is_above_a_bound() -> None:
+def test_a_share_that_is_always_the_whole_is_above_a_value() -> None:
     statistics = runs({("5mid", "a"): 1.0}, "timeout_rate", noise=0.0)
-    above = claim("above", "a", metric="timeout_rate", bound=0.5)
-    assert answer(above, statistics).answer is Answer.SUPPORTED
+    above = claim("above", "a", metric="timeout_rate", value=0.5)
+    answered = answer(above, statistics)
+    assert answered.answer is Answer.SUPPORTED
+    assert answered.parts[0].text == "5mid: a above 50%"
+
+
+def test_a_value_is_compared_at_each_level_and_for_each_variant() -> None:
+    answered = answer(claim("below", "a b", ENDS, value=1.0), gaps(1.2, 1.0))
+    assert len(answered.parts) == 4
 
 
 def test_every_part_has_to_hold_and_one_that_fails_decides() -> None:
@@ -291,6 +313,8 @@ def test_nothing_is_claimed_of_a_network_where_no_or_every_stream_times_out(
         {(level, name): rate for level in ENDS for name in "ab"}, "timeout_rate", noise=0.0
     )
     for direction in DIRECTIONS.values():
+        if direction.takes_value:
+            continue  # A claim about the rate itself is answered by such a network.
         levels = ENDS[: direction.least_levels]
         answered = answer(claim(direction.name, "a b", levels, "timeout_rate"), statistics)
         assert answered.answer is Answer.OPEN

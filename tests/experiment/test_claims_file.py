@@ -224,5 +224,5 @@ def test_the_documentation_names_every_key_and_direction() -> None:
     for name, direction in DIRECTIONS.items():
         assert re.search(rf"^\| `{name}` \| {re.escape(direction.meaning)} ", text, re.MULTILINE)
     keys = ("id", "statement", "section", "figures", "metrics", "class", "levels", "variants")
-    for key in (*keys, "direction", "margin", "paper", "experiments", "claims"):
+    for key in (*keys, "direction", "margin", "value", "paper", "experiments", "claims"):
         assert f"| `{key}` |" in text

@@ -10,13 +10,15 @@ import pytest
 from onionlab.errors import UserError
 from onionlab.experiment import load
 from onionlab.network.sample import ADDRESSES_PER_ROLE
+from onionlab.tor.variants import load_variants
 
-from .conftest import VALID
+from .conftest import REPOSITORY, VALID
 
 Refused = Callable[[str], list[str]]
 Write = Callable[[str, str], None]
 
 UNITS_OF_SIZE = "the units are B, KB, KiB, MB, MiB, GB, GiB"
+VARIANTS = ", ".join(sorted(load_variants(REPOSITORY)))
 
 # id: (what to replace, by what, the message)
 CASES = {
@@ -70,7 +72,7 @@ CASES = {
         "    guard: {count: 2}",
         "    guard: [count, 2]",
         "6: network.relays.guard: expected a mapping with the keys count, capacity, "
-        "capacity_factor, got a list",
+        "capacity_factor, bandwidth_rate, got a list",
     ),
     "a mapping where a list belongs": (
         "[rr, ewma]",
@@ -195,8 +197,7 @@ CASES = {
     "unknown variant": (
         "[rr, ewma]",
         "[rrr, ewma]",
-        '23: tor.variants: unknown variant "rrr"; known are ewma, rr, stock, swrr-linear, '
-        'swrr-logarithmic, swrr-proportional; did you mean "rr"?',
+        f'23: tor.variants: unknown variant "rrr"; known are {VARIANTS}; did you mean "rr"?',
     ),
     "a variant twice": (
         "[rr, ewma]",
