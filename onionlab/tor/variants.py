@@ -75,12 +75,12 @@ class SeriesEntry:
 
     Attributes:
         description: What it adds.
-        proof_prefix: What the proofs of its variants begin with.
+        proof_prefix: What the proofs of its variants begin with; None if no variant names it.
         proof_from: Who must have logged a proof: one of ``PROOF_FROM``.
     """
 
     description: str
-    proof_prefix: str
+    proof_prefix: str | None
     proof_from: str
 
 
@@ -99,7 +99,7 @@ class Registry:
     @property
     def proof_prefixes(self) -> tuple[str, ...]:
         """What proofs of any series begin with."""
-        return tuple(entry.proof_prefix for entry in self.series.values())
+        return tuple(entry.proof_prefix for entry in self.series.values() if entry.proof_prefix)
 
 
 @dataclass(frozen=True)
@@ -155,11 +155,15 @@ def load_registry(root: Path) -> Registry:
 def load_series(root: Path, name: str) -> Series:
     """The patches of one series, in the order of its file ``series``.
 
-    Without such a file the patches apply in the order of their names.
+    Without such a file the patches apply in the order of their names. A name such as ``a+b`` stands
+    for the patches of ``a`` and then those of ``b``.
 
     Raises:
         UserError: The folder or a patch is missing, or a patch is left out of the order.
     """
+    if "+" in name:
+        parts = [load_series(root, part) for part in name.split("+")]
+        return Series(name, tuple(patch for part in parts for patch in part.patches))
     folder = root / "tor-patches" / name
     if not folder.is_dir():
         raise UserError(f"patch series {name}: there is no folder tor-patches/{name}")
@@ -240,7 +244,7 @@ def _series_entry(name: str, reader: _Reader) -> SeriesEntry:
         reader.fail(f"{STOCK!r} is the name of the build without patches")
     entry = SeriesEntry(
         description=reader.take_text("description"),
-        proof_prefix=reader.take_text("proof_prefix"),
+        proof_prefix=reader.take_text_or_null("proof_prefix"),
         proof_from=_proof_from(reader.take("proof_from")),
     )
     reader.done()
@@ -261,6 +265,10 @@ def _check_proof(where: str, variant: Variant, series: dict[str, SeriesEntry]) -
             raise UserError(f"{where}.proof: a variant without a series has nothing to prove")
         return
     prefix = series[variant.series].proof_prefix
+    if prefix is None:
+        raise UserError(
+            f"{where}.series: {variant.series} has no proof_prefix, so that no variant can name it"
+        )
     if variant.proof is not None and not variant.proof.startswith(prefix):
         raise UserError(
             f"{where}.proof: it does not begin with its series' proof_prefix ({prefix!r})"
