@@ -21,6 +21,7 @@ import numpy as np
 import pyarrow as pa  # type: ignore[import-untyped]
 import pyarrow.parquet as pq  # type: ignore[import-untyped]
 
+from analysis.celltrace import records as celltrace
 from analysis.errors import AnalysisError
 from analysis.logfile import LogFile
 from analysis.openstreams import Missing, find_missing
@@ -117,6 +118,8 @@ def extract(run_directory: Path, out: Path) -> ParseReport:
                 progress.add(tables[2])
         if not report.status_lines:
             (directory / PROGRESS_FILE).unlink()
+        if celltrace.is_traced(run_directory):
+            celltrace.extract(run_directory, directory / "streams.parquet", directory)
         text = json.dumps(asdict(report), indent=1, sort_keys=True)
         (directory / "parse.json").write_text(text + "\n", encoding="utf-8")
     return report

@@ -10,6 +10,9 @@ from pathlib import Path
 from typing import Any
 
 from analysis.bias_table import BiasRow, BiasTable, bias_csv
+from analysis.celltrace import figures as trace_figures
+from analysis.celltrace.section import section
+from analysis.celltrace.tables import TraceTable, relay_times_csv, times_csv
 from analysis.errors import AnalysisError
 from analysis.estimates import (
     NO_RATIO,
@@ -111,6 +114,7 @@ def build(study: Path, store: Path, out: Path) -> ReportPaths:
         check_kind(figure.spec)
     statistics: Statistics = {}
     biases = BiasTable()
+    traces = TraceTable()
     parse_reports: dict[str, ParseReport] = {}
     # One run's records at a time: a study's need not fit into memory.
     for run in in_order(plan):
@@ -120,6 +124,7 @@ def build(study: Path, store: Path, out: Path) -> ReportPaths:
         data = load_run(records, level)
         add_run(statistics, run, data)
         biases.add(level.name, run.variant, data)
+        traces.add(run, level, records)
         for figure in figures:
             if figure.takes(level):
                 figure.add(run.variant, run.seed, data, level)
@@ -134,7 +139,15 @@ def build(study: Path, store: Path, out: Path) -> ReportPaths:
         (scratch / "summary.csv").write_text(_summary_csv(plan, rows), encoding="utf-8")
         (scratch / "runs.csv").write_text(_runs_csv(plan, statistics), encoding="utf-8")
         (scratch / "censoring.csv").write_text(bias_csv(bias_rows), encoding="utf-8")
-        html = render(plan, rows, bias_rows, drawn, parse_reports)
+        trace = None
+        if traces:
+            drawings = trace_figures.draw_all(traces, plan, scratch / "figures")
+            trace = section(traces, plan, drawings, format_number, image_uri)
+            (scratch / "figures" / "celltrace.csv").write_text(times_csv(traces), "utf-8")
+            (scratch / "figures" / "celltrace-ttfb.csv").write_text(
+                relay_times_csv(traces), "utf-8"
+            )
+        html = render(plan, rows, bias_rows, drawn, parse_reports, trace)
         (scratch / "report.html").write_text(html, encoding="utf-8")
     return ReportPaths(
         out / "summary.csv",
@@ -552,8 +565,9 @@ def render(
     bias_rows: list[BiasRow],
     figures: tuple[FigurePaths, ...],
     parse_reports: Mapping[str, ParseReport],
+    trace: Mapping[str, Any] | None = None,
 ) -> str:
-    """The report as one HTML page that loads nothing."""
+    """The report as one HTML page that loads nothing. trace: see ``celltrace.section``."""
     template = environment().get_template("report.html.j2")
     images = [
         {
@@ -578,6 +592,7 @@ def render(
         biases=[_bias_cells(row) for row in bias_rows],
         error_level=round(100 * LEVEL),
         figures=images,
+        trace=trace,
         parse=_parse_tables(plan, parse_reports),
         provenance=json_text(plan.provenance),
         baseline=next((v for v in plan.variants if v.name == plan.baseline), None),

@@ -21,8 +21,9 @@ from onionlab.errors import UserError
 from onionlab.experiment import Experiment, Settings, load
 from onionlab.rundir import RunDirectory, compose
 from onionlab.rundir.compose import engine_options, mean_capacity_bit_per_s, tor_program
+from onionlab.rundir.trace import traced_series
 from onionlab.store import Store, read_json, write_json
-from onionlab.tor.build import BuiltTor, ensure_variants
+from onionlab.tor.build import BuiltTor, ensure_series, ensure_variants
 from onionlab.tor.variants import Variant, load_variants
 
 if TYPE_CHECKING:
@@ -133,6 +134,12 @@ class Workbench:
             tor_program(built.series): built
             for built in ensure_variants(root, sorted(names), say=say).values()
         }
+        if any(level.settings.tor.trace.where != "none" for level in levels):
+            traced = {traced_series(self.variants[name].series) for name in names}
+            self.programs |= {
+                tor_program(built.series): built
+                for built in ensure_series(root, traced, say=say).values()
+            }
 
     def settings(self, level: str) -> Settings:
         """Return one level's settings."""

@@ -13,6 +13,7 @@ from enum import Enum
 from pathlib import Path
 
 from onionlab.circuits import OneCircuit, circuit_problem
+from onionlab.rundir.trace import CELL_TRACE_IN_USE, TRACE_FILE
 
 BOOTSTRAPPED = "Bootstrapped 100%"
 MAX_NAMED_HOSTS = 5
@@ -47,12 +48,15 @@ class Expectation:
     nothing: in a network with two guards a guard often cannot.
 
     circuit: of a client whose streams had to share one circuit, what that circuit is.
+
+    traced: it must have said that it writes a cell trace, and have left one.
     """
 
     proof: str | None
     is_client: bool
     shows: Shows = Shows.MUST
     circuit: OneCircuit | None = None
+    traced: bool = False
 
 
 def verify_tor_logs(
@@ -71,7 +75,9 @@ def verify_tor_logs(
     for host, expectation in expectations.items():
         lines = _tor_log(hosts / host)
         shown = _shown(lines, proof_prefixes)
-        problem = _problem(lines, expectation, shown)
+        problem = _problem(lines, expectation, shown) or _trace_problem(
+            lines, hosts / host / TRACE_FILE, expectation
+        )
         if problem is None:
             proof = next(iter(shown), "")
             proofs[proof] = proofs.get(proof, 0) + 1
@@ -120,6 +126,17 @@ def _shown(lines: list[str], proof_prefixes: Collection[str]) -> list[str]:
         if prefix in line
     )
     return list(dict.fromkeys(found))
+
+
+def _trace_problem(lines: list[str], trace: Path, expectation: Expectation) -> str | None:
+    says_so = any(CELL_TRACE_IN_USE in line for line in lines)
+    if not expectation.traced:
+        return "Tor wrote a cell trace that nobody asked for" if says_so else None
+    if not says_so:
+        return f'Tor did not log "{CELL_TRACE_IN_USE}"'
+    if not trace.is_file():
+        return f"Tor left no cell trace {trace.name}"
+    return None
 
 
 def _tor_log(folder: Path) -> list[str]:

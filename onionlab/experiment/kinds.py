@@ -23,6 +23,7 @@ from onionlab.experiment.units import show
 __all__ = [
     "Deployment",
     "Kind",
+    "Traced",
     "bandwidth_or_regions",
     "choice",
     "deployment",
@@ -40,6 +41,7 @@ __all__ = [
     "time",
     "time_span",
     "torrc_lines",
+    "traced",
     "whole_number",
 ]
 
@@ -79,6 +81,19 @@ class Deployment:
 
     where: str
     fraction: float = 1.0
+
+
+@dataclass(frozen=True)
+class Traced:
+    """Which relays write a cell trace (docs/celltrace.md).
+
+    where: "none", "relays" (a fraction of all of them), "roles" or "hosts"; names: of the roles or
+    of the hosts.
+    """
+
+    where: str = "none"
+    fraction: float = 1.0
+    names: tuple[str, ...] = ()
 
 
 def nearest(word: str, known: Iterable[str], *, cutoff: float = 0.5) -> str:
@@ -314,6 +329,51 @@ def deployment() -> Kind:
         ]
     }
     return Kind("all, relays, or {fraction: fraction}", expected, parse, schema)
+
+
+def traced(roles: tuple[str, ...]) -> Kind:
+    """none, relays, or a mapping with one of fraction, roles and hosts."""
+    expected = (
+        'none, relays, {fraction: "50 %"} (of the relays), {roles: [guard, exit]} or '
+        "{hosts: [guard1]}"
+    )
+
+    def parse(value: object) -> Traced:
+        if isinstance(value, Traced):
+            return value
+        if value == "none" or value == "relays":
+            return Traced(str(value))
+        if isinstance(value, dict) and len(value) == 1:
+            ((key, inner),) = value.items()
+            if key == "fraction":
+                return Traced("relays", units.parse_fraction(inner))
+            if key in ("roles", "hosts") and isinstance(inner, list) and inner:
+                for one in inner:
+                    if not isinstance(one, str) or (key == "roles" and one not in roles):
+                        suggestion = nearest(str(one), roles) if key == "roles" else ""
+                        raise ValueError(f"expected names of {key}, got {show(one)}{suggestion}")
+                return Traced(key, names=tuple(inner))
+        suggestion = nearest(value, ("none", "relays")) if isinstance(value, str) else ""
+        raise ValueError(f"expected {expected}, got {show(value)}{suggestion}")
+
+    def only(key: str, schema: dict[str, Any]) -> dict[str, Any]:
+        return {
+            "type": "object",
+            "properties": {key: schema},
+            "required": [key],
+            "additionalProperties": False,
+        }
+
+    schema = {
+        "anyOf": [
+            {"enum": ["none", "relays"]},
+            only("fraction", fraction().schema),
+            only("roles", {"type": "array", "items": {"enum": list(roles)}, "minItems": 1}),
+            only("hosts", {"type": "array", "items": {"type": "string"}, "minItems": 1}),
+        ]
+    }
+    noun = "none, relays, {fraction: fraction}, {roles: list of roles} or {hosts: list of names}"
+    return Kind(noun, expected, parse, schema)
 
 
 def file_names() -> Kind:

@@ -15,7 +15,7 @@ from typing import Annotated, Any, ClassVar, cast
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from onionlab.experiment import kinds, shadow_options, units
-from onionlab.experiment.kinds import Deployment
+from onionlab.experiment.kinds import Deployment, Traced
 
 __all__ = [
     "DEFAULT_FIGURE_KINDS",
@@ -353,6 +353,10 @@ class TorSettings(Model):
         "all", description="who runs the variant; the others run the baseline"
     )
     scheduler: Scheduler = _key({}, description="channel scheduler")
+    trace: Annotated[Traced, kinds.traced(("exitguard", "guard", "exit", "middle"))] = _key(
+        "none",
+        description="relays that write down when each cell passes (see docs/celltrace.md)",
+    )
     consensus_params: dict[
         ParameterName, Annotated[int, kinds.whole_number(-(2**31), 2**31 - 1)]
     ] = _key({}, description="network parameters that the authorities vote for")

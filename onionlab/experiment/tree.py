@@ -17,7 +17,7 @@ __all__ = ["Node", "Problem", "YamlError", "merge", "plain", "read_tree"]
 
 Scalar = str | int | float | bool | None
 
-ATOMIC_KEYS = frozenset({"pause", "deployment"})
+ATOMIC_KEYS = frozenset({"pause", "deployment", "trace"})
 """Mappings that a later file replaces as a whole: their keys exclude each other."""
 
 MAX_DEPTH = 50

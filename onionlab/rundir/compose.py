@@ -10,10 +10,11 @@ import functools
 import hashlib
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from analysis.celltrace.records import TRACE_PLAN
 from onionlab.circuits import APP_LOG, OneCircuit
 from onionlab.engines.base import EPOCH_UNIX_S, Engine, Process, Simulation
 from onionlab.experiment.schema import RelayRole, Scheduler, Settings
@@ -31,6 +32,7 @@ from onionlab.network.model import RELAY_ROLES
 from onionlab.network.sample import PERF_CLASS
 from onionlab.rundir import keys, tgen, torrc
 from onionlab.rundir.keycache import authority_keys
+from onionlab.rundir.trace import trace_lines, trace_plan, traced_hosts, traced_series
 from onionlab.store import identity_hash
 from onionlab.tor.build import BuiltTor
 from onionlab.tor.variants import Variant
@@ -110,10 +112,16 @@ def compose(
     authorities = {h.name: authority_keys(root, seed, h.name) for h in network.by_role("authority")}
     relays = {h.name: _relay_keys(seed, h.name) for h in network.relays}
     deployed = _deployed_hosts(settings, network, seed)
+    traced = traced_hosts(settings.tor.trace, network, seed)
     variant_of = {
         h.name: variant if h.name in deployed else baseline
         for h in network.hosts
         if h.role != "server"
+    }
+
+    programs = {
+        name: tor_program(traced_series(v.series) if name in traced else v.series)
+        for name, v in variant_of.items()
     }
 
     files = torrc.shared_files(
@@ -138,18 +146,23 @@ def compose(
         dedicated_middles=settings.network.middle_hops == "dedicated",
     )
     files |= _traffic_files(settings, network)
+    plan = trace_plan(traced, network)
+    if plan is not None:
+        files[TRACE_PLAN] = _json(plan)
     processes: dict[str, tuple[Process, ...]] = {}
     for host in network.hosts:
         if host.role == "server":
             processes[host.name] = (_tgen_process("server", SERVER_START_MS),)
             continue
         files |= torrc.host_files(
-            host, variant=variant_of[host.name].name, own=_own_options(settings, host)
+            host,
+            variant=variant_of[host.name].name,
+            own=[*_own_options(settings, host), *trace_lines(host.name in traced)],
         )
         own_keys = authorities.get(host.name) or relays.get(host.name)
         for name, content in (own_keys.files if own_keys else {}).items():
             files[f"shadow.data.template/hosts/{host.name}/keys/{name}"] = content
-        processes[host.name] = _host_processes(settings, host, variant_of[host.name], seed)
+        processes[host.name] = _host_processes(settings, host, programs[host.name], seed)
 
     simulation = Simulation(
         network=network,
@@ -163,11 +176,14 @@ def compose(
         files=files,
         simulation=simulation,
         expectations={
-            host.name: _expectation(settings, network, relays, host, variant_of[host.name])
+            host.name: replace(
+                _expectation(settings, network, relays, host, variant_of[host.name]),
+                traced=host.name in traced,
+            )
             for host in network.hosts
             if host.role != "server"
         },
-        tor_programs=tuple(sorted({tor_program(v.series) for v in variant_of.values()})),
+        tor_programs=tuple(sorted(set(programs.values()))),
     )
 
 
@@ -238,9 +254,7 @@ def _traffic_files(settings: Settings, network: Network) -> dict[str, bytes]:
     return files
 
 
-def _host_processes(
-    settings: Settings, host: Host, variant: Variant, seed: int
-) -> tuple[Process, ...]:
+def _host_processes(settings: Settings, host: Host, program: str, seed: int) -> tuple[Process, ...]:
     bootstrap_ms = _ms(settings.time.bootstrap_s)
     if host.role == "authority":
         tor_start_ms = AUTHORITY_START_MS
@@ -251,7 +265,7 @@ def _host_processes(
     else:
         tor_start_ms = _draw_ms(*RELAY_START_MS, seed, "tor start", host.name)
     tor = Process(
-        program=tor_program(variant.series),
+        program=program,
         arguments=("--defaults-torrc", "torrc-defaults", "-f", "torrc"),
         start_ms=tor_start_ms,
     )

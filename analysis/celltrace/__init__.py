@@ -1,0 +1,5 @@
+"""Cell traces: when each cell passed through a relay, and what it waited for (docs/celltrace.md).
+
+file -> events (``events``) -> cells (``cells``) -> statistics (``statistics``); and, across relays,
+the way of a download's first byte (``paths``).
+"""

@@ -1,0 +1,67 @@
+"""Which relays write a cell trace, with which build, and where (docs/celltrace.md)."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from onionlab.engines.base import EPOCH_UNIX_S
+from onionlab.errors import UserError
+from onionlab.experiment.kinds import Traced
+from onionlab.network.draws import draw_order
+from onionlab.network.model import Network
+
+TRACE_SERIES = "cell-trace"
+"""The patch series that adds the trace to a build."""
+
+TRACE_FILE = "cells.stdtrace"
+"""In a host's folder. The embedded engine's guest carries out what is named `*.std*`."""
+
+CELL_TRACE_IN_USE = "Cell trace in use: file."
+"""What Tor logs at notice level when it has written its first event."""
+
+
+def traced_series(series: str | None) -> str:
+    """Return the series of a traced relay whose variant has this series."""
+    return TRACE_SERIES if series is None else f"{series}+{TRACE_SERIES}"
+
+
+def traced_hosts(trace: Traced, network: Network, seed: int) -> frozenset[str]:
+    """Return the names of the relays that are traced.
+
+    Of a fraction, the relays of a smaller one are a subset of those of a larger one, as with
+    `tor.deployment`. Raises UserError for a host that is no relay of this network.
+    """
+    relays = [host.name for host in network.relays]
+    if trace.where == "none":
+        return frozenset()
+    if trace.where == "roles":
+        return frozenset(host.name for host in network.relays if host.role in trace.names)
+    if trace.where == "hosts":
+        for name in trace.names:
+            if name not in relays:
+                raise UserError(
+                    f"tor.trace: there is no relay {name!r} in this network",
+                    f"its relays are: {', '.join(relays)}",
+                )
+        return frozenset(trace.names)
+    ranked = draw_order(relays, seed, "trace")
+    return frozenset(ranked[: round(trace.fraction * len(ranked))])
+
+
+def trace_plan(traced: frozenset[str], network: Network) -> dict[str, Any] | None:
+    """Return what the analysis needs to know of the traces; None without any."""
+    if not traced:
+        return None
+    return {
+        "epoch_unix_s": EPOCH_UNIX_S,
+        "file": TRACE_FILE,
+        "traced": sorted(traced),
+        "hosts": {
+            host.name: {"role": host.role, "address": host.address} for host in network.hosts
+        },
+    }
+
+
+def trace_lines(traced: bool) -> list[str]:
+    """Return what stands in the torrc of a host, traced or not."""
+    return [f"CellTraceFile {TRACE_FILE}"] if traced else []

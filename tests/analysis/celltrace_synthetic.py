@@ -1,0 +1,139 @@
+"""Traces made by hand, for the tests of cell traces."""
+
+from __future__ import annotations
+
+import random
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from analysis.celltrace.cells import join
+from analysis.celltrace.events import INWARD, OUTWARD, RECORD, Channel, Event, Trace
+from analysis.celltrace.paths import Network, Relay
+
+NOW_NS = 946684800_000000000
+
+
+def trace_of(*rows: tuple[int, ...], ended: bool = True) -> Trace:
+    """A trace of rows (time, seq, channel, circuit, event, command, direction)."""
+    records = np.array([(NOW_NS + row[0], *row[1:], 0) for row in rows], RECORD)
+    return Trace(
+        records=records,
+        channels={
+            1: Channel(1, "11.0.0.1", 900, False),
+            2: Channel(2, "11.0.0.2", 9111, True),
+        },
+        tor_version="0.4.9.11",
+        start_ns=NOW_NS,
+        ended=ended,
+    )
+
+
+PLAIN = trace_of(
+    (0, 1, 1, 77, Event.INBUF, 3, 0),
+    (1, 1, 2, 78, Event.QUEUE, 3, 2),
+    (2, 1, 2, 78, Event.OUTBUF, 3, 2),
+    (3, 1, 2, 78, Event.FLUSH, 3, 2),
+)
+
+
+CLIENTS = ("11.0.1.1", "11.0.1.2")
+NAMES = ("guard1", "middle1", "exit1")
+LATENCY_NS = 1_000
+
+
+@dataclass
+class ModelRelay:
+    """Writes the events of one relay; its neighbours are told by address."""
+
+    address: str
+    channels: dict[str, int] = field(default_factory=dict)
+    rows: list[tuple[int, ...]] = field(default_factory=list)
+    cells: int = 0
+
+    def channel(self, address: str) -> int:
+        return self.channels.setdefault(address, 10 * (len(self.channels) + 1))
+
+    def event(self, time: int, seq: int, peer: str, circ: int, event: Event, way: int) -> None:
+        row = (NOW_NS + time, seq, self.channel(peer), circ, event, 3, way, 0)
+        self.rows.append(row)
+
+    def number(self) -> int:
+        self.cells += 1
+        return self.cells
+
+    def traced(self, name: str) -> Relay:
+        # Stable: events of one time stay in their order.
+        records = np.array(sorted(self.rows, key=lambda row: row[0]), RECORD)
+        channels = {
+            number: Channel(number, address, 9111, outgoing=False)
+            for address, number in self.channels.items()
+        }
+        trace = Trace(records, channels, "", NOW_NS)
+        role = name.rstrip("1")
+        return Relay(name, role, self.address, trace, join(trace))
+
+
+class Model:
+    """A guard, a middle and an exit, and circuits through them for two clients."""
+
+    def __init__(self, seed: int) -> None:
+        self.draw = random.Random(seed)
+        self.relays = [ModelRelay(f"11.0.0.{i}") for i in (1, 2, 3)]
+        self.now = 0
+
+    def send(self, client: str, circ: int, way: int) -> list[tuple[int, int, int]]:
+        """One cell over the whole circuit, now; its stage times at each relay from the guard on."""
+        places = range(3) if way == OUTWARD else range(2, -1, -1)
+        stages = {}
+        for i in places:
+            relay = self.relays[i]
+            before = client if i == 0 else self.relays[i - 1].address
+            after = self.relays[i + 1].address if i < 2 else "server"
+            came, goes = (before, after) if way == OUTWARD else (after, before)
+            in_circ, out_circ = (circ + i, circ + i + 1) if way == OUTWARD else (
+                circ + i + 1, circ + i,
+            )  # fmt: skip
+            seq = relay.number()
+            made = way == INWARD and i == 2
+            waits = [self.draw.randrange(50) for _ in range(3)]
+            if made:
+                waits[0] = 0
+            else:
+                relay.event(self.now, seq, came, in_circ, Event.INBUF, 0)
+                self.now += waits[0]
+            if way == OUTWARD and i == 2:
+                relay.event(self.now, seq, came, in_circ, Event.RECOGNIZED, way)
+                stages[i] = (waits[0], 0, 0)
+                continue
+            relay.event(self.now, seq, goes, out_circ, Event.QUEUE, way)
+            self.now += waits[1]
+            relay.event(self.now, seq, goes, out_circ, Event.OUTBUF, way)
+            self.now += waits[2]
+            relay.event(self.now, seq, goes, out_circ, Event.FLUSH, way)
+            stages[i] = (waits[0], waits[1], waits[2])
+            self.now += LATENCY_NS
+        return [stages[i] for i in range(3)]
+
+    def download(self, client: str, circ: int) -> tuple[int, int, list[list[tuple[int, int, int]]]]:
+        """Start, first byte and the stages of the four cells; more data follows."""
+        start = self.now
+        self.now += 10
+        legs = []
+        for way in (OUTWARD, INWARD, OUTWARD, INWARD):
+            legs.append(self.send(client, circ, way))
+            self.now += self.draw.randrange(1, 500)
+        first_byte = self.now
+        for _ in range(self.draw.randrange(5)):
+            self.send(client, circ, INWARD)
+            self.send(client, circ, self.draw.choice((INWARD, OUTWARD)))
+        self.now += 10
+        return start, first_byte, legs
+
+    def network(self, traced: tuple[str, ...] = NAMES) -> Network:
+        relays = {
+            name: relay.traced(name)
+            for name, relay in zip(NAMES, self.relays, strict=True)
+            if name in traced
+        }
+        return Network(relays)

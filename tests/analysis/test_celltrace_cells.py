@@ -1,0 +1,144 @@
+"""Events to cells, and the numbers of the text of 2019."""
+
+from __future__ import annotations
+
+import random
+from collections import Counter
+
+import numpy as np
+import pytest
+from celltrace_synthetic import NOW_NS, PLAIN, trace_of
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from analysis.celltrace.cells import JOINED, MEANINGS, NEVER, Fate, join
+from analysis.celltrace.events import Event
+from analysis.celltrace.statistics import (
+    Group,
+    Stage,
+    by_circuit,
+    relayed_traffic,
+    spike_period_s,
+    stage_ms,
+    summarise,
+)
+
+# What a cell of each fate leaves: (event, command, direction).
+SCRIPTS: dict[Fate, list[tuple[Event, int, int]]] = {
+    Fate.RELAYED: [(Event.INBUF, 3, 0), (Event.QUEUE, 3, 2), (Event.OUTBUF, 3, 2),
+                   (Event.FLUSH, 3, 2)],
+    Fate.MADE_HERE: [(Event.QUEUE, 3, 1), (Event.OUTBUF, 3, 1), (Event.FLUSH, 3, 1)],
+    Fate.RECOGNIZED: [(Event.INBUF, 3, 0), (Event.RECOGNIZED, 3, 2)],
+    Fate.NO_RELAY_CELL: [(Event.INBUF, 4, 0)],
+    Fate.DROPPED: [(Event.INBUF, 3, 0), (Event.QUEUE, 3, 2), (Event.DROPPED, 0, 2)],
+    Fate.IN_QUEUE: [(Event.INBUF, 3, 0), (Event.QUEUE, 3, 2)],
+    Fate.IN_OUTBUF: [(Event.INBUF, 3, 0), (Event.QUEUE, 3, 2), (Event.OUTBUF, 3, 2)],
+    Fate.NOT_TAKEN: [(Event.INBUF, 3, 0)],
+    Fate.BEGINNING_MISSING: [(Event.OUTBUF, 3, 2), (Event.FLUSH, 3, 2)],
+}  # fmt: skip
+
+
+def test_a_relayed_cell() -> None:
+    cells = join(PLAIN)
+    assert len(cells) == 1
+    assert cells.fate[0] == Fate.RELAYED
+    assert (cells.in_channel[0], cells.in_circ[0]) == (1, 77)
+    assert (cells.out_channel[0], cells.out_circ[0]) == (2, 78)
+    assert [a.tolist() for a in cells.circuits()] == [[1], [77]]
+    assert (cells.flush_ns - cells.inbuf_ns).tolist() == [3]
+    assert cells.recognized_ns.tolist() == [NEVER]
+
+
+def test_every_fate_has_a_meaning() -> None:
+    assert set(MEANINGS) == set(Fate) == set(SCRIPTS)
+    assert set(JOINED) < set(Fate)
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    fates=st.lists(st.sampled_from(list(Fate)), max_size=40),
+    seed=st.integers(0, 2**32),
+    sparse=st.booleans(),
+)
+def test_interleaved_cells_keep_their_fates(fates: list[Fate], seed: int, sparse: bool) -> None:
+    """However the events of cells are mixed, each cell has its own, and none is lost."""
+    draw = random.Random(seed)
+    numbers = [i + 1 if not sparse else 1 + i * 100_000 for i in range(len(fates))]
+    waiting = {n: list(SCRIPTS[fate]) for n, fate in zip(numbers, fates, strict=True)}
+    rows: list[tuple[int, ...]] = []
+    while waiting:
+        number = draw.choice(list(waiting))
+        event, command, direction = waiting[number].pop(0)
+        rows.append((len(rows), number, 5, 6, event, command, direction))
+        if not waiting[number]:
+            del waiting[number]
+    cells = join(trace_of(*rows))
+    assert cells.seq.tolist() == numbers
+    assert [Fate(fate) for fate in cells.fate] == fates
+    assert cells.counts() == {fate: Counter(fates)[fate] for fate in Fate}
+    assert sum(cells.counts().values()) == len(fates)
+    assert cells.repeated == 0
+
+
+def test_the_first_of_two_events_counts() -> None:
+    rows = [(i, 1, 1, 2, event, 3, 2) for i, event in enumerate([Event.INBUF, Event.QUEUE] * 2)]
+    cells = join(trace_of(*rows))
+    assert cells.repeated == 2
+    assert (cells.queue_ns - cells.inbuf_ns).tolist() == [1]
+
+
+def test_an_empty_trace() -> None:
+    cells = join(trace_of())
+    assert len(cells) == 0
+    assert sum(cells.counts().values()) == 0
+    assert summarise(stage_ms(cells, Stage.TOTAL)).count == 0
+
+
+def test_traffic_of_the_span() -> None:
+    rows: list[tuple[int, ...]] = []
+    for seq, (begin, command) in enumerate([(0, 3), (10, 3), (10, 9), (20, 3)], start=1):
+        for step, event in enumerate((Event.INBUF, Event.QUEUE, Event.OUTBUF, Event.FLUSH)):
+            rows.append((begin + step, seq, 1, 2, event, command, 2))
+    kept = relayed_traffic(join(trace_of(*rows)), NOW_NS + 10, NOW_NS + 20)
+    assert kept.seq.tolist() == [2]
+
+
+def test_stages_add_up() -> None:
+    cells = join(PLAIN)
+    parts = (Stage.INBUF_QUEUE, Stage.QUEUE_OUTBUF, Stage.OUTBUF_FLUSH)
+    assert sum(stage_ms(cells, part)[0] for part in parts) == pytest.approx(
+        stage_ms(cells, Stage.TOTAL)[0]
+    )
+
+
+def test_summary_by_hand() -> None:
+    summary = summarise(np.array([1.0, 2.0, 3.0, 4.0, 10.0]))
+    assert summary.count == 5
+    assert (summary.minimum_ms, summary.quartile1_ms, summary.median_ms) == (1.0, 2.0, 3.0)
+    assert (summary.mean_ms, summary.quartile3_ms, summary.maximum_ms) == (4.0, 4.0, 10.0)
+
+
+@settings(max_examples=50, deadline=None)
+@given(pairs=st.lists(st.tuples(st.integers(0, 3), st.integers(0, 3)), min_size=1, max_size=60))
+def test_circuits_against_a_plain_count(pairs: list[tuple[int, int]]) -> None:
+    circuits = by_circuit([np.array(column) for column in zip(*pairs, strict=True)])
+    plain = Counter(pairs)
+    assert sorted(circuits.cells.tolist()) == sorted(plain.values())
+    assert [int(circuits.cells[c]) for c in circuits.of_cell] == [plain[pair] for pair in pairs]
+    q1, q3 = np.quantile(list(plain.values()), [0.25, 0.75])
+    assert circuits.members(Group.QUIET).tolist() == [plain[pair] <= q1 for pair in pairs]
+    assert circuits.members(Group.BUSY).tolist() == [plain[pair] >= q3 for pair in pairs]
+    assert int(circuits.members(Group.BUSIEST).sum()) == max(plain.values())
+    assert circuits.members(Group.ALL).all()
+
+
+def test_a_period_is_found_and_noise_has_none() -> None:
+    random_state = np.random.default_rng(1)
+    time_s = np.sort(random_state.uniform(0.0, 400.0, 40_000))
+    noise_ms = random_state.lognormal(0.0, 1.0, time_s.size)
+    spiky_ms = noise_ms * np.where(time_s % 45.0 < 3.0, 20.0, 1.0)
+    period_s, strength = spike_period_s(time_s, spiky_ms)
+    assert period_s == pytest.approx(45.0, abs=2.0)
+    assert strength > 0.5
+    assert spike_period_s(time_s, noise_ms)[1] < 3 / np.sqrt(400)
+    assert np.isnan(spike_period_s(time_s[time_s < 300], noise_ms[time_s < 300])[0])

@@ -1,0 +1,181 @@
+"""Trace files: whole, cut, empty, damaged, foreign; and LTTng's text."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+from celltrace_synthetic import PLAIN, trace_of
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from analysis.celltrace.events import (
+    HEADER,
+    RECORD,
+    Channel,
+    Event,
+    Trace,
+    read_lttng_text,
+    read_trace,
+    write_trace,
+)
+from analysis.errors import AnalysisError
+
+
+def same(one: Trace, other: Trace) -> None:
+    assert np.array_equal(one.records, other.records)
+    assert replace(one, records=other.records) == other
+
+
+record_strategy = st.tuples(
+    st.integers(0, 2**40),
+    st.integers(1, 2**32 - 1),
+    st.integers(0, 2**32 - 1),
+    st.integers(0, 2**32 - 1),
+    st.sampled_from([event for event in Event if event < Event.CHANNEL]),
+    st.integers(0, 255),
+    st.integers(0, 2),
+)
+
+
+@settings(max_examples=50, deadline=None)
+@given(rows=st.lists(record_strategy, max_size=60), ended=st.booleans())
+def test_what_is_written_is_read(
+    rows: list[tuple[int, ...]], ended: bool, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    trace = trace_of(*rows, ended=ended)
+    path = tmp_path_factory.mktemp("trace") / "cells"
+    write_trace(path, trace)
+    same(read_trace(path), trace)
+
+
+@settings(max_examples=60, deadline=None)
+@given(rows=st.lists(record_strategy, min_size=1, max_size=20), data=st.data())
+def test_a_cut_file_loses_nothing_but_what_is_cut(
+    rows: list[tuple[int, ...]], data: st.DataObject, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    trace = trace_of(*rows)
+    path = tmp_path_factory.mktemp("trace") / "cells"
+    write_trace(path, trace)
+    whole = path.read_bytes()
+    length = data.draw(st.integers(0, len(whole) - 1))
+    path.write_bytes(whole[:length])
+    if length < HEADER.itemsize:
+        with pytest.raises(AnalysisError, match="is empty" if length == 0 else "is cut"):
+            read_trace(path)
+        return
+    cut = read_trace(path)
+    n_records, cut_bytes = divmod(length - HEADER.itemsize, RECORD.itemsize)
+    kept = max(0, n_records - len(trace.channels))
+    assert np.array_equal(cut.records, trace.records[:kept])
+    assert len(cut.channels) == min(n_records, len(trace.channels))
+    assert (cut.cut_bytes, cut.ended, cut.malformed) == (cut_bytes, False, 0)
+
+
+def test_the_other_byte_order(tmp_path: Path) -> None:
+    write_trace(tmp_path / "here", PLAIN)
+    content = (tmp_path / "here").read_bytes()
+    header = np.frombuffer(content, HEADER, count=1).astype(HEADER.newbyteorder(">"))
+    body = np.frombuffer(content[HEADER.itemsize :], RECORD).astype(RECORD.newbyteorder(">"))
+    (tmp_path / "there").write_bytes(header.tobytes() + body.tobytes())
+    same(read_trace(tmp_path / "there"), PLAIN)
+
+
+def test_a_missing_file(tmp_path: Path) -> None:
+    with pytest.raises(AnalysisError, match="is missing"):
+        read_trace(tmp_path / "none")
+
+
+@pytest.mark.parametrize(
+    ("offset", "new", "message"),
+    [
+        (0, b"X", "is no cell trace"),
+        (8, b"\7\7", "byte order mark is damaged"),
+        (10, b"\2\0", "has format 2, this program reads 1"),
+        (14, b"\x19\0", "its header is damaged: sizes 64 and 25"),
+    ],
+)
+def test_a_damaged_header(tmp_path: Path, offset: int, new: bytes, message: str) -> None:
+    path = tmp_path / "cells"
+    write_trace(path, PLAIN)
+    content = bytearray(path.read_bytes())
+    content[offset : offset + len(new)] = new
+    path.write_bytes(content)
+    with pytest.raises(AnalysisError, match=message):
+        read_trace(path)
+
+
+def test_malformed_records_are_counted_and_left_out(tmp_path: Path) -> None:
+    path = tmp_path / "cells"
+    write_trace(path, PLAIN)
+    content = bytearray(path.read_bytes())
+    third = HEADER.itemsize + 4 * RECORD.itemsize  # two channels come before the cell's events
+    content[third + 20] = 99
+    path.write_bytes(content)
+    damaged = read_trace(path)
+    assert (damaged.malformed, damaged.first_malformed) == (1, third)
+    assert np.array_equal(damaged.records, PLAIN.records[[0, 1, 3]])
+    assert damaged.ended
+
+
+def test_a_file_of_something_else_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "cells"
+    write_trace(path, PLAIN)
+    path.write_bytes(path.read_bytes()[: HEADER.itemsize] + b"\xff" * 240)
+    with pytest.raises(AnalysisError, match="10 of 10 records are none that Tor writes"):
+        read_trace(path)
+
+
+def test_two_writers(tmp_path: Path) -> None:
+    path = tmp_path / "cells"
+    write_trace(path, PLAIN)
+    path.write_bytes(path.read_bytes() + PLAIN.records.tobytes())
+    with pytest.raises(AnalysisError, match="goes on after its closing record"):
+        read_trace(path)
+
+
+def test_records_that_the_closing_record_misses(tmp_path: Path) -> None:
+    path = tmp_path / "cells"
+    write_trace(path, PLAIN)
+    content = path.read_bytes()
+    at = HEADER.itemsize + 3 * RECORD.itemsize
+    path.write_bytes(content[:at] + content[at + RECORD.itemsize :])
+    assert read_trace(path).missing == 1
+
+
+LTTNG = """\
+[19:00:00.000000001] (+?.?????????) here tor_cell:channel: { cpu_id = 1 }, \
+{ time_ns = 946684800000000000, channel = 1, is_outgoing = 0 }
+[19:00:00.000000002] (+0.000000001) here tor_cell:inbuf: { cpu_id = 1 }, \
+{ time_ns = 946684800000000000, seq = 1, channel = 1, circ_id = 77, command = 3, direction = 0 }
+[19:00:00.000000003] (+0.000000001) here tor_circuit:change_state: { cpu_id = 1 }, { x = 1 }
+[19:00:00.000000004] (+0.000000001) here tor_cell:queue: { cpu_id = 1 }, \
+{ time_ns = 946684800000000001, seq = 1, channel = 2, circ_id = 78, command = 3, direction = 2 }
+"""
+
+
+def test_lttng_text(tmp_path: Path) -> None:
+    path = tmp_path / "text"
+    path.write_text(LTTNG)
+    trace = read_lttng_text(path)
+    assert np.array_equal(trace.records, PLAIN.records[:2])
+    assert trace.channels == {1: Channel(1, None, None, False)}
+    assert (trace.malformed, trace.first_malformed) == (0, None)
+
+
+def test_lttng_text_that_is_cut(tmp_path: Path) -> None:
+    path = tmp_path / "text"
+    path.write_text(LTTNG[:-20])
+    trace = read_lttng_text(path)
+    assert len(trace.records) == 1
+    assert (trace.malformed, trace.first_malformed) == (1, 4)
+
+
+@pytest.mark.parametrize("text", ["", "no trace\n"])
+def test_lttng_text_without_events(tmp_path: Path, text: str) -> None:
+    path = tmp_path / "text"
+    path.write_text(text)
+    with pytest.raises(AnalysisError, match="holds no event of a cell"):
+        read_lttng_text(path)

@@ -1,0 +1,181 @@
+"""From a run's traces to tables, csv files, figures and the report's section."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+from pathlib import Path
+
+import pyarrow as pa  # type: ignore[import-untyped]
+import pyarrow.parquet as pq  # type: ignore[import-untyped]
+import pytest
+from celltrace_synthetic import CLIENTS, NAMES, NOW_NS, Model
+
+from analysis.celltrace.cells import Fate
+from analysis.celltrace.events import write_trace
+from analysis.celltrace.figures import draw_all
+from analysis.celltrace.paths import LEGS
+from analysis.celltrace.records import (
+    COUNTS_FILE,
+    RELAY_TIME_FILE,
+    TRACE_PLAN,
+    extract,
+    is_traced,
+    load_cells,
+    read_counts,
+)
+from analysis.celltrace.section import section
+from analysis.celltrace.statistics import Group, Stage
+from analysis.celltrace.tables import TraceTable, relay_times_csv, times_csv
+from analysis.errors import AnalysisError
+from analysis.pages import environment, image_uri
+from analysis.report import format_number
+from analysis.study import Level, Run, Study, Variant
+
+LEVEL = Level(
+    name="small",
+    label="small",
+    measured_start_s=0.0,
+    measured_end_s=1.0,
+    stop_s=1.0,
+    classes={},
+)
+STUDY = Study(
+    format=1,
+    name="study",
+    title="Study",
+    variants=(Variant(name="stock", label="stock", color="#000000", marker="o", linestyle="-"),),
+    levels=(LEVEL,),
+    runs=(),
+)
+RUN = Run(run_id="r1", level="small", variant="stock", seed=1, directory="r1", records="r1/records")
+
+
+@pytest.fixture
+def run_directory(tmp_path: Path) -> Path:
+    """A run of a guard, a middle and an exit with two clients' downloads."""
+    model = Model(5)
+    streams = []
+    for index in range(8):
+        client = index % 2
+        start, first_byte, _ = model.download(CLIENTS[client], 100 + 1000 * client)
+        streams.append(
+            {
+                "client": f"client{client}",
+                "class": "web",
+                "stream_index": index // 2,
+                "start_s": start / 1e9,
+                "ttfb_from_start_s": (first_byte - start) / 1e9,
+            }
+        )
+    # A download that never had a byte has no chain, and one that no cell belongs to says so.
+    streams.append({**streams[-1], "stream_index": 8, "ttfb_from_start_s": None})
+    streams.append({**streams[-1], "stream_index": 9, "start_s": 9.0, "ttfb_from_start_s": 0.1})
+    for name, relay in zip(NAMES, model.relays, strict=True):
+        folder = tmp_path / "shadow.data" / "hosts" / name
+        folder.mkdir(parents=True)
+        write_trace(folder / "cells", relay.traced(name).trace)
+    hosts = {
+        **{
+            name: {"role": name.rstrip("1"), "address": relay.address}
+            for name, relay in zip(NAMES, model.relays, strict=True)
+        },
+        **{f"client{i}": {"role": "client", "address": CLIENTS[i]} for i in range(2)},
+    }
+    plan = {"epoch_unix_s": NOW_NS // 10**9, "file": "cells", "traced": list(NAMES), "hosts": hosts}
+    (tmp_path / TRACE_PLAN).write_text(json.dumps(plan))
+    (tmp_path / "records").mkdir()
+    pq.write_table(pa.Table.from_pylist(streams), tmp_path / "records" / "streams.parquet")
+    return tmp_path
+
+
+def extracted(run_directory: Path) -> Path:
+    records = run_directory / "records"
+    extract(run_directory, records / "streams.parquet", records)
+    return records
+
+
+def test_the_tables_hold_what_the_traces_do(run_directory: Path) -> None:
+    assert is_traced(run_directory)
+    records = extracted(run_directory)
+    counts = read_counts(records / COUNTS_FILE)
+    assert [relay.relay for relay in counts.relays] == list(NAMES)
+    for relay, (name, role, cells) in zip(counts.relays, load_cells(records), strict=True):
+        assert (relay.relay, relay.role) == (name, role)
+        assert relay.fates == {fate.name: n for fate, n in cells.counts().items()}
+        assert sum(relay.fates.values()) == len(cells)
+        relayed = cells.where(cells.fate == Fate.RELAYED)
+        assert len(relayed) == (0 if name == "exit1" else len(cells))
+        assert relayed.inbuf_ns.min(initial=2**62) >= 0
+        assert relayed.inbuf_ns.max(initial=0) < 10**9
+    assert counts.streams == {
+        "followed": 8,
+        "no cell for this client passed a traced guard in its time": 1,
+    }
+    rows = pq.read_table(records / RELAY_TIME_FILE).to_pylist()
+    assert len(rows) == 8 * 3 * len(LEGS) + 1
+    assert {row["leg"] for row in rows} == {*LEGS, None}
+
+
+def test_tables_figures_and_section(run_directory: Path, tmp_path: Path) -> None:
+    table = TraceTable()
+    table.add(RUN, LEVEL, extracted(run_directory))
+    assert table
+    by_key = {(row.role, row.group, row.stage): row for row in table.times}
+    guard = by_key["guard", Group.ALL, Stage.TOTAL]
+    parts = [by_key["guard", Group.ALL, stage] for stage in Stage if stage is not Stage.TOTAL]
+    assert sum(part.share for part in parts) == pytest.approx(1.0)
+    assert sum(part.summary.mean_ms for part in parts) == pytest.approx(guard.summary.mean_ms)
+    assert guard.circuits == 2
+    lines = list(csv.DictReader(io.StringIO(times_csv(table))))
+    assert len(lines) == len(table.times)
+    assert len(list(csv.DictReader(io.StringIO(relay_times_csv(table))))) == 9
+    inside_s = sum(row.time_s for row in table.relay_times)
+    assert 0 < inside_s < table.relay_times[0].ttfb_s
+    figures = draw_all(table, STUDY, tmp_path)
+    assert [figure.id for figure in figures] == [
+        "celltrace-scatter-guard",
+        "celltrace-stages",
+        "celltrace-ttfb",
+    ]
+    for figure in figures:
+        assert all(path.stat().st_size > 1000 for path in figure.files)
+    content = section(table, STUDY, figures, format_number, image_uri)
+    html = environment().get_template("celltrace.html.j2").render(trace=content)
+    assert "Do the events of each cell join?" in html
+    assert "relayed: inbuf, queue, outbuf, flush" in html
+
+
+def test_a_run_without_traces_is_passed_over(tmp_path: Path) -> None:
+    table = TraceTable()
+    table.add(RUN, LEVEL, tmp_path)
+    assert not table
+    assert not is_traced(tmp_path)
+    assert section(table, STUDY, (), format_number, image_uri) is None
+
+
+def test_a_missing_trace(run_directory: Path) -> None:
+    (run_directory / "shadow.data" / "hosts" / "exit1" / "cells").unlink()
+    with pytest.raises(AnalysisError, match="exit1/cells is missing"):
+        extracted(run_directory)
+
+
+def test_a_cut_trace_is_counted(run_directory: Path) -> None:
+    path = run_directory / "shadow.data" / "hosts" / "guard1" / "cells"
+    path.write_bytes(path.read_bytes()[:-30])
+    relay = read_counts(extracted(run_directory) / COUNTS_FILE).relays[0]
+    assert (relay.relay, relay.ended, relay.cut_bytes) == ("guard1", False, 18)
+
+
+@pytest.mark.parametrize("text", ["", "{}", '{"traced": ["x"], "hosts": {}}'])
+def test_a_plan_that_is_none(run_directory: Path, text: str) -> None:
+    (run_directory / TRACE_PLAN).write_text(text)
+    with pytest.raises(AnalysisError, match="does not say which relays were traced"):
+        extracted(run_directory)
+
+
+def test_counts_of_another_format(tmp_path: Path) -> None:
+    (tmp_path / COUNTS_FILE).write_text('{"format": 0}')
+    with pytest.raises(AnalysisError, match="is not of format"):
+        read_counts(tmp_path / COUNTS_FILE)
