@@ -22,7 +22,7 @@ NAMED = "$(or $(NAME),$(error NAME is missing: `make $@ NAME=quick`; `make list`
 # line or comes from there.
 
 .PHONY: help setup list doctor build generate run experiment analyse report
-.PHONY: compare-engines compare nightly figures validate-statistics test lint check-variants lock clean-build clean-results clean-setup clean
+.PHONY: celltrace-live compare-engines compare nightly figures validate-statistics test lint check-variants lock clean-build clean-results clean-setup clean
 
 help: ## this list
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  \1\t\2/p' $(MAKEFILE_LIST) | expand -t 22
@@ -63,6 +63,11 @@ compare: $(READY) ## is B worse than A: A=quick:ewma B=quick:rr [ABOUT=variant] 
 nightly: $(READY) ## the list in experiments/nightly.yaml against its baseline [ACCEPT=1 makes one]
 	@$(ONIONLAB) nightly $(if $(ACCEPT),--accept) $(call option,STATE,state) $(call option,SEEDS,seeds) \
 		$(call option,ENGINE,engine) $(TOOLS) $(call option,JOBS,jobs)
+
+celltrace-live: $(READY) ## trace a real guard with LTTng on this machine [DURATION, SCHEDULER, OVERHEAD]
+	@onionlab/setup.sh configs/apt-packages-lttng.txt
+	@$(ONIONLAB) celltrace-live $(call option,DURATION,seconds) $(call option,SCHEDULER,scheduler) \
+		$(call option,OVERHEAD,overhead) $(call option,JOBS,jobs)
 
 analyse: $(READY) ## estimates and figures of NAME from its runs
 	@$(ONIONLAB) analyse $(NAMED)

@@ -3,11 +3,14 @@
 # packages of requirements.lock. `make setup` runs it; running it again does only what is left.
 #
 # PYTHON names the interpreter to use (3.11, 3.12 or 3.13).
+#
+# With the name of a list of packages as its argument it installs those that are missing, and nothing else.
 set -eu
 cd "$(dirname "$0")/.."
 root=$(pwd -P)
 venv=.venv
 stamp=$venv/ready
+packages=${1:-}
 
 fail() {
     echo "error: $1" >&2
@@ -17,7 +20,7 @@ fail() {
 }
 
 wanted_packages() {
-    sed -e 's/[[:space:]]*#.*//' -e '/^[[:space:]]*$/d' configs/apt-packages.txt
+    sed -e 's/[[:space:]]*#.*//' -e '/^[[:space:]]*$/d' "${packages:-configs/apt-packages.txt}"
 }
 
 missing_packages() {
@@ -129,4 +132,4 @@ install_environment() {
 }
 
 install_packages
-install_environment
+[ -n "$packages" ] || install_environment

@@ -1,0 +1,154 @@
+"""``onionlab celltrace-live``: a private network of native Tors, its guard traced with LTTng."""
+
+from __future__ import annotations
+
+import argparse
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+
+from analysis.celltrace.cells import JOINED, MEANINGS, NEVER, Fate
+from analysis.celltrace.events import Event, count_events
+from analysis.celltrace.statistics import (
+    Group,
+    Stage,
+    by_circuit,
+    relayed_traffic,
+    stage_ms,
+    summarise,
+)
+from analysis.errors import AnalysisError
+from onionlab.errors import UserError
+from onionlab.live import lttng
+from onionlab.live.build import ensure_live_tor
+from onionlab.live.measure import LiveTrace, Work, load_guard, trace_guard
+from onionlab.paths import repository_root
+
+HELP = "trace a real guard of a small private network on this machine with LTTng"
+OVERHEAD = ("none", "file", "lttng")
+
+
+def setup_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--seconds", type=float, default=30.0, metavar="N", help="how long to load it (default 30)"
+    )
+    parser.add_argument(
+        "--scheduler",
+        choices=("KIST", "KISTLite", "Vanilla"),
+        default="KIST",
+        help="Tor's scheduler (default KIST)",
+    )
+    parser.add_argument(
+        "--overhead",
+        type=int,
+        default=0,
+        metavar="ROUNDS",
+        help="also measure what tracing costs the guard: so many rounds of none, file and LTTng",
+    )
+    parser.add_argument("--jobs", type=int, metavar="N", help="compilers at once (default: CPUs)")
+
+
+def run(args: argparse.Namespace) -> int:
+    if not 1 <= args.seconds <= 600:
+        raise UserError("--seconds is between 1 and 600")
+    root = repository_root()
+    programs = ensure_live_tor(root, say=print, jobs=args.jobs)
+    out = root / "results" / "celltrace-live"
+    shutil.rmtree(out, ignore_errors=True)
+    out.mkdir(parents=True)
+    with lttng.daemon():
+        try:
+            trace = trace_guard(
+                programs,
+                out / "network",
+                scheduler=args.scheduler,
+                seconds=args.seconds,
+                say=print,
+            )
+        except AnalysisError as error:
+            raise UserError(error.message, error.hint) from error
+        works = [
+            load_guard(
+                programs,
+                out / f"overhead-{number}-{tracing}",
+                tracing=tracing,
+                scheduler=args.scheduler,
+                seconds=args.seconds,
+                say=print,
+            )
+            for number in range(1, args.overhead + 1)
+            for tracing in OVERHEAD
+        ]
+    lines = [*report(trace, args.scheduler), *overhead(works)]
+    (out / "report.txt").write_text("\n".join(lines) + "\n", encoding="utf-8")
+    print()
+    print("\n".join(lines))
+    print(f"\n{_display(out / 'report.txt')}")
+    return 0
+
+
+def report(trace: LiveTrace, scheduler: str) -> Iterator[str]:
+    """The text's numbers of one live trace, and how far both back ends agree."""
+    work, events = trace.work, len(trace.lttng.records)
+    yield f"Guard of a private network on the loopback interface, {scheduler}, native Tor, LTTng"
+    yield (
+        f"{work.downloads} downloads, {work.bytes / 1e6:.1f} MB in {work.seconds:.1f} s; the guard "
+        f"used {work.guard_cpu_s:.1f} s of CPU time"
+    )
+    yield (
+        f"LTTng: {events:,} events, {trace.lttng_bytes:,} bytes, "
+        f"{trace.lttng_bytes / events:.1f} bytes an event"
+    )
+    written = len(trace.file.records)
+    yield (
+        f"file:  {written:,} events, {trace.file_bytes:,} bytes, "
+        f"{trace.file_bytes / max(1, written):.1f} bytes an event"
+    )
+    same = np.array_equal(trace.lttng.records, trace.file.records)
+    yield f"both hold the same events: {'yes' if same else 'no'}"
+    if trace.warnings:
+        yield f"babeltrace2 says: {trace.warnings.splitlines()[-1]}"
+    yield ""
+    for event, count in count_events([trace.lttng]):
+        yield f"  {event.name.lower():11} {count:>10,}"
+    yield ""
+    fates = trace.cells.counts()
+    total = len(trace.cells)
+    for fate in Fate:
+        if fates[fate]:
+            joined = "" if fate in JOINED else "  (does not join)"
+            yield f"  {fates[fate]:>10,}  {fates[fate] / total:8.3%}  {MEANINGS[fate]}{joined}"
+    yield ""
+    yield "RELAY cells, inbuf to kernel, ms:"
+    begin = int(trace.cells.inbuf_ns[trace.cells.inbuf_ns != NEVER].min())
+    cells = relayed_traffic(trace.cells, begin, int(trace.lttng.records["time_ns"].max()) + 1)
+    circuits = by_circuit(cells.circuits())
+    for group in Group:
+        members = circuits.members(group)
+        for stage in Stage if group is Group.ALL else (Stage.TOTAL,):
+            s = summarise(stage_ms(cells, stage)[members])
+            yield (
+                f"  {group.value:16} {stage.value:16} kept {s.count:>9,}  min {s.minimum_ms:.3f}  "
+                f"1st Q. {s.quartile1_ms:.3f}  median {s.median_ms:.3f}  mean {s.mean_ms:.3f}  "
+                f"3rd Q. {s.quartile3_ms:.3f}  max {s.maximum_ms:.3f}"
+            )
+    if not events or not fates[Fate.RELAYED]:
+        yield f"no cell was relayed ({Event.FLUSH.name.lower()} events are missing)"
+
+
+def overhead(works: list[Work]) -> Iterator[str]:
+    """The guard's CPU time for each cell, by way of tracing."""
+    if not works:
+        return
+    yield ""
+    yield "CPU time of the guard for each cell that reached a client, microseconds:"
+    for tracing in OVERHEAD:
+        values = [work.cpu_us_per_cell for work in works if work.tracing == tracing]
+        listed = ", ".join(f"{value:.2f}" for value in values)
+        yield f"  {tracing:6} {listed}  (median {float(np.median(values)):.2f})"
+
+
+def _display(path: Path) -> Path:
+    return path.relative_to(Path.cwd()) if path.is_relative_to(Path.cwd()) else path

@@ -1,0 +1,1 @@
+"""A small private network of native Tors on this machine, one relay of it traced with LTTng."""

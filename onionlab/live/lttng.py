@@ -1,0 +1,97 @@
+"""One LTTng session around a piece of work."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import shutil
+import subprocess
+import tempfile
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+from onionlab.errors import UserError
+from onionlab.live.build import LTTNG_HINT
+
+EVENTS = "tor_cell:*"
+DAEMON_TIMEOUT_S = 15.0
+# Eight of 4 MiB for each CPU: room for the events of about a second of a fast relay.
+BUFFER_OPTIONS = ("--subbuf-size=4M", "--num-subbuf=8")
+
+
+def lttng(*arguments: str, may_fail: bool = False) -> str:
+    """Run one command of lttng. Raises UserError where it fails."""
+    result = subprocess.run(
+        ["lttng", "--no-sessiond", *arguments], capture_output=True, text=True, check=False
+    )
+    if result.returncode != 0 and not may_fail:
+        said = (result.stdout + result.stderr).strip().splitlines()
+        raise UserError(f"lttng {arguments[0]} failed: {said[-1] if said else 'no word'}")
+    return result.stdout + result.stderr
+
+
+@contextlib.contextmanager
+def daemon() -> Iterator[None]:
+    """LTTng's session daemon: one of this user's that runs already, or our own until the end."""
+    listed = subprocess.run(["lttng", "--no-sessiond", "list"], capture_output=True, check=False)
+    if listed.returncode == 0:
+        yield
+        return
+    program = shutil.which("lttng-sessiond")
+    if program is None:
+        raise UserError("there is no program `lttng-sessiond`", LTTNG_HINT)
+    with tempfile.TemporaryFile() as said:
+        process = subprocess.Popen(
+            [program, "--no-kernel"],
+            stdin=subprocess.DEVNULL,
+            stdout=said,
+            stderr=said,
+            start_new_session=True,
+            env=dict(os.environ),
+        )
+        try:
+            deadline = time.monotonic() + DAEMON_TIMEOUT_S
+            while subprocess.run(
+                ["lttng", "--no-sessiond", "list"], capture_output=True, check=False
+            ).returncode:
+                if process.poll() is not None or time.monotonic() > deadline:
+                    said.seek(0)
+                    words = said.read().decode(errors="replace").strip()[-300:]
+                    raise UserError(f"LTTng's session daemon does not start: {words}")
+                time.sleep(0.2)
+            yield
+        finally:
+            process.terminate()
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                process.wait(10)
+
+
+@contextlib.contextmanager
+def session(output: Path) -> Iterator[str]:
+    """A session that records the events of cells into ``output``; gives its name."""
+    name = f"celltrace-{os.getpid()}"
+    lttng("create", name, f"--output={output}")
+    try:
+        lttng("enable-channel", "--userspace", *BUFFER_OPTIONS, "cells")
+        lttng("enable-event", "--userspace", EVENTS, "--channel=cells")
+        lttng("start")
+        yield name
+        lttng("stop")
+    finally:
+        lttng("destroy", name, may_fail=True)
+
+
+def to_text(trace: Path, text: Path) -> str:
+    """Print a trace as babeltrace2 does; returns what it says on its standard error."""
+    with text.open("wb") as out:
+        result = subprocess.run(
+            ["babeltrace2", "--clock-gmt", str(trace)],
+            stdout=out,
+            stderr=subprocess.PIPE,
+            check=False,
+        )
+    said = result.stderr.decode(errors="replace").strip()
+    if result.returncode != 0:
+        raise UserError(f"babeltrace2 cannot read the trace: {said[-300:]}")
+    return said

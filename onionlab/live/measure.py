@@ -1,0 +1,121 @@
+"""The live trace: a loaded private network, its guard traced with LTTng and to a file."""
+
+from __future__ import annotations
+
+import contextlib
+import shutil
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+from analysis.celltrace.cells import Cells, join
+from analysis.celltrace.events import Trace, read_lttng_text, read_trace
+from onionlab.live import lttng, network, traffic
+from onionlab.live.build import LiveTor
+
+TRACE_FILE = "cells.trace"
+SETTLE_S = 2.0
+
+
+@dataclass(frozen=True)
+class Work:
+    """What a guard did under one way of tracing. downloads, bytes: of the clients."""
+
+    tracing: str
+    seconds: float
+    downloads: int
+    bytes: int
+    guard_cpu_s: float
+
+    @property
+    def cpu_us_per_cell(self) -> float:
+        """The guard's CPU time for each cell's worth of payload that reached the clients."""
+        return 1e6 * self.guard_cpu_s / max(1.0, self.bytes / 498)
+
+
+@dataclass(frozen=True)
+class LiveTrace:
+    """One live trace. lttng_bytes, file_bytes: of the traces; warnings: babeltrace2's."""
+
+    work: Work
+    lttng: Trace
+    file: Trace
+    cells: Cells
+    lttng_bytes: int
+    file_bytes: int
+    warnings: str
+
+
+def load_guard(
+    programs: LiveTor,
+    folder: Path,
+    *,
+    tracing: str,
+    scheduler: str,
+    seconds: float,
+    say: Callable[[str], None],
+) -> Work:
+    """Run the network in ``folder`` and load it. tracing: "none", "file", "lttng" or "both"."""
+    lines = []
+    if tracing in ("file", "both"):
+        lines.append(f"CellTraceFile {folder / 'guard' / TRACE_FILE}")
+    if tracing in ("lttng", "both"):
+        lines.append("CellTrace 1")
+    shutil.rmtree(folder, ignore_errors=True)
+    with contextlib.ExitStack() as stack:
+        if tracing in ("lttng", "both"):
+            stack.enter_context(lttng.session(folder.with_name(folder.name + ".lttng")))
+        with (
+            network.running(
+                programs, folder, scheduler=scheduler, guard_lines=lines, say=say
+            ) as net,
+            traffic.server() as port,
+        ):
+            # The first circuits of all clients are not the load.
+            traffic.load(net.socks_port, port, SETTLE_S)
+            say(f"{tracing}: {seconds:g} s of downloads")
+            before_s, began = net.cpu_s(network.GUARD), time.monotonic()
+            downloads, size = traffic.load(net.socks_port, port, seconds)
+            return Work(
+                tracing=tracing,
+                seconds=time.monotonic() - began,
+                downloads=downloads,
+                bytes=size,
+                guard_cpu_s=net.cpu_s(network.GUARD) - before_s,
+            )
+
+
+def trace_guard(
+    programs: LiveTor,
+    folder: Path,
+    *,
+    scheduler: str,
+    seconds: float,
+    say: Callable[[str], None],
+) -> LiveTrace:
+    """Trace the guard in both ways at once and read both traces.
+
+    Raises:
+        UserError: the network or LTTng does not do what it should.
+        AnalysisError: a trace holds nothing, or is damaged.
+    """
+    recorded = folder.with_name(folder.name + ".lttng")
+    shutil.rmtree(recorded, ignore_errors=True)
+    work = load_guard(
+        programs, folder, tracing="both", scheduler=scheduler, seconds=seconds, say=say
+    )
+    text = folder.with_name(folder.name + ".txt")
+    say("reading LTTng's trace with babeltrace2")
+    warnings = lttng.to_text(recorded, text)
+    trace = read_lttng_text(text)
+    path = folder / "guard" / TRACE_FILE
+    return LiveTrace(
+        work=work,
+        lttng=trace,
+        file=read_trace(path),
+        cells=join(trace),
+        lttng_bytes=sum(p.stat().st_size for p in recorded.rglob("*") if p.is_file()),
+        file_bytes=path.stat().st_size,
+        warnings=warnings,
+    )
