@@ -99,7 +99,7 @@ class Circuits:
         of_cell: each cell's circuit, an index, shape (n,).
         cells: how many cells each circuit had, shape (circuits,).
         quiet_most: a quiet circuit has at most so many cells: the first quartile.
-        busy_least: a busy circuit has at least so many: the third quartile.
+        busy_least: a busy circuit has at least so many, the third quartile, and is not quiet.
     """
 
     of_cell: Ints
@@ -116,7 +116,7 @@ class Circuits:
         elif group is Group.QUIET:
             chosen = self.cells <= self.quiet_most
         else:
-            chosen = self.cells >= self.busy_least
+            chosen = self._busy
         result: Bools = chosen[self.of_cell]
         return result
 
@@ -128,7 +128,13 @@ class Circuits:
             return min(1, int(self.cells.size))
         if group is Group.QUIET:
             return int(np.count_nonzero(self.cells <= self.quiet_most))
-        return int(np.count_nonzero(self.cells >= self.busy_least))
+        return int(np.count_nonzero(self._busy))
+
+    @property
+    def _busy(self) -> Bools:
+        # Where most circuits have one cell both quartiles are 1: quiet ones are not busy as well.
+        result: Bools = (self.cells >= self.busy_least) & (self.cells > self.quiet_most)
+        return result
 
 
 def by_circuit(keys: Sequence[Ints]) -> Circuits:

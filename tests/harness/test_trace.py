@@ -1,0 +1,134 @@
+"""Which relays are traced, what they run, and what a run without its traces is worth."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from analysis.celltrace.records import TRACE_PLAN
+from onionlab.engines.shadow import ShadowEngine
+from onionlab.errors import UserError
+from onionlab.experiment.kinds import Traced, traced
+from onionlab.rundir.trace import TRACE_FILE, traced_series
+from onionlab.tor.variants import load_series
+from onionlab.verify import Expectation, RunRefusedError, verify_tor_logs
+
+from .test_rundir import REPOSITORY, composed
+
+KIND = traced(("guard", "exit"))
+SAYS = "[notice] Cell trace in use: file.\n"
+
+
+@pytest.mark.parametrize(
+    ("written", "meant"),
+    [
+        ("none", Traced()),
+        ("relays", Traced("relays")),
+        ({"fraction": "50 %"}, Traced("relays", 0.5)),
+        ({"roles": ["guard"]}, Traced("roles", names=("guard",))),
+        ({"hosts": ["guard1", "exit1"]}, Traced("hosts", names=("guard1", "exit1"))),
+    ],
+)
+def test_what_can_be_written(written: object, meant: Traced) -> None:
+    assert KIND.parse(written) == meant
+
+
+@pytest.mark.parametrize(
+    "written",
+    ["all", {}, {"roles": []}, {"roles": ["gard"]}, {"roles": ["guard"], "hosts": ["x"]}, 3],
+)
+def test_what_cannot(written: object) -> None:
+    with pytest.raises(ValueError, match="expected"):
+        KIND.parse(written)
+
+
+def test_without_tracing_nothing_changes(shadow_engine: ShadowEngine) -> None:
+    run = composed(shadow_engine)
+    assert TRACE_PLAN not in run.files
+    assert not any(b"CellTrace" in content for content in run.files.values())
+    assert not any(expectation.traced for expectation in run.expectations.values())
+    assert run.files == composed(shadow_engine, trace=Traced()).files
+
+
+@pytest.mark.parametrize(
+    ("trace", "names"),
+    [
+        (Traced("relays"), {"exit1", "exitguard1", "guard1", "middle1"}),
+        (Traced("roles", names=("guard", "middle")), {"guard1", "middle1"}),
+        (Traced("hosts", names=("exit1",)), {"exit1"}),
+    ],
+)
+def test_traced_relays_say_so_and_run_the_traced_build(
+    shadow_engine: ShadowEngine, trace: Traced, names: set[str]
+) -> None:
+    run = composed(shadow_engine, trace=trace)
+    relays = {h.name: h for h in run.simulation.network.relays}
+    found = {
+        host
+        for host in run.expectations
+        if f"CellTraceFile {TRACE_FILE}\n".encode()
+        in run.files[f"shadow.data.template/hosts/{host}/torrc"]
+    }
+    assert len(found) == len(names)
+    assert found == {name for name, e in run.expectations.items() if e.traced}
+    assert found <= set(relays)
+    assert json.loads(run.files[TRACE_PLAN])["traced"] == sorted(found)
+    for host, (tor, *_) in run.simulation.processes.items():
+        if tor.program.startswith("tor-"):
+            plain = "tor-circuit-policy"
+            assert tor.program == (f"{plain}+cell-trace" if host in found else plain)
+    assert run.tor_programs == ("tor-circuit-policy", "tor-circuit-policy+cell-trace")
+
+
+def test_a_smaller_share_is_part_of_a_larger_one(shadow_engine: ShadowEngine) -> None:
+    def of(share: float) -> set[str]:
+        run = composed(shadow_engine, trace=Traced("relays", share))
+        return {name for name, e in run.expectations.items() if e.traced}
+
+    assert len(of(0.5)) == 2
+    assert of(0.25) < of(0.5) < of(1.0)
+
+
+def test_a_host_that_is_no_relay(shadow_engine: ShadowEngine) -> None:
+    with pytest.raises(UserError, match="there is no relay 'guard99'"):
+        composed(shadow_engine, trace=Traced("hosts", names=("guard99",)))
+
+
+def test_series_on_top_of_each_other() -> None:
+    assert traced_series(None) == "cell-trace"
+    assert traced_series("circuit-policy") == "circuit-policy+cell-trace"
+    parts = [load_series(REPOSITORY, name).patches for name in ("circuit-policy", "cell-trace")]
+    both = load_series(REPOSITORY, "circuit-policy+cell-trace")
+    assert both.patches == (*parts[0], *parts[1])
+
+
+def write_host(hosts: Path, log: str, *, trace: bool) -> None:
+    (hosts / "guard1").mkdir(parents=True)
+    (hosts / "guard1" / "tor-x.1000.stdout").write_text(log)
+    if trace:
+        (hosts / "guard1" / TRACE_FILE).write_bytes(b"TORCELLT")
+
+
+@pytest.mark.parametrize(
+    ("log", "trace", "wanted", "problem"),
+    [
+        (SAYS, True, True, None),
+        ("nothing\n", False, False, None),
+        ("nothing\n", True, True, 'did not log "Cell trace in use: file."'),
+        (SAYS, False, True, "left no cell trace cells.stdtrace"),
+        (SAYS, True, False, "a cell trace that nobody asked for"),
+    ],
+)
+def test_a_run_without_its_traces_is_refused(
+    tmp_path: Path, log: str, trace: bool, wanted: bool, problem: str | None
+) -> None:
+    write_host(tmp_path, log, trace=trace)
+    expectations = {"guard1": Expectation(None, is_client=False, traced=wanted)}
+    if problem is None:
+        verify_tor_logs(tmp_path, expectations, "Circuit policy in use: ")
+        return
+    with pytest.raises(RunRefusedError) as refused:
+        verify_tor_logs(tmp_path, expectations, "Circuit policy in use: ")
+    assert problem in refused.value.message
