@@ -335,7 +335,7 @@ def traced(roles: tuple[str, ...]) -> Kind:
     """none, relays, or a mapping with one of fraction, roles and hosts."""
     expected = (
         'none, relays, {fraction: "50 %"} (of the relays), {roles: [guard, exit]} or '
-        "{hosts: [guard1]}"
+        "{hosts: [relay2guard]}"
     )
 
     def parse(value: object) -> Traced:

@@ -41,9 +41,9 @@ DoSConnectionEnabled 0
 TestingV3AuthInitialVotingInterval 20 seconds
 TestingV3AuthInitialVoteDelay 4 seconds
 TestingV3AuthInitialDistDelay 4 seconds
-V3AuthVotingInterval 5 minutes
-V3AuthVoteDelay 20 seconds
-V3AuthDistDelay 20 seconds
+V3AuthVotingInterval 20 seconds
+V3AuthVoteDelay 4 seconds
+V3AuthDistDelay 4 seconds
 """
 RELAY = """\
 Nickname {name}
@@ -220,7 +220,8 @@ def _fingerprint(programs: LiveTor, folder: Path, or_port: int) -> str:
     """Let a relay make its identity key; returns its fingerprint."""
     _run(
         [
-            programs.tor, "--list-fingerprint", "-f", os.devnull, "--defaults-torrc", os.devnull,
+            programs.tor, "--list-fingerprint", "--ignore-missing-torrc",
+            "-f", folder / "none", "--defaults-torrc", folder / "none",
             "--DataDirectory", folder, "--ORPort", str(or_port), "--SocksPort", "0",
             "--Nickname", folder.name, "--ContactInfo", "private", "--Log", "err stderr",
             "--ExitPolicy", "reject *:*", "--Address", ADDRESS, "--TestingTorNetwork", "1",

@@ -55,9 +55,9 @@ def test_without_tracing_nothing_changes(shadow_engine: ShadowEngine) -> None:
 @pytest.mark.parametrize(
     ("trace", "names"),
     [
-        (Traced("relays"), {"exit1", "exitguard1", "guard1", "middle1"}),
-        (Traced("roles", names=("guard", "middle")), {"guard1", "middle1"}),
-        (Traced("hosts", names=("exit1",)), {"exit1"}),
+        (Traced("relays"), {"relay1exitguard", "relay2guard", "relay3exit", "relay4middle"}),
+        (Traced("roles", names=("guard", "middle")), {"relay2guard", "relay4middle"}),
+        (Traced("hosts", names=("relay3exit",)), {"relay3exit"}),
     ],
 )
 def test_traced_relays_say_so_and_run_the_traced_build(
@@ -71,7 +71,7 @@ def test_traced_relays_say_so_and_run_the_traced_build(
         if f"CellTraceFile {TRACE_FILE}\n".encode()
         in run.files[f"shadow.data.template/hosts/{host}/torrc"]
     }
-    assert len(found) == len(names)
+    assert found == names
     assert found == {name for name, e in run.expectations.items() if e.traced}
     assert found <= set(relays)
     assert json.loads(run.files[TRACE_PLAN])["traced"] == sorted(found)
