@@ -13,6 +13,8 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
+from matplotlib.lines import Line2D
+from matplotlib.patches import Patch
 
 from analysis.celltrace.statistics import Bools, Group, Stage
 from analysis.celltrace.tables import (
@@ -168,9 +170,21 @@ def _scatter(table: TraceTable, study: Study, role: str) -> Figure:
                 ax.set_title(label)
             if i == len(rows) - 1:
                 ax.set_xlabel("Simulated time (s)")
-                ax.legend(loc="upper right", frameon=False, markerscale=3, ncols=2)
             if j == 0:
                 ax.set_ylabel(f"{rows[i][0]}\ninbuf to kernel (ms)")
+    figure.legend(
+        handles=[
+            Line2D([], [], linestyle="", marker="o", markersize=4, color=color, label=label)
+            for color, label in (
+                (BLUE, "all cells, busiest circuit"),
+                (GREY, "busy circuits"),
+                (ORANGE, "quiet circuits"),
+            )
+        ],
+        loc="outside upper center",
+        ncols=3,
+        frameon=False,
+    )
     return figure
 
 
@@ -208,7 +222,7 @@ def _stages(table: TraceTable, study: Study) -> Figure:
         ax.grid(visible=False, axis="x")
         if j == 0:
             ax.set_ylabel("Mean time inside the relay (ms)")
-            ax.legend(frameon=False, loc="upper left")
+    _stage_legend(figure)
     return figure
 
 
@@ -246,5 +260,14 @@ def _first_bytes(table: TraceTable, study: Study) -> Figure:
         ax.tick_params(axis="x", labelsize=6.5)
         if j == 0:
             ax.set_ylabel("Mean time inside relays\nbefore the first byte (ms)")
-            ax.legend(frameon=False, loc="upper right")
+    _stage_legend(figure)
     return figure
+
+
+def _stage_legend(figure: Figure) -> None:
+    figure.legend(
+        handles=[Patch(color=STAGE_COLORS[stage], label=stage.value) for stage in STAGES],
+        loc="outside upper center",
+        ncols=len(STAGES),
+        frameon=False,
+    )
