@@ -66,8 +66,7 @@ ConsensusParams cc_alg=0
 EXIT = """\
 ExitRelay 1
 ExitPolicyRejectPrivate 0
-ExitPolicy accept 127.0.0.0/8:*
-ExitPolicy reject *:*
+ExitPolicy accept *:*
 ServerDNSDetectHijacking 0
 ServerDNSAllowBrokenConfig 1
 """
