@@ -13,6 +13,7 @@ import re
 import shlex
 import shutil
 import subprocess
+import tempfile
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, Literal
@@ -24,6 +25,7 @@ __all__ = [
     "PrivateApt",
     "deb822_fields",
     "deb822_sources",
+    "fetch_source_package",
     "keep",
     "offered_by_system",
     "one_line_sources",
@@ -133,6 +135,86 @@ def keep(folder: Path, work: Path, files: Iterable[Path], facts: dict[str, Any])
     shutil.rmtree(folder, ignore_errors=True)
     staged.rename(folder)
     return folder / str(facts["file"])
+
+
+def fetch_source_package(
+    cache: Path, package: str, what: str, say: Callable[[str], None], *, way_out: str
+) -> tuple[Path, dict[str, Any]]:
+    """Fetch the upstream tarball of a source package and keep it as ``cache``.
+
+    Debian's packaging is left out. apt checks the archive's signatures, and the tarball's SHA-256
+    is that of the package's description.
+
+    Args:
+        cache: Where the tarball is kept, see :func:`keep`; the log goes beside it.
+        package: The source package.
+        what: What it holds, for messages.
+        say: Receives a line for whatever takes time.
+        way_out: What to do without apt; the hint of errors.
+
+    Returns:
+        The tarball and the facts of it that a manifest records.
+
+    Raises:
+        UserError: There is no apt, the system names no archive, or the package cannot be had.
+    """
+    cache.parent.mkdir(parents=True, exist_ok=True)
+    log = cache.parent / "logs" / "source.log"
+    say(f"fetching {what}'s source package with apt")
+    with tempfile.TemporaryDirectory(prefix=".fetch-", dir=cache.parent) as name:
+        work = Path(name)
+        apt = PrivateApt(work, log, f"{what}'s source package", archives="deb-src", way_out=way_out)
+        # An index of some other archive may be missing (no sources there): what counts is
+        # whether the package can be had afterwards.
+        apt.get("update")
+        if not apt.get("source", "--download-only", package):
+            raise UserError(
+                f"{what}'s source package could not be fetched: {apt.reason()}",
+                f"apt's whole output: {log}\n{way_out}",
+            )
+        facts, files = _read_description(work, package, what, way_out)
+        tarball = keep(cache, work, files, facts)
+    say(f"{what} {facts['version']} (Debian {facts['package_version']}, SHA-256 {facts['sha256']})")
+    return tarball, facts
+
+
+def _read_description(
+    work: Path, package: str, what: str, way_out: str
+) -> tuple[dict[str, Any], list[Path]]:
+    """Facts and files of the source package that was downloaded into ``work``."""
+    descriptions = sorted(work.glob("*.dsc"))
+    if len(descriptions) != 1:
+        raise UserError(f"apt fetched no source package of {what}", way_out)
+    description = descriptions[0]
+    text = description.read_text(encoding="utf-8", errors="replace")
+    fields = dict(deb822_fields(text))
+    checksums = {
+        words[2]: words[0]
+        for words in (line.split() for line in fields.get("checksums-sha256", "").splitlines())
+        if len(words) == 3
+    }
+    tarball = _upstream_tarball(checksums)
+    if tarball is None or not (work / tarball).is_file():
+        raise UserError(f"{description.name} names no upstream tarball", way_out)
+    sha256 = file_sha256(work / tarball)
+    if sha256 != checksums[tarball]:
+        raise UserError(
+            f"{tarball}: SHA-256 {sha256} is not the one in {description.name}", way_out
+        )
+    package_version = fields["version"]
+    facts = {
+        "kind": "debian",
+        "package": package,
+        "package_version": package_version,
+        "version": package_version.split(":", 1)[-1].rsplit("-", 1)[0],
+        "file": tarball,
+        "sha256": sha256,
+    }
+    return facts, [description, work / tarball]
+
+
+def _upstream_tarball(names: Iterable[str]) -> str | None:
+    return next((name for name in names if re.search(r"\.orig\.tar\.[a-z0-9]+$", name)), None)
 
 
 def offered_by_system(*arguments: str) -> str:

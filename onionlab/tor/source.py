@@ -8,13 +8,12 @@ from __future__ import annotations
 
 import re
 import subprocess
-import tempfile
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from onionlab.debian import PrivateApt, deb822_fields, keep, read_kept
+from onionlab.debian import fetch_source_package, read_kept
 from onionlab.errors import UserError
 from onionlab.paths import build_directory
 from onionlab.trees import Configured, copy_files, files_sha256, git_output, tree_files
@@ -154,58 +153,5 @@ def _cached_source(cache: Path, say: Callable[[str], None]) -> TorSource | None:
 
 
 def _fetch_debian_source(cache: Path, say: Callable[[str], None]) -> TorSource:
-    cache.parent.mkdir(parents=True, exist_ok=True)
-    log = cache.parent / "logs" / "source.log"
-    say("fetching Tor's source package with apt")
-    with tempfile.TemporaryDirectory(prefix=".fetch-", dir=cache.parent) as name:
-        work = Path(name)
-        apt = PrivateApt(work, log, "Tor's source package", archives="deb-src", way_out=WAY_OUT)
-        # An index of some other archive may be missing (no sources there): what counts is
-        # whether the package can be had afterwards.
-        apt.get("update")
-        if not apt.get("source", "--download-only", PACKAGE):
-            raise UserError(
-                f"Tor's source package could not be fetched: {apt.reason()}",
-                f"apt's whole output: {log}\n{WAY_OUT}",
-            )
-        facts, files = _read_description(work)
-        tarball = keep(cache, work, files, facts)
-    say(f"Tor {facts['version']} (Debian {facts['package_version']}, SHA-256 {facts['sha256']})")
+    tarball, facts = fetch_source_package(cache, PACKAGE, "Tor", say, way_out=WAY_OUT)
     return TorSource("debian", tarball, facts["version"], facts["sha256"], facts)
-
-
-def _read_description(work: Path) -> tuple[dict[str, Any], list[Path]]:
-    """Facts and files of the source package that was downloaded into ``work``."""
-    descriptions = sorted(work.glob("*.dsc"))
-    if len(descriptions) != 1:
-        raise UserError("apt fetched no source package of Tor", WAY_OUT)
-    description = descriptions[0]
-    text = description.read_text(encoding="utf-8", errors="replace")
-    fields = dict(deb822_fields(text))
-    checksums = {
-        words[2]: words[0]
-        for words in (line.split() for line in fields.get("checksums-sha256", "").splitlines())
-        if len(words) == 3
-    }
-    tarball = _upstream_tarball(checksums)
-    if tarball is None or not (work / tarball).is_file():
-        raise UserError(f"{description.name} names no upstream tarball", WAY_OUT)
-    sha256 = file_sha256(work / tarball)
-    if sha256 != checksums[tarball]:
-        raise UserError(
-            f"{tarball}: SHA-256 {sha256} is not the one in {description.name}", WAY_OUT
-        )
-    package_version = fields["version"]
-    facts = {
-        "kind": "debian",
-        "package": PACKAGE,
-        "package_version": package_version,
-        "version": package_version.split(":", 1)[-1].rsplit("-", 1)[0],
-        "file": tarball,
-        "sha256": sha256,
-    }
-    return facts, [description, work / tarball]
-
-
-def _upstream_tarball(names: Iterable[str]) -> str | None:
-    return next((name for name in names if re.search(r"\.orig\.tar\.[a-z0-9]+$", name)), None)

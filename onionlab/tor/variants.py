@@ -152,21 +152,22 @@ def load_registry(root: Path) -> Registry:
     return Registry(variants, series)
 
 
-def load_series(root: Path, name: str) -> Series:
+def load_series(root: Path, name: str, collection: str = "tor-patches") -> Series:
     """The patches of one series, in the order of its file ``series``.
 
     Without such a file the patches apply in the order of their names. A name such as ``a+b`` stands
-    for the patches of ``a`` and then those of ``b``.
+    for the patches of ``a`` and then those of ``b``. ``collection`` is the folder of the checkout
+    that holds the series.
 
     Raises:
         UserError: The folder or a patch is missing, or a patch is left out of the order.
     """
     if "+" in name:
-        parts = [load_series(root, part) for part in name.split("+")]
+        parts = [load_series(root, part, collection) for part in name.split("+")]
         return Series(name, tuple(patch for part in parts for patch in part.patches))
-    folder = root / "tor-patches" / name
+    folder = root / collection / name
     if not folder.is_dir():
-        raise UserError(f"patch series {name}: there is no folder tor-patches/{name}")
+        raise UserError(f"patch series {name}: there is no folder {collection}/{name}")
     present = sorted(path.name for path in folder.glob("*.patch"))
     order = folder / "series"
     if order.is_file():
@@ -182,7 +183,7 @@ def load_series(root: Path, name: str) -> Series:
     else:
         listed = present
     if not listed:
-        raise UserError(f"patch series {name}: tor-patches/{name} holds no *.patch")
+        raise UserError(f"patch series {name}: {collection}/{name} holds no *.patch")
     return Series(
         name, tuple(Patch(folder / entry, (folder / entry).read_bytes()) for entry in listed)
     )

@@ -1,0 +1,1 @@
+"""libtorrent as the experiments with peers use it: source, variants, build."""
