@@ -41,7 +41,15 @@ from analysis.runsets import RunSet, read_run_set
 from analysis.study import load_study
 from onionlab.commit import project_name
 from onionlab.errors import UserError
-from onionlab.plan import RECORDS, Plan, Request, Workbench, make_plan, update_provenance
+from onionlab.plan import (
+    RECORDS,
+    Bench,
+    Plan,
+    Request,
+    make_plan,
+    open_bench,
+    update_provenance,
+)
 from onionlab.runsets import set_of_study
 from onionlab.store import identity_hash
 from onionlab.workflow.drive import make_runs
@@ -217,15 +225,15 @@ def prepare_entry(root: Path, entry: Entry, asked: Request, say: Say) -> Prepare
         engine=entry.engine if asked.engine == "auto" else asked.engine,
     )
     plan = make_plan(root, request, say, out=root / "results" / "nightly" / entry.name)
-    return Prepared(entry, plan, baseline_key(Workbench(root, request, say)))
+    return Prepared(entry, plan, baseline_key(open_bench(root, request, say)))
 
 
-def baseline_key(bench: Workbench) -> str:
+def baseline_key(bench: Bench) -> str:
     """Hash of what a night and its baseline must have in common."""
     levels = {}
     for name, level in bench.experiment.levels.items():
         settings = level.settings
-        files = bench.compose(name, settings.tor.baseline, REFERENCE_SEED).files
+        files = bench.compose(name, settings.baseline, REFERENCE_SEED).files
         levels[name] = {
             "settings": json.loads(
                 settings.model_dump_json(include={"network", "traffic", "time"})

@@ -9,22 +9,29 @@ from __future__ import annotations
 import math
 import os
 import platform
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 from analysis.errors import AnalysisError
 from analysis.schema import FORMAT as RECORDS_FORMAT
 from onionlab.engines import Engine, open_engine
 from onionlab.errors import UserError
-from onionlab.experiment import Experiment, Settings, load
+from onionlab.experiment import AnySettings, Experiment, Settings, load
+from onionlab.experiment.peers import KIND as PEERS
+from onionlab.libtorrent.build import BuiltPeer, ensure_peers, peer_program
+from onionlab.libtorrent.variants import PeerVariant, load_peer_variants
+from onionlab.peers.compose import compose_peers
+from onionlab.peers.verify import verify_peer_logs
 from onionlab.rundir import RunDirectory, compose
 from onionlab.rundir.compose import engine_options, mean_capacity_bit_per_s, tor_program
 from onionlab.rundir.trace import traced_series
 from onionlab.store import Store, read_json, write_json
 from onionlab.tor.build import BuiltTor, ensure_series, ensure_variants
-from onionlab.tor.variants import Variant, load_variants
+from onionlab.tor.variants import Variant, load_registry, load_variants
+from onionlab.verify import verify_tor_logs
 
 if TYPE_CHECKING:
     from analysis.sequential import Looks
@@ -43,6 +50,8 @@ _ENGINE_BYTES = 250 * 2**20
 # Logs: TGen's heartbeat lines and Tor's own state files.
 _DISK_BYTES_PER_CLIENT_S = 220
 _DISK_BYTES_PER_HOST = 150 * 2**10
+# Two peers: a line of each kind every few milliseconds.
+_PEERS_DISK_BYTES = 20 * 2**20
 
 
 @dataclass(frozen=True)
@@ -107,20 +116,45 @@ class Plan:
         return self.out / "study.json"
 
 
-class Workbench:
-    """An experiment with everything that composing its runs takes: variants, binaries, engine."""
+class Built(Protocol):
+    """A program that was built for a run, as manifests record it."""
 
-    def __init__(self, root: Path, request: Request, say: Callable[[str], None]) -> None:
+    @property
+    def sha256(self) -> str:
+        """Of the executable."""
+
+    @property
+    def version(self) -> str:
+        """What it is a version of is plain from its name."""
+
+    @property
+    def source(self) -> dict[str, Any]:
+        """Where it comes from; JSON."""
+
+
+class Bench(ABC):
+    """An experiment with everything that composing its runs takes: variants, binaries, engine.
+
+    One subclass for each kind of experiment; `open_bench` chooses.
+
+    Attributes:
+        variants: all that the checkout has, by name.
+        programs: what was built, by the base name of the executable, as run directories name it.
+    """
+
+    variants: Mapping[str, Any]
+    programs: Mapping[str, Built]
+
+    def __init__(
+        self, root: Path, experiment: Experiment, request: Request, say: Callable[[str], None]
+    ) -> None:
         self.root = root
-        self.experiment: Experiment = load(request.experiment, root=root).with_overrides(
-            scale=request.scale, seeds=request.seeds
-        )
-        self.variants: dict[str, Variant] = load_variants(root)
+        self.experiment = experiment
         self.engine: Engine = open_engine(
             request.engine, root=root, say=say, shadow=request.shadow, tgen=request.tgen
         )
         levels = self.experiment.levels.values()
-        known = dict.fromkeys(name for level in levels for name in level.settings.tor.variants)
+        known = dict.fromkeys(name for level in levels for name in level.settings.variants)
         for name in request.variants:
             if name not in known:
                 raise UserError(
@@ -128,22 +162,50 @@ class Workbench:
                     f"its variants are: {', '.join(known)}",
                 )
         self.selected = [name for name in known if not request.variants or name in request.variants]
-        names = {*self.selected, *(level.settings.tor.baseline for level in levels)}
-        # By the base name of the executable, as run directories name it.
+        self.needed = sorted({*self.selected, *(level.settings.baseline for level in levels)})
+
+    def settings(self, level: str) -> Any:
+        """Return one level's settings."""
+        return self.experiment.levels[level].settings
+
+    def coordinates(self, level: str) -> Mapping[str, float]:
+        """Where a level lies among others, as far as a figure shows several of them."""
+        return {}
+
+    @abstractmethod
+    def compose(self, level: str, variant: str, seed: int) -> RunDirectory:
+        """Compose one run."""
+
+    @abstractmethod
+    def executables(self) -> dict[str, Path]:
+        """Return all executables that hosts can run, by base name."""
+
+    @abstractmethod
+    def verify(self, hosts: Path, run: RunDirectory) -> dict[str, int]:
+        """Check the logs below `hosts`; return how many hosts proved what.
+
+        Raises RunRefusedError.
+        """
+
+
+class Workbench(Bench):
+    """An experiment with Tor."""
+
+    def __init__(
+        self, root: Path, experiment: Experiment, request: Request, say: Callable[[str], None]
+    ) -> None:
+        super().__init__(root, experiment, request, say)
+        self.variants: dict[str, Variant] = load_variants(root)
         self.programs: dict[str, BuiltTor] = {
             tor_program(built.series): built
-            for built in ensure_variants(root, sorted(names), say=say).values()
+            for built in ensure_variants(root, self.needed, say=say).values()
         }
-        if any(level.settings.tor.trace.where != "none" for level in levels):
-            traced = {traced_series(self.variants[name].series) for name in names}
+        if any(self.settings(name).tor.trace.where != "none" for name in experiment.levels):
+            traced = {traced_series(self.variants[name].series) for name in self.needed}
             self.programs |= {
                 tor_program(built.series): built
                 for built in ensure_series(root, traced, say=say).values()
             }
-
-    def settings(self, level: str) -> Settings:
-        """Return one level's settings."""
-        return self.experiment.levels[level].settings
 
     def compose(self, level: str, variant: str, seed: int) -> RunDirectory:
         """Compose one run."""
@@ -157,9 +219,59 @@ class Workbench:
             engine=self.engine,
         )
 
+    def coordinates(self, level: str) -> Mapping[str, float]:
+        """Rate of the bottleneck, parallel streams and congestion control of a level."""
+        return _coordinates(self.root, self.settings(level))
+
     def executables(self) -> dict[str, Path]:
         """Return all executables that hosts can run, by base name."""
         return {name: built.tor for name, built in self.programs.items()} | self.engine.programs
+
+    def verify(self, hosts: Path, run: RunDirectory) -> dict[str, int]:
+        """Check that every Tor ran the circuit policy that it had to."""
+        return verify_tor_logs(hosts, run.expectations, load_registry(self.root).proof_prefixes)
+
+
+class PeersBench(Bench):
+    """An experiment with libtorrent's peers alone."""
+
+    def __init__(
+        self, root: Path, experiment: Experiment, request: Request, say: Callable[[str], None]
+    ) -> None:
+        super().__init__(root, experiment, request, say)
+        self.variants: dict[str, PeerVariant] = load_peer_variants(root)
+        self.programs: dict[str, BuiltPeer] = {
+            peer_program(name): built
+            for name, built in ensure_peers(root, self.needed, say=say).items()
+        }
+
+    def compose(self, level: str, variant: str, seed: int) -> RunDirectory:
+        """Compose one run."""
+        return compose_peers(
+            self.settings(level), variant=self.variants[variant], seed=seed, engine=self.engine
+        )
+
+    def executables(self) -> dict[str, Path]:
+        """Return all executables that hosts can run, by base name."""
+        return {name: built.path for name, built in self.programs.items()}
+
+    def verify(self, hosts: Path, run: RunDirectory) -> dict[str, int]:
+        """Check that every peer followed the request rule that it had to."""
+        return verify_peer_logs(hosts, run.expectations)
+
+
+_BENCHES: Mapping[str | None, type[Bench]] = {None: Workbench, PEERS: PeersBench}
+
+
+def open_bench(root: Path, request: Request, say: Callable[[str], None]) -> Bench:
+    """Return the bench of an experiment, with all programs that its runs take built.
+
+    Raises UserError where the experiment is wrong, or a tool or a source is missing.
+    """
+    experiment = load(request.experiment, root=root).with_overrides(
+        scale=request.scale, seeds=request.seeds
+    )
+    return _BENCHES[experiment.kind](root, experiment, request, say)
 
 
 def _require_margins(experiment: Experiment) -> None:
@@ -187,7 +299,7 @@ def make_plan(
     where seeds are added until they suffice. Raises UserError for everything that can be known
     before a run starts.
     """
-    bench = Workbench(root, request, say)
+    bench = open_bench(root, request, say)
     experiment = bench.experiment
     _require_margins(experiment)
     for warning in experiment.warnings:
@@ -201,7 +313,7 @@ def make_plan(
         )
         for seed in experiment.seeds
         for level_name, level in experiment.levels.items()
-        for variant in level.settings.tor.variants
+        for variant in level.settings.variants
         if variant in bench.selected
     ]
     plan = Plan(
@@ -250,7 +362,9 @@ def estimate_resources(experiment: Experiment) -> Resources:
     )
 
 
-def _estimate_level(settings: Settings) -> Resources:
+def _estimate_level(settings: AnySettings) -> Resources:
+    if not isinstance(settings, Settings):
+        return Resources(_ENGINE_BYTES, _PEERS_DISK_BYTES, 2)
     clients, servers = settings.client_count, settings.network.servers.count
     tors = settings.host_count - servers
     return Resources(
@@ -298,9 +412,9 @@ def _plan_json(plan: Plan) -> dict[str, Any]:
     }
 
 
-def _study_json(bench: Workbench, plan: Plan, looks: Looks | None) -> dict[str, Any]:
+def _study_json(bench: Bench, plan: Plan, looks: Looks | None) -> dict[str, Any]:
     experiment = bench.experiment
-    baselines = {level.settings.tor.baseline for level in experiment.levels.values()}
+    baselines = {level.settings.baseline for level in experiment.levels.values()}
     if len(baselines) > 1:
         raise UserError(
             f"{experiment.name}: its levels have different baselines: {sorted(baselines)}"
@@ -314,7 +428,7 @@ def _study_json(bench: Workbench, plan: Plan, looks: Looks | None) -> dict[str, 
         "baseline": baseline if baseline in bench.selected else None,
         "variants": [_variant_json(bench.variants[name]) for name in bench.selected],
         "levels": [
-            _level_json(bench.root, name, level.label, level.settings)
+            _level_json(name, level.label, level.settings, bench.coordinates(name))
             for name, level in experiment.levels.items()
         ],
         "figures": [
@@ -341,7 +455,7 @@ def _study_json(bench: Workbench, plan: Plan, looks: Looks | None) -> dict[str, 
             "tor": [
                 {
                     "program": name,
-                    "series": built.series,
+                    "series": getattr(built, "series", None),
                     "version": built.version,
                     "sha256": built.sha256,
                     "source": built.source,
@@ -353,13 +467,12 @@ def _study_json(bench: Workbench, plan: Plan, looks: Looks | None) -> dict[str, 
     }
 
 
-def _variant_json(variant: Variant) -> dict[str, Any]:
+def _variant_json(variant: Variant | PeerVariant) -> dict[str, Any]:
     keys = ("name", "label", "description", "color", "marker", "linestyle")
     return {key: getattr(variant, key) for key in keys}
 
 
 def _coordinates(root: Path, settings: Settings) -> dict[str, float]:
-    """Where a level lies among others, as far as a figure shows several of them."""
     limits_bit_per_s = [
         min(
             entry.bandwidth_rate_bit_per_s or math.inf,
@@ -375,23 +488,17 @@ def _coordinates(root: Path, settings: Settings) -> dict[str, float]:
     }
 
 
-def _level_json(root: Path, name: str, label: str, settings: Settings) -> dict[str, Any]:
+def _level_json(
+    name: str, label: str, settings: AnySettings, coordinates: Mapping[str, float]
+) -> dict[str, Any]:
     return {
         "name": name,
         "label": label,
         "measured_start_s": settings.time.measured_start_s,
         "measured_end_s": settings.time.measured_end_s,
         "stop_s": settings.time.stop_s,
-        "coordinates": _coordinates(root, settings),
-        "classes": {
-            traffic_class: {
-                "timeout_s": entry.timeout_s,
-                "stallout_s": entry.stallout_s,
-                "request_bytes": entry.request_bytes,
-                "count": entry.count,
-            }
-            for traffic_class, entry in settings.traffic.items()
-        },
+        "coordinates": dict(coordinates),
+        "classes": settings.classes,
     }
 
 

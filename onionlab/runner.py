@@ -17,11 +17,10 @@ from onionlab.cpus import own_cpus
 from onionlab.engines import EngineFailureError, Progress
 from onionlab.engines.processes import kill_processes_below
 from onionlab.errors import UserError
-from onionlab.plan import Plan, PlannedRun, Workbench, host_facts
+from onionlab.plan import Bench, Plan, PlannedRun, host_facts, open_bench
 from onionlab.presence import is_present
 from onionlab.store import PROGRESS, Store, write_json
-from onionlab.tor.variants import load_registry
-from onionlab.verify import RunRefusedError, verify_tor_logs
+from onionlab.verify import RunRefusedError
 
 
 def execute(root: Path, plan: Plan, run_id: str, say: Callable[[str], None]) -> None:
@@ -35,7 +34,7 @@ def execute(root: Path, plan: Plan, run_id: str, say: Callable[[str], None]) -> 
         if store.is_finished(run_id):
             return
         _clear_leftovers(store, run_id)
-        bench = Workbench(root, plan.request, say)
+        bench = open_bench(root, plan.request, say)
         try:
             with own_cpus(plan.cpus_per_run) as cpus:
                 manifest = _simulate(bench, plan, store, planned, cpus)
@@ -61,7 +60,7 @@ def _clear_leftovers(store: Store, run_id: str) -> None:
 
 
 def _simulate(
-    bench: Workbench, plan: Plan, store: Store, planned: PlannedRun, cpus: list[int]
+    bench: Bench, plan: Plan, store: Store, planned: PlannedRun, cpus: list[int]
 ) -> dict[str, Any]:
     run = bench.compose(planned.level, planned.variant, planned.seed)
     identity = run.identity(bench.programs, bench.engine)
@@ -91,11 +90,7 @@ def _simulate(
         )
     finally:
         kill_processes_below(partial)
-    proofs = verify_tor_logs(
-        partial / "shadow.data" / "hosts",
-        run.expectations,
-        load_registry(bench.root).proof_prefixes,
-    )
+    proofs = bench.verify(partial / "shadow.data" / "hosts", run)
     return {
         "format": 1,
         "run_id": planned.run_id,

@@ -10,7 +10,7 @@ from onionlab.commands._arguments import add_request_arguments
 from onionlab.commands._request import request_of
 from onionlab.errors import UserError
 from onionlab.paths import build_directory, repository_root
-from onionlab.plan import Workbench, make_plan
+from onionlab.plan import make_plan, open_bench
 
 HELP = "write the run directories of an experiment, without running them"
 
@@ -26,7 +26,7 @@ def run(args: argparse.Namespace) -> int:
     root = repository_root()
     request = request_of(args)
     plan = make_plan(root, request, say=print)
-    bench = Workbench(root, request, say=print)
+    bench = open_bench(root, request, say=print)
     output = (
         Path(args.output) if args.output else build_directory(root) / "generated" / plan.out.name
     )

@@ -1,10 +1,18 @@
 """The experiment language: YAML files in, fully resolved settings out."""
 
-from onionlab.experiment.load import Experiment, Level, experiment_names, load, parse_seeds
+from onionlab.experiment.load import (
+    AnySettings,
+    Experiment,
+    Level,
+    experiment_names,
+    load,
+    parse_seeds,
+)
 from onionlab.experiment.schema import RELAY_ROLES, Figure, Settings
 
 __all__ = [
     "RELAY_ROLES",
+    "AnySettings",
     "Experiment",
     "Figure",
     "Level",

@@ -31,6 +31,7 @@ class KnownNames:
     variants: frozenset[str] | None = None
     capacities: frozenset[str] | None = None
     geographies: frozenset[str] | None = None
+    peers: frozenset[str] | None = None
 
 
 @dataclass(frozen=True)

@@ -9,11 +9,11 @@ from __future__ import annotations
 import math
 import os
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from pathlib import Path
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import yaml
 from pydantic import ValidationError
@@ -23,6 +23,9 @@ from onionlab.experiment.checks import Finding, KnownNames, impossible, question
 from onionlab.experiment.kinds import file_names as file_names_kind
 from onionlab.experiment.kinds import nearest
 from onionlab.experiment.kinds import seeds as seeds_kind
+from onionlab.experiment.peers import KIND as PEERS
+from onionlab.experiment.peers import PEER_FIGURE_KINDS, PeersFile, PeersHeader, PeersSettings
+from onionlab.experiment.peers_checks import impossible as peers_impossible
 from onionlab.experiment.schema import (
     DEFAULT_FIGURE_KINDS,
     ExperimentFile,
@@ -36,12 +39,13 @@ from onionlab.experiment.schema import (
 from onionlab.experiment.shape import expected_at, shape_of_model, unknown_keys
 from onionlab.experiment.tree import Node, Problem, YamlError, merge, plain, read_tree
 from onionlab.experiment.units import show
+from onionlab.libtorrent.variants import FOLDER as LIBTORRENT_FOLDER
+from onionlab.libtorrent.variants import load_peer_variants
 from onionlab.tor.variants import load_variants
 
 __all__ = ["Experiment", "Level", "experiment_names", "load", "parse_seeds"]
 
 SUFFIX = ".yaml"
-SECTIONS = tuple(Settings.model_fields)
 MAX_SCALE = 100.0
 REQUEST_OF_FIGURE_BYTES = 320 * 1024
 
@@ -59,17 +63,66 @@ FIGURE_TITLES = {
     "quantile-ratios": "Times as ratios to the baseline's",
     "stream-progress": "Bytes of each stream over time",
     "starvation-map": "Starvation by bottleneck and number of streams",
+    "transfer-window": "Congestion window, bytes in flight and requests",
 }
 
 AnyModel = TypeVar("AnyModel", bound=Model)
 
+AnySettings = Settings | PeersSettings
+"""Settings of a run, of either kind of experiment."""
+
+
+@dataclass(frozen=True)
+class FileKind:
+    """A kind of experiment: which keys its files have, and what can be wrong with them.
+
+    Attributes:
+        file: all keys of a file.
+        header: those that are not settings.
+        settings: those that are.
+        figures: kinds of figures that are drawn where a file names none.
+        impossible: what would make a run of the settings fail.
+        questionable: what is allowed, but hardly meant.
+    """
+
+    file: type[Model]
+    header: type[Header]
+    settings: type[Settings] | type[PeersSettings]
+    figures: tuple[str, ...]
+    impossible: Callable[[Any, KnownNames], Iterable[Finding]]
+    questionable: Callable[[Any], Iterable[Finding]]
+
+    @property
+    def sections(self) -> tuple[str, ...]:
+        """The keys of settings."""
+        return tuple(self.settings.model_fields)
+
+
+TOR_KIND = FileKind(
+    ExperimentFile, Header, Settings, DEFAULT_FIGURE_KINDS, impossible, questionable
+)
+FILE_KINDS = {
+    PEERS: FileKind(
+        PeersFile,
+        PeersHeader,
+        PeersSettings,
+        PEER_FIGURE_KINDS,
+        peers_impossible,
+        lambda settings: (),
+    )
+}
+"""By the word at a file's key `kind`; a file without that key is about Tor."""
+
 
 @dataclass(frozen=True)
 class Level:
-    """One level of an experiment. label: what figures call it; settings: fully resolved."""
+    """One level of an experiment. label: what figures call it; settings: fully resolved.
+
+    The settings are of the experiment's kind: `Settings` or `PeersSettings`.
+    """
 
     label: str
-    settings: Settings
+    settings: Any
 
 
 @dataclass(frozen=True)
@@ -105,6 +158,8 @@ class Experiment:
     scale: float
     files: tuple[str, ...]
     warnings: tuple[str, ...]
+    kind: str | None
+    """What the key `kind` says; None for an experiment with Tor."""
     _full_size: dict[str, Level] = field(repr=False)
     _known: KnownNames = field(repr=False)
 
@@ -160,6 +215,8 @@ class Experiment:
                 f"SCALE: expected a number more than 0 and at most {MAX_SCALE:g}, such as 0.1, "
                 f"got {show(scale)}"
             )
+        if self.kind is not None:
+            raise UserError(f"SCALE: an experiment of kind {self.kind} has no counts to scale")
         levels = {
             name: Level(level.label, scale_settings(level.settings, float(scale)))
             for name, level in self._full_size.items()
@@ -306,8 +363,12 @@ def _known_names(root: Path) -> KnownNames:
     variants = None
     if (root / "tor-patches" / "variants.yaml").is_file():
         variants = frozenset(load_variants(root))
+    peers = None
+    if (root / LIBTORRENT_FOLDER / "variants.yaml").is_file():
+        peers = frozenset(load_peer_variants(root))
     return KnownNames(
         variants=variants,
+        peers=peers,
         capacities=_keys_in(root / "configs" / "relay-capacity.yaml", "distributions"),
         geographies=_keys_in(root / "configs" / "regions.yaml", "geographies"),
     )
@@ -417,42 +478,46 @@ class _Reader:
 def _resolve(
     tree: Node, name: str, files: tuple[str, ...], known: KnownNames
 ) -> tuple[Experiment | None, list[Problem]]:
-    problems = list(unknown_keys(tree, shape_of_model(ExperimentFile)))
-    base = tree.without(*(str(key) for key, _ in tree.children() if key not in SECTIONS))
-    header, found = validate_tree(_header_tree(tree), Header)
+    word, kind, problems = _kind(tree)
+    problems += unknown_keys(tree, shape_of_model(kind.file))
+    base = tree.without(*(str(key) for key, _ in tree.children() if key not in kind.sections))
+    header, found = validate_tree(_header_tree(tree, kind), kind.header)
     problems += found
     level_trees = _level_trees(base, tree)
     if level_trees:
         # Each level is checked as a whole below; this finds what every level happens to replace.
-        problems += validate_tree(base, Settings, partial=True)[1]
+        problems += validate_tree(base, kind.settings, partial=True)[1]
     else:
         level_trees = {name: base}
     levels: dict[str, Level] = {}
     warnings: list[Problem] = []
     for level_name, level_tree in level_trees.items():
-        settings, found = validate_tree(level_tree, Settings)
+        settings, found = validate_tree(level_tree, kind.settings)
         problems += found
         if settings is not None:
-            problems += _located(level_tree, impossible(settings, known))
-            warnings += _located(level_tree, questionable(settings))
+            problems += _located(level_tree, kind.impossible(settings, known))
+            warnings += _located(level_tree, kind.questionable(settings))
             label = header.levels[level_name].label if header and header.levels else name
-            levels[level_name] = Level(label, scale_settings(settings, 1.0))
+            if isinstance(settings, Settings):
+                settings = scale_settings(settings, 1.0)
+            levels[level_name] = Level(label, settings)
     if header is None or len(levels) < len(level_trees):
         return None, problems
     problems += _differing_variants(level_trees, levels)
-    figures, found = _figures(header, tree, levels)
+    figures, found = _figures(header, tree, levels, kind)
     problems += found
     if problems:
         return None, problems
     first = next(iter(levels.values())).settings
-    warnings += _figures_without_streams(figures, tree, levels)
+    if kind is TOR_KIND:
+        warnings += _figures_without_streams(figures, tree, levels)
     return Experiment(
         name=name,
         title=header.title,
         description=header.description,
         paper=header.paper,
-        variants=first.tor.variants,
-        baseline=first.tor.baseline,
+        variants=first.variants,
+        baseline=first.baseline,
         seeds=header.seeds,
         levels=levels,
         figures=figures,
@@ -460,14 +525,26 @@ def _resolve(
         scale=1.0,
         files=files,
         warnings=tuple(str(warning) for warning in in_order(warnings, files)),
+        kind=word,
         _full_size=levels,
         _known=known,
     ), []
 
 
-def _header_tree(tree: Node) -> Node:
+def _kind(tree: Node) -> tuple[str | None, FileKind, list[Problem]]:
+    """The word at the key `kind`, what it means, and what is wrong with it."""
+    entry = tree.get("kind")
+    if entry is None:
+        return None, TOR_KIND, []
+    if isinstance(entry.value, str) and entry.value in FILE_KINDS:
+        return entry.value, FILE_KINDS[entry.value], []
+    expected = f"expected {' or '.join(FILE_KINDS)}, or no key `kind` for an experiment with Tor"
+    return None, TOR_KIND, [entry.problem(f"{expected}, got {show(entry.value)}")]
+
+
+def _header_tree(tree: Node, kind: FileKind) -> Node:
     """The tree without the settings, those of the levels included."""
-    header = tree.without(*SECTIONS, "extends")
+    header = tree.without(*kind.sections, "extends")
     levels = header.get("levels")
     if levels is None or not isinstance(levels.value, dict):
         return header
@@ -521,21 +598,22 @@ def _located(tree: Node, findings: Iterable[Finding]) -> list[Problem]:
 
 def _differing_variants(trees: dict[str, Node], levels: dict[str, Level]) -> Iterator[Problem]:
     """The variants are what an experiment compares, so they are the same in all its levels."""
-    first = next(iter(levels.values())).settings.tor
+    first = next(iter(levels.values())).settings
+    section = "tor" if isinstance(first, Settings) else "libtorrent"
     for name, level in levels.items():
         for key in ("variants", "baseline"):
-            if getattr(level.settings.tor, key) != getattr(first, key):
-                yield trees[name].locate(("tor", key), "must be the same in all levels")
+            if getattr(level.settings, key) != getattr(first, key):
+                yield trees[name].locate((section, key), "must be the same in all levels")
 
 
 def _figures(
-    header: Header, tree: Node, levels: dict[str, Level]
+    header: Header, tree: Node, levels: dict[str, Level], file_kind: FileKind
 ) -> tuple[tuple[Figure, ...], list[Problem]]:
     """The figures with level and title filled in; without any, both kinds for each level."""
     listed = header.figures or tuple(
-        Figure.model_validate({"id": f"{level}-{kind}", "kind": kind, "level": level})
+        Figure.model_construct(id=f"{level}-{kind}", kind=kind, level=level)
         for level in levels
-        for kind in DEFAULT_FIGURE_KINDS
+        for kind in file_kind.figures
     )
     problems = []
     figures = []

@@ -461,6 +461,29 @@ class Settings(Model):
     engine: EngineSettings = _key({}, description="options of the simulation itself")
 
     @property
+    def variants(self) -> tuple[str, ...]:
+        """Names of the variants, in the order of figures."""
+        return self.tor.variants
+
+    @property
+    def baseline(self) -> str:
+        """The variant that the others are compared with."""
+        return self.tor.baseline
+
+    @property
+    def classes(self) -> dict[str, dict[str, Any]]:
+        """What the analysis is told of each class of clients."""
+        return {
+            name: {
+                "timeout_s": entry.timeout_s,
+                "stallout_s": entry.stallout_s,
+                "request_bytes": entry.request_bytes,
+                "count": entry.count,
+            }
+            for name, entry in self.traffic.items()
+        }
+
+    @property
     def client_count(self) -> int:
         """Clients of all classes, and the perf clients."""
         return sum(c.count for c in self.traffic.values()) + self.network.perf_clients

@@ -12,11 +12,12 @@ import json
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 from analysis.celltrace.records import TRACE_PLAN
 from onionlab.circuits import APP_LOG, OneCircuit
 from onionlab.engines.base import EPOCH_UNIX_S, Engine, Process, Simulation
+from onionlab.experiment import AnySettings
 from onionlab.experiment.schema import RelayRole, Scheduler, Settings
 from onionlab.network import (
     Host,
@@ -34,7 +35,6 @@ from onionlab.rundir import keys, tgen, torrc
 from onionlab.rundir.keycache import authority_keys
 from onionlab.rundir.trace import trace_lines, trace_plan, traced_hosts, traced_series
 from onionlab.store import identity_hash
-from onionlab.tor.build import BuiltTor
 from onionlab.tor.variants import Variant
 from onionlab.verify import Expectation, Shows
 
@@ -57,20 +57,28 @@ PERF_TIMEOUT_MS = 15_000
 TGEN_ENVIRONMENT = {"OPENBLAS_NUM_THREADS": "1"}
 
 
+class Built(Protocol):
+    """What a run's identity needs to know of a program that was built."""
+
+    @property
+    def sha256(self) -> str:
+        """Of the executable."""
+
+
 @dataclass(frozen=True)
 class RunDirectory:
     """A run before it runs.
 
-    files: relative path -> content; expectations: host -> what its Tor must log; tor_programs: base
-    names of the Tor binaries in use.
+    files: relative path -> content; expectations: host -> what its program must log, as the
+    experiment's kind has it; tor_programs: base names of the built programs in use.
     """
 
     files: dict[str, bytes]
     simulation: Simulation
-    expectations: dict[str, Expectation]
+    expectations: Mapping[str, Any]
     tor_programs: tuple[str, ...]
 
-    def identity(self, programs: Mapping[str, BuiltTor], engine: Engine) -> dict[str, Any]:
+    def identity(self, programs: Mapping[str, Built], engine: Engine) -> dict[str, Any]:
         """Return everything that determines the run's results."""
         return {
             "format": RUN_FORMAT,
@@ -82,7 +90,7 @@ class RunDirectory:
             "engine": engine.identity,
         }
 
-    def run_id(self, programs: Mapping[str, BuiltTor], engine: Engine) -> str:
+    def run_id(self, programs: Mapping[str, Built], engine: Engine) -> str:
         """Return the run's name in the store."""
         return identity_hash(self.identity(programs, engine))
 
@@ -355,7 +363,7 @@ def _scheduler_lines(scheduler: Scheduler) -> list[str]:
     ]
 
 
-def engine_options(settings: Settings, engine: str) -> dict[str, Any]:
+def engine_options(settings: AnySettings, engine: str) -> dict[str, Any]:
     """Return what the experiment sets for one engine."""
     own = getattr(settings.engine, engine, None)
     return own.model_dump() if own is not None else {}

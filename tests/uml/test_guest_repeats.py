@@ -9,7 +9,7 @@ import pytest
 
 from onionlab.engines.uml.engine import UmlEngine
 from onionlab.paths import repository_root
-from onionlab.plan import Request, Workbench
+from onionlab.plan import Request, open_bench
 from onionlab.tor.variants import load_registry
 from onionlab.verify import verify_tor_logs
 
@@ -22,7 +22,7 @@ TINY = repository_root() / "tests" / "harness" / "data" / "tiny.yaml"
 def test_the_same_seed_gives_the_same_logs_to_the_byte(
     tmp_path: Path, uml_engine: UmlEngine
 ) -> None:
-    bench = Workbench(repository_root(), Request(str(TINY), engine="uml"), print)
+    bench = open_bench(repository_root(), Request(str(TINY), engine="uml"), print)
     (level,) = bench.experiment.levels
     hashes = []
     for place in ("one", "a folder with a much longer name"):

@@ -1,0 +1,192 @@
+"""What an experiment file of kind `peers` may hold: the single definition of its keys.
+
+The kinds of values, the header and the engines' options are those of any experiment; network,
+transfer and times are this kind's own.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+from pydantic import Field, model_validator
+
+from onionlab.experiment import kinds
+from onionlab.experiment.schema import (
+    Figure,
+    Header,
+    LevelEntry,
+    LevelName,
+    Model,
+    ShadowOptions,
+    UmlOptions,
+)
+
+__all__ = ["KIND", "PEER_FIGURE_KINDS", "TRANSFER", "PeersFile", "PeersHeader", "PeersSettings"]
+
+KIND = "peers"
+PEER_FIGURE_KINDS = ("transfer-window",)
+TRANSFER = "transfer"
+"""What tables and claims call the one class of an experiment of this kind."""
+
+BLOCK_BYTES = 16_384
+MAX_PIECE_BYTES = 16 * 2**20
+
+_identifier = kinds.name(r"[a-z0-9][a-z0-9-]*", "lower-case letters, digits and hyphens")
+
+
+def _key(default: object = ..., **details: Any) -> Any:
+    return Field(default, **details)
+
+
+class PeersNetwork(Model):
+    """The two hosts and the path between them."""
+
+    rtt_s: Annotated[float, kinds.time(positive=True)] = _key(
+        alias="rtt", description="time there and back, without load"
+    )
+    seed_bit_per_s: Annotated[int, kinds.bandwidth_or_regions(regions=False)] = _key(
+        alias="seed_bandwidth", description="of the seed, up and down alike"
+    )
+    downloader_bit_per_s: Annotated[int, kinds.bandwidth_or_regions(regions=False)] = _key(
+        alias="downloader_bandwidth", description="of the downloader, up and down alike"
+    )
+    packet_loss: Annotated[float, kinds.fraction()] = _key(
+        "0 %", description="share of packets lost on the path"
+    )
+
+
+class Transfer(Model):
+    """What is transferred, and how."""
+
+    size_bytes: Annotated[int, kinds.size()] = _key(
+        alias="size", description="of the torrent; larger than what a run can fetch"
+    )
+    piece_bytes: Annotated[int, kinds.size()] = _key(
+        "256 KiB", alias="piece", description="a power of two of at least 16 KiB"
+    )
+    transport: Annotated[str, kinds.choice("utp", "tcp")] = _key(
+        "utp", description="between the peers; only uTP tells of its congestion window"
+    )
+    sample_s: Annotated[float, kinds.time(positive=True)] = _key(
+        "5 ms", alias="sample", description="at most one line of each kind in this time"
+    )
+
+    @model_validator(mode="after")
+    def _pieces(self) -> Transfer:
+        piece = self.piece_bytes
+        if piece & (piece - 1) or not BLOCK_BYTES <= piece <= MAX_PIECE_BYTES:
+            raise ValueError("expected a piece of 16 KiB, 32 KiB, ... 16 MiB")
+        return self
+
+
+class LibtorrentSettings(Model):
+    """Which libtorrent runs."""
+
+    variants: tuple[Annotated[str, _identifier], ...] = _key(
+        strict=False,
+        min_length=1,
+        description="names from `libtorrent-patches/variants.yaml`, in the order of figures; both "
+        "peers run the variant",
+    )
+    baseline: Annotated[str, _identifier] = _key(
+        description="the variant that the others are compared with"
+    )
+
+
+class PeersTime(Model):
+    """The phases of a run."""
+
+    start_s: Annotated[float, kinds.time(positive=True)] = _key(
+        "1 s", alias="start", description="the downloader starts; the seed is there before"
+    )
+    spread_s: Annotated[float, kinds.time()] = _key(
+        "1 s",
+        alias="spread",
+        description="the downloader's start is drawn from this span after `start`",
+    )
+    measured_s: Annotated[float, kinds.time(positive=True)] = _key(
+        alias="measured", description="from the latest start to the end of the run"
+    )
+
+    @property
+    def measured_start_s(self) -> float:
+        """Start of the measured span, since the start of the simulation."""
+        return self.start_s
+
+    @property
+    def measured_end_s(self) -> float:
+        """End of the measured span, and of the simulation."""
+        return self.start_s + self.spread_s + self.measured_s
+
+    @property
+    def stop_s(self) -> float:
+        """End of the simulation."""
+        return self.measured_end_s
+
+
+class PeersEngine(Model):
+    """How the simulation is done."""
+
+    shadow: ShadowOptions = _key({}, description="only read when Shadow is the engine")
+    uml: UmlOptions = _key({}, description="only read when the embedded engine runs")
+
+
+class PeersSettings(Model):
+    """Everything that determines a run but its variant and seed."""
+
+    network: PeersNetwork = _key(description="hosts and the path between them")
+    transfer: Transfer = _key(description="what is transferred")
+    libtorrent: LibtorrentSettings = _key(description="variants of libtorrent")
+    time: PeersTime = _key(description="phases of a run")
+    engine: PeersEngine = _key({}, description="options of the simulation itself")
+
+    @property
+    def variants(self) -> tuple[str, ...]:
+        """Names of the variants, in the order of figures."""
+        return self.libtorrent.variants
+
+    @property
+    def baseline(self) -> str:
+        """The variant that the others are compared with."""
+        return self.libtorrent.baseline
+
+    @property
+    def classes(self) -> dict[str, dict[str, Any]]:
+        """What the analysis is told of the load: one transfer."""
+        return {TRANSFER: {"request_bytes": self.transfer.size_bytes, "count": 1}}
+
+
+class PeersLevel(LevelEntry):
+    """One level of an experiment: the same comparison under another setting."""
+
+    overrides: PeersSettings | None = _key(  # type: ignore[assignment]
+        None, description="keys of `network`, `transfer`, `time` and `engine` that differ here"
+    )
+
+
+class PeersFigure(Figure):
+    """One figure of the report."""
+
+    kind: Annotated[str, kinds.choice(*PEER_FIGURE_KINDS)] = _key(description="what it shows")
+
+
+class PeersHeader(Header):
+    """What a file holds besides the settings of its runs."""
+
+    kind: Annotated[str, kinds.choice(KIND)] = _key(description="this kind of experiment")
+    levels: dict[LevelName, PeersLevel] = _key(  # type: ignore[assignment]
+        {}, description="settings to compare; without it one level, named like the experiment"
+    )
+    figures: tuple[PeersFigure, ...] = _key(
+        (), strict=False, description="figures of the report; without it each kind for each level"
+    )
+
+
+class PeersFile(PeersSettings, PeersHeader):
+    """A whole experiment file. What it extends may supply any of its keys."""
+
+    extends: Annotated[tuple[str, ...], kinds.file_names()] = _key(
+        (),
+        validate_default=False,
+        description="a file or a list of files whose keys this file adds to or replaces",
+    )

@@ -1,0 +1,1 @@
+"""Experiments of kind `peers`: one seed and one downloader of libtorrent, without Tor."""
