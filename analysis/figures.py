@@ -37,7 +37,8 @@ from analysis.metrics import (
     throughput_over_time,
     timeouts_over_time,
 )
-from analysis.pictures import Kept, Picture, Shown
+from analysis.peerfigures import PEER_PICTURES
+from analysis.pictures import Kept, Picture, Shown, draw_legend
 from analysis.series import Floats
 from analysis.stream_figures import STREAM_PICTURES
 from analysis.study import FigureSpec, Level, Study
@@ -222,7 +223,7 @@ KINDS["quantile-ratios"] = Kind(
 )
 
 
-PICTURES: dict[str, Picture] = {**STREAM_PICTURES}
+PICTURES: dict[str, Picture] = {**STREAM_PICTURES, **PEER_PICTURES}
 
 
 def check_kind(spec: FigureSpec) -> None:
@@ -416,24 +417,8 @@ def _draw(data: FigureData, study: Study, page: Page) -> Figure:
     all_axes = figure.subplots(rows, columns, squeeze=False).flat
     for number, (panel, axes) in enumerate(zip(kind.panels, all_axes, strict=True)):
         _draw_panel(axes, panel, data, number, study)
-    _draw_legend(figure, *figure.axes[0].get_legend_handles_labels())
+    draw_legend(figure, *figure.axes[0].get_legend_handles_labels())
     return figure
-
-
-def _draw_legend(figure: Figure, handles: list[Artist], labels: list[str]) -> None:
-    """The legend above the panels, in as many columns as there is room for."""
-    for columns in range(min(len(handles), 5), 0, -1):
-        legend = figure.legend(
-            handles,
-            labels,
-            loc="outside upper center",
-            ncols=columns,
-            frameon=False,
-            handlelength=3.2,
-        )
-        if columns == 1 or legend.get_window_extent().width <= figure.bbox.width:
-            return
-        legend.remove()
 
 
 def _draw_panel(axes: Axes, panel: Panel, data: FigureData, number: int, study: Study) -> None:

@@ -14,6 +14,9 @@ from numpy.typing import NDArray
 from analysis.errors import AnalysisError
 from analysis.metrics import ALL, Beats, ClassData, Streams
 from analysis.parallel import Download, Group, download
+from analysis.peerlog import Kind
+from analysis.peerrecords import PEERS_TABLE, read_transfer_facts
+from analysis.peertrace import PeerTrace
 from analysis.records import PROGRESS_FILE
 from analysis.schema import Outcome
 from analysis.series import Floats
@@ -26,6 +29,8 @@ def load_run(records: Path, level: Level) -> dict[str, ClassData]:
     Raises:
         AnalysisError: a table is missing or cannot be read.
     """
+    if (records / PEERS_TABLE).is_file():
+        return {name: _transfer_data(records, level) for name in level.classes}
     streams = _read(records / "streams.parquet")
     beats = _read(records / "goodput.parquet")
     progress = _progress(records)
@@ -52,13 +57,78 @@ def load_run(records: Path, level: Level) -> dict[str, ClassData]:
     return {**classes, ALL: _class_data(streams, beats, level, None)}
 
 
-def _read(path: Path) -> pa.Table:
+def _transfer_data(records: Path, level: Level) -> ClassData:
+    nothing = np.empty(0)
+    codes = np.empty(0, dtype=np.int64)
+    return ClassData(
+        streams=Streams(
+            codes, nothing, nothing, np.empty(0, dtype=np.str_), *(nothing for _ in range(4))
+        ),
+        beats=Beats(codes, nothing, nothing, nothing),
+        begin_s=level.measured_start_s,
+        end_s=level.measured_end_s,
+        horizon_s=None,
+        transfer=load_transfer(records),
+    )
+
+
+def load_transfer(records: Path) -> PeerTrace:
+    """A transfer between two peers from a run's records.
+
+    Raises:
+        AnalysisError: the table or what is known of the path is missing or cannot be read.
+    """
+    table = _read_table(records / PEERS_TABLE)
+    facts = read_transfer_facts(records)
+    kind, role = (_texts(table, name) for name in ("kind", "role"))
+    time_s = _floats(table, "time_s")
+    connected_s = time_s[(kind == Kind.CONNECTED) & (role == "seed")]
+    if connected_s.size == 0:
+        raise AnalysisError(f"{records}: the seed was never connected")
+    since_s = time_s - connected_s[0]
+    utp = (kind == Kind.UTP) & (role == "seed")
+    if utp.any():
+        # The seed has one socket that carries the transfer; others only greet.
+        socket, in_flight = _floats(table, "socket"), _floats(table, "in_flight_bytes")
+        utp &= socket == socket[utp][np.argmax(in_flight[utp])]
+    requests = (kind == Kind.REQUESTS) & (role == "downloader")
+    received = (kind == Kind.RECEIVED) & (role == "downloader")
+
+    def column(name: str, rows: NDArray[np.bool_]) -> Floats:
+        return _floats(table, name)[rows]
+
+    return PeerTrace(
+        rtt_s=facts["rtt_s"],
+        end_s=float(since_s.max()),
+        utp_s=since_s[utp],
+        window_bytes=column("window_bytes", utp),
+        in_flight_bytes=column("in_flight_bytes", utp),
+        event=_texts(table, "event")[utp],
+        requests_s=since_s[requests],
+        target_requests=column("target_requests", requests),
+        outstanding_requests=column("outstanding_requests", requests),
+        request_slow_start=column("slow_start", requests) == 1.0,
+        received_s=since_s[received],
+        received_bytes=column("received_bytes", received),
+    )
+
+
+def _texts(table: pa.Table, name: str) -> NDArray[np.str_]:
+    values = table[name].cast(pa.string()).to_pylist()
+    return np.asarray([value or "" for value in values], dtype=np.str_)
+
+
+def _read_table(path: Path) -> pa.Table:
     try:
-        table = pq.read_table(path)
+        return pq.read_table(path)
     except FileNotFoundError:
         raise AnalysisError(f"{path} is missing", "extract the run's records first") from None
     except (OSError, pa.ArrowInvalid) as error:
         raise AnalysisError(f"{path} cannot be read: {error}") from None
+
+
+def _read(path: Path) -> pa.Table:
+    table = _read_table(path)
     for name in ("client", "class"):
         place = table.schema.get_field_index(name)
         table = table.set_column(place, name, table[name].cast(pa.string()))

@@ -67,6 +67,7 @@ def _judged() -> dict[str, Judged]:
         table[name] = Judged(SHARES, 1e-6)
     table["served_streams"] = Judged(Margin(0.05), 1e-6)
     table["goodput_bytes_per_s"] = Judged(Margin(0.05), 1.0)
+    table["early_rate_bytes_per_s"] = Judged(Margin(0.05), 1.0)
     table["streams_started"] = Judged(Margin(0.05), 1.0)
     return table
 

@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 
 from analysis import parallel
 from analysis.fairness import STARVED_S, amount_by_client, jain_index, longest_gaps
+from analysis.peertrace import EARLY_S, LONG_STALL_RTTS, PeerTrace
 from analysis.schema import FAILURES, Outcome
 from analysis.series import Floats, count_by, cumulative_at, moving_average
 from analysis.survival import (
@@ -85,6 +86,8 @@ class ClassData:
     end_s: float
     horizon_s: float | None
     side_by_side: tuple[parallel.Group, ...] = ()
+    transfer: PeerTrace | None = None
+    """What peers say of a transfer between them; such a class has no streams and no beats."""
 
     @property
     def measured(self) -> Streams:
@@ -136,8 +139,8 @@ class Quantity:
     headline: bool
 
 
-def _always(data: ClassData) -> bool:
-    return True
+def _of_streams(data: ClassData) -> bool:
+    return data.transfer is None
 
 
 @dataclass(frozen=True)
@@ -146,11 +149,12 @@ class Metric(Quantity):
 
     Attributes:
         compute: the statistic of one run.
-        when: whether a run's data are of the kind that it is about; without, it is left out.
+        when: whether a run's data are of the kind that it is about; else it is left out. Without:
+            whether they are of streams.
     """
 
     compute: Callable[[ClassData], Statistic]
-    when: Callable[[ClassData], bool] = _always
+    when: Callable[[ClassData], bool] = _of_streams
 
 
 @dataclass(frozen=True)
@@ -556,7 +560,119 @@ def _metrics() -> tuple[Metric, ...]:
     return tuple(metrics)
 
 
-METRICS: tuple[Metric, ...] = _metrics()
+def _is_transfer(data: ClassData) -> bool:
+    return data.transfer is not None
+
+
+def _of_transfer(compute: Callable[[PeerTrace], Statistic]) -> Callable[[ClassData], Statistic]:
+    def of_class(data: ClassData) -> Statistic:
+        if data.transfer is None:
+            return Statistic(None, "no transfer between peers")
+        return compute(data.transfer)
+
+    return of_class
+
+
+def _left_slow_start(trace: PeerTrace) -> Statistic:
+    if trace.utp_s.size == 0:
+        return Statistic(None, "the transport does not tell of its slow start")
+    left_s = trace.left_slow_start_s
+    return Statistic(left_s, "" if left_s is not None else "slow start lasts until the run's end")
+
+
+def _left_request_slow_start(trace: PeerTrace) -> Statistic:
+    left_s = trace.left_request_slow_start_s
+    if left_s is not None:
+        return Statistic(left_s)
+    if trace.request_slow_start.any():
+        return Statistic(None, "the slow start of requests lasts until the run's end")
+    return Statistic(None, "its requests have no slow start")
+
+
+def _stalls(
+    of: Callable[[Floats, float], float], none: float | None
+) -> Callable[[PeerTrace], Statistic]:
+    def compute(trace: PeerTrace) -> Statistic:
+        if trace.utp_s.size == 0:
+            return Statistic(None, "the transport does not tell of its window")
+        if trace.stalls_s.size == 0:
+            return Statistic(none, "" if none is not None else "the window never stood still")
+        return Statistic(of(trace.stalls_s, trace.rtt_s))
+
+    return compute
+
+
+def _early_rate(trace: PeerTrace) -> Statistic:
+    if trace.received_s.size == 0:
+        return Statistic(None, "nothing was received")
+    if trace.end_s < EARLY_S:
+        return Statistic(None, f"the run ends before {EARLY_S:g} s of the transfer have passed")
+    return Statistic(trace.received_by(EARLY_S) / EARLY_S)
+
+
+def _transfer_metric(
+    name: str,
+    label: str,
+    unit: str,
+    better: Literal["lower", "higher", ""],
+    headline: bool,
+    compute: Callable[[PeerTrace], Statistic],
+) -> Metric:
+    return Metric(
+        name, label, unit, better, "class", headline, _of_transfer(compute), _is_transfer
+    )
+
+
+TRANSFER_METRICS: tuple[Metric, ...] = (
+    _transfer_metric(
+        "slow_start_s", "Time to leave slow start", "s", "lower", True, _left_slow_start
+    ),
+    _transfer_metric(
+        "request_slow_start_s",
+        "Time to leave the requests' slow start",
+        "s",
+        "",
+        False,
+        _left_request_slow_start,
+    ),
+    _transfer_metric(
+        "window_stall_max_s",
+        "Longest stall of the congestion window",
+        "s",
+        "lower",
+        True,
+        _stalls(lambda stalls_s, rtt_s: float(stalls_s.max()), 0.0),
+    ),
+    _transfer_metric(
+        "window_stall_p50_s",
+        "Stall of the congestion window, median",
+        "s",
+        "lower",
+        False,
+        _stalls(lambda stalls_s, rtt_s: float(np.median(stalls_s)), None),
+    ),
+    _transfer_metric(
+        "window_long_stalls_s",
+        "All stalls longer than 1.5 round trips",
+        "s",
+        "lower",
+        False,
+        _stalls(
+            lambda stalls_s, rtt_s: float(stalls_s[stalls_s > LONG_STALL_RTTS * rtt_s].sum()), 0.0
+        ),
+    ),
+    _transfer_metric(
+        "early_rate_bytes_per_s",
+        "Received in the first 5 s",
+        "B/s",
+        "higher",
+        True,
+        _early_rate,
+    ),
+)
+"""Metrics of a transfer between peers (docs/slowstart.md)."""
+
+METRICS: tuple[Metric, ...] = _metrics() + TRANSFER_METRICS
 
 
 FAIRNESS = (

@@ -10,6 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from matplotlib.artist import Artist
 from matplotlib.figure import Figure
 
 from analysis.metrics import ClassData
@@ -54,3 +55,19 @@ class Picture:
     table: Callable[[Shown], Sequence[Sequence[str]]]
     caption: Callable[[Shown, Page], str]
     takes: Callable[[Level, Level], bool]
+
+
+def draw_legend(figure: Figure, handles: list[Artist], labels: list[str]) -> None:
+    """The legend above the panels, in as many columns as there is room for."""
+    for columns in range(min(len(handles), 5), 0, -1):
+        legend = figure.legend(
+            handles,
+            labels,
+            loc="outside upper center",
+            ncols=columns,
+            frameon=False,
+            handlelength=3.2,
+        )
+        if columns == 1 or legend.get_window_extent().width <= figure.bbox.width:
+            return
+        legend.remove()

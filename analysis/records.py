@@ -99,17 +99,17 @@ def extract(run_directory: Path, out: Path) -> ParseReport:
         AnalysisError: a client without a log, or whose log is empty or not tgen's; bad JSON.
     """
     classes = _read_clients(run_directory)
-    epoch_us = _read_epoch_us(run_directory)
+    epoch_us = read_epoch_us(run_directory)
     report = ParseReport()
     class_names = sorted(set(classes.values()))
     report.clients = {name: list(classes.values()).count(name) for name in class_names}
     report.streams = {name: {} for name in class_names}
     out.mkdir(parents=True, exist_ok=True)
-    with _atomic(out) as directory:
+    with atomic(out) as directory:
         with (
-            _TableWriter(directory / "streams.parquet", STREAMS) as streams,
-            _TableWriter(directory / "goodput.parquet", GOODPUT) as goodput,
-            _TableWriter(directory / PROGRESS_FILE, PROGRESS) as progress,
+            TableWriter(directory / "streams.parquet", STREAMS) as streams,
+            TableWriter(directory / "goodput.parquet", GOODPUT) as goodput,
+            TableWriter(directory / PROGRESS_FILE, PROGRESS) as progress,
         ):
             for host in sorted(classes):
                 tables = _read_client(run_directory, host, classes[host], epoch_us, report)
@@ -131,7 +131,7 @@ def read_parse_report(path: Path) -> ParseReport:
     Raises:
         AnalysisError: the file is missing, not JSON, or of another format version.
     """
-    content = _read_json(path)
+    content = read_json(path)
     if not isinstance(content, dict) or content.get("format") != FORMAT:
         raise AnalysisError(
             f"{path} is not of record format {FORMAT}", "extract the run's records again"
@@ -143,7 +143,12 @@ def read_parse_report(path: Path) -> ParseReport:
     return ParseReport(**content, problems=problems)
 
 
-def _read_json(path: Path) -> Any:
+def read_json(path: Path) -> Any:
+    """Reads a JSON file.
+
+    Raises:
+        AnalysisError: missing, or not JSON.
+    """
     try:
         return json.loads(path.read_text(encoding="utf-8"))
     except FileNotFoundError:
@@ -153,7 +158,7 @@ def _read_json(path: Path) -> Any:
 
 
 def _read_clients(run_directory: Path) -> dict[str, str]:
-    clients = _read_json(run_directory / "clients.json")
+    clients = read_json(run_directory / "clients.json")
     if (
         not isinstance(clients, dict)
         or not clients
@@ -165,8 +170,13 @@ def _read_clients(run_directory: Path) -> dict[str, str]:
     return clients
 
 
-def _read_epoch_us(run_directory: Path) -> int:
-    run = _read_json(run_directory / "run.json")
+def read_epoch_us(run_directory: Path) -> int:
+    """When the run's simulated time starts, as Unix time in microseconds.
+
+    Raises:
+        AnalysisError: run.json does not say so.
+    """
+    run = read_json(run_directory / "run.json")
     epoch = run.get("epoch_unix_s") if isinstance(run, dict) else None
     if not isinstance(epoch, int | float) or isinstance(epoch, bool):
         raise AnalysisError(f"{run_directory / 'run.json'} has no number epoch_unix_s")
@@ -389,7 +399,7 @@ def _progress_table(
     return pa.table(columns, schema=schema)
 
 
-class _TableWriter:
+class TableWriter:
     """Writes tables to a Parquet file in row groups of ``ROWS_PER_GROUP``."""
 
     def __init__(self, path: Path, columns: tuple[Column, ...]) -> None:
@@ -401,7 +411,7 @@ class _TableWriter:
             path, self.empty.schema, compression="zstd", compression_level=6, version="2.6"
         )
 
-    def __enter__(self) -> _TableWriter:
+    def __enter__(self) -> TableWriter:
         return self
 
     def __exit__(self, *error: object) -> None:
@@ -410,6 +420,7 @@ class _TableWriter:
         self.writer.close()
 
     def add(self, table: pa.Table) -> None:
+        """Takes the next rows."""
         self.waiting.append(table)
         self.rows += table.num_rows
         if self.rows >= ROWS_PER_GROUP:
@@ -422,7 +433,7 @@ class _TableWriter:
 
 
 @contextmanager
-def _atomic(out: Path) -> Iterator[Path]:
+def atomic(out: Path) -> Iterator[Path]:
     """A scratch directory inside ``out``, whose files move to ``out`` when all went well."""
     with tempfile.TemporaryDirectory(prefix=".extract-", dir=out) as name:
         directory = Path(name)

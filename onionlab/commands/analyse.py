@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
-from analysis import records
+from analysis import extraction
 from analysis.errors import AnalysisError
 from onionlab.commands._request import plan_of
 from onionlab.errors import UserError
@@ -36,7 +36,7 @@ def run(args: argparse.Namespace) -> int:
         directories = [store.run(run_id) for run_id in finished]
     for directory in directories:
         try:
-            report = records.extract(directory, directory / RECORDS)
+            report = extraction.extract(directory, directory / RECORDS)
         except AnalysisError as error:
             raise UserError(error.message, error.hint) from error
         print(
