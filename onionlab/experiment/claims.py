@@ -208,7 +208,7 @@ def _of_claim(entry: ClaimEntry, experiments: dict[str, Experiment]) -> Found:
         name
         for one in experiments.values()
         for level in one.levels.values()
-        for name in level.settings.traffic
+        for name in level.settings.classes
     }
     yield from _known("class", (entry.class_name,), known_classes | {ALL})
     numbers = {f.paper for one in experiments.values() for f in one.figures if f.paper is not None}
