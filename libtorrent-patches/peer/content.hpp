@@ -15,11 +15,12 @@ struct content
 	// and i / 8 (the finalizer of SplitMix64, Steele et al. 2014).
 	void fill(std::int64_t const offset, char* const out, int const length) const
 	{
+		std::uint64_t current = 0;
 		for (int i = 0; i < length; ++i)
 		{
 			auto const at = std::uint64_t(offset + i);
-			if (i == 0 || at % 8 == 0) m_word = word(at / 8);
-			out[i] = char(m_word >> (8 * (at % 8)));
+			if (i == 0 || at % 8 == 0) current = word(at / 8);
+			out[i] = char(current >> (8 * (at % 8)));
 		}
 	}
 
@@ -31,8 +32,6 @@ private:
 		z = (z ^ (z >> 27)) * 0x94d049bb133111ebu;
 		return z ^ (z >> 31);
 	}
-
-	mutable std::uint64_t m_word = 0;
 };
 
 } // namespace peer

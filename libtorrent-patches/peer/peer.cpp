@@ -186,7 +186,7 @@ std::shared_ptr<lt::torrent_info> make_torrent(options const& o)
 	{
 		int const bytes = torrent.piece_size(i);
 		what.fill(std::int64_t(int(i)) * o.piece_bytes, piece.data(), bytes);
-		torrent.set_hash(i, lt::hasher({piece.data(), bytes}).final());
+		torrent.set_hash(i, lt::hasher(lt::span<char const>(piece.data(), bytes)).final());
 	}
 	std::vector<char> encoded;
 	lt::bencode(std::back_inserter(encoded), torrent.generate());

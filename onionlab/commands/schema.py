@@ -4,7 +4,13 @@ from __future__ import annotations
 
 import argparse
 
-from onionlab.experiment.reference import json_schema, reference, with_reference
+from onionlab.experiment.reference import (
+    json_schema,
+    peers_json_schema,
+    peers_reference,
+    reference,
+    with_reference,
+)
 from onionlab.paths import repository_root
 
 HELP = "print the JSON Schema of experiment files, or write it and the reference of keys"
@@ -29,11 +35,15 @@ def run(args: argparse.Namespace) -> int:
         print(reference(), end="")
     elif args.write:
         root = repository_root()
-        schema_file = root / "experiments" / "schema.json"
-        schema_file.write_text(json_schema(), encoding="utf-8")
-        page = root / "docs" / "experiments.md"
-        page.write_text(with_reference(page.read_text(encoding="utf-8")), encoding="utf-8")
-        print(f"wrote {schema_file.relative_to(root)} and {page.relative_to(root)}")
+        for file, schema, page, made in (
+            ("schema.json", json_schema(), "experiments.md", reference),
+            ("peers.schema.json", peers_json_schema(), "slowstart.md", peers_reference),
+        ):
+            schema_file, page_file = root / "experiments" / file, root / "docs" / page
+            text = with_reference(page_file.read_text(encoding="utf-8"), made)
+            schema_file.write_text(schema, encoding="utf-8")
+            page_file.write_text(text, encoding="utf-8")
+            print(f"wrote {schema_file.relative_to(root)} and {page_file.relative_to(root)}")
     else:
         print(json_schema(), end="")
     return 0

@@ -3,13 +3,22 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import replace
 
+from onionlab.experiment.peers import PeersFile, PeersSettings
 from onionlab.experiment.schema import ExperimentFile, Model, Settings
 from onionlab.experiment.shape import Key, Shape, keys_of
 
-__all__ = ["GENERATED_BEGIN", "GENERATED_END", "json_schema", "reference", "with_reference"]
+__all__ = [
+    "GENERATED_BEGIN",
+    "GENERATED_END",
+    "json_schema",
+    "peers_json_schema",
+    "peers_reference",
+    "reference",
+    "with_reference",
+]
 
 GENERATED_BEGIN = "<!-- made by `onionlab schema --write` from the models: do not edit -->"
 GENERATED_END = "<!-- end of the generated part -->"
@@ -24,7 +33,17 @@ SECTION_OF_KEY = {
 """The keys whose keys get a table of their own."""
 
 
-def json_schema() -> str:
+PEERS_SECTION_OF_KEY = {
+    "network": "Network",
+    "transfer": "Transfer",
+    "libtorrent": "libtorrent",
+    "time": "Time",
+    "engine": "Engine",
+}
+"""The same of an experiment of kind `peers`."""
+
+
+def json_schema(file: type[Model] = ExperimentFile) -> str:
     """The JSON Schema of an experiment file, as text ready to be written.
 
     No key is required: what a file extends may hold it.
@@ -33,24 +52,36 @@ def json_schema() -> str:
         "$schema": "https://json-schema.org/draft/2020-12/schema",
         "title": "onionlab experiment",
         "description": "One file of experiments/. docs/experiments.md explains every key.",
-        **_schema_of_model(ExperimentFile),
+        **_schema_of_model(file),
     }
     return json.dumps(schema, indent=1) + "\n"
 
 
-def reference() -> str:
+def peers_json_schema() -> str:
+    """The JSON Schema of an experiment file of kind `peers`."""
+    return json_schema(PeersFile)
+
+
+def peers_reference() -> str:
+    """The reference of the keys of an experiment of kind `peers`."""
+    return reference(PeersFile, PEERS_SECTION_OF_KEY)
+
+
+def reference(
+    file: type[Model] = ExperimentFile, sections: Mapping[str, str] = SECTION_OF_KEY
+) -> str:
     """The reference of all keys in Markdown, one table for each section."""
-    keys = keys_of(ExperimentFile)
-    top = [key for name, key in keys.items() if name not in (*SECTION_OF_KEY, "extends")]
+    keys = keys_of(file)
+    top = [key for name, key in keys.items() if name not in (*sections, "extends")]
     top.insert(0, keys["extends"])  # what a reader of a file meets first
     parts = ["### The file\n", _table(row for key in top for row in _rows(key, ""))]
-    for name, title in SECTION_OF_KEY.items():
+    for name, title in sections.items():
         parts += [f"### {title} (`{name}`)\n", f"{_sentence(keys[name].description)}.\n"]
         parts.append(_table(row for row in _rows(keys[name], "") if row[0] != name))
     return "\n".join(parts)
 
 
-def with_reference(page: str) -> str:
+def with_reference(page: str, made: Callable[[], str] = reference) -> str:
     """A page of Markdown with the part between the two marks made anew.
 
     Raises:
@@ -60,7 +91,7 @@ def with_reference(page: str) -> str:
     _, end, after = rest.partition(GENERATED_END)
     if not begin or not end:
         raise ValueError(f"the page lacks a mark: {GENERATED_BEGIN} or {GENERATED_END}")
-    return f"{before}{begin}\n\n{reference()}\n{end}{after}"
+    return f"{before}{begin}\n\n{made()}\n{end}{after}"
 
 
 def _table(rows: Iterable[tuple[str, Key]]) -> str:
@@ -80,7 +111,7 @@ def _rows(key: Key, prefix: str) -> Iterator[tuple[str, Key]]:
         path += ".NAME" if shape.free_key is not None else "[]"
         shape = shape.item
     # What a level may override is the rest of this reference.
-    if shape.model is not None and shape.model is not Settings:
+    if shape.model is not None and shape.model not in (Settings, PeersSettings):
         for below in keys_of(shape.model).values():
             yield from _rows(below, path)
 

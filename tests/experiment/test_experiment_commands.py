@@ -8,7 +8,7 @@ import pytest
 from onionlab.cli import main
 from onionlab.commands import list as list_command
 from onionlab.commands import schema as schema_command
-from onionlab.experiment.reference import json_schema, reference
+from onionlab.experiment.reference import json_schema, peers_json_schema, reference
 
 from .conftest import VALID
 
@@ -63,10 +63,13 @@ def test_schema_writes(checkout: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     page = checkout / "docs" / "experiments.md"
     page.parent.mkdir()
     begin = "<!-- made by `onionlab schema --write` from the models: do not edit -->"
-    page.write_text(f"before\n{begin}\nOUTDATED\n<!-- end of the generated part -->\nafter\n")
+    for one in (page, page.with_name("slowstart.md")):
+        one.write_text(f"before\n{begin}\nOUTDATED\n<!-- end of the generated part -->\nafter\n")
     monkeypatch.setattr(schema_command, "repository_root", lambda: checkout)
     assert main(["schema", "--write"]) == 0
     assert (checkout / "experiments" / "schema.json").read_text() == json_schema()
+    assert (checkout / "experiments" / "peers.schema.json").read_text() == peers_json_schema()
+    assert "libtorrent.variants" in page.with_name("slowstart.md").read_text()
     text = page.read_text()
     assert text.startswith(f"before\n{begin}\n\n### The file")
     assert text.endswith("<!-- end of the generated part -->\nafter\n")

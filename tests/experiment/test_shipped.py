@@ -11,7 +11,7 @@ import pytest
 import yaml
 
 from onionlab.experiment import experiment_names, load
-from onionlab.experiment.reference import json_schema
+from onionlab.experiment.reference import json_schema, peers_json_schema
 
 from .conftest import REPOSITORY
 
@@ -116,6 +116,8 @@ def test_quick_compares_three_variants_with_three_seeds() -> None:
 def test_the_json_schema_is_current() -> None:
     written = (FOLDER / "schema.json").read_text(encoding="utf-8")
     assert written == json_schema(), "run `onionlab schema --write`"
+    written = (FOLDER / "peers.schema.json").read_text(encoding="utf-8")
+    assert written == peers_json_schema(), "run `onionlab schema --write`"
 
 
 @pytest.mark.parametrize("path", FILES, ids=lambda path: path.relative_to(FOLDER).as_posix())
@@ -123,8 +125,13 @@ def test_every_file_fits_the_json_schema_that_it_names(path: Path) -> None:
     text = path.read_text(encoding="utf-8")
     first, _, _ = text.partition("\n")
     named = first.removeprefix("# yaml-language-server: $schema=")
-    assert (path.parent / named).resolve() == FOLDER / "schema.json"
-    jsonschema.validate(yaml.safe_load(text), json.loads(json_schema()))
+    content = yaml.safe_load(text)
+    of_peers = content.get("kind") == "peers"
+    name, schema = (
+        ("peers.schema.json", peers_json_schema()) if of_peers else ("schema.json", json_schema())
+    )
+    assert (path.parent / named).resolve() == FOLDER / name
+    jsonschema.validate(content, json.loads(schema))
 
 
 @pytest.mark.parametrize(
