@@ -99,6 +99,9 @@ def extract(run_directory: Path, out: Path) -> ParseReport:
         AnalysisError: a client without a log, or whose log is empty or not tgen's; bad JSON.
     """
     classes = _read_clients(run_directory)
+    # It stands on the tools of this module.
+    from analysis import piecesrecords
+
     epoch_us = read_epoch_us(run_directory)
     report = ParseReport()
     class_names = sorted(set(classes.values()))
@@ -112,7 +115,10 @@ def extract(run_directory: Path, out: Path) -> ParseReport:
             TableWriter(directory / PROGRESS_FILE, PROGRESS) as progress,
         ):
             for host in sorted(classes):
-                tables = _read_client(run_directory, host, classes[host], epoch_us, report)
+                read = _read_client
+                if piecesrecords.fetches_in_pieces(run_directory, host):
+                    read = piecesrecords.read_client
+                tables = read(run_directory, host, classes[host], epoch_us, report)
                 streams.add(tables[0])
                 goodput.add(tables[1])
                 progress.add(tables[2])

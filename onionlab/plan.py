@@ -196,7 +196,7 @@ class Workbench(Bench):
     ) -> None:
         super().__init__(root, experiment, request, say)
         self.variants: dict[str, Variant] = load_variants(root)
-        self.programs: dict[str, BuiltTor] = {
+        self.programs: dict[str, BuiltTor | BuiltPeer] = {
             tor_program(built.series): built
             for built in ensure_variants(root, self.needed, say=say).values()
         }
@@ -205,6 +205,17 @@ class Workbench(Bench):
             self.programs |= {
                 tor_program(built.series): built
                 for built in ensure_series(root, traced, say=say).values()
+            }
+        rules = {
+            entry.request_rule
+            for level in experiment.levels.values()
+            for entry in level.settings.traffic.values()
+            if entry.kind == "pieces"
+        }
+        if rules:
+            self.programs |= {
+                peer_program(name): built
+                for name, built in ensure_peers(root, sorted(rules), say=say).items()
             }
 
     def compose(self, level: str, variant: str, seed: int) -> RunDirectory:
@@ -225,7 +236,8 @@ class Workbench(Bench):
 
     def executables(self) -> dict[str, Path]:
         """Return all executables that hosts can run, by base name."""
-        return {name: built.tor for name, built in self.programs.items()} | self.engine.programs
+        own = {name: built.path for name, built in self.programs.items()}
+        return own | self.engine.programs
 
     def verify(self, hosts: Path, run: RunDirectory) -> dict[str, int]:
         """Check that every Tor ran the circuit policy that it had to."""

@@ -48,6 +48,7 @@ def impossible(settings: Settings, known: KnownNames) -> Iterator[Finding]:
     yield from _hosts(settings)
     yield from _tor(settings.tor, known)
     yield from _traffic(settings)
+    yield from _pieces(settings, known)
 
 
 def questionable(settings: Settings) -> Iterator[Finding]:
@@ -74,6 +75,22 @@ def questionable(settings: Settings) -> Iterator[Finding]:
         if parameter not in CONSENSUS_PARAMETERS:
             message = "Tor 0.4.9 reads no parameter of this name; only a patched Tor would"
             yield Finding(("tor", "consensus_params", parameter), message)
+
+
+def _pieces(settings: Settings, known: KnownNames) -> Iterator[Finding]:
+    for name, entry in sorted(settings.traffic.items()):
+        where = ("traffic", name)
+        if entry.kind != "pieces":
+            if "request_rule" in entry.model_fields_set:
+                yield Finding((*where, "request_rule"), "only read with kind: pieces")
+            continue
+        if known.peers is not None and entry.request_rule not in known.peers:
+            message = f"no variant {show(entry.request_rule)} of libtorrent"
+            yield Finding(
+                (*where, "request_rule"), message + nearest(entry.request_rule, known.peers)
+            )
+        if entry.stallout_s is not None:
+            yield Finding((*where, "stallout"), "a download in pieces knows no stallout: null")
 
 
 def _network(network: NetworkSettings, known: KnownNames) -> Iterator[Finding]:

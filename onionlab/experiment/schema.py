@@ -312,6 +312,16 @@ class TrafficClass(Model):
         description="`one`: a run counts only if its log shows that all streams of each client "
         "shared one circuit of guard, middle and exit; takes `repeat: once`",
     )
+    kind: Annotated[str, kinds.choice("tgen", "pieces")] = _key(
+        "tgen",
+        description="`tgen`: a download is one stream; `pieces`: libtorrent over TCP fetches it "
+        "from one server in requests of 16 KiB (see docs/slowstart.md)",
+    )
+    request_rule: Annotated[str, _identifier] = _key(
+        "slow-start",
+        description="with `pieces`: a variant of `libtorrent-patches/variants.yaml`, whose rule "
+        "decides how many requests are outstanding",
+    )
     full_count: int = 0
     """`count` before SCALE."""
 

@@ -18,7 +18,8 @@ from analysis.celltrace.records import TRACE_PLAN
 from onionlab.circuits import APP_LOG, OneCircuit
 from onionlab.engines.base import EPOCH_UNIX_S, Engine, Process, Simulation
 from onionlab.experiment import AnySettings
-from onionlab.experiment.schema import RelayRole, Scheduler, Settings
+from onionlab.experiment.schema import RelayRole, Scheduler, Settings, TrafficClass
+from onionlab.libtorrent.build import peer_program
 from onionlab.network import (
     Host,
     Network,
@@ -28,7 +29,7 @@ from onionlab.network import (
     load_geography,
     sample_network,
 )
-from onionlab.network.draws import draw, draw_order
+from onionlab.network.draws import draw, draw_integer, draw_order
 from onionlab.network.model import RELAY_ROLES
 from onionlab.network.sample import PERF_CLASS
 from onionlab.rundir import keys, tgen, torrc
@@ -52,6 +53,10 @@ FIRST_CONSENSUS_S = 25.0
 PERF_REQUEST_BYTES = 51_200
 PERF_PAUSE_MS = 60_000
 PERF_TIMEOUT_MS = 15_000
+
+# Downloads in pieces: a port of the servers for each class.
+PIECES_FIRST_PORT = 6881
+PIECES_SAMPLE_US = 1_000_000
 
 # One thread is plenty for TGen, and OpenBLAS, which comes with igraph, spins under Shadow.
 TGEN_ENVIRONMENT = {"OPENBLAS_NUM_THREADS": "1"}
@@ -160,7 +165,10 @@ def compose(
     processes: dict[str, tuple[Process, ...]] = {}
     for host in network.hosts:
         if host.role == "server":
-            processes[host.name] = (_tgen_process("server", SERVER_START_MS),)
+            processes[host.name] = (
+                _tgen_process("server", SERVER_START_MS),
+                *_seed_processes(settings, seed),
+            )
             continue
         files |= torrc.host_files(
             host,
@@ -170,7 +178,9 @@ def compose(
         own_keys = authorities.get(host.name) or relays.get(host.name)
         for name, content in (own_keys.files if own_keys else {}).items():
             files[f"shadow.data.template/hosts/{host.name}/keys/{name}"] = content
-        processes[host.name] = _host_processes(settings, host, programs[host.name], seed)
+        processes[host.name] = _host_processes(
+            settings, network, host, programs[host.name], seed
+        )
 
     simulation = Simulation(
         network=network,
@@ -191,7 +201,14 @@ def compose(
             for host in network.hosts
             if host.role != "server"
         },
-        tor_programs=tuple(sorted(set(programs.values()))),
+        tor_programs=tuple(
+            sorted(
+                {
+                    *programs.values(),
+                    *(peer_program(entry.request_rule) for _, entry in _pieces_classes(settings)),
+                }
+            )
+        ),
     )
 
 
@@ -240,6 +257,8 @@ def _traffic_files(settings: Settings, network: Network) -> dict[str, bytes]:
     )
     files = {"conf/tgen.server.graphml": tgen.server_graph()}
     for name, entry in settings.traffic.items():
+        if entry.kind != "tgen":
+            continue
         files[f"conf/tgen.{name}.graphml"] = client_graph(
             request_bytes=entry.request_bytes,
             pause_choices_ms=[_ms(time_s) for time_s in entry.pause.times_s],
@@ -262,7 +281,63 @@ def _traffic_files(settings: Settings, network: Network) -> dict[str, bytes]:
     return files
 
 
-def _host_processes(settings: Settings, host: Host, program: str, seed: int) -> tuple[Process, ...]:
+def _pieces_classes(settings: Settings) -> list[tuple[int, TrafficClass]]:
+    """The classes that fetch in pieces, each with the port on which servers serve it."""
+    return [
+        (PIECES_FIRST_PORT + number, entry)
+        for number, (_, entry) in enumerate(sorted(settings.traffic.items()))
+        if entry.kind == "pieces"
+    ]
+
+
+def _peer_arguments(entry: TrafficClass, seed: int) -> tuple[str, ...]:
+    """What both ends of a class's downloads have to agree on."""
+    return (
+        *("--transport", "tcp"),
+        *("--size", str(entry.request_bytes)),
+        *("--content-seed", str(seed)),
+        # The streams are what is asked of these logs, not every change of the requests.
+        *("--sample-us", str(PIECES_SAMPLE_US)),
+    )
+
+
+def _seed_processes(settings: Settings, seed: int) -> tuple[Process, ...]:
+    """The peers of a server: one for each class that fetches in pieces."""
+    return tuple(
+        Process(
+            program=peer_program(entry.request_rule),
+            arguments=("seed", "--port", str(port), *_peer_arguments(entry, seed)),
+            start_ms=SERVER_START_MS,
+        )
+        for port, entry in _pieces_classes(settings)
+    )
+
+
+def _pieces_process(
+    settings: Settings, network: Network, host: Host, entry: TrafficClass, start_ms: int, seed: int
+) -> Process:
+    """A client that fetches in pieces: one download after the other, each from one server."""
+    (port,) = (port for port, other in _pieces_classes(settings) if other is entry)
+    servers = ",".join(f"{server.name}:{port}" for server in network.by_role("server"))
+    pauses_ms = [_ms(time_s) for time_s in entry.pause.times_s]
+    return Process(
+        program=peer_program(entry.request_rule),
+        arguments=(
+            *("fetch", "--from", servers),
+            *("--socks", f"127.0.0.1:{tgen.SOCKS_PORT}"),
+            *_peer_arguments(entry, seed),
+            *("--downloads", "0"),
+            *(("--pause-ms", ",".join(map(str, pauses_ms))) if pauses_ms else ()),
+            *("--timeout-ms", str(_ms(entry.timeout_s or 0))),
+            *("--draw-seed", str(draw_integer(0, 2**31 - 1, seed, "pieces", host.name))),
+        ),
+        start_ms=start_ms,
+    )
+
+
+def _host_processes(
+    settings: Settings, network: Network, host: Host, program: str, seed: int
+) -> tuple[Process, ...]:
     bootstrap_ms = _ms(settings.time.bootstrap_s)
     if host.role == "authority":
         tor_start_ms = AUTHORITY_START_MS
@@ -284,6 +359,8 @@ def _host_processes(settings: Settings, host: Host, program: str, seed: int) -> 
     after_s, spread_s = (entry.start.after_s, entry.start.spread_s) if entry else (0.0, 60.0)
     first_ms = bootstrap_ms + _ms(after_s)
     start_ms = _draw_ms(first_ms, first_ms + _ms(spread_s), seed, "traffic start", host.name)
+    if entry is not None and entry.kind == "pieces":
+        return (tor, _pieces_process(settings, network, host, entry, start_ms, seed))
     return (tor, _tgen_process(host.traffic_class, start_ms))
 
 

@@ -102,6 +102,11 @@ class BuiltTor:
     source: dict[str, Any]
 
     @property
+    def path(self) -> Path:
+        """The executable, as every program that runs need calls it."""
+        return self.tor
+
+    @property
     def gencert(self) -> Path:
         """``tor-gencert`` of the same build."""
         return self.tor.with_name("tor-gencert")

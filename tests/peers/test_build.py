@@ -1,0 +1,164 @@
+"""Building the peers: from a tiny library that `make` puts together with `cat`."""
+
+from __future__ import annotations
+
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from onionlab.errors import UserError
+from onionlab.libtorrent.build import ensure_peers
+from onionlab.libtorrent.variants import load_peer_variants
+
+VERSION = (
+    "#define LIBTORRENT_VERSION_MAJOR 2\n#define LIBTORRENT_VERSION_MINOR 0\n"
+    "#define LIBTORRENT_VERSION_TINY 99\n"
+)
+BUILD = "library:\n\tcat rule > libtorrent.a\nlibtorrent-peer:\n\tcat rule peer/peer.cpp > $@\n"
+LOOK = 'color: "#000000", marker: o, linestyle: "-"'
+VARIANTS = f"""\
+variants:
+  slow-start: {{description: a, label: a, {LOOK}, series: [], rule: slow-start}}
+  rate-only: {{description: b, label: b, {LOOK}, series: [rate-only], rule: rate-only}}
+"""
+
+
+def patch(old: str, new: str) -> str:
+    return f"--- a/rule\n+++ b/rule\n@@ -1 +1 @@\n-{old}\n+{new}\n"
+
+
+class Sayings(list[str]):
+    def __call__(self, text: str) -> None:
+        self.append(text)
+
+
+@pytest.fixture
+def checkout(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    root = tmp_path / "checkout"
+    files = {
+        "libtorrent-patches/variants.yaml": VARIANTS,
+        "libtorrent-patches/build.mk": BUILD,
+        "libtorrent-patches/peer/peer.cpp": "the peer\n",
+        "libtorrent-patches/observer/0001-a.patch": patch("released", "observed"),
+        "libtorrent-patches/rate-only/0001-b.patch": patch("observed", "rate only"),
+    }
+    for name, text in files.items():
+        (root / name).parent.mkdir(parents=True, exist_ok=True)
+        (root / name).write_text(text)
+    tree = tmp_path / "libtorrent-2.0.99"
+    (tree / "include/libtorrent").mkdir(parents=True)
+    (tree / "include/libtorrent/version.hpp").write_text(VERSION)
+    (tree / "rule").write_text("released\n")
+    tarball = tmp_path / "source.tar.gz"
+    subprocess.run(["tar", "-czf", tarball, "-C", tmp_path, tree.name], check=True)
+    monkeypatch.setenv("LIBTORRENT_SOURCE", str(tarball))
+    return root
+
+
+def build(root: Path, *names: str) -> tuple[dict[str, str], Sayings]:
+    said = Sayings()
+    builds = ensure_peers(root, names or ("slow-start", "rate-only"), say=said, jobs=1)
+    return {name: built.path.read_text() for name, built in builds.items()}, said
+
+
+def test_each_variant_has_the_observer_and_its_own_patches(checkout: Path) -> None:
+    contents, _ = build(checkout)
+    assert contents == {
+        "slow-start": "observed\nthe peer\n",
+        "rate-only": "rate only\nthe peer\n",
+    }
+
+
+def test_what_is_built_is_taken_as_it_is(checkout: Path) -> None:
+    build(checkout)
+    contents, said = build(checkout)
+    assert contents["slow-start"] == "observed\nthe peer\n"
+    assert said == []
+
+
+def test_a_change_of_ours_builds_the_peer_again_but_not_the_library(checkout: Path) -> None:
+    build(checkout)
+    (checkout / "libtorrent-patches/peer/peer.cpp").write_text("another peer\n")
+    contents, said = build(checkout, "slow-start")
+    assert contents == {"slow-start": "observed\nanother peer\n"}
+    assert not any("building the base" in line for line in said)
+
+
+def test_a_build_names_all_that_decides_it(checkout: Path) -> None:
+    built = ensure_peers(checkout, ["rate-only"], say=Sayings(), jobs=1)["rate-only"]
+    assert built.version == "2.0.99"
+    assert [one["name"] for one in built.source["patches"]] == ["0001-a.patch", "0001-b.patch"]
+    assert set(built.source["files"]) == {"build.mk", "peer/peer.cpp"}
+    assert built.source["toolchain"]["compiler"].startswith("g++")
+
+
+def test_a_damaged_build_is_made_again(checkout: Path) -> None:
+    built = ensure_peers(checkout, ["slow-start"], say=Sayings(), jobs=1)["slow-start"]
+    built.path.write_text("damaged")
+    contents, said = build(checkout, "slow-start")
+    assert contents == {"slow-start": "observed\nthe peer\n"}
+    assert any("is damaged" in line for line in said)
+
+
+def test_a_patch_that_does_not_fit_is_named(checkout: Path) -> None:
+    wrong = checkout / "libtorrent-patches/rate-only/0001-b.patch"
+    wrong.write_text(patch("something else", "rate only"))
+    with pytest.raises(UserError, match=r"rate-only/0001-b\.patch does not apply") as caught:
+        build(checkout)
+    assert "LIBTORRENT_SOURCE" in (caught.value.hint or "")
+
+
+def test_a_compiler_that_fails_is_an_error_with_its_last_words(checkout: Path) -> None:
+    failing = "library:\n\techo no such header; exit 1\n"
+    (checkout / "libtorrent-patches/build.mk").write_text(failing)
+    with pytest.raises(UserError, match="failed") as caught:
+        build(checkout)
+    assert "no such header" in (caught.value.hint or "")
+
+
+def test_a_source_of_something_else_is_an_error(
+    checkout: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "other").mkdir()
+    (tmp_path / "other/file").write_text("")
+    tarball = tmp_path / "other.tar.gz"
+    subprocess.run(["tar", "-czf", tarball, "-C", tmp_path, "other"], check=True)
+    monkeypatch.setenv("LIBTORRENT_SOURCE", str(tarball))
+    with pytest.raises(UserError, match="is not libtorrent's source"):
+        build(checkout)
+    tarball.write_bytes(tarball.read_bytes()[:20])
+    with pytest.raises(UserError, match="is cut or damaged"):
+        build(checkout)
+    monkeypatch.setenv("LIBTORRENT_SOURCE", str(tmp_path / "nowhere.tar.gz"))
+    with pytest.raises(UserError, match="there is no file"):
+        build(checkout)
+
+
+def test_an_unknown_variant_is_an_error(checkout: Path) -> None:
+    with pytest.raises(UserError, match="unknown variant 'rate'"):
+        build(checkout, "rate")
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "message"),
+    [
+        ('linestyle: "-"', 'linestyle: "x"', "linestyle"),
+        ("rule: slow-start", "rules: slow-start", "rule"),
+        ("series: [rate-only]", "series: [nothing]", "no folder libtorrent-patches/nothing"),
+        ("variants:", "variants: [", "not valid YAML"),
+    ],
+)
+def test_a_wrong_registry_is_an_error(checkout: Path, old: str, new: str, message: str) -> None:
+    assert old in VARIANTS
+    (checkout / "libtorrent-patches/variants.yaml").write_text(VARIANTS.replace(old, new, 1))
+    with pytest.raises(UserError, match=message):
+        load_peer_variants(checkout)
+
+
+def test_the_registry_of_this_project_is_whole() -> None:
+    variants = load_peer_variants(Path(__file__).resolve().parents[2])
+    assert {name: one.rule for name, one in variants.items()} == {
+        "slow-start": "slow-start",
+        "rate-only": "rate-only",
+    }

@@ -1,0 +1,160 @@
+"""From a `peers` experiment to run directories, and what makes a run of it count."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from onionlab.engines.shadow import ShadowEngine
+from onionlab.errors import UserError
+from onionlab.experiment import load
+from onionlab.experiment.peers import PeersSettings
+from onionlab.libtorrent.variants import load_peer_variants
+from onionlab.peers.compose import compose_peers
+from onionlab.peers.verify import PeersExpectation, verify_peer_logs
+from onionlab.rundir import RunDirectory
+from onionlab.tools import Tool
+from onionlab.verify import RunRefusedError
+
+REPOSITORY = Path(__file__).resolve().parents[2]
+
+TEXT = """\
+kind: peers
+title: two peers
+description: for a test
+network: {rtt: "100 ms", seed_bandwidth: "50 Mbit", downloader_bandwidth: "800 KB/s"}
+transfer: {size: "1 MiB"}
+libtorrent: {variants: [rate-only, slow-start], baseline: slow-start}
+time: {measured: "5 s"}
+seeds: 2
+"""
+
+
+def engine() -> ShadowEngine:
+    made = ShadowEngine.__new__(ShadowEngine)
+    made._shadow = Tool(Path("/nonexistent/shadow"), "3.3.0", "f1b2cacf2")
+    made._tgen = Tool(Path("/nonexistent/tgen"), "1.1.2", None)
+    return made
+
+
+def write(tmp_path: Path, text: str) -> str:
+    path = tmp_path / "two-peers.yaml"
+    path.write_text(text)
+    return str(path)
+
+
+@pytest.fixture
+def settings(tmp_path: Path) -> PeersSettings:
+    (level,) = load(write(tmp_path, TEXT), root=REPOSITORY).levels.values()
+    assert isinstance(level.settings, PeersSettings)
+    return level.settings
+
+
+def compose(settings: PeersSettings, variant: str = "slow-start", seed: int = 1) -> RunDirectory:
+    variants = load_peer_variants(REPOSITORY)
+    return compose_peers(settings, variant=variants[variant], seed=seed, engine=engine())
+
+
+def test_the_path_has_the_round_trip_and_the_rates(settings: PeersSettings) -> None:
+    network = compose(settings).simulation.network
+    assert network.latency_us["seed", "downloader"] == 50_000
+    rates = {place.name: place.down_bit_per_s for place in network.places}
+    assert rates == {"seed": 50_000_000, "downloader": 6_400_000}
+
+
+def test_variants_of_a_seed_differ_by_their_program_alone(settings: PeersSettings) -> None:
+    one, other = (compose(settings, name) for name in ("slow-start", "rate-only"))
+    differing = {name for name in one.files if one.files[name] != other.files[name]}
+    assert differing == {"shadow.config.yaml"}
+    config = one.files["shadow.config.yaml"].replace(b"peer-slow-start", b"peer-rate-only")
+    assert config == other.files["shadow.config.yaml"]
+    assert one.tor_programs == ("libtorrent-peer-slow-start",)
+
+
+def test_seeds_differ_by_start_and_content_inside_the_spread(settings: PeersSettings) -> None:
+    starts = set()
+    for seed in range(20):
+        ((process,), (own,)) = (
+            compose(settings, seed=seed).simulation.processes[host]
+            for host in ("downloader", "seed")
+        )
+        assert 1000 <= process.start_ms <= 2000
+        assert own.start_ms < 1000
+        place = process.arguments.index("--content-seed")
+        assert process.arguments[place + 1] == str(seed)
+        starts.add(process.start_ms)
+    assert len(starts) > 10
+
+
+def test_both_peers_agree_on_the_torrent(settings: PeersSettings) -> None:
+    processes = compose(settings).simulation.processes
+
+    def told(host: str, name: str) -> str:
+        (process,) = processes[host]
+        return process.arguments[process.arguments.index(name) + 1]
+
+    for name in ("--size", "--piece", "--content-seed", "--transport"):
+        assert told("seed", name) == told("downloader", name)
+
+
+def test_the_analysis_is_told_who_is_who(settings: PeersSettings) -> None:
+    peers = json.loads(compose(settings).files["peers.json"])
+    assert peers == {"seed": "seed", "downloader": "downloader", "rtt_s": 0.1, "sample_s": 0.005}
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "message"),
+    [
+        ("kind: peers", "kind: peer", "expected peers, or no key `kind`"),
+        ("[rate-only, slow-start]", "[rate-onyl, slow-start]", 'no variant "rate-onyl"'),
+        ("baseline: slow-start", "baseline: other", "libtorrent.baseline"),
+        ('size: "1 MiB"', 'size: "1 MiB", piece: "100 KiB"', "expected a piece of 16 KiB"),
+        ("seeds: 2", "seeds: 2\ntraffic: {}", "traffic: unknown key"),
+        ('rtt: "100 ms"', 'rtt: "0 ms"', "network.rtt"),
+    ],
+)
+def test_a_wrong_file_is_an_error_that_names_the_key(
+    tmp_path: Path, old: str, new: str, message: str
+) -> None:
+    assert old in TEXT
+    with pytest.raises(UserError, match=message):
+        load(write(tmp_path, TEXT.replace(old, new)), root=REPOSITORY)
+
+
+def test_there_is_nothing_to_scale(tmp_path: Path) -> None:
+    experiment = load(write(tmp_path, TEXT), root=REPOSITORY)
+    with pytest.raises(UserError, match="no counts to scale"):
+        experiment.with_overrides(scale=0.5)
+
+
+# Whether a run counts
+
+HEADER = "onionlab-peer 1 role=seed rule=slow-start libtorrent=2.0.8.0 transport=utp size=1"
+CONNECTED = "946684802000000 connected 100.20.0.1:6881"
+
+
+def verify(folder: Path, text: str) -> dict[str, int]:
+    path = folder / "seed" / "libtorrent-peer-slow-start.1000.stdout"
+    path.parent.mkdir(parents=True)
+    path.write_text(text)
+    return verify_peer_logs(folder, {"seed": PeersExpectation("slow-start")})
+
+
+def test_a_peer_that_followed_its_rule_counts(tmp_path: Path) -> None:
+    assert verify(tmp_path, f"{HEADER}\n{CONNECTED}\n") == {"request rule: slow-start": 1}
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("", "logged nothing"),
+        (f"{CONNECTED}\n", "no first line"),
+        (f"{HEADER.replace('slow-start', 'rate-only')}\n{CONNECTED}\n", "rule rate-only instead"),
+        (f"{HEADER}\n946684802000000 disconnected connected refused\n", "never was connected"),
+    ],
+)
+def test_a_peer_that_did_not_does_not(tmp_path: Path, text: str, message: str) -> None:
+    with pytest.raises(RunRefusedError, match=message):
+        verify(tmp_path, text)
