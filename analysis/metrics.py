@@ -618,9 +618,7 @@ def _transfer_metric(
     headline: bool,
     compute: Callable[[PeerTrace], Statistic],
 ) -> Metric:
-    return Metric(
-        name, label, unit, better, "class", headline, _of_transfer(compute), _is_transfer
-    )
+    return Metric(name, label, unit, better, "class", headline, _of_transfer(compute), _is_transfer)
 
 
 TRANSFER_METRICS: tuple[Metric, ...] = (

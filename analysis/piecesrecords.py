@@ -15,7 +15,7 @@ import pyarrow as pa  # type: ignore[import-untyped]
 from analysis.peerlog import Kind, PeerLog
 from analysis.peerrecords import read_peer_log
 from analysis.records import ParseReport
-from analysis.schema import GOODPUT, STREAMS, Outcome, arrow_schema
+from analysis.schema import GOODPUT, PROGRESS, STREAMS, Outcome, arrow_schema
 
 
 def fetches_in_pieces(run_directory: Path, host: str) -> bool:
@@ -26,8 +26,8 @@ def fetches_in_pieces(run_directory: Path, host: str) -> bool:
 
 def read_client(
     run_directory: Path, host: str, class_name: str, epoch_us: int, report: ParseReport
-) -> tuple[pa.Table, pa.Table]:
-    """Streams and goodput of one client; counts what was read in ``report``.
+) -> tuple[pa.Table, pa.Table, pa.Table]:
+    """Streams, goodput and (empty) progress of one client; counts what was read in ``report``.
 
     Raises:
         AnalysisError: no log, an empty one, or one that is not a peer's.
@@ -46,7 +46,9 @@ def read_client(
     if not beats:
         report.clients_without_heartbeats.append(host)
     goodput = _goodput_table(beats, rows, epoch_us, host, class_name)
-    return pa.Table.from_pylist(rows, schema=arrow_schema(STREAMS)), goodput
+    # How a download came along, block by block, its log does not tell.
+    progress = arrow_schema(PROGRESS).empty_table()
+    return pa.Table.from_pylist(rows, schema=arrow_schema(STREAMS)), goodput, progress
 
 
 def _stream_rows(log: PeerLog, epoch_us: int) -> list[dict[str, Any]]:

@@ -178,9 +178,7 @@ def compose(
         own_keys = authorities.get(host.name) or relays.get(host.name)
         for name, content in (own_keys.files if own_keys else {}).items():
             files[f"shadow.data.template/hosts/{host.name}/keys/{name}"] = content
-        processes[host.name] = _host_processes(
-            settings, network, host, programs[host.name], seed
-        )
+        processes[host.name] = _host_processes(settings, network, host, programs[host.name], seed)
 
     simulation = Simulation(
         network=network,

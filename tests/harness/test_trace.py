@@ -127,8 +127,8 @@ def test_a_run_without_its_traces_is_refused(
     write_host(tmp_path, log, trace=trace)
     expectations = {"guard1": Expectation(None, is_client=False, traced=wanted)}
     if problem is None:
-        verify_tor_logs(tmp_path, expectations, "Circuit policy in use: ")
+        verify_tor_logs(tmp_path, expectations, ("Circuit policy in use: ",))
         return
     with pytest.raises(RunRefusedError) as refused:
-        verify_tor_logs(tmp_path, expectations, "Circuit policy in use: ")
+        verify_tor_logs(tmp_path, expectations, ("Circuit policy in use: ",))
     assert problem in refused.value.message
