@@ -27,10 +27,10 @@ from onionlab.peers.compose import compose_peers
 from onionlab.peers.verify import verify_peer_logs
 from onionlab.rundir import RunDirectory, compose
 from onionlab.rundir.compose import engine_options, mean_capacity_bit_per_s, tor_program
-from onionlab.rundir.trace import traced_series
 from onionlab.store import Store, read_json, write_json
 from onionlab.tor.build import BuiltTor, ensure_series, ensure_variants
 from onionlab.tor.variants import Variant, load_registry, load_variants
+from onionlab.trace import traced_series
 from onionlab.verify import verify_tor_logs
 
 if TYPE_CHECKING:

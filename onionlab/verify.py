@@ -13,7 +13,7 @@ from enum import Enum
 from pathlib import Path
 
 from onionlab.circuits import OneCircuit, circuit_problem
-from onionlab.rundir.trace import CELL_TRACE_IN_USE, TRACE_FILE
+from onionlab.trace import CELL_TRACE_IN_USE, TRACE_FILE
 
 BOOTSTRAPPED = "Bootstrapped 100%"
 MAX_NAMED_HOSTS = 5

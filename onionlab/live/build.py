@@ -11,7 +11,6 @@ from pathlib import Path
 
 from onionlab.errors import UserError
 from onionlab.paths import build_directory
-from onionlab.rundir.trace import TRACE_SERIES
 from onionlab.tor.build import (
     AUTOTOOLS,
     CFLAGS,
@@ -24,6 +23,7 @@ from onionlab.tor.build import (
 )
 from onionlab.tor.source import unpack_source
 from onionlab.tor.variants import load_series
+from onionlab.trace import TRACE_SERIES
 from onionlab.workshop import apply_patch, build_lock, new_log, run_logged, work_directory
 
 LTTNG_OPTION = "--enable-tracing-instrumentation-lttng"

@@ -34,9 +34,9 @@ from onionlab.network.model import RELAY_ROLES
 from onionlab.network.sample import PERF_CLASS
 from onionlab.rundir import keys, tgen, torrc
 from onionlab.rundir.keycache import authority_keys
-from onionlab.rundir.trace import trace_lines, trace_plan, traced_hosts, traced_series
 from onionlab.store import identity_hash
 from onionlab.tor.variants import Variant
+from onionlab.trace import trace_lines, trace_plan, traced_hosts, traced_series
 from onionlab.verify import Expectation, Shows
 
 RUN_FORMAT = 1

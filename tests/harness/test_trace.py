@@ -11,8 +11,8 @@ from analysis.celltrace.records import TRACE_PLAN
 from onionlab.engines.shadow import ShadowEngine
 from onionlab.errors import UserError
 from onionlab.experiment.kinds import Traced, traced
-from onionlab.rundir.trace import TRACE_FILE, traced_series
 from onionlab.tor.variants import load_series
+from onionlab.trace import TRACE_FILE, traced_series
 from onionlab.verify import Expectation, RunRefusedError, verify_tor_logs
 
 from .test_rundir import REPOSITORY, composed
