@@ -216,7 +216,12 @@ class Experiment:
                 f"got {show(scale)}"
             )
         if self.kind is not None:
-            raise UserError(f"SCALE: an experiment of kind {self.kind} has no counts to scale")
+            if scale == 1:
+                return self
+            raise UserError(
+                f"SCALE: an experiment of kind {self.kind} has no counts to scale",
+                "leave SCALE out",
+            )
         levels = {
             name: Level(level.label, scale_settings(level.settings, float(scale)))
             for name, level in self._full_size.items()

@@ -55,7 +55,7 @@ CASES = {
         "  baseline: ewma\n",
         "  baseline: ewma\n  zzz: 1\n",
         "25: tor.zzz: unknown key; the keys here are variants, baseline, deployment, scheduler, "
-        "consensus_params, torrc",
+        "trace, consensus_params, torrc",
     ),
     "a key that only the harness sets": (
         "    guard: {count: 2}",

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 import yaml
 
+from onionlab.errors import UserError
 from onionlab.experiment import experiment_names, load
 from onionlab.experiment.reference import json_schema, peers_json_schema
 
@@ -48,7 +49,12 @@ def test_all_are_there() -> None:
 @pytest.mark.parametrize("name", NAMES)
 @pytest.mark.parametrize("scale", [1.0, 0.5, 0.1])
 def test_it_loads_at_every_scale(name: str, scale: float) -> None:
-    experiment = load(name, root=REPOSITORY).with_overrides(scale=scale)
+    experiment = load(name, root=REPOSITORY)
+    if experiment.kind is not None and scale != 1.0:
+        with pytest.raises(UserError, match="has no counts to scale"):
+            experiment.with_overrides(scale=scale)
+        return
+    experiment = experiment.with_overrides(scale=scale)
     assert experiment.warnings == ()
     assert (experiment.shrunk == []) == (scale == 1.0)
     for level in experiment.levels.values():
