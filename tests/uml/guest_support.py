@@ -119,17 +119,18 @@ def run_endless_guest(directory: Path) -> None:
     run_guest(directory, engine, net, stop_s=100_000)
 
 
-def memory_folders() -> dict[str, list[str]]:
-    """What lies where a guest keeps its memory; other programs use these folders, too."""
-    return {
-        folder: sorted(
-            path.name for path in Path(folder).iterdir() if path.name.startswith(MEMORY_FILE_NAMES)
-        )
-        for folder in ("/dev/shm", "/tmp")
-    }
+def traces() -> set[str]:
+    """Where something of a guest would be left on this machine: mounts, and memory files.
 
-
-def mounts() -> list[str]:
-    return sorted(
+    Named network namespaces are mounts too; other programs make them, and the engine never does.
+    """
+    mounts = {
         line.split(" ", 5)[4] for line in Path("/proc/self/mountinfo").read_text().splitlines()
-    )
+    }
+    memory = {
+        str(path)
+        for folder in ("/dev/shm", "/tmp")
+        for path in Path(folder).iterdir()
+        if path.name.startswith(MEMORY_FILE_NAMES)
+    }
+    return {mount for mount in mounts if not mount.startswith("/run/netns")} | memory
