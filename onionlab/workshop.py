@@ -32,6 +32,7 @@ __all__ = [
     "first_line",
     "new_log",
     "run_logged",
+    "unpack_tarball",
     "work_directory",
 ]
 
@@ -238,3 +239,21 @@ def _wait(workshop: Workshop, process: subprocess.Popen[bytes], what: str, start
             return process.wait(timeout=SIGN_OF_LIFE_S)
         except subprocess.TimeoutExpired:
             workshop.say(f"{what}: still running after {time.monotonic() - started:.0f} s")
+
+
+def unpack_tarball(path: Path, destination: Path, *, hint: str) -> None:
+    """Unpack a source's tarball into ``destination``, without its top folder.
+
+    Raises:
+        UserError: The tarball is cut or damaged; with ``hint``.
+    """
+    result = subprocess.run(
+        ["tar", "-xf", path, "-C", destination, "--strip-components=1"],
+        capture_output=True,
+        text=True,
+        errors="replace",
+        check=False,
+    )
+    if result.returncode != 0:
+        reason = (result.stderr.strip().splitlines() or ["tar failed"])[0]
+        raise UserError(f"{path} is cut or damaged: {reason}", hint)

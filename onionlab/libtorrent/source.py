@@ -7,7 +7,6 @@ is left out.
 from __future__ import annotations
 
 import re
-import subprocess
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,7 +14,7 @@ from typing import Any
 
 from onionlab.debian import fetch_source_package, read_kept
 from onionlab.errors import UserError
-from onionlab.workshop import file_sha256
+from onionlab.workshop import file_sha256, unpack_tarball
 
 __all__ = ["ENVIRONMENT_VARIABLE", "LibtorrentSource", "obtain_source", "unpack_source"]
 
@@ -78,16 +77,7 @@ def unpack_source(source: LibtorrentSource, destination: Path) -> str:
         UserError: The tarball is cut or damaged, or holds something else than libtorrent 2.
     """
     destination.mkdir(parents=True)
-    result = subprocess.run(
-        ["tar", "-xf", source.path, "-C", destination, "--strip-components=1"],
-        capture_output=True,
-        text=True,
-        errors="replace",
-        check=False,
-    )
-    if result.returncode != 0:
-        reason = (result.stderr.strip().splitlines() or ["tar failed"])[0]
-        raise UserError(f"{source.path} is cut or damaged: {reason}", WAY_OUT)
+    unpack_tarball(source.path, destination, hint=WAY_OUT)
     return libtorrent_version(destination, source.path)
 
 

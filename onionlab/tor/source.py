@@ -7,7 +7,6 @@ adds nothing to the program that an experiment runs.
 from __future__ import annotations
 
 import re
-import subprocess
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,7 +16,7 @@ from onionlab.debian import fetch_source_package, read_kept
 from onionlab.errors import UserError
 from onionlab.paths import build_directory
 from onionlab.trees import Configured, copy_files, files_sha256, git_output, tree_files
-from onionlab.workshop import file_sha256
+from onionlab.workshop import file_sha256, unpack_tarball
 
 __all__ = ["TorSource", "obtain_source", "unpack_source"]
 
@@ -89,16 +88,7 @@ def unpack_source(source: TorSource, destination: Path) -> str:
     if source.kind == "tree":
         copy_files(source.path, tree_files(source.path, CONFIGURED), destination)
     else:
-        result = subprocess.run(
-            ["tar", "-xf", source.path, "-C", destination, "--strip-components=1"],
-            capture_output=True,
-            text=True,
-            errors="replace",
-            check=False,
-        )
-        if result.returncode != 0:
-            reason = (result.stderr.strip().splitlines() or ["tar failed"])[0]
-            raise UserError(f"{source.path} is cut or damaged: {reason}", WAY_OUT)
+        unpack_tarball(source.path, destination, hint=WAY_OUT)
     return tor_version(destination, source.path)
 
 
