@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +12,9 @@ import pyarrow.compute as pc  # type: ignore[import-untyped]
 import pyarrow.parquet as pq  # type: ignore[import-untyped]
 from numpy.typing import NDArray
 
+from analysis.celltrace.cells import Cells
+from analysis.celltrace.records import CELLS_FILE, load_cells
+from analysis.celltrace.statistics import relayed
 from analysis.errors import AnalysisError
 from analysis.metrics import ALL, Beats, ClassData, Streams
 from analysis.parallel import Download, Group, download
@@ -26,11 +30,15 @@ from analysis.study import Level
 def load_run(records: Path, level: Level) -> dict[str, ClassData]:
     """A run's records as arrays: each class of the level, each other class met, and ``ALL``.
 
+    Roles of traced relays are classes as well.
+
     Raises:
         AnalysisError: a table is missing or cannot be read.
     """
     if (records / PEERS_TABLE).is_file():
-        return {name: _transfer_data(records, level) for name in level.classes}
+        nothing = _without_streams(level)
+        transfer = load_transfer(records)
+        return {name: replace(nothing, transfer=transfer) for name in level.classes}
     streams = _read(records / "streams.parquet")
     beats = _read(records / "goodput.parquet")
     progress = _progress(records)
@@ -54,10 +62,24 @@ def load_run(records: Path, level: Level) -> dict[str, ClassData]:
         )
         for name in names
     }
-    return {**classes, ALL: _class_data(streams, beats, level, None)}
+    return {**classes, **_by_role(records, level), ALL: _class_data(streams, beats, level, None)}
 
 
-def _transfer_data(records: Path, level: Level) -> ClassData:
+def _by_role(records: Path, level: Level) -> dict[str, ClassData]:
+    """What traced relays relayed, each role of relays as a class of its own."""
+    if not (records / CELLS_FILE).is_file():
+        return {}
+    by_role: dict[str, list[Cells]] = {}
+    for _, role, cells in load_cells(records):
+        by_role.setdefault(role, []).append(cells)
+    nothing = _without_streams(level)
+    return {
+        role: replace(nothing, relayed=relayed(own, level.measured_start_s, level.measured_end_s))
+        for role, own in sorted(by_role.items())
+    }
+
+
+def _without_streams(level: Level) -> ClassData:
     nothing = np.empty(0)
     codes = np.empty(0, dtype=np.int64)
     return ClassData(
@@ -68,7 +90,6 @@ def _transfer_data(records: Path, level: Level) -> ClassData:
         begin_s=level.measured_start_s,
         end_s=level.measured_end_s,
         horizon_s=None,
-        transfer=load_transfer(records),
     )
 
 

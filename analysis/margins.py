@@ -42,7 +42,7 @@ INDICES = Margin(0.02, relative=False)
 """Of an index between 1/n and 1."""
 
 SHARES = Margin(0.05, relative=False)
-"""Of a share of a file that a single stream has or lacks."""
+"""Of a share of a file that a single stream has or lacks, of cells, or of their time."""
 
 TIME_RESOLUTION_S = 1e-6
 """TGen logs microseconds."""
@@ -63,8 +63,9 @@ def _judged() -> dict[str, Judged]:
                 table[metric.name] = Judged(margin, HEARTBEAT_S, "heartbeat")
     table["jain_index_clients"] = Judged(INDICES, 1e-6)
     table["jain_index_streams"] = Judged(INDICES, 1e-6)
-    for name in ("starvation", "last_three_lead"):
+    for name in ("starvation", "last_three_lead", "cell_quiet_longer", "cell_flush_share"):
         table[name] = Judged(SHARES, 1e-6)
+    table["cell_spike_45s"] = Judged(Margin(0.05), 1e-6)
     table["served_streams"] = Judged(Margin(0.05), 1e-6)
     table["goodput_bytes_per_s"] = Judged(Margin(0.05), 1.0)
     table["early_rate_bytes_per_s"] = Judged(Margin(0.05), 1.0)

@@ -14,6 +14,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from analysis import parallel
+from analysis.celltrace.statistics import (
+    LEAST_SPAN_S,
+    Group,
+    Relayed,
+    Stage,
+    chance_longer,
+    delay_autocorrelation,
+)
 from analysis.fairness import STARVED_S, amount_by_client, jain_index, longest_gaps
 from analysis.peertrace import EARLY_S, LONG_STALL_RTTS, PeerTrace
 from analysis.schema import FAILURES, Outcome
@@ -88,6 +96,8 @@ class ClassData:
     side_by_side: tuple[parallel.Group, ...] = ()
     transfer: PeerTrace | None = None
     """What peers say of a transfer between them; such a class has no streams and no beats."""
+    relayed: Relayed | None = None
+    """The cells that traced relays of one role relayed; neither has such a class."""
 
     @property
     def measured(self) -> Streams:
@@ -140,7 +150,7 @@ class Quantity:
 
 
 def _of_streams(data: ClassData) -> bool:
-    return data.transfer is None
+    return data.transfer is None and data.relayed is None
 
 
 @dataclass(frozen=True)
@@ -670,7 +680,91 @@ TRANSFER_METRICS: tuple[Metric, ...] = (
 )
 """Metrics of a transfer between peers (docs/slowstart.md)."""
 
-METRICS: tuple[Metric, ...] = _metrics() + TRANSFER_METRICS
+
+def _is_relayed(data: ClassData) -> bool:
+    return data.relayed is not None
+
+
+def _of_relayed(compute: Callable[[Relayed], Statistic]) -> Callable[[ClassData], Statistic]:
+    def of_class(data: ClassData) -> Statistic:
+        if data.relayed is None or not data.relayed.time_s.size:
+            return Statistic(None, "no cell was relayed in the measured span")
+        return compute(data.relayed)
+
+    return of_class
+
+
+def _cell_time(q: float) -> Callable[[Relayed], Statistic]:
+    return lambda cells: Statistic(float(np.quantile(cells.total_ms, q)) / 1000)
+
+
+def _quiet_longer(cells: Relayed) -> Statistic:
+    quiet, busy = (cells.circuits.members(group) for group in (Group.QUIET, Group.BUSY))
+    if not busy.any():
+        return Statistic(None, "no circuit has more cells than the quiet ones")
+    return Statistic(chance_longer(cells.total_ms[quiet], cells.total_ms[busy]))
+
+
+def _flush_share(cells: Relayed) -> Statistic:
+    total_ms = float(cells.total_ms.sum())
+    if total_ms == 0:
+        return Statistic(None, "no cell was inside for any time")
+    return Statistic(float(cells.stages_ms[Stage.OUTBUF_FLUSH].sum()) / total_ms)
+
+
+SPIKE_S = (40.0, 50.0)
+"""`Roughly every 45 seconds`, as the text of 2019 has it."""
+
+
+def _spike(cells: Relayed) -> Statistic:
+    found = delay_autocorrelation(cells.time_s, cells.total_ms)
+    if found is None:
+        return Statistic(None, f"cells came in for less than {LEAST_SPAN_S} s, or all took as long")
+    lags, strength = found
+    inside = (lags >= SPIKE_S[0]) & (lags <= SPIKE_S[1])
+    # A period of half or a third as long shows up there too, but more at its own lag.
+    rival = max(cells.noise, float(strength[~inside].max()))
+    return Statistic(max(0.0, float(strength[inside].max())) / rival)
+
+
+def _relayed_metric(
+    name: str,
+    label: str,
+    unit: str,
+    better: Literal["lower", ""],
+    compute: Callable[[Relayed], Statistic],
+) -> Metric:
+    return Metric(name, label, unit, better, "class", False, _of_relayed(compute), _is_relayed)
+
+
+CELL_METRICS: tuple[Metric, ...] = (
+    _relayed_metric(
+        "cell_time_p50_s", "Time of cells inside a relay, median", "s", "lower", _cell_time(0.5)
+    ),
+    _relayed_metric(
+        "cell_time_p99_s", "Time of cells inside a relay, p99", "s", "lower", _cell_time(0.99)
+    ),
+    _relayed_metric(
+        "cell_quiet_longer",
+        "Chance that a quiet circuit's cell is inside longer than a busy one's",
+        "1",
+        "",
+        _quiet_longer,
+    ),
+    _relayed_metric(
+        "cell_flush_share", "Share of that time from outbuf to kernel", "1", "", _flush_share
+    ),
+    _relayed_metric(
+        "cell_spike_45s",
+        "Autocorrelation of delays over 40 s to 50 s, against other lags and noise",
+        "1",
+        "",
+        _spike,
+    ),
+)
+"""Metrics of cells inside traced relays (docs/celltrace.md); their classes are roles of relays."""
+
+METRICS: tuple[Metric, ...] = _metrics() + TRANSFER_METRICS + CELL_METRICS
 
 
 FAIRNESS = (

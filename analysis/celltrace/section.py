@@ -8,7 +8,6 @@ from typing import Any
 
 import numpy as np
 
-from analysis.celltrace.claims import answer_all
 from analysis.celltrace.figures import TraceFigure, labels_of
 from analysis.celltrace.statistics import Group, Stage
 from analysis.celltrace.tables import (
@@ -74,14 +73,6 @@ def section(
             if n
         ],
         "streams": stream_counts(table),
-        "claims": [
-            {
-                "statement": answer.claim.statement,
-                "verdict": answer.verdict,
-                "findings": [f"seed {f.seed}: {f.value}" for f in answer.findings],
-            }
-            for answer in answer_all(table)
-        ],
         "unended": sum(not relay.ended for relay in relays),
         "problems": [
             f"{run.run_id}, {relay.relay}: {relay.malformed} records that no Tor writes, the first "

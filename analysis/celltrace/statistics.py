@@ -7,7 +7,7 @@ kernel, in milliseconds, of RELAY cells that were relayed; the busiest circuit; 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 
@@ -157,31 +157,94 @@ def by_circuit(keys: Sequence[Ints]) -> Circuits:
     return Circuits(of_cell, cells, float(q1), float(q3))
 
 
-def spike_period_s(
-    time_s: Floats, time_ms: Floats, *, least_s: float = 10.0, most_s: float = 120.0
-) -> tuple[float, float]:
-    """The strongest period of the delays over time, and how strong it is.
+@dataclass(frozen=True)
+class Relayed:
+    """What one or more relays relayed; arrays have shape (n,), one entry for each cell.
 
-    Of the 99th percentile in each second, its logarithm less its running median over ``most_s``,
-    the autocorrelation's highest value between two lags.
+    Attributes:
+        time_s: when it came in.
+        stages_ms: how long it took, by stage.
+        circuits: which circuit it belongs to, of which relay.
+        span_s: length of the span in which the cells came in.
+    """
+
+    time_s: Floats
+    stages_ms: Mapping[Stage, Floats]
+    circuits: Circuits
+    span_s: float
+
+    @property
+    def total_ms(self) -> Floats:
+        """How long each cell was inside."""
+        return self.stages_ms[Stage.TOTAL]
+
+    @property
+    def noise(self) -> float:
+        """What the autocorrelation of white noise stays below, mostly."""
+        return 3 / float(np.sqrt(self.span_s))
+
+
+def relayed(relays: Sequence[Cells], begin_s: float, end_s: float) -> Relayed:
+    """The relayed RELAY cells of some relays that came in within [begin, end)."""
+    span_ns = (round(begin_s * 1e9), round(end_s * 1e9))
+    own = [relayed_traffic(cells, *span_ns) for cells in relays]
+    keys = [cells.circuits() for cells in own]
+    circuits = by_circuit(
+        [
+            np.concatenate([np.full(len(cells), i) for i, cells in enumerate(own)]),
+            np.concatenate([channel for channel, _ in keys]),
+            np.concatenate([circ for _, circ in keys]),
+        ]
+    )
+    return Relayed(
+        time_s=np.concatenate([cells.inbuf_ns for cells in own]) / 1e9,
+        stages_ms={
+            stage: np.concatenate([stage_ms(cells, stage) for cells in own]) for stage in Stage
+        },
+        circuits=circuits,
+        span_s=end_s - begin_s,
+    )
+
+
+def chance_longer(one_ms: Floats, other_ms: Floats) -> float:
+    """The chance that a value of the first is above one of the second; equal ones count half.
+
+    Args:
+        one_ms: shape (n,), n > 0.
+        other_ms: shape (m,), m > 0.
+    """
+    ranked = np.sort(other_ms)
+    below = np.searchsorted(ranked, one_ms, "left") + np.searchsorted(ranked, one_ms, "right")
+    return float(below.mean()) / (2 * ranked.size)
+
+
+LEAST_PERIOD_S = 10
+MOST_PERIOD_S = 120
+LEAST_SPAN_S = 3 * MOST_PERIOD_S
+"""Cells have to come in over so long a time before a period can be told."""
+
+
+def delay_autocorrelation(time_s: Floats, time_ms: Floats) -> tuple[Floats, Floats] | None:
+    """How much the delays of one second are like those some seconds before.
+
+    Of the 99th percentile in each second, its logarithm less its running median over
+    ``MOST_PERIOD_S``.
 
     Args:
         time_s: when each cell came in, shape (n,).
         time_ms: how long it took, shape (n,).
-        least_s: shortest period looked for.
-        most_s: longest period looked for.
 
     Returns:
-        The period in seconds and the autocorrelation there, at most 1; NaN, NaN for a trace shorter
-        than three times ``most_s`` or without variation. White noise of n seconds stays below
-        about 3 / sqrt(n).
+        The lags in seconds, from ``LEAST_PERIOD_S`` to ``MOST_PERIOD_S``, and the autocorrelation
+        at each, at most 1; None for a trace shorter than ``LEAST_SPAN_S`` or without variation.
+        White noise of n seconds stays below about 3 / sqrt(n).
     """
     if not time_s.size:
-        return float("nan"), float("nan")
+        return None
     second = np.floor(time_s - time_s.min()).astype(np.int64)
     n = int(second.max()) + 1
-    if n < 3 * most_s:
-        return float("nan"), float("nan")
+    if n < LEAST_SPAN_S:
+        return None
     order = np.lexsort((time_ms, second))
     counts = np.bincount(second, minlength=n)
     last = np.cumsum(counts)
@@ -189,7 +252,7 @@ def spike_period_s(
     level = np.full(n, np.nan)
     level[counts > 0] = np.log(np.maximum(time_ms[order][place[counts > 0]], 1e-6))
     level = np.where(np.isnan(level), np.nanmedian(level), level)
-    half = int(most_s) // 2
+    half = MOST_PERIOD_S // 2
     padded = np.pad(level, half, mode="reflect")
     level = level - np.median(
         np.lib.stride_tricks.sliding_window_view(padded, 2 * half + 1), axis=1
@@ -197,8 +260,20 @@ def spike_period_s(
     level = level - level.mean()
     variance = float(level @ level)
     if variance == 0.0:
-        return float("nan"), float("nan")
-    lags = np.arange(int(least_s), int(most_s) + 1)
+        return None
+    lags = np.arange(LEAST_PERIOD_S, MOST_PERIOD_S + 1)
     strength = np.array([float(level[lag:] @ level[:-lag]) for lag in lags]) / variance
+    return lags.astype(np.float64), strength
+
+
+def spike_period_s(time_s: Floats, time_ms: Floats) -> tuple[float, float]:
+    """The strongest period of the delays over time, and the autocorrelation there.
+
+    NaN, NaN where ``delay_autocorrelation`` has none.
+    """
+    found = delay_autocorrelation(time_s, time_ms)
+    if found is None:
+        return float("nan"), float("nan")
+    lags, strength = found
     best = int(np.argmax(strength))
     return float(lags[best]), float(strength[best])

@@ -25,12 +25,11 @@ from analysis.celltrace.statistics import (
     Bools,
     Floats,
     Group,
+    Relayed,
     Stage,
     Summary,
-    by_circuit,
-    relayed_traffic,
+    relayed,
     spike_period_s,
-    stage_ms,
     summarise,
 )
 from analysis.study import Level, Run
@@ -130,49 +129,34 @@ class TraceTable:
         if not (records / COUNTS_FILE).is_file():
             return
         self.counts.append((run, read_counts(records / COUNTS_FILE)))
-        span = (round(level.measured_start_s * 1e9), round(level.measured_end_s * 1e9))
-        relays = [(role, relayed_traffic(cells, *span)) for _, role, cells in load_cells(records)]
+        relays = [(role, cells) for _, role, cells in load_cells(records)]
         roles = list(dict.fromkeys(role for role, _ in relays))
         for role in [*roles, ALL_ROLES] if len(roles) > 1 else roles:
             own = [cells for own_role, cells in relays if role in (own_role, ALL_ROLES)]
-            keys = [cells.circuits() for cells in own]
-            circuits = by_circuit(
-                [
-                    np.concatenate([np.full(len(c), i) for i, c in enumerate(own)]),
-                    np.concatenate([channel for channel, _ in keys]),
-                    np.concatenate([circ for _, circ in keys]),
-                ]
-            )
-            stages = {
-                stage: np.concatenate([stage_ms(cells, stage) for cells in own]) for stage in Stage
-            }
-            groups = {group: circuits.members(group) for group in Group}
-            for group, members in groups.items():
-                total = float(stages[Stage.TOTAL][members].sum())
-                for stage, times in stages.items():
-                    self.times.append(
-                        TimeRow(
-                            run.level, run.variant, run.seed, role, group, stage,
-                            circuits.count(group),
-                            float(times[members].sum()) / total if total else float("nan"),
-                            summarise(times[members]),
-                        )
-                    )  # fmt: skip
-            time_s = np.concatenate([cells.inbuf_ns for cells in own]) / 1e9
-            total_ms = stages[Stage.TOTAL]
-            period_s, strength = spike_period_s(time_s, total_ms)
-            self.spikes.append(
-                SpikeRow(
-                    run.level, run.variant, run.seed, role, period_s, strength,
-                    3 / float(np.sqrt(level.measured_s)),
-                )
-            )  # fmt: skip
-            self._add_points(run, role, time_s, total_ms, groups)
+            self._add_role(run, role, relayed(own, level.measured_start_s, level.measured_end_s))
         self._add_relay_times(run, level, records)
 
-    def _add_points(
-        self, run: Run, role: str, time_s: Floats, time_ms: Floats, groups: dict[Group, Bools]
-    ) -> None:
+    def _add_role(self, run: Run, role: str, own: Relayed) -> None:
+        groups = {group: own.circuits.members(group) for group in Group}
+        for group, members in groups.items():
+            total = float(own.total_ms[members].sum())
+            for stage, times in own.stages_ms.items():
+                self.times.append(
+                    TimeRow(
+                        run.level, run.variant, run.seed, role, group, stage,
+                        own.circuits.count(group),
+                        float(times[members].sum()) / total if total else float("nan"),
+                        summarise(times[members]),
+                    )
+                )  # fmt: skip
+        period_s, strength = spike_period_s(own.time_s, own.total_ms)
+        self.spikes.append(
+            SpikeRow(run.level, run.variant, run.seed, role, period_s, strength, own.noise)
+        )
+        self._add_points(run, role, own, groups)
+
+    def _add_points(self, run: Run, role: str, own: Relayed, groups: dict[Group, Bools]) -> None:
+        time_s, time_ms = own.time_s, own.total_ms
         if any((p.level, p.variant, p.role) == (run.level, run.variant, role) for p in self.points):
             return
         # Of the quiet circuits' few cells all are shown, of the others each n-th.

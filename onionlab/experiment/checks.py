@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from onionlab.experiment.kinds import nearest
-from onionlab.experiment.schema import NetworkSettings, Settings, TorSettings
+from onionlab.experiment.schema import RELAY_ROLES, NetworkSettings, Settings, TorSettings
 from onionlab.experiment.tor_parameters import CONSENSUS_PARAMETERS, RESERVED_OPTIONS
 from onionlab.experiment.units import format_rate, format_time, milliseconds, show
 from onionlab.network.sample import ADDRESSES_PER_ROLE
@@ -180,6 +180,10 @@ def _traffic(settings: Settings) -> Iterator[Finding]:
     if PERF_CLASS in settings.traffic:
         message = "this name belongs to the clients of network.perf_clients"
         yield Finding(("traffic", PERF_CLASS), message)
+    for role in RELAY_ROLES:
+        if role in settings.traffic:
+            message = "this name belongs to the relays of this role, where they are traced"
+            yield Finding(("traffic", role), message)
     ends_s = settings.time.warm_up_s + settings.time.measured_s
     for name, traffic_class in sorted(settings.traffic.items()):
         start = traffic_class.start

@@ -23,6 +23,7 @@ from onionlab.experiment import kinds
 from onionlab.experiment.kinds import nearest
 from onionlab.experiment.load import (
     SUFFIX,
+    AnySettings,
     Experiment,
     as_user_error,
     display_name,
@@ -32,7 +33,8 @@ from onionlab.experiment.load import (
     read_file,
     validate_tree,
 )
-from onionlab.experiment.schema import ClassName, LevelName, MetricName, Model
+from onionlab.experiment.peers import PeersSettings
+from onionlab.experiment.schema import RELAY_ROLES, ClassName, LevelName, MetricName, Model
 from onionlab.experiment.shape import shape_of_model, unknown_keys
 from onionlab.experiment.tree import Node, Problem
 from onionlab.experiment.units import show
@@ -62,7 +64,9 @@ class ClaimEntry(Model):
     metrics: tuple[MetricName, ...] = Field(
         strict=False, min_length=1, description="metrics of docs/metrics.md; it has to hold in each"
     )
-    class_name: ClassName = Field(alias="class", description="a class of clients, or all")
+    class_name: ClassName = Field(
+        alias="class", description="a class of clients, a role of traced relays, or all"
+    )
     levels: tuple[LevelName, ...] = Field(
         strict=False,
         min_length=1,
@@ -208,7 +212,7 @@ def _of_claim(entry: ClaimEntry, experiments: dict[str, Experiment]) -> Found:
         name
         for one in experiments.values()
         for level in one.levels.values()
-        for name in level.settings.classes
+        for name in (*level.settings.classes, *_traced_roles(level.settings))
     }
     yield from _known("class", (entry.class_name,), known_classes | {ALL})
     numbers = {f.paper for one in experiments.values() for f in one.figures if f.paper is not None}
@@ -225,6 +229,13 @@ def _of_claim(entry: ClaimEntry, experiments: dict[str, Experiment]) -> Found:
     for key, least in (("levels", direction.least_levels), ("variants", direction.least_variants)):
         if len(getattr(entry, key)) < least:
             yield (key,), f"{entry.direction} takes at least {least}: {direction.meaning}"
+
+
+def _traced_roles(settings: AnySettings) -> tuple[str, ...]:
+    """Roles whose relays may be traced; they are classes to the analysis."""
+    if isinstance(settings, PeersSettings) or settings.tor.trace.where == "none":
+        return ()
+    return RELAY_ROLES
 
 
 def _metrics(entry: ClaimEntry) -> Found:

@@ -110,6 +110,11 @@ CASES = {
         "  perf:",
         "15: traffic.perf: this name belongs to the clients of network.perf_clients",
     ),
+    "a class named like a role of relays": (
+        "  web:",
+        "  guard:",
+        "15: traffic.guard: this name belongs to the relays of this role, where they are traced",
+    ),
     "pause by two rules": (
         '{uniform: ["1 s", "3 s"]}',
         '{uniform: ["1 s", "3 s"], choices: ["1 s"]}',

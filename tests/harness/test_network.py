@@ -103,7 +103,7 @@ def test_hosts_have_names_roles_and_addresses_of_their_own() -> None:
     assert len({h.name for h in network.hosts}) == len(network.hosts)
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=25)
 @given(st.integers(0, 2**32 - 1), st.integers(1, 30), st.floats(0.1, 4))
 def test_a_role_carries_what_was_asked_whatever_the_seed(
     seed: int, count: int, factor: float
