@@ -80,7 +80,7 @@ def test_edges() -> None:
         )
     )
 )
-@settings(deadline=None, max_examples=40)
+@settings(max_examples=40)
 def test_a_band_holds_its_mean_and_repeats(curves: list[list[float]]) -> None:
     band = simultaneous_band(curves, draws=50)
     again = simultaneous_band(curves, draws=50)

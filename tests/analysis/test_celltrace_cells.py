@@ -54,7 +54,7 @@ def test_every_fate_has_a_meaning() -> None:
     assert set(JOINED) < set(Fate)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(
     fates=st.lists(st.sampled_from(list(Fate)), max_size=40),
     seed=st.integers(0, 2**32),
@@ -118,7 +118,7 @@ def test_summary_by_hand() -> None:
     assert (summary.mean_ms, summary.quartile3_ms, summary.maximum_ms) == (4.0, 4.0, 10.0)
 
 
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=50)
 @given(pairs=st.lists(st.tuples(st.integers(0, 3), st.integers(0, 3)), min_size=1, max_size=60))
 def test_circuits_against_a_plain_count(pairs: list[tuple[int, int]]) -> None:
     circuits = by_circuit([np.array(column) for column in zip(*pairs, strict=True)])

@@ -11,7 +11,7 @@ from analysis.celltrace.cells import Fate
 from analysis.celltrace.paths import LEGS, Leg
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(seed=st.integers(0, 2**32), n=st.integers(1, 6))
 def test_the_chain_is_the_one_that_was_made(seed: int, n: int) -> None:
     model = Model(seed)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from analysis.censoring import bias
@@ -38,7 +38,6 @@ def test_nothing_seen() -> None:
 
 
 @given(SAMPLES)
-@settings(deadline=None)
 def test_the_naive_distribution_is_never_too_slow(sample: list[tuple[float, int]]) -> None:
     times, kinds = [t for t, _ in sample], [k for _, k in sample]
     found = bias(times, kinds, (0.5, 0.9, 0.99))

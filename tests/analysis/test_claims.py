@@ -346,7 +346,7 @@ def test_a_gap_has_no_ratio_where_a_value_is_zero() -> None:
 VALUES = st.one_of(st.none(), st.just(0.0), st.floats(1e-3, 1e3), st.just(1.0))
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 @given(
     st.lists(st.lists(VALUES, min_size=4, max_size=4), max_size=5),
     st.sampled_from(sorted(DIRECTIONS)),
@@ -376,7 +376,7 @@ def test_any_runs_get_an_answer_without_a_nan(
         assert part.answer is not Answer.OPEN or part.reason or part.more_seeds
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(
     st.lists(
         st.tuples(st.floats(0.5, 2.0), st.floats(0.5, 2.0)), min_size=3, max_size=8, unique=True

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from analysis.fairness import amount_by_client, jain_index, longest_gaps
@@ -28,7 +28,6 @@ def test_jain_by_hand() -> None:
 
 
 @given(AMOUNTS, st.floats(1e-50, 1e50))
-@settings(deadline=None)
 def test_jain_lies_between_one_nth_and_one_in_any_unit(amounts: list[float], unit: float) -> None:
     index = jain_index(amounts)
     if max(amounts) == 0:
@@ -92,7 +91,6 @@ def test_what_heartbeats_cannot_tell() -> None:
     st.integers(1, 30),
     st.one_of(st.none(), st.integers(0, 12)),
 )
-@settings(deadline=None)
 def test_gaps_are_brute_forces(
     silent: list[bool], start: int, length: int, first: int | None
 ) -> None:

@@ -297,7 +297,7 @@ JSON = st.recursive(
 )
 
 
-@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(JSON, JSON)
 def test_any_json_is_imported_or_refused(tmp_path: Path, node: Any, other: Any) -> None:
     """Never another exception, never a number that is none."""
@@ -313,7 +313,7 @@ def test_any_json_is_imported_or_refused(tmp_path: Path, node: Any, other: Any) 
             assert RunSet.model_validate_json(made.json_text()) == made
 
 
-@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(st.integers(0, 2**20), st.integers(0, 255))
 def test_a_flipped_byte_is_read_or_refused(tmp_path: Path, place: int, byte: int) -> None:
     data = bytearray(lzma.compress(json.dumps(ANALYSIS).encode()))

@@ -33,7 +33,6 @@ def test_interval_by_hand() -> None:
 
 
 @given(VALUES)
-@settings(deadline=None)
 def test_interval_is_scipys(values: list[float]) -> None:
     result = t_interval(values)
     scale = stats.sem(values)
@@ -56,7 +55,6 @@ def test_one_value_has_no_bounds_and_none_is_a_mistake() -> None:
 
 
 @given(SPREAD)
-@settings(deadline=None)
 def test_paired_p_values_are_scipys(values: list[float]) -> None:
     effect = paired_effect(values)
     assert effect.p_different == pytest.approx(stats.ttest_1samp(values, 0.0).pvalue, abs=1e-9)
@@ -67,7 +65,6 @@ def test_paired_p_values_are_scipys(values: list[float]) -> None:
 
 
 @given(SPREAD, SPREAD)
-@settings(deadline=None)
 def test_welch_is_scipys(one: list[float], other: list[float]) -> None:
     theirs = stats.ttest_ind(one, other, equal_var=False)
     effect = welch_effect(one, other)
@@ -77,7 +74,6 @@ def test_welch_is_scipys(one: list[float], other: list[float]) -> None:
 
 
 @given(SPREAD)
-@settings(deadline=None)
 def test_the_interval_and_the_test_agree(values: list[float]) -> None:
     effect = paired_effect(values)
     interval = effect.interval()
@@ -101,7 +97,6 @@ def test_equal_differences_are_as_uncertain_as_their_resolution() -> None:
 
 
 @given(st.lists(st.floats(0.01, 1e6), min_size=2, max_size=9), st.floats(0.5, 2.0))
-@settings(deadline=None)
 def test_a_constant_ratio_is_found(base: list[float], factor: float) -> None:
     ratio = ratio_interval([factor * b for b in base], base)
     assert ratio.estimate == pytest.approx(factor)
@@ -116,7 +111,7 @@ def test_ratios_of_extremes_stay_finite() -> None:
 
 
 @given(VALUES)
-@settings(deadline=None, max_examples=50)
+@settings(max_examples=50)
 def test_bca_lies_in_the_datas_range_and_repeats(values: list[float]) -> None:
     result = bca_interval(values, resamples=200)
     assert result == bca_interval(values, resamples=200)
@@ -163,7 +158,6 @@ def test_the_count_to_settle_is_that_of_the_power_formula() -> None:
 
 
 @given(st.floats(-2, 2), st.floats(0.1, 5.0), st.integers(2, 30), st.floats(0.05, 3.0))
-@settings(deadline=None)
 def test_the_count_to_settle_is_more_than_there_are(
     estimate: float, sd: float, count: int, margin: float
 ) -> None:

@@ -46,7 +46,7 @@ def test_one_look_is_the_plain_test() -> None:
 
 
 @given(st.integers(FIRST_LOOK, 60), st.lists(st.floats(1e-12, 1), min_size=1, max_size=8))
-@settings(deadline=None, max_examples=15)
+@settings(max_examples=15)
 def test_a_sequential_p_value_falls_with_more_looks(budget: int, p: list[float]) -> None:
     sizes = schedule(budget)
     looks = Looks(sizes[: len(p)], budget)

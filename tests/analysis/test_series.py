@@ -31,7 +31,7 @@ def arrays(intervals: list[tuple[int, int, int]]) -> tuple[list[int], list[int],
 
 
 @given(INTERVALS)
-@settings(deadline=None, max_examples=50)
+@settings(max_examples=50)
 def test_cumulative_amount(intervals: list[tuple[int, int, int]]) -> None:
     grid = np.arange(-2.0, 125.0, 0.5)
     got = cumulative_at(grid, *arrays(intervals))
@@ -39,7 +39,7 @@ def test_cumulative_amount(intervals: list[tuple[int, int, int]]) -> None:
 
 
 @given(INTERVALS, st.sampled_from([1.0, 7.0, 60.0]))
-@settings(deadline=None, max_examples=50)
+@settings(max_examples=50)
 def test_moving_average(intervals: list[tuple[int, int, int]], window: float) -> None:
     grid = np.arange(-40.0, 160.0, 2.5)
     got = moving_average(grid, *arrays(intervals), window, 0.0, 120.0)
@@ -69,7 +69,7 @@ def test_a_step_is_smeared_over_the_window_and_centred() -> None:
 
 
 @given(st.lists(st.integers(0, 50), max_size=40))
-@settings(deadline=None, max_examples=50)
+@settings(max_examples=50)
 def test_count_by(times: list[int]) -> None:
     grid = np.arange(0.0, 52.0, 0.5)
     expected = [sum(time <= t for time in times) for t in grid]

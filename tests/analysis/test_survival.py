@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from scipy import stats
 
@@ -37,7 +37,6 @@ def brute_force_incidence(times: list[float], kinds: list[int], t: float) -> flo
 
 
 @given(SAMPLES)
-@settings(deadline=None)
 def test_incidence_is_the_textbooks(sample: list[tuple[float, int]]) -> None:
     times, kinds = split(sample)
     curve = cumulative_incidence(times, kinds)
@@ -47,7 +46,6 @@ def test_incidence_is_the_textbooks(sample: list[tuple[float, int]]) -> None:
 
 
 @given(SAMPLES)
-@settings(deadline=None)
 def test_kaplan_meier_is_scipys(sample: list[tuple[float, int]]) -> None:
     times, kinds = split(sample)
     curve = kaplan_meier(times, kinds)
@@ -62,7 +60,6 @@ def test_kaplan_meier_is_scipys(sample: list[tuple[float, int]]) -> None:
 
 
 @given(SAMPLES)
-@settings(deadline=None)
 def test_without_censoring_incidence_is_the_share_of_all(sample: list[tuple[float, int]]) -> None:
     known = [(t, EVENT if kind == CENSORED else kind) for t, kind in sample]
     times, kinds = split(known)
@@ -74,7 +71,6 @@ def test_without_censoring_incidence_is_the_share_of_all(sample: list[tuple[floa
 
 
 @given(SAMPLES, st.sampled_from([0.1, 0.25, 0.5, 0.9, 0.99, 1.0]))
-@settings(deadline=None)
 def test_a_quantile_is_the_first_time_that_reaches_it(
     sample: list[tuple[float, int]], q: float
 ) -> None:
@@ -90,7 +86,6 @@ def test_a_quantile_is_the_first_time_that_reaches_it(
 
 
 @given(SAMPLES, st.floats(0.5, 11.5))
-@settings(deadline=None)
 def test_the_restricted_mean_is_the_integral(sample: list[tuple[float, int]], limit: float) -> None:
     times, kinds = split(sample)
     curve = cumulative_incidence(times, kinds)

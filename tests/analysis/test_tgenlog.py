@@ -135,7 +135,7 @@ def shuffle_fields(line: bytes, seed: int) -> bytes:
 
 
 @given(st.sampled_from(LOGS), st.integers(0, 1 << 32))
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=30)
 def test_the_order_of_fields_does_not_matter(path: Path, seed: int) -> None:
     lines = golden_lines(path)
     mixed = [shuffle_fields(line, seed) for line in lines]
@@ -149,7 +149,6 @@ def feed_cut(text: bytes) -> tuple[TgenLog, bool]:
 
 
 @given(st.integers(0, len(SAMPLE)))
-@settings(deadline=None)
 def test_any_truncation_keeps_the_whole_lines(cut: int) -> None:
     log, tail_lost = feed_cut(SAMPLE[:cut])
     # A cut right before a newline leaves a whole data line, which counts; a cut text does not.
@@ -172,7 +171,6 @@ GARBAGE = st.one_of(
 
 
 @given(st.lists(st.tuples(st.integers(0, 6), GARBAGE), max_size=12))
-@settings(deadline=None)
 def test_garbage_lines_are_counted_and_hurt_nothing_else(
     garbage: list[tuple[int, bytes]],
 ) -> None:

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from analysis.verdicts import Margin, Paired, Sides, State, Unpaired, Verdict, decide, tally
@@ -165,7 +165,6 @@ FAMILY = st.lists(
 
 
 @given(FAMILY)
-@settings(deadline=None)
 def test_never_nan_and_always_one_of_three(family: list[Any]) -> None:
     comparisons: dict[str, Sides] = {}
     for i, (pairs, relative, better, resolution, paired) in enumerate(family):

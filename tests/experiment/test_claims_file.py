@@ -154,9 +154,7 @@ JUNK = st.one_of(
 )
 
 
-@settings(
-    deadline=None, max_examples=120, suppress_health_check=[HealthCheck.function_scoped_fixture]
-)
+@settings(max_examples=120, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(data=st.data())
 def test_a_changed_file_is_read_or_refused_with_a_line(read: Read, data: st.DataObject) -> None:
     content: dict[str, Any] = yaml.safe_load(CLAIMS)
@@ -183,9 +181,7 @@ def test_a_changed_file_is_read_or_refused_with_a_line(read: Read, data: st.Data
             assert len(claim.variants) >= direction.least_variants
 
 
-@settings(
-    deadline=None, max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture]
-)
+@settings(max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(st.integers(0, len(CLAIMS)), st.integers(0, 30), st.text(max_size=4))
 def test_any_cut_is_read_or_refused(read: Read, start: int, length: int, put: str) -> None:
     message = "experiments/claims/it.yaml"

@@ -6,7 +6,6 @@ from pathlib import Path
 
 import pytest
 from hypothesis import given
-from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
 
 from onionlab.errors import UserError
@@ -279,7 +278,6 @@ def test_counts_are_rounded_half_up_and_at_least_one(
 COUNTS = st.integers(min_value=0, max_value=300)
 
 
-@hypothesis_settings(deadline=None)  # the machine may be busy
 @given(
     st.fixed_dictionaries(dict.fromkeys(("exitguard", "guard", "exit", "middle"), COUNTS)),
     st.floats(min_value=0.001, max_value=10),

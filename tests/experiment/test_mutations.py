@@ -27,9 +27,7 @@ engine:
 )
 
 ANY_LINE = re.compile(r"experiments/foo\.yaml:[0-9]+: \S.*")
-RELAXED = settings(
-    deadline=None, max_examples=150, suppress_health_check=[HealthCheck.function_scoped_fixture]
-)
+RELAXED = settings(max_examples=150, suppress_health_check=[HealthCheck.function_scoped_fixture])
 
 WORDS = """{} [] null ~ true -1 0 1e9 999999999999999999999999999999 .5 "" ' " : - ? &a *a !!int <<:
     % | > # \\ é { } [ ] , count levels overrides "1 s" none --- ... @ `""".split()  # noqa: SIM905

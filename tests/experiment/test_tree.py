@@ -1,7 +1,7 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from onionlab.experiment.tree import ATOMIC_KEYS, Node, YamlError, merge, plain, read_tree
@@ -42,7 +42,6 @@ def leaves(value: object, path: tuple[str, ...] = ()) -> dict[tuple[str, ...], o
     return {path: value}
 
 
-@settings(deadline=None)  # the machine may be busy
 @given(MAPPINGS)
 def test_nothing_changes_nothing(tree: dict[str, object]) -> None:
     assert merged(tree, {}) == tree
@@ -50,7 +49,6 @@ def test_nothing_changes_nothing(tree: dict[str, object]) -> None:
     assert merged(tree, tree) == tree
 
 
-@settings(deadline=None)  # the machine may be busy
 @given(MAPPINGS, MAPPINGS)
 def test_the_later_one_wins_and_the_rest_stays(
     base: dict[str, object], over: dict[str, object]
@@ -67,13 +65,11 @@ def test_the_later_one_wins_and_the_rest_stays(
             assert result[path] == value
 
 
-@settings(deadline=None)  # the machine may be busy
 @given(MAPPINGS, MAPPINGS)
 def test_merging_twice_is_merging_once(base: dict[str, object], over: dict[str, object]) -> None:
     assert merged(base, over, over) == merged(base, over)
 
 
-@settings(deadline=None)  # the machine may be busy
 @given(
     st.dictionaries(KEYS, st.dictionaries(KEYS, SCALARS, max_size=3), max_size=3),
     st.dictionaries(KEYS, st.dictionaries(KEYS, SCALARS, max_size=3), max_size=3),
@@ -85,7 +81,6 @@ def test_grouping_does_not_matter_where_shapes_agree(
     assert merged(merged(a, b), c) == merged(a, merged(b, c))
 
 
-@settings(deadline=None)  # the machine may be busy
 @given(MAPPINGS, MAPPINGS)
 def test_every_value_keeps_its_file(base: dict[str, object], over: dict[str, object]) -> None:
     result = merge(node(base, "base"), node(over, "over"))

@@ -4,7 +4,7 @@ import re
 from fractions import Fraction
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from onionlab.experiment import units
@@ -64,13 +64,11 @@ def test_fractions(value: object, share: float) -> None:
     assert units.parse_fraction(value) == share
 
 
-@settings(deadline=None)  # the machine may be busy
 @given(st.integers(min_value=1, max_value=units.MAX_SIZE_BYTES))
 def test_size_round_trip(size_bytes: int) -> None:
     assert units.parse_size(units.format_size(size_bytes)) == size_bytes
 
 
-@settings(deadline=None)  # the machine may be busy
 @given(st.integers(min_value=0, max_value=units.MAX_TIME_MS))
 def test_time_round_trip(time_ms: int) -> None:
     time_s = units.seconds(time_ms)
@@ -78,13 +76,11 @@ def test_time_round_trip(time_ms: int) -> None:
     assert units.parse_time(units.format_time(time_s)) == time_s
 
 
-@settings(deadline=None)  # the machine may be busy
 @given(st.integers(min_value=1, max_value=units.MAX_RATE_BIT_PER_S))
 def test_rate_round_trip(rate_bit_per_s: int) -> None:
     assert units.parse_rate(units.format_rate(rate_bit_per_s)) == rate_bit_per_s
 
 
-@settings(deadline=None)  # the machine may be busy
 @given(
     st.integers(min_value=1, max_value=10**6),
     st.integers(min_value=0, max_value=999),
@@ -146,7 +142,6 @@ def test_a_positive_time_is_more_than_zero() -> None:
         units.parse_time("0 s", positive=True)
 
 
-@settings(deadline=None)  # the machine may be busy
 @given(st.text(max_size=20) | st.floats() | st.integers() | st.none() | st.booleans())
 def test_any_value_parses_or_says_what_was_expected(value: object) -> None:
     for parse in (units.parse_size, units.parse_time, units.parse_rate, units.parse_fraction):
@@ -158,7 +153,6 @@ def test_any_value_parses_or_says_what_was_expected(value: object) -> None:
             assert message.isprintable()
 
 
-@settings(deadline=None)  # the machine may be busy
 @given(st.from_regex(r"[0-9]{1,4}(\.[0-9]{1,2})? ?(B|KB|KiB|kb|ms|s|min|h|%|sec)?", fullmatch=True))
 def test_json_schema_agrees_with_the_parsers(text: str) -> None:
     """The schema may accept what only arithmetic refuses (0 B), never the other way round."""
