@@ -12,8 +12,9 @@ from pathlib import Path
 from onionlab.store import Store
 
 REPOSITORY = Path(__file__).resolve().parents[2]
-TINY = REPOSITORY / "tests" / "harness" / "data" / "tiny.yaml"
-CONTENDED = TINY.with_name("contended.yaml")
+DATA = REPOSITORY / "tests" / "harness" / "data"
+TINY = DATA / "tiny.yaml"
+CONTENDED = DATA / "contended.yaml"
 RESULTS = REPOSITORY / "results" / "tiny"
 GENERATED = REPOSITORY / "build" / "generated" / "tiny"
 STORE = Store(REPOSITORY / "runs")

@@ -1,0 +1,85 @@
+"""Streams, cell traces and piece requests, as a user runs them: on each engine that is there."""
+
+from __future__ import annotations
+
+import csv
+import json
+from pathlib import Path
+
+import pytest
+
+from analysis.celltrace.cells import Fate
+from analysis.celltrace.records import COUNTS_FILE, read_counts
+
+from .tiny_support import DATA, REPOSITORY, STORE, onionlab
+
+ENGINES = [
+    pytest.param("shadow", marks=pytest.mark.shadow),
+    pytest.param("uml", marks=pytest.mark.uml),
+]
+
+
+@pytest.fixture
+def engine(request: pytest.FixtureRequest) -> str:
+    """The engine of that name; skips the test, by name, where it cannot be had."""
+    if request.param == "shadow":
+        request.getfixturevalue("real_shadow")
+    return str(request.param)
+
+
+def experiment(name: str, engine: str) -> dict[tuple[str, str, str], float]:
+    """Everything for an experiment of the test data; (variant, class, metric) -> value."""
+    done = onionlab("experiment", str(DATA / f"{name}.yaml"), "--engine", engine)
+    assert done.returncode == 0, done.stdout + done.stderr
+    with (REPOSITORY / "results" / name / "runs.csv").open(newline="") as lines:
+        return {
+            (row["variant"], row["class"], row["metric"]): float(row["value"])
+            for row in csv.DictReader(lines)
+            if row["value"]
+        }
+
+
+def records(name: str) -> dict[str, Path]:
+    """The records of an experiment's runs, by variant."""
+    plan = json.loads((REPOSITORY / "results" / name / "plan.json").read_text())
+    return {
+        run["variant"]: next(STORE.run(run["run_id"]).glob("records-*")) for run in plan["runs"]
+    }
+
+
+@pytest.mark.slow
+@pytest.mark.tor
+@pytest.mark.parametrize("engine", ENGINES, indirect=True)
+def test_streams_are_served_in_the_variants_order_and_cells_are_followed(engine: str) -> None:
+    value = experiment("streams", engine)
+    # In the list's order the last three streams come first, and nothing is left for the others.
+    assert value["stream-list", "streams", "last_three_lead"] > 0.5
+    assert value["stream-list", "streams", "starvation"] > 0.5
+    assert abs(value["stream-lrs", "streams", "last_three_lead"]) < 0.1
+    assert value["stream-lrs", "streams", "jain_index_streams"] > 0.95
+    for variant, folder in records("streams").items():
+        counts = read_counts(folder / COUNTS_FILE)
+        assert sorted(relay.role for relay in counts.relays) == ["exit", "guard", "middle"]
+        for relay in counts.relays:
+            # 4000 cells came through each of them, and nothing of any was lost.
+            assert relay.fates[Fate.RELAYED.name] + relay.fates[Fate.MADE_HERE.name] > 4000
+            assert relay.fates[Fate.BEGINNING_MISSING.name] == 0
+            assert relay.malformed == relay.missing == relay.repeated == 0
+        # A slow middle makes its cells wait; the others have room for all that comes.
+        times = {role: value[variant, role, "cell_time_p50_s"] for role in ("guard", "middle")}
+        assert times["middle"] > 10 * times["guard"]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("engine", ENGINES, indirect=True)
+def test_requests_that_follow_the_rate_alone_keep_a_transfer_in_slow_start(engine: str) -> None:
+    if not list((REPOSITORY / "build" / "libtorrent" / "store").glob("*/built.json")):
+        pytest.skip("libtorrent is not built: `make experiment NAME=slowstart` builds it")
+    value = experiment("transfer", engine)
+    before = value["rate-only", "transfer", "slow_start_s"]
+    since = value["slow-start", "transfer", "slow_start_s"]
+    assert before > 1.5 * since
+    assert since < 1.5
+    assert ("rate-only", "transfer", "request_slow_start_s") not in value
+    faster = value["slow-start", "transfer", "early_rate_bytes_per_s"]
+    assert faster > value["rate-only", "transfer", "early_rate_bytes_per_s"]
