@@ -9,28 +9,32 @@ from __future__ import annotations
 import contextlib
 import fcntl
 import hashlib
+import json
 import os
 import re
 import shutil
 import subprocess
 import tempfile
 import time
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Protocol
+from typing import Any, Protocol
 
 from onionlab.errors import UserError
+from onionlab.registry import Patch, Series
 
 __all__ = [
-    "Patch",
     "Workshop",
     "apply_patch",
     "build_environment",
+    "build_key_of",
     "build_lock",
     "file_sha256",
     "first_line",
     "new_log",
+    "patched_copy",
+    "put_build",
+    "read_build",
     "run_logged",
     "unpack_tarball",
     "work_directory",
@@ -38,6 +42,7 @@ __all__ = [
 
 SIGN_OF_LIFE_S = 20.0
 LOG_LINES_SHOWN = 15
+RECORD = "built.json"
 
 
 class Workshop(Protocol):
@@ -50,19 +55,6 @@ class Workshop(Protocol):
     @property
     def say(self) -> Callable[[str], None]:
         """Receives progress, a line at a time."""
-
-
-@dataclass(frozen=True)
-class Patch:
-    """One patch: its file and the file's bytes."""
-
-    path: Path
-    content: bytes
-
-    @property
-    def sha256(self) -> str:
-        """SHA-256 of the file, in hexadecimal."""
-        return hashlib.sha256(self.content).hexdigest()
 
 
 def file_sha256(path: Path) -> str:
@@ -174,6 +166,92 @@ def build_environment() -> dict[str, str]:
     """
     kept = ("PATH", "HOME", "TMPDIR", "USER", "LOGNAME")
     return {"LC_ALL": "C"} | {name: os.environ[name] for name in kept if name in os.environ}
+
+
+def read_build(
+    workshop: Workshop, store: Path, program: str, *beside: str
+) -> dict[str, Any] | None:
+    """The record of a finished build in ``store``, or None where none can be relied on.
+
+    A damaged one is removed. ``beside``: what else ``bin`` has to hold besides ``program``.
+    """
+    try:
+        built: dict[str, Any] = json.loads((store / RECORD).read_text(encoding="utf-8"))
+        intact = file_sha256(store / "bin" / program) == built["sha256"]
+        intact = intact and all((store / "bin" / name).is_file() for name in beside)
+        if intact and {"version", "source"} <= built.keys():
+            return built
+    except FileNotFoundError:
+        if not store.exists():
+            return None
+    except (OSError, ValueError, KeyError, TypeError, AttributeError):
+        pass
+    workshop.say(f"{store} is damaged: building it again")
+    shutil.rmtree(store)
+    return None
+
+
+def put_build(
+    workshop: Workshop,
+    work: Path,
+    store: Path,
+    programs: Mapping[str, Path],
+    *,
+    build_format: int,
+    version: Callable[[Path], str],
+    source: Mapping[str, Any],
+) -> dict[str, Any]:
+    """Put a finished build in place by one rename; returns its record.
+
+    Args:
+        workshop: Who hears of it.
+        work: A directory of this build's own, on the file system of ``store``.
+        store: Where it goes.
+        programs: Name in ``bin`` -> what is copied there; the first is the build's own program.
+        build_format: The builder's ``FORMAT``.
+        version: Tells the version of the build's own program.
+        source: What the build depends on, as JSON.
+    """
+    staged = work / "staged"
+    (staged / "bin").mkdir(parents=True)
+    for name, compiled in programs.items():
+        shutil.copy2(compiled, staged / "bin" / name)
+    program = next(iter(programs))
+    built = {
+        "format": build_format,
+        "sha256": file_sha256(staged / "bin" / program),
+        "version": version(staged / "bin" / program),
+        "source": dict(source),
+    }
+    record = json.dumps(built, indent=2, sort_keys=True) + "\n"
+    (staged / RECORD).write_text(record, encoding="utf-8")
+    store.parent.mkdir(exist_ok=True)
+    staged.rename(store)
+    workshop.say(f"{program}: done, SHA-256 {built['sha256']}")
+    return built
+
+
+def build_key_of(decisive: Mapping[str, Any]) -> str:
+    """The name of a build on disk: a hash of all that decides what it holds."""
+    return hashlib.sha256(json.dumps(decisive, sort_keys=True).encode()).hexdigest()[:16]
+
+
+@contextlib.contextmanager
+def patched_copy(
+    workshop: Workshop, base: Path, series: Iterable[Series], origin: str, hint: str
+) -> Iterator[Path]:
+    """A copy of the tree ``base`` with patches applied, in a work directory; gone afterwards.
+
+    ``origin`` and ``hint``: as for :func:`apply_patch`.
+    """
+    with work_directory(workshop) as work:
+        tree = work / "tree"
+        # With time stamps (-a): make goes by them, and only what a patch touches is old.
+        subprocess.run(["cp", "-a", base, tree], check=True)
+        for one in series:
+            for patch in one.patches:
+                apply_patch(tree, patch, origin, hint)
+        yield tree
 
 
 def new_log(workshop: Workshop, name: str) -> Path:

@@ -9,11 +9,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from onionlab.experiment.kinds import nearest
 from onionlab.experiment.schema import RELAY_ROLES, NetworkSettings, Settings, TorSettings
 from onionlab.experiment.tor_parameters import CONSENSUS_PARAMETERS, RESERVED_OPTIONS
-from onionlab.experiment.units import format_rate, format_time, milliseconds, show
 from onionlab.network.sample import ADDRESSES_PER_ROLE
+from onionlab.yamlfile.kinds import nearest
+from onionlab.yamlfile.units import format_rate, format_time, milliseconds, show
 
 __all__ = ["Finding", "KnownNames", "impossible", "questionable"]
 

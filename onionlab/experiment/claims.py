@@ -19,25 +19,26 @@ from analysis.claims import DIRECTIONS, Claim
 from analysis.margins import JUDGED
 from analysis.metrics import ALL, METRICS
 from onionlab.errors import UserError
-from onionlab.experiment import kinds
-from onionlab.experiment.kinds import nearest
 from onionlab.experiment.load import (
     SUFFIX,
     AnySettings,
     Experiment,
-    as_user_error,
-    display_name,
     experiment_names,
-    in_order,
     load,
-    read_file,
-    validate_tree,
 )
 from onionlab.experiment.peers import PeersSettings
-from onionlab.experiment.schema import RELAY_ROLES, ClassName, LevelName, MetricName, Model
-from onionlab.experiment.shape import shape_of_model, unknown_keys
-from onionlab.experiment.tree import Node, Problem
-from onionlab.experiment.units import show
+from onionlab.experiment.schema import RELAY_ROLES, ClassName, LevelName, MetricName
+from onionlab.yamlfile import kinds
+from onionlab.yamlfile.kinds import nearest
+from onionlab.yamlfile.model import Model
+from onionlab.yamlfile.reading import (
+    as_user_error,
+    display_name,
+    in_order,
+    read_model,
+)
+from onionlab.yamlfile.tree import Node, Problem
+from onionlab.yamlfile.units import show
 
 __all__ = ["ClaimSet", "claim_files", "load_claims"]
 
@@ -133,14 +134,9 @@ def load_claims(name_or_path: str, *, root: Path) -> ClaimSet:
     """
     path = _find(name_or_path, root)
     file = display_name(path, root)
-    tree, problems = read_file(path, file)
-    if tree is None:
-        raise as_user_error(file, problems, HINT)
-    problems += unknown_keys(tree, shape_of_model(ClaimsFile))
-    content, found = validate_tree(tree, ClaimsFile)
-    problems += found
+    content, tree, problems = read_model(path, file, ClaimsFile)
     experiments: dict[str, Experiment] = {}
-    if content is not None:
+    if content is not None and tree is not None:
         missing = [
             tree.locate(
                 ("experiments", position), f"no experiment {show(name)}{nearest(name, there)}"

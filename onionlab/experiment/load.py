@@ -16,13 +16,9 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 import yaml
-from pydantic import ValidationError
 
 from onionlab.errors import UserError
 from onionlab.experiment.checks import Finding, KnownNames, impossible, questionable
-from onionlab.experiment.kinds import file_names as file_names_kind
-from onionlab.experiment.kinds import nearest
-from onionlab.experiment.kinds import seeds as seeds_kind
 from onionlab.experiment.peers import KIND as PEERS
 from onionlab.experiment.peers import PEER_FIGURE_KINDS, PeersFile, PeersHeader, PeersSettings
 from onionlab.experiment.peers_checks import impossible as peers_impossible
@@ -31,17 +27,27 @@ from onionlab.experiment.schema import (
     ExperimentFile,
     Figure,
     Header,
-    Model,
     NetworkSettings,
     Settings,
     TrafficClass,
 )
-from onionlab.experiment.shape import expected_at, shape_of_model, unknown_keys
-from onionlab.experiment.tree import Node, Problem, YamlError, merge, plain, read_tree
-from onionlab.experiment.units import show
 from onionlab.libtorrent.variants import FOLDER as LIBTORRENT_FOLDER
 from onionlab.libtorrent.variants import load_peer_variants
 from onionlab.tor.variants import load_variants
+from onionlab.yamlfile.kinds import file_names as file_names_kind
+from onionlab.yamlfile.kinds import nearest
+from onionlab.yamlfile.kinds import seeds as seeds_kind
+from onionlab.yamlfile.model import Model
+from onionlab.yamlfile.reading import (
+    as_user_error,
+    display_name,
+    in_order,
+    read_file,
+    validate_tree,
+)
+from onionlab.yamlfile.shape import shape_of_model, unknown_keys
+from onionlab.yamlfile.tree import Node, Problem, merge
+from onionlab.yamlfile.units import show
 
 __all__ = ["Experiment", "Level", "experiment_names", "load", "parse_seeds"]
 
@@ -276,7 +282,7 @@ def load(name_or_path: str, *, root: Path) -> Experiment:
         experiment, more = _resolve(tree, path.stem, tuple(reader.files), known)
         problems = problems + more
     if problems or experiment is None:
-        raise as_user_error(reader.display(path), in_order(problems, reader.files))
+        raise as_user_error(reader.display(path), in_order(problems, reader.files), REFERENCE_HINT)
     return experiment
 
 
@@ -390,31 +396,6 @@ def _keys_in(path: Path, key: str) -> frozenset[str] | None:
         return None
     below = content.get(key) if isinstance(content, dict) else None
     return frozenset(map(str, below)) if isinstance(below, dict) else None
-
-
-def display_name(path: Path, root: Path) -> str:
-    """A file as messages name it: relative to the checkout if it is inside."""
-    resolved = path.resolve()
-    if resolved.is_relative_to(root.resolve()):
-        return resolved.relative_to(root.resolve()).as_posix()
-    return str(path)
-
-
-def read_file(path: Path, file: str) -> tuple[Node | None, list[Problem]]:
-    """The tree of one file, or what is wrong with its YAML; `file` is the name that problems show.
-
-    Raises:
-        UserError: it cannot be read at all.
-    """
-    try:
-        return read_tree(path.read_bytes().decode("utf-8-sig"), file), []
-    except OSError as error:
-        raise UserError(f"{file}: cannot be read: {error.strerror}") from None
-    except UnicodeDecodeError as error:
-        line = error.object.count(b"\n", 0, error.start) + 1
-        return None, [Problem(file, line, "", "not text in UTF-8")]
-    except YamlError as error:
-        return None, error.problems
 
 
 class _Reader:
@@ -570,33 +551,6 @@ def _level_trees(base: Node, tree: Node) -> dict[str, Node]:
     return trees
 
 
-def validate_tree(
-    tree: Node, model: type[AnyModel], *, partial: bool = False
-) -> tuple[AnyModel | None, list[Problem]]:
-    """The model of a tree, or the problems; with `partial`, missing keys are none."""
-    try:
-        return model.model_validate(plain(tree)), []
-    except ValidationError as error:
-        found = error.errors(include_url=False)
-    problems = []
-    for one in found:
-        location = tuple(part for part in one["loc"] if part != "[key]")
-        if one["type"] == "extra_forbidden" or (partial and one["type"] == "missing"):
-            continue  # unknown keys are reported by unknown_keys(), with the nearest known one
-        if one["type"] == "value_error":
-            message = str(one["ctx"]["error"])
-        else:
-            message = f"expected {expected_at(shape_of_model(model), location)}"
-            if one["type"] == "missing":
-                message = f"missing; {message}"
-            elif one["type"] == "too_short":
-                message += ", not an empty one"
-            else:
-                message += f", got {show(one['input'])}"
-        problems.append(tree.locate(location, message))
-    return None, problems
-
-
 def _located(tree: Node, findings: Iterable[Finding]) -> list[Problem]:
     return [tree.locate(finding.location, finding.message) for finding in findings]
 
@@ -654,16 +608,3 @@ def _figures_without_streams(
         ):
             message = "no class of clients requests 320 KiB, so no stream has a time to 320 KiB"
             yield tree.locate(("figures", position, "kind"), message)
-
-
-def in_order(problems: Iterable[Problem], files: Sequence[str]) -> list[Problem]:
-    """Each once, by file in the order of reading, then by line."""
-    return sorted(dict.fromkeys(problems), key=lambda p: (files.index(p.file), p.line, p.path))
-
-
-def as_user_error(file: str, problems: Sequence[Problem], hint: str = REFERENCE_HINT) -> UserError:
-    """All that is wrong with a file as one error, a line each."""
-    if len(problems) == 1:
-        return UserError(str(problems[0]), hint)
-    lines = "\n".join(f"  {problem}" for problem in problems)
-    return UserError(f"{file}: {len(problems)} things are wrong\n{lines}", hint)

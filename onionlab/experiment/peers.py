@@ -8,18 +8,18 @@ from __future__ import annotations
 
 from typing import Annotated, Any
 
-from pydantic import Field, model_validator
+from pydantic import model_validator
 
-from onionlab.experiment import kinds
 from onionlab.experiment.schema import (
     Figure,
     Header,
     LevelEntry,
     LevelName,
-    Model,
     ShadowOptions,
     UmlOptions,
 )
+from onionlab.yamlfile import kinds
+from onionlab.yamlfile.model import Model, key
 
 __all__ = ["KIND", "PEER_FIGURE_KINDS", "TRANSFER", "PeersFile", "PeersHeader", "PeersSettings"]
 
@@ -34,23 +34,19 @@ MAX_PIECE_BYTES = 16 * 2**20
 _identifier = kinds.name(r"[a-z0-9][a-z0-9-]*", "lower-case letters, digits and hyphens")
 
 
-def _key(default: object = ..., **details: Any) -> Any:
-    return Field(default, **details)
-
-
 class PeersNetwork(Model):
     """The two hosts and the path between them."""
 
-    rtt_s: Annotated[float, kinds.time(positive=True)] = _key(
+    rtt_s: Annotated[float, kinds.time(positive=True)] = key(
         alias="rtt", description="time there and back, without load"
     )
-    seed_bit_per_s: Annotated[int, kinds.bandwidth_or_regions(regions=False)] = _key(
+    seed_bit_per_s: Annotated[int, kinds.bandwidth_or_regions(regions=False)] = key(
         alias="seed_bandwidth", description="of the seed, up and down alike"
     )
-    downloader_bit_per_s: Annotated[int, kinds.bandwidth_or_regions(regions=False)] = _key(
+    downloader_bit_per_s: Annotated[int, kinds.bandwidth_or_regions(regions=False)] = key(
         alias="downloader_bandwidth", description="of the downloader, up and down alike"
     )
-    packet_loss: Annotated[float, kinds.fraction()] = _key(
+    packet_loss: Annotated[float, kinds.fraction()] = key(
         "0 %", description="share of packets lost on the path"
     )
 
@@ -58,16 +54,16 @@ class PeersNetwork(Model):
 class Transfer(Model):
     """What is transferred, and how."""
 
-    size_bytes: Annotated[int, kinds.size()] = _key(
+    size_bytes: Annotated[int, kinds.size()] = key(
         alias="size", description="of the torrent; larger than what a run can fetch"
     )
-    piece_bytes: Annotated[int, kinds.size()] = _key(
+    piece_bytes: Annotated[int, kinds.size()] = key(
         "256 KiB", alias="piece", description="a power of two of at least 16 KiB"
     )
-    transport: Annotated[str, kinds.choice("utp", "tcp")] = _key(
+    transport: Annotated[str, kinds.choice("utp", "tcp")] = key(
         "utp", description="between the peers; only uTP tells of its congestion window"
     )
-    sample_s: Annotated[float, kinds.time(positive=True)] = _key(
+    sample_s: Annotated[float, kinds.time(positive=True)] = key(
         "5 ms", alias="sample", description="at most one line of each kind in this time"
     )
 
@@ -82,13 +78,13 @@ class Transfer(Model):
 class LibtorrentSettings(Model):
     """Which libtorrent runs."""
 
-    variants: tuple[Annotated[str, _identifier], ...] = _key(
+    variants: tuple[Annotated[str, _identifier], ...] = key(
         strict=False,
         min_length=1,
         description="names from `libtorrent-patches/variants.yaml`, in the order of figures; both "
         "peers run the variant",
     )
-    baseline: Annotated[str, _identifier] = _key(
+    baseline: Annotated[str, _identifier] = key(
         description="the variant that the others are compared with"
     )
 
@@ -96,15 +92,15 @@ class LibtorrentSettings(Model):
 class PeersTime(Model):
     """The phases of a run."""
 
-    start_s: Annotated[float, kinds.time(positive=True)] = _key(
+    start_s: Annotated[float, kinds.time(positive=True)] = key(
         "1 s", alias="start", description="the downloader starts; the seed is there before"
     )
-    spread_s: Annotated[float, kinds.time()] = _key(
+    spread_s: Annotated[float, kinds.time()] = key(
         "1 s",
         alias="spread",
         description="the downloader's start is drawn from this span after `start`",
     )
-    measured_s: Annotated[float, kinds.time(positive=True)] = _key(
+    measured_s: Annotated[float, kinds.time(positive=True)] = key(
         alias="measured", description="from the latest start to the end of the run"
     )
 
@@ -127,18 +123,18 @@ class PeersTime(Model):
 class PeersEngine(Model):
     """How the simulation is done."""
 
-    shadow: ShadowOptions = _key({}, description="only read when Shadow is the engine")
-    uml: UmlOptions = _key({}, description="only read when the embedded engine runs")
+    shadow: ShadowOptions = key({}, description="only read when Shadow is the engine")
+    uml: UmlOptions = key({}, description="only read when the embedded engine runs")
 
 
 class PeersSettings(Model):
     """Everything that determines a run but its variant and seed."""
 
-    network: PeersNetwork = _key(description="hosts and the path between them")
-    transfer: Transfer = _key(description="what is transferred")
-    libtorrent: LibtorrentSettings = _key(description="variants of libtorrent")
-    time: PeersTime = _key(description="phases of a run")
-    engine: PeersEngine = _key({}, description="options of the simulation itself")
+    network: PeersNetwork = key(description="hosts and the path between them")
+    transfer: Transfer = key(description="what is transferred")
+    libtorrent: LibtorrentSettings = key(description="variants of libtorrent")
+    time: PeersTime = key(description="phases of a run")
+    engine: PeersEngine = key({}, description="options of the simulation itself")
 
     @property
     def variants(self) -> tuple[str, ...]:
@@ -159,7 +155,7 @@ class PeersSettings(Model):
 class PeersLevel(LevelEntry):
     """One level of an experiment: the same comparison under another setting."""
 
-    overrides: PeersSettings | None = _key(  # type: ignore[assignment]
+    overrides: PeersSettings | None = key(  # type: ignore[assignment]
         None, description="keys of `network`, `transfer`, `time` and `engine` that differ here"
     )
 
@@ -167,17 +163,17 @@ class PeersLevel(LevelEntry):
 class PeersFigure(Figure):
     """One figure of the report."""
 
-    kind: Annotated[str, kinds.choice(*PEER_FIGURE_KINDS)] = _key(description="what it shows")
+    kind: Annotated[str, kinds.choice(*PEER_FIGURE_KINDS)] = key(description="what it shows")
 
 
 class PeersHeader(Header):
     """What a file holds besides the settings of its runs."""
 
-    kind: Annotated[str, kinds.choice(KIND)] = _key(description="this kind of experiment")
-    levels: dict[LevelName, PeersLevel] = _key(  # type: ignore[assignment]
+    kind: Annotated[str, kinds.choice(KIND)] = key(description="this kind of experiment")
+    levels: dict[LevelName, PeersLevel] = key(  # type: ignore[assignment]
         {}, description="settings to compare; without it one level, named like the experiment"
     )
-    figures: tuple[PeersFigure, ...] = _key(
+    figures: tuple[PeersFigure, ...] = key(
         (), strict=False, description="figures of the report; without it each kind for each level"
     )
 
@@ -185,7 +181,7 @@ class PeersHeader(Header):
 class PeersFile(PeersSettings, PeersHeader):
     """A whole experiment file. What it extends may supply any of its keys."""
 
-    extends: Annotated[tuple[str, ...], kinds.file_names()] = _key(
+    extends: Annotated[tuple[str, ...], kinds.file_names()] = key(
         (),
         validate_default=False,
         description="a file or a list of files whose keys this file adds to or replaces",

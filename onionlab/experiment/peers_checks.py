@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from onionlab.experiment.checks import Finding, KnownNames
-from onionlab.experiment.kinds import nearest
 from onionlab.experiment.peers import PeersSettings
-from onionlab.experiment.units import show
+from onionlab.yamlfile.kinds import nearest
+from onionlab.yamlfile.units import show
 
 
 def impossible(settings: PeersSettings, known: KnownNames) -> Iterator[Finding]:

@@ -7,8 +7,9 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import replace
 
 from onionlab.experiment.peers import PeersFile, PeersSettings
-from onionlab.experiment.schema import ExperimentFile, Model, Settings
-from onionlab.experiment.shape import Key, Shape, keys_of
+from onionlab.experiment.schema import ExperimentFile, Settings
+from onionlab.yamlfile.model import Model
+from onionlab.yamlfile.shape import Key, Shape, keys_of
 
 __all__ = [
     "GENERATED_BEGIN",

@@ -12,10 +12,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Annotated, Any, ClassVar, cast
 
-from pydantic import BaseModel, ConfigDict, Field, model_validator
+from pydantic import model_validator
 
-from onionlab.experiment import kinds, shadow_options, units
-from onionlab.experiment.kinds import Deployment, Traced
+from onionlab.experiment import shadow_options
+from onionlab.yamlfile import kinds, units
+from onionlab.yamlfile.kinds import Deployment, Traced
+from onionlab.yamlfile.model import Model, key
 
 __all__ = [
     "DEFAULT_FIGURE_KINDS",
@@ -27,7 +29,6 @@ __all__ = [
     "Figure",
     "Header",
     "LevelEntry",
-    "Model",
     "NetworkSettings",
     "Pause",
     "RelayRole",
@@ -68,42 +69,20 @@ TorrcOptions = dict[OptionName, Annotated[tuple[str, ...], kinds.torrc_lines()]]
 RawOptions = dict[str, str | int | bool | None]
 
 
-def _key(default: object = ..., **details: Any) -> Any:
-    """A key of the file; unlike Field() it takes the default as the file would write it."""
-    return Field(default, **details)
-
-
-class Model(BaseModel):
-    """Base of all models: strict, immutable, defaults parsed like values."""
-
-    model_config = ConfigDict(
-        strict=True, extra="forbid", frozen=True, validate_default=True, allow_inf_nan=False
-    )
-
-    derived: ClassVar[frozenset[str]] = frozenset()
-    """Attributes that the harness sets and a file cannot."""
-
-    filled_in: ClassVar[dict[str, str]] = {}
-    """Attributes that the mapping around fills in where a file leaves them out: with what."""
-
-    word: ClassVar[str | None] = None
-    """A word that may stand in place of the mapping."""
-
-
 class RelayRole(Model):
     """The relays of one role."""
 
     derived = frozenset({"full_count"})
     filled_in: ClassVar[dict[str, str]] = {"capacity": "(the role's name)"}
 
-    count: Annotated[int, _count] = _key(description="how many relays")
-    capacity: Annotated[str, _identifier] = _key(
+    count: Annotated[int, _count] = key(description="how many relays")
+    capacity: Annotated[str, _identifier] = key(
         description="a distribution of `configs/relay-capacity.yaml`"
     )
-    capacity_factor: Annotated[float, kinds.number()] = _key(
+    capacity_factor: Annotated[float, kinds.number()] = key(
         1.0, description="multiplies the capacity of each relay of this role"
     )
-    bandwidth_rate_bit_per_s: Annotated[int | None, kinds.optional_rate()] = _key(
+    bandwidth_rate_bit_per_s: Annotated[int | None, kinds.optional_rate()] = key(
         "none",
         alias="bandwidth_rate",
         description="limit that each of these relays keeps to by itself: torrc `BandwidthRate`, "
@@ -116,10 +95,10 @@ class RelayRole(Model):
 class Relays(Model):
     """The relays, by the position they can take in a circuit. A role that is left out has none."""
 
-    exitguard: RelayRole = _key({"count": 0}, description="exits that are guards too")
-    guard: RelayRole = _key({"count": 0}, description="guards (entries)")
-    exit: RelayRole = _key({"count": 0}, description="exits that are no guards")
-    middle: RelayRole = _key({"count": 0}, description="relays that are neither")
+    exitguard: RelayRole = key({"count": 0}, description="exits that are guards too")
+    guard: RelayRole = key({"count": 0}, description="guards (entries)")
+    exit: RelayRole = key({"count": 0}, description="exits that are no guards")
+    middle: RelayRole = key({"count": 0}, description="relays that are neither")
 
     @model_validator(mode="before")
     @classmethod
@@ -147,8 +126,8 @@ class Relays(Model):
 class Servers(Model):
     """The web servers, outside of the Tor network."""
 
-    count: Annotated[int, _count] = _key(description="how many servers")
-    bandwidth_bit_per_s: Annotated[int, kinds.bandwidth_or_regions(regions=False)] = _key(
+    count: Annotated[int, _count] = key(description="how many servers")
+    bandwidth_bit_per_s: Annotated[int, kinds.bandwidth_or_regions(regions=False)] = key(
         alias="bandwidth", description="of each server, up and down alike"
     )
 
@@ -156,7 +135,7 @@ class Servers(Model):
 class Clients(Model):
     """What holds for the clients of all classes."""
 
-    bandwidth_bit_per_s: Annotated[int | None, kinds.bandwidth_or_regions(regions=True)] = _key(
+    bandwidth_bit_per_s: Annotated[int | None, kinds.bandwidth_or_regions(regions=True)] = key(
         "regions",
         alias="bandwidth",
         description="of each client, up and down alike; `regions`: as the geography says",
@@ -168,29 +147,29 @@ class NetworkSettings(Model):
 
     derived = frozenset({"scale"})
 
-    authorities: Annotated[int, _positive_count] = _key(
+    authorities: Annotated[int, _positive_count] = key(
         3, description="directory authorities; SCALE leaves them as they are, they carry no load"
     )
-    relays: Relays = _key(description="relays by role")
-    capacity_factor: Annotated[float, kinds.number()] = _key(
+    relays: Relays = key(description="relays by role")
+    capacity_factor: Annotated[float, kinds.number()] = key(
         1.0, description="multiplies the capacity of every relay (see docs/calibration.md)"
     )
-    servers: Servers = _key(description="servers that the clients fetch from")
-    clients: Clients = _key({}, description="what holds for all clients")
-    perf_clients: Annotated[int, _count] = _key(
+    servers: Servers = key(description="servers that the clients fetch from")
+    clients: Clients = key({}, description="what holds for all clients")
+    perf_clients: Annotated[int, _count] = key(
         0, description="clients named as tornettools' `perfclientNexit` hosts, for its own tools"
     )
-    middle_hops: Annotated[str, kinds.choice("weighted", "dedicated")] = _key(
+    middle_hops: Annotated[str, kinds.choice("weighted", "dedicated")] = key(
         "weighted",
         description="`weighted`: Tor's bandwidth weights give guards and exits a share of the "
         "middle position; `dedicated`: the relays of role middle carry all of it "
         "(see docs/calibration.md)",
     )
-    geography: Annotated[str, _identifier] = _key(
+    geography: Annotated[str, _identifier] = key(
         description="a geography of `configs/regions.yaml`: places of hosts, latencies, "
         "access bandwidth"
     )
-    packet_loss: Annotated[float, kinds.fraction()] = _key(
+    packet_loss: Annotated[float, kinds.fraction()] = key(
         "0 %", description="share of packets lost on each path between two places"
     )
     scale: float = 1.0
@@ -215,16 +194,16 @@ class Pause(Model):
 
     word = "none"
 
-    uniform_s: Annotated[tuple[float, float] | None, kinds.time_span()] = _key(
+    uniform_s: Annotated[tuple[float, float] | None, kinds.time_span()] = key(
         None,
         alias="uniform",
         validate_default=False,
         description="lowest and highest pause; all pauses in steps of `step` are equally likely",
     )
-    step_s: Annotated[float, kinds.time(positive=True)] = _key(
+    step_s: Annotated[float, kinds.time(positive=True)] = key(
         "1 s", alias="step", description="distance of the pauses that `uniform` draws from"
     )
-    choices_s: tuple[Annotated[float, kinds.time()], ...] = _key(
+    choices_s: tuple[Annotated[float, kinds.time()], ...] = key(
         (), alias="choices", strict=False, description="pauses, each equally likely"
     )
 
@@ -269,12 +248,12 @@ class Pause(Model):
 class Start(Model):
     """When the clients of a class begin."""
 
-    after_s: Annotated[float, kinds.time()] = _key(
+    after_s: Annotated[float, kinds.time()] = key(
         "0 s",
         alias="after",
         description="from the end of the bootstrap to the first client's start",
     )
-    spread_s: Annotated[float, kinds.time()] = _key(
+    spread_s: Annotated[float, kinds.time()] = key(
         "0 s", alias="spread", description="the clients' starts are drawn uniformly from this span"
     )
 
@@ -284,40 +263,40 @@ class TrafficClass(Model):
 
     derived = frozenset({"full_count"})
 
-    count: Annotated[int, _count] = _key(description="how many clients")
-    request_bytes: Annotated[int, kinds.size()] = _key(
+    count: Annotated[int, _count] = key(description="how many clients")
+    request_bytes: Annotated[int, kinds.size()] = key(
         alias="request", description="size of each download"
     )
-    pause: Pause = _key(
+    pause: Pause = key(
         "none", description="between a download's end and the next: `none` or a rule"
     )
-    timeout_s: Annotated[float | None, kinds.optional_time()] = _key(
+    timeout_s: Annotated[float | None, kinds.optional_time()] = key(
         alias="timeout", description="a download that takes longer is given up"
     )
-    stallout_s: Annotated[float | None, kinds.optional_time()] = _key(
+    stallout_s: Annotated[float | None, kinds.optional_time()] = key(
         alias="stallout", description="a download that gets no byte for this long is given up"
     )
-    start: Start = _key({}, description="when its clients begin")
-    streams: Annotated[int, kinds.whole_number(1, MAX_STREAMS)] = _key(
+    start: Start = key({}, description="when its clients begin")
+    streams: Annotated[int, kinds.whole_number(1, MAX_STREAMS)] = key(
         1, description="how many downloads each client makes side by side"
     )
-    stagger_s: Annotated[float, kinds.time()] = _key(
+    stagger_s: Annotated[float, kinds.time()] = key(
         "0 s", alias="stagger", description="between the starts of a client's parallel downloads"
     )
-    repeat: Annotated[str, kinds.choice("forever", "once")] = _key(
+    repeat: Annotated[str, kinds.choice("forever", "once")] = key(
         "forever", description="whether a download is followed by the next"
     )
-    circuit: Annotated[str, kinds.choice("any", "one")] = _key(
+    circuit: Annotated[str, kinds.choice("any", "one")] = key(
         "any",
         description="`one`: a run counts only if its log shows that all streams of each client "
         "shared one circuit of guard, middle and exit; takes `repeat: once`",
     )
-    kind: Annotated[str, kinds.choice("tgen", "pieces")] = _key(
+    kind: Annotated[str, kinds.choice("tgen", "pieces")] = key(
         "tgen",
         description="`tgen`: a download is one stream; `pieces`: libtorrent over TCP fetches it "
         "from one server in requests of 16 KiB (see docs/slowstart.md)",
     )
-    request_rule: Annotated[str, _identifier] = _key(
+    request_rule: Annotated[str, _identifier] = key(
         "slow-start",
         description="with `pieces`: a variant of `libtorrent-patches/variants.yaml`, whose rule "
         "decides how many requests are outstanding",
@@ -329,10 +308,10 @@ class TrafficClass(Model):
 class Scheduler(Model):
     """Tor's channel scheduler."""
 
-    name: Annotated[str, kinds.choice("KIST", "KISTLite", "Vanilla")] = _key(
+    name: Annotated[str, kinds.choice("KIST", "KISTLite", "Vanilla")] = key(
         "KIST", description="torrc `Schedulers`"
     )
-    run_interval_s: Annotated[float, kinds.time(positive=True)] = _key(
+    run_interval_s: Annotated[float, kinds.time(positive=True)] = key(
         "10 ms",
         alias="run_interval",
         description="torrc `KISTSchedRunInterval`, at most 100 ms; Vanilla ignores it",
@@ -342,50 +321,50 @@ class Scheduler(Model):
 class Torrc(Model):
     """Further options of Tor, by who gets them. A later line in this order wins."""
 
-    all: TorrcOptions = _key({}, description="every Tor")
-    authority: TorrcOptions = _key({}, description="directory authorities")
-    relay: TorrcOptions = _key({}, description="relays")
-    client: TorrcOptions = _key({}, description="clients")
+    all: TorrcOptions = key({}, description="every Tor")
+    authority: TorrcOptions = key({}, description="directory authorities")
+    relay: TorrcOptions = key({}, description="relays")
+    client: TorrcOptions = key({}, description="clients")
 
 
 class TorSettings(Model):
     """Which Tor runs, and how it is set."""
 
-    variants: tuple[Annotated[str, _identifier], ...] = _key(
+    variants: tuple[Annotated[str, _identifier], ...] = key(
         strict=False,
         min_length=1,
         description="names from `tor-patches/variants.yaml`; their order is the order in figures",
     )
-    baseline: Annotated[str, _identifier] = _key(
+    baseline: Annotated[str, _identifier] = key(
         description="the variant that the others are compared with"
     )
-    deployment: Annotated[Deployment, kinds.deployment()] = _key(
+    deployment: Annotated[Deployment, kinds.deployment()] = key(
         "all", description="who runs the variant; the others run the baseline"
     )
-    scheduler: Scheduler = _key({}, description="channel scheduler")
-    trace: Annotated[Traced, kinds.traced(("exitguard", "guard", "exit", "middle"))] = _key(
+    scheduler: Scheduler = key({}, description="channel scheduler")
+    trace: Annotated[Traced, kinds.traced(("exitguard", "guard", "exit", "middle"))] = key(
         "none",
         description="relays that write down when each cell passes (see docs/celltrace.md)",
     )
     consensus_params: dict[
         ParameterName, Annotated[int, kinds.whole_number(-(2**31), 2**31 - 1)]
-    ] = _key({}, description="network parameters that the authorities vote for")
-    torrc: Torrc = _key({}, description="further options")
+    ] = key({}, description="network parameters that the authorities vote for")
+    torrc: Torrc = key({}, description="further options")
 
 
 class TimeSettings(Model):
     """The phases of a run, one after the other."""
 
-    bootstrap_s: Annotated[float, kinds.time(positive=True)] = _key(
+    bootstrap_s: Annotated[float, kinds.time(positive=True)] = key(
         alias="bootstrap", description="Tor starts, builds its consensus and its first circuits"
     )
-    warm_up_s: Annotated[float, kinds.time()] = _key(
+    warm_up_s: Annotated[float, kinds.time()] = key(
         alias="warm_up", description="clients start; not measured"
     )
-    measured_s: Annotated[float, kinds.time(positive=True)] = _key(
+    measured_s: Annotated[float, kinds.time(positive=True)] = key(
         alias="measured", description="streams that start in this span count"
     )
-    drain_s: Annotated[float, kinds.time()] = _key(
+    drain_s: Annotated[float, kinds.time()] = key(
         alias="drain", description="streams that started in the measured span come to their end"
     )
 
@@ -408,10 +387,10 @@ class TimeSettings(Model):
 class TgenOptions(Model):
     """How TGen logs."""
 
-    heartbeat_s: Annotated[float, kinds.time(positive=True)] = _key(
+    heartbeat_s: Annotated[float, kinds.time(positive=True)] = key(
         "1 s", alias="heartbeat", description="between the log lines that goodput is read from"
     )
-    loglevel: Annotated[str, kinds.choice("message", "info")] = _key(
+    loglevel: Annotated[str, kinds.choice("message", "info")] = key(
         "message", description="`info` adds a line for every activity of every stream: large logs"
     )
 
@@ -421,30 +400,30 @@ class ShadowOptions(Model):
 
     general: Annotated[
         RawOptions, kinds.raw_options(shadow_options.GENERAL, shadow_options.REFUSED)
-    ] = _key({}, description="Shadow's `general` section")
+    ] = key({}, description="Shadow's `general` section")
     experimental: Annotated[
         RawOptions, kinds.raw_options(shadow_options.EXPERIMENTAL, shadow_options.REFUSED)
-    ] = _key({}, description="Shadow's `experimental` section")
+    ] = key({}, description="Shadow's `experimental` section")
     host_option_defaults: Annotated[
         RawOptions, kinds.raw_options(shadow_options.HOST_OPTION_DEFAULTS, shadow_options.REFUSED)
-    ] = _key({}, description="Shadow's `host_option_defaults` section")
+    ] = key({}, description="Shadow's `host_option_defaults` section")
 
 
 class UmlOptions(Model):
     """Options of the embedded engine. Only `congestion_control` bears on results."""
 
-    congestion_control: Annotated[str, kinds.choice("cubic", "reno")] = _key(
+    congestion_control: Annotated[str, kinds.choice("cubic", "reno")] = key(
         "cubic",
         description="TCP's congestion control on all hosts; `cubic` is what Linux has, `reno` what "
         "Shadow's own TCP has",
     )
-    memory_bytes: Annotated[int | None, kinds.automatic_size()] = _key(
+    memory_bytes: Annotated[int | None, kinds.automatic_size()] = key(
         "automatic",
         alias="memory",
         description="the most that all hosts together may take; `automatic`: what a network of "
         "this size needs",
     )
-    stall_timeout_s: Annotated[float, kinds.time(positive=True)] = _key(
+    stall_timeout_s: Annotated[float, kinds.time(positive=True)] = key(
         "120 s",
         alias="stall_timeout",
         description="a run is given up when a second of simulated time takes longer than this",
@@ -454,21 +433,21 @@ class UmlOptions(Model):
 class EngineSettings(Model):
     """How the simulation is done, as far as it is not the network's or Tor's matter."""
 
-    tgen: TgenOptions = _key({}, description="TGen's logs")
-    shadow: ShadowOptions = _key({}, description="only read when Shadow is the engine")
-    uml: UmlOptions = _key({}, description="only read when the embedded engine runs")
+    tgen: TgenOptions = key({}, description="TGen's logs")
+    shadow: ShadowOptions = key({}, description="only read when Shadow is the engine")
+    uml: UmlOptions = key({}, description="only read when the embedded engine runs")
 
 
 class Settings(Model):
     """Everything that determines a run but its variant and seed."""
 
-    network: NetworkSettings = _key(description="hosts and the network between them")
-    traffic: dict[ClassName, TrafficClass] = _key(
+    network: NetworkSettings = key(description="hosts and the network between them")
+    traffic: dict[ClassName, TrafficClass] = key(
         min_length=1, description="classes of clients by name, for instance `web` and `bulk`"
     )
-    tor: TorSettings = _key(description="variants and Tor's settings")
-    time: TimeSettings = _key(description="phases of a run")
-    engine: EngineSettings = _key({}, description="options of the simulation itself")
+    tor: TorSettings = key(description="variants and Tor's settings")
+    time: TimeSettings = key(description="phases of a run")
+    engine: EngineSettings = key({}, description="options of the simulation itself")
 
     @property
     def variants(self) -> tuple[str, ...]:
@@ -508,8 +487,8 @@ class Settings(Model):
 class LevelEntry(Model):
     """One level of an experiment: the same comparison under another setting."""
 
-    label: Annotated[str, kinds.text()] = _key(description="what figures and tables call it")
-    overrides: Settings | None = _key(
+    label: Annotated[str, kinds.text()] = key(description="what figures and tables call it")
+    overrides: Settings | None = key(
         None,
         description="keys of `network`, `traffic`, `tor`, `time` and `engine` that differ here",
     )
@@ -518,15 +497,15 @@ class LevelEntry(Model):
 class Figure(Model):
     """One figure of the report."""
 
-    id: Annotated[str, _identifier] = _key(description="name of its files")
-    kind: Annotated[str, kinds.choice(*FIGURE_KINDS)] = _key(description="what it shows")
-    level: Annotated[str, _identifier] | None = _key(
+    id: Annotated[str, _identifier] = key(description="name of its files")
+    kind: Annotated[str, kinds.choice(*FIGURE_KINDS)] = key(description="what it shows")
+    level: Annotated[str, _identifier] | None = key(
         None, description="which level it shows; not needed where there is only one"
     )
-    title: Annotated[str, kinds.text()] | None = _key(
+    title: Annotated[str, kinds.text()] | None = key(
         None, description="its title; without it one made from kind and level"
     )
-    paper: Annotated[int, _positive_count] | None = _key(
+    paper: Annotated[int, _positive_count] | None = key(
         None, description="number of the paper's figure that it repeats"
     )
 
@@ -534,21 +513,21 @@ class Figure(Model):
 class Header(Model):
     """What an experiment file holds besides the settings of its runs."""
 
-    title: Annotated[str, kinds.text()] = _key(description="one line, for lists and reports")
-    description: Annotated[str, kinds.text()] = _key(description="what it asks, and why")
-    paper: Annotated[str, kinds.text()] | None = _key(
+    title: Annotated[str, kinds.text()] = key(description="one line, for lists and reports")
+    description: Annotated[str, kinds.text()] = key(description="what it asks, and why")
+    paper: Annotated[str, kinds.text()] | None = key(
         None, description="the section or figures it repeats"
     )
-    seeds: Annotated[tuple[int, ...], kinds.seeds()] = _key(
+    seeds: Annotated[tuple[int, ...], kinds.seeds()] = key(
         description="a number n (seeds 1 to n) or a list; every variant runs with every seed"
     )
-    levels: dict[LevelName, LevelEntry] = _key(
+    levels: dict[LevelName, LevelEntry] = key(
         {}, description="settings to compare; without it one level, named like the experiment"
     )
-    figures: tuple[Figure, ...] = _key(
+    figures: tuple[Figure, ...] = key(
         (), strict=False, description="figures of the report; without it each kind for each level"
     )
-    margins: dict[MetricName, Annotated[float, kinds.fraction(positive=True)]] = _key(
+    margins: dict[MetricName, Annotated[float, kinds.fraction(positive=True)]] = key(
         {},
         description="what counts as equivalent, by metric: a share of the baseline, for rates "
         "percentage points; without it as in docs/statistics.md",
@@ -558,7 +537,7 @@ class Header(Model):
 class ExperimentFile(Settings, Header):
     """A whole experiment file. What it extends may supply any of its keys."""
 
-    extends: Annotated[tuple[str, ...], kinds.file_names()] = _key(
+    extends: Annotated[tuple[str, ...], kinds.file_names()] = key(
         (),
         validate_default=False,
         description="a file or a list of files, relative to `experiments/` (with `./` or `../` to "

@@ -14,10 +14,8 @@ put in place by one rename, so a killed build leaves nothing that could be taken
 from __future__ import annotations
 
 import hashlib
-import json
 import os
 import shutil
-import subprocess
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from pathlib import Path
@@ -38,13 +36,16 @@ from onionlab.libtorrent.variants import (
     series_of,
 )
 from onionlab.paths import build_directory
-from onionlab.tor.variants import Series
+from onionlab.registry import Series
 from onionlab.workshop import (
     apply_patch,
+    build_key_of,
     build_lock,
-    file_sha256,
     first_line,
     new_log,
+    patched_copy,
+    put_build,
+    read_build,
     run_logged,
     work_directory,
 )
@@ -169,11 +170,7 @@ def _provenance(inputs: _Inputs, series: Iterable[Series], own: Iterable[str]) -
     """Everything that decides what a build holds, as JSON."""
     return {
         "libtorrent": inputs.source.facts,
-        "patches": [
-            {"name": patch.path.name, "sha256": patch.sha256}
-            for one in series
-            for patch in one.patches
-        ],
+        "patches": [patch for one in series for patch in one.provenance],
         "files": {name: hashlib.sha256(inputs.own[name]).hexdigest() for name in own},
         "toolchain": inputs.toolchain,
     }
@@ -182,7 +179,7 @@ def _provenance(inputs: _Inputs, series: Iterable[Series], own: Iterable[str]) -
 def _key(inputs: _Inputs, provenance: dict[str, Any]) -> str:
     # The source counts by its content alone: the same tarball from elsewhere is the same source.
     decisive = {**provenance, "libtorrent": inputs.source.sha256, "format": FORMAT}
-    return hashlib.sha256(json.dumps(decisive, sort_keys=True).encode()).hexdigest()[:16]
+    return build_key_of(decisive)
 
 
 def _ensure_build(inputs: _Inputs, variant: PeerVariant) -> BuiltPeer:
@@ -190,7 +187,7 @@ def _ensure_build(inputs: _Inputs, variant: PeerVariant) -> BuiltPeer:
     provenance = _provenance(inputs, series, inputs.own)
     store = inputs.directory / "store" / f"{variant.name}-{_key(inputs, provenance)}"
     program = peer_program(variant.name)
-    built = _read_build(inputs, store, program)
+    built = read_build(inputs, store, program)
     if built is None:
         built = _build(inputs, variant, provenance, store)
     return BuiltPeer(
@@ -198,54 +195,26 @@ def _ensure_build(inputs: _Inputs, variant: PeerVariant) -> BuiltPeer:
     )
 
 
-def _read_build(inputs: _Inputs, store: Path, program: str) -> dict[str, Any] | None:
-    """The record of a finished build, or None where there is none that can be relied on."""
-    try:
-        built: dict[str, Any] = json.loads((store / "built.json").read_text(encoding="utf-8"))
-        if file_sha256(store / "bin" / program) == built["sha256"]:
-            return built
-    except FileNotFoundError:
-        if not store.exists():
-            return None
-    except (OSError, ValueError, KeyError, TypeError):
-        pass
-    inputs.say(f"{store} is damaged: building it again")
-    shutil.rmtree(store)
-    return None
-
-
 def _build(
     inputs: _Inputs, variant: PeerVariant, provenance: dict[str, Any], store: Path
 ) -> dict[str, Any]:
     program = peer_program(variant.name)
     base, version = _ensure_base(inputs)
-    with work_directory(inputs) as work:
-        tree = work / "tree"
-        # With time stamps (-a): make goes by them, and only what a patch touches is old.
-        subprocess.run(["cp", "-a", base, tree], check=True)
-        for series in series_of(inputs.root, variant):
-            for patch in series.patches:
-                apply_patch(tree, patch, inputs.source.path.name, PATCHES_HINT)
+    own = series_of(inputs.root, variant)
+    with patched_copy(inputs, base, own, inputs.source.path.name, PATCHES_HINT) as tree:
         for name, content in inputs.own.items():
             (tree / name).parent.mkdir(exist_ok=True)
             (tree / name).write_bytes(content)
-        log = new_log(inputs, program)
-        _make(inputs, tree, PROGRAM, program, log)
-        staged = work / "staged"
-        (staged / "bin").mkdir(parents=True)
-        shutil.copy2(tree / PROGRAM, staged / "bin" / program)
-        built = {
-            "format": FORMAT,
-            "sha256": file_sha256(staged / "bin" / program),
-            "version": version,
-            "source": provenance,
-        }
-        record = json.dumps(built, indent=2, sort_keys=True) + "\n"
-        (staged / "built.json").write_text(record, encoding="utf-8")
-        store.parent.mkdir(exist_ok=True)
-        staged.rename(store)
-    inputs.say(f"{program}: done, SHA-256 {built['sha256']}")
-    return built
+        _make(inputs, tree, PROGRAM, program, new_log(inputs, program))
+        return put_build(
+            inputs,
+            tree.parent,
+            store,
+            {program: tree / PROGRAM},
+            build_format=FORMAT,
+            version=lambda _: version,
+            source=provenance,
+        )
 
 
 def _ensure_base(inputs: _Inputs) -> tuple[Path, str]:

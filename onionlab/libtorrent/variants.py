@@ -10,36 +10,30 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
 
-import yaml
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import Field
 
 from onionlab.errors import UserError
-from onionlab.tor.variants import Series, load_series
+from onionlab.registry import LookModel, Name, Series, load_series, twins
+from onionlab.yamlfile import kinds
+from onionlab.yamlfile.model import Model, key
+from onionlab.yamlfile.reading import as_user_error, display_name, in_order, read_model
 
 __all__ = ["FOLDER", "PeerVariant", "base_series", "load_peer_variants", "series_of"]
 
 FOLDER = "libtorrent-patches"
 OBSERVER = "observer"
-
-_Text = Annotated[str, Field(min_length=1)]
-
-
-class _Entry(BaseModel):
-    model_config = ConfigDict(strict=True, extra="forbid")
-
-    description: _Text
-    label: _Text
-    color: Annotated[str, Field(pattern=r"^#[0-9A-Fa-f]{6}$")]
-    marker: _Text
-    linestyle: Annotated[str, Field(pattern=r"^(-|--|-\.|:)$")]
-    series: list[_Text]
-    rule: Annotated[str, Field(pattern=r"^[a-z-]+$")]
+HINT = "the comments at the top of the file explain every key"
 
 
-class _File(BaseModel):
-    model_config = ConfigDict(strict=True, extra="forbid")
+class _Entry(LookModel):
+    series: tuple[Name, ...] = key(strict=False, description="folders of patches")
+    rule: Annotated[str, kinds.name(r"[a-z-]+", "lower-case letters and hyphens")] = key(
+        description="what a peer names as its request rule"
+    )
 
-    variants: Annotated[dict[str, _Entry], Field(min_length=1)]
+
+class _File(Model):
+    variants: dict[Name, _Entry] = Field(min_length=1, description="variants")
 
 
 @dataclass(frozen=True)
@@ -71,21 +65,19 @@ def load_peer_variants(root: Path) -> dict[str, PeerVariant]:
     """The variants by name, in the file's order.
 
     Raises:
-        UserError: The file is missing, is not YAML, or an entry is wrong; or a series is missing.
+        UserError: The file is missing, or everything that is wrong with it; or a series is missing.
     """
     path = root / FOLDER / "variants.yaml"
-    try:
-        content = _File.model_validate(yaml.safe_load(path.read_text(encoding="utf-8")))
-    except FileNotFoundError as error:
-        raise UserError(f"there is no {path}") from error
-    except yaml.YAMLError as error:
-        raise UserError(f"{path} is not valid YAML: {error}") from error
-    except ValidationError as error:
-        first = error.errors(include_url=False)[0]
-        where = ".".join(map(str, first["loc"]))
-        raise UserError(f"{path.name}: {where}: {first['msg']}") from error
+    if not path.is_file():
+        raise UserError(f"there is no {path}")
+    file = display_name(path, root)
+    content, tree, problems = read_model(path, file, _File)
+    if content is not None and tree is not None:
+        problems += twins(content.variants, tree)
+    if problems or content is None:
+        raise as_user_error(file, in_order(problems, [file]), HINT)
     variants = {
-        name: PeerVariant(name=name, **{**entry.model_dump(), "series": tuple(entry.series)})
+        name: PeerVariant(name=name, **entry.model_dump())
         for name, entry in content.variants.items()
     }
     for variant in variants.values():

@@ -22,7 +22,7 @@ from onionlab.tor.build import (
     provenance,
 )
 from onionlab.tor.source import unpack_source
-from onionlab.tor.variants import load_series
+from onionlab.tor.variants import tor_series
 from onionlab.trace import TRACE_SERIES
 from onionlab.workshop import apply_patch, build_lock, new_log, run_logged, work_directory
 
@@ -48,7 +48,7 @@ def ensure_live_tor(root: Path, *, say: Callable[[str], None], jobs: int | None 
     for name in LTTNG_PROGRAMS:
         if shutil.which(name) is None:
             raise UserError(f"there is no program `{name}`", LTTNG_HINT)
-    series = load_series(root, TRACE_SERIES)
+    series = tor_series(root, TRACE_SERIES)
     with build_lock(build_directory(root) / "tor", "Tor", say):
         inputs = prepare(root, say=say, jobs=jobs)
         decisive = {**provenance(inputs, series), "tor": inputs.source.sha256, "lttng": 1}

@@ -19,27 +19,27 @@ the same bytes in every checkout.
 from __future__ import annotations
 
 import contextlib
-import hashlib
-import json
 import os
 import re
-import shutil
 import subprocess
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from onionlab.errors import UserError
 from onionlab.paths import build_directory
+from onionlab.registry import Series
 from onionlab.tor.source import TorSource, obtain_source, unpack_source
-from onionlab.tor.variants import STOCK, Series, load_series, load_variants
+from onionlab.tor.variants import STOCK, load_variants, tor_series
 from onionlab.workshop import (
-    apply_patch,
+    build_key_of,
     build_lock,
-    file_sha256,
     first_line,
     new_log,
+    patched_copy,
+    put_build,
+    read_build,
     run_logged,
     work_directory,
 )
@@ -50,6 +50,7 @@ FORMAT = 1
 """Part of every key: raise it when a build is made differently."""
 
 PROGRAMS = ("src/app/tor", "src/tools/tor-gencert")
+GENCERT = "tor-gencert"
 
 # The same choices on every machine, whatever happens to be installed: what a relay can do must not
 # depend on who built it. Compression other than zlib, seccomp and systemd are of no use in a
@@ -109,7 +110,7 @@ class BuiltTor:
     @property
     def gencert(self) -> Path:
         """``tor-gencert`` of the same build."""
-        return self.tor.with_name("tor-gencert")
+        return self.tor.with_name(GENCERT)
 
 
 @dataclass(frozen=True)
@@ -191,7 +192,7 @@ def ensure_series(
 ) -> dict[str | None, BuiltTor]:
     """Like :func:`ensure_variants`, for patch series; None stands for Tor as released."""
     series = {
-        name: load_series(root, name) if name is not None else None
+        name: tor_series(root, name) if name is not None else None
         for name in sorted(set(wanted), key=lambda name: name or "")
     }
     with build_lock(build_directory(root) / "tor", "Tor", say):
@@ -234,7 +235,7 @@ def _ensure_build(inputs: Inputs, series: Series | None) -> BuiltTor:
     link = inputs.directory / name
     target = Path("store") / f"{name}-{build_key(inputs, series)}"
     store = inputs.directory / target
-    built = _read_build(inputs, store, name)
+    built = read_build(inputs, store, f"tor-{name}", GENCERT)
     if built is None:
         built = _build(inputs, series, store)
     if not link.is_symlink() or link.readlink() != target:
@@ -250,46 +251,20 @@ def _ensure_build(inputs: Inputs, series: Series | None) -> BuiltTor:
     )
 
 
-def _read_build(inputs: Inputs, store: Path, name: str) -> dict[str, Any] | None:
-    """The record of a finished build, or None where there is none that can be relied on."""
-    try:
-        built: dict[str, Any] = json.loads((store / "built.json").read_text(encoding="utf-8"))
-        intact = file_sha256(store / "bin" / f"tor-{name}") == built["sha256"]
-        intact = intact and (store / "bin" / "tor-gencert").is_file()
-        if intact and {"version", "source"} <= built.keys():
-            return built
-    except FileNotFoundError:
-        if not store.exists():
-            return None
-    except (OSError, ValueError, KeyError, TypeError, AttributeError):
-        pass
-    inputs.say(f"{store} is damaged: building it again")
-    shutil.rmtree(store)
-    return None
-
-
 def _build(inputs: Inputs, series: Series | None, store: Path) -> dict[str, Any]:
     name = series_name(series)
-    with patched_copy(inputs, ensure_base(inputs), series) as tree:
+    with patched_tree(inputs, ensure_base(inputs), series) as tree:
         if series is not None:
             compile_targets(inputs, tree, PROGRAMS, f"tor-{name}")
-        staged = tree.parent / "staged"
-        (staged / "bin").mkdir(parents=True)
-        tor = staged / "bin" / f"tor-{name}"
-        shutil.copy2(tree / "src/app/tor", tor)
-        shutil.copy2(tree / "src/tools/tor-gencert", staged / "bin" / "tor-gencert")
-        built = {
-            "format": FORMAT,
-            "sha256": file_sha256(tor),
-            "version": _ask_version(tor),
-            "source": provenance(inputs, series),
-        }
-        record = json.dumps(built, indent=2, sort_keys=True) + "\n"
-        (staged / "built.json").write_text(record, encoding="utf-8")
-        store.parent.mkdir(exist_ok=True)
-        staged.rename(store)
-    inputs.say(f"tor-{name}: done, SHA-256 {built['sha256']}")
-    return built
+        return put_build(
+            inputs,
+            tree.parent,
+            store,
+            {f"tor-{name}": tree / "src/app/tor", GENCERT: tree / "src/tools/tor-gencert"},
+            build_format=FORMAT,
+            version=_ask_version,
+            source=provenance(inputs, series),
+        )
 
 
 def _ask_version(tor: Path) -> str:
@@ -308,11 +283,10 @@ def configure_options(*, hardened: bool) -> tuple[str, ...]:
 
 def provenance(inputs: Inputs, series: Series | None, *, hardened: bool = False) -> dict[str, Any]:
     """Everything that decides what a build holds, as JSON."""
-    patches = [] if series is None else series.patches
     return {
         "tor": inputs.source.facts,
         "series": None if series is None else series.name,
-        "patches": [{"name": patch.path.name, "sha256": patch.sha256} for patch in patches],
+        "patches": [] if series is None else series.provenance,
         "configure": list(configure_options(hardened=hardened)),
         "cflags": CFLAGS,
         "toolchain": inputs.toolchain.description,
@@ -324,8 +298,7 @@ def build_key(inputs: Inputs, series: Series | None, *, hardened: bool = False) 
     decisive = provenance(inputs, series, hardened=hardened)
     # The source counts by its content alone: the same tarball from elsewhere is the same source.
     decisive |= {"tor": inputs.source.sha256, "format": FORMAT}
-    text = json.dumps(decisive, sort_keys=True)
-    return hashlib.sha256(text.encode()).hexdigest()[:16]
+    return build_key_of(decisive)
 
 
 # The trees that builds are made in
@@ -367,17 +340,12 @@ def ensure_base(inputs: Inputs, *, hardened: bool = False) -> Path:
     return tree
 
 
-@contextlib.contextmanager
-def patched_copy(inputs: Inputs, base: Path, series: Series | None) -> Iterator[Path]:
+def patched_tree(
+    inputs: Inputs, base: Path, series: Series | None
+) -> contextlib.AbstractContextManager[Path]:
     """A copy of ``base`` with the patches of ``series`` applied; gone afterwards."""
-    with work_directory(inputs) as work:
-        tree = work / "tree"
-        # With time stamps (-a): make goes by them, and only what a patch touches is old.
-        subprocess.run(["cp", "-a", base, tree], check=True)
-        if series is not None:
-            for patch in series.patches:
-                apply_patch(tree, patch, inputs.source.path.name, PATCHES_HINT)
-        yield tree
+    own = [] if series is None else [series]
+    return patched_copy(inputs, base, own, inputs.source.path.name, PATCHES_HINT)
 
 
 def compile_targets(

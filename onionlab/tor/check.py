@@ -19,17 +19,18 @@ from pathlib import Path
 
 from onionlab.errors import UserError
 from onionlab.paths import build_directory
+from onionlab.registry import Series
 from onionlab.tor.build import (
     Inputs,
     build_key,
     compile_targets,
     ensure_base,
     make_command,
-    patched_copy,
+    patched_tree,
     prepare,
     series_name,
 )
-from onionlab.tor.variants import STOCK, Series, load_registry, load_series
+from onionlab.tor.variants import STOCK, load_registry, tor_series
 from onionlab.workshop import build_lock, new_log, run_logged, work_directory
 
 __all__ = ["Outcome", "check_series", "new_problems", "parse_test_output"]
@@ -113,7 +114,7 @@ def check_series(
         UserError: No source, a patch that does not apply, a build that fails, or no test that
             ``only`` fits.
     """
-    series = [load_series(root, name) for name in names or load_registry(root).series]
+    series = [tor_series(root, name) for name in names or load_registry(root).series]
     outcomes: list[Outcome] = []
     for sanitized in hardened:
         for one in (None, *series):
@@ -126,7 +127,7 @@ def check_series(
             if program is not None:
                 _run_unit_tests(inputs, program, outcome, f"{only}")
             else:
-                with patched_copy(inputs, base, one) as tree:
+                with patched_tree(inputs, base, one) as tree:
                     _run_all_tests(inputs, tree, outcome)
             outcome.wall_s = round(time.monotonic() - started, 1)
             outcomes.append(outcome)
@@ -211,7 +212,7 @@ def _unit_tests(inputs: Inputs, base: Path, series: Series | None, outcome: Outc
     key = build_key(inputs, series, hardened=outcome.hardened)
     kept = inputs.directory / "unit-tests" / f"{outcome.build}-{key}" / "test"
     if not kept.is_file():
-        with patched_copy(inputs, base, series) as tree:
+        with patched_tree(inputs, base, series) as tree:
             compile_targets(inputs, tree, [UNIT_TESTS], f"unit tests of {outcome.title}")
             kept.parent.mkdir(parents=True, exist_ok=True)
             (tree / UNIT_TESTS).rename(kept)

@@ -6,37 +6,66 @@ its own comments what each key means.
 
 from __future__ import annotations
 
-import re
-from dataclasses import dataclass, replace
+from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import Annotated
 
-import yaml
+from pydantic import Field
 
 from onionlab.errors import UserError
-from onionlab.workshop import Patch
+from onionlab.registry import LookModel, Name, Series, TextValue, load_series, twins
+from onionlab.yamlfile import kinds
+from onionlab.yamlfile.kinds import nearest
+from onionlab.yamlfile.model import Model, key
+from onionlab.yamlfile.reading import as_user_error, display_name, in_order, read_model
+from onionlab.yamlfile.tree import Node, Problem
+from onionlab.yamlfile.units import show
 
 __all__ = [
+    "FOLDER",
     "PROOF_FROM",
     "STOCK",
     "Registry",
-    "Series",
     "SeriesEntry",
     "Variant",
     "load_registry",
-    "load_series",
     "load_variants",
+    "tor_series",
 ]
+
+FOLDER = "tor-patches"
+HINT = "the comments at the top of the file explain every key"
 
 STOCK = "stock"
 """Name of the build without patches; a series cannot have it."""
 
-NAME = re.compile(r"[a-z0-9]+(?:-[a-z0-9]+)*")
 PROOF_FROM = ("every-relay", "an-exit")
 """Who can be asked for a series' proof; `variants.yaml` says what each means."""
 
-LINESTYLES = ("-", "--", "-.", ":")
-OPTION = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+OptionName = Annotated[str, kinds.name(r"[A-Za-z_][A-Za-z0-9_]*", "an option of Tor")]
+ExactText = Annotated[str, kinds.exact_text()]
+
+
+class _VariantEntry(LookModel):
+    series: Name | None = key(description="folder of its patches")
+    torrc: dict[OptionName, Annotated[str, kinds.torrc_line()]] = key(
+        description="options that every relay gets"
+    )
+    proof: ExactText | None = key(description="text that relays must have logged")
+
+
+class _SeriesEntry(Model):
+    description: TextValue = key(description="what it adds")
+    proof_prefix: ExactText | None = key(description="what the proofs of its variants begin with")
+    proof_from: Annotated[str, kinds.choice(*PROOF_FROM)] = key(
+        description="who must have logged the proof"
+    )
+
+
+class _File(Model):
+    series: dict[Name, _SeriesEntry] = key(description="patch series")
+    variants: dict[Name, _VariantEntry] = Field(min_length=1, description="variants")
 
 
 @dataclass(frozen=True)
@@ -102,12 +131,9 @@ class Registry:
         return tuple(entry.proof_prefix for entry in self.series.values() if entry.proof_prefix)
 
 
-@dataclass(frozen=True)
-class Series:
-    """A patch series, in the order in which the patches apply."""
-
-    name: str
-    patches: tuple[Patch, ...]
+def tor_series(root: Path, name: str) -> Series:
+    """The patches of one of Tor's series. See :func:`onionlab.registry.load_series`."""
+    return load_series(root, name, FOLDER)
 
 
 def load_variants(root: Path) -> dict[str, Variant]:
@@ -119,241 +145,57 @@ def load_registry(root: Path) -> Registry:
     """Read ``tor-patches/variants.yaml`` of the checkout ``root``.
 
     Raises:
-        UserError: The file is missing, is not YAML, or an entry is wrong; the message names it.
+        UserError: The file is missing, or everything that is wrong with it, one line each; or a
+            series' patches are not there.
     """
-    path = root / "tor-patches" / "variants.yaml"
-    document = _Reader(_read_yaml(path), path.name)
-    series = {name: _series_entry(name, reader) for name, reader in document.entries("series")}
-    variants = {name: _variant(name, reader) for name, reader in document.entries("variants")}
-    document.done()
-    if not variants:
-        raise UserError(f"{path.name}: it names no variants")
-    looks: dict[tuple[str, str, str], str] = {}
-    for name, variant in variants.items():
-        where = f"{path.name}: variants.{variant.name}"
-        if variant.series is not None and variant.series not in series:
-            known = ", ".join(series) or "none"
-            raise UserError(
-                f"{where}: unknown series {variant.series!r}",
-                f"Series that the file names: {known}.",
-            )
-        _check_proof(where, variant, series)
-        if variant.series is not None:
-            variants[name] = replace(variant, proof_from=series[variant.series].proof_from)
-        look = (variant.color.lower(), variant.marker, variant.linestyle)
-        twin = looks.setdefault(look, variant.name)
-        if twin != variant.name:
-            raise UserError(
-                f"{where}: looks like {twin} (color, marker and linestyle are all the same)",
-                "A figure with both could not be read.",
-            )
-    for name in series:
-        load_series(root, name)
+    path = root / FOLDER / "variants.yaml"
+    if not path.is_file():
+        raise UserError(f"there is no {path}")
+    file = display_name(path, root)
+    content, tree, problems = read_model(path, file, _File)
+    if content is not None and tree is not None:
+        problems += _impossible(content, tree)
+    if problems or content is None:
+        raise as_user_error(file, in_order(problems, [file]), HINT)
+    for name in content.series:
+        tor_series(root, name)
+    series = {name: SeriesEntry(**entry.model_dump()) for name, entry in content.series.items()}
+    variants = {
+        name: Variant(
+            name=name,
+            **entry.model_dump(),
+            proof_from=PROOF_FROM[0] if entry.series is None else series[entry.series].proof_from,
+        )
+        for name, entry in content.variants.items()
+    }
     return Registry(variants, series)
 
 
-def load_series(root: Path, name: str, collection: str = "tor-patches") -> Series:
-    """The patches of one series, in the order of its file ``series``.
-
-    Without such a file the patches apply in the order of their names. A name such as ``a+b`` stands
-    for the patches of ``a`` and then those of ``b``. ``collection`` is the folder of the checkout
-    that holds the series.
-
-    Raises:
-        UserError: The folder or a patch is missing, or a patch is left out of the order.
-    """
-    if "+" in name:
-        parts = [load_series(root, part, collection) for part in name.split("+")]
-        return Series(name, tuple(patch for part in parts for patch in part.patches))
-    folder = root / collection / name
-    if not folder.is_dir():
-        raise UserError(f"patch series {name}: there is no folder {collection}/{name}")
-    present = sorted(path.name for path in folder.glob("*.patch"))
-    order = folder / "series"
-    if order.is_file():
-        lines = (line.split("#", 1)[0].strip() for line in order.read_text("utf-8").splitlines())
-        listed = [line for line in lines if line]
-        for problem, names in (
-            ("names a missing patch", sorted(set(listed) - set(present))),
-            ("leaves out a patch", sorted(set(present) - set(listed))),
-            ("names a patch twice", sorted({one for one in listed if listed.count(one) > 1})),
-        ):
-            if names:
-                raise UserError(f"patch series {name}: its file `series` {problem}: {names[0]}")
-    else:
-        listed = present
-    if not listed:
-        raise UserError(f"patch series {name}: {collection}/{name} holds no *.patch")
-    return Series(
-        name, tuple(Patch(folder / entry, (folder / entry).read_bytes()) for entry in listed)
-    )
+def _impossible(content: _File, tree: Node) -> Iterator[Problem]:
+    if STOCK in content.series:
+        yield tree.locate(("series", STOCK), "this is the name of the build without patches")
+    for name, variant in content.variants.items():
+        for key_name, message in _of_variant(variant, content.series):
+            yield tree.locate(("variants", name, key_name), message)
+    yield from twins(content.variants, tree)
 
 
-class _UniqueKeyLoader(yaml.SafeLoader):
-    """YAML with an error for a key that stands twice: PyYAML would keep the last silently."""
-
-
-def _unique_mapping(loader: _UniqueKeyLoader, node: yaml.MappingNode) -> dict[Any, Any]:
-    seen: set[Any] = set()
-    for key_node, _ in node.value:
-        key = loader.construct_object(key_node)
-        if key in seen:
-            raise yaml.constructor.ConstructorError(
-                None, None, f"the key {key!r} stands twice", key_node.start_mark
-            )
-        seen.add(key)
-    return loader.construct_mapping(node)
-
-
-_UniqueKeyLoader.add_constructor(yaml.resolver.BaseResolver.DEFAULT_MAPPING_TAG, _unique_mapping)
-
-
-def _read_yaml(path: Path) -> object:
-    try:
-        with path.open(encoding="utf-8") as stream:
-            return yaml.load(stream, Loader=_UniqueKeyLoader)
-    except FileNotFoundError as error:
-        raise UserError(f"there is no {path}") from error
-    except UnicodeDecodeError as error:
-        raise UserError(f"{path} is not UTF-8 text") from error
-    except yaml.MarkedYAMLError as error:
-        mark = error.problem_mark
-        line = f":{mark.line + 1}" if mark is not None else ""
-        raise UserError(f"{path}{line}: not valid YAML: {error.problem}") from error
-
-
-def _variant(name: str, reader: _Reader) -> Variant:
-    _check_name(reader, name, "variant")
-    variant = Variant(
-        name=name,
-        description=reader.take_text("description"),
-        label=reader.take_text("label"),
-        color=_color(reader.take("color")),
-        marker=reader.take_text("marker"),
-        linestyle=_linestyle(reader.take("linestyle")),
-        series=reader.take_text_or_null("series"),
-        torrc=dict(_torrc_option(option, value) for option, value in reader.entries("torrc")),
-        proof=reader.take_text_or_null("proof"),
-    )
-    reader.done()
-    return variant
-
-
-def _series_entry(name: str, reader: _Reader) -> SeriesEntry:
-    _check_name(reader, name, "series")
-    if name == STOCK:
-        reader.fail(f"{STOCK!r} is the name of the build without patches")
-    entry = SeriesEntry(
-        description=reader.take_text("description"),
-        proof_prefix=reader.take_text_or_null("proof_prefix"),
-        proof_from=_proof_from(reader.take("proof_from")),
-    )
-    reader.done()
-    return entry
-
-
-def _proof_from(reader: _Reader) -> str:
-    text = reader.text()
-    if text not in PROOF_FROM:
-        reader.fail(f"{text!r}: it is one of {' '.join(PROOF_FROM)}")
-    return text
-
-
-def _check_proof(where: str, variant: Variant, series: dict[str, SeriesEntry]) -> None:
+def _of_variant(
+    variant: _VariantEntry, series: dict[str, _SeriesEntry]
+) -> Iterator[tuple[str, str]]:
     """A proof is of the variant's series; without one the log could not tell variants apart."""
     if variant.series is None:
         if variant.proof is not None:
-            raise UserError(f"{where}.proof: a variant without a series has nothing to prove")
+            yield "proof", "a variant without a series has nothing to prove"
+        return
+    if variant.series not in series:
+        yield (
+            "series",
+            f"no series {show(variant.series)} in this file{nearest(variant.series, series)}",
+        )
         return
     prefix = series[variant.series].proof_prefix
     if prefix is None:
-        raise UserError(
-            f"{where}.series: {variant.series} has no proof_prefix, so that no variant can name it"
-        )
-    if variant.proof is not None and not variant.proof.startswith(prefix):
-        raise UserError(
-            f"{where}.proof: it does not begin with its series' proof_prefix ({prefix!r})"
-        )
-
-
-def _check_name(reader: _Reader, name: str, kind: str) -> None:
-    if not NAME.fullmatch(name):
-        reader.fail(f"the name of a {kind} has lower-case letters, digits and single hyphens")
-
-
-def _color(reader: _Reader) -> str:
-    text = reader.text()
-    if not re.fullmatch(r"#[0-9A-Fa-f]{6}", text):
-        reader.fail(f"{text!r}: a colour is written '#rrggbb'")
-    return text
-
-
-def _linestyle(reader: _Reader) -> str:
-    text = reader.text()
-    if text not in LINESTYLES:
-        reader.fail(f"{text!r}: a line style is one of {' '.join(LINESTYLES)}")
-    return text
-
-
-def _torrc_option(option: str, reader: _Reader) -> tuple[str, str]:
-    if not OPTION.fullmatch(option):
-        reader.fail("not a torrc option's name")
-    value = reader.value
-    if isinstance(value, bool):
-        # YAML reads on, off, yes and no as truth values; Tor wants 0, 1 or auto.
-        reader.fail("write 0 or 1, or put the word in quotes")
-    if isinstance(value, int | float):
-        return option, str(value)
-    text = reader.text()
-    if "\n" in text:
-        reader.fail("a torrc option stands on one line")
-    return option, text
-
-
-class _Reader:
-    """A value of the document that knows where it stands and takes its keys out one by one."""
-
-    def __init__(self, value: object, file: str, trail: tuple[str, ...] = ()) -> None:
-        self.value = value
-        self._file = file
-        self._trail = trail
-        self._taken: set[str] = set()
-
-    def fail(self, message: str, hint: str | None = None) -> NoReturn:
-        where = f"{self._file}: {'.'.join(self._trail)}" if self._trail else self._file
-        raise UserError(f"{where}: {message}", hint)
-
-    def done(self) -> None:
-        """Complain of keys that nobody asked for: misspelt ones, most often."""
-        unknown = [str(key) for key in self._mapping() if key not in self._taken]
-        if unknown:
-            known = ", ".join(sorted(self._taken))
-            self.fail(f"unknown key {unknown[0]!r}", f"Known keys: {known}.")
-
-    def take(self, key: str) -> _Reader:
-        self._taken.add(key)
-        mapping = self._mapping()
-        if key not in mapping:
-            self.fail(f"the key {key!r} is missing")
-        return _Reader(mapping[key], self._file, (*self._trail, key))
-
-    def take_text(self, key: str) -> str:
-        return self.take(key).text()
-
-    def take_text_or_null(self, key: str) -> str | None:
-        reader = self.take(key)
-        return None if reader.value is None else reader.text()
-
-    def entries(self, key: str) -> list[tuple[str, _Reader]]:
-        inner = self.take(key)
-        return [(str(name), inner.take(name)) for name in inner._mapping()]
-
-    def text(self) -> str:
-        if not isinstance(self.value, str) or not self.value.strip():
-            self.fail(f"expected text, got {self.value!r}")
-        return self.value
-
-    def _mapping(self) -> dict[Any, Any]:
-        if not isinstance(self.value, dict):
-            self.fail(f"expected keys with values, got {self.value!r}")
-        return self.value
+        yield "series", f"{variant.series} has no proof_prefix, so that no variant can name it"
+    elif variant.proof is not None and not variant.proof.startswith(prefix):
+        yield "proof", f"it does not begin with its series' proof_prefix ({show(prefix)})"

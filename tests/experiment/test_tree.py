@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from onionlab.experiment.tree import ATOMIC_KEYS, Node, YamlError, merge, plain, read_tree
+from onionlab.yamlfile.tree import ATOMIC_KEYS, Node, YamlError, merge, plain, read_tree
 
 KEYS = st.sampled_from(["a", "b", "c"])
 SCALARS = st.integers(0, 3) | st.sampled_from(["x", "y"]) | st.none()

@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from onionlab.experiment import units
-from onionlab.experiment.kinds import fraction, size, time
+from onionlab.yamlfile import units
+from onionlab.yamlfile.kinds import fraction, size, time
 
 
 @pytest.mark.parametrize(

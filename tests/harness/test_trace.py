@@ -10,10 +10,10 @@ import pytest
 from analysis.celltrace.records import TRACE_PLAN
 from onionlab.engines.shadow import ShadowEngine
 from onionlab.errors import UserError
-from onionlab.experiment.kinds import Traced, traced
-from onionlab.tor.variants import load_series
+from onionlab.tor.variants import tor_series
 from onionlab.trace import TRACE_FILE, traced_series
 from onionlab.verify import Expectation, RunRefusedError, verify_tor_logs
+from onionlab.yamlfile.kinds import Traced, traced
 
 from .test_rundir import REPOSITORY, composed
 
@@ -99,8 +99,8 @@ def test_a_host_that_is_no_relay(shadow_engine: ShadowEngine) -> None:
 def test_series_on_top_of_each_other() -> None:
     assert traced_series(None) == "cell-trace"
     assert traced_series("circuit-policy") == "circuit-policy+cell-trace"
-    parts = [load_series(REPOSITORY, name).patches for name in ("circuit-policy", "cell-trace")]
-    both = load_series(REPOSITORY, "circuit-policy+cell-trace")
+    parts = [tor_series(REPOSITORY, name).patches for name in ("circuit-policy", "cell-trace")]
+    both = tor_series(REPOSITORY, "circuit-policy+cell-trace")
     assert both.patches == (*parts[0], *parts[1])
 
 

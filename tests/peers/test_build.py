@@ -16,11 +16,11 @@ VERSION = (
     "#define LIBTORRENT_VERSION_TINY 99\n"
 )
 BUILD = "library:\n\tcat rule > libtorrent.a\nlibtorrent-peer:\n\tcat rule peer/peer.cpp > $@\n"
-LOOK = 'color: "#000000", marker: o, linestyle: "-"'
+LOOK = 'label: a, marker: o, linestyle: "-"'
 VARIANTS = f"""\
 variants:
-  slow-start: {{description: a, label: a, {LOOK}, series: [], rule: slow-start}}
-  rate-only: {{description: b, label: b, {LOOK}, series: [rate-only], rule: rate-only}}
+  slow-start: {{description: a, color: "#000000", {LOOK}, series: [], rule: slow-start}}
+  rate-only: {{description: b, color: "#ffffff", {LOOK}, series: [rate-only], rule: rate-only}}
 """
 
 
@@ -144,9 +144,10 @@ def test_an_unknown_variant_is_an_error(checkout: Path) -> None:
     ("old", "new", "message"),
     [
         ('linestyle: "-"', 'linestyle: "x"', "linestyle"),
+        ("#ffffff", "#000000", "rate-only: looks like slow-start"),
         ("rule: slow-start", "rules: slow-start", "rule"),
         ("series: [rate-only]", "series: [nothing]", "no folder libtorrent-patches/nothing"),
-        ("variants:", "variants: [", "not valid YAML"),
+        ("variants:", "variants: [", "broken YAML"),
     ],
 )
 def test_a_wrong_registry_is_an_error(checkout: Path, old: str, new: str, message: str) -> None:

@@ -9,7 +9,7 @@ import pytest
 
 from onionlab.tor.build import BuiltTor, ensure_variants
 from onionlab.tor.check import check_series, new_problems
-from onionlab.tor.variants import load_registry, load_series
+from onionlab.tor.variants import load_registry, tor_series
 
 pytestmark = [pytest.mark.tor, pytest.mark.slow]
 
@@ -60,7 +60,7 @@ def test_a_build_says_what_it_was_made_of(builds: dict[str, BuiltTor]) -> None:
     for name, built in builds.items():
         series = REGISTRY.variants[name].series
         expected = (
-            [] if series is None else [p.sha256 for p in load_series(REPOSITORY, series).patches]
+            [] if series is None else [p.sha256 for p in tor_series(REPOSITORY, series).patches]
         )
         assert [patch["sha256"] for patch in built.source["patches"]] == expected
         assert built.version.startswith("0.4.9.")

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from onionlab.errors import UserError
-from onionlab.tor.variants import load_registry, load_series, load_variants
+from onionlab.tor.variants import load_registry, load_variants, tor_series
 
 from .conftest import VARIANTS, write_files
 
@@ -55,29 +55,29 @@ def test_numbers_in_torrc_become_text(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("old", "new", "message"),
     [
-        ("    label: morning\n", "", "variants.morning: the key 'label' is missing"),
-        ("    label: morning", "    labl: x\n    label: m", "morning: unknown key 'labl'"),
-        ("    label: morning", "    label: ''", "morning.label: expected text, got ''"),
+        ("    label: morning\n", "", "yaml:16: variants.morning.label: missing; expected text"),
+        ("    label: morning", "    labl: x\n    label: m", 'did you mean "label"?'),
+        ("    label: morning", "    label: ''", 'morning.label: expected text, got ""'),
         ("    label: morning", "    label: 7", "morning.label: expected text, got 7"),
-        ("#4477AA", "blue", "variants.morning.color: 'blue': a colour is written"),
-        ('linestyle: "--"', 'linestyle: "~"', "variants.morning.linestyle: '~': a line style"),
-        ("    series: greeting", "    series: greting", "unknown series 'greting'"),
+        ("#4477AA", "blue", "variants.morning.color: expected a name (a colour"),
+        ('linestyle: "--"', 'linestyle: "~"', "linestyle: expected one of -, --, -., :"),
+        ("    series: greeting", "    series: greting", "morning.series: no series"),
         ("In use: morning.", "Using: morning.", "morning.proof: it does not begin with"),
-        ("Greeting: morning", "Greeting: yes", "morning.torrc.Greeting: write 0 or 1"),
-        ("Greeting: morning", '"Gr eeting": x', "not a torrc option's name"),
-        ("Greeting: morning", 'Greeting: "a\\nb"', "stands on one line"),
-        ("torrc: {}", "torrc: []", "variants.stock.torrc: expected keys with values"),
+        ("Greeting: morning", "Greeting: true", "Tor's switches are 0 and 1"),
+        ("Greeting: morning", '"Gr eeting": x', "expected a name (an option of Tor)"),
+        ("Greeting: morning", 'Greeting: "a\\nb"', "expected text or a number (one torrc line)"),
+        ("torrc: {}", "torrc: []", "variants.stock.torrc: expected a mapping (name: value)"),
         ("  morning:\n", "  Morning:\n", "lower-case letters"),
-        ("  morning:\n", "  stock:\n", "the key 'stock' stands twice"),
+        ("  morning:\n", "  stock:\n", "variants.stock: the key stands twice"),
         ("  greeting:\n", "  stock:\n", "the build without patches"),
-        ("proof_from: every-relay", "proof_from: relays", "series.greeting.proof_from: 'relays'"),
-        ("    proof_from: every-relay\n", "", "series.greeting: the key 'proof_from' is missing"),
+        ("proof_from: every-relay", "proof_from: relays", "expected one of every-relay, an-exit"),
+        ("    proof_from: every-relay\n", "", "series.greeting.proof_from: missing"),
         ("    proof: null", "    proof: 'In use: x.'", "stock.proof: a variant without a series"),
         ('"#4477AA"\n    marker: s\n    linestyle: "--"', '"#000000"\n    marker: o\n'
          '    linestyle: "-"', "variants.morning: looks like stock"),
-        ("series:\n  greeting:", "serie:\n  greeting:", "the key 'series' is missing"),
-        ("variants:\n", "more: 1\nvariants:\n", "variants.yaml: unknown key 'more'"),
-        ("proof_prefix: ", "proof_prefix: [", "variants.yaml:5: not valid YAML"),
+        ("series:\n  greeting:", "serie:\n  greeting:", "variants.yaml:1: serie: unknown key"),
+        ("variants:\n", "more: 1\nvariants:\n", "variants.yaml:6: more: unknown key"),
+        ("proof_prefix: ", "proof_prefix: [", "variants.yaml:5: broken YAML"),
     ],
 )  # fmt: skip
 def test_a_wrong_registry_is_named_to_the_key(
@@ -118,10 +118,10 @@ def test_patches_apply_in_the_order_of_the_series_file(tmp_path: Path) -> None:
             "series": "# x\nb.patch\na.patch\n",
         },
     )
-    patches = load_series(tmp_path, "one").patches
+    patches = tor_series(tmp_path, "one").patches
     assert [patch.content for patch in patches] == [b"first", b"second"]
     (tmp_path / "tor-patches/one/series").unlink()
-    patches = load_series(tmp_path, "one").patches
+    patches = tor_series(tmp_path, "one").patches
     assert [patch.content for patch in patches] == [b"second", b"first"]
 
 
@@ -136,12 +136,12 @@ def test_patches_apply_in_the_order_of_the_series_file(tmp_path: Path) -> None:
 def test_a_wrong_order_is_named(tmp_path: Path, order: str, message: str) -> None:
     write_files(tmp_path / "tor-patches/one", {"b.patch": "", "a.patch": "", "series": order})
     with pytest.raises(UserError, match=message):
-        load_series(tmp_path, "one")
+        tor_series(tmp_path, "one")
 
 
 def test_a_series_without_patches_or_folder_is_an_error(tmp_path: Path) -> None:
     (tmp_path / "tor-patches/one").mkdir(parents=True)
     with pytest.raises(UserError, match=r"holds no \*\.patch"):
-        load_series(tmp_path, "one")
+        tor_series(tmp_path, "one")
     with pytest.raises(UserError, match="no folder tor-patches/two"):
-        load_series(tmp_path, "two")
+        tor_series(tmp_path, "two")

@@ -37,10 +37,11 @@ from onionlab.engines.uml.kernel_source import (
 )
 from onionlab.errors import UserError
 from onionlab.paths import build_directory
+from onionlab.registry import Patch
 from onionlab.workshop import (
-    Patch,
     apply_patch,
     build_environment,
+    build_key_of,
     build_lock,
     file_sha256,
     first_line,
@@ -283,7 +284,7 @@ def build_key(inputs: Inputs) -> str:
     decisive = provenance(inputs)
     # The source counts by its content alone: the same tarball from elsewhere is the same source.
     decisive |= {"linux": inputs.source.sha256, "format": FORMAT}
-    return hashlib.sha256(json.dumps(decisive, sort_keys=True).encode()).hexdigest()[:16]
+    return build_key_of(decisive)
 
 
 def _read_build(store: Path, say: Callable[[str], None]) -> BuiltKernel | None:

@@ -11,10 +11,10 @@ from dataclasses import dataclass, replace
 from types import NoneType, UnionType
 from typing import Annotated, Any, Union, get_args, get_origin
 
-from onionlab.experiment.kinds import Kind, nearest
-from onionlab.experiment.schema import Model
-from onionlab.experiment.tree import Node, Problem
-from onionlab.experiment.units import show
+from onionlab.yamlfile.kinds import Kind, nearest
+from onionlab.yamlfile.model import Model
+from onionlab.yamlfile.tree import Node, Problem
+from onionlab.yamlfile.units import show
 
 __all__ = ["Key", "Shape", "expected_at", "keys_of", "shape_of_model", "unknown_keys"]
 

@@ -1,4 +1,4 @@
-"""The kinds of scalar value in an experiment file: parsing, JSON Schema and reference of each.
+"""The kinds of scalar value in a file: parsing, JSON Schema and reference of each.
 
 A kind stands in a model field's annotation (``Annotated[int, SIZE]``). It parses what the YAML
 holds into base units, names what it expects when it refuses, and describes itself for the JSON
@@ -17,8 +17,8 @@ from typing import Any
 from pydantic import GetCoreSchemaHandler
 from pydantic_core import CoreSchema, core_schema
 
-from onionlab.experiment import units
-from onionlab.experiment.units import show
+from onionlab.yamlfile import units
+from onionlab.yamlfile.units import show
 
 __all__ = [
     "Deployment",
@@ -26,7 +26,9 @@ __all__ = [
     "Traced",
     "bandwidth_or_regions",
     "choice",
+    "color",
     "deployment",
+    "exact_text",
     "file_names",
     "fraction",
     "name",
@@ -40,6 +42,7 @@ __all__ = [
     "text",
     "time",
     "time_span",
+    "torrc_line",
     "torrc_lines",
     "traced",
     "whole_number",
@@ -280,6 +283,18 @@ def text() -> Kind:
     return Kind("text", expected, parse, {"type": "string", "minLength": 1})
 
 
+def exact_text() -> Kind:
+    """Text for programs: one line, as it is written, spaces at its ends included."""
+    expected = "text on one line"
+
+    def parse(value: object) -> str:
+        if not isinstance(value, str) or not value.strip() or not value.isprintable():
+            raise ValueError(f"expected {expected}, got {show(value)}")
+        return value
+
+    return Kind("text", expected, parse, {"type": "string", "minLength": 1})
+
+
 def name(pattern: str, description: str) -> Kind:
     """A name that fits a pattern; description: "lower-case letters", for the message."""
 
@@ -290,6 +305,11 @@ def name(pattern: str, description: str) -> Kind:
 
     schema = {"type": "string", "pattern": f"^{pattern}$"}
     return Kind("name", f"a name ({description})", parse, schema)
+
+
+def color() -> Kind:
+    """A colour as figures and pages take it."""
+    return name(r"#[0-9A-Fa-f]{6}", 'a colour, written "#rrggbb"')
 
 
 def choice(*values: str) -> Kind:
@@ -429,27 +449,37 @@ def seeds() -> Kind:
     return Kind("whole number, or list of them", expected, parse, schema)
 
 
+def _torrc_value(value: object, expected: str) -> str:
+    if isinstance(value, bool):
+        raise ValueError(f"expected {expected}, got {show(value)}; Tor's switches are 0 and 1")
+    if isinstance(value, (int, float)):
+        return str(value)
+    # A line break would smuggle in another option; a '#' would cut the value short.
+    if isinstance(value, str) and value.isprintable() and "#" not in value:
+        return value.strip()
+    raise ValueError(f"expected {expected}, got {show(value)}")
+
+
+_TORRC_SCHEMA = {"type": ["string", "number"]}
+
+
+def torrc_line() -> Kind:
+    """The one value of a torrc option."""
+    expected = "text or a number (one torrc line)"
+    return Kind(
+        "text or number", expected, lambda value: _torrc_value(value, expected), _TORRC_SCHEMA
+    )
+
+
 def torrc_lines() -> Kind:
     """The value or values of one torrc option: always a tuple of texts, one per line."""
     expected = "text, a number, or a list of them (one torrc line each)"
 
-    def one_line(value: object) -> str:
-        if isinstance(value, bool):
-            raise ValueError(f"expected {expected}, got {show(value)}; Tor's switches are 0 and 1")
-        if isinstance(value, (int, float)):
-            return str(value)
-        # A line break would smuggle in another option; a '#' would cut the value short.
-        if isinstance(value, str) and value.isprintable() and "#" not in value:
-            return value.strip()
-        raise ValueError(f"expected {expected}, got {show(value)}")
-
     def parse(value: object) -> tuple[str, ...]:
-        if isinstance(value, list) and value:
-            return tuple(one_line(one) for one in value)
-        return (one_line(value),)
+        values = value if isinstance(value, list) and value else [value]
+        return tuple(_torrc_value(one, expected) for one in values)
 
-    scalar = {"type": ["string", "number"]}
-    schema = {"anyOf": [scalar, {"type": "array", "items": scalar, "minItems": 1}]}
+    schema = {"anyOf": [_TORRC_SCHEMA, {"type": "array", "items": _TORRC_SCHEMA, "minItems": 1}]}
     return Kind("text, number, or list of them", expected, parse, schema)
 
 

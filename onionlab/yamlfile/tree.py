@@ -1,6 +1,6 @@
 """YAML as a tree of nodes that remember where they were written.
 
-Experiment files use a small, strict part of YAML: one document, no key twice, no anchors, aliases,
+The files here use a small, strict part of YAML: one document, no key twice, no anchors, aliases,
 tags or merge keys (``extends`` is what they are for), and the scalars of the YAML 1.2 core schema,
 so that "no" and "12:30" are text.
 """
@@ -25,7 +25,7 @@ MAX_DEPTH = 50
 
 @dataclass(frozen=True)
 class Problem:
-    """One thing that is wrong with an experiment file.
+    """One thing that is wrong with a file.
 
     path: dotted keys as they stand in the file, "" for the file itself.
     """
@@ -134,7 +134,7 @@ def read_tree(text: str, file: str) -> Node:
     """Parse one file's text; `file` is the name that problems show.
 
     Raises:
-        YamlError: broken YAML, a key twice, or YAML that experiment files do not use.
+        YamlError: broken YAML, a key twice, or YAML that is not used here.
     """
     try:
         root = yaml.compose(text, Loader=_CoreLoader)
