@@ -31,6 +31,7 @@ __all__ = [
     "build_lock",
     "file_sha256",
     "first_line",
+    "intact_build",
     "new_log",
     "patched_copy",
     "put_build",
@@ -168,27 +169,29 @@ def build_environment() -> dict[str, str]:
     return {"LC_ALL": "C"} | {name: os.environ[name] for name in kept if name in os.environ}
 
 
-def read_build(
-    workshop: Workshop, store: Path, program: str, *beside: str
-) -> dict[str, Any] | None:
+def intact_build(store: Path, program: str, *beside: str) -> dict[str, Any] | None:
     """The record of a finished build in ``store``, or None where none can be relied on.
 
-    A damaged one is removed. ``beside``: what else ``bin`` has to hold besides ``program``.
+    ``beside``: what else ``bin`` has to hold besides ``program``.
     """
     try:
         built: dict[str, Any] = json.loads((store / RECORD).read_text(encoding="utf-8"))
         intact = file_sha256(store / "bin" / program) == built["sha256"]
         intact = intact and all((store / "bin" / name).is_file() for name in beside)
-        if intact and {"version", "source"} <= built.keys():
-            return built
-    except FileNotFoundError:
-        if not store.exists():
-            return None
+        return built if intact and {"version", "source"} <= built.keys() else None
     except (OSError, ValueError, KeyError, TypeError, AttributeError):
-        pass
-    workshop.say(f"{store} is damaged: building it again")
-    shutil.rmtree(store)
-    return None
+        return None
+
+
+def read_build(
+    workshop: Workshop, store: Path, program: str, *beside: str
+) -> dict[str, Any] | None:
+    """Like :func:`intact_build`; a damaged build is removed. The caller holds the build's lock."""
+    built = intact_build(store, program, *beside)
+    if built is None and store.exists():
+        workshop.say(f"{store} is damaged: building it again")
+        shutil.rmtree(store)
+    return built
 
 
 def put_build(

@@ -22,7 +22,7 @@ import contextlib
 import os
 import re
 import subprocess
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -30,12 +30,13 @@ from typing import Any
 from onionlab.errors import UserError
 from onionlab.paths import build_directory
 from onionlab.registry import Series
-from onionlab.tor.source import TorSource, obtain_source, unpack_source
+from onionlab.tor.source import TorSource, obtain_source, source_at_hand, unpack_source
 from onionlab.tor.variants import STOCK, load_variants, tor_series
 from onionlab.workshop import (
     build_key_of,
     build_lock,
     first_line,
+    intact_build,
     new_log,
     patched_copy,
     put_build,
@@ -195,11 +196,41 @@ def ensure_series(
         name: tor_series(root, name) if name is not None else None
         for name in sorted(set(wanted), key=lambda name: name or "")
     }
+    if not update_source:
+        # What is finished stays as it is: nobody has to wait for another build to use it.
+        finished = _finished(root, series, tor_source, say)
+        if finished is not None:
+            return finished
     with build_lock(build_directory(root) / "tor", "Tor", say):
         inputs = prepare(
             root, say=say, tor_source=tor_source, update_source=update_source, jobs=jobs
         )
         return {name: _ensure_build(inputs, one) for name, one in series.items()}
+
+
+def _finished(
+    root: Path,
+    series: Mapping[str | None, Series | None],
+    tor_source: str | None,
+    say: Callable[[str], None],
+) -> dict[str | None, BuiltTor] | None:
+    """The builds of all series, if all are there."""
+    source = source_at_hand(root, _named(tor_source))
+    if source is None:
+        return None
+    inputs = Inputs(root=root, source=source, toolchain=find_toolchain(), jobs=1, say=say)
+    builds: dict[str | None, BuiltTor] = {}
+    for name, one in series.items():
+        link, target = _places(inputs, one)
+        built = intact_build(inputs.directory / target, f"tor-{series_name(one)}", GENCERT)
+        if built is None or not link.is_symlink() or link.readlink() != target:
+            return None
+        builds[name] = _built_tor(link, one, built)
+    return builds
+
+
+def _named(tor_source: str | None) -> str | None:
+    return tor_source if tor_source is not None else os.environ.get("TOR_SOURCE")
 
 
 def prepare(
@@ -211,8 +242,7 @@ def prepare(
     jobs: int | None = None,
 ) -> Inputs:
     """Source and toolchain for one or more builds. The caller holds :func:`build_lock`."""
-    named = tor_source if tor_source is not None else os.environ.get("TOR_SOURCE")
-    source = obtain_source(root, named, update=update_source, say=say)
+    source = obtain_source(root, _named(tor_source), update=update_source, say=say)
     return Inputs(
         root=root,
         source=source,
@@ -230,10 +260,15 @@ def series_name(series: Series | None) -> str:
     return STOCK if series is None else series.name
 
 
+def _places(inputs: Inputs, series: Series | None) -> tuple[Path, Path]:
+    """A build's link, and where that points to from beside it."""
+    name = series_name(series)
+    return inputs.directory / name, Path("store") / f"{name}-{build_key(inputs, series)}"
+
+
 def _ensure_build(inputs: Inputs, series: Series | None) -> BuiltTor:
     name = series_name(series)
-    link = inputs.directory / name
-    target = Path("store") / f"{name}-{build_key(inputs, series)}"
+    link, target = _places(inputs, series)
     store = inputs.directory / target
     built = read_build(inputs, store, f"tor-{name}", GENCERT)
     if built is None:
@@ -242,9 +277,13 @@ def _ensure_build(inputs: Inputs, series: Series | None) -> BuiltTor:
         with work_directory(inputs) as work:
             (work / name).symlink_to(target)
             (work / name).replace(link)
+    return _built_tor(link, series, built)
+
+
+def _built_tor(link: Path, series: Series | None, built: Mapping[str, Any]) -> BuiltTor:
     return BuiltTor(
         series=None if series is None else series.name,
-        tor=link / "bin" / f"tor-{name}",
+        tor=link / "bin" / f"tor-{series_name(series)}",
         sha256=built["sha256"],
         version=built["version"],
         source=built["source"],

@@ -78,6 +78,17 @@ def obtain_source(
     return _fetch_debian_source(cache, say)
 
 
+def source_at_hand(root: Path, tor_source: str | None = None) -> TorSource | None:
+    """The source that :func:`obtain_source` would give, if it need not be fetched.
+
+    Raises:
+        UserError: ``tor_source`` is not Tor's source.
+    """
+    if tor_source:
+        return _local_source(Path(tor_source).expanduser())
+    return _cached_source(build_directory(root) / "tor" / "source", lambda _: None)
+
+
 def unpack_source(source: TorSource, destination: Path) -> str:
     """Lay the source out in ``destination`` (which must not exist); returns Tor's version.
 

@@ -302,6 +302,17 @@ def test_a_second_build_waits_for_the_first(new_checkout: Path, tiny_tarball: Pa
     assert greeting_of(built[None]) == "hello"
 
 
+def test_what_is_finished_is_used_while_another_build_goes_on(
+    checkout: Path, tiny_tarball: Path
+) -> None:
+    first = ensure_series(checkout, [None], say=Sayings(), tor_source=str(tiny_tarball))
+    say = Sayings()
+    directory = checkout / "build/tor"
+    with workshop.build_lock(directory, "Tor", Sayings()):
+        assert ensure_series(checkout, [None], say=say, tor_source=str(tiny_tarball)) == first
+    assert say == []
+
+
 def test_a_work_directory_in_use_is_not_taken_for_a_leftover(checkout: Path) -> None:
     inputs = inputs_of(checkout, Sayings())
     stale = checkout / "build/tor/.work-stale"
