@@ -345,6 +345,8 @@ def test_an_interrupted_step_ends_its_program(tmp_path: Path, checkout: Path) ->
     def interrupt() -> None:
         while not (pid.exists() and pid.read_text().strip()):
             time.sleep(0.01)
+        # The program runs before Popen() has returned in this process.
+        time.sleep(0.5)
         os.kill(os.getpid(), signal.SIGINT)
 
     thread = threading.Thread(target=interrupt)
