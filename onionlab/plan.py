@@ -25,6 +25,7 @@ from onionlab.libtorrent.build import BuiltPeer, ensure_peers, peer_program
 from onionlab.libtorrent.variants import PeerVariant, load_peer_variants
 from onionlab.peers.compose import compose_peers
 from onionlab.peers.verify import verify_peer_logs
+from onionlab.registry import Look
 from onionlab.rundir import RunDirectory, compose
 from onionlab.rundir.compose import engine_options, mean_capacity_bit_per_s, tor_program
 from onionlab.store import Store, read_json, write_json
@@ -479,7 +480,7 @@ def _study_json(bench: Bench, plan: Plan, looks: Looks | None) -> dict[str, Any]
     }
 
 
-def _variant_json(variant: Variant | PeerVariant) -> dict[str, Any]:
+def _variant_json(variant: Look) -> dict[str, Any]:
     keys = ("name", "label", "description", "color", "marker", "linestyle")
     return {key: getattr(variant, key) for key in keys}
 

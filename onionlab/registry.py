@@ -13,7 +13,7 @@ from onionlab.yamlfile import kinds
 from onionlab.yamlfile.model import Model, key
 from onionlab.yamlfile.tree import Node, Problem
 
-__all__ = ["LookModel", "Name", "Patch", "Series", "TextValue", "load_series", "twins"]
+__all__ = ["Look", "LookModel", "Name", "Patch", "Series", "TextValue", "load_series", "twins"]
 
 LINESTYLES = ("-", "--", "-.", ":")
 
@@ -34,6 +34,27 @@ class LookModel(Model):
     color: Annotated[str, kinds.color()] = key(description="colour in figures")
     marker: TextValue = key(description="matplotlib marker")
     linestyle: Annotated[str, kinds.choice(*LINESTYLES)] = key(description="matplotlib line style")
+
+
+@dataclass(frozen=True)
+class Look:
+    """A variant as tables and figures show it.
+
+    Attributes:
+        name: What experiments call it.
+        description: One line for tables.
+        label: Its name in figures.
+        color: ``#rrggbb``.
+        marker: Matplotlib's marker.
+        linestyle: Matplotlib's line style.
+    """
+
+    name: str
+    description: str
+    label: str
+    color: str
+    marker: str
+    linestyle: str
 
 
 def twins(looks: Mapping[str, LookModel], tree: Node) -> Iterable[Problem]:

@@ -24,7 +24,6 @@ from typing import Any
 from onionlab.errors import UserError
 from onionlab.libtorrent.source import (
     ENVIRONMENT_VARIABLE,
-    LibtorrentSource,
     obtain_source,
     unpack_source,
 )
@@ -37,6 +36,7 @@ from onionlab.libtorrent.variants import (
 )
 from onionlab.paths import build_directory
 from onionlab.registry import Series
+from onionlab.sources import Source
 from onionlab.workshop import (
     apply_patch,
     build_key_of,
@@ -86,7 +86,7 @@ class _Inputs:
     """What every build of one call shares. ``own``: the files of ours that are compiled."""
 
     root: Path
-    source: LibtorrentSource
+    source: Source
     own: dict[str, bytes]
     toolchain: dict[str, str]
     jobs: int

@@ -8,15 +8,14 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
-from onionlab.debian import fetch_source_package, read_kept
+from onionlab.debian import fetch_source_package
 from onionlab.errors import UserError
-from onionlab.workshop import file_sha256, unpack_tarball
+from onionlab.sources import Program, Source, kept_source, own_source
+from onionlab.workshop import unpack_tarball
 
-__all__ = ["ENVIRONMENT_VARIABLE", "LibtorrentSource", "obtain_source", "unpack_source"]
+__all__ = ["ENVIRONMENT_VARIABLE", "obtain_source", "unpack_source"]
 
 PACKAGE = "libtorrent-rasterbar"
 ENVIRONMENT_VARIABLE = "LIBTORRENT_SOURCE"
@@ -27,24 +26,10 @@ WAY_OUT = (
 )
 
 
-@dataclass(frozen=True)
-class LibtorrentSource:
-    """One source of libtorrent, unmistakably.
-
-    Attributes:
-        path: The tarball.
-        sha256: Of its bytes.
-        facts: What a manifest should record of it; JSON.
-    """
-
-    path: Path
-    sha256: str
-    facts: dict[str, Any]
+LIBTORRENT = Program(name="libtorrent", variable=ENVIRONMENT_VARIABLE, takes=WAY_OUT)
 
 
-def obtain_source(
-    directory: Path, named: str | None, *, say: Callable[[str], None]
-) -> LibtorrentSource:
+def obtain_source(directory: Path, named: str | None, *, say: Callable[[str], None]) -> Source:
     """The source, fetched when it is not there yet.
 
     Args:
@@ -56,21 +41,16 @@ def obtain_source(
         UserError: The source cannot be fetched, or there is no such file.
     """
     if named:
-        path = Path(named).expanduser()
-        if not path.is_file():
-            raise UserError(f"{ENVIRONMENT_VARIABLE}: there is no file {path}", WAY_OUT)
-        sha256 = file_sha256(path)
-        facts = {"kind": "tarball", "file": path.name, "sha256": sha256}
-        return LibtorrentSource(path.resolve(), sha256, facts)
+        return own_source(LIBTORRENT, named)
     cache = directory / "source"
-    kept = read_kept(cache, "libtorrent's source", say)
-    if kept is None:
-        kept = fetch_source_package(cache, PACKAGE, "libtorrent", say, way_out=WAY_OUT)
-    tarball, facts = kept
-    return LibtorrentSource(tarball, facts["sha256"], facts)
+    kept = kept_source(LIBTORRENT, cache, say)
+    if kept is not None:
+        return kept
+    tarball, facts = fetch_source_package(cache, PACKAGE, LIBTORRENT.name, say, way_out=WAY_OUT)
+    return Source("debian", tarball, facts["version"], facts["sha256"], facts)
 
 
-def unpack_source(source: LibtorrentSource, destination: Path) -> str:
+def unpack_source(source: Source, destination: Path) -> str:
     """Lay the source out in ``destination`` (which must not exist); returns its version.
 
     Raises:

@@ -13,7 +13,7 @@ from typing import Annotated
 from pydantic import Field
 
 from onionlab.errors import UserError
-from onionlab.registry import LookModel, Name, Series, load_series, twins
+from onionlab.registry import Look, LookModel, Name, Series, load_series, twins
 from onionlab.yamlfile import kinds
 from onionlab.yamlfile.model import Model, key
 from onionlab.yamlfile.reading import as_user_error, display_name, in_order, read_model
@@ -37,26 +37,14 @@ class _File(Model):
 
 
 @dataclass(frozen=True)
-class PeerVariant:
+class PeerVariant(Look):
     """One variant of libtorrent.
 
     Attributes:
-        name: What experiments call it.
-        description: One line for tables.
-        label: Its name in figures.
-        color: ``#rrggbb``.
-        marker: Matplotlib's marker.
-        linestyle: Matplotlib's line style.
         series: Folders of its patches, on top of the observer.
         rule: What a peer of it names as its request rule.
     """
 
-    name: str
-    description: str
-    label: str
-    color: str
-    marker: str
-    linestyle: str
     series: tuple[str, ...]
     rule: str
 

@@ -30,7 +30,8 @@ from typing import Any
 from onionlab.errors import UserError
 from onionlab.paths import build_directory
 from onionlab.registry import Series
-from onionlab.tor.source import TorSource, obtain_source, source_at_hand, unpack_source
+from onionlab.sources import Source
+from onionlab.tor.source import obtain_source, source_at_hand, unpack_source
 from onionlab.tor.variants import STOCK, load_variants, tor_series
 from onionlab.workshop import (
     build_key_of,
@@ -127,7 +128,7 @@ class Inputs:
     """What every build of one call shares."""
 
     root: Path
-    source: TorSource
+    source: Source
     toolchain: Toolchain
     jobs: int
     say: Callable[[str], None]

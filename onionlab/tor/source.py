@@ -8,17 +8,16 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
-from onionlab.debian import fetch_source_package, read_kept
+from onionlab.debian import fetch_source_package
 from onionlab.errors import UserError
 from onionlab.paths import build_directory
-from onionlab.trees import Configured, copy_files, files_sha256, git_output, tree_files
-from onionlab.workshop import file_sha256, unpack_tarball
+from onionlab.sources import Program, Source, kept_source, own_source
+from onionlab.trees import Configured, copy_files, tree_files
+from onionlab.workshop import unpack_tarball
 
-__all__ = ["TorSource", "obtain_source", "unpack_source"]
+__all__ = ["obtain_source", "source_at_hand", "unpack_source"]
 
 PACKAGE = "tor"
 CONFIGURED = Configured("config.status", "make distclean")
@@ -29,33 +28,13 @@ WAY_OUT = (
 )
 
 
-@dataclass(frozen=True)
-class TorSource:
-    """One Tor source, unmistakably.
-
-    Attributes:
-        kind: ``debian`` (source package), ``tarball`` or ``tree``.
-        path: The tarball, or the tree's directory.
-        version: Tor's version, e.g. ``0.4.9.11``; None until it is unpacked, for a local tarball.
-        sha256: Of the tarball's bytes; for a tree of the sorted list of its files (path, whether
-            executable, content).
-        facts: What a manifest should record of it; JSON.
-    """
-
-    kind: str
-    path: Path
-    version: str | None
-    sha256: str
-    facts: dict[str, Any]
-
-
 def obtain_source(
     root: Path,
     tor_source: str | None = None,
     *,
     update: bool = False,
     say: Callable[[str], None] = print,
-) -> TorSource:
+) -> Source:
     """Tor's source, fetched when it is not there yet.
 
     Args:
@@ -69,27 +48,28 @@ def obtain_source(
         UserError: The source cannot be fetched or is not Tor's.
     """
     if tor_source:
-        return _local_source(Path(tor_source).expanduser())
+        return own_source(TOR, tor_source)
     cache = build_directory(root) / "tor" / "source"
     if not update:
-        cached = _cached_source(cache, say)
-        if cached is not None:
-            return cached
-    return _fetch_debian_source(cache, say)
+        kept = kept_source(TOR, cache, say)
+        if kept is not None:
+            return kept
+    tarball, facts = fetch_source_package(cache, PACKAGE, TOR.name, say, way_out=WAY_OUT)
+    return Source("debian", tarball, facts["version"], facts["sha256"], facts)
 
 
-def source_at_hand(root: Path, tor_source: str | None = None) -> TorSource | None:
+def source_at_hand(root: Path, tor_source: str | None = None) -> Source | None:
     """The source that :func:`obtain_source` would give, if it need not be fetched.
 
     Raises:
         UserError: ``tor_source`` is not Tor's source.
     """
     if tor_source:
-        return _local_source(Path(tor_source).expanduser())
-    return _cached_source(build_directory(root) / "tor" / "source", lambda _: None)
+        return own_source(TOR, tor_source)
+    return kept_source(TOR, build_directory(root) / "tor" / "source", lambda _: None)
 
 
-def unpack_source(source: TorSource, destination: Path) -> str:
+def unpack_source(source: Source, destination: Path) -> str:
     """Lay the source out in ``destination`` (which must not exist); returns Tor's version.
 
     Raises:
@@ -119,40 +99,11 @@ def tor_version(tree: Path, origin: Path) -> str:
     return match[1]
 
 
-# A local tarball or tree
-
-
-def _local_source(path: Path) -> TorSource:
-    if path.is_dir():
-        version = tor_version(path, path)
-        sha256 = files_sha256(path, tree_files(path, CONFIGURED))
-        facts: dict[str, Any] = {"kind": "tree", "version": version, "sha256": sha256}
-        commit = git_output(path, "describe", "--always", "--dirty", "--abbrev=12")
-        if commit is not None:
-            facts["commit"] = commit.strip()
-        return TorSource("tree", path.resolve(), version, sha256, facts)
-    if not path.is_file():
-        raise UserError(
-            f"{ENVIRONMENT_VARIABLE}: there is no {path}",
-            "It takes a release tarball or an unpacked tree; without it Debian's source package "
-            "is fetched with apt.",
-        )
-    sha256 = file_sha256(path)
-    facts = {"kind": "tarball", "file": path.name, "sha256": sha256}
-    return TorSource("tarball", path.resolve(), None, sha256, facts)
-
-
-# Debian's source package
-
-
-def _cached_source(cache: Path, say: Callable[[str], None]) -> TorSource | None:
-    kept = read_kept(cache, "Tor's source", say)
-    if kept is None:
-        return None
-    tarball, facts = kept
-    return TorSource("debian", tarball, facts["version"], facts["sha256"], facts)
-
-
-def _fetch_debian_source(cache: Path, say: Callable[[str], None]) -> TorSource:
-    tarball, facts = fetch_source_package(cache, PACKAGE, "Tor", say, way_out=WAY_OUT)
-    return TorSource("debian", tarball, facts["version"], facts["sha256"], facts)
+TOR = Program(
+    name="Tor",
+    variable=ENVIRONMENT_VARIABLE,
+    takes="It takes a release tarball or an unpacked tree; without it Debian's source package is "
+    "fetched with apt.",
+    tree_version=tor_version,
+    tree_files=lambda tree: tree_files(tree, CONFIGURED),
+)

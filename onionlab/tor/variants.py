@@ -14,7 +14,7 @@ from typing import Annotated
 from pydantic import Field
 
 from onionlab.errors import UserError
-from onionlab.registry import LookModel, Name, Series, TextValue, load_series, twins
+from onionlab.registry import Look, LookModel, Name, Series, TextValue, load_series, twins
 from onionlab.yamlfile import kinds
 from onionlab.yamlfile.kinds import nearest
 from onionlab.yamlfile.model import Model, key
@@ -69,16 +69,10 @@ class _File(Model):
 
 
 @dataclass(frozen=True)
-class Variant:
+class Variant(Look):
     """One variant of Tor, as tables and figures show it and relays run it.
 
     Attributes:
-        name: What experiments call it.
-        description: One line for tables.
-        label: Its name in figures.
-        color: ``#rrggbb``.
-        marker: Matplotlib's marker.
-        linestyle: Matplotlib's line style.
         series: Folder of its patches, or None for Tor as released.
         torrc: Options that every relay gets.
         proof: Text that relays must have logged for a run to count; None for a variant whose
@@ -86,12 +80,6 @@ class Variant:
         proof_from: Who must have logged the proof: one of ``PROOF_FROM``, as its series says.
     """
 
-    name: str
-    description: str
-    label: str
-    color: str
-    marker: str
-    linestyle: str
     series: str | None
     torrc: dict[str, str]
     proof: str | None

@@ -15,9 +15,9 @@ import pytest
 
 from onionlab import workshop
 from onionlab.errors import UserError
+from onionlab.sources import Source
 from onionlab.tor import build
 from onionlab.tor.build import BuiltTor, ensure_series, ensure_variants
-from onionlab.tor.source import TorSource
 from onionlab.workshop import file_sha256
 
 from .conftest import ADD_FILE, CHANGE_GREETING, write_checkout
@@ -41,7 +41,7 @@ class Sayings(list[str]):
 
 def inputs_of(root: Path, say: Sayings) -> build.Inputs:
     """For steps that need no source."""
-    source = TorSource("tree", root, None, "", {})
+    source = Source("tree", root, None, "", {})
     return build.Inputs(root, source, build.Toolchain("gcc", {}), jobs=1, say=say)
 
 

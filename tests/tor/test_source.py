@@ -11,7 +11,8 @@ from pathlib import Path
 import pytest
 
 from onionlab.errors import UserError
-from onionlab.tor.source import TorSource, obtain_source, unpack_source
+from onionlab.sources import Source
+from onionlab.tor.source import obtain_source, unpack_source
 from onionlab.workshop import file_sha256
 
 from .conftest import FILES, pack, write_files
@@ -21,7 +22,7 @@ def quiet(_: str) -> None:
     pass
 
 
-def obtain(root: Path, source: Path | None = None, *, update: bool = False) -> TorSource:
+def obtain(root: Path, source: Path | None = None, *, update: bool = False) -> Source:
     return obtain_source(root, str(source) if source else None, update=update, say=quiet)
 
 

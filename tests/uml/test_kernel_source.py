@@ -11,12 +11,12 @@ from pathlib import Path
 import pytest
 
 from onionlab.engines.uml.kernel_source import (
-    LinuxSource,
     choose_package,
     obtain_source,
     unpack_source,
 )
 from onionlab.errors import UserError
+from onionlab.sources import Source
 from onionlab.workshop import file_sha256
 
 from .conftest import FILES, tarball_of
@@ -26,7 +26,7 @@ def quiet(_: str) -> None:
     pass
 
 
-def obtain(root: Path, source: Path | None = None, *, update: bool = False) -> LinuxSource:
+def obtain(root: Path, source: Path | None = None, *, update: bool = False) -> Source:
     return obtain_source(root, str(source) if source else None, update=update, say=quiet)
 
 

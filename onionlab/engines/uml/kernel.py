@@ -30,7 +30,6 @@ from typing import Any
 from onionlab.engines.uml.bootcheck import check_boot
 from onionlab.engines.uml.kernel_source import (
     ENVIRONMENT_VARIABLE,
-    LinuxSource,
     linux_version,
     obtain_source,
     unpack_source,
@@ -38,6 +37,7 @@ from onionlab.engines.uml.kernel_source import (
 from onionlab.errors import UserError
 from onionlab.paths import build_directory
 from onionlab.registry import Patch
+from onionlab.sources import Source
 from onionlab.workshop import (
     apply_patch,
     build_environment,
@@ -133,7 +133,7 @@ class Inputs:
     """What a build starts from."""
 
     root: Path
-    source: LinuxSource
+    source: Source
     fragment: Path
     patches: tuple[KernelPatch, ...]
     toolchain: dict[str, str]

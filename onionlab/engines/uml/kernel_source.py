@@ -15,20 +15,19 @@ import shutil
 import subprocess
 import tempfile
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Any
 
-from onionlab.debian import PrivateApt, keep, read_kept
+from onionlab.debian import PrivateApt, keep
 from onionlab.errors import UserError
-from onionlab.trees import Configured, copy_files, files_sha256, git_output, tree_files
+from onionlab.sources import Program, Source, kept_source, own_source
+from onionlab.trees import Configured, copy_files, tree_files
 from onionlab.workshop import file_sha256
 
 __all__ = [
     "ENVIRONMENT_VARIABLE",
     "OLDEST",
     "TESTED",
-    "LinuxSource",
     "choose_package",
     "obtain_source",
     "offered_packages",
@@ -78,33 +77,13 @@ UNNEEDED = (
 )
 
 
-@dataclass(frozen=True)
-class LinuxSource:
-    """One source of Linux, unmistakably.
-
-    Attributes:
-        kind: ``debian`` (a package's tarball), ``tarball`` or ``tree``.
-        path: The tarball, or the tree's directory.
-        version: Linux's version, e.g. ``6.12.117``; None until it is unpacked, for a local tarball.
-        sha256: Of the tarball's bytes; for a tree of the sorted list of its files (path, whether
-            executable, content).
-        facts: What a manifest should record of it; JSON.
-    """
-
-    kind: str
-    path: Path
-    version: str | None
-    sha256: str
-    facts: dict[str, Any]
-
-
 def obtain_source(
     directory: Path,
     linux_source: str | None = None,
     *,
     update: bool = False,
     say: Callable[[str], None] = print,
-) -> LinuxSource:
+) -> Source:
     """Linux's source, fetched when it is not there yet.
 
     Args:
@@ -118,16 +97,16 @@ def obtain_source(
         UserError: The source cannot be fetched or is not Linux's.
     """
     if linux_source:
-        return _local_source(Path(linux_source).expanduser())
+        return own_source(LINUX, linux_source)
     cache = directory / "source"
     if not update:
-        cached = _cached_source(cache, say)
-        if cached is not None:
-            return cached
+        kept = kept_source(LINUX, cache, say)
+        if kept is not None:
+            return kept
     return _fetch_package(cache, say)
 
 
-def unpack_source(source: LinuxSource, destination: Path) -> str:
+def unpack_source(source: Source, destination: Path) -> str:
     """Lay the needed part of the source out in ``destination`` (new); returns Linux's version.
 
     Raises:
@@ -166,29 +145,19 @@ def linux_version(tree: Path, origin: Path) -> str:
 # A local tarball or tree
 
 
-def _local_source(path: Path) -> LinuxSource:
-    if path.is_dir():
-        version = linux_version(path, path)
-        sha256 = files_sha256(path, _needed_files(path))
-        facts: dict[str, Any] = {"kind": "tree", "version": version, "sha256": sha256}
-        commit = git_output(path, "describe", "--always", "--dirty", "--abbrev=12")
-        if commit is not None:
-            facts["commit"] = commit.strip()
-        return LinuxSource("tree", path.resolve(), version, sha256, facts)
-    if not path.is_file():
-        raise UserError(
-            f"{ENVIRONMENT_VARIABLE}: there is no {path}",
-            "It takes a tarball or an unpacked tree; without it a linux-source package is fetched "
-            "with apt.",
-        )
-    sha256 = file_sha256(path)
-    facts = {"kind": "tarball", "file": path.name, "sha256": sha256}
-    return LinuxSource("tarball", path.resolve(), None, sha256, facts)
-
-
 def _needed_files(tree: Path) -> list[Path]:
     pattern = re.compile("|".join(fnmatch.translate(one) for one in UNNEEDED))
     return [name for name in tree_files(tree, CONFIGURED) if not pattern.match(name.as_posix())]
+
+
+LINUX = Program(
+    name="Linux",
+    variable=ENVIRONMENT_VARIABLE,
+    takes="It takes a tarball or an unpacked tree; without it a linux-source package is fetched "
+    "with apt.",
+    tree_version=linux_version,
+    tree_files=_needed_files,
+)
 
 
 def _unpack_tarball(tarball: Path, destination: Path) -> None:
@@ -269,15 +238,7 @@ def offered_packages(apt_cache: Callable[..., str]) -> list[str]:
     )
 
 
-def _cached_source(cache: Path, say: Callable[[str], None]) -> LinuxSource | None:
-    kept = read_kept(cache, "Linux's source", say)
-    if kept is None:
-        return None
-    tarball, facts = kept
-    return LinuxSource("debian", tarball, facts["version"], facts["sha256"], facts)
-
-
-def _fetch_package(cache: Path, say: Callable[[str], None]) -> LinuxSource:
+def _fetch_package(cache: Path, say: Callable[[str], None]) -> Source:
     cache.parent.mkdir(parents=True, exist_ok=True)
     log = cache.parent / "logs" / "source.log"
     say("fetching Linux's source package with apt (about 150 MB)")
@@ -304,7 +265,7 @@ def _fetch_package(cache: Path, say: Callable[[str], None]) -> LinuxSource:
         facts, tarball = _open_package(work, package)
         tarball = keep(cache, work, [tarball], facts)
     say(f"Linux {facts['version']} ({package} {facts['package_version']}, {facts['file']})")
-    return LinuxSource("debian", tarball, facts["version"], facts["sha256"], facts)
+    return Source("debian", tarball, facts["version"], facts["sha256"], facts)
 
 
 def _open_package(work: Path, package: str) -> tuple[dict[str, Any], Path]:
