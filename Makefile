@@ -82,7 +82,7 @@ report: $(READY) ## the report of NAME
 	@$(ONIONLAB) report $(NAMED)
 
 test: $(READY) ## this project's own tests; builds Tor
-	@$(TOOL) pytest
+	@$(TOOL) pytest --numprocesses logical --dist loadgroup
 
 lint: $(READY) ## formatting, lint and types
 	@$(TOOL) ruff format --check .
