@@ -55,14 +55,14 @@ def test_streams_are_served_in_the_variants_order_and_cells_are_followed(engine:
     # In the list's order the last three streams come first, and nothing is left for the others.
     assert value["stream-list", "streams", "last_three_lead"] > 0.5
     assert value["stream-list", "streams", "starvation"] > 0.5
-    assert abs(value["stream-lrs", "streams", "last_three_lead"]) < 0.1
+    assert abs(value["stream-lrs", "streams", "last_three_lead"]) < 0.25
     assert value["stream-lrs", "streams", "jain_index_streams"] > 0.95
     for variant, folder in records("streams").items():
         counts = read_counts(folder / COUNTS_FILE)
         assert sorted(relay.role for relay in counts.relays) == ["exit", "guard", "middle"]
         for relay in counts.relays:
-            # 4000 cells came through each of them, and nothing of any was lost.
-            assert relay.fates[Fate.RELAYED.name] + relay.fates[Fate.MADE_HERE.name] > 4000
+            # 15,000 cells came through each of them, and nothing of any was lost.
+            assert relay.fates[Fate.RELAYED.name] + relay.fates[Fate.MADE_HERE.name] > 15_000
             assert relay.fates[Fate.BEGINNING_MISSING.name] == 0
             assert relay.malformed == relay.missing == relay.repeated == 0
         # A slow middle makes its cells wait; the others have room for all that comes.
