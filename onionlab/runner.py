@@ -18,7 +18,7 @@ from onionlab.engines import EngineFailureError, Progress
 from onionlab.engines.processes import kill_processes_below
 from onionlab.errors import UserError
 from onionlab.plan import Bench, Plan, PlannedRun, host_facts, open_bench
-from onionlab.presence import is_present
+from onionlab.presence import ending_with_command
 from onionlab.store import PROGRESS, Store, write_json
 from onionlab.verify import RunRefusedError
 
@@ -30,7 +30,7 @@ def execute(root: Path, plan: Plan, run_id: str, say: Callable[[str], None]) -> 
         raise UserError(f"the plan has no run {run_id}")
     store = Store(plan.store)
     # Another command may be making the same run: wait for it, then there is nothing to do.
-    with store.exclusive(run_id):
+    with ending_with_command(plan.out, say), store.exclusive(run_id):
         if store.is_finished(run_id):
             return
         _clear_leftovers(store, run_id)
@@ -75,8 +75,6 @@ def _simulate(
     composed_s = time.monotonic()
 
     def on_progress(progress: Progress) -> None:
-        if not is_present(plan.out):
-            raise SystemExit("the command that started this run has ended; so does the run")
         write_json(
             partial / PROGRESS, {"title": planned.title, **asdict(progress), "at_s": time.time()}
         )

@@ -297,3 +297,51 @@ def test_the_wait_for_a_run_that_another_command_makes(tmp_path: Path) -> None:
     holder.communicate()
     assert entered.wait(timeout=30)
     waiter.join()
+
+
+WAITING_JOB = """
+import signal, sys
+from pathlib import Path
+from onionlab.presence import ending_with_command
+from onionlab.store import Store
+
+def interrupt(number, frame):
+    raise KeyboardInterrupt
+
+signal.signal(signal.SIGTERM, interrupt)
+try:
+    with ending_with_command(Path(sys.argv[1]), print):
+        print("waiting", flush=True)
+        with Store(Path(sys.argv[1])).exclusive("ab"):
+            print("never", flush=True)
+except KeyboardInterrupt:
+    print("ended", flush=True)
+"""
+
+
+@pytest.mark.parametrize("victim", ["command", "wrapper"])
+def test_a_job_that_waits_ends_with_what_started_it(tmp_path: Path, victim: str) -> None:
+    """A command of another's, a shell that it starts, and a job of that which waits for a run."""
+    job = tmp_path / "job.py"
+    job.write_text(WAITING_JOB)
+    with Store(tmp_path).exclusive("ab"):
+        command = python(
+            f"""
+            import subprocess, sys
+            from pathlib import Path
+            from onionlab.presence import presence
+            with presence(Path({str(tmp_path)!r})):
+                script = '"$0" "$1" "$2"; exit 0'
+                words = ["sh", "-c", script, sys.executable, {str(job)!r}, {str(tmp_path)!r}]
+                wrapper = subprocess.Popen(words)
+                print(wrapper.pid, flush=True)
+                sys.stdin.read()
+            """
+        )
+        assert command.stdout
+        wrapper = int(command.stdout.readline())
+        assert command.stdout.readline() == b"waiting\n"
+        os.kill(command.pid if victim == "command" else wrapper, signal.SIGKILL)
+        assert command.stdout.readline().startswith(b"the command that started")
+        assert command.stdout.readline() == b"ended\n"
+        command.communicate()
