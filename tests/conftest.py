@@ -22,6 +22,8 @@ SHARE_THE_CHECKOUT = {
 }
 
 
+# Before pytest-xdist's own hook, which is where it reads the groups.
+@pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """`make test` runs files side by side (pytest-xdist): each file, or group, in one process."""
     for item in items:
