@@ -82,7 +82,7 @@ report: $(READY) ## the report of NAME
 	@$(ONIONLAB) report $(NAMED)
 
 test: $(READY) ## this project's own tests; builds Tor
-	@$(TOOL) pytest --numprocesses logical --dist loadgroup
+	@$(TOOL) pytest --numprocesses logical --dist loadfile
 
 lint: $(READY) ## formatting, lint and types
 	@$(TOOL) ruff format --check .

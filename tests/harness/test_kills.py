@@ -18,6 +18,7 @@ import pytest
 from uml.guest_support import traces
 
 from .tiny_support import (
+    KILLED,
     REPOSITORY,
     STORE,
     arguments,
@@ -62,10 +63,11 @@ def part_of(command: subprocess.Popen[bytes]) -> dict[str, list[psutil.Process]]
 @pytest.mark.uml
 @pytest.mark.tor
 def test_nothing_is_left_and_the_command_goes_on() -> None:
-    run_id = planned_run("uml")
+    run_id = planned_run("uml", KILLED)
+    words = ["experiment", *arguments("uml", experiment=KILLED)]
     remove_run(run_id)
     started = time.monotonic()
-    assert onionlab("experiment", *arguments("uml")).returncode == 0
+    assert onionlab(*words).returncode == 0
     whole_s = time.monotonic() - started
     hashes = record_hashes(run_id)
     assert len(hashes) == 3
@@ -79,7 +81,7 @@ def test_nothing_is_left_and_the_command_goes_on() -> None:
         kind = kinds[len(killed)]
         remove_run(run_id)
         command = subprocess.Popen(
-            [sys.executable, "-m", "onionlab", "experiment", *arguments("uml")],
+            [sys.executable, "-m", "onionlab", *words],
             cwd=REPOSITORY,
             stdout=subprocess.DEVNULL,
             stderr=subprocess.DEVNULL,
@@ -114,5 +116,5 @@ def test_nothing_is_left_and_the_command_goes_on() -> None:
         assert traces() <= before
     print(f"{KILLS} kills: {sorted(killed)}")
 
-    assert onionlab("experiment", *arguments("uml")).returncode == 0
+    assert onionlab(*words).returncode == 0
     assert record_hashes(run_id) == hashes

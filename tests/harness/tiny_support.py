@@ -15,8 +15,9 @@ REPOSITORY = Path(__file__).resolve().parents[2]
 DATA = REPOSITORY / "tests" / "harness" / "data"
 TINY = DATA / "tiny.yaml"
 CONTENDED = DATA / "contended.yaml"
+KILLED = DATA / "killed.yaml"
 RESULTS = REPOSITORY / "results" / "tiny"
-GENERATED = REPOSITORY / "build" / "generated" / "tiny"
+GENERATED = REPOSITORY / "build" / "generated"
 STORE = Store(REPOSITORY / "runs")
 # The first test may have to build Tor and the embedded engine's kernel.
 BUILD_LIMIT_S = 2400
@@ -33,16 +34,18 @@ def onionlab(*arguments: str) -> subprocess.CompletedProcess[str]:
     )
 
 
-def planned_run(engine: str) -> str:
-    """Plan the tiny experiment (and build what is missing); return its one run's name."""
-    done = onionlab("generate", *arguments(engine), "--output", str(GENERATED))
+def planned_run(engine: str, experiment: Path = TINY) -> str:
+    """Plan an experiment of one run (and build what is missing); return the run's name."""
+    name = experiment.stem
+    words = arguments(engine, experiment=experiment)
+    done = onionlab("generate", *words, "--output", str(GENERATED / name))
     assert done.returncode == 0, done.stderr
-    plan = json.loads((RESULTS / "plan.json").read_text())
+    plan = json.loads((REPOSITORY / "results" / name / "plan.json").read_text())
     return str(plan["runs"][0]["run_id"])
 
 
-def arguments(engine: str, variant: str = "rr") -> list[str]:
-    return [str(TINY), "--variants", variant, "--engine", engine]
+def arguments(engine: str, variant: str = "rr", experiment: Path = TINY) -> list[str]:
+    return [str(experiment), "--variants", variant, "--engine", engine]
 
 
 def remove_run(run_id: str) -> None:
