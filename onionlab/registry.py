@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
@@ -11,10 +11,28 @@ from typing import Annotated
 from onionlab.errors import UserError
 from onionlab.yamlfile import kinds
 from onionlab.yamlfile.model import Model, key
+from onionlab.yamlfile.reading import (
+    AnyModel,
+    as_user_error,
+    display_name,
+    in_order,
+    read_model,
+)
 from onionlab.yamlfile.tree import Node, Problem
 
-__all__ = ["Look", "LookModel", "Name", "Patch", "Series", "TextValue", "load_series", "twins"]
+__all__ = [
+    "Look",
+    "LookModel",
+    "Name",
+    "Patch",
+    "Series",
+    "TextValue",
+    "load_series",
+    "read_registry",
+    "twins",
+]
 
+HINT = "the comments at the top of the file explain every key"
 LINESTYLES = ("-", "--", "-.", ":")
 
 Name = Annotated[
@@ -55,6 +73,35 @@ class Look:
     color: str
     marker: str
     linestyle: str
+
+
+def read_registry(
+    root: Path,
+    folder: str,
+    model: type[AnyModel],
+    impossible: Callable[[AnyModel, Node], Iterable[Problem]],
+) -> AnyModel:
+    """What ``variants.yaml`` in a folder of the checkout holds.
+
+    Args:
+        root: The checkout.
+        folder: The one with the patches.
+        model: The whole file's.
+        impossible: What is wrong with it though each value is well formed.
+
+    Raises:
+        UserError: The file is missing, or everything that is wrong with it, one line each.
+    """
+    path = root / folder / "variants.yaml"
+    if not path.is_file():
+        raise UserError(f"there is no {path}")
+    file = display_name(path, root)
+    content, tree, problems = read_model(path, file, model)
+    if content is not None and tree is not None:
+        problems += impossible(content, tree)
+    if problems or content is None:
+        raise as_user_error(file, in_order(problems, [file]), HINT)
+    return content
 
 
 def twins(looks: Mapping[str, LookModel], tree: Node) -> Iterable[Problem]:

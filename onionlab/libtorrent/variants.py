@@ -12,17 +12,14 @@ from typing import Annotated
 
 from pydantic import Field
 
-from onionlab.errors import UserError
-from onionlab.registry import Look, LookModel, Name, Series, load_series, twins
+from onionlab.registry import Look, LookModel, Name, Series, load_series, read_registry, twins
 from onionlab.yamlfile import kinds
 from onionlab.yamlfile.model import Model, key
-from onionlab.yamlfile.reading import as_user_error, display_name, in_order, read_model
 
 __all__ = ["FOLDER", "PeerVariant", "base_series", "load_peer_variants", "series_of"]
 
 FOLDER = "libtorrent-patches"
 OBSERVER = "observer"
-HINT = "the comments at the top of the file explain every key"
 
 
 class _Entry(LookModel):
@@ -55,15 +52,7 @@ def load_peer_variants(root: Path) -> dict[str, PeerVariant]:
     Raises:
         UserError: The file is missing, or everything that is wrong with it; or a series is missing.
     """
-    path = root / FOLDER / "variants.yaml"
-    if not path.is_file():
-        raise UserError(f"there is no {path}")
-    file = display_name(path, root)
-    content, tree, problems = read_model(path, file, _File)
-    if content is not None and tree is not None:
-        problems += twins(content.variants, tree)
-    if problems or content is None:
-        raise as_user_error(file, in_order(problems, [file]), HINT)
+    content = read_registry(root, FOLDER, _File, lambda file, tree: twins(file.variants, tree))
     variants = {
         name: PeerVariant(name=name, **entry.model_dump())
         for name, entry in content.variants.items()

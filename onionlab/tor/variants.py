@@ -13,12 +13,19 @@ from typing import Annotated
 
 from pydantic import Field
 
-from onionlab.errors import UserError
-from onionlab.registry import Look, LookModel, Name, Series, TextValue, load_series, twins
+from onionlab.registry import (
+    Look,
+    LookModel,
+    Name,
+    Series,
+    TextValue,
+    load_series,
+    read_registry,
+    twins,
+)
 from onionlab.yamlfile import kinds
 from onionlab.yamlfile.kinds import nearest
 from onionlab.yamlfile.model import Model, key
-from onionlab.yamlfile.reading import as_user_error, display_name, in_order, read_model
 from onionlab.yamlfile.tree import Node, Problem
 from onionlab.yamlfile.units import show
 
@@ -35,7 +42,6 @@ __all__ = [
 ]
 
 FOLDER = "tor-patches"
-HINT = "the comments at the top of the file explain every key"
 
 STOCK = "stock"
 """Name of the build without patches; a series cannot have it."""
@@ -136,15 +142,7 @@ def load_registry(root: Path) -> Registry:
         UserError: The file is missing, or everything that is wrong with it, one line each; or a
             series' patches are not there.
     """
-    path = root / FOLDER / "variants.yaml"
-    if not path.is_file():
-        raise UserError(f"there is no {path}")
-    file = display_name(path, root)
-    content, tree, problems = read_model(path, file, _File)
-    if content is not None and tree is not None:
-        problems += _impossible(content, tree)
-    if problems or content is None:
-        raise as_user_error(file, in_order(problems, [file]), HINT)
+    content = read_registry(root, FOLDER, _File, _impossible)
     for name in content.series:
         tor_series(root, name)
     series = {name: SeriesEntry(**entry.model_dump()) for name, entry in content.series.items()}

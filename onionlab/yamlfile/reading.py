@@ -15,6 +15,7 @@ from onionlab.yamlfile.tree import Node, Problem, YamlError, plain, read_tree
 from onionlab.yamlfile.units import show
 
 __all__ = [
+    "AnyModel",
     "as_user_error",
     "display_name",
     "in_order",
