@@ -21,7 +21,7 @@ from onionlab.engines import Engine, open_engine
 from onionlab.errors import UserError
 from onionlab.experiment import AnySettings, Experiment, Settings, load
 from onionlab.experiment.peers import KIND as PEERS
-from onionlab.libtorrent.build import BuiltPeer, ensure_peers, peer_program
+from onionlab.libtorrent.build import ensure_peers, peer_program
 from onionlab.libtorrent.variants import PeerVariant, load_peer_variants
 from onionlab.peers.compose import compose_peers
 from onionlab.peers.verify import verify_peer_logs
@@ -29,10 +29,11 @@ from onionlab.registry import Look
 from onionlab.rundir import RunDirectory, compose
 from onionlab.rundir.compose import engine_options, mean_capacity_bit_per_s, tor_program
 from onionlab.store import Store, read_json, write_json
-from onionlab.tor.build import BuiltTor, ensure_series, ensure_variants
+from onionlab.tor.build import ensure_series
 from onionlab.tor.variants import Variant, load_registry, load_variants
 from onionlab.trace import traced_series
 from onionlab.verify import verify_tor_logs
+from onionlab.workshop import at_once
 
 if TYPE_CHECKING:
     from analysis.sequential import Looks
@@ -118,7 +119,11 @@ class Plan:
 
 
 class Built(Protocol):
-    """A program that was built for a run, as manifests record it."""
+    """A program that was built for a run, and what manifests record of it."""
+
+    @property
+    def path(self) -> Path:
+        """The executable."""
 
     @property
     def sha256(self) -> str:
@@ -140,20 +145,15 @@ class Bench(ABC):
 
     Attributes:
         variants: all that the checkout has, by name.
+        selected: those whose runs were asked for; needed: those, and the baselines.
         programs: what was built, by the base name of the executable, as run directories name it.
     """
-
-    variants: Mapping[str, Any]
-    programs: Mapping[str, Built]
 
     def __init__(
         self, root: Path, experiment: Experiment, request: Request, say: Callable[[str], None]
     ) -> None:
         self.root = root
         self.experiment = experiment
-        self.engine: Engine = open_engine(
-            request.engine, root=root, say=say, shadow=request.shadow, tgen=request.tgen
-        )
         levels = self.experiment.levels.values()
         known = dict.fromkeys(name for level in levels for name in level.settings.variants)
         for name in request.variants:
@@ -164,6 +164,24 @@ class Bench(ABC):
                 )
         self.selected = [name for name in known if not request.variants or name in request.variants]
         self.needed = sorted({*self.selected, *(level.settings.baseline for level in levels)})
+        self.variants: Mapping[str, Any] = self.load_variants()
+        self.engine: Engine
+        self.programs: Mapping[str, Built]
+        # The embedded engine builds a kernel.
+        self.engine, self.programs = at_once(
+            lambda: open_engine(
+                request.engine, root=root, say=say, shadow=request.shadow, tgen=request.tgen
+            ),
+            lambda: self.build(say),
+        )
+
+    @abstractmethod
+    def load_variants(self) -> Mapping[str, Any]:
+        """Return all variants that the checkout has for this kind of experiment, by name."""
+
+    @abstractmethod
+    def build(self, say: Callable[[str], None]) -> Mapping[str, Built]:
+        """Build what the runs take and is not built yet; the engine's own is built meanwhile."""
 
     def settings(self, level: str) -> Any:
         """Return one level's settings."""
@@ -192,32 +210,30 @@ class Bench(ABC):
 class Workbench(Bench):
     """An experiment with Tor."""
 
-    def __init__(
-        self, root: Path, experiment: Experiment, request: Request, say: Callable[[str], None]
-    ) -> None:
-        super().__init__(root, experiment, request, say)
-        self.variants: dict[str, Variant] = load_variants(root)
-        self.programs: dict[str, BuiltTor | BuiltPeer] = {
+    def load_variants(self) -> Mapping[str, Variant]:
+        """Return the variants of Tor."""
+        return load_variants(self.root)
+
+    def build(self, say: Callable[[str], None]) -> Mapping[str, Built]:
+        """Build Tor, and libtorrent's peers where clients fetch in pieces."""
+        series = {self.variants[name].series for name in self.needed}
+        levels = self.experiment.levels
+        if any(self.settings(name).tor.trace.where != "none" for name in levels):
+            series |= {traced_series(name) for name in series}
+        programs: dict[str, Built] = {
             tor_program(built.series): built
-            for built in ensure_variants(root, self.needed, say=say).values()
+            for built in ensure_series(self.root, series, say=say).values()
         }
-        if any(self.settings(name).tor.trace.where != "none" for name in experiment.levels):
-            traced = {traced_series(self.variants[name].series) for name in self.needed}
-            self.programs |= {
-                tor_program(built.series): built
-                for built in ensure_series(root, traced, say=say).values()
-            }
         rules = {
             entry.request_rule
-            for level in experiment.levels.values()
+            for level in levels.values()
             for entry in level.settings.traffic.values()
             if entry.kind == "pieces"
         }
         if rules:
-            self.programs |= {
-                peer_program(name): built
-                for name, built in ensure_peers(root, sorted(rules), say=say).items()
-            }
+            peers = ensure_peers(self.root, sorted(rules), say=say)
+            programs |= {peer_program(name): built for name, built in peers.items()}
+        return programs
 
     def compose(self, level: str, variant: str, seed: int) -> RunDirectory:
         """Compose one run."""
@@ -248,15 +264,14 @@ class Workbench(Bench):
 class PeersBench(Bench):
     """An experiment with libtorrent's peers alone."""
 
-    def __init__(
-        self, root: Path, experiment: Experiment, request: Request, say: Callable[[str], None]
-    ) -> None:
-        super().__init__(root, experiment, request, say)
-        self.variants: dict[str, PeerVariant] = load_peer_variants(root)
-        self.programs: dict[str, BuiltPeer] = {
-            peer_program(name): built
-            for name, built in ensure_peers(root, self.needed, say=say).items()
-        }
+    def load_variants(self) -> Mapping[str, PeerVariant]:
+        """Return the variants of libtorrent's peers."""
+        return load_peer_variants(self.root)
+
+    def build(self, say: Callable[[str], None]) -> Mapping[str, Built]:
+        """Build libtorrent's peers."""
+        peers = ensure_peers(self.root, self.needed, say=say)
+        return {peer_program(name): built for name, built in peers.items()}
 
     def compose(self, level: str, variant: str, seed: int) -> RunDirectory:
         """Compose one run."""

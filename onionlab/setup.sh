@@ -92,8 +92,9 @@ content_key() {
         sha256sum | cut -d ' ' -f 1
 }
 
+# --no-compile: Python compiles what is imported when it is imported; most of it never is.
 pip_install() {
-    "$venv/bin/python" -m pip --disable-pip-version-check install --quiet "$@" ||
+    "$venv/bin/python" -m pip --disable-pip-version-check install --quiet --no-compile "$@" ||
         fail "pip could not install the Python packages" \
             "Its own messages stand above. Behind a proxy or a mirror, pip's usual settings count" \
             "(PIP_INDEX_URL, pip.conf). Then run \`make setup\` again."

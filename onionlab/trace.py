@@ -6,9 +6,9 @@ from typing import Any
 
 from onionlab.engines.base import EPOCH_UNIX_S
 from onionlab.errors import UserError
+from onionlab.experiment.values import Traced
 from onionlab.network.draws import draw_order
 from onionlab.network.model import Network
-from onionlab.yamlfile.kinds import Traced
 
 TRACE_SERIES = "cell-trace"
 """The patch series that adds the trace to a build."""

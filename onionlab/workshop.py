@@ -6,6 +6,7 @@ nothing that could be taken for a whole one. Whatever a compiler says goes to a 
 
 from __future__ import annotations
 
+import concurrent.futures
 import contextlib
 import fcntl
 import hashlib
@@ -15,10 +16,12 @@ import re
 import shutil
 import subprocess
 import tempfile
+import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextvars import ContextVar
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeVar
 
 from onionlab.errors import UserError
 from onionlab.registry import Patch, Series
@@ -26,6 +29,7 @@ from onionlab.registry import Patch, Series
 __all__ = [
     "Workshop",
     "apply_patch",
+    "at_once",
     "build_environment",
     "build_key_of",
     "build_lock",
@@ -42,8 +46,20 @@ __all__ = [
 ]
 
 SIGN_OF_LIFE_S = 20.0
+HALT_S = 0.5
 LOG_LINES_SHOWN = 15
 RECORD = "built.json"
+
+
+First = TypeVar("First")
+Second = TypeVar("Second")
+
+_halt: ContextVar[threading.Event | None] = ContextVar("_halt", default=None)
+"""Set where another thread has no use for this one's build any more."""
+
+
+class _HaltedError(Exception):
+    """This build was given up because the one beside it failed."""
 
 
 class Workshop(Protocol):
@@ -101,6 +117,35 @@ def work_directory(workshop: Workshop) -> Iterator[Path]:
             yield path
         finally:
             shutil.rmtree(path, ignore_errors=True)
+
+
+def at_once(first: Callable[[], First], second: Callable[[], Second]) -> tuple[First, Second]:
+    """Make two builds side by side: each has parts that one CPU does alone.
+
+    Where one fails, or this thread is interrupted, the other's program is ended, and the error is
+    that of the one that failed.
+    """
+    halt = threading.Event()
+
+    def first_task() -> First:
+        _halt.set(halt)
+        return first()
+
+    def second_task() -> Second:
+        _halt.set(halt)
+        return second()
+
+    with concurrent.futures.ThreadPoolExecutor(2) as pool:
+        one, other = pool.submit(first_task), pool.submit(second_task)
+        try:
+            both: list[concurrent.futures.Future[Any]] = [one, other]
+            concurrent.futures.wait(both, return_when=concurrent.futures.FIRST_EXCEPTION)
+        finally:
+            # Where both are done, there is nobody to hear it.
+            halt.set()
+    if isinstance(one.exception(), _HaltedError):
+        other.result()
+    return one.result(), other.result()
 
 
 # Running the build's programs
@@ -315,11 +360,17 @@ def run_logged(
 
 
 def _wait(workshop: Workshop, process: subprocess.Popen[bytes], what: str, started: float) -> int:
+    halt = _halt.get()
+    due = started + SIGN_OF_LIFE_S
     while True:
         try:
-            return process.wait(timeout=SIGN_OF_LIFE_S)
+            return process.wait(timeout=min(HALT_S, SIGN_OF_LIFE_S))
         except subprocess.TimeoutExpired:
-            workshop.say(f"{what}: still running after {time.monotonic() - started:.0f} s")
+            if halt is not None and halt.is_set():
+                raise _HaltedError from None
+            if time.monotonic() >= due:
+                workshop.say(f"{what}: still running after {time.monotonic() - started:.0f} s")
+                due = time.monotonic() + SIGN_OF_LIFE_S
 
 
 def unpack_tarball(path: Path, destination: Path, *, hint: str) -> None:

@@ -18,6 +18,7 @@ from typing import Any, TypeVar
 import yaml
 
 from onionlab.errors import UserError
+from onionlab.experiment import values
 from onionlab.experiment.checks import Finding, KnownNames, impossible, questionable
 from onionlab.experiment.peers import KIND as PEERS
 from onionlab.experiment.peers import PEER_FIGURE_KINDS, PeersFile, PeersHeader, PeersSettings
@@ -34,9 +35,7 @@ from onionlab.experiment.schema import (
 from onionlab.libtorrent.variants import FOLDER as LIBTORRENT_FOLDER
 from onionlab.libtorrent.variants import load_peer_variants
 from onionlab.tor.variants import load_variants
-from onionlab.yamlfile.kinds import file_names as file_names_kind
 from onionlab.yamlfile.kinds import nearest
-from onionlab.yamlfile.kinds import seeds as seeds_kind
 from onionlab.yamlfile.model import Model
 from onionlab.yamlfile.reading import (
     as_user_error,
@@ -56,8 +55,8 @@ MAX_SCALE = 100.0
 REQUEST_OF_FIGURE_BYTES = 320 * 1024
 
 NAME = re.compile(r"[a-z0-9]+(?:-[a-z0-9]+)*")
-SEEDS = seeds_kind()
-FILE_NAMES = file_names_kind()
+SEEDS = values.seeds()
+FILE_NAMES = values.file_names()
 # What else lies in the folder.
 NOT_EXPERIMENTS = ("nightly.yaml",)
 LIST_HINT = "`make list` shows all experiments"
@@ -428,7 +427,7 @@ class _Reader:
         merged = tree.without("extends")
         for base in reversed(bases):
             # Later names in the list win over earlier ones, the file itself over all.
-            merged = merge(base, merged)
+            merged = merge(base, merged, whole=values.WHOLE)
         return merged
 
     def _parents(self, tree: Node, path: Path) -> Iterator[tuple[Node, Path]]:
@@ -547,7 +546,9 @@ def _level_trees(base: Node, tree: Node) -> dict[str, Node]:
     for name, entry in levels.value.items():
         overrides = entry.get("overrides")
         given = overrides is not None and overrides.value is not None
-        trees[name] = merge(base, overrides) if overrides is not None and given else base
+        trees[name] = (
+            merge(base, overrides, whole=values.WHOLE) if overrides is not None and given else base
+        )
     return trees
 
 

@@ -10,6 +10,7 @@ from typing import Annotated, Any
 
 from pydantic import model_validator
 
+from onionlab.experiment import values
 from onionlab.experiment.schema import (
     Figure,
     Header,
@@ -181,7 +182,7 @@ class PeersHeader(Header):
 class PeersFile(PeersSettings, PeersHeader):
     """A whole experiment file. What it extends may supply any of its keys."""
 
-    extends: Annotated[tuple[str, ...], kinds.file_names()] = key(
+    extends: Annotated[tuple[str, ...], values.file_names()] = key(
         (),
         validate_default=False,
         description="a file or a list of files whose keys this file adds to or replaces",

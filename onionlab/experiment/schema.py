@@ -14,9 +14,9 @@ from typing import Annotated, Any, ClassVar, cast
 
 from pydantic import model_validator
 
-from onionlab.experiment import shadow_options
+from onionlab.experiment import shadow_options, values
+from onionlab.experiment.values import Deployment, Traced
 from onionlab.yamlfile import kinds, units
-from onionlab.yamlfile.kinds import Deployment, Traced
 from onionlab.yamlfile.model import Model, key
 
 __all__ = [
@@ -338,11 +338,11 @@ class TorSettings(Model):
     baseline: Annotated[str, _identifier] = key(
         description="the variant that the others are compared with"
     )
-    deployment: Annotated[Deployment, kinds.deployment()] = key(
+    deployment: Annotated[Deployment, values.deployment()] = key(
         "all", description="who runs the variant; the others run the baseline"
     )
     scheduler: Scheduler = key({}, description="channel scheduler")
-    trace: Annotated[Traced, kinds.traced(("exitguard", "guard", "exit", "middle"))] = key(
+    trace: Annotated[Traced, values.traced(("exitguard", "guard", "exit", "middle"))] = key(
         "none",
         description="relays that write down when each cell passes (see docs/celltrace.md)",
     )
@@ -399,13 +399,13 @@ class ShadowOptions(Model):
     """Options of Shadow, handed on as written; see Shadow's configuration reference."""
 
     general: Annotated[
-        RawOptions, kinds.raw_options(shadow_options.GENERAL, shadow_options.REFUSED)
+        RawOptions, values.raw_options(shadow_options.GENERAL, shadow_options.REFUSED)
     ] = key({}, description="Shadow's `general` section")
     experimental: Annotated[
-        RawOptions, kinds.raw_options(shadow_options.EXPERIMENTAL, shadow_options.REFUSED)
+        RawOptions, values.raw_options(shadow_options.EXPERIMENTAL, shadow_options.REFUSED)
     ] = key({}, description="Shadow's `experimental` section")
     host_option_defaults: Annotated[
-        RawOptions, kinds.raw_options(shadow_options.HOST_OPTION_DEFAULTS, shadow_options.REFUSED)
+        RawOptions, values.raw_options(shadow_options.HOST_OPTION_DEFAULTS, shadow_options.REFUSED)
     ] = key({}, description="Shadow's `host_option_defaults` section")
 
 
@@ -518,7 +518,7 @@ class Header(Model):
     paper: Annotated[str, kinds.text()] | None = key(
         None, description="the section or figures it repeats"
     )
-    seeds: Annotated[tuple[int, ...], kinds.seeds()] = key(
+    seeds: Annotated[tuple[int, ...], values.seeds()] = key(
         description="a number n (seeds 1 to n) or a list; every variant runs with every seed"
     )
     levels: dict[LevelName, LevelEntry] = key(
@@ -537,7 +537,7 @@ class Header(Model):
 class ExperimentFile(Settings, Header):
     """A whole experiment file. What it extends may supply any of its keys."""
 
-    extends: Annotated[tuple[str, ...], kinds.file_names()] = key(
+    extends: Annotated[tuple[str, ...], values.file_names()] = key(
         (),
         validate_default=False,
         description="a file or a list of files, relative to `experiments/` (with `./` or `../` to "

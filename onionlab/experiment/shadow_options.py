@@ -6,7 +6,7 @@ only makes a misspelt one fail before a run does.
 
 from __future__ import annotations
 
-from onionlab.yamlfile.kinds import Option
+from onionlab.experiment.values import Option
 
 __all__ = ["EXPERIMENTAL", "GENERAL", "HOST_OPTION_DEFAULTS", "REFUSED"]
 

@@ -1,9 +1,10 @@
-"""Build Tor: one base tree for a source, and each patch series as a small step from it.
+"""Build Tor: one base tree for a source, and each patch series as a step from it.
 
 The layout under ``build/tor``::
 
     source/               Debian's source package and what is known of it
-    base/KEY/tree/        Tor as released, configured and compiled
+    base/KEY/configured/  Tor as released, configured
+    base/KEY/tree/        the same, compiled; where enough is built for that to save time
     unit-tests/KEY/test   a series' unit tests, for the quick check
     store/KEY/bin/        a finished build: tor-SERIES and tor-gencert
     SERIES -> store/KEY   the build that belongs to the present source and patches
@@ -50,6 +51,10 @@ __all__ = ["BuiltTor", "ensure_series", "ensure_variants"]
 
 FORMAT = 1
 """Part of every key: raise it when a build is made differently."""
+
+BASE_PAYS = 3
+"""From so many series on, what they share is compiled once, before the first of them: most files of
+Tor include a header that a series changes, so that a compiled base saves each one a third."""
 
 PROGRAMS = ("src/app/tor", "src/tools/tor-gencert")
 GENCERT = "tor-gencert"
@@ -206,6 +211,9 @@ def ensure_series(
         inputs = prepare(
             root, say=say, tor_source=tor_source, update_source=update_source, jobs=jobs
         )
+        missing = [one for one in series.values() if _read(inputs, one) is None]
+        if None in missing or len(missing) >= BASE_PAYS:
+            ensure_base(inputs)
         return {name: _ensure_build(inputs, one) for name, one in series.items()}
 
 
@@ -267,13 +275,17 @@ def _places(inputs: Inputs, series: Series | None) -> tuple[Path, Path]:
     return inputs.directory / name, Path("store") / f"{name}-{build_key(inputs, series)}"
 
 
+def _read(inputs: Inputs, series: Series | None) -> dict[str, Any] | None:
+    store = inputs.directory / _places(inputs, series)[1]
+    return read_build(inputs, store, f"tor-{series_name(series)}", GENCERT)
+
+
 def _ensure_build(inputs: Inputs, series: Series | None) -> BuiltTor:
     name = series_name(series)
     link, target = _places(inputs, series)
-    store = inputs.directory / target
-    built = read_build(inputs, store, f"tor-{name}", GENCERT)
+    built = _read(inputs, series)
     if built is None:
-        built = _build(inputs, series, store)
+        built = _build(inputs, series, inputs.directory / target)
     if not link.is_symlink() or link.readlink() != target:
         with work_directory(inputs) as work:
             (work / name).symlink_to(target)
@@ -293,7 +305,9 @@ def _built_tor(link: Path, series: Series | None, built: Mapping[str, Any]) -> B
 
 def _build(inputs: Inputs, series: Series | None, store: Path) -> dict[str, Any]:
     name = series_name(series)
-    with patched_tree(inputs, ensure_base(inputs), series) as tree:
+    compiled = base_directory(inputs) / COMPILED
+    start = compiled if compiled.is_dir() else ensure_configured(inputs)
+    with patched_tree(inputs, start, series) as tree:
         if series is not None:
             compile_targets(inputs, tree, PROGRAMS, f"tor-{name}")
         return put_build(
@@ -344,20 +358,35 @@ def build_key(inputs: Inputs, series: Series | None, *, hardened: bool = False) 
 # The trees that builds are made in
 
 
-def ensure_base(inputs: Inputs, *, hardened: bool = False) -> Path:
-    """Tor as released, configured and compiled; returns the tree, which is not to be changed.
+CONFIGURED, COMPILED = "configured", "tree"
+
+
+def base_directory(inputs: Inputs, *, hardened: bool = False) -> Path:
+    """Where the trees that all builds start from stand."""
+    kind = _kind(hardened=hardened)
+    return inputs.directory / "base" / f"{kind}-{build_key(inputs, None, hardened=hardened)}"
+
+
+def _kind(*, hardened: bool) -> str:
+    return "hardened" if hardened else "plain"
+
+
+def _title(*, hardened: bool) -> str:
+    return "Tor with AddressSanitizer" if hardened else "Tor"
+
+
+def ensure_configured(inputs: Inputs, *, hardened: bool = False) -> Path:
+    """Tor as released, configured; returns the tree, which is not to be changed.
 
     Args:
         inputs: Source and toolchain.
         hardened: With AddressSanitizer and UndefinedBehaviorSanitizer.
     """
-    name = "hardened" if hardened else "plain"
-    base = inputs.directory / "base" / f"{name}-{build_key(inputs, None, hardened=hardened)}"
-    tree = base / "tree"
+    tree = base_directory(inputs, hardened=hardened) / CONFIGURED
     if tree.is_dir():
         return tree
-    what = "Tor" if not hardened else "Tor with AddressSanitizer"
-    log = new_log(inputs, f"base-{name}")
+    what = _title(hardened=hardened)
+    log = new_log(inputs, f"configure-{_kind(hardened=hardened)}")
     with work_directory(inputs) as work:
         staged = work / "tree"
         version = unpack_source(inputs.source, staged)
@@ -374,8 +403,25 @@ def ensure_base(inputs: Inputs, *, hardened: bool = False) -> Path:
             *AUTOTOOLS,
         ]
         run_logged(inputs, configure, staged, log, f"{what}: configure")
-        compile_targets(inputs, staged, PROGRAMS, what, log)
-        base.mkdir(parents=True, exist_ok=True)
+        tree.parent.mkdir(parents=True, exist_ok=True)
+        staged.rename(tree)
+    return tree
+
+
+def ensure_base(inputs: Inputs, *, hardened: bool = False) -> Path:
+    """Tor as released, configured and compiled; returns the tree, which is not to be changed.
+
+    Args:
+        inputs: Source and toolchain.
+        hardened: With AddressSanitizer and UndefinedBehaviorSanitizer.
+    """
+    tree = base_directory(inputs, hardened=hardened) / COMPILED
+    if tree.is_dir():
+        return tree
+    configured = ensure_configured(inputs, hardened=hardened)
+    log = new_log(inputs, f"base-{_kind(hardened=hardened)}")
+    with patched_tree(inputs, configured, None) as staged:
+        compile_targets(inputs, staged, PROGRAMS, _title(hardened=hardened), log)
         staged.rename(tree)
     return tree
 

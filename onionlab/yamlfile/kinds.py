@@ -21,35 +21,25 @@ from onionlab.yamlfile import units
 from onionlab.yamlfile.units import show
 
 __all__ = [
-    "Deployment",
     "Kind",
-    "Traced",
     "bandwidth_or_regions",
     "choice",
     "color",
-    "deployment",
     "exact_text",
-    "file_names",
     "fraction",
     "name",
     "nearest",
     "number",
     "optional_rate",
     "optional_time",
-    "raw_options",
-    "seeds",
     "size",
     "text",
     "time",
     "time_span",
     "torrc_line",
     "torrc_lines",
-    "traced",
     "whole_number",
 ]
-
-MAX_SEED = 2**32 - 1  # Shadow's general.seed is an unsigned 32-bit integer
-MAX_SEEDS = 10_000
 
 
 @dataclass(frozen=True)
@@ -72,31 +62,6 @@ class Kind:
     ) -> CoreSchema:
         """Let pydantic call :attr:`parse` and nothing else."""
         return core_schema.no_info_plain_validator_function(self.parse)
-
-
-@dataclass(frozen=True)
-class Deployment:
-    """Which hosts run the variant; the others run the experiment's baseline.
-
-    where: "all" (relays, authorities and clients, as in the paper) or "relays"; fraction: of the
-    relays, 1.0 unless the file says otherwise.
-    """
-
-    where: str
-    fraction: float = 1.0
-
-
-@dataclass(frozen=True)
-class Traced:
-    """Which relays write a cell trace (docs/celltrace.md).
-
-    where: "none", "relays" (a fraction of all of them), "roles" or "hosts"; names: of the roles or
-    of the hosts.
-    """
-
-    where: str = "none"
-    fraction: float = 1.0
-    names: tuple[str, ...] = ()
 
 
 def nearest(word: str, known: Iterable[str], *, cutoff: float = 0.5) -> str:
@@ -325,130 +290,6 @@ def choice(*values: str) -> Kind:
     return Kind(expected, expected, parse, {"enum": list(values)})
 
 
-def deployment() -> Kind:
-    """all, relays or {fraction: of the relays}."""
-    expected = 'all, relays, or {fraction: "50 %"} (of the relays)'
-
-    def parse(value: object) -> Deployment:
-        if value == "all" or value == "relays":
-            return Deployment(str(value))
-        if isinstance(value, dict) and set(value) == {"fraction"}:
-            return Deployment("relays", units.parse_fraction(value["fraction"]))
-        suggestion = nearest(value, ("all", "relays")) if isinstance(value, str) else ""
-        raise ValueError(f"expected {expected}, got {show(value)}{suggestion}")
-
-    schema = {
-        "anyOf": [
-            {"enum": ["all", "relays"]},
-            {
-                "type": "object",
-                "properties": {"fraction": fraction().schema},
-                "required": ["fraction"],
-                "additionalProperties": False,
-            },
-        ]
-    }
-    return Kind("all, relays, or {fraction: fraction}", expected, parse, schema)
-
-
-def traced(roles: tuple[str, ...]) -> Kind:
-    """none, relays, or a mapping with one of fraction, roles and hosts."""
-    expected = (
-        'none, relays, {fraction: "50 %"} (of the relays), {roles: [guard, exit]} or '
-        "{hosts: [relay2guard]}"
-    )
-
-    def parse(value: object) -> Traced:
-        if isinstance(value, Traced):
-            return value
-        if value == "none" or value == "relays":
-            return Traced(str(value))
-        if isinstance(value, dict) and len(value) == 1:
-            ((key, inner),) = value.items()
-            if key == "fraction":
-                return Traced("relays", units.parse_fraction(inner))
-            if key in ("roles", "hosts") and isinstance(inner, list) and inner:
-                for one in inner:
-                    if not isinstance(one, str) or (key == "roles" and one not in roles):
-                        suggestion = nearest(str(one), roles) if key == "roles" else ""
-                        raise ValueError(f"expected names of {key}, got {show(one)}{suggestion}")
-                return Traced(key, names=tuple(inner))
-        suggestion = nearest(value, ("none", "relays")) if isinstance(value, str) else ""
-        raise ValueError(f"expected {expected}, got {show(value)}{suggestion}")
-
-    def only(key: str, schema: dict[str, Any]) -> dict[str, Any]:
-        return {
-            "type": "object",
-            "properties": {key: schema},
-            "required": [key],
-            "additionalProperties": False,
-        }
-
-    schema = {
-        "anyOf": [
-            {"enum": ["none", "relays"]},
-            only("fraction", fraction().schema),
-            only("roles", {"type": "array", "items": {"enum": list(roles)}, "minItems": 1}),
-            only("hosts", {"type": "array", "items": {"type": "string"}, "minItems": 1}),
-        ]
-    }
-    noun = "none, relays, {fraction: fraction}, {roles: list of roles} or {hosts: list of names}"
-    return Kind(noun, expected, parse, schema)
-
-
-def file_names() -> Kind:
-    """One file name, or a list of them: always a tuple."""
-    expected = "the name of a file such as base/table1.yaml, or a list of names"
-
-    def parse(value: object) -> tuple[str, ...]:
-        listed = value if isinstance(value, list) and value else [value]
-        for one in listed:
-            if not isinstance(one, str) or not one.strip() or "\0" in one:
-                raise ValueError(f"expected {expected}, got {show(one)}")
-        return tuple(listed)
-
-    text_schema = {"type": "string", "minLength": 1}
-    schema = {"anyOf": [text_schema, {"type": "array", "items": text_schema, "minItems": 1}]}
-    return Kind("file name, or list of them", expected, parse, schema)
-
-
-def seeds() -> Kind:
-    """A number n (seeds 1 to n) or a list of different seeds."""
-    expected = (
-        f"a number of seeds (1 to {MAX_SEEDS}) or a list of different seeds such as [1, 2, 7]"
-    )
-
-    def parse(value: object) -> tuple[int, ...]:
-        if isinstance(value, int) and not isinstance(value, bool) and 1 <= value <= MAX_SEEDS:
-            return tuple(range(1, value + 1))
-        if isinstance(value, (list, tuple)) and 1 <= len(value) <= MAX_SEEDS:
-            whole = [one for one in value if isinstance(one, int) and not isinstance(one, bool)]
-            if len(whole) < len(value):
-                wrong = next(one for one in value if one not in whole or isinstance(one, bool))
-                raise ValueError(f"expected {expected}, got {show(wrong)} in the list")
-            for one in whole:
-                if not 0 <= one <= MAX_SEED:
-                    raise ValueError(f"expected {expected}, got {one}: not from 0 to {MAX_SEED}")
-                if whole.count(one) > 1:
-                    raise ValueError(f"expected {expected}, got {one} twice")
-            return tuple(whole)
-        shown = "an empty list" if value == [] else show(value)
-        raise ValueError(f"expected {expected}, got {shown}")
-
-    schema = {
-        "anyOf": [
-            {"type": "integer", "minimum": 1, "maximum": MAX_SEEDS},
-            {
-                "type": "array",
-                "items": {"type": "integer", "minimum": 0, "maximum": MAX_SEED},
-                "minItems": 1,
-                "uniqueItems": True,
-            },
-        ]
-    }
-    return Kind("whole number, or list of them", expected, parse, schema)
-
-
 def _torrc_value(value: object, expected: str) -> str:
     if isinstance(value, bool):
         raise ValueError(f"expected {expected}, got {show(value)}; Tor's switches are 0 and 1")
@@ -481,56 +322,3 @@ def torrc_lines() -> Kind:
 
     schema = {"anyOf": [_TORRC_SCHEMA, {"type": "array", "items": _TORRC_SCHEMA, "minItems": 1}]}
     return Kind("text, number, or list of them", expected, parse, schema)
-
-
-Option = type | tuple[str, ...]
-"""What an option of another program takes: bool, int, str (text or number), or one of the words."""
-
-
-def raw_options(takes: dict[str, Option], refused: dict[str, str]) -> Kind:
-    """A mapping of Shadow's options, handed on as written.
-
-    takes: option -> what it takes (null is always allowed: it is Shadow's own "none"); refused:
-    option -> why it cannot be set in an experiment. Parsing does not look into the mapping:
-    ``check_item`` does, and so each option's error has a line of its own.
-    """
-    expected = "a mapping of Shadow's options"
-    words = {bool: "true or false", int: "a whole number", str: "text"}
-
-    def problem(option: str, value: object) -> str | None:
-        if option in refused:
-            return f"cannot be set here: {refused[option]}"
-        if option not in takes:
-            return f"unknown option of Shadow{nearest(option, takes)}"
-        kind = takes[option]
-        if value is None:
-            return None
-        if isinstance(kind, tuple):
-            if value in kind:
-                return None
-            return (
-                f"expected one of {', '.join(kind)}, got {show(value)}{nearest(str(value), kind)}"
-            )
-        is_bool = isinstance(value, bool)
-        wanted = (str, int) if kind is str else (kind,)
-        if isinstance(value, wanted) and is_bool == (kind is bool):
-            return None
-        return f"expected {words[kind]}, got {show(value)}"
-
-    def parse(value: object) -> dict[str, str | int | bool | None]:
-        if not isinstance(value, dict):
-            raise ValueError(f"expected {expected}, got {show(value)}")
-        return dict(value)
-
-    def option_schema(kind: Option) -> dict[str, Any]:
-        if isinstance(kind, tuple):
-            return {"enum": [*kind, None]}
-        names = {bool: ["boolean"], int: ["integer"], str: ["string", "integer"]}[kind]
-        return {"type": [*names, "null"]}
-
-    schema = {
-        "type": "object",
-        "properties": {option: option_schema(kind) for option, kind in sorted(takes.items())},
-        "additionalProperties": False,
-    }
-    return Kind("mapping", expected, parse, schema, check_item=problem)

@@ -8,7 +8,7 @@ so that "no" and "12:30" are text.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Container, Iterator, Mapping
 from dataclasses import dataclass, replace
 
 import yaml
@@ -16,9 +16,6 @@ import yaml
 __all__ = ["Node", "Problem", "YamlError", "merge", "plain", "read_tree"]
 
 Scalar = str | int | float | bool | None
-
-ATOMIC_KEYS = frozenset({"pause", "deployment", "trace"})
-"""Mappings that a later file replaces as a whole: their keys exclude each other."""
 
 MAX_DEPTH = 50
 
@@ -114,19 +111,22 @@ def plain(node: Node) -> object:
     return node.value
 
 
-def merge(base: Node, over: Node, *, key: str = "") -> Node:
+def merge(base: Node, over: Node, *, whole: Container[str] = (), key: str = "") -> Node:
     """`over` on top of `base`: mappings key by key, everything else replaced, lists too.
 
+    whole: keys whose mappings are replaced too; key: of the two themselves.
     Every value keeps the place it was written at. The order of keys is the base's, new ones last.
     """
     both = isinstance(base.value, dict) and isinstance(over.value, dict)
-    if not both or key in ATOMIC_KEYS:
+    if not both or key in whole:
         return over
     assert isinstance(base.value, dict)
     assert isinstance(over.value, dict)
     merged = dict(base.value)
     for name, child in over.value.items():
-        merged[name] = merge(merged[name], child, key=name) if name in merged else child
+        merged[name] = (
+            merge(merged[name], child, whole=whole, key=name) if name in merged else child
+        )
     return replace(over, value=merged)
 
 

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from onionlab.yamlfile.tree import ATOMIC_KEYS, Node, YamlError, merge, plain, read_tree
+from onionlab.yamlfile.tree import Node, YamlError, merge, plain, read_tree
 
 KEYS = st.sampled_from(["a", "b", "c"])
 SCALARS = st.integers(0, 3) | st.sampled_from(["x", "y"]) | st.none()
@@ -98,9 +98,17 @@ def test_lists_are_replaced() -> None:
     assert merged({"a": [1, 2]}, {"a": [3]}) == {"a": [3]}
 
 
-@pytest.mark.parametrize("key", sorted(ATOMIC_KEYS))
-def test_keys_that_exclude_each_other_are_replaced_together(key: str) -> None:
-    assert merged({key: {"a": 1}}, {key: {"b": 2}}) == {key: {"b": 2}}
+@pytest.mark.parametrize("depth", [0, 1])
+def test_keys_that_exclude_each_other_are_replaced_together(depth: int) -> None:
+    base: dict[str, object] = {"one": {"a": 1}, "other": {"a": 1}}
+    over: dict[str, object] = {"one": {"b": 2}, "other": {"b": 2}}
+    for _ in range(depth):
+        base, over = {"above": base}, {"above": over}
+    result = plain(merge(node(base), node(over), whole={"one"}))
+    for _ in range(depth):
+        assert isinstance(result, dict)
+        result = result["above"]
+    assert result == {"one": {"b": 2}, "other": {"a": 1, "b": 2}}
 
 
 def test_scalars_are_those_of_yaml_1_2() -> None:

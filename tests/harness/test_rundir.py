@@ -162,7 +162,7 @@ def test_clients_json_names_the_class_of_every_client(shadow_engine: ShadowEngin
 def test_a_fraction_of_the_relays_runs_the_variant(
     shadow_engine: ShadowEngine, fraction: float, deployed: int
 ) -> None:
-    from onionlab.yamlfile.kinds import Deployment
+    from onionlab.experiment.values import Deployment
 
     run = composed(shadow_engine, deployment=Deployment("relays", fraction))
     proofs = {name: e.proof for name, e in run.expectations.items() if name.startswith("relay")}

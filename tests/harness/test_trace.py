@@ -10,10 +10,10 @@ import pytest
 from analysis.celltrace.records import TRACE_PLAN
 from onionlab.engines.shadow import ShadowEngine
 from onionlab.errors import UserError
+from onionlab.experiment.values import Traced, traced
 from onionlab.tor.variants import tor_series
 from onionlab.trace import TRACE_FILE, traced_series
 from onionlab.verify import Expectation, RunRefusedError, verify_tor_logs
-from onionlab.yamlfile.kinds import Traced, traced
 
 from .test_rundir import REPOSITORY, composed
 

@@ -80,6 +80,9 @@ def test_the_same_inputs_give_the_same_bytes_elsewhere(
     source = str(tiny_tarball)
     here = ensure_series(built_checkout, ["greeting"], say=Sayings(), tor_source=source)
     there = ensure_series(elsewhere, ["greeting"], say=Sayings(), tor_source=source)
+    # The one was made from the compiled base, the other from what was only configured.
+    assert list(built_checkout.glob("build/tor/base/*/tree"))
+    assert not list(elsewhere.glob("build/tor/base/*/tree"))
     assert here["greeting"].sha256 == there["greeting"].sha256
 
 
@@ -278,15 +281,18 @@ def start_build(root: Path, source: Path, *, until: str) -> subprocess.Popen[str
     raise AssertionError(f"the build ended without saying {until!r}")
 
 
+@pytest.mark.parametrize(
+    ("until", "unfinished"), [("autoreconf", "base/*/*"), ("configure", "base/*/tree")]
+)
 @pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGTERM, signal.SIGINT])
 def test_a_killed_build_leaves_no_half_result(
-    new_checkout: Path, tiny_tarball: Path, how: signal.Signals
+    new_checkout: Path, tiny_tarball: Path, how: signal.Signals, until: str, unfinished: str
 ) -> None:
-    process = start_build(new_checkout, tiny_tarball, until="configure")
+    process = start_build(new_checkout, tiny_tarball, until=until)
     os.killpg(process.pid, how)
     process.communicate()
     assert not (new_checkout / "build/tor/stock").exists()
-    assert not list((new_checkout / "build/tor").glob("base/*/tree"))
+    assert not list((new_checkout / "build/tor").glob(unfinished))
     assert not list((new_checkout / "build/tor").glob("store/*"))
     built = ensure_series(new_checkout, [None], say=Sayings(), tor_source=str(tiny_tarball))
     assert greeting_of(built[None]) == "hello"
@@ -337,7 +343,48 @@ def test_a_long_step_shows_that_it_lives(
     assert say[-1].startswith("sleeping: 0 s")
 
 
-def test_an_interrupted_step_ends_its_program(tmp_path: Path, checkout: Path) -> None:
+def test_two_builds_at_once_give_both_results(checkout: Path, tmp_path: Path) -> None:
+    inputs = inputs_of(checkout, Sayings())
+
+    def step(meets: str, waits_for: str) -> str:
+        # Each ends only if the other one is running at the same time.
+        script = f"touch {meets}; while [ ! -e {waits_for} ]; do sleep 0.01; done"
+        log = tmp_path / f"log-{meets}"
+        workshop.run_logged(inputs, ["sh", "-c", script], tmp_path, log, meets)
+        return meets
+
+    both = workshop.at_once(lambda: step("one", "other"), lambda: step("other", "one"))
+    assert both == ("one", "other")
+
+
+@pytest.mark.parametrize("failing", [0, 1])
+def test_a_failed_build_ends_the_one_beside_it(
+    checkout: Path, tmp_path: Path, failing: int
+) -> None:
+    inputs = inputs_of(checkout, Sayings())
+    pid = tmp_path / "pid"
+
+    def fails() -> None:
+        while not (pid.exists() and pid.read_text().strip()):
+            time.sleep(0.01)
+        raise UserError("there is no source")
+
+    def goes_on() -> None:
+        command = ["sh", "-c", f"echo $$ > {pid}; exec sleep 60"]
+        workshop.run_logged(inputs, command, tmp_path, tmp_path / "log", "sleeping")
+
+    tasks = [goes_on, goes_on]
+    tasks[failing] = fails
+    started = time.monotonic()
+    with pytest.raises(UserError, match="there is no source"):
+        workshop.at_once(*tasks)
+    assert time.monotonic() - started < 10
+    with pytest.raises(ProcessLookupError):
+        os.kill(int(pid.read_text()), 0)
+
+
+@pytest.mark.parametrize("beside", [False, True])
+def test_an_interrupted_step_ends_its_program(tmp_path: Path, checkout: Path, beside: bool) -> None:
     inputs = inputs_of(checkout, Sayings())
     pid = tmp_path / "pid"
     command = ["sh", "-c", f"echo $$ > {pid}; exec sleep 60"]
@@ -352,8 +399,18 @@ def test_an_interrupted_step_ends_its_program(tmp_path: Path, checkout: Path) ->
     thread = threading.Thread(target=interrupt)
     started = time.monotonic()
     thread.start()
-    with pytest.raises(KeyboardInterrupt):
+
+    def step() -> None:
         workshop.run_logged(inputs, command, tmp_path, tmp_path / "log", "sleeping")
+
+    def run() -> None:
+        if beside:
+            workshop.at_once(step, lambda: None)
+        else:
+            step()
+
+    with pytest.raises(KeyboardInterrupt):
+        run()
     thread.join()
     assert time.monotonic() - started < 30
     with pytest.raises(ProcessLookupError):
