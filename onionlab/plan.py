@@ -11,7 +11,9 @@ import os
 import platform
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
+from concurrent.futures import ProcessPoolExecutor
 from dataclasses import asdict, dataclass
+from multiprocessing import get_context
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -25,6 +27,7 @@ from onionlab.libtorrent.build import ensure_peers, peer_program
 from onionlab.libtorrent.variants import PeerVariant, load_peer_variants
 from onionlab.peers.compose import compose_peers
 from onionlab.peers.verify import verify_peer_logs
+from onionlab.presence import end_with_starter
 from onionlab.registry import Look
 from onionlab.rundir import RunDirectory, compose
 from onionlab.rundir.compose import engine_options, mean_capacity_bit_per_s, tor_program
@@ -39,6 +42,8 @@ if TYPE_CHECKING:
     from analysis.sequential import Looks
 
 PLAN_FORMAT = 1
+SIDE_BY_SIDE_RUNS = 6
+"""From so many runs on, a second process composes them faster than it takes to start."""
 
 # What Tor 0.4.9 uses where the consensus says nothing: Vegas.
 TOR_CC_ALG = 2
@@ -332,21 +337,9 @@ def make_plan(
     _require_margins(experiment)
     for warning in experiment.warnings:
         say(f"note: {warning}")
-    runs = [
-        PlannedRun(
-            bench.compose(level_name, variant, seed).run_id(bench.programs, bench.engine),
-            level_name,
-            variant,
-            seed,
-        )
-        for seed in experiment.seeds
-        for level_name, level in experiment.levels.items()
-        for variant in level.settings.variants
-        if variant in bench.selected
-    ]
     plan = Plan(
         request=request,
-        runs=tuple(runs),
+        runs=tuple(_name_runs(bench, request)),
         store=root / "runs",
         out=out or root / "results" / experiment.name,
         cpus_per_run=max(
@@ -358,6 +351,58 @@ def make_plan(
     write_json(plan.file, _plan_json(plan))
     write_json(plan.study, _study_json(bench, plan, looks))
     return plan
+
+
+def _name_runs(bench: Bench, request: Request) -> list[PlannedRun]:
+    """All runs of an experiment, by seed, level and variant."""
+    seeds = bench.experiment.seeds
+    processes = min(len(seeds), len(os.sched_getaffinity(0)))
+    if processes == 1 or len(seeds) * len(_composed(bench)) < SIDE_BY_SIDE_RUNS:
+        found = [_name_runs_of_seed(bench, seed) for seed in seeds]
+    else:
+        # A seed's keys take seconds to draw. Not forked: this process may have threads.
+        with ProcessPoolExecutor(
+            processes, get_context("spawn"), _open_helper, (bench.root, request)
+        ) as pool:
+            found = list(pool.map(_name_in_helper, seeds))
+    return [run for runs in found for run in runs]
+
+
+def _composed(bench: Bench) -> list[tuple[str, str]]:
+    """Level and variant of each run of a seed."""
+    return [
+        (name, variant)
+        for name, level in bench.experiment.levels.items()
+        for variant in level.settings.variants
+        if variant in bench.selected
+    ]
+
+
+def _name_runs_of_seed(bench: Bench, seed: int) -> list[PlannedRun]:
+    return [
+        PlannedRun(
+            bench.compose(level, variant, seed).run_id(bench.programs, bench.engine),
+            level,
+            variant,
+            seed,
+        )
+        for level, variant in _composed(bench)
+    ]
+
+
+_helper: Bench | None = None
+"""The bench of a process that composes runs for another one."""
+
+
+def _open_helper(root: Path, request: Request) -> None:
+    global _helper
+    end_with_starter()
+    _helper = open_bench(root, request, lambda line: None)
+
+
+def _name_in_helper(seed: int) -> list[PlannedRun]:
+    assert _helper is not None
+    return _name_runs_of_seed(_helper, seed)
 
 
 def read_plan(path: Path) -> Plan:

@@ -84,5 +84,20 @@ def ending_with_command(out: Path, say: Callable[[str], None]) -> Iterator[None]
         watcher.join()
 
 
+def end_with_starter() -> None:
+    """End this process, as SIGTERM does, when the process that started it ends.
+
+    For a helper whose starter is killed: nobody would tell it that no more work comes.
+    """
+    starter = os.getppid()
+
+    def watch() -> None:
+        while os.getppid() == starter:
+            time.sleep(ASK_S)
+        signal.pthread_kill(threading.main_thread().ident or 0, signal.SIGTERM)
+
+    threading.Thread(target=watch, daemon=True).start()
+
+
 def _lock_file(out: Path) -> Path:
     return out / ".in-use"

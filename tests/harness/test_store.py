@@ -345,3 +345,30 @@ def test_a_job_that_waits_ends_with_what_started_it(tmp_path: Path, victim: str)
         assert command.stdout.readline().startswith(b"the command that started")
         assert command.stdout.readline() == b"ended\n"
         command.communicate()
+
+
+def test_helpers_end_with_a_killed_starter() -> None:
+    # As in onionlab.plan: nobody tells the helpers of a killed process that no more work comes.
+    starter = python(
+        """
+        import os
+        import time
+        from concurrent.futures import ProcessPoolExecutor
+        from multiprocessing import get_context
+        from onionlab.presence import end_with_starter
+
+        if __name__ == "__main__":
+            with ProcessPoolExecutor(1, get_context("spawn"), end_with_starter) as pool:
+                print(pool.submit(os.getpid).result(), flush=True)
+                time.sleep(60)
+        """
+    )
+    assert starter.stdout is not None
+    helper = int(starter.stdout.readline())
+    os.kill(helper, 0)
+    starter.kill()
+    starter.wait()
+    deadline = time.monotonic() + 10
+    while Path(f"/proc/{helper}").exists() and time.monotonic() < deadline:
+        time.sleep(0.1)
+    assert not Path(f"/proc/{helper}").exists()

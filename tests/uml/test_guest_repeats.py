@@ -7,13 +7,30 @@ from pathlib import Path
 
 import pytest
 
+from onionlab import plan
 from onionlab.engines.uml.engine import UmlEngine
 from onionlab.paths import repository_root
-from onionlab.plan import Request, open_bench
+from onionlab.plan import Request, make_plan, open_bench
 from onionlab.tor.variants import load_registry
 from onionlab.verify import verify_tor_logs
 
 TINY = repository_root() / "tests" / "harness" / "data" / "tiny.yaml"
+
+
+@pytest.mark.uml
+@pytest.mark.tor
+@pytest.mark.slow
+def test_runs_have_the_same_names_whichever_process_composes_them(
+    tmp_path: Path, uml_engine: UmlEngine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    request = Request(str(TINY), seeds=[1, 2], engine="uml")
+    planned = []
+    for least in (1, 1000):
+        monkeypatch.setattr(plan, "SIDE_BY_SIDE_RUNS", least)
+        planned.append(make_plan(repository_root(), request, print, out=tmp_path / str(least)).runs)
+    assert planned[0] == planned[1]
+    assert [run.seed for run in planned[0]] == sorted(run.seed for run in planned[0])
+    assert len({run.run_id for run in planned[0]}) == len(planned[0]) >= 4
 
 
 @pytest.mark.uml
