@@ -229,7 +229,7 @@ def test_the_hardened_build_is_another_build(checkout: Path, tiny_tarball: Path)
         "stock, AddressSanitizer",
         "greeting, AddressSanitizer",
     ]
-    log = next((checkout / "build/tor/logs").glob("base-hardened.log")).read_text()
+    log = next((checkout / "build/tor/logs").glob("configure-hardened.log")).read_text()
     assert "--enable-fragile-hardening" in log
 
 
