@@ -119,6 +119,11 @@ def work_directory(workshop: Workshop) -> Iterator[Path]:
             shutil.rmtree(path, ignore_errors=True)
 
 
+def _until(halt: threading.Event, build: Callable[[], First]) -> First:
+    _halt.set(halt)
+    return build()
+
+
 def at_once(first: Callable[[], First], second: Callable[[], Second]) -> tuple[First, Second]:
     """Make two builds side by side: each has parts that one CPU does alone.
 
@@ -127,16 +132,8 @@ def at_once(first: Callable[[], First], second: Callable[[], Second]) -> tuple[F
     """
     halt = threading.Event()
 
-    def first_task() -> First:
-        _halt.set(halt)
-        return first()
-
-    def second_task() -> Second:
-        _halt.set(halt)
-        return second()
-
     with concurrent.futures.ThreadPoolExecutor(2) as pool:
-        one, other = pool.submit(first_task), pool.submit(second_task)
+        one, other = pool.submit(_until, halt, first), pool.submit(_until, halt, second)
         try:
             both: list[concurrent.futures.Future[Any]] = [one, other]
             concurrent.futures.wait(both, return_when=concurrent.futures.FIRST_EXCEPTION)

@@ -104,7 +104,8 @@ def machine(tmp_path: Path) -> Machine:
 
 PIP_CALLS = [
     "pip install --quiet --no-compile --require-hashes -r requirements-build.lock",
-    "pip install --quiet --no-compile --require-hashes --no-build-isolation --use-pep517 -r requirements.lock",
+    "pip install --quiet --no-compile --require-hashes --no-build-isolation --use-pep517 "
+    "-r requirements.lock",
     "pip install --quiet --no-compile --no-deps --no-build-isolation --editable .",
     "pip check",
 ]
