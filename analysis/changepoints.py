@@ -58,9 +58,9 @@ def penalty(false_steps: float, df: float = np.inf) -> float:
 def noise(nights: Sequence[dict[int, float]]) -> tuple[float, float]:
     """Standard deviation of a night's mean, from within nights, and its degrees of freedom.
 
-    Where two nights in a row have seeds in common, the changes of these seeds tell the noise of a
-    mean of paired seeds: what all of them do together, a step, is no part of it. Nights without
-    such seeds tell it from the spread of their own seeds.
+    Where two nights in a row have the same seeds, the changes of these seeds tell the noise of a
+    mean of paired seeds: what all of them do together, a step, is no part of it. Nights on other
+    seeds than the night before tell it from the spread of their own.
 
     Args:
         nights: seed -> value, night by night.
@@ -70,17 +70,18 @@ def noise(nights: Sequence[dict[int, float]]) -> tuple[float, float]:
     """
     squares, df = 0.0, 0.0
     for before, after in itertools.pairwise(nights):
-        common = sorted(set(before) & set(after))
-        n = len(common)
-        if n >= 2:
-            changes = np.array([after[seed] - before[seed] for seed in common])
+        n = len(after)
+        if n < 2:
+            continue
+        if set(before) == set(after):
+            changes = np.array([after[seed] - before[seed] for seed in after])
             squares += float(changes.var(ddof=1)) / (2 * n) * (n - 1) / 1.5
             # Two changes in a row share a night: their squares are correlated by a quarter.
             df += (n - 1) / 1.5
-        elif not common and len(after) >= 2:
+        else:
             own = np.array(list(after.values()))
-            squares += float(own.var(ddof=1)) / own.size * (own.size - 1)
-            df += own.size - 1
+            squares += float(own.var(ddof=1)) / n * (n - 1)
+            df += n - 1
     return (float(np.sqrt(squares / df)), df) if df else (0.0, 0.0)
 
 

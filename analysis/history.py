@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -171,7 +171,8 @@ def steps_of(
 ) -> list[SeriesStep]:
     """Step changes in all primary series.
 
-    Nights in a row whose records are the same bytes are one measurement and count once.
+    Nights in a row whose records are the same bytes are one measurement and count once. Each set of
+    seeds is searched alone, and those that were measured once together.
 
     Args:
         history: as ``read_history`` gives it.
@@ -184,49 +185,71 @@ def steps_of(
         if name in primary and row["estimate"] is not None:
             series.setdefault(name, []).append(row)
     share = min(0.5, false_steps_per_year / max(1, len(primary)))
-    return [step for name, rows in series.items() for step in _steps_of_series(name, rows, share)]
+    made = []
+    for name, rows in series.items():
+        before_last_night = {step.first_after for step in _steps_of_series(name, rows[:-1], share)}
+        made += [
+            replace(step, new=step.first_after not in before_last_night)
+            for step in _steps_of_series(name, rows, share)
+        ]
+    return made
+
+
+@dataclass
+class _Measurement:
+    """Nights in a row with the same records: the first and the last of them."""
+
+    first: dict[str, Any]
+    last: dict[str, Any]
+
+
+def _by_seeds(rows: Sequence[dict[str, Any]]) -> list[list[_Measurement]]:
+    """Measurements whose levels can be compared night by night.
+
+    Seeds have levels of their own, and the noise of paired changes leaves these out: between two
+    sets of seeds it would take their levels for a step. So each set is searched alone. Sets that
+    were measured once are searched together: their noise is that between seeds.
+    """
+    measured: list[_Measurement] = []
+    for row in rows:
+        if measured and row["records"] and row["records"] == measured[-1].last["records"]:
+            measured[-1].last = row
+        else:
+            measured.append(_Measurement(row, row))
+    sets: dict[tuple[int, ...], list[_Measurement]] = {}
+    for one in measured:
+        sets.setdefault(tuple(one.first["seeds"]), []).append(one)
+    once = [nights[0] for nights in sets.values() if len(nights) == 1]
+    return [nights for nights in (once, *sets.values()) if len(nights) > 1]
 
 
 def _steps_of_series(
     name: tuple[str, ...], rows: Sequence[dict[str, Any]], false_steps: float
 ) -> list[SeriesStep]:
-    distinct: list[dict[str, Any]] = []
-    last_of_equal: list[dict[str, Any]] = []
-    for row in rows:
-        if distinct and row["records"] and row["records"] == distinct[-1]["records"]:
-            last_of_equal[-1] = row
-        else:
-            distinct.append(row)
-            last_of_equal.append(row)
-    logs = all(value > 0 for row in distinct for value in row["values"])
-
-    def found(count: int) -> list[Step]:
+    logs = all(value > 0 for row in rows for value in row["values"])
+    made = []
+    groups = _by_seeds(rows)
+    for group in groups:
         nights = [
             {
                 seed: float(np.log(value)) if logs else value
-                for seed, value in zip(row["seeds"], row["values"], strict=True)
+                for seed, value in zip(one.first["seeds"], one.first["values"], strict=True)
             }
-            for row in distinct[:count]
+            for one in group
         ]
         sd, df = noise(nights)
         means = [float(np.mean(list(night.values()))) for night in nights]
-        return find_steps(means, sd, df, false_steps)
-
-    # A night that repeats the one before it brings nothing new.
-    repeated = len(rows) > 1 and last_of_equal[-1] is not distinct[-1]
-    known = {step.index for step in found(len(distinct) - (not repeated))}
-    made = []
-    for step in found(len(distinct)):
-        before, after = (float(np.exp(x)) if logs else x for x in (step.before, step.after))
-        last, first = last_of_equal[step.index - 1], distinct[step.index]
-        made.append(
-            SeriesStep(
-                name,
-                Step(step.index, before, after),
-                after / before if logs else None,
-                (last["night"], last["project"]),
-                (first["night"], first["project"]),
-                step.index not in known,
+        for step in find_steps(means, sd, df, false_steps / len(groups)):
+            before, after = (float(np.exp(x)) if logs else x for x in (step.before, step.after))
+            last, first = group[step.index - 1].last, group[step.index].first
+            made.append(
+                SeriesStep(
+                    name,
+                    Step(step.index, before, after),
+                    after / before if logs else None,
+                    (last["night"], last["project"]),
+                    (first["night"], first["project"]),
+                    new=True,
+                )
             )
-        )
     return made

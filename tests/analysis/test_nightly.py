@@ -203,6 +203,59 @@ def test_a_step_points_to_its_commits(machine: Machine) -> None:
     assert "[0.1.0 c12]" in paths.html.read_text()
 
 
+def test_a_change_of_seeds_is_no_step(machine: Machine) -> None:
+    """Levels of seeds differ far more than measurements do: between sets that is no step.
+
+    Nights on other seeds do not hide a step of the usual ones either, nor make it new again.
+    """
+    others = iter(range(100, 1000, 10))
+
+    def usual(count: int, effect: float = 1.0) -> Night:
+        nights = []
+        for _ in range(count):
+            noise_seed = machine.nights + 50
+            made = make_set(seeds=SEEDS, noise_seed=noise_seed, effect=effect)
+            nights.append(machine.night(made, accept=machine.nights == 0)[0])
+        return nights[-1]
+
+    def other(count: int) -> Night:
+        nights = []
+        for _ in range(count):
+            first = next(others)
+            # As the few seeds of a real night can have it.
+            made = make_set(seeds=range(first, first + 10), effect=1.3)
+            nights.append(machine.night(made)[0])
+        return nights[-1]
+
+    usual(15)
+    assert not other(1).steps
+    assert not other(14).steps
+    assert not usual(5).steps
+    assert not other(1).steps
+    stepped = usual(1, effect=1.05).steps
+    times = {"ttfb_p50_s", "time_to_320kib_p50_s"}
+    assert times <= {step.series[4] for step in stepped if step.new and step.worse}
+    # Not the night between, which was on other seeds.
+    assert {step.last_before[0] for step in stepped} == {"2026-02-05T03:00:00Z"}
+    again = other(1).steps
+    assert times <= {step.series[4] for step in again}
+    assert not any(step.new for step in again)
+
+
+def test_a_step_of_nights_on_seeds_of_their_own(machine: Machine) -> None:
+    """Their noise is that between seeds: a step has to be larger, and is found all the same."""
+    sets = [
+        make_set(seeds=range(100 * number, 100 * number + 10), effect=1.3 if number >= 15 else 1.0)
+        for number in range(30)
+    ]
+    nights = [machine.night(made, accept=made is sets[0])[0] for made in sets]
+    steps = {step.series[4]: step for step in nights[-1].steps}
+    assert {"ttfb_p50_s", "time_to_320kib_p50_s"} <= set(steps)
+    assert "goodput_bytes_per_s" not in steps
+    assert all(step.step.index in range(13, 18) for step in steps.values())
+    assert not any(step.new for step in steps.values())
+
+
 def test_nights_of_the_same_bytes_count_once(machine: Machine) -> None:
     """A level that is repeated a hundred times is no better known for that."""
     machine.night(make_set(seeds=SEEDS), accept=True)
