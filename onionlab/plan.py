@@ -31,6 +31,7 @@ from onionlab.presence import end_with_starter
 from onionlab.registry import Look
 from onionlab.rundir import RunDirectory, compose
 from onionlab.rundir.compose import engine_options, mean_capacity_bit_per_s, tor_program
+from onionlab.rundir.keycache import has_keys
 from onionlab.store import Store, read_json, write_json
 from onionlab.tor.build import ensure_series
 from onionlab.tor.variants import Variant, load_registry, load_variants
@@ -43,7 +44,8 @@ if TYPE_CHECKING:
 
 PLAN_FORMAT = 1
 SIDE_BY_SIDE_RUNS = 6
-"""From so many runs on, a second process composes them faster than it takes to start."""
+"""From so many runs on, a second process composes them faster than it takes to start, though all
+keys are there."""
 
 # What Tor 0.4.9 uses where the consensus says nothing: Vegas.
 TOR_CC_ALG = 2
@@ -357,10 +359,13 @@ def _name_runs(bench: Bench, request: Request) -> list[PlannedRun]:
     """All runs of an experiment, by seed, level and variant."""
     seeds = bench.experiment.seeds
     processes = min(len(seeds), len(os.sched_getaffinity(0)))
-    if processes == 1 or len(seeds) * len(_composed(bench)) < SIDE_BY_SIDE_RUNS:
+    # A seed's keys take seconds to draw.
+    slow = sum(not has_keys(bench.root, seed) for seed in seeds) > 1
+    many = len(seeds) * len(_composed(bench)) >= SIDE_BY_SIDE_RUNS
+    if processes == 1 or not (slow or many):
         found = [_name_runs_of_seed(bench, seed) for seed in seeds]
     else:
-        # A seed's keys take seconds to draw. Not forked: this process may have threads.
+        # Not forked: this process may have threads.
         with ProcessPoolExecutor(
             processes, get_context("spawn"), _open_helper, (bench.root, request)
         ) as pool:

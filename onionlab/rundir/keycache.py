@@ -24,7 +24,7 @@ from onionlab.store import read_json, write_json
 @functools.cache
 def authority_keys(root: Path, seed: int, name: str) -> keys.AuthorityKeys:
     """Return what `keys.make_authority_keys` makes, drawn once in a checkout."""
-    file = build_directory(root) / "keys" / _maker() / f"{seed}-{name}.json"
+    file = _folder(root) / f"{seed}-{name}.json"
     try:
         stored = read_json(file)
         if stored["sha256"] == _checksum(stored["keys"]):
@@ -37,6 +37,16 @@ def authority_keys(root: Path, seed: int, name: str) -> keys.AuthorityKeys:
     return made
 
 
+def has_keys(root: Path, seed: int) -> bool:
+    """Whether keys of this seed were drawn before, so that composing its runs takes no time."""
+    return any(_folder(root).glob(f"{seed}-*.json"))
+
+
+def _folder(root: Path) -> Path:
+    return build_directory(root) / "keys" / _maker()
+
+
+@functools.cache
 def _maker() -> str:
     """Name the code that draws keys: this project's, and the library that finds the primes."""
     digest = hashlib.sha256(Crypto.__version__.encode())

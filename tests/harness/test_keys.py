@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from Crypto.PublicKey import RSA
 
-from onionlab.rundir.keycache import authority_keys
+from onionlab.rundir.keycache import authority_keys, has_keys
 from onionlab.rundir.keys import AuthorityKeys, make_authority_keys, make_relay_keys
 
 
@@ -112,8 +112,10 @@ def test_drawn_once_and_read_back(
         return authority
 
     monkeypatch.setattr("onionlab.rundir.keys.make_authority_keys", make)
+    assert not has_keys(tmp_path, 1)
     assert [cached(tmp_path), cached(tmp_path)] == [authority, authority]
     assert drawn == ["1 authority1"]
+    assert [has_keys(tmp_path, seed) for seed in (1, 2, 11)] == [True, False, False]
 
 
 @pytest.mark.usefixtures("fresh_memory")
