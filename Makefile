@@ -21,7 +21,7 @@ NAMED = "$(or $(NAME),$(error NAME is missing: `make $@ NAME=quick`; `make list`
 # TOR_SOURCE is for every verb: make puts it into their environment, whether it stands on the command
 # line or comes from there.
 
-.PHONY: help setup list doctor build generate run experiment analyse report
+.PHONY: help setup list doctor build generate run experiment analyse report pack unpack
 .PHONY: celltrace-live compare-engines compare nightly figures validate-statistics test lint check-variants lock clean-build clean-results clean-setup clean
 
 help: ## this list
@@ -77,6 +77,12 @@ validate-statistics: $(READY) ## simulate: coverage, false verdicts, power, seed
 
 figures: $(READY) ## the paper's figures and claims, running what is missing [SCALE, SEEDS, ENGINE; CLAIMS]
 	@$(ONIONLAB) figures $(ASKED) $(call option,JOBS,jobs) $(call option,CLAIMS,claims) $(if $(NO_RUN),--no-run)
+
+pack: $(READY) ## the runs of NAME in one file, to publish or to go on elsewhere [OUT, LOGS=1]
+	@$(ONIONLAB) pack $(NAMED) $(call option,OUT,out) $(if $(LOGS),--logs)
+
+unpack: $(READY) ## take the runs of such a file, so that they are not made again: FROM=file
+	@$(ONIONLAB) unpack "$(or $(FROM),$(error FROM is missing: `make unpack FROM=runs.tar.xz`))"
 
 report: $(READY) ## the report of NAME
 	@$(ONIONLAB) report $(NAMED)

@@ -1,0 +1,222 @@
+"""Runs in one file: what went in comes out, and nothing else ever reaches the store."""
+
+from __future__ import annotations
+
+import io
+import json
+import tarfile
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from analysis.errors import AnalysisError
+from analysis.extraction import extract
+from onionlab.errors import UserError
+from onionlab.packing import INDEX, Unpacked, pack, unpack
+from onionlab.store import MANIFEST, Store, identity_hash, read_json, write_json
+
+
+def make_run(store: Store, name: str) -> str:
+    identity = {"files": {"conf/torrc": name}}
+    run_id = identity_hash(identity)
+    partial = store.partial(run_id)
+    for path, content in {
+        "run.json": "{}",
+        "records-v1/parse.json": "{}",
+        "records-v1/streams.parquet": f"streams of {name}",
+        "shadow.data/hosts/web1/tgen.1000.stdout": f"log of {name}",
+        "uml.log": "boot",
+    }.items():
+        (partial / path).parent.mkdir(parents=True, exist_ok=True)
+        (partial / path).write_text(content)
+    store.finish(run_id, {"run_id": run_id, "identity": identity, "title": name})
+    return run_id
+
+
+@pytest.fixture
+def here(tmp_path: Path) -> Store:
+    return Store(tmp_path / "here" / "runs")
+
+
+@pytest.fixture
+def there(tmp_path: Path) -> Store:
+    return Store(tmp_path / "there" / "runs")
+
+
+def packed(store: Store, folder: Path, *names: str, logs: bool = False) -> tuple[Path, list[str]]:
+    run_ids = [make_run(store, name) for name in names]
+    file = folder / "runs.tar.xz"
+    assert pack(store, [*run_ids, "0" * 16], file, logs=logs, say=print) == len(names)
+    return file, sorted(run_ids)
+
+
+def content(store: Store) -> dict[str, bytes]:
+    """Everything that is in a store but locks."""
+    return {
+        path.relative_to(store.directory).as_posix(): path.read_bytes()
+        for path in store.directory.rglob("*")
+        if path.is_file() and ".locks" not in path.parts
+    }
+
+
+def test_what_went_in_comes_out(here: Store, there: Store, tmp_path: Path) -> None:
+    file, run_ids = packed(here, tmp_path, "rr seed 1", "rr seed 2", logs=True)
+    assert unpack(there, file) == Unpacked(tuple(run_ids), (), ())
+    assert content(there) == content(here)
+    assert unpack(there, file) == Unpacked((), tuple(run_ids), ())
+
+
+def test_without_logs_only_what_reports_read(here: Store, there: Store, tmp_path: Path) -> None:
+    file, (run_id,) = packed(here, tmp_path, "rr seed 1")
+    unpack(there, file)
+    assert {name.partition("/")[2] for name in content(there)} == {
+        MANIFEST,
+        "run.json",
+        "records-v1/parse.json",
+        "records-v1/streams.parquet",
+    }
+    with pytest.raises(AnalysisError, match="came without its logs") as refused:
+        extract(there.run(run_id), there.run(run_id) / "records-v2")
+    assert str(refused.value.hint).endswith(f"rm -r {there.run(run_id)}")
+
+
+def test_the_same_runs_make_the_same_bytes(here: Store, there: Store, tmp_path: Path) -> None:
+    file, run_ids = packed(here, tmp_path, "a", "b", "c")
+    unpack(there, file)
+    again = tmp_path / "again" / "runs.tar.xz"
+    pack(there, reversed(run_ids), again, logs=False, say=print)
+    assert again.read_bytes() == file.read_bytes()
+
+
+def test_a_manifest_is_not_newer_than_its_records(
+    here: Store, there: Store, tmp_path: Path
+) -> None:
+    """Otherwise the workflow would read the logs anew, which may not be there."""
+    file, (run_id,) = packed(here, tmp_path, "rr seed 1")
+    unpack(there, file)
+    records = there.run(run_id) / "records-v1" / "parse.json"
+    assert there.manifest(run_id).stat().st_mtime_ns <= records.stat().st_mtime_ns
+
+
+def test_other_records_of_the_same_run_are_kept_and_named(
+    here: Store, there: Store, tmp_path: Path
+) -> None:
+    file, (run_id,) = packed(here, tmp_path, "rr seed 1")
+    make_run(there, "rr seed 1")
+    own = there.run(run_id) / "records-v1" / "streams.parquet"
+    own.write_text("measured here")
+    assert unpack(there, file) == Unpacked((), (), (run_id,))
+    assert own.read_text() == "measured here"
+
+
+def test_a_run_that_was_interrupted_here_is_replaced(
+    here: Store, there: Store, tmp_path: Path
+) -> None:
+    file, (run_id,) = packed(here, tmp_path, "rr seed 1")
+    (there.run(run_id) / "conf").mkdir(parents=True)
+    assert unpack(there, file).new == (run_id,)
+    assert not (there.run(run_id) / "conf").exists()
+
+
+def test_no_finished_run_is_no_pack(here: Store, tmp_path: Path) -> None:
+    with pytest.raises(UserError, match="none of these runs is finished"):
+        pack(here, ["0" * 16], tmp_path / "runs.tar.xz", logs=False, say=print)
+    assert not (tmp_path / "runs.tar.xz").exists()
+
+
+Members = dict[str, bytes]
+
+
+def rewritten(file: Path, change: Callable[[Members, str], None], run_id: str) -> Path:
+    with tarfile.open(file) as archive:
+        members: Members = {}
+        for member in archive.getmembers():
+            stream = archive.extractfile(member)
+            assert stream
+            members[member.name] = stream.read()
+    change(members, run_id)
+    with tarfile.open(file, "w:xz") as archive:
+        for name, data in members.items():
+            member = tarfile.TarInfo(name)
+            member.size = len(data)
+            archive.addfile(member, io.BytesIO(data))
+    return file
+
+
+def of_index(edit: Callable[[dict[str, object]], object]) -> Callable[[Members, str], None]:
+    def change(members: Members, run_id: str) -> None:
+        index = json.loads(members[INDEX])
+        edit(index)
+        members[INDEX] = json.dumps(index).encode()
+
+    return change
+
+
+def renamed(members: Members, run_id: str) -> None:
+    """As the run of another hash, the index rightly so."""
+    other = "0" * 16
+    members[INDEX] = members[INDEX].replace(run_id.encode(), other.encode())
+    for name in [name for name in members if name.startswith(run_id)]:
+        members[name.replace(run_id, other)] = members.pop(name)
+
+
+def climbing(members: Members, run_id: str) -> None:
+    members[INDEX] = members[INDEX].replace(b'"run.json"', b'"../../../outside"')
+    members[f"{run_id}/../../../outside"] = members.pop(f"{run_id}/run.json")
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (lambda m, r: m.update({f"{r}/run.json": b"{ }"}), "run.json was changed"),
+        (lambda m, r: m.pop(f"{r}/run.json"), "1 files are missing, such as"),
+        (lambda m, r: m.update({f"{r}/more": b""}), "is not in its index"),
+        (lambda m, r: m.pop(INDEX), "does not begin with runs.json"),
+        (of_index(lambda index: index.update(format=2)), "its format is 2"),
+        (of_index(lambda index: index.pop("runs")), "runs.json is malformed"),
+        (of_index(lambda index: index.update(runs={"x": {"files": {}}})), "'x' is no run"),
+        (renamed, "describes another run"),
+        (climbing, "is no path in a run"),
+    ],
+)
+def test_what_is_no_sound_pack_leaves_the_store_as_it_was(
+    here: Store,
+    there: Store,
+    tmp_path: Path,
+    change: Callable[[Members, str], None],
+    message: str,
+) -> None:
+    file, (run_id,) = packed(here, tmp_path, "rr seed 1")
+    rewritten(file, change, run_id)
+    make_run(there, "another")
+    before = content(there)
+    with pytest.raises(UserError, match=message):
+        unpack(there, file)
+    assert content(there) == before
+    assert not (tmp_path / "outside").exists()
+
+
+@pytest.mark.parametrize("share", [0.0, 0.3, 0.6, 0.9])
+def test_a_cut_pack(here: Store, there: Store, tmp_path: Path, share: float) -> None:
+    file, _ = packed(here, tmp_path, "a", "b")
+    data = file.read_bytes()
+    file.write_bytes(data[: int(len(data) * share)])
+    with pytest.raises(UserError, match="no pack of runs, or damaged"):
+        unpack(there, file)
+    assert not content(there)
+
+
+def test_a_file_that_is_not_there(there: Store, tmp_path: Path) -> None:
+    with pytest.raises(UserError, match="there is no"):
+        unpack(there, tmp_path / "nothing.tar.xz")
+
+
+def test_a_manifest_that_does_not_describe_its_run(
+    here: Store, there: Store, tmp_path: Path
+) -> None:
+    run_id = make_run(here, "rr seed 1")
+    write_json(here.manifest(run_id), {**read_json(here.manifest(run_id)), "identity": {}})
+    pack(here, [run_id], tmp_path / "runs.tar.xz", logs=False, say=print)
+    with pytest.raises(UserError, match="describes another run"):
+        unpack(there, tmp_path / "runs.tar.xz")
