@@ -89,7 +89,7 @@ def auto_seeds(
         plan = make_plan(root, replace(request, seeds=size), say, looks=looks)
         study = _study(plan)
         _require_comparison(study)
-        make_runs(root, plan, jobs=jobs, say=say)
+        make_runs(root, [plan], jobs=jobs, say=say)
         standings = _look(study, plan)
         say(f"look {number + 1} of at most {len(sizes)}, {size} seeds")
         for standing in standings:

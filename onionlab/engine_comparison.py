@@ -59,9 +59,8 @@ def compare_engines(
         name: make_plan(root, replace(request, engine=name), say=say, out=out / "plans" / name)
         for name in engines
     }
-    for name, plan in plans.items():
-        say(f"engine {name}")
-        make_runs(root, plan, jobs=jobs, say=say)
+    make_runs(root, list(plans.values()), jobs=jobs, say=say)
+    for plan in plans.values():
         update_provenance(plan)
     studies = {name: read_json(plan.study) for name, plan in plans.items()}
     between_engines = _report(engine_study(studies), plans, out / "between-engines")

@@ -256,7 +256,7 @@ def baseline_key(bench: Bench) -> str:
 
 def measure_entry(root: Path, item: Prepared, jobs: int | None, say: Say) -> RunSet:
     """Make an entry's runs that are missing and read them. Raises UserError."""
-    make_runs(root, item.plan, jobs=jobs, say=say)
+    make_runs(root, [item.plan], jobs=jobs, say=say)
     update_provenance(item.plan)
     return _guarded(
         lambda: set_of_study(load_study(item.plan.study), item.plan.store, name=item.entry.name)

@@ -13,7 +13,7 @@ from analysis.study import load_study
 from onionlab import __version__
 from onionlab.errors import UserError
 from onionlab.experiment.claims import load_claims
-from onionlab.plan import Plan, Request, make_plan
+from onionlab.plan import Request, make_plan
 from onionlab.workflow.drive import make_runs
 
 FOLDER = "figures"
@@ -28,11 +28,11 @@ class PaperAgain:
 
     Attributes:
         paths: of the figures and tables.
-        failures: of experiments whose runs could not all be made, a message each.
+        failure: why not all runs could be made, if so.
     """
 
     paths: paper.PaperPaths
-    failures: tuple[UserError, ...]
+    failure: UserError | None
 
 
 def repeat_paper(
@@ -57,14 +57,12 @@ def repeat_paper(
         name: make_plan(root, replace(request, experiment=name), say=say, out=out / "plans" / name)
         for name in wanted.experiments
     }
-    failures = []
+    failure = None
     if run:
-        for name, plan in plans.items():
-            say(name)
-            failure = _try_runs(root, plan, jobs, say)
-            if failure is not None:
-                say(f"{name}: {failure.message}")
-                failures.append(failure)
+        try:
+            make_runs(root, list(plans.values()), jobs=jobs, say=say)
+        except UserError as error:
+            failure = error
     store = next(iter(plans.values())).store
     software = {"onionlab": __version__, **{name: version(name) for name in _DRAWN_WITH}}
     try:
@@ -72,17 +70,7 @@ def repeat_paper(
         content = paper.Paper(wanted.paper, studies, wanted.claims)
         paths = paper.build(content, store, out, software)
     except AnalysisError as error:
-        if failures:
-            raise failures[0] from error
+        if failure is not None:
+            raise failure from error
         raise UserError(error.message, error.hint) from error
-    return PaperAgain(paths, tuple(failures))
-
-
-def _try_runs(
-    root: Path, plan: Plan, jobs: int | None, say: Callable[[str], None]
-) -> UserError | None:
-    try:
-        make_runs(root, plan, jobs=jobs, say=say)
-    except UserError as error:
-        return error
-    return None
+    return PaperAgain(paths, failure)

@@ -38,8 +38,8 @@ def run(args: argparse.Namespace) -> int:
     )
     paths = made.paths
     print_table("Claims", ((one.answer.value, one.claim.statement) for one in paths.answers))
-    for failure in made.failures:
-        print(f"error: {failure}", file=sys.stderr)
+    if made.failure is not None:
+        print(f"error: {made.failure}", file=sys.stderr)
     if paths.missing:
         what = "1 run is" if len(paths.missing) == 1 else f"{len(paths.missing)} runs are"
         print(f"{what} missing: figures and answers are from the others")

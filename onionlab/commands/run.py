@@ -24,6 +24,6 @@ def run(args: argparse.Namespace) -> int:
     root = repository_root()
     jobs = jobs_of(args)
     plan = make_plan(root, request_of(args), say=print)
-    make_runs(root, plan, jobs=jobs, say=print)
+    make_runs(root, [plan], jobs=jobs, say=print)
     print(plan.store)
     return 0

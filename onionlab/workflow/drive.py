@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-import json
+import contextlib
 import os
 import shutil
 import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 import psutil
 
@@ -18,7 +19,7 @@ from onionlab.errors import UserError
 from onionlab.paths import build_directory
 from onionlab.plan import RECORDS, Plan, PlannedRun
 from onionlab.presence import presence
-from onionlab.store import ERROR, PROGRESS, Store, read_json
+from onionlab.store import ERROR, PROGRESS, Store, read_json, write_json
 from onionlab.workflow.progress import ProgressView, RunState
 
 SNAKEFILE = Path(__file__).with_name("Snakefile")
@@ -37,34 +38,53 @@ def make_report(root: Path, plan: Plan, *, jobs: int | None, say: Callable[[str]
     report = plan.out / "report.html"
     # A report that stands for older runs must not be taken for the present one.
     report.unlink(missing_ok=True)
-    _carry_out(root, plan, "report", jobs=jobs, say=say)
+    _carry_out(root, [plan], "report", jobs=jobs, say=say)
     return report
 
 
-def make_runs(root: Path, plan: Plan, *, jobs: int | None, say: Callable[[str], None]) -> None:
-    """Make all runs that are missing and extract their records, as make_report does."""
-    _carry_out(root, plan, "runs", jobs=jobs, say=say)
+def make_runs(
+    root: Path, plans: Sequence[Plan], *, jobs: int | None, say: Callable[[str], None]
+) -> None:
+    """Make all runs of some plans that are missing and extract their records, seed after seed.
+
+    All plans at once, so that no CPU waits for the last run of one of them. Otherwise as
+    `make_report`. All plans have one store.
+    """
+    _carry_out(root, plans, "runs", jobs=jobs, say=say)
 
 
 def _carry_out(
-    root: Path, plan: Plan, target: str, *, jobs: int | None, say: Callable[[str], None]
+    root: Path,
+    plans: Sequence[Plan],
+    target: str,
+    *,
+    jobs: int | None,
+    say: Callable[[str], None],
 ) -> None:
-    store = Store(plan.store)
-    distinct = _distinct_runs(plan)
-    missing = [run for run in distinct if not store.is_finished(run.run_id)]
-    jobs = jobs or max(1, (os.cpu_count() or 1) // plan.cpus_per_run)
-    _require_resources(plan, min(jobs, len(missing)))
+    (directory,) = {plan.store for plan in plans}
+    store = Store(directory)
+    distinct = _distinct_runs(plans)
+    missing = [run_id for run_id in distinct if not store.is_finished(run_id)]
+    cpus_per_run = max(plan.cpus_per_run for plan in plans)
+    jobs = jobs or max(1, (os.cpu_count() or 1) // cpus_per_run)
+    side_by_side = min(jobs, len(missing))
+    for plan in plans:
+        _require_resources(plan, side_by_side)
     say(
         f"{len(distinct)} runs: {len(distinct) - len(missing)} are there, {len(missing)} to do"
-        + (f", {min(jobs, len(missing))} side by side" if missing else "")
+        + (f", {side_by_side} side by side" if missing else "")
     )
-    for run in missing:
-        shutil.rmtree(store.failed(run.run_id), ignore_errors=True)
+    for run_id in missing:
+        shutil.rmtree(store.failed(run_id), ignore_errors=True)
 
-    log_path = plan.out / "workflow.log"
-    with presence(plan.out), log_path.open("wb") as log:
+    with contextlib.ExitStack() as present:
+        for plan in plans:
+            present.enter_context(presence(plan.out))
+        out = Path(os.path.commonpath([plan.out for plan in plans]))
+        log = present.enter_context((out / "workflow.log").open("wb"))
+        write_json(out / "workflow.json", _workflow_config(plans))
         process = subprocess.Popen(
-            _command(root, plan, target, jobs),
+            _command(root, plans, out / "workflow.json", target, jobs * cpus_per_run),
             cwd=root,
             stdin=subprocess.DEVNULL,
             stdout=log,
@@ -73,49 +93,66 @@ def _carry_out(
             start_new_session=True,
         )
         try:
-            _watch(process, store, [run.run_id for run in missing])
+            _watch(process, store, missing)
         except BaseException:
             _end_group(process)
             raise
     if process.returncode != 0:
-        raise _failure(plan, store, log_path)
+        raise _failure(distinct, store, out / "workflow.log")
 
 
-def _command(root: Path, plan: Plan, target: str, jobs: int) -> list[str]:
+def _workflow_config(plans: Sequence[Plan]) -> dict[str, Any]:
+    """What the Snakefile knows."""
+    ranks = {
+        seed: rank for rank, seed in enumerate(sorted({r.seed for p in plans for r in p.runs}))
+    }
+    return {
+        "plan": str(plans[0].file),
+        "python": sys.executable,
+        "store": str(plans[0].store),
+        "out": str(plans[0].out),
+        "records": RECORDS,
+        "runs": {
+            run.run_id: {
+                "plan": str(plan.file),
+                "rank": ranks[run.seed],
+                "cpus": plan.cpus_per_run,
+                "memory_mb": _memory_mb(plan),
+            }
+            for plan in plans
+            for run in plan.runs
+        },
+    }
+
+
+def _memory_mb(plan: Plan) -> int:
+    return max(1, round(plan.resources.memory_bytes / 2**20))
+
+
+def _command(root: Path, plans: Sequence[Plan], config: Path, target: str, cpus: int) -> list[str]:
     workdir = build_directory(root) / "workflow"
     workdir.mkdir(parents=True, exist_ok=True)
-    memory_mb = max(1, round(plan.resources.memory_bytes / 2**20))
-    config = {
-        "plan": plan.file,
-        "python": sys.executable,
-        "store": plan.store,
-        "out": plan.out,
-        "records": RECORDS,
-        "runs": json.dumps([run.run_id for run in _distinct_runs(plan)]),
-        "cpus_per_run": plan.cpus_per_run,
-        "memory_mb_per_run": memory_mb,
-    }
+    memory_mb = max(_available_memory_bytes() // 2**20, *(_memory_mb(plan) for plan in plans))
     return [
         *(sys.executable, "-m", "snakemake"),
         *("--snakefile", str(SNAKEFILE)),
         *("--directory", str(workdir)),
-        *("--cores", str(jobs * plan.cpus_per_run)),
-        *("--resources", f"mem_mb={max(memory_mb, _available_memory_bytes() // 2**20)}"),
+        *("--cores", str(cpus)),
+        *("--resources", f"mem_mb={memory_mb}"),
         # The run store has its own locks and never holds half a run.
         *("--nolock", "--rerun-incomplete", "--ignore-incomplete"),
         *("--rerun-triggers", "mtime"),
         "--keep-going",
         *("--quiet", "rules"),
-        "--config",
-        *(f"{key}={value}" for key, value in config.items()),
+        *("--configfile", str(config)),
         "--",
         target,
     ]
 
 
-def _distinct_runs(plan: Plan) -> list[PlannedRun]:
-    """Return the plan's runs, each id once: two levels may share a run."""
-    return list({run.run_id: run for run in plan.runs}.values())
+def _distinct_runs(plans: Sequence[Plan]) -> dict[str, PlannedRun]:
+    """Return the plans' runs by id, each once: levels and experiments may share a run."""
+    return {run.run_id: run for plan in plans for run in plan.runs}
 
 
 def _watch(process: subprocess.Popen[bytes], store: Store, missing: list[str]) -> None:
@@ -184,11 +221,11 @@ def _gib(size_bytes: int) -> str:
     return f"{size_bytes / 2**30:.1f} GiB"
 
 
-def _failure(plan: Plan, store: Store, log_path: Path) -> UserError:
+def _failure(runs: Mapping[str, PlannedRun], store: Store, log_path: Path) -> UserError:
     """Collect what the failed runs left into one error."""
     failures = []
-    for run in _distinct_runs(plan):
-        path = store.failed(run.run_id) / ERROR
+    for run_id, run in runs.items():
+        path = store.failed(run_id) / ERROR
         if path.exists():
             error = read_json(path)
             failures.append((run, error))
@@ -200,8 +237,7 @@ def _failure(plan: Plan, store: Store, log_path: Path) -> UserError:
     run, error = failures[0]
     words = "".join(f"\n  {line[:300]}" for line in error["log"])
     return UserError(
-        f"{len(failures)} of {len(plan.runs)} runs failed; the first, {run.title}: "
-        f"{error['message']}",
+        f"{len(failures)} of {len(runs)} runs failed; the first, {run.title}: {error['message']}",
         f"all it left is kept in {store.failed(run.run_id)}; its last words:{words}\n"
         "runs that finished are kept: the same command goes on from there",
     )

@@ -42,7 +42,8 @@ class Bench:
         (self.tmp_path / "study.json").write_text(json.dumps(content))
         return Plan(request, (), self.tmp_path, self.tmp_path, 1, Resources(1, 1, 1))
 
-    def make_runs(self, root: Path, plan: Plan, **_: object) -> None:
+    def make_runs(self, root: Path, plans: list[Plan], **_: object) -> None:
+        (plan,) = plans
         assert isinstance(plan.request.seeds, int)
         self.made.append(plan.request.seeds)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import re
+import shutil
 from dataclasses import asdict
 from pathlib import Path
 
@@ -13,7 +14,15 @@ from rich.console import Console
 from onionlab.engines.shadow import _simulated_seconds
 from onionlab.errors import UserError
 from onionlab.experiment import load
-from onionlab.plan import Plan, Request, Resources, estimate_resources, read_plan
+from onionlab.plan import (
+    RECORDS,
+    Plan,
+    PlannedRun,
+    Request,
+    Resources,
+    estimate_resources,
+    read_plan,
+)
 from onionlab.store import PROGRESS, Store, write_json
 from onionlab.workflow import drive
 from onionlab.workflow.progress import ProgressView, RunState
@@ -98,6 +107,87 @@ def test_an_interrupted_attempt_is_not_shown_as_running(tmp_path: Path) -> None:
         write_json(store.partial(name) / PROGRESS, asdict(state))
     shown = drive.running_states(store, [*AT_S, "not begun"], since_s=1000.0)
     assert shown == [states["at work"]]
+
+
+# Stands in for Python: the calls of `run-one` and `analyse` that the workflow makes.
+JOB = """\
+#!/bin/sh
+case "$3" in
+run-one)
+    echo "$7 $5" >>{calls}
+    case "$7" in *bad*) exit 1 ;; esac
+    mkdir -p {store}/"$7" && echo '{{}}' >{store}/"$7"/manifest.json ;;
+analyse)
+    echo "$5" >>{calls}
+    mkdir -p "$5"/{records} && echo '{{}}' >"$5"/{records}/parse.json ;;
+esac
+"""
+
+
+class Workflow:
+    """Two plans that share a run, carried out by Snakemake with jobs that only say so."""
+
+    def __init__(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.store, self.calls = tmp_path / "runs", tmp_path / "calls"
+        self.store.mkdir()
+        self.root = tmp_path
+        job = tmp_path / "job"
+        job.write_text(JOB.format(calls=self.calls, store=self.store, records=RECORDS))
+        job.chmod(0o755)
+        of_plans = drive._workflow_config
+        monkeypatch.setattr(
+            drive, "_workflow_config", lambda plans: {**of_plans(plans), "python": str(job)}
+        )
+        # Names in an order of their own, so that no other order is that of the seeds by chance.
+        self.plans = [
+            self.plan("one", {"c1": 1, "a2": 2, "b3": 3}),
+            self.plan("two", {"d1": 1, "a2": 2, "0e3": 3}),
+        ]
+
+    def plan(self, name: str, runs: dict[str, int]) -> Plan:
+        out = self.root / "results" / "plans" / name
+        planned = tuple(PlannedRun(run, name, "rr", seed) for run, seed in runs.items())
+        return Plan(Request(name), planned, self.store, out, 1, Resources(1, 1, 1))
+
+    def make(self) -> list[list[str]]:
+        """The calls of the jobs, one job at a time."""
+        drive.make_runs(REPOSITORY, self.plans, jobs=1, say=lambda line: None)
+        return [line.split() for line in self.calls.read_text().splitlines()]
+
+
+@pytest.fixture
+def workflow(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Workflow:
+    return Workflow(tmp_path, monkeypatch)
+
+
+def test_runs_are_made_seed_after_seed_and_once(workflow: Workflow) -> None:
+    calls = workflow.make()
+    simulated = [call[0] for call in calls if len(call) == 2]
+    assert sorted(simulated) == ["0e3", "a2", "b3", "c1", "d1"]
+    assert [run[-1] for run in simulated] == ["1", "1", "2", "3", "3"]
+    plans = {run: Path(plan).parent.name for run, plan in (call for call in calls if call[1:])}
+    assert (plans["c1"], plans["b3"]) == ("one", "one")
+    assert (plans["d1"], plans["0e3"]) == ("two", "two")
+    # Records come right after their run: whoever stops has them of all runs that are there.
+    assert [len(call) for call in calls] == [2, 1] * 5
+    assert (workflow.root / "results" / "plans" / "workflow.log").is_file()
+
+
+def test_runs_that_are_there_are_not_made_again(workflow: Workflow) -> None:
+    workflow.make()
+    workflow.calls.write_text("")
+    assert workflow.make() == []
+    shutil.rmtree(workflow.store / "b3")
+    assert [call[0] for call in workflow.make() if len(call) == 2] == ["b3"]
+
+
+def test_a_run_that_fails_leaves_the_others(workflow: Workflow) -> None:
+    workflow.plans.append(workflow.plan("three", {"bad1": 1, "f1": 1}))
+    with pytest.raises(UserError, match="the workflow failed"):
+        workflow.make()
+    assert {path.parent.name for path in workflow.store.glob("*/manifest.json")} == {
+        *("0e3", "a2", "b3", "c1", "d1", "f1")
+    }
 
 
 def test_nothing_is_left_before_the_first_heartbeat() -> None:
