@@ -194,9 +194,10 @@ def build_tools() -> Iterator[Finding]:
 
 
 def tor_builds(root: Path) -> Finding:
-    """Which builds of Tor are there; whether they are up to date shows when they are asked for."""
+    """Which builds of `make build` are there; whether they are up to date shows when asked for."""
     try:
-        wanted = [STOCK, *load_registry(root).series]
+        variants = load_registry(root).variants.values()
+        wanted = list(dict.fromkeys([STOCK, *(one.series for one in variants if one.series)]))
     except UserError as error:
         return Finding(MISSING, "Tor builds", error.message, error.hint or "")
     absent = [
