@@ -77,16 +77,27 @@ class ProgressView:
             states = "; ".join(_line(state) for state in running)
             self._console.print(
                 f"[{_duration(now - self._started)}] {finished}/{self._total} runs done"
+                + self._left(finished, running, ", ")
                 + (f"; {states}" if states else ""),
                 markup=False,
                 highlight=False,
                 soft_wrap=True,
             )
 
+    def _left(self, finished: int, running: Sequence[RunState], before: str) -> str:
+        """The time that all of it still takes, if the other runs are as those so far."""
+        if not finished or finished == self._total:
+            return ""
+        done = finished + sum(state.simulated_s / state.stop_s for state in running)
+        left_s = (time.monotonic() - self._started) / done * (self._total - done)
+        return f"{before}about {_duration(60 * round(left_s / 60))} left" if left_s > 60 else ""
+
     def _table(self, finished: int, running: Sequence[RunState]) -> Table:
         elapsed = _duration(time.monotonic() - self._started)
         table = Table(
-            title=f"{finished} of {self._total} runs done, {elapsed}", title_justify="left"
+            title=f"{finished} of {self._total} runs done, {elapsed}"
+            + self._left(finished, running, "; "),
+            title_justify="left",
         )
         table.add_column("running")
         for name in ("simulated", "speed", "left", "memory"):

@@ -7,6 +7,7 @@ import re
 import shutil
 from dataclasses import asdict
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from rich.console import Console
@@ -88,6 +89,22 @@ def test_off_a_terminal_progress_is_plain_lines() -> None:
         "[0:00] 0/2 runs done; 5mid rr seed 1: 200/600 s simulated at 2.0 s/s, 3:20 left, 300 MiB",
         "[0:00] 1/2 runs done",
     ]
+
+
+def test_the_time_left_is_told_from_what_is_done(monkeypatch: pytest.MonkeyPatch) -> None:
+    """After 1000 s two runs of ten, and two more by a quarter: 2.5 runs; 7.5 runs are to come."""
+    now = iter([0.0, 10.0, 1000.0, 1000.0, 4000.0])
+    clock = SimpleNamespace(monotonic=lambda: next(now))
+    monkeypatch.setattr("onionlab.workflow.progress.time", clock)
+    out = io.StringIO()
+    with ProgressView(10, Console(file=out, force_terminal=False)) as view:
+        view.show(0, [state(150)])
+        view.show(2, [state(150), state(150)])
+        view.show(10, [])
+    first, second, last = out.getvalue().splitlines()
+    assert first.startswith("[0:10] 0/10 runs done; 5mid")
+    assert second.startswith("[16:40] 2/10 runs done, about 50:00 left; 5mid")
+    assert last == "[1:06:40] 10/10 runs done"
 
 
 def test_on_a_terminal_progress_is_a_table() -> None:
