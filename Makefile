@@ -75,8 +75,9 @@ analyse: $(READY) ## estimates and figures of NAME from its runs
 validate-statistics: $(READY) ## simulate: coverage, false verdicts, power, seeds saved [RUNS: on a runs.csv]
 	@$(ONIONLAB) validate-statistics $(call option,RUNS,runs)
 
-figures: $(READY) ## the paper's figures and claims, running what is missing [SCALE, SEEDS, ENGINE; CLAIMS]
-	@$(ONIONLAB) figures $(ASKED) $(call option,JOBS,jobs) $(call option,CLAIMS,claims) $(if $(NO_RUN),--no-run)
+figures: $(READY) ## the paper's figures and claims, running what is missing [SCALE, SEEDS, ENGINE; CLAIMS; FROM]
+	@$(ONIONLAB) figures $(ASKED) $(call option,JOBS,jobs) $(call option,CLAIMS,claims) $(if $(NO_RUN),--no-run) \
+		$(call option,FROM,from)
 
 pack: $(READY) ## the runs of NAME in one file, to publish or to go on elsewhere [OUT, LOGS=1]
 	@$(ONIONLAB) pack $(NAMED) $(call option,OUT,out) $(if $(LOGS),--logs)

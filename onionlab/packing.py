@@ -1,12 +1,13 @@
 """Runs in one file: to publish them with a paper, or to go on with them on another machine.
 
-A pack is a tar archive, compressed by xz. Its first member, ``runs.json``, names every file of
-every run with its SHA-256; the files follow as ``<run id>/<path>``. The same runs make the same
-bytes.
+A pack is a tar archive, compressed by xz. Its first member, ``index.json``, names every file with
+its SHA-256. Then come the files of each run, ``<run id>/<path>``, and the studies that the runs are
+of, ``studies/<experiment>.json``. The same runs of the same studies make the same bytes.
 """
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import io
 import json
@@ -15,20 +16,21 @@ import os
 import re
 import shutil
 import tarfile
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
-from typing import Any
 
 from onionlab.errors import UserError
 from onionlab.store import MANIFEST, Store, identity_hash, read_json
 
 FORMAT = 1
-INDEX = "runs.json"
+INDEX = "index.json"
 LARGEST_INDEX_BYTES = 2**28
 RECORDS = "records-*/**/*"
+STUDIES = "studies"
 
 _RUN_ID = re.compile(r"[0-9a-f]{16}")
+_STUDY = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*\.json")
 
 
 @dataclass(frozen=True)
@@ -47,7 +49,13 @@ class Unpacked:
 
 
 def pack(
-    store: Store, run_ids: Iterable[str], out: Path, *, logs: bool, say: Callable[[str], None]
+    store: Store,
+    run_ids: Iterable[str],
+    out: Path,
+    *,
+    studies: Iterable[Path] = (),
+    logs: bool,
+    say: Callable[[str], None],
 ) -> int:
     """Write finished runs into one file, which appears whole or not at all.
 
@@ -55,6 +63,7 @@ def pack(
         store: holds them.
         run_ids: which; those that are not finished are left out.
         out: the file to write.
+        studies: the study.json of each experiment that the runs are of.
         logs: with all files of a run; without: manifest, descriptions and records, which is all
             that reports, figures and comparisons read.
         say: receives progress.
@@ -68,24 +77,22 @@ def pack(
     finished = sorted({run_id for run_id in run_ids if store.is_finished(run_id)})
     if not finished:
         raise UserError("none of these runs is finished", "make them first: make run NAME=...")
-    files = {run_id: _files(store.run(run_id), logs=logs) for run_id in finished}
-    runs = {
-        run_id: {
-            "title": read_json(store.manifest(run_id)).get("title", ""),
-            "files": {path: _sha256(store.run(run_id) / path) for path in paths},
-        }
-        for run_id, paths in files.items()
-    }
-    index = json.dumps({"format": FORMAT, "runs": runs}, indent=1, sort_keys=True) + "\n"
+    members = {f"{STUDIES}/{read_json(path)['name']}.json": path for path in studies}
+    members = dict(sorted(members.items()))
+    for run_id in finished:
+        run = store.run(run_id)
+        members.update((f"{run_id}/{path}", run / path) for path in _files(run, logs=logs))
+    hashes = {name: _sha256(path) for name, path in members.items()}
+    index = json.dumps({"format": FORMAT, "files": hashes}, indent=1, sort_keys=True) + "\n"
     out.parent.mkdir(parents=True, exist_ok=True)
     part = out.with_name(f".{out.name}.{os.getpid()}")
     try:
         with tarfile.open(part, "w:xz", format=tarfile.PAX_FORMAT) as archive:
             _add(archive, INDEX, index.encode())
-            for run_id, paths in files.items():
-                for path in paths:
-                    _add(archive, f"{run_id}/{path}", (store.run(run_id) / path).read_bytes())
-                say(f"{run_id} {runs[run_id]['title']}")
+            for name, path in members.items():
+                _add(archive, name, path.read_bytes())
+                if path.name == MANIFEST:
+                    say(f"{path.parent.name} {read_json(path).get('title', '')}")
         part.replace(out)
     finally:
         part.unlink(missing_ok=True)
@@ -102,23 +109,30 @@ def unpack(store: Store, file: Path) -> Unpacked:
     Raises:
         UserError: the file is missing, no pack, cut or changed.
     """
-    scratch = store.directory / f".unpacking-{os.getpid()}"
+    found: dict[str, list[str]] = {"new": [], "same": [], "different": []}
+    with opened(file, store.directory / f".unpacking-{os.getpid()}") as folder:
+        for run in sorted(path.parent for path in folder.glob(f"*/{MANIFEST}")):
+            found[_take(store, run)].append(run.name)
+    return Unpacked(*(tuple(found[name]) for name in ("new", "same", "different")))
+
+
+@contextlib.contextmanager
+def opened(file: Path, scratch: Path) -> Iterator[Path]:
+    """A pack's content below ``scratch``, checked, until the block ends. Raises as `unpack`."""
     try:
-        with tarfile.open(file, "r:xz") as archive:
-            index = _read_index(archive)
-            _extract(archive, index, scratch)
-        found: dict[str, list[str]] = {"new": [], "same": [], "different": []}
-        for run_id in sorted(index):
-            found[_take(store, run_id, scratch / run_id)].append(run_id)
-    except FileNotFoundError as error:
-        raise UserError(f"there is no {file}") from error
-    except (OSError, EOFError, tarfile.TarError, lzma.LZMAError, ValueError) as error:
-        raise UserError(
-            f"{file} is no pack of runs, or damaged: {error}", "get it anew; the store is unchanged"
-        ) from error
+        try:
+            with tarfile.open(file, "r:xz") as archive:
+                _extract(archive, _read_index(archive), scratch)
+        except FileNotFoundError as error:
+            raise UserError(f"there is no {file}") from error
+        except (OSError, EOFError, tarfile.TarError, lzma.LZMAError, ValueError) as error:
+            raise UserError(
+                f"{file} is no pack of runs, or damaged: {error}",
+                "get it anew; nothing was taken from it",
+            ) from error
+        yield scratch
     finally:
         shutil.rmtree(scratch, ignore_errors=True)
-    return Unpacked(*(tuple(found[name]) for name in ("new", "same", "different")))
 
 
 def _files(run: Path, *, logs: bool) -> list[str]:
@@ -139,45 +153,43 @@ def _sha256(path: Path) -> str:
     return hashlib.sha256(path.read_bytes()).hexdigest()
 
 
-def _read_index(archive: tarfile.TarFile) -> dict[str, dict[str, str]]:
-    """Run -> path -> SHA-256. Raises ValueError."""
+def _read_index(archive: tarfile.TarFile) -> dict[str, str]:
+    """Name -> SHA-256. Raises ValueError."""
     member = archive.next()
     if member is None or member.name != INDEX or member.size > LARGEST_INDEX_BYTES:
         raise ValueError(f"it does not begin with {INDEX}")
     data = json.loads(_content(archive, member))
-    try:
-        if data["format"] != FORMAT:
-            raise ValueError(f"its format is {data['format']}, this program reads {FORMAT}")
-        index = {run_id: dict(entry["files"]) for run_id, entry in data["runs"].items()}
-    except (KeyError, TypeError, AttributeError) as error:
-        raise ValueError(f"{INDEX} is malformed") from error
-    for run_id, files in index.items():
-        if not _RUN_ID.fullmatch(run_id) or MANIFEST not in files:
-            raise ValueError(f"{run_id!r} is no run")
-        for path in files:
-            if PurePosixPath(path).is_absolute() or ".." in PurePosixPath(path).parts:
-                raise ValueError(f"{path!r} is no path in a run")
-    return index
+    if not isinstance(data, dict) or data.get("format") != FORMAT:
+        raise ValueError(f"{INDEX} is not of format {FORMAT}")
+    files = data.get("files")
+    if not isinstance(files, dict):
+        raise ValueError(f"{INDEX} names no files")
+    for name in files:
+        folder, *rest = PurePosixPath(name).parts
+        of_run = _RUN_ID.fullmatch(folder) and rest and ".." not in rest
+        of_study = folder == STUDIES and len(rest) == 1 and _STUDY.fullmatch(rest[0])
+        if not (of_run or of_study):
+            raise ValueError(f"{name!r} is no file of a run")
+    return files
 
 
-def _extract(
-    archive: tarfile.TarFile, index: Mapping[str, Mapping[str, str]], scratch: Path
-) -> None:
+def _extract(archive: tarfile.TarFile, index: Mapping[str, str], scratch: Path) -> None:
     """Write all files of the index below ``scratch``. Raises ValueError."""
-    missing = {f"{run_id}/{path}" for run_id, files in index.items() for path in files}
+    missing = set(index)
     while (member := archive.next()) is not None:
         if member.name not in missing:
             raise ValueError(f"{member.name!r} is not in its index")
         content = _content(archive, member)
-        run_id, _, path = member.name.partition("/")
-        if hashlib.sha256(content).hexdigest() != index[run_id][path]:
+        if hashlib.sha256(content).hexdigest() != index[member.name]:
             raise ValueError(f"{member.name} was changed")
         missing.remove(member.name)
         (scratch / member.name).parent.mkdir(parents=True, exist_ok=True)
         (scratch / member.name).write_bytes(content)
     if missing:
         raise ValueError(f"{len(missing)} files are missing, such as {min(missing)}")
-    for run_id in index:
+    for run_id in {name.partition("/")[0] for name in index} - {STUDIES}:
+        if f"{run_id}/{MANIFEST}" not in index:
+            raise ValueError(f"{run_id} has no manifest")
         manifest = read_json(scratch / run_id / MANIFEST)
         if not isinstance(manifest, dict) or identity_hash(manifest.get("identity", {})) != run_id:
             raise ValueError(f"the manifest of {run_id} describes another run")
@@ -190,11 +202,11 @@ def _content(archive: tarfile.TarFile, member: tarfile.TarInfo) -> bytes:
     return stream.read()
 
 
-def _take(store: Store, run_id: str, unpacked: Path) -> str:
+def _take(store: Store, unpacked: Path) -> str:
     """Move one run into the store; says which of `Unpacked` it is."""
-    target = store.run(run_id)
-    with store.exclusive(run_id):
-        if not store.is_finished(run_id):
+    target = store.run(unpacked.name)
+    with store.exclusive(unpacked.name):
+        if not store.is_finished(unpacked.name):
             # A directory without a manifest is no run.
             shutil.rmtree(target, ignore_errors=True)
             unpacked.rename(target)
@@ -202,7 +214,7 @@ def _take(store: Store, run_id: str, unpacked: Path) -> str:
         return "same" if _records(unpacked) == _records(target) else "different"
 
 
-def _records(run: Path) -> dict[str, Any]:
+def _records(run: Path) -> dict[str, str]:
     return {
         path.relative_to(run).as_posix(): _sha256(path)
         for path in run.glob(RECORDS)

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import os
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from importlib.metadata import version
 from pathlib import Path
@@ -12,7 +13,8 @@ from analysis.errors import AnalysisError
 from analysis.study import load_study
 from onionlab import __version__
 from onionlab.errors import UserError
-from onionlab.experiment.claims import load_claims
+from onionlab.experiment.claims import ClaimSet, load_claims
+from onionlab.packing import STUDIES, opened
 from onionlab.plan import Request, make_plan
 from onionlab.workflow.drive import make_runs
 
@@ -64,13 +66,39 @@ def repeat_paper(
         except UserError as error:
             failure = error
     store = next(iter(plans.values())).store
-    software = {"onionlab": __version__, **{name: version(name) for name in _DRAWN_WITH}}
     try:
-        studies = tuple(load_study(plan.study) for plan in plans.values())
-        content = paper.Paper(wanted.paper, studies, wanted.claims)
-        paths = paper.build(content, store, out, software)
-    except AnalysisError as error:
+        paths = _draw(wanted, [plan.study for plan in plans.values()], store, out)
+    except UserError as error:
+        # With no run at all the reason is what failed, not the empty store.
         if failure is not None:
             raise failure from error
-        raise UserError(error.message, error.hint) from error
+        raise
     return PaperAgain(paths, failure)
+
+
+def published_paper(root: Path, claims: str, file: Path) -> PaperAgain:
+    """Make the figures and answers from the runs of a pack, which needs no build and no engine.
+
+    Raises UserError where the claims are wrong, the pack is damaged or lacks an experiment.
+    """
+    wanted = load_claims(claims, root=root)
+    out = root / "results" / FOLDER
+    with opened(file, out / f".unpacking-{os.getpid()}") as folder:
+        studies = [folder / STUDIES / f"{name}.json" for name in wanted.experiments]
+        absent = [path.stem for path in studies if not path.is_file()]
+        if absent:
+            raise UserError(
+                f"{file} has no runs of {', '.join(absent)}",
+                f"it was written of other results than `make figures CLAIMS={claims}`",
+            )
+        return PaperAgain(_draw(wanted, studies, folder, out), None)
+
+
+def _draw(wanted: ClaimSet, studies: Sequence[Path], store: Path, out: Path) -> paper.PaperPaths:
+    software = {"onionlab": __version__, **{name: version(name) for name in _DRAWN_WITH}}
+    try:
+        loaded = tuple(load_study(path) for path in studies)
+        content = paper.Paper(wanted.paper, loaded, wanted.claims)
+        return paper.build(content, store, out, software)
+    except AnalysisError as error:
+        raise UserError(error.message, error.hint) from error

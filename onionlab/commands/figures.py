@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import argparse
 import sys
+from pathlib import Path
 
 from onionlab.commands._arguments import add_jobs_argument, add_override_arguments
 from onionlab.commands._request import jobs_of, overrides_of
 from onionlab.commands.list import print_table
-from onionlab.paper import repeat_paper
+from onionlab.paper import published_paper, repeat_paper
 from onionlab.paths import repository_root
 
 HELP = "make all figures of the paper and answer its claims, running what is missing"
@@ -24,18 +25,24 @@ def setup_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--no-run", action="store_true", help="from the runs that are there, without making any"
     )
+    parser.add_argument(
+        "--from", dest="file", type=Path, help="from the runs of a file that `pack` wrote, alone"
+    )
 
 
 def run(args: argparse.Namespace) -> int:
     """Print the answers, and the page's path on the last line; 1 if runs are missing."""
-    made = repeat_paper(
-        repository_root(),
-        args.claims,
-        overrides_of(args, ""),
-        jobs=jobs_of(args),
-        run=not args.no_run,
-        say=print,
-    )
+    if args.file is not None:
+        made = published_paper(repository_root(), args.claims, args.file)
+    else:
+        made = repeat_paper(
+            repository_root(),
+            args.claims,
+            overrides_of(args, ""),
+            jobs=jobs_of(args),
+            run=not args.no_run,
+            say=print,
+        )
     paths = made.paths
     print_table("Claims", ((one.answer.value, one.claim.statement) for one in paths.answers))
     if made.failure is not None:

@@ -31,7 +31,8 @@ def run(args: argparse.Namespace) -> int:
         )
     out = args.out or folder / "runs.tar.xz"
     wanted = {planned.run_id for plan in plans for planned in plan.runs}
-    count = pack(Store(plans[0].store), wanted, out, logs=args.logs, say=print)
+    studies = [plan.study for plan in plans]
+    count = pack(Store(plans[0].store), wanted, out, studies=studies, logs=args.logs, say=print)
     print(f"{count} of {len(wanted)} runs, {out.stat().st_size / 1e6:.1f} MB")
     print(out)
     return 0

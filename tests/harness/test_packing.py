@@ -13,7 +13,7 @@ import pytest
 from analysis.errors import AnalysisError
 from analysis.extraction import extract
 from onionlab.errors import UserError
-from onionlab.packing import INDEX, Unpacked, pack, unpack
+from onionlab.packing import INDEX, Unpacked, opened, pack, unpack
 from onionlab.store import MANIFEST, Store, identity_hash, read_json, write_json
 
 
@@ -119,6 +119,22 @@ def test_a_run_that_was_interrupted_here_is_replaced(
     assert not (there.run(run_id) / "conf").exists()
 
 
+def test_studies_come_along_and_are_no_runs(here: Store, there: Store, tmp_path: Path) -> None:
+    run_id = make_run(here, "rr seed 1")
+    for name in ("quick", "swrr-5mid"):
+        write_json(tmp_path / name / "study.json", {"name": name})
+    studies = [tmp_path / name / "study.json" for name in ("swrr-5mid", "quick")]
+    file = tmp_path / "runs.tar.xz"
+    pack(here, [run_id], file, studies=studies, logs=False, say=print)
+    with opened(file, tmp_path / "open") as folder:
+        assert read_json(folder / "studies" / "quick.json") == {"name": "quick"}
+        assert (folder / run_id / MANIFEST).is_file()
+        assert len(list((folder / "studies").iterdir())) == 2
+    assert not (tmp_path / "open").exists()
+    assert unpack(there, file).new == (run_id,)
+    assert {name.partition("/")[0] for name in content(there)} == {run_id}
+
+
 def test_no_finished_run_is_no_pack(here: Store, tmp_path: Path) -> None:
     with pytest.raises(UserError, match="none of these runs is finished"):
         pack(here, ["0" * 16], tmp_path / "runs.tar.xz", logs=False, say=print)
@@ -161,8 +177,15 @@ def renamed(members: Members, run_id: str) -> None:
         members[name.replace(run_id, other)] = members.pop(name)
 
 
+def without_manifest(members: Members, run_id: str) -> None:
+    del members[f"{run_id}/{MANIFEST}"]
+    index = json.loads(members[INDEX])
+    del index["files"][f"{run_id}/{MANIFEST}"]
+    members[INDEX] = json.dumps(index).encode()
+
+
 def climbing(members: Members, run_id: str) -> None:
-    members[INDEX] = members[INDEX].replace(b'"run.json"', b'"../../../outside"')
+    members[INDEX] = members[INDEX].replace(b"/run.json", b"/../../../outside")
     members[f"{run_id}/../../../outside"] = members.pop(f"{run_id}/run.json")
 
 
@@ -172,12 +195,15 @@ def climbing(members: Members, run_id: str) -> None:
         (lambda m, r: m.update({f"{r}/run.json": b"{ }"}), "run.json was changed"),
         (lambda m, r: m.pop(f"{r}/run.json"), "1 files are missing, such as"),
         (lambda m, r: m.update({f"{r}/more": b""}), "is not in its index"),
-        (lambda m, r: m.pop(INDEX), "does not begin with runs.json"),
-        (of_index(lambda index: index.update(format=2)), "its format is 2"),
-        (of_index(lambda index: index.pop("runs")), "runs.json is malformed"),
-        (of_index(lambda index: index.update(runs={"x": {"files": {}}})), "'x' is no run"),
+        (lambda m, r: m.pop(INDEX), "does not begin with index.json"),
+        (of_index(lambda index: index.update(format=2)), "index.json is not of format 1"),
+        (of_index(lambda index: index.pop("files")), "index.json names no files"),
+        (of_index(lambda index: index.update(files={"x/a": ""})), "'x/a' is no file of a run"),
+        (of_index(lambda index: index.update(files={"/etc/x": ""})), "is no file of a run"),
+        (of_index(lambda index: index.update(files={"studies/a/b.json": ""})), "is no file of a"),
+        (without_manifest, "has no manifest"),
         (renamed, "describes another run"),
-        (climbing, "is no path in a run"),
+        (climbing, "is no file of a run"),
     ],
 )
 def test_what_is_no_sound_pack_leaves_the_store_as_it_was(

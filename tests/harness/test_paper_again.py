@@ -17,8 +17,9 @@ from onionlab.cli import main
 from onionlab.commands import figures
 from onionlab.errors import UserError
 from onionlab.experiment.claims import load_claims
+from onionlab.packing import pack
 from onionlab.plan import Plan, Request, Resources
-from onionlab.store import write_json
+from onionlab.store import Store, identity_hash, write_json
 
 from .conftest import REPOSITORY
 from .test_engine_comparison import study as study_content
@@ -39,6 +40,7 @@ class Bench:
         self.failing: set[str] = set()
         self.missing: tuple[Run, ...] = ()
         self.nothing_there = False
+        self.store = tmp_path / "runs"
         monkeypatch.setattr(paper, "make_plan", self.make_plan)
         monkeypatch.setattr(paper, "make_runs", self.make_runs)
         monkeypatch.setattr(analysis.paper, "build", self.build)
@@ -58,7 +60,7 @@ class Bench:
     def build(self, content: Paper, store: Path, out: Path, software: dict[str, str]) -> PaperPaths:
         if self.nothing_there:
             raise AnalysisError("none of the runs is in the store", "make them first")
-        assert store == self.tmp_path / "runs"
+        assert store in (self.store, *self.store.glob(".unpacking-*"))
         assert {"onionlab", "matplotlib"} <= set(software)
         self.built.append(content)
         page = out / "figures.html"
@@ -130,6 +132,30 @@ def test_the_command_says_what_is_missing(bench: Bench, capsys: pytest.CaptureFi
     assert "error: 1 of 9 runs failed\nlook there" in output.err
     assert main(["figures", "--claims", "none"]) == 2
     assert "no claims called" in capsys.readouterr().err
+
+
+def test_published_runs_need_neither_build_nor_engine(
+    bench: Bench, capsys: pytest.CaptureFixture[str]
+) -> None:
+    identity: dict[str, object] = {"files": {}}
+    run_id = identity_hash(identity)
+    runs = Store(bench.tmp_path / "elsewhere")
+    write_json(runs.manifest(run_id), {"identity": identity})
+    studies = []
+    for name in EXPERIMENTS:
+        studies.append(bench.tmp_path / name / "study.json")
+        write_json(studies[-1], {**study_content("shadow"), "name": name})
+    file = bench.tmp_path / "runs.tar.xz"
+    pack(runs, [run_id], file, studies=studies, logs=False, say=print)
+    bench.store = bench.tmp_path / "results" / "figures"
+    assert main(["figures", "--from", str(file)]) == 0
+    (built,) = bench.built
+    assert [study.name for study in built.studies] == EXPERIMENTS
+    assert (bench.planned, bench.ran) == ([], [])
+    assert not list(bench.store.glob(".unpacking-*"))
+    pack(runs, [run_id], file, studies=studies[1:], logs=False, say=print)
+    assert main(["figures", "--from", str(file)]) == 2
+    assert f"has no runs of {EXPERIMENTS[0]}" in capsys.readouterr().err
 
 
 def test_claims_of_another_paper_need_no_code(bench: Bench, tmp_path: Path) -> None:
