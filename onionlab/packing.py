@@ -207,8 +207,7 @@ def _take(store: Store, unpacked: Path) -> str:
     target = store.run(unpacked.name)
     with store.exclusive(unpacked.name):
         if not store.is_finished(unpacked.name):
-            # A directory without a manifest is no run.
-            shutil.rmtree(target, ignore_errors=True)
+            store.remove_unfinished(unpacked.name)
             unpacked.rename(target)
             return "new"
         return "same" if _records(unpacked) == _records(target) else "different"

@@ -54,9 +54,7 @@ def _clear_leftovers(store: Store, run_id: str) -> None:
     if partial.exists():
         kill_processes_below(partial)
         shutil.rmtree(partial)
-    # A directory without a manifest is no run, however it came there.
-    if store.run(run_id).exists():
-        shutil.rmtree(store.run(run_id))
+    store.remove_unfinished(run_id)
 
 
 def _simulate(

@@ -79,6 +79,11 @@ class Store:
             fcntl.flock(lock, fcntl.LOCK_EX)
             yield
 
+    def remove_unfinished(self, run_id: str) -> None:
+        """Remove a directory without a manifest: it is no run, however it came there."""
+        if not self.is_finished(run_id):
+            shutil.rmtree(self.run(run_id), ignore_errors=True)
+
     def finish(self, run_id: str, manifest: Mapping[str, Any]) -> None:
         """Make the partial run the finished one."""
         partial = self.partial(run_id)
