@@ -235,6 +235,8 @@ def _matched(
 
 def _judge(a: RunSet, b: RunSet, cell: Cell, paired: bool, error_level: float) -> Iterator[Row]:
     label, mine, other = cell
+    # Seeds differ by more than sides do: means over other seeds would belie the effect.
+    of_pairs = set(mine) & set(other)
     statistics: Statistics = {}
     for side, run_set, runs in ((A, a, mine), (B, b, other)):
         run = next(iter(runs.values()))
@@ -243,7 +245,11 @@ def _judge(a: RunSet, b: RunSet, cell: Cell, paired: bool, error_level: float) -
                 continue
             for (metric, variant), by_seed in by_metric.items():
                 if variant == run.variant:
-                    statistics.setdefault((label, class_name), {})[metric, side] = by_seed
+                    statistics.setdefault((label, class_name), {})[metric, side] = {
+                        seed: statistic
+                        for seed, statistic in by_seed.items()
+                        if seed in of_pairs or not paired
+                    }
     design = Design(
         paired=paired,
         error_level=error_level,

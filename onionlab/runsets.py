@@ -1,9 +1,11 @@
-"""Sets of runs by name: an experiment's results, a variant of them, another checkout, an import.
+"""Sets of runs by name: an experiment's results, a variant of them, a pack, a checkout, an import.
 
 quick            results/quick of this checkout, all variants
 quick:rr         one variant
 PATH             a results folder anywhere (it holds study.json), or an import's
 PATH:rr          one variant of it
+PACK             the runs of a file that `onionlab pack` wrote; PACK:rr: of one variant
+PACK:quick:rr    where it holds those of several experiments
 CHECKOUT         another checkout: the experiment and variant that the other side names
 """
 
@@ -11,7 +13,9 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
-from dataclasses import dataclass
+import os
+import re
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -20,27 +24,42 @@ from analysis.judging import read_statistics
 from analysis.runsets import RunSet, SetRun, Span, TorBuild, read_run_set, values_of
 from analysis.study import Level, Study, load_study
 from onionlab.errors import UserError
+from onionlab.packing import STUDIES, opened
 from onionlab.store import Store, read_json
 
 SET_FILE = "runs.set.json"
 """A set that is kept as a file: an import, or a nightly baseline."""
 
+_PACK = re.compile(r"(?P<file>.+\.tar\.xz)(:(?P<rest>.*))?")
+
 RECORD_FILES = ("streams.parquet", "goodput.parquet")
 
 HOW_TO_NAME = (
     "name an experiment that was run (quick), one variant of it (quick:rr), a results folder, "
-    "another checkout, or an import"
+    "another checkout, a pack of runs (FILE.tar.xz:quick:rr), or an import"
 )
 
 
 @dataclass(frozen=True)
 class Named:
-    """A set's name taken apart. folder: where its files are; experiment: as it was named."""
+    """A set's name taken apart.
+
+    Attributes:
+        folder: where its files are; of a pack, where that is unpacked for the time being.
+        experiment: as it was named.
+        packed: whether it is an experiment of a pack.
+    """
 
     text: str
     folder: Path
     variant: str
     experiment: str
+    packed: bool = False
+
+    @property
+    def runs(self) -> tuple[Path, str, str]:
+        """What two names of the same runs have in common."""
+        return self.folder, self.experiment if self.packed else "", self.variant
 
 
 def open_pair(root: Path, a: str, b: str) -> tuple[RunSet, RunSet]:
@@ -50,19 +69,38 @@ def open_pair(root: Path, a: str, b: str) -> tuple[RunSet, RunSet]:
         UserError: a name that stands for nothing, runs or records that are missing, or the same
             set twice.
     """
-    names = _resolve_pair(root, a, b)
-    if (names[0].folder, names[0].variant) == (names[1].folder, names[1].variant):
-        raise UserError(
-            f"{a} and {b} are the same runs", "name two variants, for instance quick:ewma quick:rr"
-        )
-    try:
-        return _open(names[0]), _open(names[1])
-    except AnalysisError as error:
-        raise UserError(error.message, error.hint) from error
+    with _Packs(root / "results") as packs:
+        names = _resolve_pair(root, a, b, packs)
+        if names[0].runs == names[1].runs:
+            raise UserError(
+                f"{a} and {b} are the same runs",
+                "name two variants, for instance quick:ewma quick:rr",
+            )
+        try:
+            return _open(names[0]), _open(names[1])
+        except AnalysisError as error:
+            raise UserError(error.message, error.hint) from error
 
 
-def _resolve_pair(root: Path, a: str, b: str) -> tuple[Named, Named]:
-    first, second = _resolve(root, a), _resolve(root, b)
+class _Packs(contextlib.ExitStack):
+    """Packs that are unpacked below a folder while the block lasts, each once."""
+
+    def __init__(self, below: Path) -> None:
+        super().__init__()
+        self._below = below
+        self._open: dict[Path, Path] = {}
+
+    def folder(self, file: Path) -> Path:
+        """Where its content is. Raises UserError: no pack, or damaged."""
+        file = file.resolve()
+        if file not in self._open:
+            scratch = self._below / f".unpacking-{os.getpid()}-{len(self._open)}"
+            self._open[file] = self.enter_context(opened(file, scratch))
+        return self._open[file]
+
+
+def _resolve_pair(root: Path, a: str, b: str, packs: _Packs) -> tuple[Named, Named]:
+    first, second = _resolve(root, a, packs), _resolve(root, b, packs)
     if first is None and second is None:
         raise UserError(f"neither {a} nor {b} names an experiment", HOW_TO_NAME)
     one = first or _in_checkout(a, second)
@@ -70,16 +108,18 @@ def _resolve_pair(root: Path, a: str, b: str) -> tuple[Named, Named]:
     # A variant named on one side is meant on both, unless both are of the same folder.
     if one.folder != two.folder:
         if one.variant and not two.variant:
-            two = Named(two.text, two.folder, one.variant, two.experiment)
+            two = replace(two, variant=one.variant)
         elif two.variant and not one.variant:
-            one = Named(one.text, one.folder, two.variant, one.experiment)
+            one = replace(one, variant=two.variant)
     return one, two
 
 
-def _resolve(root: Path, text: str) -> Named | None:
+def _resolve(root: Path, text: str, packs: _Packs) -> Named | None:
     """None: another checkout, whose experiment the other side has to name."""
     if not text.strip():
         raise UserError("a set of runs has no name", HOW_TO_NAME)
+    if pack := _PACK.fullmatch(text):
+        return _resolve_packed(text, packs.folder(Path(pack["file"])), pack["rest"] or "")
     path = Path(text)
     if path.is_dir() and not _is_set(path):
         if (path / "results").is_dir() or (path / "experiments").is_dir():
@@ -93,6 +133,19 @@ def _resolve(root: Path, text: str) -> Named | None:
         if name and _is_set(folder):
             return Named(text, folder.resolve(), variant, Path(name).name)
     raise UserError(f"there are no runs of {name or text}", HOW_TO_NAME)
+
+
+def _resolve_packed(text: str, folder: Path, rest: str) -> Named:
+    experiments = sorted(path.stem for path in (folder / STUDIES).glob("*.json"))
+    experiment, _, variant = rest.partition(":")
+    if experiment not in experiments:
+        if len(experiments) != 1 or variant:
+            raise UserError(
+                f"{text} names no experiment of the pack",
+                f"it holds runs of: {', '.join(experiments)}",
+            )
+        experiment, variant = experiments[0], experiment
+    return Named(text, folder, variant, experiment, packed=True)
 
 
 def _in_checkout(text: str, other: Named | None) -> Named:
@@ -116,7 +169,7 @@ def _open(named: Named) -> RunSet:
     if (named.folder / SET_FILE).is_file():
         made = read_run_set(named.folder / SET_FILE)
         return made.only(named.variant) if named.variant else made
-    study = load_study(named.folder / "study.json")
+    study, store = _packed_study(named) if named.packed else _stored_study(named)
     if named.variant:
         runs = tuple(run for run in study.runs if run.variant == named.variant)
         if not runs:
@@ -125,7 +178,19 @@ def _open(named: Named) -> RunSet:
                 f"its variants are: {', '.join(variant.name for variant in study.variants)}",
             )
         study = study.model_copy(update={"runs": runs})
-    return set_of_study(study, _store_of(named.folder), name=named.text)
+    return set_of_study(study, store, name=named.text)
+
+
+def _stored_study(named: Named) -> tuple[Study, Path]:
+    return load_study(named.folder / "study.json"), _store_of(named.folder)
+
+
+def _packed_study(named: Named) -> tuple[Study, Path]:
+    """Of its runs those that are in the pack: it may have been written before all were made."""
+    study = load_study(named.folder / STUDIES / f"{named.experiment}.json")
+    store = Store(named.folder)
+    runs = tuple(run for run in study.runs if store.is_finished(run.run_id))
+    return study.model_copy(update={"runs": runs}), named.folder
 
 
 def _store_of(folder: Path) -> Path:

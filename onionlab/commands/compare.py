@@ -19,7 +19,7 @@ HELP = "compare two sets of runs; exit status 0: no regression, 1: regression, 3
 def setup_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the arguments."""
     parser.add_argument(
-        "a", help="the baseline: quick:ewma, a results folder, a checkout, an import"
+        "a", help="the baseline: quick:ewma, a results folder, a checkout, a pack, an import"
     )
     parser.add_argument("b", help="what is judged, likewise")
     parser.add_argument(
@@ -40,7 +40,7 @@ def run(args: argparse.Namespace) -> int:
         paths = write(comparison, out)
     except AnalysisError as error:
         raise UserError(error.message, error.hint) from error
-    print(f"A  {a.name}: {len(a.runs)} runs\nB  {b.name}: {len(b.runs)} runs")
+    print(f"A  {a.name}, runs: {len(a.runs)}\nB  {b.name}, runs: {len(b.runs)}")
     if comparison.about:
         print(f"about {', '.join(comparison.about)}")
     for words in comparison.alone:

@@ -7,6 +7,7 @@ import shutil
 from pathlib import Path
 from typing import Any
 
+import pandas as pd
 import pytest
 from analysis_synthetic import study_content, write_run
 
@@ -15,7 +16,8 @@ from onionlab import runsets
 from onionlab.cli import main
 from onionlab.commands import compare
 from onionlab.errors import UserError
-from onionlab.store import write_json
+from onionlab.packing import pack
+from onionlab.store import Store, identity_hash, read_json, write_json
 
 SEEDS = [1, 2, 3, 4, 5]
 
@@ -98,6 +100,70 @@ def test_another_checkout_with_the_same_records(
     plan.unlink()
     status, _, err = onionlab("swrr-test:ewma", str(other / "results" / "swrr-test"))
     assert (status, "are gone" in err) == (2, True)
+
+
+@pytest.fixture(scope="module")
+def pack_file(checkout: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A pack of that experiment twice, as `a` and `b`; of rr the last seed was not made."""
+    root = tmp_path_factory.mktemp("packed")
+    store = Store(root / "runs")
+    content = read_json(checkout / "results" / "swrr-test" / "study.json")
+    for run in content["runs"]:
+        made = read_json(checkout / "runs" / run["run_id"] / "manifest.json")
+        run_id = identity_hash(made["identity"])
+        if (run["variant"], run["seed"]) != ("rr", SEEDS[-1]):
+            shutil.copytree(checkout / "runs" / run["run_id"], store.run(run_id))
+        run.update(run_id=run_id, directory=run_id, records=f"{run_id}/records-v1")
+    studies = [root / f"{name}.json" for name in ("a", "b")]
+    for study in studies:
+        write_json(study, {**content, "name": study.stem})
+    file = root / "runs.tar.xz"
+    run_ids = [run["run_id"] for run in content["runs"]]
+    pack(store, run_ids, file, studies=studies, logs=False, say=print)
+    shutil.rmtree(store.directory)
+    return file
+
+
+def test_a_pack_is_compared_as_its_runs_are(
+    onionlab: Any, checkout: Path, pack_file: Path, tmp_path: Path
+) -> None:
+    """A baseline that somebody published, and this checkout's results beside it."""
+    out = ("--out", str(tmp_path))
+    status, packed, _ = onionlab(f"{pack_file}:a:ewma", f"{pack_file}:b:rr", *out)
+    assert (status, "runs: 4" in packed, "without a pair: 5" in packed) == (1, True, True)
+    status, both, err = onionlab(f"{pack_file}:a", "swrr-test:ewma", *out)
+    assert (status, "byte-identical" in both) == (0, True), err
+    assert sorted(path.name for path in (checkout / "results").iterdir()) == ["swrr-test"]
+
+
+def test_both_sides_are_told_of_the_pairs_alone(
+    onionlab: Any, pack_file: Path, tmp_path: Path
+) -> None:
+    _, out, _ = onionlab(f"{pack_file}:a:ewma", f"{pack_file}:a:rr", "--out", str(tmp_path))
+    table = pd.read_csv(out.splitlines()[-2])
+    assert set(table["a_runs"]) == set(table["b_runs"]) == {4}
+
+
+@pytest.mark.parametrize(
+    ("rest", "message"),
+    [
+        ("", "names no experiment of the pack\nit holds runs of: a, b"),
+        (":c:rr", "names no experiment"),
+        (":a:pie", "no runs of 'pie'"),
+    ],
+)
+def test_packs_that_hold_other_runs(
+    onionlab: Any, pack_file: Path, rest: str, message: str
+) -> None:
+    status, _, err = onionlab("swrr-test:ewma", f"{pack_file}{rest}")
+    assert (status, message in err) == (2, True), err
+
+
+def test_a_pack_that_is_none(onionlab: Any, checkout: Path, tmp_path: Path) -> None:
+    assert "there is no " in onionlab("swrr-test", "nowhere.tar.xz")[2]
+    (tmp_path / "cut.tar.xz").write_bytes(b"\xfd7zXZ")
+    assert "no pack of runs" in onionlab("swrr-test", str(tmp_path / "cut.tar.xz:a"))[2]
+    assert sorted(path.name for path in (checkout / "results").iterdir()) == ["swrr-test"]
 
 
 def test_another_tor_as_well_is_refused(onionlab: Any, checkout: Path, tmp_path: Path) -> None:
