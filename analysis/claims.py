@@ -337,11 +337,12 @@ class Answered:
 
     @property
     def more_seeds(self) -> int | None:
-        """How many more would settle all parts, if that can be told."""
+        """How many more would settle the claim; None if it is settled or that cannot be told."""
+        if self.answer is not Answer.OPEN:
+            return None
         needed = [part.more_seeds for part in self.parts if part.answer is Answer.OPEN]
-        return (
-            max((n for n in needed if n is not None), default=None) if None not in needed else None
-        )
+        known = [seeds for seeds in needed if seeds is not None]
+        return max(known) if len(known) == len(needed) else None
 
 
 def _surest(part: Part) -> float:

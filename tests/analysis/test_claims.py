@@ -173,6 +173,14 @@ def test_too_much_noise_is_not_settled_and_says_how_many_seeds_would_do() -> Non
     assert answered.deciding.reason == ""
 
 
+def test_a_claim_that_is_answered_asks_for_no_more_seeds() -> None:
+    of_class = runs({("5mid", "a"): 1.0, ("5mid", "b"): 2.0})["5mid", "web"]
+    noisy = runs({("5mid", "c"): 1.05}, seeds=5, noise=0.1)["5mid", "web"]
+    answered = answer(claim("highest", "a b c"), {("5mid", "web"): {**of_class, **noisy}})
+    assert [part.answer for part in answered.parts] == [Answer.CONTRADICTED, Answer.OPEN]
+    assert (answered.answer, answered.more_seeds) == (Answer.CONTRADICTED, None)
+
+
 def test_trends() -> None:
     falling = {(level, v): m for v in "ab" for level, m in zip(LEVELS, (3, 2, 1), strict=True)}
     statistics = runs(falling)
