@@ -4,13 +4,31 @@ from __future__ import annotations
 
 import os
 import shutil
+import signal
 import subprocess
+import time
 from pathlib import Path
 
 import pytest
 
 REPOSITORY = Path(__file__).resolve().parents[2]
-NEEDED = ("sh", "env", "sed", "tr", "cut", "cat", "touch", "rm", "dirname", "sha256sum", "mkdir")
+NEEDED = [
+    "sh",
+    "env",
+    "sed",
+    "tr",
+    "cut",
+    "cat",
+    "touch",
+    "rm",
+    "dirname",
+    "sha256sum",
+    "mkdir",
+    "flock",
+    "grep",
+    "cp",
+    "sleep",
+]
 
 # Installed is what stands in $MACHINE/installed; apt-get install adds to it.
 DPKG_QUERY = """\
@@ -37,6 +55,7 @@ esac
 """
 PIP = """\
 #!/bin/sh
+[ ! -e "$MACHINE/slow" ] || sleep 0.3
 echo "$*" | sed 's/^-m pip --disable-pip-version-check /pip /' >> "$MACHINE/calls"
 [ ! -e "$MACHINE/no-index" ] || case "$*" in *"-r requirements.lock"*) exit 1;; esac
 """
@@ -51,7 +70,7 @@ class Machine:
         self.checkout = folder / "checkout"
         for path in (self.state, self.bin, self.checkout / "onionlab", self.checkout / "configs"):
             path.mkdir(parents=True)
-        for name in (*NEEDED, "grep", "cp"):
+        for name in NEEDED:
             found = shutil.which(name)
             assert found is not None
             (self.bin / name).symlink_to(found)
@@ -80,17 +99,22 @@ class Machine:
         path.write_text(f"#!/bin/sh\n{body}")
         path.chmod(0o755)
 
+    def start(self, **variables: str) -> subprocess.Popen[str]:
+        return subprocess.Popen(
+            [self.checkout / "onionlab/setup.sh"],
+            env={"PATH": str(self.bin), "MACHINE": str(self.state)} | variables,
+            cwd="/",
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+            start_new_session=True,
+        )
+
     def run(self, **variables: str) -> subprocess.CompletedProcess[str]:
         (self.state / "calls").write_text("")
-        environment = {"PATH": str(self.bin), "MACHINE": str(self.state)} | variables
-        return subprocess.run(
-            [self.checkout / "onionlab/setup.sh"],
-            env=environment,
-            cwd="/",
-            capture_output=True,
-            text=True,
-            check=False,
-        )
+        process = self.start(**variables)
+        stdout, stderr = process.communicate(timeout=60)
+        return subprocess.CompletedProcess(process.args, process.returncode, stdout, stderr)
 
     @property
     def calls(self) -> list[str]:
@@ -132,6 +156,28 @@ def test_nothing_is_done_twice(machine: Machine) -> None:
     assert (result.returncode, result.stdout, machine.calls) == (0, "", [])
     # make compares times: a stamp that stays old would run this for ever.
     assert stamp.stat().st_mtime > 0
+
+
+def test_two_at_once_do_not_disturb_each_other(machine: Machine) -> None:
+    (machine.state / "slow").touch()
+    processes = [machine.start() for _ in range(2)]
+    said = [process.communicate(timeout=60) for process in processes]
+    assert [process.returncode for process in processes] == [0, 0], said
+    # The second one had nothing left to do, and said what it waited for.
+    assert machine.calls[2:] == ["venv --clear", *PIP_CALLS]
+    assert sum("another setup of this checkout is at work" in out for out, _ in said) == 1
+
+
+def test_one_that_was_killed_holds_nobody_up(machine: Machine) -> None:
+    (machine.state / "slow").touch()
+    first = machine.start()
+    while not (machine.checkout / ".venv").exists():
+        time.sleep(0.01)
+    os.killpg(first.pid, signal.SIGKILL)
+    first.communicate(timeout=60)
+    result = machine.run()
+    assert (result.returncode, result.stderr) == (0, "")
+    assert machine.calls == ["venv --clear", *PIP_CALLS]
 
 
 @pytest.mark.parametrize("name", ["requirements.lock", "requirements-build.lock", "pyproject.toml"])
