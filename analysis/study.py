@@ -105,6 +105,26 @@ class StudyLooks(_Model):
         return self
 
 
+class CellTimes(_Model):
+    """One line of numbers on cells: their number, and times in milliseconds."""
+
+    cells: int
+    minimum_ms: float
+    quartile1_ms: float
+    median_ms: float
+    mean_ms: float
+    quartile3_ms: float
+    maximum_ms: float
+
+
+class PublishedCellTimes(_Model):
+    """What others measured of cells; ``levels``: level -> group of circuits -> its numbers."""
+
+    source: str
+    role: str
+    levels: dict[str, dict[Literal["all", "busiest", "quiet", "busy"], CellTimes]]
+
+
 class Study(_Model):
     """The whole of study.json."""
 
@@ -118,6 +138,7 @@ class Study(_Model):
     figures: tuple[FigureSpec, ...] = ()
     runs: tuple[Run, ...]
     margins: dict[str, float] = {}
+    published_cell_times: PublishedCellTimes | None = None
     looks: StudyLooks | None = None
     asked: dict[str, Any] = {}
     shrunk: tuple[str, ...] = ()

@@ -525,6 +525,7 @@ def _study_json(bench: Bench, plan: Plan, looks: Looks | None) -> dict[str, Any]
             for run in plan.runs
         ],
         "margins": experiment.margins,
+        "published_cell_times": _published_json(experiment),
         "looks": None if looks is None else asdict(looks),
         "asked": experiment.asked,
         "shrunk": experiment.shrunk,
@@ -543,6 +544,18 @@ def _study_json(bench: Bench, plan: Plan, looks: Looks | None) -> dict[str, Any]
             "machine": host_facts(),
         },
     }
+
+
+def _published_json(experiment: Experiment) -> dict[str, Any] | None:
+    published = experiment.published_cell_times
+    if published is None:
+        return None
+    groups = {
+        level: by_group.model_dump(exclude_none=True)
+        for level, by_group in published.levels.items()
+        if level in experiment.levels
+    }
+    return {"source": published.source, "role": published.role, "levels": groups}
 
 
 def _variant_json(variant: Look) -> dict[str, Any]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from itertools import groupby
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 
@@ -19,6 +19,14 @@ from analysis.celltrace.tables import (
     stream_counts,
 )
 from analysis.study import Study
+
+GROUP_NAMES: dict[Group, Literal["all", "busiest", "quiet", "busy"]] = {
+    Group.ALL: "all",
+    Group.BUSIEST: "busiest",
+    Group.QUIET: "quiet",
+    Group.BUSY: "busy",
+}
+"""What an experiment file calls them."""
 
 Show = Callable[[float | None], str]
 
@@ -51,7 +59,7 @@ def section(
             {"id": f.id, "heading": f.heading, "caption": f.caption, "uri": uri(f.svg)}
             for f in figures
         ],
-        "times": _times(table, labels, number),
+        "times": _times(table, study, labels, number),
         "stage_names": [stage.value for stage in STAGES],
         "stages": _stages(table, labels, number),
         "spikes": [
@@ -86,7 +94,10 @@ def section(
 
 
 def _times(
-    table: TraceTable, labels: dict[tuple[str, str], str], number: Callable[[float], str]
+    table: TraceTable,
+    study: Study,
+    labels: dict[tuple[str, str], str],
+    number: Callable[[float], str],
 ) -> list[dict[str, Any]]:
     means = [row for row in over_seeds(table.times) if row.stage is Stage.TOTAL]
     parts = []
@@ -96,6 +107,7 @@ def _times(
             rows = [
                 {
                     "label": labels[row.level, row.variant],
+                    "published": False,
                     "circuits": number(row.circuits),
                     "cells": f"{row.cells:,}",
                     "numbers": [
@@ -113,9 +125,34 @@ def _times(
                 for row in means
                 if row.role == role and row.group is group
             ]
+            rows += _published(study, role, group, number)
             groups.append({"name": group.value, "rows": rows})
         parts.append({"role": role, "groups": groups})
     return parts
+
+
+def _published(
+    study: Study, role: str, group: Group, number: Callable[[float], str]
+) -> list[dict[str, Any]]:
+    published = study.published_cell_times
+    if published is None or published.role != role:
+        return []
+    rows = []
+    for level in study.levels:
+        times = published.levels.get(level.name, {}).get(GROUP_NAMES[group])
+        if times is not None:
+            numbers = times.model_dump(exclude={"cells"})
+            rows.append(
+                {
+                    "label": f"{level.label}, {published.source}",
+                    "published": True,
+                    "circuits": number(float("nan")),
+                    "cells": f"{times.cells:,}",
+                    # As they were published, not to our number of digits.
+                    "numbers": [f"{value:,}" for value in numbers.values()],
+                }
+            )
+    return rows
 
 
 def _stages(

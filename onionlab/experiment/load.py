@@ -29,7 +29,9 @@ from onionlab.experiment.schema import (
     Figure,
     Header,
     NetworkSettings,
+    PublishedCellTimes,
     Settings,
+    TorHeader,
     TrafficClass,
 )
 from onionlab.libtorrent.variants import FOLDER as LIBTORRENT_FOLDER
@@ -104,7 +106,7 @@ class FileKind:
 
 
 TOR_KIND = FileKind(
-    ExperimentFile, Header, Settings, DEFAULT_FIGURE_KINDS, impossible, questionable
+    ExperimentFile, TorHeader, Settings, DEFAULT_FIGURE_KINDS, impossible, questionable
 )
 FILE_KINDS = {
     PEERS: FileKind(
@@ -145,6 +147,7 @@ class Experiment:
         levels: By name, in the file's order; at least one.
         figures: Each with its level and title filled in.
         margins: What counts as equivalent, for metrics where the file says so.
+        published_cell_times: What others measured of cells, or None.
         scale: SCALE, 1.0 for the network as the file has it.
         files: The files read, the experiment's own first.
         warnings: One line each, with file and line: allowed, but hardly meant.
@@ -160,6 +163,7 @@ class Experiment:
     levels: dict[str, Level]
     figures: tuple[Figure, ...]
     margins: dict[str, float]
+    published_cell_times: PublishedCellTimes | None
     scale: float
     files: tuple[str, ...]
     warnings: tuple[str, ...]
@@ -507,6 +511,7 @@ def _resolve(
         levels=levels,
         figures=figures,
         margins=header.margins,
+        published_cell_times=header.published_cell_times if isinstance(header, TorHeader) else None,
         scale=1.0,
         files=files,
         warnings=tuple(str(warning) for warning in in_order(warnings, files)),

@@ -31,6 +31,7 @@ __all__ = [
     "LevelEntry",
     "NetworkSettings",
     "Pause",
+    "PublishedCellTimes",
     "RelayRole",
     "Relays",
     "Scheduler",
@@ -40,6 +41,7 @@ __all__ = [
     "Start",
     "TgenOptions",
     "TimeSettings",
+    "TorHeader",
     "TorSettings",
     "Torrc",
     "TrafficClass",
@@ -534,7 +536,50 @@ class Header(Model):
     )
 
 
-class ExperimentFile(Settings, Header):
+class CellTimes(Model):
+    """A line of numbers on cells, as the report has them: milliseconds from inbuf to flush."""
+
+    cells: Annotated[int, kinds.whole_number(1, 10**12)] = key(description="how many")
+    minimum_ms: Annotated[float, kinds.number()] = key(description="the shortest time")
+    quartile1_ms: Annotated[float, kinds.number()] = key(description="the first quartile")
+    median_ms: Annotated[float, kinds.number()] = key(description="the median")
+    mean_ms: Annotated[float, kinds.number()] = key(description="the mean")
+    quartile3_ms: Annotated[float, kinds.number()] = key(description="the third quartile")
+    maximum_ms: Annotated[float, kinds.number()] = key(description="the longest time")
+
+
+class CellTimesOfGroups(Model):
+    """Numbers on the cells of one level, by circuits."""
+
+    all: CellTimes | None = key(None, description="all circuits")
+    busiest: CellTimes | None = key(None, description="the busiest circuit")
+    quiet: CellTimes | None = key(None, description="quiet circuits")
+    busy: CellTimes | None = key(None, description="busy circuits")
+
+
+class PublishedCellTimes(Model):
+    """What others measured, for the report's table of cell times."""
+
+    source: Annotated[str, kinds.text()] = key(
+        description="where the numbers come from, as short as a label"
+    )
+    role: Annotated[str, kinds.choice(*RELAY_ROLES)] = key(
+        description="the table of which relays shows them"
+    )
+    levels: dict[LevelName, CellTimesOfGroups] = key(
+        description="the numbers beside each level; levels that the experiment lacks do no harm"
+    )
+
+
+class TorHeader(Header):
+    """The same of an experiment with Tor."""
+
+    published_cell_times: PublishedCellTimes | None = key(
+        None, description="what others measured of cells, shown beside the experiment's own"
+    )
+
+
+class ExperimentFile(Settings, TorHeader):
     """A whole experiment file. What it extends may supply any of its keys."""
 
     extends: Annotated[tuple[str, ...], values.file_names()] = key(

@@ -31,7 +31,7 @@ from analysis.celltrace.tables import TraceTable, relay_times_csv, times_csv
 from analysis.errors import AnalysisError
 from analysis.pages import environment, image_uri
 from analysis.report import format_number
-from analysis.study import Level, Run, Study, Variant
+from analysis.study import CellTimes, Level, PublishedCellTimes, Run, Study, Variant
 
 LEVEL = Level(
     name="small",
@@ -145,6 +145,45 @@ def test_tables_figures_and_section(run_directory: Path, tmp_path: Path) -> None
     html = environment().get_template("celltrace.html.j2").render(trace=content)
     assert "Do the events of each cell join?" in html
     assert "relayed: inbuf, queue, outbuf, flush" in html
+
+
+def test_what_others_published_stands_beside(run_directory: Path) -> None:
+    """Under the role and the level that it belongs to, after the experiment's own line."""
+    table = TraceTable()
+    table.add(RUN, LEVEL, extracted(run_directory))
+    published = PublishedCellTimes(
+        source="text of 2019",
+        role="guard",
+        levels={
+            "small": {
+                "quiet": CellTimes(
+                    cells=3078,
+                    minimum_ms=0.63,
+                    quartile1_ms=49.48,
+                    median_ms=329.58,
+                    mean_ms=4174.12,
+                    quartile3_ms=2445.33,
+                    maximum_ms=106639.76,
+                )
+            }
+        },
+    )
+    study = STUDY.model_copy(update={"published_cell_times": published})
+    content = section(table, study, (), format_number, image_uri)
+    assert content is not None
+    shown = {
+        (part["role"], group["name"]): [row["label"] for row in group["rows"]]
+        for part in content["times"]
+        for group in part["groups"]
+    }
+    own = shown["guard", "all"]
+    assert len(own) == 1
+    assert shown.pop(("guard", "quiet circuits")) == [*own, "small, text of 2019"]
+    assert all(labels == own for labels in shown.values())
+    html = environment().get_template("celltrace.html.j2").render(trace=content)
+    assert '<td>small, text of 2019</td><td class="number">' in html
+    for number in ("3,078", "0.63", "49.48", "329.58", "4,174.12", "2,445.33", "106,639.76"):
+        assert f'<td class="number">{number}</td>' in html
 
 
 def test_a_run_without_traces_is_passed_over(tmp_path: Path) -> None:

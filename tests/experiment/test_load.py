@@ -13,7 +13,7 @@ from onionlab.experiment import Experiment, load, parse_seeds
 from onionlab.experiment.load import scale_settings
 from onionlab.experiment.schema import Settings
 from onionlab.network.sample import ADDRESSES_PER_ROLE
-from onionlab.plan import _require_margins
+from onionlab.plan import _published_json, _require_margins
 
 from .conftest import VALID
 
@@ -181,6 +181,28 @@ def test_margins(load_text: LoadText) -> None:
     assert experiment.margins == {"ttfb_p50_s": 0.03, "timeout_rate": 0.005}
     with pytest.raises(UserError, match=r'such as "5 %" or 0\.05, more than 0, got 0'):
         load_text(f"{VALID}margins: {{ttfb_p50_s: 0}}\n")
+
+
+def test_published_cell_times(load_text: LoadText) -> None:
+    assert load_text(VALID).published_cell_times is None
+    line = (
+        "{cells: 9, minimum_ms: 0.1, quartile1_ms: 1, median_ms: 2, mean_ms: 2.5, "
+        "quartile3_ms: 3, maximum_ms: 4}"
+    )
+    head = f"{VALID}published_cell_times: {{source: a text, role: guard, levels: "
+    published = load_text(f"{head}{{foo: {{busy: {line}}}, other: {{all: {line}}}}}}}\n")
+    assert published.published_cell_times is not None
+    busy = published.published_cell_times.levels["foo"].busy
+    assert busy is not None
+    assert (busy.cells, busy.mean_ms) == (9, 2.5)
+    shown = _published_json(published)
+    assert shown is not None
+    assert (shown["source"], shown["role"]) == ("a text", "guard")
+    assert shown["levels"] == {"foo": {"busy": busy.model_dump()}}
+    with pytest.raises(UserError, match='bussy: unknown key; did you mean "busy"'):
+        load_text(f"{head}{{foo: {{bussy: {line}}}}}}}\n")
+    with pytest.raises(UserError, match="maximum_ms"):
+        load_text(f"{head}{{foo: {{busy: {{cells: 9}}}}}}}}\n")
 
 
 def test_a_margin_of_no_metric_is_refused_before_anything_runs(load_text: LoadText) -> None:
