@@ -137,15 +137,16 @@ def _draw_panel(axes: Axes, one: _Traced, end_s: float) -> None:
         axes.axvline(left_s, color="#555555", linewidth=0.8, linestyle=(0, (1, 1.5)), zorder=1)
         axes.annotate(
             f"slow start ends: {left_s:.2f} s",
-            (left_s, 0.97),
+            (left_s, 0.985),
             xycoords=("data", "axes fraction"),
             xytext=(-3, 0) if late else (3, 0),
             textcoords="offset points",
-            rotation=90,
             ha="right" if late else "left",
             va="top",
             fontsize=7,
             color="#555555",
+            # Of several lines that it may cross, none can be read through it.
+            bbox={"facecolor": "white", "edgecolor": "none", "pad": 1.0},
         )
     axes.set(title=one.variant.label, xlabel="Time since the connection (s)")
     axes.set_xlim(0.0, end_s)

@@ -98,6 +98,7 @@ struct options
 	std::int64_t sample_us = 5000;
 	std::vector<std::string> from;
 	std::string socks;
+	std::int64_t start_ms = 0;
 	std::int64_t downloads = 1;
 	std::vector<std::int64_t> pauses_ms;
 	std::int64_t timeout_ms = 0;
@@ -136,6 +137,7 @@ options parse(int const argc, char* const argv[])
 		else if (name == "piece") o.piece_bytes = int(number(name, value));
 		else if (name == "content-seed") o.content_seed = std::uint64_t(number(name, value));
 		else if (name == "sample-us") o.sample_us = number(name, value);
+		else if (name == "start-ms") o.start_ms = number(name, value);
 		else if (name == "downloads") o.downloads = number(name, value);
 		else if (name == "timeout-ms") o.timeout_ms = number(name, value);
 		else if (name == "draw-seed") o.draw_seed = std::uint64_t(number(name, value));
@@ -254,7 +256,7 @@ struct peer final : lt::aux::transfer_observer
 		m_session = &session;
 		session.set_alert_notify([this] { post(m_ios, [this] { drain_alerts(); }); });
 		if (m_options.seeds) add_torrent();
-		else start_download();
+		else start_download_after(m_options.start_ms);
 		beat();
 		m_ios.run();
 	}
@@ -346,7 +348,12 @@ private:
 		m_session->remove_torrent(m_handle);
 		std::int64_t const pause_ms = m_options.pauses_ms.empty()
 			? 0 : m_options.pauses_ms[m_draws.next() % m_options.pauses_ms.size()];
-		m_next.expires_after(std::chrono::milliseconds(pause_ms) + std::chrono::milliseconds(1));
+		start_download_after(pause_ms + 1);
+	}
+
+	void start_download_after(std::int64_t const ms)
+	{
+		m_next.expires_after(std::chrono::milliseconds(ms));
 		m_next.async_wait([this](lt::error_code const& error) { if (!error) start_download(); });
 	}
 

@@ -99,10 +99,10 @@ class PeersTime(Model):
     spread_s: Annotated[float, kinds.time()] = key(
         "1 s",
         alias="spread",
-        description="the downloader's start is drawn from this span after `start`",
+        description="the transfer begins at a moment drawn from this span after `start`",
     )
     measured_s: Annotated[float, kinds.time(positive=True)] = key(
-        alias="measured", description="from the latest start to the end of the run"
+        alias="measured", description="from the latest beginning to the end of the run"
     )
 
     @property

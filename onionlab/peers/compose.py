@@ -32,16 +32,15 @@ def compose_peers(
     settings: PeersSettings, *, variant: PeerVariant, seed: int, engine: Engine
 ) -> RunDirectory:
     """Compose the run of one variant and seed."""
-    start_ms = _ms(settings.time.start_s) + round(
-        _ms(settings.time.spread_s) * draw(seed, "peer start", DOWNLOADER)
-    )
+    # Not the program starts later: libtorrent's clock of seconds runs from the program's start, and
+    # the moment within its second at which a transfer begins is what the draw is for.
+    transfer_ms = round(_ms(settings.time.spread_s) * draw(seed, "peer start", DOWNLOADER))
+    fetch = ("fetch", "--from", f"{SEED}:{PORT}", "--start-ms", str(transfer_ms))
     simulation = Simulation(
         network=_network(settings),
         processes={
             SEED: (_process(settings, variant, seed, SEED_START_MS, "seed"),),
-            DOWNLOADER: (
-                _process(settings, variant, seed, start_ms, "fetch", "--from", f"{SEED}:{PORT}"),
-            ),
+            DOWNLOADER: (_process(settings, variant, seed, _ms(settings.time.start_s), *fetch),),
         },
         seed=seed,
         stop_ms=_ms(settings.time.stop_s),

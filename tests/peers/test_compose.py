@@ -12,7 +12,7 @@ from onionlab.errors import UserError
 from onionlab.experiment import load
 from onionlab.experiment.peers import PeersSettings
 from onionlab.libtorrent.variants import load_peer_variants
-from onionlab.peers.compose import compose_peers
+from onionlab.peers.compose import SEED_START_MS, compose_peers
 from onionlab.peers.verify import PeersExpectation, verify_peer_logs
 from onionlab.rundir import RunDirectory
 from onionlab.tools import Tool
@@ -73,19 +73,22 @@ def test_variants_of_a_seed_differ_by_their_program_alone(settings: PeersSetting
     assert one.tor_programs == ("libtorrent-peer-slow-start",)
 
 
-def test_seeds_differ_by_start_and_content_inside_the_spread(settings: PeersSettings) -> None:
-    starts = set()
+def test_seeds_differ_by_the_transfers_beginning_and_by_content(settings: PeersSettings) -> None:
+    """The programs start at the same times: libtorrent's clock of seconds runs from there."""
+    beginnings = set()
     for seed in range(20):
         ((process,), (own,)) = (
             compose(settings, seed=seed).simulation.processes[host]
             for host in ("downloader", "seed")
         )
-        assert 1000 <= process.start_ms <= 2000
-        assert own.start_ms < 1000
+        assert (own.start_ms, process.start_ms) == (SEED_START_MS, 1000)
+        beginning_ms = int(process.arguments[process.arguments.index("--start-ms") + 1])
+        assert 0 <= beginning_ms <= 1000
+        assert "--start-ms" not in own.arguments
         place = process.arguments.index("--content-seed")
         assert process.arguments[place + 1] == str(seed)
-        starts.add(process.start_ms)
-    assert len(starts) > 10
+        beginnings.add(beginning_ms)
+    assert len(beginnings) > 10
 
 
 def test_both_peers_agree_on_the_torrent(settings: PeersSettings) -> None:
