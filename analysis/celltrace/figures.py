@@ -203,7 +203,7 @@ def _scatter_caption(table: TraceTable, role: str) -> str:
 
 def _stages(table: TraceTable, study: Study) -> Figure:
     columns = labels_of(table, study)
-    roles = [role for role in table.roles if role != ALL_ROLES] or table.roles
+    roles = [role for role in table.relaying_roles if role != ALL_ROLES] or table.roles
     means = {
         (row.role, row.level, row.variant, row.stage): row
         for row in over_seeds(table.times)

@@ -59,6 +59,7 @@ def section(
             {"id": f.id, "heading": f.heading, "caption": f.caption, "uri": uri(f.svg)}
             for f in figures
         ],
+        "not_relaying": [role for role in table.roles if role not in table.relaying_roles],
         "times": _times(table, study, labels, number),
         "stage_names": [stage.value for stage in STAGES],
         "stages": _stages(table, labels, number),
@@ -72,6 +73,7 @@ def section(
                 "noise": number(row.noise),
             }
             for row in sorted(table.spikes, key=lambda row: table.roles.index(row.role))
+            if row.role in table.relaying_roles
         ],
         "positions": POSITIONS,
         "first_bytes": _first_bytes(table, labels, number),
@@ -101,7 +103,7 @@ def _times(
 ) -> list[dict[str, Any]]:
     means = [row for row in over_seeds(table.times) if row.stage is Stage.TOTAL]
     parts = []
-    for role in table.roles:
+    for role in table.relaying_roles:
         groups = []
         for group in Group:
             rows = [
@@ -164,7 +166,7 @@ def _stages(
         if row.group is Group.ALL
     }
     parts = []
-    for role in table.roles:
+    for role in table.relaying_roles:
         rows = []
         for (level, variant), label in labels.items():
             own = [means.get((role, level, variant, stage)) for stage in STAGES]

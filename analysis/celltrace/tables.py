@@ -217,6 +217,12 @@ class TraceTable:
         """Roles of the traced relays, then all of them together if there are several."""
         return list(dict.fromkeys(row.role for row in self.times))
 
+    @property
+    def relaying_roles(self) -> list[str]:
+        """Those of them that relayed cells in a measured span; of the others there are no times."""
+        relaying = {row.role for row in self.times if row.summary.count}
+        return [role for role in self.roles if role in relaying]
+
 
 @dataclass(frozen=True)
 class MeanTimes:

@@ -24,6 +24,7 @@ from onionlab.experiment.peers import KIND as PEERS
 from onionlab.experiment.peers import PEER_FIGURE_KINDS, PeersFile, PeersHeader, PeersSettings
 from onionlab.experiment.peers_checks import impossible as peers_impossible
 from onionlab.experiment.schema import (
+    COMPARING_FIGURE_KINDS,
     DEFAULT_FIGURE_KINDS,
     ExperimentFile,
     Figure,
@@ -574,11 +575,13 @@ def _differing_variants(trees: dict[str, Node], levels: dict[str, Level]) -> Ite
 def _figures(
     header: Header, tree: Node, levels: dict[str, Level], file_kind: FileKind
 ) -> tuple[tuple[Figure, ...], list[Problem]]:
-    """The figures with level and title filled in; without any, both kinds for each level."""
+    """The figures with level and title filled in; without any, each usual kind for each level."""
+    variants = next(iter(levels.values())).settings.variants
     listed = header.figures or tuple(
         Figure.model_construct(id=f"{level}-{kind}", kind=kind, level=level)
         for level in levels
         for kind in file_kind.figures
+        if len(variants) > 1 or kind not in COMPARING_FIGURE_KINDS
     )
     problems = []
     figures = []

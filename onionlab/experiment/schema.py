@@ -20,6 +20,7 @@ from onionlab.yamlfile import kinds, units
 from onionlab.yamlfile.model import Model, key
 
 __all__ = [
+    "COMPARING_FIGURE_KINDS",
     "DEFAULT_FIGURE_KINDS",
     "FIGURE_KINDS",
     "RELAY_ROLES",
@@ -51,6 +52,9 @@ __all__ = [
 RELAY_ROLES = ("exitguard", "guard", "exit", "middle")
 DEFAULT_FIGURE_KINDS = ("throughput-timeouts", "ttfb-320kib", "quantile-ratios")
 """What an experiment that names no figures gets for each level."""
+
+COMPARING_FIGURE_KINDS = ("quantile-ratios",)
+"""Those that show nothing where there is one variant only."""
 
 FIGURE_KINDS = (*DEFAULT_FIGURE_KINDS, "stream-progress", "starvation-map")
 

@@ -142,9 +142,13 @@ def test_tables_figures_and_section(run_directory: Path, tmp_path: Path) -> None
     for figure in figures:
         assert all(path.stat().st_size > 1000 for path in figure.files)
     content = section(table, STUDY, figures, format_number, image_uri)
+    assert content is not None
     html = environment().get_template("celltrace.html.j2").render(trace=content)
     assert "Do the events of each cell join?" in html
     assert "relayed: inbuf, queue, outbuf, flush" in html
+    # All cells end at the exit or are made there.
+    assert [part["role"] for part in content["times"]] == ["guard", "middle", "all relays"]
+    assert "so the tables of times lack them: exit. Circuits end there" in html
 
 
 def test_what_others_published_stands_beside(run_directory: Path) -> None:

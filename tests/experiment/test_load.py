@@ -175,6 +175,17 @@ def test_without_figures_there_is_each_kind_for_each_level(load_text: LoadText) 
     ]
 
 
+def test_one_variant_has_no_figure_that_compares(load_text: LoadText) -> None:
+    one = VALID.replace(
+        "variants: [rr, ewma]\n  baseline: ewma", "variants: [stock]\n  baseline: stock"
+    )
+    assert one != VALID
+    assert [figure.kind for figure in load_text(one).figures] == [
+        "throughput-timeouts",
+        "ttfb-320kib",
+    ]
+
+
 def test_margins(load_text: LoadText) -> None:
     assert load_text(VALID).margins == {}
     experiment = load_text(f'{VALID}margins: {{ttfb_p50_s: "3 %", timeout_rate: 0.005}}\n')
