@@ -106,8 +106,8 @@ def _save(directory: Path, name: str, heading: str, caption: str, figure: Figure
 
 
 def _shown_roles(table: TraceTable) -> list[str]:
-    """The role that the text measured; without it the one with the most cells."""
-    roles = [role for role in table.roles if role != ALL_ROLES]
+    """The role that the text measured; without it the first of those that relayed cells."""
+    roles = [role for role in table.relaying_roles if role != ALL_ROLES]
     if "guard" in roles:
         return ["guard"]
     return roles[:1]
