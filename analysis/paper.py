@@ -100,6 +100,12 @@ def build(
     there = {key: run for key, run in runs.items() if _has_records(run, store)}
     missing = tuple(run for key, run in runs.items() if key not in there)
     drawings = _drawings(paper.studies, there)
+    if not (drawings or paper.claims):
+        raise AnalysisError(
+            "there is no claim to answer, and no figure of these experiments has a number in the "
+            "paper",
+            "give one to each: figures: [{..., paper: 8}]",
+        )
     if not there:
         raise AnalysisError(
             f"none of the {len(runs)} runs is in the store", "make them first: make figures"
@@ -189,11 +195,6 @@ def _drawings(studies: Sequence[Study], there: Mapping[Key, Run]) -> list[_Drawi
             drawings[spec.paper] = _Drawing(
                 spec.paper, study, data, *(tuple(chain(*runs)) for runs in zip(*shown, strict=True))
             )
-    if not drawings:
-        raise AnalysisError(
-            "no figure of these experiments has a number in the paper",
-            "give one to each: figures: [{..., paper: 8}]",
-        )
     ids = [drawing.data.spec.id for drawing in drawings.values()]
     for name in ids:
         if ids.count(name) > 1:

@@ -336,6 +336,17 @@ def test_studies_that_do_not_fit_together_are_refused(store: Path, tmp_path: Pat
                                         paper.studies[2]), CLAIMS)  # fmt: skip
     with pytest.raises(AnalysisError, match="different margins for ttfb_p50_s"):
         build(build_margins, store, tmp_path)
-    without = [one.model_copy(update={"figures": ()}) for one in STUDIES]
+    without = tuple(one.model_copy(update={"figures": ()}) for one in STUDIES)
     with pytest.raises(AnalysisError, match="no figure of these experiments has a number"):
-        build(Paper("A paper", tuple(without), CLAIMS), store, tmp_path)
+        build(Paper("A paper", without, ()), store, tmp_path)
+
+
+def test_claims_without_numbered_figures_are_answered(store: Path, tmp_path: Path) -> None:
+    """The texts on cell times number none of their graphs."""
+    without = tuple(one.model_copy(update={"figures": ()}) for one in STUDIES)
+    made = build(Paper("A paper", without, CLAIMS), store, tmp_path)
+    assert made.figures == ()
+    assert rows_of(made.claims_csv)["fastest"]["answer"] == "supported"
+    html = made.html.read_text()
+    assert "Those of swrr-20mid, swrr-5mid, weights-5mid are in their own reports." in html
+    assert "3 supported, 1 contradicted, 1 not settled." in html
