@@ -13,6 +13,7 @@ from analysis.celltrace.statistics import Group, Stage
 from analysis.celltrace.tables import (
     POSITIONS,
     STAGES,
+    MeanTimes,
     TraceTable,
     fate_counts,
     over_seeds,
@@ -174,16 +175,19 @@ def _stages(
                 {
                     "label": label,
                     "cells": [
-                        f"{number(row.summary.mean_ms)} ({number(row.summary.median_ms)}), "
-                        f"{row.share:.0%}"
-                        if row and row.cells
-                        else number(float("nan"))
+                        _stage_text(row, number) if row and row.cells else number(float("nan"))
                         for row in own
                     ],
                 }
             )
         parts.append({"role": role, "rows": rows})
     return parts
+
+
+def _stage_text(row: MeanTimes, number: Callable[[float], str]) -> str:
+    # Cells that took no time at all leave nothing to have a share of.
+    share = number(row.share) if np.isnan(row.share) else f"{row.share:.0%}"
+    return f"{number(row.summary.mean_ms)} ({number(row.summary.median_ms)}), {share}"
 
 
 def _first_bytes(

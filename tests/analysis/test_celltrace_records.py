@@ -5,8 +5,10 @@ from __future__ import annotations
 import csv
 import io
 import json
+from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
 import pyarrow as pa  # type: ignore[import-untyped]
 import pyarrow.parquet as pq  # type: ignore[import-untyped]
 import pytest
@@ -26,7 +28,7 @@ from analysis.celltrace.records import (
     read_counts,
 )
 from analysis.celltrace.section import section
-from analysis.celltrace.statistics import Group, Stage
+from analysis.celltrace.statistics import Group, Stage, summarise
 from analysis.celltrace.tables import TraceTable, relay_times_csv, times_csv
 from analysis.errors import AnalysisError
 from analysis.pages import environment, image_uri
@@ -188,6 +190,20 @@ def test_what_others_published_stands_beside(run_directory: Path) -> None:
     assert '<td>small, text of 2019</td><td class="number">' in html
     for number in ("3,078", "0.63", "49.48", "329.58", "4,174.12", "2,445.33", "106,639.76"):
         assert f'<td class="number">{number}</td>' in html
+
+
+def test_cells_that_took_no_time_have_no_shares(run_directory: Path) -> None:
+    """As under Vanilla in simulated time, where a cell that waits for nothing takes none."""
+    table = TraceTable()
+    table.add(RUN, LEVEL, extracted(run_directory))
+    table.times = [
+        replace(row, share=float("nan"), summary=summarise(np.zeros(row.summary.count)))
+        for row in table.times
+    ]
+    content = section(table, STUDY, (), format_number, image_uri)
+    assert content is not None
+    texts = {cell for part in content["stages"] for row in part["rows"] for cell in row["cells"]}
+    assert texts == {f"0 (0), {format_number(None)}"}
 
 
 def test_a_run_without_traces_is_passed_over(tmp_path: Path) -> None:
