@@ -69,18 +69,23 @@ def run(args: argparse.Namespace) -> int:
             )
         except AnalysisError as error:
             raise UserError(error.message, error.hint) from error
-        works = [
-            load_guard(
-                programs,
-                out / f"overhead-{number}-{tracing}",
-                tracing=tracing,
-                scheduler=args.scheduler,
-                seconds=args.seconds,
-                say=print,
-            )
-            for number in range(1, args.overhead + 1)
-            for tracing in OVERHEAD
-        ]
+        works = []
+        for number in range(1, args.overhead + 1):
+            for tracing in OVERHEAD:
+                folder = out / f"overhead-{number}-{tracing}"
+                works.append(
+                    load_guard(
+                        programs,
+                        folder,
+                        tracing=tracing,
+                        scheduler=args.scheduler,
+                        seconds=args.seconds,
+                        say=print,
+                    )
+                )
+                # Hundreds of megabytes each; what they cost is known, nobody reads them.
+                for left in out.glob(f"{folder.name}*"):
+                    shutil.rmtree(left)
     lines = [*report(trace, args.scheduler), *overhead(works)]
     (out / "report.txt").write_text("\n".join(lines) + "\n", encoding="utf-8")
     print()

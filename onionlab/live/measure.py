@@ -109,6 +109,8 @@ def trace_guard(
     say("reading LTTng's trace with babeltrace2")
     warnings = lttng.to_text(recorded, text)
     trace = read_lttng_text(text)
+    # Seven times LTTng's own trace, and made from it.
+    text.unlink()
     path = folder / "guard" / TRACE_FILE
     return LiveTrace(
         work=work,
