@@ -97,6 +97,7 @@ struct options
 	std::uint64_t content_seed = 1;
 	std::int64_t sample_us = 5000;
 	std::vector<std::string> from;
+	std::string to;
 	std::string socks;
 	std::int64_t start_ms = 0;
 	std::int64_t downloads = 1;
@@ -127,6 +128,7 @@ options parse(int const argc, char* const argv[])
 			o.utp = value == "utp";
 		}
 		else if (name == "from") o.from = split(value);
+		else if (name == "to") o.to = value;
 		else if (name == "socks") o.socks = value;
 		else if (name == "pause-ms")
 		{
@@ -146,8 +148,10 @@ options parse(int const argc, char* const argv[])
 	if (o.size_bytes == 0) throw usage_error("--size is missing");
 	if (o.piece_bytes < 16384 || (o.piece_bytes & (o.piece_bytes - 1)) != 0)
 		throw usage_error("--piece: expected a power of two of at least 16384");
-	if (!o.seeds && o.from.empty()) throw usage_error("--from is missing");
 	if (o.seeds && !o.from.empty()) throw usage_error("--from: a seed fetches nothing");
+	if (!o.seeds && !o.to.empty()) throw usage_error("--to: only a seed serves");
+	if (!o.seeds && o.from.empty() && o.downloads != 1)
+		throw usage_error("--downloads goes with --from");
 	if (!o.socks.empty() && o.utp) throw usage_error("--socks goes with --transport tcp");
 	return o;
 }
@@ -241,7 +245,8 @@ struct peer final : lt::aux::transfer_observer
 		, m_beat(m_ios), m_next(m_ios), m_reconnect(m_ios), m_timeout(m_ios)
 		, m_draws{m_options.draw_seed}
 	{
-		for (auto const& one : m_options.from) m_servers.push_back(resolve(one));
+		for (auto const& one : m_options.from) m_others.push_back(resolve(one));
+		if (!m_options.to.empty()) m_others.push_back(resolve(m_options.to));
 	}
 
 	void run()
@@ -255,8 +260,10 @@ struct peer final : lt::aux::transfer_observer
 		lt::session session(std::move(parameters), m_ios);
 		m_session = &session;
 		session.set_alert_notify([this] { post(m_ios, [this] { drain_alerts(); }); });
+		// A seed has its torrent from the start; --start-ms says when it connects.
 		if (m_options.seeds) add_torrent();
-		else start_download_after(m_options.start_ms);
+		m_next.expires_after(std::chrono::milliseconds(m_options.start_ms));
+		m_next.async_wait([this](lt::error_code const& error) { if (!error) start(); });
 		beat();
 		m_ios.run();
 	}
@@ -319,13 +326,21 @@ private:
 		m_session->async_add_torrent(std::move(parameters));
 	}
 
+	void start()
+	{
+		m_active = true;
+		if (!m_options.seeds) start_download();
+		else if (m_handle.is_valid()) connect();
+	}
+
 	void start_download()
 	{
 		if (m_options.downloads > 0 && m_number == m_options.downloads) return;
 		++m_number;
 		m_of_download = 0;
-		m_server = m_draws.next() % m_servers.size();
-		say("download %" PRId64 " start %s", m_number, m_options.from[m_server].c_str());
+		if (!m_others.empty()) m_other = m_draws.next() % m_others.size();
+		say("download %" PRId64 " start %s", m_number
+			, m_others.empty() ? "-" : m_options.from[m_other].c_str());
 		if (m_options.timeout_ms > 0)
 		{
 			m_timeout.expires_after(std::chrono::milliseconds(m_options.timeout_ms));
@@ -348,18 +363,14 @@ private:
 		m_session->remove_torrent(m_handle);
 		std::int64_t const pause_ms = m_options.pauses_ms.empty()
 			? 0 : m_options.pauses_ms[m_draws.next() % m_options.pauses_ms.size()];
-		start_download_after(pause_ms + 1);
-	}
-
-	void start_download_after(std::int64_t const ms)
-	{
-		m_next.expires_after(std::chrono::milliseconds(ms));
+		m_next.expires_after(std::chrono::milliseconds(pause_ms) + std::chrono::milliseconds(1));
 		m_next.async_wait([this](lt::error_code const& error) { if (!error) start_download(); });
 	}
 
+	// Nothing to do for who has nobody to connect to: it is the other end that connects.
 	void connect()
 	{
-		if (m_active) m_handle.connect_peer(m_servers[m_server]);
+		if (m_active && !m_others.empty()) m_handle.connect_peer(m_others[m_other]);
 	}
 
 	void drain_alerts()
@@ -375,7 +386,7 @@ private:
 		{
 			if (a->error) throw std::runtime_error("the torrent: " + a->error.message());
 			m_handle = a->handle;
-			if (!m_options.seeds) connect();
+			connect();
 		}
 		else if (auto const* const a = lt::alert_cast<lt::peer_connect_alert>(one))
 		{
@@ -384,7 +395,7 @@ private:
 		else if (auto const* const a = lt::alert_cast<lt::peer_disconnected_alert>(one))
 		{
 			say("disconnected %s %s", print(a->endpoint).c_str(), a->error.message().c_str());
-			if (m_options.seeds || !m_active || a->handle != m_handle) return;
+			if (!m_active || m_others.empty() || a->handle != m_handle) return;
 			m_reconnect.expires_after(reconnect_pause);
 			m_reconnect.async_wait([this](lt::error_code const& error)
 				{ if (!error) connect(); });
@@ -443,7 +454,7 @@ private:
 	boost::asio::steady_timer m_reconnect;
 	boost::asio::steady_timer m_timeout;
 	draws m_draws;
-	std::vector<lt::tcp::endpoint> m_servers;
+	std::vector<lt::tcp::endpoint> m_others;
 	lt::session* m_session = nullptr;
 	lt::torrent_handle m_handle;
 
@@ -455,7 +466,7 @@ private:
 
 	std::int64_t m_number = 0;
 	std::int64_t m_of_download = 0;
-	std::size_t m_server = 0;
+	std::size_t m_other = 0;
 	bool m_active = false;
 };
 

@@ -64,6 +64,11 @@ class Transfer(Model):
     transport: Annotated[str, kinds.choice("utp", "tcp")] = key(
         "utp", description="between the peers; only uTP tells of its congestion window"
     )
+    connects: Annotated[str, kinds.choice("downloader", "seed")] = key(
+        "downloader",
+        description="which of the two does; libtorrent connects at the start of its own second, so "
+        "for a downloader that does its second always begins with the connection",
+    )
     sample_s: Annotated[float, kinds.time(positive=True)] = key(
         "5 ms", alias="sample", description="at most one line of each kind in this time"
     )
@@ -99,10 +104,11 @@ class PeersTime(Model):
     spread_s: Annotated[float, kinds.time()] = key(
         "1 s",
         alias="spread",
-        description="the transfer begins at a moment drawn from this span after `start`",
+        description="the downloader's start is drawn from this span after `start`; a seed that "
+        "connects does when it is over",
     )
     measured_s: Annotated[float, kinds.time(positive=True)] = key(
-        alias="measured", description="from the latest beginning to the end of the run"
+        alias="measured", description="from the latest start to the end of the run"
     )
 
     @property

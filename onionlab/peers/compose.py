@@ -32,15 +32,22 @@ def compose_peers(
     settings: PeersSettings, *, variant: PeerVariant, seed: int, engine: Engine
 ) -> RunDirectory:
     """Compose the run of one variant and seed."""
-    # Not the program starts later: libtorrent's clock of seconds runs from the program's start, and
-    # the moment within its second at which a transfer begins is what the draw is for.
-    transfer_ms = round(_ms(settings.time.spread_s) * draw(seed, "peer start", DOWNLOADER))
-    fetch = ("fetch", "--from", f"{SEED}:{PORT}", "--start-ms", str(transfer_ms))
+    # libtorrent's clock of seconds runs from its program's start.
+    spread_ms = round(_ms(settings.time.spread_s) * draw(seed, "peer start", DOWNLOADER))
+    start_ms = _ms(settings.time.start_s) + spread_ms
+    serve: tuple[str, ...] = ("seed",)
+    fetch: tuple[str, ...] = ("fetch",)
+    if settings.transfer.connects == "seed":
+        both_there_ms = _ms(settings.time.start_s) + _ms(settings.time.spread_s)
+        connect_ms = both_there_ms - SEED_START_MS
+        serve += ("--to", f"{DOWNLOADER}:{PORT}", "--start-ms", str(connect_ms))
+    else:
+        fetch += ("--from", f"{SEED}:{PORT}")
     simulation = Simulation(
         network=_network(settings),
         processes={
-            SEED: (_process(settings, variant, seed, SEED_START_MS, "seed"),),
-            DOWNLOADER: (_process(settings, variant, seed, _ms(settings.time.start_s), *fetch),),
+            SEED: (_process(settings, variant, seed, SEED_START_MS, *serve),),
+            DOWNLOADER: (_process(settings, variant, seed, start_ms, *fetch),),
         },
         seed=seed,
         stop_ms=_ms(settings.time.stop_s),

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from onionlab.engines.base import Process
 from onionlab.engines.shadow import ShadowEngine
 from onionlab.errors import UserError
 from onionlab.experiment import load
@@ -64,6 +65,10 @@ def test_the_path_has_the_round_trip_and_the_rates(settings: PeersSettings) -> N
     assert rates == {"seed": 50_000_000, "downloader": 6_400_000}
 
 
+def told(process: Process, name: str) -> str:
+    return process.arguments[process.arguments.index(name) + 1]
+
+
 def test_variants_of_a_seed_differ_by_their_program_alone(settings: PeersSettings) -> None:
     one, other = (compose(settings, name) for name in ("slow-start", "rate-only"))
     differing = {name for name in one.files if one.files[name] != other.files[name]}
@@ -73,33 +78,39 @@ def test_variants_of_a_seed_differ_by_their_program_alone(settings: PeersSetting
     assert one.tor_programs == ("libtorrent-peer-slow-start",)
 
 
-def test_seeds_differ_by_the_transfers_beginning_and_by_content(settings: PeersSettings) -> None:
-    """The programs start at the same times: libtorrent's clock of seconds runs from there."""
-    beginnings = set()
+@pytest.mark.parametrize("connects", ["downloader", "seed"])
+def test_seeds_differ_by_start_and_content_inside_the_spread(
+    settings: PeersSettings, connects: str
+) -> None:
+    transfer = settings.transfer.model_copy(update={"connects": connects})
+    settings = settings.model_copy(update={"transfer": transfer})
+    starts = set()
     for seed in range(20):
         ((process,), (own,)) = (
             compose(settings, seed=seed).simulation.processes[host]
             for host in ("downloader", "seed")
         )
-        assert (own.start_ms, process.start_ms) == (SEED_START_MS, 1000)
-        beginning_ms = int(process.arguments[process.arguments.index("--start-ms") + 1])
-        assert 0 <= beginning_ms <= 1000
-        assert "--start-ms" not in own.arguments
+        assert 1000 <= process.start_ms <= 2000
+        assert own.start_ms == SEED_START_MS
+        if connects == "seed":
+            # Always at the same time, when the downloader is there whatever was drawn.
+            assert told(own, "--to") == "downloader:6881"
+            assert own.start_ms + int(told(own, "--start-ms")) == 2000
+            assert "--from" not in process.arguments
+        else:
+            assert told(process, "--from") == "seed:6881"
+            assert "--to" not in own.arguments
         place = process.arguments.index("--content-seed")
         assert process.arguments[place + 1] == str(seed)
-        beginnings.add(beginning_ms)
-    assert len(beginnings) > 10
+        starts.add(process.start_ms)
+    assert len(starts) > 10
 
 
 def test_both_peers_agree_on_the_torrent(settings: PeersSettings) -> None:
     processes = compose(settings).simulation.processes
-
-    def told(host: str, name: str) -> str:
-        (process,) = processes[host]
-        return process.arguments[process.arguments.index(name) + 1]
-
+    ((seed,), (downloader,)) = (processes[host] for host in ("seed", "downloader"))
     for name in ("--size", "--piece", "--content-seed", "--transport"):
-        assert told("seed", name) == told("downloader", name)
+        assert told(seed, name) == told(downloader, name)
 
 
 def test_the_analysis_is_told_who_is_who(settings: PeersSettings) -> None:
