@@ -9,6 +9,7 @@ from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
+from analysis.celltrace.statistics import Summary
 from analysis.errors import AnalysisError, problems_of
 from analysis.sequential import Looks
 
@@ -105,24 +106,12 @@ class StudyLooks(_Model):
         return self
 
 
-class CellTimes(_Model):
-    """One line of numbers on cells: their number, and times in milliseconds."""
-
-    cells: int
-    minimum_ms: float
-    quartile1_ms: float
-    median_ms: float
-    mean_ms: float
-    quartile3_ms: float
-    maximum_ms: float
-
-
 class PublishedCellTimes(_Model):
     """What others measured of cells; ``levels``: level -> group of circuits -> its numbers."""
 
     source: str
     role: str
-    levels: dict[str, dict[Literal["all", "busiest", "quiet", "busy"], CellTimes]]
+    levels: dict[str, dict[Literal["all", "busiest", "quiet", "busy"], Summary]]
 
 
 class Study(_Model):

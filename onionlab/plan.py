@@ -551,7 +551,10 @@ def _published_json(experiment: Experiment) -> dict[str, Any] | None:
     if published is None:
         return None
     groups = {
-        level: by_group.model_dump(exclude_none=True)
+        level: {
+            group: {"count" if key == "cells" else key: value for key, value in times.items()}
+            for group, times in by_group.model_dump(exclude_none=True).items()
+        }
         for level, by_group in published.levels.items()
         if level in experiment.levels
     }

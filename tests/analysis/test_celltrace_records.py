@@ -28,12 +28,12 @@ from analysis.celltrace.records import (
     read_counts,
 )
 from analysis.celltrace.section import section
-from analysis.celltrace.statistics import Group, Stage, summarise
+from analysis.celltrace.statistics import Group, Stage, Summary, summarise
 from analysis.celltrace.tables import TraceTable, relay_times_csv, times_csv
 from analysis.errors import AnalysisError
 from analysis.pages import environment, image_uri
 from analysis.report import format_number
-from analysis.study import CellTimes, Level, PublishedCellTimes, Run, Study, Variant
+from analysis.study import Level, PublishedCellTimes, Run, Study, Variant
 
 LEVEL = Level(
     name="small",
@@ -162,8 +162,8 @@ def test_what_others_published_stands_beside(run_directory: Path) -> None:
         role="guard",
         levels={
             "small": {
-                "quiet": CellTimes(
-                    cells=3078,
+                "quiet": Summary(
+                    count=3078,
                     minimum_ms=0.63,
                     quartile1_ms=49.48,
                     median_ms=329.58,

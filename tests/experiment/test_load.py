@@ -209,7 +209,19 @@ def test_published_cell_times(load_text: LoadText) -> None:
     shown = _published_json(published)
     assert shown is not None
     assert (shown["source"], shown["role"]) == ("a text", "guard")
-    assert shown["levels"] == {"foo": {"busy": busy.model_dump()}}
+    assert shown["levels"] == {
+        "foo": {
+            "busy": {
+                "count": 9,
+                "minimum_ms": 0.1,
+                "quartile1_ms": 1,
+                "median_ms": 2,
+                "mean_ms": 2.5,
+                "quartile3_ms": 3,
+                "maximum_ms": 4,
+            }
+        }
+    }
     with pytest.raises(UserError, match='bussy: unknown key; did you mean "busy"'):
         load_text(f"{head}{{foo: {{bussy: {line}}}}}}}\n")
     with pytest.raises(UserError, match="maximum_ms"):
