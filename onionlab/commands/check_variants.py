@@ -16,8 +16,12 @@ def setup_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--only", metavar="PREFIX", help="only unit tests whose name begins so, e.g. circuitmux"
     )
-    parser.add_argument(
+    builds = parser.add_mutually_exclusive_group()
+    builds.add_argument(
         "--plain", action="store_true", help="without the builds with AddressSanitizer"
+    )
+    builds.add_argument(
+        "--sanitized", action="store_true", help="only the builds with AddressSanitizer"
     )
     parser.add_argument(
         "--tor-source",
@@ -34,7 +38,11 @@ def run(args: argparse.Namespace) -> int:
         args.series or None,
         say=print,
         only=args.only,
-        hardened=(False,) if args.plain else (False, True),
+        hardened=[
+            hardened
+            for hardened, left_out in ((False, args.sanitized), (True, args.plain))
+            if not left_out
+        ],
         tor_source=args.tor_source,
         jobs=args.jobs,
     )
