@@ -91,6 +91,7 @@ struct options
 {
 	bool seeds = false;
 	bool utp = true;
+	std::string listen;
 	int port = 6881;
 	std::int64_t size_bytes = 0;
 	int piece_bytes = 256 * 1024;
@@ -130,6 +131,7 @@ options parse(int const argc, char* const argv[])
 		else if (name == "from") o.from = split(value);
 		else if (name == "to") o.to = value;
 		else if (name == "socks") o.socks = value;
+		else if (name == "listen") o.listen = value;
 		else if (name == "pause-ms")
 		{
 			for (auto const& one : split(value)) o.pauses_ms.push_back(number(name, one));
@@ -153,6 +155,8 @@ options parse(int const argc, char* const argv[])
 	if (!o.seeds && o.from.empty() && o.downloads != 1)
 		throw usage_error("--downloads goes with --from");
 	if (!o.socks.empty() && o.utp) throw usage_error("--socks goes with --transport tcp");
+	if (!o.socks.empty() && !o.listen.empty())
+		throw usage_error("--listen: who goes through a proxy listens nowhere");
 	return o;
 }
 
@@ -164,9 +168,8 @@ std::pair<std::string, int> host_and_port(std::string const& text)
 	return {text.substr(0, colon), int(number("from", text.substr(colon + 1)))};
 }
 
-lt::tcp::endpoint resolve(std::string const& text)
+lt::address_v4 address_of(std::string const& host)
 {
-	auto const [host, port] = host_and_port(text);
 	addrinfo hints{};
 	hints.ai_family = AF_INET;
 	hints.ai_socktype = SOCK_STREAM;
@@ -176,7 +179,13 @@ lt::tcp::endpoint resolve(std::string const& text)
 	auto const* const in = reinterpret_cast<sockaddr_in const*>(found->ai_addr);
 	lt::address_v4 const address(ntohl(in->sin_addr.s_addr));
 	freeaddrinfo(found);
-	return {address, std::uint16_t(port)};
+	return address;
+}
+
+lt::tcp::endpoint resolve(std::string const& text)
+{
+	auto const [host, port] = host_and_port(text);
+	return {address_of(host), std::uint16_t(port)};
 }
 
 // ---- Torrent and settings
@@ -197,6 +206,14 @@ std::shared_ptr<lt::torrent_info> make_torrent(options const& o)
 	std::vector<char> encoded;
 	lt::bencode(std::back_inserter(encoded), torrent.generate());
 	return std::make_shared<lt::torrent_info>(encoded, lt::from_span);
+}
+
+std::string listens_at(options const& o)
+{
+	// For "all addresses" libtorrent asks the kernel for its interfaces and
+	// routes, which not every simulator can tell.
+	std::string const host = o.listen.empty() ? "0.0.0.0" : address_of(o.listen).to_string();
+	return host + ":" + std::to_string(o.port);
 }
 
 lt::settings_pack make_settings(options const& o)
@@ -221,9 +238,8 @@ lt::settings_pack make_settings(options const& o)
 	settings.set_int(sp::max_failcount, 1000000);
 	settings.set_int(sp::alert_mask, int(static_cast<std::uint32_t>(lt::alert_category::error
 		| lt::alert_category::connect | lt::alert_category::status)));
-	std::string const port = std::to_string(o.port);
 	// Whoever goes through a proxy listens nowhere.
-	settings.set_str(sp::listen_interfaces, o.socks.empty() ? "0.0.0.0:" + port : "");
+	settings.set_str(sp::listen_interfaces, o.socks.empty() ? listens_at(o) : "");
 	if (!o.socks.empty())
 	{
 		auto const [host, socks_port] = host_and_port(o.socks);

@@ -46,8 +46,8 @@ def compose_peers(
     simulation = Simulation(
         network=_network(settings),
         processes={
-            SEED: (_process(settings, variant, seed, SEED_START_MS, *serve),),
-            DOWNLOADER: (_process(settings, variant, seed, start_ms, *fetch),),
+            SEED: (_process(settings, variant, seed, SEED, SEED_START_MS, *serve),),
+            DOWNLOADER: (_process(settings, variant, seed, DOWNLOADER, start_ms, *fetch),),
         },
         seed=seed,
         stop_ms=_ms(settings.time.stop_s),
@@ -92,7 +92,12 @@ def _network(settings: PeersSettings) -> Network:
 
 
 def _process(
-    settings: PeersSettings, variant: PeerVariant, seed: int, start_ms: int, *role: str
+    settings: PeersSettings,
+    variant: PeerVariant,
+    seed: int,
+    host: str,
+    start_ms: int,
+    *role: str,
 ) -> Process:
     transfer = settings.transfer
     return Process(
@@ -100,7 +105,7 @@ def _process(
         arguments=(
             *role,
             *("--transport", transfer.transport),
-            *("--port", str(PORT)),
+            *("--listen", host, "--port", str(PORT)),
             *("--size", str(transfer.size_bytes)),
             *("--piece", str(transfer.piece_bytes)),
             *("--content-seed", str(seed)),

@@ -167,7 +167,7 @@ def compose(
         if host.role == "server":
             processes[host.name] = (
                 _tgen_process("server", SERVER_START_MS),
-                *_seed_processes(settings, seed),
+                *_seed_processes(settings, host, seed),
             )
             continue
         files |= torrc.host_files(
@@ -299,12 +299,15 @@ def _peer_arguments(entry: TrafficClass, seed: int) -> tuple[str, ...]:
     )
 
 
-def _seed_processes(settings: Settings, seed: int) -> tuple[Process, ...]:
+def _seed_processes(settings: Settings, host: Host, seed: int) -> tuple[Process, ...]:
     """The peers of a server: one for each class that fetches in pieces."""
     return tuple(
         Process(
             program=peer_program(entry.request_rule),
-            arguments=("seed", "--port", str(port), *_peer_arguments(entry, seed)),
+            arguments=(
+                *("seed", "--listen", host.name, "--port", str(port)),
+                *_peer_arguments(entry, seed),
+            ),
             start_ms=SERVER_START_MS,
         )
         for port, entry in _pieces_classes(settings)

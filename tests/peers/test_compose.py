@@ -113,6 +113,12 @@ def test_both_peers_agree_on_the_torrent(settings: PeersSettings) -> None:
         assert told(seed, name) == told(downloader, name)
 
 
+def test_each_peer_listens_at_its_own_address(settings: PeersSettings) -> None:
+    """Shadow tells libtorrent of no interface, so "all addresses" would be none there."""
+    for host, (process,) in compose(settings).simulation.processes.items():
+        assert told(process, "--listen") == host
+
+
 def test_the_analysis_is_told_who_is_who(settings: PeersSettings) -> None:
     peers = json.loads(compose(settings).files["peers.json"])
     assert peers == {"seed": "seed", "downloader": "downloader", "rtt_s": 0.1, "sample_s": 0.005}
