@@ -55,6 +55,20 @@ class FileProblems:
     damage: str | None = None
     lost_streams: int = 0
 
+    def __str__(self) -> str:
+        parts = []
+        if self.malformed_lines:
+            parts.append(f"{self.malformed_lines} malformed lines")
+        if self.examples:
+            parts.append(f"the first, line {self.examples[0].line}: {self.examples[0].reason}")
+        if self.cut_last_line:
+            parts.append("the last line is cut")
+        if self.damage:
+            parts.append(self.damage)
+        if self.lost_streams:
+            parts.append(f"{self.lost_streams} streams lost")
+        return f"{self.file}: {', '.join(parts)}"
+
 
 @dataclass
 class ParseReport:

@@ -77,6 +77,19 @@ class RelayCounts:
     first_malformed: int | None
     missing: int
 
+    @property
+    def damage(self) -> str | None:
+        """What of the trace does not count, for people; None where all does."""
+        if not (self.malformed or self.cut_bytes or self.missing or self.repeated):
+            return None
+        where = (
+            "" if self.first_malformed is None else f", the first at byte {self.first_malformed}"
+        )
+        return (
+            f"{self.malformed} records that no Tor writes{where}; {self.cut_bytes} bytes of a last "
+            f"record; {self.missing} records missing; {self.repeated} events twice"
+        )
+
 
 @dataclass(frozen=True)
 class TraceCounts:

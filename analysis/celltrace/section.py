@@ -87,12 +87,10 @@ def section(
         "streams": stream_counts(table),
         "unended": sum(not relay.ended for relay in relays),
         "problems": [
-            f"{run.run_id}, {relay.relay}: {relay.malformed} records that no Tor writes, the first "
-            f"at byte {relay.first_malformed}; {relay.cut_bytes} bytes of a last record; "
-            f"{relay.missing} records missing; {relay.repeated} events twice"
+            f"{run.run_id}, {relay.relay}: {relay.damage}"
             for run, counts in table.counts
             for relay in counts.relays
-            if relay.malformed or relay.cut_bytes or relay.missing or relay.repeated
+            if relay.damage
         ],
     }
 

@@ -6,6 +6,7 @@ import argparse
 from pathlib import Path
 
 from analysis import extraction
+from analysis.celltrace.records import COUNTS_FILE, is_traced, read_counts
 from analysis.errors import AnalysisError
 from onionlab.commands._request import plan_of
 from onionlab.errors import UserError
@@ -26,7 +27,7 @@ def setup_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Print for each run how many lines did not count."""
+    """Print for each run how many lines did not count, and in which of its files."""
     if args.run_directory:
         directories = [args.run_directory]
     else:
@@ -37,10 +38,20 @@ def run(args: argparse.Namespace) -> int:
     for directory in directories:
         try:
             report = extraction.extract(directory, directory / RECORDS)
+            relays = (
+                read_counts(directory / RECORDS / COUNTS_FILE).relays
+                if is_traced(directory)
+                else ()
+            )
         except AnalysisError as error:
             raise UserError(error.message, error.hint) from error
         print(
             f"{directory.name}: {report.stream_lines} streams, {report.malformed_lines} malformed "
             f"lines, {report.truncated_files} cut logs"
         )
+        for problem in report.problems:
+            print(f"  {problem}")
+        for relay in relays:
+            if relay.damage:
+                print(f"  trace of {relay.relay}: {relay.damage}")
     return 0

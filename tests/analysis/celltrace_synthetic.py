@@ -2,14 +2,26 @@
 
 from __future__ import annotations
 
+import json
 import random
+from collections.abc import Iterable
 from dataclasses import dataclass, field
+from pathlib import Path
 
 import numpy as np
 
 from analysis.celltrace.cells import join
-from analysis.celltrace.events import INWARD, OUTWARD, RECORD, Channel, Event, Trace
+from analysis.celltrace.events import (
+    INWARD,
+    OUTWARD,
+    RECORD,
+    Channel,
+    Event,
+    Trace,
+    write_trace,
+)
 from analysis.celltrace.paths import Network, Relay
+from analysis.celltrace.records import TRACE_PLAN
 
 NOW_NS = 946684800_000000000
 
@@ -137,3 +149,23 @@ class Model:
             if name in traced
         }
         return Network(relays)
+
+
+def write_traces(run_directory: Path, model: Model, clients: Iterable[str]) -> None:
+    """The traces of a model's relays, and the plan that a traced run has; ``clients`` are hosts."""
+    for name, relay in zip(NAMES, model.relays, strict=True):
+        folder = run_directory / "shadow.data" / "hosts" / name
+        folder.mkdir(parents=True)
+        write_trace(folder / "cells", relay.traced(name).trace)
+    hosts = {
+        **{
+            name: {"role": name.rstrip("1"), "address": relay.address}
+            for name, relay in zip(NAMES, model.relays, strict=True)
+        },
+        **{
+            host: {"role": "client", "address": address}
+            for host, address in zip(clients, CLIENTS, strict=True)
+        },
+    }
+    plan = {"epoch_unix_s": NOW_NS // 10**9, "file": "cells", "traced": list(NAMES), "hosts": hosts}
+    (run_directory / TRACE_PLAN).write_text(json.dumps(plan))

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import csv
 import io
-import json
 from dataclasses import replace
 from pathlib import Path
 
@@ -12,10 +11,9 @@ import numpy as np
 import pyarrow as pa  # type: ignore[import-untyped]
 import pyarrow.parquet as pq  # type: ignore[import-untyped]
 import pytest
-from celltrace_synthetic import CLIENTS, NAMES, NOW_NS, Model
+from celltrace_synthetic import CLIENTS, NAMES, Model, write_traces
 
 from analysis.celltrace.cells import Fate
-from analysis.celltrace.events import write_trace
 from analysis.celltrace.figures import draw_all
 from analysis.celltrace.paths import LEGS
 from analysis.celltrace.records import (
@@ -74,19 +72,7 @@ def run_directory(tmp_path: Path) -> Path:
     # A download that never had a byte has no chain, and one that no cell belongs to says so.
     streams.append({**streams[-1], "stream_index": 8, "ttfb_from_start_s": None})
     streams.append({**streams[-1], "stream_index": 9, "start_s": 9.0, "ttfb_from_start_s": 0.1})
-    for name, relay in zip(NAMES, model.relays, strict=True):
-        folder = tmp_path / "shadow.data" / "hosts" / name
-        folder.mkdir(parents=True)
-        write_trace(folder / "cells", relay.traced(name).trace)
-    hosts = {
-        **{
-            name: {"role": name.rstrip("1"), "address": relay.address}
-            for name, relay in zip(NAMES, model.relays, strict=True)
-        },
-        **{f"client{i}": {"role": "client", "address": CLIENTS[i]} for i in range(2)},
-    }
-    plan = {"epoch_unix_s": NOW_NS // 10**9, "file": "cells", "traced": list(NAMES), "hosts": hosts}
-    (tmp_path / TRACE_PLAN).write_text(json.dumps(plan))
+    write_traces(tmp_path, model, ["client0", "client1"])
     (tmp_path / "records").mkdir()
     pq.write_table(pa.Table.from_pylist(streams), tmp_path / "records" / "streams.parquet")
     return tmp_path

@@ -1,0 +1,115 @@
+"""`onionlab analyse` on runs with damaged logs: it names the file, and what of it does not count."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from analysis_synthetic import write_run
+from celltrace_synthetic import CLIENTS, Model, write_traces
+
+from onionlab.cli import main
+from onionlab.plan import RECORDS
+
+HOSTS = Path("shadow.data") / "hosts"
+TGEN = HOSTS / "web1client" / "tgen.1000.stdout"
+TRACE = HOSTS / "middle1" / "cells"
+
+
+@pytest.fixture
+def run_directory(tmp_path: Path) -> Path:
+    """A run of two web clients with traces of three relays."""
+    folder = tmp_path / "0123456789abcdef"
+    write_run(folder, seed=1, web=2, bulk=0)
+    model = Model(5)
+    for index in range(8):
+        model.download(CLIENTS[index % 2], 100 + 1000 * (index % 2))
+    write_traces(folder, model, ["web1client", "web2client"])
+    return folder
+
+
+def analyse(capfd: pytest.CaptureFixture[str], run_directory: Path) -> tuple[int, str, str]:
+    status = main(["analyse", "--run-directory", str(run_directory)])
+    out, err = capfd.readouterr()
+    return status, out, err
+
+
+def cut(content: bytes) -> bytes:
+    return content[: len(content) * 6 // 10 + 3]
+
+
+def empty(content: bytes) -> bytes:
+    return b""
+
+
+def corrupt(content: bytes) -> bytes:
+    """Random bytes in the middle, over some lines or records."""
+    middle = len(content) // 2
+    return content[:middle] + random.Random(1).randbytes(400) + content[middle + 400 :]
+
+
+def headless(content: bytes) -> bytes:
+    return random.Random(2).randbytes(64) + content[64:]
+
+
+def test_whole_logs_have_no_more_than_their_line(
+    run_directory: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    status, out, err = analyse(capfd, run_directory)
+    assert (status, err, out.count("\n")) == (0, "", 1)
+    assert out.endswith("0 malformed lines, 0 cut logs\n")
+
+
+@pytest.mark.parametrize(
+    ("file", "damage", "said"),
+    [
+        (TGEN, cut, "the last line is cut"),
+        (TGEN, corrupt, "malformed lines, the first, line"),
+        (TGEN, headless, "1 malformed lines, the first, line 1: not a line of tgen's log"),
+        (TRACE, cut, "bytes of a last record"),
+        (TRACE, corrupt, "records that no Tor writes, the first at byte"),
+    ],
+)
+def test_what_does_not_count_is_said_with_its_file(
+    run_directory: Path,
+    capfd: pytest.CaptureFixture[str],
+    file: Path,
+    damage: Callable[[bytes], bytes],
+    said: str,
+) -> None:
+    path = run_directory / file
+    path.write_bytes(damage(path.read_bytes()))
+    status, out, err = analyse(capfd, run_directory)
+    assert (status, err) == (0, "")
+    (line,) = out.splitlines()[1:]
+    assert said in line
+    assert line.startswith("  trace of middle1: " if file == TRACE else f"  {TGEN}: ")
+
+
+@pytest.mark.parametrize(
+    ("file", "damage", "said"),
+    [
+        (TGEN, empty, "client web1client has an empty log"),
+        (TRACE, empty, "cells is empty"),
+        (TRACE, headless, "cells is no cell trace"),
+    ],
+)
+def test_what_cannot_be_read_at_all_is_an_error_and_leaves_the_old_records(
+    run_directory: Path,
+    capfd: pytest.CaptureFixture[str],
+    file: Path,
+    damage: Callable[[bytes], bytes],
+    said: str,
+) -> None:
+    assert analyse(capfd, run_directory)[0] == 0
+    records = {path: path.read_bytes() for path in sorted((run_directory / RECORDS).iterdir())}
+    path = run_directory / file
+    path.write_bytes(damage(path.read_bytes()))
+    status, out, err = analyse(capfd, run_directory)
+    assert (status, out) == (2, "")
+    assert said in err
+    assert {path: path.read_bytes() for path in sorted((run_directory / RECORDS).iterdir())} == (
+        records
+    )
