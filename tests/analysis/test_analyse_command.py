@@ -1,4 +1,4 @@
-"""`onionlab analyse` on runs with damaged logs: it names the file, and what of it does not count."""
+"""`onionlab analyse` on damaged logs: it names the file, and what of it does not count."""
 
 from __future__ import annotations
 
