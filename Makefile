@@ -77,13 +77,13 @@ validate-statistics: $(READY) ## simulate: coverage, false verdicts, power, seed
 
 figures: $(READY) ## the paper's figures and claims, running what is missing [SCALE, SEEDS, ENGINE; CLAIMS; FROM]
 	@$(ONIONLAB) figures $(ASKED) $(call option,JOBS,jobs) $(call option,CLAIMS,claims) $(if $(NO_RUN),--no-run) \
-		$(call option,FROM,from)
+		$(if $(FROM),--from $(FROM))
 
 pack: $(READY) ## the runs of NAME in one file, to publish or to go on elsewhere [OUT, LOGS=1]
 	@$(ONIONLAB) pack $(NAMED) $(call option,OUT,out) $(if $(LOGS),--logs)
 
-unpack: $(READY) ## take the runs of such a file, so that they are not made again: FROM=file
-	@$(ONIONLAB) unpack "$(or $(FROM),$(error FROM is missing: `make unpack FROM=runs.tar.xz`))"
+unpack: $(READY) ## take the runs of such files, so that they are not made again: FROM="file ..."
+	@$(ONIONLAB) unpack $(or $(FROM),$(error FROM is missing: `make unpack FROM=runs.tar.xz`))
 
 report: $(READY) ## the report of NAME
 	@$(ONIONLAB) report $(NAMED)

@@ -16,12 +16,13 @@ import os
 import re
 import shutil
 import tarfile
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
+from typing import Any
 
 from onionlab.errors import UserError
-from onionlab.store import MANIFEST, Store, identity_hash, read_json
+from onionlab.store import MANIFEST, Store, identity_hash, read_json, write_json
 
 FORMAT = 1
 INDEX = "index.json"
@@ -133,6 +134,61 @@ def opened(file: Path, scratch: Path) -> Iterator[Path]:
         yield scratch
     finally:
         shutil.rmtree(scratch, ignore_errors=True)
+
+
+@contextlib.contextmanager
+def opened_together(files: Sequence[Path], scratch: Path) -> Iterator[Path]:
+    """The content of packs as if it were that of one, until the block ends.
+
+    A run of several of them counts once, and the seeds of one experiment come together in its
+    study.
+
+    Raises:
+        UserError: as `unpack`; a run has other records in another pack; two studies of one
+            experiment differ in more than their seeds and the machine.
+    """
+    with contextlib.ExitStack() as stack:
+        whole, *others = (
+            stack.enter_context(opened(file, scratch.with_name(f"{scratch.name}-{number}")))
+            for number, file in enumerate(files)
+        )
+        for part, file in zip(others, files[1:], strict=True):
+            for run in sorted(path.parent for path in part.glob(f"*/{MANIFEST}")):
+                if not (whole / run.name).exists():
+                    run.rename(whole / run.name)
+                elif _records(run) != _records(whole / run.name):
+                    raise UserError(f"{run.name} has other records in {file} than in {files[0]}")
+            for study in sorted((part / STUDIES).glob("*.json")):
+                _add_study(whole / STUDIES / study.name, study, file)
+        yield whole
+
+
+def _add_study(target: Path, study: Path, file: Path) -> None:
+    """Add the seeds and runs of a study to those of ``target``."""
+    if not target.exists():
+        target.parent.mkdir(exist_ok=True)
+        study.rename(target)
+        return
+    one, other = read_json(target), read_json(study)
+    if _set_up(one) != _set_up(other):
+        raise UserError(
+            f"{target.stem} in {file} is not the experiment of that name in the files before",
+            "levels, variants, engine, Tor and everything else but seeds have to be the same",
+        )
+    one["asked"]["seeds"] = sorted({*one["asked"]["seeds"], *other["asked"]["seeds"]})
+    there = {run["run_id"] for run in one["runs"]}
+    one["runs"] += [run for run in other["runs"] if run["run_id"] not in there]
+    write_json(target, one)
+
+
+def _set_up(study: dict[str, Any]) -> dict[str, Any]:
+    """All of a study that two parts of it have in common."""
+    return {
+        **study,
+        "asked": {**study["asked"], "seeds": None},
+        "provenance": {**study["provenance"], "machine": None},
+        "runs": None,
+    }
 
 
 def _files(run: Path, *, logs: bool) -> list[str]:

@@ -14,7 +14,7 @@ from analysis.study import load_study
 from onionlab import __version__
 from onionlab.errors import UserError
 from onionlab.experiment.claims import ClaimSet, load_claims
-from onionlab.packing import STUDIES, opened
+from onionlab.packing import STUDIES, opened_together
 from onionlab.plan import Request, make_plan
 from onionlab.workflow.drive import make_runs
 
@@ -76,19 +76,20 @@ def repeat_paper(
     return PaperAgain(paths, failure)
 
 
-def published_paper(root: Path, claims: str, file: Path) -> PaperAgain:
-    """Make the figures and answers from the runs of a pack, which needs no build and no engine.
+def published_paper(root: Path, claims: str, files: Sequence[Path]) -> PaperAgain:
+    """Make the figures and answers from the runs of packs, which needs no build and no engine.
 
-    Raises UserError where the claims are wrong, the pack is damaged or lacks an experiment.
+    Raises UserError where the claims are wrong, a pack is damaged, none has an experiment, or two
+    do not go together.
     """
     wanted = load_claims(claims, root=root)
     out = root / "results" / FOLDER
-    with opened(file, out / f".unpacking-{os.getpid()}") as folder:
+    with opened_together(files, out / f".unpacking-{os.getpid()}") as folder:
         studies = [folder / STUDIES / f"{name}.json" for name in wanted.experiments]
         absent = [path.stem for path in studies if not path.is_file()]
         if absent:
             raise UserError(
-                f"{file} has no runs of {', '.join(absent)}",
+                f"{' '.join(map(str, files))} has no runs of {', '.join(absent)}",
                 f"it was written of other results than `make figures CLAIMS={claims}`",
             )
         return PaperAgain(_draw(wanted, studies, folder, out), None)

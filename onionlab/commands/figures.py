@@ -26,14 +26,19 @@ def setup_arguments(parser: argparse.ArgumentParser) -> None:
         "--no-run", action="store_true", help="from the runs that are there, without making any"
     )
     parser.add_argument(
-        "--from", dest="file", type=Path, help="from the runs of a file that `pack` wrote, alone"
+        "--from",
+        dest="files",
+        nargs="+",
+        type=Path,
+        metavar="FILE",
+        help="from the runs of files that `pack` wrote, alone",
     )
 
 
 def run(args: argparse.Namespace) -> int:
     """Print the answers, and the page's path on the last line; 1 if runs are missing."""
-    if args.file is not None:
-        made = published_paper(repository_root(), args.claims, args.file)
+    if args.files:
+        made = published_paper(repository_root(), args.claims, args.files)
     else:
         made = repeat_paper(
             repository_root(),

@@ -13,7 +13,7 @@ import pytest
 from analysis.errors import AnalysisError
 from analysis.extraction import extract
 from onionlab.errors import UserError
-from onionlab.packing import INDEX, Unpacked, opened, pack, unpack
+from onionlab.packing import INDEX, STUDIES, Unpacked, opened, opened_together, pack, unpack
 from onionlab.store import MANIFEST, Store, identity_hash, read_json, write_json
 
 
@@ -246,3 +246,66 @@ def test_a_manifest_that_does_not_describe_its_run(
     pack(here, [run_id], tmp_path / "runs.tar.xz", logs=False, say=print)
     with pytest.raises(UserError, match="describes another run"):
         unpack(there, tmp_path / "runs.tar.xz")
+
+
+def part(store: Store, folder: Path, seed: int, **changes: object) -> tuple[Path, str]:
+    """A pack of one seed of a study."""
+    run_id = make_run(store, f"seed {seed}")
+    study = {
+        "name": "small",
+        "asked": {"seeds": [seed], "scale": 1.0},
+        "provenance": {"engine": {"name": "uml"}, "machine": {"cpu": f"of seed {seed}"}},
+        "runs": [{"run_id": run_id, "seed": seed}],
+        **changes,
+    }
+    write_json(folder / f"study-{seed}.json", study)
+    file = folder / f"seed-{seed}.tar.xz"
+    pack(store, [run_id], file, studies=[folder / f"study-{seed}.json"], logs=False, say=print)
+    return file, run_id
+
+
+def test_parts_of_a_study_come_together(here: Store, tmp_path: Path) -> None:
+    (second, run_2), (first, run_1), (third, run_3) = (part(here, tmp_path, n) for n in (2, 1, 3))
+    with opened_together([second, first, third, second], tmp_path / "scratch") as folder:
+        study = read_json(folder / STUDIES / "small.json")
+        assert study["asked"] == {"seeds": [1, 2, 3], "scale": 1.0}
+        assert [run["run_id"] for run in study["runs"]] == [run_2, run_1, run_3]
+        for run_id in (run_1, run_2, run_3):
+            (records,) = folder.glob(f"{run_id}/records-*")
+            assert (records / "streams.parquet").is_file()
+    assert not list(tmp_path.glob("scratch*"))
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"asked": {"seeds": [2], "scale": 0.1}},
+        {"provenance": {"engine": {"name": "shadow"}, "machine": {}}},
+        {"levels": []},
+    ],
+)
+def test_what_is_no_part_of_the_same_study_is_refused(
+    here: Store, tmp_path: Path, changes: dict[str, object]
+) -> None:
+    one, _ = part(here, tmp_path, 1)
+    other, _ = part(here, tmp_path, 2, **changes)
+    with (
+        pytest.raises(UserError, match=r"small in .*seed-2.* is not the experiment"),
+        opened_together([one, other], tmp_path / "scratch"),
+    ):
+        pass
+    assert not list(tmp_path.glob("scratch*"))
+
+
+def test_one_run_with_other_records_is_refused(here: Store, there: Store, tmp_path: Path) -> None:
+    file, run_id = part(here, tmp_path, 1)
+    one = file.rename(tmp_path / "one.tar.xz")
+    make_run(there, "seed 1")
+    (records,) = there.run(run_id).glob("records-*")
+    (records / "streams.parquet").write_text("others")
+    pack(there, [run_id], tmp_path / "other.tar.xz", logs=False, say=print)
+    with (
+        pytest.raises(UserError, match=f"{run_id} has other records"),
+        opened_together([one, tmp_path / "other.tar.xz"], tmp_path / "scratch"),
+    ):
+        pass
