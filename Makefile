@@ -79,8 +79,8 @@ figures: $(READY) ## the paper's figures and claims, running what is missing [SC
 	@$(ONIONLAB) figures $(ASKED) $(call option,JOBS,jobs) $(call option,CLAIMS,claims) $(if $(NO_RUN),--no-run) \
 		$(if $(FROM),--from $(FROM))
 
-pack: $(READY) ## the runs of NAME in one file, to publish or to go on elsewhere [OUT, LOGS=1]
-	@$(ONIONLAB) pack $(NAMED) $(call option,OUT,out) $(if $(LOGS),--logs)
+pack: $(READY) ## the runs of NAME in one file, to publish or to go on elsewhere [OUT, SEEDS, LOGS=1]
+	@$(ONIONLAB) pack $(NAMED) $(call option,OUT,out) $(call option,SEEDS,seeds) $(if $(LOGS),--logs)
 
 unpack: $(READY) ## take the runs of such files, so that they are not made again: FROM="file ..."
 	@$(ONIONLAB) unpack $(or $(FROM),$(error FROM is missing: `make unpack FROM=runs.tar.xz`))

@@ -163,6 +163,16 @@ def opened_together(files: Sequence[Path], scratch: Path) -> Iterator[Path]:
         yield whole
 
 
+def part_of_study(study: dict[str, Any], seeds: Iterable[int]) -> dict[str, Any]:
+    """A study of these seeds alone, which `opened_together` can put beside its others."""
+    kept = sorted(set(seeds) & set(study["asked"]["seeds"]))
+    return {
+        **study,
+        "asked": {**study["asked"], "seeds": kept},
+        "runs": [run for run in study["runs"] if run["seed"] in kept],
+    }
+
+
 def _add_study(target: Path, study: Path, file: Path) -> None:
     """Add the seeds and runs of a study to those of ``target``."""
     if not target.exists():

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import argparse
+import tempfile
 from pathlib import Path
 
 from onionlab.errors import UserError
-from onionlab.packing import pack
+from onionlab.experiment import parse_seeds
+from onionlab.packing import pack, part_of_study
 from onionlab.paths import repository_root
 from onionlab.plan import read_plan
-from onionlab.store import Store
+from onionlab.store import Store, read_json, write_json
 
 HELP = "write the finished runs of results into one file, to be published or taken elsewhere"
 
@@ -18,6 +20,7 @@ def setup_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the arguments."""
     parser.add_argument("name", help="an experiment that was run; `figures` for a paper's runs")
     parser.add_argument("--out", type=Path, help="the file [results/NAME/runs.tar.xz]")
+    parser.add_argument("--seeds", help="only these: a number n (seeds 1 to n) or a list: 1,4,7")
     parser.add_argument("--logs", action="store_true", help="with all files of each run")
 
 
@@ -30,9 +33,23 @@ def run(args: argparse.Namespace) -> int:
             f"there are no results of {args.name}", f"make them: make experiment NAME={args.name}"
         )
     out = args.out or folder / "runs.tar.xz"
-    wanted = {planned.run_id for plan in plans for planned in plan.runs}
-    studies = [plan.study for plan in plans]
-    count = pack(Store(plans[0].store), wanted, out, studies=studies, logs=args.logs, say=print)
+    asked = parse_seeds(args.seeds) if args.seeds else None
+    seeds = range(1, asked + 1) if isinstance(asked, int) else asked
+    wanted = {
+        planned.run_id
+        for plan in plans
+        for planned in plan.runs
+        if seeds is None or planned.seed in seeds
+    }
+    if not wanted:
+        raise UserError(f"there is no run of {args.name} with these seeds: {args.seeds}")
+    with tempfile.TemporaryDirectory() as scratch:
+        studies = [plan.study for plan in plans]
+        if seeds is not None:
+            for number, study in enumerate(studies):
+                studies[number] = Path(scratch) / f"{number}.json"
+                write_json(studies[number], part_of_study(read_json(study), seeds))
+        count = pack(Store(plans[0].store), wanted, out, studies=studies, logs=args.logs, say=print)
     print(f"{count} of {len(wanted)} runs, {out.stat().st_size / 1e6:.1f} MB")
     print(out)
     return 0

@@ -6,14 +6,18 @@ import io
 import json
 import tarfile
 from collections.abc import Callable
+from dataclasses import asdict
 from pathlib import Path
 
 import pytest
 
 from analysis.errors import AnalysisError
 from analysis.extraction import extract
+from onionlab.cli import main
+from onionlab.commands import pack as pack_command
 from onionlab.errors import UserError
 from onionlab.packing import INDEX, STUDIES, Unpacked, opened, opened_together, pack, unpack
+from onionlab.plan import PLAN_FORMAT, PlannedRun, Request, Resources
 from onionlab.store import MANIFEST, Store, identity_hash, read_json, write_json
 
 
@@ -309,3 +313,46 @@ def test_one_run_with_other_records_is_refused(here: Store, there: Store, tmp_pa
         opened_together([one, tmp_path / "other.tar.xz"], tmp_path / "scratch"),
     ):
         pass
+
+
+def test_the_command_packs_the_seeds_that_are_asked_for(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(pack_command, "repository_root", lambda: tmp_path)
+    store = Store(tmp_path / "runs")
+    out = tmp_path / "results" / "small"
+    planned = tuple(
+        PlannedRun(make_run(store, f"seed {seed}"), "only", "stock", seed) for seed in (1, 2, 3)
+    )
+    plan = {
+        "format": PLAN_FORMAT,
+        "request": asdict(Request("small")),
+        "runs": [asdict(run) for run in planned],
+        "store": str(store.directory),
+        "cpus_per_run": 1,
+        "resources": asdict(Resources(1, 1, 1)),
+    }
+    write_json(out / "plan.json", plan)
+    runs = [{"run_id": run.run_id, "seed": run.seed} for run in planned]
+    write_json(
+        out / "study.json",
+        {
+            "name": "small",
+            "asked": {"seeds": [1, 2, 3]},
+            "provenance": {"machine": {}},
+            "runs": runs,
+        },
+    )
+    for seeds, kept in (("2", [1, 2]), ("3,", [3]), ("2,3,7", [2, 3])):
+        file = tmp_path / f"{len(kept)}.tar.xz"
+        assert main(["pack", "small", "--seeds", seeds, "--out", str(file)]) == 0
+        with opened(file, tmp_path / "scratch") as folder:
+            study = read_json(folder / STUDIES / "small.json")
+            assert study["asked"]["seeds"] == kept
+            assert study["runs"] == [run for run in runs if run["seed"] in kept]
+            there = {path.parent.name for path in folder.glob(f"*/{MANIFEST}")}
+            assert there == {run["run_id"] for run in study["runs"]}
+    with opened_together([tmp_path / "2.tar.xz", tmp_path / "1.tar.xz"], tmp_path / "s") as folder:
+        assert read_json(folder / STUDIES / "small.json")["asked"]["seeds"] == [2, 3]
+    assert main(["pack", "small", "--seeds", "9,"]) == 2
+    assert "no run of small with these seeds: 9," in capsys.readouterr().err
