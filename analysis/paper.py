@@ -125,6 +125,8 @@ def build(
     out.mkdir(parents=True, exist_ok=True)
     drawn_names = [f"{d.data.spec.id}.{end}" for d in drawings for end in ("pdf", "png", "csv")]
     tables = ("claims.csv", "claims.json", "manifest.json", "figures.html")
+    # Of an earlier call with other claims, or with figures that have other names now.
+    stale = _drawn_before(out / "manifest.json") - set(drawn_names)
     with replaced(out, [*drawn_names, *tables]) as scratch:
         drawn = [write_figure(d.data, d.study, scratch, COLUMN) for d in drawings]
         (scratch / "claims.csv").write_text(_claims_csv(answers), encoding="utf-8")
@@ -133,6 +135,8 @@ def build(
         (scratch / "manifest.json").write_text(_json(manifest), encoding="utf-8")
         html = _page(paper, drawings, drawn, answers, missing, manifest)
         (scratch / "figures.html").write_text(html, encoding="utf-8")
+    for name in stale:
+        (out / name).unlink(missing_ok=True)
     return PaperPaths(
         html=out / "figures.html",
         manifest=out / "manifest.json",
@@ -142,6 +146,15 @@ def build(
         answers=answers,
         missing=missing,
     )
+
+
+def _drawn_before(manifest: Path) -> set[str]:
+    """The figures' files that an earlier manifest lists; none where there is no such manifest."""
+    try:
+        figures = json.loads(manifest.read_text(encoding="utf-8"))["figures"]
+        return {Path(name).name for figure in figures for name in figure["files"]}
+    except (OSError, ValueError, KeyError, TypeError):
+        return set()
 
 
 def _has_records(run: Run, store: Path) -> bool:

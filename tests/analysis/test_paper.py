@@ -350,3 +350,15 @@ def test_claims_without_numbered_figures_are_answered(store: Path, tmp_path: Pat
     html = made.html.read_text()
     assert "Those of swrr-20mid, swrr-5mid, weights-5mid are in their own reports." in html
     assert "3 supported, 1 contradicted, 1 not settled." in html
+
+
+def test_figures_of_other_claims_do_not_stay(store: Path, tmp_path: Path) -> None:
+    build(PAPER, store, tmp_path)
+    (tmp_path / "figure-of-mine.png").write_text("kept")
+    (tmp_path / "figure-4.pdf").unlink()
+    without = tuple(one.model_copy(update={"figures": ()}) for one in STUDIES)
+    build(Paper("Another paper", without, CLAIMS), store, tmp_path)
+    tables = {"claims.csv", "claims.json", "figures.html", "manifest.json"}
+    assert {path.name for path in tmp_path.iterdir()} == {*tables, "figure-of-mine.png"}
+    (tmp_path / "manifest.json").write_text("[]")
+    assert build(PAPER, store, tmp_path).figures
