@@ -166,9 +166,12 @@ def opened_together(files: Sequence[Path], scratch: Path) -> Iterator[Path]:
 def part_of_study(study: dict[str, Any], seeds: Iterable[int]) -> dict[str, Any]:
     """A study of these seeds alone, which `opened_together` can put beside its others."""
     kept = sorted(set(seeds) & set(study["asked"]["seeds"]))
+    provenance = study["provenance"]
+    used = [run for run in provenance.get("runs", []) if run["seed"] in kept]
     return {
         **study,
         "asked": {**study["asked"], "seeds": kept},
+        "provenance": {**provenance, "runs": used},
         "runs": [run for run in study["runs"] if run["seed"] in kept],
     }
 
@@ -186,8 +189,13 @@ def _add_study(target: Path, study: Path, file: Path) -> None:
             "levels, variants, engine, Tor and everything else but seeds have to be the same",
         )
     one["asked"]["seeds"] = sorted({*one["asked"]["seeds"], *other["asked"]["seeds"]})
-    there = {run["run_id"] for run in one["runs"]}
-    one["runs"] += [run for run in other["runs"] if run["run_id"] not in there]
+    # The runs, and what each of them used.
+    for runs, more in (
+        (one["runs"], other["runs"]),
+        (one["provenance"].setdefault("runs", []), other["provenance"].get("runs", [])),
+    ):
+        there = {run["run_id"] for run in runs}
+        runs += [run for run in more if run["run_id"] not in there]
     write_json(target, one)
 
 
@@ -196,7 +204,7 @@ def _set_up(study: dict[str, Any]) -> dict[str, Any]:
     return {
         **study,
         "asked": {**study["asked"], "seeds": None},
-        "provenance": {**study["provenance"], "machine": None},
+        "provenance": {**study["provenance"], "machine": None, "runs": None},
         "runs": None,
     }
 

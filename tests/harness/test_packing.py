@@ -258,7 +258,11 @@ def part(store: Store, folder: Path, seed: int, **changes: object) -> tuple[Path
     study = {
         "name": "small",
         "asked": {"seeds": [seed], "scale": 1.0},
-        "provenance": {"engine": {"name": "uml"}, "machine": {"cpu": f"of seed {seed}"}},
+        "provenance": {
+            "engine": {"name": "uml"},
+            "machine": {"cpu": f"of seed {seed}"},
+            "runs": [{"run_id": run_id, "seed": seed, "cpu_s": seed}],
+        },
         "runs": [{"run_id": run_id, "seed": seed}],
         **changes,
     }
@@ -273,7 +277,8 @@ def test_parts_of_a_study_come_together(here: Store, tmp_path: Path) -> None:
     with opened_together([second, first, third, second], tmp_path / "scratch") as folder:
         study = read_json(folder / STUDIES / "small.json")
         assert study["asked"] == {"seeds": [1, 2, 3], "scale": 1.0}
-        assert [run["run_id"] for run in study["runs"]] == [run_2, run_1, run_3]
+        for runs in (study["runs"], study["provenance"]["runs"]):
+            assert [run["run_id"] for run in runs] == [run_2, run_1, run_3]
         for run_id in (run_1, run_2, run_3):
             (records,) = folder.glob(f"{run_id}/records-*")
             assert (records / "streams.parquet").is_file()
@@ -339,7 +344,7 @@ def test_the_command_packs_the_seeds_that_are_asked_for(
         {
             "name": "small",
             "asked": {"seeds": [1, 2, 3]},
-            "provenance": {"machine": {}},
+            "provenance": {"machine": {}, "runs": [{**run, "cpu_s": 1} for run in runs]},
             "runs": runs,
         },
     )
@@ -350,6 +355,7 @@ def test_the_command_packs_the_seeds_that_are_asked_for(
             study = read_json(folder / STUDIES / "small.json")
             assert study["asked"]["seeds"] == kept
             assert study["runs"] == [run for run in runs if run["seed"] in kept]
+            assert [run["seed"] for run in study["provenance"]["runs"]] == kept
             there = {path.parent.name for path in folder.glob(f"*/{MANIFEST}")}
             assert there == {run["run_id"] for run in study["runs"]}
     with opened_together([tmp_path / "2.tar.xz", tmp_path / "1.tar.xz"], tmp_path / "s") as folder:
