@@ -88,7 +88,7 @@ unpack: $(READY) ## take the runs of such files, so that they are not made again
 report: $(READY) ## the report of NAME
 	@$(ONIONLAB) report $(NAMED)
 
-test: $(READY) ## this project's own tests; builds Tor
+test: $(READY) ## this project's own tests; builds Tor and libtorrent
 	@$(TOOL) pytest --numprocesses logical --dist loadfile
 
 lint: $(READY) ## formatting, lint and types

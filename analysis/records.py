@@ -55,19 +55,19 @@ class FileProblems:
     damage: str | None = None
     lost_streams: int = 0
 
-    def __str__(self) -> str:
+    @property
+    def what(self) -> list[str]:
+        """Each thing that was wrong, for people; the examples come on top."""
         parts = []
         if self.malformed_lines:
             parts.append(f"{self.malformed_lines} malformed lines")
-        if self.examples:
-            parts.append(f"the first, line {self.examples[0].line}: {self.examples[0].reason}")
         if self.cut_last_line:
             parts.append("the last line is cut")
         if self.damage:
             parts.append(self.damage)
         if self.lost_streams:
-            parts.append(f"{self.lost_streams} streams lost")
-        return f"{self.file}: {', '.join(parts)}"
+            parts.append(f"{self.lost_streams} streams without their line")
+        return parts
 
 
 @dataclass

@@ -50,7 +50,9 @@ def run(args: argparse.Namespace) -> int:
             f"lines, {report.truncated_files} cut logs"
         )
         for problem in report.problems:
-            print(f"  {problem}")
+            print(f"  {problem.file}: {'; '.join(problem.what)}")
+            for example in problem.examples[:1]:
+                print(f"    line {example.line}: {example.reason}")
         for relay in relays:
             if relay.damage:
                 print(f"  trace of {relay.relay}: {relay.damage}")

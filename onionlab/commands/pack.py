@@ -7,7 +7,7 @@ import tempfile
 from pathlib import Path
 
 from onionlab.errors import UserError
-from onionlab.experiment import parse_seeds
+from onionlab.experiment import checked_seeds, parse_seeds
 from onionlab.packing import pack, part_of_study
 from onionlab.paths import repository_root
 from onionlab.plan import read_plan
@@ -33,8 +33,7 @@ def run(args: argparse.Namespace) -> int:
             f"there are no results of {args.name}", f"make them: make experiment NAME={args.name}"
         )
     out = args.out or folder / "runs.tar.xz"
-    asked = parse_seeds(args.seeds) if args.seeds else None
-    seeds = range(1, asked + 1) if isinstance(asked, int) else asked
+    seeds = checked_seeds(parse_seeds(args.seeds)) if args.seeds else None
     wanted = {
         planned.run_id
         for plan in plans

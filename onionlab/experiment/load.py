@@ -51,7 +51,7 @@ from onionlab.yamlfile.shape import shape_of_model, unknown_keys
 from onionlab.yamlfile.tree import Node, Problem, merge
 from onionlab.yamlfile.units import show
 
-__all__ = ["Experiment", "Level", "experiment_names", "load", "parse_seeds"]
+__all__ = ["Experiment", "Level", "checked_seeds", "experiment_names", "load", "parse_seeds"]
 
 SUFFIX = ".yaml"
 MAX_SCALE = 100.0
@@ -216,7 +216,7 @@ class Experiment:
         if scale is not None:
             changed = changed._scaled(scale)
         if seeds is not None:
-            changed = replace(changed, seeds=_checked_seeds(seeds))
+            changed = replace(changed, seeds=checked_seeds(seeds))
         return changed
 
     def _scaled(self, scale: float) -> Experiment:
@@ -265,7 +265,7 @@ def parse_seeds(text: str) -> int | list[int]:
         )
     numbers = [int(part) for part in text.split(",") if part.strip()]
     seeds = numbers if "," in text else numbers[0]
-    _checked_seeds(seeds)
+    checked_seeds(seeds)
     return seeds
 
 
@@ -345,7 +345,8 @@ def _changes(full: Settings, scaled: Settings) -> list[str]:
     return lines
 
 
-def _checked_seeds(seeds: object) -> tuple[int, ...]:
+def checked_seeds(seeds: object) -> tuple[int, ...]:
+    """All seeds that a number of them, or a list, stands for. Raises UserError."""
     try:
         return SEEDS.parse(seeds)  # type: ignore[no-any-return]
     except ValueError as error:

@@ -355,9 +355,7 @@ def test_problems_of_parsing_reach_the_report(store: Path, tmp_path: Path) -> No
     build(changed_study(moved, tmp_path, figures=[]), moved, tmp_path / "out")
     html = (tmp_path / "out" / "report.html").read_text()
     assert "shadow.data/hosts/web3client/tgen.1000.stdout" in html
-    assert "1 malformed lines. " in html
-    assert "The last line is cut. " in html
-    assert "1 streams without their line. " in html
+    assert "1 malformed lines; the last line is cut; 1 streams without their line." in html
     assert "tr&lt;b&gt; [" in html
 
 
