@@ -133,13 +133,14 @@ install_environment() {
 }
 
 # One at a time in a checkout: the second one would remove the environment that the first one is
-# filling. The script itself is what is locked (opened to append, which network file systems want, and
-# never written), so nothing is left behind, whatever ends us. The second one then finds what the
+# filling. What is locked is a file that is there anyway (opened to append, which network file systems
+# want, and never written), so nothing is left behind, whatever ends us; and not this script, because
+# Linux does not execute a file that somebody has open to write it. The second one then finds what the
 # first one did, and does what is left.
 wait_for_turn() {
     command -v flock >/dev/null || fail "there is no flock on the PATH" \
         "It belongs to util-linux, which every Linux distribution has."
-    exec 9>>onionlab/setup.sh
+    exec 9>>configs/apt-packages.txt
     flock --nonblock 9 && return
     echo "setup: another setup of this checkout is at work; waiting for it"
     flock 9

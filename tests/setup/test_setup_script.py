@@ -168,6 +168,21 @@ def test_two_at_once_do_not_disturb_each_other(machine: Machine) -> None:
     assert sum("another setup of this checkout is at work" in out for out, _ in said) == 1
 
 
+def test_the_second_one_can_begin_while_the_first_one_works(machine: Machine) -> None:
+    """Linux does not execute a file that somebody has open to write it ("text file busy")."""
+    (machine.state / "slow").touch()
+    first = machine.start()
+    while not (machine.checkout / ".venv").exists():
+        time.sleep(0.01)
+    second = machine.start()
+    assert second.communicate(timeout=60) == (
+        "setup: another setup of this checkout is at work; waiting for it\n",
+        "",
+    )
+    assert (second.returncode, first.wait(timeout=60)) == (0, 0)
+    first.communicate()
+
+
 def test_one_that_was_killed_holds_nobody_up(machine: Machine) -> None:
     (machine.state / "slow").touch()
     first = machine.start()
