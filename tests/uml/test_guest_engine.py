@@ -66,7 +66,8 @@ def test_a_program_finds_the_host_that_was_described(tmp_path: Path, uml_engine:
     # A hundred seconds of nothing take no time; and its use is measured, not guessed.
     assert time.monotonic() - started_s < PATIENCE_S
     assert 0 < usage.cpu_s <= usage.wall_s + 1
-    assert 20e6 < usage.peak_memory_bytes < 500e6
+    # The one sample of so short a run may be of the boot.
+    assert 5e6 < usage.peak_memory_bytes < 500e6
     assert seen[-1].stop_s == 100
     assert leftovers(tmp_path) == []
     assert json.loads((tmp_path / "uml.result.json").read_text())["message"] == ""

@@ -2,19 +2,56 @@
 
 from __future__ import annotations
 
+import compileall
 import hashlib
+import shutil
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from onionlab import plan
+from onionlab.engines.uml import engine
 from onionlab.engines.uml.engine import UmlEngine
 from onionlab.paths import repository_root
-from onionlab.plan import Request, make_plan, open_bench
+from onionlab.plan import Bench, Request, make_plan, open_bench
+from onionlab.rundir.compose import RunDirectory
 from onionlab.tor.variants import load_registry
 from onionlab.verify import verify_tor_logs
 
-TINY = repository_root() / "tests" / "harness" / "data" / "tiny.yaml"
+DATA = repository_root() / "tests" / "harness" / "data"
+TINY = DATA / "tiny.yaml"
+TRANSFER = DATA / "transfer.yaml"
+
+
+@pytest.fixture
+def checkouts(
+    tmp_path: Path, uml_engine: UmlEngine, monkeypatch: pytest.MonkeyPatch
+) -> Iterator[str]:
+    """Folders to run in, one after the other, each with the guest's code from another checkout.
+
+    In the first Python compiles every module that it imports, in the second it finds them compiled,
+    and reads other files for that: so the guest is at work for longer or shorter before the first
+    program starts.
+    """
+
+    def each() -> Iterator[str]:
+        for name, compiled in (("one", False), ("a folder with a much longer name", True)):
+            checkout = tmp_path / name / "checkout"
+            shutil.copytree(
+                repository_root() / "onionlab",
+                checkout / "onionlab",
+                ignore=shutil.ignore_patterns("__pycache__"),
+            )
+            monkeypatch.setattr(
+                engine, "__file__", str(checkout / "onionlab/engines/uml/engine.py")
+            )
+            monkeypatch.setattr(engine, "repository_root", lambda here=checkout: here)
+            if compiled:
+                compileall.compile_dir(checkout, quiet=1)
+            yield name
+
+    return each()
 
 
 @pytest.mark.uml
@@ -33,26 +70,36 @@ def test_runs_have_the_same_names_whichever_process_composes_them(
     assert len({run.run_id for run in planned[0]}) == len(planned[0]) >= 4
 
 
+def hashes_of_run(run: RunDirectory, bench: Bench, directory: Path) -> dict[str, str]:
+    """Make a run; file below its hosts -> SHA-256, for all that the programs printed."""
+    directory.mkdir()
+    run.write(directory)
+    bench.engine.run(
+        directory,
+        simulation=run.simulation,
+        programs=bench.executables(),
+        on_progress=lambda _progress: None,
+    )
+    hosts = directory / "shadow.data" / "hosts"
+    return {
+        str(path.relative_to(hosts)): hashlib.sha256(path.read_bytes()).hexdigest()
+        for path in sorted(hosts.rglob("*.stdout"))
+    }
+
+
 @pytest.mark.uml
 @pytest.mark.tor
 @pytest.mark.slow
 def test_the_same_seed_gives_the_same_logs_to_the_byte(
-    tmp_path: Path, uml_engine: UmlEngine
+    tmp_path: Path, checkouts: Iterator[str]
 ) -> None:
     bench = open_bench(repository_root(), Request(str(TINY), engine="uml"), print)
     (level,) = bench.experiment.levels
+    run = bench.compose(level, "rr", 1)
     hashes = []
-    for place in ("one", "a folder with a much longer name"):
-        run = bench.compose(level, "rr", 1)
-        directory = tmp_path / place
-        directory.mkdir()
-        run.write(directory)
-        uml_engine.run(
-            directory,
-            simulation=run.simulation,
-            programs=bench.executables(),
-            on_progress=lambda _progress: None,
-        )
+    for place in checkouts:
+        directory = tmp_path / place / "run"
+        hashes.append(hashes_of_run(run, bench, directory))
         hosts = directory / "shadow.data" / "hosts"
         proofs = verify_tor_logs(
             hosts, run.expectations, load_registry(repository_root()).proof_prefixes
@@ -63,11 +110,18 @@ def test_the_same_seed_gives_the_same_logs_to_the_byte(
         ]
         assert len(successes) == 4
         assert sum(successes) > 20
-        hashes.append(
-            {
-                str(path.relative_to(hosts)): hashlib.sha256(path.read_bytes()).hexdigest()
-                for path in sorted(hosts.rglob("*.stdout"))
-            }
-        )
     assert len(hashes[0]) == 3 + 4 + 2 + 2 * 5
+    assert hashes[0] == hashes[1]
+
+
+@pytest.mark.uml
+@pytest.mark.slow
+def test_the_same_seed_gives_the_same_transfer_to_the_byte(
+    tmp_path: Path, checkouts: Iterator[str]
+) -> None:
+    bench = open_bench(repository_root(), Request(str(TRANSFER), engine="uml"), print)
+    (level,) = bench.experiment.levels
+    run = bench.compose(level, "slow-start", 1)
+    hashes = [hashes_of_run(run, bench, tmp_path / place / "run") for place in checkouts]
+    assert len(hashes[0]) == 2
     assert hashes[0] == hashes[1]

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import ctypes
 import os
+import struct
+import time
 
 CLONE_NEWNS, CLONE_NEWUTS, CLONE_NEWNET = 0x00020000, 0x04000000, 0x40000000
 MS_RDONLY, MS_NOSUID, MS_REMOUNT, MS_BIND = 0x1, 0x2, 0x20, 0x1000
@@ -42,6 +44,30 @@ def power_off() -> None:
     power_off_command = 0x4321FEDC
     os.sync()
     _check(_libc.reboot(power_off_command), "reboot")
+
+
+class Alarm:
+    """Sends this process a signal at a moment of the clock CLOCK_REALTIME, to the nanosecond.
+
+    Python's own timers take a duration from now, in seconds as a floating-point number.
+    """
+
+    def __init__(self, signal_number: int) -> None:
+        # struct sigevent: value, signal, SIGEV_SIGNAL, padding up to 64 bytes.
+        event = ctypes.create_string_buffer(struct.pack("=Qii48x", 0, signal_number, 0), 64)
+        self._timer = ctypes.c_void_p()
+        _check(
+            _libc.timer_create(time.CLOCK_REALTIME, event, ctypes.byref(self._timer)),
+            "timer_create",
+        )
+
+    def set(self, at_unix_ns: int) -> None:
+        """Send the signal then, in place of what was asked for before."""
+        absolute = 1
+        # struct itimerspec: no interval, then the moment.
+        seconds, nanoseconds = divmod(at_unix_ns, 10**9)
+        moment = ctypes.create_string_buffer(struct.pack("=qqqq", 0, 0, seconds, nanoseconds), 32)
+        _check(_libc.timer_settime(self._timer, absolute, moment, None), "timer_settime")
 
 
 def _check(result: int, what: str) -> None:

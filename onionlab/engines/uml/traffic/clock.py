@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+import ctypes
+import struct
 import time
 
 __all__ = ["Clock"]
+
+_EVEN_NS = 10_000_000
+_TIMER_ABSTIME = 1
 
 
 class Clock:
@@ -15,12 +20,27 @@ class Clock:
     """
 
     def __init__(self) -> None:
-        self.now_us = time.monotonic_ns() // 1000
-        self._wall_ahead_us = time.time_ns() // 1000 - self.now_us
+        self._compare()
         self._stamp = ""
         self._stamp_us = -1
         self._second = -1
         self._second_text = ""
+
+    def start(self) -> None:
+        """Wait for the next hundredth of a second of the monotonic clock.
+
+        All later waiting is in whole milliseconds from here. How long it took to get here must not
+        show in it: that depends on the checkout, on whether Python finds its modules compiled.
+        """
+        second, nanosecond = divmod((time.monotonic_ns() // _EVEN_NS + 1) * _EVEN_NS, 10**9)
+        moment = ctypes.create_string_buffer(struct.pack("=qq", second, nanosecond), 16)
+        # time.sleep() takes a duration, and the clock has moved on by the time that it gets it.
+        ctypes.CDLL(None).clock_nanosleep(time.CLOCK_MONOTONIC, _TIMER_ABSTIME, moment, None)
+        self._compare()
+
+    def _compare(self) -> None:
+        self.now_us = time.monotonic_ns() // 1000
+        self._wall_ahead_us = time.time_ns() // 1000 - self.now_us
 
     def read(self) -> int:
         """Read the clock anew and return its microseconds."""

@@ -91,11 +91,11 @@ class Driver:
 
     def run(self) -> None:
         """Play all hosts. Raises UserError; the logs are complete up to then."""
+        self.clock.start()
         start_us = self.clock.monotonic_of_unix(self._plan.epoch_unix_s * 1_000_000)
         for host, plan in zip(self._hosts, self._plan.hosts, strict=True):
             self.loop.at(start_us + plan.start_ms * 1000, host.start)
         self.loop.at(start_us + self._plan.stop_ms * 1000, self.loop.stop)
-        self.clock.read()
         self._flush_later()
         # What lives now lives to the end; the collector need not look at it again and again.
         gc.freeze()
