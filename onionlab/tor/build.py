@@ -5,6 +5,7 @@ The layout under ``build/tor``::
     source/               Debian's source package and what is known of it
     base/KEY/configured/  Tor as released, configured
     base/KEY/tree/        the same, compiled; where enough is built for that to save time
+    base/KEY/unit-tests/  the same with its unit tests compiled, for the quick check
     unit-tests/KEY/test   a series' unit tests, for the quick check
     store/KEY/bin/        a finished build: tor-SERIES and tor-gencert
     SERIES -> store/KEY   the build that belongs to the present source and patches
@@ -58,6 +59,7 @@ Tor include a header that a series changes, so that a compiled base saves each o
 
 PROGRAMS = ("src/app/tor", "src/tools/tor-gencert")
 GENCERT = "tor-gencert"
+UNIT_TESTS = "src/test/test"
 
 # The same choices on every machine, whatever happens to be installed: what a relay can do must not
 # depend on who built it. Compression other than zlib, seccomp and systemd are of no use in a
@@ -81,6 +83,8 @@ CONFIGURE_OPTIONS = (
 # run the one of the tree that it was copied from.
 AUTOTOOLS = ("ACLOCAL=aclocal", "AUTOCONF=autoconf", "AUTOHEADER=autoheader", "AUTOMAKE=automake")
 CFLAGS = "-O2 -g"
+QUICK_CFLAGS = "-O0"
+"""Of unit tests that are to be ready soon."""
 HARDENED_OPTION = "--enable-fragile-hardening"
 """Tor's own option for AddressSanitizer and UndefinedBehaviorSanitizer."""
 
@@ -335,21 +339,25 @@ def configure_options(*, hardened: bool) -> tuple[str, ...]:
     return (*CONFIGURE_OPTIONS, HARDENED_OPTION) if hardened else CONFIGURE_OPTIONS
 
 
-def provenance(inputs: Inputs, series: Series | None, *, hardened: bool = False) -> dict[str, Any]:
+def provenance(
+    inputs: Inputs, series: Series | None, *, hardened: bool = False, cflags: str = CFLAGS
+) -> dict[str, Any]:
     """Everything that decides what a build holds, as JSON."""
     return {
         "tor": inputs.source.facts,
         "series": None if series is None else series.name,
         "patches": [] if series is None else series.provenance,
         "configure": list(configure_options(hardened=hardened)),
-        "cflags": CFLAGS,
+        "cflags": cflags,
         "toolchain": inputs.toolchain.description,
     }
 
 
-def build_key(inputs: Inputs, series: Series | None, *, hardened: bool = False) -> str:
+def build_key(
+    inputs: Inputs, series: Series | None, *, hardened: bool = False, cflags: str = CFLAGS
+) -> str:
     """The name of a build on disk: a hash of all that decides what it holds."""
-    decisive = provenance(inputs, series, hardened=hardened)
+    decisive = provenance(inputs, series, hardened=hardened, cflags=cflags)
     # The source counts by its content alone: the same tarball from elsewhere is the same source.
     decisive |= {"tor": inputs.source.sha256, "format": FORMAT}
     return build_key_of(decisive)
@@ -358,7 +366,7 @@ def build_key(inputs: Inputs, series: Series | None, *, hardened: bool = False) 
 # The trees that builds are made in
 
 
-CONFIGURED, COMPILED = "configured", "tree"
+CONFIGURED, COMPILED, WITH_TESTS = "configured", "tree", "unit-tests"
 
 
 def base_directory(inputs: Inputs, *, hardened: bool = False) -> Path:
@@ -426,6 +434,36 @@ def ensure_base(inputs: Inputs, *, hardened: bool = False) -> Path:
     return tree
 
 
+def ensure_unit_tests(inputs: Inputs, series: Series | None, *, hardened: bool, what: str) -> Path:
+    """Tor's unit tests, compiled for the quick check; returns the program.
+
+    They are compiled without optimization, in a third of the time, and once for Tor as released:
+    a series compiles what its patches touch.
+    """
+    base = base_directory(inputs, hardened=hardened) / WITH_TESTS
+    if not base.is_dir():
+        # Of a tree that is not compiled yet, Tor's rules cannot make the unit tests alone: they do
+        # not say that these need micro-revision.i.
+        compiled = ensure_base(inputs, hardened=hardened)
+        with patched_tree(inputs, compiled, None) as staged:
+            _compile_unit_tests(inputs, staged, f"unit tests of {_title(hardened=hardened)}")
+            staged.rename(base)
+    if series is None:
+        return base / UNIT_TESTS
+    key = build_key(inputs, series, hardened=hardened, cflags=QUICK_CFLAGS)
+    kept = inputs.directory / "unit-tests" / f"{series.name}-{key}" / "test"
+    if not kept.is_file():
+        with patched_tree(inputs, base, series) as tree:
+            _compile_unit_tests(inputs, tree, f"unit tests of {what}")
+            kept.parent.mkdir(parents=True, exist_ok=True)
+            (tree / UNIT_TESTS).rename(kept)
+    return kept
+
+
+def _compile_unit_tests(inputs: Inputs, tree: Path, what: str) -> None:
+    compile_targets(inputs, tree, [UNIT_TESTS], what, cflags=QUICK_CFLAGS)
+
+
 def patched_tree(
     inputs: Inputs, base: Path, series: Series | None
 ) -> contextlib.AbstractContextManager[Path]:
@@ -435,7 +473,13 @@ def patched_tree(
 
 
 def compile_targets(
-    inputs: Inputs, tree: Path, targets: Sequence[str], what: str, log: Path | None = None
+    inputs: Inputs,
+    tree: Path,
+    targets: Sequence[str],
+    what: str,
+    log: Path | None = None,
+    *,
+    cflags: str = CFLAGS,
 ) -> Path:
     """Run make for ``targets`` in ``tree``; returns the log.
 
@@ -444,17 +488,18 @@ def compile_targets(
     """
     if log is None:
         log = new_log(inputs, what)
-    run_logged(inputs, [*make_command(inputs, tree), *targets], tree, log, f"{what}: compile")
+    command = [*make_command(inputs, tree, cflags=cflags), *targets]
+    run_logged(inputs, command, tree, log, f"{what}: compile")
     return log
 
 
-def make_command(inputs: Inputs, tree: Path) -> list[str]:
+def make_command(inputs: Inputs, tree: Path, *, cflags: str = CFLAGS) -> list[str]:
     """How make is called in ``tree``, without a target.
 
     The tree's own path would otherwise stand in the debugging information. configure's flags are
     given again because the command line replaces them.
     """
-    return ["make", f"-j{inputs.jobs}", f"CFLAGS={CFLAGS} -ffile-prefix-map={tree}=."]
+    return ["make", f"-j{inputs.jobs}", f"CFLAGS={cflags} -ffile-prefix-map={tree}=."]
 
 
 def find_toolchain() -> Toolchain:

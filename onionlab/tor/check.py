@@ -4,7 +4,7 @@ Each build is made twice, plain and with AddressSanitizer and UndefinedBehaviorS
 option ``--enable-fragile-hardening``), and runs ``make check``: the unit tests, the slow ones and
 the scripts. Some of them fail or are skipped on some machines whatever the patches are (as root,
 without network): Tor as released is the yardstick, and only what passes there counts against a
-series.
+series. The quick check runs the unit tests of one name alone, compiled without optimization.
 """
 
 from __future__ import annotations
@@ -19,12 +19,12 @@ from pathlib import Path
 
 from onionlab.errors import UserError
 from onionlab.paths import build_directory
-from onionlab.registry import Series
 from onionlab.tor.build import (
+    UNIT_TESTS,
     Inputs,
-    build_key,
     compile_targets,
     ensure_base,
+    ensure_unit_tests,
     make_command,
     patched_tree,
     prepare,
@@ -35,7 +35,6 @@ from onionlab.workshop import build_lock, new_log, run_logged, work_directory
 
 __all__ = ["Outcome", "check_series", "new_problems", "parse_test_output"]
 
-UNIT_TESTS = "src/test/test"
 # Tor's own rules for its source, as its maintainers run them before a merge. (check-changes is one
 # more, but a release does not bring the program for it.)
 STYLE_CHECKS = ("check-spaces", "check-includes")
@@ -122,12 +121,14 @@ def check_series(
             outcome = Outcome(series_name(one), sanitized)
             with build_lock(build_directory(root) / "tor", "Tor", say):
                 inputs = prepare(root, say=say, tor_source=tor_source, jobs=jobs)
-                base = ensure_base(inputs, hardened=sanitized)
-                program = _unit_tests(inputs, base, one, outcome) if only else None
-            if program is not None:
-                _run_unit_tests(inputs, program, outcome, f"{only}")
+                if only:
+                    start = ensure_unit_tests(inputs, one, hardened=sanitized, what=outcome.title)
+                else:
+                    start = ensure_base(inputs, hardened=sanitized)
+            if only:
+                _run_unit_tests(inputs, start, outcome, only)
             else:
-                with patched_tree(inputs, base, one) as tree:
+                with patched_tree(inputs, start, one) as tree:
                     _run_all_tests(inputs, tree, outcome)
             outcome.wall_s = round(time.monotonic() - started, 1)
             outcomes.append(outcome)
@@ -205,18 +206,6 @@ def parse_test_output(text: str) -> tuple[set[str], set[str], set[str]]:
     if current is not None:
         failed.add(current)
     return passed, failed, skipped
-
-
-def _unit_tests(inputs: Inputs, base: Path, series: Series | None, outcome: Outcome) -> Path:
-    """The compiled unit tests of one build; kept, because compiling is all that takes time."""
-    key = build_key(inputs, series, hardened=outcome.hardened)
-    kept = inputs.directory / "unit-tests" / f"{outcome.build}-{key}" / "test"
-    if not kept.is_file():
-        with patched_tree(inputs, base, series) as tree:
-            compile_targets(inputs, tree, [UNIT_TESTS], f"unit tests of {outcome.title}")
-            kept.parent.mkdir(parents=True, exist_ok=True)
-            (tree / UNIT_TESTS).rename(kept)
-    return kept
 
 
 def _run_unit_tests(inputs: Inputs, program: Path, outcome: Outcome, prefix: str) -> None:
