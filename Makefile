@@ -11,6 +11,10 @@ READY := .venv/ready
 ONIONLAB := .venv/bin/python -m onionlab
 TOOL := .venv/bin/python -m
 
+# Set in many a container: then every process of ours would compile all that it imports, again and
+# again, which takes it longer than its work.
+unexport PYTHONDONTWRITEBYTECODE
+
 # Variables reach the program as options where they are set, and only then.
 option = $(if $($(1)),--$(2) "$($(1))")
 TOOLS = $(call option,SHADOW,shadow) $(call option,TGEN,tgen)

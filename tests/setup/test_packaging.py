@@ -140,6 +140,19 @@ def test_tors_source_reaches_every_verb(tmp_path: Path) -> None:
     assert "TOR_SOURCE=/src/tor.tar.gz" in result.stdout.splitlines()
 
 
+def test_what_make_starts_may_keep_compiled_modules() -> None:
+    result = subprocess.run(
+        ["make", "--eval=say: ; @env", "say"],
+        env={"PYTHONDONTWRITEBYTECODE": "1", "PATH": os.environ["PATH"]},
+        cwd=REPOSITORY,
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert "PATH=" in result.stdout
+    assert "PYTHONDONTWRITEBYTECODE" not in result.stdout
+
+
 def test_every_verb_of_the_makefile_is_one_of_the_program() -> None:
     help_text = subprocess.run(
         [sys.executable, "-m", "onionlab", "--help"],
