@@ -70,6 +70,13 @@ def test_runs_have_the_same_names_whichever_process_composes_them(
     assert len({run.run_id for run in planned[0]}) == len(planned[0]) >= 4
 
 
+def composed(experiment: Path, variant: str) -> tuple[Bench, RunDirectory]:
+    """The bench of an experiment with one level, and its run of seed 1."""
+    bench = open_bench(repository_root(), Request(str(experiment), engine="uml"), print)
+    (level,) = bench.experiment.levels
+    return bench, bench.compose(level, variant, 1)
+
+
 def hashes_of_run(run: RunDirectory, bench: Bench, directory: Path) -> dict[str, str]:
     """Make a run; file below its hosts -> SHA-256, for all that the programs printed."""
     directory.mkdir()
@@ -93,9 +100,7 @@ def hashes_of_run(run: RunDirectory, bench: Bench, directory: Path) -> dict[str,
 def test_the_same_seed_gives_the_same_logs_to_the_byte(
     tmp_path: Path, checkouts: Iterator[str]
 ) -> None:
-    bench = open_bench(repository_root(), Request(str(TINY), engine="uml"), print)
-    (level,) = bench.experiment.levels
-    run = bench.compose(level, "rr", 1)
+    bench, run = composed(TINY, "rr")
     hashes = []
     for place in checkouts:
         directory = tmp_path / place / "run"
@@ -119,9 +124,7 @@ def test_the_same_seed_gives_the_same_logs_to_the_byte(
 def test_the_same_seed_gives_the_same_transfer_to_the_byte(
     tmp_path: Path, checkouts: Iterator[str]
 ) -> None:
-    bench = open_bench(repository_root(), Request(str(TRANSFER), engine="uml"), print)
-    (level,) = bench.experiment.levels
-    run = bench.compose(level, "slow-start", 1)
+    bench, run = composed(TRANSFER, "slow-start")
     hashes = [hashes_of_run(run, bench, tmp_path / place / "run") for place in checkouts]
     assert len(hashes[0]) == 2
     assert hashes[0] == hashes[1]
