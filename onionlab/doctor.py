@@ -18,7 +18,6 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from onionlab.debian import offered_by_system
 from onionlab.engines.uml.bootcheck import memory_directory
 from onionlab.engines.uml.kernel import BUILD_PROGRAMS as KERNEL_PROGRAMS
 from onionlab.engines.uml.kernel import check_machine, find_kernel, missing_programs
@@ -29,9 +28,10 @@ from onionlab.engines.uml.kernel_source import (
 )
 from onionlab.errors import UserError
 from onionlab.paths import build_directory
-from onionlab.tools import SHADOW, TGEN, Program, find_tool
-from onionlab.tor.build import find_toolchain
-from onionlab.tor.variants import STOCK, load_registry
+from onionlab.programs.apt import offered_by_system
+from onionlab.programs.installed import SHADOW, TGEN, Program, find_tool
+from onionlab.programs.tor.build import find_toolchain
+from onionlab.programs.tor.variants import STOCK, load_registry
 
 __all__ = ["MISSING", "OK", "WARN", "Finding", "Need", "Question", "examine"]
 

@@ -6,14 +6,14 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from analysis.comparison.imported_metrics import NOTES
+from analysis.comparison.run_sets import RunSet, SetRun, values_of
 from analysis.errors import AnalysisError
-from analysis.imports.definitions import NOTES
 from analysis.imports.simulation import ImportedSimulation, keys_of, statistics_of
 from analysis.imports.tgentools import NAMES as ANALYSIS_NAMES
 from analysis.imports.tgentools import read_analysis
 from analysis.imports.tornettools import FOLDER, is_plot_data, read_plot_data
-from analysis.judging import Statistics
-from analysis.runsets import RunSet, SetRun, values_of
+from analysis.judgement.judging import Statistics
 
 LEVEL = VARIANT = "imported"
 

@@ -6,14 +6,14 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from analysis.imports.definitions import (
+from analysis.comparison.imported_metrics import (
     DURATIONS,
     ERROR_RATE,
     GOODPUTS,
     RELAY_GOODPUT,
     rank,
 )
-from analysis.metrics import ALL, QUANTILES, Statistic
+from analysis.measures.catalogue import ALL, QUANTILES, Statistic
 
 NO_DOWNLOAD = "no such download completed"
 

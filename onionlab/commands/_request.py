@@ -8,7 +8,7 @@ from pathlib import Path
 
 from onionlab.errors import UserError
 from onionlab.experiment import parse_seeds
-from onionlab.plan import Plan, Request, read_plan
+from onionlab.runs.plan import Plan, Request, read_plan
 
 
 def request_of(args: argparse.Namespace) -> Request:

@@ -5,14 +5,14 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
-from analysis import extraction
-from analysis.celltrace.records import COUNTS_FILE, is_traced, read_counts
+from analysis.celltrace.extract import COUNTS_FILE, is_traced, read_counts
 from analysis.errors import AnalysisError
+from analysis.records import extract as extraction
 from onionlab.commands._request import plan_of
 from onionlab.errors import UserError
 from onionlab.paths import repository_root
-from onionlab.plan import RECORDS
-from onionlab.store import Store
+from onionlab.runs.plan import RECORDS
+from onionlab.runs.store import Store
 
 HELP = "extract the records of an experiment's finished runs from their logs, anew"
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import argparse
 
 from onionlab.paths import repository_root
-from onionlab.tor.build import ensure_variants
-from onionlab.tor.variants import load_variants
+from onionlab.programs.tor.build import ensure_variants
+from onionlab.programs.tor.variants import load_variants
 
 HELP = "build Tor for the variants (all of them, or those named)"
 

@@ -6,7 +6,7 @@ import argparse
 from collections.abc import Sequence
 
 from onionlab.paths import repository_root
-from onionlab.tor.check import Outcome, check_series, new_problems
+from onionlab.programs.tor.check import Outcome, check_series, new_problems
 
 HELP = "run Tor's own tests on every build, plain and with AddressSanitizer"
 

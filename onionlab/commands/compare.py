@@ -6,12 +6,12 @@ import argparse
 import re
 from pathlib import Path
 
-from analysis.comparison import compare_sets, table_text, write
-from analysis.differences import ASPECTS
+from analysis.comparison.comparing import compare_sets, table_text, write
+from analysis.comparison.differences import ASPECTS
 from analysis.errors import AnalysisError
 from onionlab.errors import UserError
 from onionlab.paths import repository_root
-from onionlab.runsets import open_pair
+from onionlab.questions.open_sets import open_pair
 
 HELP = "compare two sets of runs; exit status 0: no regression, 1: regression, 3: not settled"
 

@@ -6,10 +6,10 @@ import argparse
 
 from onionlab.commands._arguments import add_jobs_argument, add_request_arguments
 from onionlab.commands._request import jobs_of, request_of
-from onionlab.engine_comparison import compare_engines
 from onionlab.engines import ENGINES
 from onionlab.errors import UserError
 from onionlab.paths import repository_root
+from onionlab.questions.engine_comparison import compare_engines
 
 HELP = "run an experiment on several engines and report what differs"
 

@@ -15,7 +15,7 @@ from onionlab.commands._arguments import add_override_arguments, add_variants_ar
 from onionlab.doctor import MISSING, OK, WARN, Finding, Need, Question, examine
 from onionlab.errors import UserError
 from onionlab.paths import repository_root
-from onionlab.tools import find_shadow, find_tgen
+from onionlab.programs.installed import find_shadow, find_tgen
 
 HELP = "say what this machine has and lacks, and how to mend it"
 
@@ -68,7 +68,7 @@ def need_of(args: argparse.Namespace, root: Path) -> Need:
     """What the experiment takes. Imported late: a machine without its packages has a doctor too."""
     from onionlab.commands._request import request_of
     from onionlab.experiment import load
-    from onionlab.plan import estimate_resources
+    from onionlab.runs.plan import estimate_resources
 
     request = request_of(args)
     experiment = load(request.experiment, root=root).with_overrides(

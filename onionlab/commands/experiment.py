@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import argparse
 
-from onionlab.auto_seeds import BUDGET, auto_seeds
 from onionlab.commands._arguments import add_jobs_argument, add_request_arguments
 from onionlab.commands._request import jobs_of, request_of, whole_number_of
 from onionlab.errors import UserError
 from onionlab.paths import repository_root
-from onionlab.plan import make_plan
-from onionlab.workflow.drive import make_report
+from onionlab.questions.auto_seeds import BUDGET, auto_seeds
+from onionlab.runs.plan import make_plan
+from onionlab.runs.workflow.drive import make_report
 
 HELP = "run an experiment: plan, simulations, records, report"
 

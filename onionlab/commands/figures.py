@@ -9,8 +9,8 @@ from pathlib import Path
 from onionlab.commands._arguments import add_jobs_argument, add_override_arguments
 from onionlab.commands._request import jobs_of, overrides_of
 from onionlab.commands.list import print_table
-from onionlab.paper import published_paper, repeat_paper
 from onionlab.paths import repository_root
+from onionlab.questions.paper_again import published_paper, repeat_paper
 
 HELP = "make all figures of the paper and answer its claims, running what is missing"
 

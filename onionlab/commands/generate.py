@@ -10,7 +10,7 @@ from onionlab.commands._arguments import add_request_arguments
 from onionlab.commands._request import request_of
 from onionlab.errors import UserError
 from onionlab.paths import build_directory, repository_root
-from onionlab.plan import make_plan, open_bench
+from onionlab.runs.plan import make_plan, open_bench
 
 HELP = "write the run directories of an experiment, without running them"
 

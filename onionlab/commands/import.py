@@ -10,7 +10,7 @@ from analysis.errors import AnalysisError
 from analysis.imports.build import ImportOptions, import_runs
 from onionlab.errors import UserError
 from onionlab.paths import repository_root
-from onionlab.runsets import SET_FILE
+from onionlab.questions.open_sets import SET_FILE
 
 HELP = "import results of tgentools or tornettools, to be compared with `onionlab compare`"
 

@@ -9,7 +9,7 @@ from collections.abc import Iterable
 from onionlab.errors import UserError
 from onionlab.experiment import experiment_names, load
 from onionlab.paths import repository_root
-from onionlab.tor.variants import load_variants
+from onionlab.programs.tor.variants import load_variants
 
 HELP = "show the experiments and the variants of Tor, one line each"
 

@@ -7,8 +7,8 @@ from pathlib import Path
 
 from onionlab.commands._arguments import add_engine_arguments, add_jobs_argument
 from onionlab.commands._request import jobs_of, runs_of
-from onionlab.nightly import read_list, run_night
 from onionlab.paths import repository_root
+from onionlab.questions.night import read_list, run_night
 
 HELP = "run the nightly list against its baseline; exit status 1: a primary metric is worse"
 

@@ -8,10 +8,10 @@ from pathlib import Path
 
 from onionlab.errors import UserError
 from onionlab.experiment import checked_seeds, parse_seeds
-from onionlab.packing import pack, part_of_study
 from onionlab.paths import repository_root
-from onionlab.plan import read_plan
-from onionlab.store import Store, read_json, write_json
+from onionlab.runs.packing import pack, part_of_study
+from onionlab.runs.plan import read_plan
+from onionlab.runs.store import Store, read_json, write_json
 
 HELP = "write the finished runs of results into one file, to be published or taken elsewhere"
 

@@ -5,12 +5,12 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
-from analysis import report
 from analysis.errors import AnalysisError
+from analysis.pages import report
 from onionlab.commands._request import plan_of
 from onionlab.errors import UserError
 from onionlab.paths import repository_root
-from onionlab.plan import read_plan, update_provenance
+from onionlab.runs.plan import read_plan, update_provenance
 
 HELP = "make tables, figures and report from the records of an experiment's runs"
 

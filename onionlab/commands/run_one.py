@@ -6,8 +6,8 @@ import argparse
 from pathlib import Path
 
 from onionlab.paths import repository_root
-from onionlab.plan import read_plan
-from onionlab.runner import execute
+from onionlab.runs.plan import read_plan
+from onionlab.runs.runner import execute
 
 HELP = "make one run of a plan (called by the workflow)"
 

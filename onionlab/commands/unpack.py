@@ -6,9 +6,9 @@ import argparse
 import sys
 from pathlib import Path
 
-from onionlab.packing import unpack
 from onionlab.paths import repository_root
-from onionlab.store import Store
+from onionlab.runs.packing import unpack
+from onionlab.runs.store import Store
 
 HELP = "take the runs of files that `onionlab pack` wrote, so that they are not made again"
 

@@ -7,8 +7,8 @@ import itertools
 from pathlib import Path
 
 from analysis.errors import AnalysisError
-from analysis.judging import Statistics, read_runs_csv
-from analysis.validation import (
+from analysis.judgement.judging import Statistics, read_runs_csv
+from analysis.judgement.validation import (
     REPETITIONS,
     Row,
     format_rows,

@@ -35,9 +35,9 @@ from onionlab.experiment.schema import (
     TorHeader,
     TrafficClass,
 )
-from onionlab.libtorrent.variants import FOLDER as LIBTORRENT_FOLDER
-from onionlab.libtorrent.variants import load_peer_variants
-from onionlab.tor.variants import load_variants
+from onionlab.programs.libtorrent.variants import FOLDER as LIBTORRENT_FOLDER
+from onionlab.programs.libtorrent.variants import load_peer_variants
+from onionlab.programs.tor.variants import load_variants
 from onionlab.yamlfile.kinds import nearest
 from onionlab.yamlfile.model import Model
 from onionlab.yamlfile.reading import (

@@ -11,7 +11,8 @@ from pathlib import Path
 
 from onionlab.errors import UserError
 from onionlab.paths import build_directory
-from onionlab.tor.build import (
+from onionlab.programs.building import apply_patch, build_lock, new_log, run_logged, work_directory
+from onionlab.programs.tor.build import (
     AUTOTOOLS,
     CFLAGS,
     CONFIGURE_OPTIONS,
@@ -21,10 +22,9 @@ from onionlab.tor.build import (
     prepare,
     provenance,
 )
-from onionlab.tor.source import unpack_source
-from onionlab.tor.variants import tor_series
-from onionlab.trace import TRACE_SERIES
-from onionlab.workshop import apply_patch, build_lock, new_log, run_logged, work_directory
+from onionlab.programs.tor.source import unpack_source
+from onionlab.programs.tor.variants import tor_series
+from onionlab.rundir.trace import TRACE_SERIES
 
 LTTNG_OPTION = "--enable-tracing-instrumentation-lttng"
 LTTNG_PROGRAMS = ("lttng", "lttng-sessiond", "babeltrace2")

@@ -14,12 +14,10 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Protocol
 
-from analysis.celltrace.records import TRACE_PLAN
-from onionlab.circuits import APP_LOG, OneCircuit
+from analysis.celltrace.extract import TRACE_PLAN
 from onionlab.engines.base import EPOCH_UNIX_S, Engine, Process, Simulation
 from onionlab.experiment import AnySettings
 from onionlab.experiment.schema import RelayRole, Scheduler, Settings, TrafficClass
-from onionlab.libtorrent.build import peer_program
 from onionlab.network import (
     Host,
     Network,
@@ -32,12 +30,14 @@ from onionlab.network import (
 from onionlab.network.draws import draw, draw_integer, draw_order
 from onionlab.network.model import RELAY_ROLES
 from onionlab.network.sample import PERF_CLASS
+from onionlab.programs.libtorrent.build import peer_program
+from onionlab.programs.tor.variants import Variant
 from onionlab.rundir import keys, tgen, torrc
+from onionlab.rundir.circuits import APP_LOG, OneCircuit
 from onionlab.rundir.keycache import authority_keys
-from onionlab.store import identity_hash
-from onionlab.tor.variants import Variant
-from onionlab.trace import trace_lines, trace_plan, traced_hosts, traced_series
-from onionlab.verify import Expectation, Shows
+from onionlab.rundir.trace import trace_lines, trace_plan, traced_hosts, traced_series
+from onionlab.rundir.verify_tor import Expectation, Shows
+from onionlab.runs.store import identity_hash
 
 RUN_FORMAT = 1
 

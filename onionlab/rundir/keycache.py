@@ -18,7 +18,7 @@ import Crypto
 from onionlab.network import draws
 from onionlab.paths import build_directory
 from onionlab.rundir import keys
-from onionlab.store import read_json, write_json
+from onionlab.runs.store import read_json, write_json
 
 
 @functools.cache

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from analysis.runsets import RunSet, SetRun, Span, TorBuild, Value
+from analysis.comparison.run_sets import RunSet, SetRun, Span, TorBuild, Value
 
 # Primary metrics of a study with one class: name -> (class, value of a usual run).
 USUAL: Mapping[str, tuple[str, float]] = {

@@ -11,7 +11,7 @@ from analysis_synthetic import write_run
 from celltrace_synthetic import CLIENTS, Model, write_traces
 
 from onionlab.cli import main
-from onionlab.plan import RECORDS
+from onionlab.runs.plan import RECORDS
 
 HOSTS = Path("shadow.data") / "hosts"
 TGEN = HOSTS / "web1client" / "tgen.1000.stdout"

@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 from analysis_synthetic import KIB, LogWriter, study_content, write_logs
 
-from analysis.load import load_run
-from analysis.metrics import (
+from analysis.formats.study import Study
+from analysis.measures.catalogue import (
     ALL,
     METRICS,
     Beats,
@@ -21,8 +21,8 @@ from analysis.metrics import (
     throughput_over_time,
     timeouts_over_time,
 )
-from analysis.records import extract
-from analysis.study import Study
+from analysis.measures.load import load_run
+from analysis.records.tgen import extract
 
 NAN = float("nan")
 

@@ -16,7 +16,7 @@ import zstandard
 from analysis_synthetic import BULK, EPOCH, KIB, WEB, LogWriter, client_log, write_logs, write_run
 
 from analysis.errors import AnalysisError
-from analysis.records import ParseReport, extract, read_parse_report
+from analysis.records.tgen import ParseReport, extract, read_parse_report
 
 GOLDEN = Path(__file__).parent / "data" / "golden"
 
@@ -398,7 +398,7 @@ def test_small_row_groups_hold_the_same_rows(
 ) -> None:
     write_run(tmp_path / "run", seed=2)
     extract(tmp_path / "run", tmp_path / "one")
-    monkeypatch.setattr("analysis.records.ROWS_PER_GROUP", 50)
+    monkeypatch.setattr("analysis.records.tgen.ROWS_PER_GROUP", 50)
     extract(tmp_path / "run", tmp_path / "many")
     for name in ("streams.parquet", "goodput.parquet"):
         pd.testing.assert_frame_equal(

@@ -17,12 +17,12 @@ import pytest
 from analysis_synthetic import study_content, write_store
 
 from analysis.errors import AnalysisError
-from analysis.figures import KINDS, FigureData, _draw
-from analysis.inference import Interval
-from analysis.records import extract
-from analysis.report import SUMMARY_COLUMNS, build, format_interval, format_number
-from analysis.study import Study
-from analysis.style import COLUMN, RC, TEXT, Page
+from analysis.figures.catalogue import KINDS, FigureData, _draw
+from analysis.figures.style import COLUMN, RC, TEXT, Page
+from analysis.formats.study import Study
+from analysis.inference.intervals import Interval
+from analysis.pages.report import SUMMARY_COLUMNS, build, format_interval, format_number
+from analysis.records.tgen import extract
 
 
 @pytest.fixture(scope="module")

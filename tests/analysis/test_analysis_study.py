@@ -10,7 +10,7 @@ import pytest
 from analysis_synthetic import study_content
 
 from analysis.errors import AnalysisError
-from analysis.study import load_study
+from analysis.formats.study import load_study
 
 
 def load(tmp_path: Path, content: Any) -> Any:

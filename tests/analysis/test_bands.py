@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import stats
 
-from analysis.bands import simultaneous_band
+from analysis.inference.bands import simultaneous_band
 
 
 def test_one_point_gives_the_t_interval() -> None:

@@ -10,7 +10,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from analysis.celltrace.statistics import Floats, Relayed, Stage, by_circuit, chance_longer
-from analysis.metrics import CELL_METRICS, Beats, ClassData, Statistic, Streams, run_statistics
+from analysis.measures.catalogue import (
+    CELL_METRICS,
+    Beats,
+    ClassData,
+    Statistic,
+    Streams,
+    run_statistics,
+)
 
 QUIET, BUSY = 4, 40
 SPAN_S = 400.0

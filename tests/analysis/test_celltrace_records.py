@@ -14,9 +14,7 @@ import pytest
 from celltrace_synthetic import CLIENTS, NAMES, Model, write_traces
 
 from analysis.celltrace.cells import Fate
-from analysis.celltrace.figures import draw_all
-from analysis.celltrace.paths import LEGS
-from analysis.celltrace.records import (
+from analysis.celltrace.extract import (
     COUNTS_FILE,
     RELAY_TIME_FILE,
     TRACE_PLAN,
@@ -25,13 +23,15 @@ from analysis.celltrace.records import (
     load_cells,
     read_counts,
 )
-from analysis.celltrace.section import section
+from analysis.celltrace.paths import LEGS
 from analysis.celltrace.statistics import Group, Stage, Summary, summarise
-from analysis.celltrace.tables import TraceTable, relay_times_csv, times_csv
+from analysis.celltrace.summaries import TraceTable, relay_times_csv, times_csv
 from analysis.errors import AnalysisError
-from analysis.pages import environment, image_uri
-from analysis.report import format_number
-from analysis.study import Level, PublishedCellTimes, Run, Study, Variant
+from analysis.figures.cells import draw_all
+from analysis.formats.study import Level, PublishedCellTimes, Run, Study, Variant
+from analysis.pages.cells import section
+from analysis.pages.html import environment, image_uri
+from analysis.pages.report import format_number
 
 LEVEL = Level(
     name="small",

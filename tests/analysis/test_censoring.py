@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from analysis.censoring import bias
-from analysis.survival import CENSORED, EVENT, FAILURE, cumulative_incidence
+from analysis.measures.censoring import bias
+from analysis.measures.survival import CENSORED, EVENT, FAILURE, cumulative_incidence
 
 SAMPLES = st.lists(
     st.tuples(st.integers(0, 12).map(float), st.sampled_from([CENSORED, EVENT, FAILURE])),

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 from scipy import stats
 
-from analysis.changepoints import MINIMUM_DF, NIGHTS, find_steps, noise, penalty
+from analysis.inference.change_points import MINIMUM_DF, NIGHTS, find_steps, noise, penalty
 
 
 def search(values: NDArray[np.float64], false_steps: float = 0.05) -> list[int]:

@@ -10,9 +10,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from analysis.claims import DIRECTIONS, Answer, Answered, Claim, Names, answer_claims
-from analysis.judging import Statistics
-from analysis.metrics import Statistic
+from analysis.judgement.claims import DIRECTIONS, Answer, Answered, Claim, Names, answer_claims
+from analysis.judgement.judging import Statistics
+from analysis.measures.catalogue import Statistic
 
 LEVELS = ("20mid", "10mid", "5mid")
 Means = Mapping[tuple[str, str], float]

@@ -11,13 +11,13 @@ import pandas as pd
 import pytest
 from analysis_synthetic import study_content, write_run
 
-from analysis.records import extract
-from onionlab import runsets
+from analysis.records.tgen import extract
 from onionlab.cli import main
 from onionlab.commands import compare
 from onionlab.errors import UserError
-from onionlab.packing import pack
-from onionlab.store import Store, identity_hash, read_json, write_json
+from onionlab.questions import open_sets as runsets
+from onionlab.runs.packing import pack
+from onionlab.runs.store import Store, identity_hash, read_json, write_json
 
 SEEDS = [1, 2, 3, 4, 5]
 

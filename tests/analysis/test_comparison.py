@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from runset_synthetic import ENGINE, FILES, USUAL, make_set
 
-from analysis.comparison import (
+from analysis.comparison.comparing import (
     Comparison,
     Outcome,
     compare_sets,
@@ -22,9 +22,9 @@ from analysis.comparison import (
     table_text,
     write,
 )
-from analysis.differences import ASPECTS, aspect_of
+from analysis.comparison.differences import ASPECTS, aspect_of
+from analysis.comparison.run_sets import RunSet, SetRun, TorBuild, Value, read_run_set
 from analysis.errors import AnalysisError
-from analysis.runsets import RunSet, SetRun, TorBuild, Value, read_run_set
 
 NEW_TOR = {"tor-circuit-policy": TorBuild(version="0.4.9.12", sha256="cd" * 32)}
 

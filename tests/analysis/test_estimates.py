@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from analysis.estimates import NO_RATIO, ONE_PAIR, ONE_SEED, compare, estimate
-from analysis.metrics import Statistic
+from analysis.judgement.estimates import NO_RATIO, ONE_PAIR, ONE_SEED, compare, estimate
+from analysis.measures.catalogue import Statistic
 
 
 def by_seed(*values: float | None, first: int = 1) -> dict[int, Statistic]:

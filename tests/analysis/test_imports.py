@@ -14,17 +14,17 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from analysis.comparison import Outcome, compare_sets, html_text
+from analysis.comparison.comparing import Outcome, compare_sets, html_text
+from analysis.comparison.imported_metrics import NOTES
+from analysis.comparison.run_sets import RunSet, read_run_set
 from analysis.errors import AnalysisError
 from analysis.imports.build import ImportOptions, find_simulations, import_runs
-from analysis.imports.definitions import NOTES
 from analysis.imports.reading import read_json
 from analysis.imports.simulation import size_class
 from analysis.imports.tgentools import class_of, read_analysis
-from analysis.runsets import RunSet, read_run_set
 from onionlab.cli import main
 from onionlab.commands import compare
-from onionlab.runsets import SET_FILE
+from onionlab.questions.open_sets import SET_FILE
 
 EPOCH = 946684800
 ALL_TIME = ImportOptions()

@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import stats
 
-from analysis.inference import (
+from analysis.inference.intervals import (
     Effect,
     bca_interval,
     count_to_settle,

@@ -9,7 +9,8 @@ import pytest
 from analysis_synthetic import write_store
 
 from analysis.errors import AnalysisError
-from analysis.judging import (
+from analysis.formats.study import load_study
+from analysis.judgement.judging import (
     Design,
     Judgement,
     Statistics,
@@ -17,11 +18,10 @@ from analysis.judging import (
     read_runs_csv,
     read_statistics,
 )
-from analysis.margins import JUDGED, with_margins
-from analysis.metrics import METRICS, Statistic
-from analysis.report import build
-from analysis.study import load_study
-from analysis.verdicts import Margin, State
+from analysis.judgement.margins import JUDGED, with_margins
+from analysis.judgement.verdicts import Margin, State
+from analysis.measures.catalogue import METRICS, Statistic
+from analysis.pages.report import build
 
 
 @pytest.fixture(scope="module")

@@ -13,16 +13,16 @@ import pyarrow.parquet as pq  # type: ignore[import-untyped]
 import pytest
 from runset_synthetic import TOR, make_set
 
-from analysis.comparison import compare_sets
+from analysis.comparison.comparing import compare_sets
+from analysis.comparison.history import read_history
+from analysis.comparison.run_sets import RunSet, TorBuild
 from analysis.errors import AnalysisError
-from analysis.history import read_history
-from analysis.nightly import Night, html, junit, markdown
-from analysis.runsets import RunSet, TorBuild
-from analysis.verdicts import State
-from onionlab import nightly
+from analysis.judgement.verdicts import State
+from analysis.pages.night import Night, html, junit, markdown
 from onionlab.errors import UserError
-from onionlab.nightly import NightlyList, NightPaths, Prepared, read_list
-from onionlab.plan import Plan, Request, Resources
+from onionlab.questions import night as nightly
+from onionlab.questions.night import NightlyList, NightPaths, Prepared, read_list
+from onionlab.runs.plan import Plan, Request, Resources
 
 SEEDS = range(1, 11)
 START = datetime(2026, 1, 1, 3, 0, tzinfo=UTC)

@@ -14,11 +14,11 @@ import pytest
 from analysis_synthetic import VARIANTS, study_content, write_run
 from test_analysis_report import Collector, digests
 
-from analysis.claims import Answer, Claim
 from analysis.errors import AnalysisError
-from analysis.paper import CLAIM_COLUMNS, Paper, PaperPaths, build
-from analysis.records import extract
-from analysis.study import Study
+from analysis.formats.study import Study
+from analysis.judgement.claims import Answer, Claim
+from analysis.pages.paper import CLAIM_COLUMNS, Paper, PaperPaths, build
+from analysis.records.tgen import extract
 
 SEEDS = [1, 2, 3]
 SLOW = {"ewma": 1.0, "rr": 1.3, "swrr": 0.8, "log": 1.31}

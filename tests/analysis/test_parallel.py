@@ -13,8 +13,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from analysis.errors import AnalysisError
-from analysis.load import load_run
-from analysis.parallel import (
+from analysis.formats.study import Level
+from analysis.measures.load import load_run
+from analysis.measures.side_by_side import (
     Download,
     completion_spread_s,
     download,
@@ -25,8 +26,7 @@ from analysis.parallel import (
     shares_at,
     starvation,
 )
-from analysis.records import ParseReport, extract
-from analysis.study import Level
+from analysis.records.tgen import ParseReport, extract
 
 
 def steady(

@@ -10,8 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import stats
 
-from analysis.inference import paired_effect
-from analysis.sequential import (
+from analysis.inference.intervals import paired_effect
+from analysis.inference.sequential import (
     ALLOWANCE,
     FIRST_LOOK,
     Looks,
@@ -19,7 +19,7 @@ from analysis.sequential import (
     schedule,
     sequential_p,
 )
-from analysis.verdicts import Margin, Paired, State, Unpaired, decide
+from analysis.judgement.verdicts import Margin, Paired, State, Unpaired, decide
 
 
 def crossing(levels: np.ndarray, fractions: list[float]) -> float:

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from analysis.series import count_by, cumulative_at, moving_average
+from analysis.measures.time_series import count_by, cumulative_at, moving_average
 
 INTERVALS = st.lists(
     st.tuples(st.integers(0, 100), st.integers(0, 20), st.integers(0, 1000)), max_size=30

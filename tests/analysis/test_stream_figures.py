@@ -9,11 +9,11 @@ import numpy as np
 import pytest
 
 from analysis.errors import AnalysisError
-from analysis.figures import FigureData, write_figure
-from analysis.metrics import Beats, ClassData, Streams
-from analysis.parallel import Group, download
-from analysis.study import FigureSpec, Level, Study
-from analysis.style import COLUMN, TEXT, Page
+from analysis.figures.catalogue import FigureData, write_figure
+from analysis.figures.style import COLUMN, TEXT, Page
+from analysis.formats.study import FigureSpec, Level, Study
+from analysis.measures.catalogue import Beats, ClassData, Streams
+from analysis.measures.side_by_side import Group, download
 
 NOTHING = np.empty(0)
 NO_STREAMS = Streams(

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy import stats
 
-from analysis.survival import CENSORED, EVENT, FAILURE, cumulative_incidence, kaplan_meier
+from analysis.measures.survival import CENSORED, EVENT, FAILURE, cumulative_incidence, kaplan_meier
 
 # Few distinct times, so that ties of every kind are common.
 SAMPLES = st.lists(

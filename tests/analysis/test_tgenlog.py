@@ -13,7 +13,7 @@ from analysis_synthetic import EPOCH, KIB, LogWriter
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from analysis.tgenlog import MAX_EXAMPLES, TgenLog
+from analysis.records.tgenlog import MAX_EXAMPLES, TgenLog
 
 GOLDEN = Path(__file__).parent / "data" / "golden"
 LOGS = sorted(p for p in GOLDEN.iterdir() if ".log" in p.name)

@@ -7,12 +7,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from analysis import validation, verdicts
 from analysis.errors import AnalysisError
-from analysis.inference import Effect, paired_effect
-from analysis.judging import RUNS_COLUMNS, Statistics
-from analysis.metrics import Statistic
-from analysis.validation import (
+from analysis.inference.intervals import Effect, paired_effect
+from analysis.judgement import validation, verdicts
+from analysis.judgement.judging import RUNS_COLUMNS, Statistics
+from analysis.judgement.validation import (
     Row,
     false_verdicts,
     format_rows,
@@ -22,6 +21,7 @@ from analysis.validation import (
     validate,
     validate_on_runs,
 )
+from analysis.measures.catalogue import Statistic
 from onionlab.cli import main
 
 FEW = 150

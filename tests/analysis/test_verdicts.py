@@ -10,7 +10,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from analysis.verdicts import Margin, Paired, Sides, State, Unpaired, Verdict, decide, tally
+from analysis.judgement.verdicts import (
+    Margin,
+    Paired,
+    Sides,
+    State,
+    Unpaired,
+    Verdict,
+    decide,
+    tally,
+)
 
 FIVE = Margin(0.05)
 BASE = [10.0, 20.0, 30.0, 15.0, 12.0, 18.0]

@@ -12,10 +12,10 @@ import yaml
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from analysis.claims import DIRECTIONS
+from analysis.judgement.claims import DIRECTIONS
 from onionlab.errors import UserError
 from onionlab.experiment import experiment_names
-from onionlab.experiment.claims import ClaimSet, claim_files, load_claims
+from onionlab.experiment.claims_file import ClaimSet, claim_files, load_claims
 
 from .conftest import LEVELS_AND_FIGURE, REPOSITORY, VALID
 

@@ -13,7 +13,7 @@ from onionlab.experiment import Experiment, load, parse_seeds
 from onionlab.experiment.load import scale_settings
 from onionlab.experiment.schema import Settings
 from onionlab.network.sample import ADDRESSES_PER_ROLE
-from onionlab.plan import _published_json, _require_margins
+from onionlab.runs.plan import _published_json, _require_margins
 
 from .conftest import VALID
 

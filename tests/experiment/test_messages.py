@@ -10,7 +10,7 @@ import pytest
 from onionlab.errors import UserError
 from onionlab.experiment import load
 from onionlab.network.sample import ADDRESSES_PER_ROLE
-from onionlab.tor.variants import load_variants
+from onionlab.programs.tor.variants import load_variants
 
 from .conftest import REPOSITORY, VALID
 

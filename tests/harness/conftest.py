@@ -8,7 +8,7 @@ import pytest
 
 from onionlab.engines.shadow import ShadowEngine
 from onionlab.errors import UserError
-from onionlab.tools import Tool, find_shadow, find_tgen
+from onionlab.programs.installed import Tool, find_shadow, find_tgen
 
 REPOSITORY = Path(__file__).resolve().parents[2]
 

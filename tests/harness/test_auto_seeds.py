@@ -10,14 +10,14 @@ from typing import Any
 import numpy as np
 import pytest
 
-from analysis.judging import Statistics
-from analysis.metrics import Statistic
-from analysis.sequential import Looks, schedule
-from analysis.study import Study
-from onionlab import auto_seeds
+from analysis.formats.study import Study
+from analysis.inference.sequential import Looks, schedule
+from analysis.judgement.judging import Statistics
+from analysis.measures.catalogue import Statistic
 from onionlab.cli import main
 from onionlab.errors import UserError
-from onionlab.plan import Plan, Request, Resources
+from onionlab.questions import auto_seeds
+from onionlab.runs.plan import Plan, Request, Resources
 
 from .test_engine_comparison import study as study_content
 

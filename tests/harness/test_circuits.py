@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from onionlab.circuits import OneCircuit, circuit_problem
-from onionlab.verify import Expectation, RunRefusedError, verify_tor_logs
+from onionlab.rundir.circuits import OneCircuit, circuit_problem
+from onionlab.rundir.verify_tor import Expectation, RunRefusedError, verify_tor_logs
 
 GUARD, MIDDLE, EXIT, OTHER = (letter * 40 for letter in "ABCD")
 WANTED = OneCircuit(2, (frozenset({GUARD}), frozenset({MIDDLE}), frozenset({EXIT})))

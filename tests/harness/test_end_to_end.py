@@ -14,8 +14,8 @@ from pathlib import Path
 import pyarrow.parquet as pq  # type: ignore[import-untyped]
 import pytest
 
-from analysis.study import load_study
-from onionlab.plan import read_plan
+from analysis.formats.study import load_study
+from onionlab.runs.plan import read_plan
 
 from .tiny_support import (
     CONTENDED,

@@ -8,10 +8,15 @@ from typing import Any
 
 import pytest
 
-from analysis.study import Study
-from onionlab.engine_comparison import compare_engines, engine_study, variant_study, write_effects
+from analysis.formats.study import Study
 from onionlab.errors import UserError
-from onionlab.plan import Request
+from onionlab.questions.engine_comparison import (
+    compare_engines,
+    engine_study,
+    variant_study,
+    write_effects,
+)
+from onionlab.runs.plan import Request
 
 
 def study(engine: str, levels: tuple[str, ...] = ("quick",)) -> dict[str, Any]:

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from analysis.celltrace.cells import Fate
-from analysis.celltrace.records import COUNTS_FILE, read_counts
+from analysis.celltrace.extract import COUNTS_FILE, read_counts
 
 from .tiny_support import DATA, REPOSITORY, STORE, onionlab
 

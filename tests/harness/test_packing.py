@@ -12,13 +12,13 @@ from pathlib import Path
 import pytest
 
 from analysis.errors import AnalysisError
-from analysis.extraction import extract
+from analysis.records.extract import extract
 from onionlab.cli import main
 from onionlab.commands import pack as pack_command
 from onionlab.errors import UserError
-from onionlab.packing import INDEX, STUDIES, Unpacked, opened, opened_together, pack, unpack
-from onionlab.plan import PLAN_FORMAT, PlannedRun, Request, Resources
-from onionlab.store import MANIFEST, Store, identity_hash, read_json, write_json
+from onionlab.runs.packing import INDEX, STUDIES, Unpacked, opened, opened_together, pack, unpack
+from onionlab.runs.plan import PLAN_FORMAT, PlannedRun, Request, Resources
+from onionlab.runs.store import MANIFEST, Store, identity_hash, read_json, write_json
 
 
 def make_run(store: Store, name: str) -> str:

@@ -6,20 +6,20 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import analysis.paper
 import pytest
 
-import analysis.paper
 from analysis.errors import AnalysisError
-from analysis.paper import Paper, PaperPaths
-from analysis.study import Run
-from onionlab import paper
+from analysis.formats.study import Run
+from analysis.pages.paper import Paper, PaperPaths
 from onionlab.cli import main
 from onionlab.commands import figures
 from onionlab.errors import UserError
-from onionlab.experiment.claims import load_claims
-from onionlab.packing import pack
-from onionlab.plan import Plan, Request, Resources
-from onionlab.store import Store, identity_hash, write_json
+from onionlab.experiment.claims_file import load_claims
+from onionlab.questions import paper_again as paper
+from onionlab.runs.packing import pack
+from onionlab.runs.plan import Plan, Request, Resources
+from onionlab.runs.store import Store, identity_hash, write_json
 
 from .conftest import REPOSITORY
 from .test_engine_comparison import study as study_content
@@ -43,7 +43,7 @@ class Bench:
         self.store = tmp_path / "runs"
         monkeypatch.setattr(paper, "make_plan", self.make_plan)
         monkeypatch.setattr(paper, "make_runs", self.make_runs)
-        monkeypatch.setattr(analysis.paper, "build", self.build)
+        monkeypatch.setattr(analysis.pages.paper, "build", self.build)
 
     def make_plan(
         self, root: Path, request: Request, say: Callable[[str], None], *, out: Path

@@ -14,9 +14,9 @@ import yaml
 
 from onionlab.engines.shadow import ShadowEngine
 from onionlab.experiment import Experiment, load
+from onionlab.programs.tor.build import BuiltTor
+from onionlab.programs.tor.variants import load_variants
 from onionlab.rundir import RunDirectory, compose
-from onionlab.tor.build import BuiltTor
-from onionlab.tor.variants import load_variants
 
 REPOSITORY = Path(__file__).resolve().parents[2]
 VARIANTS = load_variants(REPOSITORY)

@@ -13,12 +13,12 @@ from pathlib import Path
 
 import pytest
 
-from onionlab import cpus
 from onionlab.engines.processes import MemorySampler, ended_with_caller, kill_processes_below
 from onionlab.errors import UserError
-from onionlab.presence import is_present, presence
-from onionlab.store import Store, identity_hash, read_json, write_json
-from onionlab.verify import Expectation, RunRefusedError, Shows, verify_tor_logs
+from onionlab.rundir.verify_tor import Expectation, RunRefusedError, Shows, verify_tor_logs
+from onionlab.runs import cpus
+from onionlab.runs.presence import is_present, presence
+from onionlab.runs.store import Store, identity_hash, read_json, write_json
 
 PREFIX = "Circuit policy in use: "
 RR = "Circuit policy in use: RR."
@@ -172,7 +172,7 @@ def test_a_job_notices_that_its_command_was_killed(tmp_path: Path) -> None:
 
 
 def test_an_experiment_in_use_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("onionlab.presence.PATIENCE_S", 0.3)
+    monkeypatch.setattr("onionlab.runs.presence.PATIENCE_S", 0.3)
     with presence(tmp_path), pytest.raises(UserError, match="in use"), presence(tmp_path):
         pass
 
@@ -348,7 +348,7 @@ def test_a_job_that_waits_ends_with_what_started_it(tmp_path: Path, victim: str)
 
 
 def test_helpers_end_with_a_killed_starter() -> None:
-    # As in onionlab.plan: nobody tells the helpers of a killed process that no more work comes.
+    # As in onionlab.runs.plan: nobody tells a killed process's helpers that no more work comes.
     starter = python(
         """
         import os

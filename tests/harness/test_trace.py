@@ -7,13 +7,13 @@ from pathlib import Path
 
 import pytest
 
-from analysis.celltrace.records import TRACE_PLAN
+from analysis.celltrace.extract import TRACE_PLAN
 from onionlab.engines.shadow import ShadowEngine
 from onionlab.errors import UserError
 from onionlab.experiment.values import Traced, traced
-from onionlab.tor.variants import tor_series
-from onionlab.trace import TRACE_FILE, traced_series
-from onionlab.verify import Expectation, RunRefusedError, verify_tor_logs
+from onionlab.programs.tor.variants import tor_series
+from onionlab.rundir.trace import TRACE_FILE, traced_series
+from onionlab.rundir.verify_tor import Expectation, RunRefusedError, verify_tor_logs
 
 from .test_rundir import REPOSITORY, composed
 

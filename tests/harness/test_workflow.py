@@ -15,7 +15,7 @@ from rich.console import Console
 from onionlab.engines.shadow import _simulated_seconds
 from onionlab.errors import UserError
 from onionlab.experiment import load
-from onionlab.plan import (
+from onionlab.runs.plan import (
     RECORDS,
     Plan,
     PlannedRun,
@@ -24,9 +24,9 @@ from onionlab.plan import (
     estimate_resources,
     read_plan,
 )
-from onionlab.store import PROGRESS, Store, write_json
-from onionlab.workflow import drive
-from onionlab.workflow.progress import ProgressView, RunState
+from onionlab.runs.store import PROGRESS, Store, write_json
+from onionlab.runs.workflow import drive
+from onionlab.runs.workflow.progress import ProgressView, RunState
 
 REPOSITORY = Path(__file__).resolve().parents[2]
 
@@ -95,7 +95,7 @@ def test_the_time_left_is_told_from_what_is_done(monkeypatch: pytest.MonkeyPatch
     """After 1000 s two runs of ten, and two more by a quarter: 2.5 runs; 7.5 runs are to come."""
     now = iter([0.0, 10.0, 1000.0, 1000.0, 4000.0])
     clock = SimpleNamespace(monotonic=lambda: next(now))
-    monkeypatch.setattr("onionlab.workflow.progress.time", clock)
+    monkeypatch.setattr("onionlab.runs.workflow.progress.time", clock)
     out = io.StringIO()
     with ProgressView(10, Console(file=out, force_terminal=False)) as view:
         view.show(0, [state(150)])

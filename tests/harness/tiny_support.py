@@ -9,7 +9,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from onionlab.store import Store
+from onionlab.runs.store import Store
 
 REPOSITORY = Path(__file__).resolve().parents[2]
 DATA = REPOSITORY / "tests" / "harness" / "data"

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from onionlab.errors import UserError
-from onionlab.libtorrent.build import ensure_peers
-from onionlab.libtorrent.variants import load_peer_variants
+from onionlab.programs.libtorrent.build import ensure_peers
+from onionlab.programs.libtorrent.variants import load_peer_variants
 
 VERSION = (
     "#define LIBTORRENT_VERSION_MAJOR 2\n#define LIBTORRENT_VERSION_MINOR 0\n"

@@ -12,12 +12,12 @@ from onionlab.engines.shadow import ShadowEngine
 from onionlab.errors import UserError
 from onionlab.experiment import load
 from onionlab.experiment.peers import PeersSettings
-from onionlab.libtorrent.variants import load_peer_variants
-from onionlab.peers.compose import SEED_START_MS, compose_peers
-from onionlab.peers.verify import PeersExpectation, verify_peer_logs
+from onionlab.programs.installed import Tool
+from onionlab.programs.libtorrent.variants import load_peer_variants
 from onionlab.rundir import RunDirectory
-from onionlab.tools import Tool
-from onionlab.verify import RunRefusedError
+from onionlab.rundir.peers import SEED_START_MS, compose_peers
+from onionlab.rundir.verify_peers import PeersExpectation, verify_peer_logs
+from onionlab.rundir.verify_tor import RunRefusedError
 
 REPOSITORY = Path(__file__).resolve().parents[2]
 

@@ -9,7 +9,7 @@ import pyarrow.parquet as pq  # type: ignore[import-untyped]
 import pytest
 
 from analysis.errors import AnalysisError
-from analysis.extraction import extract
+from analysis.records.extract import extract
 
 EPOCH_US = 946684800 * 1_000_000
 HEADER = (

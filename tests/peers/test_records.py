@@ -13,12 +13,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from analysis.errors import AnalysisError
-from analysis.extraction import extract
-from analysis.load import load_run, load_transfer
-from analysis.metrics import run_statistics
-from analysis.peerlog import PeerLog
-from analysis.records import read_parse_report
-from analysis.study import ClassLoad, Level
+from analysis.formats.study import ClassLoad, Level
+from analysis.measures.catalogue import run_statistics
+from analysis.measures.load import load_run, load_transfer
+from analysis.records.extract import extract
+from analysis.records.peerlog import PeerLog
+from analysis.records.tgen import read_parse_report
 
 EPOCH_US = 946684800 * 1_000_000
 LEVEL = Level(
@@ -249,7 +249,7 @@ def test_lines_are_taken_or_counted_whatever_they_are(left_out: list[int], junk:
 @given(st.lists(st.integers(1, 300), min_size=1, max_size=30), st.data())
 def test_stalls_are_the_gaps_between_growths(gaps_ms: list[int], data: st.DataObject) -> None:
     """Against a plain count: one growth after each gap, then the end of slow start."""
-    from analysis.peertrace import STALL_RTTS, PeerTrace
+    from analysis.measures.transfer_trace import STALL_RTTS, PeerTrace
 
     rest_ms = data.draw(st.integers(0, 300))
     times = np.cumsum(gaps_ms) / 1000

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from onionlab.debian import deb822_sources, one_line_sources
+from onionlab.programs.apt import deb822_sources, one_line_sources
 
 
 def test_one_line_sources() -> None:

@@ -15,7 +15,7 @@ from onionlab.commands import doctor as verb
 from onionlab.doctor import MISSING, OK, WARN, Finding, Need, Question
 from onionlab.engines.uml import bootcheck
 from onionlab.engines.uml.kernel import BuiltKernel
-from onionlab.tools import SHADOW
+from onionlab.programs.installed import SHADOW
 
 REPOSITORY = Path(__file__).resolve().parents[2]
 SMALL = Need("small", memory_bytes=2**30, disk_bytes=2**30, processes=100)

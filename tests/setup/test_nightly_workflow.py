@@ -48,7 +48,7 @@ def test_its_cache_hashes_what_is_there() -> None:
 
 
 def test_its_files_are_those_that_a_night_writes() -> None:
-    from onionlab import nightly
+    from onionlab.questions import night as nightly
 
     source = Path(nightly.__file__).read_text()
     assert all(name in source for name in ("summary.md", "history.parquet", '"baselines"'))

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from onionlab import tools
 from onionlab.errors import UserError
-from onionlab.tools import (
+from onionlab.programs import installed as tools
+from onionlab.programs.installed import (
     SHADOW,
     TGEN,
     Program,

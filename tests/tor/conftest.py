@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from onionlab.tor.build import ensure_series
+from onionlab.programs.tor.build import ensure_series
 
 FILES = {
     "configure.ac": """\

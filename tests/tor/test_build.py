@@ -13,12 +13,12 @@ from pathlib import Path
 
 import pytest
 
-from onionlab import workshop
 from onionlab.errors import UserError
-from onionlab.sources import Source
-from onionlab.tor import build
-from onionlab.tor.build import BuiltTor, ensure_series, ensure_variants
-from onionlab.workshop import file_sha256
+from onionlab.programs import building as workshop
+from onionlab.programs.building import file_sha256
+from onionlab.programs.sources import Source
+from onionlab.programs.tor import build
+from onionlab.programs.tor.build import BuiltTor, ensure_series, ensure_variants
 
 from .conftest import ADD_FILE, CHANGE_GREETING, write_checkout
 
@@ -263,7 +263,8 @@ def test_a_missing_program_is_named(
 def start_build(root: Path, source: Path, *, until: str) -> subprocess.Popen[str]:
     """A build in a process of its own, up to the line that contains ``until``."""
     code = (
-        "import sys; from pathlib import Path; from onionlab.tor.build import ensure_series\n"
+        "import sys; from pathlib import Path\n"
+        "from onionlab.programs.tor.build import ensure_series\n"
         "ensure_series(Path(sys.argv[1]), [None], tor_source=sys.argv[2],\n"
         "              say=lambda line: print(line, flush=True))"
     )

@@ -11,7 +11,7 @@ import pytest
 
 from onionlab.commands import check_variants
 from onionlab.errors import UserError
-from onionlab.tor.check import (
+from onionlab.programs.tor.check import (
     Outcome,
     check_series,
     new_problems,

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from onionlab.tor.build import BuiltTor, ensure_variants
-from onionlab.tor.check import check_series, new_problems
-from onionlab.tor.variants import load_registry, tor_series
+from onionlab.programs.tor.build import BuiltTor, ensure_variants
+from onionlab.programs.tor.check import check_series, new_problems
+from onionlab.programs.tor.variants import load_registry, tor_series
 
 pytestmark = [pytest.mark.tor, pytest.mark.slow]
 

@@ -11,9 +11,9 @@ from pathlib import Path
 import pytest
 
 from onionlab.errors import UserError
-from onionlab.sources import Source
-from onionlab.tor.source import obtain_source, unpack_source
-from onionlab.workshop import file_sha256
+from onionlab.programs.building import file_sha256
+from onionlab.programs.sources import Source
+from onionlab.programs.tor.source import obtain_source, unpack_source
 
 from .conftest import FILES, pack, write_files
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from onionlab.errors import UserError
-from onionlab.tor.variants import load_registry, load_variants, tor_series
+from onionlab.programs.tor.variants import load_registry, load_variants, tor_series
 
 from .conftest import VARIANTS, write_files
 

@@ -10,14 +10,14 @@ from pathlib import Path
 
 import pytest
 
-from onionlab import plan
 from onionlab.engines.uml import engine
 from onionlab.engines.uml.engine import UmlEngine
 from onionlab.paths import repository_root
-from onionlab.plan import Bench, Request, make_plan, open_bench
+from onionlab.programs.tor.variants import load_registry
 from onionlab.rundir.compose import RunDirectory
-from onionlab.tor.variants import load_registry
-from onionlab.verify import verify_tor_logs
+from onionlab.rundir.verify_tor import verify_tor_logs
+from onionlab.runs import plan
+from onionlab.runs.plan import Bench, Request, make_plan, open_bench
 
 DATA = repository_root() / "tests" / "harness" / "data"
 TINY = DATA / "tiny.yaml"

@@ -10,14 +10,10 @@ from pathlib import Path
 
 import pytest
 
-from onionlab.engines.uml.kernel_source import (
-    choose_package,
-    obtain_source,
-    unpack_source,
-)
+from onionlab.engines.uml.kernel_source import choose_package, obtain_source, unpack_source
 from onionlab.errors import UserError
-from onionlab.sources import Source
-from onionlab.workshop import file_sha256
+from onionlab.programs.building import file_sha256
+from onionlab.programs.sources import Source
 
 from .conftest import FILES, tarball_of
 

@@ -16,7 +16,7 @@ from typing import Any
 
 import pytest
 
-from analysis.tgenlog import Complete
+from analysis.records.tgenlog import Complete
 from onionlab.engines.uml.traffic.driver import raise_file_limit
 from onionlab.errors import UserError
 

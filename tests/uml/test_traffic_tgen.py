@@ -12,9 +12,9 @@ from pathlib import Path
 
 import pytest
 
-from analysis.tgenlog import TgenLog
+from analysis.records.tgenlog import TgenLog
 from onionlab.errors import UserError
-from onionlab.tools import find_tgen
+from onionlab.programs.installed import find_tgen
 
 from .traffic_support import (
     LIMIT_S,

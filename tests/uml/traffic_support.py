@@ -18,7 +18,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from analysis.tgenlog import TgenLog
+from analysis.records.tgenlog import TgenLog
 from onionlab.engines.uml.traffic import __file__ as traffic_init
 
 TRAFFIC = Path(traffic_init).parent

@@ -19,13 +19,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
 
-from onionlab.engines.base import (
-    EPOCH_UNIX_S,
-    EngineFailureError,
-    Progress,
-    Simulation,
-    Usage,
-)
+from onionlab.engines.base import EPOCH_UNIX_S, EngineFailureError, Progress, Simulation, Usage
 from onionlab.engines.processes import (
     MemorySampler,
     children_cpu_s,

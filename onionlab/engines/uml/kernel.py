@@ -36,9 +36,7 @@ from onionlab.engines.uml.kernel_source import (
 )
 from onionlab.errors import UserError
 from onionlab.paths import build_directory
-from onionlab.registry import Patch
-from onionlab.sources import Source
-from onionlab.workshop import (
+from onionlab.programs.building import (
     apply_patch,
     build_environment,
     build_key_of,
@@ -49,6 +47,8 @@ from onionlab.workshop import (
     run_logged,
     work_directory,
 )
+from onionlab.programs.registry import Patch
+from onionlab.programs.sources import Source
 
 __all__ = [
     "BUILD_DISK_BYTES",

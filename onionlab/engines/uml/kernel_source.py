@@ -1,7 +1,7 @@
 """Linux's source: the distribution's ``linux-source-VERSION`` package, or a local one.
 
-The package is fetched by apt with a state of its own (:mod:`onionlab.debian`), so neither root nor
-a change to the system's sources is needed. It holds one tarball, which is kept.
+The package is fetched by apt with a state of its own (:mod:`onionlab.programs.apt`), so neither
+root nor a change to the system's sources is needed. It holds one tarball, which is kept.
 """
 
 from __future__ import annotations
@@ -18,11 +18,11 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import IO, Any
 
-from onionlab.debian import PrivateApt, keep
 from onionlab.errors import UserError
-from onionlab.sources import Program, Source, kept_source, own_source
-from onionlab.trees import Configured, copy_files, tree_files
-from onionlab.workshop import file_sha256
+from onionlab.programs.apt import PrivateApt, keep
+from onionlab.programs.building import file_sha256
+from onionlab.programs.sources import Program, Source, kept_source, own_source
+from onionlab.programs.trees import Configured, copy_files, tree_files
 
 __all__ = [
     "ENVIRONMENT_VARIABLE",

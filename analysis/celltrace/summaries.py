@@ -1,0 +1,340 @@
+"""The numbers of a study's cell traces, by run and over seeds: for csv files and report."""
+
+from __future__ import annotations
+
+import csv
+import io
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field, fields
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa  # type: ignore[import-untyped]
+import pyarrow.parquet as pq  # type: ignore[import-untyped]
+
+from analysis.celltrace.cells import JOINED, MEANINGS, Fate
+from analysis.celltrace.extract import (
+    COUNTS_FILE,
+    RELAY_TIME_FILE,
+    TraceCounts,
+    load_cells,
+    read_counts,
+)
+from analysis.celltrace.paths import LEGS
+from analysis.celltrace.statistics import (
+    Bools,
+    Floats,
+    Group,
+    Relayed,
+    Stage,
+    Summary,
+    relayed,
+    spike_period_s,
+    summarise,
+)
+from analysis.formats.study import Level, Run
+
+ALL_ROLES = "all relays"
+STAGES = (Stage.INBUF_QUEUE, Stage.QUEUE_OUTBUF, Stage.OUTBUF_FLUSH)
+POSITIONS = ("guard", "middle", "exit")
+MOST_POINTS = 20_000
+"""In one panel of a scatter; more would only hide each other."""
+
+
+@dataclass(frozen=True)
+class TimeRow:
+    """Times of one run's relayed RELAY cells in the measured span, of one group and one stage.
+
+    share: of all the time that such cells spent inside, the part in this stage.
+    """
+
+    level: str
+    variant: str
+    seed: int
+    role: str
+    group: Group
+    stage: Stage
+    circuits: int
+    share: float
+    summary: Summary
+
+
+@dataclass(frozen=True)
+class SpikeRow:
+    """The strongest period of the delays at one role's relays; NaN where none can be given."""
+
+    level: str
+    variant: str
+    seed: int
+    role: str
+    period_s: float
+    strength: float
+    noise: float
+
+
+@dataclass(frozen=True)
+class RelayTimeRow:
+    """Mean part of a download's time to first byte at one position and stage, over streams."""
+
+    level: str
+    variant: str
+    seed: int
+    class_name: str
+    streams: int
+    followed: int
+    ttfb_s: float
+    position: str
+    stage: Stage
+    time_s: float
+
+
+@dataclass(frozen=True)
+class Points:
+    """What a scatter shows of one run: when cells came in, how long they took, in which groups.
+
+    cells: how many there were before only each n-th was kept.
+    """
+
+    level: str
+    variant: str
+    seed: int
+    role: str
+    time_s: Floats
+    time_ms: Floats
+    busiest: Bools
+    quiet: Bools
+    busy: Bools
+    cells: int
+
+
+@dataclass
+class TraceTable:
+    """Collects a study's traced runs, one after the other."""
+
+    times: list[TimeRow] = field(default_factory=list)
+    spikes: list[SpikeRow] = field(default_factory=list)
+    relay_times: list[RelayTimeRow] = field(default_factory=list)
+    points: list[Points] = field(default_factory=list)
+    counts: list[tuple[Run, TraceCounts]] = field(default_factory=list)
+
+    def __bool__(self) -> bool:
+        return bool(self.counts)
+
+    def add(self, run: Run, level: Level, records: Path) -> None:
+        """Takes one run, if its relays were traced.
+
+        Raises:
+            AnalysisError: a table is missing or cannot be read.
+        """
+        if not (records / COUNTS_FILE).is_file():
+            return
+        self.counts.append((run, read_counts(records / COUNTS_FILE)))
+        relays = [(role, cells) for _, role, cells in load_cells(records)]
+        roles = list(dict.fromkeys(role for role, _ in relays))
+        for role in [*roles, ALL_ROLES] if len(roles) > 1 else roles:
+            own = [cells for own_role, cells in relays if role in (own_role, ALL_ROLES)]
+            self._add_role(run, role, relayed(own, level.measured_start_s, level.measured_end_s))
+        self._add_relay_times(run, level, records)
+
+    def _add_role(self, run: Run, role: str, own: Relayed) -> None:
+        groups = {group: own.circuits.members(group) for group in Group}
+        for group, members in groups.items():
+            total = float(own.total_ms[members].sum())
+            for stage, times in own.stages_ms.items():
+                self.times.append(
+                    TimeRow(
+                        run.level, run.variant, run.seed, role, group, stage,
+                        own.circuits.count(group),
+                        float(times[members].sum()) / total if total else float("nan"),
+                        summarise(times[members]),
+                    )
+                )  # fmt: skip
+        period_s, strength = spike_period_s(own.time_s, own.total_ms)
+        self.spikes.append(
+            SpikeRow(run.level, run.variant, run.seed, role, period_s, strength, own.noise)
+        )
+        self._add_points(run, role, own, groups)
+
+    def _add_points(self, run: Run, role: str, own: Relayed, groups: dict[Group, Bools]) -> None:
+        time_s, time_ms = own.time_s, own.total_ms
+        if any((p.level, p.variant, p.role) == (run.level, run.variant, role) for p in self.points):
+            return
+        # Of the quiet circuits' few cells all are shown, of the others each n-th.
+        order = np.argsort(time_s, kind="stable")
+        keep = groups[Group.QUIET].copy()
+        keep[order[:: max(1, -(-len(order) // MOST_POINTS))]] = True
+        self.points.append(
+            Points(
+                run.level, run.variant, run.seed, role,
+                time_s[keep], time_ms[keep],
+                groups[Group.BUSIEST][keep], groups[Group.QUIET][keep], groups[Group.BUSY][keep],
+                len(time_s),
+            )
+        )  # fmt: skip
+
+    def _add_relay_times(self, run: Run, level: Level, records: Path) -> None:
+        table = pq.read_table(records / RELAY_TIME_FILE)
+        start_s = table["start_s"].to_numpy()
+        inside = (start_s >= level.measured_start_s) & (start_s < level.measured_end_s)
+        table = table.filter(pa.array(inside))
+        names = table["class"].cast(pa.string()).to_pylist()
+        client = table["client"].cast(pa.string()).to_pylist()
+        index = table["stream_index"].to_pylist()
+        leg = table["leg"].cast(pa.string()).to_pylist()
+        position = table["position"].to_pylist()
+        ttfb_s = table["ttfb_s"].to_pylist()
+        columns = [
+            table[name].to_pylist()
+            for name in ("inbuf_queue_s", "queue_outbuf_s", "outbuf_flush_s")
+        ]
+        for class_name in dict.fromkeys(names):
+            streams: dict[tuple[str, int], float] = {}
+            seen: set[tuple[str, int]] = set()
+            total = np.zeros((len(POSITIONS), 3))
+            for row, name in enumerate(names):
+                if name != class_name:
+                    continue
+                key = (client[row], index[row])
+                seen.add(key)
+                if leg[row] is None or position[row] >= len(POSITIONS):
+                    continue
+                streams[key] = ttfb_s[row]
+                total[position[row]] += [column[row] for column in columns]
+            if not streams:
+                continue
+            mean_s = total / len(streams)
+            for place, stages in zip(POSITIONS, mean_s, strict=True):
+                for stage, time_s in zip(STAGES, stages, strict=True):
+                    self.relay_times.append(
+                        RelayTimeRow(
+                            run.level, run.variant, run.seed, class_name, len(seen), len(streams),
+                            float(np.mean(list(streams.values()))), place, stage, float(time_s),
+                        )
+                    )  # fmt: skip
+
+    @property
+    def roles(self) -> list[str]:
+        """Roles of the traced relays, then all of them together if there are several."""
+        return list(dict.fromkeys(row.role for row in self.times))
+
+    @property
+    def relaying_roles(self) -> list[str]:
+        """Those of them that relayed cells in a measured span; of the others there are no times."""
+        relaying = {row.role for row in self.times if row.summary.count}
+        return [role for role in self.roles if role in relaying]
+
+
+@dataclass(frozen=True)
+class MeanTimes:
+    """A line of the text's table: means over the seeds of each number; ``cells`` is their sum."""
+
+    role: str
+    level: str
+    variant: str
+    group: Group
+    stage: Stage
+    seeds: int
+    cells: int
+    circuits: float
+    share: float
+    summary: Summary
+
+
+def over_seeds(rows: Iterable[TimeRow]) -> Iterator[MeanTimes]:
+    """Rows of the same role, level, variant, group and stage become one, in the order met."""
+    together: dict[tuple[str, str, str, Group, Stage], list[TimeRow]] = {}
+    for row in rows:
+        key = (row.role, row.level, row.variant, row.group, row.stage)
+        together.setdefault(key, []).append(row)
+    names = [f.name for f in fields(Summary) if f.name != "count"]
+    for key, own in together.items():
+        filled = [row for row in own if row.summary.count]
+        cells = sum(row.summary.count for row in own)
+        means = {
+            name: float(np.mean([getattr(row.summary, name) for row in filled]))
+            if filled
+            else float("nan")
+            for name in names
+        }
+        yield MeanTimes(
+            *key,
+            seeds=len(own),
+            cells=cells,
+            circuits=float(np.mean([row.circuits for row in own])),
+            share=float(np.mean([row.share for row in filled])) if filled else float("nan"),
+            summary=Summary(cells, **means),
+        )
+
+
+def fate_counts(table: TraceTable) -> list[tuple[str, bool, int]]:
+    """What became of all cells of all runs: meaning, whether their events join, how many."""
+    total = dict.fromkeys(Fate, 0)
+    for _, counts in table.counts:
+        for relay in counts.relays:
+            for fate in Fate:
+                total[fate] += relay.fates[fate.name]
+    return [(MEANINGS[fate], fate in JOINED, n) for fate, n in total.items()]
+
+
+def times_csv(table: TraceTable) -> str:
+    """celltrace.csv: one line for each run, role, group and stage."""
+    text = io.StringIO()
+    writer = csv.writer(text, lineterminator="\n")
+    numbers = [f.name for f in fields(Summary)]
+    writer.writerow(
+        ["level", "variant", "seed", "role", "group", "stage", "circuits", "share", *numbers]
+    )
+    for row in table.times:
+        values = [getattr(row.summary, name) for name in numbers]
+        writer.writerow(
+            [
+                row.level, row.variant, row.seed, row.role, row.group.value, row.stage.value,
+                row.circuits, _cell(row.share), *map(_cell, values),
+            ]
+        )  # fmt: skip
+    return text.getvalue()
+
+
+def relay_times_csv(table: TraceTable) -> str:
+    """celltrace-ttfb.csv: one line for each run, class, position and stage."""
+    text = io.StringIO()
+    writer = csv.writer(text, lineterminator="\n")
+    writer.writerow(
+        ["level", "variant", "seed", "class", "streams", "followed", "ttfb_s", "position", "stage",
+         "time_s"]
+    )  # fmt: skip
+    for row in table.relay_times:
+        writer.writerow(
+            [
+                row.level, row.variant, row.seed, row.class_name, row.streams, row.followed,
+                _cell(row.ttfb_s), row.position, row.stage.value, _cell(row.time_s),
+            ]
+        )  # fmt: skip
+    return text.getvalue()
+
+
+def _cell(value: float) -> str:
+    return "" if np.isnan(value) else f"{value:.9g}"
+
+
+def stream_counts(table: TraceTable) -> dict[str, int]:
+    """How many downloads' chains were followed, and why others were not, over all runs."""
+    total: dict[str, int] = {}
+    for _, counts in table.counts:
+        for reason, n in counts.streams.items():
+            total[reason] = total.get(reason, 0) + n
+    return total
+
+
+__all__ = [
+    "ALL_ROLES",
+    "LEGS",
+    "MeanTimes",
+    "Points",
+    "TraceTable",
+    "fate_counts",
+    "over_seeds",
+    "relay_times_csv",
+    "stream_counts",
+    "times_csv",
+]

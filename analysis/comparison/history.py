@@ -1,0 +1,255 @@
+"""The history of nights: one Parquet table, and the step changes in it."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa  # type: ignore[import-untyped]
+import pyarrow.compute as pc  # type: ignore[import-untyped]
+import pyarrow.parquet as pq  # type: ignore[import-untyped]
+
+from analysis.comparison.run_sets import CATALOGUES, RunSet
+from analysis.errors import AnalysisError
+from analysis.inference.change_points import Step, find_steps, noise
+
+FORMAT = "1"
+
+SCHEMA = pa.schema(
+    [
+        ("night", pa.string()),  # when it began, UTC
+        ("experiment", pa.string()),
+        ("level", pa.string()),
+        ("variant", pa.string()),
+        ("class", pa.string()),
+        ("metric", pa.string()),
+        ("key", pa.string()),  # engine, network and definitions: a series has one
+        ("project", pa.string()),  # version and commit
+        ("tor", pa.string()),
+        ("seeds", pa.list_(pa.int64())),
+        ("values", pa.list_(pa.float64())),  # one for each seed; null: none
+        ("estimate", pa.float64()),  # their mean; null where any is missing
+        ("records", pa.string()),  # hash of the records of all runs of the level and variant
+        ("verdict", pa.string()),  # against the baseline; "" without one
+    ],
+    metadata={"format": FORMAT},
+)
+
+SERIES = ("experiment", "level", "variant", "class", "metric", "key")
+
+
+@dataclass(frozen=True)
+class SeriesStep:
+    """A step of one metric, and what lies around it.
+
+    Attributes:
+        series: values of ``SERIES``.
+        step: with levels in the metric's unit (geometric means where ``ratio``).
+        ratio: after / before where all values are positive, else None.
+        last_before: night and project before the step.
+        first_after: likewise behind it.
+        new: whether the history without its last night does not have it.
+    """
+
+    series: tuple[str, ...]
+    step: Step
+    ratio: float | None
+    last_before: tuple[str, str]
+    first_after: tuple[str, str]
+    new: bool
+
+    @property
+    def worse(self) -> bool | None:
+        """Whether the step is in the bad direction; None where neither is."""
+        quantity = CATALOGUES["onionlab"].quantity(self.series[4])
+        if quantity is None or not quantity.better:
+            return None
+        return (self.step.after < self.step.before) == (quantity.better == "higher")
+
+
+def read_history(path: Path) -> pa.Table:
+    """The history; an empty one where there is no file.
+
+    Raises:
+        AnalysisError: damaged, or of another format.
+    """
+    if not path.exists():
+        return SCHEMA.empty_table()
+    try:
+        table = pq.read_table(path)
+    except (OSError, pa.ArrowInvalid) as error:
+        raise AnalysisError(
+            f"{path} cannot be read: {error}", "restore the history, or move it away to begin anew"
+        ) from None
+    if (table.schema.metadata or {}).get(b"format") != FORMAT.encode():
+        raise AnalysisError(f"{path} is no history of format {FORMAT}", "move it away")
+    return table.cast(SCHEMA)
+
+
+def write_history(path: Path, table: pa.Table) -> None:
+    """Write the history so that a reader sees the old file or the whole new one."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    part = path.with_name(f".{path.name}.{os.getpid()}")
+    pq.write_table(table, part, compression="zstd", version="2.6")
+    part.replace(path)
+
+
+def rows_of(
+    night: str,
+    experiment: str,
+    key: str,
+    run_set: RunSet,
+    verdicts: dict[tuple[str, str, str, str], str],
+) -> list[dict[str, Any]]:
+    """One night of one experiment as rows of the history.
+
+    Args:
+        night: when it began.
+        experiment: its name.
+        key: of the series.
+        run_set: the night's runs.
+        verdicts: (level, variant, class, metric) -> verdict, of those that have one.
+    """
+    rows = []
+    for (level, class_name), by_metric in run_set.statistics().items():
+        for (metric, variant), by_seed in by_metric.items():
+            runs = run_set.runs_of(level, variant)
+            seeds = sorted(by_seed)
+            values = [by_seed[seed].value for seed in seeds]
+            known = [value for value in values if value is not None]
+            if not known:
+                continue
+            rows.append(
+                {
+                    "night": night,
+                    "experiment": experiment,
+                    "level": level,
+                    "variant": variant,
+                    "class": class_name,
+                    "metric": metric,
+                    "key": key,
+                    "project": _joined(run.project for run in runs.values()),
+                    "tor": _joined(b.version for run in runs.values() for b in run.tor.values()),
+                    "seeds": seeds,
+                    "values": values,
+                    "estimate": float(np.mean(known)) if len(known) == len(values) else None,
+                    "records": " ".join(
+                        f"{seed}:{h[:16]}"
+                        for seed, run in sorted(runs.items())
+                        for _, h in sorted(run.records.items())
+                    ),
+                    "verdict": verdicts.get((level, variant, class_name, metric), ""),
+                }
+            )
+    return rows
+
+
+def _joined(texts: Iterable[str]) -> str:
+    return " ".join(dict.fromkeys(text for text in texts if text))
+
+
+def add_rows(history: pa.Table, rows: list[dict[str, Any]]) -> pa.Table:
+    """The history with a night's rows behind it."""
+    return pa.concat_tables([history, pa.Table.from_pylist(rows, schema=SCHEMA)])
+
+
+def last_records(history: pa.Table, experiment: str, key: str) -> dict[tuple[str, str], str]:
+    """(level, variant) -> record hashes of the last night of a series."""
+    mask = pc.and_(pc.equal(history["experiment"], experiment), pc.equal(history["key"], key))
+    return {
+        (row["level"], row["variant"]): row["records"]
+        for row in history.filter(mask).select(["level", "variant", "records"]).to_pylist()
+    }
+
+
+def steps_of(
+    history: pa.Table, false_steps_per_year: float, primary: set[tuple[str, ...]]
+) -> list[SeriesStep]:
+    """Step changes in all primary series.
+
+    Nights in a row whose records are the same bytes are one measurement and count once. Each set of
+    seeds is searched alone, and those that were measured once together.
+
+    Args:
+        history: as ``read_history`` gives it.
+        false_steps_per_year: expected false steps a year over all series together.
+        primary: the series that are searched, by the values of ``SERIES``.
+    """
+    series: dict[tuple[str, ...], list[dict[str, Any]]] = {}
+    for row in history.to_pylist():
+        name = tuple(row[column] for column in SERIES)
+        if name in primary and row["estimate"] is not None:
+            series.setdefault(name, []).append(row)
+    share = min(0.5, false_steps_per_year / max(1, len(primary)))
+    made = []
+    for name, rows in series.items():
+        before_last_night = {step.first_after for step in _steps_of_series(name, rows[:-1], share)}
+        made += [
+            replace(step, new=step.first_after not in before_last_night)
+            for step in _steps_of_series(name, rows, share)
+        ]
+    return made
+
+
+@dataclass
+class _Measurement:
+    """Nights in a row with the same records: the first and the last of them."""
+
+    first: dict[str, Any]
+    last: dict[str, Any]
+
+
+def _by_seeds(rows: Sequence[dict[str, Any]]) -> list[list[_Measurement]]:
+    """Measurements whose levels can be compared night by night.
+
+    Seeds have levels of their own, and the noise of paired changes leaves these out: between two
+    sets of seeds it would take their levels for a step. So each set is searched alone. Sets that
+    were measured once are searched together: their noise is that between seeds.
+    """
+    measured: list[_Measurement] = []
+    for row in rows:
+        if measured and row["records"] and row["records"] == measured[-1].last["records"]:
+            measured[-1].last = row
+        else:
+            measured.append(_Measurement(row, row))
+    sets: dict[tuple[int, ...], list[_Measurement]] = {}
+    for one in measured:
+        sets.setdefault(tuple(one.first["seeds"]), []).append(one)
+    once = [nights[0] for nights in sets.values() if len(nights) == 1]
+    return [nights for nights in (once, *sets.values()) if len(nights) > 1]
+
+
+def _steps_of_series(
+    name: tuple[str, ...], rows: Sequence[dict[str, Any]], false_steps: float
+) -> list[SeriesStep]:
+    logs = all(value > 0 for row in rows for value in row["values"])
+    made = []
+    groups = _by_seeds(rows)
+    for group in groups:
+        nights = [
+            {
+                seed: float(np.log(value)) if logs else value
+                for seed, value in zip(one.first["seeds"], one.first["values"], strict=True)
+            }
+            for one in group
+        ]
+        sd, df = noise(nights)
+        means = [float(np.mean(list(night.values()))) for night in nights]
+        for step in find_steps(means, sd, df, false_steps / len(groups)):
+            before, after = (float(np.exp(x)) if logs else x for x in (step.before, step.after))
+            last, first = group[step.index - 1].last, group[step.index].first
+            made.append(
+                SeriesStep(
+                    name,
+                    Step(step.index, before, after),
+                    after / before if logs else None,
+                    (last["night"], last["project"]),
+                    (first["night"], first["project"]),
+                    new=True,
+                )
+            )
+    return made

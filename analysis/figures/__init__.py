@@ -1,0 +1,1 @@
+"""Figures of a study: one module for each family of measures."""

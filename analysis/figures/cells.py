@@ -1,0 +1,273 @@
+"""Figures of a study's cell traces: the text's scatters, where the time is, and first bytes."""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import matplotlib as mpl
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.backends.backend_agg import FigureCanvasAgg
+from matplotlib.figure import Figure
+from matplotlib.lines import Line2D
+from matplotlib.patches import Patch
+
+from analysis.celltrace.statistics import Bools, Group, Stage
+from analysis.celltrace.summaries import (
+    ALL_ROLES,
+    POSITIONS,
+    STAGES,
+    Points,
+    TraceTable,
+    over_seeds,
+)
+from analysis.figures.style import PNG_DPI, RC
+from analysis.formats.study import Study
+
+WIDTH_IN = 7.0
+ROW_IN = 1.75
+LEAST_MS = 1e-3
+"""Where a scatter's axis begins: in virtual time a cell can pass in no time at all."""
+
+# Paul Tol's palettes; a light and a dark one of each pair stay apart in grey.
+GREY, ORANGE, BLUE = "#BBBBBB", "#EE7733", "#0077BB"
+STAGE_COLORS = {
+    Stage.INBUF_QUEUE: "#DDCC77",
+    Stage.QUEUE_OUTBUF: "#CC6677",
+    Stage.OUTBUF_FLUSH: "#332288",
+}
+
+
+@dataclass(frozen=True)
+class TraceFigure:
+    """One drawn figure: its files, heading and caption, and the drawing as SVG for the report."""
+
+    id: str
+    heading: str
+    caption: str
+    files: tuple[Path, ...]
+    svg: bytes
+
+
+def draw_all(table: TraceTable, study: Study, directory: Path) -> tuple[TraceFigure, ...]:
+    """Draws the figures of a study with traced runs into ``directory``; same data, same bytes."""
+    settings: Any = {**mpl.rcParamsDefault, **RC, "backend": "agg"}
+    with mpl.rc_context(settings):
+        drawn = [
+            _save(
+                directory,
+                f"celltrace-scatter-{role.replace(' ', '-')}",
+                f"Time of each RELAY cell inside its relay, {role}",
+                _scatter_caption(table, role),
+                _scatter(table, study, role),
+            )
+            for role in _shown_roles(table)
+        ]
+        drawn.append(
+            _save(
+                directory,
+                "celltrace-stages",
+                "Where the cells' time is spent",
+                "Mean time of relayed RELAY cells of the measured span in each stage, by role of "
+                "the relay; mean over seeds.",
+                _stages(table, study),
+            )
+        )
+        if table.relay_times:
+            drawn.append(
+                _save(
+                    directory,
+                    "celltrace-ttfb",
+                    "Part of the time to first byte spent inside relays",
+                    "Mean over the downloads whose cells could be followed: BEGIN, CONNECTED, the "
+                    "request and the first answer, at each position of the circuit. The rest of "
+                    "the time to first byte is the network's, the server's and the client's.",
+                    _first_bytes(table, study),
+                )
+            )
+    return tuple(drawn)
+
+
+def _save(directory: Path, name: str, heading: str, caption: str, figure: Figure) -> TraceFigure:
+    pdf, png = directory / f"{name}.pdf", directory / f"{name}.png"
+    nothing = {"Creator": None, "Producer": None, "CreationDate": None}
+    figure.savefig(pdf, format="pdf", metadata=nothing)
+    figure.savefig(png, format="png", dpi=PNG_DPI, metadata={"Software": None})
+    # Tens of thousands of points as paths would make the report slow to show: they are a picture.
+    image = io.BytesIO()
+    figure.savefig(
+        image, format="svg", metadata=dict.fromkeys(("Date", "Creator", "Format", "Type"))
+    )
+    return TraceFigure(name, heading, caption, (pdf, png), image.getvalue())
+
+
+def _shown_roles(table: TraceTable) -> list[str]:
+    """The role that the text measured; without it the first of those that relayed cells."""
+    roles = [role for role in table.relaying_roles if role != ALL_ROLES]
+    if "guard" in roles:
+        return ["guard"]
+    return roles[:1]
+
+
+def labels_of(table: TraceTable, study: Study) -> list[tuple[str, str, str]]:
+    """What stands side by side: level, variant and the label of the two."""
+    present = {(run.level, run.variant) for run, _ in table.counts}
+    several = len(study.variants) > 1
+    return [
+        (
+            level.name,
+            variant.name,
+            f"{level.label}, {variant.label}" if several else level.label,
+        )
+        for level in study.levels
+        for variant in study.variants
+        if (level.name, variant.name) in present
+    ]
+
+
+def _canvas(rows: int, columns: int, row_in: float = ROW_IN) -> tuple[Figure, Any]:
+    figure = Figure(figsize=(WIDTH_IN, rows * row_in + 0.35), layout="constrained")
+    FigureCanvasAgg(figure)
+    return figure, figure.subplots(rows, columns, squeeze=False, sharex="col", sharey="row")
+
+
+def _scatter(table: TraceTable, study: Study, role: str) -> Figure:
+    """Three rows as in the text: all cells, the busiest circuit, quiet beside busy circuits."""
+    columns = labels_of(table, study)
+    by_key = {(p.level, p.variant): p for p in table.points if p.role == role}
+    rows: list[tuple[str, Callable[[Points], list[tuple[Bools, str, str]]]]] = [
+        ("all cells", lambda p: [(np.ones(p.time_s.shape, bool), BLUE, "all cells")]),
+        ("busiest circuit", lambda p: [(p.busiest, BLUE, "busiest circuit")]),
+        (
+            "quiet and busy",
+            lambda p: [(p.busy, GREY, "busy circuits"), (p.quiet, ORANGE, "quiet circuits")],
+        ),
+    ]
+    figure, axes = _canvas(len(rows), len(columns))
+    for j, (level, variant, label) in enumerate(columns):
+        points = by_key.get((level, variant))
+        for i, (_, layers) in enumerate(rows):
+            ax: Axes = axes[i][j]
+            if points is None or not points.time_s.size:
+                ax.text(0.5, 0.5, "no data", ha="center", va="center", transform=ax.transAxes)
+                continue
+            for mask, color, name in layers(points):
+                ax.scatter(
+                    points.time_s[mask],
+                    np.maximum(points.time_ms[mask], LEAST_MS),
+                    s=3.0 if color == ORANGE else 0.6,
+                    c=color,
+                    linewidths=0,
+                    rasterized=True,
+                    label=name,
+                )
+            ax.set_yscale("log")
+            if i == 0:
+                ax.set_title(label)
+            if i == len(rows) - 1:
+                ax.set_xlabel("Simulated time (s)")
+            if j == 0:
+                ax.set_ylabel(f"{rows[i][0]}\ninbuf to kernel (ms)")
+    figure.legend(
+        handles=[
+            Line2D([], [], linestyle="", marker="o", markersize=4, color=color, label=label)
+            for color, label in (
+                (BLUE, "all cells, busiest circuit"),
+                (GREY, "busy circuits"),
+                (ORANGE, "quiet circuits"),
+            )
+        ],
+        loc="outside upper center",
+        ncols=3,
+        frameon=False,
+    )
+    return figure
+
+
+def _scatter_caption(table: TraceTable, role: str) -> str:
+    shown = [p for p in table.points if p.role == role]
+    cells = ", ".join(f"{p.cells:,}" for p in shown)
+    seeds = sorted({p.seed for p in shown})
+    return (
+        f"Relays of role {role}, one run each (seed {', '.join(map(str, seeds))}); logarithmic. "
+        f"Above all cells ({cells}; of more than 20,000 each n-th is shown), in the middle the "
+        "circuit with the most cells, below the quiet circuits (at most as many cells as the first "
+        "quartile) on the busy ones (at least the third). Cells that took less than 1 microsecond "
+        "of simulated time stand at the lower edge."
+    )
+
+
+def _stages(table: TraceTable, study: Study) -> Figure:
+    columns = labels_of(table, study)
+    roles = [role for role in table.relaying_roles if role != ALL_ROLES] or table.roles
+    means = {
+        (row.role, row.level, row.variant, row.stage): row
+        for row in over_seeds(table.times)
+        if row.group is Group.ALL
+    }
+    figure, axes = _canvas(1, len(columns), 2.4)
+    for j, (level, variant, label) in enumerate(columns):
+        ax: Axes = axes[0][j]
+        base = np.zeros(len(roles))
+        for stage in STAGES:
+            rows = [means.get((role, level, variant, stage)) for role in roles]
+            heights = np.array([row.summary.mean_ms if row else np.nan for row in rows])
+            ax.bar(roles, heights, bottom=base, color=STAGE_COLORS[stage], label=stage.value)
+            base = base + np.nan_to_num(heights)
+        ax.set_title(label)
+        ax.grid(visible=False, axis="x")
+        if j == 0:
+            ax.set_ylabel("Mean time inside the relay (ms)")
+    _stage_legend(figure)
+    return figure
+
+
+def _first_bytes(table: TraceTable, study: Study) -> Figure:
+    columns = labels_of(table, study)
+    classes = list(dict.fromkeys(row.class_name for row in table.relay_times))
+    figure, axes = _canvas(1, len(columns), 2.4)
+    for j, (level, variant, label) in enumerate(columns):
+        ax: Axes = axes[0][j]
+        names = [f"{name}\n{place}" for name in classes for place in POSITIONS]
+        base = np.zeros(len(names))
+        for stage in STAGES:
+            heights = np.array(
+                [
+                    1000
+                    * float(
+                        np.mean(
+                            [
+                                row.time_s
+                                for row in table.relay_times
+                                if (row.level, row.variant, row.class_name, row.position, row.stage)
+                                == (level, variant, name, place, stage)
+                            ]
+                            or [0.0]
+                        )
+                    )
+                    for name in classes
+                    for place in POSITIONS
+                ]
+            )
+            ax.bar(names, heights, bottom=base, color=STAGE_COLORS[stage], label=stage.value)
+            base = base + heights
+        ax.set_title(label)
+        ax.grid(visible=False, axis="x")
+        ax.tick_params(axis="x", labelsize=6.5)
+        if j == 0:
+            ax.set_ylabel("Mean time inside relays\nbefore the first byte (ms)")
+    _stage_legend(figure)
+    return figure
+
+
+def _stage_legend(figure: Figure) -> None:
+    figure.legend(
+        handles=[Patch(color=STAGE_COLORS[stage], label=stage.value) for stage in STAGES],
+        loc="outside upper center",
+        ncols=len(STAGES),
+        frameon=False,
+    )

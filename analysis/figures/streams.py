@@ -1,0 +1,318 @@
+"""Figures of downloads side by side: bytes of each stream over time, and a map of starvation."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.backends.backend_agg import FigureCanvasAgg
+from matplotlib.figure import Figure
+from matplotlib.lines import Line2D
+
+from analysis.errors import AnalysisError
+from analysis.figures.base import Picture, Shown
+from analysis.figures.style import Page
+from analysis.formats.study import Level, Variant
+from analysis.measures.catalogue import METRICS, ClassData, run_statistics
+from analysis.measures.side_by_side import LAST, WINDOW_S, Group, jain_over_time
+from analysis.measures.time_series import Floats
+
+STEP_S = 1.0
+"""Between the points of a curve of bytes over time."""
+
+LAST_COLOR = "#CC3311"
+OTHERS_COLOR = "#4477AA"
+
+MAPPED = "starvation"
+"""The metric that the map shows."""
+
+NO_STREAMS = (
+    "it needs downloads side by side and TGen's log level info: streams: 2 or more, and "
+    "engine: {tgen: {loglevel: info}}; or records made anew with `onionlab analyse`"
+)
+
+
+# ----- bytes over time
+
+
+@dataclass(frozen=True)
+class _Curves:
+    """One run: times since the first start, bytes of each stream, and the index of fairness.
+
+    Attributes:
+        time_s: shape (t,).
+        received_bytes: shape (streams, t), oldest stream first.
+        jain_time_s: shape (w,).
+        jain: shape (w,).
+    """
+
+    time_s: Floats
+    received_bytes: Floats
+    jain_time_s: Floats
+    jain: Floats
+
+
+def _keep_curves(run: Mapping[str, ClassData]) -> _Curves | None:
+    """The curves of the first client with downloads side by side; None where there is none."""
+    groups = [group for data in run.values() for group in data.side_by_side]
+    return _curves(groups[0]) if groups else None
+
+
+def _curves(group: Group) -> _Curves:
+    begin = min(one.start_s for one in group)
+    end = max(one.end_s if one.done_s is None else one.done_s for one in group)
+    time_s = np.arange(begin, end + STEP_S, STEP_S)
+    middles, index = jain_over_time(group)
+    received = np.stack([one.received_at(time_s) for one in group])
+    return _Curves(time_s - begin, received, middles - begin, index)
+
+
+def _of_first_seed(shown: Shown) -> list[tuple[Variant, _Curves]]:
+    """The curves of the lowest seed of each variant that has runs, in the study's order."""
+    found = []
+    for variant in shown.study.variants:
+        runs = [one for one in shown.kept if one.variant == variant.name]
+        if not runs:
+            continue
+        first = min(runs, key=lambda one: one.seed)
+        if first.value is None:
+            raise AnalysisError(
+                f"figure {shown.spec.id}: the records of {variant.name}, seed {first.seed}, do not "
+                "tell how streams came along",
+                NO_STREAMS,
+            )
+        found.append((variant, first.value))
+    return found
+
+
+def _draw_progress(shown: Shown, page: Page) -> Figure:
+    curves = _of_first_seed(shown)
+    across = max(1, len(curves))
+    if page.stacked:
+        shape, size = (across, 1), (page.width_in, across * page.panel_height_in)
+    else:
+        shape, size = (2, across), (page.width_in, 1.75 * page.panel_height_in)
+    figure = Figure(figsize=size, layout="constrained")
+    FigureCanvasAgg(figure)
+    # The index stands below the bytes and needs less height.
+    ratios = [1] * across if page.stacked else [2, 1]
+    grid = figure.subplots(*shape, squeeze=False, sharex=True, sharey="row", height_ratios=ratios)
+    for place, (variant, one) in enumerate(curves):
+        top = grid[place, 0] if page.stacked else grid[0, place]
+        _draw_bytes(top, variant, one)
+        if page.stacked or place == 0:
+            top.set_ylabel("Received (MB)")
+        if not page.stacked:
+            _draw_jain(grid[1, place], one)
+            if place == 0:
+                grid[1, 0].set_ylabel("Jain's index")
+    for axes in grid[-1]:
+        axes.set_xlabel("Time since the first start (s)")
+    if curves:
+        count = curves[0][1].received_bytes.shape[0]
+        figure.legend(*_legend(count), loc="outside upper center", ncols=2, frameon=False)
+    else:
+        grid[0, 0].text(0.5, 0.5, "no data", ha="center", transform=grid[0, 0].transAxes)
+    return figure
+
+
+def _is_last(place: int, count: int) -> bool:
+    return count > LAST and place >= count - LAST
+
+
+def _draw_bytes(axes: Axes, variant: Variant, one: _Curves) -> None:
+    count = one.received_bytes.shape[0]
+    for place, received in enumerate(one.received_bytes):
+        last = _is_last(place, count)
+        axes.plot(
+            one.time_s,
+            received * 1e-6,
+            color=LAST_COLOR if last else OTHERS_COLOR,
+            linestyle=(0, (4, 1.2)) if last else "-",
+            linewidth=1.1 if last else 0.9,
+            # Of the others, the older a stream is, the lighter its line.
+            alpha=1.0 if last else 0.45 + 0.55 * place / max(1, count - 1),
+            zorder=3 if last else 2,
+        )
+    axes.set_title(variant.label)
+    axes.set_ylim(bottom=0.0)
+    axes.set_xlim(left=0.0)
+
+
+def _draw_jain(axes: Axes, one: _Curves) -> None:
+    axes.plot(one.jain_time_s, one.jain, color="#222222", linewidth=1.0)
+    axes.set_ylim(0.0, 1.05)
+
+
+def _legend(count: int) -> tuple[list[Line2D], list[str]]:
+    others = Line2D([], [], color=OTHERS_COLOR, linestyle="-", linewidth=1.1)
+    if count <= LAST:
+        return [others], [f"streams 1 to {count}"]
+    last = Line2D([], [], color=LAST_COLOR, linestyle=(0, (4, 1.2)), linewidth=1.3)
+    return [others, last], [
+        f"streams 1 to {count - LAST}",
+        f"streams {count - LAST + 1} to {count}, the last ones",
+    ]
+
+
+def _progress_table(shown: Shown) -> list[list[str]]:
+    rows = [["panel", "variant", "stream", "x_s", "value"]]
+    for variant, one in _of_first_seed(shown):
+        for number, received in enumerate(one.received_bytes, start=1):
+            rows += [
+                ["received_bytes", variant.name, str(number), f"{x:.6g}", f"{y:.9g}"]
+                for x, y in zip(one.time_s, received, strict=True)
+            ]
+        rows += [
+            ["jain_index", variant.name, "", f"{x:.6g}", f"{y:.9g}"]
+            for x, y in zip(one.jain_time_s, one.jain, strict=True)
+        ]
+    return rows
+
+
+def _progress_caption(shown: Shown, page: Page) -> str:
+    seeds = sorted({one.seed for one in shown.kept})
+    which = f"Seed {seeds[0]}. " if seeds else ""
+    below = (
+        ""
+        if page.stacked
+        else f" Below: Jain's index over what the streams in progress get in {WINDOW_S:g} s."
+    )
+    return (
+        f"{which}Payload that each of a client's parallel downloads has received, by the order in "
+        f"which they began; the last {LAST} are dashed.{below}"
+    )
+
+
+# ----- the map
+
+RATE, STREAMS, CONTROL = "bottleneck_kib_per_s", "streams", "cc_alg"
+_METRIC = {metric.name: metric for metric in METRICS}
+
+
+def _keep_mapped(run: Mapping[str, ClassData]) -> float | None:
+    values = [
+        statistic.value
+        for (_, name), statistic in run_statistics(run).items()
+        if name == MAPPED and statistic.value is not None
+    ]
+    return values[0] if values else None
+
+
+@dataclass(frozen=True)
+class _Cell:
+    """One level of one variant: the mean over seeds and the range."""
+
+    mean: float
+    low: float
+    high: float
+    seeds: int
+
+
+def _cells(shown: Shown) -> dict[str, dict[tuple[float, float], _Cell]]:
+    """Variant -> (rate, streams) -> cell. A level is left out if any of its runs has no value."""
+    values: dict[str, dict[tuple[float, float], list[float | None]]] = {}
+    for one in shown.kept:
+        where = (one.level.coordinates[RATE], one.level.coordinates[STREAMS])
+        values.setdefault(one.variant, {}).setdefault(where, []).append(one.value)
+    return {
+        variant: {
+            where: _Cell(float(np.mean(known)), min(known), max(known), len(known))
+            for where, found in levels.items()
+            for known in [[value for value in found if value is not None]]
+            if known and len(known) == len(found)
+        }
+        for variant, levels in values.items()
+    }
+
+
+def _draw_map(shown: Shown, page: Page) -> Figure:
+    cells = _cells(shown)
+    variants = [variant for variant in shown.study.variants if variant.name in cells]
+    rates, streams = (
+        sorted({where[axis] for levels in cells.values() for where in levels}) for axis in (0, 1)
+    )
+    across = max(1, len(variants))
+    if page.stacked:
+        shape, size = (across, 1), (page.width_in, across * page.panel_height_in)
+    else:
+        shape, size = (1, across), (page.width_in, page.panel_height_in)
+    figure = Figure(figsize=size, layout="constrained")
+    FigureCanvasAgg(figure)
+    grid = figure.subplots(*shape, squeeze=False, sharex=True, sharey=True)
+    image = None
+    for axes, variant in zip(grid.flat, variants, strict=False):
+        shares = np.full((len(streams), len(rates)), np.nan)
+        for (rate, count), cell in cells[variant.name].items():
+            shares[streams.index(count), rates.index(rate)] = cell.mean
+        image = axes.imshow(
+            shares, origin="lower", aspect="auto", cmap="cividis_r", vmin=0.0, vmax=1.0
+        )
+        for (row, column), value in np.ndenumerate(shares):
+            if np.isnan(value):
+                text, color = "\N{EN DASH}", "#555555"
+            else:
+                text, color = f"{100 * value:.0f}", "white" if value > 0.5 else "black"
+            axes.text(column, row, text, ha="center", va="center", fontsize=7, color=color)
+        axes.grid(visible=False)
+        axes.set_title(variant.label)
+        axes.set_xticks(range(len(rates)), [f"{rate:g}" for rate in rates])
+        axes.set_yticks(range(len(streams)), [f"{count:g}" for count in streams])
+    for axes in grid[-1]:
+        axes.set_xlabel("Bottleneck (KiB/s)")
+    for axes in grid[:, 0]:
+        axes.set_ylabel("Streams")
+    if image is None:
+        grid[0, 0].text(0.5, 0.5, "no data", ha="center", transform=grid[0, 0].transAxes)
+    else:
+        bar = figure.colorbar(image, ax=grid, label=_METRIC[MAPPED].label + " (%)")
+        bar.set_ticks([0.0, 0.5, 1.0], labels=["0", "50", "100"])
+    return figure
+
+
+def _map_table(shown: Shown) -> list[list[str]]:
+    rows = [["variant", RATE, STREAMS, "mean", "low", "high", "seeds"]]
+    for variant, levels in _cells(shown).items():
+        rows += [
+            [variant, f"{rate:g}", f"{count:g}"]
+            + [f"{value:.9g}" for value in (cell.mean, cell.low, cell.high)]
+            + [str(cell.seeds)]
+            for (rate, count), cell in sorted(levels.items())
+        ]
+    return rows
+
+
+def _map_caption(shown: Shown, page: Page) -> str:
+    del page
+    counts = sorted({cell.seeds for levels in _cells(shown).values() for cell in levels.values()})
+    seeds = "no runs"
+    if counts:
+        seeds = f"{counts[0]}" if len(counts) == 1 else f"{counts[0]} to {counts[-1]}"
+        seeds = f"mean over {seeds} seeds" if counts != [1] else "one seed"
+    return (
+        "How much of its file the slowest stream of a client lacked when the first one was "
+        "complete, in per cent, by the rate of the slowest relay and the number of streams; "
+        f"{seeds}. A dash: no level, or no stream that was complete. "
+        f"Congestion control: cc_alg={shown.level.coordinates[CONTROL]:g}."
+    )
+
+
+def _same_control(own: Level, other: Level) -> bool:
+    """Whether a level belongs on the map of another: maps are of one congestion control each."""
+    return {RATE, STREAMS} <= other.coordinates.keys() and own.coordinates.get(
+        CONTROL
+    ) == other.coordinates.get(CONTROL)
+
+
+def _same_level(own: Level, other: Level) -> bool:
+    return own.name == other.name
+
+
+STREAM_PICTURES: dict[str, Picture] = {
+    "stream-progress": Picture(
+        _keep_curves, _draw_progress, _progress_table, _progress_caption, _same_level
+    ),
+    "starvation-map": Picture(_keep_mapped, _draw_map, _map_table, _map_caption, _same_control),
+}

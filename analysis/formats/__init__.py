@@ -1,0 +1,1 @@
+"""File formats: one model for each, which writes it and reads it."""

@@ -1,0 +1,1 @@
+"""Intervals, bands, tests and stopping rules. Arrays in, numbers out."""

@@ -1,0 +1,113 @@
+"""Step changes in a series of nights. Arrays in, steps out.
+
+The search is ``ruptures``' PELT (Killick, Fearnhead and Eckley 2012, JASA 107) with the cost of
+Gaussian means and a penalty chosen so that a year of looks has a stated chance of any false step.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import ruptures  # type: ignore[import-untyped]
+from numpy.typing import ArrayLike
+from scipy import stats
+
+from analysis.inference.intervals import Floats
+
+NIGHTS = 365
+"""Nights for which the rate of false steps holds; a longer history is searched in its last ones."""
+
+LOOKS = 6.0
+"""How many independent places for a step a night counts as, when every night the whole history is
+searched anew. With it the stated rate holds in simulation (docs/nightly.md, and a test)."""
+
+MINIMUM_DF = 20
+"""Before the noise is known this well no step is looked for."""
+
+
+@dataclass(frozen=True)
+class Step:
+    """One step: between the nights ``index - 1`` and ``index``.
+
+    Attributes:
+        index: of the first night at the new level.
+        before: mean over the nights of the segment before it.
+        after: mean over those of the segment behind it.
+    """
+
+    index: int
+    before: float
+    after: float
+
+
+def penalty(false_steps: float, df: float = np.inf) -> float:
+    """The fall of the sum of squares, in units of the noise variance, that a step has to bring.
+
+    Args:
+        false_steps: chance of any false step in one series over ``NIGHTS`` nights, each of which
+            searches the whole series so far; in (0, 1).
+        df: degrees of freedom of the noise variance.
+    """
+    share = false_steps / (LOOKS * NIGHTS)
+    return float(stats.chi2.isf(share, 1) if np.isinf(df) else stats.f.isf(share, 1, df))
+
+
+def noise(nights: Sequence[dict[int, float]]) -> tuple[float, float]:
+    """Standard deviation of a night's mean, from within nights, and its degrees of freedom.
+
+    Where two nights in a row have the same seeds, the changes of these seeds tell the noise of a
+    mean of paired seeds: what all of them do together, a step, is no part of it. Nights on other
+    seeds than the night before tell it from the spread of their own.
+
+    Args:
+        nights: seed -> value, night by night.
+
+    Returns:
+        (0.0, 0.0) where nothing is known.
+    """
+    squares, df = 0.0, 0.0
+    for before, after in itertools.pairwise(nights):
+        n = len(after)
+        if n < 2:
+            continue
+        if set(before) == set(after):
+            changes = np.array([after[seed] - before[seed] for seed in after])
+            squares += float(changes.var(ddof=1)) / (2 * n) * (n - 1) / 1.5
+            # Two changes in a row share a night: their squares are correlated by a quarter.
+            df += (n - 1) / 1.5
+        else:
+            own = np.array(list(after.values()))
+            squares += float(own.var(ddof=1)) / n * (n - 1)
+            df += n - 1
+    return (float(np.sqrt(squares / df)), df) if df else (0.0, 0.0)
+
+
+def find_steps(means: ArrayLike, sd: float, df: float, false_steps: float) -> list[Step]:
+    """Steps of the level of a series.
+
+    Args:
+        means: shape (n,), a night's mean each, finite; the last ``NIGHTS`` are searched.
+        sd: standard deviation of a night's mean.
+        df: degrees of freedom of ``sd``.
+        false_steps: see ``penalty``.
+
+    Returns:
+        By index into ``means``; none while the noise is not known well enough.
+    """
+    series: Floats = np.asarray(means, dtype=np.float64)
+    skipped = max(0, series.size - NIGHTS)
+    window = series[skipped:]
+    if window.size < 2 or df < MINIMUM_DF or not sd > 0:
+        return []
+    scaled = (window - np.median(window)) / sd
+    model = ruptures.Pelt(model="l2", min_size=1, jump=1).fit(scaled.reshape(-1, 1))
+    ends = [int(end) for end in model.predict(pen=penalty(false_steps, df))]
+    starts = [0, *ends[:-1]]
+    levels = [float(window[a:b].mean()) for a, b in zip(starts, ends, strict=True)]
+    return [
+        Step(skipped + start, before, after)
+        for start, before, after in zip(starts[1:], levels, levels[1:], strict=False)
+    ]

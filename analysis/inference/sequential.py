@@ -1,0 +1,161 @@
+"""Repeated looks at growing data with one error rate over all of them. Arrays in, numbers out.
+
+A group-sequential test with an error-spending function: Lan and DeMets (1983), Biometrika 70(3).
+The share of the error rate spent by the time a share t of the budget is used is t^POWER, one of the
+family of Kim and DeMets (1987), Biometrika 74(1). The p-value of each look is that of the t test,
+compared with the nominal level that the spending allows there (the significance-level approach,
+Jennison and Turnbull 2000, section 4.4). How many looks there are, and when, may not depend on the
+data seen; docs/statistics.md says what that means for SEEDS=auto.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+
+import numpy as np
+from numpy.typing import ArrayLike
+from scipy import stats
+
+from analysis.inference.intervals import Floats
+
+POWER = 2.0
+"""Exponent of the spending function, chosen by simulation (docs/statistics.md)."""
+
+ALLOWANCE = 0.9
+"""Share of the error rate that is spent. Small samples' t tests depend less on each other from look
+to look than the Brownian motion does, and reject up to a tenth more often than planned."""
+
+FIRST_LOOK = 3
+"""Pairs at the first look: a t test of two pairs finds nothing but the grossest difference."""
+
+LOOK_GROWTH = 1.15
+"""Each look has this many times the seeds of the one before, and at least one more."""
+
+_ALPHAS = np.geomspace(1e-7, 0.5, 60)
+"""Error rates for which nominal levels are computed; between them they are interpolated."""
+
+_GRID_STEPS_PER_SD = 8
+_GRID_END = 6.5
+"""Where the grid of the Brownian motion ends; 4e-11 of its mass lie outside at t = 1."""
+
+
+@dataclass(frozen=True)
+class Looks:
+    """When the data was, or will be, looked at.
+
+    Attributes:
+        sizes: number of pairs at each look so far, increasing.
+        budget: the largest number of pairs there may ever be.
+    """
+
+    sizes: tuple[int, ...]
+    budget: int
+
+    def __post_init__(self) -> None:
+        increasing = all(a < b for a, b in zip(self.sizes, self.sizes[1:], strict=False))
+        if not self.sizes or not increasing or self.sizes[0] < 2 or self.sizes[-1] > self.budget:
+            raise ValueError(f"looks need to grow from 2 to at most {self.budget}: {self.sizes}")
+
+    @property
+    def fractions(self) -> tuple[float, ...]:
+        """Share of the budget used at each look."""
+        return tuple(size / self.budget for size in self.sizes)
+
+
+def schedule(budget: int) -> tuple[int, ...]:
+    """Sizes of all looks up to a budget, fixed before any data is seen.
+
+    Raises:
+        ValueError: the budget is smaller than the first look.
+    """
+    if budget < FIRST_LOOK:
+        raise ValueError(f"a budget of at least {FIRST_LOOK} seeds, got {budget}")
+    sizes = [FIRST_LOOK]
+    while sizes[-1] < budget:
+        sizes.append(min(budget, max(sizes[-1] + 1, int(LOOK_GROWTH * sizes[-1]))))
+    return tuple(sizes)
+
+
+def nominal_levels(fractions: Sequence[float], alphas: ArrayLike, power: float = POWER) -> Floats:
+    """One-sided levels for each look that spend ``alpha * t^power`` by information share t.
+
+    By the recursion of Armitage, McPherson and Rowe (1969) for a Brownian motion on a grid.
+
+    Args:
+        fractions: shape (k,), increasing, in (0, 1].
+        alphas: shape (a,), one-sided error rates in (0, 1).
+        power: exponent of the spending function, > 0.
+
+    Returns:
+        Shape (a, k): reject at look k where the one-sided p-value is at most this.
+    """
+    t = np.asarray(fractions, dtype=np.float64)
+    alpha = np.asarray(alphas, dtype=np.float64)
+    gaps = np.diff(t, prepend=0.0)
+    step = float(np.sqrt(gaps.min())) / _GRID_STEPS_PER_SD
+    grid = np.arange(-_GRID_END, _GRID_END + step, step)
+    spend = alpha[:, None] * np.diff(t**power, prepend=0.0)
+    levels = np.empty((alpha.size, t.size))
+    # Mass of the paths not stopped yet, for each alpha, on the grid.
+    mass = np.tile(stats.norm.pdf(grid, 0.0, np.sqrt(t[0])) * step, (alpha.size, 1))
+    for look in range(t.size):
+        if look:
+            reach = np.exp(-((grid[:, None] - grid[None, :]) ** 2) / (2 * gaps[look]))
+            mass = mass @ (reach * (step / np.sqrt(2 * np.pi * gaps[look])))
+        # above[j]: mass right of the left edge of cell j.
+        above = np.cumsum(mass[:, ::-1], axis=1)[:, ::-1]
+        for row in range(alpha.size):
+            boundary, cell, share = _boundary(above[row], grid, step, spend[row, look])
+            levels[row, look] = stats.norm.sf(boundary / np.sqrt(t[look]))
+            mass[row, cell + 1 :] = 0.0
+            mass[row, cell] *= share
+    return levels
+
+
+def _boundary(above: Floats, grid: Floats, step: float, spend: float) -> tuple[float, int, float]:
+    """Where the mass above is what may be spent: the place, its cell, the cell's share below it."""
+    cell = max(0, int(np.searchsorted(-above, -spend, side="right")) - 1)
+    beyond = float(above[cell + 1]) if cell + 1 < above.size else 0.0
+    inside = float(above[cell]) - beyond
+    # Far out the density falls by orders of magnitude within a cell: interpolate its logarithm.
+    if beyond > 0 and inside > 0:
+        ratio = np.log(float(above[cell]) / spend) / np.log(float(above[cell]) / beyond)
+    else:
+        ratio = 1.0
+    ratio = min(max(float(ratio), 0.0), 1.0)
+    share = (float(above[cell]) - spend) / inside if inside > 0 else 0.0
+    return float(grid[cell]) - step / 2 + ratio * step, cell, min(max(share, 0.0), 1.0)
+
+
+@lru_cache(maxsize=64)
+def _level_table(fractions: tuple[float, ...]) -> Floats:
+    table = nominal_levels(fractions, ALLOWANCE * _ALPHAS)
+    # Numerical noise must not make a larger error rate allow less.
+    monotone: Floats = np.maximum.accumulate(table, axis=0)
+    return monotone
+
+
+def sequential_p(p_values: ArrayLike, fractions: Sequence[float]) -> float:
+    """The smallest one-sided error rate at which any look so far would have rejected.
+
+    It is a p-value at any of the looks, whatever made one stop there, and so can be corrected for
+    several metrics like any other (Liu and Anderson 2008, J. American Statistical Association 103;
+    with Holm: Maurer and Bretz 2013, Statistics in Biopharmaceutical Research 5).
+
+    Args:
+        p_values: shape (k,), the one-sided p-value of each look on its own data.
+        fractions: shape (k,), share of the budget used at each look.
+    """
+    p = np.asarray(p_values, dtype=np.float64)
+    table = _level_table(tuple(fractions))
+    best = 1.0
+    for look, value in enumerate(p):
+        levels = table[:, look]
+        if value <= levels[0]:
+            return float(_ALPHAS[0])
+        if value <= levels[-1]:
+            log = np.interp(np.log(value), np.log(levels), np.log(_ALPHAS))
+            best = min(best, float(np.exp(log)))
+    return best

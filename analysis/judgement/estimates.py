@@ -1,0 +1,92 @@
+"""From runs to variants: means over seeds, their intervals, and paired differences.
+
+The replicate is a run; streams within a run are not independent. Numbers in, numbers out. The
+intervals are those of ``inference``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+
+from analysis.inference.intervals import Interval, ratio_interval, t_interval
+from analysis.measures.catalogue import Statistic
+
+ONE_SEED = "one seed: no interval"
+ONE_PAIR = "one pair: no interval"
+NO_RATIO = "no ratio: a value is zero"
+
+
+@dataclass(frozen=True)
+class Estimate:
+    """One variant's value of one metric, over seeds. None: cannot be given, ``note`` says why."""
+
+    mean: Interval | None
+    seeds: int
+    sd: float | None
+    minimum: float | None
+    maximum: float | None
+    note: str = ""
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """One variant against the baseline, over the seeds that both have."""
+
+    difference: Interval | None
+    ratio: Interval | None
+    pairs: int
+    note: str = ""
+
+
+def estimate(statistics: Mapping[int, Statistic]) -> Estimate:
+    """A variant's mean over its seeds.
+
+    If any seed has no value the mean has none either: to leave that run out would be to select.
+    """
+    if not statistics:
+        return Estimate(None, 0, None, None, None, "no run")
+    values = [s.value for s in statistics.values() if s.value is not None]
+    missing = {seed: s.reason for seed, s in sorted(statistics.items()) if s.value is None}
+    if missing:
+        reason = next(iter(missing.values()))
+        where = "" if len(statistics) == 1 else f" in {len(missing)} of {len(statistics)} runs"
+        return Estimate(None, len(statistics), None, None, None, f"{reason}{where}")
+    sd = float(np.std(values, ddof=1)) if len(values) > 1 else None
+    note = ONE_SEED if len(values) == 1 else ""
+    return Estimate(t_interval(values), len(values), sd, min(values), max(values), note)
+
+
+def compare(variant: Mapping[int, Statistic], baseline: Mapping[int, Statistic]) -> Comparison:
+    """Differences (variant - baseline) and ratios (variant / baseline) over common seeds.
+
+    The ratio is the geometric mean of the pairs' ratios, with the t interval of their logarithms. A
+    seed with a run on one side only makes no pair and is named in the note.
+    """
+    common = sorted(set(variant) & set(baseline))
+    notes = []
+    alone = sorted(set(variant) ^ set(baseline))
+    if alone:
+        notes.append(f"seeds without a pair: {', '.join(map(str, alone))}")
+    pairs = []
+    for seed in common:
+        mine, base = variant[seed].value, baseline[seed].value
+        if mine is not None and base is not None:
+            pairs.append((mine, base))
+    if not common:
+        return Comparison(None, None, 0, "; ".join(["no common seed", *notes]))
+    if len(pairs) < len(common):
+        notes.append(f"{len(common) - len(pairs)} of {len(common)} pairs lack a value")
+        return Comparison(None, None, len(common), "; ".join(notes))
+    if len(pairs) == 1:
+        notes.append(ONE_PAIR)
+    own, base_values = zip(*pairs, strict=True)
+    difference = t_interval(np.subtract(own, base_values))
+    ratio = None
+    if min(own) > 0 and min(base_values) > 0:
+        ratio = ratio_interval(own, base_values)
+    else:
+        notes.append(NO_RATIO)
+    return Comparison(difference, ratio, len(pairs), "; ".join(notes))

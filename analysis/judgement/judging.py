@@ -1,0 +1,277 @@
+"""From runs to verdicts: which statistics there are, which of them are primary, what they show."""
+
+from __future__ import annotations
+
+import csv
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import numpy as np
+
+from analysis.errors import AnalysisError
+from analysis.formats.study import Run, Study
+from analysis.inference.sequential import Looks
+from analysis.judgement.margins import OWN, TIME_RESOLUTION_S, Catalogue, Judged, with_margins
+from analysis.judgement.verdicts import (
+    LEVEL,
+    Margin,
+    Paired,
+    Sides,
+    State,
+    Unpaired,
+    Verdict,
+    decide,
+)
+from analysis.measures.catalogue import ALL, ClassData, Quantity, Statistic, run_statistics
+from analysis.measures.load import load_run
+
+Statistics = dict[tuple[str, str], dict[tuple[str, str], dict[int, Statistic]]]
+"""(level, class) -> (metric, variant) -> seed -> statistic."""
+
+WHOLE = 1e-3
+"""How near to a whole number of heartbeats a gap is that was measured in heartbeats."""
+
+
+@dataclass(frozen=True)
+class Design:
+    """How a comparison is to be judged, fixed before its runs are seen.
+
+    Attributes:
+        paired: the same seeds on both sides; otherwise two independent sets of runs.
+        error_level: chance of any false verdict of a kind among the primary metrics, and again
+            among the others.
+        margins: sizes instead of those of ``analysis.judgement.margins``.
+        catalogue: what the statistics are.
+        looks: when the growing set of pairs was looked at, if it was; for paired runs only.
+    """
+
+    paired: bool = True
+    error_level: float = LEVEL
+    margins: Mapping[str, float] = field(default_factory=dict)
+    catalogue: Catalogue = OWN
+    looks: Looks | None = None
+
+
+@dataclass(frozen=True)
+class Judgement:
+    """One metric of one class: the verdict on a variant against the baseline."""
+
+    class_name: str
+    metric: Quantity
+    primary: bool
+    verdict: Verdict
+
+    @property
+    def regression(self) -> bool:
+        """Whether the variant is shown to be worse."""
+        return self.verdict.state is State.DIFFERENT and self.verdict.direction == "worse"
+
+
+def design_of(study: Study) -> Design:
+    """How a study's comparisons are judged."""
+    looks = None if study.looks is None else Looks(study.looks.sizes, study.looks.budget)
+    return Design(margins=study.margins, looks=looks)
+
+
+def in_order(study: Study) -> Iterator[Run]:
+    """The study's runs by level, variant and seed."""
+    for level in study.levels:
+        for variant in study.variants:
+            yield from study.runs_of(level.name, variant.name)
+
+
+def add_run(statistics: Statistics, run: Run, data: Mapping[str, ClassData]) -> None:
+    """Computes all metrics of one run and puts them into ``statistics``."""
+    for (class_name, metric), statistic in run_statistics(data).items():
+        by_variant = statistics.setdefault((run.level, class_name), {})
+        by_variant.setdefault((metric, run.variant), {})[run.seed] = statistic
+
+
+def read_statistics(study: Study, store: Path) -> Statistics:
+    """All metrics of all runs of a study, from their records.
+
+    Args:
+        study: as ``load_study`` gives it.
+        store: directory to which the runs' record directories are relative.
+
+    Raises:
+        AnalysisError: records are missing or cannot be read.
+    """
+    statistics: Statistics = {}
+    for run in in_order(study):
+        add_run(statistics, run, load_run(store / run.records, study.level(run.level)))
+    return statistics
+
+
+RUNS_COLUMNS = ("run_id", "level", "variant", "seed", "class", "metric", "unit", "value", "note")
+
+
+def read_runs_csv(path: Path) -> Statistics:
+    """Statistics from a runs.csv, as ``report.build`` writes it.
+
+    Raises:
+        AnalysisError: missing, not such a table, a value that is no number, an unknown metric, or
+            a run's metric twice.
+    """
+    statistics: Statistics = {}
+    try:
+        with path.open(newline="", encoding="utf-8") as lines:
+            reader = csv.DictReader(lines)
+            missing = set(RUNS_COLUMNS) - set(reader.fieldnames or ())
+            if missing:
+                raise AnalysisError(
+                    f"{path} is no table of runs: it lacks {', '.join(sorted(missing))}",
+                    "name a runs.csv that a report wrote",
+                )
+            for row in reader:
+                _add_row(statistics, row, f"{path}, line {reader.line_num}")
+    except FileNotFoundError:
+        raise AnalysisError(f"{path} is missing", "make the report that writes it") from None
+    except (OSError, UnicodeDecodeError, csv.Error) as error:
+        raise AnalysisError(f"{path} cannot be read: {error}") from None
+    return statistics
+
+
+def _add_row(statistics: Statistics, row: Mapping[str, str | None], where: str) -> None:
+    try:
+        cells = {name: row[name] or "" for name in RUNS_COLUMNS}
+        value = float(cells["value"]) if cells["value"] else None
+        seed = int(cells["seed"])
+        if value is not None and not np.isfinite(value):
+            raise ValueError(f"a value is a number, not {cells['value']}")
+    except ValueError as error:
+        raise AnalysisError(f"{where}: {error}") from None
+    if OWN.quantity(cells["metric"]) is None:
+        raise AnalysisError(
+            f"{where}: unknown metric {cells['metric']!r}", "was it written by another version?"
+        )
+    by_variant = statistics.setdefault((cells["level"], cells["class"]), {})
+    by_seed = by_variant.setdefault((cells["metric"], cells["variant"]), {})
+    if seed in by_seed:
+        raise AnalysisError(f"{where}: {cells['metric']} of seed {seed} is there twice")
+    by_seed[seed] = Statistic(value, "" if value is not None else cells["note"] or "no value")
+
+
+def classes_of(level: str, statistics: Statistics) -> list[str]:
+    """Classes with statistics at a level, ``ALL`` last."""
+    names = [name for where, name in statistics if where == level]
+    return sorted(names, key=lambda name: (name == ALL, name))
+
+
+def is_primary(level: str, statistics: Statistics, class_name: str, metric: Quantity) -> bool:
+    """Whether a metric is one of those that a comparison is made for.
+
+    Throughput and timeout rate over all classes; median, p90 and p99 of the times to first byte and
+    to 320 KiB of each class, or to the last byte where the logs do not tell of 320 KiB.
+    """
+    if not metric.headline or metric.unit == "streams":
+        return False
+    if (class_name == ALL) != (metric.scope == "both"):
+        return False
+    if not metric.name.startswith(("time_to_320kib", "time_to_last_byte")):
+        return True
+    of_class = statistics.get((level, class_name), {})
+    # The median is the last of the three to get lost to failures.
+    known = any(
+        statistic.value is not None
+        for (name, _), by_seed in of_class.items()
+        if name == "time_to_320kib_p50_s"
+        for statistic in by_seed.values()
+    )
+    return known == metric.name.startswith("time_to_320kib")
+
+
+def judge_comparison(
+    level: str,
+    statistics: Statistics,
+    variant: str,
+    baseline: str,
+    design: Design | None = None,
+) -> list[Judgement]:
+    """Verdicts on all metrics of a variant against a baseline at one level.
+
+    The primary metrics are one family, all others that have a margin another. Seeds that only one
+    side has make no pair.
+
+    Raises:
+        AnalysisError: no run of the variant or of the baseline, or a margin that fits no metric.
+    """
+    design = design or Design()
+    table = with_margins(design.margins, design.catalogue.judged)
+    classes = classes_of(level, statistics)
+    for name in (variant, baseline):
+        if not any(who == name for c in classes for _, who in statistics[level, c]):
+            raise AnalysisError(f"level {level} has no runs of {name}", "make its runs first")
+    families: dict[bool, dict[tuple[str, str], Sides]] = {True: {}, False: {}}
+    known = {metric.name: metric for metric in design.catalogue.quantities}
+    for class_name in classes:
+        of_class = statistics[level, class_name]
+        for metric in design.catalogue.quantities:
+            if metric.name not in table:
+                continue
+            own, base = (of_class.get((metric.name, name), {}) for name in (variant, baseline))
+            if not own and not base:
+                continue
+            primary = is_primary(level, statistics, class_name, metric)
+            resolution = resolution_of(
+                metric.name, table[metric.name], of_class, (variant, baseline)
+            )
+            families[primary][class_name, metric.name] = _sides(
+                own, base, metric, table[metric.name].margin, resolution, design.paired
+            )
+    return [
+        Judgement(class_name, known[name], primary, verdict)
+        for primary, family in families.items()
+        for (class_name, name), verdict in _decide(family, design)
+    ]
+
+
+def _decide(
+    family: Mapping[tuple[str, str], Sides], design: Design
+) -> Iterator[tuple[tuple[str, str], Verdict]]:
+    named = {f"{c} {m}": sides for (c, m), sides in family.items()}
+    verdicts = decide(named, design.error_level, design.looks)
+    yield from zip(family, verdicts.values(), strict=True)
+
+
+def _sides(
+    own: Mapping[int, Statistic],
+    base: Mapping[int, Statistic],
+    metric: Quantity,
+    margin: Margin,
+    resolution: float,
+    paired: bool,
+) -> Sides:
+    seeds = sorted(set(own) & set(base))
+    of_own, of_base = (seeds, seeds) if paired else (sorted(own), sorted(base))
+    return (Paired if paired else Unpaired)(
+        [own[seed].value for seed in of_own],
+        [base[seed].value for seed in of_base],
+        margin,
+        metric.better or None,
+        resolution,
+    )
+
+
+def resolution_of(
+    metric: str,
+    judged: Judged,
+    of_class: Mapping[tuple[str, str], Mapping[int, Statistic]],
+    variants: Iterable[str],
+) -> float:
+    """The metric's step in its own unit, from what the runs of these variants say."""
+    if judged.step == "unit":
+        return judged.resolution
+    seen = "streams_started" if judged.step == "stream" else metric
+    values = [
+        statistic.value
+        for name in variants
+        for statistic in of_class.get((seen, name), {}).values()
+        if statistic.value
+    ]
+    if judged.step == "stream":
+        return judged.resolution / (sum(values) / len(values)) if values else 0.0
+    steps = np.array(values) / judged.resolution
+    whole = np.any(np.abs(steps - np.round(steps)) < WHOLE)
+    return judged.resolution if whole else TIME_RESOLUTION_S

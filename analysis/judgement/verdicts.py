@@ -1,0 +1,368 @@
+"""Three verdicts on a comparison: different, equivalent, or not yet known. Arrays in, verdicts out.
+
+"Different": zero lies outside of what the runs allow. "Equivalent": all that they allow lies inside
+a margin stated beforehand; a difference that is there but certainly smaller than the margin is
+equivalent too. Everything else is not yet known, with a reason, or with how many more seeds would
+settle it. Definitions and sources: docs/statistics.md.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Literal
+
+import numpy as np
+
+from analysis.inference.intervals import (
+    CONFIDENCE,
+    MAX_SEEDS_ASKED,
+    Effect,
+    Floats,
+    Interval,
+    count_to_settle,
+    exponential,
+    holm,
+    log_ratios,
+    paired_effect,
+    welch_effect,
+)
+from analysis.inference.sequential import Looks, sequential_p
+
+LEVEL = 0.05
+"""Chance of any false "different" in a family, and of any false "equivalent"."""
+
+Better = Literal["lower", "higher"]
+Values = Sequence[float | None] | Floats
+
+
+class State(StrEnum):
+    """The three verdicts."""
+
+    DIFFERENT = "different"
+    EQUIVALENT = "equivalent"
+    UNKNOWN = "not yet known"
+
+
+@dataclass(frozen=True)
+class Margin:
+    """What counts as the same.
+
+    Attributes:
+        value: > 0. Relative: a share of the baseline, 0.05 for ratios from 1/1.05 to 1.05.
+            Absolute: in the metric's unit.
+        relative: which of the two.
+    """
+
+    value: float
+    relative: bool = True
+
+    def __post_init__(self) -> None:
+        if not (self.value > 0 and np.isfinite(self.value)):
+            raise ValueError(f"a margin is a positive number, got {self.value}")
+
+
+@dataclass(frozen=True)
+class _Comparison:
+    """A variant's values against the baseline's; None or NaN: this run has no value.
+
+    Attributes:
+        variant: one value per seed.
+        baseline: one value per seed.
+        margin: what counts as the same.
+        better: which direction is the better one, or None.
+        resolution: step in which values are known, >= 0, in the metric's unit.
+    """
+
+    variant: Values
+    baseline: Values
+    margin: Margin
+    better: Better | None = None
+    resolution: float = 0.0
+
+
+@dataclass(frozen=True)
+class Paired(_Comparison):
+    """The same seeds on both sides, in the same order."""
+
+    def __post_init__(self) -> None:
+        if len(self.variant) != len(self.baseline):
+            raise ValueError("paired values need the same length")
+
+
+@dataclass(frozen=True)
+class Unpaired(_Comparison):
+    """Two independent sets of runs, as other people's results are."""
+
+
+Sides = Paired | Unpaired
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """What is known about one comparison.
+
+    Attributes:
+        state: the verdict.
+        direction: of a difference; "" where there is none or neither direction is better.
+        effect: with its interval at 95 %, for this comparison alone; None if there is no value.
+        scale: "ratio": the effect is variant / baseline (geometric means); "difference": variant -
+            baseline.
+        margin: largest effect that counts as the same on that scale (a ratio of 1.05, or a
+            difference); None where it has no size.
+        p_different: corrected for the family; None without a test.
+        p_equivalent: likewise.
+        count: pairs, or runs of the smaller side.
+        more_seeds: how many more would settle it; None if settled or if that cannot be told.
+        reason: why it is not known, or what else to know; "" if plain.
+    """
+
+    state: State
+    direction: Literal["better", "worse", ""]
+    effect: Interval | None
+    scale: Literal["difference", "ratio"]
+    margin: float | None
+    p_different: float | None
+    p_equivalent: float | None
+    count: int
+    more_seeds: int | None
+    reason: str
+
+    @property
+    def settled(self) -> bool:
+        """Whether more seeds could only confirm it."""
+        return self.state is not State.UNKNOWN
+
+
+@dataclass(frozen=True)
+class _Measured:
+    """A comparison turned into what the tests take, all on one scale."""
+
+    comparison: Sides
+    variant: Floats
+    baseline: Floats
+    ratio: bool
+    margin: float | None
+    reason: str
+
+    @property
+    def count(self) -> int:
+        return int(min(self.variant.size, self.baseline.size))
+
+    def effect(self, first: int | None = None) -> Effect | None:
+        """Of all pairs, or of the first few; None where there is no test."""
+        if self.reason:
+            return None
+        c = self.comparison
+        variant, baseline = self.variant[:first], self.baseline[:first]
+        resolution = c.resolution
+        if self.ratio:
+            # A small step of x is the step / x of log x.
+            resolution /= float(np.mean(self.baseline))
+        paired = isinstance(c, Paired)
+        if self.ratio and paired:
+            return paired_effect(log_ratios(variant, baseline), resolution)
+        if self.ratio:
+            return welch_effect(np.log(variant), np.log(baseline), resolution)
+        if paired:
+            return paired_effect(variant - baseline, resolution)
+        return welch_effect(variant, baseline, resolution)
+
+    def p_values(self, effect: Effect, looks: Looks | None) -> tuple[float, float]:
+        """Of "no difference", two-sided, and of "not equivalent" (1 without a margin).
+
+        With looks: over all of them so far, each at its own part of the pairs.
+        """
+        effects = [effect]
+        if looks is not None:
+            effects = [e for size in looks.sizes if (e := self.effect(size)) is not None]
+
+        def joined(one_sided: list[float]) -> float:
+            return one_sided[0] if looks is None else sequential_p(one_sided, looks.fractions)
+
+        above = joined([effect.p_above(0.0) for effect in effects])
+        below = joined([effect.p_below(0.0) for effect in effects])
+        margin = self.margin
+        inside = 1.0
+        if margin is not None:
+            inside = joined([effect.p_equivalent(margin) for effect in effects])
+        return min(1.0, 2 * min(above, below)), inside
+
+    @property
+    def lone_estimate(self) -> float | None:
+        """The effect of the only pair."""
+        if self.variant.size != 1 or self.baseline.size != 1:
+            return None
+        if not np.isfinite([self.variant[0], self.baseline[0]]).all():
+            return None
+        if self.ratio:
+            return float(log_ratios(self.variant, self.baseline)[0])
+        return float(self.variant[0] - self.baseline[0])
+
+
+def decide(
+    comparisons: Mapping[str, Sides] | Iterable[tuple[str, Sides]],
+    level: float = LEVEL,
+    looks: Looks | None = None,
+) -> dict[str, Verdict]:
+    """Verdicts on a family of comparisons, by name.
+
+    Holm's correction runs over the family, once for differences (paired or Welch t test) and once
+    for equivalence (two one-sided tests): the chance of any false "different" is at most ``level``,
+    and so is that of any false "equivalent". A comparison that cannot be tested stays in the
+    family.
+
+    Args:
+        comparisons: the family, by name.
+        level: chance of a false verdict of each kind.
+        looks: when the pairs were looked at while they grew; the level then holds over all looks.
+
+    Raises:
+        ValueError: a name twice, a level outside of (0, 1), or looks at unpaired data.
+    """
+    tested = _test(comparisons, level, looks)
+    # What Holm would ask of the next one: the level divided among those not settled.
+    open_count = sum(test.state is State.UNKNOWN for test in tested.values())
+    share = level / max(1, open_count)
+    return {name: _verdict(test, level, share) for name, test in tested.items()}
+
+
+def states(
+    comparisons: Mapping[str, Sides] | Iterable[tuple[str, Sides]],
+    level: float = LEVEL,
+    looks: Looks | None = None,
+) -> dict[str, State]:
+    """Only which of the three each verdict is, as ``decide`` finds it; quicker."""
+    return {name: test.state for name, test in _test(comparisons, level, looks).items()}
+
+
+def tally(verdicts: Iterable[Verdict]) -> dict[State, int]:
+    """How many verdicts of each kind there are, all three named."""
+    states = [verdict.state for verdict in verdicts]
+    return {state: states.count(state) for state in State}
+
+
+@dataclass(frozen=True)
+class _Test:
+    """A member of a family, tested; p-values corrected for the family, 1 where not tested."""
+
+    member: _Measured
+    effect: Effect | None
+    state: State
+    p_different: float
+    p_equivalent: float
+
+
+def _test(
+    comparisons: Mapping[str, Sides] | Iterable[tuple[str, Sides]],
+    level: float,
+    looks: Looks | None,
+) -> dict[str, _Test]:
+    if not 0 < level < 1:
+        raise ValueError(f"a level lies between 0 and 1, got {level}")
+    named = list(comparisons.items() if isinstance(comparisons, Mapping) else comparisons)
+    if len(dict(named)) < len(named):
+        raise ValueError("two comparisons have the same name")
+    family = [_measure(comparison, looks) for _, comparison in named]
+    effects = [member.effect() for member in family]
+    p_values = [
+        (1.0, 1.0) if effect is None else member.p_values(effect, looks)
+        for member, effect in zip(family, effects, strict=True)
+    ]
+    different, equivalent = (holm([pair[kind] for pair in p_values]) for kind in (0, 1))
+    return {
+        name: _Test(member, effect, _state(effect, p, q, level), float(p), float(q))
+        for (name, _), member, effect, p, q in zip(
+            named, family, effects, different, equivalent, strict=True
+        )
+    }
+
+
+def _state(effect: Effect | None, p: float, q: float, level: float) -> State:
+    if effect is None:
+        return State.UNKNOWN
+    if q <= level:
+        return State.EQUIVALENT
+    return State.DIFFERENT if p <= level else State.UNKNOWN
+
+
+def _measure(comparison: Sides, looks: Looks | None) -> _Measured:
+    variant, baseline = (
+        np.array([np.nan if v is None else v for v in side], dtype=np.float64)
+        for side in (comparison.variant, comparison.baseline)
+    )
+    known = np.concatenate((variant, baseline))
+    known = known[np.isfinite(known)]
+    margin = comparison.margin
+    ratio = margin.relative and bool(np.all(known > 0))
+    size: float | None = margin.value
+    if ratio:
+        size = float(np.log1p(margin.value))
+    elif margin.relative:
+        # A share of a baseline around zero: there are no ratios, and no margin either if it is 0.
+        of = baseline[np.isfinite(baseline)]
+        size = margin.value * abs(float(of.mean())) if of.size and of.mean() != 0 else None
+    reason = _why_not(comparison, variant, baseline)
+    if looks is not None and not reason:
+        if not isinstance(comparison, Paired):
+            raise ValueError("looks are for paired data")
+        if variant.size < looks.sizes[-1]:
+            reason = f"{variant.size} pairs, fewer than the {looks.sizes[-1]} looked at"
+    return _Measured(comparison, variant, baseline, ratio, size, reason)
+
+
+def _why_not(comparison: Sides, variant: Floats, baseline: Floats) -> str:
+    """Why there is no test; "" if there is one."""
+    paired = isinstance(comparison, Paired)
+    if min(variant.size, baseline.size) == 0:
+        return "no common seed" if paired else "no runs on one side"
+    if paired:
+        missing = int(np.sum(~np.isfinite(variant) | ~np.isfinite(baseline)))
+        if missing:
+            # To leave those seeds out would be to select.
+            return f"{missing} of {variant.size} pairs lack a value"
+        return "one pair: no spread to judge by" if variant.size == 1 else ""
+    missing = int(np.sum(~np.isfinite(variant)) + np.sum(~np.isfinite(baseline)))
+    if missing:
+        return f"{missing} of {variant.size + baseline.size} runs lack a value"
+    return (
+        "one run on a side: no spread to judge by" if min(variant.size, baseline.size) == 1 else ""
+    )
+
+
+def _verdict(test: _Test, level: float, share: float) -> Verdict:
+    member, effect, state = test.member, test.effect, test.state
+    interval = None
+    if effect is not None:
+        interval = effect.interval(CONFIDENCE)
+    elif member.lone_estimate is not None:
+        interval = Interval(member.lone_estimate, None, None)
+    more, reason = None, member.reason
+    if effect is not None and state is State.UNKNOWN:
+        total = count_to_settle(effect, member.margin, share)
+        more = None if total is None else total - effect.count
+        if more is None:
+            reason = f"{MAX_SEEDS_ASKED} seeds would not settle it"
+    direction: Literal["better", "worse", ""] = ""
+    better = member.comparison.better
+    if state is State.DIFFERENT and better is not None and effect is not None:
+        direction = "better" if (effect.estimate > 0) == (better == "higher") else "worse"
+    if state is State.EQUIVALENT and test.p_different <= level and not reason:
+        reason = "a difference smaller than the margin"
+    margin = member.margin
+    if member.ratio:
+        interval = None if interval is None else exponential(interval)
+        margin = None if margin is None else float(np.exp(margin))
+    return Verdict(
+        state,
+        direction,
+        interval,
+        "ratio" if member.ratio else "difference",
+        margin,
+        None if effect is None else test.p_different,
+        None if effect is None or member.margin is None else test.p_equivalent,
+        member.count,
+        more,
+        reason,
+    )

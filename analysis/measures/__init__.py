@@ -1,0 +1,1 @@
+"""Record tables to one run's statistics: metrics by family, and the arithmetic behind them."""

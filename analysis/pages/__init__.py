@@ -1,0 +1,1 @@
+"""What people read: reports and pages in HTML, with their CSV files."""

@@ -1,0 +1,225 @@
+"""What the report's section on cell traces shows, as the template takes it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import astuple
+from itertools import groupby
+from typing import Any, Literal
+
+import numpy as np
+
+from analysis.celltrace.statistics import Group, Stage
+from analysis.celltrace.summaries import (
+    POSITIONS,
+    STAGES,
+    MeanTimes,
+    TraceTable,
+    fate_counts,
+    over_seeds,
+    stream_counts,
+)
+from analysis.figures.cells import TraceFigure, labels_of
+from analysis.formats.study import Study
+
+GROUP_NAMES: dict[Group, Literal["all", "busiest", "quiet", "busy"]] = {
+    Group.ALL: "all",
+    Group.BUSIEST: "busiest",
+    Group.QUIET: "quiet",
+    Group.BUSY: "busy",
+}
+"""What an experiment file calls them."""
+
+Show = Callable[[float | None], str]
+
+
+def section(
+    table: TraceTable,
+    study: Study,
+    figures: Sequence[TraceFigure],
+    show: Show,
+    uri: Callable[[bytes], str],
+) -> dict[str, Any] | None:
+    """The section's content; None for a study without traces. show: a number as text."""
+    if not table:
+        return None
+    labels = {(level, variant): label for level, variant, label in labels_of(table, study)}
+    relays = [relay for _, counts in table.counts for relay in counts.relays]
+    fates = fate_counts(table)
+    cells = sum(n for _, _, n in fates)
+
+    def number(value: float) -> str:
+        return show(None if np.isnan(value) else value)
+
+    return {
+        "runs": len(table.counts),
+        "relays": len(relays),
+        "bytes": sum(relay.bytes for relay in relays),
+        "events": sum(sum(relay.events.values()) for relay in relays),
+        "cells": cells,
+        "figures": [
+            {"id": f.id, "heading": f.heading, "caption": f.caption, "uri": uri(f.svg)}
+            for f in figures
+        ],
+        "not_relaying": [role for role in table.roles if role not in table.relaying_roles],
+        "times": _times(table, study, labels, number),
+        "stage_names": [stage.value for stage in STAGES],
+        "stages": _stages(table, labels, number),
+        "spikes": [
+            {
+                "role": row.role,
+                "label": labels[row.level, row.variant],
+                "seed": row.seed,
+                "period": number(row.period_s),
+                "strength": number(row.strength),
+                "noise": number(row.noise),
+            }
+            for row in sorted(table.spikes, key=lambda row: table.roles.index(row.role))
+            if row.role in table.relaying_roles
+        ],
+        "positions": POSITIONS,
+        "first_bytes": _first_bytes(table, labels, number),
+        "fates": [
+            {"meaning": meaning, "joined": joined, "cells": f"{n:,}", "share": f"{n / cells:.4%}"}
+            for meaning, joined, n in fates
+            if n
+        ],
+        "streams": stream_counts(table),
+        "unended": sum(not relay.ended for relay in relays),
+        "problems": [
+            f"{run.run_id}, {relay.relay}: {relay.damage}"
+            for run, counts in table.counts
+            for relay in counts.relays
+            if relay.damage
+        ],
+    }
+
+
+def _times(
+    table: TraceTable,
+    study: Study,
+    labels: dict[tuple[str, str], str],
+    number: Callable[[float], str],
+) -> list[dict[str, Any]]:
+    means = [row for row in over_seeds(table.times) if row.stage is Stage.TOTAL]
+    parts = []
+    for role in table.relaying_roles:
+        groups = []
+        for group in Group:
+            rows = [
+                {
+                    "label": labels[row.level, row.variant],
+                    "published": False,
+                    "circuits": number(row.circuits),
+                    "cells": f"{row.cells:,}",
+                    "numbers": [
+                        number(value)
+                        for value in (
+                            row.summary.minimum_ms,
+                            row.summary.quartile1_ms,
+                            row.summary.median_ms,
+                            row.summary.mean_ms,
+                            row.summary.quartile3_ms,
+                            row.summary.maximum_ms,
+                        )
+                    ],
+                }
+                for row in means
+                if row.role == role and row.group is group
+            ]
+            rows += _published(study, role, group, number)
+            groups.append({"name": group.value, "rows": rows})
+        parts.append({"role": role, "groups": groups})
+    return parts
+
+
+def _published(
+    study: Study, role: str, group: Group, number: Callable[[float], str]
+) -> list[dict[str, Any]]:
+    published = study.published_cell_times
+    if published is None or published.role != role:
+        return []
+    rows = []
+    for level in study.levels:
+        times = published.levels.get(level.name, {}).get(GROUP_NAMES[group])
+        if times is not None:
+            count, *numbers_ms = astuple(times)
+            rows.append(
+                {
+                    "label": f"{level.label}, {published.source}",
+                    "published": True,
+                    "circuits": number(float("nan")),
+                    "cells": f"{count:,}",
+                    # As they were published, not to our number of digits.
+                    "numbers": [f"{value:,}" for value in numbers_ms],
+                }
+            )
+    return rows
+
+
+def _stages(
+    table: TraceTable, labels: dict[tuple[str, str], str], number: Callable[[float], str]
+) -> list[dict[str, Any]]:
+    means = {
+        (row.role, row.level, row.variant, row.stage): row
+        for row in over_seeds(table.times)
+        if row.group is Group.ALL
+    }
+    parts = []
+    for role in table.relaying_roles:
+        rows = []
+        for (level, variant), label in labels.items():
+            own = [means.get((role, level, variant, stage)) for stage in STAGES]
+            rows.append(
+                {
+                    "label": label,
+                    "cells": [
+                        _stage_text(row, number) if row and row.cells else number(float("nan"))
+                        for row in own
+                    ],
+                }
+            )
+        parts.append({"role": role, "rows": rows})
+    return parts
+
+
+def _stage_text(row: MeanTimes, number: Callable[[float], str]) -> str:
+    # Cells that took no time at all leave nothing to have a share of.
+    share = number(row.share) if np.isnan(row.share) else f"{row.share:.0%}"
+    return f"{number(row.summary.mean_ms)} ({number(row.summary.median_ms)}), {share}"
+
+
+def _first_bytes(
+    table: TraceTable, labels: dict[tuple[str, str], str], number: Callable[[float], str]
+) -> list[dict[str, Any]]:
+    def key(row: Any) -> tuple[str, str, str]:
+        return row.class_name, row.level, row.variant
+
+    result = []
+    for (class_name, level, variant), group in groupby(sorted(table.relay_times, key=key), key):
+        rows = list(group)
+        per_seed = {row.seed: row for row in rows}.values()
+        by_place = {
+            (place, stage): 1000
+            * float(np.mean([r.time_s for r in rows if (r.position, r.stage) == (place, stage)]))
+            for place in POSITIONS
+            for stage in STAGES
+        }
+        ttfb_ms = 1000 * float(np.mean([row.ttfb_s for row in per_seed]))
+        inside_ms = sum(by_place.values())
+        result.append(
+            {
+                "class_name": class_name,
+                "label": labels[level, variant],
+                "followed": sum(row.followed for row in per_seed),
+                "streams": sum(row.streams for row in per_seed),
+                "ttfb": number(ttfb_ms),
+                "inside": number(inside_ms),
+                "share": f"{inside_ms / ttfb_ms:.0%}",
+                "places": [
+                    " + ".join(number(by_place[place, stage]) for stage in STAGES)
+                    for place in POSITIONS
+                ],
+            }
+        )
+    return result

@@ -1,0 +1,184 @@
+"""A night's answers as Markdown, HTML and JUnit XML. Pure."""
+
+from __future__ import annotations
+
+import xml.etree.ElementTree as ET
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from analysis.comparison.comparing import Comparison, Outcome, readable
+from analysis.comparison.history import SeriesStep
+from analysis.comparison.run_sets import CATALOGUES
+from analysis.pages.html import environment
+from analysis.pages.report import format_number, readable_unit
+
+
+@dataclass(frozen=True)
+class NightResult:
+    """One experiment of a night.
+
+    Attributes:
+        name: of the experiment.
+        comparison: with the baseline; None where the night became the baseline.
+        repeated: all records are those of the night before.
+    """
+
+    name: str
+    comparison: Comparison | None
+    repeated: bool
+
+    @property
+    def alarm(self) -> bool:
+        """Whether a primary metric is shown to be worse than in the baseline."""
+        return self.comparison is not None and self.comparison.outcome is Outcome.REGRESSION
+
+    @property
+    def sentence(self) -> str:
+        """The answer in one sentence."""
+        if self.comparison is None:
+            return "The runs of this night are the baseline from now on."
+        again = " The records are those of the night before." if self.repeated else ""
+        return self.comparison.sentence + again
+
+
+@dataclass(frozen=True)
+class Night:
+    """All of a night."""
+
+    when: str
+    project: str
+    false_alarms_per_year: float
+    nights_per_year: int
+    false_steps_per_year: float
+    results: Sequence[NightResult] = ()
+    steps: Sequence[SeriesStep] = field(default_factory=tuple)
+
+    @property
+    def alarm(self) -> bool:
+        """Whether any experiment raises one."""
+        return any(result.alarm for result in self.results)
+
+    @property
+    def rate(self) -> str:
+        """What the alarm's rate is, in words."""
+        return (
+            f"At most {self.false_alarms_per_year:g} false differences a year are expected over "
+            f"{self.nights_per_year} nights and all experiments, were every night's behaviour "
+            "changed but no better or worse; half of them at most would be alarms. Nights with the "
+            "baseline's bytes cannot raise any. Step changes: at most "
+            f"{self.false_steps_per_year:g} false a year."
+        )
+
+
+def markdown(night: Night) -> str:
+    """The summary for a pull request or a terminal."""
+    lines = [f"# Night of {night.when}", "", f"Project: {night.project or 'not recorded'}", ""]
+    for result in night.results:
+        mark = "**ALARM** " if result.alarm else ""
+        lines += [f"## {result.name}", "", f"{mark}{result.sentence}", ""]
+        if result.comparison is not None and not result.comparison.identical:
+            lines += [
+                "| Metric | Baseline | Night | Effect | Interval | Verdict |",
+                "| --- | ---: | ---: | ---: | ---: | --- |",
+            ]
+            for row in map(readable, result.comparison.primary):
+                label = ", ".join(
+                    str(part) for part in (row["label"], row["class_name"], row["cell"]) if part
+                )
+                verdict = f"{row['verdict']}{'; ' if row['note'] else ''}{row['note']}"
+                cells = (label, row["a"], row["b"], row["effect"], row["effect_interval"], verdict)
+                lines.append("| " + " | ".join(str(c).replace("|", "/") for c in cells) + " |")
+            lines.append("")
+            lines += [
+                f"- differs from the baseline: {aspect}: {detail}"
+                for aspect, details in result.comparison.found.found.items()
+                for detail in details[:3]
+            ]
+            lines.append("")
+    lines += ["## Step changes", ""]
+    lines += [f"- {_step_words(words)}" for words in map(step_words, night.steps)] or ["None."]
+    lines += ["", night.rate, ""]
+    return "\n".join(lines)
+
+
+def step_words(step: SeriesStep) -> Mapping[str, str]:
+    """A step for readers."""
+    experiment, level, variant, class_name, metric, _ = step.series
+    quantity = CATALOGUES["onionlab"].quantity(metric)
+    label, unit = (metric, "") if quantity is None else (quantity.label, quantity.unit)
+    factor, unit = readable_unit(unit)
+    direction = {True: "worse", False: "better", None: "changed"}[step.worse]
+    size = "" if step.ratio is None else f" (x {step.ratio:.3f})"
+    return {
+        "where": f"{experiment}, {level}, {variant}, {class_name}",
+        "what": f"{label}{f' ({unit})' if unit else ''}",
+        "size": f"{format_number(factor * step.step.before)} to "
+        f"{format_number(factor * step.step.after)}{size}",
+        "direction": direction,
+        "between": f"{_point(step.last_before)} and {_point(step.first_after)}",
+        "new": "new" if step.new else "",
+    }
+
+
+def _step_words(words: Mapping[str, str]) -> str:
+    new = "**new** " if words["new"] else ""
+    return (
+        f"{new}{words['direction']}: {words['what']} of {words['where']}: {words['size']}, between "
+        f"{words['between']}"
+    )
+
+
+def _point(point: tuple[str, str]) -> str:
+    return f"{point[0]} [{point[1] or 'commit not recorded'}]"
+
+
+def html(night: Night) -> str:
+    """The summary as one page that loads nothing."""
+    context: dict[str, Any] = {
+        "night": night,
+        "results": [
+            (
+                result,
+                [readable(row) for row in result.comparison.primary] if result.comparison else [],
+            )
+            for result in night.results
+        ],
+        "steps": [step_words(step) for step in night.steps],
+    }
+    return environment().get_template("nightly.html.j2").render(**context)
+
+
+def junit(night: Night) -> str:
+    """One test case for each primary metric; one for each experiment whose bytes are the same."""
+    suites = ET.Element("testsuites", name="onionlab nightly")
+    for result in night.results:
+        suite = ET.SubElement(suites, "testsuite", name=result.name, timestamp=night.when)
+        comparison = result.comparison
+        failures = skipped = 0
+        if comparison is None or comparison.identical:
+            ET.SubElement(suite, "testcase", classname=result.name, name=result.sentence)
+        for row in (
+            comparison.primary if comparison is not None and not comparison.identical else ()
+        ):
+            words = readable(row)
+            verdict = row.judgement.verdict
+            case = ET.SubElement(
+                suite,
+                "testcase",
+                classname=f"{result.name}.{row.cell}".replace(" ", "_"),
+                name=f"{row.judgement.metric.name} {row.judgement.class_name}",
+            )
+            text = f"{words['a']} to {words['b']}: {words['effect']} {words['effect_interval']}"
+            if row.judgement.regression:
+                failures += 1
+                ET.SubElement(case, "failure", type="regression", message=text)
+            elif not verdict.settled:
+                skipped += 1
+                ET.SubElement(case, "skipped", message=f"not yet known: {words['note'] or text}")
+        suite.set("tests", str(len(suite)))
+        suite.set("failures", str(failures))
+        suite.set("skipped", str(skipped))
+        suite.set("errors", "0")
+    ET.indent(suites)
+    return ET.tostring(suites, encoding="unicode", xml_declaration=True) + "\n"

@@ -1,0 +1,1 @@
+"""A run's logs to its record tables."""

@@ -1,0 +1,154 @@
+"""Streams that have no line of their own, inferred from what the log does say.
+
+tgen numbers its streams 0, 1, 2, ... in order of creation, and every heartbeat tells how many were
+created so far. So a number below that count without a stream-success or stream-error line is a
+stream that was still open, or whose line was lost. Heartbeats and its neighbours bound its start.
+"""
+
+from __future__ import annotations
+
+import bisect
+from dataclasses import dataclass
+
+from analysis.records.tgenlog import TgenLog
+
+FIRST_BYTE_THRESHOLD_BYTES = 1024
+"""Bytes that a stream must have read before its first payload byte counts as received.
+
+Before the payload come the SOCKS replies and tgen's response header, together less than 300 bytes,
+and heartbeats count them too.
+"""
+
+
+@dataclass(frozen=True)
+class Missing:
+    """A stream without a line. Wall-clock microseconds; the first byte is in (early, late]."""
+
+    stream_id: int
+    lost: bool
+    start_early_us: int
+    start_late_us: int
+    first_byte_early_us: int | None
+    first_byte_late_us: int | None
+    target_us: int | None
+    received_bytes: int | None
+
+
+def find_missing(log: TgenLog) -> list[Missing]:
+    """All streams of the log that were created and have no line, by number."""
+    if log.first_us is None or log.last_us is None:
+        return []
+    ended = {complete.stream_id for complete in log.completes}
+    beats = log.heartbeats
+    count = max(
+        beats.total_created[-1] if beats else 0,
+        max(ended, default=-1) + 1,
+        max(log.progress, default=-1) + 1,
+        max(log.created_us, default=-1) + 1,
+    )
+    if count - len(ended) > 1_000_000:
+        # A damaged number, not that many streams.
+        return []
+    missing = [number for number in range(count) if number not in ended]
+    if not missing:
+        return []
+    # The last heartbeat knows how many had ended; lines behind it are in addition. Any number
+    # missing beyond those that may still be open lost its line; later ones are likelier open.
+    if beats:
+        ended_count = beats.total_succeeded[-1] + beats.total_failed[-1]
+        ended_count += sum(c.heartbeats_before == len(beats) for c in log.completes)
+        open_count = max(0, min(len(missing), count - ended_count))
+    else:
+        open_count = 0
+    lost = set(missing[: len(missing) - open_count])
+    starts = _StartBounds(log)
+    bytes_of = _single_open_bytes(log, missing) if not lost else None
+    found = []
+    for number in missing:
+        early, late = starts.bounds(number)
+        progress = log.progress.get(number)
+        first_early: int | None = None
+        first_late: int | None = None
+        target: int | None = None
+        received: int | None = None
+        if progress is not None:
+            first_early = first_late = progress.first_byte_us
+            target = progress.target_us
+            received = progress.payload_bytes
+        elif bytes_of is not None:
+            received, first_early, first_late = bytes_of
+        found.append(
+            Missing(number, number in lost, early, late, first_early, first_late, target, received)
+        )
+    return found
+
+
+class _StartBounds:
+    """Bounds on when a stream of a given number was created."""
+
+    def __init__(self, log: TgenLog) -> None:
+        assert log.first_us is not None
+        assert log.last_us is not None
+        known = {c.stream_id: c.end_us - c.duration_us for c in log.completes}
+        known.update(log.created_us)
+        self.known = known
+        self.numbers = sorted(known)
+        self.beat_totals = log.heartbeats.total_created
+        self.beat_times = log.heartbeats.time_us
+        self.first_us = log.first_us
+        self.last_us = log.last_us
+
+    def bounds(self, number: int) -> tuple[int, int]:
+        if number in self.known:
+            return self.known[number], self.known[number]
+        early, late = self.first_us, self.last_us
+        beat = bisect.bisect_right(self.beat_totals, number)
+        if beat > 0:
+            early = self.beat_times[beat - 1]
+        if beat < len(self.beat_times):
+            late = self.beat_times[beat]
+        place = bisect.bisect_left(self.numbers, number)
+        if place > 0:
+            early = max(early, self.known[self.numbers[place - 1]])
+        if place < len(self.numbers):
+            late = min(late, self.known[self.numbers[place]])
+        # A heartbeat's own time stamp may stand microseconds off a stream created inside it.
+        return min(early, late), late
+
+
+def _single_open_bytes(
+    log: TgenLog, missing: list[int]
+) -> tuple[int, int | None, int | None] | None:
+    """Bytes of the one open stream and the bounds of its first byte; None if there are more.
+
+    From the last heartbeat without a pending stream on, whatever the client read belongs to the
+    streams that ended since, whose sizes are known, or to the open one.
+    """
+    beats = log.heartbeats
+    if len(missing) != 1 or not beats or beats.total_created[-1] <= missing[0]:
+        return None
+    quiet = -1
+    totals = zip(beats.total_created, beats.total_succeeded, beats.total_failed, strict=True)
+    for index, (created, succeeded, failed) in enumerate(totals):
+        if created == succeeded + failed:
+            quiet = index
+    others_by_beat: dict[int, int] = {}
+    for complete in log.completes:
+        before = complete.heartbeats_before
+        if quiet < before < len(beats):
+            others_by_beat[before] = others_by_beat.get(before, 0) + complete.total_bytes
+    # Bytes of a stream that ended at a later heartbeat were partly read before it, so only the
+    # sum up to the end of all other streams can be told apart.
+    last_other = max(others_by_beat, default=quiet)
+    received = 0
+    early: int | None = None
+    late: int | None = None
+    others = sum(others_by_beat.values())
+    for index in range(quiet + 1, len(beats)):
+        received += beats.bytes_read[index]
+        if index < last_other or beats.total_created[index] <= missing[0]:
+            continue
+        if late is None and received - others >= FIRST_BYTE_THRESHOLD_BYTES:
+            early = beats.time_us[index - 1] if index > 0 else log.first_us
+            late = beats.time_us[index]
+    return max(0, received - others), early, late

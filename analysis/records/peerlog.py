@@ -1,0 +1,150 @@
+"""Reads the log of one libtorrent peer; libtorrent-patches/README.md has its lines.
+
+The first line names the format; every other one is a time, a kind and the kind's fields, separated
+by single spaces. A line that is none of these is counted and shown, never guessed at.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Any
+
+from analysis.records.tgenlog import Example
+
+FORMAT = 1
+HEADER = re.compile(rb"onionlab-peer (\d+)((?: [a-z_]+=\S+)+)\Z")
+MAX_EXAMPLES = 5
+
+
+class Kind(StrEnum):
+    """What a line tells."""
+
+    UTP = "utp"
+    REQUESTS = "requests"
+    RECEIVED = "received"
+    BEAT = "beat"
+    CONNECTED = "connected"
+    DISCONNECTED = "disconnected"
+    DOWNLOAD = "download"
+
+
+class UtpEvent(StrEnum):
+    """Why a socket's state was written down."""
+
+    PROGRESS = "progress"
+    END_BY_DELAY = "end-by-delay"
+    END_BY_LOSS = "end-by-loss"
+    END_BY_THRESHOLD = "end-by-threshold"
+    BEGIN_BY_TIMEOUT = "begin-by-timeout"
+
+
+ENDS = (UtpEvent.END_BY_DELAY, UtpEvent.END_BY_LOSS, UtpEvent.END_BY_THRESHOLD)
+"""The events that end slow start."""
+
+_TIME = rb"(\d{1,18}) "
+_EVENTS = b"|".join(event.value.encode() for event in UtpEvent)
+_PATTERNS: dict[bytes, tuple[Kind, re.Pattern[bytes], tuple[str, ...]]] = {
+    b"utp": (
+        Kind.UTP,
+        re.compile(
+            _TIME + rb"utp (\d+) (" + _EVENTS + rb") (\d+) (\d+) (\d+) (\d+) (\d+) ([01])\Z"
+        ),
+        (
+            *("socket", "event", "window_bytes", "in_flight_bytes", "advertised_bytes"),
+            *("waiting_bytes", "delay_us", "slow_start"),
+        ),
+    ),
+    b"requests": (
+        Kind.REQUESTS,
+        re.compile(_TIME + rb"requests (\d+) (\d+) (\d+) ([01])\Z"),
+        ("target_requests", "outstanding_requests", "rate_bytes_per_s", "slow_start"),
+    ),
+    b"received": (
+        Kind.RECEIVED,
+        re.compile(_TIME + rb"received (\d+)\Z"),
+        ("received_bytes",),
+    ),
+    b"beat": (Kind.BEAT, re.compile(_TIME + rb"beat (\d+)\Z"), ("received_bytes",)),
+    b"connected": (Kind.CONNECTED, re.compile(_TIME + rb"connected (\S+)\Z"), ("text",)),
+    b"disconnected": (
+        Kind.DISCONNECTED,
+        re.compile(_TIME + rb"disconnected (\S+ .*)\Z"),
+        ("text",),
+    ),
+    b"download": (
+        Kind.DOWNLOAD,
+        re.compile(_TIME + rb"download (\d+ (?:start \S+|first|done \d+|timeout \d+))\Z"),
+        ("text",),
+    ),
+}
+_TEXTS = frozenset({"event", "text"})
+
+Entry = dict[str, Any]
+
+
+@dataclass
+class PeerLog:
+    """What one log says.
+
+    Attributes:
+        header: the first line's names and values; empty until it was read.
+        entries: one for each other line, in order: ``time_us`` (Unix time), ``kind`` and the kind's
+            fields.
+        lines: how many lines there were, the first included.
+        malformed: how many were not understood.
+        examples: the first few of those.
+    """
+
+    header: dict[str, str] = field(default_factory=dict)
+    entries: list[Entry] = field(default_factory=list)
+    lines: int = 0
+    malformed: int = 0
+    examples: list[Example] = field(default_factory=list)
+
+    def feed(self, lines: Iterable[bytes]) -> None:
+        """Takes whole lines without their newline."""
+        for line in lines:
+            self.lines += 1
+            reason = self._take_header(line) if self.lines == 1 else self._take(line)
+            if reason:
+                self._reject(line, reason)
+
+    def feed_tail(self, tail: bytes) -> None:
+        """Takes what stands after the last newline: never trusted, since a number may be cut."""
+        self.lines += 1
+        self._reject(tail, "the line is cut")
+
+    def _take_header(self, line: bytes) -> str:
+        match = HEADER.match(line)
+        if match is None:
+            return "not the first line of a peer's log"
+        if int(match[1]) != FORMAT:
+            return f"format {int(match[1])}, this program reads {FORMAT}"
+        words = match[2].decode("ascii", "replace").split()
+        self.header = dict(word.split("=", 1) for word in words)
+        return ""
+
+    def _take(self, line: bytes) -> str:
+        words = line.split(b" ", 2)
+        if len(words) < 2 or words[1] not in _PATTERNS:
+            return "unknown kind of line"
+        kind, pattern, names = _PATTERNS[words[1]]
+        match = pattern.match(line)
+        if match is None:
+            return f"not a line of kind {kind.value}"
+        time_us = int(match[1])
+        if self.entries and time_us < self.entries[-1]["time_us"]:
+            return "the time goes back"
+        entry: Entry = {"time_us": time_us, "kind": kind.value}
+        for name, value in zip(names, match.groups()[1:], strict=True):
+            entry[name] = value.decode("utf-8", "replace") if name in _TEXTS else int(value)
+        self.entries.append(entry)
+        return ""
+
+    def _reject(self, line: bytes, reason: str) -> None:
+        self.malformed += 1
+        if len(self.examples) < MAX_EXAMPLES:
+            self.examples.append(Example(self.lines, reason, line.decode("utf-8", "replace")))

@@ -1,0 +1,472 @@
+"""A run's tgen logs to its record tables: streams.parquet, goodput.parquet and parse.json.
+
+Where the logs tell how streams came along, there is progress.parquet as well.
+
+One pass over each log, one client in memory at a time. The same logs give the same bytes.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import tempfile
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa  # type: ignore[import-untyped]
+import pyarrow.parquet as pq  # type: ignore[import-untyped]
+
+from analysis.celltrace import extract as celltrace
+from analysis.errors import AnalysisError
+from analysis.formats.columns import (
+    FORMAT,
+    GOODPUT,
+    PROGRESS,
+    STREAMS,
+    Column,
+    Outcome,
+    arrow_schema,
+    classify,
+)
+from analysis.records.logfile import LogFile
+from analysis.records.open_streams import Missing, find_missing
+from analysis.records.tgenlog import (
+    PASSIVE_VERTEX,
+    TARGET_BYTES,
+    Complete,
+    Example,
+    Progress,
+    TgenLog,
+)
+
+ROWS_PER_GROUP = 1 << 16
+PROGRESS_FILE = "progress.parquet"
+LOG_NAME = re.compile(r"tgen(\.\d+)?\.stdout(\.gz|\.xz|\.zst)?\Z")
+
+Row = dict[str, Any]
+
+
+@dataclass
+class FileProblems:
+    """What was wrong with one log. ``file`` is relative to the run directory."""
+
+    file: str
+    malformed_lines: int = 0
+    examples: list[Example] = field(default_factory=list)
+    cut_last_line: bool = False
+    damage: str | None = None
+    lost_streams: int = 0
+
+    @property
+    def what(self) -> list[str]:
+        """Each thing that was wrong, for people; the examples come on top."""
+        parts = []
+        if self.malformed_lines:
+            parts.append(f"{self.malformed_lines} malformed lines")
+        if self.cut_last_line:
+            parts.append("the last line is cut")
+        if self.damage:
+            parts.append(self.damage)
+        if self.lost_streams:
+            parts.append(f"{self.lost_streams} streams without their line")
+        return parts
+
+
+@dataclass
+class ParseReport:
+    """What one extraction read and what it could not read; also the content of parse.json."""
+
+    format: int = FORMAT
+    files: int = 0
+    bytes: int = 0
+    lines: int = 0
+    heartbeat_lines: int = 0
+    stream_lines: int = 0
+    status_lines: int = 0
+    other_lines: int = 0
+    malformed_lines: int = 0
+    truncated_files: int = 0
+    damaged_files: int = 0
+    clients: dict[str, int] = field(default_factory=dict)
+    clients_without_streams: list[str] = field(default_factory=list)
+    clients_without_heartbeats: list[str] = field(default_factory=list)
+    streams: dict[str, dict[str, int]] = field(default_factory=dict)
+    """Class -> outcome -> streams."""
+    passive_streams: int = 0
+    problems: list[FileProblems] = field(default_factory=list)
+
+    @property
+    def clean(self) -> bool:
+        """True if every line of every log was understood."""
+        return not self.problems
+
+
+def extract(run_directory: Path, out: Path) -> ParseReport:
+    """Reads the tgen logs of all clients of a run and writes its records into ``out``.
+
+    Args:
+        run_directory: holds clients.json (host -> class), run.json (``epoch_unix_s``) and
+            ``shadow.data/hosts/<host>/tgen*.stdout``, plain or .gz, .xz, .zst.
+        out: directory for streams.parquet, goodput.parquet, parse.json and, where the logs have
+            stream-status lines, progress.parquet; made if missing. The files appear together, at
+            the end, or not at all.
+
+    Raises:
+        AnalysisError: a client without a log, or whose log is empty or not tgen's; bad JSON.
+    """
+    classes = _read_clients(run_directory)
+    # It stands on the tools of this module.
+    from analysis.records import pieces as piecesrecords
+
+    epoch_us = read_epoch_us(run_directory)
+    report = ParseReport()
+    class_names = sorted(set(classes.values()))
+    report.clients = {name: list(classes.values()).count(name) for name in class_names}
+    report.streams = {name: {} for name in class_names}
+    out.mkdir(parents=True, exist_ok=True)
+    with atomic(out) as directory:
+        with (
+            TableWriter(directory / "streams.parquet", STREAMS) as streams,
+            TableWriter(directory / "goodput.parquet", GOODPUT) as goodput,
+            TableWriter(directory / PROGRESS_FILE, PROGRESS) as progress,
+        ):
+            for host in sorted(classes):
+                read = _read_client
+                if piecesrecords.fetches_in_pieces(run_directory, host):
+                    read = piecesrecords.read_client
+                tables = read(run_directory, host, classes[host], epoch_us, report)
+                streams.add(tables[0])
+                goodput.add(tables[1])
+                progress.add(tables[2])
+        if not report.status_lines:
+            (directory / PROGRESS_FILE).unlink()
+        if celltrace.is_traced(run_directory):
+            celltrace.extract(run_directory, directory / "streams.parquet", directory)
+        text = json.dumps(asdict(report), indent=1, sort_keys=True)
+        (directory / "parse.json").write_text(text + "\n", encoding="utf-8")
+    return report
+
+
+def read_parse_report(path: Path) -> ParseReport:
+    """Reads a parse.json back.
+
+    Raises:
+        AnalysisError: the file is missing, not JSON, or of another format version.
+    """
+    content = read_json(path)
+    if not isinstance(content, dict) or content.get("format") != FORMAT:
+        raise AnalysisError(
+            f"{path} is not of record format {FORMAT}", "extract the run's records again"
+        )
+    problems = [
+        FileProblems(**{**item, "examples": [Example(**e) for e in item["examples"]]})
+        for item in content.pop("problems")
+    ]
+    return ParseReport(**content, problems=problems)
+
+
+def read_json(path: Path) -> Any:
+    """Reads a JSON file.
+
+    Raises:
+        AnalysisError: missing, or not JSON.
+    """
+    try:
+        return json.loads(path.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        raise AnalysisError(f"{path} is missing") from None
+    except ValueError as error:
+        raise AnalysisError(f"{path} is not valid JSON: {error}") from None
+
+
+def _read_clients(run_directory: Path) -> dict[str, str]:
+    clients = read_json(run_directory / "clients.json")
+    if (
+        not isinstance(clients, dict)
+        or not clients
+        or not all(isinstance(name, str) and name for name in clients.values())
+    ):
+        raise AnalysisError(
+            f"{run_directory / 'clients.json'} does not map client hosts to class names"
+        )
+    return clients
+
+
+def read_epoch_us(run_directory: Path) -> int:
+    """When the run's simulated time starts, as Unix time in microseconds.
+
+    Raises:
+        AnalysisError: run.json does not say so.
+    """
+    run = read_json(run_directory / "run.json")
+    epoch = run.get("epoch_unix_s") if isinstance(run, dict) else None
+    if not isinstance(epoch, int | float) or isinstance(epoch, bool):
+        raise AnalysisError(f"{run_directory / 'run.json'} has no number epoch_unix_s")
+    return round(epoch * 1_000_000)
+
+
+def _find_logs(run_directory: Path, host: str) -> list[Path]:
+    directory = run_directory / "shadow.data" / "hosts" / host
+    hint = "the run did not start this client, or its output was removed"
+    if not directory.is_dir():
+        raise AnalysisError(f"client {host} has no directory {directory}", hint)
+    logs = sorted(path for path in directory.iterdir() if LOG_NAME.match(path.name))
+    if not logs:
+        raise AnalysisError(f"client {host} has no tgen log in {directory}", hint)
+    names = Counter(path.name.split(".stdout")[0] for path in logs)
+    twice = [name for name, count in names.items() if count > 1]
+    if twice:
+        raise AnalysisError(
+            f"client {host} has its log {twice[0]}.stdout more than once in {directory}",
+            "remove the plain or the compressed copy",
+        )
+    return logs
+
+
+def _read_client(
+    run_directory: Path, host: str, class_name: str, epoch_us: int, report: ParseReport
+) -> tuple[pa.Table, pa.Table, pa.Table]:
+    streams: list[Row] = []
+    goodput: list[pa.Table] = []
+    came: list[tuple[Row, list[tuple[int, int]]]] = []
+    for path in _find_logs(run_directory, host):
+        file = LogFile(path)
+        log = TgenLog()
+        for lines in file.batches():
+            log.feed(lines)
+        problems = FileProblems(path.relative_to(run_directory).as_posix(), damage=file.damage)
+        if file.tail:
+            problems.cut_last_line = True
+            log.feed_tail(file.tail)
+        if log.lines == 0 and file.damage is None:
+            raise AnalysisError(
+                f"client {host} has an empty log {path}",
+                "tgen did not start, or its output is lost",
+            )
+        if log.first_us is None:
+            raise AnalysisError(
+                f"client {host}: no line of {path} is from tgen",
+                file.damage or (log.examples[0].text if log.examples else None),
+            )
+        rows = _stream_rows(log, epoch_us)
+        problems.lost_streams = sum(row["outcome"] == Outcome.UNKNOWN for row in rows)
+        problems.malformed_lines = log.malformed
+        problems.examples = log.examples
+        streams += rows
+        came += [
+            (row, log.progress[row["stream_id"]].samples)
+            for row in rows
+            if row["stream_id"] in log.progress
+        ]
+        goodput.append(_goodput_table(log, epoch_us, host, class_name))
+        _count(report, log, file, problems)
+    streams.sort(key=lambda row: (row["start_s"], row["stream_id"]))
+    outcomes = report.streams[class_name]
+    for index, row in enumerate(streams):
+        row.update({"client": host, "class": class_name, "stream_index": index})
+        outcomes[row["outcome"]] = outcomes.get(row["outcome"], 0) + 1
+    if not streams:
+        report.clients_without_streams.append(host)
+    beats = pa.concat_tables(goodput).sort_by("time_s")
+    if beats.num_rows == 0:
+        report.clients_without_heartbeats.append(host)
+    return (
+        pa.Table.from_pylist(streams, schema=arrow_schema(STREAMS)),
+        beats,
+        _progress_table(came, epoch_us, host, class_name),
+    )
+
+
+def _count(report: ParseReport, log: TgenLog, file: LogFile, problems: FileProblems) -> None:
+    report.files += 1
+    report.bytes += file.bytes_read
+    report.lines += log.lines
+    report.heartbeat_lines += len(log.heartbeats)
+    report.stream_lines += len(log.completes)
+    report.status_lines += log.status_lines
+    report.other_lines += log.other_lines
+    report.malformed_lines += log.malformed
+    report.truncated_files += problems.cut_last_line or problems.damage is not None
+    report.damaged_files += problems.damage is not None
+    report.passive_streams += sum(c.vertex == PASSIVE_VERTEX for c in log.completes)
+    if (
+        problems.malformed_lines
+        or problems.cut_last_line
+        or problems.damage
+        or problems.lost_streams
+    ):
+        report.problems.append(problems)
+
+
+def _stream_rows(log: TgenLog, epoch_us: int) -> list[Row]:
+    completes = [c for c in log.completes if c.vertex != PASSIVE_VERTEX]
+    rows = [_complete_row(c, log.progress.get(c.stream_id), epoch_us) for c in completes]
+    sizes = {c.requested_bytes for c in completes}
+    requested = sizes.pop() if len(sizes) == 1 else None
+    assert log.last_us is not None or not rows
+    for missing in find_missing(log):
+        assert log.last_us is not None
+        rows.append(_missing_row(missing, requested or None, log.last_us, epoch_us))
+    return rows
+
+
+def _seconds(us: int | None) -> float | None:
+    return None if us is None else us / 1e6
+
+
+def _complete_row(c: Complete, progress: Progress | None, epoch_us: int) -> Row:
+    start_us = c.end_us - c.duration_us
+    outcome, error = classify(c.success, c.error, c.transport_error)
+    requested = c.requested_bytes or None
+    # An error line's last byte is the last one so far: it counts only if nothing was left to come.
+    whole = c.success or (requested is not None and c.payload_bytes >= requested)
+    last_byte_us = c.last_byte_us if whole else None
+    target_us = None
+    if c.payload_bytes >= TARGET_BYTES:
+        if requested == TARGET_BYTES:
+            target_us = last_byte_us
+        elif progress is not None and progress.target_us is not None:
+            target_us = progress.target_us - start_us
+    from_command = None
+    if c.first_byte_us is not None and c.command_us is not None:
+        from_command = c.first_byte_us - c.command_us
+    return {
+        "stream_id": c.stream_id,
+        "server": c.server or None,
+        "start_s": (start_us - epoch_us) / 1e6,
+        "start_resolution_s": 0.0,
+        "time_to_proxy_reply_s": _seconds(c.proxy_response_us),
+        "ttfb_from_start_s": _seconds(c.first_byte_us),
+        "ttfb_from_command_s": _seconds(from_command),
+        "ttfb_resolution_s": None if c.first_byte_us is None else 0.0,
+        "time_to_320kib_s": _seconds(target_us),
+        "time_to_last_byte_s": _seconds(last_byte_us),
+        "bytes_requested": requested,
+        "bytes_received": c.payload_bytes,
+        "outcome": outcome.value,
+        "error": error or None,
+        "end_s": (c.end_us - epoch_us) / 1e6,
+    }
+
+
+def _missing_row(missing: Missing, requested: int | None, last_us: int, epoch_us: int) -> Row:
+    start_us = (missing.start_early_us + missing.start_late_us) / 2
+    ttfb = resolution = target = None
+    if missing.first_byte_late_us is not None and missing.first_byte_early_us is not None:
+        early = max(missing.first_byte_early_us, start_us)
+        late = max(missing.first_byte_late_us, early)
+        ttfb = ((early + late) / 2 - start_us) / 1e6
+        resolution = (late - early) / 1e6
+    if missing.target_us is not None:
+        target = max(0.0, (missing.target_us - start_us) / 1e6)
+    received = missing.received_bytes
+    if received is not None and requested is not None:
+        received = min(received, requested)
+    return {
+        "stream_id": missing.stream_id,
+        "server": None,
+        "start_s": (start_us - epoch_us) / 1e6,
+        "start_resolution_s": (missing.start_late_us - missing.start_early_us) / 1e6,
+        "time_to_proxy_reply_s": None,
+        "ttfb_from_start_s": ttfb,
+        "ttfb_from_command_s": None,
+        "ttfb_resolution_s": resolution,
+        "time_to_320kib_s": target,
+        "time_to_last_byte_s": None,
+        "bytes_requested": requested,
+        "bytes_received": received,
+        "outcome": (Outcome.UNKNOWN if missing.lost else Outcome.OPEN).value,
+        "error": None,
+        "end_s": (last_us - epoch_us) / 1e6,
+    }
+
+
+def _goodput_table(log: TgenLog, epoch_us: int, host: str, class_name: str) -> pa.Table:
+    beats = log.heartbeats
+    time_us = np.array(beats.time_us, dtype=np.int64)
+    before_us = np.concatenate(([log.first_us or 0], time_us))[:-1]
+
+    def per_interval(totals: list[int]) -> pa.Array:
+        return pa.array(np.diff(np.array(totals, dtype=np.int64), prepend=0), pa.int32())
+
+    schema = arrow_schema(GOODPUT)
+    columns = {
+        "client": pa.array([host] * len(beats), schema.field("client").type),
+        "class": pa.array([class_name] * len(beats), schema.field("class").type),
+        "time_s": pa.array((time_us - epoch_us) / 1e6, pa.float64()),
+        "interval_s": pa.array((time_us - before_us) / 1e6, pa.float64()),
+        "bytes_read": pa.array(beats.bytes_read, pa.int64()),
+        "bytes_written": pa.array(beats.bytes_written, pa.int64()),
+        "streams_created": per_interval(beats.total_created),
+        "streams_succeeded": per_interval(beats.total_succeeded),
+        "streams_failed": per_interval(beats.total_failed),
+    }
+    return pa.table(columns, schema=schema)
+
+
+def _progress_table(
+    came: list[tuple[Row, list[tuple[int, int]]]], epoch_us: int, host: str, class_name: str
+) -> pa.Table:
+    came.sort(key=lambda one: one[0]["stream_index"])
+    index = [row["stream_index"] for row, samples in came for _ in samples]
+    time_us = np.array([time for _, samples in came for time, _ in samples], dtype=np.int64)
+    schema = arrow_schema(PROGRESS)
+    columns = {
+        "client": pa.array([host] * len(index), schema.field("client").type),
+        "class": pa.array([class_name] * len(index), schema.field("class").type),
+        "stream_index": pa.array(index, pa.int32()),
+        "time_s": pa.array((time_us - epoch_us) / 1e6, pa.float64()),
+        "bytes_received": pa.array([n for _, samples in came for _, n in samples], pa.int64()),
+    }
+    return pa.table(columns, schema=schema)
+
+
+class TableWriter:
+    """Writes tables to a Parquet file in row groups of ``ROWS_PER_GROUP``."""
+
+    def __init__(self, path: Path, columns: tuple[Column, ...]) -> None:
+        self.waiting: list[pa.Table] = []
+        self.rows = 0
+        self.empty = arrow_schema(columns).empty_table()
+        # Nothing in these settings depends on the clock or the machine.
+        self.writer = pq.ParquetWriter(
+            path, self.empty.schema, compression="zstd", compression_level=6, version="2.6"
+        )
+
+    def __enter__(self) -> TableWriter:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        if error[0] is None and self.rows:
+            self._flush()
+        self.writer.close()
+
+    def add(self, table: pa.Table) -> None:
+        """Takes the next rows."""
+        self.waiting.append(table)
+        self.rows += table.num_rows
+        if self.rows >= ROWS_PER_GROUP:
+            self._flush()
+
+    def _flush(self) -> None:
+        table = pa.concat_tables([self.empty, *self.waiting]).unify_dictionaries()
+        self.waiting, self.rows = [], 0
+        self.writer.write_table(table.combine_chunks(), row_group_size=table.num_rows)
+
+
+@contextmanager
+def atomic(out: Path) -> Iterator[Path]:
+    """A scratch directory inside ``out``, whose files move to ``out`` when all went well."""
+    with tempfile.TemporaryDirectory(prefix=".extract-", dir=out) as name:
+        directory = Path(name)
+        yield directory
+        # parse.json goes last: whoever finds it finds the tables that belong to it.
+        (out / "parse.json").unlink(missing_ok=True)
+        (out / PROGRESS_FILE).unlink(missing_ok=True)
+        for path in sorted(directory.iterdir(), key=lambda p: p.suffix == ".json"):
+            path.replace(out / path.name)

@@ -1,1 +1,0 @@
-"""Experiments of kind `peers`: one seed and one downloader of libtorrent, without Tor."""

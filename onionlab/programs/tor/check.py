@@ -1,0 +1,335 @@
+"""Tor's own tests on every build, and what a patch series changes about them.
+
+Each build is made twice, plain and with AddressSanitizer and UndefinedBehaviorSanitizer (Tor's
+option ``--enable-fragile-hardening``), and runs ``make check``: the unit tests, the slow ones and
+the scripts. Some of them fail or are skipped on some machines whatever the patches are (as root,
+without network): Tor as released is the yardstick, and only what passes there counts against a
+series. The quick check runs the unit tests of one name alone, compiled without optimization.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import time
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+
+from onionlab.errors import UserError
+from onionlab.paths import build_directory
+from onionlab.programs.building import build_lock, new_log, run_logged, work_directory
+from onionlab.programs.tor.build import (
+    UNIT_TESTS,
+    Inputs,
+    compile_targets,
+    ensure_base,
+    ensure_unit_tests,
+    make_command,
+    patched_tree,
+    prepare,
+    series_name,
+)
+from onionlab.programs.tor.variants import STOCK, load_registry, tor_series
+
+__all__ = ["Outcome", "check_series", "new_problems", "parse_test_output"]
+
+# Tor's own rules for its source, as its maintainers run them before a merge. (check-changes is one
+# more, but a release does not bring the program for it.)
+STYLE_CHECKS = ("check-spaces", "check-includes")
+# Absolute paths that configure wrote into the base's Makefile, and that the test scripts go by.
+PLACES = ("abs_builddir", "abs_srcdir", "abs_top_builddir", "abs_top_srcdir")
+MOST_FAILURES = 0.1
+"""Of Tor as released: when more than this part of its tests fails, there is nothing to compare."""
+CASE = re.compile(r"([A-Za-z0-9_/-]+/[A-Za-z0-9_-]+):(?: (.*))?$")
+RESULT_FILE = "check-variants.json"
+
+# Memory that is not freed is a finding as well.
+SANITIZER_ENVIRONMENT = {
+    "ASAN_OPTIONS": "detect_leaks=1",
+    "UBSAN_OPTIONS": "print_stacktrace=1",
+}
+SANITIZER_REPORT = re.compile(
+    r"ERROR: (?:Address|Leak)Sanitizer: .*|\S+:\d+:\d+: runtime error: .*"
+)
+
+
+@dataclass
+class Outcome:
+    """What the tests of one build came to.
+
+    Attributes:
+        build: ``stock`` or the series.
+        hardened: With the sanitizers.
+        passed: Names of tests: ``group/case`` for Tor's unit tests, a path for other programs.
+        failed: Those that failed or did not end.
+        skipped: Those that Tor's own programs skipped.
+        reports: First lines of what the sanitizers found, by program.
+        retried: Programs that failed at first and were run again, alone.
+        wall_s: Time it took, with compiling.
+    """
+
+    build: str
+    hardened: bool
+    passed: set[str] = field(default_factory=set)
+    failed: set[str] = field(default_factory=set)
+    skipped: set[str] = field(default_factory=set)
+    reports: dict[str, list[str]] = field(default_factory=dict)
+    retried: list[str] = field(default_factory=list)
+    wall_s: float = 0.0
+
+    @property
+    def title(self) -> str:
+        """For people: which build it is."""
+        return f"{self.build}, AddressSanitizer" if self.hardened else self.build
+
+
+def check_series(
+    root: Path,
+    names: Iterable[str] | None = None,
+    *,
+    say: Callable[[str], None],
+    only: str | None = None,
+    hardened: Sequence[bool] = (False, True),
+    tor_source: str | None = None,
+    jobs: int | None = None,
+) -> list[Outcome]:
+    """Run Tor's tests on Tor as released and on patch series; writes ``build/check-variants.json``.
+
+    Args:
+        root: The checkout.
+        names: Patch series; by default all of the registry.
+        say: Receives progress, a line at a time.
+        only: Only the unit tests whose names begin so, e.g. ``circuitmux``.
+        hardened: Which builds: plain (False), with sanitizers (True).
+        tor_source: See :func:`onionlab.programs.tor.build.ensure_variants`.
+        jobs: How many compilers and test programs at once.
+
+    Returns:
+        The outcomes; for plain and hardened Tor as released comes first.
+
+    Raises:
+        UserError: No source, a patch that does not apply, a build that fails, or no test that
+            ``only`` fits.
+    """
+    series = [tor_series(root, name) for name in names or load_registry(root).series]
+    outcomes: list[Outcome] = []
+    for sanitized in hardened:
+        for one in (None, *series):
+            started = time.monotonic()
+            outcome = Outcome(series_name(one), sanitized)
+            with build_lock(build_directory(root) / "tor", "Tor", say):
+                inputs = prepare(root, say=say, tor_source=tor_source, jobs=jobs)
+                if only:
+                    start = ensure_unit_tests(inputs, one, hardened=sanitized, what=outcome.title)
+                else:
+                    start = ensure_base(inputs, hardened=sanitized)
+            if only:
+                _run_unit_tests(inputs, start, outcome, only)
+            else:
+                with patched_tree(inputs, start, one) as tree:
+                    _run_all_tests(inputs, tree, outcome)
+            outcome.wall_s = round(time.monotonic() - started, 1)
+            outcomes.append(outcome)
+            say(
+                f"{outcome.title}: {len(outcome.passed)} passed, {len(outcome.failed)} failed, "
+                f"{len(outcome.skipped)} skipped, {outcome.wall_s:.0f} s"
+            )
+    if only and not any(outcome.passed | outcome.failed for outcome in outcomes):
+        raise UserError(f"no unit test of Tor begins with {only!r}")
+    _write_result(root, outcomes, only)
+    return outcomes
+
+
+def new_problems(outcomes: Iterable[Outcome]) -> list[str]:
+    """What a series is to blame for, in sentences: compared with Tor as released."""
+    outcomes = list(outcomes)
+    stock = {one.hardened: one for one in outcomes if one.build == STOCK}
+    problems = []
+    for one in outcomes:
+        if one.build == STOCK:
+            # The yardstick itself must have measured something.
+            count = len(one.passed | one.failed)
+            if len(one.failed) > MOST_FAILURES * count:
+                problems.append(
+                    f"{one.title}: {len(one.failed)} of {count} tests failed: "
+                    "too many for a comparison"
+                )
+            continue
+        yardstick = stock[one.hardened]
+        problems += [
+            f"{one.title}: {name} failed" for name in sorted(one.failed - yardstick.failed)
+        ]
+        lost = yardstick.passed - one.passed - one.failed - one.skipped
+        problems += [f"{one.title}: {name} did not run" for name in sorted(lost)]
+        now_skipped = yardstick.passed & one.skipped
+        problems += [f"{one.title}: {name} is skipped now" for name in sorted(now_skipped)]
+        problems += [
+            f"{one.title}: {program}: {lines[0]}"
+            for program, lines in sorted(one.reports.items())
+            if program not in yardstick.reports
+        ]
+    return problems
+
+
+def parse_test_output(text: str) -> tuple[set[str], set[str], set[str]]:
+    """Passed, failed and skipped cases in the output of one of Tor's unit test programs.
+
+    The grammar is that of ``src/ext/tinytest.c``: a line begins with ``group/case: ``, may
+    continue with ``[forking] ``, and the verdict comes at its end or, after messages, on a later
+    line: ``OK``, ``SKIPPED``, ``DISABLED`` or ``[case FAILED]``. A case without a verdict has
+    brought its program down: it failed.
+    """
+    passed: set[str] = set()
+    failed: set[str] = set()
+    skipped: set[str] = set()
+    current: str | None = None
+    for line in text.splitlines():
+        begun = CASE.match(line)
+        if begun:
+            if current is not None:
+                failed.add(current)
+            current = begun[1]
+        if current is None:
+            continue
+        rest = (begun[2] or "") if begun else line
+        if rest.rstrip().endswith(f"[{current.rpartition('/')[2]} FAILED]"):
+            failed.add(current)
+        elif re.search(r"(?:^|\s)(?:SKIPPED|DISABLED)\s*$", rest):
+            skipped.add(current)
+        elif re.search(r"(?:^|\s)OK\s*$", rest):
+            passed.add(current)
+        else:
+            continue
+        current = None
+    if current is not None:
+        failed.add(current)
+    return passed, failed, skipped
+
+
+def _run_unit_tests(inputs: Inputs, program: Path, outcome: Outcome, prefix: str) -> None:
+    """Run the unit tests whose names begin with ``prefix``."""
+    what = f"unit tests of {outcome.title}"
+    log = new_log(inputs, f"{what} {prefix}")
+    with work_directory(inputs) as work:
+        # Two dots: every test whose name begins so.
+        command = [str(program), f"{prefix}.."]
+        status = run_logged(
+            inputs, command, work, log, what, environment=_environment(outcome), may_fail=True
+        )
+    output = log.read_text("utf-8", "replace")
+    # A series can bring a group of tests that Tor as released does not have.
+    if "No such test as" not in output:
+        read_program(outcome, UNIT_TESTS, output, status == 0)
+
+
+def _environment(outcome: Outcome) -> dict[str, str]:
+    return SANITIZER_ENVIRONMENT if outcome.hardened else {}
+
+
+def _run_all_tests(inputs: Inputs, tree: Path, outcome: Outcome) -> None:
+    """``make check`` and Tor's rules for its source, in ``tree``."""
+    what = f"tests of {outcome.title}"
+    environment = _environment(outcome)
+    log = new_log(inputs, what)
+    settle(tree)
+    # `make check` in its two parts, because a failure means something else in each.
+    compile_targets(inputs, tree, ["all"], what, log)
+    make = [*make_command(inputs, tree), "-k", *(f"{name}={tree}" for name in PLACES)]
+    run_logged(
+        inputs,
+        [*make, "check-TESTS"],
+        tree,
+        log,
+        what,
+        environment=environment,
+        may_fail=True,
+    )
+    outcome.retried = _failed_quietly(tree)
+    if outcome.retried:
+        inputs.say(f"{what}: once more, alone: {' '.join(outcome.retried)}")
+        # Some of Tor's tests measure time, and fail on a busy machine.
+        again = [*make, "-j1", "check-TESTS", f"TESTS={' '.join(outcome.retried)}"]
+        run_logged(inputs, again, tree, log, what, environment=environment, may_fail=True)
+    _read_results(outcome, tree, log)
+    for target in STYLE_CHECKS:
+        status = run_logged(inputs, [*make, target], tree, log, f"{what}: {target}", may_fail=True)
+        (outcome.passed if status == 0 else outcome.failed).add(f"make {target}")
+
+
+def settle(tree: Path) -> None:
+    """Correct the one absolute path that is compiled in: where the unit tests find a program.
+
+    The header's time stamp stays, or everything would be compiled again for it. Only unit tests
+    read the path, and they are not compiled yet.
+    """
+    header = tree / "orconfig.h"
+    if not header.is_file():
+        return
+    before = header.stat()
+    text = header.read_text("utf-8")
+    settled = re.sub(
+        r'^#define (BUILDDIR|SRCDIR) ".*"$', rf'#define \1 "{tree}"', text, flags=re.MULTILINE
+    )
+    header.write_text(settled, encoding="utf-8")
+    os.utime(header, ns=(before.st_atime_ns, before.st_mtime_ns))
+
+
+def _failed_quietly(tree: Path) -> list[str]:
+    """Test programs that failed without a word from the sanitizers (that would be final)."""
+    return [
+        result.relative_to(tree).with_suffix("").as_posix()
+        for result in sorted(tree.rglob("*.trs"))
+        if not re.search(r"^:global-test-result: (PASS|SKIP)", result.read_text(), re.MULTILINE)
+        and not SANITIZER_REPORT.search(result.with_suffix(".log").read_text("utf-8", "replace"))
+    ]
+
+
+def _read_results(outcome: Outcome, tree: Path, log: Path) -> None:
+    """Read what automake's test driver left: for each program a .trs (verdict) and a .log."""
+    results = sorted(tree.rglob("*.trs"))
+    if not results:
+        raise UserError(f"make check of {outcome.title} ran no test", f"Its whole output: {log}")
+    for result in results:
+        text = result.read_text("utf-8", "replace")
+        verdict = re.search(r"^:global-test-result: (\w+)", text, re.MULTILINE)
+        passed = {"PASS": True, "SKIP": None}.get(verdict[1] if verdict else "", False)
+        program = result.relative_to(tree).with_suffix("").as_posix()
+        output = result.with_suffix(".log").read_text("utf-8", "replace")
+        read_program(outcome, program, output, passed)
+    # Each part of the unit tests prints the other parts' cases as skipped.
+    outcome.skipped -= outcome.passed | outcome.failed
+
+
+def read_program(outcome: Outcome, program: str, output: str, passed: bool | None) -> None:
+    """Add what one test program came to; ``passed`` is its own verdict, None if it was skipped."""
+    cases = parse_test_output(output)
+    outcome.passed |= cases[0]
+    outcome.failed |= cases[1]
+    outcome.skipped |= cases[2]
+    # The unit tests count by case; their programs only where that does not explain a failure, as
+    # when one ends before its last case.
+    if not any(cases):
+        verdicts = {True: outcome.passed, False: outcome.failed, None: outcome.skipped}
+        verdicts[passed].add(program)
+    elif passed is False and not cases[1]:
+        outcome.failed.add(program)
+    reports = list(dict.fromkeys(SANITIZER_REPORT.findall(output)))
+    if reports:
+        outcome.reports[program] = reports
+
+
+def _write_result(root: Path, outcomes: list[Outcome], only: str | None) -> None:
+    path = build_directory(root) / RESULT_FILE
+    builds = [
+        {
+            key: sorted(value) if isinstance(value, set) else value
+            for key, value in asdict(outcome).items()
+        }
+        for outcome in outcomes
+    ]
+    document = {"format": 1, "only": only, "builds": builds, "problems": new_problems(outcomes)}
+    partial = path.with_suffix(".partial")
+    partial.write_text(json.dumps(document, indent=2) + "\n", encoding="utf-8")
+    partial.replace(path)

@@ -1,0 +1,157 @@
+"""SEEDS=auto: add paired seeds until every primary metric is settled or the budget is spent.
+
+The runs are made in the ordinary way, a few seeds at a time. After each addition the verdicts are
+looked at with a sequential method, so that looking again and again does not raise the error rate;
+when to look is fixed by the budget (``analysis.inference.sequential.schedule``), not by what was
+seen.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from analysis.errors import AnalysisError
+from analysis.formats.study import Study, load_study
+from analysis.inference.sequential import FIRST_LOOK, Looks, schedule
+from analysis.judgement.judging import (
+    Judgement,
+    Statistics,
+    design_of,
+    judge_comparison,
+    read_statistics,
+)
+from analysis.judgement.verdicts import State, tally
+from onionlab.errors import UserError
+from onionlab.runs.plan import Plan, Request, make_plan
+from onionlab.runs.workflow.drive import make_report, make_runs
+
+BUDGET = 20
+"""Seeds at most where MAX_SEEDS does not say otherwise."""
+
+NAMES_SHOWN = 4
+
+
+@dataclass(frozen=True)
+class Standing:
+    """What one look shows of one comparison."""
+
+    level: str
+    variant: str
+    primary: tuple[Judgement, ...]
+
+    @property
+    def open(self) -> list[Judgement]:
+        """Primary metrics that more seeds can still settle."""
+        return [
+            judgement
+            for judgement in self.primary
+            # Without a test after the first look a run lacks a value, now and for good.
+            if not judgement.verdict.settled and judgement.verdict.p_different is not None
+        ]
+
+    def text(self) -> str:
+        """One line for people."""
+        verdicts = [judgement.verdict for judgement in self.primary]
+        counts = tally(verdicts)
+        worse = sum(judgement.regression for judgement in self.primary)
+        parts = [
+            f"{counts[State.DIFFERENT]} different" + (f" ({worse} of them worse)" if worse else ""),
+            f"{counts[State.EQUIVALENT]} equivalent",
+            f"{counts[State.UNKNOWN]} not yet known",
+        ]
+        left = [f"{j.class_name} {j.metric.name}" for j in self.open]
+        more = [v.more_seeds for v in verdicts if v.more_seeds is not None]
+        end = ""
+        if left:
+            names = ", ".join(left[:NAMES_SHOWN]) + (", ..." if len(left) > NAMES_SHOWN else "")
+            end = f": {names}" + (f"; about {max(more)} more seeds" if more else "")
+        lost = counts[State.UNKNOWN] - len(left)
+        if lost:
+            end += f" ({lost} lack a value in some run: no number of seeds settles them)"
+        return f"{self.level}, {self.variant}: {', '.join(parts)}{end}"
+
+
+def auto_seeds(
+    root: Path,
+    request: Request,
+    *,
+    budget: int,
+    jobs: int | None,
+    say: Callable[[str], None],
+) -> Path:
+    """Run an experiment with as many seeds as it takes, at most ``budget``; return the report.
+
+    Raises UserError where there is nothing to compare, or where planning or a run fails.
+    """
+    if budget < FIRST_LOOK:
+        raise UserError(
+            f"MAX_SEEDS: at least {FIRST_LOOK} seeds, the first look, got {budget}",
+            "for fewer say how many: SEEDS=2",
+        )
+    sizes = schedule(budget)
+    for number, size in enumerate(sizes):
+        looks = Looks(sizes[: number + 1], budget)
+        plan = make_plan(root, replace(request, seeds=size), say, looks=looks)
+        study = _study(plan)
+        _require_comparison(study)
+        make_runs(root, [plan], jobs=jobs, say=say)
+        standings = _look(study, plan)
+        say(f"look {number + 1} of at most {len(sizes)}, {size} seeds")
+        for standing in standings:
+            say(f"  {standing.text()}")
+        if not any(standing.open for standing in standings):
+            say(f"all that can be settled is, with {size} of at most {budget} seeds")
+        elif size == budget:
+            say(f"the budget of {budget} seeds is spent")
+        else:
+            continue
+        return make_report(root, plan, jobs=jobs, say=say)
+    raise AssertionError("the schedule ends at the budget")
+
+
+def standings(study: Study, statistics: Statistics) -> list[Standing]:
+    """What is known about each level and variant of a study.
+
+    Raises:
+        AnalysisError: as ``judge_comparison``.
+    """
+    assert study.baseline is not None
+    return [
+        Standing(level.name, variant.name, _primary(level.name, variant.name, study, statistics))
+        for level in study.levels
+        for variant in study.variants
+        if variant.name != study.baseline
+    ]
+
+
+def _primary(
+    level: str, variant: str, study: Study, statistics: Statistics
+) -> tuple[Judgement, ...]:
+    judged: Sequence[Judgement] = judge_comparison(
+        level, statistics, variant, study.baseline or "", design_of(study)
+    )
+    return tuple(judgement for judgement in judged if judgement.primary)
+
+
+def _study(plan: Plan) -> Study:
+    try:
+        return load_study(plan.study)
+    except AnalysisError as error:
+        raise UserError(error.message, error.hint) from error
+
+
+def _require_comparison(study: Study) -> None:
+    if study.baseline is None or len(study.variants) < 2:
+        raise UserError(
+            "SEEDS=auto compares variants with the baseline, and there is nothing to compare",
+            "take the baseline and another variant into VARIANTS, or say how many seeds",
+        )
+
+
+def _look(study: Study, plan: Plan) -> list[Standing]:
+    try:
+        return standings(study, read_statistics(study, plan.store))
+    except AnalysisError as error:
+        raise UserError(error.message, error.hint) from error

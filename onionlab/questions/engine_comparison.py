@@ -1,0 +1,202 @@
+"""The same experiment on several engines: what moves with the engine, and which conclusions do.
+
+Two reports come of it, made by the same code as any other. In the first the engines are compared,
+one level for each variant, paired by seed: how far the engines themselves are apart. In the second
+the variants are compared, one level for each engine: whether the difference between variants,
+which is what a study concludes from, is the same. `effects.csv` has those differences side by side.
+"""
+
+from __future__ import annotations
+
+import csv
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from analysis.errors import AnalysisError
+from analysis.pages import report
+from onionlab.errors import UserError
+from onionlab.runs.plan import Plan, Request, make_plan, update_provenance
+from onionlab.runs.store import read_json, write_json
+from onionlab.runs.workflow.drive import make_runs
+
+# One look for each engine, in the order in which they are compared; the first is the baseline.
+_LOOKS = (
+    {"color": "#4477AA", "marker": "s", "linestyle": "-"},
+    {"color": "#EE6677", "marker": "o", "linestyle": "--"},
+    {"color": "#228833", "marker": "^", "linestyle": "-."},
+)
+
+EFFECT_COLUMNS = ("level", "class", "metric", "unit", "variant", "baseline", "pairs")
+
+
+@dataclass(frozen=True)
+class EngineComparison:
+    """What was written."""
+
+    between_engines: Path
+    between_variants: Path
+    effects: Path
+
+
+def compare_engines(
+    root: Path,
+    request: Request,
+    engines: Sequence[str],
+    *,
+    jobs: int | None,
+    say: Callable[[str], None],
+) -> EngineComparison:
+    """Make an experiment's runs on each engine, and the reports on what differs.
+
+    Raises UserError where an engine is missing (before anything runs) or a run fails.
+    """
+    if not 2 <= len(engines) <= len(_LOOKS):
+        raise UserError(f"a comparison takes 2 to {len(_LOOKS)} engines, got {len(engines)}")
+    out = root / "results" / f"{Path(request.experiment).stem}-engines"
+    plans = {
+        name: make_plan(root, replace(request, engine=name), say=say, out=out / "plans" / name)
+        for name in engines
+    }
+    make_runs(root, list(plans.values()), jobs=jobs, say=say)
+    for plan in plans.values():
+        update_provenance(plan)
+    studies = {name: read_json(plan.study) for name, plan in plans.items()}
+    between_engines = _report(engine_study(studies), plans, out / "between-engines")
+    between_variants = _report(variant_study(studies), plans, out / "between-variants")
+    effects = out / "effects.csv"
+    write_effects(between_variants.with_name("summary.csv"), list(engines), effects)
+    return EngineComparison(between_engines, between_variants, effects)
+
+
+def engine_study(studies: dict[str, dict[str, Any]]) -> dict[str, Any]:
+    """Return one study from those of the engines: engines in the place of variants."""
+    first = next(iter(studies.values()))
+    labels = {variant["name"]: variant["label"] for variant in first["variants"]}
+    levels = [
+        {**level, "name": f"{level['name']}-{name}", "label": _label(first, level, labels[name])}
+        for level in first["levels"]
+        for name in labels
+    ]
+    return {
+        **_common(studies),
+        "title": f"{first['title']}: engine against engine",
+        "description": (
+            f"The same networks, seeds and variants on {_and(studies)}. Differences here are "
+            "between engines, for one variant at a time."
+        ),
+        "baseline": next(iter(studies)),
+        "variants": [
+            {
+                "name": engine,
+                "label": engine,
+                "description": _description(study),
+                **look,
+            }
+            for (engine, study), look in zip(studies.items(), _LOOKS, strict=False)
+        ],
+        "levels": levels,
+        "figures": [
+            {**figure, "id": f"{figure['id']}-{name}", "level": f"{figure['level']}-{name}"}
+            for figure in first["figures"]
+            for name in labels
+        ],
+        "runs": [
+            {**run, "variant": engine, "level": f"{run['level']}-{run['variant']}"}
+            for engine, study in studies.items()
+            for run in study["runs"]
+        ],
+    }
+
+
+def variant_study(studies: dict[str, dict[str, Any]]) -> dict[str, Any]:
+    """Return one study from those of the engines: a level for each engine."""
+    first = next(iter(studies.values()))
+    return {
+        **_common(studies),
+        "title": f"{first['title']}: variant against variant, on each engine",
+        "description": f"The same networks, seeds and variants on {_and(studies)}.",
+        "baseline": first["baseline"],
+        "variants": first["variants"],
+        "levels": [
+            {**level, "name": f"{level['name']}-{engine}", "label": _label(first, level, engine)}
+            for level in first["levels"]
+            for engine in studies
+        ],
+        "figures": [
+            {**figure, "id": f"{figure['id']}-{engine}", "level": f"{figure['level']}-{engine}"}
+            for figure in first["figures"]
+            for engine in studies
+        ],
+        "runs": [
+            {**run, "level": f"{run['level']}-{engine}"}
+            for engine, study in studies.items()
+            for run in study["runs"]
+        ],
+    }
+
+
+def write_effects(summary: Path, engines: Sequence[str], path: Path) -> None:
+    """Write each difference between variants with one column group for each engine.
+
+    summary: the summary.csv of `variant_study`'s report.
+    """
+    rows: dict[tuple[str, ...], dict[str, dict[str, str]]] = {}
+    with summary.open(newline="") as lines:
+        for row in csv.DictReader(lines):
+            level, _, engine = row["level"].rpartition("-")
+            if row["diff"]:
+                key = (level, *(row[column] for column in EFFECT_COLUMNS[1:]))
+                rows.setdefault(key, {})[engine] = row
+    numbers = ("diff", "diff_low", "diff_high", "ratio", "ratio_low", "ratio_high")
+    with path.open("w", newline="") as out:
+        writer = csv.writer(out, lineterminator="\n")
+        writer.writerow(
+            [*EFFECT_COLUMNS, *(f"{engine}_{number}" for engine in engines for number in numbers)]
+        )
+        for key, by_engine in rows.items():
+            writer.writerow(
+                [
+                    *key,
+                    *(
+                        by_engine.get(engine, {}).get(number, "")
+                        for engine in engines
+                        for number in numbers
+                    ),
+                ]
+            )
+
+
+def _report(study: dict[str, Any], plans: dict[str, Plan], out: Path) -> Path:
+    write_json(out / "study.json", study)
+    store = next(iter(plans.values())).store
+    try:
+        return report.build(out / "study.json", store, out).html
+    except AnalysisError as error:
+        raise UserError(error.message, error.hint) from error
+
+
+def _common(studies: dict[str, dict[str, Any]]) -> dict[str, Any]:
+    first = next(iter(studies.values()))
+    return {
+        "format": first["format"],
+        "name": f"{first['name']}-engines",
+        "asked": {**first["asked"], "engines": list(studies)},
+        "shrunk": first["shrunk"],
+        "margins": first["margins"],
+        "provenance": {engine: study["provenance"] for engine, study in studies.items()},
+    }
+
+
+def _label(study: dict[str, Any], level: dict[str, Any], what: str) -> str:
+    return what if len(study["levels"]) == 1 else f"{level['label']}, {what}"
+
+
+def _description(study: dict[str, Any]) -> str:
+    return ", ".join(f"{key} {value}" for key, value in study["provenance"]["engine"].items())
+
+
+def _and(names: Sequence[str] | dict[str, Any]) -> str:
+    *others, last = names
+    return f"{', '.join(others)} and {last}"

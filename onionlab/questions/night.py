@@ -1,0 +1,356 @@
+"""A night: the experiments of a list, against a stored baseline, into the history.
+
+    nightly/baselines/<experiment>-<key>.set.json    what nights are compared with
+    nightly/history.parquet                          a row for each night and metric
+    results/nightly/                                 the last night's summary.md, .html, junit.xml
+
+The key is a hash of what may not differ between a night and its baseline: engine and version,
+network, load, times, and what the numbers mean. Tor and this project may: they are what is watched.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import hashlib
+import json
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Annotated, TypeVar
+
+import yaml
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+from analysis.comparison.comparing import Comparison, compare_sets
+from analysis.comparison.differences import aspect_of
+from analysis.comparison.history import (
+    SERIES,
+    add_rows,
+    last_records,
+    read_history,
+    rows_of,
+    steps_of,
+    write_history,
+)
+from analysis.comparison.run_sets import RunSet, read_run_set
+from analysis.errors import AnalysisError, problems_of
+from analysis.formats.study import load_study
+from analysis.measures.catalogue import METRICS
+from analysis.pages.night import Night, NightResult, html, junit, markdown
+from onionlab.errors import UserError
+from onionlab.questions.open_sets import set_of_study
+from onionlab.runs.commit import project_name
+from onionlab.runs.plan import (
+    RECORDS,
+    Bench,
+    Plan,
+    Request,
+    make_plan,
+    open_bench,
+    update_provenance,
+)
+from onionlab.runs.store import identity_hash
+from onionlab.runs.workflow.drive import make_runs
+
+HISTORY = "history.parquet"
+
+REFERENCE_SEED = 1
+"""Its network stands for what the generator draws, whatever seeds a night has."""
+
+ABOUT = ("tor", "project")
+"""What may have changed since the baseline."""
+
+Say = Callable[[str], None]
+T = TypeVar("T")
+
+
+class _Model(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
+
+
+class Entry(_Model):
+    """One experiment of the list, as it is asked for."""
+
+    name: str
+    variants: tuple[str, ...] = ()
+    seeds: int | list[int] | None = None
+    scale: float | None = None
+    engine: str = "auto"
+
+
+class NightlyList(_Model):
+    """experiments/nightly.yaml."""
+
+    false_alarms_per_year: Annotated[float, Field(gt=0)] = 2.0
+    nights_per_year: Annotated[int, Field(ge=1, le=100_000)] = 365
+    false_steps_per_year: Annotated[float, Field(gt=0)] = 1.0
+    experiments: tuple[Entry, ...] = Field(min_length=1)
+
+    @property
+    def level_per_experiment(self) -> float:
+        """Chance of any false difference in one experiment's comparison of one night."""
+        a_night = min(0.5, self.false_alarms_per_year / self.nights_per_year)
+        return a_night / len(self.experiments)
+
+
+@dataclass(frozen=True)
+class Prepared:
+    """An experiment before its runs: its plan and the key of its baseline."""
+
+    entry: Entry
+    plan: Plan
+    key: str
+
+
+@dataclass(frozen=True)
+class NightPaths:
+    """What a night wrote."""
+
+    markdown: Path
+    html: Path
+    junit: Path
+    history: Path
+
+
+def read_list(path: Path) -> NightlyList:
+    """The list of experiments.
+
+    Raises:
+        UserError: missing, not YAML, or not such a list; says which key.
+    """
+    try:
+        content = yaml.safe_load(path.read_text(encoding="utf-8"))
+        made = NightlyList.model_validate(content)
+    except OSError as error:
+        raise UserError(f"{path} cannot be read: {error.strerror}") from None
+    except (yaml.YAMLError, UnicodeDecodeError) as error:
+        raise UserError(f"{path} is not valid YAML: {error}") from None
+    except ValidationError as error:
+        problems = "\n".join(f"  {problem}" for problem in problems_of(error, "list"))
+        raise UserError(
+            f"{path} is no nightly list:\n{problems}",
+            "a line of experiments is, for instance: {name: quick, variants: [ewma], seeds: 10}",
+        ) from None
+    names = [entry.name for entry in made.experiments]
+    twice = next((name for name in names if names.count(name) > 1), None)
+    if twice is not None:
+        raise UserError(f"{path}: {twice} is there twice", "name all its variants in one line")
+    return made
+
+
+def run_night(
+    root: Path,
+    nightly: NightlyList,
+    asked: Request,
+    *,
+    state: Path,
+    accept: bool,
+    jobs: int | None,
+    say: Say,
+    prepare: Callable[[Path, Entry, Request, Say], Prepared] | None = None,
+    measure: Callable[[Path, Prepared, int | None, Say], RunSet] | None = None,
+    when: datetime | None = None,
+) -> tuple[Night, NightPaths]:
+    """Run all experiments of the list and judge them.
+
+    Args:
+        root: the checkout.
+        nightly: the list.
+        asked: what to change in every entry: engine, tools, seeds.
+        state: directory of baselines and history.
+        accept: make this night's runs the baseline.
+        jobs: simulations side by side.
+        say: takes progress lines.
+        prepare: plans an entry (for tests).
+        measure: makes an entry's runs (for tests).
+        when: the night's time.
+
+    Raises:
+        UserError: a baseline is missing (before anything runs), or a run fails.
+    """
+    prepare, measure = prepare or prepare_entry, measure or measure_entry
+    night = (when or datetime.now(UTC)).strftime("%Y-%m-%dT%H:%M:%SZ")
+    with _locked(state):
+        history = _guarded(lambda: read_history(state / HISTORY))
+        prepared = [prepare(root, entry, asked, say) for entry in nightly.experiments]
+        baselines = [None if accept else _baseline(state, item) for item in prepared]
+        results, primary, rows = [], set(), []
+        for item, baseline in zip(prepared, baselines, strict=True):
+            say(f"nightly: {item.entry.name}")
+            tonight = measure(root, item, jobs, say)
+            comparison = None
+            if baseline is not None:
+                comparison = _compare(baseline, tonight, nightly.level_per_experiment)
+            new_rows = rows_of(
+                night, item.entry.name, item.key, tonight, _verdicts(comparison, tonight)
+            )
+            before = last_records(history, item.entry.name, item.key)
+            now = {(row["level"], row["variant"]): row["records"] for row in new_rows}
+            results.append(NightResult(item.entry.name, comparison, bool(now) and before == now))
+            rows += new_rows
+            # Against itself, to learn which metrics are primary.
+            judged = comparison or _compare(tonight, tonight, nightly.level_per_experiment)
+            of_primary = {(r.judgement.class_name, r.judgement.metric.name) for r in judged.primary}
+            primary |= {
+                tuple(row[column] for column in SERIES)
+                for row in new_rows
+                if (row["class"], row["metric"]) in of_primary
+            }
+            if accept:
+                _write_baseline(state, item, tonight, night)
+        history = add_rows(history, rows)
+        made = Night(
+            night,
+            project_name(root),
+            nightly.false_alarms_per_year,
+            nightly.nights_per_year,
+            nightly.false_steps_per_year,
+            tuple(results),
+            tuple(steps_of(history, nightly.false_steps_per_year, primary)),
+        )
+        write_history(state / HISTORY, history)
+    return made, _write_summaries(made, root / "results" / "nightly", state)
+
+
+def prepare_entry(root: Path, entry: Entry, asked: Request, say: Say) -> Prepared:
+    """Plan one entry. Raises UserError for all that can be known before a run."""
+    request = replace(
+        asked,
+        experiment=entry.name,
+        scale=entry.scale,
+        seeds=asked.seeds if asked.seeds is not None else entry.seeds,
+        variants=entry.variants,
+        engine=entry.engine if asked.engine == "auto" else asked.engine,
+    )
+    plan = make_plan(root, request, say, out=root / "results" / "nightly" / entry.name)
+    return Prepared(entry, plan, baseline_key(open_bench(root, request, say)))
+
+
+def baseline_key(bench: Bench) -> str:
+    """Hash of what a night and its baseline must have in common."""
+    levels = {}
+    for name, level in bench.experiment.levels.items():
+        settings = level.settings
+        files = bench.compose(name, settings.baseline, REFERENCE_SEED).files
+        levels[name] = {
+            "settings": json.loads(
+                settings.model_dump_json(include={"network", "traffic", "time"})
+            ),
+            "files": {
+                path: hashlib.sha256(content).hexdigest()
+                for path, content in sorted(files.items())
+                if aspect_of(path) in ("network", "load", "time")
+            },
+        }
+    return identity_hash(
+        {
+            "engine": dict(bench.engine.identity),
+            "levels": levels,
+            "variants": sorted(bench.selected),
+            "definitions": [RECORDS, *sorted(metric.name for metric in METRICS)],
+        }
+    )
+
+
+def measure_entry(root: Path, item: Prepared, jobs: int | None, say: Say) -> RunSet:
+    """Make an entry's runs that are missing and read them. Raises UserError."""
+    make_runs(root, [item.plan], jobs=jobs, say=say)
+    update_provenance(item.plan)
+    return _guarded(
+        lambda: set_of_study(load_study(item.plan.study), item.plan.store, name=item.entry.name)
+    )
+
+
+def _baseline_path(state: Path, item: Prepared) -> Path:
+    return state / "baselines" / f"{item.entry.name}-{item.key}.set.json"
+
+
+def _baseline(state: Path, item: Prepared) -> RunSet:
+    path = _baseline_path(state, item)
+    if path.exists():
+        return _guarded(lambda: read_run_set(path))
+    others = sorted(path.parent.glob(f"{item.entry.name}-*.set.json"))
+    why = (
+        f"; there are {len(others)} for another engine or version, network, load, or definition "
+        "of the metrics"
+        if others
+        else ""
+    )
+    raise UserError(
+        f"{item.entry.name} has no baseline for this engine, network and metrics ({path}){why}",
+        "make this night's runs the baseline: make nightly ACCEPT=1",
+    )
+
+
+def _write_baseline(state: Path, item: Prepared, tonight: RunSet, night: str) -> None:
+    path = _baseline_path(state, item)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    made = tonight.model_copy(
+        update={"name": f"baseline of {night}", "notes": (*tonight.notes, f"accepted {night}")}
+    )
+    path.write_text(made.json_text(), encoding="utf-8")
+
+
+def _compare(baseline: RunSet, tonight: RunSet, level: float) -> Comparison:
+    return _guarded(lambda: compare_sets(baseline, tonight, ABOUT, level))
+
+
+def _verdicts(
+    comparison: Comparison | None, tonight: RunSet
+) -> dict[tuple[str, str, str, str], str]:
+    if comparison is None:
+        return {}
+    if comparison.identical:
+        return {
+            (run.level, run.variant, value.class_name, value.metric): "identical"
+            for run in tonight.runs
+            for value in tonight.values
+        }
+    cells = {
+        ", ".join(
+            part
+            for part in (
+                level if len(tonight.levels) > 1 else "",
+                variant if len(tonight.variants) > 1 else "",
+            )
+            if part
+        )
+        or level: (level, variant)
+        for level in tonight.levels
+        for variant in tonight.variants
+    }
+    return {
+        (*cells[row.cell], row.judgement.class_name, row.judgement.metric.name): (
+            row.judgement.verdict.direction or row.judgement.verdict.state.value
+        )
+        for row in comparison.rows
+    }
+
+
+def _write_summaries(night: Night, out: Path, state: Path) -> NightPaths:
+    out.mkdir(parents=True, exist_ok=True)
+    paths = NightPaths(out / "summary.md", out / "summary.html", out / "junit.xml", state / HISTORY)
+    paths.markdown.write_text(markdown(night), encoding="utf-8")
+    paths.html.write_text(html(night), encoding="utf-8")
+    paths.junit.write_text(junit(night), encoding="utf-8")
+    return paths
+
+
+@contextmanager
+def _locked(state: Path) -> Iterator[None]:
+    state.mkdir(parents=True, exist_ok=True)
+    with (state / ".lock").open("w") as lock:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise UserError(f"another night is running in {state}", "wait for its end") from None
+        yield
+
+
+def _guarded(do: Callable[[], T]) -> T:
+    try:
+        return do()
+    except AnalysisError as error:
+        raise UserError(error.message, error.hint) from error

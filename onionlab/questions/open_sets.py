@@ -1,0 +1,306 @@
+"""Sets of runs by name: an experiment's results, a variant of them, a pack, a checkout, an import.
+
+quick            results/quick of this checkout, all variants
+quick:rr         one variant
+PATH             a results folder anywhere (it holds study.json), or an import's
+PATH:rr          one variant of it
+PACK             the runs of a file that `onionlab pack` wrote; PACK:rr: of one variant
+PACK:quick:rr    where it holds those of several experiments
+CHECKOUT         another checkout: the experiment and variant that the other side names
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import os
+import re
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from analysis.comparison.run_sets import RunSet, SetRun, Span, TorBuild, read_run_set, values_of
+from analysis.errors import AnalysisError
+from analysis.formats.study import Level, Study, load_study
+from analysis.judgement.judging import read_statistics
+from onionlab.errors import UserError
+from onionlab.runs.packing import STUDIES, opened
+from onionlab.runs.store import Store, read_json
+
+SET_FILE = "runs.set.json"
+"""A set that is kept as a file: an import, or a nightly baseline."""
+
+_PACK = re.compile(r"(?P<file>.+\.tar\.xz)(:(?P<rest>.*))?")
+
+RECORD_FILES = ("streams.parquet", "goodput.parquet")
+
+HOW_TO_NAME = (
+    "name an experiment that was run (quick), one variant of it (quick:rr), a results folder, "
+    "another checkout, a pack of runs (FILE.tar.xz:quick:rr), or an import"
+)
+
+
+@dataclass(frozen=True)
+class Named:
+    """A set's name taken apart.
+
+    Attributes:
+        folder: where its files are; of a pack, where that is unpacked for the time being.
+        experiment: as it was named.
+        packed: whether it is an experiment of a pack.
+    """
+
+    text: str
+    folder: Path
+    variant: str
+    experiment: str
+    packed: bool = False
+
+    @property
+    def runs(self) -> tuple[Path, str, str]:
+        """What two names of the same runs have in common."""
+        return self.folder, self.experiment if self.packed else "", self.variant
+
+
+def open_pair(root: Path, a: str, b: str) -> tuple[RunSet, RunSet]:
+    """The two sets that a comparison names.
+
+    Raises:
+        UserError: a name that stands for nothing, runs or records that are missing, or the same
+            set twice.
+    """
+    with _Packs(root / "results") as packs:
+        names = _resolve_pair(root, a, b, packs)
+        if names[0].runs == names[1].runs:
+            raise UserError(
+                f"{a} and {b} are the same runs",
+                "name two variants, for instance quick:ewma quick:rr",
+            )
+        try:
+            return _open(names[0]), _open(names[1])
+        except AnalysisError as error:
+            raise UserError(error.message, error.hint) from error
+
+
+class _Packs(contextlib.ExitStack):
+    """Packs that are unpacked below a folder while the block lasts, each once."""
+
+    def __init__(self, below: Path) -> None:
+        super().__init__()
+        self._below = below
+        self._open: dict[Path, Path] = {}
+
+    def folder(self, file: Path) -> Path:
+        """Where its content is. Raises UserError: no pack, or damaged."""
+        file = file.resolve()
+        if file not in self._open:
+            scratch = self._below / f".unpacking-{os.getpid()}-{len(self._open)}"
+            self._open[file] = self.enter_context(opened(file, scratch))
+        return self._open[file]
+
+
+def _resolve_pair(root: Path, a: str, b: str, packs: _Packs) -> tuple[Named, Named]:
+    first, second = _resolve(root, a, packs), _resolve(root, b, packs)
+    if first is None and second is None:
+        raise UserError(f"neither {a} nor {b} names an experiment", HOW_TO_NAME)
+    one = first or _in_checkout(a, second)
+    two = second or _in_checkout(b, first)
+    # A variant named on one side is meant on both, unless both are of the same folder.
+    if one.folder != two.folder:
+        if one.variant and not two.variant:
+            two = replace(two, variant=one.variant)
+        elif two.variant and not one.variant:
+            one = replace(one, variant=two.variant)
+    return one, two
+
+
+def _resolve(root: Path, text: str, packs: _Packs) -> Named | None:
+    """None: another checkout, whose experiment the other side has to name."""
+    if not text.strip():
+        raise UserError("a set of runs has no name", HOW_TO_NAME)
+    if pack := _PACK.fullmatch(text):
+        return _resolve_packed(text, packs.folder(Path(pack["file"])), pack["rest"] or "")
+    path = Path(text)
+    if path.is_dir() and not _is_set(path):
+        if (path / "results").is_dir() or (path / "experiments").is_dir():
+            return None
+        if path.name == "runs" and (path.parent / "results").is_dir():
+            return None
+    name, colon, variant = text.rpartition(":")
+    if not colon or _is_set(path):
+        name, variant = text, ""
+    for folder in (Path(name), root / "results" / name):
+        if name and _is_set(folder):
+            return Named(text, folder.resolve(), variant, Path(name).name)
+    raise UserError(f"there are no runs of {name or text}", HOW_TO_NAME)
+
+
+def _resolve_packed(text: str, folder: Path, rest: str) -> Named:
+    experiments = sorted(path.stem for path in (folder / STUDIES).glob("*.json"))
+    experiment, _, variant = rest.partition(":")
+    if experiment not in experiments:
+        if len(experiments) != 1 or variant:
+            raise UserError(
+                f"{text} names no experiment of the pack",
+                f"it holds runs of: {', '.join(experiments)}",
+            )
+        experiment, variant = experiments[0], experiment
+    return Named(text, folder, variant, experiment, packed=True)
+
+
+def _in_checkout(text: str, other: Named | None) -> Named:
+    assert other is not None
+    path = Path(text)
+    checkout = path.parent if path.name == "runs" else path
+    folder = checkout / "results" / other.experiment
+    if not _is_set(folder):
+        raise UserError(
+            f"{checkout} has no results of {other.experiment}",
+            f"run it there: make experiment NAME={other.experiment}",
+        )
+    return Named(f"{text}:{other.experiment}", folder.resolve(), other.variant, other.experiment)
+
+
+def _is_set(folder: Path) -> bool:
+    return (folder / SET_FILE).is_file() or (folder / "study.json").is_file()
+
+
+def _open(named: Named) -> RunSet:
+    if (named.folder / SET_FILE).is_file():
+        made = read_run_set(named.folder / SET_FILE)
+        return made.only(named.variant) if named.variant else made
+    study, store = _packed_study(named) if named.packed else _stored_study(named)
+    if named.variant:
+        runs = tuple(run for run in study.runs if run.variant == named.variant)
+        if not runs:
+            raise AnalysisError(
+                f"{study.name} has no runs of {named.variant!r}",
+                f"its variants are: {', '.join(variant.name for variant in study.variants)}",
+            )
+        study = study.model_copy(update={"runs": runs})
+    return set_of_study(study, store, name=named.text)
+
+
+def _stored_study(named: Named) -> tuple[Study, Path]:
+    return load_study(named.folder / "study.json"), _store_of(named.folder)
+
+
+def _packed_study(named: Named) -> tuple[Study, Path]:
+    """Of its runs those that are in the pack: it may have been written before all were made."""
+    study = load_study(named.folder / STUDIES / f"{named.experiment}.json")
+    store = Store(named.folder)
+    runs = tuple(run for run in study.runs if store.is_finished(run.run_id))
+    return study.model_copy(update={"runs": runs}), named.folder
+
+
+def _store_of(folder: Path) -> Path:
+    """The run store of a results folder: as its plan says, or where the folder was moved to."""
+    candidates = []
+    with contextlib.suppress(OSError, ValueError, KeyError, TypeError):
+        candidates.append(Path(read_json(folder / "plan.json")["store"]))
+    candidates += [parent / "runs" for parent in folder.parents]
+    for store in candidates:
+        if store.is_dir():
+            return store
+    raise UserError(
+        f"the runs behind {folder} are gone", "make the experiment again, or name another folder"
+    )
+
+
+def set_of_study(study: Study, store: Path, *, name: str) -> RunSet:
+    """A study's runs with their statistics and what their manifests say.
+
+    Raises:
+        AnalysisError: a manifest or records are missing or damaged.
+    """
+    if not study.runs:
+        raise AnalysisError(f"{name} has no runs", "run the experiment first")
+    return RunSet(
+        name=name,
+        records_format=_records_format(study),
+        spans={level.name: _span(level) for level in study.levels},
+        margins=study.margins,
+        runs=tuple(
+            _set_run(
+                Store(store), store / run.records, run.run_id, run.level, run.variant, run.seed
+            )
+            for run in study.runs
+        ),
+        values=values_of(read_statistics(study, store)),
+    )
+
+
+def _records_format(study: Study) -> int:
+    numbers = {
+        int(run.records.rpartition("-v")[2] or 0) for run in study.runs if "-v" in run.records
+    }
+    return max(numbers, default=0)
+
+
+def _span(level: Level) -> Span:
+    return Span(
+        measured_start_s=level.measured_start_s,
+        measured_end_s=level.measured_end_s,
+        stop_s=level.stop_s,
+        load={name: entry.model_dump() for name, entry in level.classes.items()},
+    )
+
+
+def _set_run(
+    store: Store, records: Path, run_id: str, level: str, variant: str, seed: int
+) -> SetRun:
+    manifest = _manifest(store, run_id)
+    identity = manifest.get("identity", {})
+    programs = identity.get("programs", {})
+    return SetRun(
+        run_id=run_id,
+        level=level,
+        variant=variant,
+        seed=seed,
+        engine={key: str(value) for key, value in identity.get("engine", {}).items()},
+        tor={
+            program: TorBuild(
+                version=str(build["version"]),
+                sha256=str(programs.get(program, build["sha256"])),
+                source=str(build.get("source", "")),
+            )
+            for program, build in manifest.get("tor", {}).items()
+        },
+        files=identity.get("files", {}),
+        records=record_hashes(records),
+        project=" ".join(
+            part for part in (manifest.get("onionlab", ""), manifest.get("commit", "")) if part
+        ),
+    )
+
+
+def _manifest(store: Store, run_id: str) -> dict[str, Any]:
+    path = store.manifest(run_id)
+    try:
+        manifest = read_json(path)
+    except OSError:
+        raise AnalysisError(
+            f"the run {run_id} is missing: there is no {path}", "finish the experiment first"
+        ) from None
+    except ValueError as error:
+        raise AnalysisError(f"{path} is not valid JSON: {error}", "make the run again") from None
+    if not isinstance(manifest, dict):
+        raise AnalysisError(f"{path} is no manifest of a run", "make the run again")
+    return manifest
+
+
+def record_hashes(records: Path) -> dict[str, str]:
+    """File -> SHA-256 of a run's record tables.
+
+    Raises:
+        AnalysisError: one is missing.
+    """
+    hashes = {}
+    for name in RECORD_FILES:
+        try:
+            hashes[name] = hashlib.sha256((records / name).read_bytes()).hexdigest()
+        except OSError:
+            raise AnalysisError(
+                f"{records / name} is missing", "extract the run's records first"
+            ) from None
+    return hashes

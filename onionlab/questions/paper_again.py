@@ -1,0 +1,105 @@
+"""A paper again: the runs of all experiments that repeat it, then its figures and claims."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from importlib.metadata import version
+from pathlib import Path
+
+from analysis.errors import AnalysisError
+from analysis.formats.study import load_study
+from analysis.pages import paper
+from onionlab import __version__
+from onionlab.errors import UserError
+from onionlab.experiment.claims_file import ClaimSet, load_claims
+from onionlab.runs.packing import STUDIES, opened_together
+from onionlab.runs.plan import Request, make_plan
+from onionlab.runs.workflow.drive import make_runs
+
+FOLDER = "figures"
+
+# What besides the records decides the bytes of a figure.
+_DRAWN_WITH = ("matplotlib", "numpy", "scipy")
+
+
+@dataclass(frozen=True)
+class PaperAgain:
+    """What was written, and what did not work on the way.
+
+    Attributes:
+        paths: of the figures and tables.
+        failure: why not all runs could be made, if so.
+    """
+
+    paths: paper.PaperPaths
+    failure: UserError | None
+
+
+def repeat_paper(
+    root: Path,
+    claims: str,
+    request: Request,
+    *,
+    jobs: int | None,
+    run: bool,
+    say: Callable[[str], None],
+) -> PaperAgain:
+    """Make the runs that are missing, and the figures and answers from those that are there.
+
+    request: what to change in every experiment; its own experiment's name is not used. run: whether
+    missing runs are made. A run that fails is missing in figures and tables, and all that do not
+    need it are made. Raises UserError where claims or experiments are wrong, a tool is missing, or
+    there is no run at all.
+    """
+    wanted = load_claims(claims, root=root)
+    out = root / "results" / FOLDER
+    plans = {
+        name: make_plan(root, replace(request, experiment=name), say=say, out=out / "plans" / name)
+        for name in wanted.experiments
+    }
+    failure = None
+    if run:
+        try:
+            make_runs(root, list(plans.values()), jobs=jobs, say=say)
+        except UserError as error:
+            failure = error
+    store = next(iter(plans.values())).store
+    try:
+        paths = _draw(wanted, [plan.study for plan in plans.values()], store, out)
+    except UserError as error:
+        # With no run at all the reason is what failed, not the empty store.
+        if failure is not None:
+            raise failure from error
+        raise
+    return PaperAgain(paths, failure)
+
+
+def published_paper(root: Path, claims: str, files: Sequence[Path]) -> PaperAgain:
+    """Make the figures and answers from the runs of packs, which needs no build and no engine.
+
+    Raises UserError where the claims are wrong, a pack is damaged, none has an experiment, or two
+    do not go together.
+    """
+    wanted = load_claims(claims, root=root)
+    out = root / "results" / FOLDER
+    with opened_together(files, out / f".unpacking-{os.getpid()}") as folder:
+        studies = [folder / STUDIES / f"{name}.json" for name in wanted.experiments]
+        absent = [path.stem for path in studies if not path.is_file()]
+        if absent:
+            raise UserError(
+                f"{' '.join(map(str, files))} has no runs of {', '.join(absent)}",
+                f"it was written of other results than `make figures CLAIMS={claims}`",
+            )
+        return PaperAgain(_draw(wanted, studies, folder, out), None)
+
+
+def _draw(wanted: ClaimSet, studies: Sequence[Path], store: Path, out: Path) -> paper.PaperPaths:
+    software = {"onionlab": __version__, **{name: version(name) for name in _DRAWN_WITH}}
+    try:
+        loaded = tuple(load_study(path) for path in studies)
+        content = paper.Paper(wanted.paper, loaded, wanted.claims)
+        return paper.build(content, store, out, software)
+    except AnalysisError as error:
+        raise UserError(error.message, error.hint) from error

@@ -1,0 +1,123 @@
+"""The run directory of a `peers` experiment: two hosts, a path, and libtorrent's peers on them.
+
+A function of settings, variant and seed, as any run directory.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from onionlab.engines.base import EPOCH_UNIX_S, Engine, Process, Simulation
+from onionlab.experiment.peers import PeersSettings
+from onionlab.network.draws import draw
+from onionlab.network.model import Host, Network, Place
+from onionlab.programs.libtorrent.build import peer_program
+from onionlab.programs.libtorrent.variants import PeerVariant
+from onionlab.rundir.compose import RunDirectory, engine_options
+from onionlab.rundir.verify_peers import PeersExpectation
+
+PORT = 6881
+SEED, DOWNLOADER = "seed", "downloader"
+SEED_START_MS = 100
+
+# What an engine makes of the path of a place with itself; no packet takes it here.
+_LOCAL_US = 1
+
+# The addresses of clients and servers in the networks with Tor.
+_ADDRESSES = {SEED: "100.10.0.1", DOWNLOADER: "100.20.0.1"}
+
+
+def compose_peers(
+    settings: PeersSettings, *, variant: PeerVariant, seed: int, engine: Engine
+) -> RunDirectory:
+    """Compose the run of one variant and seed."""
+    # libtorrent's clock of seconds runs from its program's start.
+    spread_ms = round(_ms(settings.time.spread_s) * draw(seed, "peer start", DOWNLOADER))
+    start_ms = _ms(settings.time.start_s) + spread_ms
+    serve: tuple[str, ...] = ("seed",)
+    fetch: tuple[str, ...] = ("fetch",)
+    if settings.transfer.connects == "seed":
+        both_there_ms = _ms(settings.time.start_s) + _ms(settings.time.spread_s)
+        connect_ms = both_there_ms - SEED_START_MS
+        serve += ("--to", f"{DOWNLOADER}:{PORT}", "--start-ms", str(connect_ms))
+    else:
+        fetch += ("--from", f"{SEED}:{PORT}")
+    simulation = Simulation(
+        network=_network(settings),
+        processes={
+            SEED: (_process(settings, variant, seed, SEED, SEED_START_MS, *serve),),
+            DOWNLOADER: (_process(settings, variant, seed, DOWNLOADER, start_ms, *fetch),),
+        },
+        seed=seed,
+        stop_ms=_ms(settings.time.stop_s),
+        options=engine_options(settings, engine.name),
+    )
+    peers = {
+        "seed": SEED,
+        "downloader": DOWNLOADER,
+        "rtt_s": settings.network.rtt_s,
+        "sample_s": settings.transfer.sample_s,
+    }
+    files = {
+        "peers.json": _json(peers),
+        "run.json": _json({"epoch_unix_s": EPOCH_UNIX_S, "stop_s": settings.time.stop_s}),
+        # Both engines start hosts from copies of these two, and both may be empty.
+        "conf/README": b"The engine's own files of this run.\n",
+        **{f"shadow.data.template/hosts/{name}/.keep": b"" for name in _ADDRESSES},
+    }
+    files |= engine.configuration(simulation)
+    return RunDirectory(
+        files=files,
+        simulation=simulation,
+        expectations={name: PeersExpectation(variant.rule) for name in _ADDRESSES},
+        tor_programs=(peer_program(variant.name),),
+    )
+
+
+def _network(settings: PeersSettings) -> Network:
+    net = settings.network
+    rates = {SEED: net.seed_bit_per_s, DOWNLOADER: net.downloader_bit_per_s}
+    one_way_us = max(1, round(net.rtt_s * 1e6 / 2))
+    return Network(
+        hosts=tuple(Host(name, "peer", None, name, _ADDRESSES[name]) for name in _ADDRESSES),
+        places=tuple(Place(name, name, rate, rate) for name, rate in rates.items()),
+        latency_us={
+            (SEED, SEED): _LOCAL_US,
+            (SEED, DOWNLOADER): one_way_us,
+            (DOWNLOADER, DOWNLOADER): _LOCAL_US,
+        },
+        packet_loss=net.packet_loss,
+    )
+
+
+def _process(
+    settings: PeersSettings,
+    variant: PeerVariant,
+    seed: int,
+    host: str,
+    start_ms: int,
+    *role: str,
+) -> Process:
+    transfer = settings.transfer
+    return Process(
+        program=peer_program(variant.name),
+        arguments=(
+            *role,
+            *("--transport", transfer.transport),
+            *("--listen", host, "--port", str(PORT)),
+            *("--size", str(transfer.size_bytes)),
+            *("--piece", str(transfer.piece_bytes)),
+            *("--content-seed", str(seed)),
+            *("--sample-us", str(round(transfer.sample_s * 1e6))),
+        ),
+        start_ms=start_ms,
+    )
+
+
+def _ms(seconds: float) -> int:
+    return round(seconds * 1000)
+
+
+def _json(data: Any) -> bytes:
+    return (json.dumps(data, indent=1, sort_keys=True) + "\n").encode()

@@ -1,0 +1,151 @@
+"""Whether a finished simulation is what it claims to be, from Tor's own logs.
+
+A run is refused, and never reported, where a Tor did not bootstrap, did not run the variant that
+the experiment asked of it, or spread a client's streams over circuits where they were to share one.
+This reads only the layout that all engines share.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
+from enum import Enum
+from pathlib import Path
+
+from onionlab.rundir.circuits import OneCircuit, circuit_problem
+from onionlab.rundir.trace import CELL_TRACE_IN_USE, TRACE_FILE
+
+BOOTSTRAPPED = "Bootstrapped 100%"
+MAX_NAMED_HOSTS = 5
+
+
+class RunRefusedError(Exception):
+    """A simulation that ended but does not count."""
+
+    def __init__(self, message: str, log_tail: list[str]) -> None:
+        super().__init__(message)
+        self.message = message
+        self.log_tail = log_tail
+
+
+class Shows(Enum):
+    """Whether a relay has to have logged its proof."""
+
+    MUST = "must"
+    ONE_OF = "one of"
+    """At least one of the hosts that have this and the same proof."""
+    MAY = "may"
+
+
+@dataclass(frozen=True)
+class Expectation:
+    """What a host's Tor must have logged.
+
+    proof: the text that names its variant, or None where Tor is unpatched and must name none. A
+    client must have bootstrapped, and what it names may only not contradict the proof. A relay must
+    have shown the proof as `shows` says: each opens channels for certain, while streams may end at
+    one exit and never at another. Whether a relay could also build circuits of its own says
+    nothing: in a network with two guards a guard often cannot.
+
+    circuit: of a client whose streams had to share one circuit, what that circuit is.
+
+    traced: it must have said that it writes a cell trace, and have left one.
+    """
+
+    proof: str | None
+    is_client: bool
+    shows: Shows = Shows.MUST
+    circuit: OneCircuit | None = None
+    traced: bool = False
+
+
+def verify_tor_logs(
+    hosts: Path, expectations: Mapping[str, Expectation], proof_prefixes: Collection[str]
+) -> dict[str, int]:
+    """Check each host's Tor log below `hosts`; return how many hosts proved which variant.
+
+    proof_prefixes: what a line that names a variant begins with, of every patch series. Raises
+    RunRefusedError naming the hosts, with the last lines of the first one's log.
+    """
+    problems: dict[str, list[str]] = {}
+    proofs: dict[str, int] = {}
+    silent: dict[str, list[str]] = {}
+    loud: set[str] = set()
+    first_bad: list[str] = []
+    for host, expectation in expectations.items():
+        lines = _tor_log(hosts / host)
+        shown = _shown(lines, proof_prefixes)
+        problem = _problem(lines, expectation, shown) or _trace_problem(
+            lines, hosts / host / TRACE_FILE, expectation
+        )
+        if problem is None:
+            proof = next(iter(shown), "")
+            proofs[proof] = proofs.get(proof, 0) + 1
+            if expectation.shows is Shows.ONE_OF and expectation.proof is not None:
+                if proof:
+                    loud.add(proof)
+                else:
+                    silent.setdefault(expectation.proof, []).append(host)
+        else:
+            problems.setdefault(problem, []).append(host)
+            first_bad = first_bad or lines
+    for proof, names in silent.items():
+        if proof not in loud:
+            problems[f'none of these logged "{proof}"'] = names
+            first_bad = first_bad or _tor_log(hosts / names[0])
+    if problems:
+        text = "; ".join(f"{what}: {_some(who)}" for what, who in problems.items())
+        raise RunRefusedError(text, first_bad[-15:])
+    return proofs
+
+
+def _problem(lines: list[str], expectation: Expectation, shown: list[str]) -> str | None:
+    if not lines:
+        return "Tor logged nothing"
+    if expectation.is_client and not any(BOOTSTRAPPED in line for line in lines):
+        return "Tor never bootstrapped"
+    wanted = expectation.proof
+    if wanted is None and shown:
+        return f"unpatched Tor expected, but it logged {sorted(shown)}"
+    if wanted is not None and shown and shown != [wanted]:
+        return f'Tor logged {sorted(shown)} instead of "{wanted}"'
+    must = not expectation.is_client and expectation.shows is Shows.MUST
+    if wanted is not None and not shown and must:
+        return f'Tor did not log "{wanted}"'
+    if expectation.circuit is not None:
+        return circuit_problem(lines, expectation.circuit)
+    return None
+
+
+def _shown(lines: list[str], proof_prefixes: Collection[str]) -> list[str]:
+    """The proofs in a log, each once."""
+    found = (
+        line[line.index(prefix) :].strip()
+        for line in lines
+        for prefix in proof_prefixes
+        if prefix in line
+    )
+    return list(dict.fromkeys(found))
+
+
+def _trace_problem(lines: list[str], trace: Path, expectation: Expectation) -> str | None:
+    says_so = any(CELL_TRACE_IN_USE in line for line in lines)
+    if not expectation.traced:
+        return "Tor wrote a cell trace that nobody asked for" if says_so else None
+    if not says_so:
+        return f'Tor did not log "{CELL_TRACE_IN_USE}"'
+    if not trace.is_file():
+        return f"Tor left no cell trace {trace.name}"
+    return None
+
+
+def _tor_log(folder: Path) -> list[str]:
+    lines: list[str] = []
+    for path in sorted(folder.glob("tor-*.stdout")):
+        lines += path.read_text(errors="replace").splitlines()
+    return lines
+
+
+def _some(hosts: list[str]) -> str:
+    more = f" and {len(hosts) - MAX_NAMED_HOSTS} more" if len(hosts) > MAX_NAMED_HOSTS else ""
+    return ", ".join(hosts[:MAX_NAMED_HOSTS]) + more

@@ -1,0 +1,1 @@
+"""From a plan to finished runs in the store: planning, running, packing."""

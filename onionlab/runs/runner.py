@@ -1,0 +1,121 @@
+"""One run, from composing its directory to its place in the store."""
+
+from __future__ import annotations
+
+import contextlib
+import shutil
+import time
+from collections.abc import Callable
+from dataclasses import asdict
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from onionlab import __version__
+from onionlab.runs.commit import current_commit
+from onionlab.runs.cpus import own_cpus
+from onionlab.engines import EngineFailureError, Progress
+from onionlab.engines.processes import kill_processes_below
+from onionlab.errors import UserError
+from onionlab.runs.plan import Bench, Plan, PlannedRun, host_facts, open_bench
+from onionlab.runs.presence import ending_with_command
+from onionlab.runs.store import PROGRESS, Store, write_json
+from onionlab.rundir.verify_tor import RunRefusedError
+
+
+def execute(root: Path, plan: Plan, run_id: str, say: Callable[[str], None]) -> None:
+    """Make the run, unless it is there. Raises UserError where it fails; the attempt is kept."""
+    planned = next((run for run in plan.runs if run.run_id == run_id), None)
+    if planned is None:
+        raise UserError(f"the plan has no run {run_id}")
+    store = Store(plan.store)
+    # Another command may be making the same run: wait for it, then there is nothing to do.
+    with ending_with_command(plan.out, say), store.exclusive(run_id):
+        if store.is_finished(run_id):
+            return
+        _clear_leftovers(store, run_id)
+        bench = open_bench(root, plan.request, say)
+        try:
+            with own_cpus(plan.cpus_per_run) as cpus:
+                manifest = _simulate(bench, plan, store, planned, cpus)
+        except (EngineFailureError, RunRefusedError) as failure:
+            error = {"title": planned.title, "message": failure.message, "log": failure.log_tail}
+            store.fail(run_id, error)
+            raise UserError(
+                f"run {planned.title} failed: {failure.message}",
+                _failure_hint(store.failed(run_id), failure.log_tail),
+            ) from failure
+        store.finish(run_id, manifest)
+
+
+def _clear_leftovers(store: Store, run_id: str) -> None:
+    """Remove what an interrupted attempt left: its processes, then its files."""
+    partial = store.partial(run_id)
+    if partial.exists():
+        kill_processes_below(partial)
+        shutil.rmtree(partial)
+    store.remove_unfinished(run_id)
+
+
+def _simulate(
+    bench: Bench, plan: Plan, store: Store, planned: PlannedRun, cpus: list[int]
+) -> dict[str, Any]:
+    run = bench.compose(planned.level, planned.variant, planned.seed)
+    identity = run.identity(bench.programs, bench.engine)
+    if run.run_id(bench.programs, bench.engine) != planned.run_id:
+        raise UserError(
+            f"what determines the run {planned.title} has changed since the plan was made",
+            "start the experiment again: it plans anew and keeps every run that is still valid",
+        )
+    partial = store.partial(planned.run_id)
+    run.write(partial)
+    started = datetime.now(UTC)
+    composed_s = time.monotonic()
+
+    def on_progress(progress: Progress) -> None:
+        write_json(
+            partial / PROGRESS, {"title": planned.title, **asdict(progress), "at_s": time.time()}
+        )
+
+    try:
+        usage = bench.engine.run(
+            partial,
+            simulation=run.simulation,
+            programs=bench.executables(),
+            on_progress=on_progress,
+        )
+    finally:
+        kill_processes_below(partial)
+    proofs = bench.verify(partial / "shadow.data" / "hosts", run)
+    return {
+        "format": 1,
+        "run_id": planned.run_id,
+        "title": planned.title,
+        "seed": planned.seed,
+        "variant": planned.variant,
+        "identity": identity,
+        "tor": {
+            name: {"version": built.version, "sha256": built.sha256, "source": built.source}
+            for name, built in bench.programs.items()
+            if name in run.tor_programs
+        },
+        "proofs": proofs,
+        "onionlab": __version__,
+        "commit": current_commit(bench.root),
+        "started": started.isoformat(timespec="seconds"),
+        "total_wall_s": round(time.monotonic() - composed_s, 3),
+        **{key: round(value, 3) for key, value in asdict(usage).items()},
+        "cpus": cpus,
+        "host": host_facts(),
+    }
+
+
+def _failure_hint(failed: Path, log_tail: list[str]) -> str:
+    tail = "".join(f"\n  {line[:300]}" for line in log_tail)
+    return f"all it left is kept in {_relative(failed)}{'; its last words:' if tail else ''}{tail}"
+
+
+def _relative(path: Path) -> Path:
+    with contextlib.suppress(ValueError):
+        return path.relative_to(Path.cwd())
+    return path

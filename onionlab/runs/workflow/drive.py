@@ -1,0 +1,243 @@
+"""Carry a plan out: hand it to Snakemake, show how far it is, say what failed."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import psutil
+
+from onionlab.errors import UserError
+from onionlab.paths import build_directory
+from onionlab.runs.plan import RECORDS, Plan, PlannedRun
+from onionlab.runs.presence import presence
+from onionlab.runs.store import ERROR, PROGRESS, Store, read_json, write_json
+from onionlab.runs.workflow.progress import ProgressView, RunState
+
+SNAKEFILE = Path(__file__).with_name("Snakefile")
+POLL_INTERVAL_S = 0.5
+MEMORY_SHARE = 0.9
+# Shadow keeps its shared memory there, and so do the logs' page caches: room to spare.
+DISK_MARGIN = 1.2
+
+
+def make_report(root: Path, plan: Plan, *, jobs: int | None, say: Callable[[str], None]) -> Path:
+    """Make all runs that are missing, extract their records and build the report; return its path.
+
+    jobs: simulations side by side (default: as many as there are CPUs for). Raises UserError where
+    the machine is too small or a run failed; runs that are finished stay.
+    """
+    report = plan.out / "report.html"
+    # A report that stands for older runs must not be taken for the present one.
+    report.unlink(missing_ok=True)
+    _carry_out(root, [plan], "report", jobs=jobs, say=say)
+    return report
+
+
+def make_runs(
+    root: Path, plans: Sequence[Plan], *, jobs: int | None, say: Callable[[str], None]
+) -> None:
+    """Make all runs of some plans that are missing and extract their records, seed after seed.
+
+    All plans at once, so that no CPU waits for the last run of one of them. Otherwise as
+    `make_report`. All plans have one store.
+    """
+    _carry_out(root, plans, "runs", jobs=jobs, say=say)
+
+
+def _carry_out(
+    root: Path,
+    plans: Sequence[Plan],
+    target: str,
+    *,
+    jobs: int | None,
+    say: Callable[[str], None],
+) -> None:
+    (directory,) = {plan.store for plan in plans}
+    store = Store(directory)
+    distinct = _distinct_runs(plans)
+    missing = [run_id for run_id in distinct if not store.is_finished(run_id)]
+    cpus_per_run = max(plan.cpus_per_run for plan in plans)
+    jobs = jobs or max(1, (os.cpu_count() or 1) // cpus_per_run)
+    side_by_side = min(jobs, len(missing))
+    for plan in plans:
+        _require_resources(plan, side_by_side)
+    say(
+        f"{len(distinct)} runs: {len(distinct) - len(missing)} are there, {len(missing)} to do"
+        + (f", {side_by_side} side by side" if missing else "")
+    )
+    for run_id in missing:
+        shutil.rmtree(store.failed(run_id), ignore_errors=True)
+
+    with contextlib.ExitStack() as present:
+        for plan in plans:
+            present.enter_context(presence(plan.out))
+        out = Path(os.path.commonpath([plan.out for plan in plans]))
+        log = present.enter_context((out / "workflow.log").open("wb"))
+        write_json(out / "workflow.json", _workflow_config(plans))
+        process = subprocess.Popen(
+            _command(root, plans, out / "workflow.json", target, jobs * cpus_per_run),
+            cwd=root,
+            stdin=subprocess.DEVNULL,
+            stdout=log,
+            stderr=subprocess.STDOUT,
+            # A group of its own, so that an interruption can be passed on to all jobs at once.
+            start_new_session=True,
+        )
+        try:
+            _watch(process, store, missing)
+        except BaseException:
+            _end_group(process)
+            raise
+    if process.returncode != 0:
+        raise _failure(distinct, store, out / "workflow.log")
+
+
+def _workflow_config(plans: Sequence[Plan]) -> dict[str, Any]:
+    """What the Snakefile knows."""
+    ranks = {
+        seed: rank for rank, seed in enumerate(sorted({r.seed for p in plans for r in p.runs}))
+    }
+    return {
+        "plan": str(plans[0].file),
+        "python": sys.executable,
+        "store": str(plans[0].store),
+        "out": str(plans[0].out),
+        "records": RECORDS,
+        "runs": {
+            run.run_id: {
+                "plan": str(plan.file),
+                "rank": ranks[run.seed],
+                "cpus": plan.cpus_per_run,
+                "memory_mb": _memory_mb(plan),
+            }
+            for plan in plans
+            for run in plan.runs
+        },
+    }
+
+
+def _memory_mb(plan: Plan) -> int:
+    return max(1, round(plan.resources.memory_bytes / 2**20))
+
+
+def _command(root: Path, plans: Sequence[Plan], config: Path, target: str, cpus: int) -> list[str]:
+    workdir = build_directory(root) / "workflow"
+    workdir.mkdir(parents=True, exist_ok=True)
+    memory_mb = max(_available_memory_bytes() // 2**20, *(_memory_mb(plan) for plan in plans))
+    return [
+        *(sys.executable, "-m", "snakemake"),
+        *("--snakefile", str(SNAKEFILE)),
+        *("--directory", str(workdir)),
+        *("--cores", str(cpus)),
+        *("--resources", f"mem_mb={memory_mb}"),
+        # The run store has its own locks and never holds half a run.
+        *("--nolock", "--rerun-incomplete", "--ignore-incomplete"),
+        *("--rerun-triggers", "mtime"),
+        "--keep-going",
+        *("--quiet", "rules"),
+        *("--configfile", str(config)),
+        "--",
+        target,
+    ]
+
+
+def _distinct_runs(plans: Sequence[Plan]) -> dict[str, PlannedRun]:
+    """Return the plans' runs by id, each once: levels and experiments may share a run."""
+    return {run.run_id: run for plan in plans for run in plan.runs}
+
+
+def _watch(process: subprocess.Popen[bytes], store: Store, missing: list[str]) -> None:
+    started_at_s = time.time()
+    with ProgressView(total=len(missing)) as view:
+        while process.poll() is None:
+            finished = sum(store.is_finished(run_id) for run_id in missing)
+            view.show(finished, running_states(store, missing, started_at_s))
+            time.sleep(POLL_INTERVAL_S)
+        view.show(sum(store.is_finished(run_id) for run_id in missing), [])
+
+
+def running_states(store: Store, run_ids: Iterable[str], since_s: float) -> list[RunState]:
+    """What those of the runs that are under way last said of themselves.
+
+    since_s: Unix time; what a run said before was said by an attempt that has been interrupted.
+    """
+    states = []
+    for run_id in run_ids:
+        try:
+            state = RunState(**read_json(store.partial(run_id) / PROGRESS))
+        except (OSError, ValueError, TypeError):
+            continue  # Not started, just finished, or being written.
+        if state.at_s >= since_s:
+            states.append(state)
+    return states
+
+
+def _end_group(process: subprocess.Popen[bytes]) -> None:
+    for number in (signal.SIGTERM, signal.SIGKILL):
+        try:
+            os.killpg(process.pid, number)
+            process.wait(timeout=10)
+        except ProcessLookupError:
+            return
+        except subprocess.TimeoutExpired:
+            continue
+
+
+def _require_resources(plan: Plan, side_by_side: int) -> None:
+    if not side_by_side:
+        return
+    available = _available_memory_bytes()
+    if plan.resources.memory_bytes > available:
+        raise UserError(
+            f"one run needs about {_gib(plan.resources.memory_bytes)} of memory, "
+            f"and {_gib(available)} are available",
+            "use a smaller SCALE, or a machine with more memory",
+        )
+    plan.store.mkdir(parents=True, exist_ok=True)
+    free = shutil.disk_usage(plan.store).free
+    need = round(plan.resources.disk_bytes * side_by_side * DISK_MARGIN)
+    if need > free:
+        raise UserError(
+            f"{side_by_side} runs side by side need about {_gib(need)} of disk, "
+            f"and {_gib(free)} are free below {plan.store}",
+            "free some, or use a smaller SCALE or fewer JOBS",
+        )
+
+
+def _available_memory_bytes() -> int:
+    return int(psutil.virtual_memory().available * MEMORY_SHARE)
+
+
+def _gib(size_bytes: int) -> str:
+    return f"{size_bytes / 2**30:.1f} GiB"
+
+
+def _failure(runs: Mapping[str, PlannedRun], store: Store, log_path: Path) -> UserError:
+    """Collect what the failed runs left into one error."""
+    failures = []
+    for run_id, run in runs.items():
+        path = store.failed(run_id) / ERROR
+        if path.exists():
+            error = read_json(path)
+            failures.append((run, error))
+    if not failures:
+        tail = log_path.read_text(errors="replace").splitlines()[-15:]
+        return UserError(
+            "the workflow failed", f"its log is {log_path}; its last lines:\n" + "\n".join(tail)
+        )
+    run, error = failures[0]
+    words = "".join(f"\n  {line[:300]}" for line in error["log"])
+    return UserError(
+        f"{len(failures)} of {len(runs)} runs failed; the first, {run.title}: {error['message']}",
+        f"all it left is kept in {store.failed(run.run_id)}; its last words:{words}\n"
+        "runs that finished are kept: the same command goes on from there",
+    )
