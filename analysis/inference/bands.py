@@ -3,7 +3,7 @@
 The band is mean +- c se at each point, with one c for all points: the quantile of the largest |t|
 over the curve (sup-t; Montiel Olea and Plagborg-Moller 2019, J. Applied Econometrics 34). Runs are
 few, so the quantile is that of simulated sets of as many runs, normal, with the correlation along
-the curve that the runs show; docs/statistics.md has how it fares.
+the curve that the runs show; docs/reference/statistics.md has how it fares.
 """
 
 from __future__ import annotations

@@ -22,7 +22,7 @@ NIGHTS = 365
 
 LOOKS = 6.0
 """How many independent places for a step a night counts as, when every night the whole history is
-searched anew. With it the stated rate holds in simulation (docs/nightly.md, and a test)."""
+searched anew. With it the stated rate holds in simulation (docs/how-to/nightly.md, and a test)."""
 
 MINIMUM_DF = 20
 """Before the noise is known this well no step is looked for."""

@@ -1,7 +1,7 @@
 """Intervals, tests and corrections for a few values, one per run. Arrays in, numbers out.
 
-Nothing here knows of runs or metrics. Methods and their sources: docs/statistics.md; how they fare
-on data with a known truth: ``validation``.
+Nothing here knows of runs or metrics. Methods and their sources: docs/reference/statistics.md;
+how they fare on data with a known truth: ``validation``.
 """
 
 from __future__ import annotations

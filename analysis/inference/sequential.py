@@ -5,7 +5,7 @@ The share of the error rate spent by the time a share t of the budget is used is
 family of Kim and DeMets (1987), Biometrika 74(1). The p-value of each look is that of the t test,
 compared with the nominal level that the spending allows there (the significance-level approach,
 Jennison and Turnbull 2000, section 4.4). How many looks there are, and when, may not depend on the
-data seen; docs/statistics.md says what that means for SEEDS=auto.
+data seen; docs/reference/statistics.md says what that means for SEEDS=auto.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from scipy import stats
 from analysis.inference.intervals import Floats
 
 POWER = 2.0
-"""Exponent of the spending function, chosen by simulation (docs/statistics.md)."""
+"""Exponent of the spending function, chosen by simulation (docs/reference/statistics.md)."""
 
 ALLOWANCE = 0.9
 """Share of the error rate that is spent. Small samples' t tests depend less on each other from look

@@ -3,8 +3,8 @@
 A claim says in data what a paper says in words: which metric, at which levels, of which variants,
 in which direction. It is taken apart into comparisons of two values that each seed gives a pair of;
 ``verdicts`` judges those together, with Holm's correction over one claim. A claim is supported if
-every part of it is, contradicted if any part is, and otherwise not settled. docs/figures.md has the
-rules in words.
+every part of it is, contradicted if any part is, and otherwise not settled. The rules in
+words: docs/reference/claims.md.
 """
 
 from __future__ import annotations

@@ -3,7 +3,7 @@
 "Different": zero lies outside of what the runs allow. "Equivalent": all that they allow lies inside
 a margin stated beforehand; a difference that is there but certainly smaller than the margin is
 equivalent too. Everything else is not yet known, with a reason, or with how many more seeds would
-settle it. Definitions and sources: docs/statistics.md.
+settle it. Definitions and sources: docs/reference/statistics.md.
 """
 
 from __future__ import annotations

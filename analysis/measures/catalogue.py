@@ -1,4 +1,6 @@
-"""One run's statistics. Arrays in, numbers out; the definitions are those of docs/metrics.md.
+"""One run's statistics. Arrays in, numbers out.
+
+The definitions are those of docs/reference/metrics.md.
 
 Every metric stands once in ``METRICS``. A new one is a new entry there, and one in the document.
 """
@@ -678,7 +680,7 @@ TRANSFER_METRICS: tuple[Metric, ...] = (
         _early_rate,
     ),
 )
-"""Metrics of a transfer between peers (docs/slowstart.md)."""
+"""Metrics of a transfer between peers (docs/explanation/slowstart.md)."""
 
 
 def _is_relayed(data: ClassData) -> bool:
@@ -762,7 +764,10 @@ CELL_METRICS: tuple[Metric, ...] = (
         _spike,
     ),
 )
-"""Metrics of cells inside traced relays (docs/celltrace.md); their classes are roles of relays."""
+"""Metrics of cells inside traced relays; their classes are roles of relays.
+
+Definitions: docs/explanation/celltrace.md.
+"""
 
 METRICS: tuple[Metric, ...] = _metrics() + TRANSFER_METRICS + CELL_METRICS
 

@@ -1,7 +1,7 @@
 """How far a distribution of only those times that were seen is off. Arrays in, numbers out.
 
 The naive distribution of a time is that of the streams that got there: no failed stream, none that
-the end of the run cut off. What it should be compared with, and why: docs/metrics.md.
+the end of the run cut off. What it should be compared with, and why: docs/reference/metrics.md.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """How evenly clients are served, and how long streams wait in between. Arrays in, arrays out.
 
-Definitions: docs/metrics.md. Index of fairness: Jain, Chiu and Hawe (1984), DEC TR-301.
+Definitions: docs/reference/metrics.md. Index of fairness: Jain, Chiu and Hawe (1984), DEC TR-301.
 """
 
 from __future__ import annotations

@@ -1,6 +1,7 @@
 """Downloads that a client makes side by side: who is served when. Arrays in, numbers out.
 
-Definitions: docs/starvation.md. Index of fairness: Jain, Chiu and Hawe (1984), DEC TR-301.
+Definitions: docs/explanation/starvation.md. Index of fairness: Jain, Chiu and Hawe (1984), DEC
+TR-301.
 """
 
 from __future__ import annotations

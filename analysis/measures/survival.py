@@ -1,7 +1,8 @@
 """Distributions of times that were not all seen to their end. Arrays in, arrays out.
 
 Method: Kaplan and Meier (1958) for right-censored times; Aalen and Johansen (1978) for the
-cumulative incidence of one kind of end among others. docs/metrics.md says which is used where.
+cumulative incidence of one kind of end among others. docs/reference/metrics.md says which is used
+where.
 """
 
 from __future__ import annotations

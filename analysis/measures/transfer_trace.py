@@ -1,7 +1,7 @@
 """One transfer between two peers as arrays, and what is measured on it.
 
-Times count from the moment at which the seed was connected. docs/slowstart.md has the definitions
-in words.
+Times count from the moment at which the seed was connected. docs/explanation/slowstart.md has
+the definitions in words.
 """
 
 from __future__ import annotations

@@ -25,7 +25,7 @@ def setup_arguments(parser: argparse.ArgumentParser) -> None:
     what.add_argument(
         "--write",
         action="store_true",
-        help="write experiments/schema.json and the reference in docs/experiments.md",
+        help="write experiments/schema.json and the reference in docs/reference/experiments.md",
     )
 
 
@@ -37,9 +37,9 @@ def run(args: argparse.Namespace) -> int:
         root = repository_root()
         for file, schema, page, made in (
             ("schema.json", json_schema(), "experiments.md", reference),
-            ("peers.schema.json", peers_json_schema(), "slowstart.md", peers_reference),
+            ("peers.schema.json", peers_json_schema(), "transfer-experiments.md", peers_reference),
         ):
-            schema_file, page_file = root / "experiments" / file, root / "docs" / page
+            schema_file, page_file = root / "experiments" / file, root / "docs/reference" / page
             text = with_reference(page_file.read_text(encoding="utf-8"), made)
             schema_file.write_text(schema, encoding="utf-8")
             page_file.write_text(text, encoding="utf-8")

@@ -27,7 +27,8 @@ GRAPH = "conf/network.gml"
 POLL_INTERVAL_S = 1.0
 LOG_TAIL_LINES = 25
 
-# What the measurements of docs/performance.md chose; an experiment's `engine: shadow:` overrides.
+# What the measurements of docs/explanation/performance.md chose; an experiment's `engine: shadow:`
+# overrides.
 DEFAULT_OPTIONS: dict[str, Any] = {
     "general": {"parallelism": 1, "heartbeat_interval": "5 sec", "log_level": "info"},
     "experimental": {},

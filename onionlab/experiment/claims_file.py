@@ -31,7 +31,7 @@ from onionlab.yamlfile.units import show
 
 __all__ = ["ClaimSet", "claim_files", "load_claims"]
 
-HINT = "docs/figures.md explains every key"
+HINT = "docs/reference/claims.md explains every key"
 MAX_FIGURE = 1000
 
 Name = LevelName
@@ -52,7 +52,9 @@ class ClaimEntry(Model):
         (), strict=False, description="numbers of the paper's figures that it is about"
     )
     metrics: tuple[MetricName, ...] = Field(
-        strict=False, min_length=1, description="metrics of docs/metrics.md; it has to hold in each"
+        strict=False,
+        min_length=1,
+        description="metrics of docs/reference/metrics.md; it has to hold in each",
     )
     class_name: ClassName = Field(
         alias="class", description="a class of clients, a role of traced relays, or all"

@@ -63,7 +63,7 @@ FILE_NAMES = values.file_names()
 # What else lies in the folder.
 NOT_EXPERIMENTS = ("nightly.yaml",)
 LIST_HINT = "`make list` shows all experiments"
-REFERENCE_HINT = "docs/experiments.md explains every key"
+REFERENCE_HINT = "docs/reference/experiments.md explains every key"
 
 FIGURE_TITLES = {
     "throughput-timeouts": "Network throughput and timeouts",

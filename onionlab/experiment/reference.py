@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import replace
 
@@ -52,7 +53,8 @@ def json_schema(file: type[Model] = ExperimentFile) -> str:
     schema = {
         "$schema": "https://json-schema.org/draft/2020-12/schema",
         "title": "onionlab experiment",
-        "description": "One file of experiments/. docs/experiments.md explains every key.",
+        "description": "One file of experiments/. "
+        "docs/reference/experiments.md explains every key.",
         **_schema_of_model(file),
     }
     return json.dumps(schema, indent=1) + "\n"
@@ -141,7 +143,9 @@ def _default(key: Key) -> str:
 
 
 def _sentence(text: str) -> str:
-    return text[:1].upper() + text[1:]
+    """A description, its first letter large, with pages of docs/ as links from docs/reference/."""
+    linked = re.sub(r"docs/([a-z/-]+/([a-z-]+)\.md)", r"[\2](../\1)", text)
+    return linked[:1].upper() + linked[1:]
 
 
 def _schema_of_model(model: type[Model]) -> dict[str, object]:

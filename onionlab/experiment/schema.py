@@ -2,7 +2,7 @@
 
 The models are written as the YAML reads (a field's alias is its key in the file) and hold base
 units after parsing, with the unit in the attribute's name. Everything else follows from them: the
-JSON Schema, the reference in docs/experiments.md and the error messages.
+JSON Schema, the reference in docs/reference/experiments.md and the error messages.
 
 Defaults stand in the notation of the file ("1 s") and are parsed like any other value.
 """
@@ -68,7 +68,7 @@ _identifier = kinds.name(r"[a-z0-9][a-z0-9-]*", "lower-case letters, digits and 
 
 ClassName = Annotated[str, kinds.name(r"[a-z]+", "lower-case letters")]
 LevelName = Annotated[str, _identifier]
-MetricName = Annotated[str, kinds.name(r"[a-z0-9_]+", "a metric of docs/metrics.md")]
+MetricName = Annotated[str, kinds.name(r"[a-z0-9_]+", "a metric of docs/reference/metrics.md")]
 ParameterName = Annotated[str, kinds.name(r"[A-Za-z][A-Za-z0-9_-]*", "a consensus parameter")]
 OptionName = Annotated[str, kinds.name(r"_{0,2}[A-Za-z][A-Za-z0-9_]*", "an option of Tor")]
 TorrcOptions = dict[OptionName, Annotated[tuple[str, ...], kinds.torrc_lines()]]
@@ -158,7 +158,8 @@ class NetworkSettings(Model):
     )
     relays: Relays = key(description="relays by role")
     capacity_factor: Annotated[float, kinds.number()] = key(
-        1.0, description="multiplies the capacity of every relay (see docs/calibration.md)"
+        1.0,
+        description="multiplies the capacity of every relay (see docs/explanation/calibration.md)",
     )
     servers: Servers = key(description="servers that the clients fetch from")
     clients: Clients = key({}, description="what holds for all clients")
@@ -169,7 +170,7 @@ class NetworkSettings(Model):
         "weighted",
         description="`weighted`: Tor's bandwidth weights give guards and exits a share of the "
         "middle position; `dedicated`: the relays of role middle carry all of it "
-        "(see docs/calibration.md)",
+        "(see docs/explanation/calibration.md)",
     )
     geography: Annotated[str, _identifier] = key(
         description="a geography of `configs/regions.yaml`: places of hosts, latencies, "
@@ -300,7 +301,7 @@ class TrafficClass(Model):
     kind: Annotated[str, kinds.choice("tgen", "pieces")] = key(
         "tgen",
         description="`tgen`: a download is one stream; `pieces`: libtorrent over TCP fetches it "
-        "from one server in requests of 16 KiB (see docs/slowstart.md)",
+        "from one server in requests of 16 KiB (see docs/explanation/slowstart.md)",
     )
     request_rule: Annotated[str, _identifier] = key(
         "slow-start",
@@ -350,7 +351,8 @@ class TorSettings(Model):
     scheduler: Scheduler = key({}, description="channel scheduler")
     trace: Annotated[Traced, values.traced(("exitguard", "guard", "exit", "middle"))] = key(
         "none",
-        description="relays that write down when each cell passes (see docs/celltrace.md)",
+        description="relays that write down when each cell passes "
+        "(see docs/explanation/celltrace.md)",
     )
     consensus_params: dict[
         ParameterName, Annotated[int, kinds.whole_number(-(2**31), 2**31 - 1)]
@@ -536,7 +538,7 @@ class Header(Model):
     margins: dict[MetricName, Annotated[float, kinds.fraction(positive=True)]] = key(
         {},
         description="what counts as equivalent, by metric: a share of the baseline, for rates "
-        "percentage points; without it as in docs/statistics.md",
+        "percentage points; without it as in docs/reference/statistics.md",
     )
 
 

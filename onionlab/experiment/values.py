@@ -42,7 +42,7 @@ class Deployment:
 
 @dataclass(frozen=True)
 class Traced:
-    """Which relays write a cell trace (docs/celltrace.md).
+    """Which relays write a cell trace (docs/explanation/celltrace.md).
 
     where: "none", "relays" (a fraction of all of them), "roles" or "hosts"; names: of the roles or
     of the hosts.

@@ -1,4 +1,4 @@
-"""Which relays write a cell trace, with which build, and where (docs/celltrace.md)."""
+"""Which relays write a cell trace, with which build, and where (docs/explanation/celltrace.md)."""
 
 from __future__ import annotations
 

@@ -51,7 +51,7 @@ keys are there."""
 TOR_CC_ALG = 2
 RECORDS = f"records-v{RECORDS_FORMAT}"
 
-# Measured on full-size and small networks (docs/performance.md): a Tor or TGen under Shadow holds
+# Measured on full-size and small networks (docs/explanation/performance.md): a Tor or TGen under Shadow holds
 # this much private memory, a host without Tor only TGen's share.
 _TOR_BYTES = 4 * 2**20
 _TGEN_BYTES = 3 * 2**19

@@ -155,7 +155,7 @@ def test_a_mean_needs_a_horizon() -> None:
 def test_metric_names_are_unique_and_documented() -> None:
     names = [metric.name for metric in METRICS]
     assert len(set(names)) == len(names)
-    document = (Path(__file__).parents[2] / "docs" / "metrics.md").read_text()
+    document = (Path(__file__).parents[2] / "docs" / "reference" / "metrics.md").read_text()
     for name in names:
         assert f"`{name}`" in document, name
 

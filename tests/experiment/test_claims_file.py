@@ -111,7 +111,7 @@ def test_a_mistake_is_named_with_its_line(read: Read, old: str, new: str, messag
     (line,) = caught.value.message.splitlines()
     assert message in line
     assert line.startswith("experiments/claims/it.yaml:")
-    assert caught.value.hint == "docs/figures.md explains every key"
+    assert caught.value.hint == "docs/reference/claims.md explains every key"
 
 
 def test_all_mistakes_are_listed(read: Read) -> None:
@@ -216,7 +216,7 @@ def test_the_papers_claims_cover_its_figures() -> None:
 
 
 def test_the_documentation_names_every_key_and_direction() -> None:
-    text = (REPOSITORY / "docs" / "figures.md").read_text(encoding="utf-8")
+    text = (REPOSITORY / "docs" / "reference" / "claims.md").read_text(encoding="utf-8")
     for name, direction in DIRECTIONS.items():
         assert re.search(rf"^\| `{name}` \| {re.escape(direction.meaning)} ", text, re.MULTILINE)
     keys = ("id", "statement", "section", "figures", "metrics", "class", "levels", "variants")

@@ -1,4 +1,4 @@
-"""docs/experiments.md is what the program does."""
+"""The pages about experiments say what the program does."""
 
 from __future__ import annotations
 
@@ -16,12 +16,13 @@ from onionlab.yamlfile.units import RATE_UNITS, SIZE_UNITS, TIME_UNITS
 
 from .conftest import REPOSITORY, VALID
 
-PAGE = (REPOSITORY / "docs" / "experiments.md").read_text(encoding="utf-8")
+PAGE = (REPOSITORY / "docs" / "reference" / "experiments.md").read_text(encoding="utf-8")
+HOW_TO = (REPOSITORY / "docs" / "how-to" / "add-an-experiment.md").read_text(encoding="utf-8")
 Write = Callable[[str, str], None]
 
 
-def block(language: str) -> str:
-    found = re.search(rf"```{language}\n(.*?)```", PAGE, re.DOTALL)
+def block(page: str, language: str) -> str:
+    found = re.search(rf"```{language}\n(.*?)```", page, re.DOTALL)
     assert found is not None
     return found.group(1)
 
@@ -38,7 +39,7 @@ def test_a_page_without_the_marks_is_refused() -> None:
 def test_the_example_loads(checkout: Path, write: Write) -> None:
     table = (REPOSITORY / "experiments" / "base" / "table1.yaml").read_text(encoding="utf-8")
     write("base/table1", table)
-    write("example", block("yaml"))
+    write("example", block(HOW_TO, "yaml"))
     experiment = load("example", root=checkout)
     everywhere, half = (level.settings.tor.deployment for level in experiment.levels.values())
     assert (everywhere.where, half.where, half.fraction) == ("all", "relays", 0.5)
@@ -50,7 +51,7 @@ def test_the_quoted_error_is_the_real_one(checkout: Path, write: Write) -> None:
     write("foo", "\n".join(text))
     with pytest.raises(UserError) as caught:
         load("foo", root=checkout)
-    quoted = block("text").strip()
+    quoted = block(PAGE, "text").strip()
     assert re.sub(r":[0-9]+:", ":N:", caught.value.message) == re.sub(r":[0-9]+:", ":N:", quoted)
 
 
@@ -70,6 +71,6 @@ def test_no_option_of_shadow_is_both_taken_and_refused() -> None:
 
 
 def test_every_shipped_experiment_is_named() -> None:
-    table = PAGE[: PAGE.index("## A new experiment")]
+    table = PAGE[: PAGE.index("## Values")]
     for name in experiment_names(REPOSITORY):
         assert f"`{name.removesuffix('-vegas')}`" in table

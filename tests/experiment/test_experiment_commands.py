@@ -60,16 +60,16 @@ def test_schema_prints(capsys: pytest.CaptureFixture[str]) -> None:
 
 
 def test_schema_writes(checkout: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    page = checkout / "docs" / "experiments.md"
-    page.parent.mkdir()
+    page = checkout / "docs" / "reference" / "experiments.md"
+    page.parent.mkdir(parents=True)
     begin = "<!-- made by `onionlab schema --write` from the models: do not edit -->"
-    for one in (page, page.with_name("slowstart.md")):
+    for one in (page, page.with_name("transfer-experiments.md")):
         one.write_text(f"before\n{begin}\nOUTDATED\n<!-- end of the generated part -->\nafter\n")
     monkeypatch.setattr(schema_command, "repository_root", lambda: checkout)
     assert main(["schema", "--write"]) == 0
     assert (checkout / "experiments" / "schema.json").read_text() == json_schema()
     assert (checkout / "experiments" / "peers.schema.json").read_text() == peers_json_schema()
-    assert "libtorrent.variants" in page.with_name("slowstart.md").read_text()
+    assert "libtorrent.variants" in page.with_name("transfer-experiments.md").read_text()
     text = page.read_text()
     assert text.startswith(f"before\n{begin}\n\n### The file")
     assert text.endswith("<!-- end of the generated part -->\nafter\n")

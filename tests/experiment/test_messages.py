@@ -447,7 +447,7 @@ def test_files_that_extend_each_other(checkout: Path, write: Write) -> None:
         "experiments/base/b.yaml:2: extends: the files extend each other in a circle: "
         "experiments/a.yaml -> experiments/base/b.yaml -> experiments/a.yaml"
     )
-    assert caught.value.hint == "docs/experiments.md explains every key"
+    assert caught.value.hint == "docs/reference/experiments.md explains every key"
 
 
 def test_not_text(checkout: Path) -> None:

@@ -59,7 +59,7 @@ def test_nothing_is_needed_where_nothing_is_missing(tmp_path: Path) -> None:
 
 
 def test_the_full_network_is_estimated_above_what_it_was_measured_to_take() -> None:
-    # One full-size run held 1.9 GB of private memory at its peak (docs/performance.md).
+    # One full-size run held 1.9 GB of private memory at its peak (docs/explanation/performance.md).
     full = estimate_resources(load("swrr-5mid", root=REPOSITORY))
     assert 1.9e9 < full.memory_bytes < 5e9
     small = estimate_resources(load("swrr-5mid", root=REPOSITORY).with_overrides(scale=0.1))

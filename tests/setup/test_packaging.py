@@ -26,8 +26,8 @@ def listed(name: str) -> set[str]:
 
 
 def explained(heading: str) -> set[str]:
-    """First column of the tables below a heading of docs/dependencies.md."""
-    section = read("docs/dependencies.md").split(f"\n## {heading}\n")[1].split("\n## ")[0]
+    """First column of the tables below a heading of docs/reference/dependencies.md."""
+    section = read("docs/reference/dependencies.md").split(f"\n## {heading}\n")[1].split("\n## ")[0]
     rows = re.findall(r"^\| (\S+) \|", section, re.MULTILINE)
     return {row for row in rows if row not in {"Package", "Program"}}
 

@@ -15,8 +15,9 @@ import psutil
 from onionlab.engines.base import Simulation
 from onionlab.errors import UserError
 
-# Measured (docs/performance.md): what a guest takes before its first program, for each network
-# namespace with its link, for each Tor under load, and for each client or server of the driver.
+# Measured (docs/explanation/performance.md): what a guest takes before its first program, for each
+# network namespace with its link, for each Tor under load, and for each client or server of the
+# driver.
 BASE_BYTES = 80 * 2**20
 HOST_BYTES = 2**19
 TOR_BYTES = 3 * 2**20
