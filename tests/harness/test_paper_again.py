@@ -6,9 +6,9 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import analysis.paper
 import pytest
 
+import analysis.pages.paper
 from analysis.errors import AnalysisError
 from analysis.formats.study import Run
 from analysis.pages.paper import Paper, PaperPaths
