@@ -6,10 +6,8 @@ import argparse
 from pathlib import Path
 
 from analysis.celltrace.extract import COUNTS_FILE, is_traced, read_counts
-from analysis.errors import AnalysisError
 from analysis.records import extract as extraction
 from onionlab.commands._request import plan_of
-from onionlab.errors import UserError
 from onionlab.paths import repository_root
 from onionlab.runs.plan import RECORDS
 from onionlab.runs.store import Store
@@ -36,15 +34,10 @@ def run(args: argparse.Namespace) -> int:
         finished = [run.run_id for run in plan.runs if store.is_finished(run.run_id)]
         directories = [store.run(run_id) for run_id in finished]
     for directory in directories:
-        try:
-            report = extraction.extract(directory, directory / RECORDS)
-            relays = (
-                read_counts(directory / RECORDS / COUNTS_FILE).relays
-                if is_traced(directory)
-                else ()
-            )
-        except AnalysisError as error:
-            raise UserError(error.message, error.hint) from error
+        report = extraction.extract(directory, directory / RECORDS)
+        relays = (
+            read_counts(directory / RECORDS / COUNTS_FILE).relays if is_traced(directory) else ()
+        )
         print(
             f"{directory.name}: {report.stream_lines} streams, {report.malformed_lines} malformed "
             f"lines, {report.truncated_files} cut logs"

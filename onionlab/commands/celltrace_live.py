@@ -19,7 +19,6 @@ from analysis.celltrace.statistics import (
     stage_ms,
     summarise,
 )
-from analysis.errors import AnalysisError
 from onionlab.errors import UserError
 from onionlab.live import lttng
 from onionlab.live.build import ensure_live_tor
@@ -59,16 +58,13 @@ def run(args: argparse.Namespace) -> int:
     shutil.rmtree(out, ignore_errors=True)
     out.mkdir(parents=True)
     with lttng.daemon():
-        try:
-            trace = trace_guard(
-                programs,
-                out / "network",
-                scheduler=args.scheduler,
-                seconds=args.seconds,
-                say=print,
-            )
-        except AnalysisError as error:
-            raise UserError(error.message, error.hint) from error
+        trace = trace_guard(
+            programs,
+            out / "network",
+            scheduler=args.scheduler,
+            seconds=args.seconds,
+            say=print,
+        )
         works = []
         for number in range(1, args.overhead + 1):
             for tracing in OVERHEAD:

@@ -8,8 +8,6 @@ from pathlib import Path
 
 from analysis.comparison.comparing import compare_sets, table_text, write
 from analysis.comparison.differences import ASPECTS
-from analysis.errors import AnalysisError
-from onionlab.errors import UserError
 from onionlab.paths import repository_root
 from onionlab.questions.open_sets import open_pair
 
@@ -34,12 +32,9 @@ def run(args: argparse.Namespace) -> int:
     """Print table, answer and the report's path, in this order."""
     root = repository_root()
     a, b = open_pair(root, args.a, args.b)
-    try:
-        comparison = compare_sets(a, b, [x for x in args.about.split(",") if x])
-        out = args.out or root / "results" / "compare" / f"{_slug(args.a)}-{_slug(args.b)}"
-        paths = write(comparison, out)
-    except AnalysisError as error:
-        raise UserError(error.message, error.hint) from error
+    comparison = compare_sets(a, b, [x for x in args.about.split(",") if x])
+    out = args.out or root / "results" / "compare" / f"{_slug(args.a)}-{_slug(args.b)}"
+    paths = write(comparison, out)
     print(f"A  {a.name}, runs: {len(a.runs)}\nB  {b.name}, runs: {len(b.runs)}")
     if comparison.about:
         print(f"about {', '.join(comparison.about)}")

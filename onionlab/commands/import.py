@@ -6,7 +6,6 @@ import argparse
 import re
 from pathlib import Path
 
-from analysis.errors import AnalysisError
 from analysis.imports.build import ImportOptions, import_runs
 from onionlab.errors import UserError
 from onionlab.paths import repository_root
@@ -47,10 +46,7 @@ def run(args: argparse.Namespace) -> int:
     if (folder / "study.json").exists():
         raise UserError(f"{folder} holds results of an experiment", "choose another name")
     options = ImportOptions(args.begin_s, args.end_s, args.leave_out_empty)
-    try:
-        made = import_runs(args.paths, args.name, options)
-    except AnalysisError as error:
-        raise UserError(error.message, error.hint) from error
+    made = import_runs(args.paths, args.name, options)
     folder.mkdir(parents=True, exist_ok=True)
     path = folder / SET_FILE
     path.write_text(made.json_text(), encoding="utf-8")

@@ -5,10 +5,8 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
-from analysis.errors import AnalysisError
 from analysis.pages import report
 from onionlab.commands._request import plan_of
-from onionlab.errors import UserError
 from onionlab.paths import repository_root
 from onionlab.runs.plan import read_plan, update_provenance
 
@@ -26,9 +24,6 @@ def run(args: argparse.Namespace) -> int:
     """Print the report's path on the last line."""
     plan = read_plan(args.plan) if args.plan else plan_of(args.name, repository_root())
     update_provenance(plan)
-    try:
-        paths = report.build(plan.study, plan.store, plan.out)
-    except AnalysisError as error:
-        raise UserError(error.message, error.hint) from error
+    paths = report.build(plan.study, plan.store, plan.out)
     print(paths.html)
     return 0

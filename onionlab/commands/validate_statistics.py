@@ -16,7 +16,6 @@ from analysis.judgement.validation import (
     validate,
     validate_on_runs,
 )
-from onionlab.errors import UserError
 
 HELP = "simulate data with a known truth: coverage, false verdicts, power, seeds saved"
 
@@ -31,13 +30,10 @@ def setup_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Print the table; 1 if a promise is broken."""
-    try:
-        if args.runs:
-            rows = _on_runs(read_runs_csv(args.runs), args.repetitions)
-        else:
-            rows = list(validate(args.repetitions))
-    except AnalysisError as error:
-        raise UserError(error.message, error.hint) from error
+    if args.runs:
+        rows = _on_runs(read_runs_csv(args.runs), args.repetitions)
+    else:
+        rows = list(validate(args.repetitions))
     print(format_rows(rows), end="")
     broken = sum(not row.holds for row in rows)
     print(f"{broken} promises broken" if broken else "all promises hold")

@@ -12,7 +12,6 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from analysis.errors import AnalysisError
 from analysis.formats.study import Study, load_study
 from analysis.inference.sequential import FIRST_LOOK, Looks, schedule
 from analysis.judgement.judging import (
@@ -24,7 +23,7 @@ from analysis.judgement.judging import (
 )
 from analysis.judgement.verdicts import State, tally
 from onionlab.errors import UserError
-from onionlab.runs.plan import Plan, Request, make_plan
+from onionlab.runs.plan import Request, make_plan
 from onionlab.runs.workflow.drive import make_report, make_runs
 
 BUDGET = 20
@@ -94,14 +93,14 @@ def auto_seeds(
     for number, size in enumerate(sizes):
         looks = Looks(sizes[: number + 1], budget)
         plan = make_plan(root, replace(request, seeds=size), say, looks=looks)
-        study = _study(plan)
+        study = load_study(plan.study)
         _require_comparison(study)
         make_runs(root, [plan], jobs=jobs, say=say)
-        standings = _look(study, plan)
+        reached = standings(study, read_statistics(study, plan.store))
         say(f"look {number + 1} of at most {len(sizes)}, {size} seeds")
-        for standing in standings:
+        for standing in reached:
             say(f"  {standing.text()}")
-        if not any(standing.open for standing in standings):
+        if not any(standing.open for standing in reached):
             say(f"all that can be settled is, with {size} of at most {budget} seeds")
         elif size == budget:
             say(f"the budget of {budget} seeds is spent")
@@ -135,23 +134,9 @@ def _primary(
     return tuple(judgement for judgement in judged if judgement.primary)
 
 
-def _study(plan: Plan) -> Study:
-    try:
-        return load_study(plan.study)
-    except AnalysisError as error:
-        raise UserError(error.message, error.hint) from error
-
-
 def _require_comparison(study: Study) -> None:
     if study.baseline is None or len(study.variants) < 2:
         raise UserError(
             "SEEDS=auto compares variants with the baseline, and there is nothing to compare",
             "take the baseline and another variant into VARIANTS, or say how many seeds",
         )
-
-
-def _look(study: Study, plan: Plan) -> list[Standing]:
-    try:
-        return standings(study, read_statistics(study, plan.store))
-    except AnalysisError as error:
-        raise UserError(error.message, error.hint) from error

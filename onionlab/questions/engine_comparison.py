@@ -14,7 +14,6 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from analysis.errors import AnalysisError
 from analysis.pages import report
 from onionlab.errors import UserError
 from onionlab.runs.plan import Plan, Request, make_plan, update_provenance
@@ -171,10 +170,7 @@ def write_effects(summary: Path, engines: Sequence[str], path: Path) -> None:
 def _report(study: dict[str, Any], plans: dict[str, Plan], out: Path) -> Path:
     write_json(out / "study.json", study)
     store = next(iter(plans.values())).store
-    try:
-        return report.build(out / "study.json", store, out).html
-    except AnalysisError as error:
-        raise UserError(error.message, error.hint) from error
+    return report.build(out / "study.json", store, out).html
 
 
 def _common(studies: dict[str, dict[str, Any]]) -> dict[str, Any]:

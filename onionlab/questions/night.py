@@ -18,7 +18,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Annotated, TypeVar
+from typing import Annotated
 
 import yaml
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
@@ -35,7 +35,7 @@ from analysis.comparison.history import (
     write_history,
 )
 from analysis.comparison.run_sets import RunSet, read_run_set
-from analysis.errors import AnalysisError, problems_of
+from analysis.errors import problems_of
 from analysis.formats.study import load_study
 from analysis.measures.catalogue import METRICS
 from analysis.pages.night import Night, NightResult, html, junit, markdown
@@ -63,7 +63,6 @@ ABOUT = ("tor", "project")
 """What may have changed since the baseline."""
 
 Say = Callable[[str], None]
-T = TypeVar("T")
 
 
 class _Model(BaseModel):
@@ -173,7 +172,7 @@ def run_night(
     prepare, measure = prepare or prepare_entry, measure or measure_entry
     night = (when or datetime.now(UTC)).strftime("%Y-%m-%dT%H:%M:%SZ")
     with _locked(state):
-        history = _guarded(lambda: read_history(state / HISTORY))
+        history = read_history(state / HISTORY)
         prepared = [prepare(root, entry, asked, say) for entry in nightly.experiments]
         baselines = [None if accept else _baseline(state, item) for item in prepared]
         results, primary, rows = [], set(), []
@@ -258,9 +257,7 @@ def measure_entry(root: Path, item: Prepared, jobs: int | None, say: Say) -> Run
     """Make an entry's runs that are missing and read them. Raises UserError."""
     make_runs(root, [item.plan], jobs=jobs, say=say)
     update_provenance(item.plan)
-    return _guarded(
-        lambda: set_of_study(load_study(item.plan.study), item.plan.store, name=item.entry.name)
-    )
+    return set_of_study(load_study(item.plan.study), item.plan.store, name=item.entry.name)
 
 
 def _baseline_path(state: Path, item: Prepared) -> Path:
@@ -270,7 +267,7 @@ def _baseline_path(state: Path, item: Prepared) -> Path:
 def _baseline(state: Path, item: Prepared) -> RunSet:
     path = _baseline_path(state, item)
     if path.exists():
-        return _guarded(lambda: read_run_set(path))
+        return read_run_set(path)
     others = sorted(path.parent.glob(f"{item.entry.name}-*.set.json"))
     why = (
         f"; there are {len(others)} for another engine or version, network, load, or definition "
@@ -294,7 +291,7 @@ def _write_baseline(state: Path, item: Prepared, tonight: RunSet, night: str) ->
 
 
 def _compare(baseline: RunSet, tonight: RunSet, level: float) -> Comparison:
-    return _guarded(lambda: compare_sets(baseline, tonight, ABOUT, level))
+    return compare_sets(baseline, tonight, ABOUT, level)
 
 
 def _verdicts(
@@ -347,10 +344,3 @@ def _locked(state: Path) -> Iterator[None]:
         except BlockingIOError:
             raise UserError(f"another night is running in {state}", "wait for its end") from None
         yield
-
-
-def _guarded(do: Callable[[], T]) -> T:
-    try:
-        return do()
-    except AnalysisError as error:
-        raise UserError(error.message, error.hint) from error

@@ -76,10 +76,7 @@ def open_pair(root: Path, a: str, b: str) -> tuple[RunSet, RunSet]:
                 f"{a} and {b} are the same runs",
                 "name two variants, for instance quick:ewma quick:rr",
             )
-        try:
-            return _open(names[0]), _open(names[1])
-        except AnalysisError as error:
-            raise UserError(error.message, error.hint) from error
+        return _open(names[0]), _open(names[1])
 
 
 class _Packs(contextlib.ExitStack):

@@ -8,7 +8,6 @@ from dataclasses import dataclass, replace
 from importlib.metadata import version
 from pathlib import Path
 
-from analysis.errors import AnalysisError
 from analysis.formats.study import load_study
 from analysis.pages import paper
 from onionlab import __version__
@@ -97,9 +96,6 @@ def published_paper(root: Path, claims: str, files: Sequence[Path]) -> PaperAgai
 
 def _draw(wanted: ClaimSet, studies: Sequence[Path], store: Path, out: Path) -> paper.PaperPaths:
     software = {"onionlab": __version__, **{name: version(name) for name in _DRAWN_WITH}}
-    try:
-        loaded = tuple(load_study(path) for path in studies)
-        content = paper.Paper(wanted.paper, loaded, wanted.claims)
-        return paper.build(content, store, out, software)
-    except AnalysisError as error:
-        raise UserError(error.message, error.hint) from error
+    loaded = tuple(load_study(path) for path in studies)
+    content = paper.Paper(wanted.paper, loaded, wanted.claims)
+    return paper.build(content, store, out, software)

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from analysis.errors import AnalysisError
 from onionlab import __version__, cli
 from onionlab.commands._arguments import add_request_arguments
 from onionlab.commands._request import request_of
@@ -93,16 +94,18 @@ def play(monkeypatch: pytest.MonkeyPatch, raised: BaseException) -> None:
     monkeypatch.setattr(cli, "load_command", lambda _: module)
 
 
+@pytest.mark.parametrize("kind", [UserError, AnalysisError])
 @pytest.mark.parametrize(
     ("hint", "expected"), [(None, "error: no\n"), ("do this", "error: no\ndo this\n")]
 )
 def test_a_user_error_is_a_message_and_not_a_traceback(
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
+    kind: type[UserError],
     hint: str | None,
     expected: str,
 ) -> None:
-    play(monkeypatch, UserError("no", hint))
+    play(monkeypatch, kind("no", hint))
     assert cli.main(["play"]) == 2
     assert capsys.readouterr() == ("", expected)
 
