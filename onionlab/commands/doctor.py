@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import os
 import sys
 from pathlib import Path
 
@@ -13,9 +12,8 @@ from rich.text import Text
 
 from onionlab.commands._arguments import add_override_arguments, add_variants_argument
 from onionlab.doctor import MISSING, OK, WARN, Finding, Need, Question, examine
-from onionlab.errors import UserError
+from onionlab.engines import AUTO, engine_that_would_run
 from onionlab.paths import repository_root
-from onionlab.programs.installed import find_shadow, find_tgen
 
 HELP = "say what this machine has and lacks, and how to mend it"
 
@@ -32,10 +30,12 @@ def run(args: argparse.Namespace) -> int:
     root = repository_root()
     question = Question(
         root=root,
+        engine=engine_that_would_run(
+            args.engine or AUTO, root=root, shadow=args.shadow or None, tgen=args.tgen or None
+        ),
         need=need_of(args, root) if args.name else None,
         shadow=args.shadow or None,
         tgen=args.tgen or None,
-        needs_shadow=engine_is_shadow(args),
     )
     findings = list(examine(question))
     if sys.stdout.isatty():
@@ -48,20 +48,6 @@ def run(args: argparse.Namespace) -> int:
         print(f"Missing: {', '.join(missing)}.")
         return 1
     return 0
-
-
-def engine_is_shadow(args: argparse.Namespace) -> bool:
-    """Whether an experiment with these arguments would run on Shadow (see open_engine)."""
-    if args.engine not in ("auto", ""):
-        return bool(args.engine == "shadow")
-    if any((args.shadow, args.tgen, os.environ.get("SHADOW"), os.environ.get("TGEN"))):
-        return True
-    try:
-        find_shadow()
-        find_tgen()
-    except UserError:
-        return False
-    return True
 
 
 def need_of(args: argparse.Namespace, root: Path) -> Need:

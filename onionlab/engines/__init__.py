@@ -1,12 +1,15 @@
-"""The engines. To add one, write its module and name it here; nothing else changes."""
+"""The engines. To add one, write its room and name it here; nothing else changes."""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Protocol
 
 from onionlab.engines.base import Engine, EngineFailureError, Process, Progress, Simulation, Usage
+from onionlab.engines.examination import Finding, Question
 from onionlab.errors import UserError
 
 __all__ = [
@@ -14,38 +17,72 @@ __all__ = [
     "ENGINES",
     "Engine",
     "EngineFailureError",
+    "EngineKind",
     "Process",
     "Progress",
     "Simulation",
     "Usage",
+    "engine_that_would_run",
     "open_engine",
 ]
 
 AUTO = "auto"
+PREFERRED, EMBEDDED = "shadow", "uml"
+
+Say = Callable[[str], None]
 
 
-def _open_shadow(
-    root: Path, say: Callable[[str], None], shadow: str | None, tgen: str | None
-) -> Engine:
-    from onionlab.engines.shadow import ShadowEngine
+class Examine(Protocol):
+    """Says what the machine has and lacks for an engine; needed: whether it is to run here."""
+
+    def __call__(self, question: Question, *, needed: bool) -> Iterator[Finding]:
+        """All findings."""
+
+
+@dataclass(frozen=True)
+class EngineKind:
+    """What can be done with an engine before it is there.
+
+    open: makes it ready to run from the checkout, what it has to say, and the user's paths of
+    Shadow and TGen; raises UserError where something is missing.
+    """
+
+    open: Callable[[Path, Say, str | None, str | None], Engine]
+    examine: Examine
+
+
+# What follows is imported when it is used: the guest of the embedded engine imports this package
+# too, and has nothing but the standard library.
+
+
+def _open_shadow(root: Path, say: Say, shadow: str | None, tgen: str | None) -> Engine:
+    from onionlab.engines.shadow.engine import ShadowEngine
 
     return ShadowEngine(shadow=shadow, tgen=tgen)
 
 
-def _open_uml(
-    root: Path, say: Callable[[str], None], shadow: str | None, tgen: str | None
-) -> Engine:
+def _examine_shadow(question: Question, *, needed: bool) -> Iterator[Finding]:
+    from onionlab.engines.shadow.examine import examine
+
+    return examine(question, needed=needed)
+
+
+def _open_uml(root: Path, say: Say, shadow: str | None, tgen: str | None) -> Engine:
     from onionlab.engines.uml.engine import UmlEngine
     from onionlab.engines.uml.kernel import ensure_kernel
 
     return UmlEngine(ensure_kernel(root, say=say))
 
 
-# Imported when they are opened: the guest of the embedded engine imports this package too, and has
-# nothing but the standard library.
-ENGINES: dict[str, Callable[[Path, Callable[[str], None], str | None, str | None], Engine]] = {
-    "shadow": _open_shadow,
-    "uml": _open_uml,
+def _examine_uml(question: Question, *, needed: bool) -> Iterator[Finding]:
+    from onionlab.engines.uml.examine import examine
+
+    return examine(question, needed=needed)
+
+
+ENGINES = {
+    "shadow": EngineKind(_open_shadow, _examine_shadow),
+    "uml": EngineKind(_open_uml, _examine_uml),
 }
 
 
@@ -53,7 +90,7 @@ def open_engine(
     name: str,
     *,
     root: Path,
-    say: Callable[[str], None],
+    say: Say,
     shadow: str | None = None,
     tgen: str | None = None,
 ) -> Engine:
@@ -63,17 +100,44 @@ def open_engine(
     installation, else found on the PATH. Raises UserError where the engine is unknown or what it
     needs is missing.
     """
-    if name != AUTO and name not in ENGINES:
-        raise UserError(f"there is no engine {name!r}", f"the engines are: {', '.join(ENGINES)}")
     if name != AUTO:
-        return ENGINES[name](root, say, shadow, tgen)
+        return _kind(name).open(root, say, shadow, tgen)
     try:
-        engine = ENGINES["shadow"](root, say, shadow, tgen)
+        engine = _kind(PREFERRED).open(root, say, shadow, tgen)
     except UserError as missing:
-        # Who names Shadow or TGen wants them: a wrong path is not to end in another engine.
-        if shadow or tgen or os.environ.get("SHADOW") or os.environ.get("TGEN"):
+        if _is_named(shadow, tgen):
             raise
         say(f"engine: uml, because there is no Shadow here ({missing.message})")
-        return ENGINES["uml"](root, say, shadow, tgen)
+        return _kind(EMBEDDED).open(root, say, shadow, tgen)
     say("engine: shadow, which this machine has (ENGINE=uml for the embedded one)")
     return engine
+
+
+def engine_that_would_run(
+    name: str, *, root: Path, shadow: str | None = None, tgen: str | None = None
+) -> str:
+    """Return the name of the engine that `open_engine` would open, which it does not build.
+
+    Raises UserError where there is no engine of that name.
+    """
+    if name != AUTO:
+        _kind(name)
+        return name
+    if _is_named(shadow, tgen):
+        return PREFERRED
+    try:
+        _kind(PREFERRED).open(root, lambda _: None, shadow, tgen)
+    except UserError:
+        return EMBEDDED
+    return PREFERRED
+
+
+def _kind(name: str) -> EngineKind:
+    if name not in ENGINES:
+        raise UserError(f"there is no engine {name!r}", f"the engines are: {', '.join(ENGINES)}")
+    return ENGINES[name]
+
+
+def _is_named(shadow: str | None, tgen: str | None) -> bool:
+    """Who names Shadow or TGen wants them: a wrong path is not to end in another engine."""
+    return any((shadow, tgen, os.environ.get("SHADOW"), os.environ.get("TGEN")))

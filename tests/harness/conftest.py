@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from onionlab.engines.shadow import ShadowEngine
+from onionlab.engines.shadow.engine import ShadowEngine
 from onionlab.errors import UserError
 from onionlab.programs.installed import Tool, find_shadow, find_tgen
 

@@ -12,7 +12,7 @@ from xml.etree import ElementTree
 import pytest
 import yaml
 
-from onionlab.engines.shadow import ShadowEngine
+from onionlab.engines.shadow.engine import ShadowEngine
 from onionlab.experiment import Experiment, load
 from onionlab.programs.tor.build import BuiltTor
 from onionlab.programs.tor.variants import load_variants

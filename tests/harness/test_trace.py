@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from analysis.celltrace.extract import TRACE_PLAN
-from onionlab.engines.shadow import ShadowEngine
+from onionlab.engines.shadow.engine import ShadowEngine
 from onionlab.errors import UserError
 from onionlab.experiment.values import Traced, traced
 from onionlab.programs.tor.variants import tor_series

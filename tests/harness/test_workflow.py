@@ -12,7 +12,7 @@ from types import SimpleNamespace
 import pytest
 from rich.console import Console
 
-from onionlab.engines.shadow import _simulated_seconds
+from onionlab.engines.shadow.engine import _simulated_seconds
 from onionlab.errors import UserError
 from onionlab.experiment import load
 from onionlab.runs.plan import (

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from onionlab.engines.base import Process
-from onionlab.engines.shadow import ShadowEngine
+from onionlab.engines.shadow.engine import ShadowEngine
 from onionlab.errors import UserError
 from onionlab.experiment import load
 from onionlab.experiment.peers import PeersSettings

@@ -12,9 +12,12 @@ import pytest
 
 from onionlab import doctor
 from onionlab.commands import doctor as verb
-from onionlab.doctor import MISSING, OK, WARN, Finding, Need, Question
+from onionlab.doctor import MISSING, OK, WARN, Finding, Need, Question, machine, software
+from onionlab.engines.shadow import examine as for_shadow
 from onionlab.engines.uml import bootcheck
+from onionlab.engines.uml import examine as for_uml
 from onionlab.engines.uml.kernel import BuiltKernel
+from onionlab.errors import UserError
 from onionlab.programs.installed import SHADOW
 
 REPOSITORY = Path(__file__).resolve().parents[2]
@@ -22,8 +25,8 @@ SMALL = Need("small", memory_bytes=2**30, disk_bytes=2**30, processes=100)
 HUGE = Need("huge", memory_bytes=2**60, disk_bytes=2**60, processes=10**9)
 
 
-def by_subject(*, needs_shadow: bool = True) -> dict[str, Finding]:
-    findings = doctor.examine(Question(REPOSITORY, needs_shadow=needs_shadow))
+def by_subject(engine: str = "shadow") -> dict[str, Finding]:
+    findings = doctor.examine(Question(REPOSITORY, engine))
     return {finding.subject: finding for finding in findings}
 
 
@@ -32,25 +35,25 @@ def by_subject(*, needs_shadow: bool = True) -> dict[str, Finding]:
     [((3, 10), MISSING), ((3, 11), OK), ((3, 12), OK), ((3, 13), OK), ((3, 14), MISSING)],
 )
 def test_python(version: tuple[int, int], status: str) -> None:
-    assert doctor.python_version(version).status == status
+    assert software.python_version(version).status == status
 
 
 def test_packages_as_in_the_lock(tmp_path: Path) -> None:
     lock = tmp_path / "requirements.lock"
     lock.write_text("pytest==0.0.1 \\\n    --hash=sha256:0\nno-such-package==1.0 \\\n")
-    finding = doctor.python_packages(lock)
+    finding = software.python_packages(lock)
     assert finding.status == MISSING
     assert "not 0.0.1 and 1 more" in finding.text
     assert finding.mend == "make setup"
     lock.write_text(f"pytest=={pytest.__version__} \\\n    --hash=sha256:0\n")
-    assert doctor.python_packages(lock).status == OK
+    assert software.python_packages(lock).status == OK
 
 
 def test_an_empty_machine_lacks_everything_to_build(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("PATH", str(tmp_path))
-    compiler, others = doctor.build_tools()
+    compiler, others = software.build_tools()
     assert compiler.status == others.status == MISSING
     for name in ("autoconf", "automake", "patch", "pkg-config"):
         assert name in others.mend
@@ -65,13 +68,13 @@ def test_a_library_that_is_missing(tmp_path: Path, monkeypatch: pytest.MonkeyPat
         assert found is not None
         (tmp_path / name).symlink_to(found)
     monkeypatch.setenv("PATH", str(tmp_path))
-    others = list(doctor.build_tools())[1]
+    others = list(software.build_tools())[1]
     assert (others.status, others.text) == (MISSING, "not installed: libevent-dev")
 
 
 def test_builds_that_are_missing_are_a_warning(tmp_path: Path) -> None:
     shutil.copytree(REPOSITORY / "tor-patches", tmp_path / "tor-patches")
-    finding = doctor.tor_builds(tmp_path)
+    finding = software.tor_builds(tmp_path)
     assert (finding.status, finding.text) == (
         WARN,
         "not built yet: stock, circuit-policy, stream-order",
@@ -81,18 +84,18 @@ def test_builds_that_are_missing_are_a_warning(tmp_path: Path) -> None:
         program = tmp_path / "build" / "tor" / name / "bin" / f"tor-{name}"
         program.parent.mkdir(parents=True)
         program.touch()
-    assert doctor.tor_builds(tmp_path).status == OK
+    assert software.tor_builds(tmp_path).status == OK
     shutil.rmtree(tmp_path / "tor-patches")
-    assert doctor.tor_builds(tmp_path).status == MISSING
+    assert software.tor_builds(tmp_path).status == MISSING
 
 
 def test_a_tool_that_is_missing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PATH", str(tmp_path))
     monkeypatch.delenv("SHADOW", raising=False)
-    finding = doctor.tool(SHADOW, None, needed=True)
+    finding = for_shadow.tool(SHADOW, None, needed=True)
     assert finding.status == MISSING
     assert SHADOW.documentation in finding.mend
-    assert doctor.tool(SHADOW, None, needed=False).status == OK
+    assert for_shadow.tool(SHADOW, None, needed=False).status == OK
 
 
 @pytest.mark.parametrize(
@@ -106,42 +109,42 @@ def test_a_tool_that_is_missing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
     ],
 )
 def test_kernel(machine: str, release: str, status: str) -> None:
-    assert doctor.kernel(machine, release).status == status
+    assert for_shadow.kernel(machine, release).status == status
 
 
 @pytest.mark.parametrize(("mode", "status"), [("0", OK), (None, OK), ("2", WARN)])
 def test_system_call_filter(mode: str | None, status: str) -> None:
-    assert doctor.seccomp(mode).status == status
+    assert for_shadow.seccomp(mode).status == status
 
 
 def test_shared_memory(tmp_path: Path) -> None:
-    assert doctor.shared_memory(tmp_path, None).status == WARN
+    assert for_shadow.shared_memory(tmp_path, None).status == WARN
     root = Path("/")
-    assert doctor.shared_memory(root, SMALL).status == OK
-    assert doctor.shared_memory(root, HUGE).status == MISSING
+    assert for_shadow.shared_memory(root, SMALL).status == OK
+    assert for_shadow.shared_memory(root, HUGE).status == MISSING
 
 
-def set_limit(monkeypatch: pytest.MonkeyPatch, subject: str, value: int | None) -> doctor.Limit:
-    limit = next(one for one in doctor.LIMITS if one.subject.startswith(subject))
-    played = doctor.Limit(limit.subject, lambda: value, limit.wanted, limit.mend)
-    monkeypatch.setattr(doctor, "LIMITS", (played,))
+def set_limit(monkeypatch: pytest.MonkeyPatch, subject: str, value: int | None) -> for_shadow.Limit:
+    limit = next(one for one in for_shadow.LIMITS if one.subject.startswith(subject))
+    played = for_shadow.Limit(limit.subject, lambda: value, limit.wanted, limit.mend)
+    monkeypatch.setattr(for_shadow, "LIMITS", (played,))
     return played
 
 
-@pytest.mark.parametrize("subject", [limit.subject for limit in doctor.LIMITS])
+@pytest.mark.parametrize("subject", [limit.subject for limit in for_shadow.LIMITS])
 def test_limits(monkeypatch: pytest.MonkeyPatch, subject: str) -> None:
     limit = set_limit(monkeypatch, subject, None)
-    assert next(doctor.limits(SMALL, needs_shadow=True)).text == "unlimited"
+    assert next(for_shadow.limits(SMALL, needed=True)).text == "unlimited"
     enough = limit.wanted(SMALL.processes)
     set_limit(monkeypatch, subject, enough)
-    assert next(doctor.limits(SMALL, needs_shadow=True)).status == OK
+    assert next(for_shadow.limits(SMALL, needed=True)).status == OK
     set_limit(monkeypatch, subject, enough - 1)
-    finding = next(doctor.limits(SMALL, needs_shadow=True))
+    finding = next(for_shadow.limits(SMALL, needed=True))
     assert finding.status == MISSING
     assert f"{enough - 1}; small takes about {enough}" in finding.text
-    assert doctor.SYSTEM_CONFIGURATION in finding.mend
-    assert next(doctor.limits(None, needs_shadow=True)).status == WARN
-    assert next(doctor.limits(SMALL, needs_shadow=False)).status == WARN
+    assert for_shadow.SYSTEM_CONFIGURATION in finding.mend
+    assert next(for_shadow.limits(None, needed=True)).status == WARN
+    assert next(for_shadow.limits(SMALL, needed=False)).status == WARN
 
 
 def test_limits_are_read_from_this_machine() -> None:
@@ -155,17 +158,17 @@ def test_limits_are_read_from_this_machine() -> None:
 
 
 def test_memory_and_disk() -> None:
-    assert doctor.memory(2**30, SMALL).status == OK
-    assert doctor.memory(2**30 - 1, SMALL).status == MISSING
-    assert doctor.memory(1, None).status == OK
-    assert doctor.disk(doctor.BUILD_DISK_BYTES + 2**30, SMALL).status == OK
-    assert doctor.disk(doctor.BUILD_DISK_BYTES + 2**30 - 1, SMALL).status == MISSING
-    assert doctor.disk(doctor.BUILD_DISK_BYTES - 1, None).status == MISSING
-    assert 0 < doctor.available_memory_bytes() < 2**50
+    assert machine.memory(2**30, SMALL).status == OK
+    assert machine.memory(2**30 - 1, SMALL).status == MISSING
+    assert machine.memory(1, None).status == OK
+    assert machine.disk(machine.BUILD_DISK_BYTES + 2**30, SMALL).status == OK
+    assert machine.disk(machine.BUILD_DISK_BYTES + 2**30 - 1, SMALL).status == MISSING
+    assert machine.disk(machine.BUILD_DISK_BYTES - 1, None).status == MISSING
+    assert 0 < machine.available_memory_bytes() < 2**50
 
 
 def test_one_cpu_is_a_warning() -> None:
-    assert (doctor.cpus(1).status, doctor.cpus(2).status) == (WARN, OK)
+    assert (machine.cpus(1).status, machine.cpus(2).status) == (WARN, OK)
 
 
 def test_another_engine_does_not_need_shadow(
@@ -173,8 +176,8 @@ def test_another_engine_does_not_need_shadow(
 ) -> None:
     monkeypatch.setenv("PATH", str(tmp_path))
     monkeypatch.delenv("SHADOW", raising=False)
-    assert by_subject(needs_shadow=True)["Shadow"].status == MISSING
-    findings = by_subject(needs_shadow=False)
+    assert by_subject("shadow")["Shadow"].status == MISSING
+    findings = by_subject("uml")
     assert findings["Shadow"].status == OK
     assert "embedded engine" in findings["Shadow"].text
     assert "/dev/shm" not in findings
@@ -183,11 +186,12 @@ def test_another_engine_does_not_need_shadow(
 @pytest.mark.parametrize(
     ("arguments", "variable", "expected"),
     [
-        ([], None, False),
-        (["--engine", "shadow"], None, True),
-        (["--engine", "uml"], "/opt/shadow", False),
-        ([], "/opt/shadow", True),
-        (["--tgen", "/opt/tgen"], None, True),
+        ([], None, "uml"),
+        (["--engine", ""], None, "uml"),
+        (["--engine", "shadow"], None, "shadow"),
+        (["--engine", "uml"], "/opt/shadow", "uml"),
+        ([], "/opt/shadow", "shadow"),
+        (["--tgen", "/opt/tgen"], None, "shadow"),
     ],
 )
 def test_the_engine_that_is_judged_is_the_one_that_would_run(
@@ -195,7 +199,7 @@ def test_the_engine_that_is_judged_is_the_one_that_would_run(
     monkeypatch: pytest.MonkeyPatch,
     arguments: list[str],
     variable: str | None,
-    expected: bool,
+    expected: str,
 ) -> None:
     monkeypatch.setenv("PATH", str(tmp_path))
     monkeypatch.delenv("TGEN", raising=False)
@@ -203,9 +207,20 @@ def test_the_engine_that_is_judged_is_the_one_that_would_run(
         monkeypatch.setenv("SHADOW", variable)
     else:
         monkeypatch.delenv("SHADOW", raising=False)
-    parser = argparse.ArgumentParser()
-    verb.setup_arguments(parser)
-    assert verb.engine_is_shadow(parser.parse_args(arguments)) is expected
+    judged = []
+
+    def examine(question: Question) -> list[Finding]:
+        judged.append(question.engine)
+        return [Finding(OK, "one", "fine")]
+
+    monkeypatch.setattr(verb, "examine", examine)
+    assert run(*arguments) == 0
+    assert judged == [expected]
+
+
+def test_no_engine_of_that_name_is_judged() -> None:
+    with pytest.raises(UserError, match="there is no engine 'qemu'"):
+        run("--engine", "qemu")
 
 
 def run(*arguments: str) -> int:
@@ -256,7 +271,7 @@ def test_an_experiment_is_judged_by_what_it_takes() -> None:
 
 
 def embedded(root: Path, *, needed: bool = True) -> dict[str, Finding]:
-    findings = doctor.embedded_engine(root, needed=needed)
+    findings = for_uml.examine(Question(root, "uml"), needed=needed)
     return {finding.subject.removeprefix("embedded engine: "): finding for finding in findings}
 
 
@@ -288,7 +303,7 @@ def test_the_package_that_the_kernel_comes_from(
 
 def test_a_kernel_that_is_built(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     built = BuiltKernel(tmp_path, "6.12.1", "", "", ("0001-one", "0002-two"), {})
-    monkeypatch.setattr(doctor, "find_kernel", lambda root: built)
+    monkeypatch.setattr(for_uml, "find_kernel", lambda root: built)
     found = embedded(tmp_path)
     assert (found["kernel"].status, found["kernel"].text) == (
         OK,

@@ -47,15 +47,15 @@ def offered(monkeypatch: pytest.MonkeyPatch) -> Callable[..., list[str]]:
     """Puts other engines in place: each is there, or lacks something."""
 
     def offer(**there: bool) -> list[str]:
-        def opener(name: str) -> Callable[..., Any]:
+        def played(name: str) -> engines.EngineKind:
             def open_it(*_arguments: object) -> Any:
                 if not there[name]:
                     raise UserError(f"{name} is not installed", "install it")
                 return SimpleNamespace(name=name)
 
-            return open_it
+            return engines.EngineKind(open_it, lambda *_, **__: iter(()))
 
-        monkeypatch.setattr(engines, "ENGINES", {name: opener(name) for name in there})
+        monkeypatch.setattr(engines, "ENGINES", {name: played(name) for name in there})
         return []
 
     for variable in ("SHADOW", "TGEN"):

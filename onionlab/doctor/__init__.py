@@ -1,0 +1,31 @@
+"""What this machine has and lacks for building Tor and for running an experiment.
+
+A finding is ``ok``, ``warn`` (it runs, but read this first) or ``missing`` (it cannot run), and
+says how to mend it.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import sys
+from collections.abc import Iterator
+
+from onionlab.doctor import machine, software
+from onionlab.engines import ENGINES
+from onionlab.engines.examination import MISSING, OK, WARN, Finding, Need, Question
+
+__all__ = ["MISSING", "OK", "WARN", "Finding", "Need", "Question", "examine"]
+
+
+def examine(question: Question) -> Iterator[Finding]:
+    """All findings, in the order in which a new machine is set up."""
+    yield software.python_version(sys.version_info[:2])
+    yield software.python_packages(question.root / "requirements.lock")
+    yield from software.build_tools()
+    yield software.tor_builds(question.root)
+    for name, kind in ENGINES.items():
+        yield from kind.examine(question, needed=name == question.engine)
+    yield machine.cpus(len(os.sched_getaffinity(0)))
+    yield machine.memory(machine.available_memory_bytes(), question.need)
+    yield machine.disk(shutil.disk_usage(question.root).free, question.need)

@@ -1,0 +1,49 @@
+"""Processors, memory and disk, whatever engine runs."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+from onionlab.engines.examination import MISSING, OK, WARN, Finding, Need, size_text
+from onionlab.engines.system_limits import cgroup_limit
+
+BUILD_DISK_BYTES = 1500 * 2**20
+"""Source, base tree and the trees of one build at work (measured: 0.9 GB)."""
+
+
+def cpus(count: int) -> Finding:
+    """CPUs that this process may use."""
+    if count > 1:
+        return Finding(OK, "CPUs", str(count))
+    return Finding(WARN, "CPUs", "1: simulations run one after the other")
+
+
+def memory(available: int, need: Need | None) -> Finding:
+    """Memory against the largest run."""
+    text = f"{size_text(available)} available"
+    if need is None:
+        return Finding(OK, "memory", text)
+    text += f"; {need.name} takes about {size_text(need.memory_bytes)} a run"
+    if available < need.memory_bytes:
+        return Finding(MISSING, "memory", text, "a smaller network (SCALE=0.1), or more memory")
+    return Finding(OK, "memory", text)
+
+
+def disk(free: int, need: Need | None) -> Finding:
+    """Room in the checkout against a build and all runs."""
+    wanted = BUILD_DISK_BYTES + (need.disk_bytes if need else 0)
+    what = f"a build and {need.name} take" if need else "a build takes"
+    text = f"{size_text(free)} free; {what} about {size_text(wanted)}"
+    if free < wanted:
+        return Finding(MISSING, "disk", text, "make clean-build, fewer SEEDS, or another disk")
+    return Finding(OK, "disk", text)
+
+
+def available_memory_bytes() -> int:
+    """What may still be used: the machine's available memory, or less in a container."""
+    text = Path("/proc/meminfo").read_text("utf-8")
+    match = re.search(r"^MemAvailable:\s+(\d+) kB", text, re.MULTILINE)
+    available = int(match[1]) * 1024 if match else 0
+    limit = cgroup_limit("memory", "memory.max", "memory.limit_in_bytes")
+    return available if limit is None else min(available, limit)

@@ -1,0 +1,1 @@
+"""The engine `shadow`: Shadow and TGen as the user has installed them."""

@@ -1,0 +1,202 @@
+"""What this machine has and lacks for Shadow. Limits follow its documentation (see the links)."""
+
+from __future__ import annotations
+
+import os
+import platform
+import re
+import resource
+import shutil
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from onionlab.engines.examination import MISSING, OK, WARN, Finding, Need, Question, size_text
+from onionlab.engines.system_limits import cgroup_limit, hard_limit, kernel_setting, process_status
+from onionlab.errors import UserError
+from onionlab.programs.installed import SHADOW, TGEN, Program, find_tool
+
+GUIDE = "https://shadow.github.io/docs/guide"
+SYSTEM_CONFIGURATION = f"{GUIDE}/system_configuration.html"
+SUPPORTED_PLATFORMS = f"{GUIDE}/supported_platforms.html"
+
+KERNEL_MINIMUM = (5, 10)  # Shadow's supported_platforms.md
+
+# What Shadow 3.3 takes for each simulated process: measured on a network of 98 processes (5.6 files
+# open in Shadow itself, 16 KiB in /dev/shm beside 8 MiB for the simulation, up to 3 threads), and
+# rounded up.
+FILES_BASE = 200
+FILES_PER_PROCESS = 8
+SHARED_BASE_BYTES = 16 * 2**20
+SHARED_BYTES_PER_PROCESS = 64 * 2**10
+THREADS_PER_PROCESS = 3
+DEFAULT_PROCESSES = 1000
+"""Where no experiment is named, a machine is judged by this many: a network at full size."""
+MAPS_MINIMUM = 65530
+"""The kernel's default; upstream raises it for programs that map a great deal."""
+
+
+def examine(question: Question, *, needed: bool) -> Iterator[Finding]:
+    """All findings; what is lacking is a warning at most where another engine will run."""
+    yield tool(SHADOW, question.shadow, needed=needed)
+    yield tool(TGEN, question.tgen, needed=needed)
+    yield kernel(platform.machine(), platform.release())
+    if needed:
+        yield seccomp(process_status("Seccomp"))
+        yield shared_memory(Path("/dev/shm"), question.need)
+    yield from limits(question.need, needed=needed)
+
+
+def tool(program: Program, explicit: str | None, *, needed: bool) -> Finding:
+    """Shadow or TGen."""
+    try:
+        found = find_tool(program, explicit)
+    except UserError as error:
+        if needed:
+            return Finding(MISSING, program.title, error.message, error.hint or "")
+        text = "not installed; the embedded engine runs without it"
+        return Finding(OK, program.title, text)
+    commit = f", commit {found.commit}" if found.commit else ""
+    return Finding(OK, program.title, f"{found.version}{commit} ({found.path})")
+
+
+def kernel(machine: str, release: str) -> Finding:
+    """Processor and kernel that Shadow supports."""
+    text = f"Linux {release} on {machine}"
+    if machine != "x86_64":
+        return Finding(WARN, "kernel", f"{text}: Shadow supports x86_64", SUPPORTED_PLATFORMS)
+    version = tuple(int(part) for part in re.findall(r"\d+", release)[:2])
+    if version < KERNEL_MINIMUM:
+        return Finding(
+            WARN, "kernel", f"{text}: Shadow supports 5.10 and newer", SUPPORTED_PLATFORMS
+        )
+    return Finding(OK, "kernel", text)
+
+
+def seccomp(mode: str | None) -> Finding:
+    """A container's system call filter: it forbids calls that Shadow makes, or slows them."""
+    if mode == "2":
+        return Finding(
+            WARN,
+            "system call filter",
+            "this container has one; Shadow may fail or be slow under it",
+            f"docker run --security-opt seccomp=unconfined ({SUPPORTED_PLATFORMS})",
+        )
+    return Finding(OK, "system call filter", "none")
+
+
+def shared_memory(path: Path, need: Need | None) -> Finding:
+    """Room in /dev/shm, where Shadow and the simulated processes share their memory."""
+    if not os.path.ismount(path):
+        return Finding(
+            WARN,
+            str(path),
+            "not a file system of its own",
+            f"mount -t tmpfs tmpfs {path}",
+        )
+    free = shutil.disk_usage(path).free
+    text = f"{size_text(free)} free"
+    processes = need.processes if need else DEFAULT_PROCESSES
+    wanted = SHARED_BASE_BYTES + processes * SHARED_BYTES_PER_PROCESS
+    if free < wanted:
+        return Finding(
+            MISSING if need else WARN,
+            str(path),
+            f"{text}; {_what_takes(need)} about {size_text(wanted)}",
+            f"docker run --shm-size=..., or: mount -o remount,size=... {path} "
+            f"({SUPPORTED_PLATFORMS})",
+        )
+    return Finding(OK, str(path), text)
+
+
+@dataclass(frozen=True)
+class Limit:
+    """A limit of the system: where it stands, and what it must allow for a number of processes."""
+
+    subject: str
+    read: Callable[[], int | None]
+    wanted: Callable[[int], int]
+    mend: str
+
+
+def _files(processes: int) -> int:
+    return FILES_BASE + FILES_PER_PROCESS * processes
+
+
+def _threads(processes: int) -> int:
+    # 1000: the machine has other things to do as well.
+    return 1000 + THREADS_PER_PROCESS * processes
+
+
+LIMITS = (
+    Limit(
+        "open files (ulimit -Hn)",
+        lambda: hard_limit(resource.RLIMIT_NOFILE),
+        _files,
+        f"raise `nofile` in /etc/security/limits.conf ({SYSTEM_CONFIGURATION})",
+    ),
+    Limit(
+        "fs.nr_open",
+        lambda: kernel_setting("fs/nr_open"),
+        _files,
+        f"sudo sysctl -w fs.nr_open=10485760 ({SYSTEM_CONFIGURATION})",
+    ),
+    Limit(
+        "fs.file-max",
+        lambda: kernel_setting("fs/file-max"),
+        _files,
+        f"sudo sysctl -w fs.file-max=10485760 ({SYSTEM_CONFIGURATION})",
+    ),
+    Limit(
+        "vm.max_map_count",
+        lambda: kernel_setting("vm/max_map_count"),
+        lambda _: MAPS_MINIMUM,
+        f"sudo sysctl -w vm.max_map_count=1073741824 ({SYSTEM_CONFIGURATION})",
+    ),
+    Limit(
+        "kernel.pid_max",
+        lambda: kernel_setting("kernel/pid_max"),
+        _threads,
+        f"sudo sysctl -w kernel.pid_max=4194304 ({SYSTEM_CONFIGURATION})",
+    ),
+    Limit(
+        "kernel.threads-max",
+        lambda: kernel_setting("kernel/threads-max"),
+        _threads,
+        f"sudo sysctl -w kernel.threads-max=4194304 ({SYSTEM_CONFIGURATION})",
+    ),
+    Limit(
+        "processes (ulimit -Hu)",
+        lambda: hard_limit(resource.RLIMIT_NPROC),
+        _threads,
+        f"raise `nproc` in /etc/security/limits.conf ({SYSTEM_CONFIGURATION})",
+    ),
+    Limit(
+        "tasks (cgroup)",
+        lambda: cgroup_limit("pids", "pids.max"),
+        _threads,
+        f"sudo systemctl set-property user-$UID.slice TasksMax=infinity ({SYSTEM_CONFIGURATION})",
+    ),
+)
+
+
+def limits(need: Need | None, *, needed: bool) -> Iterator[Finding]:
+    """The limits of Shadow's system_configuration.md."""
+    processes = need.processes if need else DEFAULT_PROCESSES
+    for limit in LIMITS:
+        value = limit.read()
+        if value is None:
+            yield Finding(OK, limit.subject, "unlimited")
+            continue
+        wanted = limit.wanted(processes)
+        if value >= wanted:
+            yield Finding(OK, limit.subject, str(value))
+        else:
+            status = MISSING if need and needed else WARN
+            yield Finding(
+                status, limit.subject, f"{value}; {_what_takes(need)} about {wanted}", limit.mend
+            )
+
+
+def _what_takes(need: Need | None) -> str:
+    return f"{need.name} takes" if need else f"{DEFAULT_PROCESSES} simulated processes take"

@@ -1,0 +1,67 @@
+"""What this machine has and lacks for the embedded engine."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+
+from onionlab.engines.examination import MISSING, OK, WARN, Finding, Question
+from onionlab.engines.uml.bootcheck import memory_directory
+from onionlab.engines.uml.kernel import (
+    BUILD_PROGRAMS,
+    check_machine,
+    find_kernel,
+    missing_programs,
+)
+from onionlab.engines.uml.kernel_source import (
+    ENVIRONMENT_VARIABLE,
+    choose_package,
+    offered_packages,
+)
+from onionlab.errors import UserError
+from onionlab.programs.apt import offered_by_system
+
+
+def examine(question: Question, *, needed: bool) -> Iterator[Finding]:
+    """A kernel, or what builds one, and memory for the guest.
+
+    What is lacking is a warning where another engine will run.
+    """
+    title = "embedded engine"
+    lacking = MISSING if needed else WARN
+    try:
+        check_machine()
+    except UserError as error:
+        yield Finding(lacking, title, error.message, error.hint or "")
+        return
+    built = find_kernel(question.root)
+    if built is not None:
+        patches = ", ".join(built.patches) or "no patches"
+        yield Finding(OK, f"{title}: kernel", f"Linux {built.version} ({patches})")
+    else:
+        yield from _kernel_build(f"{title}: kernel", lacking)
+    try:
+        yield Finding(OK, f"{title}: memory in", str(memory_directory()))
+    except UserError as error:
+        yield Finding(lacking, f"{title}: memory in", error.message, error.hint or "")
+
+
+def _kernel_build(subject: str, lacking: str) -> Iterator[Finding]:
+    """Whether the kernel that is not there yet can be built."""
+    absent = missing_programs()
+    if absent:
+        mend = f"make setup, or: apt-get install {' '.join(absent)}"
+        yield Finding(lacking, f"{subject} build", f"not installed: {' '.join(absent)}", mend)
+    else:
+        yield Finding(OK, f"{subject} build", ", ".join(BUILD_PROGRAMS))
+    if os.environ.get(ENVIRONMENT_VARIABLE):
+        source: str | None = os.environ[ENVIRONMENT_VARIABLE]
+    else:
+        source = choose_package(offered_packages(offered_by_system))
+    if source is None:
+        # The system's lists may be old or empty; the build fetches lists of its own.
+        text = "apt's lists name no linux-source package"
+        yield Finding(WARN, subject, text, f"apt-get update, or {ENVIRONMENT_VARIABLE}=/path/to/it")
+    else:
+        text = f"not built yet; from {source}"
+        yield Finding(WARN, subject, text, "nothing to do: an experiment builds it")
