@@ -95,9 +95,10 @@ report: $(READY) ## the report of NAME
 test: $(READY) ## this project's own tests; builds Tor and libtorrent
 	@$(TOOL) pytest --numprocesses logical --dist loadfile
 
-lint: $(READY) ## formatting, lint and types
+lint: $(READY) ## formatting, lint, what may import what, and types
 	@$(TOOL) ruff format --check .
 	@$(TOOL) ruff check .
+	@.venv/bin/lint-imports --no-cache
 	@$(TOOL) mypy
 	@shellcheck onionlab/setup.sh .ci/run
 
