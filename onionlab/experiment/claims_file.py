@@ -19,7 +19,10 @@ from analysis.judgement.claims import DIRECTIONS, Claim
 from analysis.judgement.margins import JUDGED
 from analysis.measures.catalogue import ALL, METRICS
 from onionlab.errors import UserError
-from onionlab.experiment.load import SUFFIX, AnySettings, Experiment, experiment_names, load
+from onionlab.experiment.experiment import Experiment
+from onionlab.experiment.file_kinds import AnySettings
+from onionlab.experiment.finding import SUFFIX, experiment_names
+from onionlab.experiment.load import load
 from onionlab.experiment.peers import PeersSettings
 from onionlab.experiment.schema import RELAY_ROLES, ClassName, LevelName, MetricName
 from onionlab.yamlfile import kinds

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from onionlab.errors import UserError
 from onionlab.experiment import Experiment, load, parse_seeds
-from onionlab.experiment.load import scale_settings
+from onionlab.experiment.scaling import scale_settings
 from onionlab.experiment.schema import Settings
 from onionlab.network.sample import ADDRESSES_PER_ROLE
 from onionlab.runs.plan import _published_json, _require_margins

@@ -1,0 +1,135 @@
+"""An experiment as it was loaded, ready to be planned."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from onionlab.errors import UserError
+from onionlab.experiment.checks import KnownNames, impossible
+from onionlab.experiment.scaling import changes, checked_scale, scale_settings
+from onionlab.experiment.schema import Figure, PublishedCellTimes
+from onionlab.experiment.seeds import checked_seeds
+
+__all__ = ["Experiment", "Level"]
+
+
+@dataclass(frozen=True)
+class Level:
+    """One level of an experiment. label: what figures call it; settings: fully resolved.
+
+    The settings are of the experiment's kind: `Settings` or `PeersSettings`.
+    """
+
+    label: str
+    settings: Any
+
+
+@dataclass(frozen=True)
+class Experiment:
+    """An experiment, ready to be planned.
+
+    Attributes:
+        name: The file's name without its ending.
+        title: One line.
+        description: What it asks, and why.
+        paper: The section or figures that it repeats, or None.
+        variants: Names, in the order of figures; the same in all levels.
+        baseline: The variant that the others are compared with.
+        seeds: Every variant runs with every seed.
+        levels: By name, in the file's order; at least one.
+        figures: Each with its level and title filled in.
+        margins: What counts as equivalent, for metrics where the file says so.
+        published_cell_times: What others measured of cells, or None.
+        scale: SCALE, 1.0 for the network as the file has it.
+        files: The files read, the experiment's own first.
+        warnings: One line each, with file and line: allowed, but hardly meant.
+    """
+
+    name: str
+    title: str
+    description: str
+    paper: str | None
+    variants: tuple[str, ...]
+    baseline: str
+    seeds: tuple[int, ...]
+    levels: dict[str, Level]
+    figures: tuple[Figure, ...]
+    margins: dict[str, float]
+    published_cell_times: PublishedCellTimes | None
+    scale: float
+    files: tuple[str, ...]
+    warnings: tuple[str, ...]
+    kind: str | None
+    """What the key `kind` says; None for an experiment with Tor."""
+    _full_size: dict[str, Level] = field(repr=False)
+    _known: KnownNames = field(repr=False)
+
+    @property
+    def asked(self) -> dict[str, object]:
+        """What was asked for, as plain JSON data."""
+        return {"experiment": self.name, "scale": self.scale, "seeds": list(self.seeds)}
+
+    @property
+    def shrunk(self) -> list[str]:
+        """What SCALE changed, one line for people each; empty at full size."""
+        if self.scale == 1.0:
+            return []
+        by_level = {
+            name: changes(self._full_size[name].settings, level.settings)
+            for name, level in self.levels.items()
+        }
+        shared = [
+            line
+            for line in next(iter(by_level.values()))
+            if all(line in lines for lines in by_level.values())
+        ]
+        own = [
+            f"{name}: {line}"
+            for name, lines in by_level.items()
+            for line in lines
+            if line not in shared
+        ]
+        return shared + own
+
+    def with_overrides(
+        self, scale: float | None = None, seeds: int | Sequence[int] | None = None
+    ) -> Experiment:
+        """The same experiment with another SCALE or other SEEDS; None leaves a thing as it is.
+
+        SCALE multiplies the counts of clients, servers and relays of each role, rounded half up and
+        at least 1 where there was one; authorities stay, they carry no load. A role's capacity in
+        total stays at `scale` times the full one (:meth:`NetworkSettings.capacity_total_factor`).
+
+        Raises:
+            UserError: a scale or seeds out of range, or a network that is impossible at this scale.
+        """
+        changed = self
+        if scale is not None:
+            changed = changed._scaled(scale)
+        if seeds is not None:
+            changed = replace(changed, seeds=checked_seeds(seeds))
+        return changed
+
+    def _scaled(self, scale: float) -> Experiment:
+        scale = checked_scale(scale)
+        if self.kind is not None:
+            if scale == 1:
+                return self
+            raise UserError(
+                f"SCALE: an experiment of kind {self.kind} has no counts to scale",
+                "leave SCALE out",
+            )
+        levels = {
+            name: Level(level.label, scale_settings(level.settings, scale))
+            for name, level in self._full_size.items()
+        }
+        problems = [
+            f"{self.name} at SCALE={scale:g}: {'.'.join(finding.location)}: {finding.message}"
+            for level in levels.values()
+            for finding in impossible(level.settings, self._known)
+        ]
+        if problems:
+            raise UserError("\n".join(dict.fromkeys(problems)))
+        return replace(self, scale=scale, levels=levels)

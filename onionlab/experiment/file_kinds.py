@@ -1,0 +1,80 @@
+"""The kinds of experiment: with Tor, and with peers alone."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from typing import Any
+
+from onionlab.experiment.checks import Finding, KnownNames, impossible, questionable
+from onionlab.experiment.peers import KIND as PEERS
+from onionlab.experiment.peers import PEER_FIGURE_KINDS, PeersFile, PeersHeader, PeersSettings
+from onionlab.experiment.peers_checks import impossible as peers_impossible
+from onionlab.experiment.schema import (
+    DEFAULT_FIGURE_KINDS,
+    ExperimentFile,
+    Header,
+    Settings,
+    TorHeader,
+)
+from onionlab.yamlfile.model import Model
+from onionlab.yamlfile.tree import Node, Problem
+from onionlab.yamlfile.units import show
+
+__all__ = ["FILE_KINDS", "TOR_KIND", "AnySettings", "FileKind", "kind_of"]
+
+AnySettings = Settings | PeersSettings
+"""Settings of a run, of either kind of experiment."""
+
+
+@dataclass(frozen=True)
+class FileKind:
+    """A kind of experiment: which keys its files have, and what can be wrong with them.
+
+    Attributes:
+        file: all keys of a file.
+        header: those that are not settings.
+        settings: those that are.
+        figures: kinds of figures that are drawn where a file names none.
+        impossible: what would make a run of the settings fail.
+        questionable: what is allowed, but hardly meant.
+    """
+
+    file: type[Model]
+    header: type[Header]
+    settings: type[Settings] | type[PeersSettings]
+    figures: tuple[str, ...]
+    impossible: Callable[[Any, KnownNames], Iterable[Finding]]
+    questionable: Callable[[Any], Iterable[Finding]]
+
+    @property
+    def sections(self) -> tuple[str, ...]:
+        """The keys of settings."""
+        return tuple(self.settings.model_fields)
+
+
+TOR_KIND = FileKind(
+    ExperimentFile, TorHeader, Settings, DEFAULT_FIGURE_KINDS, impossible, questionable
+)
+FILE_KINDS = {
+    PEERS: FileKind(
+        PeersFile,
+        PeersHeader,
+        PeersSettings,
+        PEER_FIGURE_KINDS,
+        peers_impossible,
+        lambda settings: (),
+    )
+}
+"""By the word at a file's key `kind`; a file without that key is about Tor."""
+
+
+def kind_of(tree: Node) -> tuple[str | None, FileKind, list[Problem]]:
+    """The word at the key `kind`, what it means, and what is wrong with it."""
+    entry = tree.get("kind")
+    if entry is None:
+        return None, TOR_KIND, []
+    if isinstance(entry.value, str) and entry.value in FILE_KINDS:
+        return entry.value, FILE_KINDS[entry.value], []
+    expected = f"expected {' or '.join(FILE_KINDS)}, or no key `kind` for an experiment with Tor"
+    return None, TOR_KIND, [entry.problem(f"{expected}, got {show(entry.value)}")]

@@ -1,0 +1,53 @@
+"""Where experiments lie, and what they are called."""
+
+from __future__ import annotations
+
+import os
+import re
+from pathlib import Path
+
+from onionlab.errors import UserError
+from onionlab.yamlfile.kinds import nearest
+from onionlab.yamlfile.units import show
+
+__all__ = ["EXPERIMENTS", "SUFFIX", "experiment_names", "find_experiment"]
+
+EXPERIMENTS = "experiments"
+SUFFIX = ".yaml"
+NAME = re.compile(r"[a-z0-9]+(?:-[a-z0-9]+)*")
+# What else lies in the folder.
+NOT_EXPERIMENTS = ("nightly.yaml",)
+LIST_HINT = "`make list` shows all experiments"
+
+
+def experiment_names(root: Path) -> list[str]:
+    """The names of the experiments of a checkout, sorted (parts to extend are not among them)."""
+    paths = (root / EXPERIMENTS).glob(f"*{SUFFIX}")
+    return sorted(path.stem for path in paths if path.name not in NOT_EXPERIMENTS)
+
+
+def find_experiment(name_or_path: str, root: Path) -> Path:
+    """The file of an experiment, by its name or by a path that ends in ``.yaml``.
+
+    Raises:
+        UserError: no such file, or one whose name no experiment can have.
+    """
+    folder = root / EXPERIMENTS
+    if name_or_path.endswith((SUFFIX, ".yml")) or os.sep in name_or_path:
+        path = Path(name_or_path)
+        if not path.is_file():
+            raise UserError(f"no experiment file {show(name_or_path)}", LIST_HINT)
+    else:
+        path = folder / f"{name_or_path}{SUFFIX}"
+        names = experiment_names(root)
+        if name_or_path not in names:
+            raise UserError(
+                f"no experiment called {show(name_or_path)}{nearest(name_or_path, names)}",
+                LIST_HINT,
+            )
+    if NAME.fullmatch(path.stem) is None:
+        raise UserError(
+            f"{path}: an experiment is named like its file, and this name cannot be used: "
+            "expected lower-case letters, digits and hyphens"
+        )
+    return path
