@@ -1,0 +1,132 @@
+"""The keys of `traffic`: what the clients of each class fetch, and when."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from pydantic import model_validator
+
+from onionlab.experiment.schema.names import COUNT, IDENTIFIER
+from onionlab.yamlfile import kinds, units
+from onionlab.yamlfile.model import Model, key
+
+__all__ = ["Pause", "Start", "TrafficClass"]
+
+MAX_PAUSE_CHOICES = 10_000
+MAX_STREAMS = 1000
+
+
+class Pause(Model):
+    """How long a client waits between two streams: none, or one of uniform and choices."""
+
+    word = "none"
+
+    uniform_s: Annotated[tuple[float, float] | None, kinds.time_span()] = key(
+        None,
+        alias="uniform",
+        validate_default=False,
+        description="lowest and highest pause; all pauses in steps of `step` are equally likely",
+    )
+    step_s: Annotated[float, kinds.time(positive=True)] = key(
+        "1 s", alias="step", description="distance of the pauses that `uniform` draws from"
+    )
+    choices_s: tuple[Annotated[float, kinds.time()], ...] = key(
+        (), alias="choices", strict=False, description="pauses, each equally likely"
+    )
+
+    @model_validator(mode="before")
+    @classmethod
+    def _none(cls, value: object) -> object:
+        if value == cls.word:
+            return {}
+        if value == {}:
+            raise ValueError("expected uniform or choices; without a pause write none")
+        return value
+
+    @model_validator(mode="after")
+    def _one_rule(self) -> Pause:
+        given = self.model_fields_set
+        if {"uniform_s", "choices_s"} <= given:
+            raise ValueError("expected one of uniform and choices, got both")
+        if "choices_s" in given and not self.choices_s:
+            raise ValueError("expected at least one pause in choices; without a pause write none")
+        if "step_s" in given and self.uniform_s is None:
+            raise ValueError("expected uniform beside step")
+        if self.uniform_s is not None:
+            low, high, step = (units.milliseconds(t) for t in (*self.uniform_s, self.step_s))
+            if (high - low) % step:
+                raise ValueError("expected a uniform span that is a multiple of step")
+            if (high - low) // step >= MAX_PAUSE_CHOICES:
+                raise ValueError(f"expected at most {MAX_PAUSE_CHOICES} pauses; make step larger")
+        return self
+
+    @property
+    def times_s(self) -> tuple[float, ...]:
+        """The pauses to draw from, each equally likely; empty if there is no pause.
+
+        A list, because that is what TGen's pause action draws from.
+        """
+        if self.uniform_s is None:
+            return self.choices_s
+        low, high, step = (units.milliseconds(t) for t in (*self.uniform_s, self.step_s))
+        return tuple(units.seconds(ms) for ms in range(low, high + 1, step))
+
+
+class Start(Model):
+    """When the clients of a class begin."""
+
+    after_s: Annotated[float, kinds.time()] = key(
+        "0 s",
+        alias="after",
+        description="from the end of the bootstrap to the first client's start",
+    )
+    spread_s: Annotated[float, kinds.time()] = key(
+        "0 s", alias="spread", description="the clients' starts are drawn uniformly from this span"
+    )
+
+
+class TrafficClass(Model):
+    """One class of clients; each of them fetches one file after the other."""
+
+    derived = frozenset({"full_count"})
+
+    count: Annotated[int, COUNT] = key(description="how many clients")
+    request_bytes: Annotated[int, kinds.size()] = key(
+        alias="request", description="size of each download"
+    )
+    pause: Pause = key(
+        "none", description="between a download's end and the next: `none` or a rule"
+    )
+    timeout_s: Annotated[float | None, kinds.optional_time()] = key(
+        alias="timeout", description="a download that takes longer is given up"
+    )
+    stallout_s: Annotated[float | None, kinds.optional_time()] = key(
+        alias="stallout", description="a download that gets no byte for this long is given up"
+    )
+    start: Start = key({}, description="when its clients begin")
+    streams: Annotated[int, kinds.whole_number(1, MAX_STREAMS)] = key(
+        1, description="how many downloads each client makes side by side"
+    )
+    stagger_s: Annotated[float, kinds.time()] = key(
+        "0 s", alias="stagger", description="between the starts of a client's parallel downloads"
+    )
+    repeat: Annotated[str, kinds.choice("forever", "once")] = key(
+        "forever", description="whether a download is followed by the next"
+    )
+    circuit: Annotated[str, kinds.choice("any", "one")] = key(
+        "any",
+        description="`one`: a run counts only if its log shows that all streams of each client "
+        "shared one circuit of guard, middle and exit; takes `repeat: once`",
+    )
+    kind: Annotated[str, kinds.choice("tgen", "pieces")] = key(
+        "tgen",
+        description="`tgen`: a download is one stream; `pieces`: libtorrent over TCP fetches it "
+        "from one server in requests of 16 KiB (see docs/explanation/slowstart.md)",
+    )
+    request_rule: Annotated[str, IDENTIFIER] = key(
+        "slow-start",
+        description="with `pieces`: a variant of `libtorrent-patches/variants.yaml`, whose rule "
+        "decides how many requests are outstanding",
+    )
+    full_count: int = 0
+    """`count` before SCALE."""
