@@ -8,9 +8,8 @@ from enum import IntEnum
 import numpy as np
 from numpy.typing import NDArray
 
+from analysis.arrays import Ints
 from analysis.celltrace.events import INWARD, OUTWARD, RELAY, RELAY_EARLY, Event, Trace
-
-Ints = NDArray[np.int64]
 
 NEVER = -1
 """In place of a time: the cell had no such event."""

@@ -18,7 +18,8 @@ from itertools import pairwise
 import numpy as np
 from numpy.typing import NDArray
 
-from analysis.celltrace.cells import NEVER, Cells, Ints
+from analysis.arrays import Ints
+from analysis.celltrace.cells import NEVER, Cells
 from analysis.celltrace.events import INWARD, OUTWARD, RELAY, RELAY_EARLY, Trace
 
 STAGES = ("inbuf to queue", "queue to outbuf", "outbuf to flush")

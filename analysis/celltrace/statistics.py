@@ -12,12 +12,9 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 import numpy as np
-from numpy.typing import NDArray
 
-from analysis.celltrace.cells import NEVER, Cells, Fate, Ints
-
-Floats = NDArray[np.float64]
-Bools = NDArray[np.bool_]
+from analysis.arrays import Bools, Floats, Ints
+from analysis.celltrace.cells import NEVER, Cells, Fate
 
 NS_PER_MS = 1e6
 

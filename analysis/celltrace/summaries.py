@@ -12,6 +12,7 @@ import numpy as np
 import pyarrow as pa  # type: ignore[import-untyped]
 import pyarrow.parquet as pq  # type: ignore[import-untyped]
 
+from analysis.arrays import Bools, Floats
 from analysis.celltrace.cells import JOINED, MEANINGS, Fate
 from analysis.celltrace.extract import (
     COUNTS_FILE,
@@ -22,8 +23,6 @@ from analysis.celltrace.extract import (
 )
 from analysis.celltrace.paths import LEGS
 from analysis.celltrace.statistics import (
-    Bools,
-    Floats,
     Group,
     Relayed,
     Stage,

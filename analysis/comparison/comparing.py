@@ -21,7 +21,8 @@ from analysis.inference.intervals import CONFIDENCE, Interval
 from analysis.judgement.estimates import Estimate, estimate
 from analysis.judgement.judging import Design, Judgement, Statistics, judge_comparison
 from analysis.judgement.verdicts import LEVEL, State
-from analysis.measures.catalogue import ALL, Statistic
+from analysis.measures.data import ALL
+from analysis.measures.metric import Statistic
 from analysis.pages.html import environment
 from analysis.pages.report import NOTHING, format_interval, format_number, readable_unit, scaled
 

@@ -8,9 +8,19 @@ downloads.
 
 from __future__ import annotations
 
-from analysis.judgement.margins import RATES, TAILS, TIME_RESOLUTION_S, TIMES, Catalogue, Judged
-from analysis.judgement.verdicts import Margin
-from analysis.measures.catalogue import QUANTILES, Quantity
+from collections.abc import Iterator
+
+from analysis.measures.metric import (
+    QUANTILES,
+    RATE,
+    WHOLE,
+    Catalogue,
+    Judged,
+    Quantity,
+    rank,
+    rank_words,
+    time_at,
+)
 
 DURATIONS = {
     "download_ttfb": "Time to first byte from the command, completed downloads",
@@ -37,51 +47,44 @@ NOTES = (
 """Stated in every report that shows them."""
 
 
-def rank(q: float) -> str:
-    """A quantile's part of a metric's name."""
-    return f"p{round(100 * q)}"
-
-
-def _quantities() -> tuple[Quantity, ...]:
-    made = [
-        Quantity(RELAY_GOODPUT, "Goodput of all relays, mean", "B/s", "higher", "both", True),
-        Quantity(ERROR_RATE, "Download error rate", "1", "lower", "class", True),
-    ]
+def _quantities() -> Iterator[Quantity]:
+    yield Quantity(
+        name=RELAY_GOODPUT,
+        label="Goodput of all relays, mean",
+        unit="B/s",
+        better="higher",
+        scope="both",
+        headline=True,
+        judged=WHOLE,
+    )
+    yield Quantity(
+        name=ERROR_RATE,
+        label="Download error rate",
+        unit="1",
+        better="lower",
+        headline=True,
+        # A simulation's downloads are not counted in its files, so the step is not known.
+        judged=Judged(RATE.margin, 0.0),
+    )
     for name, label in DURATIONS.items():
         for q in QUANTILES:
-            words = "median" if q == 0.5 else rank(q)
-            made.append(
-                Quantity(
-                    f"{name}_{rank(q)}_s",
-                    f"{label}, {words}",
-                    "s",
-                    "lower",
-                    "class",
-                    name in ("download_ttfb", "download_ttlb") and q < 0.99,
-                )
+            yield Quantity(
+                name=f"{name}_{rank(q)}_s",
+                label=f"{label}, {rank_words(q)}",
+                unit="s",
+                better="lower",
+                headline=name in ("download_ttfb", "download_ttlb") and q < 0.99,
+                judged=time_at(q),
             )
     for name, label in GOODPUTS.items():
-        made.append(
-            Quantity(f"{name}_p50_bytes_per_s", f"{label}, median", "B/s", "higher", "class", False)
+        yield Quantity(
+            name=f"{name}_p50_bytes_per_s",
+            label=f"{label}, median",
+            unit="B/s",
+            better="higher",
+            judged=WHOLE,
         )
-    return tuple(made)
 
 
-def _judged(quantities: tuple[Quantity, ...]) -> dict[str, Judged]:
-    table = {}
-    for quantity in quantities:
-        if quantity.unit == "1":
-            # A simulation's downloads are not counted in its files, so the step is not known.
-            table[quantity.name] = Judged(RATES, 0.0)
-        elif quantity.unit == "s":
-            margin = TAILS if "_p99_" in quantity.name else TIMES
-            table[quantity.name] = Judged(margin, TIME_RESOLUTION_S)
-        else:
-            table[quantity.name] = Judged(Margin(0.05), 1.0)
-    return table
-
-
-_QUANTITIES = _quantities()
-
-IMPORTED = Catalogue(_QUANTITIES, _judged(_QUANTITIES))
+IMPORTED = Catalogue(tuple(_quantities()))
 """All of them; each is judged."""

@@ -15,8 +15,8 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_valida
 from analysis.comparison.imported_metrics import IMPORTED
 from analysis.errors import AnalysisError, problems_of
 from analysis.judgement.judging import Statistics
-from analysis.judgement.margins import OWN, Catalogue
-from analysis.measures.catalogue import Statistic
+from analysis.measures.catalogue import OWN
+from analysis.measures.metric import Catalogue, Statistic
 
 CATALOGUES: dict[str, Catalogue] = {"onionlab": OWN, "tornettools": IMPORTED}
 """By the name that a set gives its definitions."""

@@ -15,7 +15,7 @@ from matplotlib.figure import Figure
 
 from analysis.figures.style import Page
 from analysis.formats.study import FigureSpec, Level, Study
-from analysis.measures.catalogue import ClassData
+from analysis.measures.data import ClassData
 
 
 @dataclass(frozen=True)

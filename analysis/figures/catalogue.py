@@ -24,24 +24,22 @@ from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter, LogLocator, MaxNLocator, NullLocator
 
+from analysis.arrays import Floats
 from analysis.errors import AnalysisError
 from analysis.figures.base import Kept, Picture, Shown, draw_legend
-from analysis.figures.streams import STREAM_PICTURES
+from analysis.figures.side_by_side import SIDE_BY_SIDE_PICTURES
 from analysis.figures.style import OUTSIDE_COLOR, PNG_DPI, RC, TEXT, Page, line_style
-from analysis.figures.transfers import PEER_PICTURES
+from analysis.figures.transfers import TRANSFER_PICTURES
 from analysis.formats.study import FigureSpec, Level, Study
 from analysis.inference.bands import simultaneous_band
 from analysis.inference.intervals import log_ratios
-from analysis.measures.catalogue import (
-    ALL,
-    WINDOW_S,
-    ClassData,
-    duration_over_grid,
-    duration_quantiles,
+from analysis.measures.data import ALL, ClassData
+from analysis.measures.durations import duration_over_grid, duration_quantiles
+from analysis.measures.over_time import (
+    THROUGHPUT_WINDOW_S,
     throughput_over_time,
     timeouts_over_time,
 )
-from analysis.measures.time_series import Floats
 
 WEB = "web"
 """The class whose times the second kind of figure shows, as the paper's does."""
@@ -112,7 +110,8 @@ def _web(values: Callable[[ClassData, Floats], Floats]) -> Callable[[Run, Floats
 def _throughput_caption(level: Level, page: Page) -> str:
     first, second = (place.capitalize() for place in page.places)
     return (
-        f"{first}: bytes read by all clients per second, moving average over {WINDOW_S:g} s. "
+        f"{first}: bytes read by all clients per second, moving average over "
+        f"{THROUGHPUT_WINDOW_S:g} s. "
         f"{second}: cumulative number of timeouts, of streams started in the measured span "
         f"({level.measured_start_s:g} s to {level.measured_end_s:g} s). Grey: outside that span."
     )
@@ -215,7 +214,7 @@ KINDS["quantile-ratios"] = Kind(
 )
 
 
-PICTURES: dict[str, Picture] = {**STREAM_PICTURES, **PEER_PICTURES}
+PICTURES: dict[str, Picture] = {**SIDE_BY_SIDE_PICTURES, **TRANSFER_PICTURES}
 
 
 def check_kind(spec: FigureSpec) -> None:

@@ -16,7 +16,8 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.patches import Patch
 
-from analysis.celltrace.statistics import Bools, Group, Stage
+from analysis.arrays import Bools
+from analysis.celltrace.statistics import Group, Stage
 from analysis.celltrace.summaries import (
     ALL_ROLES,
     POSITIONS,

@@ -10,12 +10,12 @@ from matplotlib.axes import Axes
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 
+from analysis.arrays import Floats
 from analysis.figures.base import Picture, Shown, draw_legend
 from analysis.figures.style import Page
 from analysis.formats.study import Variant
-from analysis.measures.catalogue import ClassData
-from analysis.measures.time_series import Floats
-from analysis.measures.transfer_trace import BLOCK_BYTES, PeerTrace
+from analysis.measures.data import ClassData
+from analysis.measures.peer_transfer import BLOCK_BYTES, PeerTransfer
 
 LEAST_SHOWN_S = 2.0
 SHOWN_AFTER = 1.25
@@ -23,7 +23,7 @@ SHOWN_AFTER = 1.25
 
 
 @dataclass(frozen=True)
-class _Series:
+class _Curve:
     name: str
     label: str
     color: str
@@ -31,86 +31,86 @@ class _Series:
 
 
 # Of Paul Tol's palettes, apart in lightness too; the colours say what the text's own figures say.
-_SERIES = (
-    _Series("window_bytes", "congestion window", "#44AA77", "-"),
-    _Series("in_flight_bytes", "bytes in flight", "#114433", "-"),
-    _Series("requested_bytes", "requests, as bytes", "#CC3311", "--"),
+_CURVES = (
+    _Curve("window_bytes", "congestion window", "#44AA77", "-"),
+    _Curve("in_flight_bytes", "bytes in flight", "#114433", "-"),
+    _Curve("requested_bytes", "requests, as bytes", "#CC3311", "--"),
 )
 
 
 @dataclass(frozen=True)
-class _Traced:
+class _OneRun:
     """The run of a variant that is shown."""
 
     variant: Variant
     seed: int
-    trace: PeerTrace
+    transfer: PeerTransfer
 
 
-def _keep(run: Mapping[str, ClassData]) -> PeerTrace | None:
+def _keep(run: Mapping[str, ClassData]) -> PeerTransfer | None:
     return next((data.transfer for data in run.values() if data.transfer is not None), None)
 
 
-def _of_first_seed(shown: Shown) -> list[_Traced]:
+def _of_first_seed(shown: Shown) -> list[_OneRun]:
     """The run with the lowest seed of each variant, in the study's order."""
     found = []
     for variant in shown.study.variants:
         runs = [one for one in shown.kept if one.variant == variant.name and one.value is not None]
         if runs:
             first = min(runs, key=lambda one: one.seed)
-            found.append(_Traced(variant, first.seed, first.value))
+            found.append(_OneRun(variant, first.seed, first.value))
     return found
 
 
-def _end_s(traced: Sequence[_Traced]) -> float:
+def _end_s(shown_runs: Sequence[_OneRun]) -> float:
     """How much is shown: until the last variant has left slow start, and a little more."""
-    traces = [one.trace for one in traced]
-    ends_s = [t.end_s if t.left_slow_start_s is None else t.left_slow_start_s for t in traces]
-    last_s = min(max(ends_s) * SHOWN_AFTER, max(t.end_s for t in traces))
+    all_of = [one.transfer for one in shown_runs]
+    ends_s = [t.end_s if t.left_slow_start_s is None else t.left_slow_start_s for t in all_of]
+    last_s = min(max(ends_s) * SHOWN_AFTER, max(t.end_s for t in all_of))
     return max(LEAST_SHOWN_S, last_s)
 
 
-def _points(trace: PeerTrace, series: _Series, end_s: float) -> tuple[Floats, Floats]:
-    if series.name == "requested_bytes":
-        times_s, values = trace.requests_s, BLOCK_BYTES * trace.outstanding_requests
+def _points(transfer: PeerTransfer, curve: _Curve, end_s: float) -> tuple[Floats, Floats]:
+    if curve.name == "requested_bytes":
+        times_s, values = transfer.requests_s, BLOCK_BYTES * transfer.outstanding_requests
     else:
-        times_s, values = trace.utp_s, getattr(trace, series.name)
+        times_s, values = transfer.utp_s, getattr(transfer, curve.name)
     keep = times_s <= end_s
     return times_s[keep], values[keep]
 
 
 def _table(shown: Shown) -> list[list[str]]:
-    """Variant, seed, series, time since the connection, bytes."""
+    """Variant, seed, curve, time since the connection, bytes."""
     rows = [["variant", "seed", "series", "x_s", "bytes"]]
-    traced = _of_first_seed(shown)
-    for one in traced:
-        for series in _SERIES:
-            for x_s, value in zip(*_points(one.trace, series, _end_s(traced)), strict=True):
+    shown_runs = _of_first_seed(shown)
+    for one in shown_runs:
+        for curve in _CURVES:
+            for x_s, value in zip(*_points(one.transfer, curve, _end_s(shown_runs)), strict=True):
                 cells = [f"{x_s:.6f}", f"{value:.9g}"]
-                rows.append([one.variant.name, str(one.seed), series.name, *cells])
+                rows.append([one.variant.name, str(one.seed), curve.name, *cells])
     return rows
 
 
 def _draw(shown: Shown, page: Page) -> Figure:
     """One panel for each variant, on common axes."""
-    traced = _of_first_seed(shown)
-    rows, columns = (len(traced), 1) if page.stacked else (1, len(traced))
+    shown_runs = _of_first_seed(shown)
+    rows, columns = (len(shown_runs), 1) if page.stacked else (1, len(shown_runs))
     figure = Figure(
         figsize=(page.width_in, max(1, rows) * page.panel_height_in), layout="constrained"
     )
     FigureCanvasAgg(figure)
-    if not traced:
+    if not shown_runs:
         figure.text(0.5, 0.5, "no data", ha="center", va="center")
         return figure
-    end_s = _end_s(traced)
+    end_s = _end_s(shown_runs)
     # The requests may be many times the window: what matters of them is whether they are fewer.
     top = max(
-        float(np.max(_points(one.trace, series, end_s)[1], initial=0.0))
-        for one in traced
-        for series in _SERIES[:2]
+        float(np.max(_points(one.transfer, curve, end_s)[1], initial=0.0))
+        for one in shown_runs
+        for curve in _CURVES[:2]
     )
     grid = figure.subplots(rows, columns, squeeze=False, sharex=True, sharey=True)
-    for one, axes in zip(traced, grid.flat, strict=True):
+    for one, axes in zip(shown_runs, grid.flat, strict=True):
         _draw_panel(axes, one, end_s)
         axes.set_ylim(0.0, max(1.0, 1.1 * top / 1000))
     for axes in grid[:, 0]:
@@ -119,19 +119,19 @@ def _draw(shown: Shown, page: Page) -> Figure:
     return figure
 
 
-def _draw_panel(axes: Axes, one: _Traced, end_s: float) -> None:
-    for series in _SERIES:
-        times_s, values = _points(one.trace, series, end_s)
+def _draw_panel(axes: Axes, one: _OneRun, end_s: float) -> None:
+    for curve in _CURVES:
+        times_s, values = _points(one.transfer, curve, end_s)
         axes.plot(
             times_s,
             values / 1000,
-            label=series.label,
-            color=series.color,
-            linestyle=series.linestyle,
+            label=curve.label,
+            color=curve.color,
+            linestyle=curve.linestyle,
             linewidth=1.1,
             drawstyle="steps-post",
         )
-    left_s = one.trace.left_slow_start_s
+    left_s = one.transfer.left_slow_start_s
     if left_s is not None:
         late = left_s > end_s / 2
         axes.axvline(left_s, color="#555555", linewidth=0.8, linestyle=(0, (1, 1.5)), zorder=1)
@@ -162,7 +162,7 @@ def _caption(shown: Shown, page: Page) -> str:
     )
 
 
-PEER_PICTURES = {
+TRANSFER_PICTURES = {
     "transfer-window": Picture(
         _keep, _draw, _table, _caption, takes=lambda own, other: own.name == other.name
     )

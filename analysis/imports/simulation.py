@@ -11,9 +11,9 @@ from analysis.comparison.imported_metrics import (
     ERROR_RATE,
     GOODPUTS,
     RELAY_GOODPUT,
-    rank,
 )
-from analysis.measures.catalogue import ALL, QUANTILES, Statistic
+from analysis.measures.data import ALL
+from analysis.measures.metric import QUANTILES, Statistic, rank
 
 NO_DOWNLOAD = "no such download completed"
 

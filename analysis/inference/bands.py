@@ -13,7 +13,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import ArrayLike
 
-from analysis.inference.intervals import CONFIDENCE, Floats
+from analysis.arrays import Floats
+from analysis.inference.intervals import CONFIDENCE
 
 DRAWS = 2000
 

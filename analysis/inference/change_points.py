@@ -15,7 +15,7 @@ import ruptures  # type: ignore[import-untyped]
 from numpy.typing import ArrayLike
 from scipy import stats
 
-from analysis.inference.intervals import Floats
+from analysis.arrays import Floats
 
 NIGHTS = 365
 """Nights for which the rate of false steps holds; a longer history is searched in its last ones."""

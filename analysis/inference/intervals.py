@@ -10,10 +10,10 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 from scipy.special import ndtr, ndtri, stdtr, stdtrit
 
-Floats = NDArray[np.float64]
+from analysis.arrays import Floats, Ints
 
 CONFIDENCE = 0.95
 
@@ -223,7 +223,7 @@ def bca_interval(
     return _bca(estimate, drawn, left_out, confidence)
 
 
-def _others(n: int) -> NDArray[np.int64]:
+def _others(n: int) -> Ints:
     """Row i: all indices but i, shape (n, n - 1)."""
     rows = np.tile(np.arange(n), (n, 1))
     return rows[~np.eye(n, dtype=bool)].reshape(n, n - 1)

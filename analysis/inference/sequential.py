@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 from scipy import stats
 
-from analysis.inference.intervals import Floats
+from analysis.arrays import Floats
 
 POWER = 2.0
 """Exponent of the spending function, chosen by simulation (docs/reference/statistics.md)."""

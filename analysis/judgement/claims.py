@@ -16,11 +16,13 @@ from itertools import combinations, pairwise
 
 import numpy as np
 
-from analysis.inference.intervals import Floats, Interval
+from analysis.arrays import Floats
+from analysis.inference.intervals import Interval
 from analysis.judgement.judging import Statistics, resolution_of
 from analysis.judgement.margins import with_margins
 from analysis.judgement.verdicts import LEVEL, Paired, State, Verdict, decide
-from analysis.measures.catalogue import METRICS, Metric, Statistic
+from analysis.measures.catalogue import METRICS
+from analysis.measures.metric import Metric, Statistic
 
 
 class Answer(StrEnum):

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from analysis.inference.intervals import Interval, ratio_interval, t_interval
-from analysis.measures.catalogue import Statistic
+from analysis.measures.metric import Statistic
 
 ONE_SEED = "one seed: no interval"
 ONE_PAIR = "one pair: no interval"

@@ -12,19 +12,19 @@ import numpy as np
 from analysis.errors import AnalysisError
 from analysis.formats.study import Run, Study
 from analysis.inference.sequential import Looks
-from analysis.judgement.margins import OWN, TIME_RESOLUTION_S, Catalogue, Judged, with_margins
-from analysis.judgement.verdicts import (
-    LEVEL,
-    Margin,
-    Paired,
-    Sides,
-    State,
-    Unpaired,
-    Verdict,
-    decide,
-)
-from analysis.measures.catalogue import ALL, ClassData, Quantity, Statistic, run_statistics
+from analysis.judgement.margins import with_margins
+from analysis.judgement.verdicts import LEVEL, Paired, Sides, State, Unpaired, Verdict, decide
+from analysis.measures.catalogue import OWN, run_statistics
+from analysis.measures.data import ALL, ClassData
 from analysis.measures.load import load_run
+from analysis.measures.metric import (
+    TIME_RESOLUTION_S,
+    Catalogue,
+    Judged,
+    Margin,
+    Quantity,
+    Statistic,
+)
 
 Statistics = dict[tuple[str, str], dict[tuple[str, str], dict[int, Statistic]]]
 """(level, class) -> (metric, variant) -> seed -> statistic."""

@@ -15,11 +15,11 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import stdtr
 
+from analysis.arrays import Floats
 from analysis.errors import AnalysisError
 from analysis.inference.bands import simultaneous_band
 from analysis.inference.intervals import (
     Effect,
-    Floats,
     bca_interval,
     count_to_settle,
     log_ratios,
@@ -28,8 +28,9 @@ from analysis.inference.intervals import (
 )
 from analysis.inference.sequential import ALLOWANCE, Looks, nominal_levels, schedule
 from analysis.judgement.judging import Statistics, classes_of, is_primary
-from analysis.judgement.verdicts import LEVEL, Margin, Paired, State, states
+from analysis.judgement.verdicts import LEVEL, Paired, State, states
 from analysis.measures.catalogue import METRICS
+from analysis.measures.metric import Margin
 
 REPETITIONS = 1000
 MIN_REPETITIONS = 1000

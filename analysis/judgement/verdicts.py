@@ -15,11 +15,11 @@ from typing import Literal
 
 import numpy as np
 
+from analysis.arrays import Floats
 from analysis.inference.intervals import (
     CONFIDENCE,
     MAX_SEEDS_ASKED,
     Effect,
-    Floats,
     Interval,
     count_to_settle,
     exponential,
@@ -29,6 +29,7 @@ from analysis.inference.intervals import (
     welch_effect,
 )
 from analysis.inference.sequential import Looks, sequential_p
+from analysis.measures.metric import Margin
 
 LEVEL = 0.05
 """Chance of any false "different" in a family, and of any false "equivalent"."""
@@ -43,24 +44,6 @@ class State(StrEnum):
     DIFFERENT = "different"
     EQUIVALENT = "equivalent"
     UNKNOWN = "not yet known"
-
-
-@dataclass(frozen=True)
-class Margin:
-    """What counts as the same.
-
-    Attributes:
-        value: > 0. Relative: a share of the baseline, 0.05 for ratios from 1/1.05 to 1.05.
-            Absolute: in the metric's unit.
-        relative: which of the two.
-    """
-
-    value: float
-    relative: bool = True
-
-    def __post_init__(self) -> None:
-        if not (self.value > 0 and np.isfinite(self.value)):
-            raise ValueError(f"a margin is a positive number, got {self.value}")
 
 
 @dataclass(frozen=True)

@@ -12,12 +12,12 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import ArrayLike
 
+from analysis.arrays import Floats
 from analysis.measures.survival import (
     CENSORED,
     EVENT,
     FAILURE,
     Curve,
-    Floats,
     cumulative_incidence,
     kaplan_meier,
 )

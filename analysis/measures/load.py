@@ -12,16 +12,16 @@ import pyarrow.compute as pc  # type: ignore[import-untyped]
 import pyarrow.parquet as pq  # type: ignore[import-untyped]
 from numpy.typing import NDArray
 
+from analysis.arrays import Floats
 from analysis.celltrace.cells import Cells
 from analysis.celltrace.extract import CELLS_FILE, load_cells
 from analysis.celltrace.statistics import relayed
 from analysis.errors import AnalysisError
 from analysis.formats.columns import Outcome
 from analysis.formats.study import Level
-from analysis.measures.catalogue import ALL, Beats, ClassData, Streams
-from analysis.measures.side_by_side import Download, Group, download
-from analysis.measures.time_series import Floats
-from analysis.measures.transfer_trace import PeerTrace
+from analysis.measures.data import ALL, Beats, ClassData, Streams
+from analysis.measures.downloads import Download, Downloads, download
+from analysis.measures.peer_transfer import PeerTransfer
 from analysis.records.peerlog import Kind
 from analysis.records.tgen import PROGRESS_FILE
 from analysis.records.transfer import PEERS_TABLE, read_transfer_facts
@@ -93,7 +93,7 @@ def _without_streams(level: Level) -> ClassData:
     )
 
 
-def load_transfer(records: Path) -> PeerTrace:
+def load_transfer(records: Path) -> PeerTransfer:
     """A transfer between two peers from a run's records.
 
     Raises:
@@ -118,7 +118,7 @@ def load_transfer(records: Path) -> PeerTrace:
     def column(name: str, rows: NDArray[np.bool_]) -> Floats:
         return _floats(table, name)[rows]
 
-    return PeerTrace(
+    return PeerTransfer(
         rtt_s=facts["rtt_s"],
         end_s=float(since_s.max()),
         utp_s=since_s[utp],
@@ -169,7 +169,7 @@ def _class_data(
     beats: pa.Table,
     level: Level,
     horizon_s: float | None,
-    side_by_side: tuple[Group, ...] = (),
+    side_by_side: tuple[Downloads, ...] = (),
 ) -> ClassData:
     end_s = _floats(beats, "time_s")
     return ClassData(
@@ -222,7 +222,7 @@ def _progress(records: Path) -> Progress:
 
 def _side_by_side(
     streams: pa.Table, clients: list[str], progress: Progress, level: Level
-) -> tuple[Group, ...]:
+) -> tuple[Downloads, ...]:
     """The downloads of each client that made several side by side in the measured span.
 
     A client with a stream of unknown fate or size is left out: who was served when it cannot tell.

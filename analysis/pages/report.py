@@ -34,10 +34,14 @@ from analysis.judgement.judging import (
     judge_comparison,
 )
 from analysis.judgement.verdicts import LEVEL, State, tally
-from analysis.measures.bias import BiasRow, BiasTable, bias_csv
-from analysis.measures.catalogue import ALL, FAIRNESS, METRICS, QUANTILES, WINDOW_S, Metric
-from analysis.measures.fairness import STARVED_S
+from analysis.measures.catalogue import METRICS
+from analysis.measures.censoring_table import BiasRow, BiasTable, bias_csv
+from analysis.measures.data import ALL
+from analysis.measures.families import fairness
 from analysis.measures.load import load_run
+from analysis.measures.metric import QUANTILES, Metric
+from analysis.measures.over_time import THROUGHPUT_WINDOW_S
+from analysis.measures.service import STARVED_S
 from analysis.pages.cells import section
 from analysis.pages.html import environment, image_uri, json_text, replaced
 from analysis.records.tgen import ParseReport, read_parse_report
@@ -456,7 +460,7 @@ def _level_tables(plan: Study, rows: list[SummaryRow]) -> list[dict[str, Any]]:
             {
                 "level": level,
                 "headline": _groups(headline),
-                "fairness": _groups(row for row in own if row.metric.name in FAIRNESS),
+                "fairness": _groups(row for row in own if row.metric in fairness.METRICS),
                 "classes": [
                     {
                         "name": name,
@@ -582,7 +586,7 @@ def render(
     return template.render(
         study=plan,
         confidence=round(100 * CONFIDENCE),
-        window_s=WINDOW_S,
+        window_s=THROUGHPUT_WINDOW_S,
         starved_s=STARVED_S,
         shares=[round(100 * q) for q in QUANTILES],
         seeds=seeds,

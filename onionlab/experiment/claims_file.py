@@ -16,8 +16,8 @@ from typing import Annotated
 from pydantic import Field
 
 from analysis.judgement.claims import DIRECTIONS, Claim
-from analysis.judgement.margins import JUDGED
-from analysis.measures.catalogue import ALL, METRICS
+from analysis.measures.catalogue import METRICS, OWN
+from analysis.measures.data import ALL
 from onionlab.errors import UserError
 from onionlab.experiment.experiment import Experiment
 from onionlab.experiment.file_kinds import AnySettings
@@ -231,12 +231,12 @@ def _traced_roles(settings: AnySettings) -> tuple[str, ...]:
 def _metrics(entry: ClaimEntry) -> Found:
     for position, name in enumerate(entry.metrics):
         if name not in _SCOPE:
-            yield ("metrics", position), f"unknown metric {show(name)}{nearest(name, JUDGED)}"
-        elif name not in JUDGED:
+            yield ("metrics", position), f"unknown metric {show(name)}{nearest(name, OWN.judged)}"
+        elif name not in OWN.judged:
             yield (
                 ("metrics", position),
                 f"{name} depends on how many streams were started, so it gets no verdict"
-                f"{nearest(name.replace('count', 'rate'), JUDGED)}",
+                f"{nearest(name.replace('count', 'rate'), OWN.judged)}",
             )
         elif entry.class_name == ALL and _SCOPE[name] != "both":
             yield ("class",), f"{name} is a metric of single classes, not of all"

@@ -9,19 +9,12 @@ import pytest
 from analysis_synthetic import KIB, LogWriter, study_content, write_logs
 
 from analysis.formats.study import Study
-from analysis.measures.catalogue import (
-    ALL,
-    METRICS,
-    Beats,
-    ClassData,
-    Statistic,
-    Streams,
-    duration_over_grid,
-    run_statistics,
-    throughput_over_time,
-    timeouts_over_time,
-)
+from analysis.measures.catalogue import METRICS, run_statistics
+from analysis.measures.data import ALL, Beats, ClassData, Streams
+from analysis.measures.durations import duration_over_grid
 from analysis.measures.load import load_run
+from analysis.measures.metric import Statistic
+from analysis.measures.over_time import throughput_over_time, timeouts_over_time
 from analysis.records.tgen import extract
 
 NAN = float("nan")

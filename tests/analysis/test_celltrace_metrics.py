@@ -9,15 +9,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from analysis.celltrace.statistics import Floats, Relayed, Stage, by_circuit, chance_longer
-from analysis.measures.catalogue import (
-    CELL_METRICS,
-    Beats,
-    ClassData,
-    Statistic,
-    Streams,
-    run_statistics,
-)
+from analysis.arrays import Floats
+from analysis.celltrace.statistics import Relayed, Stage, by_circuit, chance_longer
+from analysis.measures.catalogue import run_statistics
+from analysis.measures.data import Beats, ClassData, Streams
+from analysis.measures.families.cells import METRICS
+from analysis.measures.metric import Statistic
 
 QUIET, BUSY = 4, 40
 SPAN_S = 400.0
@@ -51,7 +48,7 @@ def statistics(of: Relayed) -> dict[str, Statistic]:
 
 
 def test_a_class_of_relays_has_the_metrics_of_cells_and_no_other() -> None:
-    assert set(statistics(cells(2.0, 1.0))) == {metric.name for metric in CELL_METRICS}
+    assert set(statistics(cells(2.0, 1.0))) == {metric.name for metric in METRICS}
 
 
 def test_values_that_can_be_told_by_hand() -> None:

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from analysis.judgement.claims import DIRECTIONS, Answer, Answered, Claim, Names, answer_claims
 from analysis.judgement.judging import Statistics
-from analysis.measures.catalogue import Statistic
+from analysis.measures.metric import Statistic
 
 LEVELS = ("20mid", "10mid", "5mid")
 Means = Mapping[tuple[str, str], float]

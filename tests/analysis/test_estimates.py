@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from analysis.judgement.estimates import NO_RATIO, ONE_PAIR, ONE_SEED, compare, estimate
-from analysis.measures.catalogue import Statistic
+from analysis.measures.metric import Statistic
 
 
 def by_seed(*values: float | None, first: int = 1) -> dict[int, Statistic]:

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from analysis.measures.fairness import amount_by_client, jain_index, longest_gaps
+from analysis.measures.service import amount_by_client, jain_index, longest_gaps
 
 AMOUNTS = st.lists(
     st.one_of(st.just(0.0), st.floats(1e-100, 1e100, allow_subnormal=False)),

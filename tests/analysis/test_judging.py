@@ -18,9 +18,10 @@ from analysis.judgement.judging import (
     read_runs_csv,
     read_statistics,
 )
-from analysis.judgement.margins import JUDGED, with_margins
-from analysis.judgement.verdicts import Margin, State
-from analysis.measures.catalogue import METRICS, Statistic
+from analysis.judgement.margins import with_margins
+from analysis.judgement.verdicts import State
+from analysis.measures.catalogue import METRICS, OWN
+from analysis.measures.metric import Margin, Statistic
 from analysis.pages.report import build
 
 
@@ -178,5 +179,5 @@ def test_a_bad_table_is_refused(tmp_path: Path, text: str, message: str) -> None
 
 
 def test_every_metric_but_counts_has_a_margin() -> None:
-    without = {metric.name for metric in METRICS} - set(JUDGED)
+    without = {metric.name for metric in METRICS} - set(OWN.judged)
     assert all(name.endswith("_count") for name in without)

@@ -14,8 +14,7 @@ from hypothesis import strategies as st
 
 from analysis.errors import AnalysisError
 from analysis.formats.study import Level
-from analysis.measures.load import load_run
-from analysis.measures.side_by_side import (
+from analysis.measures.downloads import (
     Download,
     completion_spread_s,
     download,
@@ -26,6 +25,7 @@ from analysis.measures.side_by_side import (
     shares_at,
     starvation,
 )
+from analysis.measures.load import load_run
 from analysis.records.tgen import ParseReport, extract
 
 

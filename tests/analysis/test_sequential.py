@@ -19,7 +19,8 @@ from analysis.inference.sequential import (
     schedule,
     sequential_p,
 )
-from analysis.judgement.verdicts import Margin, Paired, State, Unpaired, decide
+from analysis.judgement.verdicts import Paired, State, Unpaired, decide
+from analysis.measures.metric import Margin
 
 
 def crossing(levels: np.ndarray, fractions: list[float]) -> float:

@@ -12,8 +12,8 @@ from analysis.errors import AnalysisError
 from analysis.figures.catalogue import FigureData, write_figure
 from analysis.figures.style import COLUMN, TEXT, Page
 from analysis.formats.study import FigureSpec, Level, Study
-from analysis.measures.catalogue import Beats, ClassData, Streams
-from analysis.measures.side_by_side import Group, download
+from analysis.measures.data import Beats, ClassData, Streams
+from analysis.measures.downloads import Downloads, download
 
 NOTHING = np.empty(0)
 NO_STREAMS = Streams(
@@ -62,12 +62,12 @@ def study() -> Study:
     )
 
 
-def run(group: Group) -> dict[str, ClassData]:
+def run(group: Downloads) -> dict[str, ClassData]:
     sides = (tuple(group),) if group else ()
     return {"streams": ClassData(NO_STREAMS, NO_BEATS, 90, 120, None, sides)}
 
 
-def streams(*waits_s: float) -> Group:
+def streams(*waits_s: float) -> Downloads:
     """Streams of 1000 B that get 100 B a second, after a wait."""
     group = []
     for wait_s in waits_s:

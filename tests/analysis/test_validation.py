@@ -21,7 +21,7 @@ from analysis.judgement.validation import (
     validate,
     validate_on_runs,
 )
-from analysis.measures.catalogue import Statistic
+from analysis.measures.metric import Statistic
 from onionlab.cli import main
 
 FEW = 150

@@ -10,16 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from analysis.judgement.verdicts import (
-    Margin,
-    Paired,
-    Sides,
-    State,
-    Unpaired,
-    Verdict,
-    decide,
-    tally,
-)
+from analysis.judgement.verdicts import Paired, Sides, State, Unpaired, Verdict, decide, tally
+from analysis.measures.metric import Margin
 
 FIVE = Margin(0.05)
 BASE = [10.0, 20.0, 30.0, 15.0, 12.0, 18.0]

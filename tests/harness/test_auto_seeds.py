@@ -13,7 +13,7 @@ import pytest
 from analysis.formats.study import Study
 from analysis.inference.sequential import Looks, schedule
 from analysis.judgement.judging import Statistics
-from analysis.measures.catalogue import Statistic
+from analysis.measures.metric import Statistic
 from onionlab.cli import main
 from onionlab.errors import UserError
 from onionlab.questions import auto_seeds

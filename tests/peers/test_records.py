@@ -249,7 +249,7 @@ def test_lines_are_taken_or_counted_whatever_they_are(left_out: list[int], junk:
 @given(st.lists(st.integers(1, 300), min_size=1, max_size=30), st.data())
 def test_stalls_are_the_gaps_between_growths(gaps_ms: list[int], data: st.DataObject) -> None:
     """Against a plain count: one growth after each gap, then the end of slow start."""
-    from analysis.measures.transfer_trace import STALL_RTTS, PeerTrace
+    from analysis.measures.peer_transfer import STALL_RTTS, PeerTransfer
 
     rest_ms = data.draw(st.integers(0, 300))
     times = np.cumsum(gaps_ms) / 1000
@@ -259,7 +259,7 @@ def test_stalls_are_the_gaps_between_growths(gaps_ms: list[int], data: st.DataOb
     window = np.concatenate((np.arange(1.0, len(gaps_ms) + 2), [1.0]))
     event = np.array(["progress"] * (len(gaps_ms) + 1) + ["end-by-loss"])
     nothing = np.empty(0)
-    trace = PeerTrace(
+    trace = PeerTransfer(
         0.1, end_s, utp_s, window, window, event, nothing, nothing, nothing,
         np.empty(0, dtype=np.bool_), nothing, nothing,
     )  # fmt: skip

@@ -12,7 +12,7 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
-from analysis.measures.time_series import Floats
+from analysis.arrays import Floats
 from analysis.records.peerlog import ENDS
 
 BLOCK_BYTES = 16_384
@@ -29,7 +29,7 @@ EARLY_S = 5.0
 
 
 @dataclass(frozen=True)
-class PeerTrace:
+class PeerTransfer:
     """What the logs of a seed and of its downloader say about one transfer.
 
     Attributes:

@@ -12,9 +12,10 @@ from itertools import pairwise
 
 import numpy as np
 
-from analysis.measures.fairness import Floats, jain_index
+from analysis.arrays import Floats
+from analysis.measures.service import jain_index
 
-WINDOW_S = 10.0
+JAIN_WINDOW_S = 10.0
 """Width of the windows that the index of fairness is taken over."""
 
 LAST = 3
@@ -54,7 +55,7 @@ class Download:
         return float(np.max(np.diff(times), initial=0.0))
 
 
-Group = Sequence[Download]
+Downloads = Sequence[Download]
 """One client's downloads, oldest first."""
 
 
@@ -85,16 +86,16 @@ def download(
     return Download(start_s, end_s, done_s, size_bytes, times, np.maximum.accumulate(received))
 
 
-def first_done_s(group: Group) -> float | None:
+def first_done_s(downloads: Downloads) -> float | None:
     """When the first of the downloads was complete; None if none was."""
-    done = [one.done_s for one in group if one.done_s is not None]
+    done = [one.done_s for one in downloads if one.done_s is not None]
     return min(done, default=None)
 
 
-def shares_at(group: Group, time_s: float) -> Floats:
+def shares_at(downloads: Downloads, time_s: float) -> Floats:
     """Which share of its size each download has by a time, shape (streams,)."""
     at = np.array([time_s])
-    return np.array([float(one.received_at(at)[0]) / one.size_bytes for one in group])
+    return np.array([float(one.received_at(at)[0]) / one.size_bytes for one in downloads])
 
 
 def starvation(shares: Floats) -> float:
@@ -128,14 +129,14 @@ def served(shares: Floats) -> float | None:
     return None if index is None else index * shares.size
 
 
-def completion_spread_s(group: Group) -> float | None:
+def completion_spread_s(downloads: Downloads) -> float | None:
     """Time from the first complete download to the last one; None if one is not complete."""
-    done = [one.done_s for one in group]
+    done = [one.done_s for one in downloads]
     known = [one for one in done if one is not None]
     return max(known) - min(known) if known and len(known) == len(done) else None
 
 
-def jain_over_time(group: Group, window_s: float = WINDOW_S) -> tuple[Floats, Floats]:
+def jain_over_time(downloads: Downloads, window_s: float = JAIN_WINDOW_S) -> tuple[Floats, Floats]:
     """Jain's index over what the streams get in one window after the other.
 
     Of a window those streams count that are in progress in all of it; it takes two of them, and a
@@ -144,10 +145,10 @@ def jain_over_time(group: Group, window_s: float = WINDOW_S) -> tuple[Floats, Fl
     Returns:
         The windows' middles and the index, both of shape (m,).
     """
-    begin = max(one.start_s for one in group)
-    ends = [one.end_s if one.done_s is None else one.done_s for one in group]
+    begin = max(one.start_s for one in downloads)
+    ends = [one.end_s if one.done_s is None else one.done_s for one in downloads]
     edges = np.arange(begin, max(ends) + window_s, window_s)
-    received = np.array([one.received_at(edges) for one in group])
+    received = np.array([one.received_at(edges) for one in downloads])
     middles, indices = [], []
     for k, (low, high) in enumerate(pairwise(edges)):
         busy = np.array([end >= high for end in ends])

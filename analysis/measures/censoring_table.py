@@ -8,15 +8,10 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from analysis.formats.study import Level, Study, Variant
-from analysis.measures.catalogue import (
-    ALL,
-    DURATIONS,
-    QUANTILES,
-    ClassData,
-    Duration,
-    duration_observations,
-)
 from analysis.measures.censoring import Bias, bias
+from analysis.measures.data import ALL, ClassData
+from analysis.measures.durations import DURATIONS, Duration, duration_observations
+from analysis.measures.metric import QUANTILES
 
 METHODS = ("naive", "incidence", "kaplan_meier")
 

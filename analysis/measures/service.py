@@ -6,10 +6,9 @@ Definitions: docs/reference/metrics.md. Index of fairness: Jain, Chiu and Hawe (
 from __future__ import annotations
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
-Floats = NDArray[np.float64]
-Codes = NDArray[np.int64]
+from analysis.arrays import Bools, Floats, Ints
 
 STARVED_S = 10.0
 """A stream that gets nothing for so long at a time is starved: about as long as people wait."""
@@ -39,7 +38,7 @@ def jain_index(amounts: ArrayLike) -> float | None:
 
 
 def amount_by_client(
-    client: Codes, begin_s: Floats, end_s: Floats, amount: Floats, low_s: float, high_s: float
+    client: Ints, begin_s: Floats, end_s: Floats, amount: Floats, low_s: float, high_s: float
 ) -> Floats:
     """What each client got in [low, high], if each amount came evenly over its interval.
 
@@ -67,11 +66,11 @@ def amount_by_client(
 
 
 def longest_gaps(
-    client: Codes,
+    client: Ints,
     start_s: Floats,
     end_s: Floats,
     first_byte_s: Floats,
-    beat_client: Codes,
+    beat_client: Ints,
     beat_begin_s: Floats,
     beat_end_s: Floats,
     beat_bytes: Floats,
@@ -114,7 +113,7 @@ def longest_gaps(
     return gaps
 
 
-def _alone(start_s: Floats, end_s: Floats) -> NDArray[np.bool_]:
+def _alone(start_s: Floats, end_s: Floats) -> Bools:
     """Whether no other stream of the same client overlaps; shape (n,)."""
     order = np.argsort(start_s, kind="stable")
     start, end = start_s[order], end_s[order]
@@ -125,7 +124,7 @@ def _alone(start_s: Floats, end_s: Floats) -> NDArray[np.bool_]:
     return alone
 
 
-def _longest_run(silent: NDArray[np.bool_], begin_s: Floats, end_s: Floats) -> float:
+def _longest_run(silent: Bools, begin_s: Floats, end_s: Floats) -> float:
     """Length of the longest run of consecutive silent intervals; 0 if there is none."""
     edges = np.diff(np.concatenate(([False], silent, [False])).astype(np.int8))
     first, last = np.flatnonzero(edges == 1), np.flatnonzero(edges == -1) - 1

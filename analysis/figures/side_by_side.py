@@ -11,13 +11,14 @@ from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
+from analysis.arrays import Floats
 from analysis.errors import AnalysisError
 from analysis.figures.base import Picture, Shown
 from analysis.figures.style import Page
 from analysis.formats.study import Level, Variant
-from analysis.measures.catalogue import METRICS, ClassData, run_statistics
-from analysis.measures.side_by_side import LAST, WINDOW_S, Group, jain_over_time
-from analysis.measures.time_series import Floats
+from analysis.measures.catalogue import METRICS, run_statistics
+from analysis.measures.data import ClassData
+from analysis.measures.downloads import JAIN_WINDOW_S, LAST, Downloads, jain_over_time
 
 STEP_S = 1.0
 """Between the points of a curve of bytes over time."""
@@ -56,16 +57,16 @@ class _Curves:
 
 def _keep_curves(run: Mapping[str, ClassData]) -> _Curves | None:
     """The curves of the first client with downloads side by side; None where there is none."""
-    groups = [group for data in run.values() for group in data.side_by_side]
-    return _curves(groups[0]) if groups else None
+    clients = [downloads for data in run.values() for downloads in data.side_by_side]
+    return _curves(clients[0]) if clients else None
 
 
-def _curves(group: Group) -> _Curves:
-    begin = min(one.start_s for one in group)
-    end = max(one.end_s if one.done_s is None else one.done_s for one in group)
+def _curves(downloads: Downloads) -> _Curves:
+    begin = min(one.start_s for one in downloads)
+    end = max(one.end_s if one.done_s is None else one.done_s for one in downloads)
     time_s = np.arange(begin, end + STEP_S, STEP_S)
-    middles, index = jain_over_time(group)
-    received = np.stack([one.received_at(time_s) for one in group])
+    middles, index = jain_over_time(downloads)
+    received = np.stack([one.received_at(time_s) for one in downloads])
     return _Curves(time_s - begin, received, middles - begin, index)
 
 
@@ -178,7 +179,7 @@ def _progress_caption(shown: Shown, page: Page) -> str:
     below = (
         ""
         if page.stacked
-        else f" Below: Jain's index over what the streams in progress get in {WINDOW_S:g} s."
+        else f" Below: Jain's index over what the streams in progress get in {JAIN_WINDOW_S:g} s."
     )
     return (
         f"{which}Payload that each of a client's parallel downloads has received, by the order in "
@@ -202,7 +203,7 @@ def _keep_mapped(run: Mapping[str, ClassData]) -> float | None:
 
 
 @dataclass(frozen=True)
-class _Cell:
+class _Point:
     """One level of one variant: the mean over seeds and the range."""
 
     mean: float
@@ -211,15 +212,15 @@ class _Cell:
     seeds: int
 
 
-def _cells(shown: Shown) -> dict[str, dict[tuple[float, float], _Cell]]:
-    """Variant -> (rate, streams) -> cell. A level is left out if any of its runs has no value."""
+def _points(shown: Shown) -> dict[str, dict[tuple[float, float], _Point]]:
+    """Variant -> (rate, streams) -> point. A level is left out if any of its runs has no value."""
     values: dict[str, dict[tuple[float, float], list[float | None]]] = {}
     for one in shown.kept:
         where = (one.level.coordinates[RATE], one.level.coordinates[STREAMS])
         values.setdefault(one.variant, {}).setdefault(where, []).append(one.value)
     return {
         variant: {
-            where: _Cell(float(np.mean(known)), min(known), max(known), len(known))
+            where: _Point(float(np.mean(known)), min(known), max(known), len(known))
             for where, found in levels.items()
             for known in [[value for value in found if value is not None]]
             if known and len(known) == len(found)
@@ -229,10 +230,10 @@ def _cells(shown: Shown) -> dict[str, dict[tuple[float, float], _Cell]]:
 
 
 def _draw_map(shown: Shown, page: Page) -> Figure:
-    cells = _cells(shown)
-    variants = [variant for variant in shown.study.variants if variant.name in cells]
+    points = _points(shown)
+    variants = [variant for variant in shown.study.variants if variant.name in points]
     rates, streams = (
-        sorted({where[axis] for levels in cells.values() for where in levels}) for axis in (0, 1)
+        sorted({where[axis] for levels in points.values() for where in levels}) for axis in (0, 1)
     )
     across = max(1, len(variants))
     if page.stacked:
@@ -245,8 +246,8 @@ def _draw_map(shown: Shown, page: Page) -> Figure:
     image = None
     for axes, variant in zip(grid.flat, variants, strict=False):
         shares = np.full((len(streams), len(rates)), np.nan)
-        for (rate, count), cell in cells[variant.name].items():
-            shares[streams.index(count), rates.index(rate)] = cell.mean
+        for (rate, count), point in points[variant.name].items():
+            shares[streams.index(count), rates.index(rate)] = point.mean
         image = axes.imshow(
             shares, origin="lower", aspect="auto", cmap="cividis_r", vmin=0.0, vmax=1.0
         )
@@ -274,19 +275,21 @@ def _draw_map(shown: Shown, page: Page) -> Figure:
 
 def _map_table(shown: Shown) -> list[list[str]]:
     rows = [["variant", RATE, STREAMS, "mean", "low", "high", "seeds"]]
-    for variant, levels in _cells(shown).items():
+    for variant, levels in _points(shown).items():
         rows += [
             [variant, f"{rate:g}", f"{count:g}"]
-            + [f"{value:.9g}" for value in (cell.mean, cell.low, cell.high)]
-            + [str(cell.seeds)]
-            for (rate, count), cell in sorted(levels.items())
+            + [f"{value:.9g}" for value in (point.mean, point.low, point.high)]
+            + [str(point.seeds)]
+            for (rate, count), point in sorted(levels.items())
         ]
     return rows
 
 
 def _map_caption(shown: Shown, page: Page) -> str:
     del page
-    counts = sorted({cell.seeds for levels in _cells(shown).values() for cell in levels.values()})
+    counts = sorted(
+        {point.seeds for levels in _points(shown).values() for point in levels.values()}
+    )
     seeds = "no runs"
     if counts:
         seeds = f"{counts[0]}" if len(counts) == 1 else f"{counts[0]} to {counts[-1]}"
@@ -310,7 +313,7 @@ def _same_level(own: Level, other: Level) -> bool:
     return own.name == other.name
 
 
-STREAM_PICTURES: dict[str, Picture] = {
+SIDE_BY_SIDE_PICTURES: dict[str, Picture] = {
     "stream-progress": Picture(
         _keep_curves, _draw_progress, _progress_table, _progress_caption, _same_level
     ),

@@ -1,0 +1,98 @@
+"""Times from a stream's start to something that happens in it, and their distributions."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+
+from analysis.arrays import Floats, Ints
+from analysis.formats.columns import Outcome
+from analysis.measures.data import ClassData, Streams
+from analysis.measures.survival import (
+    CENSORED,
+    EVENT,
+    FAILURE,
+    Curve,
+    cumulative_incidence,
+    kaplan_meier,
+)
+
+Method = Literal["incidence", "km"]
+"""How the distribution treats failed streams: as never, or as not known (Kaplan-Meier)."""
+
+METHODS: tuple[Method, ...] = ("incidence", "km")
+
+
+@dataclass(frozen=True)
+class Duration:
+    """A time from a stream's start to something that happens in it."""
+
+    name: str
+    label: str
+    times: Callable[[Streams], Floats]
+
+
+DURATIONS: tuple[Duration, ...] = (
+    Duration("ttfb", "Time to first byte", lambda s: s.ttfb_s),
+    Duration("time_to_320kib", "Time to 320 KiB", lambda s: s.time_to_320kib_s),
+    Duration("time_to_last_byte", "Time to last byte", lambda s: s.time_to_last_byte_s),
+)
+_DURATION = {duration.name: duration for duration in DURATIONS}
+
+
+def observations(streams: Streams, times_s: Floats) -> tuple[Floats, Ints]:
+    """Times and kinds (``survival``) of a duration over streams.
+
+    A stream that has the time is an EVENT there, whatever became of it later. Without it, a failed
+    stream is a FAILURE at its end and an open one is CENSORED at the end of its observation. A
+    stream whose line was lost tells nothing and is left out.
+    """
+    known = streams.outcome != Outcome.UNKNOWN
+    happened = np.isfinite(times_s)
+    is_open = streams.outcome == Outcome.OPEN
+    watched = np.maximum(streams.end_s - streams.start_s, 0.0)
+    times = np.where(happened, times_s, watched)
+    kinds = np.where(happened, EVENT, np.where(is_open, CENSORED, FAILURE))
+    return times[known], kinds[known].astype(np.int64)
+
+
+def duration_observations(data: ClassData, name: str) -> tuple[tuple[Floats, Ints] | None, str]:
+    """Times and kinds of a duration over the measured streams, or None and the reason."""
+    streams = data.measured
+    if streams.start_s.size == 0:
+        return None, "no stream started in the measured span"
+    times_s = _DURATION[name].times(streams)
+    without = (streams.outcome == Outcome.SUCCESS) & ~np.isfinite(times_s)
+    if np.any(without):
+        return None, "the log does not tell this time for streams of this size"
+    times, kinds = observations(streams, times_s)
+    if times.size == 0:
+        return None, "no stream with a known fate"
+    return (times, kinds), ""
+
+
+def duration_curve(data: ClassData, name: str, method: Method) -> tuple[Curve | None, str]:
+    """Distribution of a duration over the measured streams, or None and the reason."""
+    observed, reason = duration_observations(data, name)
+    if observed is None:
+        return None, reason
+    make = cumulative_incidence if method == "incidence" else kaplan_meier
+    return make(*observed), ""
+
+
+def duration_quantiles(data: ClassData, name: str, shares: Floats) -> Floats:
+    """When each share of streams was there, by the cumulative incidence; NaN where it never was."""
+    curve, _ = duration_curve(data, name, "incidence")
+    if curve is None:
+        return np.full(shares.shape, np.nan)
+    times = [curve.quantile(float(share)) for share in shares]
+    return np.array([np.nan if time is None else time for time in times])
+
+
+def duration_over_grid(data: ClassData, name: str, grid_s: Floats) -> Floats:
+    """Cumulative incidence of a duration at each grid time; NaN where there is none."""
+    curve, _ = duration_curve(data, name, "incidence")
+    return np.full(grid_s.shape, np.nan) if curve is None else curve.at(grid_s)

@@ -1,0 +1,1 @@
+"""The metrics, one module of ``METRICS`` for each kind of data that they are about."""

@@ -1,0 +1,114 @@
+"""Metrics of cells inside traced relays (docs/celltrace.md); their classes are roles of relays."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+
+import numpy as np
+
+from analysis.celltrace.statistics import (
+    LEAST_SPAN_S,
+    Group,
+    Relayed,
+    Stage,
+    chance_longer,
+    delay_autocorrelation,
+)
+from analysis.measures.data import ClassData
+from analysis.measures.metric import NUMBER, SHARE, Metric, Statistic, time_at
+
+SPIKE_S = (40.0, 50.0)
+"""`Roughly every 45 seconds`, as the text of 2019 has it."""
+
+
+def _is_relayed(data: ClassData) -> bool:
+    return data.relayed is not None
+
+
+_Metric = partial(Metric, when=_is_relayed)
+
+
+def _of_relayed(compute: Callable[[Relayed], Statistic]) -> Callable[[ClassData], Statistic]:
+    def of_class(data: ClassData) -> Statistic:
+        if data.relayed is None or not data.relayed.time_s.size:
+            return Statistic(None, "no cell was relayed in the measured span")
+        return compute(data.relayed)
+
+    return of_class
+
+
+def _cell_time(q: float) -> Callable[[ClassData], Statistic]:
+    return _of_relayed(lambda cells: Statistic(float(np.quantile(cells.total_ms, q)) / 1000))
+
+
+@_of_relayed
+def _quiet_longer(cells: Relayed) -> Statistic:
+    quiet, busy = (cells.circuits.members(group) for group in (Group.QUIET, Group.BUSY))
+    if not busy.any():
+        return Statistic(None, "no circuit has more cells than the quiet ones")
+    return Statistic(chance_longer(cells.total_ms[quiet], cells.total_ms[busy]))
+
+
+@_of_relayed
+def _flush_share(cells: Relayed) -> Statistic:
+    total_ms = float(cells.total_ms.sum())
+    if total_ms == 0:
+        return Statistic(None, "no cell was inside for any time")
+    return Statistic(float(cells.stages_ms[Stage.OUTBUF_FLUSH].sum()) / total_ms)
+
+
+@_of_relayed
+def _spike(cells: Relayed) -> Statistic:
+    found = delay_autocorrelation(cells.time_s, cells.total_ms)
+    if found is None:
+        return Statistic(None, f"cells came in for less than {LEAST_SPAN_S} s, or all took as long")
+    lags, strength = found
+    inside = (lags >= SPIKE_S[0]) & (lags <= SPIKE_S[1])
+    # A period of half or a third as long shows up there too, but more at its own lag.
+    rival = max(cells.noise, float(strength[~inside].max()))
+    return Statistic(max(0.0, float(strength[inside].max())) / rival)
+
+
+METRICS: tuple[Metric, ...] = (
+    _Metric(
+        name="cell_time_p50_s",
+        label="Time of cells inside a relay, median",
+        unit="s",
+        better="lower",
+        judged=time_at(0.5),
+        compute=_cell_time(0.5),
+    ),
+    _Metric(
+        name="cell_time_p99_s",
+        label="Time of cells inside a relay, p99",
+        unit="s",
+        better="lower",
+        judged=time_at(0.99),
+        compute=_cell_time(0.99),
+    ),
+    _Metric(
+        name="cell_quiet_longer",
+        label="Chance that a quiet circuit's cell is inside longer than a busy one's",
+        unit="1",
+        better="",
+        judged=SHARE,
+        compute=_quiet_longer,
+    ),
+    _Metric(
+        name="cell_flush_share",
+        label="Share of that time from outbuf to kernel",
+        unit="1",
+        better="",
+        judged=SHARE,
+        compute=_flush_share,
+    ),
+    _Metric(
+        name="cell_spike_45s",
+        label="Autocorrelation of delays over 40 s to 50 s, against other lags and noise",
+        unit="1",
+        better="",
+        judged=NUMBER,
+        compute=_spike,
+    ),
+)

@@ -1,0 +1,122 @@
+"""Metrics of downloads that a client makes side by side (docs/starvation.md)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+
+import numpy as np
+
+from analysis.arrays import Floats
+from analysis.measures.data import ClassData
+from analysis.measures.downloads import (
+    Downloads,
+    completion_spread_s,
+    first_done_s,
+    jain_over_time,
+    lead_of_last,
+    served,
+    shares_at,
+    starvation,
+)
+from analysis.measures.metric import INDEX, NUMBER, SHARE, TIME, Metric, Statistic
+
+
+def _has_downloads(data: ClassData) -> bool:
+    return bool(data.side_by_side)
+
+
+_Metric = partial(Metric, when=_has_downloads)
+
+
+def _mean_over_clients(
+    compute: Callable[[Downloads], float | None], reason: str = ""
+) -> Callable[[ClassData], Statistic]:
+    """The mean over clients with parallel downloads, if each has a value; else the reason."""
+
+    def of_class(data: ClassData) -> Statistic:
+        values = [compute(downloads) for downloads in data.side_by_side]
+        known = [value for value in values if value is not None]
+        if not known or len(known) < len(values):
+            return Statistic(None, reason)
+        return Statistic(float(np.mean(known)))
+
+    return of_class
+
+
+def _at_first_end(
+    compute: Callable[[Floats], float | None],
+) -> Callable[[Downloads], float | None]:
+    """Something of the shares that the streams have when the first one is complete."""
+
+    def of_downloads(downloads: Downloads) -> float | None:
+        first = first_done_s(downloads)
+        return None if first is None else compute(shares_at(downloads, first))
+
+    return of_downloads
+
+
+def _mean_jain(downloads: Downloads) -> float | None:
+    _, index = jain_over_time(downloads)
+    return float(index.mean()) if index.size else None
+
+
+def _longest_gap_s(downloads: Downloads) -> float:
+    return max(one.longest_gap_s for one in downloads)
+
+
+NONE_DONE = "no stream was complete"
+
+METRICS: tuple[Metric, ...] = (
+    _Metric(
+        name="starvation",
+        label="Starvation of the slowest stream",
+        unit="1",
+        better="lower",
+        judged=SHARE,
+        compute=_mean_over_clients(_at_first_end(starvation), NONE_DONE),
+    ),
+    _Metric(
+        name="last_three_lead",
+        label="Lead of the last three streams",
+        unit="1",
+        better="lower",
+        judged=SHARE,
+        compute=_mean_over_clients(
+            _at_first_end(lead_of_last),
+            "no stream was complete, or there are no others than the last three",
+        ),
+    ),
+    _Metric(
+        name="served_streams",
+        label="Streams served at a time",
+        unit="streams",
+        better="higher",
+        judged=NUMBER,
+        compute=_mean_over_clients(_at_first_end(served), NONE_DONE),
+    ),
+    _Metric(
+        name="jain_index_streams",
+        label="Jain's index over streams",
+        unit="1",
+        better="higher",
+        judged=INDEX,
+        compute=_mean_over_clients(_mean_jain, "no time with two streams in progress"),
+    ),
+    _Metric(
+        name="completion_spread_s",
+        label="First to last completion",
+        unit="s",
+        better="lower",
+        judged=TIME,
+        compute=_mean_over_clients(completion_spread_s, "a stream was not complete at the end"),
+    ),
+    _Metric(
+        name="stream_gap_max_s",
+        label="Longest service gap of any stream",
+        unit="s",
+        better="lower",
+        judged=TIME,
+        compute=_mean_over_clients(_longest_gap_s),
+    ),
+)

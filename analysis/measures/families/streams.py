@@ -1,0 +1,223 @@
+"""Metrics of streams: throughput, how many failed, and how long things took."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+
+import numpy as np
+
+from analysis.formats.columns import FAILURES, Outcome
+from analysis.measures.data import ClassData
+from analysis.measures.durations import DURATIONS, METHODS, Duration, Method, duration_curve
+from analysis.measures.metric import (
+    QUANTILES,
+    RATE,
+    TIME,
+    WHOLE,
+    Metric,
+    Statistic,
+    rank,
+    rank_words,
+    time_at,
+)
+from analysis.measures.survival import CENSORED, EVENT, FAILURE, cumulative_incidence
+from analysis.measures.time_series import cumulative_at
+
+
+def _goodput(data: ClassData) -> Statistic:
+    if data.beats.end_s.size == 0:
+        return Statistic(None, "no heartbeat in the logs")
+    beat_s = float(np.median(data.beats.end_s - data.beats.begin_s))
+    if float(data.beats.end_s.max()) < data.end_s - 2 * beat_s:
+        return Statistic(None, "the logs end before the measured span does")
+    got = cumulative_at(
+        [data.begin_s, data.end_s], data.beats.begin_s, data.beats.end_s, data.beats.bytes_read
+    )
+    return Statistic(float(got[1] - got[0]) / (data.end_s - data.begin_s))
+
+
+def _started(data: ClassData) -> Statistic:
+    return Statistic(float(data.measured.outcome.size))
+
+
+def _count(of: Outcome) -> Callable[[ClassData], Statistic]:
+    return lambda data: Statistic(float((data.measured.outcome == of).sum()))
+
+
+def _share(of: tuple[Outcome, ...]) -> Callable[[ClassData], Statistic]:
+    def compute(data: ClassData) -> Statistic:
+        outcome = data.measured.outcome
+        bad = int(np.isin(outcome, [o.value for o in of]).sum())
+        good = int((outcome == Outcome.SUCCESS).sum())
+        if bad + good == 0:
+            return Statistic(None, "no stream with a known fate")
+        return Statistic(bad / (bad + good))
+
+    return compute
+
+
+def _timeout_incidence(data: ClassData) -> Statistic:
+    streams = data.measured
+    known = streams.outcome != Outcome.UNKNOWN
+    outcome = streams.outcome[known]
+    if outcome.size == 0:
+        return Statistic(None, "no stream with a known fate")
+    watched = np.maximum(streams.end_s - streams.start_s, 0.0)[known]
+    # Here the awaited thing is the timeout, and any other end rules it out.
+    ended = np.where(outcome == Outcome.TIMEOUT, EVENT, FAILURE)
+    curve = cumulative_incidence(watched, np.where(outcome == Outcome.OPEN, CENSORED, ended))
+    return Statistic(float(curve.probability[-1]) if curve.probability.size else 0.0)
+
+
+_OUTCOME_LABELS = {
+    Outcome.SUCCESS: "Successful streams",
+    Outcome.TIMEOUT: "Timeouts",
+    Outcome.STALL: "Stalls",
+    Outcome.PROXY_ERROR: "Proxy errors",
+    Outcome.CLOSED: "Streams closed early",
+    Outcome.CONNECTION_ERROR: "Connection errors",
+    Outcome.PROTOCOL_ERROR: "Protocol errors",
+    Outcome.OTHER_ERROR: "Other errors",
+    Outcome.OPEN: "Streams open at the end",
+    Outcome.UNKNOWN: "Streams whose line is missing",
+}
+
+
+def _count_metric(outcome: Outcome, label: str) -> Metric:
+    return Metric(
+        name=f"{outcome.value.replace('-', '_')}_count",
+        label=label,
+        unit="streams",
+        better="higher" if outcome is Outcome.SUCCESS else "lower" if outcome in FAILURES else "",
+        scope="both",
+        # The paper's figure counts timeouts, so their number goes to the front with their rate.
+        headline=outcome is Outcome.TIMEOUT,
+        # It depends on how many streams were started; the rates do not.
+        judged=None,
+        compute=_count(outcome),
+    )
+
+
+def _quantile(name: str, method: Method, q: float) -> Callable[[ClassData], Statistic]:
+    def compute(data: ClassData) -> Statistic:
+        curve, reason = duration_curve(data, name, method)
+        if curve is None:
+            return Statistic(None, reason)
+        value = curve.quantile(q)
+        if value is None:
+            top = 100 * float(curve.probability[-1]) if curve.probability.size else 0.0
+            return Statistic(None, f"the curve ends at {top:.1f}%")
+        return Statistic(value)
+
+    return compute
+
+
+def _restricted_mean(name: str, method: Method) -> Callable[[ClassData], Statistic]:
+    def compute(data: ClassData) -> Statistic:
+        curve, reason = duration_curve(data, name, method)
+        if curve is None:
+            return Statistic(None, reason)
+        if data.horizon_s is None or data.horizon_s <= 0:
+            return Statistic(None, "no time that every stream is watched for")
+        value = curve.restricted_mean(data.horizon_s)
+        if value is None:
+            return Statistic(None, f"the curve ends before {data.horizon_s:g} s")
+        return Statistic(value)
+
+    return compute
+
+
+def _duration_metrics(duration: Duration, method: Method) -> Iterator[Metric]:
+    prefix, suffix = ("", "") if method == "incidence" else ("km_", " (Kaplan-Meier)")
+    for q in QUANTILES:
+        yield Metric(
+            name=f"{duration.name}_{prefix}{rank(q)}_s",
+            label=f"{duration.label}, {rank_words(q)}{suffix}",
+            unit="s",
+            better="lower",
+            headline=method == "incidence",
+            judged=time_at(q),
+            compute=_quantile(duration.name, method, q),
+        )
+    yield Metric(
+        name=f"{duration.name}_{prefix}restricted_mean_s",
+        label=f"{duration.label}, restricted mean{suffix}",
+        unit="s",
+        better="lower",
+        judged=TIME,
+        compute=_restricted_mean(duration.name, method),
+    )
+
+
+def _command_median(data: ClassData) -> Statistic:
+    times = data.measured.ttfb_from_command_s
+    times = times[np.isfinite(times)]
+    if times.size == 0:
+        return Statistic(None, "no stream got a first byte")
+    return Statistic(float(np.median(times)))
+
+
+METRICS: tuple[Metric, ...] = (
+    Metric(
+        name="goodput_bytes_per_s",
+        label="Throughput",
+        unit="B/s",
+        better="higher",
+        scope="both",
+        headline=True,
+        judged=WHOLE,
+        compute=_goodput,
+    ),
+    Metric(
+        name="timeout_rate",
+        label="Timeout rate",
+        unit="1",
+        better="lower",
+        scope="both",
+        headline=True,
+        judged=RATE,
+        compute=_share((Outcome.TIMEOUT,)),
+    ),
+    Metric(
+        name="timeout_incidence",
+        label="Timeout probability (open streams censored)",
+        unit="1",
+        better="lower",
+        scope="both",
+        judged=RATE,
+        compute=_timeout_incidence,
+    ),
+    Metric(
+        name="failure_rate",
+        label="Failure rate",
+        unit="1",
+        better="lower",
+        scope="both",
+        judged=RATE,
+        compute=_share(FAILURES),
+    ),
+    Metric(
+        name="streams_started",
+        label="Streams started",
+        unit="streams",
+        better="",
+        scope="both",
+        judged=WHOLE,
+        compute=_started,
+    ),
+    *(_count_metric(outcome, label) for outcome, label in _OUTCOME_LABELS.items()),
+    *(
+        metric
+        for duration in DURATIONS
+        for method in METHODS
+        for metric in _duration_metrics(duration, method)
+    ),
+    Metric(
+        name="ttfb_from_command_p50_s",
+        label="Time to first byte from the command, median",
+        unit="s",
+        better="lower",
+        judged=TIME,
+        compute=_command_median,
+    ),
+)

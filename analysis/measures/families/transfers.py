@@ -1,0 +1,131 @@
+"""Metrics of a transfer between two peers (docs/slowstart.md)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+
+import numpy as np
+
+from analysis.arrays import Floats
+from analysis.measures.data import ClassData
+from analysis.measures.metric import TIME, WHOLE, Metric, Statistic
+from analysis.measures.peer_transfer import EARLY_S, LONG_STALL_RTTS, PeerTransfer
+
+
+def _is_transfer(data: ClassData) -> bool:
+    return data.transfer is not None
+
+
+_Metric = partial(Metric, when=_is_transfer)
+
+
+def _of_transfer(
+    compute: Callable[[PeerTransfer], Statistic],
+) -> Callable[[ClassData], Statistic]:
+    def of_class(data: ClassData) -> Statistic:
+        if data.transfer is None:
+            return Statistic(None, "no transfer between peers")
+        return compute(data.transfer)
+
+    return of_class
+
+
+@_of_transfer
+def _left_slow_start(transfer: PeerTransfer) -> Statistic:
+    if transfer.utp_s.size == 0:
+        return Statistic(None, "the transport does not tell of its slow start")
+    left_s = transfer.left_slow_start_s
+    return Statistic(left_s, "" if left_s is not None else "slow start lasts until the run's end")
+
+
+@_of_transfer
+def _left_request_slow_start(transfer: PeerTransfer) -> Statistic:
+    left_s = transfer.left_request_slow_start_s
+    if left_s is not None:
+        return Statistic(left_s)
+    if transfer.request_slow_start.any():
+        return Statistic(None, "the slow start of requests lasts until the run's end")
+    return Statistic(None, "its requests have no slow start")
+
+
+def _of_stalls(
+    of: Callable[[Floats, float], float], without: float | None
+) -> Callable[[ClassData], Statistic]:
+    """Something of the stalls, in seconds, and of the round trip's time; ``without`` any stall."""
+
+    @_of_transfer
+    def compute(transfer: PeerTransfer) -> Statistic:
+        if transfer.utp_s.size == 0:
+            return Statistic(None, "the transport does not tell of its window")
+        if transfer.stalls_s.size == 0:
+            return Statistic(without, "" if without is not None else "the window never stood still")
+        return Statistic(of(transfer.stalls_s, transfer.rtt_s))
+
+    return compute
+
+
+@_of_transfer
+def _early_rate(transfer: PeerTransfer) -> Statistic:
+    if transfer.received_s.size == 0:
+        return Statistic(None, "nothing was received")
+    if transfer.end_s < EARLY_S:
+        return Statistic(None, f"the run ends before {EARLY_S:g} s of the transfer have passed")
+    return Statistic(transfer.received_by(EARLY_S) / EARLY_S)
+
+
+METRICS: tuple[Metric, ...] = (
+    _Metric(
+        name="slow_start_s",
+        label="Time to leave slow start",
+        unit="s",
+        better="lower",
+        headline=True,
+        judged=TIME,
+        compute=_left_slow_start,
+    ),
+    _Metric(
+        name="request_slow_start_s",
+        label="Time to leave the requests' slow start",
+        unit="s",
+        better="",
+        judged=TIME,
+        compute=_left_request_slow_start,
+    ),
+    _Metric(
+        name="window_stall_max_s",
+        label="Longest stall of the congestion window",
+        unit="s",
+        better="lower",
+        headline=True,
+        judged=TIME,
+        compute=_of_stalls(lambda stalls_s, rtt_s: float(stalls_s.max()), 0.0),
+    ),
+    _Metric(
+        name="window_stall_p50_s",
+        label="Stall of the congestion window, median",
+        unit="s",
+        better="lower",
+        judged=TIME,
+        compute=_of_stalls(lambda stalls_s, rtt_s: float(np.median(stalls_s)), None),
+    ),
+    _Metric(
+        name="window_long_stalls_s",
+        label="All stalls longer than 1.5 round trips",
+        unit="s",
+        better="lower",
+        judged=TIME,
+        compute=_of_stalls(
+            lambda stalls_s, rtt_s: float(stalls_s[stalls_s > LONG_STALL_RTTS * rtt_s].sum()), 0.0
+        ),
+    ),
+    _Metric(
+        name="early_rate_bytes_per_s",
+        label="Received in the first 5 s",
+        unit="B/s",
+        better="higher",
+        headline=True,
+        judged=WHOLE,
+        compute=_early_rate,
+    ),
+)

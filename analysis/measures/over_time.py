@@ -1,0 +1,30 @@
+"""A run's throughput and timeouts over time, as figures draw them."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from analysis.arrays import Floats
+from analysis.formats.columns import Outcome
+from analysis.measures.data import ClassData
+from analysis.measures.time_series import count_by, moving_average
+
+THROUGHPUT_WINDOW_S = 60.0
+"""Width of the moving average of throughput."""
+
+
+def throughput_over_time(data: ClassData, grid_s: Floats) -> Floats:
+    """Moving average of throughput at each grid time, bytes per second, shape of the grid."""
+    if data.beats.end_s.size == 0:
+        return np.full(grid_s.shape, np.nan)
+    low, high = float(data.beats.begin_s.min()), float(data.beats.end_s.max())
+    beats = data.beats
+    return moving_average(
+        grid_s, beats.begin_s, beats.end_s, beats.bytes_read, THROUGHPUT_WINDOW_S, low, high
+    )
+
+
+def timeouts_over_time(data: ClassData, grid_s: Floats) -> Floats:
+    """How many of the measured streams had timed out by each grid time, shape of the grid."""
+    streams = data.measured
+    return count_by(grid_s, streams.end_s[streams.outcome == Outcome.TIMEOUT])
