@@ -57,7 +57,7 @@ class SetRun(_Model):
     project: str = ""
 
     @property
-    def cell(self) -> tuple[str, str, int]:
+    def key(self) -> tuple[str, str, int]:
         """Level, variant and seed."""
         return self.level, self.variant, self.seed
 
@@ -115,19 +115,19 @@ class RunSet(_Model):
     def _agrees(self) -> Self:
         if self.definitions not in CATALOGUES:
             raise ValueError(f"unknown definitions {self.definitions!r}")
-        twice = [cell for cell, n in Counter(run.cell for run in self.runs).items() if n > 1]
+        twice = [key for key, n in Counter(run.key for run in self.runs).items() if n > 1]
         if twice:
             raise ValueError(f"the run {' '.join(map(str, twice[0]))} is there more than once")
-        cells = {run.cell for run in self.runs}
+        keys = {run.key for run in self.runs}
         known = {quantity.name for quantity in self.catalogue.quantities}
         for value in self.values:
-            if (value.level, value.variant, value.seed) not in cells:
+            if (value.level, value.variant, value.seed) not in keys:
                 raise ValueError(f"a value of {value.metric} belongs to no run")
             if value.metric not in known:
                 raise ValueError(f"unknown metric {value.metric!r}")
-        keys = Counter((v.level, v.variant, v.seed, v.class_name, v.metric) for v in self.values)
-        if keys and max(keys.values()) > 1:
-            raise ValueError(f"the value {keys.most_common(1)[0][0]} is there more than once")
+        places = Counter((v.level, v.variant, v.seed, v.class_name, v.metric) for v in self.values)
+        if places and max(places.values()) > 1:
+            raise ValueError(f"the value {places.most_common(1)[0][0]} is there more than once")
         return self
 
     @property

@@ -7,11 +7,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from analysis.comparison.comparing import Comparison, Outcome, readable
+from analysis.comparison.comparing import Comparison, Conclusion
 from analysis.comparison.history import SeriesStep
 from analysis.comparison.run_sets import CATALOGUES
+from analysis.pages.comparison import readable
 from analysis.pages.html import environment
-from analysis.pages.report import format_number, readable_unit
+from analysis.pages.numbers import format_number, readable_unit
 
 
 @dataclass(frozen=True)
@@ -31,7 +32,7 @@ class NightResult:
     @property
     def alarm(self) -> bool:
         """Whether a primary metric is shown to be worse than in the baseline."""
-        return self.comparison is not None and self.comparison.outcome is Outcome.REGRESSION
+        return self.comparison is not None and self.comparison.conclusion is Conclusion.REGRESSION
 
     @property
     def sentence(self) -> str:
@@ -84,11 +85,18 @@ def markdown(night: Night) -> str:
             ]
             for row in map(readable, result.comparison.primary):
                 label = ", ".join(
-                    str(part) for part in (row["label"], row["class_name"], row["cell"]) if part
+                    str(part) for part in (row["label"], row["class_name"], row["where"]) if part
                 )
                 verdict = f"{row['verdict']}{'; ' if row['note'] else ''}{row['note']}"
-                cells = (label, row["a"], row["b"], row["effect"], row["effect_interval"], verdict)
-                lines.append("| " + " | ".join(str(c).replace("|", "/") for c in cells) + " |")
+                columns = (
+                    label,
+                    row["a"],
+                    row["b"],
+                    row["effect"],
+                    row["effect_interval"],
+                    verdict,
+                )
+                lines.append("| " + " | ".join(str(c).replace("|", "/") for c in columns) + " |")
             lines.append("")
             lines += [
                 f"- differs from the baseline: {aspect}: {detail}"
@@ -166,7 +174,7 @@ def junit(night: Night) -> str:
             case = ET.SubElement(
                 suite,
                 "testcase",
-                classname=f"{result.name}.{row.cell}".replace(" ", "_"),
+                classname=f"{result.name}.{row.place.label}".replace(" ", "_"),
                 name=f"{row.judgement.metric.name} {row.judgement.class_name}",
             )
             text = f"{words['a']} to {words['b']}: {words['effect']} {words['effect_interval']}"

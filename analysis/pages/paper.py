@@ -26,7 +26,7 @@ from analysis.judgement.judging import Statistics, add_run
 from analysis.judgement.verdicts import LEVEL
 from analysis.measures.load import load_run
 from analysis.pages.html import environment, image_uri, replaced
-from analysis.pages.report import NOTHING, format_interval, format_number, scaled
+from analysis.pages.numbers import NOTHING, exact, format_interval, format_number, scaled
 
 MANIFEST_FORMAT = 1
 
@@ -259,10 +259,6 @@ def _number(value: float | None) -> float | None:
     return None if value is None else float(f"{value:.9g}")
 
 
-def _cell(value: float | None) -> str:
-    return "" if value is None else f"{value:.9g}"
-
-
 def _bounds(effect: Interval | None) -> tuple[float | None, float | None, float | None]:
     return (None, None, None) if effect is None else (effect.estimate, effect.low, effect.high)
 
@@ -290,10 +286,10 @@ def _claims_csv(answers: Sequence[Answered]) -> str:
                 part.text,
                 part.metric.name,
                 part.scale if effect else "",
-                *(_cell(value) for value in _bounds(effect)),
-                _cell(part.margin),
-                _cell(part.p_different),
-                _cell(part.p_equivalent),
+                *(exact(value) for value in _bounds(effect)),
+                exact(part.margin),
+                exact(part.p_different),
+                exact(part.p_equivalent),
                 answered.seeds,
                 "" if answered.more_seeds is None else answered.more_seeds,
                 part.reason,

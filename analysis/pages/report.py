@@ -14,7 +14,7 @@ from analysis.errors import AnalysisError
 from analysis.figures import cells as trace_figures
 from analysis.figures.catalogue import FigureData, FigurePaths, check_kind, write_figure
 from analysis.formats.study import FigureSpec, Level, Study, Variant, load_study
-from analysis.inference.intervals import CONFIDENCE, Interval
+from analysis.inference.intervals import CONFIDENCE
 from analysis.judgement.estimates import (
     NO_RATIO,
     ONE_PAIR,
@@ -44,6 +44,15 @@ from analysis.measures.over_time import THROUGHPUT_WINDOW_S
 from analysis.measures.service import STARVED_S
 from analysis.pages.cells import section
 from analysis.pages.html import environment, image_uri, json_text, replaced
+from analysis.pages.numbers import (
+    NOTHING,
+    exact,
+    exact_bounds,
+    format_interval,
+    format_number,
+    readable_unit,
+    scaled,
+)
 from analysis.records.tgen import ParseReport, read_parse_report
 from analysis.records.tgenlog import TARGET_BYTES
 
@@ -92,10 +101,6 @@ class SummaryRow:
         """Why a number is missing, and other caveats."""
         notes = [self.estimate.note, self.comparison.note if self.comparison else ""]
         return "; ".join(dict.fromkeys(note for note in notes if note))
-
-
-NOTHING = "\N{EN DASH}"
-"""What a table shows where there is no number."""
 
 
 def build(study: Path, store: Path, out: Path) -> ReportPaths:
@@ -229,16 +234,6 @@ def _class_order(level: Level, class_name: str) -> tuple[int, str]:
     return (known.index(class_name) if class_name in known else len(known), class_name)
 
 
-def _cells(interval: Interval | None) -> list[str]:
-    if interval is None:
-        return ["", "", ""]
-    return [_cell(value) for value in (interval.estimate, interval.low, interval.high)]
-
-
-def _cell(value: float | None) -> str:
-    return "" if value is None else f"{value:.9g}"
-
-
 def _summary_csv(plan: Study, rows: Iterable[SummaryRow]) -> str:
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
@@ -252,23 +247,23 @@ def _summary_csv(plan: Study, rows: Iterable[SummaryRow]) -> str:
                 row.metric.name,
                 row.variant.name,
                 row.metric.unit,
-                *_cells(e.mean),
+                *exact_bounds(e.mean),
                 e.seeds,
-                _cell(e.sd),
-                _cell(e.minimum),
-                _cell(e.maximum),
+                exact(e.sd),
+                exact(e.minimum),
+                exact(e.maximum),
                 plan.baseline if c else "",
                 c.pairs if c else "",
-                *_cells(c.difference if c else None),
-                *_cells(c.ratio if c else None),
+                *exact_bounds(c.difference if c else None),
+                *exact_bounds(c.ratio if c else None),
                 row.note,
-                *_verdict_cells(row.judgement),
+                *_verdict_columns(row.judgement),
             ]
         )
     return text.getvalue()
 
 
-def _verdict_cells(judgement: Judgement | None) -> list[str]:
+def _verdict_columns(judgement: Judgement | None) -> list[str]:
     if judgement is None:
         return [""] * 8
     verdict = judgement.verdict
@@ -276,9 +271,9 @@ def _verdict_cells(judgement: Judgement | None) -> list[str]:
         verdict.state.value,
         verdict.direction,
         "yes" if judgement.primary else "no",
-        _cell(verdict.margin),
-        _cell(verdict.p_different),
-        _cell(verdict.p_equivalent),
+        exact(verdict.margin),
+        exact(verdict.p_different),
+        exact(verdict.p_equivalent),
         "" if verdict.more_seeds is None else str(verdict.more_seeds),
         verdict.reason,
     ]
@@ -305,54 +300,11 @@ def _runs_csv(plan: Study, statistics: Statistics) -> str:
                             class_name,
                             metric.name,
                             metric.unit,
-                            _cell(s.value),
+                            exact(s.value),
                             s.reason,
                         ]
                     )
     return text.getvalue()
-
-
-def format_number(value: float | None, sign: bool = False) -> str:
-    """A number for readers: four significant digits, groups of thousands, a real minus sign."""
-    if value is None:
-        return NOTHING
-    plus = "+" if sign else ""
-    magnitude = abs(value)
-    if value == 0:
-        text = "0"
-    elif magnitude >= 1000:
-        text = f"{value:{plus},.0f}"
-    elif magnitude >= 0.001 or sign:
-        digits = 3 - len(str(int(magnitude))) + (magnitude < 1)
-        text = f"{value:{plus}.{max(0, digits)}f}"
-    else:
-        text = f"{value:{plus}.2g}"
-    return text.replace("-", "\N{MINUS SIGN}")
-
-
-def format_interval(interval: Interval | None, sign: bool = False) -> str:
-    """The bounds of an interval, or nothing where there are none."""
-    if interval is None or interval.low is None or interval.high is None:
-        return ""
-    return f"[{format_number(interval.low, sign)}, {format_number(interval.high, sign)}]"
-
-
-def readable_unit(unit: str) -> tuple[float, str]:
-    """Factor and unit for readers: MB/s and per cent read better than B/s and shares."""
-    units = {"B/s": (1e-6, "MB/s"), "1": (100.0, "%"), "streams": (1.0, "")}
-    return units.get(unit, (1.0, unit))
-
-
-def scaled(interval: Interval | None, factor: float) -> Interval | None:
-    """An interval in another unit."""
-    if interval is None:
-        return None
-    low, high = interval.low, interval.high
-    return Interval(
-        interval.estimate * factor,
-        None if low is None else low * factor,
-        None if high is None else high * factor,
-    )
 
 
 def _table_row(row: SummaryRow) -> dict[str, Any]:
@@ -518,7 +470,7 @@ def _is_headline(level: Level, row: SummaryRow) -> bool:
     return row.metric.name.startswith("time_to_last_byte") != small
 
 
-def _bias_cells(row: BiasRow) -> dict[str, Any]:
+def _bias_row(row: BiasRow) -> dict[str, Any]:
     return {
         "level": row.level,
         "class_name": row.class_name,
@@ -593,7 +545,7 @@ def render(
         run_of=by_cell,
         levels=_level_tables(plan, rows),
         tallies=_tallies(plan, rows),
-        biases=[_bias_cells(row) for row in bias_rows],
+        biases=[_bias_row(row) for row in bias_rows],
         error_level=round(100 * LEVEL),
         figures=images,
         trace=trace,

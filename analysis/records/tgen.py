@@ -170,6 +170,20 @@ def read_parse_report(path: Path) -> ParseReport:
     return ParseReport(**content, problems=problems)
 
 
+def read_records_format(records: Path) -> int:
+    """The format of a run's records, whichever it is.
+
+    Raises:
+        AnalysisError: parse.json is missing, not JSON, or says no format.
+    """
+    path = records / "parse.json"
+    content = read_json(path)
+    number = content.get("format") if isinstance(content, dict) else None
+    if not isinstance(number, int):
+        raise AnalysisError(f"{path} says no record format", "extract the run's records again")
+    return number
+
+
 def read_json(path: Path) -> Any:
     """Reads a JSON file.
 

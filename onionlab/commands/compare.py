@@ -6,8 +6,9 @@ import argparse
 import re
 from pathlib import Path
 
-from analysis.comparison.comparing import compare_sets, table_text, write
+from analysis.comparison.comparing import compare_sets
 from analysis.comparison.differences import ASPECTS
+from analysis.pages.comparison import table_text, write
 from onionlab.paths import repository_root
 from onionlab.questions.open_sets import open_pair
 
@@ -45,7 +46,7 @@ def run(args: argparse.Namespace) -> int:
     print(comparison.sentence)
     print(paths.csv)
     print(paths.html)
-    return int(comparison.outcome)
+    return int(comparison.conclusion)
 
 
 def _slug(text: str) -> str:

@@ -9,7 +9,7 @@ which is what a study concludes from, is the same. `effects.csv` has those diffe
 from __future__ import annotations
 
 import csv
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -65,7 +65,7 @@ def compare_engines(
     between_engines = _report(engine_study(studies), plans, out / "between-engines")
     between_variants = _report(variant_study(studies), plans, out / "between-variants")
     effects = out / "effects.csv"
-    write_effects(between_variants.with_name("summary.csv"), list(engines), effects)
+    write_effects(between_variants.with_name("summary.csv"), engine_levels(studies), effects)
     return EngineComparison(between_engines, between_variants, effects)
 
 
@@ -119,32 +119,54 @@ def variant_study(studies: dict[str, dict[str, Any]]) -> dict[str, Any]:
         "baseline": first["baseline"],
         "variants": first["variants"],
         "levels": [
-            {**level, "name": f"{level['name']}-{engine}", "label": _label(first, level, engine)}
+            {**level, "name": _joined(level["name"], engine), "label": _label(first, level, engine)}
             for level in first["levels"]
             for engine in studies
         ],
         "figures": [
-            {**figure, "id": f"{figure['id']}-{engine}", "level": f"{figure['level']}-{engine}"}
+            {
+                **figure,
+                "id": _joined(figure["id"], engine),
+                "level": _joined(figure["level"], engine),
+            }
             for figure in first["figures"]
             for engine in studies
         ],
         "runs": [
-            {**run, "level": f"{run['level']}-{engine}"}
+            {**run, "level": _joined(run["level"], engine)}
             for engine, study in studies.items()
             for run in study["runs"]
         ],
     }
 
 
-def write_effects(summary: Path, engines: Sequence[str], path: Path) -> None:
+def _joined(name: str, other: str) -> str:
+    return f"{name}-{other}"
+
+
+def engine_levels(studies: dict[str, dict[str, Any]]) -> dict[str, tuple[str, str]]:
+    """Of each level of `variant_study`, the experiment's level and the engine."""
+    first = next(iter(studies.values()))
+    return {
+        _joined(level["name"], engine): (level["name"], engine)
+        for level in first["levels"]
+        for engine in studies
+    }
+
+
+def write_effects(summary: Path, levels: Mapping[str, tuple[str, str]], path: Path) -> None:
     """Write each difference between variants with one column group for each engine.
 
-    summary: the summary.csv of `variant_study`'s report.
+    Args:
+        summary: the summary.csv of `variant_study`'s report.
+        levels: what its levels stand for, as `engine_levels` says.
+        path: the table that is written.
     """
+    engines = list(dict.fromkeys(engine for _, engine in levels.values()))
     rows: dict[tuple[str, ...], dict[str, dict[str, str]]] = {}
     with summary.open(newline="") as lines:
         for row in csv.DictReader(lines):
-            level, _, engine = row["level"].rpartition("-")
+            level, engine = levels[row["level"]]
             if row["diff"]:
                 key = (level, *(row[column] for column in EFFECT_COLUMNS[1:]))
                 rows.setdefault(key, {})[engine] = row

@@ -305,23 +305,13 @@ def _verdicts(
             for run in tonight.runs
             for value in tonight.values
         }
-    cells = {
-        ", ".join(
-            part
-            for part in (
-                level if len(tonight.levels) > 1 else "",
-                variant if len(tonight.variants) > 1 else "",
-            )
-            if part
-        )
-        or level: (level, variant)
-        for level in tonight.levels
-        for variant in tonight.variants
-    }
     return {
-        (*cells[row.cell], row.judgement.class_name, row.judgement.metric.name): (
-            row.judgement.verdict.direction or row.judgement.verdict.state.value
-        )
+        (
+            row.place.level_b,
+            row.place.variant_b,
+            row.judgement.class_name,
+            row.judgement.metric.name,
+        ): row.judgement.verdict.direction or row.judgement.verdict.state.value
         for row in comparison.rows
     }
 

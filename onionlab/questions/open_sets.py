@@ -23,6 +23,7 @@ from analysis.comparison.run_sets import RunSet, SetRun, Span, TorBuild, read_ru
 from analysis.errors import AnalysisError
 from analysis.formats.study import Level, Study, load_study
 from analysis.judgement.judging import read_statistics
+from analysis.records.tgen import read_records_format
 from onionlab.errors import UserError
 from onionlab.runs.packing import STUDIES, opened
 from onionlab.runs.store import Store, read_json
@@ -214,7 +215,7 @@ def set_of_study(study: Study, store: Path, *, name: str) -> RunSet:
         raise AnalysisError(f"{name} has no runs", "run the experiment first")
     return RunSet(
         name=name,
-        records_format=_records_format(study),
+        records_format=_records_format(study, store),
         spans={level.name: _span(level) for level in study.levels},
         margins=study.margins,
         runs=tuple(
@@ -227,11 +228,9 @@ def set_of_study(study: Study, store: Path, *, name: str) -> RunSet:
     )
 
 
-def _records_format(study: Study) -> int:
-    numbers = {
-        int(run.records.rpartition("-v")[2] or 0) for run in study.runs if "-v" in run.records
-    }
-    return max(numbers, default=0)
+def _records_format(study: Study, store: Path) -> int:
+    """The newest among the runs' records, as they say themselves."""
+    return max(read_records_format(store / run.records) for run in study.runs)
 
 
 def _span(level: Level) -> Span:

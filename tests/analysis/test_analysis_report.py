@@ -21,7 +21,8 @@ from analysis.figures.catalogue import KINDS, FigureData, _draw
 from analysis.figures.style import COLUMN, RC, TEXT, Page
 from analysis.formats.study import Study
 from analysis.inference.intervals import Interval
-from analysis.pages.report import SUMMARY_COLUMNS, build, format_interval, format_number
+from analysis.pages.numbers import format_interval, format_number
+from analysis.pages.report import SUMMARY_COLUMNS, build
 from analysis.records.tgen import extract
 
 

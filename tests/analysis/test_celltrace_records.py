@@ -31,7 +31,7 @@ from analysis.figures.cells import draw_all
 from analysis.formats.study import Level, PublishedCellTimes, Run, Study, Variant
 from analysis.pages.cells import section
 from analysis.pages.html import environment, image_uri
-from analysis.pages.report import format_number
+from analysis.pages.numbers import format_number
 
 LEVEL = Level(
     name="small",

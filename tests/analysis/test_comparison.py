@@ -13,18 +13,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 from runset_synthetic import ENGINE, FILES, USUAL, make_set
 
-from analysis.comparison.comparing import (
-    Comparison,
-    Outcome,
-    compare_sets,
-    csv_text,
-    html_text,
-    table_text,
-    write,
-)
+from analysis.comparison.comparing import Comparison, Conclusion, compare_sets
 from analysis.comparison.differences import ASPECTS, aspect_of
 from analysis.comparison.run_sets import RunSet, SetRun, TorBuild, Value, read_run_set
 from analysis.errors import AnalysisError
+from analysis.pages.comparison import csv_text, html_text, table_text, write
 
 NEW_TOR = {"tor-circuit-policy": TorBuild(version="0.4.9.12", sha256="cd" * 32)}
 
@@ -49,7 +42,7 @@ def test_slower_is_a_regression() -> None:
     a, b = make_set(), make_set("quick:rr", variant="rr", effect=1.2)
     result = compare_sets(a, b)
     assert result.about == ("variant",)
-    assert result.outcome is Outcome.REGRESSION
+    assert result.conclusion is Conclusion.REGRESSION
     worse = {row.judgement.metric.name for row in result.regressions}
     assert worse == {name for name in USUAL if name.startswith(("ttfb", "time_to"))}
     assert result.sentence.startswith("Regression: of 8 primary metrics 6 worse")
@@ -58,15 +51,15 @@ def test_slower_is_a_regression() -> None:
 
 def test_faster_is_none() -> None:
     result = compare_sets(make_set(), make_set("quick:rr", variant="rr", effect=0.8))
-    assert result.outcome is Outcome.FINE
+    assert result.conclusion is Conclusion.FINE
     assert "6 better" in result.sentence
 
 
 def test_alike_is_fine_and_wide_is_not_settled() -> None:
     close = compare_sets(make_set(), make_set("later", noise_seed=2, noise=0.002))
-    assert close.outcome is Outcome.FINE
+    assert close.conclusion is Conclusion.FINE
     wide = compare_sets(make_set(noise=0.1), make_set("later", noise_seed=2, noise=0.1))
-    assert wide.outcome is Outcome.UNSETTLED
+    assert wide.conclusion is Conclusion.UNSETTLED
     assert re.search(r"about \d+ more seeds", wide.sentence)
 
 
@@ -95,7 +88,7 @@ def test_same_bytes_need_no_test() -> None:
     a = make_set(records="same")
     result = compare_sets(a, make_set("later", records="same", project="0.1.0 decaf"))
     assert result.identical
-    assert result.outcome is Outcome.FINE
+    assert result.conclusion is Conclusion.FINE
     assert "byte-identical" in result.sentence
     one_more = make_set("later", records="same", seeds=range(1, 10))
     assert not compare_sets(a, one_more).identical
@@ -182,7 +175,7 @@ def test_unknown_aspect_lists_the_known() -> None:
 
 def test_one_seed_is_not_settled() -> None:
     result = compare_sets(make_set(seeds=(1,)), make_set("b", seeds=(1,), effect=3.0))
-    assert result.outcome is Outcome.UNSETTLED
+    assert result.conclusion is Conclusion.UNSETTLED
     assert "one pair: no spread to judge by" in table_text(result)
     no_nonsense(result)
 
@@ -198,7 +191,7 @@ def test_no_seed_in_common_makes_two_samples() -> None:
     far = make_set("b", seeds=range(20, 28), effect=2.0, files={**FILES, "conf/network.gml": "n2"})
     result = compare_sets(make_set(), far)
     assert not result.paired
-    assert result.outcome is Outcome.REGRESSION
+    assert result.conclusion is Conclusion.REGRESSION
     assert result.about == ()
     assert "no seed in common" in result.alone[0]
 
@@ -206,12 +199,12 @@ def test_no_seed_in_common_makes_two_samples() -> None:
 def test_streams_that_all_timed_out() -> None:
     times = tuple(name for name in USUAL if name.startswith(("ttfb", "time_to")))
     result = compare_sets(make_set(), make_set("b", missing=times))
-    assert result.outcome is Outcome.UNSETTLED
+    assert result.conclusion is Conclusion.UNSETTLED
     assert "the curve ends at 12.0%" in csv_text(result)
     assert "8 of 8 pairs lack a value" in table_text(result)
     no_nonsense(result)
     both = compare_sets(make_set(missing=times), make_set("b", missing=times))
-    assert both.outcome is Outcome.UNSETTLED
+    assert both.conclusion is Conclusion.UNSETTLED
     no_nonsense(both)
 
 
@@ -231,14 +224,14 @@ def test_variants_that_do_not_match() -> None:
     with pytest.raises(AnalysisError, match="do not match in their variants"):
         compare_sets(both, make_set())
     result = compare_sets(both, both)
-    assert {row.cell for row in result.rows} == {"ewma", "rr"}
+    assert {row.place.label for row in result.rows} == {"ewma", "rr"}
     assert "Time to first byte, median (s), rr, web" in table_text(result)
     assert [run.variant for run in both.only("rr").runs] == ["rr"] * 8
     with pytest.raises(AnalysisError, match="no runs of 'swrr'"):
         both.only("swrr")
 
 
-def test_error_level_is_shared_among_cells() -> None:
+def test_error_level_is_shared_among_places() -> None:
     """What just passes as a regression alone does not, as one of two variants."""
 
     def smallest_p(comparison: Comparison) -> float:
@@ -343,5 +336,5 @@ def test_any_values_give_an_answer(
         return RunSet(name="s", paired=paired, runs=runs, values=values)
 
     result = compare_sets(of(0), of(1))
-    assert isinstance(result.outcome, Outcome)
+    assert isinstance(result.conclusion, Conclusion)
     no_nonsense(result)

@@ -14,7 +14,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from analysis.comparison.comparing import Outcome, compare_sets, html_text
+from analysis.comparison.comparing import Conclusion, compare_sets
 from analysis.comparison.imported_metrics import NOTES
 from analysis.comparison.run_sets import RunSet, read_run_set
 from analysis.errors import AnalysisError
@@ -22,6 +22,7 @@ from analysis.imports.build import ImportOptions, find_simulations, import_runs
 from analysis.imports.reading import read_json
 from analysis.imports.simulation import size_class
 from analysis.imports.tgentools import class_of, read_analysis
+from analysis.pages.comparison import html_text
 from onionlab.cli import main
 from onionlab.commands import compare
 from onionlab.questions.open_sets import SET_FILE
@@ -162,7 +163,7 @@ def test_imports_are_compared_as_independent_samples(tmp_path: Path) -> None:
     assert not result.paired
     assert result.about == ()
     assert "network" in result.found.unknown
-    assert result.outcome is Outcome.REGRESSION
+    assert result.conclusion is Conclusion.REGRESSION
     page = html_text(result)
     assert "Times count from the command" in page
     assert "cannot be checked" in page

@@ -12,6 +12,7 @@ from analysis.formats.study import Study
 from onionlab.errors import UserError
 from onionlab.questions.engine_comparison import (
     compare_engines,
+    engine_levels,
     engine_study,
     variant_study,
     write_effects,
@@ -87,6 +88,13 @@ def test_no_run_is_lost_with_several_levels() -> None:
         assert len(made["figures"]) == 4
 
 
+def test_levels_of_engines_are_known_whatever_their_names_hold() -> None:
+    studies = {name: study(name, ("low", "low-load")) for name in ("uml", "uml-next")}
+    levels = engine_levels(studies)
+    assert list(levels) == [level["name"] for level in variant_study(studies)["levels"]]
+    assert levels["low-load-uml-next"] == ("low-load", "uml-next")
+
+
 def test_effects_stand_side_by_side(tmp_path: Path) -> None:
     columns = "level,class,metric,unit,variant,baseline,pairs,diff,diff_low,diff_high"
     columns += ",ratio,ratio_low,ratio_high"
@@ -97,7 +105,7 @@ def test_effects_stand_side_by_side(tmp_path: Path) -> None:
         "quick-uml,web,ttfb,s,rr,ewma,3,0.4,0.2,0.6,1.1,1.0,1.2\n"
         "quick-uml,web,timeouts,1,rr,ewma,3,0,0,0,,,\n"
     )
-    write_effects(tmp_path / "summary.csv", ["shadow", "uml"], tmp_path / "effects.csv")
+    write_effects(tmp_path / "summary.csv", engine_levels(BOTH), tmp_path / "effects.csv")
     with (tmp_path / "effects.csv").open() as lines:
         ttfb, timeouts = csv.DictReader(lines)
     assert (ttfb["level"], ttfb["shadow_diff"], ttfb["uml_diff_high"]) == ("quick", "0.5", "0.6")

@@ -1,4 +1,4 @@
-"""Metrics of cells inside traced relays (docs/celltrace.md); their classes are roles of relays."""
+"""Metrics of cells inside traced relays (docs/explanation/celltrace.md); their classes are roles of relays."""
 
 from __future__ import annotations
 

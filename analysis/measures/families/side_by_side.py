@@ -1,4 +1,4 @@
-"""Metrics of downloads that a client makes side by side (docs/starvation.md)."""
+"""Metrics of downloads that a client makes side by side (docs/explanation/starvation.md)."""
 
 from __future__ import annotations
 

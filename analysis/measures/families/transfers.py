@@ -1,4 +1,4 @@
-"""Metrics of a transfer between two peers (docs/slowstart.md)."""
+"""Metrics of a transfer between two peers (docs/explanation/slowstart.md)."""
 
 from __future__ import annotations
 

@@ -1,0 +1,208 @@
+"""A comparison of two sets of runs as a table of text, a CSV file and an HTML page."""
+
+from __future__ import annotations
+
+import csv
+import io
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from analysis.comparison.comparing import A, B, Comparison, Row
+from analysis.comparison.imported_metrics import NOTES
+from analysis.comparison.run_sets import RunSet
+from analysis.inference.intervals import CONFIDENCE, Interval
+from analysis.judgement.estimates import Estimate
+from analysis.measures.data import ALL
+from analysis.pages.html import environment
+from analysis.pages.numbers import (
+    NOTHING,
+    exact,
+    exact_bounds,
+    format_interval,
+    format_number,
+    readable_unit,
+    scaled,
+)
+
+CSV_COLUMNS = (
+    "cell", "class", "metric", "unit", "primary",
+    "a_mean", "a_low", "a_high", "a_runs", "b_mean", "b_low", "b_high", "b_runs",
+    "scale", "effect", "low", "high", "margin", "verdict", "direction",
+    "p_different", "p_equivalent", "count", "more_seeds", "note",
+)  # fmt: skip
+
+
+def csv_text(comparison: Comparison) -> str:
+    """All metrics of all places, one line each."""
+    text = io.StringIO()
+    writer = csv.writer(text, lineterminator="\n")
+    writer.writerow(CSV_COLUMNS)
+    for row in comparison.rows:
+        verdict = row.judgement.verdict
+        writer.writerow(
+            [
+                row.place.label,
+                row.judgement.class_name,
+                row.judgement.metric.name,
+                row.judgement.metric.unit,
+                "yes" if row.judgement.primary else "no",
+                *_side(row.a),
+                *_side(row.b),
+                verdict.scale,
+                *exact_bounds(verdict.effect),
+                exact(verdict.margin),
+                verdict.state.value,
+                verdict.direction,
+                exact(verdict.p_different),
+                exact(verdict.p_equivalent),
+                verdict.count,
+                "" if verdict.more_seeds is None else verdict.more_seeds,
+                _note(row),
+            ]
+        )
+    return text.getvalue()
+
+
+def _side(side: Estimate) -> list[object]:
+    return [*exact_bounds(side.mean), side.seeds]
+
+
+def _note(row: Row) -> str:
+    """Why there is no verdict or no number."""
+    notes = [row.judgement.verdict.reason]
+    for name, side in ((A, row.a), (B, row.b)):
+        if side.mean is None:
+            notes.append(f"{name}: {side.note}")
+    return "; ".join(dict.fromkeys(note for note in notes if note))
+
+
+def readable(row: Row) -> dict[str, str | bool]:
+    """A row as tables show it."""
+    metric, verdict = row.judgement.metric, row.judgement.verdict
+    factor, unit = readable_unit(metric.unit)
+    if verdict.scale == "ratio":
+        effect = "" if verdict.effect is None else f"x {verdict.effect.estimate:.3f}"
+        bounds = _ratio_bounds(verdict.effect)
+    else:
+        difference = scaled(verdict.effect, factor)
+        effect = "" if difference is None else format_number(difference.estimate, sign=True)
+        bounds = format_interval(difference, sign=True)
+    more = verdict.more_seeds
+    seeds = "" if more is None else f"about {more} more seed{'s' if more != 1 else ''}"
+    a, b = scaled(row.a.mean, factor), scaled(row.b.mean, factor)
+    return {
+        "where": row.place.label,
+        "class_name": "" if row.judgement.class_name == ALL else row.judgement.class_name,
+        "label": metric.label + (f" ({unit})" if unit else ""),
+        "a": NOTHING if a is None else format_number(a.estimate),
+        "a_interval": format_interval(a),
+        "b": NOTHING if b is None else format_number(b.estimate),
+        "b_interval": format_interval(b),
+        "effect": effect or NOTHING,
+        "effect_interval": bounds,
+        "verdict": verdict.direction or verdict.state.value,
+        "note": "; ".join(part for part in (seeds, _note(row)) if part),
+        "primary": row.judgement.primary,
+        "regression": row.judgement.primary and row.judgement.regression,
+    }
+
+
+def _ratio_bounds(interval: Interval | None) -> str:
+    if interval is None or interval.low is None or interval.high is None:
+        return ""
+    return f"[{interval.low:.3f}, {interval.high:.3f}]"
+
+
+def _several(comparison: Comparison) -> bool:
+    return len({row.place.label for row in comparison.rows}) > 1
+
+
+def table_text(comparison: Comparison) -> str:
+    """The primary metrics as a table of plain text."""
+    several = _several(comparison)
+    header = ["metric", "A", "B", "effect", "95 %", "verdict"]
+    lines = []
+    for row in map(readable, comparison.primary):
+        where = [str(row["where"])] if several else []
+        where += [str(row["class_name"])] if row["class_name"] else []
+        label = ", ".join([str(row["label"]), *where])
+        verdict = f"{row['verdict']}{': ' if row['note'] else ''}{row['note']}"
+        lines.append(
+            [label, *(str(row[k]) for k in ("a", "b", "effect", "effect_interval")), verdict]
+        )
+    widths = [max(len(line[i]) for line in [header, *lines]) for i in range(len(header) - 1)]
+    return "\n".join(
+        "  ".join([*(text.ljust(w) for text, w in zip(line, widths, strict=False)), line[-1]])
+        for line in [header, *lines]
+    )
+
+
+def facts(run_set: RunSet) -> list[tuple[str, str]]:
+    """What determined a set's runs, for readers."""
+
+    def joined(values: Iterator[str]) -> str:
+        return "; ".join(dict.fromkeys(value for value in values if value)) or "not recorded"
+
+    return [
+        ("runs", str(len(run_set.runs))),
+        ("seeds", ", ".join(str(s) for s in dict.fromkeys(run.seed for run in run_set.runs))),
+        ("variants", ", ".join(run_set.variants)),
+        (
+            "Tor",
+            joined(
+                f"{build.version} ({program} {build.sha256[:12]})"
+                for run in run_set.runs
+                for program, build in run.tor.items()
+            ),
+        ),
+        (
+            "engine",
+            joined(
+                " ".join(f"{key} {value[:16]}" for key, value in run.engine.items())
+                for run in run_set.runs
+            ),
+        ),
+        ("project", joined(run.project for run in run_set.runs)),
+        ("definitions", run_set.definitions),
+        *(
+            (
+                f"measured span of {level}",
+                f"{span.measured_start_s:g} s to {span.measured_end_s:g} s of {span.stop_s:g} s",
+            )
+            for level, span in run_set.spans.items()
+        ),
+        *(("note", note) for note in run_set.notes),
+    ]
+
+
+def html_text(comparison: Comparison) -> str:
+    """The report as one page that loads nothing."""
+    context: dict[str, Any] = {
+        "c": comparison,
+        "rows": [readable(row) for row in comparison.rows],
+        "several": _several(comparison),
+        "sides": [("A, the baseline", comparison.a), ("B", comparison.b)],
+        "facts": facts,
+        "confidence": round(100 * CONFIDENCE),
+        "definitions": NOTES if comparison.a.definitions != "onionlab" else (),
+    }
+    return environment().get_template("comparison.html.j2").render(**context)
+
+
+@dataclass(frozen=True)
+class ComparisonPaths:
+    """What ``write`` wrote."""
+
+    html: Path
+    csv: Path
+
+
+def write(comparison: Comparison, out: Path) -> ComparisonPaths:
+    """Write report.html and comparison.csv into ``out``; same comparison, same bytes."""
+    out.mkdir(parents=True, exist_ok=True)
+    paths = ComparisonPaths(out / "report.html", out / "comparison.csv")
+    paths.csv.write_text(csv_text(comparison), encoding="utf-8")
+    paths.html.write_text(html_text(comparison), encoding="utf-8")
+    return paths

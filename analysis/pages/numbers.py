@@ -1,0 +1,63 @@
+"""Numbers and intervals as readers see them in tables, and as CSV files hold them."""
+
+from __future__ import annotations
+
+from analysis.inference.intervals import Interval
+
+NOTHING = "\N{EN DASH}"
+"""What a table shows where there is no number."""
+
+
+def format_number(value: float | None, sign: bool = False) -> str:
+    """A number for readers: four significant digits, groups of thousands, a real minus sign."""
+    if value is None:
+        return NOTHING
+    plus = "+" if sign else ""
+    magnitude = abs(value)
+    if value == 0:
+        text = "0"
+    elif magnitude >= 1000:
+        text = f"{value:{plus},.0f}"
+    elif magnitude >= 0.001 or sign:
+        digits = 3 - len(str(int(magnitude))) + (magnitude < 1)
+        text = f"{value:{plus}.{max(0, digits)}f}"
+    else:
+        text = f"{value:{plus}.2g}"
+    return text.replace("-", "\N{MINUS SIGN}")
+
+
+def format_interval(interval: Interval | None, sign: bool = False) -> str:
+    """The bounds of an interval, or nothing where there are none."""
+    if interval is None or interval.low is None or interval.high is None:
+        return ""
+    return f"[{format_number(interval.low, sign)}, {format_number(interval.high, sign)}]"
+
+
+def readable_unit(unit: str) -> tuple[float, str]:
+    """Factor and unit for readers: MB/s and per cent read better than B/s and shares."""
+    units = {"B/s": (1e-6, "MB/s"), "1": (100.0, "%"), "streams": (1.0, "")}
+    return units.get(unit, (1.0, unit))
+
+
+def scaled(interval: Interval | None, factor: float) -> Interval | None:
+    """An interval in another unit."""
+    if interval is None:
+        return None
+    low, high = interval.low, interval.high
+    return Interval(
+        interval.estimate * factor,
+        None if low is None else low * factor,
+        None if high is None else high * factor,
+    )
+
+
+def exact(value: float | None) -> str:
+    """A number in a CSV file: nine digits are more than any metric has."""
+    return "" if value is None else f"{value:.9g}"
+
+
+def exact_bounds(interval: Interval | None) -> list[str]:
+    """Estimate, low and high in a CSV file, empty where there is none."""
+    if interval is None:
+        return ["", "", ""]
+    return [exact(value) for value in (interval.estimate, interval.low, interval.high)]
