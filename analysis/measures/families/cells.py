@@ -1,4 +1,7 @@
-"""Metrics of cells inside traced relays (docs/explanation/celltrace.md); their classes are roles of relays."""
+"""Metrics of cells inside traced relays; their classes are roles of relays.
+
+Definitions: docs/explanation/celltrace.md.
+"""
 
 from __future__ import annotations
 
