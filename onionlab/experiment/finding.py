@@ -10,7 +10,7 @@ from onionlab.errors import UserError
 from onionlab.yamlfile.kinds import nearest
 from onionlab.yamlfile.units import show
 
-__all__ = ["EXPERIMENTS", "SUFFIX", "experiment_names", "find_experiment"]
+__all__ = ["EXPERIMENTS", "SUFFIX", "experiment_names", "find_experiment", "is_path"]
 
 EXPERIMENTS = "experiments"
 SUFFIX = ".yaml"
@@ -26,6 +26,11 @@ def experiment_names(root: Path) -> list[str]:
     return sorted(path.stem for path in paths if path.name not in NOT_EXPERIMENTS)
 
 
+def is_path(name_or_path: str) -> bool:
+    """Whether this names a file, and not an experiment of `experiments/`."""
+    return name_or_path.endswith((SUFFIX, ".yml")) or os.sep in name_or_path
+
+
 def find_experiment(name_or_path: str, root: Path) -> Path:
     """The file of an experiment, by its name or by a path that ends in ``.yaml``.
 
@@ -33,7 +38,7 @@ def find_experiment(name_or_path: str, root: Path) -> Path:
         UserError: no such file, or one whose name no experiment can have.
     """
     folder = root / EXPERIMENTS
-    if name_or_path.endswith((SUFFIX, ".yml")) or os.sep in name_or_path:
+    if is_path(name_or_path):
         path = Path(name_or_path)
         if not path.is_file():
             raise UserError(f"no experiment file {show(name_or_path)}", LIST_HINT)

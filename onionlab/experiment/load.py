@@ -9,13 +9,12 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import yaml
-
 from onionlab.experiment.checks import KnownNames
 from onionlab.experiment.experiment import Experiment
 from onionlab.experiment.extending import Reader
 from onionlab.experiment.finding import find_experiment
 from onionlab.experiment.resolving import resolve
+from onionlab.network.geography import known_capacities, known_geographies
 from onionlab.programs.libtorrent.variants import FOLDER as LIBTORRENT_FOLDER
 from onionlab.programs.libtorrent.variants import load_peer_variants
 from onionlab.programs.tor.variants import load_variants
@@ -57,19 +56,6 @@ def _known_names(root: Path) -> KnownNames:
     return KnownNames(
         variants=variants,
         peers=peers,
-        capacities=_keys_in(root / "configs" / "relay-capacity.yaml", "distributions"),
-        geographies=_keys_in(root / "configs" / "regions.yaml", "geographies"),
+        capacities=known_capacities(root),
+        geographies=known_geographies(root),
     )
-
-
-def _keys_in(path: Path, key: str) -> frozenset[str] | None:
-    """The keys under one key of a configuration file; None without the file or the key.
-
-    What is wrong with such a file is for its own reader to say.
-    """
-    try:
-        content = yaml.safe_load(path.read_text(encoding="utf-8"))
-    except (OSError, UnicodeDecodeError, yaml.YAMLError):
-        return None
-    below = content.get(key) if isinstance(content, dict) else None
-    return frozenset(map(str, below)) if isinstance(below, dict) else None

@@ -2,17 +2,42 @@
 
 from __future__ import annotations
 
+import itertools
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
-
-import yaml
+from typing import Annotated, TypeVar
 
 from onionlab.errors import UserError
+from onionlab.yamlfile import kinds
+from onionlab.yamlfile.kinds import nearest
+from onionlab.yamlfile.model import Model, key
+from onionlab.yamlfile.reading import (
+    AnyModel,
+    as_user_error,
+    display_name,
+    in_order,
+    read_file,
+    read_model,
+)
+from onionlab.yamlfile.tree import Node, Problem
+from onionlab.yamlfile.units import show
+
+__all__ = [
+    "Geography",
+    "known_capacities",
+    "known_geographies",
+    "load_capacities",
+    "load_geography",
+]
 
 REGIONS_FILE = "configs/regions.yaml"
 CAPACITY_FILE = "configs/relay-capacity.yaml"
 KIB_PER_S_IN_BIT_PER_S = 8 * 1024
+HINT = "the comments at the top of the file say what it holds"
+MAX_HOSTS = 1_000_000
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True)
@@ -30,45 +55,152 @@ class Geography:
     places: dict[str, dict[str, int]]
 
 
+def _quantile() -> kinds.Kind:
+    expected = "a quantile from 0 to 1, such as 0.95"
+
+    def parse(value: object) -> float:
+        try:
+            quantile = float(str(value))
+        except ValueError:
+            quantile = -1.0
+        if not 0 <= quantile <= 1:
+            raise ValueError(f"expected {expected}, got {show(value)}")
+        return quantile
+
+    return kinds.Kind("quantile", expected, parse, {"type": "number", "minimum": 0, "maximum": 1})
+
+
+Name = Annotated[str, kinds.text()]
+Number = Annotated[float, kinds.number()]
+
+
+class Access(Model):
+    """How fast the clients of a region are connected, in Mbit/s."""
+
+    down: Number = key(description="to the client")
+    up: Number = key(description="from the client")
+
+
+class GeographyEntry(Model):
+    """One geography."""
+
+    description: Name | None = key(None, description="one line")
+    regions: tuple[Name, ...] = key(strict=False, min_length=1, description="their names")
+    rtt_ms: dict[Name, dict[Name, Number]] = key(
+        description="round-trip time between two regions, in either order"
+    )
+    rtt_deviation: dict[Annotated[float, _quantile()], Number] = key(
+        min_length=1, description="factor of a pair of hosts on its regions' figure, by quantile"
+    )
+    client_bandwidth_mbit_per_s: dict[Name, Access] = key(description="access, by region")
+    places: dict[Name, dict[Name, Annotated[int, kinds.whole_number(0, MAX_HOSTS)]]] = key(
+        description="weight of each region, by kind of host"
+    )
+
+
+class RegionsFile(Model):
+    """configs/regions.yaml."""
+
+    geographies: dict[Name, GeographyEntry] = key(description="by name")
+
+
+class CapacitiesFile(Model):
+    """configs/relay-capacity.yaml."""
+
+    distributions: dict[Name, Annotated[tuple[Number, ...], key(strict=False, min_length=1)]] = key(
+        description="capacities of relays in KiB/s, by name"
+    )
+
+
 def load_geography(root: Path, name: str) -> Geography:
-    """Read one geography. Raises UserError where it is missing or incomplete."""
-    found = _section(root / REGIONS_FILE, "geographies", name)
-    try:
-        regions = tuple(found["regions"])
-        rtt_ms: dict[tuple[str, str], float] = {}
-        for a, row in found["rtt_ms"].items():
-            for b, value in row.items():
-                rtt_ms[a, b] = rtt_ms[b, a] = float(value)
-        missing = [f"{a} - {b}" for a in regions for b in regions if (a, b) not in rtt_ms]
-        if missing:
-            raise UserError(f"{REGIONS_FILE}: {name}: rtt_ms lacks {', '.join(missing)}")
-        return Geography(
-            regions=regions,
-            rtt_ms=rtt_ms,
-            rtt_deviation=tuple(
-                sorted((float(q), float(f)) for q, f in found["rtt_deviation"].items())
-            ),
-            client_bit_per_s={
-                region: (round(row["up"] * 1_000_000), round(row["down"] * 1_000_000))
-                for region, row in found["client_bandwidth_mbit_per_s"].items()
-            },
-            places={kind: dict(weights) for kind, weights in found["places"].items()},
-        )
-    except KeyError as missing_key:
-        raise UserError(f"{REGIONS_FILE}: {name}: {missing_key} is missing") from None
+    """Read one geography. Raises UserError where it is missing or incomplete, with the lines."""
+    content, tree = _read(root, REGIONS_FILE, RegionsFile)
+    entry = _named(content.geographies, name, tree.file)
+    problems = list(_impossible(entry, tree, ("geographies", name)))
+    if problems:
+        raise as_user_error(tree.file, in_order(problems, [tree.file]), HINT)
+    rtt_ms: dict[tuple[str, str], float] = {}
+    for a, row in entry.rtt_ms.items():
+        for b, value in row.items():
+            rtt_ms[a, b] = rtt_ms[b, a] = value
+    return Geography(
+        regions=entry.regions,
+        rtt_ms=rtt_ms,
+        rtt_deviation=tuple(sorted(entry.rtt_deviation.items())),
+        client_bit_per_s={
+            region: (round(access.up * 1_000_000), round(access.down * 1_000_000))
+            for region, access in entry.client_bandwidth_mbit_per_s.items()
+        },
+        places={kind: dict(weights) for kind, weights in entry.places.items()},
+    )
 
 
 def load_capacities(root: Path, name: str) -> tuple[int, ...]:
     """Read one distribution of relay capacities, in bit/s, ascending. Raises UserError."""
-    found = _section(root / CAPACITY_FILE, "distributions", name)
+    content, tree = _read(root, CAPACITY_FILE, CapacitiesFile)
+    found = _named(content.distributions, name, tree.file)
     return tuple(sorted(int(value) * KIB_PER_S_IN_BIT_PER_S for value in found))
 
 
-def _section(path: Path, section: str, name: str) -> Any:
+def known_geographies(root: Path) -> frozenset[str] | None:
+    """The names of all geographies; None where there is no such file to ask.
+
+    What is wrong with the file is for `load_geography` to say.
+    """
+    return _keys_in(root, REGIONS_FILE, "geographies")
+
+
+def known_capacities(root: Path) -> frozenset[str] | None:
+    """The names of all distributions of capacities, as `known_geographies`."""
+    return _keys_in(root, CAPACITY_FILE, "distributions")
+
+
+def _keys_in(root: Path, file: str, section: str) -> frozenset[str] | None:
+    path = root / file
     try:
-        entries = yaml.safe_load(path.read_text())[section]
-    except (OSError, yaml.YAMLError, KeyError, TypeError) as error:
-        raise UserError(f"{path}: cannot be read: {error}") from error
+        tree, _ = read_file(path, display_name(path, root))
+    except UserError:
+        return None
+    below = tree.get(section) if tree is not None else None
+    if below is None or not isinstance(below.value, dict):
+        return None
+    return frozenset(below.value)
+
+
+def _read(root: Path, file: str, model: type[AnyModel]) -> tuple[AnyModel, Node]:
+    path = root / file
+    shown = display_name(path, root)
+    content, tree, problems = read_model(path, shown, model)
+    if content is None or tree is None or problems:
+        raise as_user_error(shown, in_order(problems, [shown]), HINT)
+    return content, tree
+
+
+def _named(entries: Mapping[str, T], name: str, file: str) -> T:
     if name not in entries:
-        raise UserError(f"{path}: no {name!r} under {section}", f"there are: {', '.join(entries)}")
+        raise UserError(
+            f"{file}: there is no {show(name)}{nearest(name, entries)}",
+            f"there are: {', '.join(entries)}",
+        )
     return entries[name]
+
+
+def _impossible(entry: GeographyEntry, tree: Node, where: tuple[str, ...]) -> Iterator[Problem]:
+    """What no network could be drawn from though each value is well formed."""
+    named = {
+        "rtt_ms": {*entry.rtt_ms, *itertools.chain(*entry.rtt_ms.values())},
+        "client_bandwidth_mbit_per_s": set(entry.client_bandwidth_mbit_per_s),
+        "places": set(itertools.chain(*entry.places.values())),
+    }
+    for section, regions in named.items():
+        for region in sorted(regions - set(entry.regions)):
+            message = f"there is no region {show(region)}{nearest(region, entry.regions)}"
+            yield tree.locate((*where, section), message)
+    known = {frozenset((a, b)) for a, row in entry.rtt_ms.items() for b in row}
+    pairs = itertools.combinations_with_replacement(entry.regions, 2)
+    missing = [f"{a} - {b}" for a, b in pairs if frozenset((a, b)) not in known]
+    if missing:
+        yield tree.locate((*where, "rtt_ms"), f"lacks {', '.join(missing)}")
+    without = sorted(set(entry.regions) - set(entry.client_bandwidth_mbit_per_s))
+    if without:
+        yield tree.locate((*where, "client_bandwidth_mbit_per_s"), f"lacks {', '.join(without)}")

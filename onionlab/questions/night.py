@@ -18,10 +18,6 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Annotated
-
-import yaml
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from analysis.comparison.comparing import Comparison, compare_sets
 from analysis.comparison.differences import aspect_of
@@ -35,11 +31,11 @@ from analysis.comparison.history import (
     write_history,
 )
 from analysis.comparison.run_sets import RunSet, read_run_set
-from analysis.errors import problems_of
 from analysis.formats.study import load_study
 from analysis.measures.catalogue import METRICS
 from analysis.pages.night import Night, NightResult, html, junit, markdown
 from onionlab.errors import UserError
+from onionlab.experiment.nightly_list import NightlyEntry, NightlyList
 from onionlab.questions.open_sets import set_of_study
 from onionlab.runs.commit import project_name
 from onionlab.runs.plan import (
@@ -65,40 +61,11 @@ ABOUT = ("tor", "project")
 Say = Callable[[str], None]
 
 
-class _Model(BaseModel):
-    model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
-
-
-class Entry(_Model):
-    """One experiment of the list, as it is asked for."""
-
-    name: str
-    variants: tuple[str, ...] = ()
-    seeds: int | list[int] | None = None
-    scale: float | None = None
-    engine: str = "auto"
-
-
-class NightlyList(_Model):
-    """experiments/nightly.yaml."""
-
-    false_alarms_per_year: Annotated[float, Field(gt=0)] = 2.0
-    nights_per_year: Annotated[int, Field(ge=1, le=100_000)] = 365
-    false_steps_per_year: Annotated[float, Field(gt=0)] = 1.0
-    experiments: tuple[Entry, ...] = Field(min_length=1)
-
-    @property
-    def level_per_experiment(self) -> float:
-        """Chance of any false difference in one experiment's comparison of one night."""
-        a_night = min(0.5, self.false_alarms_per_year / self.nights_per_year)
-        return a_night / len(self.experiments)
-
-
 @dataclass(frozen=True)
 class Prepared:
     """An experiment before its runs: its plan and the key of its baseline."""
 
-    entry: Entry
+    entry: NightlyEntry
     plan: Plan
     key: str
 
@@ -113,32 +80,6 @@ class NightPaths:
     history: Path
 
 
-def read_list(path: Path) -> NightlyList:
-    """The list of experiments.
-
-    Raises:
-        UserError: missing, not YAML, or not such a list; says which key.
-    """
-    try:
-        content = yaml.safe_load(path.read_text(encoding="utf-8"))
-        made = NightlyList.model_validate(content)
-    except OSError as error:
-        raise UserError(f"{path} cannot be read: {error.strerror}") from None
-    except (yaml.YAMLError, UnicodeDecodeError) as error:
-        raise UserError(f"{path} is not valid YAML: {error}") from None
-    except ValidationError as error:
-        problems = "\n".join(f"  {problem}" for problem in problems_of(error, "list"))
-        raise UserError(
-            f"{path} is no nightly list:\n{problems}",
-            "a line of experiments is, for instance: {name: quick, variants: [ewma], seeds: 10}",
-        ) from None
-    names = [entry.name for entry in made.experiments]
-    twice = next((name for name in names if names.count(name) > 1), None)
-    if twice is not None:
-        raise UserError(f"{path}: {twice} is there twice", "name all its variants in one line")
-    return made
-
-
 def run_night(
     root: Path,
     nightly: NightlyList,
@@ -148,7 +89,7 @@ def run_night(
     accept: bool,
     jobs: int | None,
     say: Say,
-    prepare: Callable[[Path, Entry, Request, Say], Prepared] | None = None,
+    prepare: Callable[[Path, NightlyEntry, Request, Say], Prepared] | None = None,
     measure: Callable[[Path, Prepared, int | None, Say], RunSet] | None = None,
     when: datetime | None = None,
 ) -> tuple[Night, NightPaths]:
@@ -213,7 +154,7 @@ def run_night(
     return made, _write_summaries(made, root / "results" / "nightly", state)
 
 
-def prepare_entry(root: Path, entry: Entry, asked: Request, say: Say) -> Prepared:
+def prepare_entry(root: Path, entry: NightlyEntry, asked: Request, say: Say) -> Prepared:
     """Plan one entry. Raises UserError for all that can be known before a run."""
     request = replace(
         asked,

@@ -7,6 +7,7 @@ so that "no" and "12:30" are text.
 
 from __future__ import annotations
 
+import functools
 import re
 from collections.abc import Container, Iterator, Mapping
 from dataclasses import dataclass, replace
@@ -130,6 +131,8 @@ def merge(base: Node, over: Node, *, whole: Container[str] = (), key: str = "") 
     return replace(over, value=merged)
 
 
+# A plan of many runs asks for the same few files for each of them. Nothing changes a tree.
+@functools.lru_cache(maxsize=64)
 def read_tree(text: str, file: str) -> Node:
     """Parse one file's text; `file` is the name that problems show.
 

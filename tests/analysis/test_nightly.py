@@ -20,8 +20,9 @@ from analysis.errors import AnalysisError
 from analysis.judgement.verdicts import State
 from analysis.pages.night import Night, html, junit, markdown
 from onionlab.errors import UserError
+from onionlab.experiment.nightly_list import NightlyList
 from onionlab.questions import night as nightly
-from onionlab.questions.night import NightlyList, NightPaths, Prepared, read_list
+from onionlab.questions.night import NightPaths, Prepared
 from onionlab.runs.plan import Plan, Request, Resources
 
 SEEDS = range(1, 11)
@@ -331,36 +332,3 @@ def test_the_rate_is_shared() -> None:
     assert one.level_per_experiment == pytest.approx(0.01)
     two = nightly_list(false_alarms_per_year=3.65, experiments=[{"name": "a"}, {"name": "b"}])
     assert two.level_per_experiment == pytest.approx(0.005)
-
-
-@pytest.mark.parametrize(
-    ("text", "message"),
-    [
-        ("experiments: []", "experiments"),
-        ("experiments: [quick]", "experiments.0"),
-        ("experiments: [{name: quick, sedes: 3}]", "sedes"),
-        ("false_alarms_per_year: -1\nexperiments: [{name: quick}]", "false_alarms_per_year"),
-        ("experiments: [{name: quick}, {name: quick}]", "quick is there twice"),
-        ("experiments: [", "is not valid YAML"),
-        ("", "is no nightly list"),
-    ],
-)
-def test_a_wrong_list_is_refused(tmp_path: Path, text: str, message: str) -> None:
-    (tmp_path / "nightly.yaml").write_text(text)
-    with pytest.raises(UserError, match=message):
-        read_list(tmp_path / "nightly.yaml")
-
-
-def test_a_missing_list(tmp_path: Path) -> None:
-    with pytest.raises(UserError, match="cannot be read"):
-        read_list(tmp_path / "nightly.yaml")
-
-
-def test_the_shipped_list_names_experiments() -> None:
-    from onionlab.experiment import experiment_names
-    from onionlab.paths import repository_root
-
-    root = repository_root()
-    shipped = read_list(root / "experiments" / "nightly.yaml")
-    assert {entry.name for entry in shipped.experiments} <= set(experiment_names(root))
-    assert "nightly" not in experiment_names(root)

@@ -19,6 +19,7 @@ from onionlab.network import (
     sample_network,
 )
 from onionlab.network.draws import ByteStream, draw, draw_bytes, draw_integer, draw_order
+from onionlab.network.geography import Geography, known_capacities, known_geographies
 
 REPOSITORY = Path(__file__).resolve().parents[2]
 GEOGRAPHY = load_geography(REPOSITORY, "internet-2019")
@@ -155,17 +156,75 @@ def test_too_many_clients_for_the_addresses_are_refused() -> None:
         sample_network(request_for(clients={"web": 64_001}), 1)
 
 
+GEOGRAPHIES = """\
+geographies:
+  lab:
+    regions: [a, b]
+    rtt_ms:
+      a: {a: 1, b: 20}
+      b: {b: 1.5}
+    rtt_deviation: {0.0: 1.0, 1.0: 1.5}
+    client_bandwidth_mbit_per_s:
+      a: {down: 10, up: 1}
+      b: {down: 20, up: 2}
+    places:
+      client: {a: 1, b: 3}
+"""
+
+
+def test_a_geography_is_read(tmp_path: Path) -> None:
+    (tmp_path / "configs").mkdir()
+    (tmp_path / "configs" / "regions.yaml").write_text(GEOGRAPHIES)
+    assert known_geographies(tmp_path) == {"lab"}
+    assert load_geography(tmp_path, "lab") == Geography(
+        regions=("a", "b"),
+        rtt_ms={("a", "a"): 1.0, ("a", "b"): 20.0, ("b", "a"): 20.0, ("b", "b"): 1.5},
+        rtt_deviation=((0.0, 1.0), (1.0, 1.5)),
+        client_bit_per_s={"a": (1_000_000, 10_000_000), "b": (2_000_000, 20_000_000)},
+        places={"client": {"a": 1, "b": 3}},
+    )
+
+
 @pytest.mark.parametrize(
-    ("text", "message"),
+    ("old", "new", "message"),
     [
-        ("geographies: {x: {}}", "no 'internet-2019'"),
-        ("geographies: {internet-2019: {regions: [a]}}", "'rtt_ms' is missing"),
-        ("geographies: {internet-2019: {regions: [a, b], rtt_ms: {a: {a: 1}}}}", "a - b"),
-        ("]", "cannot be read"),
+        ("lab:", "lap:", 'there is no "lab"; did you mean "lap"?'),
+        ("rtt_ms", "rtt", '4: geographies.lab.rtt: unknown key; did you mean "rtt_ms"?'),
+        (", b: 20", "", "4: geographies.lab.rtt_ms: lacks a - b"),
+        ("b: 20", "c: 20", '4: geographies.lab.rtt_ms: there is no region "c"'),
+        ("b: 1.5", "b: near", "6: geographies.lab.rtt_ms.b.b: expected a number more than 0"),
+        ("1.0: 1.5", "2.0: 1.5", "7: geographies.lab.rtt_deviation.2.0: expected a quantile"),
+        ("b: {down", "d: {down", "client_bandwidth_mbit_per_s: lacks b"),
+        ("down: 20", "dawn: 20", "10: geographies.lab.client_bandwidth_mbit_per_s.b.dawn"),
+        ("b: 3", "b: x", "12: geographies.lab.places.client.b: expected a whole number"),
+        ("b: 3", "c: 3", '11: geographies.lab.places: there is no region "c"'),
+        ("[a, b]", "]", "3: broken YAML"),
     ],
 )
-def test_a_broken_geography_is_named(tmp_path: Path, text: str, message: str) -> None:
+def test_a_broken_geography_is_named_with_its_line(
+    tmp_path: Path, old: str, new: str, message: str
+) -> None:
+    assert old in GEOGRAPHIES
     (tmp_path / "configs").mkdir()
-    (tmp_path / "configs" / "regions.yaml").write_text(text)
-    with pytest.raises(UserError, match=message):
-        load_geography(tmp_path, "internet-2019")
+    (tmp_path / "configs" / "regions.yaml").write_text(GEOGRAPHIES.replace(old, new, 1))
+    with pytest.raises(UserError) as caught:
+        load_geography(tmp_path, "lab")
+    assert message in caught.value.message
+    assert "configs/regions.yaml" in caught.value.message
+
+
+def test_capacities_that_are_missing_or_broken(tmp_path: Path) -> None:
+    with pytest.raises(UserError, match=r"configs/relay-capacity\.yaml: cannot be read"):
+        load_capacities(tmp_path, "middle")
+    assert known_capacities(tmp_path) is None
+    (tmp_path / "configs").mkdir()
+    file = tmp_path / "configs" / "relay-capacity.yaml"
+    file.write_text("distributions:\n  middle: [3, 1]\n")
+    assert load_capacities(tmp_path, "middle") == (8192, 3 * 8192)
+    assert known_capacities(tmp_path) == {"middle"}
+    with pytest.raises(UserError, match='there is no "middel"; did you mean "middle"') as caught:
+        load_capacities(tmp_path, "middel")
+    assert caught.value.hint == "there are: middle"
+    file.write_text("distributions:\n  middle: [3, -1]\n")
+    with pytest.raises(UserError, match=r"yaml:2: distributions\.middle\[2\]: expected a number"):
+        load_capacities(tmp_path, "middle")

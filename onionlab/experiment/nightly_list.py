@@ -1,0 +1,99 @@
+"""The list of what runs every night (experiments/nightly.yaml)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Annotated
+
+from onionlab.experiment import values
+from onionlab.experiment.finding import experiment_names, is_path
+from onionlab.yamlfile import kinds
+from onionlab.yamlfile.kinds import Kind, nearest
+from onionlab.yamlfile.model import Model, key
+from onionlab.yamlfile.reading import as_user_error, display_name, in_order, read_model
+from onionlab.yamlfile.tree import Node, Problem
+from onionlab.yamlfile.units import show
+
+__all__ = ["NightlyEntry", "NightlyList", "read_nightly_list"]
+
+MAX_NIGHTS = 100_000
+HINT = "a line of experiments is, for instance: {name: quick, variants: [ewma], seeds: 10}"
+
+
+def _seeds_as_written() -> Kind:
+    """Seeds, checked and left as they are: a plan keeps what it was asked for."""
+    kind = values.seeds()
+
+    def parse(value: object) -> object:
+        kind.parse(value)
+        return value
+
+    return replace(kind, parse=parse)
+
+
+class NightlyEntry(Model):
+    """One experiment of the list, as it is asked for."""
+
+    name: Annotated[str, kinds.text()] = key(description="of the experiment, or its file's path")
+    variants: tuple[Annotated[str, kinds.text()], ...] = key(
+        (), strict=False, description="some of its variants; without it all"
+    )
+    seeds: Annotated[int | list[int] | None, _seeds_as_written()] = key(
+        None,
+        validate_default=False,
+        description="a number n (seeds 1 to n) or a list; without it the experiment's",
+    )
+    scale: Annotated[float, kinds.number()] | None = key(None, description="SCALE")
+    engine: Annotated[str, kinds.text()] = key("auto", description="auto or an engine's name")
+
+
+class NightlyList(Model):
+    """experiments/nightly.yaml."""
+
+    false_alarms_per_year: Annotated[float, kinds.number()] = key(
+        2.0, description="alarms without a cause, over all experiments together"
+    )
+    nights_per_year: Annotated[int, kinds.whole_number(1, MAX_NIGHTS)] = key(
+        365, description="how often the list runs"
+    )
+    false_steps_per_year: Annotated[float, kinds.number()] = key(
+        1.0, description="step changes in the history without a cause"
+    )
+    experiments: tuple[NightlyEntry, ...] = key(
+        strict=False, min_length=1, description="a line for each"
+    )
+
+    @property
+    def level_per_experiment(self) -> float:
+        """Chance of any false difference in one experiment's comparison of one night."""
+        a_night = min(0.5, self.false_alarms_per_year / self.nights_per_year)
+        return a_night / len(self.experiments)
+
+
+def read_nightly_list(path: Path, *, root: Path) -> NightlyList:
+    """The list of a file; its experiments are those of a checkout, ``root``.
+
+    Raises:
+        UserError: the file is missing, or everything that is wrong with it, one line each.
+    """
+    file = display_name(path, root)
+    content, tree, problems = read_model(path, file, NightlyList)
+    if content is not None and tree is not None:
+        problems += _impossible(content, tree, experiment_names(root))
+    if problems or content is None:
+        raise as_user_error(file, in_order(problems, [file]), HINT)
+    return content
+
+
+def _impossible(content: NightlyList, tree: Node, known: list[str]) -> Iterator[Problem]:
+    """What no night could run though each value is well formed."""
+    for position, entry in enumerate(content.experiments):
+        where = ("experiments", position, "name")
+        if not is_path(entry.name) and entry.name not in known:
+            message = f"no experiment {show(entry.name)}{nearest(entry.name, known)}"
+            yield tree.locate(where, message)
+        if any(other.name == entry.name for other in content.experiments[:position]):
+            message = f"{show(entry.name)} stands there twice; name all its variants in one line"
+            yield tree.locate(where, message)
