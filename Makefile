@@ -26,7 +26,7 @@ NAMED = "$(or $(NAME),$(error NAME is missing: `make $@ NAME=quick`; `make list`
 # line or comes from there.
 
 .PHONY: help setup list doctor build generate run experiment analyse report pack unpack
-.PHONY: celltrace-live compare-engines compare nightly figures validate-statistics test lint check-variants lock clean-build clean-results clean-setup clean
+.PHONY: celltrace-live compare-engines compare nightly figures validate-statistics test test-all test-rest lint check-variants lock clean-build clean-results clean-setup clean
 
 help: ## this list
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  \1\t\2/p' $(MAKEFILE_LIST) | expand -t 22
@@ -92,8 +92,18 @@ unpack: $(READY) ## take the runs of such files, so that they are not made again
 report: $(READY) ## the report of NAME
 	@$(ONIONLAB) report $(NAMED)
 
-test: $(READY) ## this project's own tests; builds Tor and libtorrent
-	@$(TOOL) pytest --numprocesses logical --dist loadfile
+# Files that take long start first (tests/suite_order.py), and all CPUs are at work until the end.
+PYTEST = $(TOOL) pytest --numprocesses logical --dist loadfile --no-loadscope-reorder --durations 25
+QUICK_TESTS = not slow or always
+
+test: $(READY) ## the tests for every change, in minutes: with real Tor and a real run; builds both
+	@$(PYTEST) -m "$(QUICK_TESTS)"
+
+test-all: $(READY) ## every test; builds all variants of Tor, and libtorrent
+	@$(PYTEST)
+
+test-rest: $(READY) ## what test-all has more than test
+	@$(PYTEST) -m "not ($(QUICK_TESTS))"
 
 lint: $(READY) ## formatting, lint, what may import what, and types
 	@$(TOOL) ruff format --check .

@@ -2,7 +2,13 @@
 
 import signal
 
+import pytest
 from hypothesis import settings
+
+from onionlab.engines.uml.kernel import BuiltKernel, ensure_kernel
+from onionlab.paths import repository_root
+
+pytest_plugins = ["pytester", "suite_limits", "suite_order", "suite_roots"]
 
 # Whoever runs the tests in the background of a shell has Ctrl-C ignored, and so have all programs
 # that they start: tests of an interrupt would wait for nothing.
@@ -11,3 +17,9 @@ signal.signal(signal.SIGINT, signal.default_int_handler)
 # How long an example takes tells of the machine's load, not of the code.
 settings.register_profile("onionlab", deadline=None)
 settings.load_profile("onionlab")
+
+
+@pytest.fixture(scope="session")
+def uml_kernel() -> BuiltKernel:
+    """The kernel of the embedded engine, which is built where that was not done before."""
+    return ensure_kernel(repository_root(), say=print)

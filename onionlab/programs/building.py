@@ -109,7 +109,8 @@ def _clear_leftovers(directory: Path) -> None:
 def work_directory(workshop: Workshop) -> Iterator[Path]:
     """A directory for one step, on the file system where its result belongs; gone afterwards."""
     # Born under another name, so that nobody sees it before it is locked.
-    born = Path(tempfile.mkdtemp(prefix=".born-", dir=workshop.directory))
+    # By its real path: compilers record that, and are told to leave it out.
+    born = Path(tempfile.mkdtemp(prefix=".born-", dir=workshop.directory.resolve()))
     with (born / "lock").open("a", encoding="utf-8") as stream:
         fcntl.flock(stream, fcntl.LOCK_EX)
         path = born.rename(born.with_name(born.name.replace(".born-", ".work-")))

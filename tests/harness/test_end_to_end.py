@@ -4,10 +4,7 @@ from __future__ import annotations
 
 import json
 import os
-import shutil
 import signal
-import subprocess
-import sys
 import time
 from pathlib import Path
 
@@ -17,70 +14,66 @@ import pytest
 from analysis.formats.study import load_study
 from onionlab.runs.plan import read_plan
 
-from .tiny_support import (
-    CONTENDED,
-    REPOSITORY,
-    RESULTS,
-    STORE,
-    TINY,
-    arguments,
-    onionlab,
-    planned_run,
-    processes_below,
-    record_hashes,
-    remove_run,
-)
+from .checkout import CONTENDED, TINY, Checkout, arguments, processes_below
 
 LIMIT_S = 600
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize(
+ENGINES = pytest.mark.parametrize(
     "engine",
     [
         pytest.param("shadow", marks=pytest.mark.shadow),
-        pytest.param("uml", marks=[pytest.mark.uml, pytest.mark.tor]),
+        pytest.param("uml", marks=pytest.mark.uml),
     ],
+    indirect=True,
 )
-def test_an_experiment_is_repeatable_and_survives_a_kill(
-    engine: str, request: pytest.FixtureRequest
+
+
+@pytest.mark.slow
+@pytest.mark.always
+@pytest.mark.tor
+@ENGINES
+def test_an_experiment_from_the_command_to_its_report(
+    engine: str, checkout: Checkout, circuit_policy_build: None
 ) -> None:
-    if engine == "shadow":
-        request.getfixturevalue("real_shadow")
-    run_id = planned_run(engine)
-    remove_run(run_id)
-    done = onionlab("experiment", *arguments(engine))
+    done = checkout.onionlab("experiment", *arguments(engine))
     assert done.returncode == 0, done.stdout + done.stderr
-    assert done.stdout.splitlines()[-1] == str(RESULTS / "report.html")
-    manifest = json.loads(STORE.manifest(run_id).read_text())
+    results = checkout.results("tiny")
+    assert done.stdout.splitlines()[-1] == str(results / "report.html")
+    (run_id,) = checkout.run_names("tiny")
+    manifest = json.loads(checkout.store.manifest(run_id).read_text())
     # Every Tor of the run said so: 3 authorities, 4 relays, 5 clients.
     assert manifest["proofs"] == {"Circuit policy in use: RR.": 12}
     assert manifest["cpu_s"] > 1
     assert manifest["peak_memory_bytes"] > 50e6
-    parse = json.loads(next(STORE.run(run_id).glob("records-*/parse.json")).read_text())
+    parse = json.loads(next(checkout.store.run(run_id).glob("records-*/parse.json")).read_text())
     assert parse["malformed_lines"] == 0
     assert parse["streams"]["web"]["success"] >= 10
-    assert "web,ttfb" in (RESULTS / "summary.csv").read_text()
-    hashes = record_hashes(run_id)
-    assert len(hashes) == 3
+    assert "web,ttfb" in (results / "summary.csv").read_text()
+    assert len(checkout.record_hashes(run_id)) == 3
 
+
+@pytest.mark.slow
+@pytest.mark.tor
+@ENGINES
+def test_an_experiment_is_repeatable_and_survives_a_kill(engine: str, checkout: Checkout) -> None:
     # Another policy on the same network moves other cells at other times, or it is no other policy.
-    done = onionlab("experiment", *arguments(engine, "ewma"))
+    done = checkout.onionlab("experiment", *arguments(engine, "rr,ewma"))
     assert done.returncode == 0, done.stdout + done.stderr
-    other_id = json.loads((RESULTS / "plan.json").read_text())["runs"][0]["run_id"]
-    proofs = json.loads(STORE.manifest(other_id).read_text())["proofs"]
+    plan = read_plan(checkout.results("tiny") / "plan.json")
+    runs = {run.variant: run.run_id for run in plan.runs}
+    proofs = json.loads(checkout.store.manifest(runs["ewma"]).read_text())["proofs"]
     assert proofs == {"Circuit policy in use: EWMA.": 12}
-    assert record_hashes(other_id)["streams.parquet"] != hashes["streams.parquet"]
+    run_id = runs["rr"]
+    hashes = checkout.record_hashes(run_id)
+    assert len(hashes) == 3
+    assert checkout.record_hashes(runs["ewma"])["streams.parquet"] != hashes["streams.parquet"]
 
     # Killed in the middle, nothing is left running and nothing passes for a run ...
-    remove_run(run_id)
-    command = subprocess.Popen(
-        [sys.executable, "-m", "onionlab", "experiment", *arguments(engine)],
-        cwd=REPOSITORY,
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.DEVNULL,
-    )
-    progress = STORE.partial(run_id) / "progress.json"
+    checkout.remove_run(run_id)
+    partial = checkout.store.partial(run_id)
+    command = checkout.start("experiment", *arguments(engine))
+    progress = partial / "progress.json"
     deadline = time.monotonic() + LIMIT_S
     while not (progress.exists() and json.loads(progress.read_text())["simulated_s"] > 50):
         assert time.monotonic() < deadline
@@ -89,28 +82,28 @@ def test_an_experiment_is_repeatable_and_survives_a_kill(
     os.kill(command.pid, signal.SIGKILL)
     command.wait()
     deadline = time.monotonic() + 30
-    while processes_below(STORE.partial(run_id)):
+    while processes_below(partial):
         assert time.monotonic() < deadline, "processes outlive the command that started them"
         time.sleep(0.5)
-    assert not STORE.is_finished(run_id)
+    assert not checkout.store.is_finished(run_id)
 
     # ... and the same command finishes it, with the same records to the byte.
-    done = onionlab("experiment", *arguments(engine))
+    done = checkout.onionlab("experiment", *arguments(engine))
     assert done.returncode == 0, done.stdout + done.stderr
-    assert record_hashes(run_id) == hashes
+    assert checkout.record_hashes(run_id) == hashes
 
 
 @pytest.mark.slow
 @pytest.mark.uml
 @pytest.mark.tor
-def test_a_policy_shares_a_full_connection() -> None:
+def test_a_policy_shares_a_full_connection(checkout: Checkout) -> None:
     """Two downloads, one circuit each, through the same relays and a narrow connection."""
-    done = onionlab("run", str(CONTENDED), "--variants", "rr,ewma", "--engine", "uml")
+    done = checkout.onionlab("run", str(CONTENDED), "--variants", "rr,ewma", "--engine", "uml")
     assert done.returncode == 0, done.stdout + done.stderr
-    plan = read_plan(REPOSITORY / "results" / CONTENDED.stem / "plan.json")
+    plan = read_plan(checkout.results(CONTENDED.stem) / "plan.json")
     (level,) = load_study(plan.study).levels
     for run in plan.runs:
-        (table,) = STORE.run(run.run_id).glob("records-*/goodput.parquet")
+        (table,) = checkout.store.run(run.run_id).glob("records-*/goodput.parquet")
         beats = pq.read_table(table).to_pandas()
         measured = beats["time_s"].between(level.measured_start_s, level.measured_end_s)
         downloads = beats[beats["class"].eq("bulk") & measured]
@@ -140,21 +133,23 @@ def failing_tools(tmp_path: Path) -> list[str]:
 
 @pytest.mark.tor
 def test_a_shadow_that_fails_gives_one_clear_error_and_keeps_what_there_was(
-    failing_tools: list[str],
+    failing_tools: list[str], checkout: Checkout, circuit_policy_build: None
 ) -> None:
-    done = onionlab("experiment", str(TINY), "--variants", "rr", *failing_tools)
+    results = checkout.results("tiny")
+    results.mkdir(parents=True)
+    (results / "report.html").write_text("of other runs")
+    done = checkout.onionlab("experiment", str(TINY), "--variants", "rr", *failing_tools)
     assert done.returncode == 2
     first = done.stderr.splitlines()[0]
     assert first.startswith("error: 1 of 1 runs failed; the first, tiny rr seed 1: Shadow ended")
     assert "managed process tor exited with status 1" in done.stderr
     assert "Traceback" not in done.stderr
-    plan = json.loads((RESULTS / "plan.json").read_text())
-    failed = STORE.failed(plan["runs"][0]["run_id"])
+    (run_id,) = checkout.run_names("tiny")
+    failed = checkout.store.failed(run_id)
     assert (failed / "shadow.log").exists()
     assert (failed / "shadow.config.yaml").exists()
-    assert not STORE.is_finished(plan["runs"][0]["run_id"])
-    assert not (RESULTS / "report.html").exists()
-    shutil.rmtree(failed)
+    assert not checkout.store.is_finished(run_id)
+    assert not (results / "report.html").exists()
 
 
 @pytest.mark.parametrize(
@@ -169,8 +164,10 @@ def test_a_shadow_that_fails_gives_one_clear_error_and_keeps_what_there_was(
         (["run-one", "--plan", "/nowhere/plan.json", "--run", "0"], "is no plan"),
     ],
 )
-def test_a_request_that_cannot_be_met_is_one_line(arguments: list[str], message: str) -> None:
-    done = onionlab(*arguments)
+def test_a_request_that_cannot_be_met_is_one_line(
+    arguments: list[str], message: str, checkout: Checkout
+) -> None:
+    done = checkout.onionlab(*arguments)
     assert done.returncode == 2
     assert message in done.stderr
     assert "Traceback" not in done.stderr

@@ -10,24 +10,15 @@ import os
 import random
 import signal
 import subprocess
-import sys
 import time
 
 import psutil
 import pytest
 from uml.guest_support import traces
 
-from .tiny_support import (
-    KILLED,
-    REPOSITORY,
-    STORE,
-    arguments,
-    onionlab,
-    planned_run,
-    processes_below,
-    record_hashes,
-    remove_run,
-)
+from onionlab.runs.store import Store
+
+from .checkout import KILLED, Checkout, arguments, processes_below
 
 KILLS = int(os.environ.get("ONIONLAB_KILLS", "4"))
 SEED = int(os.environ.get("ONIONLAB_KILLS_SEED", "1"))
@@ -36,24 +27,24 @@ PATIENCE_S = 60.0
 KINDS = ("command", "workflow", "job", "simulation")
 
 
-def kind_of(process: psutil.Process) -> str:
+def kind_of(process: psutil.Process, store: Store) -> str:
     """What a process below the command is for."""
     words = process.cmdline()
     if "run-one" in words:
         return "job"
-    if str(STORE.directory) in process.cwd():
+    if str(store.directory) in process.cwd():
         return "simulation"
     return "workflow"
 
 
-def part_of(command: subprocess.Popen[bytes]) -> dict[str, list[psutil.Process]]:
+def part_of(command: subprocess.Popen[bytes], store: Store) -> dict[str, list[psutil.Process]]:
     """Processes of a command by kind."""
     parts: dict[str, list[psutil.Process]] = {}
     root = psutil.Process(command.pid)
     parts["command"] = [root]
     for process in root.children(recursive=True):
         try:
-            parts.setdefault(kind_of(process), []).append(process)
+            parts.setdefault(kind_of(process, store), []).append(process)
         except psutil.Error:
             continue
     return parts
@@ -62,14 +53,14 @@ def part_of(command: subprocess.Popen[bytes]) -> dict[str, list[psutil.Process]]
 @pytest.mark.slow
 @pytest.mark.uml
 @pytest.mark.tor
-def test_nothing_is_left_and_the_command_goes_on() -> None:
-    run_id = planned_run("uml", KILLED)
+def test_nothing_is_left_and_the_command_goes_on(checkout: Checkout) -> None:
+    store = checkout.store
+    run_id = checkout.planned_run("uml", KILLED)
     words = ["experiment", *arguments("uml", experiment=KILLED)]
-    remove_run(run_id)
     started = time.monotonic()
-    assert onionlab(*words).returncode == 0
+    assert checkout.onionlab(*words).returncode == 0
     whole_s = time.monotonic() - started
-    hashes = record_hashes(run_id)
+    hashes = checkout.record_hashes(run_id)
     assert len(hashes) == 3
 
     draws = random.Random(SEED)
@@ -79,16 +70,11 @@ def test_nothing_is_left_and_the_command_goes_on() -> None:
     draws.shuffle(kinds)
     while len(killed) < KILLS:
         kind = kinds[len(killed)]
-        remove_run(run_id)
-        command = subprocess.Popen(
-            [sys.executable, "-m", "onionlab", *words],
-            cwd=REPOSITORY,
-            stdout=subprocess.DEVNULL,
-            stderr=subprocess.DEVNULL,
-        )
+        checkout.remove_run(run_id)
+        command = checkout.start(*words)
         at_s = draws.uniform(0.0, 0.9) * whole_s
         started = time.monotonic()
-        while time.monotonic() - started < at_s or kind not in part_of(command):
+        while time.monotonic() - started < at_s or kind not in part_of(command, store):
             if command.poll() is not None:
                 break
             time.sleep(0.02)
@@ -96,7 +82,7 @@ def test_nothing_is_left_and_the_command_goes_on() -> None:
             # It was faster than those before: this was no kill, and the next one comes sooner.
             whole_s = min(whole_s, time.monotonic() - started)
             continue
-        parts = part_of(command)
+        parts = part_of(command, store)
         everything = [process for processes in parts.values() for process in processes]
         victim = draws.choice(parts.get(kind, [psutil.Process(command.pid)]))
         os.kill(victim.pid, signal.SIGKILL)
@@ -104,17 +90,17 @@ def test_nothing_is_left_and_the_command_goes_on() -> None:
         print(f"kill {len(killed)}: {kind} after {time.monotonic() - started:.1f} s", flush=True)
         status = command.wait(PATIENCE_S)
         # Towards the end of a command the run may be there, and only the report be missing.
-        assert status != 0 or STORE.is_finished(run_id), f"killed {kind} after {at_s:.1f} s"
+        assert status != 0 or store.is_finished(run_id), f"killed {kind} after {at_s:.1f} s"
         _, left = psutil.wait_procs(everything, PATIENCE_S)
         assert not left, f"left after killing {kind} at {at_s:.1f} s: {left}"
         deadline = time.monotonic() + PATIENCE_S
-        while below := processes_below(STORE.partial(run_id)):
+        while below := processes_below(store.partial(run_id)):
             assert time.monotonic() < deadline, f"left after killing {kind}: {below}"
             time.sleep(0.1)
-        if STORE.is_finished(run_id):
-            assert record_hashes(run_id).items() <= hashes.items()
+        if store.is_finished(run_id):
+            assert checkout.record_hashes(run_id).items() <= hashes.items()
         assert traces() <= before
     print(f"{KILLS} kills: {sorted(killed)}")
 
-    assert onionlab(*words).returncode == 0
-    assert record_hashes(run_id) == hashes
+    assert checkout.onionlab(*words).returncode == 0
+    assert checkout.record_hashes(run_id) == hashes

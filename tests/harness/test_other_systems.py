@@ -11,7 +11,7 @@ import pytest
 from analysis.celltrace.cells import Fate
 from analysis.celltrace.extract import COUNTS_FILE, read_counts
 
-from .tiny_support import DATA, REPOSITORY, STORE, onionlab
+from .checkout import DATA, Checkout
 
 ENGINES = [
     pytest.param("shadow", marks=pytest.mark.shadow),
@@ -19,19 +19,11 @@ ENGINES = [
 ]
 
 
-@pytest.fixture
-def engine(request: pytest.FixtureRequest) -> str:
-    """The engine of that name; skips the test, by name, where it cannot be had."""
-    if request.param == "shadow":
-        request.getfixturevalue("real_shadow")
-    return str(request.param)
-
-
-def experiment(name: str, engine: str) -> dict[tuple[str, str, str], float]:
+def experiment(checkout: Checkout, name: str, engine: str) -> dict[tuple[str, str, str], float]:
     """Everything for an experiment of the test data; (variant, class, metric) -> value."""
-    done = onionlab("experiment", str(DATA / f"{name}.yaml"), "--engine", engine)
+    done = checkout.onionlab("experiment", str(DATA / f"{name}.yaml"), "--engine", engine)
     assert done.returncode == 0, done.stdout + done.stderr
-    with (REPOSITORY / "results" / name / "runs.csv").open(newline="") as lines:
+    with (checkout.results(name) / "runs.csv").open(newline="") as lines:
         return {
             (row["variant"], row["class"], row["metric"]): float(row["value"])
             for row in csv.DictReader(lines)
@@ -39,25 +31,28 @@ def experiment(name: str, engine: str) -> dict[tuple[str, str, str], float]:
         }
 
 
-def records(name: str) -> dict[str, Path]:
+def records(checkout: Checkout, name: str) -> dict[str, Path]:
     """The records of an experiment's runs, by variant."""
-    plan = json.loads((REPOSITORY / "results" / name / "plan.json").read_text())
+    plan = json.loads((checkout.results(name) / "plan.json").read_text())
     return {
-        run["variant"]: next(STORE.run(run["run_id"]).glob("records-*")) for run in plan["runs"]
+        run["variant"]: next(checkout.store.run(run["run_id"]).glob("records-*"))
+        for run in plan["runs"]
     }
 
 
 @pytest.mark.slow
 @pytest.mark.tor
 @pytest.mark.parametrize("engine", ENGINES, indirect=True)
-def test_streams_are_served_in_the_variants_order_and_cells_are_followed(engine: str) -> None:
-    value = experiment("streams", engine)
+def test_streams_are_served_in_the_variants_order_and_cells_are_followed(
+    engine: str, checkout: Checkout
+) -> None:
+    value = experiment(checkout, "streams", engine)
     # In the list's order the last three streams come first, and nothing is left for the others.
     assert value["stream-list", "streams", "last_three_lead"] > 0.5
     assert value["stream-list", "streams", "starvation"] > 0.5
     assert abs(value["stream-lrs", "streams", "last_three_lead"]) < 0.25
     assert value["stream-lrs", "streams", "jain_index_streams"] > 0.95
-    for variant, folder in records("streams").items():
+    for variant, folder in records(checkout, "streams").items():
         counts = read_counts(folder / COUNTS_FILE)
         assert sorted(relay.role for relay in counts.relays) == ["exit", "guard", "middle"]
         for relay in counts.relays:
@@ -72,8 +67,10 @@ def test_streams_are_served_in_the_variants_order_and_cells_are_followed(engine:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("engine", ENGINES, indirect=True)
-def test_requests_that_follow_the_rate_alone_keep_a_transfer_in_slow_start(engine: str) -> None:
-    value = experiment("transfer", engine)
+def test_requests_that_follow_the_rate_alone_keep_a_transfer_in_slow_start(
+    engine: str, checkout: Checkout
+) -> None:
+    value = experiment(checkout, "transfer", engine)
     before = value["rate-only", "transfer", "slow_start_s"]
     since = value["slow-start", "transfer", "slow_start_s"]
     assert before > 1.5 * since

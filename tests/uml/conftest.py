@@ -13,8 +13,7 @@ from pathlib import Path
 import pytest
 
 from onionlab.engines.uml.engine import UmlEngine
-from onionlab.engines.uml.kernel import ensure_kernel
-from onionlab.paths import repository_root
+from onionlab.engines.uml.kernel import BuiltKernel
 
 # The `linux` that it builds does what the boot check looks for. Its content depends on the
 # configuration and on file.c, as a real kernel's does.
@@ -102,6 +101,6 @@ def checkout(tmp_path: Path) -> Path:
 
 
 @pytest.fixture(scope="session")
-def uml_engine() -> UmlEngine:
-    """The engine with its kernel, which is built where that was not done before."""
-    return UmlEngine(ensure_kernel(repository_root(), say=print))
+def uml_engine(uml_kernel: BuiltKernel) -> UmlEngine:
+    """The engine with its kernel."""
+    return UmlEngine(uml_kernel)

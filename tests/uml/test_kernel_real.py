@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from onionlab.engines.uml.bootcheck import MAGIC_POWER_OFF, MARK, Boot, check_boot
-from onionlab.engines.uml.kernel import BuiltKernel, ensure_kernel, load_patches
+from onionlab.engines.uml.kernel import BuiltKernel, load_patches
 
 REPOSITORY = Path(__file__).resolve().parents[2]
 PROGRAMS = Path(__file__).parent / "programs"
@@ -102,9 +102,9 @@ out["socket"] = [elapsed_ns(to_and_fro)]
 """
 
 
-@pytest.fixture(scope="module")
-def kernel() -> BuiltKernel:
-    return ensure_kernel(REPOSITORY, say=print)
+@pytest.fixture
+def kernel(uml_kernel: BuiltKernel) -> BuiltKernel:
+    return uml_kernel
 
 
 def boot(kernel: BuiltKernel, log: Path, guest: str, *arguments: str) -> Boot:

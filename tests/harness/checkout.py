@@ -1,0 +1,129 @@
+"""A checkout of a test's own, and what a user does in one.
+
+Its code is a copy and its experiments and patches are the shipped ones; finished builds (and keys
+that were drawn) are shared with the checkout that the tests are started from. Runs, results and
+everything else are its own, and there are none yet.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+from onionlab.runs.store import Store
+
+REPOSITORY = Path(__file__).resolve().parents[2]
+DATA = REPOSITORY / "tests" / "harness" / "data"
+TINY = DATA / "tiny.yaml"
+CONTENDED = DATA / "contended.yaml"
+KILLED = DATA / "killed.yaml"
+CODE = ("analysis", "onionlab")
+SHIPPED = ("configs", "experiments", "libtorrent-patches", "tor-patches")
+SHARED_BUILDS = ("keys", "libtorrent", "tor", "uml")
+# A command may have to build Tor and the embedded engine's kernel first.
+BUILD_LIMIT_S = 2400
+
+
+def share_builds(root: Path) -> None:
+    """Let a root use the builds that are finished, and add to them, but nothing else of build/."""
+    (root / "build").mkdir()
+    for name in SHARED_BUILDS:
+        (REPOSITORY / "build" / name).mkdir(parents=True, exist_ok=True)
+        (root / "build" / name).symlink_to(REPOSITORY / "build" / name)
+
+
+def ship(root: Path) -> None:
+    """Put the files into a root that come with the code."""
+    for name in SHIPPED:
+        (root / name).symlink_to(REPOSITORY / name)
+
+
+class Checkout:
+    """A checkout in ``root``, an empty folder."""
+
+    def __init__(self, root: Path) -> None:
+        self.root = root
+        # Other processes compile modules meanwhile, and rename what they have made.
+        unfinished = shutil.ignore_patterns("*.pyc.*")
+        for name in CODE:
+            shutil.copytree(REPOSITORY / name, root / name, ignore=unfinished)
+        ship(root)
+        share_builds(root)
+        self.store = Store(root / "runs")
+
+    def results(self, name: str) -> Path:
+        """Where the results of an experiment go."""
+        return self.root / "results" / name
+
+    def onionlab(self, *arguments: str) -> subprocess.CompletedProcess[str]:
+        """Run a command to its end."""
+        return subprocess.run(
+            [sys.executable, "-m", "onionlab", *arguments],
+            cwd=self.root,
+            env=self._environment,
+            capture_output=True,
+            text=True,
+            timeout=BUILD_LIMIT_S,
+            check=False,
+        )
+
+    def start(self, *arguments: str) -> subprocess.Popen[bytes]:
+        """Start a command whose words nobody reads."""
+        return subprocess.Popen(
+            [sys.executable, "-m", "onionlab", *arguments],
+            cwd=self.root,
+            env=self._environment,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+        )
+
+    @property
+    def _environment(self) -> dict[str, str]:
+        # The workflow's jobs start elsewhere, and would find the code that is installed.
+        return {**os.environ, "PYTHONPATH": str(self.root)}
+
+    def run_names(self, name: str) -> list[str]:
+        """The names of the runs that an experiment's plan holds."""
+        plan = json.loads((self.results(name) / "plan.json").read_text())
+        return [str(run["run_id"]) for run in plan["runs"]]
+
+    def planned_run(self, engine: str, experiment: Path = TINY) -> str:
+        """Plan an experiment of one run (and build what is missing); return the run's name."""
+        done = self.onionlab("generate", *arguments(engine, experiment=experiment))
+        assert done.returncode == 0, done.stderr
+        return self.run_names(experiment.stem)[0]
+
+    def remove_run(self, run_id: str) -> None:
+        """Remove a run, whatever its state."""
+        for place in (self.store.run(run_id), self.store.partial(run_id)):
+            shutil.rmtree(place, ignore_errors=True)
+        shutil.rmtree(self.store.failed(run_id), ignore_errors=True)
+
+    def record_hashes(self, run_id: str) -> dict[str, str]:
+        """SHA-256 of each file of a run's records, by its name."""
+        return {
+            path.name: hashlib.sha256(path.read_bytes()).hexdigest()
+            for path in sorted(self.store.run(run_id).glob("records-*/*"))
+        }
+
+
+def arguments(engine: str, variant: str = "rr", experiment: Path = TINY) -> list[str]:
+    """The words of a command that ask for one run of an experiment."""
+    return [str(experiment), "--variants", variant, "--engine", engine]
+
+
+def processes_below(directory: Path) -> list[str]:
+    """Processes that work below a directory."""
+    found = []
+    for entry in Path("/proc").iterdir():
+        try:
+            if entry.name.isdigit() and str((entry / "cwd").readlink()).startswith(str(directory)):
+                found.append(entry.name)
+        except OSError:
+            continue
+    return found

@@ -1,0 +1,156 @@
+"""The rules for tests hold: marks and limits, the order, and that nobody's runs are touched."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+import suite_limits
+import suite_order
+import suite_roots
+
+from .test_packaging import REPOSITORY, make, read
+
+INI = """\
+[pytest]
+timeout = 50
+markers =
+    slow: x
+    tor: x
+"""
+
+
+@pytest.fixture
+def suite(pytester: pytest.Pytester) -> pytest.Pytester:
+    """An empty folder of tests with this project's settings."""
+    pytester.makeini(INI)
+    return pytester
+
+
+def test_a_test_that_takes_long_without_saying_so_fails(
+    suite: pytest.Pytester, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    suite.makepyfile(
+        """
+        import time
+        import pytest
+
+        @pytest.fixture
+        def built():
+            time.sleep(0.05)
+
+        def test_long():
+            time.sleep(0.05)
+
+        @pytest.mark.slow
+        @pytest.mark.timeout(60)
+        def test_marked():
+            time.sleep(0.05)
+
+        @pytest.mark.timeout(60)
+        def test_of_something_built(built):
+            pass
+        """
+    )
+    with monkeypatch.context() as here:
+        here.setenv("ONIONLAB_TESTS_SLOWER", "0.002")
+        here.setattr(suite_limits, "crowding", lambda: 1.0)
+        done = suite.runpytest_inprocess("-p", "suite_limits", "--timeout", "60")
+    done.assert_outcomes(passed=2, failed=1)
+    done.stdout.fnmatch_lines(["It took 0.* s, and may take 0.0 s without the mark `slow`*"])
+
+
+def test_a_crowded_machine_is_allowed_more(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("os.sched_getaffinity", lambda _: {0, 1})
+    monkeypatch.setattr("os.getloadavg", lambda: (5.0, 0.0, 0.0))
+    assert suite_limits.crowding() == 2.5
+    monkeypatch.setattr("os.getloadavg", lambda: (0.5, 9.0, 9.0))
+    assert suite_limits.crowding() == 1.0
+
+
+def test_a_test_that_hangs_is_ended(
+    suite: pytest.Pytester, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    suite.makepyfile("import time\ndef test_hang():\n    time.sleep(60)\n")
+    with monkeypatch.context() as here:
+        here.setenv("ONIONLAB_TESTS_SLOWER", "0.01")
+        done = suite.runpytest_inprocess("-p", "suite_limits")
+    done.assert_outcomes(failed=1)
+    done.stdout.fnmatch_lines(["*Timeout (>0.5s)*"])
+
+
+def test_limits_go_by_the_marks(suite: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("ONIONLAB_TESTS_SLOWER", "2")
+    items = suite.getitems(
+        """
+        import pytest
+        def test_plain(): pass
+        @pytest.mark.slow
+        def test_slow(): pass
+        @pytest.mark.slow
+        @pytest.mark.tor
+        def test_tor(): pass
+        @pytest.mark.timeout(7)
+        def test_own(): pass
+        """
+    )
+    suite_limits.pytest_collection_modifyitems(items[0].config, items)
+    limits = [mark.args[0] for item in items if (mark := item.get_closest_marker("timeout"))]
+    assert limits == [100, 1800, 4800, 7]
+
+
+def test_files_that_take_long_come_first() -> None:
+    for name in suite_order.LONG_FILES:
+        assert (REPOSITORY / "tests" / name).is_file(), name
+    names = ["analysis/a.py", suite_order.LONG_FILES[1], "b.py", suite_order.LONG_FILES[0], "a.py"]
+    items = [SimpleNamespace(path=REPOSITORY / "tests" / name) for name in names]
+    suite_order.pytest_collection_modifyitems(items)  # type: ignore[arg-type]
+    order = [item.path.relative_to(REPOSITORY / "tests").as_posix() for item in items]
+    assert order == [*suite_order.LONG_FILES[:2], "analysis/a.py", "b.py", "a.py"]
+
+
+def test_both_parts_together_are_all_tests() -> None:
+    def asked(target: str) -> str:
+        return make(target).stdout.partition(" pytest ")[2].strip()
+
+    quick, rest, everything = asked("test"), asked("test-rest"), asked("test-all")
+    expression = quick.removeprefix(everything).strip()
+    assert (words := re.fullmatch('-m "(.+)"', expression))
+    assert rest == f'{everything} -m "not ({words[1]})"'
+    steps = [line for line in read(".ci/run").splitlines() if "make " in line and "#" not in line]
+    assert steps == ["make setup", "make lint", "make test", "exec make test-rest"]
+
+
+@pytest.fixture
+def user_root(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A checkout with a run and no results."""
+    root = tmp_path / "user"
+    (root / "runs" / "0123").mkdir(parents=True)
+    (root / "runs" / "0123" / "manifest.json").write_text("{}")
+    monkeypatch.setattr(suite_roots, "REPOSITORY", root)
+    return root
+
+
+@pytest.mark.parametrize(
+    ("does", "place"),
+    [
+        ("pass", None),
+        ("shutil.rmtree(root / 'runs' / '0123')", "runs/0123"),
+        ("(root / 'runs' / '0123' / 'manifest.json').write_text('')", "runs/0123/manifest.json"),
+        ("(root / 'results' / 'x').mkdir(parents=True)", "results/x"),
+    ],
+)
+def test_a_test_that_touches_the_users_runs_or_results_fails_the_session(
+    suite: pytest.Pytester, user_root: Path, does: str, place: str | None
+) -> None:
+    suite.makepyfile(
+        f"import shutil\nfrom pathlib import Path\nroot = Path({str(user_root)!r})\n"
+        f"def test_it():\n    {does}\n"
+    )
+    done = suite.runpytest_inprocess("-p", "suite_roots")
+    done.assert_outcomes(passed=1)
+    assert done.ret == (pytest.ExitCode.TESTS_FAILED if place else pytest.ExitCode.OK)
+    if place:
+        done.stdout.fnmatch_lines([f"  {place}"])

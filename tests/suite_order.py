@@ -1,0 +1,30 @@
+"""In which order the tests run: files that take long first, so that all CPUs finish together.
+
+``--dist loadfile --no-loadscope-reorder`` hands files out in this order.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+TESTS = Path(__file__).parent
+LONG_FILES = (
+    "harness/test_kills.py",
+    "uml/test_guest_kills.py",
+    "tor/test_real_tor.py",
+    "harness/test_other_systems.py",
+    "uml/test_kernel_real.py",
+    "harness/test_end_to_end.py",
+    "uml/test_guest_repeats.py",
+    "uml/test_guest_network.py",
+    "uml/test_guest_engine.py",
+)
+"""By the time that they take, longest first. Where one is missing, a run only ends later."""
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Put the files that take long before all others."""
+    ranks = {TESTS / name: rank for rank, name in enumerate(LONG_FILES)}
+    items.sort(key=lambda item: ranks.get(item.path, len(ranks)))
