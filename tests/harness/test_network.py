@@ -175,7 +175,7 @@ geographies:
 def test_a_geography_is_read(tmp_path: Path) -> None:
     (tmp_path / "configs").mkdir()
     (tmp_path / "configs" / "regions.yaml").write_text(GEOGRAPHIES)
-    assert known_geographies(tmp_path) == {"lab"}
+    assert known_geographies(tmp_path) == frozenset({"lab"})
     assert load_geography(tmp_path, "lab") == Geography(
         regions=("a", "b"),
         rtt_ms={("a", "a"): 1.0, ("a", "b"): 20.0, ("b", "a"): 20.0, ("b", "b"): 1.5},
@@ -221,7 +221,7 @@ def test_capacities_that_are_missing_or_broken(tmp_path: Path) -> None:
     file = tmp_path / "configs" / "relay-capacity.yaml"
     file.write_text("distributions:\n  middle: [3, 1]\n")
     assert load_capacities(tmp_path, "middle") == (8192, 3 * 8192)
-    assert known_capacities(tmp_path) == {"middle"}
+    assert known_capacities(tmp_path) == frozenset({"middle"})
     with pytest.raises(UserError, match='there is no "middel"; did you mean "middle"') as caught:
         load_capacities(tmp_path, "middel")
     assert caught.value.hint == "there are: middle"
