@@ -21,7 +21,8 @@ from analysis.figures.style import COLUMN
 from analysis.formats.columns import FORMAT as RECORDS_FORMAT
 from analysis.formats.study import Run, Study
 from analysis.inference.intervals import CONFIDENCE, Interval
-from analysis.judgement.claims import Answer, Answered, Claim, Names, Part, answer_claims
+from analysis.judgement.claims.answers import answer_claims
+from analysis.judgement.claims.model import Answer, Answered, Claim, Names, Part
 from analysis.judgement.judging import Statistics, add_run
 from analysis.judgement.verdicts import LEVEL
 from analysis.measures.load import load_run

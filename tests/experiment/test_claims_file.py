@@ -12,7 +12,7 @@ import yaml
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from analysis.judgement.claims import DIRECTIONS
+from analysis.judgement.claims.directions import DIRECTIONS
 from onionlab.errors import UserError
 from onionlab.experiment import experiment_names
 from onionlab.experiment.claims_file import ClaimSet, claim_files, load_claims

@@ -1,0 +1,59 @@
+"""Two things are the same but for the margin."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from itertools import combinations
+
+from analysis.judgement.claims.model import Claim, Point
+from analysis.judgement.claims.statement import (
+    Answering,
+    Direction,
+    Statement,
+    beyond_margin,
+    within_margin,
+)
+from analysis.judgement.claims.values import Values
+from analysis.judgement.verdicts import Paired, Verdict
+
+
+@dataclass(frozen=True)
+class Alike(Statement):
+    """Two variants are the same at a level, but for the margin."""
+
+    left: Point
+    right: Point
+
+    @property
+    def points(self) -> tuple[Point, ...]:
+        """The two."""
+        return self.left, self.right
+
+    def text(self, values: Values) -> str:
+        """The level and its two variants."""
+        level, variant = values.names.level, values.names.variant
+        left, right = self.left, self.right
+        return f"{level(left.level)}: {variant(left.variant)} like {variant(right.variant)}"
+
+    def sides(self, values: Values) -> tuple[Paired, ...]:
+        """Left against right."""
+        left, right = values.arrays(self.points)
+        return (Paired(left, right, values.margin, None, values.resolution(self.points)),)
+
+    def beyond(self, sides: tuple[Paired, ...]) -> tuple[Paired, ...]:
+        """Whether they differ by more than the margin."""
+        return (beyond_margin(sides[0]),)
+
+    def judge(self, verdicts: Sequence[Verdict], beyond: Sequence[Verdict]) -> Answering:
+        """By equivalence."""
+        return within_margin(verdicts[0], beyond[0])
+
+
+def _alike(claim: Claim) -> Iterator[Statement]:
+    for level in claim.levels:
+        for one, other in combinations(claim.variants, 2):
+            yield Alike(Point(level, one), Point(level, other))
+
+
+ALIKE = Direction("alike", "any two of the variants are the same", 1, 2, _alike)

@@ -1,0 +1,112 @@
+"""Something is below a value that the paper names, above it, or about it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from analysis.judgement.claims.model import Claim, Point
+from analysis.judgement.claims.statement import (
+    Answering,
+    Direction,
+    Statement,
+    beyond_margin,
+    one_sided,
+    sign,
+    wanted_sign,
+    within_margin,
+)
+from analysis.judgement.claims.values import Values
+from analysis.judgement.verdicts import Paired, Verdict
+
+
+@dataclass(frozen=True)
+class _AgainstValue(Statement):
+    """``left`` is compared with a value."""
+
+    left: Point
+    value: float
+
+    @property
+    def points(self) -> tuple[Point, ...]:
+        """The one."""
+        return (self.left,)
+
+    def why_not(self, values: Values) -> str:
+        """A value is there to be compared with, whatever the runs are."""
+        del values
+        return ""
+
+    def _text(self, values: Values, word: str) -> str:
+        level, variant = values.names.level(self.left.level), values.names.variant
+        unit = values.metric.unit
+        named = f"{100 * self.value:g}%" if unit == "1" else f"{self.value:g} {unit}"
+        return f"{level}: {variant(self.left.variant)} {word} {named}"
+
+    def sides(self, values: Values) -> tuple[Paired, ...]:
+        """Left against the value."""
+        (left,) = values.arrays(self.points)
+        # The value is known exactly, and so adds nothing to the spread.
+        exactly = np.full(left.size, self.value)
+        return (Paired(left, exactly, values.margin, None, values.resolution(self.points)),)
+
+
+@dataclass(frozen=True)
+class Bound(_AgainstValue):
+    """``left`` is lower than a value, or higher."""
+
+    lower: bool
+
+    def text(self, values: Values) -> str:
+        """The level, the variant and the value."""
+        return self._text(values, "below" if self.lower else "above")
+
+    def judge(self, verdicts: Sequence[Verdict], beyond: Sequence[Verdict]) -> Answering:
+        """By the sign of the difference."""
+        del beyond
+        seen, wanted = sign(verdicts[0]), wanted_sign(self.lower)
+        nothing = "no more than the margin apart"
+        return one_sided(seen == wanted, seen == -wanted, verdicts, nothing)
+
+
+@dataclass(frozen=True)
+class Near(_AgainstValue):
+    """``left`` is a value but for the margin."""
+
+    def text(self, values: Values) -> str:
+        """The level, the variant and the value."""
+        return self._text(values, "about")
+
+    def beyond(self, sides: tuple[Paired, ...]) -> tuple[Paired, ...]:
+        """Whether it is further than the margin from the value."""
+        return (beyond_margin(sides[0]),)
+
+    def judge(self, verdicts: Sequence[Verdict], beyond: Sequence[Verdict]) -> Answering:
+        """By equivalence."""
+        return within_margin(verdicts[0], beyond[0])
+
+
+def _bound(lower: bool) -> Callable[[Claim], Iterator[Statement]]:
+    def statements(claim: Claim) -> Iterator[Statement]:
+        for point in claim.points:
+            yield Bound(point, claim.named_value, lower)
+
+    return statements
+
+
+def _near(claim: Claim) -> Iterator[Statement]:
+    for point in claim.points:
+        yield Near(point, claim.named_value)
+
+
+BELOW = Direction(
+    "below", "each variant is below the value", 1, 1, _bound(lower=True), takes_value=True
+)
+ABOVE = Direction(
+    "above", "each variant is above the value", 1, 1, _bound(lower=False), takes_value=True
+)
+ABOUT = Direction(
+    "about", "each variant is the value but for the margin", 1, 1, _near, takes_value=True
+)

@@ -1,0 +1,154 @@
+"""How far two variants are apart changes from one level to the next."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+
+import numpy as np
+
+from analysis.judgement.claims.model import Claim, Point
+from analysis.judgement.claims.statement import (
+    Answering,
+    Direction,
+    Statement,
+    one_sided,
+    sign,
+    wanted_sign,
+)
+from analysis.judgement.claims.values import Values
+from analysis.judgement.verdicts import Paired, Verdict
+
+SMALL_CHANGE = "it changes by less than the margin"
+SMALL_CHANGE_OF_GAP = "the gap changes by less than the margin"
+
+
+@dataclass(frozen=True)
+class _Gap(Statement):
+    """What ``variant`` is against ``other``, at one level and at the next."""
+
+    variant: str
+    other: str
+    before: str
+    after: str
+
+    @property
+    def points(self) -> tuple[Point, ...]:
+        """Both variants before, then both after."""
+        return tuple(
+            Point(level, variant)
+            for level in (self.before, self.after)
+            for variant in (self.variant, self.other)
+        )
+
+    def why_not(self, values: Values) -> str:
+        """Relative gaps are ratios, which take values above zero."""
+        found = np.concatenate(values.arrays(self.points))
+        no_ratio = values.margin.relative and found.min() <= 0
+        return super().why_not(values) or ("no ratio: a value is zero" if no_ratio else "")
+
+    def _text(self, values: Values, word: str) -> str:
+        level, variant = values.names.level, values.names.variant
+        pair = f"{variant(self.variant)} against {variant(self.other)}"
+        return f"{pair}: {word} at {level(self.after)} than at {level(self.before)}"
+
+    def _changes(self, values: Values) -> tuple[Paired, Paired]:
+        """The gap after against the gap before, and against the gap before the other way round."""
+        one, other, one_after, other_after = values.arrays(self.points)
+        # Four rounded values have twice the variance of two; see inference.effects.
+        step = values.resolution(self.points) * np.sqrt(2)
+        if values.margin.relative:
+            # Ratios are compared with ratios, so the gap has no unit.
+            step /= float(np.mean([one, other, one_after, other_after]))
+            before, after = one / other, one_after / other_after
+            mirrored = 1 / before
+        else:
+            before, after = one - other, one_after - other_after
+            mirrored = -before
+        return (
+            Paired(after, before, values.margin, None, step),
+            Paired(after, mirrored, values.margin, None, step),
+        )
+
+
+@dataclass(frozen=True)
+class GapOrder(_Gap):
+    """From one level to the next, ``variant`` against ``other`` becomes lower, or higher."""
+
+    lower: bool
+
+    def text(self, values: Values) -> str:
+        """The two variants and levels."""
+        return self._text(values, "lower" if self.lower else "higher")
+
+    def sides(self, values: Values) -> tuple[Paired, ...]:
+        """The gap after against the gap before."""
+        return self._changes(values)[:1]
+
+    def judge(self, verdicts: Sequence[Verdict], beyond: Sequence[Verdict]) -> Answering:
+        """By the sign of the change."""
+        del beyond
+        seen, wanted = sign(verdicts[0]), wanted_sign(self.lower)
+        return one_sided(seen == wanted, seen == -wanted, verdicts, SMALL_CHANGE)
+
+
+@dataclass(frozen=True)
+class GapShrinks(_Gap):
+    """From one level to the next, ``variant`` and ``other`` come closer."""
+
+    untested = 2
+
+    def text(self, values: Values) -> str:
+        """The two variants and levels."""
+        return self._text(values, "closer")
+
+    def sides(self, values: Values) -> tuple[Paired, ...]:
+        """Both changes."""
+        return self._changes(values)
+
+    def judge(self, verdicts: Sequence[Verdict], beyond: Sequence[Verdict]) -> Answering:
+        """|after| < |before| just where their difference and their sum have opposite signs."""
+        del beyond
+        product = sign(verdicts[0]) * sign(verdicts[1])
+        return one_sided(product < 0, product > 0, verdicts, SMALL_CHANGE_OF_GAP)
+
+
+def _against(lower: bool) -> Callable[[Claim], Iterator[Statement]]:
+    def statements(claim: Claim) -> Iterator[Statement]:
+        first, *others = claim.variants
+        for other in others:
+            for before, after in pairwise(claim.levels):
+                yield GapOrder(first, other, before, after, lower)
+
+    return statements
+
+
+def _converges(claim: Claim) -> Iterator[Statement]:
+    first, *others = claim.variants
+    for other in others:
+        for before, after in pairwise(claim.levels):
+            yield GapShrinks(first, other, before, after)
+
+
+FALLS_AGAINST = Direction(
+    "falls-against",
+    "from level to level, the first variant becomes lower against each other one",
+    2,
+    2,
+    _against(lower=True),
+)
+RISES_AGAINST = Direction(
+    "rises-against",
+    "from level to level, the first variant becomes higher against each other one",
+    2,
+    2,
+    _against(lower=False),
+)
+CONVERGES = Direction(
+    "converges",
+    "from level to level, the first variant and each other one come closer",
+    2,
+    2,
+    _converges,
+)

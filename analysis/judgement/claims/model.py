@@ -1,0 +1,165 @@
+"""A claim, and what the runs say to it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+
+from analysis.inference.intervals import Interval
+from analysis.measures.metric import Metric
+
+
+class Answer(StrEnum):
+    """What the runs say to a claim."""
+
+    SUPPORTED = "supported"
+    CONTRADICTED = "contradicted"
+    OPEN = "not settled"
+
+
+@dataclass(frozen=True)
+class Point:
+    """A variant at a level."""
+
+    level: str
+    variant: str
+
+
+@dataclass(frozen=True)
+class Claim:
+    """One claim.
+
+    Attributes:
+        id: its name in tables.
+        statement: what the paper says, in other words.
+        section: where it says so.
+        figures: numbers of the paper's figures that it is about.
+        metrics: names of ``measures.catalogue.METRICS``; each has to hold.
+        class_name: class of clients, or ``measures.data.ALL``.
+        levels: one, or several in the order in which a trend goes along them.
+        variants: as ``direction`` takes them.
+        direction: a name of ``directions.DIRECTIONS``.
+        margin: what counts as the same; None: as in ``margins``.
+        value: what the paper names, in the metric's unit, where ``direction`` takes one.
+    """
+
+    id: str
+    statement: str
+    section: str
+    figures: tuple[int, ...]
+    metrics: tuple[str, ...]
+    class_name: str
+    levels: tuple[str, ...]
+    variants: tuple[str, ...]
+    direction: str
+    margin: float | None = None
+    value: float | None = None
+
+    @property
+    def points(self) -> Iterator[Point]:
+        """Each variant at each level."""
+        for level in self.levels:
+            for variant in self.variants:
+                yield Point(level, variant)
+
+    @property
+    def named_value(self) -> float:
+        """The value that the paper names, of a claim that takes one."""
+        assert self.value is not None, f"claim {self.id}: {self.direction} takes a value"
+        return self.value
+
+
+@dataclass(frozen=True)
+class Names:
+    """How readers know levels and variants."""
+
+    levels: Mapping[str, str] = field(default_factory=dict)
+    variants: Mapping[str, str] = field(default_factory=dict)
+
+    def level(self, name: str) -> str:
+        """A level's label."""
+        return self.levels.get(name, name)
+
+    def variant(self, name: str) -> str:
+        """A variant's label."""
+        return self.variants.get(name, name)
+
+
+@dataclass(frozen=True)
+class Part:
+    """One comparison of a claim.
+
+    Attributes:
+        text: what would have to hold.
+        metric: whose values are compared.
+        answer: what the runs say to it.
+        effect: left against right; for a change of a gap, the gap after against the gap before.
+        scale: "ratio" or "difference", as in ``verdicts.Verdict``.
+        margin: largest effect that counts as the same on that scale.
+        p_different: corrected within the claim; None without a test.
+        p_equivalent: likewise.
+        count: seeds with a pair.
+        more_seeds: how many more would settle it; None if settled or if that cannot be told.
+        reason: why it is not settled, or what else to know.
+    """
+
+    text: str
+    metric: Metric
+    answer: Answer
+    effect: Interval | None
+    scale: str
+    margin: float | None
+    p_different: float | None
+    p_equivalent: float | None
+    count: int
+    more_seeds: int | None
+    reason: str
+
+
+@dataclass(frozen=True)
+class Answered:
+    """A claim and what the runs say to it."""
+
+    claim: Claim
+    answer: Answer
+    parts: tuple[Part, ...]
+
+    @property
+    def deciding(self) -> Part:
+        """The part on which the answer rests: the weakest of those it needs.
+
+        Contradicted: the part that is contradicted most surely. Supported: the part that is least
+        sure. Not settled: a part that has no test, else one that takes most seeds.
+        """
+        parts = [part for part in self.parts if part.answer is self.answer]
+        if self.answer is Answer.OPEN:
+            return max(
+                parts,
+                key=lambda part: (
+                    part.p_different is None,
+                    part.more_seeds is None,
+                    part.more_seeds or 0,
+                ),
+            )
+        pick = min if self.answer is Answer.CONTRADICTED else max
+        return pick(parts, key=_surest)
+
+    @property
+    def seeds(self) -> int:
+        """Pairs behind the part that has fewest."""
+        return min(part.count for part in self.parts)
+
+    @property
+    def more_seeds(self) -> int | None:
+        """How many more would settle the claim; None if it is settled or that cannot be told."""
+        if self.answer is not Answer.OPEN:
+            return None
+        needed = [part.more_seeds for part in self.parts if part.answer is Answer.OPEN]
+        known = [seeds for seeds in needed if seeds is not None]
+        return max(known) if len(known) == len(needed) else None
+
+
+def _surest(part: Part) -> float:
+    tests = [p for p in (part.p_different, part.p_equivalent) if p is not None]
+    return min(tests, default=1.0)

@@ -1,0 +1,141 @@
+"""What every statement of a claim answers for itself, and what a direction makes of a claim."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from analysis.arrays import Floats
+from analysis.judgement.claims.model import Answer, Claim, Point
+from analysis.judgement.claims.values import Values
+from analysis.judgement.verdicts import LEVEL, Paired, State, Verdict
+
+SMALL = "by less than the margin"
+
+Answering = tuple[Answer, str]
+"""What the runs say, and what else to know."""
+
+
+class Statement(ABC):
+    """One part of a claim, for one metric."""
+
+    @property
+    @abstractmethod
+    def points(self) -> tuple[Point, ...]:
+        """Whose values it takes."""
+
+    @abstractmethod
+    def text(self, values: Values) -> str:
+        """What would have to hold, for readers."""
+
+    @abstractmethod
+    def sides(self, values: Values) -> tuple[Paired, ...]:
+        """What is compared with what; the first comparison is the one that is shown."""
+
+    def beyond(self, sides: tuple[Paired, ...]) -> tuple[Paired, ...]:
+        """Further tests of these sides, whether a difference is larger than the margin."""
+        del sides
+        return ()
+
+    untested = 1
+    """How many comparisons it is in its family without values."""
+
+    def why_not(self, values: Values) -> str:
+        """Why its values, which are all there, cannot answer it; "" if they can."""
+        arrays = np.concatenate(values.arrays(self.points))
+        same = arrays.min() == arrays.max()
+        if values.metric.unit == "1" and same and arrays[0] in (0.0, 1.0):
+            # A network without congestion, or with nothing else: no place to see the claim in.
+            return f"{values.metric.label.lower()} is {100 * arrays[0]:g}% in all of these runs"
+        return ""
+
+    @abstractmethod
+    def judge(self, verdicts: Sequence[Verdict], beyond: Sequence[Verdict]) -> Answering:
+        """The answer from the verdicts on ``sides`` and on ``beyond``, all of them with a test."""
+
+
+@dataclass(frozen=True)
+class Direction:
+    """What a claim can say.
+
+    Attributes:
+        name: in the file of claims.
+        meaning: one line, for the documentation.
+        least_levels: how many levels it takes at least.
+        least_variants: how many variants it takes at least.
+        statements: its parts, for one metric.
+        takes_value: whether it is about a value that the paper names.
+    """
+
+    name: str
+    meaning: str
+    least_levels: int
+    least_variants: int
+    statements: Callable[[Claim], Iterator[Statement]]
+    takes_value: bool = False
+
+
+def one_sided(holds: bool, fails: bool, verdicts: Sequence[Verdict], nothing: str) -> Answering:
+    """The answer to a statement that goes one way.
+
+    Args:
+        holds: whether a difference that way is shown.
+        fails: whether one the other way is.
+        verdicts: on its sides.
+        nothing: what to say where there is no more than the margin between them.
+    """
+    small = any(verdict.state is State.EQUIVALENT for verdict in verdicts)
+    if holds:
+        return Answer.SUPPORTED, SMALL if small else ""
+    if fails:
+        return Answer.CONTRADICTED, SMALL if small else ""
+    return (Answer.CONTRADICTED, nothing) if small else (Answer.OPEN, "")
+
+
+def within_margin(shown: Verdict, far: Verdict) -> Answering:
+    """The answer to a statement that two things are the same but for the margin.
+
+    Args:
+        shown: the verdict on the two.
+        far: the verdict on them as ``beyond_margin`` moves them.
+    """
+    if shown.state is State.EQUIVALENT:
+        return Answer.SUPPORTED, ""
+    if sign(shown) and sign(far) == sign(shown):
+        return Answer.CONTRADICTED, ""
+    if shown.state is State.DIFFERENT:
+        return Answer.OPEN, "they differ, but it may be by less than the margin"
+    return Answer.OPEN, ""
+
+
+def beyond_margin(sides: Paired) -> Paired:
+    """The comparison moved by the margin towards no difference.
+
+    A difference that is left on the same side of zero is one larger than the margin.
+    """
+    variant, baseline = np.asarray(sides.variant), np.asarray(sides.baseline)
+    size = sides.margin.value
+    moved: Floats
+    if not sides.margin.relative:
+        moved = variant - np.sign(np.mean(variant - baseline)) * size
+    elif np.all(variant > 0) and np.all(baseline > 0):
+        moved = variant * (1 + size) ** -np.sign(np.mean(np.log(variant) - np.log(baseline)))
+    else:
+        return replace(sides, variant=[], baseline=[])
+    return replace(sides, variant=moved)
+
+
+def sign(verdict: Verdict) -> int:
+    """The sign of a difference that is shown; 0 where none is."""
+    if verdict.p_different is None or verdict.p_different > LEVEL or verdict.effect is None:
+        return 0
+    neutral = 1.0 if verdict.scale == "ratio" else 0.0
+    return 1 if verdict.effect.estimate > neutral else -1
+
+
+def wanted_sign(lower: bool) -> int:
+    """The sign of a difference that goes the way that is claimed."""
+    return -1 if lower else 1

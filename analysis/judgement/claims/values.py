@@ -1,0 +1,92 @@
+"""The values of one metric for one claim."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+
+import numpy as np
+
+from analysis.arrays import Floats
+from analysis.judgement.claims.model import Claim, Names, Point
+from analysis.judgement.judging import Statistics, resolution_of
+from analysis.judgement.margins import with_margins
+from analysis.measures.catalogue import METRICS
+from analysis.measures.metric import Margin, Statistic
+
+_METRIC = {metric.name: metric for metric in METRICS}
+
+
+class Values:
+    """What the runs say of one metric where a claim looks.
+
+    Attributes:
+        metric: the metric.
+        margin: what counts as the same.
+        names: how readers know levels and variants.
+    """
+
+    def __init__(
+        self,
+        claim: Claim,
+        metric: str,
+        statistics: Statistics,
+        margins: Mapping[str, float],
+        names: Names,
+    ) -> None:
+        own = {} if claim.margin is None else {metric: claim.margin}
+        self._judged = with_margins({**margins, **own})[metric]
+        self._class_name = claim.class_name
+        self._statistics = statistics
+        self.metric = _METRIC[metric]
+        self.margin: Margin = self._judged.margin
+        self.names = names
+
+    def of(self, point: Point) -> Mapping[int, Statistic]:
+        """Seed -> statistic at a point; empty without runs."""
+        of_class = self._statistics.get((point.level, self._class_name), {})
+        return of_class.get((self.metric.name, point.variant), {})
+
+    def seeds(self, points: Sequence[Point]) -> list[int]:
+        """The seeds that all of the points have runs of, ascending."""
+        return sorted(set.intersection(*(set(self.of(point)) for point in points)))
+
+    def arrays(self, points: Sequence[Point]) -> tuple[Floats, ...]:
+        """The values at each point, of the seeds that all have, each of shape (seeds,)."""
+        seeds = self.seeds(points)
+        return tuple(self._array(point, seeds) for point in points)
+
+    def _array(self, point: Point, seeds: Iterable[int]) -> Floats:
+        return np.array([self.of(point)[seed].value for seed in seeds], dtype=np.float64)
+
+    def missing(self, points: Sequence[Point]) -> str:
+        """What is not there to be compared; "" if all is."""
+        for point in points:
+            if not self.of(point):
+                return f"no runs of {self._name(point)}"
+        seeds = self.seeds(points)
+        if not seeds:
+            return "no common seed"
+        for point in points:
+            without = [s for s in seeds if self.of(point)[s].value is None]
+            if without:
+                # To leave those seeds out would be to select.
+                return (
+                    f"{self._name(point)} lacks a value in {len(without)} of {len(seeds)} runs: "
+                    f"{self.of(point)[without[0]].reason}"
+                )
+        return ""
+
+    def resolution(self, points: Sequence[Point]) -> float:
+        """The metric's step at these points, in its own unit."""
+        return max(
+            resolution_of(
+                self.metric.name,
+                self._judged,
+                self._statistics[point.level, self._class_name],
+                (point.variant,),
+            )
+            for point in points
+        )
+
+    def _name(self, point: Point) -> str:
+        return f"{self.names.variant(point.variant)} at {self.names.level(point.level)}"
