@@ -31,7 +31,7 @@ from .traffic_support import (
     played,
     server_graphml,
     wait_until,
-    write_plan,
+    write_traffic_file,
 )
 
 GOLDEN = Path(__file__).parents[1] / "analysis" / "data" / "golden"
@@ -43,10 +43,10 @@ def play_until(
     awaited: dict[str, tuple[str, int]],
     *,
     by_path: bool = True,
-    **plan: Any,
+    **traffic_file: Any,
 ) -> Played:
     """Play until the logs of some hosts have so many lines with some text, then end it."""
-    with played(directory, graphs, by_path=by_path, **plan) as driver:
+    with played(directory, graphs, by_path=by_path, **traffic_file) as driver:
         for host, (text, count) in awaited.items():
             wait_until(
                 lambda host=host, text=text, count=count: driver.text(host).count(text) >= count,  # type: ignore[misc]
@@ -329,16 +329,16 @@ def test_a_loop_without_pause_does_not_spin_when_refused(tmp_path: Path) -> None
     assert {stream.error for stream in completes(driver, "c")} == {"PROXY"}
 
 
-def test_starts_and_stops_are_where_the_plan_says(tmp_path: Path) -> None:
+def test_starts_and_stops_are_where_the_file_says(tmp_path: Path) -> None:
     now = int(time.time())
-    plan = write_plan(
+    traffic_file = write_traffic_file(
         tmp_path, {"c": graphml({"start": {"heartbeat": "100 ms"}})}, epoch_unix_s=now
     )
-    data = json.loads(plan.read_text())
+    data = json.loads(traffic_file.read_text())
     data["hosts"][0]["start_ms"] = 4_000
     data["stop_ms"] = 5_050
-    plan.write_text(json.dumps(data))
-    done = run(plan)
+    traffic_file.write_text(json.dumps(data))
+    done = run(traffic_file)
     assert (done.returncode, done.stderr) == (0, "")
     lines = (tmp_path / "c.log").read_text().splitlines()
     assert float(lines[0].split()[2]) >= now + 4
@@ -346,9 +346,9 @@ def test_starts_and_stops_are_where_the_plan_says(tmp_path: Path) -> None:
     assert len([line for line in lines if "[driver-heartbeat]" in line]) <= 11
 
 
-def run(plan: Path) -> subprocess.CompletedProcess[str]:
+def run(traffic_file: Path) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
-        [sys.executable, "-I", str(TRAFFIC), str(plan)],
+        [sys.executable, "-I", str(TRAFFIC), str(traffic_file)],
         capture_output=True,
         text=True,
         timeout=LIMIT_S,
@@ -375,45 +375,49 @@ def one_line(done: subprocess.CompletedProcess[str]) -> str:
         ({"receive_low_water_bytes": 0}, "must be at least 1"),
     ],
 )
-def test_a_wrong_plan_is_one_line(tmp_path: Path, change: dict[str, object], reason: str) -> None:
-    plan = write_plan(tmp_path, {"c": server_graphml(1)}, **change)
-    assert reason in one_line(run(plan))
+def test_a_wrong_file_is_one_line(tmp_path: Path, change: dict[str, object], reason: str) -> None:
+    traffic_file = write_traffic_file(tmp_path, {"c": server_graphml(1)}, **change)
+    assert reason in one_line(run(traffic_file))
 
 
 def test_files_that_are_not_there_are_one_line(tmp_path: Path) -> None:
-    assert "nothing.json: cannot read the traffic plan" in one_line(run(tmp_path / "nothing.json"))
-    (tmp_path / "plan.json").write_text("{")
-    assert "not JSON" in one_line(run(tmp_path / "plan.json"))
-    plan = write_plan(tmp_path, {"c": "<graphml>"})
-    assert "c.graphml: not GraphML" in one_line(run(plan))
+    assert "nothing.json: cannot read the traffic file" in one_line(run(tmp_path / "nothing.json"))
+    (tmp_path / "traffic.json").write_text("{")
+    assert "not JSON" in one_line(run(tmp_path / "traffic.json"))
+    traffic_file = write_traffic_file(tmp_path, {"c": "<graphml>"})
+    assert "c.graphml: not GraphML" in one_line(run(traffic_file))
     (tmp_path / "c.graphml").unlink()
-    assert "c.graphml: cannot read" in one_line(run(plan))
+    assert "c.graphml: cannot read" in one_line(run(traffic_file))
 
 
 def test_a_log_that_cannot_be_written_is_one_line(tmp_path: Path) -> None:
-    plan = write_plan(tmp_path, {"c": server_graphml(free_port())})
-    data = json.loads(plan.read_text())
+    traffic_file = write_traffic_file(tmp_path, {"c": server_graphml(free_port())})
+    data = json.loads(traffic_file.read_text())
     data["hosts"][0]["log"] = str(tmp_path / "no" / "c.log")
-    plan.write_text(json.dumps(data))
-    assert "cannot write the log" in one_line(run(plan))
+    traffic_file.write_text(json.dumps(data))
+    assert "cannot write the log" in one_line(run(traffic_file))
     data["hosts"][0]["log"] = "/dev/full"
     data["stop_ms"] = 0
-    plan.write_text(json.dumps(data))
-    assert "No space left on device" in one_line(run(plan))
+    traffic_file.write_text(json.dumps(data))
+    assert "No space left on device" in one_line(run(traffic_file))
 
 
 def test_a_port_in_use_is_one_line(tmp_path: Path) -> None:
     port = free_port()
-    plan = write_plan(tmp_path, {"a": server_graphml(port), "b": server_graphml(port)})
-    assert f"host b: cannot serve on port {port}: Address already in use" in one_line(run(plan))
+    traffic_file = write_traffic_file(
+        tmp_path, {"a": server_graphml(port), "b": server_graphml(port)}
+    )
+    assert f"host b: cannot serve on port {port}: Address already in use" in one_line(
+        run(traffic_file)
+    )
 
 
 def test_a_missing_namespace_is_one_line(tmp_path: Path) -> None:
-    plan = write_plan(tmp_path, {"a": server_graphml(1)})
-    data = json.loads(plan.read_text())
+    traffic_file = write_traffic_file(tmp_path, {"a": server_graphml(1)})
+    data = json.loads(traffic_file.read_text())
     data["hosts"][0]["netns"] = str(tmp_path / "netns")
-    plan.write_text(json.dumps(data))
-    assert "cannot open the network namespace" in one_line(run(plan))
+    traffic_file.write_text(json.dumps(data))
+    assert "cannot open the network namespace" in one_line(run(traffic_file))
 
 
 def test_out_of_files_is_one_line(tmp_path: Path) -> None:
@@ -430,9 +434,9 @@ def test_out_of_files_is_one_line(tmp_path: Path) -> None:
         vertices = {f"stream{i}": {"sendsize": "1", "recvsize": "1"} for i in range(100)}
         start = {"peers": "127.0.0.1:9", "socksproxy": f"localhost:{proxy.port}"}
         graph = graphml({"start": start, **vertices}, [("start", vertex) for vertex in vertices])
-        plan = write_plan(tmp_path, {"c": graph})
+        traffic_file = write_traffic_file(tmp_path, {"c": graph})
         done = subprocess.run(
-            [sys.executable, str(script), str(plan)],
+            [sys.executable, str(script), str(traffic_file)],
             cwd=TRAFFIC.parents[3],
             env={**os.environ, "PYTHONPATH": str(TRAFFIC.parents[3])},
             capture_output=True,

@@ -9,7 +9,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from onionlab.engines.uml.traffic.graph import ActionGraph, LogLevel, Pause, Stream, load_graph
+from onionlab.engines.uml.traffic.action_graph import (
+    ActionGraph,
+    LogLevel,
+    Pause,
+    StreamOptions,
+    load_graph,
+)
 from onionlab.engines.uml.traffic.options import Peer, parse_peers, parse_size, parse_time
 from onionlab.errors import UserError
 from onionlab.rundir import tgen
@@ -49,7 +55,7 @@ def test_a_client_of_ours(tmp_path: Path) -> None:
     assert graph.start.server_port is None
     assert graph.start.heartbeat_us == 1_000_000
     assert graph.start.log_level is LogLevel.MESSAGE
-    assert graph.actions["stream"] == Stream(
+    assert graph.actions["stream"] == StreamOptions(
         id="stream",
         peers=(Peer("server1", 80), Peer("server2", 80)),
         proxies=(Peer("localhost", 9000),),
@@ -111,8 +117,8 @@ def test_start_holds_defaults_that_a_stream_overrides(tmp_path: Path) -> None:
         ),
     )
     first, second = graph.actions["stream_a"], graph.actions["b_stream"]
-    assert isinstance(first, Stream)
-    assert isinstance(second, Stream)
+    assert isinstance(first, StreamOptions)
+    assert isinstance(second, StreamOptions)
     assert (first.timeout_us, second.timeout_us) == (0, 5_000_000)
     assert (first.recv_bytes, second.recv_bytes) == (327680, 7000)
     assert first.username == second.username == "one"

@@ -17,20 +17,20 @@ from onionlab.engines.uml.traffic import wire
 from onionlab.engines.uml.traffic.clock import Clock
 from onionlab.engines.uml.traffic.driver import Driver
 from onionlab.engines.uml.traffic.loop import EDGE_IN, EDGE_IN_OUT, LEVEL_IN, Loop
-from onionlab.engines.uml.traffic.plan import load_plan
+from onionlab.engines.uml.traffic.traffic_file import load_traffic_file
 from onionlab.errors import UserError
 
-from .traffic_support import client_graphml, free_port, graphml, server_graphml, write_plan
+from .traffic_support import client_graphml, free_port, graphml, server_graphml, write_traffic_file
 
 IDLE_S = 3.0
 
 
 def driver_until(tmp_path: Path, graphs: dict[str, str], seconds: float) -> Driver:
-    plan = write_plan(tmp_path, graphs, flush_interval_ms=10**6)
-    data = json.loads(plan.read_text())
+    traffic_file = write_traffic_file(tmp_path, graphs, flush_interval_ms=10**6)
+    data = json.loads(traffic_file.read_text())
     data["stop_ms"] = round((time.time() - data["epoch_unix_s"] + seconds) * 1000)
-    plan.write_text(json.dumps(data))
-    return Driver(load_plan(plan))
+    traffic_file.write_text(json.dumps(data))
+    return Driver(load_traffic_file(traffic_file))
 
 
 @contextlib.contextmanager

@@ -21,7 +21,7 @@ from .traffic_support import (
     played,
     server_graphml,
     wait_until,
-    write_plan,
+    write_traffic_file,
 )
 
 HOLD = """
@@ -80,7 +80,7 @@ def test_two_hosts_with_the_same_port_in_two_namespaces(tmp_path: Path) -> None:
             }
             for name in graphs
         ]
-        write_plan(tmp_path, graphs)
+        write_traffic_file(tmp_path, graphs)
         with played(tmp_path, graphs, hosts=hosts) as driver:
             for host in ("client1", "client2"):
                 wait_until(

@@ -15,9 +15,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from onionlab.engines.uml.traffic import wire
-from onionlab.engines.uml.traffic.graph import Stream as StreamOptions
+from onionlab.engines.uml.traffic.action_graph import StreamOptions
 from onionlab.engines.uml.traffic.options import Peer
-from onionlab.engines.uml.traffic.stream import Address, Stream
+from onionlab.engines.uml.traffic.states import StreamFault
+from onionlab.engines.uml.traffic.stream import Stream
+from onionlab.engines.uml.traffic.transport import Address
 
 PAYLOAD = 3000
 REQUEST = 200
@@ -197,7 +199,7 @@ def play(
         sock.arrived += piece
         host.now_us += 10
         if not host.ended and (
-            len(sock.arrived) >= sock.low_water or stream.recv_state != "RECV_PAYLOAD"
+            len(sock.arrived) >= sock.low_water or stream.receiving.state != "RECV_PAYLOAD"
         ):
             stream.on_event(select.EPOLLIN)
         give_room()
@@ -243,7 +245,7 @@ def test_a_server_does_not_care_how_bytes_come(at: list[int], room: list[int]) -
     stream = server(host, sock)
     play(host, sock, stream, pieces(CLIENT_SENDS, at), room)
     assert len(host.ended) == 1
-    assert stream.error == "NONE"
+    assert stream.fault == "NONE"
     assert "vertexid=passive-stream:stream,name=server1,peername=client1" in host.last
     assert bytes(sock.sent) == SERVER_SAYS
 
@@ -269,11 +271,11 @@ def test_a_client_cut_off_anywhere_ends_with_tgens_error(
     fields = dict(re.findall(r"(\w+)=(\w+)", outcome(host.last).partition(" stream ")[2]))
     if length < len(CHOICE + GRANTED):
         assert fields["error"] == "PROXY"
-        assert stream.transport_error == "READ"
+        assert stream.transport.fault == "READ"
     else:
         assert fields["error"] == ("READEOF" if how == "end" else "READ")
         assert fields["recvstate"] == "RECV_ERROR"
-        assert stream.transport_state == ("SUCCESS_EOF" if how == "end" else "ERROR")
+        assert stream.transport.state == ("SUCCESS_EOF" if how == "end" else "ERROR")
     received = max(0, length - len(CHOICE + GRANTED))
     assert f"total-bytes-recv={received}," in host.last
 
@@ -287,7 +289,7 @@ def test_last_bytes_and_end_may_come_as_one_event(length: int) -> None:
     sock.end = "end"
     stream.on_event(select.EPOLLIN | select.EPOLLRDHUP)
     assert host.ended == [stream]
-    assert stream.error == ("PROXY" if length == 1 else "READEOF")
+    assert stream.fault == ("PROXY" if length == 1 else "READEOF")
 
 
 def test_times_are_those_of_tgen() -> None:
@@ -343,7 +345,7 @@ def test_login_at_the_proxy(username: str | None, password: str | None, login: b
     stream = client(host, sock, username=username, password=password)
     play(host, sock, stream, [b"\x05\x02", b"\x01\x00", TO_CLIENT[2:]], [])
     assert bytes(sock.sent) == b"\x05\x01\x02" + login + SOCKS[3:] + CLIENT_SENDS
-    assert stream.error == "NONE"
+    assert stream.fault == "NONE"
 
 
 @pytest.mark.parametrize(
@@ -363,7 +365,7 @@ def test_a_proxy_that_refuses(answers: bytes, error: str, warning: str) -> None:
     host, sock = FakeHost(), FakeSocket()
     stream = client(host, sock)
     play(host, sock, stream, [answers], [])
-    assert (stream.transport_state, stream.transport_error, stream.error) == (
+    assert (stream.transport.state, stream.transport.fault, stream.fault) == (
         "ERROR",
         error,
         "PROXY",
@@ -376,13 +378,13 @@ def test_an_address_bound_by_name() -> None:
     host, sock = FakeHost(), FakeSocket()
     stream = client(host, sock)
     play(host, sock, stream, [CHOICE + b"\x05\x00\x00\x03\x04host\x00\x50" + SERVER_SAYS], [])
-    assert stream.error == "NONE"
+    assert stream.fault == "NONE"
 
 
 def test_a_name_that_does_not_resolve_is_asked_for_as_0() -> None:
     host, sock = FakeHost(), FakeSocket()
     stream = client(host, sock)
-    stream.remote.name = "nobody"
+    stream.transport.remote.name = "nobody"
     play(host, sock, stream, [CHOICE], [])
     assert bytes(sock.sent).endswith(b"\x05\x01\x00\x01\x00\x00\x00\x00\x00\x50")
 
@@ -402,8 +404,8 @@ def test_a_server_that_talks_nonsense(says: bytes, error: str) -> None:
     host, sock = FakeHost(), FakeSocket()
     stream = client(host, sock)
     play(host, sock, stream, [CHOICE + GRANTED + says], [])
-    assert stream.error == error
-    assert stream.recv_state == "RECV_ERROR"
+    assert stream.fault == error
+    assert stream.receiving.state == "RECV_ERROR"
 
 
 @pytest.mark.parametrize("verify", [False, True])
@@ -412,7 +414,7 @@ def test_a_wrong_payload_is_found_if_asked_for(verify: bool) -> None:
     stream = client(host, sock)
     says = TO_CLIENT.replace(b"xxx", b"xyx", 1)
     play(host, sock, stream, [says], [])
-    assert stream.error == ("CHECKSUM" if verify else "NONE")
+    assert stream.fault == ("CHECKSUM" if verify else "NONE")
 
 
 @pytest.mark.parametrize(
@@ -428,9 +430,9 @@ def test_a_client_that_talks_nonsense(says: bytes, error: str) -> None:
     host, sock = FakeHost(), FakeSocket()
     stream = server(host, sock)
     play(host, sock, stream, [says], [])
-    assert stream.error == error
+    assert stream.fault == error
     # Who doesn't know the password gets no answer.
-    answer = b"" if error == "AUTH" else wire.response("server1", error)
+    answer = b"" if error == "AUTH" else wire.response("server1", StreamFault(error))
     assert bytes(sock.sent) == answer
 
 
@@ -439,7 +441,7 @@ def test_nothing_in_one_direction() -> None:
     stream = server(host, sock)
     asked = COMMAND.replace(b"SEND_SIZE=200", b"SEND_SIZE=~") + b"FIN\n"
     play(host, sock, stream, [asked], [])
-    assert stream.error == "NONE"
+    assert stream.fault == "NONE"
     assert bytes(sock.sent) == SERVER_SAYS
 
 
@@ -449,12 +451,12 @@ def test_a_server_whose_client_vanishes_fails_to_write() -> None:
     stream.begin()
     sock.arrived += CLIENT_SENDS[:-4]
     stream.on_event(select.EPOLLIN)
-    assert stream.send_state == "SEND_PAYLOAD"
+    assert stream.sending.state == "SEND_PAYLOAD"
     sock.end = ConnectionResetError(errno.ECONNRESET, "Connection reset by peer")
     sock.broken = True
     stream.on_event(select.EPOLLIN | select.EPOLLOUT | select.EPOLLHUP | select.EPOLLERR)
     assert host.ended == [stream]
-    assert (stream.error, stream.transport_error) == ("WRITE", "WRITE")
+    assert (stream.fault, stream.transport.fault) == ("WRITE", "WRITE")
 
 
 def test_a_refused_connection() -> None:
@@ -465,7 +467,7 @@ def test_a_refused_connection() -> None:
     host, sock = FakeHost(), Refused()
     stream = client(host, sock)
     stream.begin()
-    assert (stream.transport_error, stream.error) == ("CONNECT", "PROXY")
+    assert (stream.transport.fault, stream.fault) == ("CONNECT", "PROXY")
     assert "usecs-to-socket-connect=-1," in host.last
 
 
@@ -475,7 +477,7 @@ def test_a_connection_refused_later() -> None:
     stream.begin()
     assert host.wants_writable
     stream.on_event(select.EPOLLOUT | select.EPOLLHUP | select.EPOLLERR)
-    assert (stream.transport_error, stream.error) == ("CONNECT", "PROXY")
+    assert (stream.transport.fault, stream.fault) == ("CONNECT", "PROXY")
 
 
 # --- time limits (TGen looks at them at each heartbeat)
@@ -490,7 +492,7 @@ def test_a_timeout_counts_from_the_start() -> None:
     assert not host.ended
     host.now_us += 1
     stream.check_timeouts()
-    assert (stream.transport_state, stream.transport_error) == ("RESPONSE_STATUS", "NONE")
+    assert (stream.transport.state, stream.transport.fault) == ("RESPONSE_STATUS", "NONE")
     assert "sendstate=SEND_COMMAND,recvstate=RECV_NONE,error=TIMEOUT]" in host.last
 
 
@@ -501,8 +503,8 @@ def test_limits_while_connecting_are_the_proxys(limit: str) -> None:
     stream.begin()
     host.now_us += 3_000_000
     stream.check_timeouts()
-    assert (stream.transport_state, stream.transport_error) == ("CONNECT", limit.upper())
-    assert stream.error == "PROXY"
+    assert (stream.transport.state, stream.transport.fault) == ("CONNECT", limit.upper())
+    assert stream.fault == "PROXY"
 
 
 def test_a_stallout_counts_from_the_last_progress() -> None:
@@ -515,7 +517,7 @@ def test_a_stallout_counts_from_the_last_progress() -> None:
     assert not host.ended
     host.now_us += 1
     stream.check_timeouts()
-    assert stream.error == "STALLOUT"
+    assert stream.fault == "STALLOUT"
     assert "sendstate=SEND_FOOTER,recvstate=RECV_PAYLOAD,error=STALLOUT]" in host.last
 
 
@@ -524,12 +526,12 @@ def test_bytes_found_at_a_heartbeat_keep_the_time_they_came() -> None:
     stream = client(host, sock, stallout_us=3_000_000)
     play(host, sock, stream, [TO_CLIENT[:500]], [])
     first = host.now_us
-    before = stream.payload_recv
+    before = stream.receiving.payload_bytes
     # Not enough for a wake-up; the heartbeat finds them 0.4 s later.
     sock.arrived += b"x" * 100
     host.now_us += 1_000_000
-    stream.drain()
-    assert stream.payload_recv == before + 100
+    stream.receiving.drain()
+    assert stream.receiving.payload_bytes == before + 100
     assert host.read == 600
     # Nothing follows. The heartbeat saw them at +1 s, but +0.6 s is when the limit counts from.
     host.now_us = first + 3_599_000
@@ -539,8 +541,8 @@ def test_bytes_found_at_a_heartbeat_keep_the_time_they_came() -> None:
     host.now_us += 1_000
     sock.last_data_recv_ms = 3000
     stream.check_timeouts()
-    assert stream.error == "STALLOUT"
-    assert stream.last_recv == first + 600_000
+    assert stream.fault == "STALLOUT"
+    assert stream.receiving.last_at == first + 600_000
 
 
 def test_the_last_byte_always_wakes() -> None:
@@ -554,4 +556,4 @@ def test_the_last_byte_always_wakes() -> None:
         sock.arrived += b"x"
         stream.on_event(select.EPOLLIN)
         assert sock.low_water == max(1, min(1000, left))
-    assert stream.recv_state == "RECV_CHECKSUM"
+    assert stream.receiving.state == "RECV_CHECKSUM"

@@ -82,7 +82,7 @@ def test_bad_commands_have_tgens_codes(old: bytes, new: bytes, code: str) -> Non
     assert old in COMMAND
     with pytest.raises(wire.HeaderError) as caught:
         wire.parse_command(COMMAND.replace(old, new))
-    assert caught.value.code == code
+    assert caught.value.fault == code
 
 
 @pytest.mark.parametrize(
@@ -97,7 +97,7 @@ def test_bad_commands_have_tgens_codes(old: bytes, new: bytes, code: str) -> Non
 def test_bad_responses_have_tgens_codes(line: bytes, code: str) -> None:
     with pytest.raises(wire.HeaderError) as caught:
         wire.parse_response(line)
-    assert caught.value.code == code
+    assert caught.value.fault == code
 
 
 @given(st.binary(max_size=300))

@@ -118,15 +118,15 @@ def parse_log(path: Path) -> TgenLog:
     return log
 
 
-def write_plan(directory: Path, graphs: Mapping[str, str], **changes: Any) -> Path:
-    """A plan of hosts that all start now, and their graphs."""
+def write_traffic_file(directory: Path, graphs: Mapping[str, str], **changes: Any) -> Path:
+    """A traffic file of hosts that all start now, and their graphs."""
     hosts = []
     for name, graph in graphs.items():
         path = directory / f"{name}.graphml"
         path.write_text(graph)
         log = directory / f"{name}.log"
         hosts.append({"name": name, "graph": str(path), "start_ms": 0, "log": str(log)})
-    plan = {
+    traffic_file = {
         "format": 1,
         "seed": 1,
         "epoch_unix_s": int(time.time()),
@@ -135,8 +135,8 @@ def write_plan(directory: Path, graphs: Mapping[str, str], **changes: Any) -> Pa
         "hosts": hosts,
         **changes,
     }
-    path = directory / "plan.json"
-    path.write_text(json.dumps(plan))
+    path = directory / "traffic.json"
+    path.write_text(json.dumps(traffic_file))
     return path
 
 
@@ -145,11 +145,11 @@ def played(
     directory: Path, graphs: Mapping[str, str], *, by_path: bool = True, **changes: Any
 ) -> Iterator[Played]:
     """The driver, playing these graphs; terminated at the end."""
-    plan = write_plan(directory, graphs, **changes)
+    traffic_file = write_traffic_file(directory, graphs, **changes)
     how = ["-I", str(TRAFFIC)] if by_path else ["-m", "onionlab.engines.uml.traffic"]
     result = Played(directory)
     result.process = subprocess.Popen(
-        [sys.executable, *how, str(plan)],
+        [sys.executable, *how, str(traffic_file)],
         stderr=subprocess.PIPE,
         text=True,
         cwd=TRAFFIC.parents[3],

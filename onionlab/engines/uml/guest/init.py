@@ -29,7 +29,7 @@ TRAFFIC_PROGRAM = "tgen"
 TRAFFIC_FOLDER = "onionlab/engines/uml/traffic"
 # After the first byte of a stream, the driver is woken for pieces of this size.
 TRAFFIC_PIECE_BYTES = 16384
-PLAN_FORMAT = 1
+TRAFFIC_FORMAT = 1
 
 _MEMORY_SETTINGS = {
     # A guest without memory is an end in one line, not programs that vanish one by one.
@@ -165,11 +165,11 @@ class Simulation:
         }
 
     def _start_driver(self, traffic: list[dict[str, str | int]]) -> None:
-        plan = files.SIMULATION / "traffic.json"
-        plan.write_text(
+        traffic_file = files.SIMULATION / "traffic.json"
+        traffic_file.write_text(
             json.dumps(
                 {
-                    "format": PLAN_FORMAT,
+                    "format": TRAFFIC_FORMAT,
                     "seed": self._description.seed,
                     "epoch_unix_s": self._description.epoch_unix_s,
                     # It is told to stop, like all others, and does not do so by itself.
@@ -188,7 +188,7 @@ class Simulation:
                 "-S",
                 "-B",
                 f"{self._boot.package_root}/{TRAFFIC_FOLDER}",
-                str(plan),
+                str(traffic_file),
             ],
             host="all hosts",
             log=files.SIMULATION / "traffic.0.stdout",

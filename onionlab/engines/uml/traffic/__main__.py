@@ -1,9 +1,10 @@
-"""Play the TGen clients and servers of a plan.
+"""Play the TGen clients and servers of a traffic file.
 
-``python -m onionlab.engines.uml.traffic PLAN.json`` runs until the plan's stop or SIGTERM, writes
-all logs and exits with status 0. When something is wrong, one line on standard error says what, and
-the status is 1. As ``python -I .../onionlab/engines/uml/traffic PLAN.json`` it starts without the
-rest of the package and needs nothing but the standard library. plan.py describes the plan.
+``python -m onionlab.engines.uml.traffic TRAFFIC.json`` runs until the file's stop or SIGTERM,
+writes all logs and exits with status 0. When something is wrong, one line on standard error says
+what, and the status is 1. As ``python -I .../onionlab/engines/uml/traffic TRAFFIC.json`` it starts
+without the rest of the package and needs nothing but the standard library. traffic_file.py
+describes the file.
 """
 
 from __future__ import annotations
@@ -23,11 +24,11 @@ def main() -> int:
         package = here.name
     errors = import_module("onionlab.errors")
     if len(sys.argv) != 2:
-        print("usage: python -m onionlab.engines.uml.traffic PLAN.json", file=sys.stderr)
+        print("usage: python -m onionlab.engines.uml.traffic TRAFFIC.json", file=sys.stderr)
         return 2
     try:
-        plan = import_module(f"{package}.plan").load_plan(Path(sys.argv[1]))
-        import_module(f"{package}.driver").Driver(plan).run()
+        traffic = import_module(f"{package}.traffic_file").load_traffic_file(Path(sys.argv[1]))
+        import_module(f"{package}.driver").Driver(traffic).run()
     except errors.UserError as error:
         print("error: " + " ".join(str(error).split("\n")), file=sys.stderr)
         return 1

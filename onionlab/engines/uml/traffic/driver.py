@@ -1,4 +1,4 @@
-"""All hosts of a plan in one process, from the first start to the stop."""
+"""All hosts of a traffic file in one process, from the first start to the stop."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from pathlib import Path
 
 from onionlab.errors import UserError
 
+from .action_graph import ActionGraph, load_graph
 from .clock import Clock
-from .graph import ActionGraph, load_graph
 from .host import Host
-from .log import TgenLog
+from .log_writer import TgenLogWriter
 from .loop import LEVEL_IN, Loop
 from .netns import Namespaces
-from .plan import Plan
+from .traffic_file import TrafficFile
 
 __all__ = ["Driver", "HostNames"]
 
@@ -27,14 +27,14 @@ STREAMS_PER_HOST = 16
 
 
 class HostNames:
-    """Names and addresses, from the plan where it has them, else from the system.
+    """Names and addresses, from the traffic file where it has them, else from the system.
 
     Every name is looked up before the first host starts: a query that waits would stop all hosts.
     """
 
-    def __init__(self, plan: Plan, graphs: list[ActionGraph]) -> None:
-        self._addresses = dict(plan.names)
-        self._addresses |= {host.name: host.address for host in plan.hosts if host.address}
+    def __init__(self, traffic: TrafficFile, graphs: list[ActionGraph]) -> None:
+        self._addresses = dict(traffic.names)
+        self._addresses |= {host.name: host.address for host in traffic.hosts if host.address}
         self._names = {address: name for name, address in self._addresses.items()}
         self._names["127.0.0.1"] = "localhost"
         self._addresses["localhost"] = "127.0.0.1"
@@ -56,46 +56,46 @@ class HostNames:
 
 
 class Driver:
-    """The process. `run` returns when SIGTERM or SIGINT comes or the plan's end is reached."""
+    """The process. `run` returns when SIGTERM or SIGINT comes or the end is reached."""
 
-    def __init__(self, plan: Plan) -> None:
+    def __init__(self, traffic: TrafficFile) -> None:
         """Read all graphs and open all logs. Raises UserError."""
         self.clock = Clock()
         self.loop = Loop(self.clock)
-        self._plan = plan
+        self._traffic = traffic
         self._namespaces = Namespaces()
         self._hosts: list[Host] = []
-        raise_file_limit(SPARE_FILES + len(plan.hosts) * (3 + STREAMS_PER_HOST))
+        raise_file_limit(SPARE_FILES + len(traffic.hosts) * (3 + STREAMS_PER_HOST))
         by_path: dict[Path, ActionGraph] = {}
-        for host in plan.hosts:
+        for host in traffic.hosts:
             if host.graph not in by_path:
                 by_path[host.graph] = load_graph(host.graph)
             if host.netns is not None:
                 self._namespaces.open(host.netns)
-        names = HostNames(plan, list(by_path.values()))
-        for host in plan.hosts:
+        names = HostNames(traffic, list(by_path.values()))
+        for host in traffic.hosts:
             graph = by_path[host.graph]
             self._hosts.append(
                 Host(
                     host,
                     graph,
-                    seed=plan.seed,
+                    seed=traffic.seed,
                     loop=self.loop,
-                    log=TgenLog(host.log, graph.start.log_level, self.clock),
+                    log=TgenLogWriter(host.log, graph.start.log_level, self.clock),
                     names=names,
                     namespaces=self._namespaces,
-                    verify_payload=plan.verify_payload,
-                    low_water_bytes=plan.receive_low_water_bytes,
+                    verify_payload=traffic.verify_payload,
+                    low_water_bytes=traffic.receive_low_water_bytes,
                 )
             )
 
     def run(self) -> None:
         """Play all hosts. Raises UserError; the logs are complete up to then."""
         self.clock.start()
-        start_us = self.clock.monotonic_of_unix(self._plan.epoch_unix_s * 1_000_000)
-        for host, plan in zip(self._hosts, self._plan.hosts, strict=True):
-            self.loop.at(start_us + plan.start_ms * 1000, host.start)
-        self.loop.at(start_us + self._plan.stop_ms * 1000, self.loop.stop)
+        start_us = self.clock.monotonic_of_unix(self._traffic.epoch_unix_s * 1_000_000)
+        for host, entry in zip(self._hosts, self._traffic.hosts, strict=True):
+            self.loop.at(start_us + entry.start_ms * 1000, host.start)
+        self.loop.at(start_us + self._traffic.stop_ms * 1000, self.loop.stop)
         self._flush_later()
         # What lives now lives to the end; the collector need not look at it again and again.
         gc.freeze()
@@ -106,7 +106,7 @@ class Driver:
             self._close()
 
     def _flush_later(self) -> None:
-        self.loop.at(self.clock.now_us + self._plan.flush_interval_ms * 1000, self._flush)
+        self.loop.at(self.clock.now_us + self._traffic.flush_interval_ms * 1000, self._flush)
 
     def _flush(self) -> None:
         for host in self._hosts:

@@ -13,14 +13,16 @@ from typing import Protocol
 
 from onionlab.errors import UserError
 
-from .graph import ActionGraph, Pause
-from .graph import Stream as StreamOptions
-from .log import TgenLog
+from . import lines
+from .action_graph import ActionGraph, Pause, StreamOptions
+from .log_writer import TgenLogWriter
 from .loop import EDGE_IN, EDGE_IN_OUT, LEVEL_IN, Loop
 from .netns import Namespaces
 from .options import Peer
-from .plan import HostPlan
-from .stream import Address, Stream
+from .states import StreamFault
+from .stream import Stream
+from .traffic_file import HostEntry
+from .transport import Address
 
 __all__ = ["Host", "Names"]
 
@@ -47,31 +49,31 @@ class Names(Protocol):
 class Host:
     """A client, a server, or both, as its graph says.
 
-    Draws (a stream's peer, a pause's length) depend on the plan's seed, the host's name, the vertex
+    Draws (a stream's peer, a pause's length) depend on the run's seed, the host's name, the vertex
     and how often the walk has come there: the n-th stream of a client has the same peer in every
     variant of Tor, however long the streams before it took.
     """
 
     def __init__(
         self,
-        plan: HostPlan,
+        entry: HostEntry,
         graph: ActionGraph,
         *,
         seed: int,
         loop: Loop,
-        log: TgenLog,
+        log: TgenLogWriter,
         names: Names,
         namespaces: Namespaces,
         verify_payload: bool = False,
         low_water_bytes: int = 1,
     ) -> None:
-        self.name = plan.name
+        self.name = entry.name
         self.verify_payload = verify_payload
         # With status lines every arrival counts.
         self.low_water_bytes = 1 if log.wants_info else low_water_bytes
         self.log = log
         self.wants_info = log.wants_info
-        self._plan = plan
+        self._entry = entry
         self._graph = graph
         self._seed = seed
         self._loop = loop
@@ -144,7 +146,7 @@ class Host:
 
     def _listen(self, port: int) -> None:
         try:
-            self._namespaces.enter(self._plan.netns)
+            self._namespaces.enter(self._entry.netns)
             listener = socket.socket(socket.AF_INET, _NONBLOCKING_STREAM)
             listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
             listener.bind(("0.0.0.0", port))
@@ -241,7 +243,7 @@ class Host:
     def _connect(self, target: Address, vertex: str) -> socket.socket | None:
         sock = None
         try:
-            self._namespaces.enter(self._plan.netns)
+            self._namespaces.enter(self._entry.netns)
             sock = socket.socket(socket.AF_INET, _NONBLOCKING_STREAM)
             number = sock.connect_ex((target.address or "0.0.0.0", target.port))
         except OSError as error:
@@ -284,13 +286,8 @@ class Host:
         self._streams[stream.fd] = stream
         self._count("streams-created")
         if self.wants_info:
-            self.log.info(
-                "[tgen-stream.c:2125] [tgenstream_new]",
-                f"Created new stream {stream.stream_text()} on transport {stream.transport_text()}",
-            )
+            self.log.info(*lines.created(stream))
         self._loop.watch(stream.fd, EDGE_IN, stream.on_event)
-        if stream.options is not None and stream.proxy is None:
-            self.want_writable(stream)
         stream.begin()
 
     def _raise_if_out_of_resources(self, error: OSError) -> None:
@@ -332,7 +329,7 @@ class Host:
         self._loop.forget(stream.fd)
         del self._streams[stream.fd]
         stream.sock.close()
-        success = stream.error == "NONE"
+        success = stream.fault is StreamFault.NONE
         self._count("streams-succeeded" if success else "streams-failed")
         if stream.options is not None:
             # For TGen a flow of one stream has succeeded once the stream is over, in whatever way.
@@ -369,7 +366,7 @@ class Host:
         self._next_heartbeat_us += self._graph.start.heartbeat_us
         self._loop.at(self._next_heartbeat_us, self._heartbeat)
         for stream in list(self._streams.values()):
-            stream.drain()
+            stream.receiving.drain()
             stream.check_timeouts()
         recent, total = self._since_heartbeat, self._total
         fields = [f"bytes-read={self._bytes_read}", f"bytes-written={self._bytes_written}"]

@@ -11,6 +11,8 @@ import functools
 import hashlib
 from dataclasses import dataclass
 
+from .states import StreamFault
+
 __all__ = [
     "AUTH_BYTES",
     "FOOTER",
@@ -111,11 +113,11 @@ class Command:
 
 
 class HeaderError(Exception):
-    """A command or response that TGen refuses; ``code`` is TGen's name for the error."""
+    """A command or response that TGen refuses."""
 
-    def __init__(self, code: str) -> None:
-        super().__init__(code)
-        self.code = code
+    def __init__(self, fault: StreamFault) -> None:
+        super().__init__(str(fault))
+        self.fault = fault
 
 
 def command(
@@ -131,9 +133,9 @@ def command(
     return _PASSWORD + line.encode() + MODEL
 
 
-def response(hostname: str, code: str = "NONE") -> bytes:
-    """Return a server's answer to a command; code: TGen's name for what is wrong with it."""
-    line = f" PROTOCOL_VERSION={_PROTOCOL_VERSION} HOSTNAME={hostname} CODE={code}\n"
+def response(hostname: str, fault: StreamFault = StreamFault.NONE) -> bytes:
+    """Return a server's answer to a command; fault: what is wrong with it."""
+    line = f" PROTOCOL_VERSION={_PROTOCOL_VERSION} HOSTNAME={hostname} CODE={fault}\n"
     return _PASSWORD + line.encode()
 
 
@@ -157,9 +159,9 @@ def parse_response(line: bytes) -> str:
     """Return the server's host name from the rest of its line. Raises HeaderError."""
     pairs = _pairs(line)
     if not {"PROTOCOL_VERSION", "HOSTNAME", "CODE"} <= pairs.keys():
-        raise HeaderError("HEADER_INCOMPLETE")
+        raise HeaderError(StreamFault.HEADER_INCOMPLETE)
     if pairs["CODE"].upper() != "NONE":
-        raise HeaderError("HEADER")
+        raise HeaderError(StreamFault.HEADER)
     return pairs["HOSTNAME"]
 
 
@@ -168,27 +170,27 @@ def parse_command(line: bytes) -> Command:
     pairs = _pairs(line)
     mode = pairs.get("MODEL_MODE", "graphml").lower()
     if not mode.startswith(("path", "grap")):
-        raise HeaderError("HEADER_MODELMODE")
+        raise HeaderError(StreamFault.HEADER_MODEL_MODE)
     by_path = mode.startswith("path")
     model_bytes = 0
     if "MODEL_SIZE" in pairs:
         model_bytes = _leading_integer(pairs["MODEL_SIZE"])
         if not 0 < model_bytes <= MAX_MODEL_BYTES:
-            raise HeaderError("HEADER_MODELSIZE")
+            raise HeaderError(StreamFault.HEADER_MODEL_SIZE)
     elif not by_path:
         # For TGen this is the error, whatever else may be missing.
-        raise HeaderError("HEADER_MODELSIZE")
+        raise HeaderError(StreamFault.HEADER_MODEL_SIZE)
     required = {"PROTOCOL_VERSION", "HOSTNAME", "TRANSFER_ID", "SEND_SIZE", "RECV_SIZE"}
     required |= {"MODEL_NAME", "MODEL_SEED", "MODEL_MODE"}
     if by_path:
         required.add("MODEL_PATH")
     if not required <= pairs.keys():
-        raise HeaderError("HEADER_INCOMPLETE")
+        raise HeaderError(StreamFault.HEADER_INCOMPLETE)
     name = pairs["MODEL_NAME"]
     if by_path:
         name, model_bytes = pairs["MODEL_PATH"], 0
         if name.lower() != MODEL_NAME:
-            raise HeaderError("HEADER_MODELPATH")
+            raise HeaderError(StreamFault.HEADER_MODEL_PATH)
     return Command(
         hostname=pairs["HOSTNAME"],
         transfer_id=pairs["TRANSFER_ID"],
@@ -210,7 +212,7 @@ def _pairs(line: bytes) -> dict[str, str]:
             if not dot:
                 continue
             if major != _PROTOCOL_MAJOR:
-                raise HeaderError("HEADER_VERSION")
+                raise HeaderError(StreamFault.HEADER_VERSION)
         pairs[key.upper()] = value
     return pairs
 

@@ -1,4 +1,4 @@
-"""The plan that tells the driver which hosts to play.
+"""The file that tells the driver which hosts to play.
 
 A JSON object::
 
@@ -31,14 +31,14 @@ from typing import Any
 
 from onionlab.errors import UserError
 
-__all__ = ["HostPlan", "Plan", "load_plan"]
+__all__ = ["HostEntry", "TrafficFile", "load_traffic_file"]
 
 FORMAT = 1
 
 
 @dataclass(frozen=True)
-class HostPlan:
-    """One host. start_ms counts from the plan's epoch."""
+class HostEntry:
+    """One host. start_ms counts from the file's epoch."""
 
     name: str
     graph: Path
@@ -49,35 +49,35 @@ class HostPlan:
 
 
 @dataclass(frozen=True)
-class Plan:
+class TrafficFile:
     """All hosts, and what they share."""
 
     seed: int
     epoch_unix_s: int
     stop_ms: int
-    hosts: tuple[HostPlan, ...]
+    hosts: tuple[HostEntry, ...]
     names: dict[str, str]
     receive_low_water_bytes: int
     verify_payload: bool
     flush_interval_ms: int
 
 
-def load_plan(path: Path) -> Plan:
-    """Read a plan. Raises UserError that names the key that is wrong."""
+def load_traffic_file(path: Path) -> TrafficFile:
+    """Read one. Raises UserError that names the key that is wrong."""
     try:
         data = json.loads(path.read_bytes())
     except OSError as error:
-        raise UserError(f"{path}: cannot read the traffic plan: {error.strerror}") from error
+        raise UserError(f"{path}: cannot read the traffic file: {error.strerror}") from error
     except ValueError as error:
         raise UserError(f"{path}: not JSON: {error}") from error
     try:
-        return _plan(data)
+        return _traffic_file(data)
     except ValueError as error:
         raise UserError(f"{path}: {error}") from error
 
 
-def _plan(data: Any) -> Plan:
-    where = "the plan"
+def _traffic_file(data: Any) -> TrafficFile:
+    where = "the traffic file"
     _check_keys(
         data,
         where,
@@ -87,7 +87,7 @@ def _plan(data: Any) -> Plan:
     if data["format"] != FORMAT:
         raise ValueError(f"format {data['format']!r} is not known; this driver reads {FORMAT}")
     hosts = _of(data, "hosts", where, list)
-    plan = Plan(
+    traffic = TrafficFile(
         seed=_integer(data, "seed", where),
         epoch_unix_s=_integer(data, "epoch_unix_s", where, minimum=0),
         stop_ms=_integer(data, "stop_ms", where, minimum=0),
@@ -103,20 +103,20 @@ def _plan(data: Any) -> Plan:
     )
     for what, get in _UNIQUE.items():
         seen: set[str] = set()
-        for host in plan.hosts:
+        for host in traffic.hosts:
             if get(host) in seen:
                 raise ValueError(f"two hosts have the {what} {get(host)}")
             seen.add(get(host))
-    return plan
+    return traffic
 
 
-_UNIQUE: dict[str, Callable[[HostPlan], str]] = {
+_UNIQUE: dict[str, Callable[[HostEntry], str]] = {
     "name": lambda host: host.name,
     "log": lambda host: str(host.log),
 }
 
 
-def _host(data: Any, where: str) -> HostPlan:
+def _host(data: Any, where: str) -> HostEntry:
     _check_keys(data, where, {"name", "graph", "start_ms", "log"}, {"netns", "address"})
     name = _of(data, "name", where, str)
     if not name or any(character in name for character in " ,[]=\n"):
@@ -124,7 +124,7 @@ def _host(data: Any, where: str) -> HostPlan:
     netns, address = data.get("netns"), data.get("address")
     if netns is not None and not isinstance(netns, str):
         raise ValueError(f"{where}: netns must be a path or null")
-    return HostPlan(
+    return HostEntry(
         name=name,
         graph=Path(_of(data, "graph", where, str)),
         start_ms=_integer(data, "start_ms", where, minimum=0),

@@ -11,15 +11,15 @@ from pathlib import Path
 
 from onionlab.errors import UserError
 
+from .action_graph import LogLevel
 from .clock import Clock
-from .graph import LogLevel
 
-__all__ = ["FLUSH_BYTES", "TgenLog"]
+__all__ = ["FLUSH_BYTES", "TgenLogWriter"]
 
 FLUSH_BYTES = 1 << 16
 
 
-class TgenLog:
+class TgenLogWriter:
     """The log file of one host.
 
     Lines are kept until `flush`, or until there are FLUSH_BYTES of them. wants_info: whether lines

@@ -19,7 +19,7 @@ from onionlab.errors import UserError
 
 from .options import Peer, parse_peers, parse_port, parse_size, parse_time, parse_times
 
-__all__ = ["ActionGraph", "LogLevel", "Pause", "Start", "Stream", "load_graph"]
+__all__ = ["ActionGraph", "LogLevel", "Pause", "Start", "StreamOptions", "load_graph"]
 
 DEFAULT_HEARTBEAT_US = 1_000_000
 DEFAULT_STALLOUT_US = 30_000_000
@@ -55,7 +55,7 @@ class Start:
 
 
 @dataclass(frozen=True)
-class Stream:
+class StreamOptions:
     """Options of a stream vertex. Times in microseconds; 0 switches a limit off."""
 
     id: str
@@ -84,14 +84,14 @@ class ActionGraph:
 
     path: str
     start: Start
-    actions: Mapping[str, Stream | Pause]
+    actions: Mapping[str, StreamOptions | Pause]
     next: Mapping[str, tuple[str, ...]]
     edges: int
 
     @property
-    def streams(self) -> list[Stream]:
+    def streams(self) -> list[StreamOptions]:
         """All stream vertices."""
-        return [action for action in self.actions.values() if isinstance(action, Stream)]
+        return [action for action in self.actions.values() if isinstance(action, StreamOptions)]
 
 
 def _level(text: str) -> LogLevel:
@@ -200,7 +200,7 @@ def _checked(
     if start in following[start]:
         raise ValueError(f"vertex {start!r} has an edge to itself, which TGen refuses")
     _check_connected(vertices, edges)
-    actions: dict[str, Stream | Pause] = {}
+    actions: dict[str, StreamOptions | Pause] = {}
     for vertex, kind in kinds.items():
         if kind == "stream":
             actions[vertex] = _stream(vertex, {**defaults, **parsed[vertex]})
@@ -223,12 +223,12 @@ def _checked(
     )
 
 
-def _stream(vertex: str, options: dict[str, Any]) -> Stream:
+def _stream(vertex: str, options: dict[str, Any]) -> StreamOptions:
     for name in ("peers", "sendsize", "recvsize"):
         if not options.get(name):
             # Without a size, or with 0, TGen follows a Markov model or sends nothing at all.
             raise ValueError(f"vertex {vertex!r}: attribute {name!r} is needed, and not 0")
-    return Stream(
+    return StreamOptions(
         id=vertex,
         peers=options["peers"],
         proxies=options.get("socksproxy", ()),
@@ -283,7 +283,9 @@ def _check_connected(vertices: Iterable[str], edges: list[tuple[str, str]]) -> N
 
 
 def _check_no_timeless_cycle(
-    actions: Mapping[str, Stream | Pause], following: Mapping[str, tuple[str, ...]], start: str
+    actions: Mapping[str, StreamOptions | Pause],
+    following: Mapping[str, tuple[str, ...]],
+    start: str,
 ) -> None:
     """Refuse a loop on which no time can pass: TGen itself would never come out of it."""
 

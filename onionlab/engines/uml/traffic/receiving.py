@@ -1,0 +1,171 @@
+"""What comes in over a stream: payload is counted and thrown away, the rest waits in a buffer.
+
+Two things are done in fewer system calls than in TGen:
+
+- Payload is discarded in the kernel (MSG_TRUNC) and not summed up, unless asked for.
+- Between the first and the last byte of a payload the socket wakes the process only when a good
+  piece has arrived (SO_RCVLOWAT). What is there is read in any case at each heartbeat, so that the
+  counts of a heartbeat are right.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import socket
+import struct
+from typing import TYPE_CHECKING
+
+from .states import ReceiveState, TransportState
+
+if TYPE_CHECKING:
+    from .stream import Stream
+
+__all__ = ["Receiving"]
+
+READ_BYTES = 1 << 16
+DISCARD_BYTES = 1 << 24
+
+_OPEN = TransportState.OPEN
+_PAYLOAD = ReceiveState.PAYLOAD
+
+# As plain numbers: putting two of the socket module's flags together is a call of Python code.
+_DONTWAIT = int(socket.MSG_DONTWAIT)
+_DISCARD_FLAGS = _DONTWAIT | int(getattr(socket, "MSG_TRUNC", 0))
+
+# Never touched by the kernel when it truncates, so these are pages that do not exist.
+_DISCARD = memoryview(bytearray(DISCARD_BYTES))
+
+_TCP_INFO_LAST_DATA_RECV = struct.Struct("52xI")
+_TCP_INFO_BYTES = 104
+
+
+class Receiving:
+    """One direction of a stream.
+
+    wanted_bytes: of payload; None: the peer does not even send a checksum. total_bytes: since the
+    transport is open. Times are microseconds of the monotonic clock; None: has not happened.
+    before_drain: the times `last_at` and the stream's `progress` before a read that happened
+    because of a heartbeat, not of an arrival; None where there was none since the last arrival.
+    """
+
+    def __init__(self, stream: Stream, state: ReceiveState, wanted_bytes: int) -> None:
+        self.state = state
+        self.wanted_bytes: int | None = wanted_bytes
+        self.total_bytes = 0
+        self.payload_bytes = 0
+        self.first_at: int | None = None
+        self.last_at: int | None = None
+        self.checksum_at: int | None = None
+        self.before_drain: tuple[int | None, int | None] | None = None
+        self.buffer = bytearray()
+        self._stream = stream
+        self._owner = stream.owner
+        self._sock = stream.sock
+        self._low_water = 1
+        verify = stream.owner.verify_payload
+        self._digest = hashlib.md5(usedforsecurity=False) if verify else None
+
+    def read(self, *, to_the_end: bool) -> None:
+        """Read what has arrived; to_the_end: and what comes after it, an end or an error.
+
+        The stream goes through its states with what is not payload.
+        """
+        stream, owner = self._stream, self._owner
+        while not stream.over:
+            discard = self.state is _PAYLOAD and not self.buffer and self._digest is None
+            try:
+                if discard:
+                    assert self.wanted_bytes is not None
+                    at_most = min(
+                        self.wanted_bytes - self.payload_bytes,
+                        READ_BYTES if owner.wants_info else DISCARD_BYTES,
+                    )
+                    got = self._sock.recv_into(_DISCARD, at_most, _DISCARD_FLAGS)
+                else:
+                    at_most = READ_BYTES
+                    data = self._sock.recv(at_most, _DONTWAIT)
+                    got = len(data)
+                    self.buffer += data
+            except BlockingIOError:
+                return
+            except OSError as error:
+                stream.read_failed(error)
+                return
+            if got == 0:
+                stream.end_of_file()
+                return
+            owner.count_bytes(got, 0)
+            if stream.transport.state is _OPEN:
+                self.total_bytes += got
+            stream.progress = owner.now_us
+            self.before_drain = None
+            if discard:
+                self._count_payload(got)
+            else:
+                stream.process()
+            if got < at_most and not to_the_end:
+                return
+
+    def take(self, count: int) -> bytes | None:
+        """Take the first bytes out of the buffer; None where there are fewer."""
+        if len(self.buffer) < count:
+            return None
+        taken = bytes(self.buffer[:count])
+        del self.buffer[:count]
+        return taken
+
+    def take_payload(self) -> None:
+        """Take what the buffer holds of the payload."""
+        assert self.wanted_bytes is not None
+        count = min(len(self.buffer), self.wanted_bytes - self.payload_bytes)
+        if count:
+            taken = self.take(count)
+            if self._digest is not None and taken is not None:
+                self._digest.update(taken)
+            self._count_payload(count)
+
+    def payload_md5(self) -> str | None:
+        """The sum of the payload, in hexadecimal digits; None where it is not asked for."""
+        return None if self._digest is None else self._digest.hexdigest()
+
+    def _count_payload(self, count: int) -> None:
+        owner = self._owner
+        now = owner.now_us
+        if self.payload_bytes == 0:
+            self.first_at = now
+        self.last_at = now
+        self.payload_bytes += count
+        assert self.wanted_bytes is not None
+        left = self.wanted_bytes - self.payload_bytes
+        if left == 0:
+            self.state = ReceiveState.CHECKSUM
+        elif owner.wants_info:
+            self._stream.log_status()
+        # Wake the process when the rest of the payload or a good piece of it is there.
+        low_water = max(1, min(left, owner.low_water_bytes))
+        if low_water != self._low_water:
+            self._low_water = low_water
+            self._sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVLOWAT, low_water)
+
+    def drain(self) -> None:
+        """Count what has arrived without being worth a wake-up."""
+        if self._low_water > 1 and self.state is _PAYLOAD:
+            before = self.before_drain or (self.last_at, self._stream.progress)
+            bytes_before = self.payload_bytes
+            self.read(to_the_end=False)
+            if self.payload_bytes > bytes_before and self.state is _PAYLOAD:
+                self.before_drain = before
+
+    def correct_drained_times(self) -> None:
+        """Ask the kernel when the last bytes came, where a heartbeat found them waiting."""
+        if self.before_drain is None:
+            return
+        last_at, progress = self.before_drain
+        self.before_drain = None
+        info = self._sock.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, _TCP_INFO_BYTES)
+        (ago_ms,) = _TCP_INFO_LAST_DATA_RECV.unpack_from(info)
+        arrived = self._owner.now_us - ago_ms * 1000
+        if self.last_at is not None:
+            self.last_at = max(last_at or 0, min(self.last_at, arrived))
+        if self._stream.progress is not None:
+            self._stream.progress = max(progress or 0, min(self._stream.progress, arrived))
