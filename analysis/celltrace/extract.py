@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
@@ -16,92 +14,21 @@ from analysis.celltrace.cells import NEVER, Cells, Fate, join
 from analysis.celltrace.events import count_events, read_trace
 from analysis.celltrace.paths import LEGS, Network, Relay
 from analysis.errors import AnalysisError
-from analysis.formats.columns import Column
-
-TRACE_PLAN = "trace.json"
-"""In a run's directory: which relays were traced, and who is who. Without it none was."""
-CELLS_FILE = "cells.parquet"
-RELAY_TIME_FILE = "relay_time.parquet"
-COUNTS_FILE = "celltrace.json"
-FORMAT = 1
-
-_NAME = pa.dictionary(pa.int32(), pa.string())
-
-CELLS: tuple[Column, ...] = (
-    Column("relay", _NAME, "host name of the relay"),
-    Column("role", _NAME, "its role: exitguard, guard, exit or middle"),
-    Column("seq", pa.int64(), "the cell's number at this relay"),
-    Column("command", pa.uint8(), "the cell's command (3: RELAY)"),
-    Column("direction", pa.uint8(), "1: to the client, 2: from it, 0: not known"),
-    Column("fate", pa.uint8(), "see analysis.celltrace.cells.Fate"),
-    Column("circuit_channel", pa.int64(), "channel of its circuit's side towards the client"),
-    Column("circuit_id", pa.int64(), "circuit ID on that channel"),
-    Column("inbuf_ns", pa.int64(), "simulated time of the event; null without one"),
-    Column("recognized_ns", pa.int64(), "simulated time of the event; null without one"),
-    Column("queue_ns", pa.int64(), "simulated time of the event; null without one"),
-    Column("outbuf_ns", pa.int64(), "simulated time of the event; null without one"),
-    Column("flush_ns", pa.int64(), "simulated time of the event; null without one"),
+from analysis.formats import files
+from analysis.formats.columns import CELLS, RELAY_TIME, arrow_schema
+from analysis.formats.record_files import (
+    EXTRACT_AGAIN,
+    TRACE_COUNTS_FORMAT,
+    RelayCounts,
+    TraceCounts,
+    write_beside_tables,
 )
-
-RELAY_TIME: tuple[Column, ...] = (
-    Column("client", _NAME, "host name of the client"),
-    Column("class", _NAME, "its traffic class"),
-    Column("stream_index", pa.int32(), "as in streams.parquet"),
-    Column("start_s", pa.float64(), "as in streams.parquet"),
-    Column("ttfb_s", pa.float64(), "ttfb_from_start_s of streams.parquet"),
-    Column("leg", _NAME, "BEGIN, CONNECTED, request or first answer; null if not followed"),
-    Column("position", pa.int8(), "0: guard, 1: middle, 2: exit; null if not followed"),
-    Column("relay", _NAME, "where the cell was; null if not followed"),
-    Column("role", _NAME, "that relay's role"),
-    Column("inbuf_queue_s", pa.float64(), "time there from inbuf to queue, or until recognized"),
-    Column("queue_outbuf_s", pa.float64(), "time there from queue to outbuf"),
-    Column("outbuf_flush_s", pa.float64(), "time there from outbuf to flush"),
-    Column("problem", _NAME, "why the chain was not followed; null if it was"),
-)
-
-
-@dataclass(frozen=True)
-class RelayCounts:
-    """What one relay's trace held. fates: names of Fate -> cells."""
-
-    relay: str
-    role: str
-    bytes: int
-    events: dict[str, int]
-    fates: dict[str, int]
-    repeated: int
-    channels: int
-    ended: bool
-    cut_bytes: int
-    malformed: int
-    first_malformed: int | None
-    missing: int
-
-    @property
-    def damage(self) -> str | None:
-        """What of the trace does not count, for people; None where all does."""
-        if not (self.malformed or self.cut_bytes or self.missing or self.repeated):
-            return None
-        where = (
-            "" if self.first_malformed is None else f", the first at byte {self.first_malformed}"
-        )
-        return (
-            f"{self.malformed} records that no Tor writes{where}; {self.cut_bytes} bytes of a last "
-            f"record; {self.missing} records missing; {self.repeated} events twice"
-        )
-
-
-@dataclass(frozen=True)
-class TraceCounts:
-    """All of celltrace.json. streams: how many chains were followed, and why others were not."""
-
-    relays: tuple[RelayCounts, ...]
-    streams: dict[str, int]
+from analysis.formats.run_files import TracedHost, read_trace_plan
 
 
 def is_traced(run_directory: Path) -> bool:
     """Whether a run has cell traces."""
-    return (run_directory / TRACE_PLAN).is_file()
+    return (run_directory / files.TRACE_PLAN).is_file()
 
 
 def extract(run_directory: Path, streams: Path, out: Path) -> TraceCounts:
@@ -115,22 +42,24 @@ def extract(run_directory: Path, streams: Path, out: Path) -> TraceCounts:
     Raises:
         AnalysisError: a trace is missing, empty or damaged; trace.json is not valid.
     """
-    plan = _read_plan(run_directory / TRACE_PLAN)
-    epoch_ns = round(plan["epoch_unix_s"]) * 10**9
+    plan = read_trace_plan(run_directory)
+    epoch_ns = round(plan.epoch_unix_s) * 10**9
     relays: dict[str, Relay] = {}
     counts = []
-    schema = _schema(CELLS)
-    with pq.ParquetWriter(out / CELLS_FILE, schema, compression="zstd", version="2.6") as writer:
-        for name in plan["traced"]:
-            host = plan["hosts"][name]
-            path = run_directory / "shadow.data" / "hosts" / name / plan["file"]
+    schema = arrow_schema(CELLS, TRACE_COUNTS_FORMAT)
+    with pq.ParquetWriter(
+        out / files.CELLS_TABLE, schema, compression="zstd", version="2.6"
+    ) as writer:
+        for name in plan.traced:
+            host = plan.hosts[name]
+            path = run_directory / files.HOSTS / name / plan.file
             trace = read_trace(path)
             cells = join(trace)
-            relays[name] = Relay(name, host["role"], host["address"], trace, cells)
+            relays[name] = Relay(name, host.role, host.address, trace, cells)
             counts.append(
                 RelayCounts(
                     relay=name,
-                    role=host["role"],
+                    role=host.role,
                     bytes=path.stat().st_size,
                     events={event.name.lower(): n for event, n in count_events([trace])},
                     fates={fate.name: n for fate, n in cells.counts().items()},
@@ -144,60 +73,11 @@ def extract(run_directory: Path, streams: Path, out: Path) -> TraceCounts:
                 )
             )
             writer.write_table(_cells_table(relays[name], epoch_ns, schema))
-    table = _relay_time(Network(relays), plan["hosts"], streams, epoch_ns)
-    pq.write_table(table, out / RELAY_TIME_FILE, compression="zstd", version="2.6")
-    followed = _followed(table)
-    result = TraceCounts(tuple(counts), followed)
-    text = json.dumps({"format": FORMAT, **asdict(result)}, indent=1, sort_keys=True)
-    (out / COUNTS_FILE).write_text(text + "\n", encoding="utf-8")
+    table = _relay_time(Network(relays), plan.hosts, streams, epoch_ns)
+    pq.write_table(table, out / files.RELAY_TIME_TABLE, compression="zstd", version="2.6")
+    result = TraceCounts(tuple(counts), _followed(table))
+    write_beside_tables(out / files.TRACE_COUNTS, result)
     return result
-
-
-def read_counts(path: Path) -> TraceCounts:
-    """Reads a celltrace.json back.
-
-    Raises:
-        AnalysisError: it is missing or of another format.
-    """
-    try:
-        content = json.loads(path.read_text(encoding="utf-8"))
-        if content.pop("format") != FORMAT:
-            raise ValueError("another format")
-        relays = tuple(RelayCounts(**relay) for relay in content.pop("relays"))
-        return TraceCounts(relays, **content)
-    except FileNotFoundError:
-        raise AnalysisError(f"{path} is missing", "extract the run's records again") from None
-    except (ValueError, KeyError, TypeError) as error:
-        raise AnalysisError(
-            f"{path} is not of format {FORMAT}: {error}", "extract the run's records again"
-        ) from None
-
-
-def _schema(columns: tuple[Column, ...]) -> pa.Schema:
-    return pa.schema(
-        [
-            pa.field(column.name, column.type, metadata={"description": column.description})
-            for column in columns
-        ],
-        metadata={"format": str(FORMAT)},
-    )
-
-
-def _read_plan(path: Path) -> dict[str, Any]:
-    try:
-        plan: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
-        for name in plan["traced"]:
-            host = plan["hosts"][name]
-            if not isinstance(host["role"], str) or not isinstance(host["address"], str):
-                raise TypeError(f"host {name}")
-        if not isinstance(plan["file"], str) or not plan["traced"]:
-            raise TypeError("file, traced")
-        float(plan["epoch_unix_s"])
-    except FileNotFoundError:
-        raise AnalysisError(f"{path} is missing") from None
-    except (ValueError, KeyError, TypeError) as error:
-        raise AnalysisError(f"{path} does not say which relays were traced: {error}") from None
-    return plan
 
 
 def _cells_table(relay: Relay, epoch_ns: int, schema: pa.Schema) -> pa.Table:
@@ -231,7 +111,7 @@ def _cells_table(relay: Relay, epoch_ns: int, schema: pa.Schema) -> pa.Table:
 
 
 def _relay_time(
-    network: Network, hosts: Mapping[str, Any], streams: Path, epoch_ns: int
+    network: Network, hosts: Mapping[str, TracedHost], streams: Path, epoch_ns: int
 ) -> pa.Table:
     """One row for each stay of each stream's chain, or one with the problem."""
     table = pq.read_table(
@@ -244,7 +124,7 @@ def _relay_time(
             continue
         start_ns = epoch_ns + round(stream["start_s"] * 1e9)
         chain = network.chain(
-            hosts[stream["client"]]["address"], start_ns + round(ttfb_s * 1e9), start_ns
+            hosts[stream["client"]].address, start_ns + round(ttfb_s * 1e9), start_ns
         )
         own = {
             "client": stream["client"],
@@ -269,7 +149,7 @@ def _relay_time(
                     "outbuf_flush_s": third,
                 }
             )
-    return pa.Table.from_pylist(rows, schema=_schema(RELAY_TIME))
+    return pa.Table.from_pylist(rows, schema=arrow_schema(RELAY_TIME, TRACE_COUNTS_FORMAT))
 
 
 def _followed(table: pa.Table) -> dict[str, int]:
@@ -293,11 +173,11 @@ def load_cells(records: Path) -> list[tuple[str, str, Cells]]:
     Raises:
         AnalysisError: the table is missing or cannot be read.
     """
-    path = records / CELLS_FILE
+    path = records / files.CELLS_TABLE
     try:
         table = pq.read_table(path)
     except FileNotFoundError:
-        raise AnalysisError(f"{path} is missing", "extract the run's records again") from None
+        raise AnalysisError(f"{path} is missing", EXTRACT_AGAIN) from None
     except (OSError, pa.ArrowInvalid) as error:
         raise AnalysisError(f"{path} cannot be read: {error}") from None
     names = np.asarray(table["relay"].cast(pa.string()).to_pylist(), dtype=np.str_)

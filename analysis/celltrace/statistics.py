@@ -15,6 +15,7 @@ import numpy as np
 
 from analysis.arrays import Bools, Floats, Ints
 from analysis.celltrace.cells import NEVER, Cells, Fate
+from analysis.formats.study import CellTimes
 
 NS_PER_MS = 1e6
 
@@ -37,25 +38,12 @@ class Stage(StrEnum):
     TOTAL = "inbuf to flush"
 
 
-@dataclass(frozen=True)
-class Summary:
-    """Times in milliseconds, of ``count`` cells. All NaN without any."""
-
-    count: int
-    minimum_ms: float
-    quartile1_ms: float
-    median_ms: float
-    mean_ms: float
-    quartile3_ms: float
-    maximum_ms: float
-
-
-def summarise(times_ms: Floats) -> Summary:
+def summarise(times_ms: Floats) -> CellTimes:
     """The text's line of numbers for times of shape (n,)."""
     if not times_ms.size:
-        return Summary(0, *(float("nan"),) * 6)
+        return CellTimes(0, *(float("nan"),) * 6)
     low, q1, median, q3, high = np.quantile(times_ms, [0.0, 0.25, 0.5, 0.75, 1.0])
-    return Summary(
+    return CellTimes(
         int(times_ms.size),
         float(low),
         float(q1),

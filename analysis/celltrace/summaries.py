@@ -14,24 +14,19 @@ import pyarrow.parquet as pq  # type: ignore[import-untyped]
 
 from analysis.arrays import Bools, Floats
 from analysis.celltrace.cells import JOINED, MEANINGS, Fate
-from analysis.celltrace.extract import (
-    COUNTS_FILE,
-    RELAY_TIME_FILE,
-    TraceCounts,
-    load_cells,
-    read_counts,
-)
+from analysis.celltrace.extract import load_cells
 from analysis.celltrace.paths import LEGS
 from analysis.celltrace.statistics import (
     Group,
     Relayed,
     Stage,
-    Summary,
     relayed,
     spike_period_s,
     summarise,
 )
-from analysis.formats.study import Level, Run
+from analysis.formats import files
+from analysis.formats.record_files import TraceCounts, read_trace_counts
+from analysis.formats.study import CellTimes, Level, Run
 
 ALL_ROLES = "all relays"
 STAGES = (Stage.INBUF_QUEUE, Stage.QUEUE_OUTBUF, Stage.OUTBUF_FLUSH)
@@ -55,7 +50,7 @@ class TimeRow:
     stage: Stage
     circuits: int
     share: float
-    summary: Summary
+    summary: CellTimes
 
 
 @dataclass(frozen=True)
@@ -125,9 +120,9 @@ class TraceTable:
         Raises:
             AnalysisError: a table is missing or cannot be read.
         """
-        if not (records / COUNTS_FILE).is_file():
+        if not (records / files.TRACE_COUNTS).is_file():
             return
-        self.counts.append((run, read_counts(records / COUNTS_FILE)))
+        self.counts.append((run, read_trace_counts(records / files.TRACE_COUNTS)))
         relays = [(role, cells) for _, role, cells in load_cells(records)]
         roles = list(dict.fromkeys(role for role, _ in relays))
         for role in [*roles, ALL_ROLES] if len(roles) > 1 else roles:
@@ -172,7 +167,7 @@ class TraceTable:
         )  # fmt: skip
 
     def _add_relay_times(self, run: Run, level: Level, records: Path) -> None:
-        table = pq.read_table(records / RELAY_TIME_FILE)
+        table = pq.read_table(records / files.RELAY_TIME_TABLE)
         start_s = table["start_s"].to_numpy()
         inside = (start_s >= level.measured_start_s) & (start_s < level.measured_end_s)
         table = table.filter(pa.array(inside))
@@ -236,7 +231,7 @@ class MeanTimes:
     cells: int
     circuits: float
     share: float
-    summary: Summary
+    summary: CellTimes
 
 
 def over_seeds(rows: Iterable[TimeRow]) -> Iterator[MeanTimes]:
@@ -245,7 +240,7 @@ def over_seeds(rows: Iterable[TimeRow]) -> Iterator[MeanTimes]:
     for row in rows:
         key = (row.role, row.level, row.variant, row.group, row.stage)
         together.setdefault(key, []).append(row)
-    names = [f.name for f in fields(Summary) if f.name != "count"]
+    names = [f.name for f in fields(CellTimes) if f.name != "count"]
     for key, own in together.items():
         filled = [row for row in own if row.summary.count]
         cells = sum(row.summary.count for row in own)
@@ -261,7 +256,7 @@ def over_seeds(rows: Iterable[TimeRow]) -> Iterator[MeanTimes]:
             cells=cells,
             circuits=float(np.mean([row.circuits for row in own])),
             share=float(np.mean([row.share for row in filled])) if filled else float("nan"),
-            summary=Summary(cells, **means),
+            summary=CellTimes(cells, **means),
         )
 
 
@@ -279,7 +274,7 @@ def times_csv(table: TraceTable) -> str:
     """celltrace.csv: one line for each run, role, group and stage."""
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
-    numbers = [f.name for f in fields(Summary)]
+    numbers = [f.name for f in fields(CellTimes)]
     writer.writerow(
         ["level", "variant", "seed", "role", "group", "stage", "circuits", "share", *numbers]
     )

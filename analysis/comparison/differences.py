@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 from analysis.comparison.run_sets import RunSet, SetRun
 from analysis.errors import AnalysisError
+from analysis.formats.files import CLIENTS, HOST_TEMPLATES, RUN
 
 ASPECTS: Mapping[str, str] = {
     "variant": "the variant of Tor",
@@ -25,13 +26,13 @@ _ASPECT_OF_FILE = (
     (re.compile(r"conf/tor\.variant\.|.*/torrc-defaults\Z"), "variant"),
     (re.compile(r"conf/tor\."), "configuration"),
     (re.compile(r"conf/tgen\."), "load"),
-    (re.compile(r"run\.json\Z"), "time"),
-    (re.compile(r"conf/network\.gml\Z|conf/resolv\.conf\Z|clients\.json\Z"), "network"),
-    (re.compile(r"shadow\.data\.template/hosts/"), "network"),
+    (re.compile(rf"{re.escape(RUN)}\Z"), "time"),
+    (re.compile(rf"conf/network\.gml\Z|conf/resolv\.conf\Z|{re.escape(CLIENTS)}\Z"), "network"),
+    (re.compile(rf"{re.escape(HOST_TEMPLATES)}/"), "network"),
 )
 """An input file that fits none is the engine's own."""
 
-_OF_HOSTS = "shadow.data.template/hosts/"
+_OF_HOSTS = f"{HOST_TEMPLATES}/"
 
 _ENGINE_OWN = ("conf/network.gml",)
 """Written by an engine that has such a file, so that the lack of it says nothing of the network."""

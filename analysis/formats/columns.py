@@ -10,8 +10,7 @@ from enum import StrEnum
 
 import pyarrow as pa  # type: ignore[import-untyped]
 
-FORMAT = 1
-"""Version of the record tables and of parse.json."""
+from analysis.formats.files import RECORDS_FORMAT
 
 
 class Outcome(StrEnum):
@@ -46,38 +45,6 @@ FAILURES = (
     Outcome.PROTOCOL_ERROR,
     Outcome.OTHER_ERROR,
 )
-
-_BY_STREAM_ERROR = {
-    "TIMEOUT": Outcome.TIMEOUT,
-    "STALLOUT": Outcome.STALL,
-    "READEOF": Outcome.CLOSED,
-    "WRITEEOF": Outcome.CLOSED,
-    "READ": Outcome.CONNECTION_ERROR,
-    "WRITE": Outcome.CONNECTION_ERROR,
-    "MISC": Outcome.CONNECTION_ERROR,
-    "AUTH": Outcome.PROTOCOL_ERROR,
-    "MODEL": Outcome.PROTOCOL_ERROR,
-    "CHECKSUM": Outcome.PROTOCOL_ERROR,
-    "FOOTER": Outcome.PROTOCOL_ERROR,
-}
-_BY_TRANSPORT_ERROR = {"TIMEOUT": Outcome.TIMEOUT, "STALLOUT": Outcome.STALL}
-
-
-def classify(success: bool, error: str, transport_error: str) -> tuple[Outcome, str]:
-    """Outcome and error name of an ended stream.
-
-    The names are those of ``_tgenstream_errorToString`` and, behind ``PROXY-``, those of
-    ``_tgentransport_errorToString``. A timeout before the transport made any progress is logged as
-    PROXY with the transport's error TIMEOUT: it is a timeout all the same.
-    """
-    if success:
-        return Outcome.SUCCESS, ""
-    if error == "PROXY":
-        outcome = _BY_TRANSPORT_ERROR.get(transport_error, Outcome.PROXY_ERROR)
-        return outcome, f"PROXY-{transport_error}"
-    if error.startswith("HEADER"):
-        return Outcome.PROTOCOL_ERROR, error
-    return _BY_STREAM_ERROR.get(error, Outcome.OTHER_ERROR), error
 
 
 @dataclass(frozen=True)
@@ -141,12 +108,66 @@ PROGRESS: tuple[Column, ...] = (
 """How the streams came along. There is no such table where logs have no stream-status lines."""
 
 
-def arrow_schema(columns: tuple[Column, ...]) -> pa.Schema:
+PEERS: tuple[Column, ...] = (
+    Column("host", _NAME, "host name of the peer"),
+    Column("role", _NAME, "seed or downloader"),
+    Column("time_s", pa.float64(), "time of the line"),
+    Column("kind", _NAME, "see analysis.records.peerlog.Kind; says which columns are not null"),
+    Column("socket", pa.int32(), "number of the uTP socket within its log, from 1"),
+    Column("event", _NAME, "see analysis.records.peerlog.UtpEvent"),
+    Column("window_bytes", pa.int64(), "congestion window"),
+    Column("in_flight_bytes", pa.int64(), "most payload in flight since the line before"),
+    Column("advertised_bytes", pa.int64(), "window that the other end advertises"),
+    Column("waiting_bytes", pa.int64(), "payload that waits to be sent"),
+    Column("delay_s", pa.float64(), "newest one-way delay above its base"),
+    Column("slow_start", pa.bool_(), "of the socket, or of the requests"),
+    Column("target_requests", pa.int32(), "how many blocks are to be requested"),
+    Column("outstanding_requests", pa.int32(), "how many blocks are requested"),
+    Column("rate_bytes_per_s", pa.int64(), "download rate as the request rule knows it"),
+    Column("received_bytes", pa.int64(), "payload received so far, over all downloads"),
+    Column("text", pa.string(), "of lines about connections and downloads"),
+)
+
+
+CELLS: tuple[Column, ...] = (
+    Column("relay", _NAME, "host name of the relay"),
+    Column("role", _NAME, "its role: exitguard, guard, exit or middle"),
+    Column("seq", pa.int64(), "the cell's number at this relay"),
+    Column("command", pa.uint8(), "the cell's command (3: RELAY)"),
+    Column("direction", pa.uint8(), "1: to the client, 2: from it, 0: not known"),
+    Column("fate", pa.uint8(), "see analysis.celltrace.cells.Fate"),
+    Column("circuit_channel", pa.int64(), "channel of its circuit's side towards the client"),
+    Column("circuit_id", pa.int64(), "circuit ID on that channel"),
+    Column("inbuf_ns", pa.int64(), "simulated time of the event; null without one"),
+    Column("recognized_ns", pa.int64(), "simulated time of the event; null without one"),
+    Column("queue_ns", pa.int64(), "simulated time of the event; null without one"),
+    Column("outbuf_ns", pa.int64(), "simulated time of the event; null without one"),
+    Column("flush_ns", pa.int64(), "simulated time of the event; null without one"),
+)
+
+RELAY_TIME: tuple[Column, ...] = (
+    Column("client", _NAME, "host name of the client"),
+    Column("class", _NAME, "its traffic class"),
+    Column("stream_index", pa.int32(), "as in streams.parquet"),
+    Column("start_s", pa.float64(), "as in streams.parquet"),
+    Column("ttfb_s", pa.float64(), "ttfb_from_start_s of streams.parquet"),
+    Column("leg", _NAME, "BEGIN, CONNECTED, request or first answer; null if not followed"),
+    Column("position", pa.int8(), "0: guard, 1: middle, 2: exit; null if not followed"),
+    Column("relay", _NAME, "where the cell was; null if not followed"),
+    Column("role", _NAME, "that relay's role"),
+    Column("inbuf_queue_s", pa.float64(), "time there from inbuf to queue, or until recognized"),
+    Column("queue_outbuf_s", pa.float64(), "time there from queue to outbuf"),
+    Column("outbuf_flush_s", pa.float64(), "time there from outbuf to flush"),
+    Column("problem", _NAME, "why the chain was not followed; null if it was"),
+)
+
+
+def arrow_schema(columns: tuple[Column, ...], version: int = RECORDS_FORMAT) -> pa.Schema:
     """The columns as an Arrow schema; descriptions go into the fields' metadata."""
     return pa.schema(
         [
             pa.field(column.name, column.type, metadata={"description": column.description})
             for column in columns
         ],
-        metadata={"format": str(FORMAT)},
+        metadata={"format": str(version)},
     )

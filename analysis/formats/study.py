@@ -4,52 +4,60 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
+from pydantic import Field, model_validator
 
-from analysis.celltrace.statistics import Summary
-from analysis.errors import AnalysisError, problems_of
-from analysis.inference.sequential import Looks
-
-
-class _Model(BaseModel):
-    # A newer plan may write more than this package reads.
-    model_config = ConfigDict(extra="ignore", frozen=True)
+from analysis.formats.json_files import read_as, write_json
+from analysis.formats.model import FormatModel
 
 
-class Variant(_Model):
+class Variant(FormatModel):
     """One system under comparison, and how every figure shows it."""
 
-    name: str = Field(min_length=1)
-    label: str
-    description: str = ""
-    color: str
-    marker: str
-    linestyle: str | tuple[float, tuple[float, ...]]
+    name: str = Field(min_length=1, description="what runs and figures call it")
+    label: str = Field(description="its name in figures")
+    description: str = Field(default="", description="one line for tables")
+    color: str = Field(description="its colour, #rrggbb")
+    marker: str = Field(description="Matplotlib's marker")
+    linestyle: str | tuple[float, tuple[float, ...]] = Field(
+        description="Matplotlib's line style: its name, or offset and lengths of the dashes"
+    )
 
 
-class ClassLoad(_Model):
+class ClassLoad(FormatModel):
     """What one class of clients does. ``None``: no such limit, or not fixed."""
 
-    timeout_s: float | None = None
-    stallout_s: float | None = None
-    request_bytes: int | None = None
-    count: int | None = None
+    timeout_s: float | None = Field(
+        default=None, description="a stream that takes longer is given up; null: none is"
+    )
+    stallout_s: float | None = Field(
+        default=None, description="a stream without a byte for so long is given up; null: none is"
+    )
+    request_bytes: int | None = Field(
+        default=None, description="payload of each stream; null: not fixed"
+    )
+    count: int | None = Field(default=None, description="clients of the class; null: not known")
 
 
-class Level(_Model):
+class Level(FormatModel):
     """One setting of the network; the measured span is [measured_start_s, measured_end_s)."""
 
-    name: str = Field(min_length=1)
-    label: str
-    measured_start_s: float = Field(ge=0)
-    measured_end_s: float
-    stop_s: float
-    classes: dict[str, ClassLoad]
-    coordinates: dict[str, float] = {}
-    """Where the level lies among others, for figures that show several: name and unit -> value."""
+    name: str = Field(min_length=1, description="what runs and figures call it")
+    label: str = Field(description="its name in tables and figures")
+    measured_start_s: float = Field(
+        ge=0, description="simulated time from which streams that start count"
+    )
+    measured_end_s: float = Field(description="simulated time before which they count")
+    stop_s: float = Field(description="simulated time at which runs end")
+    classes: dict[str, ClassLoad] = Field(description="class of clients -> what they do")
+    coordinates: dict[str, float] = Field(
+        default={},
+        description="where the level lies among others, for figures that show several: name and "
+        "unit -> value",
+    )
 
     @model_validator(mode="after")
     def _in_order(self) -> Level:
@@ -73,65 +81,109 @@ class Level(_Model):
         return min(timeout, after) if timeout else after
 
 
-class FigureSpec(_Model):
+class FigureSpec(FormatModel):
     """One figure to draw; ``paper``: the number of the paper's figure that it repeats."""
 
-    id: str = Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]*$")
-    kind: str
-    level: str
-    title: str = ""
-    paper: int | None = None
+    id: str = Field(
+        pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]*$", description="name of its file, without ending"
+    )
+    kind: str = Field(description="what it shows, a kind that analysis.figures knows")
+    level: str = Field(description="name of the level that it shows")
+    title: str = Field(default="", description="what stands above it; empty: what its kind says")
+    paper: int | None = Field(
+        default=None, description="number of the paper's figure that it repeats"
+    )
 
 
-class Run(_Model):
+class Run(FormatModel):
     """One run; directories are relative to the store."""
 
-    run_id: str
-    level: str
-    variant: str
-    seed: int
-    directory: str
-    records: str
+    run_id: str = Field(description="its name in the store")
+    level: str = Field(description="name of its level")
+    variant: str = Field(description="name of its variant")
+    seed: int = Field(description="runs of one level and seed are paired")
+    directory: str = Field(description="its directory, below the store")
+    records: str = Field(description="its records, below the store")
 
 
-class StudyLooks(_Model):
-    """When the runs were looked at while seeds were added; see ``sequential.Looks``."""
+@dataclass(frozen=True)
+class Looks:
+    """When the data was, or will be, looked at while seeds are added."""
 
-    sizes: tuple[int, ...] = Field(min_length=1)
-    budget: int
+    sizes: Annotated[
+        tuple[int, ...], Field(description="pairs of runs at each look so far, increasing")
+    ]
+    budget: Annotated[int, Field(description="the most pairs that there may ever be")]
 
-    @model_validator(mode="after")
-    def _grow(self) -> StudyLooks:
-        Looks(self.sizes, self.budget)
-        return self
+    def __post_init__(self) -> None:
+        increasing = all(a < b for a, b in zip(self.sizes, self.sizes[1:], strict=False))
+        if not self.sizes or not increasing or self.sizes[0] < 2 or self.sizes[-1] > self.budget:
+            raise ValueError(f"looks need to grow from 2 to at most {self.budget}: {self.sizes}")
+
+    @property
+    def fractions(self) -> tuple[float, ...]:
+        """Share of the budget used at each look."""
+        return tuple(size / self.budget for size in self.sizes)
 
 
-class PublishedCellTimes(_Model):
-    """What others measured of cells; ``levels``: level -> group of circuits -> its numbers."""
+@dataclass(frozen=True)
+class CellTimes:
+    """Times in milliseconds, of ``count`` cells. All NaN without any."""
 
-    source: str
-    role: str
-    levels: dict[str, dict[Literal["all", "busiest", "quiet", "busy"], Summary]]
+    count: Annotated[int, Field(description="cells")]
+    minimum_ms: Annotated[float, Field(description="the shortest time")]
+    quartile1_ms: Annotated[float, Field(description="a quarter of the cells took at most that")]
+    median_ms: Annotated[float, Field(description="half of the cells took at most that")]
+    mean_ms: Annotated[float, Field(description="mean time")]
+    quartile3_ms: Annotated[float, Field(description="three quarters took at most that")]
+    maximum_ms: Annotated[float, Field(description="the longest time")]
 
 
-class Study(_Model):
-    """The whole of study.json."""
+class PublishedCellTimes(FormatModel):
+    """What others measured of cells."""
 
-    format: Literal[1]
-    name: str
-    title: str
-    description: str = ""
-    baseline: str | None = None
-    variants: tuple[Variant, ...] = Field(min_length=1)
-    levels: tuple[Level, ...] = Field(min_length=1)
-    figures: tuple[FigureSpec, ...] = ()
-    runs: tuple[Run, ...]
-    margins: dict[str, float] = {}
-    published_cell_times: PublishedCellTimes | None = None
-    looks: StudyLooks | None = None
-    asked: dict[str, Any] = {}
-    shrunk: tuple[str, ...] = ()
-    provenance: dict[str, Any] = {}
+    source: str = Field(description="where the numbers stand")
+    role: str = Field(description="role of the relays that they are of")
+    levels: dict[str, dict[Literal["all", "busiest", "quiet", "busy"], CellTimes]] = Field(
+        description="level -> group of circuits -> its numbers"
+    )
+
+
+class Study(FormatModel):
+    """study.json: what was planned and run, for the analysis."""
+
+    format: Literal[1] = Field(description="version")
+    name: str = Field(description="name of the experiment")
+    title: str = Field(description="what stands above the report")
+    description: str = Field(default="", description="what the experiment asks, for the report")
+    baseline: str | None = Field(
+        default=None, description="name of the variant that others are compared with; null: none is"
+    )
+    variants: tuple[Variant, ...] = Field(min_length=1, description="the systems under comparison")
+    levels: tuple[Level, ...] = Field(min_length=1, description="the settings of the network")
+    figures: tuple[FigureSpec, ...] = Field(default=(), description="the figures to draw")
+    runs: tuple[Run, ...] = Field(description="all runs, also those that are not made yet")
+    margins: dict[str, float] = Field(
+        default={}, description="metric -> what counts as the same, instead of the usual"
+    )
+    published_cell_times: PublishedCellTimes | None = Field(
+        default=None, description="what others measured of cells, for the report's table"
+    )
+    looks: Looks | None = Field(
+        default=None,
+        description="when the runs were looked at while seeds were added; null: only once",
+    )
+    asked: dict[str, Any] = Field(
+        default={}, description="what was asked for: experiment, scale, seeds and the like"
+    )
+    shrunk: tuple[str, ...] = Field(
+        default=(), description="what the scale made smaller, a sentence each"
+    )
+    provenance: dict[str, Any] = Field(
+        default={},
+        description="what made the runs: engine, tor (programs), machine, and runs: what each of "
+        "the finished runs took",
+    )
 
     @model_validator(mode="after")
     def _names_agree(self) -> Study:
@@ -175,10 +227,9 @@ def load_study(path: Path) -> Study:
     Raises:
         AnalysisError: missing, not JSON, or not a valid study; says which fields.
     """
-    try:
-        return Study.model_validate_json(path.read_bytes())
-    except FileNotFoundError:
-        raise AnalysisError(f"{path} is missing", "plan or run the experiment first") from None
-    except ValidationError as error:
-        problems = "; ".join(problems_of(error, "study"))
-        raise AnalysisError(f"{path} is not a valid study: {problems}") from None
+    return read_as(Study, path, "study", missing="plan or run the experiment first")
+
+
+def write_study(path: Path, study: Study) -> None:
+    """Writes a study.json so that a reader sees the old one or the whole new one."""
+    write_json(path, study.content())

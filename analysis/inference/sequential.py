@@ -11,7 +11,6 @@ data seen; docs/reference/statistics.md says what that means for SEEDS=auto.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from functools import lru_cache
 
 import numpy as np
@@ -39,29 +38,6 @@ _ALPHAS = np.geomspace(1e-7, 0.5, 60)
 _GRID_STEPS_PER_SD = 8
 _GRID_END = 6.5
 """Where the grid of the Brownian motion ends; 4e-11 of its mass lie outside at t = 1."""
-
-
-@dataclass(frozen=True)
-class Looks:
-    """When the data was, or will be, looked at.
-
-    Attributes:
-        sizes: number of pairs at each look so far, increasing.
-        budget: the largest number of pairs there may ever be.
-    """
-
-    sizes: tuple[int, ...]
-    budget: int
-
-    def __post_init__(self) -> None:
-        increasing = all(a < b for a, b in zip(self.sizes, self.sizes[1:], strict=False))
-        if not self.sizes or not increasing or self.sizes[0] < 2 or self.sizes[-1] > self.budget:
-            raise ValueError(f"looks need to grow from 2 to at most {self.budget}: {self.sizes}")
-
-    @property
-    def fractions(self) -> tuple[float, ...]:
-        """Share of the budget used at each look."""
-        return tuple(size / self.budget for size in self.sizes)
 
 
 def schedule(budget: int) -> tuple[int, ...]:

@@ -10,8 +10,7 @@ from pathlib import Path
 import numpy as np
 
 from analysis.errors import AnalysisError
-from analysis.formats.study import Run, Study
-from analysis.inference.sequential import Looks
+from analysis.formats.study import Looks, Run, Study
 from analysis.judgement.margins import with_margins
 from analysis.judgement.verdicts import LEVEL, Paired, Sides, State, Unpaired, Verdict, decide
 from analysis.measures.catalogue import OWN, run_statistics
@@ -70,8 +69,7 @@ class Judgement:
 
 def design_of(study: Study) -> Design:
     """How a study's comparisons are judged."""
-    looks = None if study.looks is None else Looks(study.looks.sizes, study.looks.budget)
-    return Design(margins=study.margins, looks=looks)
+    return Design(margins=study.margins, looks=study.looks)
 
 
 def in_order(study: Study) -> Iterator[Run]:

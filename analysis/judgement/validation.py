@@ -17,6 +17,7 @@ from scipy.special import stdtr
 
 from analysis.arrays import Floats
 from analysis.errors import AnalysisError
+from analysis.formats.study import Looks
 from analysis.inference.bands import simultaneous_band
 from analysis.inference.intervals import (
     Effect,
@@ -26,7 +27,7 @@ from analysis.inference.intervals import (
     paired_effect,
     welch_effect,
 )
-from analysis.inference.sequential import ALLOWANCE, Looks, nominal_levels, schedule
+from analysis.inference.sequential import ALLOWANCE, nominal_levels, schedule
 from analysis.judgement.judging import Statistics, classes_of, is_primary
 from analysis.judgement.verdicts import LEVEL, Paired, State, states
 from analysis.measures.catalogue import METRICS

@@ -16,6 +16,7 @@ from typing import Literal
 import numpy as np
 
 from analysis.arrays import Floats
+from analysis.formats.study import Looks
 from analysis.inference.intervals import (
     CONFIDENCE,
     MAX_SEEDS_ASKED,
@@ -28,7 +29,7 @@ from analysis.inference.intervals import (
     paired_effect,
     welch_effect,
 )
-from analysis.inference.sequential import Looks, sequential_p
+from analysis.inference.sequential import sequential_p
 from analysis.measures.metric import Margin
 
 LEVEL = 0.05

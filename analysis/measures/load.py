@@ -14,17 +14,17 @@ from numpy.typing import NDArray
 
 from analysis.arrays import Floats
 from analysis.celltrace.cells import Cells
-from analysis.celltrace.extract import CELLS_FILE, load_cells
+from analysis.celltrace.extract import load_cells
 from analysis.celltrace.statistics import relayed
 from analysis.errors import AnalysisError
+from analysis.formats import files
 from analysis.formats.columns import Outcome
+from analysis.formats.record_files import read_transfer_facts
 from analysis.formats.study import Level
 from analysis.measures.data import ALL, Beats, ClassData, Streams
 from analysis.measures.downloads import Download, Downloads, download
 from analysis.measures.peer_transfer import PeerTransfer
 from analysis.records.peerlog import Kind
-from analysis.records.tgen import PROGRESS_FILE
-from analysis.records.transfer import PEERS_TABLE, read_transfer_facts
 
 
 def load_run(records: Path, level: Level) -> dict[str, ClassData]:
@@ -35,12 +35,12 @@ def load_run(records: Path, level: Level) -> dict[str, ClassData]:
     Raises:
         AnalysisError: a table is missing or cannot be read.
     """
-    if (records / PEERS_TABLE).is_file():
+    if (records / files.PEERS_TABLE).is_file():
         nothing = _without_streams(level)
         transfer = load_transfer(records)
         return {name: replace(nothing, transfer=transfer) for name in level.classes}
-    streams = _read(records / "streams.parquet")
-    beats = _read(records / "goodput.parquet")
+    streams = _read(records / files.STREAMS_TABLE)
+    beats = _read(records / files.GOODPUT_TABLE)
     progress = _progress(records)
     tables = (streams, beats)
     clients = sorted({name for t in tables for name in pc.unique(t["client"]).to_pylist()})
@@ -67,7 +67,7 @@ def load_run(records: Path, level: Level) -> dict[str, ClassData]:
 
 def _by_role(records: Path, level: Level) -> dict[str, ClassData]:
     """What traced relays relayed, each role of relays as a class of its own."""
-    if not (records / CELLS_FILE).is_file():
+    if not (records / files.CELLS_TABLE).is_file():
         return {}
     by_role: dict[str, list[Cells]] = {}
     for _, role, cells in load_cells(records):
@@ -99,7 +99,7 @@ def load_transfer(records: Path) -> PeerTransfer:
     Raises:
         AnalysisError: the table or what is known of the path is missing or cannot be read.
     """
-    table = _read_table(records / PEERS_TABLE)
+    table = _read_table(records / files.PEERS_TABLE)
     facts = read_transfer_facts(records)
     kind, role = (_texts(table, name) for name in ("kind", "role"))
     time_s = _floats(table, "time_s")
@@ -119,7 +119,7 @@ def load_transfer(records: Path) -> PeerTransfer:
         return _floats(table, name)[rows]
 
     return PeerTransfer(
-        rtt_s=facts["rtt_s"],
+        rtt_s=facts.rtt_s,
         end_s=float(since_s.max()),
         utp_s=since_s[utp],
         window_bytes=column("window_bytes", utp),
@@ -202,9 +202,9 @@ Progress = dict[tuple[str, int], tuple[Floats, Floats]]
 
 def _progress(records: Path) -> Progress:
     """How streams came along; empty where the logs did not tell."""
-    if not (records / PROGRESS_FILE).is_file():
+    if not (records / files.PROGRESS_TABLE).is_file():
         return {}
-    table = _read(records / PROGRESS_FILE)
+    table = _read(records / files.PROGRESS_TABLE)
     index = np.asarray(table["stream_index"].to_numpy(), dtype=np.int64)
     time_s, received = _floats(table, "time_s"), _floats(table, "bytes_received")
     # A stream's rows stand together.

@@ -18,7 +18,7 @@ from typing import Any
 from analysis.errors import AnalysisError
 from analysis.figures.catalogue import FigureData, FigurePaths, check_kind, write_figure
 from analysis.figures.style import COLUMN
-from analysis.formats.columns import FORMAT as RECORDS_FORMAT
+from analysis.formats.files import PARSE_REPORT, RECORDS_FORMAT
 from analysis.formats.study import Run, Study
 from analysis.inference.intervals import CONFIDENCE, Interval
 from analysis.judgement.claims.answers import answer_claims
@@ -159,7 +159,7 @@ def _drawn_before(manifest: Path) -> set[str]:
 
 
 def _has_records(run: Run, store: Path) -> bool:
-    return (store / run.records / "parse.json").is_file()
+    return (store / run.records / PARSE_REPORT).is_file()
 
 
 def _key(run: Run) -> Key:

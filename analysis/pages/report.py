@@ -13,6 +13,7 @@ from analysis.celltrace.summaries import TraceTable, relay_times_csv, times_csv
 from analysis.errors import AnalysisError
 from analysis.figures import cells as trace_figures
 from analysis.figures.catalogue import FigureData, FigurePaths, check_kind, write_figure
+from analysis.formats.record_files import ParseReport, read_parse_report
 from analysis.formats.study import FigureSpec, Level, Study, Variant, load_study
 from analysis.inference.intervals import CONFIDENCE
 from analysis.judgement.estimates import (
@@ -53,7 +54,6 @@ from analysis.pages.numbers import (
     readable_unit,
     scaled,
 )
-from analysis.records.tgen import ParseReport, read_parse_report
 from analysis.records.tgenlog import TARGET_BYTES
 
 SUMMARY_COLUMNS = (

@@ -1,30 +1,84 @@
-"""A run's logs to its records, whatever kind of run it is."""
+"""A run's logs to its records, whatever kind of run it is.
+
+The same logs give the same bytes.
+"""
 
 from __future__ import annotations
 
+from collections import Counter
 from pathlib import Path
 
+from analysis.celltrace import extract as celltrace
 from analysis.errors import AnalysisError
-from analysis.records import tgen as records
-from analysis.records.tgen import ParseReport
-from analysis.records.transfer import PEERS_FILE, extract_peers
-
-LOGS = "shadow.data"
+from analysis.formats import files
+from analysis.formats.columns import GOODPUT, PROGRESS, STREAMS
+from analysis.formats.record_files import ParseReport, write_beside_tables
+from analysis.formats.run_files import read_clients, read_clock
+from analysis.formats.tables import TableWriter, atomic
+from analysis.records import pieces, tgen
+from analysis.records.transfer import extract_peers
 
 
 def extract(run_directory: Path, out: Path) -> ParseReport:
     """Reads a run's logs and writes its record tables and parse.json into ``out``.
 
+    Args:
+        run_directory: holds run.json, clients.json or peers.json, and the hosts' logs.
+        out: made if missing. The files appear together, at the end, or not at all.
+
     Raises:
-        AnalysisError: as `records.extract` and `peerrecords.extract_peers`; the run came without
-            its logs.
+        AnalysisError: as `extract_clients` and `transfer.extract_peers`; the run came without its
+            logs.
     """
-    if not (run_directory / LOGS).is_dir():
+    if not (run_directory / files.LOGS).is_dir():
         raise AnalysisError(
             f"the run {run_directory.name} came without its logs, and has no records of this "
             "format",
             f"remove it, and it is made again when it is needed: rm -r {run_directory}",
         )
-    if (run_directory / PEERS_FILE).is_file():
+    if (run_directory / files.PEERS).is_file():
         return extract_peers(run_directory, out)
-    return records.extract(run_directory, out)
+    return extract_clients(run_directory, out)
+
+
+def extract_clients(run_directory: Path, out: Path) -> ParseReport:
+    """Reads the logs of all clients of a run, and its relays' cell traces where there are any.
+
+    Args:
+        run_directory: holds clients.json (host -> class), run.json (``epoch_unix_s``), the clients'
+            logs ``shadow.data/hosts/<host>/tgen*.stdout`` or ``libtorrent-peer-*.stdout``, plain or
+            .gz, .xz, .zst, and with trace.json the traces.
+        out: directory for streams.parquet, goodput.parquet, parse.json and, where the logs have
+            stream-status lines, progress.parquet.
+
+    Raises:
+        AnalysisError: a client without a log, or whose log is empty or of another program; bad
+            JSON; a trace that is missing or damaged.
+    """
+    classes = read_clients(run_directory)
+    epoch_us = read_clock(run_directory).epoch_us
+    clients = Counter(classes.values())
+    report = ParseReport(
+        clients={name: clients[name] for name in sorted(clients)},
+        streams={name: {} for name in sorted(clients)},
+    )
+    out.mkdir(parents=True, exist_ok=True)
+    with atomic(out) as directory:
+        with (
+            TableWriter(directory / files.STREAMS_TABLE, STREAMS) as streams,
+            TableWriter(directory / files.GOODPUT_TABLE, GOODPUT) as goodput,
+            TableWriter(directory / files.PROGRESS_TABLE, PROGRESS) as progress,
+        ):
+            for host in sorted(classes):
+                in_pieces = pieces.fetches_in_pieces(run_directory, host)
+                read = pieces.read_client if in_pieces else tgen.read_client
+                tables = read(run_directory, host, classes[host], epoch_us, report)
+                streams.add(tables[0])
+                goodput.add(tables[1])
+                progress.add(tables[2])
+        if not report.status_lines:
+            (directory / files.PROGRESS_TABLE).unlink()
+        if celltrace.is_traced(run_directory):
+            celltrace.extract(run_directory, directory / files.STREAMS_TABLE, directory)
+        write_beside_tables(directory / files.PARSE_REPORT, report)
+    return report

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any
 
-from analysis.records.tgenlog import Example
+from analysis.formats.record_files import Example
 
 FORMAT = 1
 HEADER = re.compile(rb"onionlab-peer (\d+)((?: [a-z_]+=\S+)+)\Z")

@@ -12,15 +12,16 @@ from typing import Any
 import numpy as np
 import pyarrow as pa  # type: ignore[import-untyped]
 
+from analysis.formats import files
 from analysis.formats.columns import GOODPUT, PROGRESS, STREAMS, Outcome, arrow_schema
+from analysis.formats.record_files import ParseReport
 from analysis.records.peerlog import Kind, PeerLog
-from analysis.records.tgen import ParseReport
 from analysis.records.transfer import read_peer_log
 
 
 def fetches_in_pieces(run_directory: Path, host: str) -> bool:
     """Whether a client's log is that of a peer."""
-    folder = run_directory / "shadow.data" / "hosts" / host
+    folder = run_directory / files.HOSTS / host
     return any(folder.glob("libtorrent-peer-*.stdout*"))
 
 

@@ -1,231 +1,34 @@
-"""A run's tgen logs to its record tables: streams.parquet, goodput.parquet and parse.json.
+"""The tgen logs of one client to its rows of the record tables.
 
-Where the logs tell how streams came along, there is progress.parquet as well.
-
-One pass over each log, one client in memory at a time. The same logs give the same bytes.
+One pass over each log, one client in memory at a time.
 """
 
 from __future__ import annotations
 
-import json
 import re
-import tempfile
 from collections import Counter
-from collections.abc import Iterator
-from contextlib import contextmanager
-from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pyarrow as pa  # type: ignore[import-untyped]
-import pyarrow.parquet as pq  # type: ignore[import-untyped]
 
-from analysis.celltrace import extract as celltrace
 from analysis.errors import AnalysisError
-from analysis.formats.columns import (
-    FORMAT,
-    GOODPUT,
-    PROGRESS,
-    STREAMS,
-    Column,
-    Outcome,
-    arrow_schema,
-    classify,
-)
+from analysis.formats import files
+from analysis.formats.columns import GOODPUT, PROGRESS, STREAMS, Outcome, arrow_schema
+from analysis.formats.record_files import FileProblems, ParseReport
 from analysis.records.logfile import LogFile
 from analysis.records.open_streams import Missing, find_missing
-from analysis.records.tgenlog import (
-    PASSIVE_VERTEX,
-    TARGET_BYTES,
-    Complete,
-    Example,
-    Progress,
-    TgenLog,
-)
+from analysis.records.outcomes import classify
+from analysis.records.tgenlog import PASSIVE_VERTEX, TARGET_BYTES, Complete, Progress, TgenLog
 
-ROWS_PER_GROUP = 1 << 16
-PROGRESS_FILE = "progress.parquet"
 LOG_NAME = re.compile(r"tgen(\.\d+)?\.stdout(\.gz|\.xz|\.zst)?\Z")
 
 Row = dict[str, Any]
 
 
-@dataclass
-class FileProblems:
-    """What was wrong with one log. ``file`` is relative to the run directory."""
-
-    file: str
-    malformed_lines: int = 0
-    examples: list[Example] = field(default_factory=list)
-    cut_last_line: bool = False
-    damage: str | None = None
-    lost_streams: int = 0
-
-    @property
-    def what(self) -> list[str]:
-        """Each thing that was wrong, for people; the examples come on top."""
-        parts = []
-        if self.malformed_lines:
-            parts.append(f"{self.malformed_lines} malformed lines")
-        if self.cut_last_line:
-            parts.append("the last line is cut")
-        if self.damage:
-            parts.append(self.damage)
-        if self.lost_streams:
-            parts.append(f"{self.lost_streams} streams without their line")
-        return parts
-
-
-@dataclass
-class ParseReport:
-    """What one extraction read and what it could not read; also the content of parse.json."""
-
-    format: int = FORMAT
-    files: int = 0
-    bytes: int = 0
-    lines: int = 0
-    heartbeat_lines: int = 0
-    stream_lines: int = 0
-    status_lines: int = 0
-    other_lines: int = 0
-    malformed_lines: int = 0
-    truncated_files: int = 0
-    damaged_files: int = 0
-    clients: dict[str, int] = field(default_factory=dict)
-    clients_without_streams: list[str] = field(default_factory=list)
-    clients_without_heartbeats: list[str] = field(default_factory=list)
-    streams: dict[str, dict[str, int]] = field(default_factory=dict)
-    """Class -> outcome -> streams."""
-    passive_streams: int = 0
-    problems: list[FileProblems] = field(default_factory=list)
-
-    @property
-    def clean(self) -> bool:
-        """True if every line of every log was understood."""
-        return not self.problems
-
-
-def extract(run_directory: Path, out: Path) -> ParseReport:
-    """Reads the tgen logs of all clients of a run and writes its records into ``out``.
-
-    Args:
-        run_directory: holds clients.json (host -> class), run.json (``epoch_unix_s``) and
-            ``shadow.data/hosts/<host>/tgen*.stdout``, plain or .gz, .xz, .zst.
-        out: directory for streams.parquet, goodput.parquet, parse.json and, where the logs have
-            stream-status lines, progress.parquet; made if missing. The files appear together, at
-            the end, or not at all.
-
-    Raises:
-        AnalysisError: a client without a log, or whose log is empty or not tgen's; bad JSON.
-    """
-    classes = _read_clients(run_directory)
-    # It stands on the tools of this module.
-    from analysis.records import pieces as piecesrecords
-
-    epoch_us = read_epoch_us(run_directory)
-    report = ParseReport()
-    class_names = sorted(set(classes.values()))
-    report.clients = {name: list(classes.values()).count(name) for name in class_names}
-    report.streams = {name: {} for name in class_names}
-    out.mkdir(parents=True, exist_ok=True)
-    with atomic(out) as directory:
-        with (
-            TableWriter(directory / "streams.parquet", STREAMS) as streams,
-            TableWriter(directory / "goodput.parquet", GOODPUT) as goodput,
-            TableWriter(directory / PROGRESS_FILE, PROGRESS) as progress,
-        ):
-            for host in sorted(classes):
-                read = _read_client
-                if piecesrecords.fetches_in_pieces(run_directory, host):
-                    read = piecesrecords.read_client
-                tables = read(run_directory, host, classes[host], epoch_us, report)
-                streams.add(tables[0])
-                goodput.add(tables[1])
-                progress.add(tables[2])
-        if not report.status_lines:
-            (directory / PROGRESS_FILE).unlink()
-        if celltrace.is_traced(run_directory):
-            celltrace.extract(run_directory, directory / "streams.parquet", directory)
-        text = json.dumps(asdict(report), indent=1, sort_keys=True)
-        (directory / "parse.json").write_text(text + "\n", encoding="utf-8")
-    return report
-
-
-def read_parse_report(path: Path) -> ParseReport:
-    """Reads a parse.json back.
-
-    Raises:
-        AnalysisError: the file is missing, not JSON, or of another format version.
-    """
-    content = read_json(path)
-    if not isinstance(content, dict) or content.get("format") != FORMAT:
-        raise AnalysisError(
-            f"{path} is not of record format {FORMAT}", "extract the run's records again"
-        )
-    problems = [
-        FileProblems(**{**item, "examples": [Example(**e) for e in item["examples"]]})
-        for item in content.pop("problems")
-    ]
-    return ParseReport(**content, problems=problems)
-
-
-def read_records_format(records: Path) -> int:
-    """The format of a run's records, whichever it is.
-
-    Raises:
-        AnalysisError: parse.json is missing, not JSON, or says no format.
-    """
-    path = records / "parse.json"
-    content = read_json(path)
-    number = content.get("format") if isinstance(content, dict) else None
-    if not isinstance(number, int):
-        raise AnalysisError(f"{path} says no record format", "extract the run's records again")
-    return number
-
-
-def read_json(path: Path) -> Any:
-    """Reads a JSON file.
-
-    Raises:
-        AnalysisError: missing, or not JSON.
-    """
-    try:
-        return json.loads(path.read_text(encoding="utf-8"))
-    except FileNotFoundError:
-        raise AnalysisError(f"{path} is missing") from None
-    except ValueError as error:
-        raise AnalysisError(f"{path} is not valid JSON: {error}") from None
-
-
-def _read_clients(run_directory: Path) -> dict[str, str]:
-    clients = read_json(run_directory / "clients.json")
-    if (
-        not isinstance(clients, dict)
-        or not clients
-        or not all(isinstance(name, str) and name for name in clients.values())
-    ):
-        raise AnalysisError(
-            f"{run_directory / 'clients.json'} does not map client hosts to class names"
-        )
-    return clients
-
-
-def read_epoch_us(run_directory: Path) -> int:
-    """When the run's simulated time starts, as Unix time in microseconds.
-
-    Raises:
-        AnalysisError: run.json does not say so.
-    """
-    run = read_json(run_directory / "run.json")
-    epoch = run.get("epoch_unix_s") if isinstance(run, dict) else None
-    if not isinstance(epoch, int | float) or isinstance(epoch, bool):
-        raise AnalysisError(f"{run_directory / 'run.json'} has no number epoch_unix_s")
-    return round(epoch * 1_000_000)
-
-
 def _find_logs(run_directory: Path, host: str) -> list[Path]:
-    directory = run_directory / "shadow.data" / "hosts" / host
+    directory = run_directory / files.HOSTS / host
     hint = "the run did not start this client, or its output was removed"
     if not directory.is_dir():
         raise AnalysisError(f"client {host} has no directory {directory}", hint)
@@ -242,9 +45,14 @@ def _find_logs(run_directory: Path, host: str) -> list[Path]:
     return logs
 
 
-def _read_client(
+def read_client(
     run_directory: Path, host: str, class_name: str, epoch_us: int, report: ParseReport
 ) -> tuple[pa.Table, pa.Table, pa.Table]:
+    """Streams, goodput and progress of one client; counts what was read in ``report``.
+
+    Raises:
+        AnalysisError: no log, one twice, or one that is empty or not tgen's.
+    """
     streams: list[Row] = []
     goodput: list[pa.Table] = []
     came: list[tuple[Row, list[tuple[int, int]]]] = []
@@ -438,49 +246,3 @@ def _progress_table(
         "bytes_received": pa.array([n for _, samples in came for _, n in samples], pa.int64()),
     }
     return pa.table(columns, schema=schema)
-
-
-class TableWriter:
-    """Writes tables to a Parquet file in row groups of ``ROWS_PER_GROUP``."""
-
-    def __init__(self, path: Path, columns: tuple[Column, ...]) -> None:
-        self.waiting: list[pa.Table] = []
-        self.rows = 0
-        self.empty = arrow_schema(columns).empty_table()
-        # Nothing in these settings depends on the clock or the machine.
-        self.writer = pq.ParquetWriter(
-            path, self.empty.schema, compression="zstd", compression_level=6, version="2.6"
-        )
-
-    def __enter__(self) -> TableWriter:
-        return self
-
-    def __exit__(self, *error: object) -> None:
-        if error[0] is None and self.rows:
-            self._flush()
-        self.writer.close()
-
-    def add(self, table: pa.Table) -> None:
-        """Takes the next rows."""
-        self.waiting.append(table)
-        self.rows += table.num_rows
-        if self.rows >= ROWS_PER_GROUP:
-            self._flush()
-
-    def _flush(self) -> None:
-        table = pa.concat_tables([self.empty, *self.waiting]).unify_dictionaries()
-        self.waiting, self.rows = [], 0
-        self.writer.write_table(table.combine_chunks(), row_group_size=table.num_rows)
-
-
-@contextmanager
-def atomic(out: Path) -> Iterator[Path]:
-    """A scratch directory inside ``out``, whose files move to ``out`` when all went well."""
-    with tempfile.TemporaryDirectory(prefix=".extract-", dir=out) as name:
-        directory = Path(name)
-        yield directory
-        # parse.json goes last: whoever finds it finds the tables that belong to it.
-        (out / "parse.json").unlink(missing_ok=True)
-        (out / PROGRESS_FILE).unlink(missing_ok=True)
-        for path in sorted(directory.iterdir(), key=lambda p: p.suffix == ".json"):
-            path.replace(out / path.name)

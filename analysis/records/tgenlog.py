@@ -26,6 +26,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
+from analysis.formats.record_files import Example
+
 TARGET_BYTES = 320 * 1024
 """The size of the "time to 320 KiB" measure."""
 
@@ -143,15 +145,6 @@ class Progress:
     def samples(self) -> list[tuple[int, int]]:
         """Times and payload received by then, both ascending."""
         return [*self._samples, self._newest] if self._newest is not None else self._samples
-
-
-@dataclass
-class Example:
-    """A line that was not understood."""
-
-    line: int
-    reason: str
-    text: str
 
 
 @dataclass

@@ -6,9 +6,11 @@ import argparse
 from dataclasses import replace
 from pathlib import Path
 
+from analysis.formats.files import PLAN
+from analysis.formats.plan import Request
 from onionlab.errors import UserError
 from onionlab.experiment import parse_seeds
-from onionlab.runs.plan import Plan, Request, read_plan
+from onionlab.runs.plan import Plan, read_plan
 
 
 def request_of(args: argparse.Namespace) -> Request:
@@ -59,7 +61,7 @@ def _number(text: str, option: str) -> float:
 
 def plan_of(name: str, root: Path) -> Plan:
     """Return the plan of an experiment that was run. Raises UserError where it was not."""
-    path = root / "results" / Path(name).stem / "plan.json"
+    path = root / "results" / Path(name).stem / PLAN
     if not path.exists():
         raise UserError(
             f"there are no results of {name}", f"make them: make experiment NAME={name}"

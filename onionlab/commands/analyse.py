@@ -5,11 +5,12 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
-from analysis.celltrace.extract import COUNTS_FILE, is_traced, read_counts
-from analysis.records import extract as extraction
+from analysis.celltrace.extract import is_traced
+from analysis.formats.files import RECORDS, TRACE_COUNTS
+from analysis.formats.record_files import read_trace_counts
+from analysis.records.extract import extract
 from onionlab.commands._request import plan_of
 from onionlab.paths import repository_root
-from onionlab.runs.plan import RECORDS
 from onionlab.runs.store import Store
 
 HELP = "extract the records of an experiment's finished runs from their logs, anew"
@@ -34,9 +35,11 @@ def run(args: argparse.Namespace) -> int:
         finished = [run.run_id for run in plan.runs if store.is_finished(run.run_id)]
         directories = [store.run(run_id) for run_id in finished]
     for directory in directories:
-        report = extraction.extract(directory, directory / RECORDS)
+        report = extract(directory, directory / RECORDS)
         relays = (
-            read_counts(directory / RECORDS / COUNTS_FILE).relays if is_traced(directory) else ()
+            read_trace_counts(directory / RECORDS / TRACE_COUNTS).relays
+            if is_traced(directory)
+            else ()
         )
         print(
             f"{directory.name}: {report.stream_lines} streams, {report.malformed_lines} malformed "

@@ -54,7 +54,7 @@ def need_of(args: argparse.Namespace, root: Path) -> Need:
     """What the experiment takes. Imported late: a machine without its packages has a doctor too."""
     from onionlab.commands._request import request_of
     from onionlab.experiment import load
-    from onionlab.runs.plan import estimate_resources
+    from onionlab.runs.resources import estimate_resources
 
     request = request_of(args)
     experiment = load(request.experiment, root=root).with_overrides(

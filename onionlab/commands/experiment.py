@@ -9,7 +9,7 @@ from onionlab.commands._request import jobs_of, request_of, whole_number_of
 from onionlab.errors import UserError
 from onionlab.paths import repository_root
 from onionlab.questions.auto_seeds import BUDGET, auto_seeds
-from onionlab.runs.plan import make_plan
+from onionlab.runs.planning import make_plan
 from onionlab.runs.workflow.drive import make_report
 
 HELP = "run an experiment: plan, simulations, records, report"

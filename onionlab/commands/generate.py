@@ -6,11 +6,13 @@ import argparse
 import shutil
 from pathlib import Path
 
+from analysis.formats.files import RUN
 from onionlab.commands._arguments import add_request_arguments
 from onionlab.commands._request import request_of
 from onionlab.errors import UserError
 from onionlab.paths import build_directory, repository_root
-from onionlab.runs.plan import make_plan, open_bench
+from onionlab.runs.bench import open_bench
+from onionlab.runs.planning import make_plan
 
 HELP = "write the run directories of an experiment, without running them"
 
@@ -33,7 +35,7 @@ def run(args: argparse.Namespace) -> int:
     for planned in plan.runs:
         directory = output / f"{planned.level}-{planned.variant}-seed{planned.seed}"
         if directory.exists():
-            if not (directory / "run.json").exists():
+            if not (directory / RUN).exists():
                 raise UserError(f"{directory} is there and is no run directory")
             shutil.rmtree(directory)
         bench.compose(planned.level, planned.variant, planned.seed).write(directory)

@@ -6,10 +6,10 @@ import argparse
 import re
 from pathlib import Path
 
+from analysis.formats.files import RUN_SET, STUDY
 from analysis.imports.build import ImportOptions, import_runs
 from onionlab.errors import UserError
 from onionlab.paths import repository_root
-from onionlab.questions.open_sets import SET_FILE
 
 HELP = "import results of tgentools or tornettools, to be compared with `onionlab compare`"
 
@@ -43,12 +43,12 @@ def run(args: argparse.Namespace) -> int:
             f"{args.name!r} is no name for a set", "letters, digits, points and hyphens only"
         )
     folder = repository_root() / "results" / args.name
-    if (folder / "study.json").exists():
+    if (folder / STUDY).exists():
         raise UserError(f"{folder} holds results of an experiment", "choose another name")
     options = ImportOptions(args.begin_s, args.end_s, args.leave_out_empty)
     made = import_runs(args.paths, args.name, options)
     folder.mkdir(parents=True, exist_ok=True)
-    path = folder / SET_FILE
+    path = folder / RUN_SET
     path.write_text(made.json_text(), encoding="utf-8")
     print(f"{len(made.runs)} simulations")
     for note in made.notes:

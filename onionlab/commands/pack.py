@@ -6,12 +6,14 @@ import argparse
 import tempfile
 from pathlib import Path
 
+from analysis.formats.files import PLAN
+from analysis.formats.study import load_study, write_study
 from onionlab.errors import UserError
 from onionlab.experiment import checked_seeds, parse_seeds
 from onionlab.paths import repository_root
 from onionlab.runs.packing import pack, part_of_study
 from onionlab.runs.plan import read_plan
-from onionlab.runs.store import Store, read_json, write_json
+from onionlab.runs.store import Store
 
 HELP = "write the finished runs of results into one file, to be published or taken elsewhere"
 
@@ -27,7 +29,7 @@ def setup_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     """Print each run, and the file's path on the last line."""
     folder = repository_root() / "results" / Path(args.name).stem
-    plans = [read_plan(path) for path in sorted(folder.rglob("plan.json"))]
+    plans = [read_plan(path) for path in sorted(folder.rglob(PLAN))]
     if not plans:
         raise UserError(
             f"there are no results of {args.name}", f"make them: make experiment NAME={args.name}"
@@ -47,7 +49,7 @@ def run(args: argparse.Namespace) -> int:
         if seeds is not None:
             for number, study in enumerate(studies):
                 studies[number] = Path(scratch) / f"{number}.json"
-                write_json(studies[number], part_of_study(read_json(study), seeds))
+                write_study(studies[number], part_of_study(load_study(study), seeds))
         count = pack(Store(plans[0].store), wanted, out, studies=studies, logs=args.logs, say=print)
     print(f"{count} of {len(wanted)} runs, {out.stat().st_size / 1e6:.1f} MB")
     print(out)

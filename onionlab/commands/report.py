@@ -8,7 +8,8 @@ from pathlib import Path
 from analysis.pages import report
 from onionlab.commands._request import plan_of
 from onionlab.paths import repository_root
-from onionlab.runs.plan import read_plan, update_provenance
+from onionlab.runs.plan import read_plan
+from onionlab.runs.study_file import update_provenance
 
 HELP = "make tables, figures and report from the records of an experiment's runs"
 

@@ -7,7 +7,7 @@ import argparse
 from onionlab.commands._arguments import add_jobs_argument, add_request_arguments
 from onionlab.commands._request import jobs_of, request_of
 from onionlab.paths import repository_root
-from onionlab.runs.plan import make_plan
+from onionlab.runs.planning import make_plan
 from onionlab.runs.workflow.drive import make_runs
 
 HELP = "make the runs of an experiment that are missing, without a report"

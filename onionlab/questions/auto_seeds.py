@@ -12,8 +12,9 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from analysis.formats.study import Study, load_study
-from analysis.inference.sequential import FIRST_LOOK, Looks, schedule
+from analysis.formats.plan import Request
+from analysis.formats.study import Looks, Study, load_study
+from analysis.inference.sequential import FIRST_LOOK, schedule
 from analysis.judgement.judging import (
     Judgement,
     Statistics,
@@ -23,7 +24,7 @@ from analysis.judgement.judging import (
 )
 from analysis.judgement.verdicts import State, tally
 from onionlab.errors import UserError
-from onionlab.runs.plan import Request, make_plan
+from onionlab.runs.planning import make_plan
 from onionlab.runs.workflow.drive import make_report, make_runs
 
 BUDGET = 20

@@ -14,10 +14,14 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from analysis.formats import files
+from analysis.formats.plan import Request
+from analysis.formats.study import FigureSpec, Level, Study, Variant, load_study, write_study
 from analysis.pages import report
 from onionlab.errors import UserError
-from onionlab.runs.plan import Plan, Request, make_plan, update_provenance
-from onionlab.runs.store import read_json, write_json
+from onionlab.runs.plan import Plan
+from onionlab.runs.planning import make_plan
+from onionlab.runs.study_file import update_provenance
 from onionlab.runs.workflow.drive import make_runs
 
 # One look for each engine, in the order in which they are compared; the first is the baseline.
@@ -61,95 +65,70 @@ def compare_engines(
     make_runs(root, list(plans.values()), jobs=jobs, say=say)
     for plan in plans.values():
         update_provenance(plan)
-    studies = {name: read_json(plan.study) for name, plan in plans.items()}
+    studies = {name: load_study(plan.study) for name, plan in plans.items()}
     between_engines = _report(engine_study(studies), plans, out / "between-engines")
     between_variants = _report(variant_study(studies), plans, out / "between-variants")
     effects = out / "effects.csv"
-    write_effects(between_variants.with_name("summary.csv"), engine_levels(studies), effects)
+    write_effects(between_variants.with_name(files.SUMMARY_CSV), engine_levels(studies), effects)
     return EngineComparison(between_engines, between_variants, effects)
 
 
-def engine_study(studies: dict[str, dict[str, Any]]) -> dict[str, Any]:
+def engine_study(studies: Mapping[str, Study]) -> Study:
     """Return one study from those of the engines: engines in the place of variants."""
     first = next(iter(studies.values()))
-    labels = {variant["name"]: variant["label"] for variant in first["variants"]}
-    levels = [
-        {**level, "name": f"{level['name']}-{name}", "label": _label(first, level, labels[name])}
-        for level in first["levels"]
-        for name in labels
-    ]
-    return {
+    labels = {variant.name: variant.label for variant in first.variants}
+    return Study(
         **_common(studies),
-        "title": f"{first['title']}: engine against engine",
-        "description": (
-            f"The same networks, seeds and variants on {_and(studies)}. Differences here are "
+        title=f"{first.title}: engine against engine",
+        description=(
+            f"The same networks, seeds and variants on {_and(list(studies))}. Differences here are "
             "between engines, for one variant at a time."
         ),
-        "baseline": next(iter(studies)),
-        "variants": [
-            {
-                "name": engine,
-                "label": engine,
-                "description": _description(study),
-                **look,
-            }
+        baseline=next(iter(studies)),
+        variants=tuple(
+            Variant(name=engine, label=engine, description=_description(study), **look)
             for (engine, study), look in zip(studies.items(), _LOOKS, strict=False)
-        ],
-        "levels": levels,
-        "figures": [
-            {**figure, "id": f"{figure['id']}-{name}", "level": f"{figure['level']}-{name}"}
-            for figure in first["figures"]
-            for name in labels
-        ],
-        "runs": [
-            {**run, "variant": engine, "level": f"{run['level']}-{run['variant']}"}
+        ),
+        levels=_levels(first, labels),
+        figures=_figures(first, labels),
+        runs=tuple(
+            run.model_copy(update={"variant": engine, "level": _joined(run.level, run.variant)})
             for engine, study in studies.items()
-            for run in study["runs"]
-        ],
-    }
+            for run in study.runs
+        ),
+    )
 
 
-def variant_study(studies: dict[str, dict[str, Any]]) -> dict[str, Any]:
+def variant_study(studies: Mapping[str, Study]) -> Study:
     """Return one study from those of the engines: a level for each engine."""
     first = next(iter(studies.values()))
-    return {
+    engines = {engine: engine for engine in studies}
+    return Study(
         **_common(studies),
-        "title": f"{first['title']}: variant against variant, on each engine",
-        "description": f"The same networks, seeds and variants on {_and(studies)}.",
-        "baseline": first["baseline"],
-        "variants": first["variants"],
-        "levels": [
-            {**level, "name": _joined(level["name"], engine), "label": _label(first, level, engine)}
-            for level in first["levels"]
-            for engine in studies
-        ],
-        "figures": [
-            {
-                **figure,
-                "id": _joined(figure["id"], engine),
-                "level": _joined(figure["level"], engine),
-            }
-            for figure in first["figures"]
-            for engine in studies
-        ],
-        "runs": [
-            {**run, "level": _joined(run["level"], engine)}
+        title=f"{first.title}: variant against variant, on each engine",
+        description=f"The same networks, seeds and variants on {_and(list(studies))}.",
+        baseline=first.baseline,
+        variants=first.variants,
+        levels=_levels(first, engines),
+        figures=_figures(first, engines),
+        runs=tuple(
+            run.model_copy(update={"level": _joined(run.level, engine)})
             for engine, study in studies.items()
-            for run in study["runs"]
-        ],
-    }
+            for run in study.runs
+        ),
+    )
 
 
 def _joined(name: str, other: str) -> str:
     return f"{name}-{other}"
 
 
-def engine_levels(studies: dict[str, dict[str, Any]]) -> dict[str, tuple[str, str]]:
+def engine_levels(studies: Mapping[str, Study]) -> dict[str, tuple[str, str]]:
     """Of each level of `variant_study`, the experiment's level and the engine."""
     first = next(iter(studies.values()))
     return {
-        _joined(level["name"], engine): (level["name"], engine)
-        for level in first["levels"]
+        _joined(level.name, engine): (level.name, engine)
+        for level in first.levels
         for engine in studies
     }
 
@@ -189,32 +168,53 @@ def write_effects(summary: Path, levels: Mapping[str, tuple[str, str]], path: Pa
             )
 
 
-def _report(study: dict[str, Any], plans: dict[str, Plan], out: Path) -> Path:
-    write_json(out / "study.json", study)
+def _report(study: Study, plans: dict[str, Plan], out: Path) -> Path:
+    write_study(out / files.STUDY, study)
     store = next(iter(plans.values())).store
-    return report.build(out / "study.json", store, out).html
+    return report.build(out / files.STUDY, store, out).html
 
 
-def _common(studies: dict[str, dict[str, Any]]) -> dict[str, Any]:
+def _common(studies: Mapping[str, Study]) -> dict[str, Any]:
     first = next(iter(studies.values()))
     return {
-        "format": first["format"],
-        "name": f"{first['name']}-engines",
-        "asked": {**first["asked"], "engines": list(studies)},
-        "shrunk": first["shrunk"],
-        "margins": first["margins"],
-        "provenance": {engine: study["provenance"] for engine, study in studies.items()},
+        "format": first.format,
+        "name": f"{first.name}-engines",
+        "asked": {**first.asked, "engines": list(studies)},
+        "shrunk": first.shrunk,
+        "margins": first.margins,
+        "provenance": {engine: study.provenance for engine, study in studies.items()},
     }
 
 
-def _label(study: dict[str, Any], level: dict[str, Any], what: str) -> str:
-    return what if len(study["levels"]) == 1 else f"{level['label']}, {what}"
+def _levels(first: Study, parts: Mapping[str, str]) -> tuple[Level, ...]:
+    """Each level once for each part, an engine or a variant: name -> label."""
+    return tuple(
+        level.model_copy(
+            update={
+                "name": _joined(level.name, name),
+                "label": label if len(first.levels) == 1 else f"{level.label}, {label}",
+            }
+        )
+        for level in first.levels
+        for name, label in parts.items()
+    )
 
 
-def _description(study: dict[str, Any]) -> str:
-    return ", ".join(f"{key} {value}" for key, value in study["provenance"]["engine"].items())
+def _figures(first: Study, parts: Mapping[str, str]) -> tuple[FigureSpec, ...]:
+    """Each figure once for each part, an engine or a variant."""
+    return tuple(
+        figure.model_copy(
+            update={"id": _joined(figure.id, name), "level": _joined(figure.level, name)}
+        )
+        for figure in first.figures
+        for name in parts
+    )
 
 
-def _and(names: Sequence[str] | dict[str, Any]) -> str:
+def _description(study: Study) -> str:
+    return ", ".join(f"{key} {value}" for key, value in study.provenance["engine"].items())
+
+
+def _and(names: Sequence[str]) -> str:
     *others, last = names
     return f"{', '.join(others)} and {last}"

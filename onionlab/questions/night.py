@@ -31,26 +31,21 @@ from analysis.comparison.history import (
     write_history,
 )
 from analysis.comparison.run_sets import RunSet, read_run_set
+from analysis.formats.files import HISTORY, RECORDS
+from analysis.formats.manifest import identity_hash
+from analysis.formats.plan import Request
 from analysis.formats.study import load_study
 from analysis.measures.catalogue import METRICS
 from analysis.pages.night import Night, NightResult, html, junit, markdown
 from onionlab.errors import UserError
 from onionlab.experiment.nightly_list import NightlyEntry, NightlyList
 from onionlab.questions.open_sets import set_of_study
+from onionlab.runs.bench import Bench, open_bench
 from onionlab.runs.commit import project_name
-from onionlab.runs.plan import (
-    RECORDS,
-    Bench,
-    Plan,
-    Request,
-    make_plan,
-    open_bench,
-    update_provenance,
-)
-from onionlab.runs.store import identity_hash
+from onionlab.runs.plan import Plan
+from onionlab.runs.planning import make_plan
+from onionlab.runs.study_file import update_provenance
 from onionlab.runs.workflow.drive import make_runs
-
-HISTORY = "history.parquet"
 
 REFERENCE_SEED = 1
 """Its network stands for what the generator draws, whatever seeds a night has."""

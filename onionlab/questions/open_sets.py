@@ -17,23 +17,22 @@ import os
 import re
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
 
 from analysis.comparison.run_sets import RunSet, SetRun, Span, TorBuild, read_run_set, values_of
 from analysis.errors import AnalysisError
+from analysis.formats import files
+from analysis.formats.json_files import read_json
+from analysis.formats.manifest import read_manifest
+from analysis.formats.record_files import read_records_format
 from analysis.formats.study import Level, Study, load_study
 from analysis.judgement.judging import read_statistics
-from analysis.records.tgen import read_records_format
 from onionlab.errors import UserError
-from onionlab.runs.packing import STUDIES, opened
-from onionlab.runs.store import Store, read_json
-
-SET_FILE = "runs.set.json"
-"""A set that is kept as a file: an import, or a nightly baseline."""
+from onionlab.runs.packing import opened
+from onionlab.runs.store import Store
 
 _PACK = re.compile(r"(?P<file>.+\.tar\.xz)(:(?P<rest>.*))?")
 
-RECORD_FILES = ("streams.parquet", "goodput.parquet")
+RECORD_FILES = (files.STREAMS_TABLE, files.GOODPUT_TABLE)
 
 HOW_TO_NAME = (
     "name an experiment that was run (quick), one variant of it (quick:rr), a results folder, "
@@ -134,7 +133,7 @@ def _resolve(root: Path, text: str, packs: _Packs) -> Named | None:
 
 
 def _resolve_packed(text: str, folder: Path, rest: str) -> Named:
-    experiments = sorted(path.stem for path in (folder / STUDIES).glob("*.json"))
+    experiments = sorted(path.stem for path in (folder / files.STUDIES).glob("*.json"))
     experiment, _, variant = rest.partition(":")
     if experiment not in experiments:
         if len(experiments) != 1 or variant:
@@ -160,12 +159,12 @@ def _in_checkout(text: str, other: Named | None) -> Named:
 
 
 def _is_set(folder: Path) -> bool:
-    return (folder / SET_FILE).is_file() or (folder / "study.json").is_file()
+    return (folder / files.RUN_SET).is_file() or (folder / files.STUDY).is_file()
 
 
 def _open(named: Named) -> RunSet:
-    if (named.folder / SET_FILE).is_file():
-        made = read_run_set(named.folder / SET_FILE)
+    if (named.folder / files.RUN_SET).is_file():
+        made = read_run_set(named.folder / files.RUN_SET)
         return made.only(named.variant) if named.variant else made
     study, store = _packed_study(named) if named.packed else _stored_study(named)
     if named.variant:
@@ -180,12 +179,12 @@ def _open(named: Named) -> RunSet:
 
 
 def _stored_study(named: Named) -> tuple[Study, Path]:
-    return load_study(named.folder / "study.json"), _store_of(named.folder)
+    return load_study(named.folder / files.STUDY), _store_of(named.folder)
 
 
 def _packed_study(named: Named) -> tuple[Study, Path]:
     """Of its runs those that are in the pack: it may have been written before all were made."""
-    study = load_study(named.folder / STUDIES / f"{named.experiment}.json")
+    study = load_study(named.folder / files.STUDIES / f"{named.experiment}.json")
     store = Store(named.folder)
     runs = tuple(run for run in study.runs if store.is_finished(run.run_id))
     return study.model_copy(update={"runs": runs}), named.folder
@@ -194,8 +193,9 @@ def _packed_study(named: Named) -> tuple[Study, Path]:
 def _store_of(folder: Path) -> Path:
     """The run store of a results folder: as its plan says, or where the folder was moved to."""
     candidates = []
-    with contextlib.suppress(OSError, ValueError, KeyError, TypeError):
-        candidates.append(Path(read_json(folder / "plan.json")["store"]))
+    # Of a plan of any format: its store may be all that is known of it.
+    with contextlib.suppress(AnalysisError, KeyError, TypeError):
+        candidates.append(Path(read_json(folder / files.PLAN)["store"]))
     candidates += [parent / "runs" for parent in folder.parents]
     for store in candidates:
         if store.is_dir():
@@ -245,44 +245,26 @@ def _span(level: Level) -> Span:
 def _set_run(
     store: Store, records: Path, run_id: str, level: str, variant: str, seed: int
 ) -> SetRun:
-    manifest = _manifest(store, run_id)
-    identity = manifest.get("identity", {})
-    programs = identity.get("programs", {})
+    manifest = read_manifest(store.manifest(run_id))
+    programs = manifest.identity.get("programs", {})
     return SetRun(
         run_id=run_id,
         level=level,
         variant=variant,
         seed=seed,
-        engine={key: str(value) for key, value in identity.get("engine", {}).items()},
+        engine={key: str(value) for key, value in manifest.identity.get("engine", {}).items()},
         tor={
             program: TorBuild(
-                version=str(build["version"]),
-                sha256=str(programs.get(program, build["sha256"])),
-                source=str(build.get("source", "")),
+                version=build.version,
+                sha256=str(programs.get(program, build.sha256)),
+                source=str(build.source or ""),
             )
-            for program, build in manifest.get("tor", {}).items()
+            for program, build in manifest.tor.items()
         },
-        files=identity.get("files", {}),
+        files=manifest.identity.get("files", {}),
         records=record_hashes(records),
-        project=" ".join(
-            part for part in (manifest.get("onionlab", ""), manifest.get("commit", "")) if part
-        ),
+        project=" ".join(part for part in (manifest.onionlab, manifest.commit) if part),
     )
-
-
-def _manifest(store: Store, run_id: str) -> dict[str, Any]:
-    path = store.manifest(run_id)
-    try:
-        manifest = read_json(path)
-    except OSError:
-        raise AnalysisError(
-            f"the run {run_id} is missing: there is no {path}", "finish the experiment first"
-        ) from None
-    except ValueError as error:
-        raise AnalysisError(f"{path} is not valid JSON: {error}", "make the run again") from None
-    if not isinstance(manifest, dict):
-        raise AnalysisError(f"{path} is no manifest of a run", "make the run again")
-    return manifest
 
 
 def record_hashes(records: Path) -> dict[str, str]:

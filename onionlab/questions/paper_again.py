@@ -8,13 +8,15 @@ from dataclasses import dataclass, replace
 from importlib.metadata import version
 from pathlib import Path
 
+from analysis.formats.files import STUDIES
+from analysis.formats.plan import Request
 from analysis.formats.study import load_study
 from analysis.pages import paper
 from onionlab import __version__
 from onionlab.errors import UserError
 from onionlab.experiment.claims_file import ClaimSet, load_claims
-from onionlab.runs.packing import STUDIES, opened_together
-from onionlab.runs.plan import Request, make_plan
+from onionlab.runs.packing import opened_together
+from onionlab.runs.planning import make_plan
 from onionlab.runs.workflow.drive import make_runs
 
 FOLDER = "figures"

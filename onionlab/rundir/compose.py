@@ -8,13 +8,14 @@ from __future__ import annotations
 
 import functools
 import hashlib
-import json
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Protocol
 
-from analysis.celltrace.extract import TRACE_PLAN
+from analysis.formats.files import CLIENTS, HOST_TEMPLATES, RUN, TRACE_PLAN
+from analysis.formats.manifest import identity_hash
+from analysis.formats.run_files import Clients, RunClock, written
 from onionlab.engines.base import EPOCH_UNIX_S, Engine, Process, Simulation
 from onionlab.experiment import AnySettings
 from onionlab.experiment.schema import RelayRole, Scheduler, Settings, TrafficClass
@@ -37,7 +38,6 @@ from onionlab.rundir.circuits import APP_LOG, OneCircuit
 from onionlab.rundir.keycache import authority_keys
 from onionlab.rundir.trace import trace_lines, trace_plan, traced_hosts, traced_series
 from onionlab.rundir.verify_tor import Expectation, Shows
-from onionlab.runs.store import identity_hash
 
 RUN_FORMAT = 1
 
@@ -161,7 +161,7 @@ def compose(
     files |= _traffic_files(settings, network)
     plan = trace_plan(traced, network)
     if plan is not None:
-        files[TRACE_PLAN] = _json(plan)
+        files[TRACE_PLAN] = written(plan)
     processes: dict[str, tuple[Process, ...]] = {}
     for host in network.hosts:
         if host.role == "server":
@@ -177,7 +177,7 @@ def compose(
         )
         own_keys = authorities.get(host.name) or relays.get(host.name)
         for name, content in (own_keys.files if own_keys else {}).items():
-            files[f"shadow.data.template/hosts/{host.name}/keys/{name}"] = content
+            files[f"{HOST_TEMPLATES}/{host.name}/keys/{name}"] = content
         processes[host.name] = _host_processes(settings, network, host, programs[host.name], seed)
 
     simulation = Simulation(
@@ -273,9 +273,9 @@ def _traffic_files(settings: Settings, network: Network) -> dict[str, bytes]:
             timeout_ms=PERF_TIMEOUT_MS,
             stallout_ms=0,
         )
-    clients = {host.name: host.traffic_class for host in network.by_role("client")}
-    files["clients.json"] = _json(clients)
-    files["run.json"] = _json({"epoch_unix_s": EPOCH_UNIX_S, "stop_s": settings.time.stop_s})
+    clients = {host.name: host.traffic_class or "" for host in network.by_role("client")}
+    files[CLIENTS] = written(Clients(clients))
+    files[RUN] = written(RunClock(epoch_unix_s=EPOCH_UNIX_S, stop_s=settings.time.stop_s))
     return files
 
 
@@ -453,10 +453,6 @@ def _draw_ms(low: int, high: int, seed: int, *label: str) -> int:
 
 def _ms(seconds: float) -> int:
     return round(seconds * 1000)
-
-
-def _json(data: Any) -> bytes:
-    return (json.dumps(data, indent=1, sort_keys=True) + "\n").encode()
 
 
 # A seed's keys serve all its variants and levels.

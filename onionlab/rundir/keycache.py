@@ -15,10 +15,11 @@ from typing import Any
 
 import Crypto
 
+from analysis.errors import AnalysisError
+from analysis.formats.json_files import read_json, write_json
 from onionlab.network import draws
 from onionlab.paths import build_directory
 from onionlab.rundir import keys
-from onionlab.runs.store import read_json, write_json
 
 
 @functools.cache
@@ -29,7 +30,7 @@ def authority_keys(root: Path, seed: int, name: str) -> keys.AuthorityKeys:
         stored = read_json(file)
         if stored["sha256"] == _checksum(stored["keys"]):
             return _from_json(stored["keys"])
-    except (OSError, ValueError, KeyError, TypeError, AttributeError):
+    except (AnalysisError, ValueError, KeyError, TypeError, AttributeError):
         pass  # not there, or not whole: drawn again below
     made = keys.make_authority_keys(seed, name)
     data = _to_json(made)

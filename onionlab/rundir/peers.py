@@ -5,9 +5,8 @@ A function of settings, variant and seed, as any run directory.
 
 from __future__ import annotations
 
-import json
-from typing import Any
-
+from analysis.formats.files import HOST_TEMPLATES, PEERS, RUN
+from analysis.formats.run_files import PeerPair, RunClock, written
 from onionlab.engines.base import EPOCH_UNIX_S, Engine, Process, Simulation
 from onionlab.experiment.peers import PeersSettings
 from onionlab.network.draws import draw
@@ -53,18 +52,18 @@ def compose_peers(
         stop_ms=_ms(settings.time.stop_s),
         options=engine_options(settings, engine.name),
     )
-    peers = {
-        "seed": SEED,
-        "downloader": DOWNLOADER,
-        "rtt_s": settings.network.rtt_s,
-        "sample_s": settings.transfer.sample_s,
-    }
+    peers = PeerPair(
+        seed=SEED,
+        downloader=DOWNLOADER,
+        rtt_s=settings.network.rtt_s,
+        sample_s=settings.transfer.sample_s,
+    )
     files = {
-        "peers.json": _json(peers),
-        "run.json": _json({"epoch_unix_s": EPOCH_UNIX_S, "stop_s": settings.time.stop_s}),
+        PEERS: written(peers),
+        RUN: written(RunClock(epoch_unix_s=EPOCH_UNIX_S, stop_s=settings.time.stop_s)),
         # Both engines start hosts from copies of these two, and both may be empty.
         "conf/README": b"The engine's own files of this run.\n",
-        **{f"shadow.data.template/hosts/{name}/.keep": b"" for name in _ADDRESSES},
+        **{f"{HOST_TEMPLATES}/{name}/.keep": b"" for name in _ADDRESSES},
     }
     files |= engine.configuration(simulation)
     return RunDirectory(
@@ -117,7 +116,3 @@ def _process(
 
 def _ms(seconds: float) -> int:
     return round(seconds * 1000)
-
-
-def _json(data: Any) -> bytes:
-    return (json.dumps(data, indent=1, sort_keys=True) + "\n").encode()

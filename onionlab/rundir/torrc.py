@@ -5,13 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
+from analysis.formats.files import HOST_TEMPLATES
 from onionlab.network.model import Host, Network
 from onionlab.rundir.keys import AuthorityKeys, RelayKeys
 
 FRAGMENTS = "configs/tor"
 OR_PORT = 9111
 DIR_PORT = 9112
-BANDWIDTH_FILE = "shadow.data.template/hosts/bwauthority/v3bw"
+BANDWIDTH_FILE = f"{HOST_TEMPLATES}/bwauthority/v3bw"
 
 # Tor takes a bandwidth file for stale after a few days; it is dated to the simulated start.
 _BANDWIDTH_FILE_TIME = 946684801
@@ -88,7 +89,7 @@ def host_files(host: Host, *, variant: str, own: Iterable[str] = ()) -> dict[str
     own: further lines of its torrc.
     """
     includes = ["common", *_FRAGMENT_OF_ROLE[host.role], f"variant.{variant}"]
-    folder = f"shadow.data.template/hosts/{host.name}"
+    folder = f"{HOST_TEMPLATES}/{host.name}"
     return {
         f"{folder}/torrc-defaults": "".join(
             f"%include ../../../conf/tor.{name}.torrc\n" for name in includes

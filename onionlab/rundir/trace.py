@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
-
+from analysis.formats.run_files import TracedHost, TracePlan
 from onionlab.engines.base import EPOCH_UNIX_S
 from onionlab.errors import UserError
 from onionlab.experiment.values import Traced
@@ -48,18 +47,18 @@ def traced_hosts(trace: Traced, network: Network, seed: int) -> frozenset[str]:
     return frozenset(ranked[: round(trace.fraction * len(ranked))])
 
 
-def trace_plan(traced: frozenset[str], network: Network) -> dict[str, Any] | None:
+def trace_plan(traced: frozenset[str], network: Network) -> TracePlan | None:
     """Return what the analysis needs to know of the traces; None without any."""
     if not traced:
         return None
-    return {
-        "epoch_unix_s": EPOCH_UNIX_S,
-        "file": TRACE_FILE,
-        "traced": sorted(traced),
-        "hosts": {
-            host.name: {"role": host.role, "address": host.address} for host in network.hosts
+    return TracePlan(
+        epoch_unix_s=EPOCH_UNIX_S,
+        file=TRACE_FILE,
+        traced=tuple(sorted(traced)),
+        hosts={
+            host.name: TracedHost(role=host.role, address=host.address) for host in network.hosts
         },
-    }
+    )
 
 
 def trace_lines(traced: bool) -> list[str]:

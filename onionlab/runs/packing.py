@@ -10,7 +10,6 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import io
-import json
 import lzma
 import os
 import re
@@ -19,16 +18,20 @@ import tarfile
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
-from typing import Any
 
+from pydantic import ValidationError
+
+from analysis.errors import AnalysisError, problems_of
+from analysis.formats.files import ANY_RECORDS, MANIFEST, PACK_INDEX, STUDIES
+from analysis.formats.json_files import json_text
+from analysis.formats.manifest import Manifest, read_manifest
+from analysis.formats.pack import PackIndex
+from analysis.formats.study import Study, load_study, write_study
 from onionlab.errors import UserError
-from onionlab.runs.store import MANIFEST, Store, identity_hash, read_json, write_json
+from onionlab.runs.store import Store
 
-FORMAT = 1
-INDEX = "index.json"
 LARGEST_INDEX_BYTES = 2**28
-RECORDS = "records-*/**/*"
-STUDIES = "studies"
+RECORD_FILES = f"{ANY_RECORDS}/**/*"
 
 _RUN_ID = re.compile(r"[0-9a-f]{16}")
 _STUDY = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*\.json")
@@ -78,22 +81,22 @@ def pack(
     finished = sorted({run_id for run_id in run_ids if store.is_finished(run_id)})
     if not finished:
         raise UserError("none of these runs is finished", "make them first: make run NAME=...")
-    members = {f"{STUDIES}/{read_json(path)['name']}.json": path for path in studies}
+    members = {f"{STUDIES}/{load_study(path).name}.json": path for path in studies}
     members = dict(sorted(members.items()))
     for run_id in finished:
         run = store.run(run_id)
         members.update((f"{run_id}/{path}", run / path) for path in _files(run, logs=logs))
     hashes = {name: _sha256(path) for name, path in members.items()}
-    index = json.dumps({"format": FORMAT, "files": hashes}, indent=1, sort_keys=True) + "\n"
+    index = json_text(PackIndex(files=hashes).content())
     out.parent.mkdir(parents=True, exist_ok=True)
     part = out.with_name(f".{out.name}.{os.getpid()}")
     try:
         with tarfile.open(part, "w:xz", format=tarfile.PAX_FORMAT) as archive:
-            _add(archive, INDEX, index.encode())
+            _add(archive, PACK_INDEX, index.encode())
             for name, path in members.items():
                 _add(archive, name, path.read_bytes())
                 if path.name == MANIFEST:
-                    say(f"{path.parent.name} {read_json(path).get('title', '')}")
+                    say(f"{path.parent.name} {read_manifest(path).title}")
         part.replace(out)
     finally:
         part.unlink(missing_ok=True)
@@ -163,17 +166,17 @@ def opened_together(files: Sequence[Path], scratch: Path) -> Iterator[Path]:
         yield whole
 
 
-def part_of_study(study: dict[str, Any], seeds: Iterable[int]) -> dict[str, Any]:
+def part_of_study(study: Study, seeds: Iterable[int]) -> Study:
     """A study of these seeds alone, which `opened_together` can put beside its others."""
-    kept = sorted(set(seeds) & set(study["asked"]["seeds"]))
-    provenance = study["provenance"]
-    used = [run for run in provenance.get("runs", []) if run["seed"] in kept]
-    return {
-        **study,
-        "asked": {**study["asked"], "seeds": kept},
-        "provenance": {**provenance, "runs": used},
-        "runs": [run for run in study["runs"] if run["seed"] in kept],
-    }
+    kept = sorted(set(seeds) & set(study.asked["seeds"]))
+    used = [run for run in study.provenance.get("runs", []) if run["seed"] in kept]
+    return study.model_copy(
+        update={
+            "asked": {**study.asked, "seeds": kept},
+            "provenance": {**study.provenance, "runs": used},
+            "runs": tuple(run for run in study.runs if run.seed in kept),
+        }
+    )
 
 
 def _add_study(target: Path, study: Path, file: Path) -> None:
@@ -182,36 +185,38 @@ def _add_study(target: Path, study: Path, file: Path) -> None:
         target.parent.mkdir(exist_ok=True)
         study.rename(target)
         return
-    one, other = read_json(target), read_json(study)
+    one, other = load_study(target), load_study(study)
     if _set_up(one) != _set_up(other):
         raise UserError(
             f"{target.stem} in {file} is not the experiment of that name in the files before",
             "levels, variants, engine, Tor and everything else but seeds have to be the same",
         )
-    one["asked"]["seeds"] = sorted({*one["asked"]["seeds"], *other["asked"]["seeds"]})
-    # The runs, and what each of them used.
-    for runs, more in (
-        (one["runs"], other["runs"]),
-        (one["provenance"].setdefault("runs", []), other["provenance"].get("runs", [])),
-    ):
-        there = {run["run_id"] for run in runs}
-        runs += [run for run in more if run["run_id"] not in there]
-    write_json(target, one)
-
-
-def _set_up(study: dict[str, Any]) -> dict[str, Any]:
-    """All of a study that two parts of it have in common."""
-    return {
-        **study,
-        "asked": {**study["asked"], "seeds": None},
-        "provenance": {**study["provenance"], "machine": None, "runs": None},
-        "runs": None,
+    there = {run.run_id for run in one.runs}
+    used = list(one.provenance.get("runs", []))
+    described = {run["run_id"] for run in used}
+    used += [r for r in other.provenance.get("runs", []) if r["run_id"] not in described]
+    together = {
+        "asked": {**one.asked, "seeds": sorted({*one.asked["seeds"], *other.asked["seeds"]})},
+        "runs": (*one.runs, *(run for run in other.runs if run.run_id not in there)),
+        "provenance": {**one.provenance, "runs": used},
     }
+    write_study(target, one.model_copy(update=together))
+
+
+def _set_up(study: Study) -> Study:
+    """All of a study that two parts of it have in common."""
+    return study.model_copy(
+        update={
+            "asked": {**study.asked, "seeds": None},
+            "provenance": {**study.provenance, "machine": None, "runs": None},
+            "runs": (),
+        }
+    )
 
 
 def _files(run: Path, *, logs: bool) -> list[str]:
     """The manifest comes first: what is made from it must not be older."""
-    wanted = run.rglob("*") if logs else [*run.glob("*.json"), *run.glob(RECORDS)]
+    wanted = run.rglob("*") if logs else [*run.glob("*.json"), *run.glob(RECORD_FILES)]
     paths = {path.relative_to(run).as_posix() for path in wanted if path.is_file()}
     return [MANIFEST, *sorted(paths - {MANIFEST})]
 
@@ -230,21 +235,20 @@ def _sha256(path: Path) -> str:
 def _read_index(archive: tarfile.TarFile) -> dict[str, str]:
     """Name -> SHA-256. Raises ValueError."""
     member = archive.next()
-    if member is None or member.name != INDEX or member.size > LARGEST_INDEX_BYTES:
-        raise ValueError(f"it does not begin with {INDEX}")
-    data = json.loads(_content(archive, member))
-    if not isinstance(data, dict) or data.get("format") != FORMAT:
-        raise ValueError(f"{INDEX} is not of format {FORMAT}")
-    files = data.get("files")
-    if not isinstance(files, dict):
-        raise ValueError(f"{INDEX} names no files")
-    for name in files:
+    if member is None or member.name != PACK_INDEX or member.size > LARGEST_INDEX_BYTES:
+        raise ValueError(f"it does not begin with {PACK_INDEX}")
+    try:
+        index = PackIndex.model_validate_json(_content(archive, member))
+    except ValidationError as error:
+        problems = "; ".join(problems_of(error, "index"))
+        raise ValueError(f"{PACK_INDEX} is not valid: {problems}") from None
+    for name in index.files:
         folder, *rest = PurePosixPath(name).parts
         of_run = _RUN_ID.fullmatch(folder) and rest and ".." not in rest
         of_study = folder == STUDIES and len(rest) == 1 and _STUDY.fullmatch(rest[0])
         if not (of_run or of_study):
             raise ValueError(f"{name!r} is no file of a run")
-    return files
+    return index.files
 
 
 def _extract(archive: tarfile.TarFile, index: Mapping[str, str], scratch: Path) -> None:
@@ -264,9 +268,16 @@ def _extract(archive: tarfile.TarFile, index: Mapping[str, str], scratch: Path) 
     for run_id in {name.partition("/")[0] for name in index} - {STUDIES}:
         if f"{run_id}/{MANIFEST}" not in index:
             raise ValueError(f"{run_id} has no manifest")
-        manifest = read_json(scratch / run_id / MANIFEST)
-        if not isinstance(manifest, dict) or identity_hash(manifest.get("identity", {})) != run_id:
+        if _manifest(scratch / run_id).identity_hash != run_id:
             raise ValueError(f"the manifest of {run_id} describes another run")
+
+
+def _manifest(run: Path) -> Manifest:
+    """The manifest of a run that may be damaged. Raises ValueError."""
+    try:
+        return read_manifest(run / MANIFEST)
+    except AnalysisError as error:
+        raise ValueError(error.message) from error
 
 
 def _content(archive: tarfile.TarFile, member: tarfile.TarInfo) -> bytes:
@@ -290,6 +301,6 @@ def _take(store: Store, unpacked: Path) -> str:
 def _records(run: Path) -> dict[str, str]:
     return {
         path.relative_to(run).as_posix(): _sha256(path)
-        for path in run.glob(RECORDS)
+        for path in run.glob(RECORD_FILES)
         if path.suffix == ".parquet"
     }

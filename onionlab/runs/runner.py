@@ -9,17 +9,23 @@ from collections.abc import Callable
 from dataclasses import asdict
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
 
+from analysis.formats import files
+from analysis.formats.attempt import RunFailure, RunState
+from analysis.formats.json_files import write_json
+from analysis.formats.manifest import Build, Manifest
+from analysis.formats.plan import PlannedRun
 from onionlab import __version__
 from onionlab.runs.commit import current_commit
 from onionlab.runs.cpus import own_cpus
 from onionlab.engines import EngineFailureError, Progress
 from onionlab.engines.processes import kill_processes_below
 from onionlab.errors import UserError
-from onionlab.runs.plan import Bench, Plan, PlannedRun, host_facts, open_bench
+from onionlab.runs.bench import Bench, open_bench
+from onionlab.runs.machine import host_facts
+from onionlab.runs.plan import Plan
 from onionlab.runs.presence import ending_with_command
-from onionlab.runs.store import PROGRESS, Store, write_json
+from onionlab.runs.store import Store
 from onionlab.rundir.verify_tor import RunRefusedError
 
 
@@ -39,8 +45,12 @@ def execute(root: Path, plan: Plan, run_id: str, say: Callable[[str], None]) -> 
             with own_cpus(plan.cpus_per_run) as cpus:
                 manifest = _simulate(bench, plan, store, planned, cpus)
         except (EngineFailureError, RunRefusedError) as failure:
-            error = {"title": planned.title, "message": failure.message, "log": failure.log_tail}
-            store.fail(run_id, error)
+            store.fail(
+                run_id,
+                RunFailure(
+                    title=planned.title, message=failure.message, log=tuple(failure.log_tail)
+                ),
+            )
             raise UserError(
                 f"run {planned.title} failed: {failure.message}",
                 _failure_hint(store.failed(run_id), failure.log_tail),
@@ -59,7 +69,7 @@ def _clear_leftovers(store: Store, run_id: str) -> None:
 
 def _simulate(
     bench: Bench, plan: Plan, store: Store, planned: PlannedRun, cpus: list[int]
-) -> dict[str, Any]:
+) -> Manifest:
     run = bench.compose(planned.level, planned.variant, planned.seed)
     identity = run.identity(bench.programs, bench.engine)
     if run.run_id(bench.programs, bench.engine) != planned.run_id:
@@ -73,9 +83,8 @@ def _simulate(
     composed_s = time.monotonic()
 
     def on_progress(progress: Progress) -> None:
-        write_json(
-            partial / PROGRESS, {"title": planned.title, **asdict(progress), "at_s": time.time()}
-        )
+        state = RunState(title=planned.title, **asdict(progress), at_s=time.time())
+        write_json(partial / files.PROGRESS, asdict(state))
 
     try:
         usage = bench.engine.run(
@@ -86,28 +95,30 @@ def _simulate(
         )
     finally:
         kill_processes_below(partial)
-    proofs = bench.verify(partial / "shadow.data" / "hosts", run)
-    return {
-        "format": 1,
-        "run_id": planned.run_id,
-        "title": planned.title,
-        "seed": planned.seed,
-        "variant": planned.variant,
-        "identity": identity,
-        "tor": {
-            name: {"version": built.version, "sha256": built.sha256, "source": built.source}
+    proofs = bench.verify(partial / files.HOSTS, run)
+    return Manifest(
+        format=1,
+        run_id=planned.run_id,
+        title=planned.title,
+        seed=planned.seed,
+        variant=planned.variant,
+        identity=identity,
+        tor={
+            name: Build(version=built.version, sha256=built.sha256, source=built.source)
             for name, built in bench.programs.items()
             if name in run.tor_programs
         },
-        "proofs": proofs,
-        "onionlab": __version__,
-        "commit": current_commit(bench.root),
-        "started": started.isoformat(timespec="seconds"),
-        "total_wall_s": round(time.monotonic() - composed_s, 3),
-        **{key: round(value, 3) for key, value in asdict(usage).items()},
-        "cpus": cpus,
-        "host": host_facts(),
-    }
+        proofs=proofs,
+        onionlab=__version__,
+        commit=current_commit(bench.root),
+        started=started.isoformat(timespec="seconds"),
+        total_wall_s=round(time.monotonic() - composed_s, 3),
+        wall_s=round(usage.wall_s, 3),
+        cpu_s=round(usage.cpu_s, 3),
+        peak_memory_bytes=usage.peak_memory_bytes,
+        cpus=tuple(cpus),
+        host=dict(host_facts()),
+    )
 
 
 def _failure_hint(failed: Path, log_tail: list[str]) -> str:

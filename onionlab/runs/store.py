@@ -11,37 +11,14 @@ from __future__ import annotations
 
 import contextlib
 import fcntl
-import hashlib
-import json
-import os
 import shutil
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
-MANIFEST = "manifest.json"
-ERROR = "error.json"
-PROGRESS = "progress.json"
-ID_HEX_DIGITS = 16
-
-
-def identity_hash(identity: Mapping[str, Any]) -> str:
-    """Return the name of a run: a hash over the canonical JSON of its identity."""
-    text = json.dumps(identity, sort_keys=True, separators=(",", ":"), ensure_ascii=True)
-    return hashlib.sha256(text.encode()).hexdigest()[:ID_HEX_DIGITS]
-
-
-def write_json(path: Path, data: Any) -> None:
-    """Write JSON so that a reader sees the old file or the whole new one."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    part = path.with_name(f".{path.name}.{os.getpid()}")
-    part.write_text(json.dumps(data, indent=2, sort_keys=True, ensure_ascii=False) + "\n")
-    part.replace(path)
-
-
-def read_json(path: Path) -> Any:
-    """Read a JSON file."""
-    return json.loads(path.read_text())
+from analysis.formats import files
+from analysis.formats.attempt import RunFailure
+from analysis.formats.json_files import write_json
+from analysis.formats.manifest import Manifest, write_manifest
 
 
 class Store:
@@ -56,7 +33,7 @@ class Store:
 
     def manifest(self, run_id: str) -> Path:
         """The file whose presence says that a run is finished."""
-        return self.run(run_id) / MANIFEST
+        return self.run(run_id) / files.MANIFEST
 
     def partial(self, run_id: str) -> Path:
         """Where a run is made."""
@@ -84,19 +61,19 @@ class Store:
         if not self.is_finished(run_id):
             shutil.rmtree(self.run(run_id), ignore_errors=True)
 
-    def finish(self, run_id: str, manifest: Mapping[str, Any]) -> None:
+    def finish(self, run_id: str, manifest: Manifest) -> None:
         """Make the partial run the finished one."""
         partial = self.partial(run_id)
-        (partial / PROGRESS).unlink(missing_ok=True)
-        write_json(partial / MANIFEST, manifest)
+        (partial / files.PROGRESS).unlink(missing_ok=True)
+        write_manifest(partial / files.MANIFEST, manifest)
         partial.rename(self.run(run_id))
         shutil.rmtree(self.failed(run_id), ignore_errors=True)
 
-    def fail(self, run_id: str, error: Mapping[str, Any]) -> None:
+    def fail(self, run_id: str, error: RunFailure) -> None:
         """Keep what there is of a failed run, with the reason, in an earlier failure's place."""
         partial, failed = self.partial(run_id), self.failed(run_id)
         partial.mkdir(parents=True, exist_ok=True)
-        write_json(partial / ERROR, error)
+        write_json(partial / files.ERROR, error.content())
         shutil.rmtree(failed, ignore_errors=True)
         failed.parent.mkdir(parents=True, exist_ok=True)
         partial.rename(failed)

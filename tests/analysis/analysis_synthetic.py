@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from analysis.records.tgen import extract
+from analysis.records.extract import extract
 
 EPOCH = 946684800
 KIB = 1024

@@ -10,8 +10,8 @@ import pytest
 from analysis_synthetic import write_run
 from celltrace_synthetic import CLIENTS, Model, write_traces
 
+from analysis.formats.files import RECORDS
 from onionlab.cli import main
-from onionlab.runs.plan import RECORDS
 
 HOSTS = Path("shadow.data") / "hosts"
 TGEN = HOSTS / "web1client" / "tgen.1000.stdout"

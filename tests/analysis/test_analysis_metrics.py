@@ -15,7 +15,7 @@ from analysis.measures.durations import duration_over_grid
 from analysis.measures.load import load_run
 from analysis.measures.metric import Statistic
 from analysis.measures.over_time import throughput_over_time, timeouts_over_time
-from analysis.records.tgen import extract
+from analysis.records.extract import extract
 
 NAN = float("nan")
 

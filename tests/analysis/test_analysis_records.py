@@ -16,7 +16,8 @@ import zstandard
 from analysis_synthetic import BULK, EPOCH, KIB, WEB, LogWriter, client_log, write_logs, write_run
 
 from analysis.errors import AnalysisError
-from analysis.records.tgen import ParseReport, extract, read_parse_report
+from analysis.formats.record_files import ParseReport, read_parse_report
+from analysis.records.extract import extract
 
 GOLDEN = Path(__file__).parent / "data" / "golden"
 
@@ -398,7 +399,7 @@ def test_small_row_groups_hold_the_same_rows(
 ) -> None:
     write_run(tmp_path / "run", seed=2)
     extract(tmp_path / "run", tmp_path / "one")
-    monkeypatch.setattr("analysis.records.tgen.ROWS_PER_GROUP", 50)
+    monkeypatch.setattr("analysis.formats.tables.ROWS_PER_GROUP", 50)
     extract(tmp_path / "run", tmp_path / "many")
     for name in ("streams.parquet", "goodput.parquet"):
         pd.testing.assert_frame_equal(
@@ -445,8 +446,9 @@ def test_a_failed_extraction_leaves_the_old_records(tmp_path: Path) -> None:
     ("file", "content", "message"),
     [
         ("clients.json", "{", "not valid JSON"),
-        ("clients.json", "[]", "does not map"),
-        ("clients.json", '{"web1": 3}', "does not map"),
+        ("clients.json", "[]", "not a valid map of clients to classes"),
+        ("clients.json", '{"web1": 3}', "not a valid map of clients to classes: web1"),
+        ("clients.json", "{}", "not a valid map of clients to classes"),
         ("run.json", "{}", "epoch_unix_s"),
         ("run.json", '{"epoch_unix_s": "2000"}', "epoch_unix_s"),
     ],

@@ -23,7 +23,7 @@ from analysis.formats.study import Study
 from analysis.inference.intervals import Interval
 from analysis.pages.numbers import format_interval, format_number
 from analysis.pages.report import SUMMARY_COLUMNS, build
-from analysis.records.tgen import extract
+from analysis.records.extract import extract
 
 
 @pytest.fixture(scope="module")

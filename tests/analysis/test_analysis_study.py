@@ -48,7 +48,7 @@ def change(path: list[Any], value: Any) -> dict[str, Any]:
 @pytest.mark.parametrize(
     ("content", "message"),
     [
-        ("{", "valid study"),
+        ("{", "is not valid JSON"),
         (change(["format"], 2), "format"),
         (change(["baseline"], "fifo"), "baseline fifo"),
         (change(["variants", 0, "name"], "rr"), "variant rr is there more than once"),

@@ -14,21 +14,15 @@ import pytest
 from celltrace_synthetic import CLIENTS, NAMES, Model, write_traces
 
 from analysis.celltrace.cells import Fate
-from analysis.celltrace.extract import (
-    COUNTS_FILE,
-    RELAY_TIME_FILE,
-    TRACE_PLAN,
-    extract,
-    is_traced,
-    load_cells,
-    read_counts,
-)
+from analysis.celltrace.extract import extract, is_traced, load_cells
 from analysis.celltrace.paths import LEGS
-from analysis.celltrace.statistics import Group, Stage, Summary, summarise
+from analysis.celltrace.statistics import Group, Stage, summarise
 from analysis.celltrace.summaries import TraceTable, relay_times_csv, times_csv
 from analysis.errors import AnalysisError
 from analysis.figures.cells import draw_all
-from analysis.formats.study import Level, PublishedCellTimes, Run, Study, Variant
+from analysis.formats.files import RELAY_TIME_TABLE, TRACE_COUNTS, TRACE_PLAN
+from analysis.formats.record_files import read_trace_counts
+from analysis.formats.study import CellTimes, Level, PublishedCellTimes, Run, Study, Variant
 from analysis.pages.cells import section
 from analysis.pages.html import environment, image_uri
 from analysis.pages.numbers import format_number
@@ -87,7 +81,7 @@ def extracted(run_directory: Path) -> Path:
 def test_the_tables_hold_what_the_traces_do(run_directory: Path) -> None:
     assert is_traced(run_directory)
     records = extracted(run_directory)
-    counts = read_counts(records / COUNTS_FILE)
+    counts = read_trace_counts(records / TRACE_COUNTS)
     assert [relay.relay for relay in counts.relays] == list(NAMES)
     for relay, (name, role, cells) in zip(counts.relays, load_cells(records), strict=True):
         assert (relay.relay, relay.role) == (name, role)
@@ -101,7 +95,7 @@ def test_the_tables_hold_what_the_traces_do(run_directory: Path) -> None:
         "followed": 8,
         "no cell for this client passed a traced guard in its time": 1,
     }
-    rows = pq.read_table(records / RELAY_TIME_FILE).to_pylist()
+    rows = pq.read_table(records / RELAY_TIME_TABLE).to_pylist()
     assert len(rows) == 8 * 3 * len(LEGS) + 1
     assert {row["leg"] for row in rows} == {*LEGS, None}
 
@@ -148,7 +142,7 @@ def test_what_others_published_stands_beside(run_directory: Path) -> None:
         role="guard",
         levels={
             "small": {
-                "quiet": Summary(
+                "quiet": CellTimes(
                     count=3078,
                     minimum_ms=0.63,
                     quartile1_ms=49.48,
@@ -209,18 +203,28 @@ def test_a_missing_trace(run_directory: Path) -> None:
 def test_a_cut_trace_is_counted(run_directory: Path) -> None:
     path = run_directory / "shadow.data" / "hosts" / "guard1" / "cells"
     path.write_bytes(path.read_bytes()[:-30])
-    relay = read_counts(extracted(run_directory) / COUNTS_FILE).relays[0]
+    relay = read_trace_counts(extracted(run_directory) / TRACE_COUNTS).relays[0]
     assert (relay.relay, relay.ended, relay.cut_bytes) == ("guard1", False, 18)
 
 
-@pytest.mark.parametrize("text", ["", "{}", '{"traced": ["x"], "hosts": {}}'])
-def test_a_plan_that_is_none(run_directory: Path, text: str) -> None:
+NO_SUCH_HOST = '{"epoch_unix_s": 0, "file": "cells", "traced": ["x"], "hosts": {}}'
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("", "is not valid JSON"),
+        ("{}", "is not a valid plan of cell traces: epoch_unix_s: .*traced: "),
+        (NO_SUCH_HOST, "the traced host x is not among hosts"),
+    ],
+)
+def test_a_plan_that_is_none(run_directory: Path, text: str, message: str) -> None:
     (run_directory / TRACE_PLAN).write_text(text)
-    with pytest.raises(AnalysisError, match="does not say which relays were traced"):
+    with pytest.raises(AnalysisError, match=message):
         extracted(run_directory)
 
 
 def test_counts_of_another_format(tmp_path: Path) -> None:
-    (tmp_path / COUNTS_FILE).write_text('{"format": 0}')
-    with pytest.raises(AnalysisError, match="is not of format"):
-        read_counts(tmp_path / COUNTS_FILE)
+    (tmp_path / TRACE_COUNTS).write_text('{"format": 0}')
+    with pytest.raises(AnalysisError, match=r"is not a valid count of cell traces: .*format"):
+        read_trace_counts(tmp_path / TRACE_COUNTS)

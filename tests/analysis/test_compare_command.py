@@ -11,13 +11,15 @@ import pandas as pd
 import pytest
 from analysis_synthetic import study_content, write_run
 
-from analysis.records.tgen import extract
+from analysis.formats.json_files import read_json, write_json
+from analysis.formats.manifest import identity_hash
+from analysis.records.extract import extract
 from onionlab.cli import main
 from onionlab.commands import compare
 from onionlab.errors import UserError
 from onionlab.questions import open_sets as runsets
 from onionlab.runs.packing import pack
-from onionlab.runs.store import Store, identity_hash, read_json, write_json
+from onionlab.runs.store import Store
 
 SEEDS = [1, 2, 3, 4, 5]
 
@@ -210,7 +212,7 @@ def test_two_checkouts_name_no_experiment(checkout: Path, onionlab: Any) -> None
     [
         (lambda run: (run / "manifest.json").unlink(), "is missing"),
         (lambda run: (run / "manifest.json").write_text("{"), "is not valid JSON"),
-        (lambda run: (run / "manifest.json").write_text("[]"), "is no manifest"),
+        (lambda run: (run / "manifest.json").write_text("[]"), "is not a valid manifest"),
         (lambda run: (run / "records-v1" / "goodput.parquet").unlink(), "is missing"),
         (lambda run: (run / "records-v1" / "streams.parquet").write_bytes(b"PAR1"), "cannot be"),
     ],

@@ -18,6 +18,7 @@ from analysis.comparison.comparing import Conclusion, compare_sets
 from analysis.comparison.imported_metrics import NOTES
 from analysis.comparison.run_sets import RunSet, read_run_set
 from analysis.errors import AnalysisError
+from analysis.formats.files import RUN_SET
 from analysis.imports.build import ImportOptions, find_simulations, import_runs
 from analysis.imports.reading import read_json
 from analysis.imports.simulation import size_class
@@ -25,7 +26,6 @@ from analysis.imports.tgentools import class_of, read_analysis
 from analysis.pages.comparison import html_text
 from onionlab.cli import main
 from onionlab.commands import compare
-from onionlab.questions.open_sets import SET_FILE
 
 EPOCH = 946684800
 ALL_TIME = ImportOptions()
@@ -335,7 +335,7 @@ def test_command(
         folder = collection(tmp_path / name, median_s, 6, seed)
         assert main(["import", str(folder), "--name", name]) == 0
         path = Path(capsys.readouterr().out.splitlines()[-1])
-        assert path.name == SET_FILE
+        assert path.name == RUN_SET
         assert len(read_run_set(path).runs) == 6
     assert main(["compare", "fast", "slow"]) == 1
     assert main(["compare", "fast", "fast"]) == 2

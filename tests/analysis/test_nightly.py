@@ -17,13 +17,14 @@ from analysis.comparison.comparing import compare_sets
 from analysis.comparison.history import read_history
 from analysis.comparison.run_sets import RunSet, TorBuild
 from analysis.errors import AnalysisError
+from analysis.formats.plan import Request, Resources
 from analysis.judgement.verdicts import State
 from analysis.pages.night import Night, html, junit, markdown
 from onionlab.errors import UserError
 from onionlab.experiment.nightly_list import NightlyList
 from onionlab.questions import night as nightly
 from onionlab.questions.night import NightPaths, Prepared
-from onionlab.runs.plan import Plan, Request, Resources
+from onionlab.runs.plan import Plan
 
 SEEDS = range(1, 11)
 START = datetime(2026, 1, 1, 3, 0, tzinfo=UTC)

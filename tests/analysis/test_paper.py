@@ -18,7 +18,7 @@ from analysis.errors import AnalysisError
 from analysis.formats.study import Study
 from analysis.judgement.claims.model import Answer, Claim
 from analysis.pages.paper import CLAIM_COLUMNS, Paper, PaperPaths, build
-from analysis.records.tgen import extract
+from analysis.records.extract import extract
 
 SEEDS = [1, 2, 3]
 SLOW = {"ewma": 1.0, "rr": 1.3, "swrr": 0.8, "log": 1.31}

@@ -13,6 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from analysis.errors import AnalysisError
+from analysis.formats.record_files import ParseReport
 from analysis.formats.study import Level
 from analysis.measures.downloads import (
     Download,
@@ -26,7 +27,7 @@ from analysis.measures.downloads import (
     starvation,
 )
 from analysis.measures.load import load_run
-from analysis.records.tgen import ParseReport, extract
+from analysis.records.extract import extract
 
 
 def steady(

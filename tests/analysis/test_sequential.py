@@ -10,11 +10,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import stats
 
+from analysis.formats.study import Looks
 from analysis.inference.intervals import paired_effect
 from analysis.inference.sequential import (
     ALLOWANCE,
     FIRST_LOOK,
-    Looks,
     nominal_levels,
     schedule,
     sequential_p,

@@ -13,7 +13,8 @@ from onionlab.experiment import Experiment, load, parse_seeds
 from onionlab.experiment.scaling import scale_settings
 from onionlab.experiment.schema import Settings
 from onionlab.network.sample import ADDRESSES_PER_ROLE
-from onionlab.runs.plan import _published_json, _require_margins
+from onionlab.runs.planning import _require_margins
+from onionlab.runs.study_file import published_cell_times
 
 from .conftest import VALID
 
@@ -206,10 +207,10 @@ def test_published_cell_times(load_text: LoadText) -> None:
     busy = published.published_cell_times.levels["foo"].busy
     assert busy is not None
     assert (busy.cells, busy.mean_ms) == (9, 2.5)
-    shown = _published_json(published)
+    shown = published_cell_times(published)
     assert shown is not None
-    assert (shown["source"], shown["role"]) == ("a text", "guard")
-    assert shown["levels"] == {
+    assert (shown.source, shown.role) == ("a text", "guard")
+    assert shown.content()["levels"] == {
         "foo": {
             "busy": {
                 "count": 9,

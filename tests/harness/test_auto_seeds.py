@@ -2,24 +2,23 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
 
-from analysis.formats.study import Study
-from analysis.inference.sequential import Looks, schedule
+from analysis.formats.plan import Request, Resources
+from analysis.formats.study import Looks, Study, write_study
+from analysis.inference.sequential import schedule
 from analysis.judgement.judging import Statistics
 from analysis.measures.metric import Statistic
 from onionlab.cli import main
 from onionlab.errors import UserError
 from onionlab.questions import auto_seeds
-from onionlab.runs.plan import Plan, Request, Resources
+from onionlab.runs.plan import Plan
 
-from .test_engine_comparison import study as study_content
+from .test_engine_comparison import study
 
 
 class Bench:
@@ -37,9 +36,8 @@ class Bench:
     ) -> Plan:
         assert isinstance(request.seeds, int)
         self.planned.append(looks)
-        content: dict[str, Any] = study_content("shadow")
-        content["looks"] = {"sizes": looks.sizes, "budget": looks.budget}
-        (self.tmp_path / "study.json").write_text(json.dumps(content))
+        made = study("shadow").model_copy(update={"looks": looks})
+        write_study(self.tmp_path / "study.json", made)
         return Plan(request, (), self.tmp_path, self.tmp_path, 1, Resources(1, 1, 1))
 
     def make_runs(self, root: Path, plans: list[Plan], **_: object) -> None:
@@ -129,10 +127,10 @@ def test_bad_requests(bench: Callable[..., Bench], monkeypatch: pytest.MonkeyPat
     with pytest.raises(UserError, match="MAX_SEEDS: at least 3 seeds"):
         made.run(2)
     monkeypatch.setattr(
-        auto_seeds, "load_study", lambda path: Study.model_validate(
-            {**study_content("shadow"), "baseline": None}
-        ),
-    )  # fmt: skip
+        auto_seeds,
+        "load_study",
+        lambda path: study("shadow").model_copy(update={"baseline": None}),
+    )
     with pytest.raises(UserError, match="nothing to compare"):
         made.run(5)
     assert made.made == []

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from analysis.formats.plan import Request
 from analysis.formats.study import Study
 from onionlab.errors import UserError
 from onionlab.questions.engine_comparison import (
@@ -17,12 +18,11 @@ from onionlab.questions.engine_comparison import (
     variant_study,
     write_effects,
 )
-from onionlab.runs.plan import Request
 
 
-def study(engine: str, levels: tuple[str, ...] = ("quick",)) -> dict[str, Any]:
+def study(engine: str, levels: tuple[str, ...] = ("quick",)) -> Study:
     look = {"color": "#000000", "marker": "o", "linestyle": "-"}
-    return {
+    content: dict[str, Any] = {
         "format": 1,
         "name": "quick",
         "title": "Quick",
@@ -58,13 +58,14 @@ def study(engine: str, levels: tuple[str, ...] = ("quick",)) -> dict[str, Any]:
         "margins": {"ttfb_p50_s": 0.03},
         "provenance": {"engine": {"name": engine, "version": "1"}},
     }
+    return Study.model_validate(content)
 
 
 BOTH = {"shadow": study("shadow"), "uml": study("uml")}
 
 
 def test_engines_take_the_place_of_variants() -> None:
-    made = Study.model_validate(engine_study(BOTH))
+    made = engine_study(BOTH)
     assert made.baseline == "shadow"
     assert [variant.name for variant in made.variants] == ["shadow", "uml"]
     assert [level.label for level in made.levels] == ["EWMA", "RR"]
@@ -74,7 +75,7 @@ def test_engines_take_the_place_of_variants() -> None:
 
 
 def test_engines_take_the_place_of_levels() -> None:
-    made = Study.model_validate(variant_study(BOTH))
+    made = variant_study(BOTH)
     assert made.baseline == "ewma"
     assert [level.name for level in made.levels] == ["quick-shadow", "quick-uml"]
     assert made.margins == {"ttfb_p50_s": 0.03}
@@ -84,14 +85,14 @@ def test_engines_take_the_place_of_levels() -> None:
 def test_no_run_is_lost_with_several_levels() -> None:
     studies = {name: study(name, ("a", "b")) for name in ("shadow", "uml")}
     for made in (engine_study(studies), variant_study(studies)):
-        assert len(Study.model_validate(made).runs) == 16
-        assert len(made["figures"]) == 4
+        assert len(made.runs) == 16
+        assert len(made.figures) == 4
 
 
 def test_levels_of_engines_are_known_whatever_their_names_hold() -> None:
     studies = {name: study(name, ("low", "low-load")) for name in ("uml", "uml-next")}
     levels = engine_levels(studies)
-    assert list(levels) == [level["name"] for level in variant_study(studies)["levels"]]
+    assert list(levels) == [level.name for level in variant_study(studies).levels]
     assert levels["low-load-uml-next"] == ("low-load", "uml-next")
 
 

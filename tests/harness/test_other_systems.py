@@ -9,7 +9,8 @@ from pathlib import Path
 import pytest
 
 from analysis.celltrace.cells import Fate
-from analysis.celltrace.extract import COUNTS_FILE, read_counts
+from analysis.formats.files import TRACE_COUNTS
+from analysis.formats.record_files import read_trace_counts
 
 from .checkout import DATA, Checkout
 
@@ -53,7 +54,7 @@ def test_streams_are_served_in_the_variants_order_and_cells_are_followed(
     assert abs(value["stream-lrs", "streams", "last_three_lead"]) < 0.25
     assert value["stream-lrs", "streams", "jain_index_streams"] > 0.95
     for variant, folder in records(checkout, "streams").items():
-        counts = read_counts(folder / COUNTS_FILE)
+        counts = read_trace_counts(folder / TRACE_COUNTS)
         assert sorted(relay.role for relay in counts.relays) == ["exit", "guard", "middle"]
         for relay in counts.relays:
             # 15,000 cells came through each of them, and nothing of any was lost.

@@ -6,19 +6,25 @@ import io
 import json
 import tarfile
 from collections.abc import Callable
-from dataclasses import asdict
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from analysis.errors import AnalysisError
+from analysis.formats.files import MANIFEST, STUDIES
+from analysis.formats.files import PACK_INDEX as INDEX
+from analysis.formats.json_files import read_json, write_json
+from analysis.formats.manifest import Manifest, identity_hash
+from analysis.formats.plan import PlannedRun, Request, Resources
+from analysis.formats.study import Level, Run, Study, Variant, load_study, write_study
 from analysis.records.extract import extract
 from onionlab.cli import main
 from onionlab.commands import pack as pack_command
 from onionlab.errors import UserError
-from onionlab.runs.packing import INDEX, STUDIES, Unpacked, opened, opened_together, pack, unpack
-from onionlab.runs.plan import PLAN_FORMAT, PlannedRun, Request, Resources
-from onionlab.runs.store import MANIFEST, Store, identity_hash, read_json, write_json
+from onionlab.runs.packing import Unpacked, opened, opened_together, pack, unpack
+from onionlab.runs.plan import Plan, write_plan
+from onionlab.runs.store import Store
 
 
 def make_run(store: Store, name: str) -> str:
@@ -34,8 +40,49 @@ def make_run(store: Store, name: str) -> str:
     }.items():
         (partial / path).parent.mkdir(parents=True, exist_ok=True)
         (partial / path).write_text(content)
-    store.finish(run_id, {"run_id": run_id, "identity": identity, "title": name})
+    store.finish(run_id, Manifest(run_id=run_id, identity=identity, title=name))
     return run_id
+
+
+def study_of(name: str, runs: dict[int, str], **changes: Any) -> Study:
+    """A study of one level and variant; seed -> run."""
+    look = {"color": "#000000", "marker": "o", "linestyle": "-"}
+    made = Study(
+        format=1,
+        name=name,
+        title=name,
+        variants=(Variant(name="stock", label="stock", **look),),
+        levels=(
+            Level(
+                name="only",
+                label="only",
+                measured_start_s=1,
+                measured_end_s=2,
+                stop_s=3,
+                classes={},
+            ),
+        ),
+        runs=tuple(
+            Run(
+                run_id=run_id,
+                level="only",
+                variant="stock",
+                seed=seed,
+                directory=run_id,
+                records=f"{run_id}/records-v1",
+            )
+            for seed, run_id in runs.items()
+        ),
+        asked={"seeds": sorted(runs), "scale": 1.0},
+        provenance={
+            "engine": {"name": "uml"},
+            "machine": {"cpu": f"of seeds {sorted(runs)}"},
+            "runs": [
+                {"run_id": run_id, "seed": seed, "cpu_s": seed} for seed, run_id in runs.items()
+            ],
+        },
+    )
+    return made.model_copy(update=changes)
 
 
 @pytest.fixture
@@ -126,12 +173,12 @@ def test_a_run_that_was_interrupted_here_is_replaced(
 def test_studies_come_along_and_are_no_runs(here: Store, there: Store, tmp_path: Path) -> None:
     run_id = make_run(here, "rr seed 1")
     for name in ("quick", "swrr-5mid"):
-        write_json(tmp_path / name / "study.json", {"name": name})
+        write_study(tmp_path / name / "study.json", study_of(name, {1: run_id}))
     studies = [tmp_path / name / "study.json" for name in ("swrr-5mid", "quick")]
     file = tmp_path / "runs.tar.xz"
     pack(here, [run_id], file, studies=studies, logs=False, say=print)
     with opened(file, tmp_path / "open") as folder:
-        assert read_json(folder / "studies" / "quick.json") == {"name": "quick"}
+        assert load_study(folder / "studies" / "quick.json") == study_of("quick", {1: run_id})
         assert (folder / run_id / MANIFEST).is_file()
         assert len(list((folder / "studies").iterdir())) == 2
     assert not (tmp_path / "open").exists()
@@ -200,8 +247,8 @@ def climbing(members: Members, run_id: str) -> None:
         (lambda m, r: m.pop(f"{r}/run.json"), "1 files are missing, such as"),
         (lambda m, r: m.update({f"{r}/more": b""}), "is not in its index"),
         (lambda m, r: m.pop(INDEX), "does not begin with index.json"),
-        (of_index(lambda index: index.update(format=2)), "index.json is not of format 1"),
-        (of_index(lambda index: index.pop("files")), "index.json names no files"),
+        (of_index(lambda index: index.update(format=2)), "index.json is not valid: format: "),
+        (of_index(lambda index: index.pop("files")), "index.json is not valid: files: "),
         (of_index(lambda index: index.update(files={"x/a": ""})), "'x/a' is no file of a run"),
         (of_index(lambda index: index.update(files={"/etc/x": ""})), "is no file of a run"),
         (of_index(lambda index: index.update(files={"studies/a/b.json": ""})), "is no file of a"),
@@ -252,21 +299,10 @@ def test_a_manifest_that_does_not_describe_its_run(
         unpack(there, tmp_path / "runs.tar.xz")
 
 
-def part(store: Store, folder: Path, seed: int, **changes: object) -> tuple[Path, str]:
+def part(store: Store, folder: Path, seed: int, **changes: Any) -> tuple[Path, str]:
     """A pack of one seed of a study."""
     run_id = make_run(store, f"seed {seed}")
-    study = {
-        "name": "small",
-        "asked": {"seeds": [seed], "scale": 1.0},
-        "provenance": {
-            "engine": {"name": "uml"},
-            "machine": {"cpu": f"of seed {seed}"},
-            "runs": [{"run_id": run_id, "seed": seed, "cpu_s": seed}],
-        },
-        "runs": [{"run_id": run_id, "seed": seed}],
-        **changes,
-    }
-    write_json(folder / f"study-{seed}.json", study)
+    write_study(folder / f"study-{seed}.json", study_of("small", {seed: run_id}, **changes))
     file = folder / f"seed-{seed}.tar.xz"
     pack(store, [run_id], file, studies=[folder / f"study-{seed}.json"], logs=False, say=print)
     return file, run_id
@@ -275,10 +311,11 @@ def part(store: Store, folder: Path, seed: int, **changes: object) -> tuple[Path
 def test_parts_of_a_study_come_together(here: Store, tmp_path: Path) -> None:
     (second, run_2), (first, run_1), (third, run_3) = (part(here, tmp_path, n) for n in (2, 1, 3))
     with opened_together([second, first, third, second], tmp_path / "scratch") as folder:
-        study = read_json(folder / STUDIES / "small.json")
-        assert study["asked"] == {"seeds": [1, 2, 3], "scale": 1.0}
-        for runs in (study["runs"], study["provenance"]["runs"]):
-            assert [run["run_id"] for run in runs] == [run_2, run_1, run_3]
+        study = load_study(folder / STUDIES / "small.json")
+        assert study.asked == {"seeds": [1, 2, 3], "scale": 1.0}
+        assert [run.run_id for run in study.runs] == [run_2, run_1, run_3]
+        used = study.provenance["runs"]
+        assert [run["run_id"] for run in used] == [run_2, run_1, run_3]
         for run_id in (run_1, run_2, run_3):
             (records,) = folder.glob(f"{run_id}/records-*")
             assert (records / "streams.parquet").is_file()
@@ -290,7 +327,7 @@ def test_parts_of_a_study_come_together(here: Store, tmp_path: Path) -> None:
     [
         {"asked": {"seeds": [2], "scale": 0.1}},
         {"provenance": {"engine": {"name": "shadow"}, "machine": {}}},
-        {"levels": []},
+        {"title": "another"},
     ],
 )
 def test_what_is_no_part_of_the_same_study_is_refused(
@@ -329,36 +366,20 @@ def test_the_command_packs_the_seeds_that_are_asked_for(
     planned = tuple(
         PlannedRun(make_run(store, f"seed {seed}"), "only", "stock", seed) for seed in (1, 2, 3)
     )
-    plan = {
-        "format": PLAN_FORMAT,
-        "request": asdict(Request("small")),
-        "runs": [asdict(run) for run in planned],
-        "store": str(store.directory),
-        "cpus_per_run": 1,
-        "resources": asdict(Resources(1, 1, 1)),
-    }
-    write_json(out / "plan.json", plan)
-    runs = [{"run_id": run.run_id, "seed": run.seed} for run in planned]
-    write_json(
-        out / "study.json",
-        {
-            "name": "small",
-            "asked": {"seeds": [1, 2, 3]},
-            "provenance": {"machine": {}, "runs": [{**run, "cpu_s": 1} for run in runs]},
-            "runs": runs,
-        },
-    )
+    write_plan(Plan(Request("small"), planned, store.directory, out, 1, Resources(1, 1, 1)))
+    whole = study_of("small", {run.seed: run.run_id for run in planned})
+    write_study(out / "study.json", whole)
     for seeds, kept in (("2", [1, 2]), ("3,", [3]), ("2,3,7", [2, 3])):
         file = tmp_path / f"{len(kept)}.tar.xz"
         assert main(["pack", "small", "--seeds", seeds, "--out", str(file)]) == 0
         with opened(file, tmp_path / "scratch") as folder:
-            study = read_json(folder / STUDIES / "small.json")
-            assert study["asked"]["seeds"] == kept
-            assert study["runs"] == [run for run in runs if run["seed"] in kept]
-            assert [run["seed"] for run in study["provenance"]["runs"]] == kept
+            study = load_study(folder / STUDIES / "small.json")
+            assert study.asked["seeds"] == kept
+            assert study.runs == tuple(run for run in whole.runs if run.seed in kept)
+            assert [run["seed"] for run in study.provenance["runs"]] == kept
             there = {path.parent.name for path in folder.glob(f"*/{MANIFEST}")}
-            assert there == {run["run_id"] for run in study["runs"]}
+            assert there == {run.run_id for run in study.runs}
     with opened_together([tmp_path / "2.tar.xz", tmp_path / "1.tar.xz"], tmp_path / "s") as folder:
-        assert read_json(folder / STUDIES / "small.json")["asked"]["seeds"] == [2, 3]
+        assert load_study(folder / STUDIES / "small.json").asked["seeds"] == [2, 3]
     assert main(["pack", "small", "--seeds", "9,"]) == 2
     assert "no run of small with these seeds: 9," in capsys.readouterr().err

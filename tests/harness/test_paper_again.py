@@ -10,7 +10,10 @@ import pytest
 
 import analysis.pages.paper
 from analysis.errors import AnalysisError
-from analysis.formats.study import Run
+from analysis.formats.json_files import write_json
+from analysis.formats.manifest import identity_hash
+from analysis.formats.plan import Request, Resources
+from analysis.formats.study import Run, write_study
 from analysis.pages.paper import Paper, PaperPaths
 from onionlab.cli import main
 from onionlab.commands import figures
@@ -18,11 +21,11 @@ from onionlab.errors import UserError
 from onionlab.experiment.claims_file import load_claims
 from onionlab.questions import paper_again as paper
 from onionlab.runs.packing import pack
-from onionlab.runs.plan import Plan, Request, Resources
-from onionlab.runs.store import Store, identity_hash, write_json
+from onionlab.runs.plan import Plan
+from onionlab.runs.store import Store
 
 from .conftest import REPOSITORY
-from .test_engine_comparison import study as study_content
+from .test_engine_comparison import study
 
 
 class Bench:
@@ -49,7 +52,9 @@ class Bench:
         self, root: Path, request: Request, say: Callable[[str], None], *, out: Path
     ) -> Plan:
         self.planned.append((request, out))
-        write_json(out / "study.json", {**study_content("shadow"), "name": request.experiment})
+        write_study(
+            out / "study.json", study("shadow").model_copy(update={"name": request.experiment})
+        )
         return Plan(request, (), self.tmp_path / "runs", out, 1, Resources(1, 1, 1))
 
     def make_runs(self, root: Path, plans: list[Plan], **_: object) -> None:
@@ -144,7 +149,7 @@ def test_published_runs_need_neither_build_nor_engine(
     studies = []
     for name in EXPERIMENTS:
         studies.append(bench.tmp_path / name / "study.json")
-        write_json(studies[-1], {**study_content("shadow"), "name": name})
+        write_study(studies[-1], study("shadow").model_copy(update={"name": name}))
     file = bench.tmp_path / "runs.tar.xz"
     pack(runs, [run_id], file, studies=studies, logs=False, say=print)
     bench.store = bench.tmp_path / "results" / "figures"

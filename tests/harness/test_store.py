@@ -13,12 +13,16 @@ from pathlib import Path
 
 import pytest
 
+from analysis.formats.attempt import RunFailure
+from analysis.formats.files import ERROR
+from analysis.formats.json_files import read_json, write_json
+from analysis.formats.manifest import Manifest, identity_hash
 from onionlab.engines.processes import MemorySampler, ended_with_caller, kill_processes_below
 from onionlab.errors import UserError
 from onionlab.rundir.verify_tor import Expectation, RunRefusedError, Shows, verify_tor_logs
 from onionlab.runs import cpus
 from onionlab.runs.presence import is_present, presence
-from onionlab.runs.store import Store, identity_hash, read_json, write_json
+from onionlab.runs.store import Store
 
 PREFIX = "Circuit policy in use: "
 RR = "Circuit policy in use: RR."
@@ -38,7 +42,7 @@ def test_a_run_is_there_when_its_manifest_is(tmp_path: Path) -> None:
     store = Store(tmp_path)
     (store.partial("ab") / "conf").mkdir(parents=True)
     assert not store.is_finished("ab")
-    store.finish("ab", {"run_id": "ab"})
+    store.finish("ab", Manifest(run_id="ab"))
     assert store.is_finished("ab")
     assert (store.run("ab") / "conf").is_dir()
     assert not store.partial("ab").exists()
@@ -48,9 +52,9 @@ def test_a_failed_run_is_kept_apart_and_replaced(tmp_path: Path) -> None:
     store = Store(tmp_path)
     for attempt in ("first", "second"):
         store.partial("ab").mkdir(parents=True)
-        store.fail("ab", {"message": attempt})
+        store.fail("ab", RunFailure(message=attempt))
     assert not store.is_finished("ab")
-    assert read_json(store.failed("ab") / "error.json") == {"message": "second"}
+    assert read_json(store.failed("ab") / ERROR)["message"] == "second"
 
 
 def test_the_hash_of_an_identity_does_not_depend_on_order() -> None:
@@ -348,7 +352,7 @@ def test_a_job_that_waits_ends_with_what_started_it(tmp_path: Path, victim: str)
 
 
 def test_helpers_end_with_a_killed_starter() -> None:
-    # As in onionlab.runs.plan: nobody tells a killed process's helpers that no more work comes.
+    # As in onionlab.runs.planning: nobody tells a killed process's helpers that no more work comes.
     starter = python(
         """
         import os

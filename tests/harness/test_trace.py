@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from analysis.celltrace.extract import TRACE_PLAN
+from analysis.formats.files import TRACE_PLAN
 from onionlab.engines.shadow.engine import ShadowEngine
 from onionlab.errors import UserError
 from onionlab.experiment.values import Traced, traced

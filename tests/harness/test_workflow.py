@@ -12,21 +12,18 @@ from types import SimpleNamespace
 import pytest
 from rich.console import Console
 
+from analysis.formats.attempt import RunState
+from analysis.formats.files import PROGRESS, RECORDS
+from analysis.formats.json_files import write_json
+from analysis.formats.plan import PlannedRun, Request, Resources
 from onionlab.engines.shadow.engine import _simulated_seconds
 from onionlab.errors import UserError
 from onionlab.experiment import load
-from onionlab.runs.plan import (
-    RECORDS,
-    Plan,
-    PlannedRun,
-    Request,
-    Resources,
-    estimate_resources,
-    read_plan,
-)
-from onionlab.runs.store import PROGRESS, Store, write_json
+from onionlab.runs.plan import Plan, read_plan
+from onionlab.runs.resources import estimate_resources
+from onionlab.runs.store import Store
 from onionlab.runs.workflow import drive
-from onionlab.runs.workflow.progress import ProgressView, RunState
+from onionlab.runs.workflow.progress import ProgressView
 
 REPOSITORY = Path(__file__).resolve().parents[2]
 

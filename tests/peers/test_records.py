@@ -13,12 +13,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from analysis.errors import AnalysisError
+from analysis.formats.record_files import read_parse_report
 from analysis.formats.study import ClassLoad, Level
 from analysis.measures.catalogue import run_statistics
 from analysis.measures.load import load_run, load_transfer
 from analysis.records.extract import extract
 from analysis.records.peerlog import PeerLog
-from analysis.records.tgen import read_parse_report
 
 EPOCH_US = 946684800 * 1_000_000
 LEVEL = Level(

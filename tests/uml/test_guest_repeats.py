@@ -10,14 +10,16 @@ from pathlib import Path
 
 import pytest
 
+from analysis.formats.plan import Request
 from onionlab.engines.uml import engine
 from onionlab.engines.uml.engine import UmlEngine
 from onionlab.paths import repository_root
 from onionlab.programs.tor.variants import load_registry
 from onionlab.rundir.compose import RunDirectory
 from onionlab.rundir.verify_tor import verify_tor_logs
-from onionlab.runs import plan
-from onionlab.runs.plan import Bench, Request, make_plan, open_bench
+from onionlab.runs import planning
+from onionlab.runs.bench import Bench, open_bench
+from onionlab.runs.planning import make_plan
 
 DATA = repository_root() / "tests" / "harness" / "data"
 TINY = DATA / "tiny.yaml"
@@ -63,7 +65,7 @@ def test_runs_have_the_same_names_whichever_process_composes_them(
     request = Request(str(TINY), seeds=[1, 2], engine="uml")
     planned = []
     for least in (1, 1000):
-        monkeypatch.setattr(plan, "SIDE_BY_SIDE_RUNS", least)
+        monkeypatch.setattr(planning, "SIDE_BY_SIDE_RUNS", least)
         planned.append(make_plan(repository_root(), request, print, out=tmp_path / str(least)).runs)
     assert planned[0] == planned[1]
     assert [run.seed for run in planned[0]] == sorted(run.seed for run in planned[0])

@@ -15,12 +15,17 @@ from typing import Any
 
 import psutil
 
+from analysis.errors import AnalysisError
+from analysis.formats import files
+from analysis.formats.attempt import RunFailure, RunState
+from analysis.formats.json_files import read_as, write_json
+from analysis.formats.plan import PlannedRun
 from onionlab.errors import UserError
 from onionlab.paths import build_directory
-from onionlab.runs.plan import RECORDS, Plan, PlannedRun
+from onionlab.runs.plan import Plan
 from onionlab.runs.presence import presence
-from onionlab.runs.store import ERROR, PROGRESS, Store, read_json, write_json
-from onionlab.runs.workflow.progress import ProgressView, RunState
+from onionlab.runs.store import Store
+from onionlab.runs.workflow.progress import ProgressView
 
 SNAKEFILE = Path(__file__).with_name("Snakefile")
 POLL_INTERVAL_S = 0.5
@@ -35,7 +40,7 @@ def make_report(root: Path, plan: Plan, *, jobs: int | None, say: Callable[[str]
     jobs: simulations side by side (default: as many as there are CPUs for). Raises UserError where
     the machine is too small or a run failed; runs that are finished stay.
     """
-    report = plan.out / "report.html"
+    report = plan.out / files.REPORT
     # A report that stands for older runs must not be taken for the present one.
     report.unlink(missing_ok=True)
     _carry_out(root, [plan], "report", jobs=jobs, say=say)
@@ -111,7 +116,9 @@ def _workflow_config(plans: Sequence[Plan]) -> dict[str, Any]:
         "python": sys.executable,
         "store": str(plans[0].store),
         "out": str(plans[0].out),
-        "records": RECORDS,
+        "records": f"{files.RECORDS}/{files.PARSE_REPORT}",
+        "manifest": files.MANIFEST,
+        "report": files.REPORT,
         "runs": {
             run.run_id: {
                 "plan": str(plan.file),
@@ -173,8 +180,8 @@ def running_states(store: Store, run_ids: Iterable[str], since_s: float) -> list
     states = []
     for run_id in run_ids:
         try:
-            state = RunState(**read_json(store.partial(run_id) / PROGRESS))
-        except (OSError, ValueError, TypeError):
+            state = read_as(RunState, store.partial(run_id) / files.PROGRESS, "state of a run")
+        except AnalysisError:
             continue  # Not started, just finished, or being written.
         if state.at_s >= since_s:
             states.append(state)
@@ -225,19 +232,18 @@ def _failure(runs: Mapping[str, PlannedRun], store: Store, log_path: Path) -> Us
     """Collect what the failed runs left into one error."""
     failures = []
     for run_id, run in runs.items():
-        path = store.failed(run_id) / ERROR
+        path = store.failed(run_id) / files.ERROR
         if path.exists():
-            error = read_json(path)
-            failures.append((run, error))
+            failures.append((run, read_as(RunFailure, path, "reason of a failure")))
     if not failures:
         tail = log_path.read_text(errors="replace").splitlines()[-15:]
         return UserError(
             "the workflow failed", f"its log is {log_path}; its last lines:\n" + "\n".join(tail)
         )
     run, error = failures[0]
-    words = "".join(f"\n  {line[:300]}" for line in error["log"])
+    words = "".join(f"\n  {line[:300]}" for line in error.log)
     return UserError(
-        f"{len(failures)} of {len(runs)} runs failed; the first, {run.title}: {error['message']}",
+        f"{len(failures)} of {len(runs)} runs failed; the first, {run.title}: {error.message}",
         f"all it left is kept in {store.failed(run.run_id)}; its last words:{words}\n"
         "runs that finished are kept: the same command goes on from there",
     )

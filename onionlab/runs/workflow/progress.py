@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass
 from types import TracebackType
 from typing import Self
 
@@ -12,29 +11,9 @@ from rich.console import Console
 from rich.live import Live
 from rich.table import Table
 
+from analysis.formats.attempt import RunState
+
 PLAIN_INTERVAL_S = 30.0
-
-
-@dataclass(frozen=True)
-class RunState:
-    """What a running simulation last said of itself (the fields of Progress, and who and when)."""
-
-    title: str
-    simulated_s: float
-    stop_s: float
-    wall_s: float
-    memory_bytes: int
-    at_s: float
-
-    @property
-    def speed(self) -> float:
-        """Simulated seconds per second of wall time, so far."""
-        return self.simulated_s / self.wall_s if self.wall_s > 0 else 0.0
-
-    @property
-    def left_s(self) -> float | None:
-        """Wall time to the end at the speed so far; None before there is one."""
-        return (self.stop_s - self.simulated_s) / self.speed if self.speed > 0 else None
 
 
 class ProgressView:

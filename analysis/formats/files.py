@@ -1,0 +1,70 @@
+"""Names of files and folders: each stands here, once, for those who write it and those who read it.
+
+    runs/<id>/                 a run's directory: a tornettools-style prefix
+        run.json clients.json peers.json trace.json conf/ shadow.data.template/
+        shadow.data/hosts/<host>/     what each host's programs left: logs and traces
+        manifest.json                 the run is finished
+        records-v<N>/                 what was read from its logs
+    results/<name>/            plan.json, study.json and the report
+    nightly/                   history.parquet and baselines
+
+docs/reference/formats.md tells what stands in them. The standard library is enough here.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+# What a run starts from: its bytes are part of what names the run.
+RUN = "run.json"
+CLIENTS = "clients.json"
+PEERS = "peers.json"
+"""Of a run of libtorrent's peers alone, in place of clients.json."""
+TRACE_PLAN = "trace.json"
+"""Of a run with cell traces alone."""
+HOST_TEMPLATES = "shadow.data.template/hosts"
+"""Each host's folder as it is before the run."""
+
+# What a run left.
+LOGS = "shadow.data"
+HOSTS = f"{LOGS}/hosts"
+"""Each host's folder: its programs' logs and working directory."""
+MANIFEST = "manifest.json"
+"""Whoever finds it finds the whole run."""
+PROGRESS = "progress.json"
+"""Of a run under way."""
+ERROR = "error.json"
+"""Of a failed attempt."""
+
+# A run's records.
+RECORDS_FORMAT: Final = 1
+"""Version of the record tables and of parse.json. Another one means other numbers from the same
+logs, or columns that older programs do not know: the records are extracted again."""
+RECORDS = f"records-v{RECORDS_FORMAT}"
+ANY_RECORDS = "records-*"
+PARSE_REPORT = "parse.json"
+"""Written last: whoever finds it finds the tables that belong to it."""
+STREAMS_TABLE = "streams.parquet"
+GOODPUT_TABLE = "goodput.parquet"
+PROGRESS_TABLE = "progress.parquet"
+PEERS_TABLE = "peers.parquet"
+TRANSFER_FACTS = "transfer.json"
+CELLS_TABLE = "cells.parquet"
+RELAY_TIME_TABLE = "relay_time.parquet"
+TRACE_COUNTS = "celltrace.json"
+
+# An experiment's results.
+PLAN = "plan.json"
+STUDY = "study.json"
+REPORT = "report.html"
+FIGURES = "figures"
+SUMMARY_CSV = "summary.csv"
+RUNS_CSV = "runs.csv"
+CENSORING_CSV = "censoring.csv"
+
+# Several runs together.
+PACK_INDEX = "index.json"
+STUDIES = "studies"
+"""The studies of a pack, <experiment>.json."""
+RUN_SET = "runs.set.json"
+HISTORY = "history.parquet"

@@ -1,0 +1,72 @@
+"""JSON files: read with one clear error, written so that nobody ever sees half of one."""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+from typing import Any, TypeVar
+
+from pydantic import TypeAdapter, ValidationError
+
+from analysis.errors import AnalysisError, problems_of
+
+T = TypeVar("T")
+
+
+def json_text(data: Any) -> str:
+    """JSON as it stands in run directories, records and packs: the same data, the same bytes."""
+    return json.dumps(data, indent=1, sort_keys=True) + "\n"
+
+
+def write_json(path: Path, data: Any) -> None:
+    """Write JSON so that a reader sees the old file or the whole new one."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    part = path.with_name(f".{path.name}.{os.getpid()}")
+    text = json.dumps(data, indent=2, sort_keys=True, ensure_ascii=False) + "\n"
+    part.write_text(text, encoding="utf-8")
+    part.replace(path)
+
+
+def read_json(path: Path, *, missing: str | None = None, wrong: str | None = None) -> Any:
+    """Read a JSON file.
+
+    Args:
+        path: of the file.
+        missing: hint at what to do where it is missing.
+        wrong: hint at what to do where it is not JSON.
+
+    Raises:
+        AnalysisError: missing, unreadable, or not JSON.
+    """
+    try:
+        return json.loads(path.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        raise AnalysisError(f"{path} is missing", missing) from None
+    except OSError as error:
+        raise AnalysisError(f"{path} cannot be read: {error.strerror}") from None
+    except ValueError as error:
+        raise AnalysisError(f"{path} is not valid JSON: {error}", wrong) from None
+
+
+def read_as(
+    kind: type[T], path: Path, noun: str, *, missing: str | None = None, wrong: str | None = None
+) -> T:
+    """Read a JSON file as a model or data class.
+
+    Args:
+        kind: the model.
+        path: of the file.
+        noun: what the file is: a "study", a "plan".
+        missing: hint at what to do where it is missing.
+        wrong: hint at what to do where it is not such a file.
+
+    Raises:
+        AnalysisError: missing, not JSON, or not of the model; says which keys.
+    """
+    content = read_json(path, missing=missing, wrong=wrong)
+    try:
+        return TypeAdapter(kind).validate_python(content)
+    except ValidationError as error:
+        problems = "; ".join(problems_of(error, noun))
+        raise AnalysisError(f"{path} is not a valid {noun}: {problems}", wrong) from None

@@ -1,0 +1,200 @@
+"""The JSON files beside a run's record tables: what was read, and what could not be."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Any, Final, Literal
+
+from pydantic import Field
+from pydantic.dataclasses import dataclass
+from pydantic_core import to_jsonable_python
+
+from analysis.errors import AnalysisError
+from analysis.formats import files
+from analysis.formats.files import RECORDS_FORMAT
+from analysis.formats.json_files import json_text, read_as, read_json
+from analysis.formats.model import FormatModel, Number
+
+TRACE_COUNTS_FORMAT: Final = 1
+"""Version of celltrace.json and of the tables of cell traces."""
+
+EXTRACT_AGAIN = "extract the run's records again"
+
+Count = Annotated[int, Field(ge=0)]
+
+
+@dataclass(frozen=True)
+class Example:
+    """A line that was not understood."""
+
+    line: int = Field(description="its number in the log, from 1")
+    reason: str = Field(description="what is wrong with it")
+    text: str = Field(description="the line, or its beginning")
+
+
+@dataclass
+class FileProblems:
+    """What was wrong with one log."""
+
+    file: str = Field(description="path of the log in the run's directory")
+    malformed_lines: int = Field(default=0, description="lines that were not understood")
+    examples: list[Example] = Field(default_factory=list, description="the first of them")
+    cut_last_line: bool = Field(default=False, description="whether the last line has no end")
+    damage: str | None = Field(default=None, description="where its compressed data is broken")
+    lost_streams: int = Field(
+        default=0, description="streams that tgen counted and whose line is missing"
+    )
+
+    @property
+    def what(self) -> list[str]:
+        """Each thing that was wrong, for people; the examples come on top."""
+        parts = []
+        if self.malformed_lines:
+            parts.append(f"{self.malformed_lines} malformed lines")
+        if self.cut_last_line:
+            parts.append("the last line is cut")
+        if self.damage:
+            parts.append(self.damage)
+        if self.lost_streams:
+            parts.append(f"{self.lost_streams} streams without their line")
+        return parts
+
+
+@dataclass
+class ParseReport:
+    """parse.json: what one extraction read and what it could not read."""
+
+    format: Literal[1] = Field(default=RECORDS_FORMAT, description="version of the records")
+    files: int = Field(default=0, description="logs read")
+    bytes: int = Field(default=0, description="bytes of them, not compressed")
+    lines: int = Field(default=0, description="lines of them")
+    heartbeat_lines: int = Field(default=0, description="lines with counters of bytes and streams")
+    stream_lines: int = Field(default=0, description="lines of streams that ended")
+    status_lines: int = Field(default=0, description="lines of how streams came along")
+    other_lines: int = Field(default=0, description="lines without data")
+    malformed_lines: int = Field(default=0, description="lines that were not understood")
+    truncated_files: int = Field(default=0, description="logs that end within a line, or broken")
+    damaged_files: int = Field(default=0, description="logs whose compressed data is broken")
+    clients: dict[str, int] = Field(default_factory=dict, description="class -> clients")
+    clients_without_streams: list[str] = Field(
+        default_factory=list, description="host names of clients that started no stream"
+    )
+    clients_without_heartbeats: list[str] = Field(
+        default_factory=list, description="host names of clients that logged no counters"
+    )
+    streams: dict[str, dict[str, int]] = Field(
+        default_factory=dict, description="class -> outcome -> streams"
+    )
+    passive_streams: int = Field(default=0, description="streams that servers logged")
+    problems: list[FileProblems] = Field(
+        default_factory=list, description="logs with which something was wrong"
+    )
+
+    @property
+    def clean(self) -> bool:
+        """True if every line of every log was understood."""
+        return not self.problems
+
+
+class TransferFacts(FormatModel):
+    """transfer.json: what the analysis of two peers needs to know of the path between them."""
+
+    format: Literal[1] = Field(default=1, exclude=True, description="version; not written")
+    rtt_s: Number = Field(description="round-trip time of the path, without queues")
+    sample_s: Number | None = Field(
+        default=None, description="how often at most a log has a line of each kind"
+    )
+
+
+@dataclass(frozen=True)
+class RelayCounts:
+    """What one relay's trace held."""
+
+    relay: str = Field(description="host name of the relay")
+    role: str = Field(description="its role: exitguard, guard, exit or middle")
+    bytes: int = Field(description="size of the trace")
+    events: dict[str, int] = Field(description="name of an event -> records of it")
+    fates: dict[str, int] = Field(
+        description="name of analysis.celltrace.cells.Fate -> cells that met it"
+    )
+    repeated: int = Field(description="events that a cell had twice")
+    channels: int = Field(description="channels that were opened")
+    ended: bool = Field(description="whether Tor ended the trace itself")
+    cut_bytes: int = Field(description="bytes of a last record that is not whole")
+    malformed: int = Field(description="records that no Tor writes")
+    first_malformed: int | None = Field(description="byte at which the first of them is")
+    missing: int = Field(description="records that are missing, by their numbers")
+
+    @property
+    def damage(self) -> str | None:
+        """What of the trace does not count, for people; None where all does."""
+        if not (self.malformed or self.cut_bytes or self.missing or self.repeated):
+            return None
+        where = (
+            "" if self.first_malformed is None else f", the first at byte {self.first_malformed}"
+        )
+        return (
+            f"{self.malformed} records that no Tor writes{where}; {self.cut_bytes} bytes of a last "
+            f"record; {self.missing} records missing; {self.repeated} events twice"
+        )
+
+
+@dataclass(frozen=True)
+class TraceCounts:
+    """celltrace.json: what a run's cell traces held."""
+
+    relays: tuple[RelayCounts, ...] = Field(description="each traced relay")
+    streams: dict[str, int] = Field(
+        description="followed -> streams whose cells were followed; problem -> streams it stopped"
+    )
+    format: Literal[1] = Field(default=TRACE_COUNTS_FORMAT, description="version")
+
+
+def write_beside_tables(path: Path, content: ParseReport | TransferFacts | TraceCounts) -> None:
+    """Write one of these files; the same content gives the same bytes."""
+    data: Any = to_jsonable_python(content)
+    path.write_text(json_text(data), encoding="utf-8")
+
+
+def read_parse_report(path: Path) -> ParseReport:
+    """Reads a parse.json.
+
+    Raises:
+        AnalysisError: the file is missing, not JSON, or of another format version.
+    """
+    return read_as(ParseReport, path, "report of records", wrong=EXTRACT_AGAIN)
+
+
+def read_records_format(records: Path) -> int:
+    """The format of a run's records, whichever it is.
+
+    Raises:
+        AnalysisError: parse.json is missing, not JSON, or says no format.
+    """
+    path = records / files.PARSE_REPORT
+    content = read_json(path, missing=EXTRACT_AGAIN, wrong=EXTRACT_AGAIN)
+    number = content.get("format") if isinstance(content, dict) else None
+    if not isinstance(number, int):
+        raise AnalysisError(f"{path} says no record format", EXTRACT_AGAIN)
+    return number
+
+
+def read_transfer_facts(records: Path) -> TransferFacts:
+    """What transfer.json says of the path.
+
+    Raises:
+        AnalysisError: missing, or without the time of a round trip.
+    """
+    path = records / files.TRANSFER_FACTS
+    return read_as(TransferFacts, path, "description of a transfer", wrong="extract again")
+
+
+def read_trace_counts(path: Path) -> TraceCounts:
+    """Reads a celltrace.json.
+
+    Raises:
+        AnalysisError: it is missing or of another format.
+    """
+    return read_as(
+        TraceCounts, path, "count of cell traces", missing=EXTRACT_AGAIN, wrong=EXTRACT_AGAIN
+    )

@@ -1,0 +1,114 @@
+"""What a run's directory tells of itself before the run: its clock, who is who, what is traced.
+
+The bytes of these files are part of what names a run. So their version is not in them: a file
+without one is of version 1, and the first that has another will say so.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, ClassVar, Literal, Self
+
+from pydantic import Field, RootModel, StringConstraints, model_validator
+
+from analysis.formats import files
+from analysis.formats.json_files import json_text, read_as
+from analysis.formats.model import FormatModel, Number
+
+Name = Annotated[str, StringConstraints(min_length=1)]
+
+
+class RunClock(FormatModel):
+    """run.json: when the run's simulated time starts and ends."""
+
+    format: Literal[1] = Field(default=1, exclude=True, description="version; not written")
+    epoch_unix_s: Number = Field(description="Unix time at which simulated time is 0")
+    stop_s: Number | None = Field(default=None, description="simulated time at which the run ends")
+
+    @property
+    def epoch_us(self) -> int:
+        """The start of simulated time, as Unix time in microseconds."""
+        return round(self.epoch_unix_s * 1_000_000)
+
+
+class Clients(RootModel[dict[Name, Name]]):
+    """clients.json: the class of each client."""
+
+    FORMAT: ClassVar[int] = 1
+
+    root: dict[Name, Name] = Field(min_length=1, description="host name -> traffic class")
+
+
+class PeerPair(FormatModel):
+    """peers.json: the two hosts of a run of libtorrent's peers, and the path between them."""
+
+    format: Literal[1] = Field(default=1, exclude=True, description="version; not written")
+    seed: Name = Field(description="host name of the peer that has the data")
+    downloader: Name = Field(description="host name of the peer that fetches it")
+    rtt_s: Number = Field(description="round-trip time of the path, without queues")
+    sample_s: Number = Field(description="how often at most a log has a line of each kind")
+
+
+class TracedHost(FormatModel):
+    """One host, as far as the analysis of cell traces needs to know it."""
+
+    role: str = Field(description="its role: guard, middle, exit, exitguard, client, server, ...")
+    address: str = Field(description="its IPv4 address")
+
+
+class TracePlan(FormatModel):
+    """trace.json: which relays wrote a cell trace, and who is who in the network."""
+
+    format: Literal[1] = Field(default=1, exclude=True, description="version; not written")
+    epoch_unix_s: Number = Field(description="Unix time at which simulated time is 0")
+    file: Name = Field(description="name of the trace in each traced host's folder")
+    traced: tuple[Name, ...] = Field(min_length=1, description="host names of the traced relays")
+    hosts: dict[str, TracedHost] = Field(description="host name -> the host, of all hosts")
+
+    @model_validator(mode="after")
+    def _traced_hosts_are_known(self) -> Self:
+        unknown = [name for name in self.traced if name not in self.hosts]
+        if unknown:
+            raise ValueError(f"the traced host {unknown[0]} is not among hosts")
+        return self
+
+
+def written(file: FormatModel | Clients) -> bytes:
+    """The bytes of one of these files; they are part of what names the run."""
+    return json_text(file.model_dump(mode="json", exclude_none=True)).encode()
+
+
+def read_clock(run_directory: Path) -> RunClock:
+    """A run's run.json.
+
+    Raises:
+        AnalysisError: missing, not JSON, or without the number epoch_unix_s.
+    """
+    return read_as(RunClock, run_directory / files.RUN, "clock of a run")
+
+
+def read_clients(run_directory: Path) -> dict[str, str]:
+    """A run's clients.json: host name -> class.
+
+    Raises:
+        AnalysisError: missing, not JSON, or not such a mapping.
+    """
+    return read_as(Clients, run_directory / files.CLIENTS, "map of clients to classes").root
+
+
+def read_peers(run_directory: Path) -> PeerPair:
+    """A run's peers.json.
+
+    Raises:
+        AnalysisError: missing, not JSON, or not the description of two peers.
+    """
+    return read_as(PeerPair, run_directory / files.PEERS, "description of two peers")
+
+
+def read_trace_plan(run_directory: Path) -> TracePlan:
+    """A run's trace.json.
+
+    Raises:
+        AnalysisError: missing, not JSON, or it does not say which relays were traced.
+    """
+    return read_as(TracePlan, run_directory / files.TRACE_PLAN, "plan of cell traces")
