@@ -26,7 +26,7 @@ NAMED = "$(or $(NAME),$(error NAME is missing: `make $@ NAME=quick`; `make list`
 # line or comes from there.
 
 .PHONY: help setup list doctor build generate run experiment analyse report pack unpack
-.PHONY: celltrace-live compare-engines compare nightly figures validate-statistics test test-all test-rest lint check-variants lock clean-build clean-results clean-setup clean
+.PHONY: celltrace-live compare-engines compare nightly figures validate-statistics test test-all test-rest lint docs check-variants lock clean-build clean-results clean-setup clean
 
 help: ## this list
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  \1\t\2/p' $(MAKEFILE_LIST) | expand -t 22
@@ -111,6 +111,9 @@ lint: $(READY) ## formatting, lint, what may import what, and types
 	@.venv/bin/lint-imports --no-cache
 	@$(TOOL) mypy
 	@shellcheck onionlab/setup.sh .ci/run
+
+docs: $(READY) ## the documentation as a site in build/docs, its links checked
+	@$(TOOL) sphinx --fail-on-warning --keep-going --quiet --jobs auto docs build/docs
 
 check-variants: $(READY) ## Tor's own unit tests on every build, plain and with AddressSanitizer
 	@$(ONIONLAB) check-variants $(call option,ONLY,only) $(call option,JOBS,jobs)

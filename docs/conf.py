@@ -1,0 +1,88 @@
+"""Sphinx's configuration: `make docs` builds the site into build/docs."""
+
+from __future__ import annotations
+
+import re
+import sys
+from pathlib import Path
+
+from sphinx.application import Sphinx
+
+HERE = Path(__file__).resolve().parent
+sys.path[:0] = [
+    str(HERE.parent),
+    str(HERE),
+]  # this checkout's packages, and `made` beside this file
+
+from made import site_links, write_api_pages, write_outside_pages, write_pages  # noqa: E402
+
+import onionlab  # noqa: E402
+
+project = "onionlab"
+author = "The onionlab contributors"
+project_copyright = author
+release = version = onionlab.__version__
+
+extensions = ["myst_parser", "sphinx.ext.autodoc", "sphinx.ext.napoleon"]
+exclude_patterns = ["runs"]
+
+html_theme = "furo"
+html_title = f"onionlab {release}"
+html_show_sphinx = False
+html_copy_source = False
+# Nothing is loaded from elsewhere: the site can be read from a folder, without a network.
+html_theme_options = {"navigation_with_keys": True}
+html_static_path = ["site.css"]
+html_css_files = ["site.css"]
+
+# Links are to headings of all levels that pages have.
+myst_heading_anchors = 4
+
+autodoc_default_options = {"members": True, "show-inheritance": True, "member-order": "bysource"}
+autodoc_typehints_format = "short"
+autodoc_preserve_defaults = True
+python_use_unqualified_type_names = True
+# Attributes in a docstring are lines of their class: autodoc has the fields themselves already.
+napoleon_use_ivar = True
+napoleon_attr_annotations = False
+autodoc_type_aliases = {name: name for name in ("Floats", "Ints", "Bools")}
+
+# Several rooms have a class of the same name; a docstring that says `Variant` means its own room's.
+suppress_warnings = ["ref.python"]
+
+
+# Docstrings are plain text but for ``literals``, :roles:`of Sphinx` and blocks after a `::`.
+# Outside of these, what would be emphasis, a substitution or a link stands for itself.
+LITERAL = re.compile(r"(``.*?``|`[^`]*`)")
+MARKUP = re.compile(r"\*|\||(?<=\w)_(?!\w)")
+
+
+def setup(app: Sphinx) -> None:
+    """Write the pages that are made before Sphinx looks which there are; mend what it reads."""
+    app.connect("builder-inited", _write_pages)
+    app.connect("source-read", _mend_links)
+    app.connect("autodoc-process-docstring", _take_as_text, priority=100)
+
+
+def _write_pages(app: Sphinx) -> None:
+    write_pages()
+    write_api_pages(HERE / "reference" / "api")
+    write_outside_pages(HERE / "site")
+
+
+def _mend_links(app: Sphinx, name: str, source: list[str]) -> None:
+    page = HERE / f"{name}.md"
+    if page.is_file():
+        source[0] = site_links(source[0], page, page)
+
+
+def _take_as_text(
+    app: Sphinx, what: str, name: str, thing: object, options: object, lines: list[str]
+) -> None:
+    block = False
+    for number, line in enumerate(lines):
+        block = line.endswith("::") or (block and (not line or line.startswith(" ")))
+        if not block:
+            parts = LITERAL.split(line)
+            parts[::2] = [MARKUP.sub(r"\\\g<0>", part) for part in parts[::2]]
+            lines[number] = "".join(parts)

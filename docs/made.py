@@ -1,0 +1,257 @@
+"""The pages that are made from the program: its commands, its variants, its packages.
+
+``make docs`` writes them before it builds the site. Commands and variants are kept beside the other
+pages, so that they can be read without the site; git ignores those of the packages.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import pkgutil
+import re
+import shutil
+import textwrap
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from pathlib import Path
+
+import analysis
+import onionlab
+from onionlab.cli import build_parser, command_modules
+from onionlab.programs.libtorrent.variants import load_peer_variants
+from onionlab.programs.tor.variants import load_registry
+
+ROOT = Path(__file__).resolve().parents[1]
+WIDTH = 100
+NOTE = "<!-- made by `make docs`: do not edit -->"
+
+
+def commands_page(root: Path = ROOT) -> str:
+    """docs/reference/commands.md: targets of make, verbs and options of the program."""
+    makefile = (root / "Makefile").read_text(encoding="utf-8")
+    targets = re.findall(r"^([a-z-]+):.*? ## (.*)$", makefile, re.MULTILINE)
+    parts = [
+        "# Commands",
+        NOTE,
+        _paragraph(
+            "`make` sets up what is missing and then calls the program, `.venv/bin/onionlab`. "
+            "Every verb of the program explains itself: `.venv/bin/onionlab run --help`."
+        ),
+        "## Targets of make",
+        "Variables stand behind the target: `make experiment NAME=quick SEEDS=3`.",
+        _table(("Target", "What it does"), ((f"`{name}`", what) for name, what in targets)),
+        "## Verbs of the program",
+    ]
+    for verb in command_modules():
+        parser = build_parser(verb)
+        parts += _verb(verb, _subparser(parser, verb))
+    return "\n\n".join(parts) + "\n"
+
+
+def _subparser(parser: argparse.ArgumentParser, verb: str) -> argparse.ArgumentParser:
+    (verbs,) = (
+        action.choices
+        for action in parser._actions
+        if isinstance(action, argparse._SubParsersAction)
+    )
+    found = verbs[verb]
+    assert isinstance(found, argparse.ArgumentParser)
+    return found
+
+
+def _verb(verb: str, parser: argparse.ArgumentParser) -> Iterator[str]:
+    yield f"### onionlab {verb}"
+    yield _sentence(parser.description or "")
+    rows = [
+        (_spelling(action), _help(action))
+        for action in parser._actions
+        if not isinstance(action, argparse._HelpAction)
+    ]
+    if rows:
+        yield _table(("Argument", "Meaning"), rows)
+
+
+def _spelling(action: argparse.Action) -> str:
+    """How an argument is written, as in a usage message."""
+    value = "" if action.nargs == 0 else str(action.metavar or _choices(action) or action.dest)
+    if not action.option_strings:
+        value = value if action.nargs != "?" else f"[{value}]"
+        return f"`{value} ...`" if action.nargs in ("*", "+") else f"`{value}`"
+    value = value.upper() if value == action.dest else value
+    return f"`{action.option_strings[-1]} {value}".rstrip() + "`"
+
+
+def _choices(action: argparse.Action) -> str:
+    return ",".join(map(str, action.choices)) if action.choices else ""
+
+
+def _help(action: argparse.Action) -> str:
+    return (action.help or "") % {**vars(action), "prog": "onionlab"}
+
+
+def variants_page(root: Path = ROOT) -> str:
+    """docs/reference/variants.md: what variants.yaml of both programs hold."""
+    registry = load_registry(root)
+    series = (
+        (f"`{name}`", entry.description, f"`{entry.proof_from}`")
+        for name, entry in registry.series.items()
+    )
+    variants = (
+        (
+            f"`{variant.name}`",
+            variant.label,
+            variant.description,
+            f"`{variant.series}`" if variant.series else "none",
+            _lines(variant.torrc),
+        )
+        for variant in registry.variants.values()
+    )
+    libtorrent = (
+        (f"`{variant.name}`", variant.label, variant.description)
+        for variant in load_peer_variants(root).values()
+    )
+    parts = (
+        "# Variants",
+        NOTE,
+        _paragraph(
+            "What an experiment can compare. `make list` shows the same; "
+            "[add a variant](../how-to/add-a-variant.md) says how one is added."
+        ),
+        "## Of Tor",
+        _paragraph(
+            "A variant is a build of Tor (a series of patches, or none) with options in torrc. The "
+            "file `tor-patches/variants.yaml` explains its keys."
+        ),
+        _table(("Name", "In figures", "What it is", "Series", "torrc"), variants),
+        _paragraph(
+            "A run counts only if its relays logged the variant's proof: every relay, or at least "
+            "one exit where relays without streams have nothing to log."
+        ),
+        _table(("Series", "What it adds", "Proof from"), series),
+        "## Of libtorrent",
+        _paragraph(
+            "For experiments of kind `peers` and for clients that fetch in pieces, from "
+            "`libtorrent-patches/variants.yaml`."
+        ),
+        _table(("Name", "In figures", "What it is"), libtorrent),
+    )
+    return "\n\n".join(parts) + "\n"
+
+
+def _lines(torrc: Mapping[str, str]) -> str:
+    return "<br>".join(f"`{name} {value}`" for name, value in torrc.items())
+
+
+def _table(head: Iterable[str], rows: Iterable[Iterable[str]]) -> str:
+    names = list(head)
+    lines = [f"| {' | '.join(names)} |", f"|{' --- |' * len(names)}"]
+    return "\n".join(lines + [f"| {' | '.join(row)} |" for row in rows])
+
+
+def _paragraph(text: str) -> str:
+    return textwrap.fill(text, WIDTH, break_long_words=False, break_on_hyphens=False)
+
+
+def _sentence(text: str) -> str:
+    return text[:1].upper() + text[1:]
+
+
+PAGES: Mapping[str, Callable[[Path], str]] = {
+    "docs/reference/commands.md": commands_page,
+    "docs/reference/variants.md": variants_page,
+}
+"""Path in the checkout -> what makes its text."""
+
+
+OUTSIDE: Mapping[str, str] = {
+    "README.md": "docs/site/readme.md",
+    "CONTRIBUTING.md": "docs/site/contributing.md",
+    "CHANGELOG.md": "docs/site/changelog.md",
+    "tor-patches/README.md": "docs/site/tor-patches.md",
+    "libtorrent-patches/README.md": "docs/site/libtorrent-patches.md",
+}
+"""Page outside of docs/ -> where the site has it."""
+
+
+def write_pages(root: Path = ROOT) -> None:
+    """Write the pages that are kept, those that are not what they should be."""
+    for path, make in PAGES.items():
+        page, text = root / path, make(root)
+        if not page.is_file() or page.read_text(encoding="utf-8") != text:
+            page.write_text(text, encoding="utf-8")
+
+
+def write_outside_pages(folder: Path) -> None:
+    """Pages of the site with what stands outside of docs/ (``OUTSIDE``).
+
+    Args:
+        folder: docs/site, which is made anew; git ignores it.
+    """
+    shutil.rmtree(folder, ignore_errors=True)
+    folder.mkdir(parents=True)
+    for name, page in OUTSIDE.items():
+        text = (ROOT / name).read_text(encoding="utf-8")
+        place = ROOT / page
+        place.write_text(site_links(text, ROOT / name, place), encoding="utf-8")
+
+
+def site_links(text: str, written_at: Path, shown_at: Path) -> str:
+    """Markdown with its relative links as the site has them.
+
+    Args:
+        text: the page.
+        written_at: its file, from which its links are meant.
+        shown_at: the file that the site shows, from which they have to lead to the same places.
+    """
+
+    def link(found: re.Match[str]) -> str:
+        target, anchor = found[1], found[2] or ""
+        if not target or "://" in target or target.startswith("mailto:"):
+            return found[0]
+        path = os.path.relpath(os.path.normpath(written_at.parent / target), ROOT)
+        place = os.path.relpath(ROOT / OUTSIDE.get(path, path), shown_at.parent)
+        return f"]({place}{anchor})"
+
+    return re.sub(r"\]\(([^)#\s]*)(#[^)\s]*)?\)", link, text)
+
+
+def write_api_pages(folder: Path) -> None:
+    """Pages of the site for each room of both packages, and one that lists them.
+
+    Args:
+        folder: is made anew; git ignores it.
+    """
+    shutil.rmtree(folder, ignore_errors=True)
+    folder.mkdir(parents=True)
+    rooms = [room for package in (analysis, onionlab) for room in _rooms(package.__name__)]
+    for room in rooms:
+        (folder / f"{room}.rst").write_text(_api_page(room), encoding="utf-8")
+    index = "API\n===\n\nA page for each room, from the docstrings.\n\n.. toctree::\n"
+    index += "   :maxdepth: 1\n\n" + "".join(f"   {room}\n" for room in rooms)
+    (folder / "index.rst").write_text(index, encoding="utf-8")
+
+
+def _rooms(package: str) -> list[str]:
+    paths = {"analysis": analysis.__path__, "onionlab": onionlab.__path__}[package]
+    names = sorted(info.name for info in pkgutil.iter_modules(paths))
+    return [f"{package}.{name}" for name in names if not name.startswith("_")]
+
+
+def _api_page(room: str) -> str:
+    parts = []
+    for name, is_package in _modules(room):
+        underline = "=" if name == room else "-"
+        # A package's page says what it is; what it passes on is with the module that defines it.
+        members = "   :no-members:\n" if is_package else ""
+        parts.append(f"{name}\n{underline * len(name)}\n\n.. automodule:: {name}\n{members}")
+    return "\n".join(parts)
+
+
+def _modules(name: str) -> Iterator[tuple[str, bool]]:
+    """A module and all below it, each with whether it is a package."""
+    path = ROOT.joinpath(*name.split("."))
+    yield name, path.is_dir()
+    if path.is_dir():
+        for info in sorted(pkgutil.iter_modules([str(path)]), key=lambda info: info.name):
+            if not info.name.startswith("_"):
+                yield from _modules(f"{name}.{info.name}")
