@@ -1,0 +1,229 @@
+"""An experiment with everything that composing its runs takes: variants, programs, engine."""
+
+from __future__ import annotations
+
+import math
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any, Protocol
+
+from analysis.formats.plan import Request
+from onionlab.engines import Engine, open_engine
+from onionlab.errors import UserError
+from onionlab.experiment import Experiment, Settings, load
+from onionlab.experiment.peers import KIND as PEERS
+from onionlab.programs.building import at_once
+from onionlab.programs.libtorrent.build import ensure_peers, peer_program
+from onionlab.programs.libtorrent.variants import PeerVariant, load_peer_variants
+from onionlab.programs.tor.build import ensure_series
+from onionlab.programs.tor.variants import Variant, load_registry, load_variants
+from onionlab.rundir import RunDirectory, compose
+from onionlab.rundir.compose import mean_capacity_bit_per_s, tor_program
+from onionlab.rundir.peers import compose_peers
+from onionlab.rundir.trace import traced_series
+from onionlab.rundir.verify_peers import verify_peer_logs
+from onionlab.rundir.verify_tor import verify_tor_logs
+
+# What Tor 0.4.9 uses where the consensus says nothing: Vegas.
+TOR_CC_ALG = 2
+
+
+class Built(Protocol):
+    """A program that was built for a run, and what manifests record of it."""
+
+    @property
+    def path(self) -> Path:
+        """The executable."""
+
+    @property
+    def sha256(self) -> str:
+        """Of the executable."""
+
+    @property
+    def version(self) -> str:
+        """What it is a version of is plain from its name."""
+
+    @property
+    def source(self) -> dict[str, Any]:
+        """Where it comes from; JSON."""
+
+
+class Bench(ABC):
+    """An experiment with everything that composing its runs takes: variants, binaries, engine.
+
+    One subclass for each kind of experiment; `open_bench` chooses.
+
+    Attributes:
+        variants: all that the checkout has, by name.
+        selected: those whose runs were asked for; needed: those, and the baselines.
+        programs: what was built, by the base name of the executable, as run directories name it.
+    """
+
+    def __init__(
+        self, root: Path, experiment: Experiment, request: Request, say: Callable[[str], None]
+    ) -> None:
+        self.root = root
+        self.experiment = experiment
+        levels = self.experiment.levels.values()
+        known = dict.fromkeys(name for level in levels for name in level.settings.variants)
+        for name in request.variants:
+            if name not in known:
+                raise UserError(
+                    f"{self.experiment.name} has no variant {name!r}",
+                    f"its variants are: {', '.join(known)}",
+                )
+        self.selected = [name for name in known if not request.variants or name in request.variants]
+        self.needed = sorted({*self.selected, *(level.settings.baseline for level in levels)})
+        self.variants: Mapping[str, Any] = self.load_variants()
+        self.engine: Engine
+        self.programs: Mapping[str, Built]
+        # The embedded engine builds a kernel.
+        self.engine, self.programs = at_once(
+            lambda: open_engine(
+                request.engine, root=root, say=say, shadow=request.shadow, tgen=request.tgen
+            ),
+            lambda: self.build(say),
+        )
+
+    @abstractmethod
+    def load_variants(self) -> Mapping[str, Any]:
+        """Return all variants that the checkout has for this kind of experiment, by name."""
+
+    @abstractmethod
+    def build(self, say: Callable[[str], None]) -> Mapping[str, Built]:
+        """Build what the runs take and is not built yet; the engine's own is built meanwhile."""
+
+    def settings(self, level: str) -> Any:
+        """Return one level's settings."""
+        return self.experiment.levels[level].settings
+
+    def coordinates(self, level: str) -> Mapping[str, float]:
+        """Where a level lies among others, as far as a figure shows several of them."""
+        return {}
+
+    @abstractmethod
+    def compose(self, level: str, variant: str, seed: int) -> RunDirectory:
+        """Compose one run."""
+
+    @abstractmethod
+    def executables(self) -> dict[str, Path]:
+        """Return all executables that hosts can run, by base name."""
+
+    @abstractmethod
+    def verify(self, hosts: Path, run: RunDirectory) -> dict[str, int]:
+        """Check the logs below `hosts`; return how many hosts proved what.
+
+        Raises RunRefusedError.
+        """
+
+
+class Workbench(Bench):
+    """An experiment with Tor."""
+
+    def load_variants(self) -> Mapping[str, Variant]:
+        """Return the variants of Tor."""
+        return load_variants(self.root)
+
+    def build(self, say: Callable[[str], None]) -> Mapping[str, Built]:
+        """Build Tor, and libtorrent's peers where clients fetch in pieces."""
+        series = {self.variants[name].series for name in self.needed}
+        levels = self.experiment.levels
+        if any(self.settings(name).tor.trace.where != "none" for name in levels):
+            series |= {traced_series(name) for name in series}
+        programs: dict[str, Built] = {
+            tor_program(built.series): built
+            for built in ensure_series(self.root, series, say=say).values()
+        }
+        rules = {
+            entry.request_rule
+            for level in levels.values()
+            for entry in level.settings.traffic.values()
+            if entry.kind == "pieces"
+        }
+        if rules:
+            peers = ensure_peers(self.root, sorted(rules), say=say)
+            programs |= {peer_program(name): built for name, built in peers.items()}
+        return programs
+
+    def compose(self, level: str, variant: str, seed: int) -> RunDirectory:
+        """Compose one run."""
+        settings = self.settings(level)
+        return compose(
+            self.root,
+            settings,
+            variant=self.variants[variant],
+            baseline=self.variants[settings.tor.baseline],
+            seed=seed,
+            engine=self.engine,
+        )
+
+    def coordinates(self, level: str) -> Mapping[str, float]:
+        """Rate of the bottleneck, parallel streams and congestion control of a level."""
+        return _coordinates(self.root, self.settings(level))
+
+    def executables(self) -> dict[str, Path]:
+        """Return all executables that hosts can run, by base name."""
+        own = {name: built.path for name, built in self.programs.items()}
+        return own | self.engine.programs
+
+    def verify(self, hosts: Path, run: RunDirectory) -> dict[str, int]:
+        """Check that every Tor ran the circuit policy that it had to."""
+        return verify_tor_logs(hosts, run.expectations, load_registry(self.root).proof_prefixes)
+
+
+class PeersBench(Bench):
+    """An experiment with libtorrent's peers alone."""
+
+    def load_variants(self) -> Mapping[str, PeerVariant]:
+        """Return the variants of libtorrent's peers."""
+        return load_peer_variants(self.root)
+
+    def build(self, say: Callable[[str], None]) -> Mapping[str, Built]:
+        """Build libtorrent's peers."""
+        peers = ensure_peers(self.root, self.needed, say=say)
+        return {peer_program(name): built for name, built in peers.items()}
+
+    def compose(self, level: str, variant: str, seed: int) -> RunDirectory:
+        """Compose one run."""
+        return compose_peers(
+            self.settings(level), variant=self.variants[variant], seed=seed, engine=self.engine
+        )
+
+    def executables(self) -> dict[str, Path]:
+        """Return all executables that hosts can run, by base name."""
+        return {name: built.path for name, built in self.programs.items()}
+
+    def verify(self, hosts: Path, run: RunDirectory) -> dict[str, int]:
+        """Check that every peer followed the request rule that it had to."""
+        return verify_peer_logs(hosts, run.expectations)
+
+
+_BENCHES: Mapping[str | None, type[Bench]] = {None: Workbench, PEERS: PeersBench}
+
+
+def open_bench(root: Path, request: Request, say: Callable[[str], None]) -> Bench:
+    """Return the bench of an experiment, with all programs that its runs take built.
+
+    Raises UserError where the experiment is wrong, or a tool or a source is missing.
+    """
+    experiment = load(request.experiment, root=root).with_overrides(
+        scale=request.scale, seeds=request.seeds
+    )
+    return _BENCHES[experiment.kind](root, experiment, request, say)
+
+
+def _coordinates(root: Path, settings: Settings) -> dict[str, float]:
+    limits_bit_per_s = [
+        min(
+            entry.bandwidth_rate_bit_per_s or math.inf,
+            mean_capacity_bit_per_s(root, entry) * settings.network.capacity_total_factor(role),
+        )
+        for role, entry in settings.network.relays.items()
+        if entry.count
+    ]
+    return {
+        "bottleneck_kib_per_s": round(min(limits_bit_per_s) / 8192, 3),
+        "streams": max(entry.streams for entry in settings.traffic.values()),
+        "cc_alg": settings.tor.consensus_params.get("cc_alg", TOR_CC_ALG),
+    }

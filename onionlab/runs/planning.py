@@ -1,0 +1,127 @@
+"""From an experiment to a plan: which runs there are, by what name, and what they will need."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from concurrent.futures import ProcessPoolExecutor
+from multiprocessing import get_context
+from pathlib import Path
+
+from analysis.errors import AnalysisError
+from analysis.formats.plan import PlannedRun, Request
+from analysis.formats.study import Looks, write_study
+from onionlab.errors import UserError
+from onionlab.experiment import Experiment
+from onionlab.rundir.compose import engine_options
+from onionlab.rundir.keycache import has_keys
+from onionlab.runs.bench import Bench, open_bench
+from onionlab.runs.plan import Plan, write_plan
+from onionlab.runs.presence import end_with_starter
+from onionlab.runs.resources import estimate_resources
+from onionlab.runs.study_file import study_of
+
+SIDE_BY_SIDE_RUNS = 6
+"""From so many runs on, a second process composes them faster than it takes to start, though all
+keys are there."""
+
+
+def _require_margins(experiment: Experiment) -> None:
+    # Behind it is scipy.stats, which takes longer to import than all else together; the jobs of a
+    # plan, a process each, have no use for it.
+    from analysis.judgement.margins import with_margins
+
+    try:
+        with_margins(experiment.margins)
+    except AnalysisError as error:
+        raise UserError(f"{experiment.name}: margins: {error.message}", error.hint) from error
+
+
+def make_plan(
+    root: Path,
+    request: Request,
+    say: Callable[[str], None],
+    *,
+    out: Path | None = None,
+    looks: Looks | None = None,
+) -> Plan:
+    """Build what is missing, name all runs and write plan.json and study.json.
+
+    out: where they go; by default `results/<name>`. looks: when the results were looked at so far,
+    where seeds are added until they suffice. Raises UserError for everything that can be known
+    before a run starts.
+    """
+    bench = open_bench(root, request, say)
+    experiment = bench.experiment
+    _require_margins(experiment)
+    for warning in experiment.warnings:
+        say(f"note: {warning}")
+    plan = Plan(
+        request=request,
+        runs=tuple(_name_runs(bench, request)),
+        store=root / "runs",
+        out=out or root / "results" / experiment.name,
+        cpus_per_run=max(
+            bench.engine.cpus_per_run(engine_options(level.settings, bench.engine.name))
+            for level in experiment.levels.values()
+        ),
+        resources=estimate_resources(experiment),
+    )
+    write_plan(plan)
+    write_study(plan.study, study_of(bench, plan.runs, looks))
+    return plan
+
+
+def _name_runs(bench: Bench, request: Request) -> list[PlannedRun]:
+    """All runs of an experiment, by seed, level and variant."""
+    seeds = bench.experiment.seeds
+    processes = min(len(seeds), len(os.sched_getaffinity(0)))
+    # A seed's keys take seconds to draw.
+    slow = sum(not has_keys(bench.root, seed) for seed in seeds) > 1
+    many = len(seeds) * len(_composed(bench)) >= SIDE_BY_SIDE_RUNS
+    if processes == 1 or not (slow or many):
+        found = [_name_runs_of_seed(bench, seed) for seed in seeds]
+    else:
+        # Not forked: this process may have threads.
+        with ProcessPoolExecutor(
+            processes, get_context("spawn"), _open_helper, (bench.root, request)
+        ) as pool:
+            found = list(pool.map(_name_in_helper, seeds))
+    return [run for runs in found for run in runs]
+
+
+def _composed(bench: Bench) -> list[tuple[str, str]]:
+    """Level and variant of each run of a seed."""
+    return [
+        (name, variant)
+        for name, level in bench.experiment.levels.items()
+        for variant in level.settings.variants
+        if variant in bench.selected
+    ]
+
+
+def _name_runs_of_seed(bench: Bench, seed: int) -> list[PlannedRun]:
+    return [
+        PlannedRun(
+            bench.compose(level, variant, seed).run_id(bench.programs, bench.engine),
+            level,
+            variant,
+            seed,
+        )
+        for level, variant in _composed(bench)
+    ]
+
+
+_helper: Bench | None = None
+"""The bench of a process that composes runs for another one."""
+
+
+def _open_helper(root: Path, request: Request) -> None:
+    global _helper
+    end_with_starter()
+    _helper = open_bench(root, request, lambda line: None)
+
+
+def _name_in_helper(seed: int) -> list[PlannedRun]:
+    assert _helper is not None
+    return _name_runs_of_seed(_helper, seed)
