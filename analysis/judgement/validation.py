@@ -19,14 +19,9 @@ from analysis.arrays import Floats
 from analysis.errors import AnalysisError
 from analysis.formats.study import Looks
 from analysis.inference.bands import simultaneous_band
-from analysis.inference.intervals import (
-    Effect,
-    bca_interval,
-    count_to_settle,
-    log_ratios,
-    paired_effect,
-    welch_effect,
-)
+from analysis.inference.effects import Effect, paired_effect, welch_effect
+from analysis.inference.intervals import bca_interval, log_ratios
+from analysis.inference.sample_size import count_to_settle
 from analysis.inference.sequential import ALLOWANCE, nominal_levels, schedule
 from analysis.judgement.judging import Statistics, classes_of, is_primary
 from analysis.judgement.verdicts import LEVEL, Paired, State, states

@@ -17,18 +17,10 @@ import numpy as np
 
 from analysis.arrays import Floats
 from analysis.formats.study import Looks
-from analysis.inference.intervals import (
-    CONFIDENCE,
-    MAX_SEEDS_ASKED,
-    Effect,
-    Interval,
-    count_to_settle,
-    exponential,
-    holm,
-    log_ratios,
-    paired_effect,
-    welch_effect,
-)
+from analysis.inference.corrections import holm
+from analysis.inference.effects import Effect, paired_effect, welch_effect
+from analysis.inference.intervals import CONFIDENCE, Interval, exponential, log_ratios
+from analysis.inference.sample_size import MAX_SEEDS_ASKED, count_to_settle
 from analysis.inference.sequential import sequential_p
 from analysis.measures.metric import Margin
 

@@ -8,17 +8,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import stats
 
-from analysis.inference.intervals import (
-    Effect,
-    bca_interval,
-    count_to_settle,
-    holm,
-    log_ratios,
-    paired_effect,
-    ratio_interval,
-    t_interval,
-    welch_effect,
-)
+from analysis.inference.corrections import holm
+from analysis.inference.effects import Effect, paired_effect, welch_effect
+from analysis.inference.intervals import bca_interval, log_ratios, ratio_interval, t_interval
+from analysis.inference.sample_size import count_to_settle
 
 VALUES = st.lists(st.floats(-1e6, 1e6, allow_subnormal=False), min_size=2, max_size=20)
 SPREAD = VALUES.filter(lambda values: float(np.std(values)) > 1e-3)
@@ -119,6 +112,26 @@ def test_bca_lies_in_the_datas_range_and_repeats(values: list[float]) -> None:
     assert result.high is not None
     slack = 1e-9 * max(map(abs, values))
     assert min(values) - slack <= result.low <= result.high + slack <= max(values) + 2 * slack
+
+
+@pytest.mark.parametrize(
+    ("values", "low", "high"),
+    [
+        ([2.0, 2.0, 2.0], 2.0, 2.0),
+        ([0.0, 0.0, 1.0, 0.0, 0.0], 0.0, 0.8),
+        ([-1.0, 1.0, -1.0, 1.0], -1.0, 1.0),
+    ],
+)
+def test_bca_of_tied_values_has_bounds(values: list[float], low: float, high: float) -> None:
+    result = bca_interval(values)
+    assert (result.low, result.high) == (low, high)
+
+
+@pytest.mark.filterwarnings("error")
+def test_bca_of_a_tied_median_has_bounds() -> None:
+    counts = [-2.0, 0.0, 0.0, 0.0, 0.0, 0.0, 2.0, 2.0, -2.0]
+    result = bca_interval(counts, lambda sample: np.median(sample, axis=-1))
+    assert (result.low, result.estimate, result.high) == (-2.0, 0.0, 2.0)
 
 
 def test_bca_is_scipys() -> None:

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from scipy import stats
 
 from analysis.formats.study import Looks
-from analysis.inference.intervals import paired_effect
+from analysis.inference.effects import paired_effect
 from analysis.inference.sequential import (
     ALLOWANCE,
     FIRST_LOOK,

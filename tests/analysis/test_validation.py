@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from analysis.errors import AnalysisError
-from analysis.inference.intervals import Effect, paired_effect
+from analysis.inference.effects import Effect, paired_effect
 from analysis.judgement import validation, verdicts
 from analysis.judgement.judging import RUNS_COLUMNS, Statistics
 from analysis.judgement.validation import (
