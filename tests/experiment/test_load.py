@@ -7,14 +7,14 @@ from pathlib import Path
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from onionlab.runs.planning import _require_margins
-from onionlab.runs.study_file import published_cell_times
 
 from onionlab.errors import UserError
 from onionlab.experiment import Experiment, load, parse_seeds
 from onionlab.experiment.scaling import scale_settings
 from onionlab.experiment.schema import Settings
 from onionlab.network.sample import ADDRESSES_PER_ROLE
+from onionlab.runs.planning import _require_margins
+from onionlab.runs.study_file import published_cell_times
 
 from .conftest import VALID
 

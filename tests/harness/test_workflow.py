@@ -10,7 +10,6 @@ from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
-from onionlab.runs.resources import estimate_resources
 from rich.console import Console
 
 from analysis.formats.attempt import RunState
@@ -21,6 +20,7 @@ from onionlab.engines.shadow.engine import _simulated_seconds
 from onionlab.errors import UserError
 from onionlab.experiment import load
 from onionlab.runs.plan import Plan, read_plan
+from onionlab.runs.resources import estimate_resources
 from onionlab.runs.store import Store
 from onionlab.runs.workflow import drive
 from onionlab.runs.workflow.progress import ProgressView

@@ -9,8 +9,6 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from onionlab.runs.bench import Bench, open_bench
-from onionlab.runs.planning import make_plan
 
 from analysis.formats.plan import Request
 from onionlab.engines.uml import engine
@@ -20,6 +18,8 @@ from onionlab.programs.tor.variants import load_registry
 from onionlab.rundir.compose import RunDirectory
 from onionlab.rundir.verify_tor import verify_tor_logs
 from onionlab.runs import planning
+from onionlab.runs.bench import Bench, open_bench
+from onionlab.runs.planning import make_plan
 
 DATA = repository_root() / "tests" / "harness" / "data"
 TINY = DATA / "tiny.yaml"
