@@ -11,6 +11,7 @@ import threading
 import time
 from pathlib import Path
 
+import psutil
 import pytest
 
 from analysis.formats.attempt import RunFailure
@@ -77,7 +78,7 @@ def test_two_simulations_never_share_a_cpu(tmp_path: Path, monkeypatch: pytest.M
         f"""
         import time
         from pathlib import Path
-        from onionlab import cpus
+        from onionlab.runs import cpus
         cpus.lock_directory = lambda: Path({str(tmp_path)!r})
         with cpus.own_cpus(1) as mine:
             print(mine[0], flush=True)
@@ -161,7 +162,7 @@ def test_a_job_notices_that_its_command_was_killed(tmp_path: Path) -> None:
         f"""
         import time
         from pathlib import Path
-        from onionlab.presence import presence
+        from onionlab.runs.presence import presence
         with presence(Path({str(tmp_path)!r})):
             print("here", flush=True)
             time.sleep(60)
@@ -210,7 +211,9 @@ def test_the_memory_of_a_tree_counts_its_children(tmp_path: Path) -> None:
         assert 80_000_000 < sampler.sample() < 200_000_000
         assert sampler.peak_bytes >= 80_000_000
     finally:
-        parent.kill()
+        # What it started holds the pipe, too: otherwise that would be waited for.
+        for process in (*psutil.Process(parent.pid).children(), parent):
+            process.kill()
         parent.communicate()
     lines = (tmp_path / "free.log").read_text().splitlines()
     # tornettools reads the date's line, the header and the line of Mem:, by position.
@@ -280,7 +283,7 @@ def test_the_wait_for_a_run_that_another_command_makes(tmp_path: Path) -> None:
         f"""
         import sys
         from pathlib import Path
-        from onionlab.store import Store
+        from onionlab.runs.store import Store
         with Store(Path({str(tmp_path)!r})).exclusive("ab"):
             print("held", flush=True)
             sys.stdin.read()
@@ -306,8 +309,8 @@ def test_the_wait_for_a_run_that_another_command_makes(tmp_path: Path) -> None:
 WAITING_JOB = """
 import signal, sys
 from pathlib import Path
-from onionlab.presence import ending_with_command
-from onionlab.store import Store
+from onionlab.runs.presence import ending_with_command
+from onionlab.runs.store import Store
 
 def interrupt(number, frame):
     raise KeyboardInterrupt
@@ -333,7 +336,7 @@ def test_a_job_that_waits_ends_with_what_started_it(tmp_path: Path, victim: str)
             f"""
             import subprocess, sys
             from pathlib import Path
-            from onionlab.presence import presence
+            from onionlab.runs.presence import presence
             with presence(Path({str(tmp_path)!r})):
                 script = '"$0" "$1" "$2"; exit 0'
                 words = ["sh", "-c", script, sys.executable, {str(job)!r}, {str(tmp_path)!r}]
@@ -359,7 +362,7 @@ def test_helpers_end_with_a_killed_starter() -> None:
         import time
         from concurrent.futures import ProcessPoolExecutor
         from multiprocessing import get_context
-        from onionlab.presence import end_with_starter
+        from onionlab.runs.presence import end_with_starter
 
         if __name__ == "__main__":
             with ProcessPoolExecutor(1, get_context("spawn"), end_with_starter) as pool:
