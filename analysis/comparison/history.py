@@ -15,29 +15,10 @@ import pyarrow.parquet as pq  # type: ignore[import-untyped]
 
 from analysis.comparison.run_sets import CATALOGUES, RunSet
 from analysis.errors import AnalysisError
+from analysis.formats.columns import HISTORY, HISTORY_FORMAT, arrow_schema
 from analysis.inference.change_points import Step, find_steps, noise
 
-FORMAT = "1"
-
-SCHEMA = pa.schema(
-    [
-        ("night", pa.string()),  # when it began, UTC
-        ("experiment", pa.string()),
-        ("level", pa.string()),
-        ("variant", pa.string()),
-        ("class", pa.string()),
-        ("metric", pa.string()),
-        ("key", pa.string()),  # engine, network and definitions: a series has one
-        ("project", pa.string()),  # version and commit
-        ("tor", pa.string()),
-        ("seeds", pa.list_(pa.int64())),
-        ("values", pa.list_(pa.float64())),  # one for each seed; null: none
-        ("estimate", pa.float64()),  # their mean; null where any is missing
-        ("records", pa.string()),  # hash of the records of all runs of the level and variant
-        ("verdict", pa.string()),  # against the baseline; "" without one
-    ],
-    metadata={"format": FORMAT},
-)
+SCHEMA = arrow_schema(HISTORY, HISTORY_FORMAT)
 
 SERIES = ("experiment", "level", "variant", "class", "metric", "key")
 
@@ -85,8 +66,8 @@ def read_history(path: Path) -> pa.Table:
         raise AnalysisError(
             f"{path} cannot be read: {error}", "restore the history, or move it away to begin anew"
         ) from None
-    if (table.schema.metadata or {}).get(b"format") != FORMAT.encode():
-        raise AnalysisError(f"{path} is no history of format {FORMAT}", "move it away")
+    if (table.schema.metadata or {}).get(b"format") != str(HISTORY_FORMAT).encode():
+        raise AnalysisError(f"{path} is no history of format {HISTORY_FORMAT}", "move it away")
     return table.cast(SCHEMA)
 
 

@@ -162,6 +162,27 @@ RELAY_TIME: tuple[Column, ...] = (
 )
 
 
+HISTORY_FORMAT = 1
+"""Version of the history of nights."""
+
+HISTORY: tuple[Column, ...] = (
+    Column("night", pa.string(), "when it began, UTC"),
+    Column("experiment", pa.string(), "name of the experiment"),
+    Column("level", pa.string(), "name of the level"),
+    Column("variant", pa.string(), "name of the variant"),
+    Column("class", pa.string(), "traffic class"),
+    Column("metric", pa.string(), "name of the metric, with its unit"),
+    Column("key", pa.string(), "hash of engine, network and definitions: a series has one"),
+    Column("project", pa.string(), "version and commit of this project"),
+    Column("tor", pa.string(), "versions of Tor"),
+    Column("seeds", pa.list_(pa.int64()), "the night's seeds"),
+    Column("values", pa.list_(pa.float64()), "the metric's value for each seed; null: none"),
+    Column("estimate", pa.float64(), "mean of the values; null where any is missing"),
+    Column("records", pa.string(), "hashes of the records of all runs of the level and variant"),
+    Column("verdict", pa.string(), "against the baseline; empty without one"),
+)
+
+
 def arrow_schema(columns: tuple[Column, ...], version: int = RECORDS_FORMAT) -> pa.Schema:
     """The columns as an Arrow schema; descriptions go into the fields' metadata."""
     return pa.schema(

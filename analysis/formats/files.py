@@ -22,7 +22,9 @@ PEERS = "peers.json"
 """Of a run of libtorrent's peers alone, in place of clients.json."""
 TRACE_PLAN = "trace.json"
 """Of a run with cell traces alone."""
-HOST_TEMPLATES = "shadow.data.template/hosts"
+TEMPLATE = "shadow.data.template"
+"""What an engine starts the hosts' folders from."""
+HOST_TEMPLATES = f"{TEMPLATE}/hosts"
 """Each host's folder as it is before the run."""
 
 # What a run left.
@@ -61,10 +63,21 @@ FIGURES = "figures"
 SUMMARY_CSV = "summary.csv"
 RUNS_CSV = "runs.csv"
 CENSORING_CSV = "censoring.csv"
+CELL_TIMES_CSV = "celltrace.csv"
+CELL_TTFB_CSV = "celltrace-ttfb.csv"
+
+# A paper's figures and answers.
+FIGURES_PAGE = "figures.html"
+FIGURES_INDEX = "manifest.json"
+"""Which figures were drawn, of which runs, with which programs. It never lies beside a run."""
+CLAIMS_CSV = "claims.csv"
+CLAIMS_JSON = "claims.json"
 
 # Several runs together.
 PACK_INDEX = "index.json"
 STUDIES = "studies"
 """The studies of a pack, <experiment>.json."""
+COMPARISON_CSV = "comparison.csv"
+EFFECTS_CSV = "effects.csv"
 RUN_SET = "runs.set.json"
 HISTORY = "history.parquet"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import lzma
 import os
 from pathlib import Path
 from typing import Any, TypeVar
@@ -29,7 +30,7 @@ def write_json(path: Path, data: Any) -> None:
 
 
 def read_json(path: Path, *, missing: str | None = None, wrong: str | None = None) -> Any:
-    """Read a JSON file.
+    """Read a JSON file; one whose name ends with .xz is compressed.
 
     Args:
         path: of the file.
@@ -37,15 +38,18 @@ def read_json(path: Path, *, missing: str | None = None, wrong: str | None = Non
         wrong: hint at what to do where it is not JSON.
 
     Raises:
-        AnalysisError: missing, unreadable, or not JSON.
+        AnalysisError: missing, unreadable, not compressed as its name says, or not JSON.
     """
     try:
-        return json.loads(path.read_text(encoding="utf-8"))
+        data = path.read_bytes()
+        return json.loads(lzma.decompress(data) if path.suffix == ".xz" else data)
     except FileNotFoundError:
         raise AnalysisError(f"{path} is missing", missing) from None
     except OSError as error:
-        raise AnalysisError(f"{path} cannot be read: {error.strerror}") from None
-    except ValueError as error:
+        raise AnalysisError(f"{path} cannot be read: {error.strerror or error}") from None
+    except (lzma.LZMAError, EOFError) as error:
+        raise AnalysisError(f"{path} is damaged or not xz: {error}", wrong) from None
+    except (ValueError, RecursionError) as error:
         raise AnalysisError(f"{path} is not valid JSON: {error}", wrong) from None
 
 

@@ -2,38 +2,22 @@
 
 from __future__ import annotations
 
-import json
-import lzma
 import math
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 from analysis.errors import AnalysisError
+from analysis.formats.json_files import read_json
 
 
-def read_json(path: Path) -> Any:
+def read_part(path: Path) -> Part:
     """A JSON file's content; one whose name ends with .xz is compressed.
 
     Raises:
         AnalysisError: missing, truncated, not compressed as its name says, or not JSON.
     """
-    try:
-        data = path.read_bytes()
-        if path.suffix == ".xz":
-            data = lzma.decompress(data)
-    except OSError as error:
-        raise AnalysisError(f"{path} cannot be read: {error.strerror or error}") from None
-    except (lzma.LZMAError, EOFError) as error:
-        raise AnalysisError(
-            f"{path} is damaged or not xz: {error}", "get the file again, whole"
-        ) from None
-    try:
-        return json.loads(data)
-    except (ValueError, RecursionError) as error:
-        raise AnalysisError(
-            f"{path} is not valid JSON: {error}", "get the file again, whole"
-        ) from None
+    return Part(path, read_json(path, wrong="get the file again, whole"))
 
 
 class Part:

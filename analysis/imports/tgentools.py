@@ -10,7 +10,7 @@ import re
 from collections.abc import Iterator
 from pathlib import Path
 
-from analysis.imports.reading import Part, read_json
+from analysis.imports.reading import Part, read_part
 from analysis.imports.simulation import ImportedSimulation, size_class
 
 EPOCH_UNIX_S = 946684800
@@ -54,7 +54,7 @@ def read_analysis(
     Raises:
         AnalysisError: damaged, or not such a file; says where.
     """
-    top = Part(path, read_json(path))
+    top = read_part(path)
     kind, data = top.get("type"), top.get("data")
     if kind is None or kind.value != "tgen" or data is None:
         raise top.wrong('tgentools\' analysis ("type": "tgen" and "data")')

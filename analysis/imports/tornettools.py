@@ -11,7 +11,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from analysis.errors import AnalysisError
-from analysis.imports.reading import Part, read_json
+from analysis.imports.reading import Part, read_part
 from analysis.imports.simulation import ImportedSimulation, size_class
 
 FOLDER = "tornet.plot.data"
@@ -124,5 +124,5 @@ def read_plot_data(folder: Path) -> ImportedSimulation:
                 "remove the plain or the compressed copy",
             )
         seen.add((match["base"], circuit))
-        FILES[match["base"]](simulation, circuit, Part(path, read_json(path)))
+        FILES[match["base"]](simulation, circuit, read_part(path))
     return simulation

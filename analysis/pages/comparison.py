@@ -12,6 +12,7 @@ from typing import Any
 from analysis.comparison.comparing import A, B, Comparison, Row
 from analysis.comparison.imported_metrics import NOTES
 from analysis.comparison.run_sets import RunSet
+from analysis.formats import files
 from analysis.inference.intervals import CONFIDENCE, Interval
 from analysis.judgement.estimates import Estimate
 from analysis.measures.data import ALL
@@ -202,7 +203,7 @@ class ComparisonPaths:
 def write(comparison: Comparison, out: Path) -> ComparisonPaths:
     """Write report.html and comparison.csv into ``out``; same comparison, same bytes."""
     out.mkdir(parents=True, exist_ok=True)
-    paths = ComparisonPaths(out / "report.html", out / "comparison.csv")
+    paths = ComparisonPaths(out / files.REPORT, out / files.COMPARISON_CSV)
     paths.csv.write_text(csv_text(comparison), encoding="utf-8")
     paths.html.write_text(html_text(comparison), encoding="utf-8")
     return paths

@@ -18,7 +18,8 @@ from typing import Any
 from analysis.errors import AnalysisError
 from analysis.figures.catalogue import FigureData, FigurePaths, check_kind, write_figure
 from analysis.figures.style import COLUMN
-from analysis.formats.files import PARSE_REPORT, RECORDS_FORMAT
+from analysis.formats import files
+from analysis.formats.json_files import read_json
 from analysis.formats.study import Run, Study
 from analysis.inference.intervals import CONFIDENCE, Interval
 from analysis.judgement.claims.answers import answer_claims
@@ -125,24 +126,26 @@ def build(
     )
     out.mkdir(parents=True, exist_ok=True)
     drawn_names = [f"{d.data.spec.id}.{end}" for d in drawings for end in ("pdf", "png", "csv")]
-    tables = ("claims.csv", "claims.json", "manifest.json", "figures.html")
+    tables = (files.CLAIMS_CSV, files.CLAIMS_JSON, files.FIGURES_INDEX, files.FIGURES_PAGE)
     # Of an earlier call with other claims, or with figures that have other names now.
-    stale = _drawn_before(out / "manifest.json") - set(drawn_names)
+    stale = _drawn_before(out / files.FIGURES_INDEX) - set(drawn_names)
     with replaced(out, [*drawn_names, *tables]) as scratch:
         drawn = [write_figure(d.data, d.study, scratch, COLUMN) for d in drawings]
-        (scratch / "claims.csv").write_text(_claims_csv(answers), encoding="utf-8")
-        (scratch / "claims.json").write_text(_json(_claims_data(paper, answers)), encoding="utf-8")
+        (scratch / files.CLAIMS_CSV).write_text(_claims_csv(answers), encoding="utf-8")
+        (scratch / files.CLAIMS_JSON).write_text(
+            _json(_claims_data(paper, answers)), encoding="utf-8"
+        )
         manifest = _manifest(paper, drawings, drawn, dict(software or {}))
-        (scratch / "manifest.json").write_text(_json(manifest), encoding="utf-8")
+        (scratch / files.FIGURES_INDEX).write_text(_json(manifest), encoding="utf-8")
         html = _page(paper, drawings, drawn, answers, missing, manifest)
-        (scratch / "figures.html").write_text(html, encoding="utf-8")
+        (scratch / files.FIGURES_PAGE).write_text(html, encoding="utf-8")
     for name in stale:
         (out / name).unlink(missing_ok=True)
     return PaperPaths(
-        html=out / "figures.html",
-        manifest=out / "manifest.json",
-        claims_csv=out / "claims.csv",
-        claims_json=out / "claims.json",
+        html=out / files.FIGURES_PAGE,
+        manifest=out / files.FIGURES_INDEX,
+        claims_csv=out / files.CLAIMS_CSV,
+        claims_json=out / files.CLAIMS_JSON,
         figures=tuple(paths.moved_to(out) for paths in drawn),
         answers=answers,
         missing=missing,
@@ -152,14 +155,14 @@ def build(
 def _drawn_before(manifest: Path) -> set[str]:
     """The figures' files that an earlier manifest lists; none where there is no such manifest."""
     try:
-        figures = json.loads(manifest.read_text(encoding="utf-8"))["figures"]
+        figures = read_json(manifest)["figures"]
         return {Path(name).name for figure in figures for name in figure["files"]}
-    except (OSError, ValueError, KeyError, TypeError):
+    except (AnalysisError, KeyError, TypeError):
         return set()
 
 
 def _has_records(run: Run, store: Path) -> bool:
-    return (store / run.records / PARSE_REPORT).is_file()
+    return (store / run.records / files.PARSE_REPORT).is_file()
 
 
 def _key(run: Run) -> Key:
@@ -355,7 +358,7 @@ def _manifest(
         "format": MANIFEST_FORMAT,
         "paper": paper.title,
         "software": software,
-        "records_format": RECORDS_FORMAT,
+        "records_format": files.RECORDS_FORMAT,
         "experiments": {
             study.name: {
                 "asked": study.asked,

@@ -13,6 +13,7 @@ from analysis.celltrace.summaries import TraceTable, relay_times_csv, times_csv
 from analysis.errors import AnalysisError
 from analysis.figures import cells as trace_figures
 from analysis.figures.catalogue import FigureData, FigurePaths, check_kind, write_figure
+from analysis.formats import files
 from analysis.formats.record_files import ParseReport, read_parse_report
 from analysis.formats.study import FigureSpec, Level, Study, Variant, load_study
 from analysis.inference.intervals import CONFIDENCE
@@ -129,7 +130,7 @@ def build(study: Path, store: Path, out: Path) -> ReportPaths:
     for run in in_order(plan):
         level = plan.level(run.level)
         records = store / run.records
-        parse_reports[run.run_id] = read_parse_report(records / "parse.json")
+        parse_reports[run.run_id] = read_parse_report(records / files.PARSE_REPORT)
         data = load_run(records, level)
         add_run(statistics, run, data)
         biases.add(level.name, run.variant, data)
@@ -141,35 +142,35 @@ def build(study: Path, store: Path, out: Path) -> ReportPaths:
     bias_rows = list(biases.rows(plan))
     out.mkdir(parents=True, exist_ok=True)
     with replaced(
-        out, ("summary.csv", "runs.csv", "censoring.csv", "figures", "report.html")
+        out, (files.SUMMARY_CSV, files.RUNS_CSV, files.CENSORING_CSV, files.FIGURES, files.REPORT)
     ) as scratch:
-        (scratch / "figures").mkdir()
-        drawn = tuple(write_figure(figure, plan, scratch / "figures") for figure in figures)
-        (scratch / "summary.csv").write_text(_summary_csv(plan, rows), encoding="utf-8")
-        (scratch / "runs.csv").write_text(_runs_csv(plan, statistics), encoding="utf-8")
-        (scratch / "censoring.csv").write_text(bias_csv(bias_rows), encoding="utf-8")
+        (scratch / files.FIGURES).mkdir()
+        drawn = tuple(write_figure(figure, plan, scratch / files.FIGURES) for figure in figures)
+        (scratch / files.SUMMARY_CSV).write_text(_summary_csv(plan, rows), encoding="utf-8")
+        (scratch / files.RUNS_CSV).write_text(_runs_csv(plan, statistics), encoding="utf-8")
+        (scratch / files.CENSORING_CSV).write_text(bias_csv(bias_rows), encoding="utf-8")
         trace = None
         if traces:
-            drawings = trace_figures.draw_all(traces, plan, scratch / "figures")
+            drawings = trace_figures.draw_all(traces, plan, scratch / files.FIGURES)
             trace = section(traces, plan, drawings, format_number, image_uri)
-            (scratch / "figures" / "celltrace.csv").write_text(times_csv(traces), "utf-8")
-            (scratch / "figures" / "celltrace-ttfb.csv").write_text(
+            (scratch / files.FIGURES / files.CELL_TIMES_CSV).write_text(times_csv(traces), "utf-8")
+            (scratch / files.FIGURES / files.CELL_TTFB_CSV).write_text(
                 relay_times_csv(traces), "utf-8"
             )
         html = render(plan, rows, bias_rows, drawn, parse_reports, trace)
-        (scratch / "report.html").write_text(html, encoding="utf-8")
+        (scratch / files.REPORT).write_text(html, encoding="utf-8")
     return ReportPaths(
-        out / "summary.csv",
-        out / "runs.csv",
-        out / "report.html",
-        tuple(figure.moved_to(out / "figures") for figure in drawn),
+        out / files.SUMMARY_CSV,
+        out / files.RUNS_CSV,
+        out / files.REPORT,
+        tuple(figure.moved_to(out / files.FIGURES) for figure in drawn),
     )
 
 
 def _require_records(plan: Study, store: Path) -> None:
     if not plan.runs:
         raise AnalysisError("the study has no runs", "run the experiment first")
-    missing = [run for run in plan.runs if not (store / run.records / "parse.json").is_file()]
+    missing = [run for run in plan.runs if not (store / run.records / files.PARSE_REPORT).is_file()]
     if missing:
         names = ", ".join(run.run_id for run in missing[:5])
         more = f" and {len(missing) - 5} more" if len(missing) > 5 else ""

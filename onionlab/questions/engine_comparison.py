@@ -68,7 +68,7 @@ def compare_engines(
     studies = {name: load_study(plan.study) for name, plan in plans.items()}
     between_engines = _report(engine_study(studies), plans, out / "between-engines")
     between_variants = _report(variant_study(studies), plans, out / "between-variants")
-    effects = out / "effects.csv"
+    effects = out / files.EFFECTS_CSV
     write_effects(between_variants.with_name(files.SUMMARY_CSV), engine_levels(studies), effects)
     return EngineComparison(between_engines, between_variants, effects)
 

@@ -16,6 +16,7 @@ from typing import Any
 
 import yaml
 
+from analysis.formats.files import LOGS, TEMPLATE
 from onionlab.engines.base import EngineFailureError, Progress, Simulation, Usage
 from onionlab.engines.processes import MemorySampler, children_cpu_s, ended_with_caller
 from onionlab.network.model import Network
@@ -83,7 +84,7 @@ class ShadowEngine:
         on_progress: Callable[[Progress], None],
     ) -> Usage:
         """Run Shadow in `directory`; its log goes to shadow.log, its memory use to free.log."""
-        shutil.rmtree(directory / "shadow.data", ignore_errors=True)
+        shutil.rmtree(directory / LOGS, ignore_errors=True)
         folders = [str(path.parent) for path in programs.values()]
         search_path = os.pathsep.join([*dict.fromkeys(folders), os.environ.get("PATH", "")])
         started = time.monotonic()
@@ -161,7 +162,7 @@ def _configuration(simulation: Simulation) -> dict[str, Any]:
         "general": {
             "seed": simulation.seed,
             "stop_time": f"{simulation.stop_ms} ms",
-            "template_directory": "shadow.data.template",
+            "template_directory": TEMPLATE,
             **options["general"],
         },
         "network": {

@@ -19,6 +19,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
 
+from analysis.formats.files import LOGS
 from onionlab.engines.base import EPOCH_UNIX_S, EngineFailureError, Progress, Simulation, Usage
 from onionlab.engines.processes import (
     MemorySampler,
@@ -125,7 +126,7 @@ class UmlEngine:
         """Boot the guest in `directory`; its console goes to uml.log."""
         directory = directory.resolve()
         options = {**DEFAULT_OPTIONS, **simulation.options}
-        shutil.rmtree(directory / "shadow.data", ignore_errors=True)
+        shutil.rmtree(directory / LOGS, ignore_errors=True)
         (directory / RESULT_FILE).unlink(missing_ok=True)
         state = directory / STATE_FOLDER
         shutil.rmtree(state, ignore_errors=True)

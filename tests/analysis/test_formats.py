@@ -1,0 +1,224 @@
+"""Files of the formats: their bytes where these matter, their versions, and who may spell names."""
+
+from __future__ import annotations
+
+import ast
+import hashlib
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from analysis.errors import AnalysisError
+from analysis.formats import columns, files, run_files
+from analysis.formats.columns import arrow_schema
+from analysis.formats.json_files import read_as, read_json, write_json
+from analysis.formats.manifest import Build, Manifest, read_manifest, write_manifest
+from analysis.formats.plan import PlanFile, PlannedRun, Request, Resources, read_plan_file
+from analysis.formats.record_files import (
+    Example,
+    FileProblems,
+    ParseReport,
+    TransferFacts,
+    read_parse_report,
+    read_transfer_facts,
+    write_beside_tables,
+)
+
+REPOSITORY = Path(__file__).resolve().parents[2]
+
+SCHEMAS = {
+    "STREAMS": "bfae0dc98452aeeb",
+    "GOODPUT": "df353cc1035b4a44",
+    "PROGRESS": "84a6172efcf10332",
+    "PEERS": "ae2d33819a35d6d7",
+    "CELLS": "3e8d2476174d2a29",
+    "RELAY_TIME": "d41bc3bbc1e99a9d",
+}
+
+
+@pytest.mark.parametrize("name", SCHEMAS)
+def test_tables_of_records_keep_their_columns_and_descriptions(name: str) -> None:
+    """The descriptions stand in the files: another text gives other bytes for the same logs."""
+    schema = arrow_schema(getattr(columns, name))
+    found = [(f.name, str(f.type), f.metadata[b"description"].decode()) for f in schema]
+    assert hashlib.sha256(repr(found).encode()).hexdigest()[:16] == SCHEMAS[name]
+    assert schema.metadata == {b"format": b"1"}
+
+
+RUN_FILES = {
+    files.RUN: (
+        run_files.RunClock(epoch_unix_s=946684800, stop_s=60.0),
+        b'{\n "epoch_unix_s": 946684800,\n "stop_s": 60.0\n}\n',
+    ),
+    files.CLIENTS: (
+        run_files.Clients({"web2": "web", "bulk1": "bulk"}),
+        b'{\n "bulk1": "bulk",\n "web2": "web"\n}\n',
+    ),
+    files.PEERS: (
+        run_files.PeerPair(seed="s", downloader="d", rtt_s=0.1, sample_s=0.005),
+        b'{\n "downloader": "d",\n "rtt_s": 0.1,\n "sample_s": 0.005,\n "seed": "s"\n}\n',
+    ),
+    files.TRACE_PLAN: (
+        run_files.TracePlan(
+            epoch_unix_s=946684800,
+            file="cells",
+            traced=("g1",),
+            hosts={"g1": run_files.TracedHost(role="guard", address="1.2.3.4")},
+        ),
+        b'{\n "epoch_unix_s": 946684800,\n "file": "cells",\n "hosts": {\n  "g1": {\n'
+        b'   "address": "1.2.3.4",\n   "role": "guard"\n  }\n },\n "traced": [\n  "g1"\n ]\n}\n',
+    ),
+}
+
+
+@pytest.mark.parametrize("name", RUN_FILES)
+def test_files_that_name_a_run_keep_their_bytes(name: str, tmp_path: Path) -> None:
+    model, content = RUN_FILES[name]
+    assert run_files.written(model) == content
+    (tmp_path / name).write_bytes(content)
+    assert read_as(type(model), tmp_path / name, "file") == model
+
+
+@pytest.mark.parametrize("name", [files.RUN, files.PEERS, files.TRACE_PLAN])
+def test_a_file_without_a_version_is_of_the_first(name: str, tmp_path: Path) -> None:
+    model, content = RUN_FILES[name]
+    for version in (1, 2):
+        write_json(tmp_path / name, {**json.loads(content), "format": version})
+        if version == 1:
+            assert read_as(type(model), tmp_path / name, "file") == model
+            continue
+        with pytest.raises(AnalysisError, match="format: Input should be 1"):
+            read_as(type(model), tmp_path / name, "file")
+
+
+def test_a_number_is_written_as_it_was_given() -> None:
+    for stop_s, text in ((60, b"60\n"), (60.0, b"60.0\n")):
+        assert text in run_files.written(run_files.RunClock(epoch_unix_s=0, stop_s=stop_s))
+
+
+@pytest.mark.parametrize("epoch", ["946684800", True, None])
+def test_a_time_is_a_number(tmp_path: Path, epoch: Any) -> None:
+    write_json(tmp_path / files.RUN, {"epoch_unix_s": epoch})
+    with pytest.raises(AnalysisError, match="epoch_unix_s"):
+        run_files.read_clock(tmp_path)
+
+
+MANIFEST = Manifest(
+    run_id="0123456789abcdef",
+    title="small rr seed 1",
+    seed=1,
+    variant="rr",
+    identity={"format": 1, "files": {"run.json": "00"}},
+    tor={"tor-stock": Build(version="0.4.9", sha256="11", source={"kind": "debian"})},
+    proofs={"": 4},
+    onionlab="0.1.0",
+    started="2026-01-01T00:00:00+00:00",
+    total_wall_s=2.5,
+    wall_s=2.0,
+    cpu_s=1.5,
+    peak_memory_bytes=1 << 30,
+    cpus=(0, 1),
+    host={"cpus": 2},
+)
+
+
+def test_a_manifest_reads_back_and_knows_its_run(tmp_path: Path) -> None:
+    write_manifest(tmp_path / files.MANIFEST, MANIFEST)
+    read = read_manifest(tmp_path / files.MANIFEST)
+    assert read == MANIFEST
+    assert read.identity_hash == "f9699241603a29d9"
+    written = read_json(tmp_path / files.MANIFEST)
+    write_json(tmp_path / files.MANIFEST, {**written, "of a newer program": 1})
+    assert read_manifest(tmp_path / files.MANIFEST) == MANIFEST
+    write_json(tmp_path / files.MANIFEST, {**written, "format": 2})
+    with pytest.raises(AnalysisError, match="is not a valid manifest: format"):
+        read_manifest(tmp_path / files.MANIFEST)
+
+
+def test_a_plan_reads_back(tmp_path: Path) -> None:
+    plan = PlanFile(
+        format=1,
+        request=Request("quick", seeds=[1, 3], variants=("rr",)),
+        runs=(PlannedRun("ab", "small", "rr", 1),),
+        store="/somewhere/runs",
+        cpus_per_run=1,
+        resources=Resources(1, 2, 3),
+    )
+    write_json(tmp_path / files.PLAN, plan.content())
+    assert read_plan_file(tmp_path / files.PLAN) == plan
+    content = read_json(tmp_path / files.PLAN)
+    assert content["request"] == {
+        "experiment": "quick",
+        "scale": None,
+        "seeds": [1, 3],
+        "variants": ["rr"],
+        "engine": "auto",
+        "shadow": None,
+        "tgen": None,
+    }
+
+
+def test_what_stands_beside_the_tables_reads_back(tmp_path: Path) -> None:
+    problems = FileProblems("a.log", malformed_lines=1, examples=[Example(3, "cut", "x")])
+    report = ParseReport(lines=3, clients={"web": 1}, problems=[problems])
+    write_beside_tables(tmp_path / files.PARSE_REPORT, report)
+    assert read_parse_report(tmp_path / files.PARSE_REPORT) == report
+    facts = TransferFacts(rtt_s=0.2, sample_s=1)
+    write_beside_tables(tmp_path / files.TRANSFER_FACTS, facts)
+    assert (tmp_path / files.TRANSFER_FACTS).read_text() == '{\n "rtt_s": 0.2,\n "sample_s": 1\n}\n'
+    assert read_transfer_facts(tmp_path) == facts
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "message"),
+    [
+        ("a.json", None, "is missing"),
+        ("a.json", b"{", "is not valid JSON"),
+        ("a.json", b"\xff", "is not valid JSON"),
+        ("a.json", b"[" * 100_000, "is not valid JSON"),
+        ("a.json.xz", b"{}", "is damaged or not xz"),
+    ],
+)
+def test_what_is_wrong_with_a_json_file(
+    tmp_path: Path, name: str, content: bytes | None, message: str
+) -> None:
+    if content is not None:
+        (tmp_path / name).write_bytes(content)
+    with pytest.raises(AnalysisError, match=message) as refused:
+        read_json(tmp_path / name, missing="make it", wrong="get it again")
+    assert str(tmp_path / name) in refused.value.message
+    assert refused.value.hint == ("make it" if content is None else "get it again")
+
+
+def test_a_folder_is_no_file(tmp_path: Path) -> None:
+    with pytest.raises(AnalysisError, match="cannot be read: Is a directory"):
+        read_json(tmp_path)
+
+
+OWN_NAMES = ("onionlab/engines/uml/guest", "onionlab/engines/uml/traffic")
+"""They run inside of the guest, where there are no packages."""
+
+
+def spelt(path: Path, names: set[str]) -> list[str]:
+    """Names of files that a module spells itself."""
+    tree = ast.parse(path.read_text())
+    texts = {n.value for n in ast.walk(tree) if isinstance(n, ast.Constant)}
+    return [f"{path.relative_to(REPOSITORY)}: {name}" for name in sorted(names & texts, key=str)]
+
+
+def test_names_of_files_stand_in_one_place() -> None:
+    names = {
+        value
+        for name, value in vars(files).items()
+        if name.isupper() and isinstance(value, str) and ("." in value or "/" in value)
+    }
+    assert len(names) > 30
+    found = []
+    for room in ("analysis", "onionlab"):
+        for path in sorted((REPOSITORY / room).rglob("*.py")):
+            where = path.relative_to(REPOSITORY).as_posix()
+            if path != Path(files.__file__) and not where.startswith(OWN_NAMES):
+                found += spelt(path, names)
+    assert found == []
