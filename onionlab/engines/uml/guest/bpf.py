@@ -10,18 +10,36 @@ import ctypes
 import os
 import struct
 
-_SYSCALL_BPF = 321
-_MAP_CREATE, _MAP_UPDATE, _PROG_LOAD = 0, 2, 5
-_MAP_TYPE_HASH, _MAP_TYPE_ARRAY = 1, 2
-_PROG_TYPE_SCHED_CLS = 3
-_PSEUDO_MAP_FD = 1
+# Names and values are those of the header that stands above them.
+
+# asm/unistd_64.h
+_NR_BPF = 321
+
+# linux/bpf.h
+_BPF_MAP_CREATE, _BPF_MAP_UPDATE_ELEM, _BPF_PROG_LOAD = 0, 2, 5
+_BPF_MAP_TYPE_HASH, _BPF_MAP_TYPE_ARRAY = 1, 2
+_BPF_PROG_TYPE_SCHED_CLS = 3
+_BPF_PSEUDO_MAP_FD = 1
+_BPF_ANY = 0
+_BPF_ALU64, _BPF_DW = 0x07, 0x18
+_BPF_MOV, _BPF_END, _BPF_TO_BE = 0xB0, 0xD0, 0x08
+_BPF_JNE, _BPF_CALL, _BPF_EXIT = 0x50, 0x80, 0x90
+BPF_FUNC_MAP_LOOKUP_ELEM, BPF_FUNC_KTIME_GET_NS, BPF_FUNC_GET_PRANDOM_U32 = 1, 5, 7
+BPF_FUNC_CLONE_REDIRECT, BPF_FUNC_REDIRECT, BPF_FUNC_SKB_SET_TSTAMP = 13, 23, 192
+BPF_SKB_TSTAMP_DELIVERY_MONO = 1
+
+# linux/bpf_common.h
+_BPF_LD, _BPF_LDX, _BPF_STX, _BPF_ALU, _BPF_JMP = 0x00, 0x01, 0x03, 0x04, 0x05
+_BPF_W, _BPF_H, _BPF_B = 0x00, 0x08, 0x10
+_BPF_IMM, _BPF_MEM = 0x00, 0x60
+_BPF_ADD, _BPF_SUB, _BPF_MUL, _BPF_AND, _BPF_RSH = 0x00, 0x10, 0x20, 0x50, 0x70
+_BPF_JA, _BPF_JEQ, _BPF_JGT = 0x00, 0x10, 0x20
+_BPF_K, _BPF_X = 0x00, 0x08
+
+_INSTRUCTION_BYTES = 8
 _VERIFIER_LOG_BYTES = 1 << 16
 # Some of the kernel's functions may only be called by programs under a licence that goes with its.
 _LICENSE = b"Dual BSD/GPL"
-
-MAP_LOOKUP, KTIME_GET_NS, PRANDOM_U32 = 1, 5, 7
-CLONE_REDIRECT, REDIRECT, SKB_SET_TSTAMP = 13, 23, 192
-"""Numbers of the kernel's functions (BPF_FUNC_...)."""
 
 _libc = ctypes.CDLL(None, use_errno=True)
 
@@ -59,97 +77,98 @@ class Assembler:
 
     def set_value(self, target: int, value: int) -> None:
         """Target = value."""
-        self._add(0xB7, target, value=value)
+        self._add(_BPF_ALU64 | _BPF_MOV | _BPF_K, target, value=value)
 
     def set_register(self, target: int, source: int) -> None:
         """Target = source."""
-        self._add(0xBF, target, source)
+        self._add(_BPF_ALU64 | _BPF_MOV | _BPF_X, target, source)
 
     def add_value(self, target: int, value: int) -> None:
         """Target += value."""
-        self._add(0x07, target, value=value)
+        self._add(_BPF_ALU64 | _BPF_ADD | _BPF_K, target, value=value)
 
     def add_register(self, target: int, source: int) -> None:
         """Target += source."""
-        self._add(0x0F, target, source)
+        self._add(_BPF_ALU64 | _BPF_ADD | _BPF_X, target, source)
 
     def subtract_register(self, target: int, source: int) -> None:
         """Target -= source."""
-        self._add(0x1F, target, source)
+        self._add(_BPF_ALU64 | _BPF_SUB | _BPF_X, target, source)
 
     def multiply_value(self, target: int, value: int) -> None:
         """Target *= value."""
-        self._add(0x27, target, value=value)
+        self._add(_BPF_ALU64 | _BPF_MUL | _BPF_K, target, value=value)
 
     def and_value(self, target: int, value: int) -> None:
         """Target &= value."""
-        self._add(0x57, target, value=value)
+        self._add(_BPF_ALU64 | _BPF_AND | _BPF_K, target, value=value)
 
     def shift_right(self, target: int, bits: int) -> None:
         """Target >>= bits."""
-        self._add(0x77, target, value=bits)
+        self._add(_BPF_ALU64 | _BPF_RSH | _BPF_K, target, value=bits)
 
     def from_big_endian16(self, target: int) -> None:
         """Convert 16 bits from network order."""
-        self._add(0xDC, target, value=16)
+        self._add(_BPF_ALU | _BPF_END | _BPF_TO_BE, target, value=16)
 
     def load8(self, target: int, source: int, offset: int) -> None:
         """Target = byte at source + offset."""
-        self._add(0x71, target, source, offset)
+        self._add(_BPF_LDX | _BPF_MEM | _BPF_B, target, source, offset)
 
     def load16(self, target: int, source: int, offset: int) -> None:
         """Target = 16 bits at source + offset."""
-        self._add(0x69, target, source, offset)
+        self._add(_BPF_LDX | _BPF_MEM | _BPF_H, target, source, offset)
 
     def load32(self, target: int, source: int, offset: int) -> None:
         """Target = 32 bits at source + offset."""
-        self._add(0x61, target, source, offset)
+        self._add(_BPF_LDX | _BPF_MEM | _BPF_W, target, source, offset)
 
     def load64(self, target: int, source: int, offset: int) -> None:
         """Target = 64 bits at source + offset."""
-        self._add(0x79, target, source, offset)
+        self._add(_BPF_LDX | _BPF_MEM | _BPF_DW, target, source, offset)
 
     def store32(self, target: int, offset: int, source: int) -> None:
         """32 bits at target + offset = source."""
-        self._add(0x63, target, source, offset)
+        self._add(_BPF_STX | _BPF_MEM | _BPF_W, target, source, offset)
 
     def load_map(self, target: int, map_descriptor: int) -> None:
         """Target = the map."""
-        self._add(0x18, target, _PSEUDO_MAP_FD, value=map_descriptor)
+        self._add(_BPF_LD | _BPF_IMM | _BPF_DW, target, _BPF_PSEUDO_MAP_FD, value=map_descriptor)
+        # An instruction of twice the size: the upper half of the value.
         self._add(0)
 
     def call(self, function: int) -> None:
         """Call a function of the kernel: arguments in 1 to 5, result in 0."""
-        self._add(0x85, value=function)
+        self._add(_BPF_JMP | _BPF_CALL, value=function)
 
     def leave(self) -> None:
         """Return register 0."""
-        self._add(0x95)
+        self._add(_BPF_JMP | _BPF_EXIT)
 
     def jump_equal(self, register: int, value: int, label: str) -> None:
         """Jump where the register holds the value."""
         self._jumps.append((len(self._code), label))
-        self._add(0x15, register, value=value)
+        self._add(_BPF_JMP | _BPF_JEQ | _BPF_K, register, value=value)
 
     def jump_not_equal(self, register: int, value: int, label: str) -> None:
         """Jump where the register holds another value."""
         self._jumps.append((len(self._code), label))
-        self._add(0x55, register, value=value)
+        self._add(_BPF_JMP | _BPF_JNE | _BPF_K, register, value=value)
 
     def jump_greater(self, register: int, other: int, label: str) -> None:
         """Jump where the register is greater than another one."""
         self._jumps.append((len(self._code), label))
-        self._add(0x2D, register, other)
+        self._add(_BPF_JMP | _BPF_JGT | _BPF_X, register, other)
 
     def jump_greater_value(self, register: int, value: int, label: str) -> None:
         """Jump where the register is greater than the value (both unsigned)."""
         self._jumps.append((len(self._code), label))
-        self._add(0x25, register, value=value)
+        self._add(_BPF_JMP | _BPF_JGT | _BPF_K, register, value=value)
 
     def jump(self, label: str) -> None:
         """Jump."""
         self._jumps.append((len(self._code), label))
-        self._add(0x05)
+        self._add(_BPF_JMP | _BPF_JA)
 
 
 class Map:
@@ -157,32 +176,32 @@ class Map:
 
     def __init__(self, kind: int, key_bytes: int, value_bytes: int, entries: int) -> None:
         self.descriptor = _bpf(
-            _MAP_CREATE, struct.pack("=IIIII", kind, key_bytes, value_bytes, entries, 0)
+            _BPF_MAP_CREATE, struct.pack("=IIIII", kind, key_bytes, value_bytes, entries, 0)
         )
 
     def __setitem__(self, key: bytes, value: bytes) -> None:
         key_buffer = ctypes.create_string_buffer(key, len(key))
         value_buffer = ctypes.create_string_buffer(value, len(value))
         _bpf(
-            _MAP_UPDATE,
+            _BPF_MAP_UPDATE_ELEM,
             struct.pack(
                 "=IxxxxQQQ",
                 self.descriptor,
                 ctypes.addressof(key_buffer),
                 ctypes.addressof(value_buffer),
-                0,
+                _BPF_ANY,
             ),
         )
 
 
 def hash_map(key_bytes: int, value_bytes: int, entries: int) -> Map:
     """Make a map from keys of any bytes."""
-    return Map(_MAP_TYPE_HASH, key_bytes, value_bytes, entries)
+    return Map(_BPF_MAP_TYPE_HASH, key_bytes, value_bytes, entries)
 
 
 def array_map(value_bytes: int, entries: int) -> Map:
     """Make a map from numbers (32 bits) below `entries`."""
-    return Map(_MAP_TYPE_ARRAY, 4, value_bytes, entries)
+    return Map(_BPF_MAP_TYPE_ARRAY, 4, value_bytes, entries)
 
 
 def load_filter(code: bytes) -> int:
@@ -196,8 +215,8 @@ def load_filter(code: bytes) -> int:
     def attributes(log_level: int, log_address: int) -> bytes:
         return struct.pack(
             "=IIQQIIQII",
-            _PROG_TYPE_SCHED_CLS,
-            len(code) // 8,
+            _BPF_PROG_TYPE_SCHED_CLS,
+            len(code) // _INSTRUCTION_BYTES,
             ctypes.addressof(instructions),
             ctypes.addressof(license_buffer),
             log_level,
@@ -208,11 +227,11 @@ def load_filter(code: bytes) -> int:
         )
 
     try:
-        return _bpf(_PROG_LOAD, attributes(0, 0))
+        return _bpf(_BPF_PROG_LOAD, attributes(0, 0))
     except OSError:
         log = ctypes.create_string_buffer(_VERIFIER_LOG_BYTES)
         try:
-            return _bpf(_PROG_LOAD, attributes(1, ctypes.addressof(log)))
+            return _bpf(_BPF_PROG_LOAD, attributes(1, ctypes.addressof(log)))
         except OSError as error:
             reasons = log.value.decode(errors="replace")
             raise OSError(error.errno, f"{error.strerror}\n{reasons}") from None
@@ -220,7 +239,7 @@ def load_filter(code: bytes) -> int:
 
 def _bpf(command: int, attributes: bytes) -> int:
     buffer = ctypes.create_string_buffer(attributes, len(attributes))
-    result = int(_libc.syscall(_SYSCALL_BPF, command, buffer, len(attributes)))
+    result = int(_libc.syscall(_NR_BPF, command, buffer, len(attributes)))
     if result < 0:
         code = ctypes.get_errno()
         raise OSError(code, f"bpf command {command}: {os.strerror(code)}")

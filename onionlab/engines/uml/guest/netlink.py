@@ -2,7 +2,7 @@
 
 One process makes hundreds of hosts, so this speaks to the kernel itself instead of starting `ip`
 and `tc` thousands of times; and the guest then needs no iproute2 on the machine. Message formats:
-rtnetlink(7), linux/rtnetlink.h, linux/pkt_sched.h.
+rtnetlink(7); linux/rtnetlink.h and linux/pkt_sched.h.
 """
 
 from __future__ import annotations
@@ -12,27 +12,69 @@ import socket
 import struct
 from collections.abc import Iterable
 
-ATTRIBUTE_NESTED = 0x8000
+# Names and values are those of the header that stands above them.
 
+# linux/netlink.h
 _NLMSG_ERROR = 2
-_REQUEST_ACK = 0x01 | 0x04
-_CREATE = 0x400 | 0x200  # NLM_F_CREATE | NLM_F_EXCL
-_REPLACE = 0x100  # NLM_F_REPLACE
+_NLM_F_REQUEST, _NLM_F_ACK = 0x01, 0x04
+_NLM_F_REPLACE, _NLM_F_EXCL, _NLM_F_CREATE = 0x100, 0x200, 0x400
+_NLA_F_NESTED = 0x8000
 
+# linux/rtnetlink.h
 _RTM_NEWLINK, _RTM_NEWADDR, _RTM_NEWROUTE, _RTM_NEWNEIGH = 16, 20, 24, 28
 _RTM_NEWQDISC, _RTM_NEWTFILTER = 36, 44
+_RTA_DST, _RTA_OIF, _RTA_GATEWAY, _RTA_PREFSRC, _RTA_METRICS = 1, 4, 5, 7, 8
+_RTAX_QUICKACK = 15
+_RT_TABLE_MAIN, _RT_TABLE_LOCAL = 254, 255
+_RTPROT_KERNEL, _RTPROT_STATIC = 2, 4
+_RT_SCOPE_UNIVERSE, _RT_SCOPE_HOST = 0, 254
+_RTN_UNICAST, _RTN_LOCAL = 1, 2
+_RTNH_F_ONLINK = 4
+_TCA_KIND, _TCA_OPTIONS, _TCA_STAB = 1, 2, 8
 
-_IFLA_GSO_MAX_SEGS = 40
+# linux/if.h
 _IFF_UP, _IFF_NOARP = 0x1, 0x80
-_NUD_PERMANENT = 0x80
-_TC_H_ROOT = 0xFFFFFFFF
-_TC_H_CLSACT = 0xFFFFFFF1
-_TC_H_INGRESS_HOOK = 0xFFFFFFF2
-_ETH_P_ALL = 0x0003
-_LINKLAYER_ETHERNET = 1
-_FLAG_DIRECT_ACTION = 1
 
-Attributes = Iterable[tuple[int, bytes]]
+# linux/if_link.h
+_IFLA_ADDRESS, _IFLA_IFNAME, _IFLA_MTU, _IFLA_LINKINFO = 1, 3, 4, 18
+_IFLA_NET_NS_FD, _IFLA_GSO_MAX_SEGS = 28, 40
+_IFLA_INFO_KIND, _IFLA_INFO_DATA = 1, 2
+
+# linux/veth.h
+_VETH_INFO_PEER = 1
+
+# linux/if_addr.h
+_IFA_ADDRESS, _IFA_LOCAL = 1, 2
+
+# linux/neighbour.h
+_NDA_DST, _NDA_LLADDR = 1, 2
+_NUD_PERMANENT = 0x80
+
+# linux/if_ether.h
+_ETH_P_ALL = 0x0003
+
+# linux/pkt_sched.h
+_TC_H_ROOT, _TC_H_CLSACT, _TC_H_MAJ_MASK = 0xFFFFFFFF, 0xFFFFFFF1, 0xFFFF0000
+_TC_LINKLAYER_ETHERNET = 1
+_TCA_STAB_BASE = 1
+_TCA_TBF_PARMS, _TCA_TBF_BURST = 1, 6
+_TCA_CODEL_TARGET, _TCA_CODEL_LIMIT, _TCA_CODEL_INTERVAL, _TCA_CODEL_ECN = 1, 2, 3, 4
+_TCA_FQ_PLIMIT, _TCA_FQ_FLOW_PLIMIT, _TCA_FQ_RATE_ENABLE = 1, 2, 5
+_TCA_FQ_BUCKETS_LOG, _TCA_FQ_ORPHAN_MASK, _TCA_FQ_TIMER_SLACK = 8, 10, 13
+
+# linux/pkt_cls.h
+_TC_H_MIN_INGRESS = 0xFFF2
+_TCA_BPF_FD, _TCA_BPF_NAME, _TCA_BPF_FLAGS = 6, 7, 8
+_TCA_BPF_FLAG_ACT_DIRECT = 1
+
+_NLMSGHDR = struct.Struct("=IHHII")
+"""struct nlmsghdr: length, type, flags, sequence number, port."""
+
+_IPV4_BITS = 32
+_FILTER_HANDLE = _FILTER_PRIORITY = 1
+
+Attribute = tuple[int, bytes]
+Attributes = Iterable[Attribute]
 
 
 class NetlinkError(OSError):
@@ -58,6 +100,11 @@ def pack(attributes: Attributes) -> bytes:
     return b"".join(parts)
 
 
+def nested(kind: int, attributes: bytes) -> Attribute:
+    """Return an attribute that holds packed attributes, or a structure and such."""
+    return kind | _NLA_F_NESTED, attributes
+
+
 class Netlink:
     """A socket to the network namespace in which it was made."""
 
@@ -78,46 +125,53 @@ class Netlink:
         a link at a time (TCP would else send bundles of them), so that buckets and queues see what
         a network would carry.
         """
-        end = [(1, address), (4, u32(mtu)), (_IFLA_GSO_MAX_SEGS, u32(1))]
-        peer_end = struct.pack("=BxHiII", 0, 0, 0, 0, 0) + pack(
-            [(3, text(peer)), (28, u32(peer_namespace)), *end]
+        end = [(_IFLA_ADDRESS, address), (_IFLA_MTU, u32(mtu)), (_IFLA_GSO_MAX_SEGS, u32(1))]
+        peer_end = _link(0) + pack(
+            [(_IFLA_IFNAME, text(peer)), (_IFLA_NET_NS_FD, u32(peer_namespace)), *end]
         )
-        data = pack([(1 | ATTRIBUTE_NESTED, peer_end)])
-        info = pack([(1, text("veth")), (2 | ATTRIBUTE_NESTED, data)])
+        info = [
+            (_IFLA_INFO_KIND, text("veth")),
+            nested(_IFLA_INFO_DATA, pack([nested(_VETH_INFO_PEER, peer_end)])),
+        ]
         self._request(
             _RTM_NEWLINK,
-            struct.pack("=BxHiII", 0, 0, 0, 0, 0),
-            [(3, text(name)), *end, (18 | ATTRIBUTE_NESTED, info)],
+            _link(0),
+            [(_IFLA_IFNAME, text(name)), *end, nested(_IFLA_LINKINFO, pack(info))],
             create=True,
         )
 
     def set_up(self, index: int, *, arp: bool = True) -> None:
         """Switch a link on; arp: whether it asks for hardware addresses."""
         flags = _IFF_UP | (0 if arp else _IFF_NOARP)
-        self._request(
-            _RTM_NEWLINK, struct.pack("=BxHiII", 0, 0, index, flags, _IFF_UP | _IFF_NOARP)
-        )
+        self._request(_RTM_NEWLINK, _link(index, flags, _IFF_UP | _IFF_NOARP))
 
     def add_address(self, index: int, address: str) -> None:
         """Give a link an IPv4 address, alone in its subnet."""
         raw = socket.inet_aton(address)
         self._request(
             _RTM_NEWADDR,
-            struct.pack("=BBBBI", socket.AF_INET, 32, 0, 0, index),
-            [(2, raw), (1, raw)],
+            # struct ifaddrmsg: family, prefix, flags, scope, link.
+            struct.pack("=BBBBI", socket.AF_INET, _IPV4_BITS, 0, _RT_SCOPE_UNIVERSE, index),
+            [(_IFA_LOCAL, raw), (_IFA_ADDRESS, raw)],
             create=True,
         )
 
     def add_default_route(self, index: int, gateway: str, source: str) -> None:
         """Send everything to `gateway`, which needs no route of its own."""
-        onlink = 4
         self._request(
             _RTM_NEWROUTE,
-            struct.pack("=BBBBBBBBI", socket.AF_INET, 0, 0, 0, 254, 4, 0, 1, onlink),
+            _route(
+                prefix_bits=0,
+                table=_RT_TABLE_MAIN,
+                protocol=_RTPROT_STATIC,
+                scope=_RT_SCOPE_UNIVERSE,
+                kind=_RTN_UNICAST,
+                flags=_RTNH_F_ONLINK,
+            ),
             [
-                (4, u32(index)),
-                (5, socket.inet_aton(gateway)),
-                (7, socket.inet_aton(source)),
+                (_RTA_OIF, u32(index)),
+                (_RTA_GATEWAY, socket.inet_aton(gateway)),
+                (_RTA_PREFSRC, socket.inet_aton(source)),
             ],
             create=True,
         )
@@ -125,21 +179,32 @@ class Netlink:
     def acknowledge_at_once(self, index: int, address: str) -> None:
         """Let TCP acknowledge each segment from a local address without delay (`quickack 1`)."""
         raw = socket.inet_aton(address)
-        metrics = pack([(15, u32(1))])
         self._request(
             _RTM_NEWROUTE,
-            # The kernel's own route: table local, protocol kernel, scope host, type local.
-            struct.pack("=BBBBBBBBI", socket.AF_INET, 32, 0, 0, 255, 2, 254, 2, 0),
-            [(1, raw), (4, u32(index)), (7, raw), (8 | ATTRIBUTE_NESTED, metrics)],
-            flags=_REPLACE,
+            # The route that the kernel has made itself.
+            _route(
+                prefix_bits=_IPV4_BITS,
+                table=_RT_TABLE_LOCAL,
+                protocol=_RTPROT_KERNEL,
+                scope=_RT_SCOPE_HOST,
+                kind=_RTN_LOCAL,
+            ),
+            [
+                (_RTA_DST, raw),
+                (_RTA_OIF, u32(index)),
+                (_RTA_PREFSRC, raw),
+                nested(_RTA_METRICS, pack([(_RTAX_QUICKACK, u32(1))])),
+            ],
+            flags=_NLM_F_REPLACE,
         )
 
     def add_neighbour(self, index: int, address: str, hardware_address: bytes) -> None:
         """Say for good which hardware address an IPv4 address has."""
         self._request(
             _RTM_NEWNEIGH,
+            # struct ndmsg: family, link, state, flags, type.
             struct.pack("=BxxxiHBB", socket.AF_INET, index, _NUD_PERMANENT, 0, 0),
-            [(1, socket.inet_aton(address)), (2, hardware_address)],
+            [(_NDA_DST, socket.inet_aton(address)), (_NDA_LLADDR, hardware_address)],
             create=True,
         )
 
@@ -154,31 +219,43 @@ class Netlink:
         overhead: int = 0,
     ) -> None:
         """Add a queueing discipline. overhead: bytes added to each packet's size (or taken off)."""
-        attributes = [(1, text(kind))]
+        attributes = [(_TCA_KIND, text(kind))]
         if options:
-            attributes.append((2 | ATTRIBUTE_NESTED, options))
+            attributes.append(nested(_TCA_OPTIONS, options))
         if overhead:
-            base = struct.pack("=BBhiIIII", 0, 0, 0, overhead, _LINKLAYER_ETHERNET, 0, 0, 0)
-            attributes.append((8 | ATTRIBUTE_NESTED, pack([(1, base)])))
+            # struct tc_sizespec: cell and size logarithms, cell alignment, overhead, link layer,
+            # least packet, largest packet, entries of the table.
+            base = struct.pack("=BBhiIIII", 0, 0, 0, overhead, _TC_LINKLAYER_ETHERNET, 0, 0, 0)
+            attributes.append(nested(_TCA_STAB, pack([(_TCA_STAB_BASE, base)])))
         self._request(
             _RTM_NEWQDISC,
-            struct.pack("=BxxxiIII", 0, index, handle, parent, 0),
+            _traffic_control(index, handle=handle, parent=parent),
             attributes,
             create=True,
         )
 
     def add_ingress_hook(self, index: int) -> None:
         """Let filters see what comes in on a link."""
-        self.add_qdisc(index, "clsact", b"", parent=_TC_H_CLSACT, handle=0xFFFF0000)
+        self.add_qdisc(
+            index, "clsact", b"", parent=_TC_H_CLSACT, handle=_TC_H_CLSACT & _TC_H_MAJ_MASK
+        )
 
     def add_ingress_program(self, index: int, program: int, name: str) -> None:
         """Run a loaded BPF program, which decides itself, on each packet that comes in."""
-        options = pack([(6, u32(program)), (7, text(name)), (8, u32(_FLAG_DIRECT_ACTION))])
-        info = 1 << 16 | socket.htons(_ETH_P_ALL)
+        options = [
+            (_TCA_BPF_FD, u32(program)),
+            (_TCA_BPF_NAME, text(name)),
+            (_TCA_BPF_FLAGS, u32(_TCA_BPF_FLAG_ACT_DIRECT)),
+        ]
         self._request(
             _RTM_NEWTFILTER,
-            struct.pack("=BxxxiIII", 0, index, 1, _TC_H_INGRESS_HOOK, info),
-            [(1, text("bpf")), (2 | ATTRIBUTE_NESTED, options)],
+            _traffic_control(
+                index,
+                handle=_FILTER_HANDLE,
+                parent=_TC_H_CLSACT & _TC_H_MAJ_MASK | _TC_H_MIN_INGRESS,
+                info=_FILTER_PRIORITY << 16 | socket.htons(_ETH_P_ALL),
+            ),
+            [(_TCA_KIND, text("bpf")), nested(_TCA_OPTIONS, pack(options))],
             create=True,
         )
 
@@ -193,27 +270,56 @@ class Netlink:
     ) -> None:
         body = header + b"\0" * (-len(header) % 4) + pack(attributes)
         self._sequence += 1
-        flags |= _REQUEST_ACK | (_CREATE if create else 0)
-        self._socket.send(
-            struct.pack("=IHHII", len(body) + 16, kind, flags, self._sequence, 0) + body
-        )
+        flags |= _NLM_F_REQUEST | _NLM_F_ACK | (_NLM_F_CREATE | _NLM_F_EXCL if create else 0)
+        length = _NLMSGHDR.size + len(body)
+        self._socket.send(_NLMSGHDR.pack(length, kind, flags, self._sequence, 0) + body)
         reply = self._socket.recv(65536)
-        reply_kind = struct.unpack_from("=H", reply, 4)[0]
-        code = struct.unpack_from("=i", reply, 16)[0] if reply_kind == _NLMSG_ERROR else 0
-        if code:
+        _, reply_kind, *_ = _NLMSGHDR.unpack_from(reply)
+        # struct nlmsgerr: 0 is the acknowledgement.
+        (code,) = struct.unpack_from("=i", reply, _NLMSGHDR.size)
+        if reply_kind == _NLMSG_ERROR and code:
             raise NetlinkError(-code, f"rtnetlink request {kind}: {os.strerror(-code)}")
+
+
+def _link(index: int, flags: int = 0, changed_flags: int = 0) -> bytes:
+    """Return a struct ifinfomsg: family, hardware type, link, flags, which of them are meant."""
+    return struct.pack("=BxHiII", socket.AF_UNSPEC, 0, index, flags, changed_flags)
+
+
+def _route(
+    *, prefix_bits: int, table: int, protocol: int, scope: int, kind: int, flags: int = 0
+) -> bytes:
+    """Return a struct rtmsg: family, prefixes of target and source, service, then as named."""
+    return struct.pack(
+        "=BBBBBBBBI", socket.AF_INET, prefix_bits, 0, 0, table, protocol, scope, kind, flags
+    )
+
+
+def _traffic_control(index: int, *, handle: int, parent: int, info: int = 0) -> bytes:
+    """Return a struct tcmsg: family, link, then as named."""
+    return struct.pack("=BxxxiIII", socket.AF_UNSPEC, index, handle, parent, info)
 
 
 def token_bucket(rate_bytes_per_s: int, burst_bytes: int) -> bytes:
     """Return the options of a `tbf` without a queue of its own (add one at parent HANDLE:1)."""
-    rate = struct.pack("=BBHhHI", 0, _LINKLAYER_ETHERNET, 0, 0, 0, rate_bytes_per_s)
-    peak = struct.pack("=BBHhHI", 0, 0, 0, 0, 0, 0)
-    return pack([(1, rate + peak + struct.pack("=III", 0, 0, 0)), (6, u32(burst_bytes))])
+    # struct tc_tbf_qopt: two of struct tc_ratespec (cell logarithm, link layer, overhead, cell
+    # alignment, least packet, rate), then queue, bucket and largest packet.
+    rate = struct.pack("=BBHhHI", 0, _TC_LINKLAYER_ETHERNET, 0, 0, 0, rate_bytes_per_s)
+    no_peak = struct.pack("=BBHhHI", 0, 0, 0, 0, 0, 0)
+    parameters = rate + no_peak + struct.pack("=III", 0, 0, 0)
+    return pack([(_TCA_TBF_PARMS, parameters), (_TCA_TBF_BURST, u32(burst_bytes))])
 
 
 def codel(target_us: int, interval_us: int, limit_packets: int) -> bytes:
     """Return the options of a `codel` queue."""
-    return pack([(1, u32(target_us)), (2, u32(limit_packets)), (3, u32(interval_us)), (4, u32(0))])
+    return pack(
+        [
+            (_TCA_CODEL_TARGET, u32(target_us)),
+            (_TCA_CODEL_LIMIT, u32(limit_packets)),
+            (_TCA_CODEL_INTERVAL, u32(interval_us)),
+            (_TCA_CODEL_ECN, u32(0)),
+        ]
+    )
 
 
 def packet_fifo(limit_packets: int) -> bytes:
@@ -228,11 +334,11 @@ def departure_queue(limit_packets: int, buckets_log: int) -> bytes:
     """
     return pack(
         [
-            (1, u32(limit_packets)),
-            (2, u32(limit_packets)),
-            (5, u32(0)),
-            (8, u32(buckets_log)),
-            (10, u32(0xFFFFFFFF)),
-            (13, u32(0)),
+            (_TCA_FQ_PLIMIT, u32(limit_packets)),
+            (_TCA_FQ_FLOW_PLIMIT, u32(limit_packets)),
+            (_TCA_FQ_RATE_ENABLE, u32(0)),
+            (_TCA_FQ_BUCKETS_LOG, u32(buckets_log)),
+            (_TCA_FQ_ORPHAN_MASK, u32(0xFFFFFFFF)),
+            (_TCA_FQ_TIMER_SLACK, u32(0)),
         ]
     )

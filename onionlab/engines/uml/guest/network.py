@@ -42,8 +42,20 @@ _HARDWARE_ADDRESS = bytes.fromhex("020000000001")
 _DELAY_LINE, _DELAY_LINE_END = "delay0", "delay1"
 _DELAY_BUCKETS_LOG = 12
 
-_ACT_SHOT, _ACT_STOLEN = 2, 4
-_IPPROTO_TCP = 6
+# linux/pkt_cls.h
+_TC_ACT_SHOT, _TC_ACT_STOLEN = 2, 4
+# Offsets in struct __sk_buff (linux/bpf.h).
+_SKB_MARK, _SKB_DATA, _SKB_DATA_END = 8, 76, 80
+# Where a packet's headers begin and how long they are; offsets in struct iphdr (linux/ip.h) and
+# struct tcphdr (linux/tcp.h).
+_IP = _LINK_HEADER_BYTES
+_IP_BYTES, _TCP_BYTES = 20, 20
+_TCP = _IP + _IP_BYTES
+_IP_TOTAL_LENGTH, _IP_PROTOCOL, _IP_SOURCE, _IP_TARGET = 2, 9, 12, 16
+_TCP_DATA_OFFSET = 12
+
+# tc's notation: the bucket is 1:, what waits for it stands at 1:1 and is 2: itself.
+_FIRST_QDISC, _BELOW_FIRST_QDISC, _SECOND_QDISC = 0x00010000, 0x00010001, 0x00020000
 
 _SETTINGS_OF_MACHINE = {
     # All packets between two hosts pass one such queue for an instant.
@@ -126,8 +138,8 @@ def _make_host(host: GuestHost, core_link: str, core: int, settings: dict[str, s
         index,
         "pfifo",
         netlink.packet_fifo(_UNLIMITED_PACKETS),
-        parent=0x00010001,
-        handle=0x00020000,
+        parent=_BELOW_FIRST_QDISC,
+        handle=_SECOND_QDISC,
     )
     link.close()
 
@@ -144,7 +156,7 @@ def _make_core(description: Description, core: int) -> None:
         delay_line,
         "fq",
         netlink.departure_queue(_UNLIMITED_PACKETS, _DELAY_BUCKETS_LOG),
-        handle=0x00010000,
+        handle=_FIRST_QDISC,
     )
     indices = [
         socket.if_nametoindex(_core_link(number)) for number in range(len(description.hosts))
@@ -158,8 +170,8 @@ def _make_core(description: Description, core: int) -> None:
             index,
             "codel",
             netlink.codel(CODEL_TARGET_US, CODEL_INTERVAL_US, _UNLIMITED_PACKETS),
-            parent=0x00010001,
-            handle=0x00020000,
+            parent=_BELOW_FIRST_QDISC,
+            handle=_SECOND_QDISC,
         )
         link.add_ingress_hook(index)
         link.add_ingress_program(index, program, "path")
@@ -173,7 +185,7 @@ def _add_bucket(link: netlink.Netlink, index: int, bit_per_s: int) -> None:
         index,
         "tbf",
         netlink.token_bucket(bytes_per_s, burst_bytes(bytes_per_s)),
-        handle=0x00010000,
+        handle=_FIRST_QDISC,
         overhead=-_LINK_HEADER_BYTES,
     )
 
@@ -195,100 +207,96 @@ def _path_program(description: Description, indices: Sequence[int], delay_line: 
             latencies[struct.pack("=I", source * places + target)] = struct.pack(
                 "=Q", latency_us * 1000
             )
-    packet, end, mark = 76, 80, 8  # of struct __sk_buff
-    source_offset, target_offset = 14 + 12, 14 + 16
     program = bpf.Assembler()
     program.set_register(6, 1)
-    program.load32(7, 6, packet)
-    program.load32(8, 6, end)
+    program.load32(7, 6, _SKB_DATA)
+    program.load32(8, 6, _SKB_DATA_END)
     program.set_register(2, 7)
-    program.add_value(2, 14 + 20 + 20)
+    program.add_value(2, _TCP + _TCP_BYTES)
     program.jump_greater(2, 8, "short")
     if description.packet_loss > 0:
         _add_loss(program, description.packet_loss)
     program.label("addresses")
-    program.load32(1, 7, source_offset)
+    program.load32(1, 7, _IP + _IP_SOURCE)
     program.store32(10, -4, 1)
-    program.load32(1, 7, target_offset)
+    program.load32(1, 7, _IP + _IP_TARGET)
     program.store32(10, -8, 1)
     program.load_map(1, hosts.descriptor)
     program.set_register(2, 10)
     program.add_value(2, -4)
-    program.call(bpf.MAP_LOOKUP)
+    program.call(bpf.BPF_FUNC_MAP_LOOKUP_ELEM)
     program.jump_equal(0, 0, "drop")
     program.load32(9, 0, 0)
     program.multiply_value(9, places)
     program.load_map(1, hosts.descriptor)
     program.set_register(2, 10)
     program.add_value(2, -8)
-    program.call(bpf.MAP_LOOKUP)
+    program.call(bpf.BPF_FUNC_MAP_LOOKUP_ELEM)
     program.jump_equal(0, 0, "drop")
     program.load32(1, 0, 0)
     program.add_register(9, 1)
     program.load32(1, 0, 4)
-    program.store32(6, mark, 1)
+    program.store32(6, _SKB_MARK, 1)
     program.store32(10, -12, 9)
     program.load_map(1, latencies.descriptor)
     program.set_register(2, 10)
     program.add_value(2, -12)
-    program.call(bpf.MAP_LOOKUP)
+    program.call(bpf.BPF_FUNC_MAP_LOOKUP_ELEM)
     program.jump_equal(0, 0, "drop")
     program.load64(9, 0, 0)
-    program.call(bpf.KTIME_GET_NS)
+    program.call(bpf.BPF_FUNC_KTIME_GET_NS)
     program.add_register(9, 0)
     program.set_register(1, 6)
     program.set_register(2, 9)
-    program.set_value(3, 1)  # a time of the monotonic clock
-    program.call(bpf.SKB_SET_TSTAMP)
+    program.set_value(3, bpf.BPF_SKB_TSTAMP_DELIVERY_MONO)
+    program.call(bpf.BPF_FUNC_SKB_SET_TSTAMP)
     program.set_register(1, 6)
     program.set_value(2, delay_line)
     program.set_value(3, 0)
-    program.call(bpf.CLONE_REDIRECT)
-    program.set_value(0, _ACT_STOLEN)
+    program.call(bpf.BPF_FUNC_CLONE_REDIRECT)
+    program.set_value(0, _TC_ACT_STOLEN)
     program.leave()
     # Less than TCP's headers: a short datagram, where it holds an IP header at all.
     program.label("short")
     program.set_register(2, 7)
-    program.add_value(2, 14 + 20)
+    program.add_value(2, _TCP)
     program.jump_greater(2, 8, "drop")
     program.jump("addresses")
     program.label("drop")
-    program.set_value(0, _ACT_SHOT)
+    program.set_value(0, _TC_ACT_SHOT)
     program.leave()
     return program.bytes()
 
 
 def _add_loss(program: bpf.Assembler, packet_loss: float) -> None:
     """Lose a share of the TCP packets that carry data, as Shadow does: acknowledgements arrive."""
-    protocol_offset, length_offset, data_offset = 14 + 9, 14 + 2, 14 + 20 + 12
-    program.load8(1, 7, protocol_offset)
-    program.jump_not_equal(1, _IPPROTO_TCP, "addresses")
-    program.load16(9, 7, length_offset)
+    program.load8(1, 7, _IP + _IP_PROTOCOL)
+    program.jump_not_equal(1, socket.IPPROTO_TCP, "addresses")
+    program.load16(9, 7, _IP + _IP_TOTAL_LENGTH)
     program.from_big_endian16(9)
-    program.load8(1, 7, 14)
+    program.load8(1, 7, _IP)
     program.and_value(1, 0x0F)
     program.multiply_value(1, 4)
     program.subtract_register(9, 1)
-    program.load8(1, 7, data_offset)
+    program.load8(1, 7, _TCP + _TCP_DATA_OFFSET)
     program.shift_right(1, 4)
     program.multiply_value(1, 4)
     program.subtract_register(9, 1)
     program.jump_equal(9, 0, "addresses")
-    program.call(bpf.PRANDOM_U32)
+    program.call(bpf.BPF_FUNC_GET_PRANDOM_U32)
     # Half of the range: a comparison takes 31 bits as they are, and more as a negative number.
     program.shift_right(0, 1)
     program.jump_greater_value(0, min(round(packet_loss * 2**31), 2**31 - 1), "addresses")
-    program.set_value(0, _ACT_SHOT)
+    program.set_value(0, _TC_ACT_SHOT)
     program.leave()
 
 
 def _arrival_program() -> bytes:
     """Return the program at the end of the delay line: on to the link that the packet names."""
-    mark = 8
     program = bpf.Assembler()
-    program.load32(1, 1, mark)
+    program.load32(1, 1, _SKB_MARK)
     program.set_value(2, 0)
-    program.call(bpf.REDIRECT)
+    program.call(bpf.BPF_FUNC_REDIRECT)
     program.leave()
     return program.bytes()
 
