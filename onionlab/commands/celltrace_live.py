@@ -21,8 +21,8 @@ from analysis.celltrace.statistics import (
 )
 from onionlab.errors import UserError
 from onionlab.live import lttng
-from onionlab.live.build import ensure_live_tor
-from onionlab.live.measure import LiveTrace, Work, load_guard, trace_guard
+from onionlab.live.guard_trace import LiveTrace, Work, load_guard, trace_guard
+from onionlab.live.live_tor import ensure_live_tor
 from onionlab.paths import repository_root
 
 HELP = "trace a real guard of a small private network on this machine with LTTng"

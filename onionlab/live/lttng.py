@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from onionlab.errors import UserError
-from onionlab.live.build import LTTNG_HINT
+from onionlab.live.live_tor import LTTNG_HINT
 
 EVENTS = "tor_cell:*"
 DAEMON_TIMEOUT_S = 15.0

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from onionlab.engines.uml.bootcheck import MAGIC_POWER_OFF, MARK, Boot, check_boot
+from onionlab.engines.uml.bootcheck import MAGIC_POWER_OFF, MARK, BootReport, check_boot
 from onionlab.engines.uml.kernel import BuiltKernel, load_patches
 
 REPOSITORY = Path(__file__).resolve().parents[2]
@@ -107,7 +107,7 @@ def kernel(uml_kernel: BuiltKernel) -> BuiltKernel:
     return uml_kernel
 
 
-def boot(kernel: BuiltKernel, log: Path, guest: str, *arguments: str) -> Boot:
+def boot(kernel: BuiltKernel, log: Path, guest: str, *arguments: str) -> BootReport:
     return check_boot(kernel.path, log, guest=PRELUDE + guest + CODA, arguments=arguments)
 
 

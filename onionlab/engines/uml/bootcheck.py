@@ -16,7 +16,7 @@ from typing import Any
 from onionlab.engines.uml.memory import file_system_type
 from onionlab.errors import UserError
 
-__all__ = ["Boot", "check_boot", "memory_directory"]
+__all__ = ["BootReport", "check_boot", "memory_directory"]
 
 TIMEOUT_S = 120.0
 MEMORY_MIB = 192
@@ -45,7 +45,7 @@ libc.reboot({MAGIC_POWER_OFF})
 
 
 @dataclass(frozen=True)
-class Boot:
+class BootReport:
     """What a kernel showed.
 
     Attributes:
@@ -77,7 +77,7 @@ def memory_directory() -> Path:
 
 def check_boot(
     kernel: Path, log: Path, *, guest: str = GUEST, arguments: tuple[str, ...] = ()
-) -> Boot:
+) -> BootReport:
     """Boot ``kernel`` with a first process that sleeps, reports and powers off.
 
     Args:
@@ -136,7 +136,7 @@ def check_boot(
             f"{report['started']} and slept {report['slept']} s instead of {SLEEP_S} s",
             hint,
         )
-    return Boot(time.monotonic() - started, report, output)
+    return BootReport(time.monotonic() - started, report, output)
 
 
 def _run(command: list[str], place: Path, log: Path) -> str:

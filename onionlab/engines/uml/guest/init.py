@@ -15,11 +15,11 @@ import traceback
 from collections.abc import Callable
 from pathlib import Path
 
-from onionlab.engines.uml.guest import files, programs, system
+from onionlab.engines.uml.guest import files, launch, system
 from onionlab.engines.uml.guest.boot import RESULT_FILE, TIME_MARK, Boot, Result, read_boot
 from onionlab.engines.uml.guest.description import Description, GuestHost, read_description
-from onionlab.engines.uml.guest.network import NAMESPACES, build_network
-from onionlab.engines.uml.guest.programs import Running
+from onionlab.engines.uml.guest.launch import Running
+from onionlab.engines.uml.guest.wiring import NAMESPACES, build_network
 
 PROGRESS_INTERVAL_NS = 10**9
 READY_STEP_MS = 100
@@ -44,7 +44,7 @@ class ProgramEndedError(Exception):
     """A program ended before its time."""
 
     def __init__(self, running: Running, status: int) -> None:
-        how = programs.describe_status(status)
+        how = launch.describe_status(status)
         super().__init__(f"{running.program} of {running.host} ended {how}")
         self.last_words = running.last_words()
 
@@ -141,10 +141,10 @@ class Simulation:
         program = host.programs[position]
 
         def start() -> None:
-            running = programs.start(
+            running = launch.start(
                 [str(files.PROGRAMS / program.program), *program.arguments],
                 host=host.name,
-                log=programs.log_file(host.name, program.program, position),
+                log=launch.log_file(host.name, program.program, position),
                 environment=program.environment,
                 directory=files.HOSTS / host.name,
             )
@@ -159,7 +159,7 @@ class Simulation:
             "name": host.name,
             "graph": graph,
             "start_ms": program.start_ms,
-            "log": str(programs.log_file(host.name, TRAFFIC_PROGRAM, position)),
+            "log": str(launch.log_file(host.name, TRAFFIC_PROGRAM, position)),
             "netns": str(NAMESPACES / host.name),
             "address": host.address,
         }
@@ -180,7 +180,7 @@ class Simulation:
                 }
             )
         )
-        self._driver = programs.start(
+        self._driver = launch.start(
             # As a folder: the packages above it would be imported for nothing.
             [
                 self._boot.python,

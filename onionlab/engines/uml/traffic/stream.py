@@ -344,9 +344,6 @@ class Stream:
         wanted = self.receiving.wanted_bytes
         self.receiving.state = ReceiveState.PAYLOAD if wanted else ReceiveState.FOOTER
 
-    def _process_payload(self) -> None:
-        self.receiving.take_payload()
-
     def _process_checksum(self) -> None:
         line = self._line()
         if line is None:
@@ -445,7 +442,7 @@ _STEPS: dict[ReceiveState, Callable[[Stream], None]] = {
     ReceiveState.AUTHENTICATE: Stream._process_password,
     ReceiveState.HEADER: Stream._process_header,
     ReceiveState.MODEL: Stream._process_model,
-    ReceiveState.PAYLOAD: Stream._process_payload,
+    ReceiveState.PAYLOAD: lambda stream: stream.receiving.take_payload(),
     ReceiveState.CHECKSUM: Stream._process_checksum,
     ReceiveState.FOOTER: Stream._process_footer,
 }

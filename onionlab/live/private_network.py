@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from onionlab.errors import UserError
-from onionlab.live.build import LiveTor
+from onionlab.live.live_tor import LiveTor
 
 ADDRESS = "127.0.0.1"
 GUARD = "guard"

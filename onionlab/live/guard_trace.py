@@ -11,11 +11,13 @@ from pathlib import Path
 
 from analysis.celltrace.cells import Cells, join
 from analysis.celltrace.events import Trace, read_lttng_text, read_trace
-from onionlab.live import lttng, network, traffic
-from onionlab.live.build import LiveTor
+from onionlab.live import downloads, lttng, private_network
+from onionlab.live.live_tor import LiveTor
 
 TRACE_FILE = "cells.trace"
 SETTLE_S = 2.0
+RELAY_PAYLOAD_BYTES = 498
+"""What a relay cell carries of a stream (RELAY_PAYLOAD_SIZE of Tor)."""
 
 
 @dataclass(frozen=True)
@@ -31,7 +33,7 @@ class Work:
     @property
     def cpu_us_per_cell(self) -> float:
         """The guard's CPU time for each cell's worth of payload that reached the clients."""
-        return 1e6 * self.guard_cpu_s / max(1.0, self.bytes / 498)
+        return 1e6 * self.guard_cpu_s / max(1.0, self.bytes / RELAY_PAYLOAD_BYTES)
 
 
 @dataclass(frozen=True)
@@ -67,22 +69,22 @@ def load_guard(
         if tracing in ("lttng", "both"):
             stack.enter_context(lttng.session(folder.with_name(folder.name + ".lttng")))
         with (
-            network.running(
+            private_network.running(
                 programs, folder, scheduler=scheduler, guard_lines=lines, say=say
             ) as net,
-            traffic.server() as port,
+            downloads.server() as port,
         ):
             # The first circuits of all clients are not the load.
-            traffic.load(net.socks_port, port, SETTLE_S)
+            downloads.load(net.socks_port, port, SETTLE_S)
             say(f"{tracing}: {seconds:g} s of downloads")
-            before_s, began = net.cpu_s(network.GUARD), time.monotonic()
-            downloads, size = traffic.load(net.socks_port, port, seconds)
+            before_s, began = net.cpu_s(private_network.GUARD), time.monotonic()
+            count, size = downloads.load(net.socks_port, port, seconds)
             return Work(
                 tracing=tracing,
                 seconds=time.monotonic() - began,
-                downloads=downloads,
+                downloads=count,
                 bytes=size,
-                guard_cpu_s=net.cpu_s(network.GUARD) - before_s,
+                guard_cpu_s=net.cpu_s(private_network.GUARD) - before_s,
             )
 
 

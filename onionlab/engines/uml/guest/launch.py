@@ -11,7 +11,7 @@ from pathlib import Path
 from types import MappingProxyType
 
 from onionlab.engines.uml.guest.files import HOSTS
-from onionlab.engines.uml.guest.network import enter_host
+from onionlab.engines.uml.guest.wiring import enter_host
 
 FIRST_PID = 1000
 """Of the names of log files, which are those that Shadow gives: the first program of a host."""
