@@ -1,0 +1,77 @@
+"""The repository's pages of Markdown, and what is read from them."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+REPOSITORY = Path(__file__).resolve().parents[2]
+MADE_FOR_THE_SITE = ("docs/site/", "docs/reference/api/")
+OUTSIDE = ("README.md", "CONTRIBUTING.md", "CHANGELOG.md")
+
+
+@dataclass(frozen=True)
+class Fence:
+    """A block of code, with the line that it starts at."""
+
+    language: str
+    text: str
+    line: int
+
+
+@dataclass(frozen=True)
+class Page:
+    """One page: its path in the repository, and its text."""
+
+    path: str
+    text: str
+
+    @property
+    def file(self) -> Path:
+        return REPOSITORY / self.path
+
+    @property
+    def fences(self) -> list[Fence]:
+        pattern = re.compile(r"^ *```(\S*)[^\n]*\n(.*?)^ *```$", re.MULTILINE | re.DOTALL)
+        return [
+            Fence(found[1], found[2], self.text[: found.start()].count("\n") + 1)
+            for found in pattern.finditer(self.text)
+        ]
+
+    @property
+    def prose(self) -> str:
+        """The text without blocks of code: fenced ones, and those that are indented by four."""
+        text = re.sub(r"^ *```.*?^ *```$", "", self.text, flags=re.MULTILINE | re.DOTALL)
+        return re.sub(r"(?<=\n\n)(?: {4}[^\n]*\n)+", "\n", text)
+
+    @property
+    def code(self) -> list[str]:
+        """What stands between single backticks."""
+        return re.findall(r"`([^`\n]+)`", self.prose)
+
+    @property
+    def anchors(self) -> set[str]:
+        """What a link may name behind #, as forges and the site make it from headings."""
+        titles = re.findall(r"^#+ (.+)$", self.prose, re.MULTILINE)
+        return {slug(re.sub(r"`|\[([^]]*)\]\([^)]*\)", r"\1", title)) for title in titles}
+
+
+def slug(title: str) -> str:
+    return re.sub(r"[^\w\- ]", "", title.lower()).strip().replace(" ", "-")
+
+
+def pages() -> Iterator[Page]:
+    files = [
+        *(REPOSITORY / name for name in OUTSIDE),
+        *REPOSITORY.glob("*-patches/README.md"),
+        *sorted((REPOSITORY / "docs").rglob("*.md")),
+    ]
+    for file in files:
+        path = file.relative_to(REPOSITORY).as_posix()
+        if not path.startswith(MADE_FOR_THE_SITE):
+            yield Page(path, file.read_text(encoding="utf-8"))
+
+
+PAGES = {page.path: page for page in pages()}

@@ -1,0 +1,86 @@
+"""Commands in the pages: targets, variables, verbs, options and experiments exist."""
+
+from __future__ import annotations
+
+import argparse
+import re
+import shlex
+from collections.abc import Iterator
+
+import pytest
+
+from onionlab.cli import build_parser, command_modules
+from onionlab.experiment import experiment_names
+from onionlab.experiment.claims_file import claim_files
+from onionlab.programs.tor.variants import load_variants
+
+from .markdown import PAGES, REPOSITORY, Page
+
+MAKEFILE = (REPOSITORY / "Makefile").read_text(encoding="utf-8")
+TARGETS = set(re.findall(r"^([a-z-]+):.*?##", MAKEFILE, re.MULTILINE))
+VARIABLES = set(re.findall(r"\$\(?(?:call option,|if \$\(|or \$\(|\()?([A-Z_]{2,})\b", MAKEFILE))
+VARIABLES |= {"A", "B", "TOR_SOURCE", "LIBTORRENT_SOURCE", "LINUX_SOURCE", "PYTHON"}
+OF_TOR = {"check-spaces", "src/test/bench", "src/test/test"}
+"""Targets of Tor's own makefile, in pages about patches."""
+# Experiments and claims that a reader of the tutorial writes, and names that stand for any.
+OF_READERS = {"exhaustive", "...", "NAME", "name", "figures"}
+
+
+def commands(page: Page) -> Iterator[list[str]]:
+    """The words of each command of a shell, in blocks and between backticks."""
+    blocks = [fence.text for fence in page.fences if fence.language in ("sh", "bash", "")]
+    blocks += re.findall(r"(?<=\n\n)((?: {4}[^\n]*\n)+)", page.text)
+    lines = [line for block in blocks for line in block.replace("\\\n", " ").splitlines()]
+    for line in [*lines, *page.code]:
+        text = re.sub(r"^\w+=\S+ (?=make)", "", line.strip())
+        if re.match(r"make [a-z]|(?:\.venv/bin/)?onionlab [a-z]", text):
+            try:
+                words = shlex.split(text, comments=True)
+            except ValueError:  # an apostrophe in prose of a code span
+                continue
+            yield words[: next((i for i, word in enumerate(words) if word in ("&&", ">", "|")), 99)]
+
+
+CALLS = [
+    pytest.param(words, id=f"{path}: {' '.join(words)}")
+    for path, page in PAGES.items()
+    for words in commands(page)
+    if not page.path.startswith("docs/reference/commands")
+]
+
+
+def test_there_are_commands() -> None:
+    assert len(CALLS) > 80
+
+
+@pytest.mark.parametrize("words", [call for call in CALLS if call.values[0][0] == "make"])
+def test_make(words: list[str]) -> None:
+    for word in (word.strip("[]") for word in words[1:]):
+        name, assigned, value = word.partition("=")
+        if not assigned:
+            assert word in TARGETS | OF_TOR | {"..."}, word
+            continue
+        assert name in VARIABLES, name
+        if name == "NAME":
+            assert value in {*experiment_names(REPOSITORY), *OF_READERS}, value
+        if name == "CLAIMS":
+            assert value in {*claim_files(REPOSITORY), *OF_READERS}, value
+        if name == "VARIANTS":
+            assert set(value.split(",")) <= set(load_variants(REPOSITORY)), value
+
+
+@pytest.mark.parametrize("words", [call for call in CALLS if "onionlab" in call.values[0][0]])
+def test_onionlab(words: list[str]) -> None:
+    verb = words[1]
+    assert verb in command_modules(), verb
+    known = {option for action in actions(verb) for option in action.option_strings}
+    for word in words[2:]:
+        if word.startswith("--"):
+            assert word.partition("=")[0] in known, word
+
+
+def actions(verb: str) -> list[argparse.Action]:
+    parser = build_parser(verb)
+    (verbs,) = (one for one in parser._actions if isinstance(one, argparse._SubParsersAction))
+    found: list[argparse.Action] = verbs.choices[verb]._actions
+    return found

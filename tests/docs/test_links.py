@@ -1,0 +1,71 @@
+"""Every link of the pages leads somewhere, and every path that they or the code name is there."""
+
+from __future__ import annotations
+
+import os
+import re
+from pathlib import Path
+
+import pytest
+
+from .markdown import PAGES, REPOSITORY, Page
+
+CODE = ("analysis", "configs", "experiments", "onionlab", "tests")
+TEXTS = (".cfg", ".json", ".py", ".sh", ".toml", ".txt", ".yaml", ".yml", ".j2")
+# What this says is part of the bytes of published records.
+OF_RECORDS = {"analysis/formats/columns.py": "docs/metrics.md"}
+PLACES = ("analysis/", "configs/", "docs/", "experiments/", "onionlab/", "tests/", "tor-patches/")
+# What a reader of the tutorial or of a how-to writes, or what is made by a command.
+OF_READERS = {
+    "experiments/exhaustive.yaml",
+    "experiments/claims/exhaustive.yaml",
+    "experiments/foo.yaml",
+    "docs/reference/api/",
+    "docs/site/",
+}
+
+
+@pytest.mark.parametrize("page", PAGES.values(), ids=PAGES)
+def test_links_lead_somewhere(page: Page) -> None:
+    for target, anchor in re.findall(r"\]\(([^)#\s]*)(#[^)\s]*)?\)", page.prose):
+        if "://" in target or target.startswith("mailto:"):
+            continue
+        place = os.path.normpath(Path(page.path).parent / target) if target else page.path
+        assert (REPOSITORY / place).exists(), target
+        if anchor:
+            assert anchor[1:] in PAGES[place].anchors, f"{target}{anchor}"
+
+
+@pytest.mark.parametrize("page", PAGES.values(), ids=PAGES)
+def test_paths_are_there(page: Page) -> None:
+    for path in page.code:
+        if not path.startswith(PLACES) or re.search(r"[<>*…\s{]|NAME|KEY|\.\.\.", path):
+            continue
+        path = path.partition(":")[0]
+        assert path in OF_READERS or (REPOSITORY / path).exists(), path
+
+
+def texts() -> list[Path]:
+    files = [file for place in CODE for file in sorted((REPOSITORY / place).rglob("*"))]
+    files += [REPOSITORY / name for name in ("Makefile", "pyproject.toml", "requirements.in")]
+    return [file for file in files if file.suffix in (*TEXTS, "", ".in") and file.is_file()]
+
+
+def test_pages_that_the_code_names_are_there() -> None:
+    for file in texts():
+        path = file.relative_to(REPOSITORY).as_posix()
+        if path.startswith("tests/docs/") or "/data/" in path:
+            continue
+        text = file.read_text(encoding="utf-8", errors="replace")
+        text = text.replace(OF_RECORDS.get(path, "\0"), "")
+        for name in re.findall(r"(?<![\w./-])docs/[\w./-]+\.(?:md|patch|svg|xz)\b", text):
+            assert (REPOSITORY / name).exists(), f"{path} names {name}"
+
+
+def test_every_page_is_in_the_index() -> None:
+    index = PAGES["docs/index.md"].text
+    linked = set(re.findall(r"\]\(([^)#]+)", index))
+    for path in PAGES:
+        name = path.removeprefix("docs/")
+        if path.startswith("docs/") and name != "index.md":
+            assert name in linked, name

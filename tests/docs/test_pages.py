@@ -1,0 +1,83 @@
+"""Pages that are made from the program are current; what others say of it is true."""
+
+from __future__ import annotations
+
+import importlib.util
+import re
+import tomllib
+from types import ModuleType
+
+import pytest
+import yaml
+
+import onionlab
+
+from .markdown import PAGES, REPOSITORY, Page
+
+LONGEST_LINE = 100
+
+
+def load(path: str) -> ModuleType:
+    spec = importlib.util.spec_from_file_location("made", REPOSITORY / path)
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def test_the_page_of_commands_is_current() -> None:
+    made = load("docs/made.py").commands_page(REPOSITORY)
+    assert made == PAGES["docs/reference/commands.md"].text, "run `make docs`"
+
+
+def test_the_page_of_variants_names_every_shipped_series_and_variant() -> None:
+    made = load("docs/made.py").variants_page(REPOSITORY)
+    assert "`swrr-logarithmic`" in made
+    assert "`rate-only`" in made
+    assert "`circuit-policy`" in PAGES["docs/reference/variants.md"].text
+
+
+def layers(package: str) -> list[set[str]]:
+    """The rooms of a package from the lowest to the highest, as `make lint` checks them."""
+    settings = tomllib.loads((REPOSITORY / "pyproject.toml").read_text(encoding="utf-8"))
+    (found,) = (
+        contract["layers"]
+        for contract in settings["tool"]["importlinter"]["contracts"]
+        if contract.get("containers") == [package]
+    )
+    return [set(re.split(r"[ |:]+", layer.strip("() "))) for layer in reversed(found)]
+
+
+@pytest.mark.parametrize("package", ["analysis", "onionlab"])
+def test_the_rooms_of_the_architecture_are_those_that_are_checked(package: str) -> None:
+    page = PAGES["docs/architecture.md"].text
+    section = page[page.index(f"## {package}:") :].split("\n## ")[0]
+    rows = [re.findall(r"`(\w+)`", row) for row in re.findall(r"^\| (`[^|]*) \|", section, re.M)]
+    assert [set(row) for row in rows] == layers(package)
+
+
+def test_one_version_everywhere() -> None:
+    settings = tomllib.loads((REPOSITORY / "pyproject.toml").read_text(encoding="utf-8"))
+    citation = yaml.safe_load((REPOSITORY / "CITATION.cff").read_text(encoding="utf-8"))
+    newest = re.search(r"^## (\S+?),", PAGES["CHANGELOG.md"].text, re.MULTILINE)
+    assert newest is not None
+    versions = {settings["project"]["version"], citation["version"], newest[1]}
+    assert versions == {onionlab.__version__}
+
+
+def test_hooks_call_tools_of_the_environment() -> None:
+    config = yaml.safe_load((REPOSITORY / ".pre-commit-config.yaml").read_text(encoding="utf-8"))
+    for repository in config["repos"]:
+        assert repository["repo"] == "local"
+        for hook in repository["hooks"]:
+            assert (REPOSITORY / hook["entry"].split()[0]).exists(), hook["entry"]
+
+
+@pytest.mark.parametrize("page", PAGES.values(), ids=PAGES)
+def test_lines_are_short(page: Page) -> None:
+    """Those of prose; a table's row cannot be broken, and a link that long cannot either."""
+    for line in page.prose.splitlines():
+        if line.startswith(("|", "![")) or not re.search(r"\S\s+\S", line[:LONGEST_LINE]):
+            continue
+        assert len(line) <= LONGEST_LINE, line

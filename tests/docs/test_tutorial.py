@@ -1,0 +1,121 @@
+"""The tutorial's own policy, experiment, metric and claim do what it says, short of running Tor."""
+
+from __future__ import annotations
+
+import re
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from onionlab.experiment import load
+from onionlab.experiment.claims_file import load_claims
+from onionlab.programs.tor.variants import load_registry
+
+from .markdown import PAGES, REPOSITORY
+
+VARIANT, METRIC = PAGES["docs/tutorial/own-variant.md"], PAGES["docs/tutorial/own-metric.md"]
+SERIES = "tor-patches/circuit-policy"
+(PATCH,) = (REPOSITORY / "docs" / "tutorial" / "exhaustive").glob("*.patch")
+FAMILY = "analysis/measures/families/streams.py"
+
+
+def blocks(page: str, language: str) -> list[str]:
+    return [fence.text for fence in PAGES[page].fences if fence.language == language]
+
+
+@pytest.fixture
+def followed(tmp_path: Path) -> Path:
+    """A checkout in which the tutorial's files were written by its letter."""
+    for name in ("experiments", "tor-patches", "configs", "libtorrent-patches"):
+        shutil.copytree(REPOSITORY / name, tmp_path / name)
+    shutil.copytree(REPOSITORY / "docs/tutorial/exhaustive", tmp_path / "docs/tutorial/exhaustive")
+    copy = next(text for text in blocks(VARIANT.path, "sh") if "cp docs/tutorial" in text)
+    subprocess.run(["sh", "-eu", "-c", copy], cwd=tmp_path, check=True)
+    entry, experiment = blocks(VARIANT.path, "yaml")
+    with (tmp_path / "tor-patches" / "variants.yaml").open("a", encoding="utf-8") as file:
+        file.write("\n" + entry)
+    (tmp_path / "experiments" / "exhaustive.yaml").write_text(experiment, encoding="utf-8")
+    (claims,) = blocks(METRIC.path, "yaml")
+    (tmp_path / "experiments" / "claims" / "exhaustive.yaml").write_text(claims, encoding="utf-8")
+    return tmp_path
+
+
+def test_the_variant_is_registered(followed: Path) -> None:
+    registry = load_registry(followed)
+    assert list(registry.variants)[-1] == "exhaustive"
+    listed = (followed / SERIES / "series").read_text(encoding="utf-8").split()
+    assert listed[-1] == PATCH.name
+
+
+def test_the_experiment_loads(followed: Path) -> None:
+    experiment = load("exhaustive", root=followed)
+    assert experiment.variants == ("exhaustive", "rr", "ewma")
+    assert list(experiment.levels) == ["exhaustive"]
+    assert experiment.warnings == ()
+
+
+def test_the_patch_applies_to_what_the_series_adds(tmp_path: Path) -> None:
+    """All but the manual page, which is Tor's own file."""
+    names = (REPOSITORY / SERIES / "series").read_text(encoding="utf-8").split()
+    patches = [*(REPOSITORY / SERIES / name for name in names), PATCH]
+    ours = [f"--include={pattern}" for pattern in ("changes/*", "src/*/circuitmux_[prs]*")]
+    ours += ["--include=src/test/*cmux_policy*", "--include=src/test/test_circuitmux_[prs]*"]
+    for patch in patches:
+        subprocess.run(["git", "apply", *ours, patch], cwd=tmp_path, check=True)
+    source = (tmp_path / "src/core/or/circuitmux_rr.c").read_text(encoding="utf-8")
+    registered = (tmp_path / "src/core/or/circuitmux_policies.c").read_text(encoding="utf-8")
+    function, line = blocks(VARIANT.path, "c")
+    assert function in source
+    assert line in registered
+
+
+def test_the_metric_is_computed(tmp_path: Path) -> None:
+    function, entries = blocks(METRIC.path, "python")
+    source = (REPOSITORY / FAMILY).read_text(encoding="utf-8")
+    head, start, table = source.partition("METRICS: tuple[Metric, ...] = (\n")
+    assert start
+    entry = entries.split("# those that are there\n")[1]
+    assert table.endswith("\n)\n")
+    table = table.removesuffix(")\n") + entry
+    namespace: dict[str, object] = {"__name__": "family"}
+    exec(compile(f"{head}{function}\n\n{start}{table}", FAMILY, "exec"), namespace)
+    metrics = namespace["METRICS"]
+    assert isinstance(metrics, tuple)
+    assert metrics[-1].name == "slow_ttfb_share"
+
+    import numpy as np
+
+    from analysis.formats.columns import Outcome
+    from analysis.measures.data import Beats, ClassData, Streams
+
+    nothing = np.empty(0)
+    times = np.array([0.5, 1.0, 3.0, np.nan])
+    streams = Streams(
+        client=np.zeros(4, dtype=np.int64),
+        start_s=np.full(4, 100.0),
+        end_s=np.array([104.0, 104.0, 104.0, 160.0]),
+        outcome=np.array([Outcome.SUCCESS] * 3 + [Outcome.TIMEOUT]),
+        ttfb_s=times,
+        ttfb_from_command_s=times,
+        time_to_320kib_s=times,
+        time_to_last_byte_s=times,
+    )
+    beats = Beats(np.empty(0, dtype=np.int64), nothing, nothing, nothing)
+    data = ClassData(streams, beats, begin_s=90.0, end_s=120.0, horizon_s=60.0)
+    assert metrics[-1].compute(data).value == pytest.approx(0.5)
+
+
+def test_the_claims_load(followed: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    text = (followed / "experiments" / "claims" / "exhaustive.yaml").read_text(encoding="utf-8")
+    # A metric that is there stands for the one that the reader has added.
+    text = text.replace("slow_ttfb_share", "timeout_rate")
+    (followed / "experiments" / "claims" / "exhaustive.yaml").write_text(text, encoding="utf-8")
+    claims = load_claims("exhaustive", root=followed)
+    assert [claim.id for claim in claims.claims] == ["more-slow-first-bytes", "rr-like-ewma"]
+
+
+def test_the_definition_goes_into_the_page_of_metrics() -> None:
+    (line,) = blocks(METRIC.path, "markdown")
+    assert re.match(r"- `slow_ttfb_share` \(1\): ", line)
