@@ -17,10 +17,9 @@ from onionlab.engines.uml.kernel import (
     BuiltKernel,
     ensure_kernel,
     find_kernel,
-    fragment_options,
-    load_patches,
-    missing_options,
 )
+from onionlab.engines.uml.kernel_configuration import fragment_options, missing_options
+from onionlab.engines.uml.kernel_patches import load_patches
 from onionlab.errors import UserError
 
 from .conftest import FILES, FRAGMENT, KERNEL, PATCH, tarball_of, write_checkout

@@ -13,7 +13,8 @@ from typing import Any
 import pytest
 
 from onionlab.engines.uml.bootcheck import MAGIC_POWER_OFF, MARK, BootReport, check_boot
-from onionlab.engines.uml.kernel import BuiltKernel, load_patches
+from onionlab.engines.uml.kernel import BuiltKernel
+from onionlab.engines.uml.kernel_patches import load_patches
 
 REPOSITORY = Path(__file__).resolve().parents[2]
 PROGRAMS = Path(__file__).parent / "programs"

@@ -14,31 +14,22 @@ neither paths nor times: the same inputs give the same bytes in every checkout.
 
 from __future__ import annotations
 
-import hashlib
 import json
 import os
 import platform
-import re
 import shutil
-import subprocess
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
-from itertools import groupby
 from pathlib import Path
 from typing import Any
 
 from onionlab.engines.uml.bootcheck import check_boot
-from onionlab.engines.uml.kernel_source import (
-    ENVIRONMENT_VARIABLE,
-    linux_version,
-    obtain_source,
-    unpack_source,
-)
+from onionlab.engines.uml.kernel_configuration import configure, make_command
+from onionlab.engines.uml.kernel_patches import KernelPatch, apply_patches, load_patches
+from onionlab.engines.uml.kernel_source import ENVIRONMENT_VARIABLE, obtain_source, unpack_source
 from onionlab.errors import UserError
 from onionlab.paths import build_directory
 from onionlab.programs.building import (
-    apply_patch,
-    build_environment,
     build_key_of,
     build_lock,
     file_sha256,
@@ -47,7 +38,6 @@ from onionlab.programs.building import (
     run_logged,
     work_directory,
 )
-from onionlab.programs.registry import Patch
 from onionlab.programs.sources import Source
 
 __all__ = [
@@ -56,8 +46,6 @@ __all__ = [
     "BuiltKernel",
     "ensure_kernel",
     "find_kernel",
-    "load_patches",
-    "missing_options",
 ]
 
 FORMAT = 1
@@ -76,20 +64,6 @@ BUILD_PROGRAMS = {
 
 BUILD_DISK_BYTES = 1200 * 2**20
 """The unpacked part of the source and the objects."""
-
-# Linux writes when, where and by whom it was built into the kernel, unless it is told.
-FIXED_IDENTITY = (
-    "KBUILD_BUILD_TIMESTAMP=2000-01-01",
-    "KBUILD_BUILD_USER=onionlab",
-    "KBUILD_BUILD_HOST=onionlab",
-    "KBUILD_BUILD_VERSION=1",
-    "LOCALVERSION=",
-)
-
-PATCHES_HINT = (
-    "Name a source that the patches in configs/uml/patches fit: "
-    f"{ENVIRONMENT_VARIABLE}=/path/to/linux-6.12.tar.xz."
-)
 
 
 @dataclass(frozen=True)
@@ -111,21 +85,6 @@ class BuiltKernel:
     config_sha256: str
     patches: tuple[str, ...]
     source: dict[str, Any]
-
-
-@dataclass(frozen=True)
-class KernelPatch:
-    """One change, in one or more variants for different versions of Linux.
-
-    Attributes:
-        name: Such as ``0001-seeded-random-numbers``.
-        variants: In the order in which they are tried.
-        required: Whether a kernel without it is refused.
-    """
-
-    name: str
-    variants: tuple[Patch, ...]
-    required: bool
 
 
 @dataclass(frozen=True)
@@ -245,26 +204,6 @@ def _prepare(
     )
 
 
-def load_patches(directory: Path) -> tuple[KernelPatch, ...]:
-    """The patches in the order in which they apply.
-
-    ``NNNN-name.patch`` may have variants for other versions, ``NNNN-name.WHICH.patch``; those are
-    tried after it, in the order of their names. A line ``Onionlab: optional`` in the first one's
-    message says that the kernel also serves without.
-    """
-
-    def name_of(path: Path) -> str:
-        return path.name.split(".", 1)[0]
-
-    files = sorted(directory.glob("*.patch"), key=lambda p: (name_of(p), len(p.suffixes), p.name))
-    found = []
-    for name, variants in groupby(files, name_of):
-        patches = tuple(Patch(path, path.read_bytes()) for path in variants)
-        required = re.search(rb"^Onionlab: optional$", patches[0].content, re.MULTILINE) is None
-        found.append(KernelPatch(name, patches, required))
-    return tuple(found)
-
-
 def provenance(inputs: Inputs) -> dict[str, Any]:
     """Everything that decides what a kernel holds, as JSON."""
     return {
@@ -326,9 +265,9 @@ def _build(inputs: Inputs, store: Path) -> BuiltKernel:
         tree = work / "tree"
         inputs.say("the kernel: unpacking")
         version = unpack_source(inputs.source, tree)
-        patches = apply_patches(inputs, tree)
+        patches = apply_patches(tree, inputs.patches, inputs.source.path.name, inputs.say)
         inputs.say(f"Linux {version}: building the kernel of the embedded engine")
-        config_sha256 = configure(inputs, tree, log)
+        config_sha256 = configure(inputs, inputs.fragment, tree, log)
         command = [*make_command(tree), f"-j{inputs.jobs}", "linux"]
         run_logged(inputs, command, tree, log, "the kernel: compile")
         staged = work / "staged"
@@ -363,93 +302,3 @@ def _check_disk(directory: Path) -> None:
             f"and {free / 2**30:.1f} GiB are free",
             "Make room, or put the checkout on another disk.",
         )
-
-
-def apply_patches(inputs: Inputs, tree: Path) -> list[str]:
-    """Apply to ``tree`` what applies; returns the names of the patches that are in.
-
-    Raises:
-        UserError: A patch that must apply does not.
-    """
-    applied = []
-    for patch in inputs.patches:
-        fitting = next((one for one in patch.variants if _applies(tree, one)), None)
-        if fitting is not None:
-            apply_patch(tree, fitting, inputs.source.path.name, PATCHES_HINT)
-            applied.append(patch.name)
-        elif patch.required:
-            apply_patch(tree, patch.variants[0], inputs.source.path.name, PATCHES_HINT)
-        else:
-            inputs.say(f"the kernel: {patch.name} does not fit this version and is left out")
-    return applied
-
-
-def _applies(tree: Path, patch: Patch) -> bool:
-    result = subprocess.run(
-        ["patch", "-p1", "--batch", "--forward", "--dry-run", f"--directory={tree}"],
-        input=patch.content,
-        capture_output=True,
-        env=build_environment(),
-        check=False,
-    )
-    return result.returncode == 0
-
-
-def make_command(tree: Path) -> list[str]:
-    """How make is called in ``tree``, without a target."""
-    # The tree's path could otherwise get into a kernel by way of __FILE__.
-    return ["make", "-s", "ARCH=um", *FIXED_IDENTITY, f"KCFLAGS=-ffile-prefix-map={tree}=."]
-
-
-def configure(inputs: Inputs, tree: Path, log: Path) -> str:
-    """Make ``.config`` from the fragment; returns its SHA-256.
-
-    Raises:
-        UserError: Kconfig does not take an option of the fragment.
-    """
-    release = tuple(int(part) for part in linux_version(tree, tree).split(".")[:2])
-    wanted = list(fragment_options(inputs.fragment.read_text(encoding="utf-8"), release))
-    asked = tree.parent / "asked.config"
-    asked.write_text("".join(line + "\n" for line in wanted), encoding="utf-8")
-    command = [*make_command(tree), f"KCONFIG_ALLCONFIG={asked}", "allnoconfig"]
-    run_logged(inputs, command, tree, log, "the kernel: configure")
-    content = (tree / ".config").read_text(encoding="utf-8")
-    missing = missing_options(wanted, content)
-    if missing:
-        raise UserError(
-            f"Linux {'.'.join(str(part) for part in release)} does not take these options of "
-            f"{inputs.fragment.name}: {', '.join(missing)}",
-            "Their names or what they depend on have changed: look them up in the Kconfig files "
-            "of this version, or name another source with LINUX_SOURCE=.",
-        )
-    # The header of the file names the compiler: that is part of the key already.
-    settings = "".join(line + "\n" for line in content.splitlines() if "CONFIG_" in line)
-    return hashlib.sha256(settings.encode()).hexdigest()
-
-
-def fragment_options(fragment: str, release: tuple[int, ...]) -> Iterator[str]:
-    """The lines of a fragment that hold for a release such as ``(6, 12)``.
-
-    ``# since 6.16`` at the end of a line: that release and newer; ``# until 6.15``: up to that one.
-    """
-    for line in fragment.splitlines():
-        option, _, remark = line.partition("#")
-        if not option.strip():
-            continue
-        bound = re.fullmatch(r"\s*(since|until) (\d+)\.(\d+)\s*", remark)
-        if bound is not None:
-            limit = (int(bound[2]), int(bound[3]))
-            if (release < limit) if bound[1] == "since" else (release > limit):
-                continue
-        yield option.strip()
-
-
-def missing_options(wanted: Sequence[str], config: str) -> list[str]:
-    """Lines such as ``CONFIG_NET=y`` that ``config`` does not hold; ``=n`` is met by absence."""
-    present = set(config.splitlines())
-    names = {line.partition("=")[0] for line in present}
-    return [
-        line
-        for line in wanted
-        if (line.removesuffix("=n") in names if line.endswith("=n") else line not in present)
-    ]

@@ -1,0 +1,83 @@
+"""The kernel's configuration: what Kconfig makes of configs/uml/kernel.config."""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+from onionlab.engines.uml.kernel_source import linux_version
+from onionlab.errors import UserError
+from onionlab.programs.building import Workshop, run_logged
+
+__all__ = ["configure", "fragment_options", "make_command", "missing_options"]
+
+# Linux writes when, where and by whom it was built into the kernel, unless it is told.
+FIXED_IDENTITY = (
+    "KBUILD_BUILD_TIMESTAMP=2000-01-01",
+    "KBUILD_BUILD_USER=onionlab",
+    "KBUILD_BUILD_HOST=onionlab",
+    "KBUILD_BUILD_VERSION=1",
+    "LOCALVERSION=",
+)
+
+
+def make_command(tree: Path) -> list[str]:
+    """How make is called in ``tree``, without a target."""
+    # The tree's path could otherwise get into a kernel by way of __FILE__.
+    return ["make", "-s", "ARCH=um", *FIXED_IDENTITY, f"KCFLAGS=-ffile-prefix-map={tree}=."]
+
+
+def configure(workshop: Workshop, fragment: Path, tree: Path, log: Path) -> str:
+    """Make ``.config`` in ``tree`` from the fragment; returns the SHA-256 of its settings.
+
+    Raises:
+        UserError: Kconfig does not take an option of the fragment.
+    """
+    release = tuple(int(part) for part in linux_version(tree, tree).split(".")[:2])
+    wanted = list(fragment_options(fragment.read_text(encoding="utf-8"), release))
+    asked = tree.parent / "asked.config"
+    asked.write_text("".join(line + "\n" for line in wanted), encoding="utf-8")
+    command = [*make_command(tree), f"KCONFIG_ALLCONFIG={asked}", "allnoconfig"]
+    run_logged(workshop, command, tree, log, "the kernel: configure")
+    content = (tree / ".config").read_text(encoding="utf-8")
+    missing = missing_options(wanted, content)
+    if missing:
+        raise UserError(
+            f"Linux {'.'.join(str(part) for part in release)} does not take these options of "
+            f"{fragment.name}: {', '.join(missing)}",
+            "Their names or what they depend on have changed: look them up in the Kconfig files "
+            "of this version, or name another source with LINUX_SOURCE=.",
+        )
+    # The header of the file names the compiler: that is part of the key already.
+    settings = "".join(line + "\n" for line in content.splitlines() if "CONFIG_" in line)
+    return hashlib.sha256(settings.encode()).hexdigest()
+
+
+def fragment_options(fragment: str, release: tuple[int, ...]) -> Iterator[str]:
+    """The lines of a fragment that hold for a release such as ``(6, 12)``.
+
+    ``# since 6.16`` at the end of a line: that release and newer; ``# until 6.15``: up to that one.
+    """
+    for line in fragment.splitlines():
+        option, _, remark = line.partition("#")
+        if not option.strip():
+            continue
+        bound = re.fullmatch(r"\s*(since|until) (\d+)\.(\d+)\s*", remark)
+        if bound is not None:
+            limit = (int(bound[2]), int(bound[3]))
+            if (release < limit) if bound[1] == "since" else (release > limit):
+                continue
+        yield option.strip()
+
+
+def missing_options(wanted: Sequence[str], config: str) -> list[str]:
+    """Lines such as ``CONFIG_NET=y`` that ``config`` does not hold; ``=n`` is met by absence."""
+    present = set(config.splitlines())
+    names = {line.partition("=")[0] for line in present}
+    return [
+        line
+        for line in wanted
+        if (line.removesuffix("=n") in names if line.endswith("=n") else line not in present)
+    ]
