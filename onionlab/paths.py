@@ -1,19 +1,65 @@
-"""Where things stand in a checkout.
+"""Where things stand: what is shipped with the program, and what is made with it.
 
-The harness works from its own checkout: experiments, patches and results are files beside the
-code, so there is one root and every other place follows from it.
+In a checkout both are the checkout: experiments, patches and results are files beside the code.
+Installed from a wheel, the program carries what is shipped in its own folder `share`; runs, results
+and builds then go below the current directory, and files there go before the shipped ones.
+
+A function that takes `root` takes the working root; every place follows from it by this module.
 """
 
 from __future__ import annotations
 
 from pathlib import Path
 
-__all__ = ["build_directory", "repository_root"]
+__all__ = [
+    "SHARE",
+    "build_directory",
+    "code_root",
+    "is_checkout",
+    "shipped",
+    "shipped_files",
+    "working_root",
+]
+
+SHARE = Path(__file__).resolve().with_name("share")
+"""What setup.py puts into a wheel; a checkout has no such folder."""
 
 
-def repository_root() -> Path:
-    """The checkout that this package is run from."""
+def code_root() -> Path:
+    """The folder that holds both packages: the checkout, or site-packages."""
     return Path(__file__).resolve().parents[1]
+
+
+def is_checkout() -> bool:
+    """Whether the program runs from a checkout, and not from where a wheel was installed."""
+    return not SHARE.is_dir()
+
+
+def working_root() -> Path:
+    """Where a user's own files are and where all that is made goes."""
+    return code_root() if is_checkout() else Path.cwd()
+
+
+def shipped(root: Path, relative: str | Path) -> Path:
+    """A file or folder that is shipped: the working root's own where it has one.
+
+    Where nothing is shipped under that name either, it is the place where the root's would be.
+    """
+    own, other = root / relative, SHARE / relative
+    return own if own.exists() or not other.exists() else other
+
+
+def shipped_files(root: Path, folder: str, pattern: str) -> dict[str, Path]:
+    """Files of a folder and below, by their paths in it, in order; the root's own go first.
+
+    pattern: as `Path.glob` takes it.
+    """
+    found = {
+        path.relative_to(base / folder).as_posix(): path
+        for base in (SHARE, root)
+        for path in (base / folder).glob(pattern)
+    }
+    return dict(sorted(found.items()))
 
 
 def build_directory(root: Path) -> Path:

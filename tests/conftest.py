@@ -6,7 +6,7 @@ import pytest
 from hypothesis import settings
 
 from onionlab.engines.uml.kernel import BuiltKernel, ensure_kernel
-from onionlab.paths import repository_root
+from onionlab.paths import working_root
 
 pytest_plugins = ["pytester", "suite_limits", "suite_order", "suite_roots"]
 
@@ -22,4 +22,4 @@ settings.load_profile("onionlab")
 @pytest.fixture(scope="session")
 def uml_kernel() -> BuiltKernel:
     """The kernel of the embedded engine, which is built where that was not done before."""
-    return ensure_kernel(repository_root(), say=print)
+    return ensure_kernel(working_root(), say=print)

@@ -10,7 +10,7 @@ from analysis.formats.files import RECORDS, TRACE_COUNTS
 from analysis.formats.record_files import read_trace_counts
 from analysis.records.extract import extract
 from onionlab.commands._request import plan_of
-from onionlab.paths import repository_root
+from onionlab.paths import working_root
 from onionlab.runs.store import Store
 
 HELP = "extract the records of an experiment's finished runs from their logs, anew"
@@ -30,7 +30,7 @@ def run(args: argparse.Namespace) -> int:
     if args.run_directory:
         directories = [args.run_directory]
     else:
-        plan = plan_of(args.name, repository_root())
+        plan = plan_of(args.name, working_root())
         store = Store(plan.store)
         finished = [run.run_id for run in plan.runs if store.is_finished(run.run_id)]
         directories = [store.run(run_id) for run_id in finished]

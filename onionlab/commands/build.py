@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 
-from onionlab.paths import repository_root
+from onionlab.paths import working_root
 from onionlab.programs.tor.build import ensure_variants
 from onionlab.programs.tor.variants import load_variants
 
@@ -28,7 +28,7 @@ def setup_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    root = repository_root()
+    root = working_root()
     names = args.variants or list(load_variants(root))
     builds = ensure_variants(
         root,

@@ -23,7 +23,7 @@ from onionlab.errors import UserError
 from onionlab.live import lttng
 from onionlab.live.guard_trace import LiveTrace, Work, load_guard, trace_guard
 from onionlab.live.live_tor import ensure_live_tor
-from onionlab.paths import repository_root
+from onionlab.paths import working_root
 
 HELP = "trace a real guard of a small private network on this machine with LTTng"
 OVERHEAD = ("none", "file", "lttng")
@@ -52,7 +52,7 @@ def setup_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     if not 1 <= args.seconds <= 600:
         raise UserError("--seconds is between 1 and 600")
-    root = repository_root()
+    root = working_root()
     programs = ensure_live_tor(root, say=print, jobs=args.jobs)
     out = root / "results" / "celltrace-live"
     shutil.rmtree(out, ignore_errors=True)

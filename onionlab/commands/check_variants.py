@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 from collections.abc import Sequence
 
-from onionlab.paths import repository_root
+from onionlab.paths import working_root
 from onionlab.programs.tor.check import Outcome, check_series, new_problems
 
 HELP = "run Tor's own tests on every build, plain and with AddressSanitizer"
@@ -34,7 +34,7 @@ def setup_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     outcomes = check_series(
-        repository_root(),
+        working_root(),
         args.series or None,
         say=print,
         only=args.only,

@@ -9,7 +9,7 @@ from pathlib import Path
 from analysis.comparison.comparing import compare_sets
 from analysis.comparison.differences import ASPECTS
 from analysis.pages.comparison import table_text, write
-from onionlab.paths import repository_root
+from onionlab.paths import working_root
 from onionlab.questions.open_sets import open_pair
 
 HELP = "compare two sets of runs; exit status 0: no regression, 1: regression, 3: not settled"
@@ -31,7 +31,7 @@ def setup_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Print table, answer and the report's path, in this order."""
-    root = repository_root()
+    root = working_root()
     a, b = open_pair(root, args.a, args.b)
     comparison = compare_sets(a, b, [x for x in args.about.split(",") if x])
     out = args.out or root / "results" / "compare" / f"{_slug(args.a)}-{_slug(args.b)}"

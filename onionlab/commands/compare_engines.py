@@ -8,7 +8,7 @@ from onionlab.commands._arguments import add_jobs_argument, add_request_argument
 from onionlab.commands._request import jobs_of, request_of
 from onionlab.engines import ENGINES
 from onionlab.errors import UserError
-from onionlab.paths import repository_root
+from onionlab.paths import working_root
 from onionlab.questions.engine_comparison import compare_engines
 
 HELP = "run an experiment on several engines and report what differs"
@@ -29,7 +29,7 @@ def run(args: argparse.Namespace) -> int:
                 f"there is no engine {name!r}", f"the engines are: {', '.join(ENGINES)}"
             )
     jobs = jobs_of(args)
-    made = compare_engines(repository_root(), request_of(args), engines, jobs=jobs, say=print)
+    made = compare_engines(working_root(), request_of(args), engines, jobs=jobs, say=print)
     print(made.effects)
     print(made.between_engines)
     print(made.between_variants)

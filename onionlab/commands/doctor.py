@@ -13,7 +13,7 @@ from rich.text import Text
 from onionlab.commands._arguments import add_override_arguments, add_variants_argument
 from onionlab.doctor import MISSING, OK, WARN, Finding, Need, Question, examine
 from onionlab.engines import AUTO, engine_that_would_run
-from onionlab.paths import repository_root
+from onionlab.paths import working_root
 
 HELP = "say what this machine has and lacks, and how to mend it"
 
@@ -27,7 +27,7 @@ def setup_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    root = repository_root()
+    root = working_root()
     question = Question(
         root=root,
         engine=engine_that_would_run(

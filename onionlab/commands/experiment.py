@@ -7,7 +7,7 @@ import argparse
 from onionlab.commands._arguments import add_jobs_argument, add_request_arguments
 from onionlab.commands._request import jobs_of, request_of, whole_number_of
 from onionlab.errors import UserError
-from onionlab.paths import repository_root
+from onionlab.paths import working_root
 from onionlab.questions.auto_seeds import BUDGET, auto_seeds
 from onionlab.runs.planning import make_plan
 from onionlab.runs.workflow.drive import make_report
@@ -30,7 +30,7 @@ def setup_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Print the report's path on the last line."""
-    root = repository_root()
+    root = working_root()
     jobs = jobs_of(args)
     if args.seeds == AUTO:
         budget = whole_number_of(args.max_seeds, "--max-seeds") if args.max_seeds else BUDGET

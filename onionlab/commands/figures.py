@@ -9,7 +9,7 @@ from pathlib import Path
 from onionlab.commands._arguments import add_jobs_argument, add_override_arguments
 from onionlab.commands._request import jobs_of, overrides_of
 from onionlab.commands.list import print_table
-from onionlab.paths import repository_root
+from onionlab.paths import working_root
 from onionlab.questions.paper_again import published_paper, repeat_paper
 
 HELP = "make all figures of the paper and answer its claims, running what is missing"
@@ -38,10 +38,10 @@ def setup_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     """Print the answers, and the page's path on the last line; 1 if runs are missing."""
     if args.files:
-        made = published_paper(repository_root(), args.claims, args.files)
+        made = published_paper(working_root(), args.claims, args.files)
     else:
         made = repeat_paper(
-            repository_root(),
+            working_root(),
             args.claims,
             overrides_of(args, ""),
             jobs=jobs_of(args),

@@ -10,7 +10,7 @@ from analysis.formats.files import RUN
 from onionlab.commands._arguments import add_request_arguments
 from onionlab.commands._request import request_of
 from onionlab.errors import UserError
-from onionlab.paths import build_directory, repository_root
+from onionlab.paths import build_directory, working_root
 from onionlab.runs.bench import open_bench
 from onionlab.runs.planning import make_plan
 
@@ -25,7 +25,7 @@ def setup_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Write one directory for each run and print their common parent on the last line."""
-    root = repository_root()
+    root = working_root()
     request = request_of(args)
     plan = make_plan(root, request, say=print)
     bench = open_bench(root, request, say=print)

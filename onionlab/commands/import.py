@@ -9,7 +9,7 @@ from pathlib import Path
 from analysis.formats.files import RUN_SET, STUDY
 from analysis.imports.build import ImportOptions, import_runs
 from onionlab.errors import UserError
-from onionlab.paths import repository_root
+from onionlab.paths import working_root
 
 HELP = "import results of tgentools or tornettools, to be compared with `onionlab compare`"
 
@@ -42,7 +42,7 @@ def run(args: argparse.Namespace) -> int:
         raise UserError(
             f"{args.name!r} is no name for a set", "letters, digits, points and hyphens only"
         )
-    folder = repository_root() / "results" / args.name
+    folder = working_root() / "results" / args.name
     if (folder / STUDY).exists():
         raise UserError(f"{folder} holds results of an experiment", "choose another name")
     options = ImportOptions(args.begin_s, args.end_s, args.leave_out_empty)

@@ -8,7 +8,7 @@ from collections.abc import Iterable
 
 from onionlab.errors import UserError
 from onionlab.experiment import experiment_names, load
-from onionlab.paths import repository_root
+from onionlab.paths import working_root
 from onionlab.programs.tor.variants import load_variants
 
 HELP = "show the experiments and the variants of Tor, one line each"
@@ -20,7 +20,7 @@ def setup_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Print both tables; 2 if a file is broken, after all that can be shown."""
-    root = repository_root()
+    root = working_root()
     lines = []
     broken = []
     for name in experiment_names(root):

@@ -8,7 +8,7 @@ from pathlib import Path
 from onionlab.commands._arguments import add_engine_arguments, add_jobs_argument
 from onionlab.commands._request import jobs_of, runs_of
 from onionlab.experiment.nightly_list import read_nightly_list
-from onionlab.paths import repository_root
+from onionlab.paths import shipped, working_root
 from onionlab.questions.night import run_night
 
 HELP = "run the nightly list against its baseline; exit status 1: a primary metric is worse"
@@ -26,10 +26,10 @@ def setup_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Print the answers, and the paths of summaries and history on the last lines."""
-    root = repository_root()
+    root = working_root()
     night, paths = run_night(
         root,
-        read_nightly_list(args.list or root / "experiments" / "nightly.yaml", root=root),
+        read_nightly_list(args.list or shipped(root, "experiments/nightly.yaml"), root=root),
         runs_of(args, ""),
         state=args.state or root / "nightly",
         accept=args.accept,

@@ -10,7 +10,7 @@ from analysis.formats.files import PLAN
 from analysis.formats.study import load_study, write_study
 from onionlab.errors import UserError
 from onionlab.experiment import checked_seeds, parse_seeds
-from onionlab.paths import repository_root
+from onionlab.paths import working_root
 from onionlab.runs.packing import pack, part_of_study
 from onionlab.runs.plan import read_plan
 from onionlab.runs.store import Store
@@ -28,7 +28,7 @@ def setup_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Print each run, and the file's path on the last line."""
-    folder = repository_root() / "results" / Path(args.name).stem
+    folder = working_root() / "results" / Path(args.name).stem
     plans = [read_plan(path) for path in sorted(folder.rglob(PLAN))]
     if not plans:
         raise UserError(

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from analysis.pages import report
 from onionlab.commands._request import plan_of
-from onionlab.paths import repository_root
+from onionlab.paths import working_root
 from onionlab.runs.plan import read_plan
 from onionlab.runs.study_file import update_provenance
 
@@ -23,7 +23,7 @@ def setup_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Print the report's path on the last line."""
-    plan = read_plan(args.plan) if args.plan else plan_of(args.name, repository_root())
+    plan = read_plan(args.plan) if args.plan else plan_of(args.name, working_root())
     update_provenance(plan)
     paths = report.build(plan.study, plan.store, plan.out)
     print(paths.html)

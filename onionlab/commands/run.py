@@ -6,7 +6,7 @@ import argparse
 
 from onionlab.commands._arguments import add_jobs_argument, add_request_arguments
 from onionlab.commands._request import jobs_of, request_of
-from onionlab.paths import repository_root
+from onionlab.paths import working_root
 from onionlab.runs.planning import make_plan
 from onionlab.runs.workflow.drive import make_runs
 
@@ -21,7 +21,7 @@ def setup_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Print where the runs are on the last line."""
-    root = repository_root()
+    root = working_root()
     jobs = jobs_of(args)
     plan = make_plan(root, request_of(args), say=print)
     make_runs(root, [plan], jobs=jobs, say=print)

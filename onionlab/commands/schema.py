@@ -11,7 +11,7 @@ from onionlab.experiment.reference import (
     reference,
     with_reference,
 )
-from onionlab.paths import repository_root
+from onionlab.paths import working_root
 
 HELP = "print the JSON Schema of experiment files, or write it and the reference of keys"
 
@@ -34,7 +34,7 @@ def run(args: argparse.Namespace) -> int:
     if args.reference:
         print(reference(), end="")
     elif args.write:
-        root = repository_root()
+        root = working_root()
         for file, schema, page, made in (
             ("schema.json", json_schema(), "experiments.md", reference),
             ("peers.schema.json", peers_json_schema(), "transfer-experiments.md", peers_reference),

@@ -6,7 +6,7 @@ import argparse
 import sys
 from pathlib import Path
 
-from onionlab.paths import repository_root
+from onionlab.paths import working_root
 from onionlab.runs.packing import unpack
 from onionlab.runs.store import Store
 
@@ -22,7 +22,7 @@ def setup_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Print how many runs are new; 1 where a run is there with other records."""
-    store = Store(repository_root() / "runs")
+    store = Store(working_root() / "runs")
     done = [unpack(store, file) for file in args.files]
     new = sum(len(one.new) for one in done)
     same = sum(len(one.same) for one in done)

@@ -22,10 +22,11 @@ from analysis.measures.data import ALL
 from onionlab.errors import UserError
 from onionlab.experiment.experiment import Experiment
 from onionlab.experiment.file_kinds import AnySettings
-from onionlab.experiment.finding import SUFFIX, experiment_names
+from onionlab.experiment.finding import EXPERIMENTS, SUFFIX, experiment_names
 from onionlab.experiment.load import load
 from onionlab.experiment.peers import PeersSettings
 from onionlab.experiment.schema import RELAY_ROLES, ClassName, LevelName, MetricName
+from onionlab.paths import shipped, shipped_files
 from onionlab.yamlfile import kinds
 from onionlab.yamlfile.kinds import nearest
 from onionlab.yamlfile.model import Model
@@ -37,6 +38,7 @@ __all__ = ["ClaimSet", "claim_files", "load_claims"]
 
 HINT = "docs/reference/claims.md explains every key"
 MAX_FIGURE = 1000
+FOLDER = f"{EXPERIMENTS}/claims"
 
 Name = LevelName
 """Everything that has a name in these files is spelt with the same letters."""
@@ -116,8 +118,8 @@ class ClaimSet:
 
 
 def claim_files(root: Path) -> list[str]:
-    """The names of a checkout's files of claims, sorted."""
-    return sorted(path.stem for path in (root / "experiments" / "claims").glob(f"*{SUFFIX}"))
+    """The names of all files of claims, sorted."""
+    return sorted(Path(file).stem for file in shipped_files(root, FOLDER, f"*{SUFFIX}"))
 
 
 def load_claims(name_or_path: str, *, root: Path) -> ClaimSet:
@@ -164,9 +166,9 @@ def _find(name_or_path: str, root: Path) -> Path:
     if name_or_path not in names:
         raise UserError(
             f"no claims called {show(name_or_path)}{nearest(name_or_path, names)}",
-            f"experiments/claims/ has: {', '.join(names) or 'nothing'}",
+            f"{FOLDER}/ has: {', '.join(names) or 'nothing'}",
         )
-    return root / "experiments" / "claims" / f"{name_or_path}{SUFFIX}"
+    return shipped(root, f"{FOLDER}/{name_or_path}{SUFFIX}")
 
 
 def _impossible(

@@ -7,6 +7,7 @@ from pathlib import Path
 
 from onionlab.experiment import values
 from onionlab.experiment.finding import EXPERIMENTS, SUFFIX
+from onionlab.paths import shipped, shipped_files
 from onionlab.yamlfile.kinds import nearest
 from onionlab.yamlfile.reading import display_name, read_file
 from onionlab.yamlfile.tree import Node, Problem, merge
@@ -61,8 +62,11 @@ class Reader:
             except ValueError as error:
                 self.problems.append(node.problem(str(error)))
                 continue
-            own = parent.startswith(("./", "../"))
-            yield node, (path.parent if own else self.root / EXPERIMENTS) / parent
+            beside = parent.startswith(("./", "../"))
+            yield (
+                node,
+                path.parent / parent if beside else shipped(self.root, f"{EXPERIMENTS}/{parent}"),
+            )
 
     def _read_parent(self, node: Node, parent: Path, chain: tuple[Path, ...]) -> Node | None:
         if parent.resolve() in chain:
@@ -71,8 +75,7 @@ class Reader:
             self.problems.append(node.problem(f"the files extend each other in a circle: {way}"))
             return None
         if not parent.is_file():
-            folder = self.root / EXPERIMENTS
-            names = sorted(one.relative_to(folder).as_posix() for one in folder.rglob(f"*{SUFFIX}"))
+            names = shipped_files(self.root, EXPERIMENTS, f"**/*{SUFFIX}")
             self.problems.append(
                 node.problem(f"no file {show(node.value)}{nearest(str(node.value), names)}")
             )

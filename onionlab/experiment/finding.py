@@ -7,6 +7,7 @@ import re
 from pathlib import Path
 
 from onionlab.errors import UserError
+from onionlab.paths import shipped, shipped_files
 from onionlab.yamlfile.kinds import nearest
 from onionlab.yamlfile.units import show
 
@@ -21,9 +22,9 @@ LIST_HINT = "`make list` shows all experiments"
 
 
 def experiment_names(root: Path) -> list[str]:
-    """The names of the experiments of a checkout, sorted (parts to extend are not among them)."""
-    paths = (root / EXPERIMENTS).glob(f"*{SUFFIX}")
-    return sorted(path.stem for path in paths if path.name not in NOT_EXPERIMENTS)
+    """The names of all experiments, sorted (parts to extend are not among them)."""
+    files = shipped_files(root, EXPERIMENTS, f"*{SUFFIX}")
+    return sorted(Path(file).stem for file in files if file not in NOT_EXPERIMENTS)
 
 
 def is_path(name_or_path: str) -> bool:
@@ -37,13 +38,12 @@ def find_experiment(name_or_path: str, root: Path) -> Path:
     Raises:
         UserError: no such file, or one whose name no experiment can have.
     """
-    folder = root / EXPERIMENTS
     if is_path(name_or_path):
         path = Path(name_or_path)
         if not path.is_file():
             raise UserError(f"no experiment file {show(name_or_path)}", LIST_HINT)
     else:
-        path = folder / f"{name_or_path}{SUFFIX}"
+        path = shipped(root, f"{EXPERIMENTS}/{name_or_path}{SUFFIX}")
         names = experiment_names(root)
         if name_or_path not in names:
             raise UserError(

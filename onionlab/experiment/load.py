@@ -15,8 +15,10 @@ from onionlab.experiment.extending import Reader
 from onionlab.experiment.finding import find_experiment
 from onionlab.experiment.resolving import resolve
 from onionlab.network.geography import known_capacities, known_geographies
+from onionlab.paths import shipped
 from onionlab.programs.libtorrent.variants import FOLDER as LIBTORRENT_FOLDER
 from onionlab.programs.libtorrent.variants import load_peer_variants
+from onionlab.programs.tor.variants import FOLDER as TOR_FOLDER
 from onionlab.programs.tor.variants import load_variants
 from onionlab.yamlfile.reading import as_user_error, in_order
 
@@ -48,10 +50,10 @@ def load(name_or_path: str, *, root: Path) -> Experiment:
 
 def _known_names(root: Path) -> KnownNames:
     variants = None
-    if (root / "tor-patches" / "variants.yaml").is_file():
+    if shipped(root, f"{TOR_FOLDER}/variants.yaml").is_file():
         variants = frozenset(load_variants(root))
     peers = None
-    if (root / LIBTORRENT_FOLDER / "variants.yaml").is_file():
+    if shipped(root, f"{LIBTORRENT_FOLDER}/variants.yaml").is_file():
         peers = frozenset(load_peer_variants(root))
     return KnownNames(
         variants=variants,

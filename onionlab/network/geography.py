@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Annotated, TypeVar
 
 from onionlab.errors import UserError
+from onionlab.paths import shipped
 from onionlab.yamlfile import kinds
 from onionlab.yamlfile.kinds import nearest
 from onionlab.yamlfile.model import Model, key
@@ -156,7 +157,7 @@ def known_capacities(root: Path) -> frozenset[str] | None:
 
 
 def _keys_in(root: Path, file: str, section: str) -> frozenset[str] | None:
-    path = root / file
+    path = shipped(root, file)
     try:
         tree, _ = read_file(path, display_name(path, root))
     except UserError:
@@ -168,7 +169,7 @@ def _keys_in(root: Path, file: str, section: str) -> frozenset[str] | None:
 
 
 def _read(root: Path, file: str, model: type[AnyModel]) -> tuple[AnyModel, Node]:
-    path = root / file
+    path = shipped(root, file)
     shown = display_name(path, root)
     content, tree, problems = read_model(path, shown, model)
     if content is None or tree is None or problems:

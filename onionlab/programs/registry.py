@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Annotated
 
 from onionlab.errors import UserError
+from onionlab.paths import shipped
 from onionlab.yamlfile import kinds
 from onionlab.yamlfile.model import Model, key
 from onionlab.yamlfile.reading import AnyModel, as_user_error, display_name, in_order, read_model
@@ -86,7 +87,7 @@ def read_registry(
     Raises:
         UserError: The file is missing, or everything that is wrong with it, one line each.
     """
-    path = root / folder / "variants.yaml"
+    path = shipped(root, f"{folder}/variants.yaml")
     if not path.is_file():
         raise UserError(f"there is no {path}")
     file = display_name(path, root)
@@ -149,7 +150,7 @@ def load_series(root: Path, name: str, collection: str) -> Series:
     if "+" in name:
         parts = [load_series(root, part, collection) for part in name.split("+")]
         return Series(name, tuple(patch for part in parts for patch in part.patches))
-    folder = root / collection / name
+    folder = shipped(root, f"{collection}/{name}")
     if not folder.is_dir():
         raise UserError(f"patch series {name}: there is no folder {collection}/{name}")
     present = sorted(path.name for path in folder.glob("*.patch"))

@@ -138,7 +138,7 @@ def run_night(
         history = add_rows(history, rows)
         made = Night(
             night,
-            project_name(root),
+            project_name(),
             nightly.false_alarms_per_year,
             nightly.nights_per_year,
             nightly.false_steps_per_year,

@@ -7,6 +7,7 @@ from pathlib import Path
 
 from analysis.formats.files import HOST_TEMPLATES
 from onionlab.network.model import Host, Network
+from onionlab.paths import shipped
 from onionlab.rundir.keys import AuthorityKeys, RelayKeys
 
 FRAGMENTS = "configs/tor"
@@ -46,7 +47,7 @@ def shared_files(
     """
 
     def fragment(name: str, *lines: str) -> bytes:
-        text = (root / FRAGMENTS / f"{name}.torrc").read_text()
+        text = shipped(root, f"{FRAGMENTS}/{name}.torrc").read_text()
         return (text + "".join(f"{line}\n" for line in lines)).encode()
 
     guards = network.by_role("guard", "exitguard")

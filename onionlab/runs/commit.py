@@ -1,4 +1,4 @@
-"""Which commit of this project a checkout is at."""
+"""Which commit of this project is running."""
 
 from __future__ import annotations
 
@@ -6,10 +6,17 @@ import subprocess
 from pathlib import Path
 
 from onionlab import __version__
+from onionlab.paths import code_root, is_checkout
 
 
-def current_commit(root: Path) -> str:
-    """The commit's hash, with "-dirty" behind it where files differ; "" outside of git."""
+def current_commit() -> str:
+    """The commit's hash, with "-dirty" behind it where files differ; "" outside of git.
+
+    "" where a wheel was installed as well: what a repository around it is at says nothing.
+    """
+    if not is_checkout():
+        return ""
+    root = code_root()
     described = _git(root, "rev-parse", "--verify", "HEAD")
     if not described:
         return ""
@@ -17,9 +24,9 @@ def current_commit(root: Path) -> str:
     return f"{described}-dirty" if changed else described
 
 
-def project_name(root: Path) -> str:
+def project_name() -> str:
     """Version and commit, as manifests have it."""
-    return " ".join(part for part in (__version__, current_commit(root)) if part)
+    return " ".join(part for part in (__version__, current_commit()) if part)
 
 
 def _git(root: Path, *arguments: str) -> str:

@@ -110,7 +110,7 @@ def _simulate(
         },
         proofs=proofs,
         onionlab=__version__,
-        commit=current_commit(bench.root),
+        commit=current_commit(),
         started=started.isoformat(timespec="seconds"),
         total_wall_s=round(time.monotonic() - composed_s, 3),
         wall_s=round(usage.wall_s, 3),

@@ -65,7 +65,7 @@ def checkout(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def onionlab(
     checkout: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> Any:
-    monkeypatch.setattr(compare, "repository_root", lambda: checkout)
+    monkeypatch.setattr(compare, "working_root", lambda: checkout)
 
     def call(*arguments: str) -> tuple[int, str, str]:
         status = main(["compare", *arguments])

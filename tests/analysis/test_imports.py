@@ -329,8 +329,8 @@ def test_command(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     importer = importlib.import_module("onionlab.commands.import")
-    monkeypatch.setattr(importer, "repository_root", lambda: tmp_path / "root")
-    monkeypatch.setattr(compare, "repository_root", lambda: tmp_path / "root")
+    monkeypatch.setattr(importer, "working_root", lambda: tmp_path / "root")
+    monkeypatch.setattr(compare, "working_root", lambda: tmp_path / "root")
     for name, median_s, seed in (("fast", 1.0, 1), ("slow", 1.5, 2)):
         folder = collection(tmp_path / name, median_s, 6, seed)
         assert main(["import", str(folder), "--name", name]) == 0

@@ -23,7 +23,7 @@ def test_list_shows_experiments_and_variants(
 ) -> None:
     write("short", VALID)
     write("a-longer-name", VALID.replace("A small", "Another small"))
-    monkeypatch.setattr(list_command, "repository_root", lambda: checkout)
+    monkeypatch.setattr(list_command, "working_root", lambda: checkout)
     assert main(["list"]) == 0
     lines = capsys.readouterr().out.splitlines()
     assert lines[:5] == [
@@ -44,7 +44,7 @@ def test_a_broken_file_does_not_hide_the_others(
 ) -> None:
     write("broken", "title: [")
     write("good", VALID)
-    monkeypatch.setattr(list_command, "repository_root", lambda: checkout)
+    monkeypatch.setattr(list_command, "working_root", lambda: checkout)
     assert main(["list"]) == 2
     output = capsys.readouterr()
     assert "  good    A small experiment (4 runs)" in output.out
@@ -65,7 +65,7 @@ def test_schema_writes(checkout: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     begin = "<!-- made by `onionlab schema --write` from the models: do not edit -->"
     for one in (page, page.with_name("transfer-experiments.md")):
         one.write_text(f"before\n{begin}\nOUTDATED\n<!-- end of the generated part -->\nafter\n")
-    monkeypatch.setattr(schema_command, "repository_root", lambda: checkout)
+    monkeypatch.setattr(schema_command, "working_root", lambda: checkout)
     assert main(["schema", "--write"]) == 0
     assert (checkout / "experiments" / "schema.json").read_text() == json_schema()
     assert (checkout / "experiments" / "peers.schema.json").read_text() == peers_json_schema()

@@ -360,7 +360,7 @@ def test_one_run_with_other_records_is_refused(here: Store, there: Store, tmp_pa
 def test_the_command_packs_the_seeds_that_are_asked_for(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr(pack_command, "repository_root", lambda: tmp_path)
+    monkeypatch.setattr(pack_command, "working_root", lambda: tmp_path)
     store = Store(tmp_path / "runs")
     out = tmp_path / "results" / "small"
     planned = tuple(

@@ -36,7 +36,7 @@ class Bench:
         # A checkout of its own: results must not land among real ones.
         for name in ("experiments", "configs", "tor-patches"):
             (tmp_path / name).symlink_to(REPOSITORY / name)
-        monkeypatch.setattr(figures, "repository_root", lambda: tmp_path)
+        monkeypatch.setattr(figures, "working_root", lambda: tmp_path)
         self.planned: list[tuple[Request, Path]] = []
         self.ran: list[str] = []
         self.built: list[Paper] = []

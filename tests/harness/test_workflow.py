@@ -128,9 +128,9 @@ JOB = """\
 #!/bin/sh
 case "$3" in
 run-one)
-    echo "$7 $5" >>{calls}
-    case "$7" in *bad*) exit 1 ;; esac
-    mkdir -p {store}/"$7" && echo '{{}}' >{store}/"$7"/manifest.json ;;
+    echo "$9 $7" >>{calls}
+    case "$9" in *bad*) exit 1 ;; esac
+    mkdir -p {store}/"$9" && echo '{{}}' >{store}/"$9"/manifest.json ;;
 analyse)
     echo "$5" >>{calls}
     mkdir -p "$5"/{records} && echo '{{}}' >"$5"/{records}/parse.json ;;
@@ -150,7 +150,9 @@ class Workflow:
         job.chmod(0o755)
         of_plans = drive._workflow_config
         monkeypatch.setattr(
-            drive, "_workflow_config", lambda plans: {**of_plans(plans), "python": str(job)}
+            drive,
+            "_workflow_config",
+            lambda root, plans: {**of_plans(root, plans), "python": str(job)},
         )
         # Names in an order of their own, so that no other order is that of the seeds by chance.
         self.plans = [

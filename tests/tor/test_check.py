@@ -274,7 +274,7 @@ def test_the_verb_prints_a_table_and_says_what_is_worse(
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    monkeypatch.setattr(check_variants, "repository_root", lambda: checkout)
+    monkeypatch.setattr(check_variants, "working_root", lambda: checkout)
     parser = argparse.ArgumentParser()
     check_variants.setup_arguments(parser)
     args = parser.parse_args(["--plain", "--only", "circuitmux", "--tor-source", str(tiny_tarball)])

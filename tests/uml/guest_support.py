@@ -12,7 +12,7 @@ from typing import Any
 from onionlab.engines.base import Process, Progress, Simulation, Usage
 from onionlab.engines.uml.engine import UmlEngine
 from onionlab.network.model import Host, Network, Place
-from onionlab.paths import repository_root
+from onionlab.paths import working_root
 
 PROBE = Path(__file__).with_name("guest_probe.py")
 MBIT = 1_000_000
@@ -115,7 +115,7 @@ def run_endless_guest(directory: Path) -> None:
         net.run(name, "serve")
     for one, other in (("a", "b"), ("b", "c"), ("c", "a")):
         net.run(one, "send", other, "100000", "4", at_ms=2000)
-    engine = UmlEngine(ensure_kernel(repository_root(), say=print))
+    engine = UmlEngine(ensure_kernel(working_root(), say=print))
     run_guest(directory, engine, net, stop_s=100_000)
 
 

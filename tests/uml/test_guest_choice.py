@@ -18,10 +18,10 @@ from onionlab.engines.uml import memory
 from onionlab.engines.uml.engine import UmlEngine
 from onionlab.errors import UserError
 from onionlab.experiment import load
-from onionlab.paths import repository_root
+from onionlab.paths import working_root
 from uml.guest_support import Net
 
-ROOT = repository_root()
+ROOT = working_root()
 
 
 @dataclass(frozen=True)

@@ -13,7 +13,7 @@ import pytest
 from analysis.formats.plan import Request
 from onionlab.engines.uml import engine
 from onionlab.engines.uml.engine import UmlEngine
-from onionlab.paths import repository_root
+from onionlab.paths import code_root, working_root
 from onionlab.programs.tor.variants import load_registry
 from onionlab.rundir.compose import RunDirectory
 from onionlab.rundir.verify_tor import verify_tor_logs
@@ -21,7 +21,7 @@ from onionlab.runs import planning
 from onionlab.runs.bench import Bench, open_bench
 from onionlab.runs.planning import make_plan
 
-DATA = repository_root() / "tests" / "harness" / "data"
+DATA = working_root() / "tests" / "harness" / "data"
 TINY = DATA / "tiny.yaml"
 TRANSFER = DATA / "transfer.yaml"
 
@@ -40,15 +40,16 @@ def checkouts(
     def each() -> Iterator[str]:
         for name, compiled in (("one", False), ("a folder with a much longer name", True)):
             checkout = tmp_path / name / "checkout"
-            shutil.copytree(
-                repository_root() / "onionlab",
-                checkout / "onionlab",
-                ignore=shutil.ignore_patterns("__pycache__"),
-            )
+            for package in ("analysis", "onionlab"):
+                shutil.copytree(
+                    code_root() / package,
+                    checkout / package,
+                    ignore=shutil.ignore_patterns("__pycache__"),
+                )
             monkeypatch.setattr(
                 engine, "__file__", str(checkout / "onionlab/engines/uml/engine.py")
             )
-            monkeypatch.setattr(engine, "repository_root", lambda here=checkout: here)
+            monkeypatch.setattr(engine, "code_root", lambda here=checkout: here)
             if compiled:
                 compileall.compile_dir(checkout, quiet=1)
             yield name
@@ -66,7 +67,7 @@ def test_runs_have_the_same_names_whichever_process_composes_them(
     planned = []
     for least in (1, 1000):
         monkeypatch.setattr(planning, "SIDE_BY_SIDE_RUNS", least)
-        planned.append(make_plan(repository_root(), request, print, out=tmp_path / str(least)).runs)
+        planned.append(make_plan(working_root(), request, print, out=tmp_path / str(least)).runs)
     assert planned[0] == planned[1]
     assert [run.seed for run in planned[0]] == sorted(run.seed for run in planned[0])
     assert len({run.run_id for run in planned[0]}) == len(planned[0]) >= 4
@@ -74,7 +75,7 @@ def test_runs_have_the_same_names_whichever_process_composes_them(
 
 def composed(experiment: Path, variant: str) -> tuple[Bench, RunDirectory]:
     """The bench of an experiment with one level, and its run of seed 1."""
-    bench = open_bench(repository_root(), Request(str(experiment), engine="uml"), print)
+    bench = open_bench(working_root(), Request(str(experiment), engine="uml"), print)
     (level,) = bench.experiment.levels
     return bench, bench.compose(level, variant, 1)
 
@@ -109,7 +110,7 @@ def test_the_same_seed_gives_the_same_logs_to_the_byte(
         hashes.append(hashes_of_run(run, bench, directory))
         hosts = directory / "shadow.data" / "hosts"
         proofs = verify_tor_logs(
-            hosts, run.expectations, load_registry(repository_root()).proof_prefixes
+            hosts, run.expectations, load_registry(working_root()).proof_prefixes
         )
         assert proofs == {"Circuit policy in use: RR.": 12}
         successes = [

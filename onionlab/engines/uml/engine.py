@@ -38,7 +38,7 @@ from onionlab.engines.uml.guest.boot import (
     read_result,
 )
 from onionlab.errors import UserError
-from onionlab.paths import repository_root
+from onionlab.paths import code_root
 
 CONFIGURATION = "conf/uml.json"
 LOG = "uml.log"
@@ -135,7 +135,7 @@ class UmlEngine:
         memory_folder = memory.memory_folder(simulation, memory_bytes)
         Boot(
             run_directory=str(directory),
-            package_root=str(repository_root()),
+            package_root=str(code_root()),
             python=str(Path(sys.executable).resolve()),
             programs={name: str(path.resolve()) for name, path in programs.items()},
             open_files=OPEN_FILES,

@@ -22,7 +22,7 @@ from pathlib import Path
 from typing import Any
 
 from onionlab.errors import UserError
-from onionlab.paths import build_directory
+from onionlab.paths import build_directory, shipped
 from onionlab.programs.building import (
     apply_patch,
     build_key_of,
@@ -139,7 +139,7 @@ def ensure_peers(
 
 def _own_files(root: Path) -> dict[str, bytes]:
     """The program's source and the rules to compile it, by their places in libtorrent's tree."""
-    folder = root / FOLDER
+    folder = shipped(root, FOLDER)
     paths = [folder / "build.mk", *sorted((folder / "peer").glob("*.[ch]pp"))]
     return {path.relative_to(folder).as_posix(): path.read_bytes() for path in paths}
 

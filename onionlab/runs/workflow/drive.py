@@ -87,7 +87,7 @@ def _carry_out(
             present.enter_context(presence(plan.out))
         out = Path(os.path.commonpath([plan.out for plan in plans]))
         log = present.enter_context((out / "workflow.log").open("wb"))
-        write_json(out / "workflow.json", _workflow_config(plans))
+        write_json(out / "workflow.json", _workflow_config(root, plans))
         process = subprocess.Popen(
             _command(root, plans, out / "workflow.json", target, jobs * cpus_per_run),
             cwd=root,
@@ -106,7 +106,7 @@ def _carry_out(
         raise _failure(distinct, store, out / "workflow.log")
 
 
-def _workflow_config(plans: Sequence[Plan]) -> dict[str, Any]:
+def _workflow_config(root: Path, plans: Sequence[Plan]) -> dict[str, Any]:
     """What the Snakefile knows."""
     ranks = {
         seed: rank for rank, seed in enumerate(sorted({r.seed for p in plans for r in p.runs}))
@@ -114,6 +114,7 @@ def _workflow_config(plans: Sequence[Plan]) -> dict[str, Any]:
     return {
         "plan": str(plans[0].file),
         "python": sys.executable,
+        "root": str(root),
         "store": str(plans[0].store),
         "out": str(plans[0].out),
         "records": f"{files.RECORDS}/{files.PARSE_REPORT}",
