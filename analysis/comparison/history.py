@@ -20,15 +20,15 @@ from analysis.inference.change_points import Step, find_steps, noise
 
 SCHEMA = arrow_schema(HISTORY, HISTORY_FORMAT)
 
-SERIES = ("experiment", "level", "variant", "class", "metric", "key")
+TIME_SERIES = ("experiment", "level", "variant", "class", "metric", "key")
 
 
 @dataclass(frozen=True)
-class SeriesStep:
+class HistoryStep:
     """A step of one metric, and what lies around it.
 
     Attributes:
-        series: values of ``SERIES``.
+        time_series: values of ``TIME_SERIES``.
         step: with levels in the metric's unit (geometric means where ``ratio``).
         ratio: after / before where all values are positive, else None.
         last_before: night and project before the step.
@@ -36,7 +36,7 @@ class SeriesStep:
         new: whether the history without its last night does not have it.
     """
 
-    series: tuple[str, ...]
+    time_series: tuple[str, ...]
     step: Step
     ratio: float | None
     last_before: tuple[str, str]
@@ -44,9 +44,14 @@ class SeriesStep:
     new: bool
 
     @property
+    def metric(self) -> str:
+        """The metric's name."""
+        return self.time_series[TIME_SERIES.index("metric")]
+
+    @property
     def worse(self) -> bool | None:
         """Whether the step is in the bad direction; None where neither is."""
-        quantity = CATALOGUES["onionlab"].quantity(self.series[4])
+        quantity = CATALOGUES["onionlab"].quantity(self.metric)
         if quantity is None or not quantity.better:
             return None
         return (self.step.after < self.step.before) == (quantity.better == "higher")
@@ -91,7 +96,7 @@ def rows_of(
     Args:
         night: when it began.
         experiment: its name.
-        key: of the series.
+        key: of the time series.
         run_set: the night's runs.
         verdicts: (level, variant, class, metric) -> verdict, of those that have one.
     """
@@ -139,7 +144,7 @@ def add_rows(history: pa.Table, rows: list[dict[str, Any]]) -> pa.Table:
 
 
 def last_records(history: pa.Table, experiment: str, key: str) -> dict[tuple[str, str], str]:
-    """(level, variant) -> record hashes of the last night of a series."""
+    """(level, variant) -> record hashes of the last night of a time series."""
     mask = pc.and_(pc.equal(history["experiment"], experiment), pc.equal(history["key"], key))
     return {
         (row["level"], row["variant"]): row["records"]
@@ -149,25 +154,25 @@ def last_records(history: pa.Table, experiment: str, key: str) -> dict[tuple[str
 
 def steps_of(
     history: pa.Table, false_steps_per_year: float, primary: set[tuple[str, ...]]
-) -> list[SeriesStep]:
-    """Step changes in all primary series.
+) -> list[HistoryStep]:
+    """Step changes in all primary time series.
 
     Nights in a row whose records are the same bytes are one measurement and count once. Each set of
     seeds is searched alone, and those that were measured once together.
 
     Args:
         history: as ``read_history`` gives it.
-        false_steps_per_year: expected false steps a year over all series together.
-        primary: the series that are searched, by the values of ``SERIES``.
+        false_steps_per_year: expected false steps a year over all time series together.
+        primary: the time series that are searched, by the values of ``TIME_SERIES``.
     """
-    series: dict[tuple[str, ...], list[dict[str, Any]]] = {}
+    rows_of_series: dict[tuple[str, ...], list[dict[str, Any]]] = {}
     for row in history.to_pylist():
-        name = tuple(row[column] for column in SERIES)
+        name = tuple(row[column] for column in TIME_SERIES)
         if name in primary and row["estimate"] is not None:
-            series.setdefault(name, []).append(row)
+            rows_of_series.setdefault(name, []).append(row)
     share = min(0.5, false_steps_per_year / max(1, len(primary)))
     made = []
-    for name, rows in series.items():
+    for name, rows in rows_of_series.items():
         before_last_night = {step.first_after for step in _steps_of_series(name, rows[:-1], share)}
         made += [
             replace(step, new=step.first_after not in before_last_night)
@@ -206,7 +211,7 @@ def _by_seeds(rows: Sequence[dict[str, Any]]) -> list[list[_Measurement]]:
 
 def _steps_of_series(
     name: tuple[str, ...], rows: Sequence[dict[str, Any]], false_steps: float
-) -> list[SeriesStep]:
+) -> list[HistoryStep]:
     logs = all(value > 0 for row in rows for value in row["values"])
     made = []
     groups = _by_seeds(rows)
@@ -224,7 +229,7 @@ def _steps_of_series(
             before, after = (float(np.exp(x)) if logs else x for x in (step.before, step.after))
             last, first = group[step.index - 1].last, group[step.index].first
             made.append(
-                SeriesStep(
+                HistoryStep(
                     name,
                     Step(step.index, before, after),
                     after / before if logs else None,

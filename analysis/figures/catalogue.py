@@ -26,7 +26,7 @@ from matplotlib.ticker import FuncFormatter, LogLocator, MaxNLocator, NullLocato
 
 from analysis.arrays import Floats
 from analysis.errors import AnalysisError
-from analysis.figures.base import Kept, Picture, Shown, draw_legend
+from analysis.figures.picture import Kept, Picture, Shown, draw_legend
 from analysis.figures.side_by_side import SIDE_BY_SIDE_PICTURES
 from analysis.figures.style import OUTSIDE_COLOR, PNG_DPI, RC, TEXT, Page, line_style
 from analysis.figures.transfers import TRANSFER_PICTURES
@@ -394,8 +394,8 @@ def _csv(data: FigureData, study: Study) -> str:
                 continue
             line = lines[variant.name]
             for x, *values in zip(grid, line.mean, line.low, line.high, strict=True):
-                cells = ["" if np.isnan(value) else f"{value:.9g}" for value in values]
-                writer.writerow([panel.name, variant.name, f"{x:.6g}", *cells, line.seeds])
+                numbers = ["" if np.isnan(value) else f"{value:.9g}" for value in values]
+                writer.writerow([panel.name, variant.name, f"{x:.6g}", *numbers, line.seeds])
     return text.getvalue()
 
 

@@ -13,7 +13,7 @@ from matplotlib.lines import Line2D
 
 from analysis.arrays import Floats
 from analysis.errors import AnalysisError
-from analysis.figures.base import Picture, Shown
+from analysis.figures.picture import Picture, Shown
 from analysis.figures.style import Page
 from analysis.formats.study import Level, Variant
 from analysis.measures.catalogue import METRICS, run_statistics

@@ -11,7 +11,7 @@ from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 
 from analysis.arrays import Floats
-from analysis.figures.base import Picture, Shown, draw_legend
+from analysis.figures.picture import Picture, Shown, draw_legend
 from analysis.figures.style import Page
 from analysis.formats.study import Variant
 from analysis.measures.data import ClassData
@@ -86,8 +86,8 @@ def _table(shown: Shown) -> list[list[str]]:
     for one in shown_runs:
         for curve in _CURVES:
             for x_s, value in zip(*_points(one.transfer, curve, _end_s(shown_runs)), strict=True):
-                cells = [f"{x_s:.6f}", f"{value:.9g}"]
-                rows.append([one.variant.name, str(one.seed), curve.name, *cells])
+                numbers = [f"{x_s:.6f}", f"{value:.9g}"]
+                rows.append([one.variant.name, str(one.seed), curve.name, *numbers])
     return rows
 
 

@@ -1,4 +1,4 @@
-"""Step changes in a series of nights. Arrays in, steps out.
+"""Step changes in a time series, a value each night. Arrays in, steps out.
 
 The search is ``ruptures``' PELT (Killick, Fearnhead and Eckley 2012, JASA 107) with the cost of
 Gaussian means and a penalty chosen so that a year of looks has a stated chance of any false step.
@@ -47,8 +47,8 @@ def penalty(false_steps: float, df: float = np.inf) -> float:
     """The fall of the sum of squares, in units of the noise variance, that a step has to bring.
 
     Args:
-        false_steps: chance of any false step in one series over ``NIGHTS`` nights, each of which
-            searches the whole series so far; in (0, 1).
+        false_steps: chance of any false step in one time series of ``NIGHTS`` nights, each of which
+            searches the whole history so far; in (0, 1).
         df: degrees of freedom of the noise variance.
     """
     share = false_steps / (LOOKS * NIGHTS)
@@ -86,7 +86,7 @@ def noise(nights: Sequence[dict[int, float]]) -> tuple[float, float]:
 
 
 def find_steps(means: ArrayLike, sd: float, df: float, false_steps: float) -> list[Step]:
-    """Steps of the level of a series.
+    """Steps of the level of a time series.
 
     Args:
         means: shape (n,), a night's mean each, finite; the last ``NIGHTS`` are searched.
@@ -97,9 +97,9 @@ def find_steps(means: ArrayLike, sd: float, df: float, false_steps: float) -> li
     Returns:
         By index into ``means``; none while the noise is not known well enough.
     """
-    series: Floats = np.asarray(means, dtype=np.float64)
-    skipped = max(0, series.size - NIGHTS)
-    window = series[skipped:]
+    history: Floats = np.asarray(means, dtype=np.float64)
+    skipped = max(0, history.size - NIGHTS)
+    window = history[skipped:]
     if window.size < 2 or df < MINIMUM_DF or not sd > 0:
         return []
     scaled = (window - np.median(window)) / sd

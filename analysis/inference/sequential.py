@@ -80,29 +80,29 @@ def nominal_levels(fractions: Sequence[float], alphas: ArrayLike, power: float =
         if look:
             reach = np.exp(-((grid[:, None] - grid[None, :]) ** 2) / (2 * gaps[look]))
             mass = mass @ (reach * (step / np.sqrt(2 * np.pi * gaps[look])))
-        # above[j]: mass right of the left edge of cell j.
+        # above[j]: mass right of the left edge of bin j.
         above = np.cumsum(mass[:, ::-1], axis=1)[:, ::-1]
         for row in range(alpha.size):
-            boundary, cell, share = _boundary(above[row], grid, step, spend[row, look])
+            boundary, edge, share = _boundary(above[row], grid, step, spend[row, look])
             levels[row, look] = stats.norm.sf(boundary / np.sqrt(t[look]))
-            mass[row, cell + 1 :] = 0.0
-            mass[row, cell] *= share
+            mass[row, edge + 1 :] = 0.0
+            mass[row, edge] *= share
     return levels
 
 
 def _boundary(above: Floats, grid: Floats, step: float, spend: float) -> tuple[float, int, float]:
-    """Where the mass above is what may be spent: the place, its cell, the cell's share below it."""
-    cell = max(0, int(np.searchsorted(-above, -spend, side="right")) - 1)
-    beyond = float(above[cell + 1]) if cell + 1 < above.size else 0.0
-    inside = float(above[cell]) - beyond
-    # Far out the density falls by orders of magnitude within a cell: interpolate its logarithm.
+    """Where the mass above is what may be spent: the boundary, its bin, the share of the bin below."""
+    edge = max(0, int(np.searchsorted(-above, -spend, side="right")) - 1)
+    beyond = float(above[edge + 1]) if edge + 1 < above.size else 0.0
+    inside = float(above[edge]) - beyond
+    # Far out the density falls by orders of magnitude within a bin: interpolate its logarithm.
     if beyond > 0 and inside > 0:
-        ratio = np.log(float(above[cell]) / spend) / np.log(float(above[cell]) / beyond)
+        ratio = np.log(float(above[edge]) / spend) / np.log(float(above[edge]) / beyond)
     else:
         ratio = 1.0
     ratio = min(max(float(ratio), 0.0), 1.0)
-    share = (float(above[cell]) - spend) / inside if inside > 0 else 0.0
-    return float(grid[cell]) - step / 2 + ratio * step, cell, min(max(share, 0.0), 1.0)
+    share = (float(above[edge]) - spend) / inside if inside > 0 else 0.0
+    return float(grid[edge]) - step / 2 + ratio * step, edge, min(max(share, 0.0), 1.0)
 
 
 @lru_cache(maxsize=64)

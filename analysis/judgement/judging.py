@@ -15,7 +15,6 @@ from analysis.judgement.margins import with_margins
 from analysis.judgement.verdicts import LEVEL, Paired, Sides, State, Unpaired, Verdict, decide
 from analysis.measures.catalogue import OWN, run_statistics
 from analysis.measures.data import ALL, ClassData
-from analysis.measures.load import load_run
 from analysis.measures.metric import (
     TIME_RESOLUTION_S,
     Catalogue,
@@ -24,6 +23,7 @@ from analysis.measures.metric import (
     Quantity,
     Statistic,
 )
+from analysis.measures.run_data import load_run
 
 Statistics = dict[tuple[str, str], dict[tuple[str, str], dict[int, Statistic]]]
 """(level, class) -> (metric, variant) -> seed -> statistic."""
@@ -133,22 +133,22 @@ def read_runs_csv(path: Path) -> Statistics:
 
 def _add_row(statistics: Statistics, row: Mapping[str, str | None], where: str) -> None:
     try:
-        cells = {name: row[name] or "" for name in RUNS_COLUMNS}
-        value = float(cells["value"]) if cells["value"] else None
-        seed = int(cells["seed"])
+        texts = {name: row[name] or "" for name in RUNS_COLUMNS}
+        value = float(texts["value"]) if texts["value"] else None
+        seed = int(texts["seed"])
         if value is not None and not np.isfinite(value):
-            raise ValueError(f"a value is a number, not {cells['value']}")
+            raise ValueError(f"a value is a number, not {texts['value']}")
     except ValueError as error:
         raise AnalysisError(f"{where}: {error}") from None
-    if OWN.quantity(cells["metric"]) is None:
+    if OWN.quantity(texts["metric"]) is None:
         raise AnalysisError(
-            f"{where}: unknown metric {cells['metric']!r}", "was it written by another version?"
+            f"{where}: unknown metric {texts['metric']!r}", "was it written by another version?"
         )
-    by_variant = statistics.setdefault((cells["level"], cells["class"]), {})
-    by_seed = by_variant.setdefault((cells["metric"], cells["variant"]), {})
+    by_variant = statistics.setdefault((texts["level"], texts["class"]), {})
+    by_seed = by_variant.setdefault((texts["metric"], texts["variant"]), {})
     if seed in by_seed:
-        raise AnalysisError(f"{where}: {cells['metric']} of seed {seed} is there twice")
-    by_seed[seed] = Statistic(value, "" if value is not None else cells["note"] or "no value")
+        raise AnalysisError(f"{where}: {texts['metric']} of seed {seed} is there twice")
+    by_seed[seed] = Statistic(value, "" if value is not None else texts["note"] or "no value")
 
 
 def classes_of(level: str, statistics: Statistics) -> list[str]:

@@ -306,7 +306,7 @@ METHOD_LEVEL = LEVEL / METRIC_COUNT
 
 
 def methods(repetitions: int) -> Iterator[Row]:
-    """Sequential methods on one series of normal differences: error, power, mean seeds.
+    """Sequential methods on one sequence of normal differences: error, power, mean seeds.
 
     Group-sequential t tests that spend their error as t^1, t^2, t^3, and an anytime-valid test, the
     mixture of t statistics over effects N(0, 1) in units of their sd (Wang and Ramdas,
@@ -540,10 +540,10 @@ def pairing_gain(own: Sequence[float], base: Sequence[float]) -> float | None:
 
 def format_rows(rows: Sequence[Row]) -> str:
     """The rows as a table of plain text."""
-    cells = [("part", "data", "quantity", "value", "+-", "promise", "")]
+    lines = [("part", "data", "quantity", "value", "+-", "promise", "")]
     for row in rows:
         rate = row.error is not None
-        cells.append(
+        lines.append(
             (
                 row.part,
                 row.setting,
@@ -554,13 +554,13 @@ def format_rows(rows: Sequence[Row]) -> str:
                 "" if row.limit is None else "holds" if row.holds else "BROKEN",
             )
         )
-    widths = [max(len(line[i]) for line in cells) for i in range(7)]
+    widths = [max(len(line[i]) for line in lines) for i in range(7)]
     right = (3, 4)
     lines = [
         "  ".join(
-            cell.rjust(width) if i in right else cell.ljust(width)
-            for i, (cell, width) in enumerate(zip(line, widths, strict=True))
+            text.rjust(width) if i in right else text.ljust(width)
+            for i, (text, width) in enumerate(zip(line, widths, strict=True))
         ).rstrip()
-        for line in cells
+        for line in lines
     ]
     return "\n".join(lines) + "\n"

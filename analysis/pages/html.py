@@ -35,7 +35,7 @@ def json_text(value: object) -> str:
 
 
 def plain(value: object) -> str:
-    """A JSON value for a table's cell."""
+    """A JSON value for a table."""
     if isinstance(value, str):
         return value
     if isinstance(value, list) and all(isinstance(v, str | int | float) for v in value):

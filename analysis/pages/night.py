@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from analysis.comparison.comparing import Comparison, Conclusion
-from analysis.comparison.history import SeriesStep
+from analysis.comparison.history import HistoryStep
 from analysis.comparison.run_sets import CATALOGUES
 from analysis.pages.comparison import readable
 from analysis.pages.html import environment
@@ -53,7 +53,7 @@ class Night:
     nights_per_year: int
     false_steps_per_year: float
     results: Sequence[NightResult] = ()
-    steps: Sequence[SeriesStep] = field(default_factory=tuple)
+    steps: Sequence[HistoryStep] = field(default_factory=tuple)
 
     @property
     def alarm(self) -> bool:
@@ -110,9 +110,9 @@ def markdown(night: Night) -> str:
     return "\n".join(lines)
 
 
-def step_words(step: SeriesStep) -> Mapping[str, str]:
+def step_words(step: HistoryStep) -> Mapping[str, str]:
     """A step for readers."""
-    experiment, level, variant, class_name, metric, _ = step.series
+    experiment, level, variant, class_name, metric, _ = step.time_series
     quantity = CATALOGUES["onionlab"].quantity(metric)
     label, unit = (metric, "") if quantity is None else (quantity.label, quantity.unit)
     factor, unit = readable_unit(unit)

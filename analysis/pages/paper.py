@@ -23,10 +23,10 @@ from analysis.formats.json_files import read_json
 from analysis.formats.study import Run, Study
 from analysis.inference.intervals import CONFIDENCE, Interval
 from analysis.judgement.claims.answers import answer_claims
-from analysis.judgement.claims.model import Answer, Answered, Claim, Names, Part
+from analysis.judgement.claims.claim import Answer, Answered, Claim, Names, Part
 from analysis.judgement.judging import Statistics, add_run
 from analysis.judgement.verdicts import LEVEL
-from analysis.measures.load import load_run
+from analysis.measures.run_data import load_run
 from analysis.pages.html import environment, image_uri, replaced
 from analysis.pages.numbers import NOTHING, exact, format_interval, format_number, scaled
 

@@ -40,9 +40,9 @@ from analysis.measures.catalogue import METRICS
 from analysis.measures.censoring_table import BiasRow, BiasTable, bias_csv
 from analysis.measures.data import ALL
 from analysis.measures.families import fairness
-from analysis.measures.load import load_run
 from analysis.measures.metric import QUANTILES, Metric
 from analysis.measures.over_time import THROUGHPUT_WINDOW_S
+from analysis.measures.run_data import load_run
 from analysis.measures.service import STARVED_S
 from analysis.pages.cells import section
 from analysis.pages.html import environment, image_uri, json_text, replaced
@@ -535,7 +535,7 @@ def render(
         for figure in figures
     ]
     seeds = sorted({run.seed for run in plan.runs})
-    by_cell = {(run.level, run.variant, run.seed): run for run in plan.runs}
+    by_place = {(run.level, run.variant, run.seed): run for run in plan.runs}
     return template.render(
         study=plan,
         confidence=round(100 * CONFIDENCE),
@@ -543,7 +543,7 @@ def render(
         starved_s=STARVED_S,
         shares=[round(100 * q) for q in QUANTILES],
         seeds=seeds,
-        run_of=by_cell,
+        run_of=by_place,
         levels=_level_tables(plan, rows),
         tallies=_tallies(plan, rows),
         biases=[_bias_row(row) for row in bias_rows],

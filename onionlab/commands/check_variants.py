@@ -80,11 +80,11 @@ def table(outcomes: Sequence[Outcome]) -> list[str]:
         )
         for outcome in outcomes
     ]
-    widths = [max(len(cell) for cell in column) for column in zip(*rows, strict=True)]
+    widths = [max(len(text) for text in column) for column in zip(*rows, strict=True)]
     return [
         "  ".join(
-            cell.ljust(width) if index == 0 else cell.rjust(width)
-            for index, (cell, width) in enumerate(zip(row, widths, strict=True))
+            text.ljust(width) if index == 0 else text.rjust(width)
+            for index, (text, width) in enumerate(zip(row, widths, strict=True))
         )
         for row in rows
     ]

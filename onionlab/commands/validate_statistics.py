@@ -45,8 +45,8 @@ def _on_runs(statistics: Statistics, repetitions: int) -> list[Row]:
     rows: list[Row] = []
     missing = None
     for level in dict.fromkeys(level for level, _ in statistics):
-        cells = [of for (where, _), of in statistics.items() if where == level]
-        variants = list(dict.fromkeys(variant for of in cells for _, variant in of))
+        of_classes = [of for (where, _), of in statistics.items() if where == level]
+        variants = list(dict.fromkeys(variant for of in of_classes for _, variant in of))
         for variant in variants:
             try:
                 rows += validate_on_runs(statistics, level, variant, repetitions)

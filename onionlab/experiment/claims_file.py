@@ -15,8 +15,8 @@ from typing import Annotated
 
 from pydantic import Field
 
+from analysis.judgement.claims.claim import Claim
 from analysis.judgement.claims.directions import DIRECTIONS
-from analysis.judgement.claims.model import Claim
 from analysis.measures.catalogue import METRICS, OWN
 from analysis.measures.data import ALL
 from onionlab.errors import UserError

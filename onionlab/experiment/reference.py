@@ -100,8 +100,8 @@ def with_reference(page: str, made: Callable[[], str] = reference) -> str:
 def _table(rows: Iterable[tuple[str, Key]]) -> str:
     lines = ["| Key | Value | Default | Meaning |", "| --- | --- | --- | --- |"]
     for path, key in rows:
-        cells = (f"`{path}`", _value(key.shape), _default(key), _sentence(key.description))
-        lines.append(f"| {' | '.join(cells)} |")
+        columns = (f"`{path}`", _value(key.shape), _default(key), _sentence(key.description))
+        lines.append(f"| {' | '.join(columns)} |")
     return "\n".join(lines) + "\n"
 
 

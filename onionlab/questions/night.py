@@ -22,7 +22,7 @@ from pathlib import Path
 from analysis.comparison.comparing import Comparison, compare_sets
 from analysis.comparison.differences import aspect_of
 from analysis.comparison.history import (
-    SERIES,
+    TIME_SERIES,
     add_rows,
     last_records,
     read_history,
@@ -129,7 +129,7 @@ def run_night(
             judged = comparison or _compare(tonight, tonight, nightly.level_per_experiment)
             of_primary = {(r.judgement.class_name, r.judgement.metric.name) for r in judged.primary}
             primary |= {
-                tuple(row[column] for column in SERIES)
+                tuple(row[column] for column in TIME_SERIES)
                 for row in new_rows
                 if (row["class"], row["metric"]) in of_primary
             }

@@ -32,7 +32,7 @@ from onionlab.network.draws import draw, draw_integer, draw_order
 from onionlab.network.model import RELAY_ROLES
 from onionlab.network.sample import PERF_CLASS
 from onionlab.programs.libtorrent.build import peer_program
-from onionlab.programs.tor.variants import Variant
+from onionlab.programs.tor.variants import TorVariant
 from onionlab.rundir import keys, tgen, torrc
 from onionlab.rundir.circuits import APP_LOG, OneCircuit
 from onionlab.rundir.keycache import authority_keys
@@ -111,8 +111,8 @@ def compose(
     root: Path,
     settings: Settings,
     *,
-    variant: Variant,
-    baseline: Variant,
+    variant: TorVariant,
+    baseline: TorVariant,
     seed: int,
     engine: Engine,
 ) -> RunDirectory:
@@ -407,7 +407,7 @@ def _expectation(
     network: Network,
     relays: Mapping[str, keys.RelayKeys],
     host: Host,
-    variant: Variant,
+    variant: TorVariant,
 ) -> Expectation:
     """Return what the host's Tor must have logged."""
     shows = Shows.MUST

@@ -17,7 +17,7 @@ from onionlab.programs.building import at_once
 from onionlab.programs.libtorrent.build import ensure_peers, peer_program
 from onionlab.programs.libtorrent.variants import PeerVariant, load_peer_variants
 from onionlab.programs.tor.build import ensure_series
-from onionlab.programs.tor.variants import Variant, load_registry, load_variants
+from onionlab.programs.tor.variants import TorVariant, load_registry, load_variants
 from onionlab.rundir import RunDirectory, compose
 from onionlab.rundir.compose import mean_capacity_bit_per_s, tor_program
 from onionlab.rundir.peers import compose_peers
@@ -121,7 +121,7 @@ class Bench(ABC):
 class Workbench(Bench):
     """An experiment with Tor."""
 
-    def load_variants(self) -> Mapping[str, Variant]:
+    def load_variants(self) -> Mapping[str, TorVariant]:
         """Return the variants of Tor."""
         return load_variants(self.root)
 

@@ -12,9 +12,9 @@ from analysis.formats.study import Study
 from analysis.measures.catalogue import METRICS, run_statistics
 from analysis.measures.data import ALL, Beats, ClassData, Streams
 from analysis.measures.durations import duration_over_grid
-from analysis.measures.load import load_run
 from analysis.measures.metric import Statistic
 from analysis.measures.over_time import throughput_over_time, timeouts_over_time
+from analysis.measures.run_data import load_run
 from analysis.records.extract import extract
 
 NAN = float("nan")

@@ -11,8 +11,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from analysis.judgement.claims.answers import answer_claims
+from analysis.judgement.claims.claim import Answer, Answered, Claim, Names
 from analysis.judgement.claims.directions import DIRECTIONS
-from analysis.judgement.claims.model import Answer, Answered, Claim, Names
 from analysis.judgement.judging import Statistics
 from analysis.measures.metric import Statistic
 

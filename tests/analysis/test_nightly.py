@@ -194,9 +194,9 @@ def test_a_step_points_to_its_commits(machine: Machine) -> None:
     ]
     made, paths = nights[-1]
     assert not any(night.alarm for night, _ in nights)
-    found = {step.series[4]: step for step in made.steps}
+    found = {step.metric: step for step in made.steps}
     assert {name for name in found if name.startswith(("ttfb", "time_to"))}
-    worst = [step for step in made.steps if step.series[4].startswith(("ttfb", "time_to"))]
+    worst = [step for step in made.steps if step.metric.startswith(("ttfb", "time_to"))]
     assert all(step.worse for step in worst)
     places = [(step.last_before[1], step.first_after[1]) for step in worst]
     assert ("0.1.0 c11", "0.1.0 c12") in places
@@ -236,11 +236,11 @@ def test_a_change_of_seeds_is_no_step(machine: Machine) -> None:
     assert not other(1).steps
     stepped = usual(1, effect=1.05).steps
     times = {"ttfb_p50_s", "time_to_320kib_p50_s"}
-    assert times <= {step.series[4] for step in stepped if step.new and step.worse}
+    assert times <= {step.metric for step in stepped if step.new and step.worse}
     # Not the night between, which was on other seeds.
     assert {step.last_before[0] for step in stepped} == {"2026-02-05T03:00:00Z"}
     again = other(1).steps
-    assert times <= {step.series[4] for step in again}
+    assert times <= {step.metric for step in again}
     assert not any(step.new for step in again)
 
 
@@ -251,7 +251,7 @@ def test_a_step_of_nights_on_seeds_of_their_own(machine: Machine) -> None:
         for number in range(30)
     ]
     nights = [machine.night(made, accept=made is sets[0])[0] for made in sets]
-    steps = {step.series[4]: step for step in nights[-1].steps}
+    steps = {step.metric: step for step in nights[-1].steps}
     assert {"ttfb_p50_s", "time_to_320kib_p50_s"} <= set(steps)
     assert "goodput_bytes_per_s" not in steps
     assert all(step.step.index in range(13, 18) for step in steps.values())

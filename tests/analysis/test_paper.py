@@ -16,7 +16,7 @@ from test_analysis_report import Collector, digests
 
 from analysis.errors import AnalysisError
 from analysis.formats.study import Study
-from analysis.judgement.claims.model import Answer, Claim
+from analysis.judgement.claims.claim import Answer, Claim
 from analysis.pages.paper import CLAIM_COLUMNS, Paper, PaperPaths, build
 from analysis.records.extract import extract
 

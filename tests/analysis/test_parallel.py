@@ -26,7 +26,7 @@ from analysis.measures.downloads import (
     shares_at,
     starvation,
 )
-from analysis.measures.load import load_run
+from analysis.measures.run_data import load_run
 from analysis.records.extract import extract
 
 

@@ -16,7 +16,7 @@ from analysis.errors import AnalysisError
 from analysis.formats.record_files import read_parse_report
 from analysis.formats.study import ClassLoad, Level
 from analysis.measures.catalogue import run_statistics
-from analysis.measures.load import load_run, load_transfer
+from analysis.measures.run_data import load_run, load_transfer
 from analysis.records.extract import extract
 from analysis.records.peerlog import PeerLog
 

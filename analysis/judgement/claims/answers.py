@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
+from analysis.judgement.claims.claim import Answer, Answered, Claim, Names, Part
 from analysis.judgement.claims.directions import DIRECTIONS
-from analysis.judgement.claims.model import Answer, Answered, Claim, Names, Part
+from analysis.judgement.claims.evidence import Evidence
 from analysis.judgement.claims.statement import Statement
-from analysis.judgement.claims.values import Values
 from analysis.judgement.judging import Statistics
 from analysis.judgement.verdicts import Paired, Verdict, decide
 from analysis.measures.metric import Metric
@@ -39,9 +39,9 @@ def _answer(
 ) -> Answered:
     questions = []
     for metric in claim.metrics:
-        values = Values(claim, metric, statistics, margins, names)
+        evidence = Evidence(claim, metric, statistics, margins, names)
         for statement in DIRECTIONS[claim.direction].statements(claim):
-            questions.append(_question(statement, values, several=len(claim.metrics) > 1))
+            questions.append(_question(statement, evidence, several=len(claim.metrics) > 1))
     verdicts = _decide(sides for question in questions for sides in question.sides)
     beyond = _decide(sides for question in questions for sides in question.beyond)
     parts = tuple(
@@ -89,21 +89,21 @@ class _Question:
     reason: str
 
 
-def _question(statement: Statement, values: Values, several: bool) -> _Question:
+def _question(statement: Statement, evidence: Evidence, several: bool) -> _Question:
     """A statement with its values; ``several``: its claim is about more than one metric."""
-    text = statement.text(values)
+    text = statement.text(evidence)
     if several:
-        text = f"{values.metric.label}, {text}"
-    reason = values.missing(statement.points) or statement.why_not(values)
+        text = f"{evidence.metric.label}, {text}"
+    reason = evidence.missing(statement.points) or statement.why_not(evidence)
     if reason:
         # Without values it stays in the family, so that the others are corrected for it.
-        sides = (Paired([], [], values.margin),) * statement.untested
+        sides = (Paired([], [], evidence.margin),) * statement.untested
         beyond: tuple[Paired, ...] = ()
     else:
-        sides = statement.sides(values)
+        sides = statement.sides(evidence)
         beyond = statement.beyond(sides)
-    seeds = len(values.seeds(statement.points))
-    return _Question(statement, text, values.metric, sides, beyond, seeds, reason)
+    seeds = len(evidence.seeds(statement.points))
+    return _Question(statement, text, evidence.metric, sides, beyond, seeds, reason)
 
 
 def _part(question: _Question, verdicts: Sequence[Verdict], beyond: Sequence[Verdict]) -> Part:

@@ -9,8 +9,8 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from analysis.arrays import Floats
-from analysis.judgement.claims.model import Answer, Claim, Point
-from analysis.judgement.claims.values import Values
+from analysis.judgement.claims.claim import Answer, Claim, Point
+from analysis.judgement.claims.evidence import Evidence
 from analysis.judgement.verdicts import LEVEL, Paired, State, Verdict
 
 SMALL = "by less than the margin"
@@ -28,11 +28,11 @@ class Statement(ABC):
         """Whose values it takes."""
 
     @abstractmethod
-    def text(self, values: Values) -> str:
+    def text(self, evidence: Evidence) -> str:
         """What would have to hold, for readers."""
 
     @abstractmethod
-    def sides(self, values: Values) -> tuple[Paired, ...]:
+    def sides(self, evidence: Evidence) -> tuple[Paired, ...]:
         """What is compared with what; the first comparison is the one that is shown."""
 
     def beyond(self, sides: tuple[Paired, ...]) -> tuple[Paired, ...]:
@@ -43,13 +43,13 @@ class Statement(ABC):
     untested = 1
     """How many comparisons it is in its family without values."""
 
-    def why_not(self, values: Values) -> str:
+    def why_not(self, evidence: Evidence) -> str:
         """Why its values, which are all there, cannot answer it; "" if they can."""
-        arrays = np.concatenate(values.arrays(self.points))
+        arrays = np.concatenate(evidence.arrays(self.points))
         same = arrays.min() == arrays.max()
-        if values.metric.unit == "1" and same and arrays[0] in (0.0, 1.0):
+        if evidence.metric.unit == "1" and same and arrays[0] in (0.0, 1.0):
             # A network without congestion, or with nothing else: no place to see the claim in.
-            return f"{values.metric.label.lower()} is {100 * arrays[0]:g}% in all of these runs"
+            return f"{evidence.metric.label.lower()} is {100 * arrays[0]:g}% in all of these runs"
         return ""
 
     @abstractmethod

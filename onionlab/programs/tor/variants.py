@@ -35,7 +35,7 @@ __all__ = [
     "STOCK",
     "Registry",
     "SeriesEntry",
-    "Variant",
+    "TorVariant",
     "load_registry",
     "load_variants",
     "tor_series",
@@ -75,7 +75,7 @@ class _File(Model):
 
 
 @dataclass(frozen=True)
-class Variant(Look):
+class TorVariant(Look):
     """One variant of Tor, as tables and figures show it and relays run it.
 
     Attributes:
@@ -116,7 +116,7 @@ class Registry:
         series: By name.
     """
 
-    variants: dict[str, Variant]
+    variants: dict[str, TorVariant]
     series: dict[str, SeriesEntry]
 
     @property
@@ -130,7 +130,7 @@ def tor_series(root: Path, name: str) -> Series:
     return load_series(root, name, FOLDER)
 
 
-def load_variants(root: Path) -> dict[str, Variant]:
+def load_variants(root: Path) -> dict[str, TorVariant]:
     """The variants by name, in the file's order. See :func:`load_registry`."""
     return load_registry(root).variants
 
@@ -147,7 +147,7 @@ def load_registry(root: Path) -> Registry:
         tor_series(root, name)
     series = {name: SeriesEntry(**entry.model_dump()) for name, entry in content.series.items()}
     variants = {
-        name: Variant(
+        name: TorVariant(
             name=name,
             **entry.model_dump(),
             proof_from=PROOF_FROM[0] if entry.series is None else series[entry.series].proof_from,

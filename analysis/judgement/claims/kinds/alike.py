@@ -6,7 +6,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import combinations
 
-from analysis.judgement.claims.model import Claim, Point
+from analysis.judgement.claims.claim import Claim, Point
+from analysis.judgement.claims.evidence import Evidence
 from analysis.judgement.claims.statement import (
     Answering,
     Direction,
@@ -14,7 +15,6 @@ from analysis.judgement.claims.statement import (
     beyond_margin,
     within_margin,
 )
-from analysis.judgement.claims.values import Values
 from analysis.judgement.verdicts import Paired, Verdict
 
 
@@ -30,16 +30,16 @@ class Alike(Statement):
         """The two."""
         return self.left, self.right
 
-    def text(self, values: Values) -> str:
+    def text(self, evidence: Evidence) -> str:
         """The level and its two variants."""
-        level, variant = values.names.level, values.names.variant
+        level, variant = evidence.names.level, evidence.names.variant
         left, right = self.left, self.right
         return f"{level(left.level)}: {variant(left.variant)} like {variant(right.variant)}"
 
-    def sides(self, values: Values) -> tuple[Paired, ...]:
+    def sides(self, evidence: Evidence) -> tuple[Paired, ...]:
         """Left against right."""
-        left, right = values.arrays(self.points)
-        return (Paired(left, right, values.margin, None, values.resolution(self.points)),)
+        left, right = evidence.arrays(self.points)
+        return (Paired(left, right, evidence.margin, None, evidence.resolution(self.points)),)
 
     def beyond(self, sides: tuple[Paired, ...]) -> tuple[Paired, ...]:
         """Whether they differ by more than the margin."""

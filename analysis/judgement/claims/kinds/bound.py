@@ -7,7 +7,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from analysis.judgement.claims.model import Claim, Point
+from analysis.judgement.claims.claim import Claim, Point
+from analysis.judgement.claims.evidence import Evidence
 from analysis.judgement.claims.statement import (
     Answering,
     Direction,
@@ -18,7 +19,6 @@ from analysis.judgement.claims.statement import (
     wanted_sign,
     within_margin,
 )
-from analysis.judgement.claims.values import Values
 from analysis.judgement.verdicts import Paired, Verdict
 
 
@@ -34,23 +34,23 @@ class _AgainstValue(Statement):
         """The one."""
         return (self.left,)
 
-    def why_not(self, values: Values) -> str:
+    def why_not(self, evidence: Evidence) -> str:
         """A value is there to be compared with, whatever the runs are."""
-        del values
+        del evidence
         return ""
 
-    def _text(self, values: Values, word: str) -> str:
-        level, variant = values.names.level(self.left.level), values.names.variant
-        unit = values.metric.unit
+    def _text(self, evidence: Evidence, word: str) -> str:
+        level, variant = evidence.names.level(self.left.level), evidence.names.variant
+        unit = evidence.metric.unit
         named = f"{100 * self.value:g}%" if unit == "1" else f"{self.value:g} {unit}"
         return f"{level}: {variant(self.left.variant)} {word} {named}"
 
-    def sides(self, values: Values) -> tuple[Paired, ...]:
+    def sides(self, evidence: Evidence) -> tuple[Paired, ...]:
         """Left against the value."""
-        (left,) = values.arrays(self.points)
+        (left,) = evidence.arrays(self.points)
         # The value is known exactly, and so adds nothing to the spread.
         exactly = np.full(left.size, self.value)
-        return (Paired(left, exactly, values.margin, None, values.resolution(self.points)),)
+        return (Paired(left, exactly, evidence.margin, None, evidence.resolution(self.points)),)
 
 
 @dataclass(frozen=True)
@@ -59,9 +59,9 @@ class Bound(_AgainstValue):
 
     lower: bool
 
-    def text(self, values: Values) -> str:
+    def text(self, evidence: Evidence) -> str:
         """The level, the variant and the value."""
-        return self._text(values, "below" if self.lower else "above")
+        return self._text(evidence, "below" if self.lower else "above")
 
     def judge(self, verdicts: Sequence[Verdict], beyond: Sequence[Verdict]) -> Answering:
         """By the sign of the difference."""
@@ -75,9 +75,9 @@ class Bound(_AgainstValue):
 class Near(_AgainstValue):
     """``left`` is a value but for the margin."""
 
-    def text(self, values: Values) -> str:
+    def text(self, evidence: Evidence) -> str:
         """The level, the variant and the value."""
-        return self._text(values, "about")
+        return self._text(evidence, "about")
 
     def beyond(self, sides: tuple[Paired, ...]) -> tuple[Paired, ...]:
         """Whether it is further than the margin from the value."""

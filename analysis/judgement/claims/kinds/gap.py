@@ -8,7 +8,8 @@ from itertools import pairwise
 
 import numpy as np
 
-from analysis.judgement.claims.model import Claim, Point
+from analysis.judgement.claims.claim import Claim, Point
+from analysis.judgement.claims.evidence import Evidence
 from analysis.judgement.claims.statement import (
     Answering,
     Direction,
@@ -17,7 +18,6 @@ from analysis.judgement.claims.statement import (
     sign,
     wanted_sign,
 )
-from analysis.judgement.claims.values import Values
 from analysis.judgement.verdicts import Paired, Verdict
 
 SMALL_CHANGE = "it changes by less than the margin"
@@ -42,23 +42,23 @@ class _Gap(Statement):
             for variant in (self.variant, self.other)
         )
 
-    def why_not(self, values: Values) -> str:
+    def why_not(self, evidence: Evidence) -> str:
         """Relative gaps are ratios, which take values above zero."""
-        found = np.concatenate(values.arrays(self.points))
-        no_ratio = values.margin.relative and found.min() <= 0
-        return super().why_not(values) or ("no ratio: a value is zero" if no_ratio else "")
+        found = np.concatenate(evidence.arrays(self.points))
+        no_ratio = evidence.margin.relative and found.min() <= 0
+        return super().why_not(evidence) or ("no ratio: a value is zero" if no_ratio else "")
 
-    def _text(self, values: Values, word: str) -> str:
-        level, variant = values.names.level, values.names.variant
+    def _text(self, evidence: Evidence, word: str) -> str:
+        level, variant = evidence.names.level, evidence.names.variant
         pair = f"{variant(self.variant)} against {variant(self.other)}"
         return f"{pair}: {word} at {level(self.after)} than at {level(self.before)}"
 
-    def _changes(self, values: Values) -> tuple[Paired, Paired]:
+    def _changes(self, evidence: Evidence) -> tuple[Paired, Paired]:
         """The gap after against the gap before, and against the gap before the other way round."""
-        one, other, one_after, other_after = values.arrays(self.points)
+        one, other, one_after, other_after = evidence.arrays(self.points)
         # Four rounded values have twice the variance of two; see inference.effects.
-        step = values.resolution(self.points) * np.sqrt(2)
-        if values.margin.relative:
+        step = evidence.resolution(self.points) * np.sqrt(2)
+        if evidence.margin.relative:
             # Ratios are compared with ratios, so the gap has no unit.
             step /= float(np.mean([one, other, one_after, other_after]))
             before, after = one / other, one_after / other_after
@@ -67,8 +67,8 @@ class _Gap(Statement):
             before, after = one - other, one_after - other_after
             mirrored = -before
         return (
-            Paired(after, before, values.margin, None, step),
-            Paired(after, mirrored, values.margin, None, step),
+            Paired(after, before, evidence.margin, None, step),
+            Paired(after, mirrored, evidence.margin, None, step),
         )
 
 
@@ -78,13 +78,13 @@ class GapOrder(_Gap):
 
     lower: bool
 
-    def text(self, values: Values) -> str:
+    def text(self, evidence: Evidence) -> str:
         """The two variants and levels."""
-        return self._text(values, "lower" if self.lower else "higher")
+        return self._text(evidence, "lower" if self.lower else "higher")
 
-    def sides(self, values: Values) -> tuple[Paired, ...]:
+    def sides(self, evidence: Evidence) -> tuple[Paired, ...]:
         """The gap after against the gap before."""
-        return self._changes(values)[:1]
+        return self._changes(evidence)[:1]
 
     def judge(self, verdicts: Sequence[Verdict], beyond: Sequence[Verdict]) -> Answering:
         """By the sign of the change."""
@@ -99,13 +99,13 @@ class GapShrinks(_Gap):
 
     untested = 2
 
-    def text(self, values: Values) -> str:
+    def text(self, evidence: Evidence) -> str:
         """The two variants and levels."""
-        return self._text(values, "closer")
+        return self._text(evidence, "closer")
 
-    def sides(self, values: Values) -> tuple[Paired, ...]:
+    def sides(self, evidence: Evidence) -> tuple[Paired, ...]:
         """Both changes."""
-        return self._changes(values)
+        return self._changes(evidence)
 
     def judge(self, verdicts: Sequence[Verdict], beyond: Sequence[Verdict]) -> Answering:
         """|after| < |before| just where their difference and their sum have opposite signs."""

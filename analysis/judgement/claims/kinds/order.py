@@ -6,7 +6,8 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
-from analysis.judgement.claims.model import Claim, Point
+from analysis.judgement.claims.claim import Claim, Point
+from analysis.judgement.claims.evidence import Evidence
 from analysis.judgement.claims.statement import (
     Answering,
     Direction,
@@ -15,7 +16,6 @@ from analysis.judgement.claims.statement import (
     sign,
     wanted_sign,
 )
-from analysis.judgement.claims.values import Values
 from analysis.judgement.verdicts import Paired, Verdict
 
 
@@ -32,18 +32,18 @@ class Order(Statement):
         """The two."""
         return self.left, self.right
 
-    def text(self, values: Values) -> str:
+    def text(self, evidence: Evidence) -> str:
         """Two variants at one level, or one variant at two."""
-        level, variant = values.names.level, values.names.variant
+        level, variant = evidence.names.level, evidence.names.variant
         left, right, word = self.left, self.right, "below" if self.lower else "above"
         if left.level == right.level:
             return f"{level(left.level)}: {variant(left.variant)} {word} {variant(right.variant)}"
         return f"{variant(left.variant)}: {level(left.level)} {word} {level(right.level)}"
 
-    def sides(self, values: Values) -> tuple[Paired, ...]:
+    def sides(self, evidence: Evidence) -> tuple[Paired, ...]:
         """Left against right."""
-        left, right = values.arrays(self.points)
-        return (Paired(left, right, values.margin, None, values.resolution(self.points)),)
+        left, right = evidence.arrays(self.points)
+        return (Paired(left, right, evidence.margin, None, evidence.resolution(self.points)),)
 
     def judge(self, verdicts: Sequence[Verdict], beyond: Sequence[Verdict]) -> Answering:
         """By the sign of the difference."""

@@ -1,4 +1,4 @@
-"""The values of one metric for one claim."""
+"""What the runs say of one metric where a claim looks: values, or why there are none to compare."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 import numpy as np
 
 from analysis.arrays import Floats
-from analysis.judgement.claims.model import Claim, Names, Point
+from analysis.judgement.claims.claim import Claim, Names, Point
 from analysis.judgement.judging import Statistics, resolution_of
 from analysis.judgement.margins import with_margins
 from analysis.measures.catalogue import METRICS
@@ -16,7 +16,7 @@ from analysis.measures.metric import Margin, Statistic
 _METRIC = {metric.name: metric for metric in METRICS}
 
 
-class Values:
+class Evidence:
     """What the runs say of one metric where a claim looks.
 
     Attributes:
