@@ -19,8 +19,6 @@ from typing import Protocol, cast
 from onionlab import __version__, commands
 from onionlab.errors import UserError
 
-__all__ = ["Command", "build_parser", "main"]
-
 EXIT_USER_ERROR = 2
 EXIT_INTERRUPTED = 130
 

@@ -11,16 +11,6 @@ from __future__ import annotations
 
 from pathlib import Path
 
-__all__ = [
-    "SHARE",
-    "build_directory",
-    "code_root",
-    "is_checkout",
-    "shipped",
-    "shipped_files",
-    "working_root",
-]
-
 SHARE = Path(__file__).resolve().with_name("share")
 """What setup.py puts into a wheel; a checkout has no such folder."""
 

@@ -91,7 +91,7 @@ def nominal_levels(fractions: Sequence[float], alphas: ArrayLike, power: float =
 
 
 def _boundary(above: Floats, grid: Floats, step: float, spend: float) -> tuple[float, int, float]:
-    """Where the mass above is what may be spent: the boundary, its bin, the share of the bin below."""
+    """Where the mass above is what may be spent: the boundary, its bin, the bin's share below."""
     edge = max(0, int(np.searchsorted(-above, -spend, side="right")) - 1)
     beyond = float(above[edge + 1]) if edge + 1 < above.size else 0.0
     inside = float(above[edge]) - beyond

@@ -540,10 +540,10 @@ def pairing_gain(own: Sequence[float], base: Sequence[float]) -> float | None:
 
 def format_rows(rows: Sequence[Row]) -> str:
     """The rows as a table of plain text."""
-    lines = [("part", "data", "quantity", "value", "+-", "promise", "")]
+    texts = [("part", "data", "quantity", "value", "+-", "promise", "")]
     for row in rows:
         rate = row.error is not None
-        lines.append(
+        texts.append(
             (
                 row.part,
                 row.setting,
@@ -554,13 +554,13 @@ def format_rows(rows: Sequence[Row]) -> str:
                 "" if row.limit is None else "holds" if row.holds else "BROKEN",
             )
         )
-    widths = [max(len(line[i]) for line in lines) for i in range(7)]
+    widths = [max(len(line[i]) for line in texts) for i in range(7)]
     right = (3, 4)
     lines = [
         "  ".join(
             text.rjust(width) if i in right else text.ljust(width)
             for i, (text, width) in enumerate(zip(line, widths, strict=True))
         ).rstrip()
-        for line in lines
+        for line in texts
     ]
     return "\n".join(lines) + "\n"

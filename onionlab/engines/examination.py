@@ -8,8 +8,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
-__all__ = ["MISSING", "OK", "WARN", "Finding", "Need", "Question", "size_text"]
-
 OK = "ok"
 WARN = "warn"
 MISSING = "missing"

@@ -6,8 +6,6 @@ import re
 import resource
 from pathlib import Path
 
-__all__ = ["cgroup_limit", "hard_limit", "kernel_setting", "process_status"]
-
 
 def cgroup_limit(controller: str, *files: str) -> int | None:
     """The least limit of this process's control groups (v1 or v2); None where there is none.

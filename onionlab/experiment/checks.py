@@ -15,8 +15,6 @@ from onionlab.network.sample import ADDRESSES_PER_ROLE
 from onionlab.yamlfile.kinds import nearest
 from onionlab.yamlfile.units import format_rate, format_time, milliseconds, show
 
-__all__ = ["Finding", "KnownNames", "impossible", "questionable"]
-
 KIST_INTERVAL_MAX_MS = 100  # KIST_SCHED_RUN_INTERVAL_MAX in src/core/or/scheduler.h
 # RELAY_REQUIRED_MIN_BANDWIDTH in src/core/or/or.h
 LEAST_BANDWIDTH_RATE_BIT_PER_S = 75 * 1024 * 8

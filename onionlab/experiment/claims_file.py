@@ -34,8 +34,6 @@ from onionlab.yamlfile.reading import as_user_error, display_name, in_order, rea
 from onionlab.yamlfile.tree import Node, Problem
 from onionlab.yamlfile.units import show
 
-__all__ = ["ClaimSet", "claim_files", "load_claims"]
-
 HINT = "docs/reference/claims.md explains every key"
 MAX_FIGURE = 1000
 FOLDER = f"{EXPERIMENTS}/claims"

@@ -12,8 +12,6 @@ from onionlab.experiment.scaling import changes, checked_scale, scale_settings
 from onionlab.experiment.schema import Figure, PublishedCellTimes
 from onionlab.experiment.seeds import checked_seeds
 
-__all__ = ["Experiment", "Level"]
-
 
 @dataclass(frozen=True)
 class Level:

@@ -13,8 +13,6 @@ from onionlab.yamlfile.reading import display_name, read_file
 from onionlab.yamlfile.tree import Node, Problem, merge
 from onionlab.yamlfile.units import show
 
-__all__ = ["Reader"]
-
 FILE_NAMES = values.file_names()
 
 

@@ -21,8 +21,6 @@ from onionlab.yamlfile.model import Model
 from onionlab.yamlfile.tree import Node, Problem
 from onionlab.yamlfile.units import show
 
-__all__ = ["FILE_KINDS", "TOR_KIND", "AnySettings", "FileKind", "kind_of"]
-
 AnySettings = Settings | PeersSettings
 """Settings of a run, of either kind of experiment."""
 

@@ -11,8 +11,6 @@ from onionlab.paths import shipped, shipped_files
 from onionlab.yamlfile.kinds import nearest
 from onionlab.yamlfile.units import show
 
-__all__ = ["EXPERIMENTS", "SUFFIX", "experiment_names", "find_experiment", "is_path"]
-
 EXPERIMENTS = "experiments"
 SUFFIX = ".yaml"
 NAME = re.compile(r"[a-z0-9]+(?:-[a-z0-9]+)*")

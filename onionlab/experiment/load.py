@@ -22,8 +22,6 @@ from onionlab.programs.tor.variants import FOLDER as TOR_FOLDER
 from onionlab.programs.tor.variants import load_variants
 from onionlab.yamlfile.reading import as_user_error, in_order
 
-__all__ = ["load"]
-
 REFERENCE_HINT = "docs/reference/experiments.md explains every key"
 
 

@@ -16,8 +16,6 @@ from onionlab.yamlfile.reading import as_user_error, display_name, in_order, rea
 from onionlab.yamlfile.tree import Node, Problem
 from onionlab.yamlfile.units import show
 
-__all__ = ["NightlyEntry", "NightlyList", "read_nightly_list"]
-
 MAX_NIGHTS = 100_000
 HINT = "a line of experiments is, for instance: {name: quick, variants: [ewma], seeds: 10}"
 

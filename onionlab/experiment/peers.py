@@ -22,8 +22,6 @@ from onionlab.experiment.schema import (
 from onionlab.yamlfile import kinds
 from onionlab.yamlfile.model import Model, key
 
-__all__ = ["KIND", "PEER_FIGURE_KINDS", "TRANSFER", "PeersFile", "PeersHeader", "PeersSettings"]
-
 KIND = "peers"
 PEER_FIGURE_KINDS = ("transfer-window",)
 TRANSFER = "transfer"

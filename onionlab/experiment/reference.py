@@ -12,16 +12,6 @@ from onionlab.experiment.schema import ExperimentFile, Settings
 from onionlab.yamlfile.model import Model
 from onionlab.yamlfile.shape import Key, Shape, keys_of
 
-__all__ = [
-    "GENERATED_BEGIN",
-    "GENERATED_END",
-    "json_schema",
-    "peers_json_schema",
-    "peers_reference",
-    "reference",
-    "with_reference",
-]
-
 GENERATED_BEGIN = "<!-- made by `onionlab schema --write` from the models: do not edit -->"
 GENERATED_END = "<!-- end of the generated part -->"
 

@@ -11,8 +11,6 @@ from onionlab.yamlfile.kinds import nearest
 from onionlab.yamlfile.tree import Node, Problem
 from onionlab.yamlfile.units import show
 
-__all__ = ["figures_of", "figures_without_streams"]
-
 REQUEST_OF_FIGURE_BYTES = 320 * 1024
 
 FIGURE_TITLES = {

@@ -16,8 +16,6 @@ from onionlab.yamlfile.reading import in_order, validate_tree
 from onionlab.yamlfile.shape import shape_of_model, unknown_keys
 from onionlab.yamlfile.tree import Node, Problem, merge
 
-__all__ = ["resolve"]
-
 
 def resolve(
     tree: Node, name: str, files: tuple[str, ...], known: KnownNames

@@ -9,8 +9,6 @@ from onionlab.errors import UserError
 from onionlab.experiment.schema import NetworkSettings, Settings, TrafficClass
 from onionlab.yamlfile.units import show
 
-__all__ = ["changes", "checked_scale", "scale_settings"]
-
 MAX_SCALE = 100.0
 
 

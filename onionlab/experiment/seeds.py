@@ -8,8 +8,6 @@ from onionlab.errors import UserError
 from onionlab.experiment import values
 from onionlab.yamlfile.units import show
 
-__all__ = ["checked_seeds", "parse_seeds"]
-
 SEEDS = values.seeds()
 
 

@@ -8,8 +8,6 @@ from __future__ import annotations
 
 from onionlab.experiment.values import Option
 
-__all__ = ["EXPERIMENTAL", "GENERAL", "HOST_OPTION_DEFAULTS", "REFUSED"]
-
 _LOG_LEVEL = ("error", "warning", "info", "debug", "trace")
 
 GENERAL: dict[str, Option] = {

@@ -6,8 +6,6 @@ else than the file says.
 
 from __future__ import annotations
 
-__all__ = ["CONSENSUS_PARAMETERS", "RESERVED_OPTIONS"]
-
 CONSENSUS_PARAMETERS = frozenset(
     """
     AllowNonearlyExtend AuthDirNumSRVAgreements CircuitPriorityHalflifeMsec

@@ -9,18 +9,6 @@ from onionlab.yamlfile import units
 from onionlab.yamlfile.kinds import Kind, fraction, nearest
 from onionlab.yamlfile.units import show
 
-__all__ = [
-    "WHOLE",
-    "Deployment",
-    "Option",
-    "Traced",
-    "deployment",
-    "file_names",
-    "raw_options",
-    "seeds",
-    "traced",
-]
-
 MAX_SEED = 2**32 - 1  # Shadow's general.seed is an unsigned 32-bit integer
 MAX_SEEDS = 10_000
 

@@ -24,14 +24,6 @@ from onionlab.yamlfile.reading import (
 from onionlab.yamlfile.tree import Node, Problem
 from onionlab.yamlfile.units import show
 
-__all__ = [
-    "Geography",
-    "known_capacities",
-    "known_geographies",
-    "load_capacities",
-    "load_geography",
-]
-
 REGIONS_FILE = "configs/regions.yaml"
 CAPACITY_FILE = "configs/relay-capacity.yaml"
 KIB_PER_S_IN_BIT_PER_S = 8 * 1024

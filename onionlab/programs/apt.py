@@ -21,17 +21,6 @@ from typing import Any, Literal
 from onionlab.errors import UserError
 from onionlab.programs.building import file_sha256
 
-__all__ = [
-    "PrivateApt",
-    "deb822_fields",
-    "deb822_sources",
-    "fetch_source_package",
-    "keep",
-    "offered_by_system",
-    "one_line_sources",
-    "read_kept",
-]
-
 APT_TIMEOUT_S = 900.0
 KEPT_RECORD = "source.json"
 

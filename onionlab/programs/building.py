@@ -26,25 +26,6 @@ from typing import Any, Protocol, TypeVar
 from onionlab.errors import UserError
 from onionlab.programs.registry import Patch, Series
 
-__all__ = [
-    "Workshop",
-    "apply_patch",
-    "at_once",
-    "build_environment",
-    "build_key_of",
-    "build_lock",
-    "file_sha256",
-    "first_line",
-    "intact_build",
-    "new_log",
-    "patched_copy",
-    "put_build",
-    "read_build",
-    "run_logged",
-    "unpack_tarball",
-    "work_directory",
-]
-
 SIGN_OF_LIFE_S = 20.0
 HALT_S = 0.5
 LOG_LINES_SHOWN = 15

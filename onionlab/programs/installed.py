@@ -16,8 +16,6 @@ from pathlib import Path
 
 from onionlab.errors import UserError
 
-__all__ = ["SHADOW", "TGEN", "Program", "Tool", "find_shadow", "find_tgen", "find_tool"]
-
 PROBE_TIMEOUT_S = 20.0
 
 

@@ -15,18 +15,6 @@ from onionlab.yamlfile.model import Model, key
 from onionlab.yamlfile.reading import AnyModel, as_user_error, display_name, in_order, read_model
 from onionlab.yamlfile.tree import Node, Problem
 
-__all__ = [
-    "Look",
-    "LookModel",
-    "Name",
-    "Patch",
-    "Series",
-    "TextValue",
-    "load_series",
-    "read_registry",
-    "twins",
-]
-
 HINT = "the comments at the top of the file explain every key"
 LINESTYLES = ("-", "--", "-.", ":")
 

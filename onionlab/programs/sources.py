@@ -12,8 +12,6 @@ from onionlab.programs.apt import read_kept
 from onionlab.programs.building import file_sha256
 from onionlab.programs.trees import files_sha256, git_output
 
-__all__ = ["Program", "Source", "kept_source", "own_source"]
-
 
 @dataclass(frozen=True)
 class Source:

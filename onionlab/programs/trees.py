@@ -12,8 +12,6 @@ from pathlib import Path
 
 from onionlab.errors import UserError
 
-__all__ = ["Configured", "copy_files", "files_sha256", "git_output", "tree_files"]
-
 
 @dataclass(frozen=True)
 class Configured:

@@ -17,8 +17,6 @@ import re
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-__all__ = ["APP_LOG", "OneCircuit", "circuit_problem"]
-
 APP_LOG = "[app]info-info stdout"
 """Value of torrc's `Log` that has Tor write these lines, and no others of that level."""
 

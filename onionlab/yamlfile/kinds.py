@@ -20,27 +20,6 @@ from pydantic_core import CoreSchema, core_schema
 from onionlab.yamlfile import units
 from onionlab.yamlfile.units import show
 
-__all__ = [
-    "Kind",
-    "bandwidth_or_regions",
-    "choice",
-    "color",
-    "exact_text",
-    "fraction",
-    "name",
-    "nearest",
-    "number",
-    "optional_rate",
-    "optional_time",
-    "size",
-    "text",
-    "time",
-    "time_span",
-    "torrc_line",
-    "torrc_lines",
-    "whole_number",
-]
-
 
 @dataclass(frozen=True)
 class Kind:

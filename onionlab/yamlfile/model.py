@@ -6,8 +6,6 @@ from typing import Any, ClassVar
 
 from pydantic import BaseModel, ConfigDict, Field
 
-__all__ = ["Model", "key"]
-
 
 def key(default: object = ..., **details: Any) -> Any:
     """A key of the file; unlike Field() it takes the default as the file would write it."""

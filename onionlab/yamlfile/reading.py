@@ -15,16 +15,6 @@ from onionlab.yamlfile.shape import expected_at, shape_of_model, unknown_keys
 from onionlab.yamlfile.tree import Node, Problem, YamlError, plain, read_tree
 from onionlab.yamlfile.units import show
 
-__all__ = [
-    "AnyModel",
-    "as_user_error",
-    "display_name",
-    "in_order",
-    "read_file",
-    "read_model",
-    "validate_tree",
-]
-
 AnyModel = TypeVar("AnyModel", bound=Model)
 
 

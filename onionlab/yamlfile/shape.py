@@ -16,8 +16,6 @@ from onionlab.yamlfile.model import Model
 from onionlab.yamlfile.tree import Node, Problem
 from onionlab.yamlfile.units import show
 
-__all__ = ["Key", "Shape", "expected_at", "keys_of", "shape_of_model", "unknown_keys"]
-
 
 @dataclass(frozen=True)
 class Shape:

@@ -14,8 +14,6 @@ from dataclasses import dataclass, replace
 
 import yaml
 
-__all__ = ["Node", "Problem", "YamlError", "merge", "plain", "read_tree"]
-
 Scalar = str | int | float | bool | None
 
 MAX_DEPTH = 50

@@ -12,22 +12,6 @@ import re
 from collections.abc import Mapping
 from fractions import Fraction
 
-__all__ = [
-    "RATE_UNITS",
-    "SIZE_UNITS",
-    "TIME_UNITS",
-    "format_rate",
-    "format_size",
-    "format_time",
-    "milliseconds",
-    "parse_fraction",
-    "parse_rate",
-    "parse_size",
-    "parse_time",
-    "seconds",
-    "show",
-]
-
 SIZE_UNITS: dict[str, int] = {
     "B": 1,
     "KB": 1000,

@@ -227,7 +227,8 @@ def test_a_killed_build_leaves_no_half_result(
     slow = FILES | {"Makefile": MAKEFILE_THAT_WAITS}
     source = tarball_of(slow, tmp_path / "slow.tar.xz")
     code = (
-        "import sys; from pathlib import Path; from onionlab.engines.uml.kernel import ensure_kernel\n"
+        "import sys; from pathlib import Path\n"
+        "from onionlab.engines.uml.kernel import ensure_kernel\n"
         "ensure_kernel(Path(sys.argv[1]), linux_source=sys.argv[2],\n"
         "              say=lambda line: print(line, flush=True))"
     )

@@ -16,8 +16,6 @@ from typing import Any
 from onionlab.engines.uml.memory import file_system_type
 from onionlab.errors import UserError
 
-__all__ = ["BootReport", "check_boot", "memory_directory"]
-
 TIMEOUT_S = 120.0
 MEMORY_MIB = 192
 START_UNIX_S = 946684800

@@ -40,14 +40,6 @@ from onionlab.programs.building import (
 )
 from onionlab.programs.sources import Source
 
-__all__ = [
-    "BUILD_DISK_BYTES",
-    "BUILD_PROGRAMS",
-    "BuiltKernel",
-    "ensure_kernel",
-    "find_kernel",
-]
-
 FORMAT = 1
 """Part of every key: raise it when a kernel is built differently."""
 

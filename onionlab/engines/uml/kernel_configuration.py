@@ -11,8 +11,6 @@ from onionlab.engines.uml.kernel_source import linux_version
 from onionlab.errors import UserError
 from onionlab.programs.building import Workshop, run_logged
 
-__all__ = ["configure", "fragment_options", "make_command", "missing_options"]
-
 # Linux writes when, where and by whom it was built into the kernel, unless it is told.
 FIXED_IDENTITY = (
     "KBUILD_BUILD_TIMESTAMP=2000-01-01",

@@ -16,8 +16,6 @@ from onionlab.engines.uml.kernel_source import ENVIRONMENT_VARIABLE
 from onionlab.programs.building import apply_patch, build_environment
 from onionlab.programs.registry import Patch
 
-__all__ = ["KernelPatch", "apply_patches", "load_patches"]
-
 PATCHES_HINT = (
     "Name a source that the patches in configs/uml/patches fit: "
     f"{ENVIRONMENT_VARIABLE}=/path/to/linux-6.12.tar.xz."

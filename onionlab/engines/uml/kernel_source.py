@@ -24,16 +24,6 @@ from onionlab.programs.building import file_sha256
 from onionlab.programs.sources import Program, Source, kept_source, own_source
 from onionlab.programs.trees import Configured, copy_files, tree_files
 
-__all__ = [
-    "ENVIRONMENT_VARIABLE",
-    "OLDEST",
-    "TESTED",
-    "choose_package",
-    "obtain_source",
-    "offered_packages",
-    "unpack_source",
-]
-
 ENVIRONMENT_VARIABLE = "LINUX_SOURCE"
 WAY_OUT = (
     "To build from a source of your own, name a tarball or an unpacked tree: "

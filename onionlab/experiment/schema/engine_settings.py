@@ -8,8 +8,6 @@ from onionlab.experiment import shadow_options, values
 from onionlab.yamlfile import kinds
 from onionlab.yamlfile.model import Model, key
 
-__all__ = ["EngineSettings", "ShadowOptions", "TgenOptions", "UmlOptions"]
-
 RawOptions = dict[str, str | int | bool | None]
 
 

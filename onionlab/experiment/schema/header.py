@@ -16,18 +16,6 @@ from onionlab.experiment.schema.settings import Settings
 from onionlab.yamlfile import kinds
 from onionlab.yamlfile.model import Model, key
 
-__all__ = [
-    "COMPARING_FIGURE_KINDS",
-    "DEFAULT_FIGURE_KINDS",
-    "FIGURE_KINDS",
-    "ExperimentFile",
-    "Figure",
-    "Header",
-    "LevelEntry",
-    "PublishedCellTimes",
-    "TorHeader",
-]
-
 DEFAULT_FIGURE_KINDS = ("throughput-timeouts", "ttfb-320kib", "quantile-ratios")
 """What an experiment that names no figures gets for each level."""
 

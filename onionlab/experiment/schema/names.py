@@ -6,18 +6,6 @@ from typing import Annotated
 
 from onionlab.yamlfile import kinds
 
-__all__ = [
-    "COUNT",
-    "IDENTIFIER",
-    "POSITIVE_COUNT",
-    "RELAY_ROLES",
-    "ClassName",
-    "LevelName",
-    "MetricName",
-    "OptionName",
-    "ParameterName",
-]
-
 RELAY_ROLES = ("exitguard", "guard", "exit", "middle")
 
 MAX_COUNT = 1_000_000

@@ -11,8 +11,6 @@ from onionlab.experiment.schema.names import COUNT, IDENTIFIER, POSITIVE_COUNT, 
 from onionlab.yamlfile import kinds
 from onionlab.yamlfile.model import Model, key
 
-__all__ = ["Clients", "NetworkSettings", "RelayRole", "Relays", "Servers"]
-
 
 class RelayRole(Model):
     """The relays of one role."""

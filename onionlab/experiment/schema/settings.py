@@ -12,8 +12,6 @@ from onionlab.experiment.schema.traffic_settings import TrafficClass
 from onionlab.yamlfile import kinds
 from onionlab.yamlfile.model import Model, key
 
-__all__ = ["Settings", "TimeSettings"]
-
 
 class TimeSettings(Model):
     """The phases of a run, one after the other."""

@@ -10,8 +10,6 @@ from onionlab.experiment.values import Deployment, Traced
 from onionlab.yamlfile import kinds
 from onionlab.yamlfile.model import Model, key
 
-__all__ = ["Scheduler", "TorSettings", "Torrc"]
-
 TorrcOptions = dict[OptionName, Annotated[tuple[str, ...], kinds.torrc_lines()]]
 
 

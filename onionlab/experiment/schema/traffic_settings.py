@@ -10,8 +10,6 @@ from onionlab.experiment.schema.names import COUNT, IDENTIFIER
 from onionlab.yamlfile import kinds, units
 from onionlab.yamlfile.model import Model, key
 
-__all__ = ["Pause", "Start", "TrafficClass"]
-
 MAX_PAUSE_CHOICES = 10_000
 MAX_STREAMS = 1000
 

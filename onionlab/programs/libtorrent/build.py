@@ -46,8 +46,6 @@ from onionlab.programs.libtorrent.variants import (
 from onionlab.programs.registry import Series
 from onionlab.programs.sources import Source
 
-__all__ = ["BuiltPeer", "ensure_peers", "peer_program"]
-
 FORMAT = 1
 """Part of every key: raise it when a build is made differently."""
 

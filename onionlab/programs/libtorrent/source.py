@@ -15,8 +15,6 @@ from onionlab.programs.apt import fetch_source_package
 from onionlab.programs.building import unpack_tarball
 from onionlab.programs.sources import Program, Source, kept_source, own_source
 
-__all__ = ["ENVIRONMENT_VARIABLE", "obtain_source", "unpack_source"]
-
 PACKAGE = "libtorrent-rasterbar"
 ENVIRONMENT_VARIABLE = "LIBTORRENT_SOURCE"
 WAY_OUT = (

@@ -24,8 +24,6 @@ from onionlab.programs.registry import (
 from onionlab.yamlfile import kinds
 from onionlab.yamlfile.model import Model, key
 
-__all__ = ["FOLDER", "PeerVariant", "base_series", "load_peer_variants", "series_of"]
-
 FOLDER = "libtorrent-patches"
 OBSERVER = "observer"
 

@@ -48,8 +48,6 @@ from onionlab.programs.sources import Source
 from onionlab.programs.tor.source import obtain_source, source_at_hand, unpack_source
 from onionlab.programs.tor.variants import STOCK, load_variants, tor_series
 
-__all__ = ["BuiltTor", "ensure_series", "ensure_variants"]
-
 FORMAT = 1
 """Part of every key: raise it when a build is made differently."""
 

@@ -33,8 +33,6 @@ from onionlab.programs.tor.build import (
 )
 from onionlab.programs.tor.variants import STOCK, load_registry, tor_series
 
-__all__ = ["Outcome", "check_series", "new_problems", "parse_test_output"]
-
 # Tor's own rules for its source, as its maintainers run them before a merge. (check-changes is one
 # more, but a release does not bring the program for it.)
 STYLE_CHECKS = ("check-spaces", "check-includes")

@@ -17,8 +17,6 @@ from onionlab.programs.building import unpack_tarball
 from onionlab.programs.sources import Program, Source, kept_source, own_source
 from onionlab.programs.trees import Configured, copy_files, tree_files
 
-__all__ = ["obtain_source", "source_at_hand", "unpack_source"]
-
 PACKAGE = "tor"
 CONFIGURED = Configured("config.status", "make distclean")
 ENVIRONMENT_VARIABLE = "TOR_SOURCE"

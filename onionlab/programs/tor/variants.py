@@ -29,18 +29,6 @@ from onionlab.yamlfile.model import Model, key
 from onionlab.yamlfile.tree import Node, Problem
 from onionlab.yamlfile.units import show
 
-__all__ = [
-    "FOLDER",
-    "PROOF_FROM",
-    "STOCK",
-    "Registry",
-    "SeriesEntry",
-    "TorVariant",
-    "load_registry",
-    "load_variants",
-    "tor_series",
-]
-
 FOLDER = "tor-patches"
 
 STOCK = "stock"

@@ -19,8 +19,6 @@ from onionlab.errors import UserError
 
 from .options import Peer, parse_peers, parse_port, parse_size, parse_time, parse_times
 
-__all__ = ["ActionGraph", "LogLevel", "Pause", "Start", "StreamOptions", "load_graph"]
-
 DEFAULT_HEARTBEAT_US = 1_000_000
 DEFAULT_STALLOUT_US = 30_000_000
 

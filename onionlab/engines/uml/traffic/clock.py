@@ -6,8 +6,6 @@ import ctypes
 import struct
 import time
 
-__all__ = ["Clock"]
-
 _EVEN_NS = 10_000_000
 _TIMER_ABSTIME = 1
 

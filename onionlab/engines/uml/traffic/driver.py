@@ -20,8 +20,6 @@ from .loop import LEVEL_IN, Loop
 from .netns import Namespaces
 from .traffic_file import TrafficFile
 
-__all__ = ["Driver", "HostNames"]
-
 SPARE_FILES = 64
 STREAMS_PER_HOST = 16
 

@@ -24,8 +24,6 @@ from .stream import Stream
 from .traffic_file import HostEntry
 from .transport import Address
 
-__all__ = ["Host", "Names"]
-
 INSTANT_US = 1000
 HOLD_US = 1_000_000
 STREAMS_IN_AN_INSTANT = 1000

@@ -14,8 +14,6 @@ from onionlab.errors import UserError
 from .action_graph import LogLevel
 from .clock import Clock
 
-__all__ = ["FLUSH_BYTES", "TgenLogWriter"]
-
 FLUSH_BYTES = 1 << 16
 
 

@@ -11,8 +11,6 @@ from onionlab.errors import UserError
 
 from .clock import Clock
 
-__all__ = ["EDGE_IN", "EDGE_IN_OUT", "LEVEL_IN", "Loop"]
-
 LEVEL_IN = select.EPOLLIN
 EDGE_IN = select.EPOLLIN | select.EPOLLRDHUP | select.EPOLLET
 EDGE_IN_OUT = EDGE_IN | select.EPOLLOUT

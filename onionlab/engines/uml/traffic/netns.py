@@ -7,8 +7,6 @@ import os
 
 from onionlab.errors import UserError
 
-__all__ = ["Namespaces"]
-
 _CLONE_NEWNET = 0x40000000
 
 

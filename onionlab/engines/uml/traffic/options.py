@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-__all__ = ["Peer", "parse_peers", "parse_port", "parse_size", "parse_time", "parse_times"]
-
 _SIZE_FACTORS = {
     **dict.fromkeys(("b", "byte", "bytes"), 1),
     **dict.fromkeys(("kb", "kilobyte", "kilobytes"), 10**3),

@@ -20,8 +20,6 @@ from .states import ReceiveState, TransportState
 if TYPE_CHECKING:
     from .stream import Stream
 
-__all__ = ["Receiving"]
-
 READ_BYTES = 1 << 16
 DISCARD_BYTES = 1 << 24
 

@@ -16,8 +16,6 @@ from .states import ReceiveState, SendState, TransportState
 if TYPE_CHECKING:
     from .stream import Stream
 
-__all__ = ["Sending"]
-
 SEND_BYTES = 1 << 18
 STATUS_SEND_BYTES = 1 << 15
 

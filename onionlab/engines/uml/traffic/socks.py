@@ -14,8 +14,6 @@ from . import lines
 from .states import TransportFault, TransportState
 from .transport import Address, HandshakeError, Transport
 
-__all__ = ["SocksTransport"]
-
 _VERSION = 5
 _LOGIN_VERSION = 1
 _NO_LOGIN, _LOGIN = 0, 2

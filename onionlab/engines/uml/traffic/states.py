@@ -9,8 +9,6 @@ from __future__ import annotations
 
 from enum import StrEnum
 
-__all__ = ["ReceiveState", "SendState", "StreamFault", "TransportFault", "TransportState"]
-
 
 class TransportState(StrEnum):
     """How far a connection and the handshake with its proxy are (tgen-transport.c)."""

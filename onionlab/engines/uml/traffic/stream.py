@@ -23,8 +23,6 @@ if TYPE_CHECKING:
     from .action_graph import StreamOptions
     from .log_writer import TgenLogWriter
 
-__all__ = ["Owner", "Stream"]
-
 MAX_LINE_BYTES = 1 << 16
 
 _CONNECT, _OPEN = TransportState.CONNECT, TransportState.OPEN

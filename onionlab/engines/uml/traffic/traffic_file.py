@@ -31,8 +31,6 @@ from typing import Any
 
 from onionlab.errors import UserError
 
-__all__ = ["HostEntry", "TrafficFile", "load_traffic_file"]
-
 FORMAT = 1
 
 

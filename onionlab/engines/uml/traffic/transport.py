@@ -15,8 +15,6 @@ from .states import TransportFault, TransportState
 if TYPE_CHECKING:
     from .lines import Line
 
-__all__ = ["Address", "HandshakeError", "Transport"]
-
 
 class Address:
     """A peer as TGen prints it: name, address, port. The address may come later."""

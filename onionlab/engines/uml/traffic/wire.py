@@ -13,22 +13,6 @@ from dataclasses import dataclass
 
 from .states import StreamFault
 
-__all__ = [
-    "AUTH_BYTES",
-    "FOOTER",
-    "MODEL",
-    "MODEL_NAME",
-    "PAYLOAD_LETTER",
-    "Command",
-    "HeaderError",
-    "checksum_line",
-    "command",
-    "parse_command",
-    "parse_response",
-    "payload_md5",
-    "response",
-]
-
 _PASSWORD = b"T8nNx9L95LATtckJkR5n"
 AUTH_BYTES = _PASSWORD + b" "
 _PROTOCOL_MAJOR = "2"
