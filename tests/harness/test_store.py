@@ -212,8 +212,9 @@ def test_the_memory_of_a_tree_counts_its_children(tmp_path: Path) -> None:
         assert sampler.peak_bytes >= 80_000_000
     finally:
         # What it started holds the pipe, too: otherwise that would be waited for.
-        for process in (*psutil.Process(parent.pid).children(), parent):
-            process.kill()
+        for child in psutil.Process(parent.pid).children():
+            child.kill()
+        parent.kill()
         parent.communicate()
     lines = (tmp_path / "free.log").read_text().splitlines()
     # tornettools reads the date's line, the header and the line of Mem:, by position.

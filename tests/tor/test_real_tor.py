@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import subprocess
+from collections.abc import Iterable
 from pathlib import Path
 
 import pytest
+from _pytest.mark import ParameterSet
+from harness.checkout import share_builds, ship
 
 from onionlab.programs.tor.build import BuiltTor, ensure_variants
 from onionlab.programs.tor.check import check_series, new_problems
 from onionlab.programs.tor.variants import load_registry, tor_series
 
-pytestmark = [pytest.mark.tor, pytest.mark.slow]
+pytestmark = pytest.mark.tor
 
 REPOSITORY = Path(__file__).resolve().parents[2]
 REGISTRY = load_registry(REPOSITORY)
@@ -26,12 +29,33 @@ TESTED = ("circuit-policy", "stream-order+cell-trace")
 """The builds that hold all series. Compiling Tor's unit tests takes minutes for each of them, and
 an experiment that traces cells runs such a build too."""
 
+QUICK_SERIES = "circuit-policy"
+"""What `make test` builds; so does the experiment `quick`."""
+
+
+def quickly(names: Iterable[str]) -> list[ParameterSet]:
+    """Variants to test one by one; those of other builds than QUICK_SERIES are slow."""
+    slow = {name for name in names if REGISTRY.variants[name].series != QUICK_SERIES}
+    return [pytest.param(name, marks=[pytest.mark.slow] if name in slow else []) for name in names]
+
+
+VARIANTS = pytest.mark.parametrize("name", quickly(REGISTRY.variants))
 PATCHED = [name for name, variant in REGISTRY.variants.items() if variant.series]
 
 
 @pytest.fixture(scope="module")
 def builds() -> dict[str, BuiltTor]:
+    """All of them, by variant: together they take less time than one after the other."""
     return ensure_variants(REPOSITORY, REGISTRY.variants, say=print)
+
+
+@pytest.fixture
+def built(request: pytest.FixtureRequest, name: str) -> BuiltTor:
+    """The build of a variant."""
+    if REGISTRY.variants[name].series == QUICK_SERIES:
+        return ensure_variants(REPOSITORY, [name], say=print)[name]
+    builds: dict[str, BuiltTor] = request.getfixturevalue("builds")
+    return builds[name]
 
 
 def verify(tor: Path, torrc: dict[str, str], folder: Path) -> subprocess.CompletedProcess[str]:
@@ -43,14 +67,13 @@ def verify(tor: Path, torrc: dict[str, str], folder: Path) -> subprocess.Complet
     return subprocess.run(command, capture_output=True, text=True, check=False)
 
 
-@pytest.mark.parametrize("name", REGISTRY.variants)
-def test_a_variant_takes_its_own_options(
-    builds: dict[str, BuiltTor], tmp_path: Path, name: str
-) -> None:
-    result = verify(builds[name].tor, REGISTRY.variants[name].torrc, tmp_path)
+@VARIANTS
+def test_a_variant_takes_its_own_options(built: BuiltTor, tmp_path: Path, name: str) -> None:
+    result = verify(built.tor, REGISTRY.variants[name].torrc, tmp_path)
     assert result.returncode == 0, result.stdout
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", PATCHED)
 def test_stock_refuses_the_options_of_a_patch(
     builds: dict[str, BuiltTor], tmp_path: Path, name: str
@@ -60,21 +83,19 @@ def test_stock_refuses_the_options_of_a_patch(
     assert result.returncode != 0
 
 
-def test_a_build_says_what_it_was_made_of(builds: dict[str, BuiltTor]) -> None:
-    for name, built in builds.items():
-        series = REGISTRY.variants[name].series
-        expected = (
-            [] if series is None else [p.sha256 for p in tor_series(REPOSITORY, series).patches]
-        )
-        assert [patch["sha256"] for patch in built.source["patches"]] == expected
-        assert built.version.startswith("0.4.9.")
-        assert len(built.source["tor"]["sha256"]) == 64
+@VARIANTS
+def test_a_build_says_what_it_was_made_of(built: BuiltTor, name: str) -> None:
+    series = REGISTRY.variants[name].series
+    expected = [] if series is None else [p.sha256 for p in tor_series(REPOSITORY, series).patches]
+    assert [patch["sha256"] for patch in built.source["patches"]] == expected
+    assert built.version.startswith("0.4.9.")
+    assert len(built.source["tor"]["sha256"]) == 64
 
 
-def test_no_path_of_this_checkout_is_in_an_executable(builds: dict[str, BuiltTor]) -> None:
-    for built in builds.values():
-        for program in (built.tor, built.gencert):
-            assert str(REPOSITORY).encode() not in program.read_bytes()
+@VARIANTS
+def test_no_path_of_this_checkout_is_in_an_executable(built: BuiltTor, name: str) -> None:
+    for program in (built.tor, built.gencert):
+        assert str(REPOSITORY).encode() not in program.read_bytes()
 
 
 def test_every_series_is_tested() -> None:
@@ -82,9 +103,19 @@ def test_every_series_is_tested() -> None:
     assert sorted(series) == sorted(REGISTRY.series) == sorted(OWN_TESTS)
 
 
-def test_tors_own_circuitmux_tests_pass_on_every_build() -> None:
+@pytest.fixture
+def root(tmp_path: Path) -> Path:
+    """A root of its own for what a check writes; the builds are those of this checkout."""
+    (tmp_path / "root").mkdir()
+    ship(tmp_path / "root")
+    share_builds(tmp_path / "root")
+    return tmp_path / "root"
+
+
+@pytest.mark.slow
+def test_tors_own_circuitmux_tests_pass_on_every_build(root: Path) -> None:
     """The whole suite, also with AddressSanitizer, is `make check-variants`."""
-    outcomes = check_series(REPOSITORY, TESTED, say=print, only="circuitmux", hardened=[False])
+    outcomes = check_series(root, TESTED, say=print, only="circuitmux", hardened=[False])
     assert new_problems(outcomes) == []
     assert all(not outcome.failed for outcome in outcomes)
     stock, *patched = outcomes
@@ -93,13 +124,12 @@ def test_tors_own_circuitmux_tests_pass_on_every_build() -> None:
         assert outcome.passed >= stock.passed
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("build", "series"), [(build, part) for build in TESTED for part in build.split("+")]
 )
-def test_the_tests_that_a_series_brings_pass(build: str, series: str) -> None:
-    outcomes = check_series(
-        REPOSITORY, [build], say=print, only=OWN_TESTS[series], hardened=[False]
-    )
+def test_the_tests_that_a_series_brings_pass(root: Path, build: str, series: str) -> None:
+    outcomes = check_series(root, [build], say=print, only=OWN_TESTS[series], hardened=[False])
     stock, patched = outcomes
     assert not patched.failed
     assert patched.passed > stock.passed
