@@ -124,7 +124,7 @@ UV_COMPILE = uv pip compile --quiet --no-header --upgrade --generate-hashes \
 	--python-version 3.11 --python-platform linux
 lock: ## make requirements*.lock anew from requirements*.in (needs uv)
 	$(UV_COMPILE) --output-file requirements-build.lock requirements-build.in
-	$(UV_COMPILE) --output-file requirements.lock requirements.in
+	$(UV_COMPILE) --output-file requirements.lock requirements.in requirements-dev.in
 
 clean-build: ## remove Tor's source and builds
 	rm -rf build

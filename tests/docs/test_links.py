@@ -47,7 +47,10 @@ def test_paths_are_there(page: Page) -> None:
 
 def texts() -> list[Path]:
     files = [file for place in CODE for file in sorted((REPOSITORY / place).rglob("*"))]
-    files += [REPOSITORY / name for name in ("Makefile", "pyproject.toml", "requirements.in")]
+    files += [
+        REPOSITORY / name
+        for name in ("Makefile", "pyproject.toml", "requirements.in", "requirements-dev.in")
+    ]
     return [file for file in files if file.suffix in (*TEXTS, "", ".in") and file.is_file()]
 
 
