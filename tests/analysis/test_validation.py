@@ -9,18 +9,13 @@ import pytest
 
 from analysis.errors import AnalysisError
 from analysis.inference.effects import Effect, paired_effect
-from analysis.judgement import validation, verdicts
+from analysis.judgement import verdicts
 from analysis.judgement.judging import RUNS_COLUMNS, Statistics
-from analysis.judgement.validation import (
-    Row,
-    false_verdicts,
-    format_rows,
-    pairing_gain,
-    pairing_on_runs,
-    repeated_looks,
-    validate,
-    validate_on_runs,
-)
+from analysis.judgement.validation import coverage, error_rates
+from analysis.judgement.validation.error_rates import false_verdicts, repeated_looks
+from analysis.judgement.validation.real_runs import pairing_gain, pairing_on_runs, validate_on_runs
+from analysis.judgement.validation.rows import Row, format_rows
+from analysis.judgement.validation.simulation import validate
 from analysis.measures.metric import Statistic
 from onionlab.cli import main
 
@@ -30,7 +25,7 @@ FEW = 150
 
 @pytest.fixture
 def small(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(validation, "BUDGET", 8)
+    monkeypatch.setattr(error_rates, "BUDGET", 8)
 
 
 def test_the_methods_pass_and_repeat() -> None:
@@ -57,9 +52,9 @@ def test_intervals_that_are_too_narrow_are_caught(monkeypatch: pytest.MonkeyPatc
     def narrow(x: np.ndarray, step: float) -> Effect:
         return paired_effect(0.7 * x + 0.3 * x.mean(), step)
 
-    monkeypatch.setattr(validation, "paired_effect", narrow)
-    monkeypatch.setattr(validation, "_SHAPES", {"normal": validation._SHAPES["normal"]})
-    rows = [row for row in validation.coverage(FEW) if row.quantity == "t interval"]
+    monkeypatch.setattr(coverage, "paired_effect", narrow)
+    monkeypatch.setattr(coverage, "_SHAPES", {"normal": coverage._SHAPES["normal"]})
+    rows = [row for row in coverage.coverage(FEW) if row.quantity == "t interval"]
     assert len(rows) == 5
     assert not all(row.holds for row in rows)
 

@@ -1,0 +1,90 @@
+"""How often intervals and bands hold the truth."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+
+import numpy as np
+
+from analysis.arrays import Floats
+from analysis.inference.bands import simultaneous_band
+from analysis.inference.effects import paired_effect
+from analysis.inference.intervals import bca_interval
+from analysis.judgement.validation.rows import Row, generator, rate_row
+
+COVERAGE_PROMISED = 0.94
+"""For the t interval of paired differences, whatever the shapes below."""
+
+
+def _normal(rng: np.random.Generator, shape: tuple[int, ...]) -> Floats:
+    return rng.normal(0.0, 1.0, shape)
+
+
+def _skewed(rng: np.random.Generator, shape: tuple[int, ...]) -> Floats:
+    return rng.lognormal(0.0, 0.8, shape)
+
+
+def _heavy(rng: np.random.Generator, shape: tuple[int, ...]) -> Floats:
+    return rng.standard_t(3, shape)
+
+
+def _counts(rng: np.random.Generator, shape: tuple[int, ...]) -> Floats:
+    return rng.poisson(2.0, shape).astype(np.float64)
+
+
+_SHAPES: Mapping[str, tuple[Callable[[np.random.Generator, tuple[int, ...]], Floats], float]] = {
+    "normal": (_normal, 0.0),
+    "lognormal": (_skewed, 0.0),
+    "heavy tails (t, 3 df)": (_heavy, 0.0),
+    "ties (counts around 2)": (_counts, 1.0),
+}
+"""How a run's value is distributed around its seed's, and the step in which it is known."""
+
+
+def coverage(repetitions: int) -> Iterator[Row]:
+    """How often 95 % intervals of a mean paired difference hold the truth, by shape and seeds."""
+    for i, (name, (draw, step)) in enumerate(_SHAPES.items()):
+        for n in (3, 5, 10, 20, 40):
+            rng = generator(1, i, n)
+            own, base = (draw(rng, (repetitions, n)) for _ in range(2))
+            # The truth is 0: both sides have the same distribution.
+            hits = {"t": 0, "BCa": 0}
+            for differences in own - base:
+                intervals = {
+                    "t": paired_effect(differences, step).interval(),
+                    "BCa": bca_interval(differences, resamples=1000),
+                }
+                for method, interval in intervals.items():
+                    assert interval.low is not None
+                    assert interval.high is not None
+                    hits[method] += interval.low <= 0.0 <= interval.high
+            setting = f"{name}, {n} seeds"
+            for method, promised in (("t", COVERAGE_PROMISED), ("BCa", None)):
+                yield rate_row(
+                    "coverage", setting, f"{method} interval", hits[method], repetitions,
+                    promised, "at least",
+                )  # fmt: skip
+
+
+BAND_PROMISED = 0.92
+
+BAND_POINTS = 20
+
+
+def bands(repetitions: int) -> Iterator[Row]:
+    """How often a 95 % band holds the whole true curve, by seeds and smoothness."""
+    points = np.linspace(0, 1, BAND_POINTS)
+    for i, reach in enumerate((0.1, 0.3, 1.0)):
+        covariance = np.exp(-np.abs(points[:, None] - points) / reach)
+        root = np.linalg.cholesky(covariance + 1e-9 * np.eye(BAND_POINTS))
+        for n in (3, 5, 10, 20):
+            rng = generator(8, i, n)
+            hits = 0
+            for _ in range(repetitions):
+                values = rng.normal(size=(n, BAND_POINTS)) @ root.T
+                band = simultaneous_band(values, draws=200)
+                hits += bool(np.all((band.low <= 0) & (band.high >= 0)))
+            setting = f"curves of {BAND_POINTS} points, correlation reaches {reach:g}, {n} seeds"
+            yield rate_row(
+                "bands", setting, "simultaneous band", hits, repetitions, BAND_PROMISED, "at least"
+            )
