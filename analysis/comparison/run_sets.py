@@ -10,10 +10,12 @@ from collections import Counter
 from pathlib import Path
 from typing import Literal, Self
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
+from pydantic import ConfigDict, Field, model_validator
 
 from analysis.comparison.imported_metrics import IMPORTED
-from analysis.errors import AnalysisError, problems_of
+from analysis.errors import AnalysisError
+from analysis.formats.json_files import read_as
+from analysis.formats.model import FormatModel
 from analysis.judgement.judging import Statistics
 from analysis.measures.catalogue import OWN
 from analysis.measures.metric import Catalogue, Statistic
@@ -22,39 +24,28 @@ CATALOGUES: dict[str, Catalogue] = {"onionlab": OWN, "tornettools": IMPORTED}
 """By the name that a set gives its definitions."""
 
 
-class _Model(BaseModel):
-    model_config = ConfigDict(extra="ignore", frozen=True, allow_inf_nan=False)
+class TorBuild(FormatModel):
+    """One Tor executable."""
+
+    version: str = Field(description="of Tor")
+    sha256: str = Field(description="of the executable")
+    source: str = Field(default="", description="what it was built from; empty: not known")
 
 
-class TorBuild(_Model):
-    """One Tor executable. sha256: of the executable."""
+class SetRun(FormatModel):
+    """One run and what determined it; empty where that is not known."""
 
-    version: str
-    sha256: str
-    source: str = ""
-
-
-class SetRun(_Model):
-    """One run and what determined it; empty where that is not known.
-
-    Attributes:
-        run_id: its name where it is stored.
-        engine: name, version and the like.
-        tor: program -> build.
-        files: input file -> SHA-256.
-        records: record file -> SHA-256.
-        project: version and commit of the program that made the run.
-    """
-
-    run_id: str
-    level: str
-    variant: str
-    seed: int
-    engine: dict[str, str] = {}
-    tor: dict[str, TorBuild] = {}
-    files: dict[str, str] = {}
-    records: dict[str, str] = {}
-    project: str = ""
+    run_id: str = Field(description="its name where it is stored")
+    level: str = Field(description="name of its level")
+    variant: str = Field(description="name of its variant")
+    seed: int = Field(description="runs of one seed are paired, where paired says so")
+    engine: dict[str, str] = Field(default={}, description="name, version and the like")
+    tor: dict[str, TorBuild] = Field(default={}, description="program -> its build")
+    files: dict[str, str] = Field(default={}, description="input file -> its SHA-256")
+    records: dict[str, str] = Field(default={}, description="record file -> its SHA-256")
+    project: str = Field(
+        default="", description="version and commit of the program that made the run"
+    )
 
     @property
     def key(self) -> tuple[str, str, int]:
@@ -62,54 +53,54 @@ class SetRun(_Model):
         return self.level, self.variant, self.seed
 
 
-class Value(_Model):
+class Value(FormatModel):
     """One statistic of one run, or why there is none."""
 
-    level: str
-    variant: str
-    seed: int
-    class_name: str = Field(alias="class")
-    metric: str
-    value: float | None
-    reason: str = ""
+    model_config = ConfigDict(allow_inf_nan=False, populate_by_name=True)
 
-    model_config = ConfigDict(
-        extra="ignore", frozen=True, allow_inf_nan=False, populate_by_name=True
+    level: str = Field(description="of the run")
+    variant: str = Field(description="of the run")
+    seed: int = Field(description="of the run")
+    class_name: str = Field(alias="class", description="class of streams, or all")
+    metric: str = Field(description="name of the metric, with its unit")
+    value: float | None = Field(description="null: there is none")
+    reason: str = Field(default="", description="why there is none")
+
+
+class Span(FormatModel):
+    """When a level's streams count, and what its classes of clients do: class -> key -> value."""
+
+    model_config = ConfigDict(allow_inf_nan=False)
+
+    measured_start_s: float = Field(description="simulated time from which streams count")
+    measured_end_s: float = Field(description="simulated time before which they count")
+    stop_s: float = Field(description="simulated time at which runs end")
+    load: dict[str, dict[str, float | None]] = Field(
+        default={}, description="class -> what its clients do: key -> value"
     )
 
 
-class Span(_Model):
-    """When a level's streams count, and what its classes of clients do: class -> key -> value."""
+class RunSet(FormatModel):
+    """A set of runs as data: an import, or a nightly baseline."""
 
-    measured_start_s: float
-    measured_end_s: float
-    stop_s: float
-    load: dict[str, dict[str, float | None]] = {}
+    model_config = ConfigDict(allow_inf_nan=False)
 
-
-class RunSet(_Model):
-    """A set of runs.
-
-    Attributes:
-        name: for readers.
-        definitions: of its statistics, see ``CATALOGUES``.
-        records_format: of the records that they come from; 0: not known.
-        paired: whether a seed means the same in another set.
-        spans: level -> measured span.
-        margins: metric -> what counts as the same, instead of the usual.
-        notes: what a reader has to know of it.
-    """
-
-    format: Literal[1] = 1
-    name: str
-    definitions: str = "onionlab"
-    records_format: int = 0
-    paired: bool = True
-    spans: dict[str, Span] = {}
-    margins: dict[str, float] = {}
-    notes: tuple[str, ...] = ()
-    runs: tuple[SetRun, ...] = Field(min_length=1)
-    values: tuple[Value, ...]
+    format: Literal[1] = Field(default=1, description="version")
+    name: str = Field(description="for readers")
+    definitions: str = Field(
+        default="onionlab", description="whose definitions its metrics have: onionlab, tornettools"
+    )
+    records_format: int = Field(
+        default=0, description="version of the records that its values come from; 0: not known"
+    )
+    paired: bool = Field(default=True, description="whether a seed means the same in another set")
+    spans: dict[str, Span] = Field(default={}, description="level -> its measured span")
+    margins: dict[str, float] = Field(
+        default={}, description="metric -> what counts as the same, instead of the usual"
+    )
+    notes: tuple[str, ...] = Field(default=(), description="what a reader has to know of it")
+    runs: tuple[SetRun, ...] = Field(min_length=1, description="its runs")
+    values: tuple[Value, ...] = Field(description="the statistics of its runs")
 
     @model_validator(mode="after")
     def _agrees(self) -> Self:
@@ -178,10 +169,9 @@ class RunSet(_Model):
             }
         )
 
-    def json_text(self) -> str:
+    def text(self) -> str:
         """The file's content; the same set gives the same bytes."""
-        content = self.model_dump(mode="json", by_alias=True)
-        return json.dumps(content, indent=1, sort_keys=True, ensure_ascii=False) + "\n"
+        return json.dumps(self.content(), indent=1, sort_keys=True, ensure_ascii=False) + "\n"
 
 
 def values_of(statistics: Statistics) -> tuple[Value, ...]:
@@ -210,14 +200,4 @@ def read_run_set(path: Path) -> RunSet:
     Raises:
         AnalysisError: missing, not JSON, or not a valid set; says which fields.
     """
-    try:
-        return RunSet.model_validate_json(path.read_bytes())
-    except FileNotFoundError:
-        raise AnalysisError(f"{path} is missing") from None
-    except OSError as error:
-        raise AnalysisError(f"{path} cannot be read: {error}") from None
-    except ValidationError as error:
-        problems = "; ".join(problems_of(error, "set"))
-        raise AnalysisError(
-            f"{path} is not a valid set of runs: {problems}", "make it again"
-        ) from None
+    return read_as(RunSet, path, "set of runs", wrong="make it again")

@@ -49,11 +49,20 @@ FAILURES = (
 
 @dataclass(frozen=True)
 class Column:
-    """One column: its type and what it means."""
+    """One column: its type and what it means.
+
+    Attributes:
+        name: with its unit.
+        type: Arrow's.
+        description: stands in the file and is part of its bytes, so that it keeps its words for
+            good, also where a module that it names has moved.
+        meaning: what the reference says instead, where the description would mislead.
+    """
 
     name: str
     type: pa.DataType
     description: str
+    meaning: str = ""
 
 
 _NAME = pa.dictionary(pa.int32(), pa.string())
@@ -80,7 +89,7 @@ STREAMS: tuple[Column, ...] = (
     Column(
         "bytes_received", pa.int64(), "payload received (open: from heartbeats, with ~100 B extra)"
     ),
-    Column("outcome", _NAME, "see analysis.schema.Outcome"),
+    Column("outcome", _NAME, "see analysis.schema.Outcome", f"one of: {', '.join(Outcome)}"),
     Column("error", _NAME, "tgen's name of the error; null if none"),
     Column("end_s", pa.float64(), "end of the observation: end of the stream, or of the log"),
 )
@@ -90,7 +99,12 @@ GOODPUT: tuple[Column, ...] = (
     Column("class", _NAME, "traffic class of the client (clients.json)"),
     Column("time_s", pa.float64(), "time of the heartbeat"),
     Column("interval_s", pa.float64(), "time since the heartbeat before, or since the log's start"),
-    Column("bytes_read", pa.int64(), "bytes read from sockets in the interval (docs/metrics.md)"),
+    Column(
+        "bytes_read",
+        pa.int64(),
+        "bytes read from sockets in the interval (docs/metrics.md)",
+        "bytes read from sockets in the interval",
+    ),
     Column("bytes_written", pa.int64(), "bytes written to sockets in the interval"),
     Column("streams_created", pa.int32(), "streams created in the interval"),
     Column("streams_succeeded", pa.int32(), "streams that succeeded in the interval"),
@@ -102,7 +116,12 @@ PROGRESS: tuple[Column, ...] = (
     Column("client", _NAME, "host name of the client"),
     Column("class", _NAME, "traffic class of the client (clients.json)"),
     Column("stream_index", pa.int32(), "number of the stream within its client, as in streams"),
-    Column("time_s", pa.float64(), "when payload came; see tgenlog.Progress for which times"),
+    Column(
+        "time_s",
+        pa.float64(),
+        "when payload came; see tgenlog.Progress for which times",
+        "when payload came: one time in each tenth of a second, and both ends of each longer gap",
+    ),
     Column("bytes_received", pa.int64(), "payload that the stream had received by then"),
 )
 """How the streams came along. There is no such table where logs have no stream-status lines."""
@@ -112,9 +131,19 @@ PEERS: tuple[Column, ...] = (
     Column("host", _NAME, "host name of the peer"),
     Column("role", _NAME, "seed or downloader"),
     Column("time_s", pa.float64(), "time of the line"),
-    Column("kind", _NAME, "see analysis.peerlog.Kind; says which columns are not null"),
+    Column(
+        "kind",
+        _NAME,
+        "see analysis.peerlog.Kind; says which columns are not null",
+        "kind of the line, which says what columns are not null (analysis.records.peerlog.Kind)",
+    ),
     Column("socket", pa.int32(), "number of the uTP socket within its log, from 1"),
-    Column("event", _NAME, "see analysis.peerlog.UtpEvent"),
+    Column(
+        "event",
+        _NAME,
+        "see analysis.peerlog.UtpEvent",
+        "what made uTP write the line (analysis.records.peerlog.UtpEvent)",
+    ),
     Column("window_bytes", pa.int64(), "congestion window"),
     Column("in_flight_bytes", pa.int64(), "most payload in flight since the line before"),
     Column("advertised_bytes", pa.int64(), "window that the other end advertises"),
@@ -135,7 +164,12 @@ CELLS: tuple[Column, ...] = (
     Column("seq", pa.int64(), "the cell's number at this relay"),
     Column("command", pa.uint8(), "the cell's command (3: RELAY)"),
     Column("direction", pa.uint8(), "1: to the client, 2: from it, 0: not known"),
-    Column("fate", pa.uint8(), "see analysis.celltrace.cells.Fate"),
+    Column(
+        "fate",
+        pa.uint8(),
+        "see analysis.celltrace.cells.Fate",
+        "what became of it: number of analysis.celltrace.cells.Fate",
+    ),
     Column("circuit_channel", pa.int64(), "channel of its circuit's side towards the client"),
     Column("circuit_id", pa.int64(), "circuit ID on that channel"),
     Column("inbuf_ns", pa.int64(), "simulated time of the event; null without one"),

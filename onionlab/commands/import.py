@@ -49,7 +49,7 @@ def run(args: argparse.Namespace) -> int:
     made = import_runs(args.paths, args.name, options)
     folder.mkdir(parents=True, exist_ok=True)
     path = folder / RUN_SET
-    path.write_text(made.json_text(), encoding="utf-8")
+    path.write_text(made.text(), encoding="utf-8")
     print(f"{len(made.runs)} simulations")
     for note in made.notes:
         print(f"note: {note}")

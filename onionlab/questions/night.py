@@ -223,7 +223,7 @@ def _write_baseline(state: Path, item: Prepared, tonight: RunSet, night: str) ->
     made = tonight.model_copy(
         update={"name": f"baseline of {night}", "notes": (*tonight.notes, f"accepted {night}")}
     )
-    path.write_text(made.json_text(), encoding="utf-8")
+    path.write_text(made.text(), encoding="utf-8")
 
 
 def _compare(baseline: RunSet, tonight: RunSet, level: float) -> Comparison:

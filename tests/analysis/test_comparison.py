@@ -274,7 +274,7 @@ def test_written_twice_the_same(tmp_path: Path) -> None:
 
 def test_a_set_survives_its_file(tmp_path: Path) -> None:
     made = make_set(missing=("ttfb_p99_s",))
-    (tmp_path / "x.json").write_text(made.json_text())
+    (tmp_path / "x.json").write_text(made.text())
     assert read_run_set(tmp_path / "x.json") == made
 
 
@@ -291,7 +291,7 @@ def test_a_set_survives_its_file(tmp_path: Path) -> None:
 )
 def test_a_damaged_set_is_refused(tmp_path: Path, change: Any, message: str) -> None:
     path = tmp_path / "x.json"
-    path.write_text(change(make_set().json_text()))
+    path.write_text(change(make_set().text()))
     with pytest.raises(AnalysisError, match=message):
         read_run_set(path)
 

@@ -311,7 +311,7 @@ def test_any_json_is_imported_or_refused(tmp_path: Path, node: Any, other: Any) 
     for source in (path, folder):
         with contextlib.suppress(AnalysisError):
             made = import_runs([source], "x", ALL_TIME)
-            assert RunSet.model_validate_json(made.json_text()) == made
+            assert RunSet.model_validate_json(made.text()) == made
 
 
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
