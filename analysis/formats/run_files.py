@@ -32,7 +32,7 @@ class RunClock(FormatModel):
 
 
 class Clients(RootModel[dict[Name, Name]]):
-    """clients.json: the class of each client."""
+    """clients.json: host name of each client -> its traffic class."""
 
     FORMAT: ClassVar[int] = 1
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 
+from onionlab.experiment.formats_reference import formats_page
 from onionlab.experiment.reference import (
     json_schema,
     peers_json_schema,
@@ -12,6 +13,8 @@ from onionlab.experiment.reference import (
     with_reference,
 )
 from onionlab.paths import working_root
+
+FORMATS_PAGE = "docs/reference/formats.md"
 
 HELP = "print the JSON Schema of experiment files, or write it and the reference of keys"
 
@@ -25,7 +28,8 @@ def setup_arguments(parser: argparse.ArgumentParser) -> None:
     what.add_argument(
         "--write",
         action="store_true",
-        help="write experiments/schema.json and the reference in docs/reference/experiments.md",
+        help="write experiments/schema.json, and the references of keys and of file formats in "
+        "docs/reference",
     )
 
 
@@ -44,6 +48,9 @@ def run(args: argparse.Namespace) -> int:
             schema_file.write_text(schema, encoding="utf-8")
             page_file.write_text(text, encoding="utf-8")
             print(f"wrote {schema_file.relative_to(root)} and {page_file.relative_to(root)}")
+        formats_file = root / FORMATS_PAGE
+        formats_file.write_text(formats_page(), encoding="utf-8")
+        print(f"wrote {FORMATS_PAGE}")
     else:
         print(json_schema(), end="")
     return 0

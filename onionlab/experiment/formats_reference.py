@@ -58,6 +58,7 @@ class Described:
         reader: who reads it.
         version: its version, and what another one means.
         model: what writes and reads it: a model, or the columns of a table.
+        rows: what a table has a row for; a model's docstring says what it is.
     """
 
     name: str
@@ -66,6 +67,7 @@ class Described:
     reader: str
     version: str
     model: Any
+    rows: str = ""
 
 
 RUN_FOLDER = "`runs/<id>/`"
@@ -85,8 +87,9 @@ OF_TABLES = f"{OF_RECORDS} Each table has it in the metadata of its schema, as `
 SECTIONS: tuple[tuple[str, str, tuple[Described, ...]], ...] = (
     (
         "A run before it runs",
-        "What a run's directory tells of itself. These bytes, those of the run's other files, the "
-        "programs and the engine determine the run, and their hash is its name.",
+        "What a run's directory tells of itself. These bytes, those of the run's "
+        "[other files](run-directory.md), the programs and the engine determine the run, and their "
+        "hash is its name.",
         (
             Described(
                 files.RUN,
@@ -161,39 +164,43 @@ SECTIONS: tuple[tuple[str, str, tuple[Described, ...]], ...] = (
                 files.STREAMS_TABLE,
                 RECORDS_FOLDER,
                 "`analysis/records/extract.py`",
-                "`analysis/measures/load.py`",
+                "`analysis/measures/run_data.py`",
                 OF_TABLES,
                 columns.STREAMS,
+                "each stream that a client started",
             ),
             Described(
                 files.GOODPUT_TABLE,
                 RECORDS_FOLDER,
                 "`analysis/records/extract.py`",
-                "`analysis/measures/load.py`",
+                "`analysis/measures/run_data.py`",
                 OF_TABLES,
                 columns.GOODPUT,
+                "each heartbeat of each client, which ends an interval",
             ),
             Described(
                 files.PROGRESS_TABLE,
                 f"{RECORDS_FOLDER}, where logs tell how streams came along",
                 "`analysis/records/extract.py`",
-                "`analysis/measures/load.py`",
+                "`analysis/measures/run_data.py`",
                 OF_TABLES,
                 columns.PROGRESS,
+                "a time at which payload of a stream came",
             ),
             Described(
                 files.PEERS_TABLE,
                 f"{RECORDS_FOLDER} of an experiment of kind `peers`, in place of the tables above",
                 "`analysis/records/transfer.py`",
-                "`analysis/measures/load.py`",
+                "`analysis/measures/run_data.py`",
                 OF_TABLES,
                 columns.PEERS,
+                "each line of the peers' logs that carries data",
             ),
             Described(
                 files.TRANSFER_FACTS,
                 f"beside `{files.PEERS_TABLE}`",
                 "`analysis/records/transfer.py`",
-                "`analysis/measures/load.py`",
+                "`analysis/measures/run_data.py`",
                 f"{OF_RECORDS} It does not stand in the file.",
                 TransferFacts,
             ),
@@ -201,9 +208,10 @@ SECTIONS: tuple[tuple[str, str, tuple[Described, ...]], ...] = (
                 files.CELLS_TABLE,
                 f"{RECORDS_FOLDER}, where relays wrote cell traces",
                 "`analysis/celltrace/extract.py`",
-                "`analysis/celltrace`, `analysis/measures/load.py`",
+                "`analysis/celltrace`, `analysis/measures/run_data.py`",
                 "1, in the metadata of the table's schema, as `format`; else as of the records.",
                 columns.CELLS,
+                "each cell at each traced relay",
             ),
             Described(
                 files.RELAY_TIME_TABLE,
@@ -212,6 +220,8 @@ SECTIONS: tuple[tuple[str, str, tuple[Described, ...]], ...] = (
                 "`analysis/celltrace/summaries.py`",
                 "1, in the metadata of the table's schema, as `format`; else as of the records.",
                 columns.RELAY_TIME,
+                "each stay of a stream's first cells at a relay, or for what kept it from being "
+                "followed",
             ),
             Described(
                 files.TRACE_COUNTS,
@@ -277,12 +287,13 @@ SECTIONS: tuple[tuple[str, str, tuple[Described, ...]], ...] = (
             ),
             Described(
                 files.HISTORY,
-                "`nightly/`: one row for each night, experiment, level, variant, class and metric",
+                "`nightly/`",
                 "`onionlab nightly` (`analysis/comparison/history.py`)",
                 "`onionlab nightly`, which looks for steps in it",
                 f"{columns.HISTORY_FORMAT}, in the metadata of the table's schema, as `format`. A "
                 "history of another number is refused.",
                 columns.HISTORY,
+                "each night, experiment, level, variant, class and metric",
             ),
         ),
     ),
@@ -313,9 +324,9 @@ def formats_page() -> str:
 def _section(described: Described) -> Iterator[str]:
     is_table = isinstance(described.model, tuple)
     yield f"### {described.name}"
-    if not is_table:
-        first = str(described.model.__doc__).partition("\n")[0]
-        yield _paragraph(_sentence(first.partition(": ")[2] or first))
+    first = str(described.model.__doc__).partition("\n")[0]
+    about = f"A row for {described.rows}." if is_table else first.partition(": ")[2]
+    yield _paragraph(_sentence(about))
     yield "\n".join(
         _item(f"{name}: {text}")
         for name, text in (
@@ -345,7 +356,8 @@ def _column(column: Column) -> tuple[str, ...]:
 def _keys(schema: dict[str, Any], defs: dict[str, Any], path: str) -> Iterator[tuple[str, ...]]:
     """A row for each key of a model and of those below it."""
     if "properties" not in schema:
-        yield f"`{path}NAME`", _value(schema["additionalProperties"]), "", _meaning(schema)
+        below = _value(schema["additionalProperties"])
+        yield f"`{path}NAME`", below, "", _meaning(schema).partition(": ")[2]
         return
     for name, key in schema["properties"].items():
         if "not written" in key.get("description", ""):
@@ -353,7 +365,7 @@ def _keys(schema: dict[str, Any], defs: dict[str, Any], path: str) -> Iterator[t
         value = _value(key)
         # Where nothing stands for something else, null is the default, and the meaning tells it.
         default = key.get("default")
-        if default not in (None, "", [], {}):
+        if default not in (None, "", [], {}) and "const" not in key:
             value += f"; {json.dumps(default)} if absent"
         yield f"`{path}{name}`", value, _unit(name), _meaning(key)
         yield from _below(key, defs, f"{path}{name}")
@@ -369,7 +381,7 @@ def _below(key: dict[str, Any], defs: dict[str, Any], path: str) -> Iterator[tup
             yield from _below(choice["additionalProperties"], defs, f"{path}.NAME")
 
 
-def _value(key: dict[str, Any]) -> str:
+def _value(key: Any) -> str:
     """What stands at a key, in words."""
     if "const" in key:
         return json.dumps(key["const"])
@@ -393,7 +405,8 @@ def _value(key: dict[str, Any]) -> str:
 
 
 def _meaning(key: dict[str, Any]) -> str:
-    return _sentence(str(key["description"])).replace("|", "\\|")
+    # Outside of code, Markdown takes <name> for a tag.
+    return _sentence(str(key["description"])).replace("<", "&lt;")
 
 
 def _unit(name: str) -> str:
@@ -402,7 +415,10 @@ def _unit(name: str) -> str:
 
 
 def _sentence(text: str) -> str:
-    return text[:1].upper() + text[1:]
+    """With a capital letter, but for the names of columns and keys."""
+    if text.startswith("tgen"):
+        return f"TG{text[2:]}"
+    return text if "_" in text.split()[0] else text[:1].upper() + text[1:]
 
 
 def _paragraph(text: str) -> str:

@@ -281,7 +281,7 @@ def test_a_set_survives_its_file(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        (lambda text: text[:200], "is not a valid set"),
+        (lambda text: text[:200], "is not valid JSON"),
         (lambda text: "[]", "is not a valid set"),
         (lambda text: text.replace('"format": 1', '"format": 2'), "format"),
         (lambda text: text.replace("ttfb_p50_s", "ttfb_p51_s"), "unknown metric"),

@@ -15,6 +15,7 @@ from analysis.formats import columns, files, run_files
 from analysis.formats.columns import arrow_schema
 from analysis.formats.json_files import read_as, read_json, write_json
 from analysis.formats.manifest import Build, Manifest, read_manifest, write_manifest
+from analysis.formats.model import FormatModel
 from analysis.formats.plan import PlanFile, PlannedRun, Request, Resources, read_plan_file
 from analysis.formats.record_files import (
     Example,
@@ -47,7 +48,7 @@ def test_tables_of_records_keep_their_columns_and_descriptions(name: str) -> Non
     assert schema.metadata == {b"format": b"1"}
 
 
-RUN_FILES = {
+RUN_FILES: dict[str, tuple[FormatModel | run_files.Clients, bytes]] = {
     files.RUN: (
         run_files.RunClock(epoch_unix_s=946684800, stop_s=60.0),
         b'{\n "epoch_unix_s": 946684800,\n "stop_s": 60.0\n}\n',

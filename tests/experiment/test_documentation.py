@@ -8,8 +8,10 @@ from pathlib import Path
 
 import pytest
 
+from onionlab.commands.schema import FORMATS_PAGE
 from onionlab.errors import UserError
 from onionlab.experiment import experiment_names, load
+from onionlab.experiment.formats_reference import formats_page
 from onionlab.experiment.reference import with_reference
 from onionlab.experiment.shadow_options import EXPERIMENTAL, GENERAL, HOST_OPTION_DEFAULTS, REFUSED
 from onionlab.yamlfile.units import RATE_UNITS, SIZE_UNITS, TIME_UNITS
@@ -29,6 +31,17 @@ def block(page: str, language: str) -> str:
 
 def test_the_reference_is_current() -> None:
     assert with_reference(PAGE) == PAGE, "run `onionlab schema --write`"
+
+
+def test_the_page_of_formats_is_current() -> None:
+    page = (REPOSITORY / FORMATS_PAGE).read_text(encoding="utf-8")
+    assert formats_page() == page, "run `onionlab schema --write`"
+
+
+def test_the_page_of_formats_explains_every_key() -> None:
+    rows = [line.split(" | ") for line in formats_page().splitlines() if line.startswith("| `")]
+    assert len(rows) > 200
+    assert [row for row in rows if len(row) != 4 or len(row[-1].rstrip(" |")) < 4] == []
 
 
 def test_a_page_without_the_marks_is_refused() -> None:
