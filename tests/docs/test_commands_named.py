@@ -41,19 +41,18 @@ def commands(page: Page) -> Iterator[list[str]]:
             yield words[: next((i for i, word in enumerate(words) if word in ("&&", ">", "|")), 99)]
 
 
-CALLS = [
-    pytest.param(words, id=f"{path}: {' '.join(words)}")
-    for path, page in PAGES.items()
-    for words in commands(page)
-    if not page.path.startswith("docs/reference/commands")
-]
+CALLS = {
+    f"{path}: {' '.join(words)}": words for path, page in PAGES.items() for words in commands(page)
+}
+OF_MAKE = {name: words for name, words in CALLS.items() if words[0] == "make"}
+OF_THE_PROGRAM = {name: words for name, words in CALLS.items() if words[0] != "make"}
 
 
 def test_there_are_commands() -> None:
     assert len(CALLS) > 80
 
 
-@pytest.mark.parametrize("words", [call for call in CALLS if call.values[0][0] == "make"])
+@pytest.mark.parametrize("words", OF_MAKE.values(), ids=OF_MAKE)
 def test_make(words: list[str]) -> None:
     for word in (word.strip("[]") for word in words[1:]):
         name, assigned, value = word.partition("=")
@@ -69,7 +68,7 @@ def test_make(words: list[str]) -> None:
             assert set(value.split(",")) <= set(load_variants(REPOSITORY)), value
 
 
-@pytest.mark.parametrize("words", [call for call in CALLS if "onionlab" in call.values[0][0]])
+@pytest.mark.parametrize("words", OF_THE_PROGRAM.values(), ids=OF_THE_PROGRAM)
 def test_onionlab(words: list[str]) -> None:
     verb = words[1]
     assert verb in command_modules(), verb
