@@ -80,9 +80,13 @@ def _take_as_text(
     app: Sphinx, what: str, name: str, thing: object, options: object, lines: list[str]
 ) -> None:
     block = False
-    for number, line in enumerate(lines):
+    taken: list[str] = []
+    for line in lines:
+        if what == "module" and not block and line.startswith("    ") and not taken[-1]:
+            taken += ["::", ""]  # a module's docstring has no sections: this is a drawing
+            block = True
         block = line.endswith("::") or (block and (not line or line.startswith(" ")))
-        if not block:
-            parts = LITERAL.split(line)
-            parts[::2] = [MARKUP.sub(r"\\\g<0>", part) for part in parts[::2]]
-            lines[number] = "".join(parts)
+        parts = LITERAL.split(line)
+        parts[::2] = [MARKUP.sub(r"\\\g<0>", part) for part in parts[::2]]
+        taken.append(line if block else "".join(parts))
+    lines[:] = taken

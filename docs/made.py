@@ -240,10 +240,11 @@ def _rooms(package: str) -> list[str]:
 def _api_page(room: str) -> str:
     parts = []
     for name, is_package in _modules(room):
+        title = name if name == room else name.removeprefix(f"{room}.")
         underline = "=" if name == room else "-"
         # A package's page says what it is; what it passes on is with the module that defines it.
         members = "   :no-members:\n" if is_package else ""
-        parts.append(f"{name}\n{underline * len(name)}\n\n.. automodule:: {name}\n{members}")
+        parts.append(f"{title}\n{underline * len(title)}\n\n.. automodule:: {name}\n{members}")
     return "\n".join(parts)
 
 
