@@ -11,15 +11,22 @@ import pytest
 
 TESTS = Path(__file__).parent
 LONG_FILES = (
-    "harness/test_kills.py",
-    "uml/test_guest_kills.py",
+    # These build: in `make test` one of them Tor, another the kernel, side by side.
     "tor/test_real_tor.py",
     "harness/test_other_systems.py",
-    "uml/test_kernel_real.py",
     "harness/test_end_to_end.py",
+    "harness/test_kills.py",
+    "uml/test_guest_kills.py",
     "uml/test_guest_repeats.py",
     "uml/test_guest_network.py",
+    "analysis/test_paper.py",
+    "uml/test_kernel_real.py",
+    "tor/test_build.py",
     "uml/test_guest_engine.py",
+    "setup/test_cli.py",
+    "analysis/test_analysis_report.py",
+    "experiment/test_mutations.py",
+    "harness/test_workflow.py",
 )
 """By the time that they take, longest first. Where one is missing, a run only ends later."""
 

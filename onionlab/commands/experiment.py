@@ -8,13 +8,14 @@ from onionlab.commands._arguments import add_jobs_argument, add_request_argument
 from onionlab.commands._request import jobs_of, request_of, whole_number_of
 from onionlab.errors import UserError
 from onionlab.paths import working_root
-from onionlab.questions.auto_seeds import BUDGET, auto_seeds
 from onionlab.runs.planning import make_plan
 from onionlab.runs.workflow.drive import make_report
 
 HELP = "run an experiment: plan, simulations, records, report"
 
 AUTO = "auto"
+BUDGET = 20
+"""Seeds at most where MAX_SEEDS does not say otherwise."""
 
 
 def setup_arguments(parser: argparse.ArgumentParser) -> None:
@@ -33,6 +34,9 @@ def run(args: argparse.Namespace) -> int:
     root = working_root()
     jobs = jobs_of(args)
     if args.seeds == AUTO:
+        # With it comes all of SciPy's statistics, which nothing else here needs: half the start-up.
+        from onionlab.questions.auto_seeds import auto_seeds
+
         budget = whole_number_of(args.max_seeds, "--max-seeds") if args.max_seeds else BUDGET
         args.seeds = ""
         print(auto_seeds(root, request_of(args), budget=budget, jobs=jobs, say=print))

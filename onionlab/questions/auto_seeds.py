@@ -27,9 +27,6 @@ from onionlab.errors import UserError
 from onionlab.runs.planning import make_plan
 from onionlab.runs.workflow.drive import make_report, make_runs
 
-BUDGET = 20
-"""Seeds at most where MAX_SEEDS does not say otherwise."""
-
 NAMES_SHOWN = 4
 
 

@@ -58,6 +58,7 @@ def changed_study(store: Path, tmp_path: Path, **changes: Any) -> Path:
     return path
 
 
+@pytest.mark.slow
 def test_the_same_records_give_the_same_bytes(
     store: Path, report: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -121,6 +121,7 @@ def rows_of(path: Path) -> dict[str, dict[str, str]]:
         return {row["claim"]: row for row in csv.DictReader(lines)}
 
 
+@pytest.mark.slow
 def test_the_same_store_gives_the_same_bytes(
     store: Path, made: PaperPaths, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -352,6 +353,7 @@ def test_claims_without_numbered_figures_are_answered(store: Path, tmp_path: Pat
     assert "3 supported, 1 contradicted, 1 not settled." in html
 
 
+@pytest.mark.slow
 def test_figures_of_other_claims_do_not_stay(store: Path, tmp_path: Path) -> None:
     build(PAPER, store, tmp_path)
     (tmp_path / "figure-of-mine.png").write_text("kept")

@@ -92,12 +92,6 @@ class Checkout:
         plan = json.loads((self.results(name) / "plan.json").read_text())
         return [str(run["run_id"]) for run in plan["runs"]]
 
-    def planned_run(self, engine: str, experiment: Path = TINY) -> str:
-        """Plan an experiment of one run (and build what is missing); return the run's name."""
-        done = self.onionlab("generate", *arguments(engine, experiment=experiment))
-        assert done.returncode == 0, done.stderr
-        return self.run_names(experiment.stem)[0]
-
     def remove_run(self, run_id: str) -> None:
         """Remove a run, whatever its state."""
         for place in (self.store.run(run_id), self.store.partial(run_id)):

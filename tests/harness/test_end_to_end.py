@@ -131,6 +131,8 @@ def failing_tools(tmp_path: Path) -> list[str]:
     return ["--shadow", str(shadow), "--tgen", str(tgen)]
 
 
+@pytest.mark.slow
+@pytest.mark.always
 @pytest.mark.tor
 def test_a_shadow_that_fails_gives_one_clear_error_and_keeps_what_there_was(
     failing_tools: list[str], checkout: Checkout, circuit_policy_build: None

@@ -16,6 +16,7 @@ import psutil
 import pytest
 from uml.guest_support import traces
 
+from onionlab.engines.uml.kernel import BuiltKernel
 from onionlab.runs.store import Store
 
 from .checkout import KILLED, Checkout, arguments, processes_below
@@ -53,13 +54,15 @@ def part_of(command: subprocess.Popen[bytes], store: Store) -> dict[str, list[ps
 @pytest.mark.slow
 @pytest.mark.uml
 @pytest.mark.tor
-def test_nothing_is_left_and_the_command_goes_on(checkout: Checkout) -> None:
+def test_nothing_is_left_and_the_command_goes_on(
+    checkout: Checkout, uml_kernel: BuiltKernel, circuit_policy_build: None
+) -> None:
     store = checkout.store
-    run_id = checkout.planned_run("uml", KILLED)
     words = ["experiment", *arguments("uml", experiment=KILLED)]
     started = time.monotonic()
     assert checkout.onionlab(*words).returncode == 0
     whole_s = time.monotonic() - started
+    run_id = checkout.run_names(KILLED.stem)[0]
     hashes = checkout.record_hashes(run_id)
     assert len(hashes) == 3
 
