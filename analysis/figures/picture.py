@@ -1,6 +1,6 @@
 """Figures that are not one line per variant: what each of them has to bring.
 
-``figures.KINDS`` has the usual kinds, made of panels with a line for each variant. A picture draws
+``panels.KINDS`` has the usual kinds, made of panels with a line for each variant. A picture draws
 itself, and keeps of each run what it needs for that.
 """
 

@@ -16,8 +16,10 @@ from pathlib import Path
 from typing import Any
 
 from analysis.errors import AnalysisError
-from analysis.figures.catalogue import FigureData, FigurePaths, check_kind, write_figure
+from analysis.figures.catalogue import check_kind
+from analysis.figures.figure_data import FigureData
 from analysis.figures.style import COLUMN
+from analysis.figures.writing import FigurePaths, write_figure
 from analysis.formats import files
 from analysis.formats.json_files import read_json
 from analysis.formats.study import Run, Study

@@ -12,7 +12,9 @@ from typing import Any
 from analysis.celltrace.summaries import TraceTable, relay_times_csv, times_csv
 from analysis.errors import AnalysisError
 from analysis.figures import cells as trace_figures
-from analysis.figures.catalogue import FigureData, FigurePaths, check_kind, write_figure
+from analysis.figures.catalogue import check_kind
+from analysis.figures.figure_data import FigureData
+from analysis.figures.writing import FigurePaths, write_figure
 from analysis.formats import files
 from analysis.formats.record_files import ParseReport, read_parse_report
 from analysis.formats.study import FigureSpec, Level, Study, Variant, load_study

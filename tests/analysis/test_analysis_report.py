@@ -17,7 +17,9 @@ import pytest
 from analysis_synthetic import study_content, write_store
 
 from analysis.errors import AnalysisError
-from analysis.figures.catalogue import KINDS, FigureData, _draw
+from analysis.figures.figure_data import FigureData
+from analysis.figures.lines import draw_lines
+from analysis.figures.panels import KINDS
 from analysis.figures.style import COLUMN, RC, TEXT, Page
 from analysis.formats.study import Study
 from analysis.inference.intervals import Interval
@@ -395,7 +397,7 @@ def test_a_legend_never_reaches_beyond_its_page(page: Page, columns: int) -> Non
     data.runs = {variant.name: [[np.ones_like(grid)] * 2] for variant in plan.variants}
     settings: Any = RC
     with mpl.rc_context(settings):
-        figure = _draw(data, plan, page)
+        figure = draw_lines(data, plan, page)
         (legend,) = figure.legends
         assert legend.get_window_extent().width <= figure.bbox.width
     assert legend._ncols == columns  # type: ignore[attr-defined]

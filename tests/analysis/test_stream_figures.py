@@ -9,8 +9,9 @@ import numpy as np
 import pytest
 
 from analysis.errors import AnalysisError
-from analysis.figures.catalogue import FigureData, write_figure
+from analysis.figures.figure_data import FigureData
 from analysis.figures.style import COLUMN, TEXT, Page
+from analysis.figures.writing import write_figure
 from analysis.formats.study import FigureSpec, Level, Study
 from analysis.measures.data import Beats, ClassData, Streams
 from analysis.measures.downloads import Downloads, download

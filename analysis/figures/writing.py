@@ -1,0 +1,66 @@
+"""A figure as PDF, PNG and the CSV of what is drawn; same data, same bytes."""
+
+from __future__ import annotations
+
+import csv
+import io
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import matplotlib as mpl
+
+from analysis.figures.catalogue import PICTURES, find_kind
+from analysis.figures.figure_data import FigureData
+from analysis.figures.lines import draw_lines, lines_csv
+from analysis.figures.picture import Shown
+from analysis.figures.style import PNG_DPI, RC, TEXT, Page
+from analysis.formats.study import FigureSpec, Study
+
+
+@dataclass(frozen=True)
+class FigurePaths:
+    """Files of one figure, its caption, and the same drawing as SVG for the report."""
+
+    spec: FigureSpec
+    pdf: Path
+    png: Path
+    csv: Path
+    svg: bytes
+    caption: str
+
+    def moved_to(self, directory: Path) -> FigurePaths:
+        """The same files in another directory."""
+        pdf, png, csv_path = (directory / path.name for path in (self.pdf, self.png, self.csv))
+        return FigurePaths(self.spec, pdf, png, csv_path, self.svg, self.caption)
+
+
+def write_figure(data: FigureData, study: Study, directory: Path, page: Page = TEXT) -> FigurePaths:
+    """Draws a figure as <id>.pdf, .png and .csv in ``directory``; same data, same bytes."""
+    picture = PICTURES.get(data.spec.kind)
+    shown = Shown(data.spec, data.level, study, tuple(data.kept))
+    base = directory / data.spec.id
+    paths = {name: base.with_name(f"{data.spec.id}.{name}") for name in ("pdf", "png", "csv")}
+    table = lines_csv(data, study) if picture is None else _as_csv(picture.table(shown))
+    paths["csv"].write_text(table, encoding="utf-8")
+    settings: Any = {**mpl.rcParamsDefault, **RC, "backend": "agg"}
+    with mpl.rc_context(settings):
+        figure = draw_lines(data, study, page) if picture is None else picture.draw(shown, page)
+        nothing = {"Creator": None, "Producer": None, "CreationDate": None}
+        figure.savefig(paths["pdf"], format="pdf", metadata=nothing)
+        figure.savefig(paths["png"], format="png", dpi=PNG_DPI, metadata={"Software": None})
+        svg = io.BytesIO()
+        nothing = dict.fromkeys(("Date", "Creator", "Format", "Type"))
+        figure.savefig(svg, format="svg", metadata=nothing)
+    if picture is None:
+        caption = f"{find_kind(data.spec).caption(data.level, page)} {data.seeds_text()}"
+    else:
+        caption = picture.caption(shown, page)
+    return FigurePaths(data.spec, paths["pdf"], paths["png"], paths["csv"], svg.getvalue(), caption)
+
+
+def _as_csv(rows: Sequence[Sequence[str]]) -> str:
+    text = io.StringIO()
+    csv.writer(text, lineterminator="\n").writerows(rows)
+    return text.getvalue()
