@@ -30,15 +30,20 @@ class Estimate:
     maximum: float | None
     note: str = ""
 
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """The note, if there is one."""
+        return (self.note,) if self.note else ()
+
 
 @dataclass(frozen=True)
-class Comparison:
+class AgainstBaseline:
     """One variant against the baseline, over the seeds that both have."""
 
     difference: Interval | None
     ratio: Interval | None
     pairs: int
-    note: str = ""
+    notes: tuple[str, ...] = ()
 
 
 def estimate(statistics: Mapping[int, Statistic]) -> Estimate:
@@ -59,7 +64,9 @@ def estimate(statistics: Mapping[int, Statistic]) -> Estimate:
     return Estimate(t_interval(values), len(values), sd, min(values), max(values), note)
 
 
-def compare(variant: Mapping[int, Statistic], baseline: Mapping[int, Statistic]) -> Comparison:
+def against_baseline(
+    variant: Mapping[int, Statistic], baseline: Mapping[int, Statistic]
+) -> AgainstBaseline:
     """Differences (variant - baseline) and ratios (variant / baseline) over common seeds.
 
     The ratio is the geometric mean of the pairs' ratios, with the t interval of their logarithms. A
@@ -76,10 +83,10 @@ def compare(variant: Mapping[int, Statistic], baseline: Mapping[int, Statistic])
         if mine is not None and base is not None:
             pairs.append((mine, base))
     if not common:
-        return Comparison(None, None, 0, "; ".join(["no common seed", *notes]))
+        return AgainstBaseline(None, None, 0, ("no common seed", *notes))
     if len(pairs) < len(common):
         notes.append(f"{len(common) - len(pairs)} of {len(common)} pairs lack a value")
-        return Comparison(None, None, len(common), "; ".join(notes))
+        return AgainstBaseline(None, None, len(common), tuple(notes))
     if len(pairs) == 1:
         notes.append(ONE_PAIR)
     own, base_values = zip(*pairs, strict=True)
@@ -89,4 +96,4 @@ def compare(variant: Mapping[int, Statistic], baseline: Mapping[int, Statistic])
         ratio = ratio_interval(own, base_values)
     else:
         notes.append(NO_RATIO)
-    return Comparison(difference, ratio, len(pairs), "; ".join(notes))
+    return AgainstBaseline(difference, ratio, len(pairs), tuple(notes))

@@ -15,6 +15,7 @@ from analysis.judgement.margins import with_margins
 from analysis.judgement.verdicts import LEVEL, Paired, Sides, State, Unpaired, Verdict, decide
 from analysis.measures.catalogue import OWN, run_statistics
 from analysis.measures.data import ALL, ClassData
+from analysis.measures.durations import TO_320_KIB, TO_LAST_BYTE
 from analysis.measures.metric import (
     TIME_RESOLUTION_S,
     Catalogue,
@@ -167,7 +168,7 @@ def is_primary(level: str, statistics: Statistics, class_name: str, metric: Quan
         return False
     if (class_name == ALL) != (metric.scope == "both"):
         return False
-    if not metric.name.startswith(("time_to_320kib", "time_to_last_byte")):
+    if metric.duration not in (TO_320_KIB, TO_LAST_BYTE):
         return True
     of_class = statistics.get((level, class_name), {})
     # The median is the last of the three to get lost to failures.
@@ -177,7 +178,7 @@ def is_primary(level: str, statistics: Statistics, class_name: str, metric: Quan
         if name == "time_to_320kib_p50_s"
         for statistic in by_seed.values()
     )
-    return known == metric.name.startswith("time_to_320kib")
+    return known == (metric.duration == TO_320_KIB)
 
 
 def judge_comparison(

@@ -35,10 +35,12 @@ class Duration:
     times: Callable[[Streams], Floats]
 
 
+TO_FIRST_BYTE, TO_320_KIB, TO_LAST_BYTE = "ttfb", "time_to_320kib", "time_to_last_byte"
+
 DURATIONS: tuple[Duration, ...] = (
-    Duration("ttfb", "Time to first byte", lambda s: s.ttfb_s),
-    Duration("time_to_320kib", "Time to 320 KiB", lambda s: s.time_to_320kib_s),
-    Duration("time_to_last_byte", "Time to last byte", lambda s: s.time_to_last_byte_s),
+    Duration(TO_FIRST_BYTE, "Time to first byte", lambda s: s.ttfb_s),
+    Duration(TO_320_KIB, "Time to 320 KiB", lambda s: s.time_to_320kib_s),
+    Duration(TO_LAST_BYTE, "Time to last byte", lambda s: s.time_to_last_byte_s),
 )
 _DURATION = {duration.name: duration for duration in DURATIONS}
 

@@ -115,6 +115,9 @@ class Quantity:
         scope: "class": each class on its own; "both": also all classes together.
         headline: shown in the report's first table.
         judged: what counts as the same; None: it gets no verdict.
+        duration: the time of streams that it is of, a name of ``durations``; "" if of none.
+        without_failures: the quantity that it repeats where no stream fails; "" if none.
+        of_outcome: it counts the streams that ended in one way, which may be none at all.
     """
 
     name: str
@@ -124,6 +127,9 @@ class Quantity:
     scope: Literal["class", "both"] = "class"
     headline: bool = False
     judged: Judged | None
+    duration: str = ""
+    without_failures: str = ""
+    of_outcome: bool = False
 
 
 def _of_streams(data: ClassData) -> bool:

@@ -24,7 +24,8 @@ from analysis.figures.style import COLUMN, RC, TEXT, Page
 from analysis.formats.study import Study
 from analysis.inference.intervals import Interval
 from analysis.pages.numbers import format_interval, format_number
-from analysis.pages.report import SUMMARY_COLUMNS, build
+from analysis.pages.report import build
+from analysis.pages.summary import SUMMARY_COLUMNS
 from analysis.records.extract import extract
 
 

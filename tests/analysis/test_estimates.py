@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from analysis.judgement.estimates import NO_RATIO, ONE_PAIR, ONE_SEED, compare, estimate
+from analysis.judgement.estimates import NO_RATIO, ONE_PAIR, ONE_SEED, against_baseline, estimate
 from analysis.measures.metric import Statistic
 
 
@@ -36,7 +36,7 @@ def test_a_seed_without_a_value_takes_the_mean_away() -> None:
 
 def test_differences_are_those_of_pairs() -> None:
     # The seeds differ a lot, the pairs by 1 and 2 only.
-    result = compare(by_seed(11.0, 102.0), by_seed(10.0, 100.0))
+    result = against_baseline(by_seed(11.0, 102.0), by_seed(10.0, 100.0))
     assert result.difference is not None
     assert result.ratio is not None
     assert result.pairs == 2
@@ -51,31 +51,31 @@ def test_differences_are_those_of_pairs() -> None:
 
 
 def test_unpaired_seeds_are_left_out_and_named() -> None:
-    result = compare(by_seed(5.0, 6.0, 7.0), by_seed(4.0, 5.0, 99.0, first=2))
+    result = against_baseline(by_seed(5.0, 6.0, 7.0), by_seed(4.0, 5.0, 99.0, first=2))
     assert result.pairs == 2
     assert result.difference is not None
     assert result.difference.estimate == 2.0
-    assert result.note == "seeds without a pair: 1, 4"
+    assert result.notes == ("seeds without a pair: 1, 4",)
 
 
 def test_no_pairs() -> None:
-    result = compare(by_seed(5.0), by_seed(4.0, first=2))
+    result = against_baseline(by_seed(5.0), by_seed(4.0, first=2))
     assert (result.difference, result.ratio, result.pairs) == (None, None, 0)
-    assert result.note == "no common seed; seeds without a pair: 1, 2"
+    assert result.notes == ("no common seed", "seeds without a pair: 1, 2")
 
 
 def test_one_pair_and_zero() -> None:
-    result = compare(by_seed(5.0), by_seed(0.0))
+    result = against_baseline(by_seed(5.0), by_seed(0.0))
     assert result.difference is not None
     assert (result.difference.estimate, result.difference.low) == (5.0, None)
     assert result.ratio is None
-    assert result.note == f"{ONE_PAIR}; {NO_RATIO}"
+    assert result.notes == (ONE_PAIR, NO_RATIO)
 
 
 def test_a_pair_without_a_value_takes_the_difference_away() -> None:
-    result = compare(by_seed(5.0, None), by_seed(4.0, 3.0))
+    result = against_baseline(by_seed(5.0, None), by_seed(4.0, 3.0))
     assert (result.difference, result.pairs) == (None, 2)
-    assert result.note == "1 of 2 pairs lack a value"
+    assert result.notes == ("1 of 2 pairs lack a value",)
 
 
 def test_no_run_is_said() -> None:

@@ -94,6 +94,7 @@ def _count_metric(outcome: Outcome, label: str) -> Metric:
         headline=outcome is Outcome.TIMEOUT,
         # It depends on how many streams were started; the rates do not.
         judged=None,
+        of_outcome=True,
         compute=_count(outcome),
     )
 
@@ -129,6 +130,10 @@ def _restricted_mean(name: str, method: Method) -> Callable[[ClassData], Statist
 
 def _duration_metrics(duration: Duration, method: Method) -> Iterator[Metric]:
     prefix, suffix = ("", "") if method == "incidence" else ("km_", " (Kaplan-Meier)")
+
+    def repeated(what: str) -> str:
+        return f"{duration.name}_{what}_s" if method == "km" else ""
+
     for q in QUANTILES:
         yield Metric(
             name=f"{duration.name}_{prefix}{rank(q)}_s",
@@ -137,6 +142,8 @@ def _duration_metrics(duration: Duration, method: Method) -> Iterator[Metric]:
             better="lower",
             headline=method == "incidence",
             judged=time_at(q),
+            duration=duration.name,
+            without_failures=repeated(rank(q)),
             compute=_quantile(duration.name, method, q),
         )
     yield Metric(
@@ -145,6 +152,8 @@ def _duration_metrics(duration: Duration, method: Method) -> Iterator[Metric]:
         unit="s",
         better="lower",
         judged=TIME,
+        duration=duration.name,
+        without_failures=repeated("restricted_mean"),
         compute=_restricted_mean(duration.name, method),
     )
 

@@ -1,0 +1,196 @@
+"""All metrics of a study's variants and levels, and their CSV files."""
+
+from __future__ import annotations
+
+import csv
+import io
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from analysis.formats.study import Level, Study, Variant
+from analysis.judgement.estimates import (
+    AgainstBaseline,
+    Estimate,
+    against_baseline,
+    estimate,
+)
+from analysis.judgement.judging import (
+    RUNS_COLUMNS,
+    Judgement,
+    Statistics,
+    design_of,
+    in_order,
+    judge_comparison,
+)
+from analysis.measures.catalogue import METRICS
+from analysis.measures.data import ALL
+from analysis.measures.metric import Metric
+from analysis.pages.numbers import (
+    exact,
+    exact_bounds,
+)
+
+SUMMARY_COLUMNS = (
+    "level", "class", "metric", "variant", "unit",
+    "estimate", "low", "high", "seeds", "sd", "minimum", "maximum",
+    "baseline", "pairs", "diff", "diff_low", "diff_high", "ratio", "ratio_low", "ratio_high",
+    "note",
+    "verdict", "direction", "primary", "margin", "p_different", "p_equivalent", "more_seeds",
+    "verdict_note",
+)  # fmt: skip
+
+
+@dataclass(frozen=True)
+class SummaryRow:
+    """One line of summary.csv and of the report's tables."""
+
+    level: Level
+    class_name: str
+    metric: Metric
+    variant: Variant
+    estimate: Estimate
+    comparison: AgainstBaseline | None
+    judgement: Judgement | None
+    baseline_sd: float | None
+
+    @property
+    def in_spreads(self) -> float | None:
+        """The difference to the baseline in units of the baseline's sd over seeds."""
+        if self.comparison is None or self.comparison.difference is None or not self.baseline_sd:
+            return None
+        return self.comparison.difference.estimate / self.baseline_sd
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """Why a number is missing, and other caveats."""
+        return self.estimate.notes + (self.comparison.notes if self.comparison else ())
+
+
+def summarise(plan: Study, statistics: Statistics) -> list[SummaryRow]:
+    """All rows of the summary, by level, class, metric and variant in the study's order."""
+    rows = []
+    for level in plan.levels:
+        judged = _judgements(plan, level, statistics)
+        classes = [name for where, name in statistics if where == level.name]
+        for class_name in sorted(classes, key=lambda name: _class_order(level, name)):
+            of_class = statistics[level.name, class_name]
+            for metric in METRICS:
+                base = of_class.get((metric.name, plan.baseline or ""), {})
+                base_sd = estimate(base).sd
+                for variant in plan.variants:
+                    own = of_class.get((metric.name, variant.name))
+                    if own is None:
+                        continue
+                    comparison = None
+                    if plan.baseline is not None and variant.name != plan.baseline:
+                        comparison = against_baseline(own, base)
+                    rows.append(
+                        SummaryRow(
+                            level,
+                            class_name,
+                            metric,
+                            variant,
+                            estimate(own),
+                            comparison,
+                            judged.get((variant.name, class_name, metric.name)),
+                            base_sd,
+                        )
+                    )
+    return rows
+
+
+def _judgements(
+    plan: Study, level: Level, statistics: Statistics
+) -> dict[tuple[str, str, str], Judgement]:
+    """Verdicts on all variants that have runs at a level: (variant, class, metric) -> verdict."""
+    present = {run.variant for run in plan.runs if run.level == level.name}
+    if plan.baseline not in present:
+        return {}
+    return {
+        (variant.name, judgement.class_name, judgement.metric.name): judgement
+        for variant in plan.variants
+        if variant.name in present and variant.name != plan.baseline
+        for judgement in judge_comparison(
+            level.name, statistics, variant.name, plan.baseline, design_of(plan)
+        )
+    }
+
+
+def _class_order(level: Level, class_name: str) -> tuple[int, str]:
+    known = [*level.classes, ALL]
+    return (known.index(class_name) if class_name in known else len(known), class_name)
+
+
+def summary_csv(plan: Study, rows: Iterable[SummaryRow]) -> str:
+    """summary.csv: one line for each row."""
+    text = io.StringIO()
+    writer = csv.writer(text, lineterminator="\n")
+    writer.writerow(SUMMARY_COLUMNS)
+    for row in rows:
+        e, c = row.estimate, row.comparison
+        writer.writerow(
+            [
+                row.level.name,
+                row.class_name,
+                row.metric.name,
+                row.variant.name,
+                row.metric.unit,
+                *exact_bounds(e.mean),
+                e.seeds,
+                exact(e.sd),
+                exact(e.minimum),
+                exact(e.maximum),
+                plan.baseline if c else "",
+                c.pairs if c else "",
+                *exact_bounds(c.difference if c else None),
+                *exact_bounds(c.ratio if c else None),
+                "; ".join(row.notes),
+                *_verdict_columns(row.judgement),
+            ]
+        )
+    return text.getvalue()
+
+
+def _verdict_columns(judgement: Judgement | None) -> list[str]:
+    if judgement is None:
+        return [""] * 8
+    verdict = judgement.verdict
+    return [
+        verdict.state.value,
+        verdict.direction,
+        "yes" if judgement.primary else "no",
+        exact(verdict.margin),
+        exact(verdict.p_different),
+        exact(verdict.p_equivalent),
+        "" if verdict.more_seeds is None else str(verdict.more_seeds),
+        verdict.reason,
+    ]
+
+
+def runs_csv(plan: Study, statistics: Statistics) -> str:
+    """runs.csv: one line for each run, class and metric."""
+    text = io.StringIO()
+    writer = csv.writer(text, lineterminator="\n")
+    writer.writerow(RUNS_COLUMNS)
+    for run in in_order(plan):
+        for level_name, class_name in statistics:
+            if level_name != run.level:
+                continue
+            for metric in METRICS:
+                by_seed = statistics[level_name, class_name].get((metric.name, run.variant), {})
+                s = by_seed.get(run.seed)
+                if s is not None:
+                    writer.writerow(
+                        [
+                            run.run_id,
+                            run.level,
+                            run.variant,
+                            run.seed,
+                            class_name,
+                            metric.name,
+                            metric.unit,
+                            exact(s.value),
+                            s.reason,
+                        ]
+                    )
+    return text.getvalue()
