@@ -60,11 +60,10 @@ class Reader:
             except ValueError as error:
                 self.problems.append(node.problem(str(error)))
                 continue
-            beside = parent.startswith(("./", "../"))
-            yield (
-                node,
-                path.parent / parent if beside else shipped(self.root, f"{EXPERIMENTS}/{parent}"),
-            )
+            if parent.startswith(("./", "../")):
+                yield node, path.parent / parent
+            else:
+                yield node, shipped(self.root, Path(EXPERIMENTS) / parent)
 
     def _read_parent(self, node: Node, parent: Path, chain: tuple[Path, ...]) -> Node | None:
         if parent.resolve() in chain:

@@ -370,6 +370,23 @@ def test_a_scale_that_needs_too_many_addresses(load_text: LoadText) -> None:
     )
 
 
+def test_a_file_extends_what_lies_elsewhere(
+    checkout: Path, write: Write, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write("foo", VALID)
+    (tmp_path / "elsewhere").mkdir()
+    for name, extended in (
+        ("whole", checkout / "experiments" / "foo.yaml"),
+        ("beside", "./whole.yaml"),
+        ("above", "../experiments/foo.yaml"),
+    ):
+        path = tmp_path / "elsewhere" / f"{name}.yaml"
+        path.write_text(f"extends: {extended}\ntitle: {name}\n", encoding="utf-8")
+        assert load(str(path), root=checkout).title == name
+    monkeypatch.chdir(tmp_path / "elsewhere")
+    assert load("./beside.yaml", root=checkout).title == "beside"
+
+
 def test_names_are_checked_only_against_files_that_are_there(checkout: Path, write: Write) -> None:
     for name in ("configs/regions.yaml", "configs/relay-capacity.yaml", "tor-patches"):
         (checkout / name).unlink()
