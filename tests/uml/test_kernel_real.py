@@ -19,7 +19,7 @@ from onionlab.engines.uml.kernel_patches import load_patches
 REPOSITORY = Path(__file__).resolve().parents[2]
 PROGRAMS = Path(__file__).parent / "programs"
 
-pytestmark = [pytest.mark.uml, pytest.mark.slow]
+pytestmark = pytest.mark.uml
 
 PRELUDE = """\
 import ctypes, hashlib, json, os, select, socket, subprocess, sys, time
@@ -181,6 +181,7 @@ def test_clocks(kernel: BuiltKernel, tmp_path: Path) -> None:
     assert busy_waits[1] == pytest.approx(10_000_000 / 1256, rel=0.05)
 
 
+@pytest.mark.slow
 def test_clock_reads_take_no_system_call(kernel: BuiltKernel, tmp_path: Path) -> None:
     if "0003-clocks-without-system-calls" not in kernel.patches:
         pytest.skip("this kernel is without the patch")
