@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from onionlab import paths
+from onionlab import cli, paths
 from onionlab.experiment import experiment_names, load
 from onionlab.experiment.claims_file import claim_files
 from onionlab.network import load_capacities
@@ -73,6 +73,11 @@ def test_an_own_experiment_extends_a_shipped_one(installed: Path) -> None:
     made = load("mine", root=installed)
     assert made.title == "Mine"
     assert made.variants == load("quick", root=installed).variants
+
+
+def test_the_schema_is_written_into_a_checkout_alone(installed: Path) -> None:
+    assert cli.main(["schema", "--write"]) == 2
+    assert list(installed.iterdir()) == []
 
 
 def test_a_shipped_file_is_named_as_in_a_checkout(tmp_path: Path) -> None:
