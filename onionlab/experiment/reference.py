@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 
 from onionlab.experiment.peers import PeersFile, PeersSettings
@@ -105,8 +105,21 @@ def _rows(key: Key, prefix: str) -> Iterator[tuple[str, Key]]:
         shape = shape.item
     # What a level may override is the rest of this reference.
     if shape.model is not None and shape.model not in (Settings, PeersSettings):
-        for below in keys_of(shape.model).values():
-            yield from _rows(below, path)
+        yield from _rows_below(list(keys_of(shape.model).values()), path)
+
+
+def _rows_below(keys: Sequence[Key], path: str) -> Iterator[tuple[str, Key]]:
+    """The keys of one mapping; what several of them hold alike is told once, behind the last."""
+    for place, key in enumerate(keys):
+        alike = [other.name for other in keys if other.shape.model and other.shape == key.shape]
+        if len(alike) < 2:
+            yield from _rows(key, path)
+            continue
+        yield f"{path}.{key.name}", key
+        assert key.shape.model is not None
+        if not any(other.name in alike for other in keys[place + 1 :]):
+            together = f"{path}.{{{','.join(alike)}}}"
+            yield from _rows_below(list(keys_of(key.shape.model).values()), together)
 
 
 def _value(shape: Shape) -> str:

@@ -12,8 +12,11 @@ from .markdown import PAGES, REPOSITORY, Page
 
 CODE = ("analysis", "configs", "experiments", "onionlab", "tests")
 TEXTS = (".cfg", ".json", ".py", ".sh", ".toml", ".txt", ".yaml", ".yml", ".j2")
-# What this says is part of the bytes of published records.
-OF_RECORDS = {"analysis/formats/columns.py": "docs/metrics.md"}
+# Not of this repository: what is part of the bytes of published records, and a page of Shadow's.
+OF_OTHERS = {
+    "analysis/formats/columns.py": "docs/metrics.md",
+    "onionlab/experiment/shadow_options.py": "docs/shadow_config_spec.md",
+}
 PLACES = ("analysis/", "configs/", "docs/", "experiments/", "onionlab/", "tests/", "tor-patches/")
 # What a reader of the tutorial or of a how-to writes, or what is made by a command.
 OF_READERS = {
@@ -60,7 +63,7 @@ def test_pages_that_the_code_names_are_there() -> None:
         if path.startswith("tests/docs/") or "/data/" in path:
             continue
         text = file.read_text(encoding="utf-8", errors="replace")
-        text = text.replace(OF_RECORDS.get(path, "\0"), "")
+        text = text.replace(OF_OTHERS.get(path, "\0"), "")
         for name in re.findall(r"(?<![\w./-])docs/[\w./-]+\.(?:md|patch|svg|xz)\b", text):
             assert (REPOSITORY / name).exists(), f"{path} names {name}"
 

@@ -44,6 +44,12 @@ def test_the_page_of_formats_explains_every_key() -> None:
     assert [row for row in rows if len(row) != 4 or len(row[-1].rstrip(" |")) < 4] == []
 
 
+def test_keys_that_several_mappings_share_are_told_once() -> None:
+    assert PAGE.count("`BandwidthRate`") == 1
+    assert "`network.relays.{exitguard,guard,exit,middle}.bandwidth_rate`" in PAGE
+    assert "`network.relays.exitguard` | mapping |  | Exits that are guards too |" in PAGE
+
+
 def test_a_page_without_the_marks_is_refused() -> None:
     with pytest.raises(ValueError, match="the page lacks a mark"):
         with_reference("no marks")
