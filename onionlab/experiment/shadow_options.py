@@ -1,7 +1,7 @@
 """The options of Shadow that an experiment may set, as Shadow 3's configuration reference has them.
 
-Source: docs/shadow_config_spec.md of Shadow 3.3.0. They are handed to Shadow as written; this table
-only makes a misspelt one fail before a run does.
+Source: shadow_config_spec.md in the docs of Shadow 3.3.0. They are handed to Shadow as written;
+this table only makes a misspelt one fail before a run does.
 """
 
 from __future__ import annotations
