@@ -14,8 +14,8 @@ from pydantic import ConfigDict, Field, model_validator
 
 from analysis.comparison.imported_metrics import IMPORTED
 from analysis.errors import AnalysisError
+from analysis.formats.format_model import FormatModel
 from analysis.formats.json_files import read_as
-from analysis.formats.model import FormatModel
 from analysis.judgement.judging import Statistics
 from analysis.measures.catalogue import OWN
 from analysis.measures.metric import Catalogue, Statistic

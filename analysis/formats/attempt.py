@@ -7,7 +7,7 @@ from typing import Literal
 from pydantic import Field
 from pydantic.dataclasses import dataclass
 
-from analysis.formats.model import FormatModel
+from analysis.formats.format_model import FormatModel
 
 
 @dataclass(frozen=True)

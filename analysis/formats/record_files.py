@@ -12,8 +12,8 @@ from pydantic_core import to_jsonable_python
 from analysis.errors import AnalysisError
 from analysis.formats import files
 from analysis.formats.files import RECORDS_FORMAT
+from analysis.formats.format_model import FormatModel, Number
 from analysis.formats.json_files import json_text, read_as, read_json
-from analysis.formats.model import FormatModel, Number
 
 TRACE_COUNTS_FORMAT: Final = 1
 """Version of celltrace.json and of the tables of cell traces."""

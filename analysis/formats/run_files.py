@@ -12,8 +12,8 @@ from typing import Annotated, ClassVar, Literal, Self
 from pydantic import Field, RootModel, StringConstraints, model_validator
 
 from analysis.formats import files
+from analysis.formats.format_model import FormatModel, Number
 from analysis.formats.json_files import json_text, read_as
-from analysis.formats.model import FormatModel, Number
 
 Name = Annotated[str, StringConstraints(min_length=1)]
 

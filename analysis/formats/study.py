@@ -10,8 +10,8 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field, model_validator
 
+from analysis.formats.format_model import FormatModel
 from analysis.formats.json_files import read_as, write_json
-from analysis.formats.model import FormatModel
 
 
 class Variant(FormatModel):

@@ -13,8 +13,8 @@ import pyarrow.parquet as pq  # type: ignore[import-untyped]
 from numpy.typing import NDArray
 
 from analysis.arrays import Floats
+from analysis.celltrace.cell_tables import load_cells
 from analysis.celltrace.cells import Cells
-from analysis.celltrace.extract import load_cells
 from analysis.celltrace.statistics import relayed
 from analysis.errors import AnalysisError
 from analysis.formats import files

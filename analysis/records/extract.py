@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections import Counter
 from pathlib import Path
 
-from analysis.celltrace import extract as celltrace
+from analysis.celltrace import cell_tables
 from analysis.errors import AnalysisError
 from analysis.formats import files
 from analysis.formats.columns import GOODPUT, PROGRESS, STREAMS
@@ -78,7 +78,7 @@ def extract_clients(run_directory: Path, out: Path) -> ParseReport:
                 progress.add(tables[2])
         if not report.status_lines:
             (directory / files.PROGRESS_TABLE).unlink()
-        if celltrace.is_traced(run_directory):
-            celltrace.extract(run_directory, directory / files.STREAMS_TABLE, directory)
+        if cell_tables.is_traced(run_directory):
+            cell_tables.extract(run_directory, directory / files.STREAMS_TABLE, directory)
         write_beside_tables(directory / files.PARSE_REPORT, report)
     return report

@@ -7,7 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from analysis.formats.files import PLAN
-from analysis.formats.plan import Request
+from analysis.formats.plan_file import Request
 from onionlab.errors import UserError
 from onionlab.experiment import parse_seeds
 from onionlab.runs.plan import Plan, read_plan

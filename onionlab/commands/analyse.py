@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
-from analysis.celltrace.extract import is_traced
+from analysis.celltrace.cell_tables import is_traced
 from analysis.formats.files import RECORDS, TRACE_COUNTS
 from analysis.formats.record_files import read_trace_counts
 from analysis.records.extract import extract

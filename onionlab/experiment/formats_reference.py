@@ -18,8 +18,8 @@ from analysis.formats import columns, files
 from analysis.formats.attempt import RunFailure, RunState
 from analysis.formats.columns import Column
 from analysis.formats.manifest import Manifest
-from analysis.formats.pack import PackIndex
-from analysis.formats.plan import PlanFile
+from analysis.formats.pack_index import PackIndex
+from analysis.formats.plan_file import PlanFile
 from analysis.formats.record_files import ParseReport, TraceCounts, TransferFacts
 from analysis.formats.run_files import Clients, PeerPair, RunClock, TracePlan
 from analysis.formats.study import Study
@@ -119,7 +119,7 @@ SECTIONS: tuple[tuple[str, str, tuple[Described, ...]], ...] = (
                 files.TRACE_PLAN,
                 f"{RUN_FOLDER}, where relays write cell traces",
                 "`onionlab/rundir/trace.py`",
-                "`analysis/celltrace/extract.py`",
+                "`analysis/celltrace/cell_tables.py`",
                 NOT_WRITTEN,
                 TracePlan,
             ),
@@ -207,7 +207,7 @@ SECTIONS: tuple[tuple[str, str, tuple[Described, ...]], ...] = (
             Described(
                 files.CELLS_TABLE,
                 f"{RECORDS_FOLDER}, where relays wrote cell traces",
-                "`analysis/celltrace/extract.py`",
+                "`analysis/celltrace/cell_tables.py`",
                 "`analysis/celltrace`, `analysis/measures/run_data.py`",
                 "1, in the metadata of the table's schema, as `format`; else as of the records.",
                 columns.CELLS,
@@ -216,7 +216,7 @@ SECTIONS: tuple[tuple[str, str, tuple[Described, ...]], ...] = (
             Described(
                 files.RELAY_TIME_TABLE,
                 f"beside `{files.CELLS_TABLE}`",
-                "`analysis/celltrace/extract.py`",
+                "`analysis/celltrace/cell_tables.py`",
                 "`analysis/celltrace/summaries.py`",
                 "1, in the metadata of the table's schema, as `format`; else as of the records.",
                 columns.RELAY_TIME,
@@ -226,7 +226,7 @@ SECTIONS: tuple[tuple[str, str, tuple[Described, ...]], ...] = (
             Described(
                 files.TRACE_COUNTS,
                 f"beside `{files.CELLS_TABLE}`",
-                "`analysis/celltrace/extract.py`",
+                "`analysis/celltrace/cell_tables.py`",
                 "`analysis/celltrace/summaries.py`, `onionlab analyse`",
                 f"1, {IN_FILE}",
                 TraceCounts,

@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from analysis.formats.plan import Request
+from analysis.formats.plan_file import Request
 from analysis.formats.study import Looks, Study, load_study
 from analysis.inference.sequential import FIRST_LOOK, schedule
 from analysis.judgement.judging import (

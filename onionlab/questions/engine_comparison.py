@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from analysis.formats import files
-from analysis.formats.plan import Request
+from analysis.formats.plan_file import Request
 from analysis.formats.study import FigureSpec, Level, Study, Variant, load_study, write_study
 from analysis.pages import report
 from onionlab.errors import UserError

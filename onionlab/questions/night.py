@@ -33,7 +33,7 @@ from analysis.comparison.history import (
 from analysis.comparison.run_sets import RunSet, read_run_set
 from analysis.formats.files import HISTORY, RECORDS
 from analysis.formats.manifest import identity_hash
-from analysis.formats.plan import Request
+from analysis.formats.plan_file import Request
 from analysis.formats.study import load_study
 from analysis.measures.catalogue import METRICS
 from analysis.pages.night import Night, NightResult, html, junit, markdown

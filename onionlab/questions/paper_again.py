@@ -9,7 +9,7 @@ from importlib.metadata import version
 from pathlib import Path
 
 from analysis.formats.files import STUDIES
-from analysis.formats.plan import Request
+from analysis.formats.plan_file import Request
 from analysis.formats.study import load_study
 from analysis.pages import paper
 from onionlab import __version__

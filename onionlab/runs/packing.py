@@ -25,7 +25,7 @@ from analysis.errors import AnalysisError, problems_of
 from analysis.formats.files import ANY_RECORDS, MANIFEST, PACK_INDEX, STUDIES
 from analysis.formats.json_files import json_text
 from analysis.formats.manifest import Manifest, read_manifest
-from analysis.formats.pack import PackIndex
+from analysis.formats.pack_index import PackIndex
 from analysis.formats.study import Study, load_study, write_study
 from onionlab.errors import UserError
 from onionlab.runs.store import Store

@@ -9,7 +9,7 @@ from multiprocessing import get_context
 from pathlib import Path
 
 from analysis.errors import AnalysisError
-from analysis.formats.plan import PlannedRun, Request
+from analysis.formats.plan_file import PlannedRun, Request
 from analysis.formats.study import Looks, write_study
 from onionlab.errors import UserError
 from onionlab.experiment import Experiment

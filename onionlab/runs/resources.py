@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from analysis.formats.plan import Resources
+from analysis.formats.plan_file import Resources
 from onionlab.experiment import AnySettings, Experiment, Settings
 
 # Measured on full-size and small networks (docs/explanation/performance.md): a Tor or TGen under

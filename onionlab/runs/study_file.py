@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 
 from analysis.formats import files
 from analysis.formats.manifest import read_manifest
-from analysis.formats.plan import PlannedRun
+from analysis.formats.plan_file import PlannedRun
 from analysis.formats.study import (
     ClassLoad,
     FigureSpec,
@@ -23,7 +23,7 @@ from onionlab.errors import UserError
 from onionlab.experiment import AnySettings, Experiment
 from onionlab.programs.registry import Look
 from onionlab.runs.bench import Bench
-from onionlab.runs.machine import host_facts
+from onionlab.runs.host_facts import host_facts
 from onionlab.runs.plan import Plan
 from onionlab.runs.store import Store
 

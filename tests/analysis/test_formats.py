@@ -13,10 +13,10 @@ import pytest
 from analysis.errors import AnalysisError
 from analysis.formats import columns, files, run_files
 from analysis.formats.columns import arrow_schema
+from analysis.formats.format_model import FormatModel
 from analysis.formats.json_files import read_as, read_json, write_json
 from analysis.formats.manifest import Build, Manifest, read_manifest, write_manifest
-from analysis.formats.model import FormatModel
-from analysis.formats.plan import PlanFile, PlannedRun, Request, Resources, read_plan_file
+from analysis.formats.plan_file import PlanFile, PlannedRun, Request, Resources, read_plan_file
 from analysis.formats.record_files import (
     Example,
     FileProblems,

@@ -17,7 +17,7 @@ from analysis.comparison.comparing import compare_sets
 from analysis.comparison.history import read_history
 from analysis.comparison.run_sets import RunSet, TorBuild
 from analysis.errors import AnalysisError
-from analysis.formats.plan import Request, Resources
+from analysis.formats.plan_file import Request, Resources
 from analysis.judgement.verdicts import State
 from analysis.pages.night import Night, html, junit, markdown
 from onionlab.errors import UserError

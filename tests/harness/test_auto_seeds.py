@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from analysis.formats.plan import Request, Resources
+from analysis.formats.plan_file import Request, Resources
 from analysis.formats.study import Looks, Study, write_study
 from analysis.inference.sequential import schedule
 from analysis.judgement.judging import Statistics

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from analysis.formats.plan import Request
+from analysis.formats.plan_file import Request
 from analysis.formats.study import Study
 from onionlab.errors import UserError
 from onionlab.questions.engine_comparison import (

@@ -16,7 +16,7 @@ from analysis.formats.files import MANIFEST, STUDIES
 from analysis.formats.files import PACK_INDEX as INDEX
 from analysis.formats.json_files import read_json, write_json
 from analysis.formats.manifest import Manifest, identity_hash
-from analysis.formats.plan import PlannedRun, Request, Resources
+from analysis.formats.plan_file import PlannedRun, Request, Resources
 from analysis.formats.study import Level, Run, Study, Variant, load_study, write_study
 from analysis.records.extract import extract
 from onionlab.cli import main

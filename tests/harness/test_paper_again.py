@@ -12,7 +12,7 @@ import analysis.pages.paper
 from analysis.errors import AnalysisError
 from analysis.formats.json_files import write_json
 from analysis.formats.manifest import identity_hash
-from analysis.formats.plan import Request, Resources
+from analysis.formats.plan_file import Request, Resources
 from analysis.formats.study import Run, write_study
 from analysis.pages.paper import Paper, PaperPaths
 from onionlab.cli import main

@@ -15,7 +15,7 @@ from rich.console import Console
 from analysis.formats.attempt import RunState
 from analysis.formats.files import PROGRESS, RECORDS
 from analysis.formats.json_files import write_json
-from analysis.formats.plan import PlannedRun, Request, Resources
+from analysis.formats.plan_file import PlannedRun, Request, Resources
 from onionlab.engines.shadow.engine import _simulated_seconds
 from onionlab.errors import UserError
 from onionlab.experiment import load

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from analysis.formats.plan import Request
+from analysis.formats.plan_file import Request
 from onionlab.engines.uml import engine
 from onionlab.engines.uml.engine import UmlEngine
 from onionlab.paths import code_root, working_root

@@ -19,7 +19,7 @@ from analysis.errors import AnalysisError
 from analysis.formats import files
 from analysis.formats.attempt import RunFailure, RunState
 from analysis.formats.json_files import read_as, write_json
-from analysis.formats.plan import PlannedRun
+from analysis.formats.plan_file import PlannedRun
 from onionlab.errors import UserError
 from onionlab.paths import build_directory
 from onionlab.runs.plan import Plan

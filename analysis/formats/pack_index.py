@@ -6,7 +6,7 @@ from typing import Literal
 
 from pydantic import Field
 
-from analysis.formats.model import FormatModel
+from analysis.formats.format_model import FormatModel
 
 
 class PackIndex(FormatModel):

@@ -8,8 +8,8 @@ from typing import Annotated, Literal
 from pydantic import Field
 from pydantic.dataclasses import dataclass
 
+from analysis.formats.format_model import FormatModel
 from analysis.formats.json_files import read_as
-from analysis.formats.model import FormatModel
 
 MAKE_ANEW = "make it anew: make generate NAME=..."
 

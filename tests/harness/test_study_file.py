@@ -1,0 +1,71 @@
+"""What finished runs used goes into their study."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from analysis.errors import AnalysisError
+from analysis.formats.manifest import Manifest
+from analysis.formats.plan_file import PlannedRun, Request, Resources
+from analysis.formats.study import load_study, write_study
+from onionlab.runs.plan import Plan, read_plan, write_plan
+from onionlab.runs.store import Store
+from onionlab.runs.study_file import update_provenance
+
+from .test_engine_comparison import study
+
+
+@pytest.fixture
+def plan(tmp_path: Path) -> Plan:
+    runs = tuple(PlannedRun(f"{seed}a", "quick", "rr", seed) for seed in (1, 2))
+    made = Plan(
+        Request("quick"), runs, tmp_path / "runs", tmp_path / "quick", 1, Resources(1, 2, 3)
+    )
+    write_plan(made)
+    write_study(made.study, study("uml"))
+    return made
+
+
+def finish(plan: Plan, run: PlannedRun) -> None:
+    store = Store(plan.store)
+    store.partial(run.run_id).mkdir(parents=True)
+    store.finish(
+        run.run_id,
+        Manifest(run_id=run.run_id, wall_s=1.0 + run.seed, cpu_s=1.0, proofs={"RR": 4}),
+    )
+
+
+def test_what_each_run_took_stands_in_the_study(plan: Plan) -> None:
+    for run in plan.runs:
+        finish(plan, run)
+    update_provenance(plan)
+    made = load_study(plan.study)
+    assert made.provenance["engine"] == study("uml").provenance["engine"]
+    assert made.provenance["runs"] == [
+        {
+            "run_id": run.run_id,
+            "level": "quick",
+            "variant": "rr",
+            "seed": run.seed,
+            "wall_s": 1.0 + run.seed,
+            "cpu_s": 1.0,
+            "peak_memory_bytes": None,
+            "proofs": {"RR": 4},
+            "host": {},
+        }
+        for run in plan.runs
+    ]
+    update_provenance(plan)
+    assert load_study(plan.study) == made
+
+
+def test_a_run_that_is_not_finished_has_no_manifest(plan: Plan) -> None:
+    finish(plan, plan.runs[0])
+    with pytest.raises(AnalysisError, match=r"2a/manifest.json is missing"):
+        update_provenance(plan)
+
+
+def test_a_plan_is_read_as_it_was_made(plan: Plan) -> None:
+    assert read_plan(plan.file) == plan
