@@ -5,43 +5,30 @@ The same runs give the same bytes. Runs that are not there are named wherever th
 
 from __future__ import annotations
 
-import csv
 import hashlib
-import io
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from itertools import chain
 from pathlib import Path
 from typing import Any
 
 from analysis.errors import AnalysisError
-from analysis.figures.catalogue import check_kind
-from analysis.figures.figure_data import FigureData
 from analysis.figures.style import COLUMN
 from analysis.figures.writing import FigurePaths, write_figure
 from analysis.formats import files
 from analysis.formats.json_files import read_json
 from analysis.formats.study import Run, Study
-from analysis.inference.intervals import CONFIDENCE, Interval
+from analysis.inference.intervals import CONFIDENCE
 from analysis.judgement.claims.answers import answer_claims
-from analysis.judgement.claims.claim import Answer, Answered, Claim, Names, Part
+from analysis.judgement.claims.claim import Answer, Answered, Claim, Names
 from analysis.judgement.judging import Statistics, add_run
 from analysis.judgement.verdicts import LEVEL
 from analysis.measures.run_data import load_run
+from analysis.pages.claim_tables import claim_row, claims_csv, claims_data
 from analysis.pages.html import environment, image_uri, replaced
-from analysis.pages.numbers import NOTHING, exact, format_interval, format_number, scaled
+from analysis.pages.paper_runs import Drawing, distinct_runs, drawings_of, key_of
 
 MANIFEST_FORMAT = 1
-
-CLAIM_COLUMNS = (
-    "claim", "section", "figures", "statement", "direction", "metrics", "class", "levels",
-    "variants", "answer", "part", "metric", "scale", "effect", "low", "high", "margin",
-    "p_different", "p_equivalent", "seeds", "more_seeds", "note",
-)  # fmt: skip
-
-Key = tuple[str, str, int]
-"""Level, variant and seed of a run."""
 
 
 @dataclass(frozen=True)
@@ -73,18 +60,6 @@ class PaperPaths:
     missing: tuple[Run, ...]
 
 
-@dataclass(frozen=True)
-class _Drawing:
-    """One of the paper's figures: whose it is and which runs it shows, leaves out and lacks."""
-
-    number: int
-    study: Study
-    data: FigureData
-    shown: tuple[Run, ...]
-    left_out: tuple[Run, ...]
-    missing: tuple[Run, ...]
-
-
 def build(
     paper: Paper, store: Path, out: Path, software: Mapping[str, str] | None = None
 ) -> PaperPaths:
@@ -100,10 +75,10 @@ def build(
         AnalysisError: the studies do not fit together, there is nothing to draw, no run at all is
             there, or records are damaged.
     """
-    runs = _distinct_runs(paper.studies)
+    runs = distinct_runs(paper.studies)
     there = {key: run for key, run in runs.items() if _has_records(run, store)}
     missing = tuple(run for key, run in runs.items() if key not in there)
-    drawings = _drawings(paper.studies, there)
+    drawings = drawings_of(paper.studies, there)
     if not (drawings or paper.claims):
         raise AnalysisError(
             "there is no claim to answer, and no figure of these experiments has a number in the "
@@ -121,7 +96,7 @@ def build(
         data = load_run(store / run.records, levels[run.level])
         add_run(statistics, run, data)
         for drawing in drawings:
-            if _key(run) in map(_key, drawing.shown):
+            if key_of(run) in map(key_of, drawing.shown):
                 drawing.data.add(run.variant, run.seed, data, levels[run.level])
     answers = tuple(
         answer_claims(paper.claims, statistics, _margins(paper.studies), _names(paper.studies))
@@ -133,9 +108,9 @@ def build(
     stale = _drawn_before(out / files.FIGURES_INDEX) - set(drawn_names)
     with replaced(out, [*drawn_names, *tables]) as scratch:
         drawn = [write_figure(d.data, d.study, scratch, COLUMN) for d in drawings]
-        (scratch / files.CLAIMS_CSV).write_text(_claims_csv(answers), encoding="utf-8")
+        (scratch / files.CLAIMS_CSV).write_text(claims_csv(answers), encoding="utf-8")
         (scratch / files.CLAIMS_JSON).write_text(
-            _json(_claims_data(paper, answers)), encoding="utf-8"
+            _json(claims_data(paper.title, answers)), encoding="utf-8"
         )
         manifest = _manifest(paper, drawings, drawn, dict(software or {}))
         (scratch / files.FIGURES_INDEX).write_text(_json(manifest), encoding="utf-8")
@@ -167,80 +142,6 @@ def _has_records(run: Run, store: Path) -> bool:
     return (store / run.records / files.PARSE_REPORT).is_file()
 
 
-def _key(run: Run) -> Key:
-    return run.level, run.variant, run.seed
-
-
-def _distinct_runs(studies: Sequence[Study]) -> dict[Key, Run]:
-    """All runs, those that several studies share once, by level, variant and seed."""
-    runs: dict[Key, tuple[Study, Run]] = {}
-    levels: dict[str, tuple[Study, object]] = {}
-    for study in studies:
-        for level in study.levels:
-            first, same = levels.setdefault(level.name, (study, level))
-            if level != same:
-                raise AnalysisError(
-                    f"{first.name} and {study.name} measure the level {level.name} differently",
-                    "claims are about one setting for each level: see the two experiments' files",
-                )
-        for run in study.runs:
-            first, known = runs.setdefault(_key(run), (study, run))
-            if run.run_id != known.run_id:
-                raise AnalysisError(
-                    f"{first.name} and {study.name} have different runs of {run.variant} at the "
-                    f"level {run.level}, seed {run.seed}",
-                    "their settings have to be the same: see the two experiments' files",
-                )
-    return {key: runs[key][1] for key in sorted(runs)}
-
-
-def _drawings(studies: Sequence[Study], there: Mapping[Key, Run]) -> list[_Drawing]:
-    """The figures that have a number in the paper, by that number."""
-    drawings: dict[int, _Drawing] = {}
-    for study in studies:
-        for spec in study.figures:
-            if spec.paper is None:
-                continue
-            check_kind(spec)
-            if spec.paper in drawings:
-                other = drawings[spec.paper].study.name
-                raise AnalysisError(f"{other} and {study.name} both draw figure {spec.paper}")
-            data = FigureData(spec, study.level(spec.level), study.baseline)
-            shown = [
-                _runs_to_show(study, level.name, there)
-                for level in study.levels
-                if data.takes(level)
-            ]
-            drawings[spec.paper] = _Drawing(
-                spec.paper, study, data, *(tuple(chain(*runs)) for runs in zip(*shown, strict=True))
-            )
-    ids = [drawing.data.spec.id for drawing in drawings.values()]
-    for name in ids:
-        if ids.count(name) > 1:
-            raise AnalysisError(f"two figures of the paper have the name {name}")
-    return [drawings[number] for number in sorted(drawings)]
-
-
-def _runs_to_show(
-    study: Study, level: str, there: Mapping[Key, Run]
-) -> tuple[tuple[Run, ...], tuple[Run, ...], tuple[Run, ...]]:
-    """A level's runs that are shown, those that are left out and those that are missing.
-
-    Seeds differ by more than variants do, so where runs are missing lines of different seeds would
-    show a difference that is none: only the seeds are shown that all variants with runs have.
-    """
-    runs = [run for v in study.variants for run in study.runs_of(level, v.name)]
-    present = [run for run in runs if _key(run) in there]
-    missing = tuple(run for run in runs if run not in present)
-    seeds = {
-        variant: {run.seed for run in present if run.variant == variant}
-        for variant in dict.fromkeys(run.variant for run in present)
-    }
-    common = set.intersection(*seeds.values()) if seeds else set()
-    shown = tuple(run for run in present if run.seed in common or not common)
-    return shown, tuple(run for run in present if run not in shown), missing
-
-
 def _margins(studies: Sequence[Study]) -> dict[str, float]:
     margins: dict[str, float] = {}
     for study in studies:
@@ -260,98 +161,9 @@ def _names(studies: Sequence[Study]) -> Names:
     )
 
 
-def _number(value: float | None) -> float | None:
-    # Nine digits are more than any metric has, and the same on every machine.
-    return None if value is None else float(f"{value:.9g}")
-
-
-def _bounds(effect: Interval | None) -> tuple[float | None, float | None, float | None]:
-    return (None, None, None) if effect is None else (effect.estimate, effect.low, effect.high)
-
-
-def _claims_csv(answers: Sequence[Answered]) -> str:
-    """One line per claim, with the part on which its answer rests."""
-    text = io.StringIO()
-    writer = csv.writer(text, lineterminator="\n")
-    writer.writerow(CLAIM_COLUMNS)
-    for answered in answers:
-        claim, part = answered.claim, answered.deciding
-        effect = part.effect
-        writer.writerow(
-            [
-                claim.id,
-                claim.section,
-                " ".join(map(str, claim.figures)),
-                claim.statement,
-                claim.direction,
-                " ".join(claim.metrics),
-                claim.class_name,
-                " ".join(claim.levels),
-                " ".join(claim.variants),
-                answered.answer.value,
-                part.text,
-                part.metric.name,
-                part.scale if effect else "",
-                *(exact(value) for value in _bounds(effect)),
-                exact(part.margin),
-                exact(part.p_different),
-                exact(part.p_equivalent),
-                answered.seeds,
-                "" if answered.more_seeds is None else answered.more_seeds,
-                part.reason,
-            ]
-        )
-    return text.getvalue()
-
-
-def _claims_data(paper: Paper, answers: Sequence[Answered]) -> dict[str, Any]:
-    """All claims with all their parts, as plain data."""
-    return {
-        "paper": paper.title,
-        "error_level": LEVEL,
-        "confidence": CONFIDENCE,
-        "claims": [
-            {
-                "id": answered.claim.id,
-                "statement": answered.claim.statement,
-                "section": answered.claim.section,
-                "figures": list(answered.claim.figures),
-                "direction": answered.claim.direction,
-                "metrics": list(answered.claim.metrics),
-                "class": answered.claim.class_name,
-                "levels": list(answered.claim.levels),
-                "variants": list(answered.claim.variants),
-                "answer": answered.answer.value,
-                "seeds": answered.seeds,
-                "more_seeds": answered.more_seeds,
-                "deciding_part": answered.parts.index(answered.deciding),
-                "parts": [_part_data(part) for part in answered.parts],
-            }
-            for answered in answers
-        ],
-    }
-
-
-def _part_data(part: Part) -> dict[str, Any]:
-    effect = part.effect
-    return {
-        "text": part.text,
-        "metric": part.metric.name,
-        "answer": part.answer.value,
-        "scale": part.scale if effect else None,
-        **dict(zip(("effect", "low", "high"), map(_number, _bounds(effect)), strict=True)),
-        "margin": _number(part.margin),
-        "p_different": _number(part.p_different),
-        "p_equivalent": _number(part.p_equivalent),
-        "seeds": part.count,
-        "more_seeds": part.more_seeds,
-        "note": part.reason,
-    }
-
-
 def _manifest(
     paper: Paper,
-    drawings: Sequence[_Drawing],
+    drawings: Sequence[Drawing],
     drawn: Sequence[FigurePaths],
     software: dict[str, str],
 ) -> dict[str, Any]:
@@ -402,7 +214,7 @@ def _json(value: object) -> str:
 
 def _page(
     paper: Paper,
-    drawings: Sequence[_Drawing],
+    drawings: Sequence[Drawing],
     drawn: Sequence[FigurePaths],
     answers: Sequence[Answered],
     missing: Sequence[Run],
@@ -414,7 +226,7 @@ def _page(
         "confidence": round(100 * CONFIDENCE),
         "error_level": round(100 * LEVEL),
         "tally": {answer.value: _count(answers, answer) for answer in Answer},
-        "claims": [_claim_row(answered, numbers) for answered in answers],
+        "claims": [claim_row(answered, numbers) for answered in answers],
         "figures": [
             {
                 "number": drawing.number,
@@ -436,50 +248,3 @@ def _page(
 
 def _count(answers: Sequence[Answered], answer: Answer) -> int:
     return sum(answered.answer is answer for answered in answers)
-
-
-def _claim_row(answered: Answered, numbers: set[int]) -> dict[str, Any]:
-    return {
-        "claim": answered.claim,
-        "linked": [number for number in answered.claim.figures if number in numbers],
-        "answer": answered.answer.value,
-        "deciding": _part_row(answered.deciding),
-        "parts": [_part_row(part) for part in answered.parts],
-        "seeds": answered.seeds,
-    }
-
-
-def _part_row(part: Part) -> dict[str, Any]:
-    effect, interval = _effect_text(part)
-    note = part.reason
-    if not note and part.more_seeds is not None:
-        note = f"about {part.more_seeds} more {'seed' if part.more_seeds == 1 else 'seeds'}"
-    return {
-        "text": part.text,
-        "metric": part.metric.label,
-        "answer": part.answer.value,
-        "effect": effect,
-        "interval": interval,
-        "note": note,
-    }
-
-
-def _effect_text(part: Part) -> tuple[str, str]:
-    """An effect for readers: a factor, or a difference, of rates in percentage points."""
-    if part.effect is None:
-        return NOTHING, ""
-    if part.scale == "ratio":
-        bounds = (part.effect.low, part.effect.high)
-        low, high = (None if bound is None else _factor(bound) for bound in bounds)
-        interval = f"[{low}, {high}]" if low is not None and high is not None else ""
-        return f"\N{MULTIPLICATION SIGN}{_factor(part.effect.estimate)}", interval
-    factor, unit = (100.0, " points") if part.metric.unit == "1" else (1.0, f" {part.metric.unit}")
-    estimate = format_number(part.effect.estimate * factor, sign=True)
-    return estimate + unit, format_interval(scaled(part.effect, factor), sign=True)
-
-
-def _factor(value: float) -> str:
-    # From two seeds an interval may reach any size; more digits would say no more.
-    if value > 1000:
-        return ">1000"
-    return f"{value:.3f}" if value >= 0.001 else "<0.001"

@@ -17,7 +17,8 @@ from test_analysis_report import Collector, digests
 from analysis.errors import AnalysisError
 from analysis.formats.study import Study
 from analysis.judgement.claims.claim import Answer, Claim
-from analysis.pages.paper import CLAIM_COLUMNS, Paper, PaperPaths, build
+from analysis.pages.claim_tables import CLAIM_COLUMNS
+from analysis.pages.paper import Paper, PaperPaths, build
 from analysis.records.extract import extract
 
 SEEDS = [1, 2, 3]

@@ -1,0 +1,156 @@
+"""Answered claims as claims.csv, as claims.json and as rows of a page."""
+
+from __future__ import annotations
+
+import csv
+import io
+from collections.abc import Sequence
+from typing import Any
+
+from analysis.inference.intervals import CONFIDENCE, Interval
+from analysis.judgement.claims.claim import Answered, Part
+from analysis.judgement.verdicts import LEVEL
+from analysis.pages.numbers import NOTHING, exact, format_interval, format_number, scaled
+
+CLAIM_COLUMNS = (
+    "claim", "section", "figures", "statement", "direction", "metrics", "class", "levels",
+    "variants", "answer", "part", "metric", "scale", "effect", "low", "high", "margin",
+    "p_different", "p_equivalent", "seeds", "more_seeds", "note",
+)  # fmt: skip
+
+
+def _number(value: float | None) -> float | None:
+    # Nine digits are more than any metric has, and the same on every machine.
+    return None if value is None else float(f"{value:.9g}")
+
+
+def _bounds(effect: Interval | None) -> tuple[float | None, float | None, float | None]:
+    return (None, None, None) if effect is None else (effect.estimate, effect.low, effect.high)
+
+
+def claims_csv(answers: Sequence[Answered]) -> str:
+    """One line per claim, with the part on which its answer rests."""
+    text = io.StringIO()
+    writer = csv.writer(text, lineterminator="\n")
+    writer.writerow(CLAIM_COLUMNS)
+    for answered in answers:
+        claim, part = answered.claim, answered.deciding
+        effect = part.effect
+        writer.writerow(
+            [
+                claim.id,
+                claim.section,
+                " ".join(map(str, claim.figures)),
+                claim.statement,
+                claim.direction,
+                " ".join(claim.metrics),
+                claim.class_name,
+                " ".join(claim.levels),
+                " ".join(claim.variants),
+                answered.answer.value,
+                part.text,
+                part.metric.name,
+                part.scale if effect else "",
+                *(exact(value) for value in _bounds(effect)),
+                exact(part.margin),
+                exact(part.p_different),
+                exact(part.p_equivalent),
+                answered.seeds,
+                "" if answered.more_seeds is None else answered.more_seeds,
+                part.reason,
+            ]
+        )
+    return text.getvalue()
+
+
+def claims_data(title: str, answers: Sequence[Answered]) -> dict[str, Any]:
+    """All claims of the paper of that title with all their parts, as plain data."""
+    return {
+        "paper": title,
+        "error_level": LEVEL,
+        "confidence": CONFIDENCE,
+        "claims": [
+            {
+                "id": answered.claim.id,
+                "statement": answered.claim.statement,
+                "section": answered.claim.section,
+                "figures": list(answered.claim.figures),
+                "direction": answered.claim.direction,
+                "metrics": list(answered.claim.metrics),
+                "class": answered.claim.class_name,
+                "levels": list(answered.claim.levels),
+                "variants": list(answered.claim.variants),
+                "answer": answered.answer.value,
+                "seeds": answered.seeds,
+                "more_seeds": answered.more_seeds,
+                "deciding_part": answered.parts.index(answered.deciding),
+                "parts": [_part_data(part) for part in answered.parts],
+            }
+            for answered in answers
+        ],
+    }
+
+
+def _part_data(part: Part) -> dict[str, Any]:
+    effect = part.effect
+    return {
+        "text": part.text,
+        "metric": part.metric.name,
+        "answer": part.answer.value,
+        "scale": part.scale if effect else None,
+        **dict(zip(("effect", "low", "high"), map(_number, _bounds(effect)), strict=True)),
+        "margin": _number(part.margin),
+        "p_different": _number(part.p_different),
+        "p_equivalent": _number(part.p_equivalent),
+        "seeds": part.count,
+        "more_seeds": part.more_seeds,
+        "note": part.reason,
+    }
+
+
+def claim_row(answered: Answered, numbers: set[int]) -> dict[str, Any]:
+    """A claim as the page shows it; ``numbers``: the figures that it can link to."""
+    return {
+        "claim": answered.claim,
+        "linked": [number for number in answered.claim.figures if number in numbers],
+        "answer": answered.answer.value,
+        "deciding": _part_row(answered.deciding),
+        "parts": [_part_row(part) for part in answered.parts],
+        "seeds": answered.seeds,
+    }
+
+
+def _part_row(part: Part) -> dict[str, Any]:
+    effect, interval = _effect_text(part)
+    note = part.reason
+    if not note and part.more_seeds is not None:
+        note = f"about {part.more_seeds} more {'seed' if part.more_seeds == 1 else 'seeds'}"
+    return {
+        "text": part.text,
+        "metric": part.metric.label,
+        "answer": part.answer.value,
+        "effect": effect,
+        "interval": interval,
+        "note": note,
+    }
+
+
+def _effect_text(part: Part) -> tuple[str, str]:
+    """An effect for readers: a factor, or a difference, of rates in percentage points."""
+    if part.effect is None:
+        return NOTHING, ""
+    if part.scale == "ratio":
+        bounds = (part.effect.low, part.effect.high)
+        low, high = (None if bound is None else _factor(bound) for bound in bounds)
+        interval = f"[{low}, {high}]" if low is not None and high is not None else ""
+        return f"\N{MULTIPLICATION SIGN}{_factor(part.effect.estimate)}", interval
+    factor, unit = (100.0, " points") if part.metric.unit == "1" else (1.0, f" {part.metric.unit}")
+    estimate = format_number(part.effect.estimate * factor, sign=True)
+    return estimate + unit, format_interval(scaled(part.effect, factor), sign=True)
+
+
+def _factor(value: float) -> str:
+    # From two seeds an interval may reach any size; more digits would say no more.
+    if value > 1000:
+        return ">1000"
+    return f"{value:.3f}" if value >= 0.001 else "<0.001"

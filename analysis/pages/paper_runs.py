@@ -1,0 +1,102 @@
+"""Which runs the studies of a paper have together, and which of its figures shows which of them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from itertools import chain
+
+from analysis.errors import AnalysisError
+from analysis.figures.catalogue import check_kind
+from analysis.figures.figure_data import FigureData
+from analysis.formats.study import Run, Study
+
+Key = tuple[str, str, int]
+"""Level, variant and seed of a run."""
+
+
+@dataclass(frozen=True)
+class Drawing:
+    """One of the paper's figures: whose it is and which runs it shows, leaves out and lacks."""
+
+    number: int
+    study: Study
+    data: FigureData
+    shown: tuple[Run, ...]
+    left_out: tuple[Run, ...]
+    missing: tuple[Run, ...]
+
+
+def key_of(run: Run) -> Key:
+    """What makes a run the same in all studies of a paper."""
+    return run.level, run.variant, run.seed
+
+
+def distinct_runs(studies: Sequence[Study]) -> dict[Key, Run]:
+    """All runs, those that several studies share once, by level, variant and seed."""
+    runs: dict[Key, tuple[Study, Run]] = {}
+    levels: dict[str, tuple[Study, object]] = {}
+    for study in studies:
+        for level in study.levels:
+            first, same = levels.setdefault(level.name, (study, level))
+            if level != same:
+                raise AnalysisError(
+                    f"{first.name} and {study.name} measure the level {level.name} differently",
+                    "claims are about one setting for each level: see the two experiments' files",
+                )
+        for run in study.runs:
+            first, known = runs.setdefault(key_of(run), (study, run))
+            if run.run_id != known.run_id:
+                raise AnalysisError(
+                    f"{first.name} and {study.name} have different runs of {run.variant} at the "
+                    f"level {run.level}, seed {run.seed}",
+                    "their settings have to be the same: see the two experiments' files",
+                )
+    return {key: runs[key][1] for key in sorted(runs)}
+
+
+def drawings_of(studies: Sequence[Study], there: Mapping[Key, Run]) -> list[Drawing]:
+    """The figures that have a number in the paper, by that number."""
+    drawings: dict[int, Drawing] = {}
+    for study in studies:
+        for spec in study.figures:
+            if spec.paper is None:
+                continue
+            check_kind(spec)
+            if spec.paper in drawings:
+                other = drawings[spec.paper].study.name
+                raise AnalysisError(f"{other} and {study.name} both draw figure {spec.paper}")
+            data = FigureData(spec, study.level(spec.level), study.baseline)
+            shown = [
+                _runs_to_show(study, level.name, there)
+                for level in study.levels
+                if data.takes(level)
+            ]
+            drawings[spec.paper] = Drawing(
+                spec.paper, study, data, *(tuple(chain(*runs)) for runs in zip(*shown, strict=True))
+            )
+    ids = [drawing.data.spec.id for drawing in drawings.values()]
+    for name in ids:
+        if ids.count(name) > 1:
+            raise AnalysisError(f"two figures of the paper have the name {name}")
+    return [drawings[number] for number in sorted(drawings)]
+
+
+def _runs_to_show(
+    study: Study, level: str, there: Mapping[Key, Run]
+) -> tuple[tuple[Run, ...], tuple[Run, ...], tuple[Run, ...]]:
+    """A level's runs that are shown, those that are left out and those that are missing.
+
+    Seeds differ by more than variants do, so where runs are missing lines of different seeds would
+    show a difference that is none: only the seeds are shown that all variants with runs have.
+    """
+    runs = [run for v in study.variants for run in study.runs_of(level, v.name)]
+    present = [run for run in runs if key_of(run) in there]
+    missing = tuple(run for run in runs if run not in present)
+    seeds = {
+        variant: {run.seed for run in present if run.variant == variant}
+        for variant in dict.fromkeys(run.variant for run in present)
+    }
+    common = set.intersection(*seeds.values()) if seeds else set()
+    shown = tuple(run for run in present if run.seed in common or not common)
+    return shown, tuple(run for run in present if run not in shown), missing
