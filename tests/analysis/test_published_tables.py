@@ -1,0 +1,187 @@
+"""The statistics against numbers that others published, each with where it stands.
+
+Simultaneous bands (``inference.bands``) and steps (``inference.change_points``) are not here: the
+first depends on the correlation along a curve, of which no table exists, and the second is
+``ruptures``' search with a penalty of our own. Both are held against simulation elsewhere.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+import pytest
+from scipy import stats
+
+from analysis.inference import sequential
+from analysis.inference.corrections import holm
+from analysis.inference.effects import paired_effect, welch_effect
+from analysis.inference.intervals import t_quantile
+from analysis.inference.sequential import POWER, nominal_levels
+from analysis.measures.service import jain_index
+from analysis.measures.survival import (
+    CENSORED,
+    EVENT,
+    FAILURE,
+    cumulative_incidence,
+    kaplan_meier,
+)
+
+# ----- repeated looks
+
+SPENDING = [
+    # Kim-DeMets spending with exponent 2.2 (typeOfDesign "asKD"), one-sided alpha 0.03.
+    ((0.3, 0.7, 1.0), 2.2, (0.0021222083, 0.012430014, 0.02421512)),
+    # The same with exponent 1, which is Hwang-Shih-DeCani spending with gamma 0.
+    ((0.2, 0.4, 1.0), 1.0, (0.006, 0.0076991188, 0.021278125)),
+]
+"""Information shares, exponent and stage levels: the expected values of rpact's own unit tests,
+tests/testthat/test-f_design_group_sequential.R (designs x3 and x1), commit 1d81a55e of
+github.com/rpact-com/rpact."""
+
+
+@pytest.mark.parametrize(("fractions", "exponent", "levels"), SPENDING)
+def test_levels_of_power_family_spending_are_rpacts(
+    fractions: tuple[float, ...],
+    exponent: float,
+    levels: tuple[float, ...],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    # On the grid that is used, a level is too large by less than 1 % of itself: less than what
+    # ALLOWANCE holds back. A finer grid shows that it is the grid.
+    assert nominal_levels(fractions, [0.03], exponent)[0] == pytest.approx(levels, rel=0.01)
+    monkeypatch.setattr(sequential, "_GRID_STEPS_PER_SD", 40)
+    assert nominal_levels(fractions, [0.03], exponent)[0] == pytest.approx(levels, rel=5e-4)
+
+
+SYMMETRIC = [
+    (3, 1.0, 111.7, (109.9, 103.4, 81.2, 56.5)),
+    (10, 2.0, 108.1, (106.6, 99.7, 76.2, 51.0)),
+    (2, 3.0, 101.0, (100.7, 98.9, 89.5, 70.7)),
+]
+"""Looks, exponent, largest sample size and mean sample sizes at 0, 0.5, 1 and 1.5 times the effect,
+in per cent of a fixed design's: two-sided 5 %, power 80 %. From the tables of Jennison and Turnbull
+(2000), Group Sequential Methods, as gsDesign's tests repeat them (test.JT.Power.symm in
+tests/testthat/test-base.R, commit 2a568884 of github.com/keaven/gsDesign)."""
+
+
+@pytest.mark.parametrize(("looks", "exponent", "largest", "means"), SYMMETRIC)
+def test_sample_sizes_of_power_family_tests_are_jennison_and_turnbulls(
+    looks: int, exponent: float, largest: float, means: tuple[float, ...]
+) -> None:
+    t = np.arange(1, looks + 1) / looks
+    boundary = stats.norm.isf(nominal_levels(list(t), [0.025], exponent)[0])
+    full = (stats.norm.ppf(0.975) + stats.norm.ppf(0.8)) * np.sqrt(largest / 100)
+    noise = np.random.default_rng(5).normal(size=(400_000, looks)).cumsum(axis=1) / np.sqrt(looks)
+    for share, mean in zip((0.0, 0.5, 1.0, 1.5), means, strict=True):
+        z = (noise + share * full * t) / np.sqrt(t)
+        crossed = np.abs(z) >= boundary
+        stop = np.where(crossed.any(axis=1), crossed.argmax(axis=1), looks - 1)
+        # Rounding, and four times the simulation's error.
+        assert largest * t[stop].mean() == pytest.approx(mean, abs=0.25)
+        if share == 1.0:
+            assert crossed.any(axis=1).mean() == pytest.approx(0.8, abs=0.004)
+
+
+def test_one_of_them_has_the_exponent_that_is_used() -> None:
+    assert POWER in [exponent for _, exponent, _, _ in SYMMETRIC]
+
+
+# ----- t
+
+T_TABLE = {
+    1: (6.314, 12.706),
+    2: (2.920, 4.303),
+    3: (2.353, 3.182),
+    4: (2.132, 2.776),
+    9: (1.833, 2.262),
+    10: (1.812, 2.228),
+    19: (1.729, 2.093),
+    30: (1.697, 2.042),
+    100: (1.660, 1.984),
+}
+"""Degrees of freedom -> upper 5 % and 2.5 % points: NIST/SEMATECH e-Handbook of Statistical
+Methods, section 1.3.6.7.2."""
+
+
+@pytest.mark.parametrize("df", T_TABLE)
+def test_quantiles_of_t_are_those_of_the_nist_table(df: int) -> None:
+    found = (t_quantile(0.95, df), t_quantile(0.975, df))
+    assert found == pytest.approx(T_TABLE[df], abs=5e-4)
+
+
+# Hours of sleep gained by ten patients with each of two drugs: Student (1908), The probable error
+# of a mean, Biometrika 6(1). Results as R's t.test prints them for its data set `sleep`.
+FIRST_DRUG = [0.7, -1.6, -0.2, -1.2, -0.1, 3.4, 3.7, 0.8, 0.0, 2.0]
+SECOND_DRUG = [1.9, 0.8, 1.1, 0.1, -0.1, 4.4, 5.5, 1.6, 4.6, 3.4]
+
+
+def test_paired_comparison_of_students_sleep_data() -> None:
+    effect = paired_effect(np.subtract(FIRST_DRUG, SECOND_DRUG))
+    assert effect.estimate / effect.standard_error == pytest.approx(-4.0621, abs=5e-5)
+    assert effect.df == 9
+    assert effect.p_different == pytest.approx(0.002833, abs=5e-7)
+    interval = effect.interval()
+    bounds = (interval.low, interval.estimate, interval.high)
+    assert bounds == pytest.approx((-2.4598858, -1.58, -0.7001142), abs=5e-8)
+
+
+def test_welchs_comparison_of_students_sleep_data() -> None:
+    effect = welch_effect(FIRST_DRUG, SECOND_DRUG)
+    assert effect.estimate / effect.standard_error == pytest.approx(-1.8608, abs=5e-5)
+    assert effect.df == pytest.approx(17.776, abs=5e-4)
+    assert effect.p_different == pytest.approx(0.07939, abs=5e-6)
+    interval = effect.interval()
+    assert (interval.low, interval.high) == pytest.approx((-3.3654832, 0.2054832), abs=5e-8)
+
+
+# ----- many tests at once
+
+
+def test_holms_correction_of_a_published_example() -> None:
+    # The example of pingouin's documentation (pingouin.multicomp, method "holm").
+    raw = [0.50, 0.003, 0.32, 0.054, 0.0003]
+    assert holm(raw) == pytest.approx([0.64, 0.012, 0.64, 0.162, 0.0015])
+
+
+# ----- times that were not all seen to their end
+
+
+def kinds(text: str) -> list[int]:
+    return [{"E": EVENT, "C": CENSORED, "F": FAILURE}[letter] for letter in text]
+
+
+def survival_after(times: Sequence[float], of: str, at: Sequence[float]) -> list[float]:
+    return [float(1 - p) for p in kaplan_meier(times, kinds(of)).at(at)]
+
+
+def test_kaplan_meier_of_a_textbook_table() -> None:
+    # Bewick, Cheek and Ball (2004), Statistics review 12: Survival analysis, Critical Care 8:389,
+    # table 2: eight patients, two of them censored, one at the time of a death.
+    found = survival_after([1, 1, 4, 5, 6, 9, 9, 22], "EEEECECE", [1, 4, 5, 9, 22])
+    assert found == pytest.approx([0.750, 0.625, 0.500, 0.333, 0.000], abs=5e-4)
+
+
+def test_cumulative_incidence_of_a_published_table() -> None:
+    # Satagopan et al. (2004), A note on competing risks in survival data analysis, British J. of
+    # Cancer 91(7), table 2: the first nine of 305 patients; the others were watched for longer.
+    first = [7, 10, 14, 16, 18, 23, 24, 26, 27]
+    times = [*first, *[1000.0] * (305 - len(first))]
+    of = kinds("CECEFECFE") + [CENSORED] * (305 - len(first))
+    incidence = cumulative_incidence(times, of)
+    assert incidence.times_s.tolist() == [10, 16, 23, 27]
+    # The increments, as the table adds up what it has rounded.
+    increments = 100 * np.diff(incidence.probability, prepend=0.0)
+    assert increments == pytest.approx([0.3, 0.3, 0.3, 0.3], abs=0.05)
+    overall = kaplan_meier(times, np.where(np.asarray(of) == FAILURE, EVENT, of))
+    survival = 100 * (1 - overall.at([10, 16, 18, 23, 26, 27]))
+    assert survival == pytest.approx([99.7, 99.3, 99.0, 98.7, 98.3, 98.0], abs=0.05)
+
+
+# ----- fairness
+
+
+@pytest.mark.parametrize(("served", "of"), [(1, 10), (20, 100), (99, 100)])
+def test_jains_index_is_the_share_that_is_served_equally(served: int, of: int) -> None:
+    # Jain, Chiu and Hawe (1984), DEC TR-301: k of n users served equally, the others not at all.
+    assert jain_index([1.0] * served + [0.0] * (of - served)) == pytest.approx(served / of)
