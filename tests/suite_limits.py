@@ -2,7 +2,7 @@
 
 What counts is the test itself: a fixture that builds Tor or the kernel takes its time before. Both
 limits are for an idle machine of today. ONIONLAB_TESTS_SLOWER=2 allows a slower one twice the time,
-and a machine with more to do than its CPUs can take allows as much more by itself.
+and a machine with more to do than its CPUs can take is allowed more by itself.
 """
 
 from __future__ import annotations
@@ -46,7 +46,8 @@ def pytest_runtest_makereport(
 ) -> Generator[None, pytest.TestReport, pytest.TestReport]:
     """Fail a test that takes long and does not say so."""
     report = yield
-    limit_s = SLOW_S * slower() * crowding()
+    # Squared: where a test starts programs, each of them waits for a CPU, and the test for each.
+    limit_s = SLOW_S * slower() * crowding() ** 2
     if (
         report.when == "call"
         and report.passed

@@ -1,4 +1,4 @@
-"""No test touches the runs and results of whoever starts it.
+"""No test touches the runs and results of whoever starts it, nor what is in build/ beside builds.
 
 What stands there is looked at before the first test and after the last one: the names, sizes and
 times of the upper levels, where everything that the harness writes or removes leaves its trace.
@@ -13,6 +13,8 @@ import pytest
 
 REPOSITORY = Path(__file__).resolve().parents[1]
 GUARDED = ("runs", "results")
+FINISHED_BUILDS = ("keys", "libtorrent", "tor", "uml")
+"""In ``build/``, what tests take and add to."""
 LEVELS = 3
 
 Seen = dict[str, tuple[int, int]]
@@ -29,9 +31,11 @@ def seen(root: Path) -> Seen:
             for path in sorted(folder.iterdir()):
                 yield from below(path, levels - 1)
 
+    build = root / "build"
+    in_build = [path for path in build.glob("*") if path.name not in FINISHED_BUILDS]
     found: Seen = {}
-    for name in GUARDED:
-        for path in below(root / name, LEVELS):
+    for place in (*(root / name for name in GUARDED), *in_build):
+        for path in below(place, LEVELS):
             try:
                 status = path.lstat()
             except OSError:
@@ -75,7 +79,7 @@ def pytest_terminal_summary(
     changed = config.stash.get(CHANGED, [])
     if not changed:
         return
-    terminalreporter.section("runs/ or results/ changed", red=True)
+    terminalreporter.section("runs/, results/ or build/ changed", red=True)
     terminalreporter.write_line(
         "Tests work in roots of their own (tests/harness/checkout.py). If no experiment was run "
         "here meanwhile, one of them wrote to, or removed:"

@@ -15,6 +15,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+from suite_roots import FINISHED_BUILDS
+
 from onionlab.runs.store import Store
 
 REPOSITORY = Path(__file__).resolve().parents[2]
@@ -24,7 +26,6 @@ CONTENDED = DATA / "contended.yaml"
 KILLED = DATA / "killed.yaml"
 CODE = ("analysis", "onionlab")
 SHIPPED = ("configs", "experiments", "libtorrent-patches", "tor-patches")
-SHARED_BUILDS = ("keys", "libtorrent", "tor", "uml")
 # A command may have to build Tor and the embedded engine's kernel first.
 BUILD_LIMIT_S = 2400
 
@@ -32,7 +33,7 @@ BUILD_LIMIT_S = 2400
 def share_builds(root: Path) -> None:
     """Let a root use the builds that are finished, and add to them, but nothing else of build/."""
     (root / "build").mkdir()
-    for name in SHARED_BUILDS:
+    for name in FINISHED_BUILDS:
         (REPOSITORY / "build" / name).mkdir(parents=True, exist_ok=True)
         (root / "build" / name).symlink_to(REPOSITORY / "build" / name)
 

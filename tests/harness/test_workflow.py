@@ -167,7 +167,7 @@ class Workflow:
 
     def make(self) -> list[list[str]]:
         """The calls of the jobs, one job at a time."""
-        drive.make_runs(REPOSITORY, self.plans, jobs=1, say=lambda line: None)
+        drive.make_runs(self.root, self.plans, jobs=1, say=lambda line: None)
         return [line.split() for line in self.calls.read_text().splitlines()]
 
 

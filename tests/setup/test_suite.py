@@ -140,6 +140,8 @@ def user_root(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         ("shutil.rmtree(root / 'runs' / '0123')", "runs/0123"),
         ("(root / 'runs' / '0123' / 'manifest.json').write_text('')", "runs/0123/manifest.json"),
         ("(root / 'results' / 'x').mkdir(parents=True)", "results/x"),
+        ("(root / 'build' / 'workflow').mkdir(parents=True)", "build/workflow"),
+        ("(root / 'build' / 'tor').mkdir(parents=True)", None),
     ],
 )
 def test_a_test_that_touches_the_users_runs_or_results_fails_the_session(
