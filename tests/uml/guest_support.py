@@ -12,7 +12,6 @@ from typing import Any
 from onionlab.engines.base import Process, Progress, Simulation, Usage
 from onionlab.engines.uml.engine import UmlEngine
 from onionlab.network.model import Host, Network, Place
-from onionlab.paths import working_root
 
 PROBE = Path(__file__).with_name("guest_probe.py")
 MBIT = 1_000_000
@@ -105,17 +104,14 @@ def said(directory: Path, host: str, position: int = 0) -> list[dict[str, Any]]:
     return [json.loads(line) for line in lines]
 
 
-def run_endless_guest(directory: Path) -> None:
+def run_endless_guest(directory: Path, engine: UmlEngine) -> None:
     """Run a guest that is busy for long: hosts that send to each other."""
-    from onionlab.engines.uml.kernel import ensure_kernel
-
     net = Net(options={"stall_timeout_s": 15.0})
     for name in ("a", "b", "c"):
         net.host(name)
         net.run(name, "serve")
     for one, other in (("a", "b"), ("b", "c"), ("c", "a")):
         net.run(one, "send", other, "100000", "4", at_ms=2000)
-    engine = UmlEngine(ensure_kernel(working_root(), say=print))
     run_guest(directory, engine, net, stop_s=100_000)
 
 

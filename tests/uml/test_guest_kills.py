@@ -2,37 +2,37 @@
 
 from __future__ import annotations
 
-import json
+import multiprocessing
 import os
 import random
 import signal
-import subprocess
-import sys
 import time
+from multiprocessing.connection import Connection
 from pathlib import Path
 
 import pytest
 
+from onionlab.engines.base import EngineFailureError
 from onionlab.engines.uml.engine import STATE_FOLDER, UmlEngine
-from uml.guest_support import traces
+from uml.guest_support import run_endless_guest, traces
 
 pytestmark = [pytest.mark.uml, pytest.mark.slow]
 
 KILLS = 20
-LONGEST_S = 3.0
+LONGEST_S = 2.0
 PATIENCE_S = 20.0
 
-# Stands for the command that runs a simulation; what it prints last is how the run ended.
-RUNNER = """
-import json, sys
-from pathlib import Path
-from onionlab.engines.base import EngineFailureError
-from uml.guest_support import run_endless_guest
-try:
-    run_endless_guest(Path(sys.argv[1]))
-except EngineFailureError as error:
-    print(json.dumps({"failed": error.message}))
-"""
+# They find imported what a simulation imports.
+RUNNERS = multiprocessing.get_context("forkserver")
+RUNNERS.set_forkserver_preload(["onionlab.engines.uml.engine", "onionlab.engines.uml.kernel"])
+
+
+def play_the_runner(directory: Path, engine: UmlEngine, ended: Connection) -> None:
+    """Stands for the command that runs a simulation, and says how the run ended."""
+    try:
+        run_endless_guest(directory, engine)
+    except EngineFailureError as error:
+        ended.send(error.message)
 
 
 def processes_in(directory: Path) -> dict[int, str]:
@@ -53,21 +53,15 @@ def test_nothing_is_left_of_a_guest_that_is_killed(tmp_path: Path, uml_engine: U
     for attempt in range(KILLS):
         directory = tmp_path / str(attempt)
         directory.mkdir()
-        runner = subprocess.Popen(
-            [sys.executable, "-c", RUNNER, str(directory)],
-            stdout=subprocess.PIPE,
-            text=True,
-            env={
-                **os.environ,
-                "PYTHONPATH": os.pathsep.join(
-                    [str(Path(__file__).parents[1]), str(Path(__file__).parents[2])]
-                ),
-            },
-        )
+        ended, its_end = RUNNERS.Pipe(duplex=False)
+        runner = RUNNERS.Process(target=play_the_runner, args=(directory, uml_engine, its_end))
+        runner.start()
+        assert runner.pid is not None
+        its_end.close()
         deadline = time.monotonic() + PATIENCE_S
         while not processes_in(directory):
             assert time.monotonic() < deadline, "the guest does not start"
-            assert runner.poll() is None
+            assert runner.is_alive()
             time.sleep(0.01)
         time.sleep(draws.uniform(0, LONGEST_S))
         kind = draws.choice(["runner", "kernel", "a process", "a process"])
@@ -75,9 +69,11 @@ def test_nothing_is_left_of_a_guest_that_is_killed(tmp_path: Path, uml_engine: U
         victim = {"runner": runner.pid, "kernel": guest[0]}.get(kind) or draws.choice(guest)
         os.kill(victim, signal.SIGKILL)
         killed_kinds[kind] = killed_kinds.get(kind, 0) + 1
-        output, _ = runner.communicate(timeout=PATIENCE_S)
+        runner.join(PATIENCE_S)
+        assert runner.exitcode is not None
         if kind != "runner":
-            assert "failed" in json.loads(output.splitlines()[-1]), kind
+            assert ended.recv(), kind
+        ended.close()
         deadline = time.monotonic() + PATIENCE_S
         while left := processes_in(directory):
             assert time.monotonic() < deadline, f"left after killing {kind}: {left}"

@@ -18,10 +18,12 @@ PAYLOAD_SHARE = 1448 / 1500
 HANDSHAKE_ON_WIRE_S = 0.00005
 
 
-def test_a_round_trip_takes_twice_the_latency_of_its_pair(
-    tmp_path: Path, uml_engine: UmlEngine
-) -> None:
-    net = Net()
+# Each link's Mbit/s, up and down, and for how long it is filled; TCP has its pace after 4 s.
+PAIRS = [(10, 50, 12), (50, 10, 12), (2, 2, 20), (100, 100, 6), (0.5, 20, 20)]
+CONNECTIONS = 10
+
+
+def add_round_trips(net: Net) -> None:
     for name in ("a", "b", "c"):
         net.host(name)
     net.host("b2", place="place-b")
@@ -33,9 +35,53 @@ def test_a_round_trip_takes_twice_the_latency_of_its_pair(
         net.run(name, "serve")
     net.run("a", "connect", "b", "c", "b2", at_ms=2000)
     net.run("b", "connect", "c", "b2", "b", at_ms=2000)
-    run_guest(tmp_path, uml_engine, net, stop_s=5)
-    from_a = {line["host"]: line["connect_s"] for line in said(tmp_path, "a")}
-    from_b = {line["host"]: line["connect_s"] for line in said(tmp_path, "b", 1)}
+
+
+def add_pairs(net: Net) -> None:
+    for number, (up_mbit, down_mbit, seconds) in enumerate(PAIRS):
+        sender, receiver = f"sender{number}", f"receiver{number}"
+        net.host(sender, up=round(up_mbit * MBIT))
+        net.host(receiver, down=round(down_mbit * MBIT))
+        net.run(receiver, "serve")
+        net.run(sender, "send", receiver, str(seconds), at_ms=4000)
+
+
+def add_full_upstream(net: Net) -> None:
+    net.host("full-up", up=5 * MBIT)
+    net.host("wide-down", down=50 * MBIT)
+    net.latency("full-up", "wide-down", 20_000)
+    net.run("wide-down", "serve")
+    net.run("full-up", "send", "wide-down", "30", str(CONNECTIONS), at_ms=4000)
+
+
+def add_full_downstream(net: Net) -> None:
+    net.host("full-down", down=10 * MBIT)
+    net.run("full-down", "serve")
+    for name in ("one", "two", "watcher"):
+        net.host(name)
+        net.latency(name, "full-down", 20_000)
+    for name in ("one", "two"):
+        net.run(name, "send", "full-down", "40", "2", at_ms=4000)
+    net.run("watcher", "ping", "full-down", "250", "0.1", at_ms=10_000)
+
+
+@pytest.fixture(scope="module")
+def guest(tmp_path_factory: pytest.TempPathFactory, uml_engine: UmlEngine) -> Path:
+    """A run in which each test has hosts of its own: to boot a guest takes longer than to fill one.
+
+    Computing takes no simulated time there, so that they do not get in each other's way.
+    """
+    net = Net()
+    for add in (add_round_trips, add_pairs, add_full_upstream, add_full_downstream):
+        add(net)
+    directory = tmp_path_factory.mktemp("guest")
+    run_guest(directory, uml_engine, net, stop_s=80)
+    return directory
+
+
+def test_a_round_trip_takes_twice_the_latency_of_its_pair(guest: Path) -> None:
+    from_a = {line["host"]: line["connect_s"] for line in said(guest, "a")}
+    from_b = {line["host"]: line["connect_s"] for line in said(guest, "b", 1)}
     expected_a = {"b": 2 * 0.012345, "c": 2 * 0.150001, "b2": 2 * 0.012345}
     expected_b = {"c": 2 * 0.000001, "b2": 2 * 0.000777, "b": 0.0}
     for measured, expected in ((from_a, expected_a), (from_b, expected_b)):
@@ -44,71 +90,42 @@ def test_a_round_trip_takes_twice_the_latency_of_its_pair(
             assert 0 <= connect_s - expected[host] <= HANDSHAKE_ON_WIRE_S, host
 
 
-@pytest.mark.parametrize(
-    ("up_mbit", "down_mbit"), [(10, 50), (50, 10), (2, 2), (100, 100), (0.5, 20)]
-)
-def test_tcp_carries_what_the_slower_link_does(
-    tmp_path: Path, uml_engine: UmlEngine, up_mbit: float, down_mbit: float
-) -> None:
-    net = Net()
-    net.host("sender", up=round(up_mbit * MBIT))
-    net.host("receiver", down=round(down_mbit * MBIT))
-    net.run("receiver", "serve")
-    net.run("sender", "send", "receiver", "20", at_ms=2000)
-    run_guest(tmp_path, uml_engine, net, stop_s=80)
-    (end,) = [line for line in said(tmp_path, "receiver") if "received" in line]
+@pytest.mark.parametrize("number", range(len(PAIRS)), ids=[f"{up}-{down}" for up, down, _ in PAIRS])
+def test_tcp_carries_what_the_slower_link_does(guest: Path, number: int) -> None:
+    up_mbit, down_mbit, _ = PAIRS[number]
+    (end,) = [line for line in said(guest, f"receiver{number}") if "received" in line]
     rate = end["received"] * 8 / end["seconds"]
     assert rate == pytest.approx(min(up_mbit, down_mbit) * MBIT * PAYLOAD_SHARE, rel=0.001)
 
 
-def test_a_full_upstream_link_holds_data_back_in_its_sockets_and_loses_none(
-    tmp_path: Path, uml_engine: UmlEngine
-) -> None:
-    connections = 10
-    net = Net(default_latency_us=20_000)
-    net.host("sender", up=5 * MBIT)
-    net.host("receiver", down=50 * MBIT)
-    net.run("receiver", "serve")
-    net.run("sender", "send", "receiver", "30", str(connections), at_ms=2000)
-    run_guest(tmp_path, uml_engine, net, stop_s=200)
-    ends = [line for line in said(tmp_path, "sender") if "retransmitted" in line]
-    assert len(ends) == connections
+def test_a_full_upstream_link_holds_data_back_in_its_sockets_and_loses_none(guest: Path) -> None:
+    ends = [line for line in said(guest, "full-up") if "retransmitted" in line]
+    assert len(ends) == CONNECTIONS
     assert sum(end["retransmitted"] for end in ends) == 0
     # What has left the sockets is in flight or in the one short queue of the link.
     in_flight = sum(end["queued"] - end["unsent"] for end in ends)
     bandwidth_delay_bytes = 5 * MBIT / 8 * 0.040
-    assert in_flight < bandwidth_delay_bytes + connections * 2 * 1500
+    assert in_flight < bandwidth_delay_bytes + CONNECTIONS * 2 * 1500
     assert sum(end["unsent"] for end in ends) > 5 * in_flight
 
 
-def test_codel_keeps_the_queue_of_a_full_downstream_link_short(
-    tmp_path: Path, uml_engine: UmlEngine
-) -> None:
-    net = Net(default_latency_us=20_000)
-    for name in ("one", "two", "watcher"):
-        net.host(name)
-    net.host("receiver", down=10 * MBIT)
-    net.run("receiver", "serve")
-    for name in ("one", "two"):
-        net.run(name, "send", "receiver", "40", "2", at_ms=2000)
-    net.run("watcher", "ping", "receiver", "250", "0.1", at_ms=8000)
-    run_guest(tmp_path, uml_engine, net, stop_s=60)
-    queued_s = sorted(line["ping_s"] - 0.040 for line in said(tmp_path, "watcher"))
+def test_codel_keeps_the_queue_of_a_full_downstream_link_short(guest: Path) -> None:
+    queued_s = sorted(line["ping_s"] - 0.040 for line in said(guest, "watcher"))
     assert len(queued_s) == 250
     # CoDel drives the standing queue to its target of 10 ms; TCP's saw teeth go above it.
     assert 0.002 < statistics.median(queued_s) < 0.025
     assert queued_s[int(0.95 * len(queued_s))] < 0.060
 
 
-@pytest.mark.parametrize("packet_loss", [0.0, 0.02])
+@pytest.mark.parametrize(("packet_loss", "seconds"), [(0.0, 10), (0.02, 20)])
 def test_a_path_loses_its_share_of_packets_and_no_acknowledgements(
-    tmp_path: Path, uml_engine: UmlEngine, packet_loss: float
+    tmp_path: Path, uml_engine: UmlEngine, packet_loss: float, seconds: int
 ) -> None:
     net = Net(packet_loss=packet_loss, default_latency_us=2_000)
     net.host("sender")
     net.host("receiver")
     net.run("receiver", "serve")
-    net.run("sender", "send", "receiver", "20", "4", at_ms=2000)
+    net.run("sender", "send", "receiver", str(seconds), "4", at_ms=2000)
     run_guest(tmp_path, uml_engine, net, stop_s=60)
     ends = [line for line in said(tmp_path, "sender") if "retransmitted" in line]
     segments = sum(end["segments_out"] for end in ends)
