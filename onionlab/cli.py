@@ -7,12 +7,15 @@ A file ``check_variants.py`` makes the verb ``check-variants``; there is no list
 from __future__ import annotations
 
 import argparse
+import ast
 import importlib
+import importlib.util
 import os
 import pkgutil
 import signal
 import sys
 from collections.abc import Sequence
+from pathlib import Path
 from types import FrameType
 from typing import Protocol, cast
 
@@ -49,12 +52,24 @@ def load_command(module_name: str) -> Command:
     return cast(Command, importlib.import_module(module_name))
 
 
-def build_parser(verb: str | None = None) -> argparse.ArgumentParser:
-    """The parser for all verbs, or for one alone.
+def help_of(module_name: str) -> str:
+    """A command module's HELP, read from its file: importing all of them takes seconds."""
+    spec = importlib.util.find_spec(module_name)
+    assert spec is not None
+    assert spec.origin is not None
+    for statement in ast.parse(Path(spec.origin).read_text(encoding="utf-8")).body:
+        match statement:
+            case ast.Assign(targets=[ast.Name(id="HELP")], value=value):
+                return str(ast.literal_eval(value))
+    raise AssertionError(f"{module_name} has no HELP")
 
-    Only the modules that are needed get imported: with ``verb`` given, its siblings (and the
-    numerical packages behind them) are left alone, so that ``doctor`` starts at once and still
-    works where another verb's dependency is broken.
+
+def build_parser(verb: str | None = None) -> argparse.ArgumentParser:
+    """The parser for one verb, or an overview of all for whatever is no verb.
+
+    Only the module that is needed gets imported: its siblings (and the numerical packages behind
+    them) are left alone, so that ``doctor`` starts at once and still works where another verb's
+    dependency is broken.
     """
     parser = argparse.ArgumentParser(
         prog="onionlab", description="Experiment harness for Tor performance research."
@@ -62,12 +77,14 @@ def build_parser(verb: str | None = None) -> argparse.ArgumentParser:
     parser.add_argument("--version", action="version", version=f"onionlab {__version__}")
     subparsers = parser.add_subparsers(dest="verb", metavar="VERB", required=True)
     modules = command_modules()
-    chosen = {verb: modules[verb]} if verb in modules else modules
-    for name, module_name in chosen.items():
-        command = load_command(module_name)
-        subparser = subparsers.add_parser(name, help=command.HELP, description=command.HELP)
-        command.setup_arguments(subparser)
-        subparser.set_defaults(run=command.run)
+    if verb not in modules:
+        for name, module_name in modules.items():
+            subparsers.add_parser(name, help=help_of(module_name))
+        return parser
+    command = load_command(modules[verb])
+    subparser = subparsers.add_parser(verb, help=command.HELP, description=command.HELP)
+    command.setup_arguments(subparser)
+    subparser.set_defaults(run=command.run)
     return parser
 
 

@@ -38,6 +38,7 @@ def test_every_module_is_a_verb() -> None:
     for verb, module in cli.command_modules().items():
         command = cli.load_command(module)
         assert command.HELP
+        assert cli.help_of(module) == command.HELP
         assert "\n" not in command.HELP
         assert f"    {verb}" in text
 
@@ -46,6 +47,14 @@ def test_one_verb_is_loaded_alone() -> None:
     code = (
         "import sys; from onionlab.cli import build_parser; build_parser('build');"
         "sys.exit(any(name in sys.modules for name in ('pandas', 'snakemake', 'rich')))"
+    )
+    assert subprocess.run([sys.executable, "-c", code], cwd=REPOSITORY, check=False).returncode == 0
+
+
+def test_the_overview_loads_no_verb() -> None:
+    code = (
+        "import sys; from onionlab.cli import build_parser; build_parser('--help');"
+        "sys.exit(any(name.startswith('onionlab.commands.') for name in sys.modules))"
     )
     assert subprocess.run([sys.executable, "-c", code], cwd=REPOSITORY, check=False).returncode == 0
 
