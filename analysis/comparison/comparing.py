@@ -27,11 +27,11 @@ class Conclusion(IntEnum):
 
 
 @dataclass(frozen=True)
-class Place:
+class Match:
     """A level and a variant of each side, and the runs there.
 
     Attributes:
-        label: for readers: what distinguishes it from the comparison's other places.
+        label: for readers: what distinguishes it from the comparison's other matches.
         level_a: of the baseline.
         variant_a: likewise.
         level_b: of what is judged.
@@ -50,10 +50,10 @@ class Place:
 
 
 @dataclass(frozen=True)
-class Row:
-    """One metric at one place."""
+class MetricRow:
+    """One metric of one match."""
 
-    place: Place
+    match: Match
     a: Estimate
     b: Estimate
     judgement: Judgement
@@ -67,7 +67,7 @@ class Comparison:
         about: what was compared; none if nothing is known to differ.
         identical: all records are the same bytes, so that there is nothing to test.
         paired: how runs were compared.
-        pairs: runs of both sides by place and seed; for unpaired sets of no meaning.
+        pairs: runs of both sides by match and seed; for unpaired sets of no meaning.
         alone: seeds without a partner, in words.
         error_level: chance of any false "different" among all primary metrics.
     """
@@ -81,20 +81,20 @@ class Comparison:
     pairs: int
     alone: tuple[str, ...]
     error_level: float
-    rows: tuple[Row, ...]
+    rows: tuple[MetricRow, ...]
 
     @property
-    def primary(self) -> list[Row]:
+    def primary(self) -> list[MetricRow]:
         """What decides."""
         return [row for row in self.rows if row.judgement.primary]
 
     @property
-    def regressions(self) -> list[Row]:
+    def regressions(self) -> list[MetricRow]:
         """Primary metrics that are shown to be worse."""
         return [row for row in self.primary if row.judgement.regression]
 
     @property
-    def unsettled(self) -> list[Row]:
+    def unsettled(self) -> list[MetricRow]:
         """Primary metrics that are not yet known."""
         return [row for row in self.primary if not row.judgement.verdict.settled]
 
@@ -150,24 +150,24 @@ def compare_sets(
         a: the baseline.
         b: what is judged.
         about: aspects that may differ; none: find out which one does.
-        error_level: chance of any false "different" over all primary metrics of all places
+        error_level: chance of any false "different" over all primary metrics of all matches
             together, and of any false "equivalent".
 
     Raises:
         AnalysisError: more differs than was asked about, or nothing can be compared.
     """
     _require_same_definitions(a, b)
-    places = list(_places(a, b))
+    matches = list(_matches(a, b))
     paired = a.paired and b.paired
     couples: list[tuple[SetRun, SetRun]] = []
     alone: list[str] = []
-    for place in places:
-        mine, other = place.runs_a, place.runs_b
+    for match in matches:
+        mine, other = match.runs_a, match.runs_b
         common = sorted(set(mine) & set(other)) if paired else []
         couples += [(mine[seed], other[seed]) for seed in common]
         single = sorted(set(mine) ^ set(other))
         if paired and common and single:
-            where = f" of {place.label}" if len(places) > 1 else ""
+            where = f" of {match.label}" if len(matches) > 1 else ""
             alone.append(f"seeds without a pair{where}: {', '.join(map(str, single))}")
     if paired and not couples:
         paired = False
@@ -175,8 +175,8 @@ def compare_sets(
     if not paired:
         couples = [
             pair
-            for place in places
-            for pair in zip(place.runs_a.values(), place.runs_b.values(), strict=False)
+            for match in matches
+            for pair in zip(match.runs_a.values(), match.runs_b.values(), strict=False)
         ]
     found = differences(a, b, couples)
     settled = settle_about(found, about)
@@ -186,8 +186,8 @@ def compare_sets(
         and all(x.records and x.records == y.records for x, y in couples)
         and not {"time", "load"} & set(found.found)
     )
-    share = error_level / len(places)
-    rows = tuple(row for place in places for row in _judge(a, b, place, paired, share))
+    share = error_level / len(matches)
+    rows = tuple(row for match in matches for row in _judge(a, b, match, paired, share))
     return Comparison(
         a, b, settled, found, identical, paired, len(couples), tuple(alone), error_level, rows
     )
@@ -208,7 +208,7 @@ def _require_same_definitions(a: RunSet, b: RunSet) -> None:
         )
 
 
-def _places(a: RunSet, b: RunSet) -> Iterator[Place]:
+def _matches(a: RunSet, b: RunSet) -> Iterator[Match]:
     levels = _matched("levels", a, b, a.levels, b.levels)
     variants = _matched("variants", a, b, a.variants, b.variants)
     any_runs = False
@@ -222,7 +222,7 @@ def _places(a: RunSet, b: RunSet) -> Iterator[Place]:
                     variant_a if len(variants) > 1 else "",
                 ]
                 label = ", ".join(part for part in parts if part) or level_a
-                yield Place(label, level_a, variant_a, level_b, variant_b, mine, other)
+                yield Match(label, level_a, variant_a, level_b, variant_b, mine, other)
     if not any_runs:
         raise AnalysisError(f"{a.name} and {b.name} have no level and variant in common")
 
@@ -244,20 +244,22 @@ def _matched(
     return [(name, name) for name in common]
 
 
-def _judge(a: RunSet, b: RunSet, place: Place, paired: bool, error_level: float) -> Iterator[Row]:
+def _judge(
+    a: RunSet, b: RunSet, match: Match, paired: bool, error_level: float
+) -> Iterator[MetricRow]:
     # Seeds differ by more than sides do: means over other seeds would belie the effect.
-    of_pairs = set(place.runs_a) & set(place.runs_b)
+    of_pairs = set(match.runs_a) & set(match.runs_b)
     statistics: Statistics = {}
     for side, run_set, level, variant in (
-        (A, a, place.level_a, place.variant_a),
-        (B, b, place.level_b, place.variant_b),
+        (A, a, match.level_a, match.variant_a),
+        (B, b, match.level_b, match.variant_b),
     ):
         for (where, class_name), by_metric in run_set.statistics().items():
             if where != level:
                 continue
             for (metric, whose), by_seed in by_metric.items():
                 if whose == variant:
-                    statistics.setdefault((place.label, class_name), {})[metric, side] = {
+                    statistics.setdefault((match.label, class_name), {})[metric, side] = {
                         seed: statistic
                         for seed, statistic in by_seed.items()
                         if seed in of_pairs or not paired
@@ -279,13 +281,13 @@ def _judge(a: RunSet, b: RunSet, place: Place, paired: bool, error_level: float)
     }
     statistics = {key: by_metric for key, by_metric in common.items() if by_metric}
     if not statistics:
-        raise AnalysisError(f"{a.name} and {b.name} hold no statistic of {place.label} in common")
-    for judgement in judge_comparison(place.label, statistics, B, A, design):
-        of_class = statistics[place.label, judgement.class_name]
+        raise AnalysisError(f"{a.name} and {b.name} hold no statistic of {match.label} in common")
+    for judgement in judge_comparison(match.label, statistics, B, A, design):
+        of_class = statistics[match.label, judgement.class_name]
         own = [of_class.get((judgement.metric.name, side), {}) for side in (A, B)]
         if not any(_any_value(values) for values in own) and not judgement.primary:
             continue
-        yield Row(place, estimate(own[0]), estimate(own[1]), judgement)
+        yield MetricRow(match, estimate(own[0]), estimate(own[1]), judgement)
 
 
 def _any_value(values: Mapping[int, Statistic]) -> bool:

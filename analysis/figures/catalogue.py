@@ -7,7 +7,7 @@ modules of their own.
 from __future__ import annotations
 
 from analysis.errors import AnalysisError
-from analysis.figures.panels import KINDS, Kind
+from analysis.figures.panels import PANEL_FIGURES, PanelFigure
 from analysis.figures.picture import Picture
 from analysis.figures.side_by_side import SIDE_BY_SIDE_PICTURES
 from analysis.figures.transfers import TRANSFER_PICTURES
@@ -23,19 +23,19 @@ def check_kind(spec: FigureSpec) -> None:
         AnalysisError: there is none of that name.
     """
     if spec.kind not in PICTURES:
-        find_kind(spec)
+        panel_figure(spec)
 
 
-def find_kind(spec: FigureSpec) -> Kind:
+def panel_figure(spec: FigureSpec) -> PanelFigure:
     """The kind of a figure that is made of panels.
 
     Raises:
         AnalysisError: there is none of that name.
     """
     try:
-        return KINDS[spec.kind]
+        return PANEL_FIGURES[spec.kind]
     except KeyError:
         raise AnalysisError(
             f"figure {spec.id} has the unknown kind {spec.kind}",
-            f"kinds: {', '.join([*KINDS, *PICTURES])}",
+            f"kinds: {', '.join([*PANEL_FIGURES, *PICTURES])}",
         ) from None

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from analysis.arrays import Floats
-from analysis.figures.catalogue import PICTURES, find_kind
+from analysis.figures.catalogue import PICTURES, panel_figure
 from analysis.figures.panels import Run
 from analysis.figures.picture import Kept
 from analysis.formats.study import FigureSpec, Level
@@ -54,7 +54,7 @@ class FigureData:
         if picture is not None:
             self.kept.append(Kept(level or self.level, variant, seed, picture.keep(run)))
             return
-        panels = find_kind(self.spec).panels
+        panels = panel_figure(self.spec).panels
         values = [panel.values(run, panel.grid(self.level)) for panel in panels]
         self.runs.setdefault(variant, []).append(values)
         self.seeds.setdefault(variant, []).append(seed)
@@ -64,7 +64,7 @@ class FigureData:
 
         Of a panel that compares: ratios to the baseline, for each other variant that shares seeds.
         """
-        if find_kind(self.spec).panels[panel].compares:
+        if panel_figure(self.spec).panels[panel].compares:
             return self._ratios(panel)
         lines = {}
         for variant, runs in self.runs.items():
@@ -97,7 +97,7 @@ class FigureData:
 
     def seeds_text(self) -> str:
         """How many seeds stand behind the lines."""
-        if any(panel.compares for panel in find_kind(self.spec).panels):
+        if any(panel.compares for panel in panel_figure(self.spec).panels):
             return (
                 "Lines: geometric mean over pairs of runs. Bands: 95% for a whole line at once; "
                 "one pair has none."

@@ -13,7 +13,7 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter, LogLocator, MaxNLocator, NullLocator
 
 from analysis.arrays import Floats
-from analysis.figures.catalogue import find_kind
+from analysis.figures.catalogue import panel_figure
 from analysis.figures.figure_data import FigureData, Lines
 from analysis.figures.panels import WEB, Panel
 from analysis.figures.picture import draw_legend
@@ -25,7 +25,7 @@ def lines_csv(data: FigureData, study: Study) -> str:
     """What is drawn: a line for each panel, variant and x, as CSV."""
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
-    panels = find_kind(data.spec).panels
+    panels = panel_figure(data.spec).panels
     x_name = "share" if panels[0].x_axis == "share" else "x_s"
     writer.writerow(["panel", "variant", x_name, "mean", "low", "high", "seeds"])
     for number, panel in enumerate(panels):
@@ -43,7 +43,7 @@ def lines_csv(data: FigureData, study: Study) -> str:
 
 def draw_lines(data: FigureData, study: Study, page: Page) -> Figure:
     """A panel beside the other, or one below the other on a narrow page."""
-    kind = find_kind(data.spec)
+    kind = panel_figure(data.spec)
     rows, columns = (len(kind.panels), 1) if page.stacked else (1, len(kind.panels))
     size = (page.width_in, rows * page.panel_height_in)
     figure = Figure(figsize=size, layout="constrained")

@@ -1,7 +1,7 @@
 """Figures made of panels with a line for each variant: what each kind of them shows.
 
 A panel turns one run into values on a grid that is the same for all runs of a level. A new kind is
-an entry of ``KINDS``.
+an entry of ``PANEL_FIGURES``.
 """
 
 from __future__ import annotations
@@ -67,7 +67,7 @@ class Panel:
 
 
 @dataclass(frozen=True)
-class Kind:
+class PanelFigure:
     """One kind of figure; its caption tells the panels apart by their places on the page."""
 
     panels: tuple[Panel, ...]
@@ -136,8 +136,8 @@ def _ratios_caption(level: Level, page: Page) -> str:
     )
 
 
-KINDS: dict[str, Kind] = {
-    "throughput-timeouts": Kind(
+PANEL_FIGURES: dict[str, PanelFigure] = {
+    "throughput-timeouts": PanelFigure(
         (
             Panel(
                 "throughput_bytes_per_s",
@@ -163,7 +163,7 @@ KINDS: dict[str, Kind] = {
         ),
         _throughput_caption,
     ),
-    "ttfb-320kib": Kind(
+    "ttfb-320kib": PanelFigure(
         (
             Panel(
                 "ttfb_cumulative_incidence",
@@ -188,7 +188,7 @@ KINDS: dict[str, Kind] = {
         ),
         _durations_caption,
     ),
-    "quantile-ratios": Kind(
+    "quantile-ratios": PanelFigure(
         (
             _quantile_panel("ttfb", "Time to first byte"),
             _quantile_panel("time_to_320kib", "Time to 320 KiB"),

@@ -1,7 +1,7 @@
 """Figures that are not one line per variant: what each of them has to bring.
 
-``panels.KINDS`` has the usual kinds, made of panels with a line for each variant. A picture draws
-itself, and keeps of each run what it needs for that.
+``panels.PANEL_FIGURES`` has the usual kinds, made of panels with a line for each variant. A picture
+draws itself, and keeps of each run what it needs for that.
 """
 
 from __future__ import annotations

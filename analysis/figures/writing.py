@@ -11,7 +11,7 @@ from typing import Any
 
 import matplotlib as mpl
 
-from analysis.figures.catalogue import PICTURES, find_kind
+from analysis.figures.catalogue import PICTURES, panel_figure
 from analysis.figures.figure_data import FigureData
 from analysis.figures.lines import draw_lines, lines_csv
 from analysis.figures.picture import Shown
@@ -54,7 +54,7 @@ def write_figure(data: FigureData, study: Study, directory: Path, page: Page = T
         nothing = dict.fromkeys(("Date", "Creator", "Format", "Type"))
         figure.savefig(svg, format="svg", metadata=nothing)
     if picture is None:
-        caption = f"{find_kind(data.spec).caption(data.level, page)} {data.seeds_text()}"
+        caption = f"{panel_figure(data.spec).caption(data.level, page)} {data.seeds_text()}"
     else:
         caption = picture.caption(shown, page)
     return FigurePaths(data.spec, paths["pdf"], paths["png"], paths["csv"], svg.getvalue(), caption)

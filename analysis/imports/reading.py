@@ -11,16 +11,16 @@ from analysis.errors import AnalysisError
 from analysis.formats.json_files import read_json
 
 
-def read_part(path: Path) -> Part:
+def read_located(path: Path) -> LocatedValue:
     """A JSON file's content; one whose name ends with .xz is compressed.
 
     Raises:
         AnalysisError: missing, truncated, not compressed as its name says, or not JSON.
     """
-    return Part(path, read_json(path, wrong="get the file again, whole"))
+    return LocatedValue(path, read_json(path, wrong="get the file again, whole"))
 
 
-class Part:
+class LocatedValue:
     """A value inside of a file, which knows where it is.
 
     ``path`` and ``where`` (keys from the top) go into every complaint.
@@ -39,23 +39,23 @@ class Part:
             "is it a file of another program or version?",
         )
 
-    def items(self) -> Iterator[tuple[str, Part]]:
+    def items(self) -> Iterator[tuple[str, LocatedValue]]:
         """Keys and values of an object."""
         if not isinstance(self.value, dict):
             raise self.wrong("an object")
         for key, value in self.value.items():
-            yield key, Part(self.path, value, f"{self.where}/{key}")
+            yield key, LocatedValue(self.path, value, f"{self.where}/{key}")
 
-    def get(self, key: str) -> Part | None:
+    def get(self, key: str) -> LocatedValue | None:
         """A value of an object, or None."""
         return dict(self.items()).get(key)
 
-    def elements(self) -> Iterator[Part]:
+    def elements(self) -> Iterator[LocatedValue]:
         """Elements of an array."""
         if not isinstance(self.value, list):
             raise self.wrong("an array")
         for index, value in enumerate(self.value):
-            yield Part(self.path, value, f"{self.where}/{index}")
+            yield LocatedValue(self.path, value, f"{self.where}/{index}")
 
     def number(self, low: float = 0.0) -> float:
         """A finite number of at least ``low``."""

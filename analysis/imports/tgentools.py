@@ -10,7 +10,7 @@ import re
 from collections.abc import Iterator
 from pathlib import Path
 
-from analysis.imports.reading import Part, read_part
+from analysis.imports.reading import LocatedValue, read_located
 from analysis.imports.simulation import ImportedSimulation, size_class
 
 EPOCH_UNIX_S = 946684800
@@ -54,7 +54,7 @@ def read_analysis(
     Raises:
         AnalysisError: damaged, or not such a file; says where.
     """
-    top = read_part(path)
+    top = read_located(path)
     kind, data = top.get("type"), top.get("data")
     if kind is None or kind.value != "tgen" or data is None:
         raise top.wrong('tgentools\' analysis ("type": "tgen" and "data")')
@@ -82,7 +82,7 @@ def class_of(node: str) -> str:
 
 
 def _add_node(
-    simulation: ImportedSimulation, class_name: str, tgen: Part, span: tuple[float, float]
+    simulation: ImportedSimulation, class_name: str, tgen: LocatedValue, span: tuple[float, float]
 ) -> None:
     layout = next((name for name in _TIMES if tgen.get(name) is not None), None)
     if layout is None:
@@ -112,7 +112,9 @@ def _add_node(
             simulation.goodputs.setdefault((class_name, name), []).append(speed)
 
 
-def _by_size(part: Part | None, span: tuple[float, float]) -> Iterator[tuple[int, list[float]]]:
+def _by_size(
+    part: LocatedValue | None, span: tuple[float, float]
+) -> Iterator[tuple[int, list[float]]]:
     if part is None:
         return
     for size, by_second in part.items():
@@ -121,13 +123,13 @@ def _by_size(part: Part | None, span: tuple[float, float]) -> Iterator[tuple[int
             yield number, values.numbers()
 
 
-def _in_span(by_second: Part, span: tuple[float, float]) -> Iterator[Part]:
+def _in_span(by_second: LocatedValue, span: tuple[float, float]) -> Iterator[LocatedValue]:
     for second, values in by_second.items():
         if span[0] <= by_second.key_number(second) - EPOCH_UNIX_S < span[1]:
             yield values
 
 
-def _goodputs(streams: Part, span: tuple[float, float]) -> Iterator[tuple[str, float]]:
+def _goodputs(streams: LocatedValue, span: tuple[float, float]) -> Iterator[tuple[str, float]]:
     for _, stream in streams.items():
         if stream.value is None:
             # tgentools writes null for a stream that had not ended.
@@ -143,7 +145,7 @@ def _goodputs(streams: Part, span: tuple[float, float]) -> Iterator[tuple[str, f
                 yield name, (last - first) / (finish_s - begin_s)
 
 
-def _seconds_at(stream: Part, elapsed: Part, size_bytes: int) -> float | None:
+def _seconds_at(stream: LocatedValue, elapsed: LocatedValue, size_bytes: int) -> float | None:
     """When that many bytes had come: as bytes, or as a tenth of the download's size."""
     received = elapsed.get("payload_bytes_recv")
     at = None if received is None else received.get(str(size_bytes))

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from analysis.errors import AnalysisError
-from analysis.imports.reading import Part, read_part
+from analysis.imports.reading import LocatedValue, read_located
 from analysis.imports.simulation import ImportedSimulation, size_class
 
 FOLDER = "tornet.plot.data"
@@ -25,29 +25,29 @@ MIBIT_BYTES = 2**20 / 8
 _NAME = re.compile(r"(?P<base>[A-Za-z_0-9]+?)(\.(?P<circuit>[a-z]+))?\.json(\.xz)?\Z")
 
 
-def _first_bytes(simulation: ImportedSimulation, circuit: str, part: Part) -> None:
+def _first_bytes(simulation: ImportedSimulation, circuit: str, part: LocatedValue) -> None:
     by_size = dict(part.items())
     everything = next((by_size.pop(key) for key in ("ALL", "all") if key in by_size), None)
     for value in [everything] if everything is not None else by_size.values():
         simulation.add(circuit, "download_ttfb", value.numbers())
 
 
-def _last_bytes(simulation: ImportedSimulation, circuit: str, part: Part) -> None:
+def _last_bytes(simulation: ImportedSimulation, circuit: str, part: LocatedValue) -> None:
     for key, value in part.items():
         if key not in ("ALL", "all"):
             name = size_class(circuit, part.key_number(key))
             simulation.add(name, "download_ttlb", value.numbers())
 
 
-def _round_trips(simulation: ImportedSimulation, circuit: str, part: Part) -> None:
+def _round_trips(simulation: ImportedSimulation, circuit: str, part: LocatedValue) -> None:
     simulation.add(circuit, "round_trip_time", part.numbers())
 
 
-def _circuit_builds(simulation: ImportedSimulation, circuit: str, part: Part) -> None:
+def _circuit_builds(simulation: ImportedSimulation, circuit: str, part: LocatedValue) -> None:
     simulation.add(circuit, "circuit_build_time", part.numbers())
 
 
-def _errors(simulation: ImportedSimulation, circuit: str, part: Part) -> None:
+def _errors(simulation: ImportedSimulation, circuit: str, part: LocatedValue) -> None:
     """Pairs of (error rate, what one download is of it), both in per cent, for each client.
 
     From both, the client's number of downloads and of failed ones come back. Under ALL each client
@@ -68,19 +68,19 @@ def _errors(simulation: ImportedSimulation, circuit: str, part: Part) -> None:
         simulation.downloads[circuit] = (before[0] + failed, before[1] + total)
 
 
-def _goodput(name: str) -> Callable[[ImportedSimulation, str, Part], None]:
-    def add(simulation: ImportedSimulation, circuit: str, part: Part) -> None:
+def _goodput(name: str) -> Callable[[ImportedSimulation, str, LocatedValue], None]:
+    def add(simulation: ImportedSimulation, circuit: str, part: LocatedValue) -> None:
         speeds = [value * MIBIT_BYTES for value in part.numbers()]
         simulation.goodputs.setdefault((circuit, name), []).extend(speeds)
 
     return add
 
 
-def _relays(simulation: ImportedSimulation, circuit: str, part: Part) -> None:
+def _relays(simulation: ImportedSimulation, circuit: str, part: LocatedValue) -> None:
     simulation.relay_goodput += [value.number() for _, value in part.items()]
 
 
-FILES: dict[str, Callable[[ImportedSimulation, str, Part], None]] = {
+FILES: dict[str, Callable[[ImportedSimulation, str, LocatedValue], None]] = {
     "time_to_first_byte_recv": _first_bytes,
     "time_to_last_byte_recv": _last_bytes,
     "round_trip_time": _round_trips,
@@ -124,5 +124,5 @@ def read_plot_data(folder: Path) -> ImportedSimulation:
                 "remove the plain or the compressed copy",
             )
         seen.add((match["base"], circuit))
-        FILES[match["base"]](simulation, circuit, read_part(path))
+        FILES[match["base"]](simulation, circuit, read_located(path))
     return simulation

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from analysis.comparison.comparing import A, B, Comparison, Row
+from analysis.comparison.comparing import A, B, Comparison, MetricRow
 from analysis.comparison.imported_metrics import NOTES
 from analysis.comparison.run_sets import RunSet
 from analysis.formats import files
@@ -44,7 +44,7 @@ def csv_text(comparison: Comparison) -> str:
         verdict = row.judgement.verdict
         writer.writerow(
             [
-                row.place.label,
+                row.match.label,
                 row.judgement.class_name,
                 row.judgement.metric.name,
                 row.judgement.metric.unit,
@@ -70,7 +70,7 @@ def _side(side: Estimate) -> list[object]:
     return [*exact_bounds(side.mean), side.seeds]
 
 
-def _note(row: Row) -> str:
+def _note(row: MetricRow) -> str:
     """Why there is no verdict or no number."""
     notes = [row.judgement.verdict.reason]
     for name, side in ((A, row.a), (B, row.b)):
@@ -79,7 +79,7 @@ def _note(row: Row) -> str:
     return "; ".join(dict.fromkeys(note for note in notes if note))
 
 
-def readable(row: Row) -> dict[str, str | bool]:
+def readable(row: MetricRow) -> dict[str, str | bool]:
     """A row as tables show it."""
     metric, verdict = row.judgement.metric, row.judgement.verdict
     factor, unit = readable_unit(metric.unit)
@@ -94,7 +94,7 @@ def readable(row: Row) -> dict[str, str | bool]:
     seeds = "" if more is None else f"about {more} more seed{'s' if more != 1 else ''}"
     a, b = scaled(row.a.mean, factor), scaled(row.b.mean, factor)
     return {
-        "where": row.place.label,
+        "where": row.match.label,
         "class_name": "" if row.judgement.class_name == ALL else row.judgement.class_name,
         "label": metric.label + (f" ({unit})" if unit else ""),
         "a": NOTHING if a is None else format_number(a.estimate),
@@ -117,7 +117,7 @@ def _ratio_bounds(interval: Interval | None) -> str:
 
 
 def _several(comparison: Comparison) -> bool:
-    return len({row.place.label for row in comparison.rows}) > 1
+    return len({row.match.label for row in comparison.rows}) > 1
 
 
 def table_text(comparison: Comparison) -> str:

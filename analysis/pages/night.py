@@ -174,7 +174,7 @@ def junit(night: Night) -> str:
             case = ET.SubElement(
                 suite,
                 "testcase",
-                classname=f"{result.name}.{row.place.label}".replace(" ", "_"),
+                classname=f"{result.name}.{row.match.label}".replace(" ", "_"),
                 name=f"{row.judgement.metric.name} {row.judgement.class_name}",
             )
             text = f"{words['a']} to {words['b']}: {words['effect']} {words['effect_interval']}"

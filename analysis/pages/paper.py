@@ -20,7 +20,7 @@ from analysis.formats.json_files import read_json
 from analysis.formats.study import Run, Study
 from analysis.inference.intervals import CONFIDENCE
 from analysis.judgement.claims.answers import answer_claims
-from analysis.judgement.claims.claim import Answer, Answered, Claim, Names
+from analysis.judgement.claims.claim import Answer, Answered, Claim, Labels
 from analysis.judgement.judging import Statistics, add_run
 from analysis.judgement.verdicts import LEVEL
 from analysis.measures.run_data import load_run
@@ -99,7 +99,7 @@ def build(
             if key_of(run) in map(key_of, drawing.shown):
                 drawing.data.add(run.variant, run.seed, data, levels[run.level])
     answers = tuple(
-        answer_claims(paper.claims, statistics, _margins(paper.studies), _names(paper.studies))
+        answer_claims(paper.claims, statistics, _margins(paper.studies), _labels(paper.studies))
     )
     out.mkdir(parents=True, exist_ok=True)
     drawn_names = [f"{d.data.spec.id}.{end}" for d in drawings for end in ("pdf", "png", "csv")]
@@ -154,8 +154,8 @@ def _margins(studies: Sequence[Study]) -> dict[str, float]:
     return margins
 
 
-def _names(studies: Sequence[Study]) -> Names:
-    return Names(
+def _labels(studies: Sequence[Study]) -> Labels:
+    return Labels(
         {level.name: level.label for study in studies for level in study.levels},
         {variant.name: variant.label for study in studies for variant in study.variants},
     )

@@ -243,8 +243,8 @@ def _verdicts(
         }
     return {
         (
-            row.place.level_b,
-            row.place.variant_b,
+            row.match.level_b,
+            row.match.variant_b,
             row.judgement.class_name,
             row.judgement.metric.name,
         ): row.judgement.verdict.direction or row.judgement.verdict.state.value

@@ -19,7 +19,7 @@ from analysis_synthetic import study_content, write_store
 from analysis.errors import AnalysisError
 from analysis.figures.figure_data import FigureData
 from analysis.figures.lines import draw_lines
-from analysis.figures.panels import KINDS
+from analysis.figures.panels import PANEL_FIGURES
 from analysis.figures.style import COLUMN, RC, TEXT, Page
 from analysis.formats.study import Study
 from analysis.inference.intervals import Interval
@@ -70,7 +70,9 @@ def test_the_same_records_give_the_same_bytes(
     shutil.copytree(store, moved)
     build(moved / "study.json", moved, tmp_path / "out")
     assert digests(tmp_path / "out") == digests(report)
-    figures = [f"figures/{kind}-5mid.{end}" for kind in KINDS for end in ("csv", "pdf", "png")]
+    figures = [
+        f"figures/{kind}-5mid.{end}" for kind in PANEL_FIGURES for end in ("csv", "pdf", "png")
+    ]
     expected = ["censoring.csv", "report.html", "runs.csv", "summary.csv", *figures]
     assert sorted(digests(report)) == sorted(expected)
     build(moved / "study.json", moved, tmp_path / "out")
@@ -274,7 +276,7 @@ def test_ratios_take_pairs_only() -> None:
 
 
 def test_fonts_are_embedded_and_files_carry_no_date(report: Path) -> None:
-    for kind in KINDS:
+    for kind in PANEL_FIGURES:
         pdf = (report / "figures" / f"{kind}-5mid.pdf").read_bytes()
         assert b"/FontFile2" in pdf
         assert b"/Type3" not in pdf
@@ -394,7 +396,7 @@ def test_a_legend_never_reaches_beyond_its_page(page: Page, columns: int) -> Non
         variant["label"] = "SWRR proportional"
     plan = Study.model_validate(content)
     data = FigureData(plan.figures[0], plan.levels[0])
-    grid = KINDS[plan.figures[0].kind].panels[0].grid(plan.levels[0])
+    grid = PANEL_FIGURES[plan.figures[0].kind].panels[0].grid(plan.levels[0])
     data.runs = {variant.name: [[np.ones_like(grid)] * 2] for variant in plan.variants}
     settings: Any = RC
     with mpl.rc_context(settings):

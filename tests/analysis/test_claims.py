@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from analysis.judgement.claims.answers import answer_claims
-from analysis.judgement.claims.claim import Answer, Answered, Claim, Names
+from analysis.judgement.claims.claim import Answer, Answered, Claim, Labels
 from analysis.judgement.claims.directions import DIRECTIONS
 from analysis.judgement.judging import Statistics
 from analysis.measures.metric import Statistic
@@ -287,8 +287,8 @@ def test_false_answers_are_rare() -> None:
 
 def test_what_cannot_be_compared_is_said() -> None:
     statistics = at_5mid(a=1.0, b=1.2)
-    names = Names({"5mid": "5 middles"}, {"c": "Round robin"})
-    (answered,) = answer_claims([claim("lowest", "a b c")], statistics, names=names)
+    labels = Labels({"5mid": "5 middles"}, {"c": "Round robin"})
+    (answered,) = answer_claims([claim("lowest", "a b c")], statistics, labels=labels)
     assert answered.answer is Answer.OPEN
     assert answered.deciding.reason == "no runs of Round robin at 5 middles"
     assert answered.deciding.effect is None

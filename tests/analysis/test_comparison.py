@@ -224,7 +224,7 @@ def test_variants_that_do_not_match() -> None:
     with pytest.raises(AnalysisError, match="do not match in their variants"):
         compare_sets(both, make_set())
     result = compare_sets(both, both)
-    assert {row.place.label for row in result.rows} == {"ewma", "rr"}
+    assert {row.match.label for row in result.rows} == {"ewma", "rr"}
     assert "Time to first byte, median (s), rr, web" in table_text(result)
     assert [run.variant for run in both.only("rr").runs] == ["rr"] * 8
     with pytest.raises(AnalysisError, match="no runs of 'swrr'"):

@@ -20,7 +20,7 @@ from analysis.comparison.run_sets import RunSet, read_run_set
 from analysis.errors import AnalysisError
 from analysis.formats.files import RUN_SET
 from analysis.imports.build import ImportOptions, find_simulations, import_runs
-from analysis.imports.reading import read_part
+from analysis.imports.reading import read_located
 from analysis.imports.simulation import size_class
 from analysis.imports.tgentools import class_of, read_analysis
 from analysis.pages.comparison import html_text
@@ -249,7 +249,7 @@ def test_damaged_xz(tmp_path: Path, content: bytes) -> None:
     path = tmp_path / "x.json.xz"
     path.write_bytes(content)
     with pytest.raises(AnalysisError, match=r"is damaged or not xz|is not valid JSON"):
-        read_part(path)
+        read_located(path)
 
 
 @pytest.mark.parametrize(

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from analysis.judgement.claims.claim import Answer, Answered, Claim, Names, Part
+from analysis.judgement.claims.claim import Answer, Answered, Claim, Labels, Part
 from analysis.judgement.claims.directions import DIRECTIONS
 from analysis.judgement.claims.evidence import Evidence
 from analysis.judgement.claims.statement import Statement
@@ -18,7 +18,7 @@ def answer_claims(
     claims: Iterable[Claim],
     statistics: Statistics,
     margins: Mapping[str, float] | None = None,
-    names: Names | None = None,
+    labels: Labels | None = None,
 ) -> list[Answered]:
     """Answers to all claims, in their order; each claim is a family of its own.
 
@@ -26,20 +26,20 @@ def answer_claims(
         claims: their metrics are known and have a margin.
         statistics: of all runs; what is missing there leaves a claim not settled.
         margins: of the experiments, as in ``study.Study.margins``.
-        names: labels for the parts' texts.
+        labels: for the parts' texts.
 
     Raises:
         AnalysisError: a margin that fits no metric.
     """
-    return [_answer(claim, statistics, margins or {}, names or Names()) for claim in claims]
+    return [_answer(claim, statistics, margins or {}, labels or Labels()) for claim in claims]
 
 
 def _answer(
-    claim: Claim, statistics: Statistics, margins: Mapping[str, float], names: Names
+    claim: Claim, statistics: Statistics, margins: Mapping[str, float], labels: Labels
 ) -> Answered:
     questions = []
     for metric in claim.metrics:
-        evidence = Evidence(claim, metric, statistics, margins, names)
+        evidence = Evidence(claim, metric, statistics, margins, labels)
         for statement in DIRECTIONS[claim.direction].statements(claim):
             questions.append(_question(statement, evidence, several=len(claim.metrics) > 1))
     verdicts = _decide(sides for question in questions for sides in question.sides)

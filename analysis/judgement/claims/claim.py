@@ -71,7 +71,7 @@ class Claim:
 
 
 @dataclass(frozen=True)
-class Names:
+class Labels:
     """How readers know levels and variants."""
 
     levels: Mapping[str, str] = field(default_factory=dict)

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 import numpy as np
 
 from analysis.arrays import Floats
-from analysis.judgement.claims.claim import Claim, Names, Point
+from analysis.judgement.claims.claim import Claim, Labels, Point
 from analysis.judgement.judging import Statistics, resolution_of
 from analysis.judgement.margins import with_margins
 from analysis.measures.catalogue import METRICS
@@ -22,7 +22,7 @@ class Evidence:
     Attributes:
         metric: the metric.
         margin: what counts as the same.
-        names: how readers know levels and variants.
+        labels: how readers know levels and variants.
     """
 
     def __init__(
@@ -31,7 +31,7 @@ class Evidence:
         metric: str,
         statistics: Statistics,
         margins: Mapping[str, float],
-        names: Names,
+        labels: Labels,
     ) -> None:
         own = {} if claim.margin is None else {metric: claim.margin}
         self._judged = with_margins({**margins, **own})[metric]
@@ -39,7 +39,7 @@ class Evidence:
         self._statistics = statistics
         self.metric = _METRIC[metric]
         self.margin: Margin = self._judged.margin
-        self.names = names
+        self.labels = labels
 
     def of(self, point: Point) -> Mapping[int, Statistic]:
         """Seed -> statistic at a point; empty without runs."""
@@ -89,4 +89,4 @@ class Evidence:
         )
 
     def _name(self, point: Point) -> str:
-        return f"{self.names.variant(point.variant)} at {self.names.level(point.level)}"
+        return f"{self.labels.variant(point.variant)} at {self.labels.level(point.level)}"

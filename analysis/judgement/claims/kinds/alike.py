@@ -32,7 +32,7 @@ class Alike(Statement):
 
     def text(self, evidence: Evidence) -> str:
         """The level and its two variants."""
-        level, variant = evidence.names.level, evidence.names.variant
+        level, variant = evidence.labels.level, evidence.labels.variant
         left, right = self.left, self.right
         return f"{level(left.level)}: {variant(left.variant)} like {variant(right.variant)}"
 

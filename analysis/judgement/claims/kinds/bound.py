@@ -40,7 +40,7 @@ class _AgainstValue(Statement):
         return ""
 
     def _text(self, evidence: Evidence, word: str) -> str:
-        level, variant = evidence.names.level(self.left.level), evidence.names.variant
+        level, variant = evidence.labels.level(self.left.level), evidence.labels.variant
         unit = evidence.metric.unit
         named = f"{100 * self.value:g}%" if unit == "1" else f"{self.value:g} {unit}"
         return f"{level}: {variant(self.left.variant)} {word} {named}"

@@ -49,7 +49,7 @@ class _Gap(Statement):
         return super().why_not(evidence) or ("no ratio: a value is zero" if no_ratio else "")
 
     def _text(self, evidence: Evidence, word: str) -> str:
-        level, variant = evidence.names.level, evidence.names.variant
+        level, variant = evidence.labels.level, evidence.labels.variant
         pair = f"{variant(self.variant)} against {variant(self.other)}"
         return f"{pair}: {word} at {level(self.after)} than at {level(self.before)}"
 

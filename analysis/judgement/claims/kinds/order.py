@@ -34,7 +34,7 @@ class Order(Statement):
 
     def text(self, evidence: Evidence) -> str:
         """Two variants at one level, or one variant at two."""
-        level, variant = evidence.names.level, evidence.names.variant
+        level, variant = evidence.labels.level, evidence.labels.variant
         left, right, word = self.left, self.right, "below" if self.lower else "above"
         if left.level == right.level:
             return f"{level(left.level)}: {variant(left.variant)} {word} {variant(right.variant)}"
