@@ -11,7 +11,7 @@ from pathlib import Path
 
 from analysis.celltrace.cells import Cells, join
 from analysis.celltrace.events import Trace, read_lttng_text, read_trace
-from onionlab.live import downloads, lttng, private_network
+from onionlab.live import guard_load, lttng, private_network
 from onionlab.live.live_tor import LiveTor
 
 TRACE_FILE = "cells.trace"
@@ -72,13 +72,13 @@ def load_guard(
             private_network.running(
                 programs, folder, scheduler=scheduler, guard_lines=lines, say=say
             ) as net,
-            downloads.server() as port,
+            guard_load.server() as port,
         ):
             # The first circuits of all clients are not the load.
-            downloads.load(net.socks_port, port, SETTLE_S)
+            guard_load.load(net.socks_port, port, SETTLE_S)
             say(f"{tracing}: {seconds:g} s of downloads")
             before_s, began = net.cpu_s(private_network.GUARD), time.monotonic()
-            count, size = downloads.load(net.socks_port, port, seconds)
+            count, size = guard_load.load(net.socks_port, port, seconds)
             return Work(
                 tracing=tracing,
                 seconds=time.monotonic() - began,

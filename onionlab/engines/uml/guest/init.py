@@ -15,7 +15,7 @@ import traceback
 from collections.abc import Callable
 from pathlib import Path
 
-from onionlab.engines.uml.guest import files, launch, system
+from onionlab.engines.uml.guest import file_systems, launch, system
 from onionlab.engines.uml.guest.boot import RESULT_FILE, TIME_MARK, Boot, Result, read_boot
 from onionlab.engines.uml.guest.description import Description, GuestHost, read_description
 from onionlab.engines.uml.guest.launch import Running
@@ -61,7 +61,7 @@ def main(boot_file: str) -> None:
         print("".join(lines), flush=True)
         result = Result(f"the guest failed: {error}", tuple("".join(lines).splitlines()[-15:]))
     try:
-        result.write(files.OUTSIDE / RESULT_FILE)
+        result.write(file_systems.OUTSIDE / RESULT_FILE)
     except OSError as error:
         print(f"the guest cannot write its result: {error}", flush=True)
     finally:
@@ -69,24 +69,24 @@ def main(boot_file: str) -> None:
 
 
 def _run(boot: Boot) -> Result:
-    files.mount_basics()
-    files.mount_outside(boot.run_directory)
-    description = read_description(files.OUTSIDE / "conf" / "uml.json")
+    file_systems.mount_basics()
+    file_systems.mount_outside(boot.run_directory)
+    description = read_description(file_systems.OUTSIDE / "conf" / "uml.json")
     for name, value in _MEMORY_SETTINGS.items():
         Path("/proc/sys", name).write_text(value)
     resource.setrlimit(resource.RLIMIT_NOFILE, (boot.open_files, boot.open_files))
     signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGCHLD})
-    files.provide_programs(boot.programs)
-    files.write_names(description)
-    files.copy_in()
+    file_systems.provide_programs(boot.programs)
+    file_systems.write_names(description)
+    file_systems.copy_in()
     for host in description.hosts:
-        (files.HOSTS / host.name).mkdir(mode=0o700, parents=True, exist_ok=True)
+        (file_systems.HOSTS / host.name).mkdir(mode=0o700, parents=True, exist_ok=True)
     build_network(description)
     simulation = Simulation(boot, description)
     try:
         simulation.run()
     finally:
-        files.copy_out(host.name for host in description.hosts)
+        file_systems.copy_out(host.name for host in description.hosts)
     return Result("")
 
 
@@ -142,11 +142,11 @@ class Simulation:
 
         def start() -> None:
             running = launch.start(
-                [str(files.PROGRAMS / program.program), *program.arguments],
+                [str(file_systems.PROGRAMS / program.program), *program.arguments],
                 host=host.name,
                 log=launch.log_file(host.name, program.program, position),
                 environment=program.environment,
-                directory=files.HOSTS / host.name,
+                directory=file_systems.HOSTS / host.name,
             )
             self._running[running.pid] = running
 
@@ -154,7 +154,7 @@ class Simulation:
 
     def _traffic(self, host: GuestHost, position: int) -> dict[str, str | int]:
         program = host.programs[position]
-        graph = os.path.normpath(files.HOSTS / host.name / program.arguments[0])
+        graph = os.path.normpath(file_systems.HOSTS / host.name / program.arguments[0])
         return {
             "name": host.name,
             "graph": graph,
@@ -165,7 +165,7 @@ class Simulation:
         }
 
     def _start_driver(self, traffic: list[dict[str, str | int]]) -> None:
-        traffic_file = files.SIMULATION / "traffic.json"
+        traffic_file = file_systems.SIMULATION / "traffic.json"
         traffic_file.write_text(
             json.dumps(
                 {
@@ -191,8 +191,8 @@ class Simulation:
                 str(traffic_file),
             ],
             host="all hosts",
-            log=files.SIMULATION / "traffic.0.stdout",
-            directory=files.SIMULATION,
+            log=file_systems.SIMULATION / "traffic.0.stdout",
+            directory=file_systems.SIMULATION,
             in_network=False,
         )
         self._running[self._driver.pid] = self._driver

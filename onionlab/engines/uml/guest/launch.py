@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from types import MappingProxyType
 
-from onionlab.engines.uml.guest.files import HOSTS
+from onionlab.engines.uml.guest.file_systems import HOSTS
 from onionlab.engines.uml.guest.wiring import enter_host
 
 FIRST_PID = 1000

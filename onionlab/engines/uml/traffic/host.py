@@ -13,7 +13,7 @@ from typing import Protocol
 
 from onionlab.errors import UserError
 
-from . import lines
+from . import log_lines
 from .action_graph import ActionGraph, Pause, StreamOptions
 from .log_writer import TgenLogWriter
 from .loop import EDGE_IN, EDGE_IN_OUT, LEVEL_IN, Loop
@@ -284,7 +284,7 @@ class Host:
         self._streams[stream.fd] = stream
         self._count("streams-created")
         if self.wants_info:
-            self.log.info(*lines.created(stream))
+            self.log.info(*log_lines.created(stream))
         self._loop.watch(stream.fd, EDGE_IN, stream.on_event)
         stream.begin()
 

@@ -10,7 +10,7 @@ import socket
 import struct
 from collections.abc import Callable
 
-from . import lines
+from . import log_lines
 from .states import TransportFault, TransportState
 from .transport import Address, HandshakeError, Transport
 
@@ -107,12 +107,12 @@ class SocksTransport(Transport):
         version, status = answer
         if version != _LOGIN_VERSION:
             raise HandshakeError(
-                TransportFault.VERSION, lines.proxy_login_version(self.proxy, version)
+                TransportFault.VERSION, log_lines.proxy_login_version(self.proxy, version)
             )
         if status != _GRANTED:
             raise HandshakeError(
                 TransportFault.AUTH,
-                lines.proxy_login_failed(self.proxy, self.username, self.password),
+                log_lines.proxy_login_failed(self.proxy, self.username, self.password),
             )
         return self._request()
 
@@ -136,9 +136,9 @@ class SocksTransport(Transport):
             return b""
         version, status = answer
         if version != _VERSION:
-            raise HandshakeError(TransportFault.VERSION, lines.proxy_version(self, version))
+            raise HandshakeError(TransportFault.VERSION, log_lines.proxy_version(self, version))
         if status != _GRANTED:
-            raise HandshakeError(TransportFault.STATUS, lines.proxy_refused(self, status))
+            raise HandshakeError(TransportFault.STATUS, log_lines.proxy_refused(self, status))
         self.state = TransportState.RESPONSE_TYPE
         return b""
 
@@ -152,7 +152,7 @@ class SocksTransport(Transport):
         elif kind == _NAME:
             self.state = TransportState.RESPONSE_NAMELEN
         else:
-            raise HandshakeError(TransportFault.ADDRESS, lines.proxy_address_type(self, kind))
+            raise HandshakeError(TransportFault.ADDRESS, log_lines.proxy_address_type(self, kind))
         return b""
 
     def _bound_address(self, buffer: bytearray, now_us: int) -> bytes:

@@ -1,7 +1,7 @@
 """One stream: TGen's protocol over a transport.
 
 The states, the times and the errors are those of tgen-stream.c; a stream's end is one line of log
-that shows them all (lines.py). Bytes come in by receiving.py and go out by sending.py.
+that shows them all (log_lines.py). Bytes come in by receiving.py and go out by sending.py.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import socket
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Protocol
 
-from . import lines, wire
+from . import log_lines, wire
 from .receiving import Receiving
 from .sending import Sending
 from .socks import SocksTransport
@@ -311,7 +311,7 @@ class Stream:
         self.receiving.wanted_bytes = asked.receive_bytes
         self.sending.wanted_bytes = asked.send_bytes
         if asked.model_name != wire.MODEL_NAME or 0 in (asked.receive_bytes, asked.send_bytes):
-            self.owner.log.critical(*lines.unknown_model(asked.model_name))
+            self.owner.log.critical(*log_lines.unknown_model(asked.model_name))
             self._refuse(StreamFault.MODEL)
             return
         self._model_left_bytes = asked.model_bytes
@@ -354,7 +354,7 @@ class Stream:
             self.receiving.state = ReceiveState.FOOTER
             self.sending.send()
         else:
-            self.owner.log.message(*lines.wrong_checksum(computed, received))
+            self.owner.log.message(*log_lines.wrong_checksum(computed, received))
             self._fail_to_receive(StreamFault.CHECKSUM)
 
     def _process_footer(self) -> None:
@@ -366,7 +366,7 @@ class Stream:
             self.sending.send()
             self.end_if_complete()
         else:
-            self.owner.log.message(*lines.malformed_footer(self))
+            self.owner.log.message(*log_lines.malformed_footer(self))
             self._fail_to_receive(StreamFault.FOOTER)
 
     # --- the end
@@ -382,7 +382,7 @@ class Stream:
             self._fail_transport(TransportFault.READ)
             return
         self.transport.state = TransportState.END_OF_FILE
-        self.owner.log.critical(*lines.closed_unexpectedly(self))
+        self.owner.log.critical(*log_lines.closed_unexpectedly(self))
         self._fail_to_receive(StreamFault.END_OF_FILE)
 
     def read_failed(self, error: OSError) -> None:
@@ -392,7 +392,7 @@ class Stream:
             return
         self.transport.fail(TransportFault.READ)
         self.receiving.state, self.fault = ReceiveState.ERROR, StreamFault.READ
-        self.owner.log.critical(*lines.read_failed(self, error))
+        self.owner.log.critical(*log_lines.read_failed(self, error))
         # A server is busy writing when a connection breaks: TGen then tries, and that error stays.
         if self.sending.state in (SendState.RESPONSE, SendState.PAYLOAD, SendState.CHECKSUM):
             self.sending.send()
@@ -406,12 +406,12 @@ class Stream:
             return
         self.transport.fail(TransportFault.WRITE)
         self.sending.state, self.fault = SendState.ERROR, StreamFault.WRITE
-        self.owner.log.critical(*lines.write_failed(self, error))
+        self.owner.log.critical(*log_lines.write_failed(self, error))
         self._fail(StreamFault.WRITE)
 
     def _fail_transport(self, fault: TransportFault) -> None:
         self.transport.fail(fault)
-        self.owner.log.critical(*lines.transport_failed())
+        self.owner.log.critical(*log_lines.transport_failed())
         self._fail(StreamFault.PROXY)
 
     def _fail_to_receive(self, fault: StreamFault) -> None:
@@ -428,12 +428,12 @@ class Stream:
         self.over = True
         if self.fault is not StreamFault.NONE:
             self.receiving.correct_drained_times()
-        self.owner.log.message(*lines.ended(self))
+        self.owner.log.message(*log_lines.ended(self))
         self.owner.stream_ended(self)
 
     def log_status(self) -> None:
         """Say how far the payload is."""
-        self.owner.log.info(*lines.status(self))
+        self.owner.log.info(*log_lines.status(self))
 
 
 _STEPS: dict[ReceiveState, Callable[[Stream], None]] = {

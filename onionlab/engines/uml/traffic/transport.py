@@ -13,7 +13,7 @@ from .options import Peer
 from .states import TransportFault, TransportState
 
 if TYPE_CHECKING:
-    from .lines import Line
+    from .log_lines import Line
 
 
 class Address:
