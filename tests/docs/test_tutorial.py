@@ -113,7 +113,10 @@ def test_the_claims_load(followed: Path, monkeypatch: pytest.MonkeyPatch) -> Non
     text = text.replace("slow_ttfb_share", "timeout_rate")
     (followed / "experiments" / "claims" / "exhaustive.yaml").write_text(text, encoding="utf-8")
     claims = load_claims("exhaustive", root=followed)
-    assert [claim.id for claim in claims.claims] == ["more-slow-first-bytes", "rr-like-ewma"]
+    assert [claim.id for claim in claims.claims] == [
+        "more-slow-first-bytes",
+        "ewma-is-sooner-at-320-kib",
+    ]
 
 
 def test_the_definition_goes_into_the_page_of_metrics() -> None:
