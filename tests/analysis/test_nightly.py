@@ -313,11 +313,20 @@ def test_another_table_is_no_history(tmp_path: Path, machine: Machine) -> None:
         read_history(paths.history)
 
 
-def test_a_damaged_baseline_is_refused(machine: Machine) -> None:
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (lambda text: text[:100], "is not valid JSON"),
+        (lambda text: text.replace('"runs"', '"ruins"'), "is not a valid set of runs"),
+    ],
+)
+def test_a_damaged_baseline_is_refused(
+    machine: Machine, change: Callable[[str], str], message: str
+) -> None:
     machine.night(make_set(), accept=True)
     (path,) = (machine.root / "nightly" / "baselines").iterdir()
-    path.write_text(path.read_text()[:100])
-    with pytest.raises(UserError, match="is not a valid set of runs"):
+    path.write_text(change(path.read_text()))
+    with pytest.raises(UserError, match=message):
         machine.night(make_set())
 
 
