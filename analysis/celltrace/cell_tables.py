@@ -10,9 +10,9 @@ import numpy as np
 import pyarrow as pa  # type: ignore[import-untyped]
 import pyarrow.parquet as pq  # type: ignore[import-untyped]
 
+from analysis.celltrace.cell_paths import LEGS, Network, Relay
 from analysis.celltrace.cells import NEVER, Cells, Fate, join
 from analysis.celltrace.events import count_events, read_trace
-from analysis.celltrace.paths import LEGS, Network, Relay
 from analysis.errors import AnalysisError
 from analysis.formats import files
 from analysis.formats.columns import CELLS, RELAY_TIME, arrow_schema

@@ -13,9 +13,9 @@ import pyarrow as pa  # type: ignore[import-untyped]
 import pyarrow.parquet as pq  # type: ignore[import-untyped]
 
 from analysis.arrays import Bools, Floats
+from analysis.celltrace.cell_paths import LEGS
 from analysis.celltrace.cell_tables import load_cells
 from analysis.celltrace.cells import JOINED, MEANINGS, Fate
-from analysis.celltrace.paths import LEGS
 from analysis.celltrace.statistics import (
     Group,
     Relayed,

@@ -7,7 +7,7 @@ import re
 from pathlib import Path
 
 from analysis.formats.files import RUN_SET, STUDY
-from analysis.imports.build import ImportOptions, import_runs
+from analysis.imports.importing import ImportOptions, import_runs
 from onionlab.errors import UserError
 from onionlab.paths import working_root
 

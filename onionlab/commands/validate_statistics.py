@@ -8,9 +8,9 @@ from pathlib import Path
 
 from analysis.errors import AnalysisError
 from analysis.judgement.judging import Statistics, read_runs_csv
+from analysis.judgement.validation.parts import validate
 from analysis.judgement.validation.real_runs import pairing_on_runs, validate_on_runs
 from analysis.judgement.validation.rows import REPETITIONS, Row, format_rows
-from analysis.judgement.validation.simulation import validate
 
 HELP = "simulate data with a known truth: coverage, false verdicts, power, seeds saved"
 

@@ -1,7 +1,7 @@
 """From an experiment's settings and a seed to a network: who stands where, how fast, how far."""
 
 from onionlab.network.geography import load_capacities, load_geography
-from onionlab.network.model import RELAY_ROLES, Host, Network, Place
+from onionlab.network.layout import RELAY_ROLES, Host, Network, Place
 from onionlab.network.sample import NetworkRequest, RelayGroup, sample_network
 
 __all__ = [

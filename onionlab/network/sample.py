@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from onionlab.errors import UserError
 from onionlab.network.draws import draw, draw_integer
 from onionlab.network.geography import Geography
-from onionlab.network.model import RELAY_ROLES, Host, Network, Place
+from onionlab.network.layout import RELAY_ROLES, Host, Network, Place
 
 AUTHORITY_BIT_PER_S = 50_000_000
 PERF_CLASS = "perf"

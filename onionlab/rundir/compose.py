@@ -29,7 +29,7 @@ from onionlab.network import (
     sample_network,
 )
 from onionlab.network.draws import draw, draw_integer, draw_order
-from onionlab.network.model import RELAY_ROLES
+from onionlab.network.layout import RELAY_ROLES
 from onionlab.network.sample import PERF_CLASS
 from onionlab.programs.libtorrent.build import peer_program
 from onionlab.programs.tor.variants import TorVariant

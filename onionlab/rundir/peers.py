@@ -10,7 +10,7 @@ from analysis.formats.run_files import PeerPair, RunClock, written
 from onionlab.engines.base import EPOCH_UNIX_S, Engine, Process, Simulation
 from onionlab.experiment.peers import PeersSettings
 from onionlab.network.draws import draw
-from onionlab.network.model import Host, Network, Place
+from onionlab.network.layout import Host, Network, Place
 from onionlab.programs.libtorrent.build import peer_program
 from onionlab.programs.libtorrent.variants import PeerVariant
 from onionlab.rundir.compose import RunDirectory, engine_options

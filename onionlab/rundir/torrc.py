@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
 from analysis.formats.files import HOST_TEMPLATES
-from onionlab.network.model import Host, Network
+from onionlab.network.layout import Host, Network
 from onionlab.paths import shipped
 from onionlab.rundir.keys import AuthorityKeys, RelayKeys
 

@@ -7,7 +7,7 @@ from onionlab.engines.base import EPOCH_UNIX_S
 from onionlab.errors import UserError
 from onionlab.experiment.values import Traced
 from onionlab.network.draws import draw_order
-from onionlab.network.model import Network
+from onionlab.network.layout import Network
 
 TRACE_SERIES = "cell-trace"
 """The patch series that adds the trace to a build."""

@@ -10,9 +10,9 @@ from pathlib import Path
 
 import numpy as np
 
+from analysis.celltrace.cell_paths import Network, Relay
 from analysis.celltrace.cells import join
 from analysis.celltrace.events import INWARD, OUTWARD, RECORD, Channel, Event, Trace, write_trace
-from analysis.celltrace.paths import Network, Relay
 from analysis.formats.files import TRACE_PLAN
 
 NOW_NS = 946684800_000000000

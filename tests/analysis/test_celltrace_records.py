@@ -13,9 +13,9 @@ import pyarrow.parquet as pq  # type: ignore[import-untyped]
 import pytest
 from celltrace_synthetic import CLIENTS, NAMES, Model, write_traces
 
+from analysis.celltrace.cell_paths import LEGS
 from analysis.celltrace.cell_tables import extract, is_traced, load_cells
 from analysis.celltrace.cells import Fate
-from analysis.celltrace.paths import LEGS
 from analysis.celltrace.statistics import Group, Stage, summarise
 from analysis.celltrace.summaries import TraceTable, relay_times_csv, times_csv
 from analysis.errors import AnalysisError

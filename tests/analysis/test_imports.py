@@ -19,7 +19,7 @@ from analysis.comparison.imported_metrics import NOTES
 from analysis.comparison.run_sets import RunSet, read_run_set
 from analysis.errors import AnalysisError
 from analysis.formats.files import RUN_SET
-from analysis.imports.build import ImportOptions, find_simulations, import_runs
+from analysis.imports.importing import ImportOptions, find_simulations, import_runs
 from analysis.imports.reading import read_located
 from analysis.imports.simulation import size_class
 from analysis.imports.tgentools import class_of, read_analysis

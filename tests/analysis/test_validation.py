@@ -13,9 +13,9 @@ from analysis.judgement import verdicts
 from analysis.judgement.judging import RUNS_COLUMNS, Statistics
 from analysis.judgement.validation import coverage, error_rates
 from analysis.judgement.validation.error_rates import false_verdicts, repeated_looks
+from analysis.judgement.validation.parts import validate
 from analysis.judgement.validation.real_runs import pairing_gain, pairing_on_runs, validate_on_runs
 from analysis.judgement.validation.rows import Row, format_rows
-from analysis.judgement.validation.simulation import validate
 from analysis.measures.metric import Statistic
 from onionlab.cli import main
 

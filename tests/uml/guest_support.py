@@ -11,7 +11,7 @@ from typing import Any
 
 from onionlab.engines.base import Process, Progress, Simulation, Usage
 from onionlab.engines.uml.engine import UmlEngine
-from onionlab.network.model import Host, Network, Place
+from onionlab.network.layout import Host, Network, Place
 
 PROBE = Path(__file__).with_name("guest_probe.py")
 MBIT = 1_000_000

@@ -19,7 +19,7 @@ import yaml
 from analysis.formats.files import LOGS, TEMPLATE
 from onionlab.engines.base import EngineFailureError, Progress, Simulation, Usage
 from onionlab.engines.processes import MemorySampler, children_cpu_s, ended_with_caller
-from onionlab.network.model import Network
+from onionlab.network.layout import Network
 from onionlab.programs.installed import find_shadow, find_tgen
 
 CONFIGURATION = "shadow.config.yaml"

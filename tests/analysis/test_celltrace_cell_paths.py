@@ -7,8 +7,8 @@ from celltrace_synthetic import CLIENTS, NAMES, NOW_NS, Model
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from analysis.celltrace.cell_paths import LEGS, Leg
 from analysis.celltrace.cells import Fate
-from analysis.celltrace.paths import LEGS, Leg
 
 
 @settings(max_examples=40)

@@ -1,4 +1,4 @@
-"""The description of a simulated network, as plain data that every engine reads."""
+"""The layout of a simulated network, as plain data that every engine reads."""
 
 from __future__ import annotations
 
