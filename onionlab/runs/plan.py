@@ -12,7 +12,14 @@ from pathlib import Path
 from analysis.errors import AnalysisError
 from analysis.formats import files
 from analysis.formats.json_files import write_json
-from analysis.formats.plan_file import MAKE_ANEW, PlanFile, PlannedRun, Request, Resources, read_plan_file
+from analysis.formats.plan_file import (
+    MAKE_ANEW,
+    PlanFile,
+    PlannedRun,
+    Request,
+    Resources,
+    read_plan_file,
+)
 from onionlab.errors import UserError
 
 

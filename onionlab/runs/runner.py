@@ -16,17 +16,17 @@ from analysis.formats.json_files import write_json
 from analysis.formats.manifest import Build, Manifest
 from analysis.formats.plan_file import PlannedRun
 from onionlab import __version__
-from onionlab.runs.commit import current_commit
-from onionlab.runs.cpus import own_cpus
 from onionlab.engines import EngineFailureError, Progress
 from onionlab.engines.processes import kill_processes_below
 from onionlab.errors import UserError
+from onionlab.rundir.verify_tor import RunRefusedError
 from onionlab.runs.bench import Bench, open_bench
+from onionlab.runs.commit import current_commit
+from onionlab.runs.cpus import own_cpus
 from onionlab.runs.host_facts import host_facts
 from onionlab.runs.plan import Plan
 from onionlab.runs.presence import ending_with_command
 from onionlab.runs.store import Store
-from onionlab.rundir.verify_tor import RunRefusedError
 
 
 def execute(root: Path, plan: Plan, run_id: str, say: Callable[[str], None]) -> None:

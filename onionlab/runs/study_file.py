@@ -150,9 +150,7 @@ def _variant(look: Look) -> Variant:
     )
 
 
-def _level(
-    name: str, label: str, settings: AnySettings, coordinates: Mapping[str, float]
-) -> Level:
+def _level(name: str, label: str, settings: AnySettings, coordinates: Mapping[str, float]) -> Level:
     return Level(
         name=name,
         label=label,
