@@ -90,7 +90,8 @@ def test_client_and_server(tmp_path: Path, by_path: bool) -> None:
     # SOCKS answers (12 bytes a stream) are in the heartbeats, not in a stream's sizes.
     ended = heartbeats.total_succeeded[-1]
     assert counted >= ended * (streams[0].total_bytes + 12)
-    assert len(completes(driver, "server1")) in (len(streams), len(streams) + 1)
+    # One ends first, and the driver may be stopped before the other one has seen it.
+    assert abs(len(completes(driver, "server1")) - len(streams)) <= 1
     assert "vertexid=passive-stream:stream,name=server1,peername=client1" in driver.text("server1")
 
 
