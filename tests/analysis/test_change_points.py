@@ -71,6 +71,7 @@ def test_false_steps_of_a_year_of_looks() -> None:
     assert false / 400 >= 0.03
 
 
+@pytest.mark.slow
 def test_false_steps_of_the_search_itself() -> None:
     """PELT on whole histories, with the noise estimated from ten seeds over the nights."""
     rng = np.random.default_rng(3)

@@ -189,6 +189,7 @@ def test_runs_are_made_seed_after_seed_and_once(workflow: Workflow) -> None:
     assert (workflow.root / "results" / "plans" / "workflow.log").is_file()
 
 
+@pytest.mark.slow
 def test_runs_that_are_there_are_not_made_again(workflow: Workflow) -> None:
     workflow.make()
     workflow.calls.write_text("")

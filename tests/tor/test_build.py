@@ -282,6 +282,7 @@ def start_build(root: Path, source: Path, *, until: str) -> subprocess.Popen[str
     raise AssertionError(f"the build ended without saying {until!r}")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("until", "unfinished"), [("autoreconf", "base/*/*"), ("configure", "base/*/tree")]
 )

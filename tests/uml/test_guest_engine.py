@@ -131,6 +131,7 @@ def test_a_program_that_is_missing_is_an_error(tmp_path: Path, uml_engine: UmlEn
     assert "/nowhere/python" in caught.value.message
 
 
+@pytest.mark.slow
 def test_a_program_that_never_sleeps_is_found_out(tmp_path: Path, uml_engine: UmlEngine) -> None:
     started_s = time.monotonic()
     with pytest.raises(EngineFailureError) as caught:
