@@ -3,6 +3,20 @@
 # Variables: NAME (an experiment), SCALE, SEEDS, VARIANTS, JOBS, ENGINE, SHADOW, TGEN, TOR_SOURCE,
 # PYTHON; MAX_SEEDS for SEEDS=auto, CLAIMS and NO_RUN for figures, ONLY for check-variants, RUNS for validate-statistics. For example: make experiment NAME=quick SEEDS=3 SHADOW=/opt/shadow/bin/shadow
 
+# What they hold is text that neither make nor a shell reads, whatever its letters: make does not
+# expand them again, and a recipe says "$${NAME}", which its shell takes from the environment.
+VARIABLES := NAME SCALE SEEDS VARIANTS JOBS ENGINE SHADOW TGEN TOR_SOURCE LINUX_SOURCE LIBTORRENT_SOURCE \
+	PYTHON MAX_SEEDS CLAIMS NO_RUN ONLY RUNS A B ABOUT OUT ACCEPT STATE DURATION SCHEDULER OVERHEAD LOGS FROM
+define as_text
+override $(1) := $$(value $(1))
+export $(1)
+endef
+given = $(filter command environment,$(firstword $(origin $(1))))
+$(foreach one,$(VARIABLES),$(if $(call given,$(one)),$(eval $(call as_text,$(one)))))
+# Any other one of the command line goes into the environment as well: make's own doing.
+$(foreach one,$(filter-out $(VARIABLES) MAKE%,$(.VARIABLES)),$(if \
+	$(filter command,$(firstword $(origin $(one)))),$(eval $(call as_text,$(one)))))
+
 .DEFAULT_GOAL := help
 MAKEFLAGS += --no-print-directory
 .DELETE_ON_ERROR:
@@ -16,11 +30,13 @@ TOOL := .venv/bin/python -m
 unexport PYTHONDONTWRITEBYTECODE
 
 # Variables reach the program as options where they are set, and only then.
-option = $(if $($(1)),--$(2) "$($(1))")
+option = $(if $($(1)),--$(2)="$${$(1)}")
 TOOLS = $(call option,SHADOW,shadow) $(call option,TGEN,tgen)
 ASKED = $(call option,SCALE,scale) $(call option,SEEDS,seeds) $(call option,VARIANTS,variants) \
 	$(call option,ENGINE,engine) $(TOOLS)
-NAMED = "$(or $(NAME),$(error NAME is missing: `make $@ NAME=quick`; `make list` shows the names))"
+needed = $(if $($(1)),"$${$(1)}",$(error $(1) is missing: $(2)))
+NAMED = -- $(call needed,NAME,`make $@ NAME=quick`; `make list` shows the names)
+SIDES = `make compare A=quick:ewma B=quick:rr`
 
 # TOR_SOURCE is for every verb: make puts it into their environment, whether it stands on the command
 # line or comes from there.
@@ -33,36 +49,43 @@ help: ## this list
 	@sed -n 's/^# \(Variables: .*\)/\n\1/p; s/^# \(PYTHON; .*\)/\1/p' $(MAKEFILE_LIST)
 
 setup: ## install the Debian packages that are missing and the Python environment .venv
-	@PYTHON="$(PYTHON)" onionlab/setup.sh
+	@onionlab/setup.sh
+
+# An environment knows the folder that it was made in: one that was moved or copied is made anew.
+# One that is a link is its owner's matter.
+ifneq ($(shell test -L .venv || cat .venv/place 2>/dev/null),$(shell test -L .venv || pwd -P))
+moved:
+$(READY): moved
+endif
 
 $(READY): requirements-build.lock requirements.lock pyproject.toml configs/apt-packages.txt onionlab/setup.sh
-	@PYTHON="$(PYTHON)" onionlab/setup.sh
+	@onionlab/setup.sh
 
 list: $(READY) ## the experiments and the variants of Tor
 	@$(ONIONLAB) list
 
 doctor: $(READY) ## what this machine has and lacks [NAME: for this experiment]
-	@$(ONIONLAB) doctor $(if $(NAME),"$(NAME)") $(ASKED)
+	@$(ONIONLAB) doctor $(ASKED) $(if $(NAME),-- "$${NAME}")
 
 build: $(READY) ## build Tor for all variants
 	@$(ONIONLAB) build $(call option,JOBS,jobs)
 
 generate: $(READY) ## write the files of the runs of NAME, without running
-	@$(ONIONLAB) generate $(NAMED) $(ASKED)
+	@$(ONIONLAB) generate $(ASKED) $(NAMED)
 
 run: $(READY) ## make the runs of NAME that are missing
-	@$(ONIONLAB) run $(NAMED) $(ASKED) $(call option,JOBS,jobs)
+	@$(ONIONLAB) run $(ASKED) $(call option,JOBS,jobs) $(NAMED)
 
 experiment: $(READY) ## everything for NAME: set up, build, run, analyse, report [SEEDS=auto]
-	@$(ONIONLAB) experiment $(NAMED) $(ASKED) $(call option,JOBS,jobs) $(call option,MAX_SEEDS,max-seeds)
+	@$(ONIONLAB) experiment $(ASKED) $(call option,JOBS,jobs) $(call option,MAX_SEEDS,max-seeds) \
+		$(NAMED)
 
 compare-engines: $(READY) ## NAME on each engine: what moves with the engine [ENGINE=a,b]
-	@$(ONIONLAB) compare-engines $(NAMED) $(ASKED) $(call option,JOBS,jobs)
+	@$(ONIONLAB) compare-engines $(ASKED) $(call option,JOBS,jobs) $(NAMED)
 
 compare: $(READY) ## is B worse than A: A=quick:ewma B=quick:rr [ABOUT=variant] [OUT=folder]
-	@$(ONIONLAB) compare "$(or $(A),$(error A is missing: `make compare A=quick:ewma B=quick:rr`))" \
-		"$(or $(B),$(error B is missing: `make compare A=quick:ewma B=quick:rr`))" \
-		$(call option,ABOUT,about) $(call option,OUT,out)
+	@$(ONIONLAB) compare $(call option,ABOUT,about) $(call option,OUT,out) \
+		-- $(call needed,A,$(SIDES)) $(call needed,B,$(SIDES))
 
 nightly: $(READY) ## the list in experiments/nightly.yaml against its baseline [ACCEPT=1 makes one]
 	@$(ONIONLAB) nightly $(if $(ACCEPT),--accept) $(call option,STATE,state) $(call option,SEEDS,seeds) \
@@ -81,13 +104,13 @@ validate-statistics: $(READY) ## simulate: coverage, false verdicts, power, seed
 
 figures: $(READY) ## the paper's figures and claims, running what is missing [SCALE, SEEDS, ENGINE; CLAIMS; FROM]
 	@$(ONIONLAB) figures $(ASKED) $(call option,JOBS,jobs) $(call option,CLAIMS,claims) $(if $(NO_RUN),--no-run) \
-		$(if $(FROM),--from $(FROM))
+		$(call option,FROM,from)
 
 pack: $(READY) ## the runs of NAME in one file, to publish or to go on elsewhere [OUT, SEEDS, LOGS=1]
-	@$(ONIONLAB) pack $(NAMED) $(call option,OUT,out) $(call option,SEEDS,seeds) $(if $(LOGS),--logs)
+	@$(ONIONLAB) pack $(call option,OUT,out) $(call option,SEEDS,seeds) $(if $(LOGS),--logs) $(NAMED)
 
 unpack: $(READY) ## take the runs of such files, so that they are not made again: FROM="file ..."
-	@$(ONIONLAB) unpack $(or $(FROM),$(error FROM is missing: `make unpack FROM=runs.tar.xz`))
+	@$(ONIONLAB) unpack -- $(call needed,FROM,`make $@ FROM=runs.tar.xz`)
 
 report: $(READY) ## the report of NAME
 	@$(ONIONLAB) report $(NAMED)

@@ -25,6 +25,9 @@ from onionlab.errors import UserError
 EXIT_USER_ERROR = 2
 EXIT_INTERRUPTED = 130
 
+SHOWN_NAME = 200
+"""So many letters of a file's name are shown where the system refuses it."""
+
 
 class Command(Protocol):
     """What a module of :mod:`onionlab.commands` offers."""
@@ -92,25 +95,55 @@ def _interrupt(number: int, frame: FrameType | None) -> None:
     raise KeyboardInterrupt
 
 
+def _require_text(arguments: Sequence[str]) -> None:
+    """Raises UserError for an argument that is not UTF-8: no page and no file could name it."""
+    for argument in arguments:
+        try:
+            argument.encode()
+        except UnicodeEncodeError:
+            raise UserError(f"an argument is not text in UTF-8: {argument!a}") from None
+
+
+def of_system(error: OSError) -> UserError:
+    """What the system refused, and for which file: whatever it is, it is the user's to mend."""
+    names = [os.fsdecode(name) for name in (error.filename, error.filename2) if name is not None]
+    shown = " -> ".join(
+        name if len(name) <= SHOWN_NAME else f"{name[:SHOWN_NAME]}..." for name in names
+    )
+    what = error.strerror or str(error) or type(error).__name__
+    return UserError(f"{shown}: {what}" if shown else what)
+
+
+def _short(name: str) -> str:
+    return name if len(name) <= SHOWN_NAME else f"{name[:SHOWN_NAME]}..."
+
+
+def _complain(error: UserError) -> None:
+    print(f"error: {error.message}", file=sys.stderr)
+    if error.hint:
+        print(error.hint, file=sys.stderr)
+
+
 def main(argv: Sequence[str] | None = None) -> int:
     """Run one verb.
 
     Returns its exit status; 2 for a :class:`UserError` (printed without a traceback), as for wrong
-    arguments.
+    arguments. What the system refuses (a disk that is full, a folder that may not be written, a
+    name that is too long) is a user's error too, whoever meets it.
     """
     arguments = list(sys.argv[1:] if argv is None else argv)
     # Lines appear when they are written, also through a pipe into a log or `make`.
+    # A letter that the terminal or the file cannot take is shown by its number.
     if hasattr(sys.stdout, "reconfigure"):
-        sys.stdout.reconfigure(line_buffering=True)
+        sys.stdout.reconfigure(line_buffering=True, errors="backslashreplace")
     # Ended politely, a command ends what it has started.
     signal.signal(signal.SIGTERM, _interrupt)
     try:
+        _require_text(arguments)
         args = build_parser(arguments[0] if arguments else None).parse_args(arguments)
         return int(args.run(args))
     except UserError as error:
-        print(f"error: {error.message}", file=sys.stderr)
-        if error.hint:
-            print(error.hint, file=sys.stderr)
+        _complain(error)
         return EXIT_USER_ERROR
     except KeyboardInterrupt:
         print("interrupted", file=sys.stderr)
@@ -120,3 +153,12 @@ def main(argv: Sequence[str] | None = None) -> int:
         # flushes the closed stream, so give it another one.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
+    except OSError as error:
+        _complain(of_system(error))
+        return EXIT_USER_ERROR
+    except MemoryError:
+        _complain(UserError("there is not enough memory for this", "free some, or ask for less"))
+        return EXIT_USER_ERROR
+    except RecursionError:
+        _complain(UserError("a file is nested too deeply to be read"))
+        return EXIT_USER_ERROR

@@ -9,10 +9,30 @@ A function that takes `root` takes the working root; every place follows from it
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 SHARE = Path(__file__).resolve().with_name("share")
 """What setup.py puts into a wheel; a checkout has no such folder."""
+
+
+# Of names that somebody gave: one that no file can have (too long, with a NUL) names none, and a
+# folder that may not be searched holds none. Path's own methods raise OSError or ValueError there.
+
+
+def is_file(path: Path) -> bool:
+    """Whether a file is there."""
+    return os.path.isfile(path)  # noqa: PTH113
+
+
+def is_folder(path: Path) -> bool:
+    """Whether a folder is there."""
+    return os.path.isdir(path)  # noqa: PTH112
+
+
+def is_there(path: Path) -> bool:
+    """Whether anything is there."""
+    return os.path.exists(path)  # noqa: PTH110
 
 
 def code_root() -> Path:
@@ -36,7 +56,7 @@ def shipped(root: Path, relative: str | Path) -> Path:
     Where nothing is shipped under that name either, it is the place where the root's would be.
     """
     own, other = root / relative, SHARE / relative
-    return own if own.exists() or not other.exists() else other
+    return own if is_there(own) or not is_there(other) else other
 
 
 def shipped_files(root: Path, folder: str, pattern: str) -> dict[str, Path]:

@@ -10,6 +10,8 @@ cd "$(dirname "$0")/.."
 root=$(pwd -P)
 venv=.venv
 stamp=$venv/ready
+# Where the environment was made: the Makefile calls us where that is another place.
+place_file=$venv/place
 packages=${1:-}
 
 fail() {
@@ -106,9 +108,14 @@ install_environment() {
     key="$place $(content_key)"
     found=$(cat "$stamp" 2>/dev/null) || found=
     if [ "$found" = "$key" ]; then
+        printf '%s\n' "$root" >"$place_file"
         # For make, which goes by times.
         touch "$stamp"
         return
+    fi
+    was=$(cat "$place_file" 2>/dev/null) || was=
+    if [ -n "$was" ] && [ "$was" != "$root" ]; then
+        echo "setup: $venv was made in $was, and this is $root: it is made anew"
     fi
     # Without the stamp an environment counts as broken: whatever stops us here, the next one
     # begins anew.
@@ -128,6 +135,7 @@ install_environment() {
     pip_install --no-deps --no-build-isolation --editable .
     "$venv/bin/python" -m pip --disable-pip-version-check check >/dev/null ||
         fail "the packages in $venv do not fit together" "Show how: $venv/bin/python -m pip check"
+    printf '%s\n' "$root" >"$place_file"
     echo "$key" >"$stamp"
     echo "setup: done"
 }

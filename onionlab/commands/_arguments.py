@@ -7,6 +7,10 @@ Empty values count as not given: that is what make passes on for a variable that
 from __future__ import annotations
 
 import argparse
+import contextlib
+import shlex
+from collections.abc import Iterable
+from pathlib import Path
 
 
 def add_request_arguments(parser: argparse.ArgumentParser) -> None:
@@ -42,3 +46,33 @@ def add_engine_arguments(parser: argparse.ArgumentParser) -> None:
 def add_jobs_argument(parser: argparse.ArgumentParser) -> None:
     """Declare --jobs."""
     parser.add_argument("--jobs", default="", help="simulations side by side")
+
+
+def listed_files(texts: Iterable[str]) -> list[Path]:
+    """The files that an argument for several names, each in a word of its own or in one together.
+
+    One text for all of them is what make has: FROM="a.tar.xz b.tar.xz", and with spaces in a name
+    FROM="'my runs.tar.xz' b.tar.xz". The name of a file that is there is that file, spaces and all.
+    """
+    return [path for text in texts for path in _files_of(text)]
+
+
+def _files_of(text: str) -> list[Path]:
+    with contextlib.suppress(OSError, ValueError):
+        if not Path(text).exists():
+            words = [Path(word) for word in shlex.split(text)]
+            if any(path.exists() for path in words):
+                return words
+    return [Path(text)]
+
+
+def whole_number(text: str) -> int:
+    """A type of arguments: a whole number of at least 1."""
+    number = int(text)
+    if not 1 <= number < 10**9:
+        raise ValueError
+    return number
+
+
+whole_number.__name__ = "whole number"
+"""What argparse calls it: `invalid whole number value: '0'`."""

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import argparse
+import math
+import os
+import re
 from dataclasses import replace
 from pathlib import Path
 
@@ -10,14 +13,17 @@ from analysis.formats.files import PLAN
 from analysis.formats.plan_file import Request
 from onionlab.errors import UserError
 from onionlab.experiment import parse_seeds
+from onionlab.experiment.finding import LIST_HINT
+from onionlab.paths import is_file
 from onionlab.runs.plan import Plan, read_plan
+from onionlab.yamlfile.units import show
 
 
 def request_of(args: argparse.Namespace) -> Request:
     """Return what the arguments ask for. Raises UserError."""
     # Jobs work in another directory: a path has to hold there too.
     path = Path(args.name)
-    request = overrides_of(args, str(path.resolve()) if path.is_file() else args.name)
+    request = overrides_of(args, str(path.resolve()) if is_file(path) else args.name)
     return replace(request, variants=tuple(args.variants.split(",")) if args.variants else ())
 
 
@@ -47,23 +53,73 @@ def jobs_of(args: argparse.Namespace) -> int | None:
 
 def whole_number_of(text: str, option: str) -> int:
     """Return an option's whole number, at least 1. Raises UserError."""
-    if not text.isdecimal() or int(text) < 1:
-        raise UserError(f"{option}: expected a whole number of at least 1, got {text!r}")
+    if re.fullmatch(r"[0-9]{1,9}", text, re.ASCII) is None or int(text) < 1:
+        raise UserError(f"{option}: expected a whole number of at least 1, got {show(text)}")
     return int(text)
 
 
 def _number(text: str, option: str) -> float:
     try:
-        return float(text)
+        number = float(text)
     except ValueError:
-        raise UserError(f"{option}: expected a number such as 0.1, got {text!r}") from None
+        number = math.nan
+    if not math.isfinite(number):
+        raise UserError(f"{option}: expected a number such as 0.1, got {show(text)}")
+    return number
+
+
+def results_folder(name: str, root: Path) -> Path:
+    """Where the results of an experiment are, by its name or the path of its file.
+
+    Raises:
+        UserError: what is named is no experiment's folder, such as ``..``; or nothing is there.
+    """
+    stem = Path(name).stem
+    if re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}", stem, re.ASCII) is None:
+        raise UserError(f"{show(name)} is no name of an experiment", LIST_HINT)
+    folder = root / "results" / stem
+    if not folder.is_dir():
+        raise UserError(
+            f"there are no results of {name}", f"make them: make experiment NAME={name}"
+        )
+    return folder
 
 
 def plan_of(name: str, root: Path) -> Plan:
     """Return the plan of an experiment that was run. Raises UserError where it was not."""
-    path = root / "results" / Path(name).stem / PLAN
+    path = results_folder(name, root) / PLAN
     if not path.exists():
         raise UserError(
             f"there are no results of {name}", f"make them: make experiment NAME={name}"
         )
     return read_plan(path)
+
+
+def output_file(path: Path) -> Path:
+    """A file that a command is to write, before the work for it. Raises UserError: no such place.
+
+    A device such as /dev/null is no file: it would be replaced by one.
+    """
+    if path.is_dir():
+        raise UserError(
+            f"{path} is a folder, and a file is to be written", f"name one: {path}/FILE"
+        )
+    if path.exists() and not path.is_file():
+        raise UserError(f"{path} is no file", "name another one")
+    _require_writable(path.parent)
+    return path
+
+
+def output_folder(path: Path) -> Path:
+    """A folder that a command is to write into, likewise. Raises UserError: no such place."""
+    _require_writable(path)
+    return path
+
+
+def _require_writable(folder: Path) -> None:
+    """Whether files can be written into a folder, which may have to be made first."""
+    there = next(place for place in (folder, *folder.absolute().parents) if place.exists())
+    if not there.is_dir():
+        raise UserError(f"{there} is no folder", "name another place for what is to be written")
+    if not os.access(there, os.W_OK | os.X_OK):
+        raise UserError(f"{there} may not be written", "name another place")

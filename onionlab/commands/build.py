@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 
+from onionlab.commands._arguments import whole_number
 from onionlab.paths import working_root
 from onionlab.programs.tor.build import ensure_variants
 from onionlab.programs.tor.variants import load_variants
@@ -24,7 +25,9 @@ def setup_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--update-source", action="store_true", help="ask Debian for its current version of Tor"
     )
-    parser.add_argument("--jobs", type=int, metavar="N", help="compilers at once (default: CPUs)")
+    parser.add_argument(
+        "--jobs", type=whole_number, metavar="N", help="compilers at once (default: CPUs)"
+    )
 
 
 def run(args: argparse.Namespace) -> int:

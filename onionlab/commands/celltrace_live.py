@@ -19,6 +19,7 @@ from analysis.celltrace.statistics import (
     stage_ms,
     summarise,
 )
+from onionlab.commands._arguments import whole_number
 from onionlab.errors import UserError
 from onionlab.live import lttng
 from onionlab.live.guard_trace import LiveTrace, Work, load_guard, trace_guard
@@ -46,7 +47,9 @@ def setup_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="ROUNDS",
         help="also measure what tracing costs the guard: so many rounds of none, file and LTTng",
     )
-    parser.add_argument("--jobs", type=int, metavar="N", help="compilers at once (default: CPUs)")
+    parser.add_argument(
+        "--jobs", type=whole_number, metavar="N", help="compilers at once (default: CPUs)"
+    )
 
 
 def run(args: argparse.Namespace) -> int:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 from collections.abc import Sequence
 
+from onionlab.commands._arguments import whole_number
 from onionlab.paths import working_root
 from onionlab.programs.tor.check import Outcome, check_series, new_problems
 
@@ -29,7 +30,9 @@ def setup_arguments(parser: argparse.ArgumentParser) -> None:
         help="release tarball or source tree of Tor (default: variable TOR_SOURCE, "
         "else Debian's source package)",
     )
-    parser.add_argument("--jobs", type=int, metavar="N", help="programs at once (default: CPUs)")
+    parser.add_argument(
+        "--jobs", type=whole_number, metavar="N", help="programs at once (default: CPUs)"
+    )
 
 
 def run(args: argparse.Namespace) -> int:

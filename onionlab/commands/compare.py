@@ -9,10 +9,14 @@ from pathlib import Path
 from analysis.comparison.comparing import compare_sets
 from analysis.comparison.differences import ASPECTS
 from analysis.pages.comparison import table_text, write
+from onionlab.commands._request import output_folder
 from onionlab.paths import working_root
 from onionlab.questions.open_sets import open_pair
 
 HELP = "compare two sets of runs; exit status 0: no regression, 1: regression, 3: not settled"
+
+
+MAX_SLUG = 100
 
 
 def setup_arguments(parser: argparse.ArgumentParser) -> None:
@@ -32,9 +36,11 @@ def setup_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     """Print table, answer and the report's path, in this order."""
     root = working_root()
+    out = output_folder(
+        args.out or root / "results" / "compare" / f"{_slug(args.a)}-{_slug(args.b)}"
+    )
     a, b = open_pair(root, args.a, args.b)
     comparison = compare_sets(a, b, [x for x in args.about.split(",") if x])
-    out = args.out or root / "results" / "compare" / f"{_slug(args.a)}-{_slug(args.b)}"
     paths = write(comparison, out)
     print(f"A  {a.name}, runs: {len(a.runs)}\nB  {b.name}, runs: {len(b.runs)}")
     if comparison.about:
@@ -50,4 +56,5 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _slug(text: str) -> str:
-    return re.sub(r"[^A-Za-z0-9._]+", "-", text).strip("-.") or "set"
+    """A set's name as a part of a file's name; the end of a path says more than its beginning."""
+    return re.sub(r"[^A-Za-z0-9._]+", "-", text)[-MAX_SLUG:].strip("-.") or "set"

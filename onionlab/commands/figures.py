@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import argparse
 import sys
-from pathlib import Path
 
-from onionlab.commands._arguments import add_jobs_argument, add_override_arguments
+from onionlab.commands._arguments import (
+    add_jobs_argument,
+    add_override_arguments,
+    listed_files,
+)
 from onionlab.commands._request import jobs_of, overrides_of
 from onionlab.commands.list import print_table
 from onionlab.paths import working_root
@@ -29,7 +32,6 @@ def setup_arguments(parser: argparse.ArgumentParser) -> None:
         "--from",
         dest="files",
         nargs="+",
-        type=Path,
         metavar="FILE",
         help="from the runs of files that `pack` wrote, alone",
     )
@@ -38,7 +40,7 @@ def setup_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     """Print the answers, and the page's path on the last line; 1 if runs are missing."""
     if args.files:
-        made = published_paper(working_root(), args.claims, args.files)
+        made = published_paper(working_root(), args.claims, listed_files(args.files))
     else:
         made = repeat_paper(
             working_root(),

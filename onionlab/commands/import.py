@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import math
 import re
 from pathlib import Path
 
@@ -10,6 +11,7 @@ from analysis.formats.files import RUN_SET, STUDY
 from analysis.imports.importing import ImportOptions, import_runs
 from onionlab.errors import UserError
 from onionlab.paths import working_root
+from onionlab.yamlfile.units import show
 
 HELP = "import results of tgentools or tornettools, to be compared with `onionlab compare`"
 
@@ -24,10 +26,10 @@ def setup_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--name", required=True, help="name of the set: results/NAME")
     parser.add_argument(
-        "--from", dest="begin_s", type=float, help="simulated second from which downloads count"
+        "--from", dest="begin_s", type=_second, help="simulated second from which downloads count"
     )
     parser.add_argument(
-        "--to", dest="end_s", type=float, help="simulated second before which they count"
+        "--to", dest="end_s", type=_second, help="simulated second before which they count"
     )
     parser.add_argument(
         "--leave-out-empty",
@@ -38,10 +40,13 @@ def setup_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Print what was imported, and the set's path on the last line."""
-    if re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9._-]*", args.name) is None:
+    if re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}", args.name, re.ASCII) is None:
         raise UserError(
-            f"{args.name!r} is no name for a set", "letters, digits, points and hyphens only"
+            f"{show(args.name)} is no name for a set",
+            "letters, digits, points and hyphens only, at most 100 of them",
         )
+    if None not in (args.begin_s, args.end_s) and args.begin_s >= args.end_s:
+        raise UserError(f"--from {args.begin_s:g} is not before --to {args.end_s:g}")
     folder = working_root() / "results" / args.name
     if (folder / STUDY).exists():
         raise UserError(f"{folder} holds results of an experiment", "choose another name")
@@ -55,3 +60,15 @@ def run(args: argparse.Namespace) -> int:
         print(f"note: {note}")
     print(path)
     return 0
+
+
+def _second(text: str) -> float:
+    """A finite number: any other would select nothing, or everything, without a word."""
+    second = float(text)
+    if not math.isfinite(second):
+        raise ValueError
+    return second
+
+
+_second.__name__ = "number of seconds"
+"""What argparse calls it: `invalid number of seconds value: 'nan'`."""

@@ -8,6 +8,7 @@ from pathlib import Path
 
 from analysis.formats.files import PLAN
 from analysis.formats.study import load_study, write_study
+from onionlab.commands._request import output_file, results_folder
 from onionlab.errors import UserError
 from onionlab.experiment import checked_seeds, parse_seeds
 from onionlab.paths import working_root
@@ -28,13 +29,13 @@ def setup_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Print each run, and the file's path on the last line."""
-    folder = working_root() / "results" / Path(args.name).stem
+    folder = results_folder(args.name, working_root())
     plans = [read_plan(path) for path in sorted(folder.rglob(PLAN))]
     if not plans:
         raise UserError(
             f"there are no results of {args.name}", f"make them: make experiment NAME={args.name}"
         )
-    out = args.out or folder / "runs.tar.xz"
+    out = output_file(args.out or folder / "runs.tar.xz")
     seeds = checked_seeds(parse_seeds(args.seeds)) if args.seeds else None
     wanted = {
         planned.run_id

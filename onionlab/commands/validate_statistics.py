@@ -11,13 +11,16 @@ from analysis.judgement.judging import Statistics, read_runs_csv
 from analysis.judgement.validation.parts import validate
 from analysis.judgement.validation.real_runs import pairing_on_runs, validate_on_runs
 from analysis.judgement.validation.rows import REPETITIONS, Row, format_rows
+from onionlab.commands._arguments import whole_number
 
 HELP = "simulate data with a known truth: coverage, false verdicts, power, seeds saved"
 
 
 def setup_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the arguments."""
-    parser.add_argument("--repetitions", type=int, default=REPETITIONS, help="of each experiment")
+    parser.add_argument(
+        "--repetitions", type=whole_number, default=REPETITIONS, help="of each experiment"
+    )
     parser.add_argument(
         "--runs", type=Path, help="a runs.csv: A/A and the gain of pairing on its runs instead"
     )

@@ -26,7 +26,7 @@ from onionlab.experiment.finding import EXPERIMENTS, SUFFIX, experiment_names
 from onionlab.experiment.load import load
 from onionlab.experiment.peers import PeersSettings
 from onionlab.experiment.schema import RELAY_ROLES, ClassName, LevelName, MetricName
-from onionlab.paths import shipped, shipped_files
+from onionlab.paths import is_file, shipped, shipped_files
 from onionlab.yamlfile import kinds
 from onionlab.yamlfile.kinds import nearest
 from onionlab.yamlfile.model import Model
@@ -157,7 +157,7 @@ def load_claims(name_or_path: str, *, root: Path) -> ClaimSet:
 def _find(name_or_path: str, root: Path) -> Path:
     if name_or_path.endswith(SUFFIX) or os.sep in name_or_path:
         path = Path(name_or_path)
-        if not path.is_file():
+        if not is_file(path):
             raise UserError(f"no file of claims {show(name_or_path)}")
         return path
     names = claim_files(root)

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from onionlab.experiment import values
 from onionlab.experiment.finding import EXPERIMENTS, SUFFIX
-from onionlab.paths import shipped, shipped_files
+from onionlab.paths import is_file, shipped, shipped_files
 from onionlab.yamlfile.kinds import nearest
 from onionlab.yamlfile.reading import display_name, read_file
 from onionlab.yamlfile.tree import Node, Problem, merge
@@ -71,7 +71,7 @@ class Reader:
             way = " -> ".join(self.display(one) for one in circle)
             self.problems.append(node.problem(f"the files extend each other in a circle: {way}"))
             return None
-        if not parent.is_file():
+        if not is_file(parent):
             names = shipped_files(self.root, EXPERIMENTS, f"**/*{SUFFIX}")
             self.problems.append(
                 node.problem(f"no file {show(node.value)}{nearest(str(node.value), names)}")

@@ -7,7 +7,7 @@ import re
 from pathlib import Path
 
 from onionlab.errors import UserError
-from onionlab.paths import shipped, shipped_files
+from onionlab.paths import is_file, shipped, shipped_files
 from onionlab.yamlfile.kinds import nearest
 from onionlab.yamlfile.units import show
 
@@ -38,7 +38,7 @@ def find_experiment(name_or_path: str, root: Path) -> Path:
     """
     if is_path(name_or_path):
         path = Path(name_or_path)
-        if not path.is_file():
+        if not is_file(path):
             raise UserError(f"no experiment file {show(name_or_path)}", LIST_HINT)
     else:
         path = shipped(root, f"{EXPERIMENTS}/{name_or_path}{SUFFIX}")

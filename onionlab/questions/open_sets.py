@@ -27,6 +27,7 @@ from analysis.formats.record_files import read_records_format
 from analysis.formats.study import Level, Study, load_study
 from analysis.judgement.judging import read_statistics
 from onionlab.errors import UserError
+from onionlab.paths import is_file, is_folder
 from onionlab.runs.packing import opened
 from onionlab.runs.store import Store
 
@@ -118,7 +119,7 @@ def _resolve(root: Path, text: str, packs: _Packs) -> Named | None:
     if pack := _PACK.fullmatch(text):
         return _resolve_packed(text, packs.folder(Path(pack["file"])), pack["rest"] or "")
     path = Path(text)
-    if path.is_dir() and not _is_set(path):
+    if is_folder(path) and not _is_set(path):
         if (path / "results").is_dir() or (path / "experiments").is_dir():
             return None
         if path.name == "runs" and (path.parent / "results").is_dir():
@@ -159,7 +160,7 @@ def _in_checkout(text: str, other: Named | None) -> Named:
 
 
 def _is_set(folder: Path) -> bool:
-    return (folder / files.RUN_SET).is_file() or (folder / files.STUDY).is_file()
+    return is_file(folder / files.RUN_SET) or is_file(folder / files.STUDY)
 
 
 def _open(named: Named) -> RunSet:

@@ -18,8 +18,9 @@ from .markdown import PAGES, REPOSITORY, Page
 
 MAKEFILE = (REPOSITORY / "Makefile").read_text(encoding="utf-8")
 TARGETS = set(re.findall(r"^([a-z-]+):.*?##", MAKEFILE, re.MULTILINE))
-VARIABLES = set(re.findall(r"\$\(?(?:call option,|if \$\(|or \$\(|\()?([A-Z_]{2,})\b", MAKEFILE))
-VARIABLES |= {"A", "B", "TOR_SOURCE", "LIBTORRENT_SOURCE", "LINUX_SOURCE", "PYTHON"}
+VARIABLES = set(re.findall(r"^VARIABLES := ((?:.*\\\n)*.*)", MAKEFILE, re.MULTILINE)[0].split()) - {
+    "\\"
+}
 OF_TOR = {"check-spaces", "src/test/bench", "src/test/test"}
 """Targets of Tor's own makefile, in pages about patches."""
 # Experiments and claims that a reader of the tutorial writes, and names that stand for any.

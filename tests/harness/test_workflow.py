@@ -128,11 +128,12 @@ JOB = """\
 #!/bin/sh
 case "$3" in
 run-one)
-    echo "$9 $7" >>{calls}
+    echo "$9 $7" >>'{calls}'
+    echo "$PYTHONPATH" >'{calls}.path'
     case "$9" in *bad*) exit 1 ;; esac
-    mkdir -p {store}/"$9" && echo '{{}}' >{store}/"$9"/manifest.json ;;
+    mkdir -p '{store}'/"$9" && echo '{{}}' >'{store}'/"$9"/manifest.json ;;
 analyse)
-    echo "$5" >>{calls}
+    echo "$5" >>'{calls}'
     mkdir -p "$5"/{records} && echo '{{}}' >"$5"/{records}/parse.json ;;
 esac
 """
@@ -205,6 +206,25 @@ def test_a_run_that_fails_leaves_the_others(workflow: Workflow) -> None:
     assert {path.parent.name for path in workflow.store.glob("*/manifest.json")} == {
         *("0e3", "a2", "b3", "c1", "d1", "f1")
     }
+
+
+def test_a_checkout_may_lie_anywhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Spaces and whatever else a shell or a pattern would read; it runs its own code."""
+    root = tmp_path / 'a folder, müßig & $(so) [*] "on"'
+    root.mkdir()
+    monkeypatch.setenv("PYTHONPATH", "/other")
+    workflow = Workflow(root, monkeypatch)
+    workflow.make()
+    assert {path.parent.name for path in workflow.store.glob("*/manifest.json")} == {
+        *("0e3", "a2", "b3", "c1", "d1")
+    }
+    assert (root / "calls.path").read_text() == f"{REPOSITORY}:/other\n"
+
+
+def test_a_brace_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "{a}").mkdir()
+    with pytest.raises(UserError, match=r"\{a\}/runs has a brace in it"):
+        Workflow(tmp_path / "{a}", monkeypatch).make()
 
 
 def test_nothing_is_left_before_the_first_heartbeat() -> None:

@@ -21,7 +21,7 @@ from analysis.formats.attempt import RunFailure, RunState
 from analysis.formats.json_files import read_as, write_json
 from analysis.formats.plan_file import PlannedRun
 from onionlab.errors import UserError
-from onionlab.paths import build_directory
+from onionlab.paths import build_directory, code_root
 from onionlab.runs.plan import Plan
 from onionlab.runs.presence import presence
 from onionlab.runs.store import Store
@@ -67,6 +67,7 @@ def _carry_out(
     say: Callable[[str], None],
 ) -> None:
     (directory,) = {plan.store for plan in plans}
+    _require_names((directory, *(plan.out for plan in plans)))
     store = Store(directory)
     distinct = _distinct_runs(plans)
     missing = [run_id for run_id in distinct if not store.is_finished(run_id)]
@@ -91,6 +92,7 @@ def _carry_out(
         process = subprocess.Popen(
             _command(root, plans, out / "workflow.json", target, jobs * cpus_per_run),
             cwd=root,
+            env=_environment(),
             stdin=subprocess.DEVNULL,
             stdout=log,
             stderr=subprocess.STDOUT,
@@ -104,6 +106,23 @@ def _carry_out(
             raise
     if process.returncode != 0:
         raise _failure(distinct, store, out / "workflow.log")
+
+
+def _require_names(folders: Iterable[Path]) -> None:
+    """Raises UserError for a brace in a path: to Snakemake, a file with one stands for several."""
+    for folder in folders:
+        if set("{}") & set(str(folder)):
+            raise UserError(f"{folder} has a brace in it", "move the checkout to another place")
+
+
+def _environment() -> dict[str, str]:
+    """The jobs' environment: they run the code that started them.
+
+    They start in another folder, where Python would look for what is installed: another checkout's
+    code, or none, where this one was copied or moved.
+    """
+    paths = [str(code_root()), os.environ.get("PYTHONPATH", "")]
+    return {**os.environ, "PYTHONPATH": os.pathsep.join(path for path in paths if path)}
 
 
 def _workflow_config(root: Path, plans: Sequence[Plan]) -> dict[str, Any]:

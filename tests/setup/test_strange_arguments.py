@@ -1,0 +1,172 @@
+"""Names and options of any length and kind: one line that says what is wrong, and no traceback."""
+
+from __future__ import annotations
+
+import errno
+from pathlib import Path
+
+import pytest
+
+from onionlab import cli
+from onionlab.cli import main
+from onionlab.commands import compare as compare_command
+from onionlab.commands import pack as pack_command
+from onionlab.commands._arguments import listed_files
+from onionlab.experiment import load
+from onionlab.experiment.nightly_list import read_nightly_list
+
+from .test_cli import play
+
+LONG = "a" * 300
+DIGITS = "9" * 5000
+
+
+def said(words: list[str], capsys: pytest.CaptureFixture[str]) -> str:
+    """The first line that a command complains with; it ends with 2."""
+    try:
+        status = main(words)
+    except SystemExit as ended:  # as argparse ends
+        status = int(ended.code or 0)
+    assert status == 2
+    lines = [line for line in capsys.readouterr().err.splitlines() if "error: " in line]
+    assert len(lines) == 1
+    return lines[0]
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["report", LONG], "is no name of an experiment"),
+        (["analyse", LONG], "is no name of an experiment"),
+        (["pack", LONG], "is no name of an experiment"),
+        (["pack", ".."], '".." is no name of an experiment'),
+        (["pack", "."], '"." is no name of an experiment'),
+        (["pack", ""], '"" is no name of an experiment'),
+        (["run", LONG], "no experiment called"),
+        (["generate", LONG], "no experiment called"),
+        (["experiment", f"./{LONG}.yaml"], "no experiment file"),
+        (["doctor", LONG], "no experiment called"),
+        (["compare", LONG, "quick"], "there are no runs of"),
+        (["compare", "quick", f"quick:{LONG}"], "there are no runs of"),
+        (["compare", f"{LONG}.tar.xz", "quick"], "File name too long"),
+        (["figures", "--claims", LONG], "no claims called"),
+        (["figures", "--claims", f"{LONG}.yaml"], "no file of claims"),
+        (["unpack", LONG], "File name too long"),
+        (["nightly", "--list", LONG], "cannot be read: File name too long"),
+        (["analyse", "--run-directory", LONG], "File name too long"),
+        (["report", "--plan", LONG], "File name too long"),
+        (["validate-statistics", "--runs", LONG], "File name too long"),
+        (["build", LONG], "unknown variant"),
+        (["import", "--name", LONG, "."], "is no name for a set"),
+        (["import", "--name", "x", LONG], "File name too long"),
+        (["import", "--name", "x", "--from", "nan", "."], "invalid number of seconds value: 'nan'"),
+        (["import", "--name", "x", "--to", "inf", "."], "invalid number of seconds value: 'inf'"),
+        (["import", "--name", "x", "--from=9", "--to=9", "."], "--from 9 is not before --to 9"),
+        (["run", "quick", "--scale", "nan"], "--scale: expected a number such as 0.1"),
+        (["run", "quick", "--jobs", DIGITS], "--jobs: expected a whole number"),
+        (
+            ["experiment", "quick", "--seeds", "auto", "--max-seeds", DIGITS],
+            "--max-seeds: expected",
+        ),
+        (["run", "quick", "--seeds", DIGITS], "SEEDS: expected a number of seeds"),
+        (["build", "--jobs", "0"], "invalid whole number value: '0'"),
+        (["build", "--jobs", DIGITS], "invalid whole number value"),
+        (["compare", "a", "b", "--out", "/dev/null"], "/dev/null is no folder"),
+        (["report", "\udcff"], r"an argument is not text in UTF-8: '\udcff'"),
+    ],
+)
+def test_what_cannot_be_is_said_in_a_line(
+    capsys: pytest.CaptureFixture[str], words: list[str], message: str
+) -> None:
+    assert message in said(words, capsys)
+
+
+def test_places_that_nothing_can_be_written_to(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(pack_command, "working_root", lambda: tmp_path)
+    monkeypatch.setattr(compare_command, "working_root", lambda: tmp_path)
+    (tmp_path / "results" / "quick").mkdir(parents=True)
+    (tmp_path / "results" / "quick" / "plan.json").write_text("{}")
+    assert "is no plan" in said(["pack", "quick", "--out", str(tmp_path / "x.tar.xz")], capsys)
+    (tmp_path / "results" / "quick" / "plan.json").unlink()
+    file = tmp_path / "file"
+    file.touch()
+    assert f"{file} is no folder" in said(["compare", "a", "b", "--out", f"{file}/x"], capsys)
+
+
+@pytest.mark.parametrize(
+    ("raised", "message"),
+    [
+        (OSError(errno.ENOSPC, "No space left on device", "/a/b"), "/a/b: No space left on device"),
+        (PermissionError(errno.EACCES, "Permission denied", b"/a"), "/a: Permission denied"),
+        (OSError(errno.EXDEV, "Invalid link", "/a", None, "/b"), "/a -> /b: Invalid link"),
+        (OSError(errno.EIO, "Input/output error"), "Input/output error"),
+        (
+            OSError(errno.ENAMETOOLONG, "File name too long", LONG),
+            f"{LONG[:200]}...: File name too",
+        ),
+        (OSError(), "OSError"),
+        (MemoryError(), "there is not enough memory for this"),
+        (RecursionError("maximum"), "a file is nested too deeply to be read"),
+    ],
+)
+def test_what_the_system_refuses_is_a_message(
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    raised: BaseException,
+    message: str,
+) -> None:
+    play(monkeypatch, raised)
+    assert cli.main(["play"]) == 2
+    assert capsys.readouterr().err.startswith(f"error: {message}")
+
+
+def test_a_file_that_is_extended_may_have_any_name(tmp_path: Path) -> None:
+    path = tmp_path / "experiments" / "mine.yaml"
+    path.parent.mkdir()
+    for name in (LONG, f"./{LONG}", "a/" * 3000):
+        path.write_text(f"title: x\nextends: {name}\n")
+        with pytest.raises(cli.UserError, match=r"mine.yaml:2: extends: no file"):
+            load("mine", root=tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("a: " + "[" * 5000, "nested too deeply"),
+        ("a: " + "[" * 5000 + "]" * 5000, "nested too deeply"),
+        ("a: " + "{b: " * 60 + "}" * 60, "nested too deeply"),
+        ("\n".join(" " * depth + "a:" for depth in range(600)), "nested too deeply"),
+        (f"experiments:\n- {{name: quick, seeds: {DIGITS}}}", "expected a number of seeds"),
+        (f"experiments:\n- {{name: quick, seeds: [{DIGITS}]}}", "expected a number of seeds"),
+        (f"nights_per_year: {DIGITS}", "expected a whole number"),
+    ],
+)
+def test_a_nightly_list_of_any_depth_and_length(tmp_path: Path, text: str, message: str) -> None:
+    path = tmp_path / "nightly.yaml"
+    path.write_text(text)
+    with pytest.raises(cli.UserError, match=message) as refused:
+        read_nightly_list(path, root=tmp_path)
+    assert max(map(len, refused.value.message.splitlines())) < 500
+
+
+def test_files_that_make_names_in_one_text(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    for name in ("a.tar.xz", "b.tar.xz", "my runs.tar.xz"):
+        Path(name).touch()
+    for text, names in {
+        "a.tar.xz b.tar.xz": ["a.tar.xz", "b.tar.xz"],
+        "my runs.tar.xz": ["my runs.tar.xz"],
+        "'my runs.tar.xz' a.tar.xz": ["my runs.tar.xz", "a.tar.xz"],
+        "a.tar.xz gone.tar.xz": ["a.tar.xz", "gone.tar.xz"],
+        "of mine.tar.xz": ["of mine.tar.xz"],
+        'a.tar.xz "': ['a.tar.xz "'],
+        f"{LONG} x": [f"{LONG} x"],
+    }.items():
+        assert listed_files([text]) == [Path(name) for name in names]
+    assert listed_files(["a.tar.xz", "b.tar.xz b.tar.xz"]) == [
+        Path("a.tar.xz"),
+        Path("b.tar.xz"),
+        Path("b.tar.xz"),
+    ]
