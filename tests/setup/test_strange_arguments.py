@@ -12,6 +12,7 @@ from onionlab.cli import main
 from onionlab.commands import compare as compare_command
 from onionlab.commands import pack as pack_command
 from onionlab.commands._arguments import listed_files
+from onionlab.errors import UserError
 from onionlab.experiment import load
 from onionlab.experiment.nightly_list import read_nightly_list
 
@@ -127,7 +128,7 @@ def test_a_file_that_is_extended_may_have_any_name(tmp_path: Path) -> None:
     path.parent.mkdir()
     for name in (LONG, f"./{LONG}", "a/" * 3000):
         path.write_text(f"title: x\nextends: {name}\n")
-        with pytest.raises(cli.UserError, match=r"mine.yaml:2: extends: no file"):
+        with pytest.raises(UserError, match=r"mine.yaml:2: extends: no file"):
             load("mine", root=tmp_path)
 
 
@@ -146,7 +147,7 @@ def test_a_file_that_is_extended_may_have_any_name(tmp_path: Path) -> None:
 def test_a_nightly_list_of_any_depth_and_length(tmp_path: Path, text: str, message: str) -> None:
     path = tmp_path / "nightly.yaml"
     path.write_text(text)
-    with pytest.raises(cli.UserError, match=message) as refused:
+    with pytest.raises(UserError, match=message) as refused:
         read_nightly_list(path, root=tmp_path)
     assert max(map(len, refused.value.message.splitlines())) < 500
 
