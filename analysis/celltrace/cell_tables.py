@@ -13,7 +13,6 @@ import pyarrow.parquet as pq  # type: ignore[import-untyped]
 from analysis.celltrace.cell_paths import LEGS, Network, Relay
 from analysis.celltrace.cells import NEVER, Cells, Fate, join
 from analysis.celltrace.events import count_events, read_trace
-from analysis.errors import AnalysisError
 from analysis.formats import files
 from analysis.formats.columns import CELLS, RELAY_TIME, arrow_schema
 from analysis.formats.record_files import (
@@ -24,6 +23,7 @@ from analysis.formats.record_files import (
     write_beside_tables,
 )
 from analysis.formats.run_files import TracedHost, read_trace_plan
+from analysis.formats.tables import read_table
 
 
 def is_traced(run_directory: Path) -> bool:
@@ -174,12 +174,7 @@ def load_cells(records: Path) -> list[tuple[str, str, Cells]]:
         AnalysisError: the table is missing or cannot be read.
     """
     path = records / files.CELLS_TABLE
-    try:
-        table = pq.read_table(path)
-    except FileNotFoundError:
-        raise AnalysisError(f"{path} is missing", EXTRACT_AGAIN) from None
-    except (OSError, pa.ArrowInvalid) as error:
-        raise AnalysisError(f"{path} cannot be read: {error}") from None
+    table = read_table(path, CELLS, missing=EXTRACT_AGAIN, wrong=EXTRACT_AGAIN)
     names = np.asarray(table["relay"].cast(pa.string()).to_pylist(), dtype=np.str_)
     roles = np.asarray(table["role"].cast(pa.string()).to_pylist(), dtype=np.str_)
     column = {

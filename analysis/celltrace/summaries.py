@@ -10,7 +10,6 @@ from pathlib import Path
 
 import numpy as np
 import pyarrow as pa  # type: ignore[import-untyped]
-import pyarrow.parquet as pq  # type: ignore[import-untyped]
 
 from analysis.arrays import Bools, Floats
 from analysis.celltrace.cell_paths import LEGS
@@ -25,8 +24,10 @@ from analysis.celltrace.statistics import (
     summarise,
 )
 from analysis.formats import files
-from analysis.formats.record_files import TraceCounts, read_trace_counts
+from analysis.formats.columns import RELAY_TIME
+from analysis.formats.record_files import EXTRACT_AGAIN, TraceCounts, read_trace_counts
 from analysis.formats.study import CellTimes, Level, Run
+from analysis.formats.tables import read_table
 
 ALL_ROLES = "all relays"
 STAGES = (Stage.INBUF_QUEUE, Stage.QUEUE_OUTBUF, Stage.OUTBUF_FLUSH)
@@ -167,7 +168,8 @@ class TraceTable:
         )  # fmt: skip
 
     def _add_relay_times(self, run: Run, level: Level, records: Path) -> None:
-        table = pq.read_table(records / files.RELAY_TIME_TABLE)
+        path = records / files.RELAY_TIME_TABLE
+        table = read_table(path, RELAY_TIME, missing=EXTRACT_AGAIN, wrong=EXTRACT_AGAIN)
         start_s = table["start_s"].to_numpy()
         inside = (start_s >= level.measured_start_s) & (start_s < level.measured_end_s)
         table = table.filter(pa.array(inside))

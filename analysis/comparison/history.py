@@ -16,9 +16,12 @@ import pyarrow.parquet as pq  # type: ignore[import-untyped]
 from analysis.comparison.run_sets import CATALOGUES, RunSet
 from analysis.errors import AnalysisError
 from analysis.formats.columns import HISTORY, HISTORY_FORMAT, arrow_schema
+from analysis.formats.tables import read_table, require_columns
 from analysis.inference.change_points import Step, find_steps, noise
 
 SCHEMA = arrow_schema(HISTORY, HISTORY_FORMAT)
+
+RESTORE = "restore the history, or move it away to begin anew"
 
 TIME_SERIES = ("experiment", "level", "variant", "class", "metric", "key")
 
@@ -65,14 +68,10 @@ def read_history(path: Path) -> pa.Table:
     """
     if not path.exists():
         return SCHEMA.empty_table()
-    try:
-        table = pq.read_table(path)
-    except (OSError, pa.ArrowInvalid) as error:
-        raise AnalysisError(
-            f"{path} cannot be read: {error}", "restore the history, or move it away to begin anew"
-        ) from None
+    table = read_table(path, wrong=RESTORE)
     if (table.schema.metadata or {}).get(b"format") != str(HISTORY_FORMAT).encode():
-        raise AnalysisError(f"{path} is no history of format {HISTORY_FORMAT}", "move it away")
+        raise AnalysisError(f"{path} is no history of format {HISTORY_FORMAT}", RESTORE)
+    require_columns(path, table, HISTORY, RESTORE)
     return table.cast(SCHEMA)
 
 

@@ -57,12 +57,14 @@ class Column:
         description: stands in the file and is part of its bytes, so that it keeps its words for
             good, also where a module that it names has moved.
         meaning: what the reference says instead, where the description would mislead.
+        optional: whether a row may have no value, as a stream without a first byte.
     """
 
     name: str
     type: pa.DataType
     description: str
     meaning: str = ""
+    optional: bool = False
 
 
 _NAME = pa.dictionary(pa.int32(), pa.string())
@@ -72,25 +74,56 @@ STREAMS: tuple[Column, ...] = (
     Column("class", _NAME, "traffic class of the client (clients.json)"),
     Column("stream_index", pa.int32(), "number of the stream within its client, by start, from 0"),
     Column("stream_id", pa.int64(), "tgen's own number of the stream"),
-    Column("server", _NAME, "name of the server; null if not known"),
+    Column("server", _NAME, "name of the server; null if not known", optional=True),
     Column("start_s", pa.float64(), "creation of the stream; middle of the interval if not exact"),
     Column(
         "start_resolution_s", pa.float64(), "width of the interval that holds start_s; 0: exact"
     ),
-    Column("time_to_proxy_reply_s", pa.float64(), "start to the SOCKS reply (circuit, connect)"),
     Column(
-        "ttfb_from_start_s", pa.float64(), "start to first payload byte (OnionPerf's definition)"
+        "time_to_proxy_reply_s",
+        pa.float64(),
+        "start to the SOCKS reply (circuit, connect)",
+        optional=True,
     ),
-    Column("ttfb_from_command_s", pa.float64(), "command sent to first payload byte (tgentools')"),
-    Column("ttfb_resolution_s", pa.float64(), "width of the interval that holds ttfb_from_start_s"),
-    Column("time_to_320kib_s", pa.float64(), "start to payload byte 327680"),
-    Column("time_to_last_byte_s", pa.float64(), "start to the last requested payload byte"),
-    Column("bytes_requested", pa.int64(), "payload asked for; null if open-ended or not known"),
     Column(
-        "bytes_received", pa.int64(), "payload received (open: from heartbeats, with ~100 B extra)"
+        "ttfb_from_start_s",
+        pa.float64(),
+        "start to first payload byte (OnionPerf's definition)",
+        optional=True,
+    ),
+    Column(
+        "ttfb_from_command_s",
+        pa.float64(),
+        "command sent to first payload byte (tgentools')",
+        optional=True,
+    ),
+    Column(
+        "ttfb_resolution_s",
+        pa.float64(),
+        "width of the interval that holds ttfb_from_start_s",
+        optional=True,
+    ),
+    Column("time_to_320kib_s", pa.float64(), "start to payload byte 327680", optional=True),
+    Column(
+        "time_to_last_byte_s",
+        pa.float64(),
+        "start to the last requested payload byte",
+        optional=True,
+    ),
+    Column(
+        "bytes_requested",
+        pa.int64(),
+        "payload asked for; null if open-ended or not known",
+        optional=True,
+    ),
+    Column(
+        "bytes_received",
+        pa.int64(),
+        "payload received (open: from heartbeats, with ~100 B extra)",
+        optional=True,
     ),
     Column("outcome", _NAME, "see analysis.schema.Outcome", f"one of: {', '.join(Outcome)}"),
-    Column("error", _NAME, "tgen's name of the error; null if none"),
+    Column("error", _NAME, "tgen's name of the error; null if none", optional=True),
     Column("end_s", pa.float64(), "end of the observation: end of the stream, or of the log"),
 )
 
@@ -137,24 +170,31 @@ PEERS: tuple[Column, ...] = (
         "see analysis.peerlog.Kind; says which columns are not null",
         "kind of the line, which says what columns are not null (analysis.records.peerlog.Kind)",
     ),
-    Column("socket", pa.int32(), "number of the uTP socket within its log, from 1"),
+    Column("socket", pa.int32(), "number of the uTP socket within its log, from 1", optional=True),
     Column(
         "event",
         _NAME,
         "see analysis.peerlog.UtpEvent",
         "what made uTP write the line (analysis.records.peerlog.UtpEvent)",
+        optional=True,
     ),
-    Column("window_bytes", pa.int64(), "congestion window"),
-    Column("in_flight_bytes", pa.int64(), "most payload in flight since the line before"),
-    Column("advertised_bytes", pa.int64(), "window that the other end advertises"),
-    Column("waiting_bytes", pa.int64(), "payload that waits to be sent"),
-    Column("delay_s", pa.float64(), "newest one-way delay above its base"),
-    Column("slow_start", pa.bool_(), "of the socket, or of the requests"),
-    Column("target_requests", pa.int32(), "how many blocks are to be requested"),
-    Column("outstanding_requests", pa.int32(), "how many blocks are requested"),
-    Column("rate_bytes_per_s", pa.int64(), "download rate as the request rule knows it"),
-    Column("received_bytes", pa.int64(), "payload received so far, over all downloads"),
-    Column("text", pa.string(), "of lines about connections and downloads"),
+    Column("window_bytes", pa.int64(), "congestion window", optional=True),
+    Column(
+        "in_flight_bytes", pa.int64(), "most payload in flight since the line before", optional=True
+    ),
+    Column("advertised_bytes", pa.int64(), "window that the other end advertises", optional=True),
+    Column("waiting_bytes", pa.int64(), "payload that waits to be sent", optional=True),
+    Column("delay_s", pa.float64(), "newest one-way delay above its base", optional=True),
+    Column("slow_start", pa.bool_(), "of the socket, or of the requests", optional=True),
+    Column("target_requests", pa.int32(), "how many blocks are to be requested", optional=True),
+    Column("outstanding_requests", pa.int32(), "how many blocks are requested", optional=True),
+    Column(
+        "rate_bytes_per_s", pa.int64(), "download rate as the request rule knows it", optional=True
+    ),
+    Column(
+        "received_bytes", pa.int64(), "payload received so far, over all downloads", optional=True
+    ),
+    Column("text", pa.string(), "of lines about connections and downloads", optional=True),
 )
 
 
@@ -170,13 +210,20 @@ CELLS: tuple[Column, ...] = (
         "see analysis.celltrace.cells.Fate",
         "what became of it: number of analysis.celltrace.cells.Fate",
     ),
-    Column("circuit_channel", pa.int64(), "channel of its circuit's side towards the client"),
-    Column("circuit_id", pa.int64(), "circuit ID on that channel"),
-    Column("inbuf_ns", pa.int64(), "simulated time of the event; null without one"),
-    Column("recognized_ns", pa.int64(), "simulated time of the event; null without one"),
-    Column("queue_ns", pa.int64(), "simulated time of the event; null without one"),
-    Column("outbuf_ns", pa.int64(), "simulated time of the event; null without one"),
-    Column("flush_ns", pa.int64(), "simulated time of the event; null without one"),
+    Column(
+        "circuit_channel",
+        pa.int64(),
+        "channel of its circuit's side towards the client",
+        optional=True,
+    ),
+    Column("circuit_id", pa.int64(), "circuit ID on that channel", optional=True),
+    Column("inbuf_ns", pa.int64(), "simulated time of the event; null without one", optional=True),
+    Column(
+        "recognized_ns", pa.int64(), "simulated time of the event; null without one", optional=True
+    ),
+    Column("queue_ns", pa.int64(), "simulated time of the event; null without one", optional=True),
+    Column("outbuf_ns", pa.int64(), "simulated time of the event; null without one", optional=True),
+    Column("flush_ns", pa.int64(), "simulated time of the event; null without one", optional=True),
 )
 
 RELAY_TIME: tuple[Column, ...] = (
@@ -185,14 +232,26 @@ RELAY_TIME: tuple[Column, ...] = (
     Column("stream_index", pa.int32(), "as in streams.parquet"),
     Column("start_s", pa.float64(), "as in streams.parquet"),
     Column("ttfb_s", pa.float64(), "ttfb_from_start_s of streams.parquet"),
-    Column("leg", _NAME, "BEGIN, CONNECTED, request or first answer; null if not followed"),
-    Column("position", pa.int8(), "0: guard, 1: middle, 2: exit; null if not followed"),
-    Column("relay", _NAME, "where the cell was; null if not followed"),
-    Column("role", _NAME, "that relay's role"),
-    Column("inbuf_queue_s", pa.float64(), "time there from inbuf to queue, or until recognized"),
-    Column("queue_outbuf_s", pa.float64(), "time there from queue to outbuf"),
-    Column("outbuf_flush_s", pa.float64(), "time there from outbuf to flush"),
-    Column("problem", _NAME, "why the chain was not followed; null if it was"),
+    Column(
+        "leg",
+        _NAME,
+        "BEGIN, CONNECTED, request or first answer; null if not followed",
+        optional=True,
+    ),
+    Column(
+        "position", pa.int8(), "0: guard, 1: middle, 2: exit; null if not followed", optional=True
+    ),
+    Column("relay", _NAME, "where the cell was; null if not followed", optional=True),
+    Column("role", _NAME, "that relay's role", optional=True),
+    Column(
+        "inbuf_queue_s",
+        pa.float64(),
+        "time there from inbuf to queue, or until recognized",
+        optional=True,
+    ),
+    Column("queue_outbuf_s", pa.float64(), "time there from queue to outbuf", optional=True),
+    Column("outbuf_flush_s", pa.float64(), "time there from outbuf to flush", optional=True),
+    Column("problem", _NAME, "why the chain was not followed; null if it was", optional=True),
 )
 
 
@@ -211,7 +270,9 @@ HISTORY: tuple[Column, ...] = (
     Column("tor", pa.string(), "versions of Tor"),
     Column("seeds", pa.list_(pa.int64()), "the night's seeds"),
     Column("values", pa.list_(pa.float64()), "the metric's value for each seed; null: none"),
-    Column("estimate", pa.float64(), "mean of the values; null where any is missing"),
+    Column(
+        "estimate", pa.float64(), "mean of the values; null where any is missing", optional=True
+    ),
     Column("records", pa.string(), "hashes of the records of all runs of the level and variant"),
     Column("verdict", pa.string(), "against the baseline; empty without one"),
 )

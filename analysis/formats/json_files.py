@@ -3,16 +3,22 @@
 from __future__ import annotations
 
 import json
-import lzma
 import os
 from pathlib import Path
 from typing import Any, TypeVar
 
 from pydantic import TypeAdapter, ValidationError
+from pydantic_core import from_json
 
 from analysis.errors import AnalysisError, problems_of
+from analysis.formats.compressed import DamagedError, TooLargeError, read_whole
 
 T = TypeVar("T")
+
+LARGEST_BYTES = 2**31
+"""Of a file: as Python's objects it takes several times its size."""
+
+_BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 
 
 def json_text(data: Any) -> str:
@@ -38,19 +44,32 @@ def read_json(path: Path, *, missing: str | None = None, wrong: str | None = Non
         wrong: hint at what to do where it is not JSON.
 
     Raises:
-        AnalysisError: missing, unreadable, not compressed as its name says, or not JSON.
+        AnalysisError: missing, unreadable, not compressed as its name says, too large, or not JSON.
     """
     try:
-        data = path.read_bytes()
-        return json.loads(lzma.decompress(data) if path.suffix == ".xz" else data)
+        return parse_json(read_whole(path, LARGEST_BYTES))
     except FileNotFoundError:
         raise AnalysisError(f"{path} is missing", missing) from None
     except OSError as error:
         raise AnalysisError(f"{path} cannot be read: {error.strerror or error}") from None
-    except (lzma.LZMAError, EOFError) as error:
-        raise AnalysisError(f"{path} is damaged or not xz: {error}", wrong) from None
-    except (ValueError, RecursionError) as error:
+    except TooLargeError as error:
+        raise AnalysisError(f"{path} is too large: {error}", wrong) from None
+    except DamagedError as error:
+        raise AnalysisError(f"{path} is damaged or not {path.suffix[1:]}: {error}", wrong) from None
+    except ValueError as error:
         raise AnalysisError(f"{path} is not valid JSON: {error}", wrong) from None
+
+
+def parse_json(data: bytes | bytearray) -> Any:
+    """What a file's bytes say.
+
+    pydantic's parser bounds depth (200) and digits (4,300) and takes no half of a character: what
+    it takes can be checked, written and printed.
+
+    Raises:
+        ValueError: not JSON, or beyond these.
+    """
+    return from_json(data.removeprefix(_BYTE_ORDER_MARK))
 
 
 def read_as(

@@ -3,17 +3,22 @@
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
 import pyarrow as pa  # type: ignore[import-untyped]
 import pyarrow.parquet as pq  # type: ignore[import-untyped]
 
+from analysis.errors import AnalysisError
 from analysis.formats import files
 from analysis.formats.columns import Column, arrow_schema
+from analysis.formats.compressed import most_bytes, require_size
 
 ROWS_PER_GROUP = 1 << 16
+
+VALUE_BYTES = 8
+"""Of a value as it is read: what a file's claims are checked by."""
 
 
 class TableWriter:
@@ -47,6 +52,62 @@ class TableWriter:
         table = pa.concat_tables([self.empty, *self.waiting]).unify_dictionaries()
         self.waiting, self.rows = [], 0
         self.writer.write_table(table.combine_chunks(), row_group_size=table.num_rows)
+
+
+def read_table(
+    path: Path,
+    columns: tuple[Column, ...] = (),
+    *,
+    names: Sequence[str] | None = None,
+    missing: str | None = None,
+    wrong: str | None = None,
+) -> pa.Table:
+    """Reads a Parquet file, and checks all of it: whatever it holds, nobody stumbles over it later.
+
+    Args:
+        path: of the file.
+        columns: those that it has to have, of these types.
+        names: which to read, if not all.
+        missing: hint at what to do where it is missing.
+        wrong: hint at what to do where it is no such table.
+
+    Raises:
+        AnalysisError: missing, damaged, larger than a file of its size plausibly is, or without
+            some of the columns.
+    """
+    try:
+        with pq.ParquetFile(path) as file:
+            _require_plausible(file, path.stat().st_size)
+            table = file.read(columns=names)
+        table.validate(full=True)
+    except FileNotFoundError:
+        raise AnalysisError(f"{path} is missing", missing) from None
+    # Of Arrow's own errors some are OSError, some ValueError, some KeyError.
+    except (pa.ArrowException, OSError, ValueError, KeyError) as error:
+        raise AnalysisError(f"{path} cannot be read: {str(error)[:200]}", wrong) from None
+    require_columns(path, table, columns, wrong)
+    return table
+
+
+def require_columns(
+    path: Path, table: pa.Table, columns: tuple[Column, ...], hint: str | None = None
+) -> None:
+    """Raises AnalysisError for a table without some of the columns, or with rows without values."""
+    for column in columns:
+        place = table.schema.get_field_index(column.name)
+        if place < 0 or table.schema.field(place).type != column.type:
+            raise AnalysisError(f"{path} has no column {column.name} of {column.type}", hint)
+        if table.column(place).null_count and not column.optional:
+            raise AnalysisError(f"{path} has rows without {column.name}", hint)
+
+
+def _require_plausible(file: pq.ParquetFile, size_bytes: int) -> None:
+    """Raises TooLargeError for a file that says it holds more than its size lets one expect."""
+    facts = file.metadata
+    groups = [facts.row_group(number) for number in range(facts.num_row_groups)]
+    unpacked = max(0, *(group.total_byte_size for group in groups)) if groups else 0
+    values = max(facts.num_rows, *(group.num_rows for group in groups), 0) * facts.num_columns
+    require_size(max(unpacked, values * VALUE_BYTES), most_bytes(size_bytes))
 
 
 @contextmanager

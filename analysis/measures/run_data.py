@@ -9,7 +9,6 @@ from typing import Any
 import numpy as np
 import pyarrow as pa  # type: ignore[import-untyped]
 import pyarrow.compute as pc  # type: ignore[import-untyped]
-import pyarrow.parquet as pq  # type: ignore[import-untyped]
 from numpy.typing import NDArray
 
 from analysis.arrays import Floats
@@ -18,9 +17,10 @@ from analysis.celltrace.cells import Cells
 from analysis.celltrace.statistics import relayed
 from analysis.errors import AnalysisError
 from analysis.formats import files
-from analysis.formats.columns import Outcome
+from analysis.formats.columns import GOODPUT, PEERS, PROGRESS, STREAMS, Column, Outcome
 from analysis.formats.record_files import read_transfer_facts
 from analysis.formats.study import Level
+from analysis.formats.tables import read_table
 from analysis.measures.data import ALL, Beats, ClassData, Streams
 from analysis.measures.downloads import Download, Downloads, download
 from analysis.measures.peer_transfer import PeerTransfer
@@ -39,8 +39,8 @@ def load_run(records: Path, level: Level) -> dict[str, ClassData]:
         nothing = _without_streams(level)
         transfer = load_transfer(records)
         return {name: replace(nothing, transfer=transfer) for name in level.classes}
-    streams = _read(records / files.STREAMS_TABLE)
-    beats = _read(records / files.GOODPUT_TABLE)
+    streams = _read(records / files.STREAMS_TABLE, STREAMS)
+    beats = _read(records / files.GOODPUT_TABLE, GOODPUT)
     progress = _progress(records)
     tables = (streams, beats)
     clients = sorted({name for t in tables for name in pc.unique(t["client"]).to_pylist()})
@@ -99,7 +99,9 @@ def load_transfer(records: Path) -> PeerTransfer:
     Raises:
         AnalysisError: the table or what is known of the path is missing or cannot be read.
     """
-    table = _read_table(records / files.PEERS_TABLE)
+    table = read_table(
+        records / files.PEERS_TABLE, PEERS, missing="extract the run's records first"
+    )
     facts = read_transfer_facts(records)
     kind, role = (_texts(table, name) for name in ("kind", "role"))
     time_s = _floats(table, "time_s")
@@ -139,17 +141,8 @@ def _texts(table: pa.Table, name: str) -> NDArray[np.str_]:
     return np.asarray([value or "" for value in values], dtype=np.str_)
 
 
-def _read_table(path: Path) -> pa.Table:
-    try:
-        return pq.read_table(path)
-    except FileNotFoundError:
-        raise AnalysisError(f"{path} is missing", "extract the run's records first") from None
-    except (OSError, pa.ArrowInvalid) as error:
-        raise AnalysisError(f"{path} cannot be read: {error}") from None
-
-
-def _read(path: Path) -> pa.Table:
-    table = _read_table(path)
+def _read(path: Path, columns: tuple[Column, ...]) -> pa.Table:
+    table = read_table(path, columns, missing="extract the run's records first")
     for name in ("client", "class"):
         place = table.schema.get_field_index(name)
         table = table.set_column(place, name, table[name].cast(pa.string()))
@@ -204,7 +197,7 @@ def _progress(records: Path) -> Progress:
     """How streams came along; empty where the logs did not tell."""
     if not (records / files.PROGRESS_TABLE).is_file():
         return {}
-    table = _read(records / files.PROGRESS_TABLE)
+    table = _read(records / files.PROGRESS_TABLE, PROGRESS)
     index = np.asarray(table["stream_index"].to_numpy(), dtype=np.int64)
     time_s, received = _floats(table, "time_s"), _floats(table, "bytes_received")
     # A stream's rows stand together.

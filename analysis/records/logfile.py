@@ -2,38 +2,18 @@
 
 from __future__ import annotations
 
-import lzma
-import zlib
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Protocol
 
-import zstandard
+from analysis.errors import AnalysisError
+from analysis.formats.compressed import DamagedError, TooLargeError, pieces
 
-CHUNK_BYTES = 1 << 20
+LONGEST_LINE_BYTES = 1 << 16
+"""No program that is read here writes a longer one: of what is longer the rest is dropped."""
 
-PACKED_BYTES = 1 << 12
-"""How much compressed data is taken at once: that much is lost where it turns out to be damaged."""
-
-
-class _Decompressor(Protocol):
-    """What zlib, lzma and zstandard decompressor objects have in common."""
-
-    def decompress(self, data: bytes, /) -> bytes: ...
-
-    @property
-    def eof(self) -> bool: ...
-
-    @property
-    def unused_data(self) -> bytes: ...
-
-
-DECOMPRESSORS: dict[str, Callable[[], _Decompressor]] = {
-    ".gz": lambda: zlib.decompressobj(wbits=31),
-    ".xz": lambda: lzma.LZMADecompressor(format=lzma.FORMAT_XZ),
-    ".zst": lambda: zstandard.ZstdDecompressor().decompressobj(),
-}
+CUT = b"\0"
+"""Ends a line that was too long, and no line of any program."""
 
 
 @dataclass
@@ -50,38 +30,42 @@ class LogFile:
     damage: str | None = field(default=None)
 
     def batches(self) -> Iterator[list[bytes]]:
-        """Yields lists of whole lines without their newline, about 1 MiB at a time."""
-        rest = b""
-        for chunk in self._chunks():
-            self.bytes_read += len(chunk)
-            lines = (rest + chunk).split(b"\n")
-            rest = lines.pop()
-            if lines:
-                yield lines
-        self.tail = rest
+        """Yields lists of whole lines without their newline, about 1 MiB at a time.
 
-    def _chunks(self) -> Iterator[bytes]:
-        make = DECOMPRESSORS.get(self.path.suffix)
+        Raises:
+            AnalysisError: it is compressed and holds more than any log of its size.
+        """
+        rest = b""
+        for piece in self._pieces():
+            self.bytes_read += len(piece)
+            first, newline, others = piece.partition(b"\n")
+            # What is too long already does not grow: each byte is copied once.
+            if len(rest) <= LONGEST_LINE_BYTES:
+                rest += first[: LONGEST_LINE_BYTES + 1]
+            if not newline:
+                continue
+            lines = others.split(b"\n")
+            lines.insert(0, rest)
+            rest = lines.pop()
+            yield [_cut(line) for line in lines] if _any_long(lines) else lines
+        self.tail = _cut(rest)
+
+    def _pieces(self) -> Iterator[bytes]:
         with self.path.open("rb") as file:
-            if make is None:
-                while chunk := file.read(CHUNK_BYTES):
-                    yield chunk
-                return
-            # A compressed file may be several streams one after the other (appended logs).
-            decompressor = make()
-            fresh = True
-            while data := file.read(PACKED_BYTES):
-                while data:
-                    if decompressor.eof:
-                        decompressor = make()
-                    fresh = False
-                    try:
-                        chunk = decompressor.decompress(data)
-                    except (zlib.error, lzma.LZMAError, zstandard.ZstdError) as error:
-                        self.damage = f"compressed data is damaged ({error})"
-                        return
-                    if chunk:
-                        yield chunk
-                    data = decompressor.unused_data if decompressor.eof else b""
-            if not fresh and not decompressor.eof:
-                self.damage = "compressed data ends early"
+            try:
+                yield from pieces(file, self.path.suffix)
+            except DamagedError as error:
+                self.damage = str(error)
+            except TooLargeError as error:
+                raise AnalysisError(
+                    f"{self.path}: {error}",
+                    "no log is like that; unpacked, it is read all the same",
+                ) from None
+
+
+def _any_long(lines: list[bytes]) -> bool:
+    return max(map(len, lines)) > LONGEST_LINE_BYTES
+
+
+def _cut(line: bytes) -> bytes:
+    return line if len(line) <= LONGEST_LINE_BYTES else line[:LONGEST_LINE_BYTES] + CUT

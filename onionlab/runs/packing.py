@@ -10,27 +10,36 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import io
-import lzma
 import os
 import re
 import shutil
 import tarfile
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from pathlib import Path, PurePosixPath
+from pathlib import Path
+from typing import BinaryIO
 
 from pydantic import ValidationError
 
 from analysis.errors import AnalysisError, problems_of
+from analysis.formats.compressed import PIECE_BYTES, UnpackedFile, most_bytes, require_size
 from analysis.formats.files import ANY_RECORDS, MANIFEST, PACK_INDEX, STUDIES
-from analysis.formats.json_files import json_text
-from analysis.formats.manifest import Manifest, read_manifest
+from analysis.formats.json_files import json_text, parse_json
+from analysis.formats.manifest import read_manifest
 from analysis.formats.pack_index import PackIndex
 from analysis.formats.study import Study, load_study, write_study
+from analysis.formats.whole_run import require_whole
 from onionlab.errors import UserError
 from onionlab.runs.store import Store
 
-LARGEST_INDEX_BYTES = 2**28
+LARGEST_INDEX_BYTES = 2**27
+LARGEST_HEADER_BYTES = 2**16
+"""Of a member's name and the like, where they do not fit into tar's own fields."""
+LONGEST_NAME_BYTES = 1024
+LONGEST_PART_BYTES = 255
+SHOWN_NAME = 100
+SHOWN = 300
+"""So much of what is wrong with a pack is shown, which may name a name of any length."""
 RECORD_FILES = f"{ANY_RECORDS}/**/*"
 
 _RUN_ID = re.compile(r"[0-9a-f]{16}")
@@ -87,14 +96,15 @@ def pack(
         run = store.run(run_id)
         members.update((f"{run_id}/{path}", run / path) for path in _files(run, logs=logs))
     hashes = {name: _sha256(path) for name, path in members.items()}
-    index = json_text(PackIndex(files=hashes).content())
+    index = json_text(PackIndex(files=hashes).content()).encode()
     out.parent.mkdir(parents=True, exist_ok=True)
     part = out.with_name(f".{out.name}.{os.getpid()}")
     try:
         with tarfile.open(part, "w:xz", format=tarfile.PAX_FORMAT) as archive:
-            _add(archive, PACK_INDEX, index.encode())
+            _add(archive, PACK_INDEX, len(index), io.BytesIO(index))
             for name, path in members.items():
-                _add(archive, name, path.read_bytes())
+                with path.open("rb") as file:
+                    _add(archive, name, path.stat().st_size, file)
                 if path.name == MANIFEST:
                     say(f"{path.parent.name} {read_manifest(path).title}")
         part.replace(out)
@@ -107,11 +117,13 @@ def unpack(store: Store, file: Path) -> Unpacked:
     """Take the runs of a pack into the store, each whole or not at all.
 
     A run's name is the hash of all that determines it, so it takes the place of a run that this
-    checkout would make. Every file has to have the hash that the pack's index states, and every
-    manifest has to describe the run that it is named after.
+    checkout would make. Every file has to have the hash that the pack's index states, every
+    manifest has to describe the run that it is named after, and every run has to be whole
+    (`require_whole`); otherwise nothing is taken. A run of that name that is there and is not whole
+    is replaced.
 
     Raises:
-        UserError: the file is missing, no pack, cut or changed.
+        UserError: the file is missing, no pack, too large, cut or changed, or a run is not whole.
     """
     found: dict[str, list[str]] = {"new": [], "same": [], "different": []}
     with opened(file, store.directory / f".unpacking-{os.getpid()}") as folder:
@@ -124,19 +136,30 @@ def unpack(store: Store, file: Path) -> Unpacked:
 def opened(file: Path, scratch: Path) -> Iterator[Path]:
     """A pack's content below ``scratch``, checked, until the block ends. Raises as `unpack`."""
     try:
-        try:
-            with tarfile.open(file, "r:xz") as archive:
-                _extract(archive, _read_index(archive), scratch)
-        except FileNotFoundError as error:
-            raise UserError(f"there is no {file}") from error
-        except (OSError, EOFError, tarfile.TarError, lzma.LZMAError, ValueError) as error:
-            raise UserError(
-                f"{file} is no pack of runs, or damaged: {error}",
-                "get it anew; nothing was taken from it",
-            ) from error
+        with file.open("rb") as packed:
+            try:
+                _extract(packed, scratch)
+            # Of what the system refuses, as where the disk is full, the pack is not guilty.
+            except (EOFError, tarfile.TarError, ValueError, AnalysisError) as error:
+                raise UserError(
+                    f"{file} is no pack of runs, or damaged: {_shown(error, scratch)}",
+                    "get it anew; nothing was taken from it",
+                ) from error
         yield scratch
+    except FileNotFoundError as error:
+        if error.filename != os.fspath(file):
+            raise
+        raise UserError(f"there is no {file}") from error
     finally:
         shutil.rmtree(scratch, ignore_errors=True)
+
+
+def _shown(error: Exception, scratch: Path) -> str:
+    text = error.message if isinstance(error, UserError) else str(error)
+    text = text.replace(f"{scratch}/", "")
+    if not text.isprintable():
+        text = text.encode("unicode_escape").decode("ascii")
+    return text if len(text) <= SHOWN else f"{text[:SHOWN]}..."
 
 
 @contextlib.contextmanager
@@ -221,15 +244,64 @@ def _files(run: Path, *, logs: bool) -> list[str]:
     return [MANIFEST, *sorted(paths - {MANIFEST})]
 
 
-def _add(archive: tarfile.TarFile, name: str, content: bytes) -> None:
+def _add(archive: tarfile.TarFile, name: str, size_bytes: int, content: BinaryIO) -> None:
     member = tarfile.TarInfo(name)
-    member.size = len(content)
+    member.size = size_bytes
     member.mode = 0o644
-    archive.addfile(member, io.BytesIO(content))
+    archive.addfile(member, content)
 
 
 def _sha256(path: Path) -> str:
-    return hashlib.sha256(path.read_bytes()).hexdigest()
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+class _Member(tarfile.TarInfo):
+    """A header of an archive, read where it is that of a plain file.
+
+    All other kinds are refused, and with them what they make tarfile read or write: what is said of
+    a name at a length of any size, sparse files, links, devices.
+    """
+
+    @classmethod
+    def frombuf(cls, buf: bytes | bytearray, encoding: str, errors: str) -> _Member:
+        """As tarfile's own. Raises ValueError for another kind of member."""
+        member = super().frombuf(buf, encoding, errors)
+        if member.type == tarfile.XHDTYPE:
+            require_size(member.size, LARGEST_HEADER_BYTES)
+        elif member.type not in (tarfile.REGTYPE, tarfile.AREGTYPE):
+            raise ValueError(f"{member.name!r} is no file")
+        return member
+
+
+def _extract(packed: BinaryIO, scratch: Path) -> None:
+    """Write all files of a pack below ``scratch``, and check them.
+
+    Raises:
+        ValueError, EOFError, tarfile.TarError: no pack, too large, cut or changed.
+        AnalysisError: a run is not whole.
+    """
+    most = most_bytes(packed.seek(0, os.SEEK_END))
+    with tarfile.open(
+        fileobj=UnpackedFile(packed, ".xz"), mode="r|", bufsize=PIECE_BYTES, tarinfo=_Member
+    ) as archive:
+        index = _read_index(archive)
+        missing = set(index)
+        while (member := archive.next()) is not None:
+            if member.name not in missing:
+                raise ValueError(f"{member.name!r} is not in its index")
+            require_size(member.size, most)
+            if _write(archive, member, scratch / member.name) != index[member.name]:
+                raise ValueError(f"{member.name} was changed")
+            missing.remove(member.name)
+    if missing:
+        raise ValueError(f"{len(missing)} files are missing, such as {min(missing)}")
+    for run_id in sorted({name.partition("/")[0] for name in index} - {STUDIES}):
+        if f"{run_id}/{MANIFEST}" not in index:
+            raise ValueError(f"{run_id} has no manifest")
+        if read_manifest(scratch / run_id / MANIFEST).identity_hash != run_id:
+            raise ValueError(f"the manifest of {run_id} describes another run")
+        require_whole(scratch / run_id)
 
 
 def _read_index(archive: tarfile.TarFile) -> dict[str, str]:
@@ -238,64 +310,74 @@ def _read_index(archive: tarfile.TarFile) -> dict[str, str]:
     if member is None or member.name != PACK_INDEX or member.size > LARGEST_INDEX_BYTES:
         raise ValueError(f"it does not begin with {PACK_INDEX}")
     try:
-        index = PackIndex.model_validate_json(_content(archive, member))
+        index = PackIndex.model_validate(parse_json(b"".join(_content(archive, member))))
     except ValidationError as error:
         problems = "; ".join(problems_of(error, "index"))
         raise ValueError(f"{PACK_INDEX} is not valid: {problems}") from None
+    except ValueError as error:
+        raise ValueError(f"{PACK_INDEX} is not valid JSON: {error}") from None
+    folders = {folder for name in index.files for folder in _folders(name)}
     for name in index.files:
-        folder, *rest = PurePosixPath(name).parts
-        of_run = _RUN_ID.fullmatch(folder) and rest and ".." not in rest
-        of_study = folder == STUDIES and len(rest) == 1 and _STUDY.fullmatch(rest[0])
-        if not (of_run or of_study):
-            raise ValueError(f"{name!r} is no file of a run")
+        if not _is_name(name) or name in folders:
+            raise ValueError(f"{name[:SHOWN_NAME]!r} is no file of a run")
     return index.files
 
 
-def _extract(archive: tarfile.TarFile, index: Mapping[str, str], scratch: Path) -> None:
-    """Write all files of the index below ``scratch``. Raises ValueError."""
-    missing = set(index)
-    while (member := archive.next()) is not None:
-        if member.name not in missing:
-            raise ValueError(f"{member.name!r} is not in its index")
-        content = _content(archive, member)
-        if hashlib.sha256(content).hexdigest() != index[member.name]:
-            raise ValueError(f"{member.name} was changed")
-        missing.remove(member.name)
-        (scratch / member.name).parent.mkdir(parents=True, exist_ok=True)
-        (scratch / member.name).write_bytes(content)
-    if missing:
-        raise ValueError(f"{len(missing)} files are missing, such as {min(missing)}")
-    for run_id in {name.partition("/")[0] for name in index} - {STUDIES}:
-        if f"{run_id}/{MANIFEST}" not in index:
-            raise ValueError(f"{run_id} has no manifest")
-        if _manifest(scratch / run_id).identity_hash != run_id:
-            raise ValueError(f"the manifest of {run_id} describes another run")
+def _folders(name: str) -> Iterator[str]:
+    """All folders that a file lies in: `a` and `a/b` of `a/b/c`."""
+    return (name[:at] for at, letter in enumerate(name[:LONGEST_NAME_BYTES]) if letter == "/")
 
 
-def _manifest(run: Path) -> Manifest:
-    """The manifest of a run that may be damaged. Raises ValueError."""
-    try:
-        return read_manifest(run / MANIFEST)
-    except AnalysisError as error:
-        raise ValueError(error.message) from error
+def _is_name(name: str) -> bool:
+    """Whether a member may have this name: of a file of a run, or of a study."""
+    first, *rest = parts = name.split("/")
+    if len(name.encode()) > LONGEST_NAME_BYTES or not name.isprintable():
+        return False
+    if any(part in ("", ".", "..") or len(part.encode()) > LONGEST_PART_BYTES for part in parts):
+        return False
+    of_run = _RUN_ID.fullmatch(first) is not None and bool(rest)
+    of_study = first == STUDIES and len(rest) == 1 and _STUDY.fullmatch(rest[0]) is not None
+    return of_run or of_study
 
 
-def _content(archive: tarfile.TarFile, member: tarfile.TarInfo) -> bytes:
-    stream = archive.extractfile(member) if member.isfile() else None
+def _content(archive: tarfile.TarFile, member: tarfile.TarInfo) -> Iterator[bytes]:
+    """A member's content, a piece at a time. Raises ValueError where it is no plain file."""
+    stream = archive.extractfile(member) if member.isfile() and not member.issparse() else None
     if stream is None:
         raise ValueError(f"{member.name!r} is no file")
-    return stream.read()
+    while piece := stream.read(PIECE_BYTES):
+        yield piece
+
+
+def _write(archive: tarfile.TarFile, member: tarfile.TarInfo, path: Path) -> str:
+    """Write a member's content to a file; returns its SHA-256."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    digest = hashlib.sha256()
+    with path.open("xb") as file:
+        for piece in _content(archive, member):
+            digest.update(piece)
+            file.write(piece)
+    return digest.hexdigest()
 
 
 def _take(store: Store, unpacked: Path) -> str:
     """Move one run into the store; says which of `Unpacked` it is."""
     target = store.run(unpacked.name)
     with store.exclusive(unpacked.name):
-        if not store.is_finished(unpacked.name):
-            store.remove_unfinished(unpacked.name)
+        if not _is_whole(target):
+            shutil.rmtree(target, ignore_errors=True)
             unpacked.rename(target)
             return "new"
         return "same" if _records(unpacked) == _records(target) else "different"
+
+
+def _is_whole(run: Path) -> bool:
+    """Whether a run is there and can be read."""
+    try:
+        require_whole(run)
+    except AnalysisError:
+        return False
+    return True
 
 
 def _records(run: Path) -> dict[str, str]:

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import hashlib
 import io
 import json
+import shutil
 import tarfile
+import tracemalloc
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -26,6 +29,8 @@ from onionlab.runs.packing import Unpacked, opened, opened_together, pack, unpac
 from onionlab.runs.plan import Plan, write_plan
 from onionlab.runs.store import Store
 
+from .whole_runs import write_records, write_streams
+
 
 def make_run(store: Store, name: str) -> str:
     identity = {"files": {"conf/torrc": name}}
@@ -33,13 +38,12 @@ def make_run(store: Store, name: str) -> str:
     partial = store.partial(run_id)
     for path, content in {
         "run.json": "{}",
-        "records-v1/parse.json": "{}",
-        "records-v1/streams.parquet": f"streams of {name}",
         "shadow.data/hosts/web1/tgen.1000.stdout": f"log of {name}",
         "uml.log": "boot",
     }.items():
         (partial / path).parent.mkdir(parents=True, exist_ok=True)
         (partial / path).write_text(content)
+    write_records(partial / "records-v1", name)
     store.finish(run_id, Manifest(run_id=run_id, identity=identity, title=name))
     return run_id
 
@@ -124,6 +128,7 @@ def test_without_logs_only_what_reports_read(here: Store, there: Store, tmp_path
     assert {name.partition("/")[2] for name in content(there)} == {
         MANIFEST,
         "run.json",
+        "records-v1/goodput.parquet",
         "records-v1/parse.json",
         "records-v1/streams.parquet",
     }
@@ -156,9 +161,10 @@ def test_other_records_of_the_same_run_are_kept_and_named(
     file, (run_id,) = packed(here, tmp_path, "rr seed 1")
     make_run(there, "rr seed 1")
     own = there.run(run_id) / "records-v1" / "streams.parquet"
-    own.write_text("measured here")
+    write_streams(own, "measured here")
+    before = own.read_bytes()
     assert unpack(there, file) == Unpacked((), (), (run_id,))
-    assert own.read_text() == "measured here"
+    assert own.read_bytes() == before
 
 
 def test_a_run_that_was_interrupted_here_is_replaced(
@@ -235,6 +241,33 @@ def without_manifest(members: Members, run_id: str) -> None:
     members[INDEX] = json.dumps(index).encode()
 
 
+def of_file(name: str, content: bytes | None) -> Callable[[Members, str], None]:
+    """Another content of a file of the run, or none, of which index and manifest know."""
+
+    def change(members: Members, run_id: str) -> None:
+        index = json.loads(members[INDEX])
+        if content is None:
+            del members[f"{run_id}/{name}"], index["files"][f"{run_id}/{name}"]
+        else:
+            members[f"{run_id}/{name}"] = content
+            index["files"][f"{run_id}/{name}"] = hashlib.sha256(content).hexdigest()
+        members[INDEX] = json.dumps(index).encode()
+
+    return change
+
+
+def manifest_alone(members: Members, run_id: str) -> None:
+    """As somebody might cut a pack down."""
+    kept = f"{run_id}/{MANIFEST}"
+    index = {"format": 1, "files": {kept: json.loads(members[INDEX])["files"][kept]}}
+    manifest = members[kept]
+    members.clear()
+    members.update({INDEX: json.dumps(index).encode(), kept: manifest})
+
+
+DEEP = b"[" * 200_000
+
+
 def climbing(members: Members, run_id: str) -> None:
     members[INDEX] = members[INDEX].replace(b"/run.json", b"/../../../outside")
     members[f"{run_id}/../../../outside"] = members.pop(f"{run_id}/run.json")
@@ -255,6 +288,22 @@ def climbing(members: Members, run_id: str) -> None:
         (without_manifest, "has no manifest"),
         (renamed, "describes another run"),
         (climbing, "is no file of a run"),
+        (manifest_alone, "has neither records nor logs"),
+        (of_file("records-v1/parse.json", None), "parse.json is missing"),
+        (of_file("records-v1/streams.parquet", None), "streams.parquet is missing"),
+        (of_file("records-v1/goodput.parquet", b"PAR1"), "goodput.parquet cannot be read"),
+        (of_file("records-v1/parse.json", DEEP), "parse.json is not valid JSON: recursion limit"),
+        (of_file(MANIFEST, DEEP), "manifest.json is not valid JSON: recursion limit exceeded"),
+        (lambda m, r: m.update({INDEX: DEEP}), "index.json is not valid JSON: recursion limit"),
+        (lambda m, r: m.update({INDEX: b"\xff"}), "index.json is not valid JSON"),
+        (of_index(lambda index: index.update(files={"": ""})), "'' is no file of a run"),
+        (of_index(lambda index: index.update(files={"studies/a\n.json": ""})), "is no file of a"),
+        (of_index(lambda index: index.update(files={"0" * 16 + "/a" * 999: ""})), "is no file of"),
+        (of_index(lambda index: index.update(files={f"{0:016}/{'a' * 999}": ""})), "is no file of"),
+        (
+            of_index(lambda i: i["files"].update({f"{min(i['files'])}/x": ""})),
+            "is no file of a run",
+        ),
     ],
 )
 def test_what_is_no_sound_pack_leaves_the_store_as_it_was(
@@ -268,10 +317,71 @@ def test_what_is_no_sound_pack_leaves_the_store_as_it_was(
     rewritten(file, change, run_id)
     make_run(there, "another")
     before = content(there)
-    with pytest.raises(UserError, match=message):
+    with pytest.raises(UserError, match=message) as refused:
         unpack(there, file)
+    assert len(refused.value.message) < 400 + len(str(file))
+    assert str(there.directory) not in refused.value.message
     assert content(there) == before
     assert not (tmp_path / "outside").exists()
+
+
+class Zeros:
+    """A file of nothing but zeros."""
+
+    def read(self, size: int) -> bytes:
+        return bytes(size)
+
+
+def member(name: str, size_bytes: int, kind: bytes = tarfile.REGTYPE, **facts: str) -> Any:
+    made = tarfile.TarInfo(name)
+    made.size, made.type, made.pax_headers = size_bytes, kind, facts
+    return made
+
+
+@pytest.mark.parametrize(
+    ("large", "message"),
+    [
+        (member("0" * 16 + "/a", 200 * 2**20), "holds more than 64 MiB, the limit for its size"),
+        (member(INDEX, 200 * 2**20), "does not begin with index.json"),
+        (member("x", 200 * 2**20, tarfile.XHDTYPE), "holds more than 0.0625 MiB"),
+        (member("x", 200 * 2**20, tarfile.GNUTYPE_LONGNAME), "is no file"),
+        (member("x", 0, tarfile.GNUTYPE_SPARSE), "is no file"),
+        (member("0" * 16 + "/a", 10**9, size=str(2**40)), "holds more than 64 MiB"),
+    ],
+)
+def test_a_pack_that_holds_too_much_is_left_unread(
+    there: Store, tmp_path: Path, large: tarfile.TarInfo, message: str
+) -> None:
+    """A fifth of a gigabyte in thirty kilobytes: nothing of it comes to memory as a whole."""
+    index = json.dumps({"files": {"0" * 16 + "/a": "0" * 64}}).encode()
+    with tarfile.open(tmp_path / "large.tar.xz", "w:xz", preset=1) as archive:
+        if large.name != INDEX:
+            archive.addfile(member(INDEX, len(index)), io.BytesIO(index))
+        if large.pax_headers or large.type == tarfile.GNUTYPE_SPARSE:
+            archive.addfile(large)
+        else:
+            archive.addfile(large, Zeros())  # type: ignore[arg-type]
+    tracemalloc.start()
+    try:
+        with pytest.raises(UserError, match=message):
+            unpack(there, tmp_path / "large.tar.xz")
+        assert tracemalloc.get_traced_memory()[1] < 20e6
+    finally:
+        tracemalloc.stop()
+    assert not content(there)
+
+
+def test_what_a_broken_pack_left_is_replaced(here: Store, there: Store, tmp_path: Path) -> None:
+    file, (run_id,) = packed(here, tmp_path, "rr seed 1")
+    for broken in ("records-v1", "records-v1/streams.parquet", "records-v1/parse.json"):
+        shutil.copytree(here.run(run_id), there.run(run_id), dirs_exist_ok=True)
+        shutil.rmtree(there.run(run_id) / "shadow.data")
+        if (there.run(run_id) / broken).is_dir():
+            shutil.rmtree(there.run(run_id) / broken)
+        else:
+            (there.run(run_id) / broken).write_bytes(b"broken")
+        assert unpack(there, file).new == (run_id,), broken
+        assert unpack(there, file).same == (run_id,)
 
 
 @pytest.mark.parametrize("share", [0.0, 0.3, 0.6, 0.9])
@@ -348,7 +458,7 @@ def test_one_run_with_other_records_is_refused(here: Store, there: Store, tmp_pa
     one = file.rename(tmp_path / "one.tar.xz")
     make_run(there, "seed 1")
     (records,) = there.run(run_id).glob("records-*")
-    (records / "streams.parquet").write_text("others")
+    write_streams(records / "streams.parquet", "others")
     pack(there, [run_id], tmp_path / "other.tar.xz", logs=False, say=print)
     with (
         pytest.raises(UserError, match=f"{run_id} has other records"),

@@ -1,0 +1,67 @@
+"""Whether a run's directory, wherever it comes from, has all that an analysis reads of it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from analysis.errors import AnalysisError
+from analysis.formats import files
+from analysis.formats.columns import (
+    CELLS,
+    GOODPUT,
+    PEERS,
+    PROGRESS,
+    RELAY_TIME,
+    STREAMS,
+    Column,
+)
+from analysis.formats.manifest import read_manifest
+from analysis.formats.record_files import (
+    read_parse_report,
+    read_records_format,
+    read_trace_counts,
+    read_transfer_facts,
+)
+from analysis.formats.tables import read_table
+
+TABLES: dict[str, tuple[Column, ...]] = {
+    files.STREAMS_TABLE: STREAMS,
+    files.GOODPUT_TABLE: GOODPUT,
+    files.PROGRESS_TABLE: PROGRESS,
+    files.PEERS_TABLE: PEERS,
+    files.CELLS_TABLE: CELLS,
+    files.RELAY_TIME_TABLE: RELAY_TIME,
+}
+
+
+def require_whole(run: Path) -> None:
+    """Reads all of a finished run that reports and comparisons read.
+
+    A run has records, logs that they are read from, or both. Records of another format are taken
+    as they are: another version of this program reads them.
+
+    Raises:
+        AnalysisError: the manifest or a record file is damaged or missing, or there are neither
+            records nor logs.
+    """
+    read_manifest(run / files.MANIFEST)
+    records = sorted(path for path in run.glob(files.ANY_RECORDS) if path.is_dir())
+    if not records and not (run / files.HOSTS).is_dir():
+        raise AnalysisError(f"{run.name} has neither records nor logs")
+    for directory in records:
+        if read_records_format(directory) == files.RECORDS_FORMAT:
+            _require_records(directory)
+
+
+def _require_records(records: Path) -> None:
+    read_parse_report(records / files.PARSE_REPORT)
+    transfer = (records / files.PEERS_TABLE).is_file()
+    needed = (files.PEERS_TABLE,) if transfer else (files.STREAMS_TABLE, files.GOODPUT_TABLE)
+    for name, columns in TABLES.items():
+        if name in needed or (records / name).is_file():
+            read_table(records / name, columns)
+    if transfer:
+        read_transfer_facts(records)
+    if (records / files.CELLS_TABLE).is_file():
+        read_trace_counts(records / files.TRACE_COUNTS)
+        read_table(records / files.RELAY_TIME_TABLE, RELAY_TIME)

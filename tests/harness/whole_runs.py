@@ -1,0 +1,33 @@
+"""Records that a run can have, without any logs behind them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pyarrow as pa  # type: ignore[import-untyped]
+
+from analysis.formats import files
+from analysis.formats.columns import GOODPUT, STREAMS, Outcome, arrow_schema
+from analysis.formats.record_files import ParseReport, write_beside_tables
+from analysis.formats.tables import TableWriter
+
+STREAM = {
+    **dict.fromkeys((column.name for column in STREAMS if not column.optional), 0),
+    **{"client": "web1", "class": "web", "outcome": Outcome.SUCCESS.value, "end_s": 1.0},
+}
+
+
+def write_streams(path: Path, server: str) -> None:
+    """A table of one stream, from a server."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with TableWriter(path, STREAMS) as table:
+        rows = [{**STREAM, "server": server}]
+        table.add(pa.Table.from_pylist(rows, schema=arrow_schema(STREAMS)))
+
+
+def write_records(records: Path, server: str) -> None:
+    """Records of one stream."""
+    write_streams(records / files.STREAMS_TABLE, server)
+    with TableWriter(records / files.GOODPUT_TABLE, GOODPUT):
+        pass
+    write_beside_tables(records / files.PARSE_REPORT, ParseReport())
