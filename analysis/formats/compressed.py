@@ -15,7 +15,7 @@ from typing import BinaryIO, Protocol
 import zstandard
 
 PIECE_BYTES = 1 << 20
-"""So much is unpacked at once, at most; of zstd eight times as much."""
+"""So much is unpacked at once, at most; of zstd twice as much."""
 
 PACKED_BYTES = 1 << 12
 """How much compressed data is taken at once: that much is lost where it turns out to be damaged."""
@@ -102,9 +102,9 @@ class _Xz:
 
 
 class _Zstd:
-    STEP_BYTES = 256
+    STEP_BYTES = 64
     """The library cannot be told how much to unpack. Four bytes give 128 KiB at most, so these give
-    8 MiB."""
+    2 MiB."""
 
     def __init__(self) -> None:
         self._stream = zstandard.ZstdDecompressor().decompressobj()

@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Annotated, Any
 
-from pydantic import BaseModel, ConfigDict, StrictFloat, StrictInt
+from pydantic import BaseModel, ConfigDict, Field, StrictFloat, StrictInt
 
-Number = StrictInt | StrictFloat
+LARGEST_NUMBER = 1e11
+"""As a time in seconds, 3,000 years: with its microseconds an integer and a float hold it."""
+
+Number = (
+    Annotated[StrictInt, Field(ge=0, le=LARGEST_NUMBER)]
+    | Annotated[StrictFloat, Field(ge=0, le=LARGEST_NUMBER, allow_inf_nan=False)]
+)
 """A number that is written as it was given: 60 stays 60, and 60.0 stays 60.0."""
 
 

@@ -56,7 +56,7 @@ def extract_clients(run_directory: Path, out: Path) -> ParseReport:
             JSON; a trace that is missing or damaged.
     """
     classes = read_clients(run_directory)
-    epoch_us = read_clock(run_directory).epoch_us
+    clock = read_clock(run_directory)
     clients = Counter(classes.values())
     report = ParseReport(
         clients={name: clients[name] for name in sorted(clients)},
@@ -72,7 +72,7 @@ def extract_clients(run_directory: Path, out: Path) -> ParseReport:
             for host in sorted(classes):
                 in_pieces = pieces.fetches_in_pieces(run_directory, host)
                 read = pieces.read_client if in_pieces else tgen.read_client
-                tables = read(run_directory, host, classes[host], epoch_us, report)
+                tables = read(run_directory, host, classes[host], clock, report)
                 streams.add(tables[0])
                 goodput.add(tables[1])
                 progress.add(tables[2])

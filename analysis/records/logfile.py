@@ -12,6 +12,12 @@ from analysis.formats.compressed import DamagedError, TooLargeError, pieces
 LONGEST_LINE_BYTES = 1 << 16
 """No program that is read here writes a longer one: of what is longer the rest is dropped."""
 
+MOST_LINES = 10_000
+"""In one batch; as many are usual in 2 MiB."""
+
+MOST_MALFORMED = 10_000
+"""Lines that are not understood: where these are more than those that are, the rest is not read."""
+
 CUT = b"\0"
 """Ends a line that was too long, and no line of any program."""
 
@@ -30,7 +36,7 @@ class LogFile:
     damage: str | None = field(default=None)
 
     def batches(self) -> Iterator[list[bytes]]:
-        """Yields lists of whole lines without their newline, about 1 MiB at a time.
+        """Yields lists of whole lines without their newline, 1 MiB and 10,000 lines at most.
 
         Raises:
             AnalysisError: it is compressed and holds more than any log of its size.
@@ -47,7 +53,10 @@ class LogFile:
             lines = others.split(b"\n")
             lines.insert(0, rest)
             rest = lines.pop()
-            yield [_cut(line) for line in lines] if _any_long(lines) else lines
+            if _any_long(lines):
+                lines = [_cut(line) for line in lines]
+            for begin in range(0, len(lines), MOST_LINES):
+                yield lines[begin : begin + MOST_LINES]
         self.tail = _cut(rest)
 
     def _pieces(self) -> Iterator[bytes]:

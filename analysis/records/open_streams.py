@@ -10,7 +10,8 @@ from __future__ import annotations
 import bisect
 from dataclasses import dataclass
 
-from analysis.records.tgenlog import TgenLog
+from analysis.errors import AnalysisError
+from analysis.records.tgenlog import MOST_OPEN, TgenLog
 
 FIRST_BYTE_THRESHOLD_BYTES = 1024
 """Bytes that a stream must have read before its first payload byte counts as received.
@@ -35,7 +36,11 @@ class Missing:
 
 
 def find_missing(log: TgenLog) -> list[Missing]:
-    """All streams of the log that were created and have no line, by number."""
+    """All streams of the log that were created and have no line, by number.
+
+    Raises:
+        AnalysisError: there are more than a host can have open.
+    """
     if log.first_us is None or log.last_us is None:
         return []
     ended = {complete.stream_id for complete in log.completes}
@@ -46,9 +51,11 @@ def find_missing(log: TgenLog) -> list[Missing]:
         max(log.progress, default=-1) + 1,
         max(log.created_us, default=-1) + 1,
     )
-    if count - len(ended) > 1_000_000:
-        # A damaged number, not that many streams.
-        return []
+    if count - len(ended) > MOST_OPEN:
+        raise AnalysisError(
+            f"of {count} streams that it counts {count - len(ended)} have no line",
+            "the log is damaged, or most of it is missing",
+        )
     missing = [number for number in range(count) if number not in ended]
     if not missing:
         return []

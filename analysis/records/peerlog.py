@@ -13,9 +13,10 @@ from enum import StrEnum
 from typing import Any
 
 from analysis.formats.record_files import Example
+from analysis.records.logfile import LONGEST_LINE_BYTES
 
 FORMAT = 1
-HEADER = re.compile(rb"onionlab-peer (\d+)((?: [a-z_]+=\S+)+)\Z")
+HEADER = re.compile(rb"onionlab-peer (\d{1,9})((?: [a-z_]+=\S+)+)\Z")
 MAX_EXAMPLES = 5
 
 
@@ -45,12 +46,13 @@ ENDS = (UtpEvent.END_BY_DELAY, UtpEvent.END_BY_LOSS, UtpEvent.END_BY_THRESHOLD)
 """The events that end slow start."""
 
 _TIME = rb"(\d{1,18}) "
+_NUMBER = rb"(\d{1,15})"
 _EVENTS = b"|".join(event.value.encode() for event in UtpEvent)
 _PATTERNS: dict[bytes, tuple[Kind, re.Pattern[bytes], tuple[str, ...]]] = {
     b"utp": (
         Kind.UTP,
         re.compile(
-            _TIME + rb"utp (\d+) (" + _EVENTS + rb") (\d+) (\d+) (\d+) (\d+) (\d+) ([01])\Z"
+            _TIME + rb"utp (\d{1,9}) (" + _EVENTS + rb") N N N N N ([01])\Z".replace(b"N", _NUMBER)
         ),
         (
             *("socket", "event", "window_bytes", "in_flight_bytes", "advertised_bytes"),
@@ -59,15 +61,15 @@ _PATTERNS: dict[bytes, tuple[Kind, re.Pattern[bytes], tuple[str, ...]]] = {
     ),
     b"requests": (
         Kind.REQUESTS,
-        re.compile(_TIME + rb"requests (\d+) (\d+) (\d+) ([01])\Z"),
+        re.compile(_TIME + rb"requests (\d{1,9}) (\d{1,9}) (\d{1,15}) ([01])\Z"),
         ("target_requests", "outstanding_requests", "rate_bytes_per_s", "slow_start"),
     ),
     b"received": (
         Kind.RECEIVED,
-        re.compile(_TIME + rb"received (\d+)\Z"),
+        re.compile(_TIME + rb"received (\d{1,15})\Z"),
         ("received_bytes",),
     ),
-    b"beat": (Kind.BEAT, re.compile(_TIME + rb"beat (\d+)\Z"), ("received_bytes",)),
+    b"beat": (Kind.BEAT, re.compile(_TIME + rb"beat (\d{1,15})\Z"), ("received_bytes",)),
     b"connected": (Kind.CONNECTED, re.compile(_TIME + rb"connected (\S+)\Z"), ("text",)),
     b"disconnected": (
         Kind.DISCONNECTED,
@@ -76,7 +78,9 @@ _PATTERNS: dict[bytes, tuple[Kind, re.Pattern[bytes], tuple[str, ...]]] = {
     ),
     b"download": (
         Kind.DOWNLOAD,
-        re.compile(_TIME + rb"download (\d+ (?:start \S+|first|done \d+|timeout \d+))\Z"),
+        re.compile(
+            _TIME + rb"download (\d{1,9} (?:start \S+|first|done \d{1,15}|timeout \d{1,15}))\Z"
+        ),
         ("text",),
     ),
 }
@@ -108,7 +112,10 @@ class PeerLog:
         """Takes whole lines without their newline."""
         for line in lines:
             self.lines += 1
-            reason = self._take_header(line) if self.lines == 1 else self._take(line)
+            if len(line) > LONGEST_LINE_BYTES:
+                reason = f"the line is longer than {LONGEST_LINE_BYTES} bytes"
+            else:
+                reason = self._take_header(line) if self.lines == 1 else self._take(line)
             if reason:
                 self._reject(line, reason)
 
@@ -147,4 +154,5 @@ class PeerLog:
     def _reject(self, line: bytes, reason: str) -> None:
         self.malformed += 1
         if len(self.examples) < MAX_EXAMPLES:
-            self.examples.append(Example(self.lines, reason, line.decode("utf-8", "replace")))
+            text = line[:200].decode("utf-8", "replace")
+            self.examples.append(Example(self.lines, reason, text))

@@ -6,6 +6,7 @@ the first block is (16 KiB), and its last byte when all blocks are.
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import Any
 
@@ -15,8 +16,12 @@ import pyarrow as pa  # type: ignore[import-untyped]
 from analysis.formats import files
 from analysis.formats.columns import GOODPUT, PROGRESS, STREAMS, Outcome, arrow_schema
 from analysis.formats.record_files import ParseReport
+from analysis.formats.run_files import RunClock
 from analysis.records.peerlog import Kind, PeerLog
 from analysis.records.transfer import read_peer_log
+
+SIZE = re.compile("[0-9]{1,15}")
+"""Of a download, in bytes."""
 
 
 def fetches_in_pieces(run_directory: Path, host: str) -> bool:
@@ -26,13 +31,14 @@ def fetches_in_pieces(run_directory: Path, host: str) -> bool:
 
 
 def read_client(
-    run_directory: Path, host: str, class_name: str, epoch_us: int, report: ParseReport
+    run_directory: Path, host: str, class_name: str, clock: RunClock, report: ParseReport
 ) -> tuple[pa.Table, pa.Table, pa.Table]:
     """Streams, goodput and (empty) progress of one client; counts what was read in ``report``.
 
     Raises:
         AnalysisError: no log, an empty one, or one that is not a peer's.
     """
+    epoch_us = clock.epoch_us
     log = read_peer_log(run_directory, host, report)
     rows = _stream_rows(log, epoch_us)
     outcomes = report.streams[class_name]
@@ -53,7 +59,7 @@ def read_client(
 
 
 def _stream_rows(log: PeerLog, epoch_us: int) -> list[dict[str, Any]]:
-    size = int(log.header["size"]) if log.header.get("size", "").isdecimal() else None
+    size = int(log.header["size"]) if SIZE.fullmatch(log.header.get("size", "")) else None
     downloads: dict[int, dict[str, Any]] = {}
     for entry in log.entries:
         if entry["kind"] != Kind.DOWNLOAD:

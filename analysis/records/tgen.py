@@ -17,12 +17,16 @@ from analysis.errors import AnalysisError
 from analysis.formats import files
 from analysis.formats.columns import GOODPUT, PROGRESS, STREAMS, Outcome, arrow_schema
 from analysis.formats.record_files import FileProblems, ParseReport
-from analysis.records.logfile import LogFile
+from analysis.formats.run_files import RunClock
+from analysis.records.logfile import MOST_MALFORMED, LogFile
 from analysis.records.open_streams import Missing, find_missing
 from analysis.records.outcomes import classify
 from analysis.records.tgenlog import PASSIVE_VERTEX, TARGET_BYTES, Complete, Progress, TgenLog
 
 LOG_NAME = re.compile(r"tgen(\.\d+)?\.stdout(\.gz|\.xz|\.zst)?\Z")
+
+MOST_OTHER = 1000
+"""Lines without data that the log of a client without any may have: it says how tgen starts."""
 
 Row = dict[str, Any]
 
@@ -46,21 +50,24 @@ def _find_logs(run_directory: Path, host: str) -> list[Path]:
 
 
 def read_client(
-    run_directory: Path, host: str, class_name: str, epoch_us: int, report: ParseReport
+    run_directory: Path, host: str, class_name: str, clock: RunClock, report: ParseReport
 ) -> tuple[pa.Table, pa.Table, pa.Table]:
     """Streams, goodput and progress of one client; counts what was read in ``report``.
 
     Raises:
-        AnalysisError: no log, one twice, or one that is empty or not tgen's.
+        AnalysisError: no log, one twice, or one that is empty, not tgen's, or not understood.
     """
+    epoch_us = clock.epoch_us
     streams: list[Row] = []
     goodput: list[pa.Table] = []
     came: list[tuple[Row, list[tuple[int, int]]]] = []
     for path in _find_logs(run_directory, host):
         file = LogFile(path)
-        log = TgenLog()
+        log = TgenLog() if clock.stop_s is None else TgenLog(run_s=clock.stop_s)
         for lines in file.batches():
             log.feed(lines)
+            if log.malformed > MOST_MALFORMED and log.malformed > log.understood:
+                raise _not_understood(host, path, log)
         problems = FileProblems(path.relative_to(run_directory).as_posix(), damage=file.damage)
         if file.tail:
             problems.cut_last_line = True
@@ -75,7 +82,12 @@ def read_client(
                 f"client {host}: no line of {path} is from tgen",
                 file.damage or (log.examples[0].text if log.examples else None),
             )
-        rows = _stream_rows(log, epoch_us)
+        if not log.understood and max(log.malformed, log.other_lines - MOST_OTHER) > 0:
+            raise _not_understood(host, path, log)
+        try:
+            rows = _stream_rows(log, epoch_us)
+        except AnalysisError as error:
+            raise AnalysisError(f"client {host}: {path}: {error.message}", error.hint) from None
         problems.lost_streams = sum(row["outcome"] == Outcome.UNKNOWN for row in rows)
         problems.malformed_lines = log.malformed
         problems.examples = log.examples
@@ -101,6 +113,14 @@ def read_client(
         pa.Table.from_pylist(streams, schema=arrow_schema(STREAMS)),
         beats,
         _progress_table(came, epoch_us, host, class_name),
+    )
+
+
+def _not_understood(host: str, path: Path, log: TgenLog) -> AnalysisError:
+    why = f": line {log.examples[0].line}: {log.examples[0].reason}" if log.examples else ""
+    return AnalysisError(
+        f"client {host}: of {log.lines} lines of {path} {log.understood} are understood{why}",
+        "is it of another program or version? What TGen 1.0 and newer write is read",
     )
 
 

@@ -27,6 +27,7 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from analysis.formats.record_files import Example
+from analysis.records.logfile import LONGEST_LINE_BYTES
 
 TARGET_BYTES = 320 * 1024
 """The size of the "time to 320 KiB" measure."""
@@ -36,6 +37,16 @@ SAMPLE_US = 100_000
 
 MAX_EXAMPLES = 5
 """How many malformed lines of one log are kept as examples."""
+
+STREAMS_PER_S = 1000
+"""More than one process of tgen starts: a number beyond so many for each second of a run is damage,
+and no stream's."""
+
+DAY_S = 86_400.0
+"""The length of a run that does not say how long it is."""
+
+MOST_OPEN = 1 << 16
+"""Streams open at once: each takes a port of its host."""
 
 _PREFIX = (
     rb"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d (\d{1,12})\.(\d{6}) \[[a-z]+\] \[[^\[\]]*\] \[[^\[\]]*\] "
@@ -149,8 +160,9 @@ class Progress:
 
 @dataclass
 class TgenLog:
-    """All that one log said. ``feed`` takes its lines in order."""
+    """All that one log of a run of ``run_s`` said. ``feed`` takes its lines in order."""
 
+    run_s: float = DAY_S
     heartbeats: Heartbeats = field(default_factory=Heartbeats)
     completes: list[Complete] = field(default_factory=list)
     progress: dict[int, Progress] = field(default_factory=dict)
@@ -162,6 +174,11 @@ class TgenLog:
     status_lines: int = 0
     malformed: int = 0
     examples: list[Example] = field(default_factory=list)
+
+    @property
+    def understood(self) -> int:
+        """Lines that carried data."""
+        return len(self.heartbeats) + len(self.completes) + self.status_lines + len(self.created_us)
 
     def feed(self, lines: Iterable[bytes]) -> None:
         """Takes whole lines, without their newlines."""
@@ -195,6 +212,8 @@ class TgenLog:
         return True
 
     def _feed_other(self, line: bytes) -> None:
+        if len(line) > LONGEST_LINE_BYTES:
+            raise MalformedError(f"the line is longer than {LONGEST_LINE_BYTES} bytes")
         if b"[stream-status]" in line:
             self._add_status(*_status_any_order(line))
         elif b"[stream-" in line:
@@ -207,6 +226,8 @@ class TgenLog:
             match = _ANY_LINE.match(line)
             if match is None:
                 raise MalformedError("not a line of tgen's log")
+            if line.startswith(b"[transfer-", match.end()):
+                raise MalformedError("a transfer of TGen before 1.0, whose logs are not read")
             self._see(_line_us(match))
             self.other_lines += 1
 
@@ -237,6 +258,9 @@ class TgenLog:
                 raise MalformedError("heartbeat's totals went down")
         if succeeded + failed > created:
             raise MalformedError("heartbeat has more streams ended than created")
+        if created - succeeded - failed > MOST_OPEN:
+            raise MalformedError("heartbeat has more streams open than a host has ports")
+        self._require_possible(created)
         self._see(time_us)
         beats.time_us.append(time_us)
         beats.bytes_read.append(read)
@@ -245,7 +269,12 @@ class TgenLog:
         beats.total_succeeded.append(succeeded)
         beats.total_failed.append(failed)
 
+    def _require_possible(self, streams: int) -> None:
+        if streams > STREAMS_PER_S * self.run_s:
+            raise MalformedError(f"{streams} streams are more than a run of {self.run_s:g} s has")
+
     def _add_status(self, time_us: int, stream_id: int, payload: int) -> None:
+        self._require_possible(stream_id)
         self._see(time_us)
         self.status_lines += 1
         progress = self.progress.get(stream_id)
@@ -263,8 +292,10 @@ class TgenLog:
         if match is None:
             raise MalformedError("stream creation line does not follow the grammar")
         time_us = _line_us(match)
+        stream_id = _integer(_fields(match[3]), b"id", minimum=0)
+        self._require_possible(stream_id)
         self._see(time_us)
-        self.created_us[_integer(_fields(match[3]), b"id", minimum=0)] = time_us
+        self.created_us[stream_id] = time_us
         self.other_lines += 1
 
     def _add_complete(self, line: bytes) -> None:
@@ -301,6 +332,7 @@ class TgenLog:
             last_byte_us=_optional(times, b"usecs-to-last-byte-recv"),
             heartbeats_before=len(self.heartbeats),
         )
+        self._require_possible(complete.stream_id)
         self._see(end_us)
         self.completes.append(complete)
 

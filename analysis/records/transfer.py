@@ -20,7 +20,7 @@ from analysis.formats.record_files import (
 )
 from analysis.formats.run_files import read_clock, read_peers
 from analysis.formats.tables import TableWriter, atomic
-from analysis.records.logfile import LogFile
+from analysis.records.logfile import MOST_MALFORMED, LogFile
 from analysis.records.peerlog import PeerLog
 
 
@@ -68,6 +68,13 @@ def read_peer_log(run_directory: Path, host: str, report: ParseReport) -> PeerLo
     log = PeerLog()
     for lines in file.batches():
         log.feed(lines)
+        if not log.header or log.malformed > max(MOST_MALFORMED, len(log.entries)):
+            break
+    if log.header and log.malformed > max(MOST_MALFORMED, len(log.entries)):
+        raise AnalysisError(
+            f"peer {host}: of {log.lines} lines of {paths[0]} {len(log.entries)} are understood: "
+            f"line {log.examples[0].line}: {log.examples[0].reason}"
+        )
     problems = FileProblems(paths[0].relative_to(run_directory).as_posix(), damage=file.damage)
     if file.tail:
         problems.cut_last_line = True

@@ -1,0 +1,222 @@
+"""Logs that no program wrote so: read in bounded time and memory, or refused with a reason."""
+
+from __future__ import annotations
+
+import gzip
+import lzma
+import time
+import tracemalloc
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+import zstandard
+from analysis_synthetic import EPOCH, KIB, LogWriter, write_logs
+
+from analysis.errors import AnalysisError
+from analysis.formats import compressed
+from analysis.formats.compressed import most_bytes
+from analysis.formats.json_files import read_json
+from analysis.formats.record_files import ParseReport
+from analysis.records.extract import extract
+from analysis.records.logfile import LONGEST_LINE_BYTES, LogFile
+from analysis.records.peerlog import PeerLog
+
+PACKERS: dict[str, Callable[[bytes], bytes]] = {
+    ".gz": lambda data: gzip.compress(data, mtime=0),
+    ".xz": lambda data: lzma.compress(data, preset=0),
+    ".zst": zstandard.compress,
+}
+
+
+def usual_log() -> LogWriter:
+    """A client with one stream that ended and one that is open."""
+    log = LogWriter("client1")
+    log.start(240.0)
+    first = log.create()
+    log.heartbeat(241.0, 300)
+    log.end(242.5, first, 240.5, requested=320 * KIB, payload=320 * KIB, last_byte_s=1.9)
+    log.create()
+    log.heartbeat(243.0, 300)
+    return log
+
+
+def read(tmp_path: Path, text: bytes, suffix: str = "") -> ParseReport:
+    write_logs(tmp_path / "run", {"client1": ("web", b"")})
+    log = tmp_path / "run" / "shadow.data" / "hosts" / "client1" / "tgen.1000.stdout"
+    log.unlink()
+    log.with_name(log.name + suffix).write_bytes(text)
+    return extract(tmp_path / "run", tmp_path / "out")
+
+
+@pytest.mark.parametrize("suffix", PACKERS)
+@pytest.mark.parametrize("byte", [b"\n", b" "])
+def test_a_small_file_that_holds_a_lot_is_refused(
+    tmp_path: Path, suffix: str, byte: bytes, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(compressed, "LEAST_LIMIT_BYTES", 2**22)
+    path = tmp_path / f"log{suffix}"
+    path.write_bytes(PACKERS[suffix](usual_log().text() + byte * 2**25))
+    assert most_bytes(path.stat().st_size) < 2**25
+    tracemalloc.start()
+    try:
+        with pytest.raises(AnalysisError, match=r"holds more than \S+ MiB, the limit for its size"):
+            for _ in LogFile(path).batches():
+                pass
+        assert tracemalloc.get_traced_memory()[1] < 40e6
+    finally:
+        tracemalloc.stop()
+
+
+@pytest.mark.parametrize("suffix", [".xz"])
+def test_json_that_holds_a_lot_is_refused(tmp_path: Path, suffix: str) -> None:
+    path = tmp_path / f"tgen.analysis.json{suffix}"
+    path.write_bytes(PACKERS[suffix](b" " * (2**26 + 1) + b"{}"))
+    with pytest.raises(AnalysisError, match="too large: it holds more than 64 MiB, the limit for"):
+        read_json(path)
+    path.write_bytes(PACKERS[suffix](b" " * 2**20 + b"{}"))
+    assert read_json(path) == {}
+
+
+def seconds_to_read(path: Path) -> float:
+    begun = time.process_time()
+    log = LogFile(path)
+    for _ in log.batches():
+        pass
+    assert len(log.tail) == LONGEST_LINE_BYTES + 1
+    assert log.bytes_read == path.stat().st_size
+    return time.process_time() - begun
+
+
+def test_an_endless_line_takes_time_in_proportion(tmp_path: Path) -> None:
+    """Of 64 MB it took 4 s once, and of 256 MB 57 s."""
+    path = tmp_path / "tgen.1000.stdout"
+    for size in (2**24, 2**27):
+        path.write_bytes(b"a" * size)
+        assert seconds_to_read(path) < 0.5 + size * 10 / 2**30
+
+
+def test_a_line_that_is_too_long_is_malformed(tmp_path: Path) -> None:
+    lines = usual_log().text().splitlines()
+    for long in (lines[0] + b"x" * 70_000, b"\0" * 70_000, b"x" * 2**21):
+        report = read(tmp_path, b"\n".join([*lines, long, *lines[1:2]]) + b"\n")
+        (problem,) = report.problems
+        assert problem.malformed_lines == 2  # and the heartbeat behind it, which comes again
+        assert problem.examples[0].reason == "the line is longer than 65536 bytes"
+        assert problem.examples[0].line == len(lines) + 1
+        assert report.lines == len(lines) + 2
+
+
+@pytest.mark.parametrize(
+    ("name", "count", "reason"),
+    [
+        ("created", 2**31, "heartbeat has more streams open than a host has ports"),
+        ("created", 999_999, "heartbeat has more streams open than a host has ports"),
+        ("created", 70_000, "heartbeat has more streams open than a host has ports"),
+    ],
+)
+def test_a_count_that_cannot_be_is_no_count(
+    tmp_path: Path, name: str, count: int, reason: str
+) -> None:
+    text = (
+        usual_log()
+        .text()
+        .replace(
+            f"total-streams-{name}=2".encode(), b"total-streams-%s=%d" % (name.encode(), count)
+        )
+    )
+    report = read(tmp_path, text)
+    (problem,) = report.problems
+    assert [example.reason for example in problem.examples] == [reason]
+    assert report.streams == {"web": {"success": 1}}
+
+
+def test_more_streams_than_the_run_has_time_for_are_not_believed(tmp_path: Path) -> None:
+    text = usual_log().text()
+    for number in (1_080_001, 10**17):
+        many = b"total-streams-created=%d,total-streams-succeeded=%d" % (number, number - 1)
+        changed = text.replace(b"total-streams-created=2,total-streams-succeeded=1", many)
+        assert changed != text
+        report = read(tmp_path, changed)
+        reason = f"{number} streams are more than a run of 1080 s has"
+        assert [one.reason for one in report.problems[0].examples] == [reason]
+        for key in (b"stream [id=0,", b"stream [id=%d," % number):
+            report = read(tmp_path, text.replace(b"stream [id=0,", key))
+            assert (report.problems == []) == (key == b"stream [id=0,")
+
+
+def test_streams_that_are_counted_and_have_no_line_are_not_made_up(tmp_path: Path) -> None:
+    many = b"total-streams-created=900000,total-streams-succeeded=899999"
+    text = usual_log().text().replace(b"total-streams-created=2,total-streams-succeeded=1", many)
+    with pytest.raises(AnalysisError, match="of 900000 streams that it counts 899999 have no line"):
+        read(tmp_path, text)
+
+
+# What TGen wrote before 1.0, as torproject's OnionPerf kept it until 2020.
+OLD = """\
+2019-05-31 00:28:15 1559262495.000000 [message] [tgen-transfer.c:1508] [_tgentransfer_log] \
+[transfer-{what}] transport TCP,975,localhost:127.0.0.1:16764,localhost:127.0.0.1:9000,\
+server5:75.126.33.156:80,state=RESPONSEA,error=NONE transfer transfer,1,client,GET,327680,(null),0,\
+state=ERROR,error={error} total-bytes-read=0 total-bytes-write=0 payload-bytes-read=0/327680 (0.00%)
+"""
+OTHER = "2019-05-31 00:28:15 1559262495.000000 [message] [tgen-main.c:43] [_tgenmain_run] hello\n"
+
+
+def test_a_log_of_tgen_before_1_0_is_refused(tmp_path: Path) -> None:
+    text = OTHER + OLD.format(what="status", error="NONE") * 50
+    text += OLD.format(what="complete", error="NONE") + OLD.format(what="error", error="READ")
+    with pytest.raises(AnalysisError) as refused:
+        read(tmp_path, text.encode())
+    assert "of 53 lines of" in refused.value.message
+    assert "0 are understood: line 2: a transfer of TGen before 1.0" in refused.value.message
+
+
+@pytest.mark.parametrize(
+    ("line", "lines"),
+    [(OTHER, 30_001), ("hello\n", 20_000), ("\n", 20_000), ("\0\0\n", 20_000)],
+)
+@pytest.mark.parametrize("suffix", ["", *PACKERS])
+def test_a_log_of_which_nothing_is_understood_is_refused(
+    tmp_path: Path, line: str, lines: int, suffix: str
+) -> None:
+    """After so many lines as it takes to know."""
+    text = (OTHER + line * 30_000).encode()
+    with pytest.raises(AnalysisError, match=rf"of {lines} lines of .* 0 are understood"):
+        read(tmp_path, PACKERS[suffix](text) if suffix else text, suffix)
+
+
+def test_a_log_that_is_mostly_junk_is_refused(tmp_path: Path) -> None:
+    sense = usual_log().text()
+    with pytest.raises(AnalysisError, match=r"of \d+ lines of .* 3 are understood: line 5: not a"):
+        read(tmp_path, sense + b"junk\n" * 2**21)
+    assert read(tmp_path, sense + b"junk\n" * 100).malformed_lines == 100
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        b"1 received " + b"9" * 5000,
+        b"1 beat " + b"9" * 19,
+        b"1 download " + b"9" * 5000 + b" first",
+        b"1 utp 1 progress " + b"9" * 30 + b" 1 1 1 1 0",
+        b"9" * 5000 + b" beat 1",
+        b"1 disconnected x " + b"y" * 70_000,
+    ],
+)
+def test_no_number_of_a_peers_log_is_too_long(line: bytes) -> None:
+    log = PeerLog()
+    log.feed([b"onionlab-peer 1 size=1", line])
+    assert (log.malformed, log.entries) == (1, [])
+    log = PeerLog()
+    log.feed([b"onionlab-peer " + b"9" * 5000 + b" size=1"])
+    assert log.header == {}
+
+
+@pytest.mark.parametrize("value", ["1e400", "NaN", "-1", "1" * 400, '"x"', "[" * 300, "1e12"])
+def test_the_clock_of_a_run_has_a_time(tmp_path: Path, value: str) -> None:
+    write_logs(tmp_path / "run", {"client1": ("web", usual_log().text())})
+    for key in ("epoch_unix_s", "stop_s"):
+        text = f'{{"epoch_unix_s": {EPOCH}, "{key}": {value}}}'
+        (tmp_path / "run" / "run.json").write_text(text)
+        with pytest.raises(AnalysisError, match=r"run.json is not "):
+            extract(tmp_path / "run", tmp_path / "out")
