@@ -17,7 +17,7 @@ import tarfile
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import BinaryIO
+from typing import BinaryIO, cast
 
 from pydantic import ValidationError
 
@@ -282,9 +282,9 @@ def _extract(packed: BinaryIO, scratch: Path) -> None:
         AnalysisError: a run is not whole.
     """
     most = most_bytes(packed.seek(0, os.SEEK_END))
-    with tarfile.open(
-        fileobj=UnpackedFile(packed, ".xz"), mode="r|", bufsize=PIECE_BYTES, tarinfo=_Member
-    ) as archive:
+    # Of a stream tarfile takes no more than its bytes in order.
+    unpacked = cast(BinaryIO, UnpackedFile(packed, ".xz"))
+    with tarfile.open(fileobj=unpacked, mode="r|", bufsize=PIECE_BYTES, tarinfo=_Member) as archive:
         index = _read_index(archive)
         missing = set(index)
         while (member := archive.next()) is not None:

@@ -217,7 +217,7 @@ def rewritten(file: Path, change: Callable[[Members, str], None], run_id: str) -
     return file
 
 
-def of_index(edit: Callable[[dict[str, object]], object]) -> Callable[[Members, str], None]:
+def of_index(edit: Callable[[dict[str, Any]], object]) -> Callable[[Members, str], None]:
     def change(members: Members, run_id: str) -> None:
         index = json.loads(members[INDEX])
         edit(index)
