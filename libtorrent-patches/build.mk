@@ -26,6 +26,9 @@ OBJECTS := $(SOURCES:%.cpp=objects/%.o)
 PEER_OBJECTS := $(patsubst $(PEER)/%.cpp,objects/peer/%.o,$(wildcard $(PEER)/*.cpp))
 COMPILE = $(CXX) $(CXXFLAGS) $(DEFINES) $(INCLUDES) $(PRECOMPILED) -MMD -MP -c -o $@ $<
 
+# ccache has to see which precompiled header a file takes.
+CXXFLAGS += -fpch-preprocess
+
 # Compiled once: asio and the library's own headers are two thirds of the work on each file.
 COMMON = libtorrent/config.hpp boost/asio.hpp libtorrent/session.hpp libtorrent/torrent.hpp \
 	libtorrent/alert_types.hpp libtorrent/aux_/session_impl.hpp libtorrent/bt_peer_connection.hpp

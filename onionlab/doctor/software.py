@@ -12,7 +12,7 @@ from pathlib import Path
 from onionlab.engines.examination import MISSING, OK, WARN, Finding
 from onionlab.errors import UserError
 from onionlab.paths import build_directory
-from onionlab.programs.tor.build import find_toolchain
+from onionlab.programs.tor.build_trees import find_toolchain
 from onionlab.programs.tor.variants import STOCK, load_registry
 
 PYTHON_MINIMUM, PYTHON_MAXIMUM = (3, 11), (3, 13)

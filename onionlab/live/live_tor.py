@@ -12,14 +12,14 @@ from pathlib import Path
 from onionlab.errors import UserError
 from onionlab.paths import build_directory
 from onionlab.programs.building import apply_patch, build_lock, new_log, run_logged, work_directory
-from onionlab.programs.tor.build import (
+from onionlab.programs.tor.build import prepare
+from onionlab.programs.tor.build_trees import (
     AUTOTOOLS,
     CFLAGS,
     CONFIGURE_OPTIONS,
     PATCHES_HINT,
     PROGRAMS,
     compile_targets,
-    prepare,
     provenance,
 )
 from onionlab.programs.tor.source import unpack_source

@@ -24,6 +24,7 @@ from pathlib import Path
 from typing import Any, Protocol, TypeVar
 
 from onionlab.errors import UserError
+from onionlab.programs.compiler_cache import cache_environment
 from onionlab.programs.registry import Patch, Series
 
 SIGN_OF_LIFE_S = 20.0
@@ -190,7 +191,8 @@ def build_environment() -> dict[str, str]:
     the build without being part of its key.
     """
     kept = ("PATH", "HOME", "TMPDIR", "USER", "LOGNAME")
-    return {"LC_ALL": "C"} | {name: os.environ[name] for name in kept if name in os.environ}
+    kept_variables = {name: os.environ[name] for name in kept if name in os.environ}
+    return {"LC_ALL": "C"} | kept_variables | cache_environment()
 
 
 def intact_build(store: Path, program: str, *beside: str) -> dict[str, Any] | None:

@@ -17,7 +17,7 @@ from onionlab.errors import UserError
 from onionlab.programs import building as workshop
 from onionlab.programs.building import file_sha256
 from onionlab.programs.sources import Source
-from onionlab.programs.tor import build
+from onionlab.programs.tor import build_trees
 from onionlab.programs.tor.build import BuiltTor, ensure_series, ensure_variants
 
 from .conftest import ADD_FILE, CHANGE_GREETING, write_checkout
@@ -39,10 +39,10 @@ class Sayings(list[str]):
         return [line for line in self if "compile" in line]
 
 
-def inputs_of(root: Path, say: Sayings) -> build.Inputs:
+def inputs_of(root: Path, say: Sayings) -> build_trees.Inputs:
     """For steps that need no source."""
     source = Source("tree", root, None, "", {})
-    return build.Inputs(root, source, build.Toolchain("gcc", {}), jobs=1, say=say)
+    return build_trees.Inputs(root, source, build_trees.Toolchain("gcc", {}), jobs=1, say=say)
 
 
 def leftovers(root: Path) -> list[str]:

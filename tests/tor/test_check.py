@@ -11,13 +11,13 @@ import pytest
 
 from onionlab.commands import check_variants
 from onionlab.errors import UserError
+from onionlab.programs.tor.build_trees import settle
 from onionlab.programs.tor.check import (
     Outcome,
     check_series,
     new_problems,
     parse_test_output,
     read_program,
-    settle,
 )
 
 from .conftest import FILES, MAIN, diff
@@ -137,7 +137,7 @@ def test_a_copied_tree_knows_its_own_place(tmp_path: Path) -> None:
     header = tmp_path / "orconfig.h"
     header.write_text('#define BUILDDIR "/gone"\n#define OTHER "/gone"\n#define SRCDIR "/gone"\n')
     os.utime(header, (1000, 1000))
-    settle(tmp_path)
+    settle(tmp_path, str(tmp_path))
     assert header.read_text() == (
         f'#define BUILDDIR "{tmp_path}"\n#define OTHER "/gone"\n#define SRCDIR "{tmp_path}"\n'
     )

@@ -10,6 +10,7 @@ from pathlib import Path
 from onionlab.engines.uml.kernel_source import linux_version
 from onionlab.errors import UserError
 from onionlab.programs.building import Workshop, run_logged
+from onionlab.programs.compiler_cache import through_cache
 
 # Linux writes when, where and by whom it was built into the kernel, unless it is told.
 FIXED_IDENTITY = (
@@ -24,7 +25,8 @@ FIXED_IDENTITY = (
 def make_command(tree: Path) -> list[str]:
     """How make is called in ``tree``, without a target."""
     # The tree's path could otherwise get into a kernel by way of __FILE__.
-    return ["make", "-s", "ARCH=um", *FIXED_IDENTITY, f"KCFLAGS=-ffile-prefix-map={tree}=."]
+    flags = f"KCFLAGS=-ffile-prefix-map={tree}=."
+    return ["make", "-s", "ARCH=um", f"CC={through_cache('gcc')}", *FIXED_IDENTITY, flags]
 
 
 def configure(workshop: Workshop, fragment: Path, tree: Path, log: Path) -> str:

@@ -35,6 +35,7 @@ from onionlab.programs.building import (
     run_logged,
     work_directory,
 )
+from onionlab.programs.compiler_cache import through_cache
 from onionlab.programs.libtorrent.source import ENVIRONMENT_VARIABLE, obtain_source, unpack_source
 from onionlab.programs.libtorrent.variants import (
     FOLDER,
@@ -50,6 +51,7 @@ FORMAT = 1
 """Part of every key: raise it when a build is made differently."""
 
 PROGRAM = "libtorrent-peer"
+COMPILER = "g++"
 PATCHES_HINT = (
     "The patches are made for libtorrent 2.0.8. Name a source that they fit: "
     f"{ENVIRONMENT_VARIABLE}=/path/to/libtorrent-rasterbar-2.0.x.tar.gz."
@@ -143,7 +145,7 @@ def _own_files(root: Path) -> dict[str, bytes]:
 
 
 def _toolchain() -> dict[str, str]:
-    compiler = first_line("g++", "--version")
+    compiler = first_line(COMPILER, "--version")
     if not compiler:
         raise UserError("there is no C++ compiler `g++`", "`make setup` installs it.")
     if not Path("/usr/include/boost/version.hpp").is_file():
@@ -154,7 +156,7 @@ def _toolchain() -> dict[str, str]:
     )
     return {
         "compiler": compiler,
-        "machine": first_line("g++", "-dumpmachine"),
+        "machine": first_line(COMPILER, "-dumpmachine"),
         "linker": first_line("ld", "--version"),
         "boost": version.strip('"'),
     }
@@ -238,5 +240,6 @@ def _ensure_base(inputs: _Inputs) -> tuple[Path, str]:
 
 
 def _make(inputs: _Inputs, tree: Path, target: str, what: str, log: Path) -> None:
-    command = ["make", "-f", "build.mk", f"-j{inputs.jobs}", target]
+    compiler = f"CXX={through_cache(COMPILER)}"
+    command = ["make", "-f", "build.mk", f"-j{inputs.jobs}", compiler, target]
     run_logged(inputs, command, tree, log, f"{what}: compile")

@@ -20,11 +20,10 @@ the same bytes in every checkout.
 
 from __future__ import annotations
 
-import contextlib
 import os
 import re
 import subprocess
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -32,65 +31,35 @@ from typing import Any
 from onionlab.errors import UserError
 from onionlab.paths import build_directory
 from onionlab.programs.building import (
-    build_key_of,
     build_lock,
-    first_line,
     intact_build,
-    new_log,
-    patched_copy,
     put_build,
     read_build,
-    run_logged,
     work_directory,
 )
 from onionlab.programs.registry import Series
-from onionlab.programs.sources import Source
-from onionlab.programs.tor.source import obtain_source, source_at_hand, unpack_source
+from onionlab.programs.tor.build_trees import (
+    COMPILED,
+    FORMAT,
+    PROGRAMS,
+    Inputs,
+    base_directory,
+    build_key,
+    compile_targets,
+    ensure_base,
+    ensure_configured,
+    find_toolchain,
+    patched_tree,
+    provenance,
+)
+from onionlab.programs.tor.source import obtain_source, source_at_hand
 from onionlab.programs.tor.variants import STOCK, load_variants, tor_series
-
-FORMAT = 1
-"""Part of every key: raise it when a build is made differently."""
 
 BASE_PAYS = 3
 """From so many series on, what they share is compiled once, before the first of them: most files of
 Tor include a header that a series changes, so that a compiled base saves each one a third."""
 
-PROGRAMS = ("src/app/tor", "src/tools/tor-gencert")
 GENCERT = "tor-gencert"
-UNIT_TESTS = "src/test/test"
-
-# The same choices on every machine, whatever happens to be installed: what a relay can do must not
-# depend on who built it. Compression other than zlib, seccomp and systemd are of no use in a
-# simulated network; documentation takes time.
-CONFIGURE_OPTIONS = (
-    "--prefix=/usr/local",
-    "--disable-asciidoc",
-    "--disable-html-manual",
-    "--disable-manpage",
-    "--disable-lzma",
-    "--disable-zstd",
-    "--disable-seccomp",
-    "--disable-systemd",
-    "--disable-libscrypt",
-    # There is no option against libcap (it drops root's privileges, and nothing here runs as root
-    # of its own machine): configure is told that it has looked and found none.
-    "ac_cv_lib_cap_cap_init=no",
-    "ac_cv_header_sys_capability_h=no",
-)
-# configure would record the absolute path of its helper `missing` here, and a copied tree would
-# run the one of the tree that it was copied from.
-AUTOTOOLS = ("ACLOCAL=aclocal", "AUTOCONF=autoconf", "AUTOHEADER=autoheader", "AUTOMAKE=automake")
-CFLAGS = "-O2 -g"
-QUICK_CFLAGS = "-O0"
-"""Of unit tests that are to be ready soon."""
-HARDENED_OPTION = "--enable-fragile-hardening"
-"""Tor's own option for AddressSanitizer and UndefinedBehaviorSanitizer."""
-
-PATCHES_HINT = (
-    "The patches are made for Tor 0.4.9. For another version, bring the series up to date or "
-    "name a source that it fits: TOR_SOURCE=/path/to/tor-0.4.9.x.tar.gz."
-)
-LIBRARIES = ("libevent", "openssl", "zlib")
 
 
 @dataclass(frozen=True)
@@ -120,30 +89,6 @@ class BuiltTor:
     def gencert(self) -> Path:
         """``tor-gencert`` of the same build."""
         return self.tor.with_name(GENCERT)
-
-
-@dataclass(frozen=True)
-class Toolchain:
-    """Compiler and libraries, as far as they decide what comes out."""
-
-    compiler: str
-    description: dict[str, str]
-
-
-@dataclass(frozen=True)
-class Inputs:
-    """What every build of one call shares."""
-
-    root: Path
-    source: Source
-    toolchain: Toolchain
-    jobs: int
-    say: Callable[[str], None]
-
-    @property
-    def directory(self) -> Path:
-        """``build/tor``."""
-        return build_directory(self.root) / "tor"
 
 
 def ensure_variants(
@@ -330,190 +275,3 @@ def _ask_version(tor: Path) -> str:
         said = (result.stdout + result.stderr).strip() or f"exit status {result.returncode}"
         raise UserError(f"the Tor that was just built does not start: {said}")
     return match[1]
-
-
-def configure_options(*, hardened: bool) -> tuple[str, ...]:
-    """What configure is told; ``hardened`` adds the sanitizers."""
-    return (*CONFIGURE_OPTIONS, HARDENED_OPTION) if hardened else CONFIGURE_OPTIONS
-
-
-def provenance(
-    inputs: Inputs, series: Series | None, *, hardened: bool = False, cflags: str = CFLAGS
-) -> dict[str, Any]:
-    """Everything that decides what a build holds, as JSON."""
-    return {
-        "tor": inputs.source.facts,
-        "series": None if series is None else series.name,
-        "patches": [] if series is None else series.provenance,
-        "configure": list(configure_options(hardened=hardened)),
-        "cflags": cflags,
-        "toolchain": inputs.toolchain.description,
-    }
-
-
-def build_key(
-    inputs: Inputs, series: Series | None, *, hardened: bool = False, cflags: str = CFLAGS
-) -> str:
-    """The name of a build on disk: a hash of all that decides what it holds."""
-    decisive = provenance(inputs, series, hardened=hardened, cflags=cflags)
-    # The source counts by its content alone: the same tarball from elsewhere is the same source.
-    decisive |= {"tor": inputs.source.sha256, "format": FORMAT}
-    return build_key_of(decisive)
-
-
-# The trees that builds are made in
-
-
-CONFIGURED, COMPILED, WITH_TESTS = "configured", "tree", "unit-tests"
-
-
-def base_directory(inputs: Inputs, *, hardened: bool = False) -> Path:
-    """Where the trees that all builds start from stand."""
-    kind = _kind(hardened=hardened)
-    return inputs.directory / "base" / f"{kind}-{build_key(inputs, None, hardened=hardened)}"
-
-
-def _kind(*, hardened: bool) -> str:
-    return "hardened" if hardened else "plain"
-
-
-def _title(*, hardened: bool) -> str:
-    return "Tor with AddressSanitizer" if hardened else "Tor"
-
-
-def ensure_configured(inputs: Inputs, *, hardened: bool = False) -> Path:
-    """Tor as released, configured; returns the tree, which is not to be changed.
-
-    Args:
-        inputs: Source and toolchain.
-        hardened: With AddressSanitizer and UndefinedBehaviorSanitizer.
-    """
-    tree = base_directory(inputs, hardened=hardened) / CONFIGURED
-    if tree.is_dir():
-        return tree
-    what = _title(hardened=hardened)
-    log = new_log(inputs, f"configure-{_kind(hardened=hardened)}")
-    with work_directory(inputs) as work:
-        staged = work / "tree"
-        version = unpack_source(inputs.source, staged)
-        inputs.say(f"{what} {version}: building the base that all variants start from")
-        # The source comes with another machine's automake; ours must be able to continue the
-        # work when a patch adds files.
-        run_logged(inputs, ["autoreconf", "-i"], staged, log, f"{what}: autoreconf")
-        compiler = f"CC={inputs.toolchain.compiler}"
-        configure = [
-            "./configure",
-            *configure_options(hardened=hardened),
-            compiler,
-            f"CFLAGS={CFLAGS}",
-            *AUTOTOOLS,
-        ]
-        run_logged(inputs, configure, staged, log, f"{what}: configure")
-        tree.parent.mkdir(parents=True, exist_ok=True)
-        staged.rename(tree)
-    return tree
-
-
-def ensure_base(inputs: Inputs, *, hardened: bool = False) -> Path:
-    """Tor as released, configured and compiled; returns the tree, which is not to be changed.
-
-    Args:
-        inputs: Source and toolchain.
-        hardened: With AddressSanitizer and UndefinedBehaviorSanitizer.
-    """
-    tree = base_directory(inputs, hardened=hardened) / COMPILED
-    if tree.is_dir():
-        return tree
-    configured = ensure_configured(inputs, hardened=hardened)
-    log = new_log(inputs, f"base-{_kind(hardened=hardened)}")
-    with patched_tree(inputs, configured, None) as staged:
-        compile_targets(inputs, staged, PROGRAMS, _title(hardened=hardened), log)
-        staged.rename(tree)
-    return tree
-
-
-def ensure_unit_tests(inputs: Inputs, series: Series | None, *, hardened: bool, what: str) -> Path:
-    """Tor's unit tests, compiled for the quick check; returns the program.
-
-    They are compiled without optimization, in a third of the time, and once for Tor as released:
-    a series compiles what its patches touch.
-    """
-    base = base_directory(inputs, hardened=hardened) / WITH_TESTS
-    if not base.is_dir():
-        # Of a tree that is not compiled yet, Tor's rules cannot make the unit tests alone: they do
-        # not say that these need micro-revision.i.
-        compiled = ensure_base(inputs, hardened=hardened)
-        with patched_tree(inputs, compiled, None) as staged:
-            _compile_unit_tests(inputs, staged, f"unit tests of {_title(hardened=hardened)}")
-            staged.rename(base)
-    if series is None:
-        return base / UNIT_TESTS
-    key = build_key(inputs, series, hardened=hardened, cflags=QUICK_CFLAGS)
-    kept = inputs.directory / "unit-tests" / f"{series.name}-{key}" / "test"
-    if not kept.is_file():
-        with patched_tree(inputs, base, series) as tree:
-            _compile_unit_tests(inputs, tree, f"unit tests of {what}")
-            kept.parent.mkdir(parents=True, exist_ok=True)
-            (tree / UNIT_TESTS).rename(kept)
-    return kept
-
-
-def _compile_unit_tests(inputs: Inputs, tree: Path, what: str) -> None:
-    compile_targets(inputs, tree, [UNIT_TESTS], what, cflags=QUICK_CFLAGS)
-
-
-def patched_tree(
-    inputs: Inputs, base: Path, series: Series | None
-) -> contextlib.AbstractContextManager[Path]:
-    """A copy of ``base`` with the patches of ``series`` applied; gone afterwards."""
-    own = [] if series is None else [series]
-    return patched_copy(inputs, base, own, inputs.source.path.name, PATCHES_HINT)
-
-
-def compile_targets(
-    inputs: Inputs,
-    tree: Path,
-    targets: Sequence[str],
-    what: str,
-    log: Path | None = None,
-    *,
-    cflags: str = CFLAGS,
-) -> Path:
-    """Run make for ``targets`` in ``tree``; returns the log.
-
-    Raises:
-        UserError: It failed; with the end of the output and the place of the whole.
-    """
-    if log is None:
-        log = new_log(inputs, what)
-    command = [*make_command(inputs, tree, cflags=cflags), *targets]
-    run_logged(inputs, command, tree, log, f"{what}: compile")
-    return log
-
-
-def make_command(inputs: Inputs, tree: Path, *, cflags: str = CFLAGS) -> list[str]:
-    """How make is called in ``tree``, without a target.
-
-    The tree's own path would otherwise stand in the debugging information. configure's flags are
-    given again because the command line replaces them.
-    """
-    return ["make", f"-j{inputs.jobs}", f"CFLAGS={cflags} -ffile-prefix-map={tree}=."]
-
-
-def find_toolchain() -> Toolchain:
-    """The compiler (variable CC, else gcc) and the versions that decide what it makes.
-
-    Raises:
-        UserError: There is no compiler.
-    """
-    compiler = os.environ.get("CC") or "gcc"
-    description = {
-        "compiler": first_line(compiler, "--version"),
-        "machine": first_line(compiler, "-dumpmachine"),
-        "linker": first_line("ld", "--version"),
-    }
-    if not description["compiler"]:
-        raise UserError(f"there is no C compiler `{compiler}`", "`make setup` installs gcc.")
-    for library in LIBRARIES:
-        description[library] = first_line("pkg-config", "--modversion", library)
-    return Toolchain(compiler, description)

@@ -10,7 +10,6 @@ series. The quick check runs the unit tests of one name alone, compiled without 
 from __future__ import annotations
 
 import json
-import os
 import re
 import time
 from collections.abc import Callable, Iterable, Sequence
@@ -20,7 +19,8 @@ from pathlib import Path
 from onionlab.errors import UserError
 from onionlab.paths import build_directory
 from onionlab.programs.building import build_lock, new_log, run_logged, work_directory
-from onionlab.programs.tor.build import (
+from onionlab.programs.tor.build import prepare, series_name
+from onionlab.programs.tor.build_trees import (
     UNIT_TESTS,
     Inputs,
     compile_targets,
@@ -28,8 +28,7 @@ from onionlab.programs.tor.build import (
     ensure_unit_tests,
     make_command,
     patched_tree,
-    prepare,
-    series_name,
+    settle,
 )
 from onionlab.programs.tor.variants import STOCK, load_registry, tor_series
 
@@ -231,7 +230,7 @@ def _run_all_tests(inputs: Inputs, tree: Path, outcome: Outcome) -> None:
     what = f"tests of {outcome.title}"
     environment = _environment(outcome)
     log = new_log(inputs, what)
-    settle(tree)
+    settle(tree, str(tree))
     # `make check` in its two parts, because a failure means something else in each.
     compile_targets(inputs, tree, ["all"], what, log)
     make = [*make_command(inputs, tree), "-k", *(f"{name}={tree}" for name in PLACES)]
@@ -254,24 +253,6 @@ def _run_all_tests(inputs: Inputs, tree: Path, outcome: Outcome) -> None:
     for target in STYLE_CHECKS:
         status = run_logged(inputs, [*make, target], tree, log, f"{what}: {target}", may_fail=True)
         (outcome.passed if status == 0 else outcome.failed).add(f"make {target}")
-
-
-def settle(tree: Path) -> None:
-    """Correct the one absolute path that is compiled in: where the unit tests find a program.
-
-    The header's time stamp stays, or everything would be compiled again for it. Only unit tests
-    read the path, and they are not compiled yet.
-    """
-    header = tree / "orconfig.h"
-    if not header.is_file():
-        return
-    before = header.stat()
-    text = header.read_text("utf-8")
-    settled = re.sub(
-        r'^#define (BUILDDIR|SRCDIR) ".*"$', rf'#define \1 "{tree}"', text, flags=re.MULTILINE
-    )
-    header.write_text(settled, encoding="utf-8")
-    os.utime(header, ns=(before.st_atime_ns, before.st_mtime_ns))
 
 
 def _failed_quietly(tree: Path) -> list[str]:
