@@ -87,6 +87,17 @@ for name in {order!r}:
 """
 
 # The kernel turns to exact timers a few ticks after the boot.
+STEPS = """
+def fail_often():
+    started = time.monotonic_ns()
+    for _ in range(5000):
+        os.path.exists("/nowhere")
+    return time.monotonic_ns() - started
+at_once = fail_often()
+time.sleep(0.1)
+out["elapsed_ns"] = [at_once, fail_often()]
+"""
+
 TIMERS = """
 time.sleep(1)
 def elapsed_ns(action):
@@ -180,6 +191,14 @@ def test_clocks(kernel: BuiltKernel, tmp_path: Path) -> None:
     # At 256 ns a read, and 1 us a failing call.
     assert busy_waits[0] == pytest.approx(10_000_000 / 256, rel=0.05)
     assert busy_waits[1] == pytest.approx(10_000_000 / 1256, rel=0.05)
+
+
+def test_a_start_takes_no_time_until_it_is_over(kernel: BuiltKernel, tmp_path: Path) -> None:
+    """However many files a start looks for: what the scheduler keeps of it would last."""
+    at_once, later = report(kernel, tmp_path, STEPS, "onionlab.start=50000000")["elapsed_ns"]
+    assert (at_once, later > 0) == (0, True)
+    charged, later = report(kernel, tmp_path, STEPS)["elapsed_ns"]
+    assert (charged > 0, later > 0) == (True, True)
 
 
 @pytest.mark.slow

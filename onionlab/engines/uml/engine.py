@@ -47,6 +47,7 @@ POLL_INTERVAL_S = 1.0
 FIRST_POLL_S = 0.2
 LOG_TAIL_LINES = 25
 OPEN_FILES = 65_536
+START_ENDS_NS = 50 * 10**6
 
 DEFAULT_OPTIONS: dict[str, Any] = {
     "memory_bytes": None,
@@ -202,6 +203,9 @@ class UmlEngine:
             "norandmaps",
             f"uml_dir={STATE_FOLDER}",
             f"onionlab.seed={_guest_seed(simulation.seed)}",
+            # The guest's own start takes no simulated time; how much it has to do depends on the
+            # checkout. Ends before anything is started (guest/init.py).
+            f"onionlab.start={START_ENDS_NS}",
             f"init={_quoted(Path(sys.executable).resolve())}",
             "--",
             "-I",

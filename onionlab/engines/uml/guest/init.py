@@ -124,8 +124,8 @@ class Simulation:
     def _ready_ms(self) -> int:
         """When all that is started may start: the same moment in every checkout.
 
-        Making the network takes 15 ms of simulated time for 550 hosts, a little more or less from
-        one checkout to the next.
+        Until then the kernel charges for nothing (its parameter onionlab.start): what a start has
+        to do differs from one checkout to the next, and the scheduler would remember.
         """
         ready_ms = (self._now_ns() // (READY_STEP_MS * 10**6) + 1) * READY_STEP_MS
         for host in self._description.hosts:
