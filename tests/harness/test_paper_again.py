@@ -146,6 +146,8 @@ def test_published_runs_need_neither_build_nor_engine(
     run_id = identity_hash(identity)
     runs = Store(bench.tmp_path / "elsewhere")
     write_json(runs.manifest(run_id), {"identity": identity})
+    # Another version's, of which only the format is read.
+    write_json(runs.run(run_id) / "records-v0" / "parse.json", {"format": 0})
     studies = []
     for name in EXPERIMENTS:
         studies.append(bench.tmp_path / name / "study.json")
