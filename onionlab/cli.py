@@ -25,6 +25,7 @@ from onionlab.errors import UserError
 EXIT_USER_ERROR = 2
 EXIT_INTERRUPTED = 130
 
+SHOWN_LINE = 2000
 SHOWN_NAME = 200
 """So many letters of a file's name are shown where the system refuses it."""
 
@@ -119,9 +120,11 @@ def _short(name: str) -> str:
 
 
 def _complain(error: UserError) -> None:
-    print(f"error: {error.message}", file=sys.stderr)
-    if error.hint:
-        print(error.hint, file=sys.stderr)
+    """Print what is wrong, then the hint. A line may hold a name of any length, or a part of it."""
+    for text in (f"error: {error.message}", error.hint or ""):
+        for line in text.splitlines():
+            shown = line if len(line) <= SHOWN_LINE else f"{line[:SHOWN_LINE]}..."
+            print(shown, file=sys.stderr)
 
 
 def main(argv: Sequence[str] | None = None) -> int:

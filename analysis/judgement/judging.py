@@ -138,12 +138,13 @@ def _add_row(statistics: Statistics, row: Mapping[str, str | None], where: str) 
         value = float(texts["value"]) if texts["value"] else None
         seed = int(texts["seed"])
         if value is not None and not np.isfinite(value):
-            raise ValueError(f"a value is a number, not {texts['value']}")
+            raise ValueError(f"a value is a number, not {texts['value'][:60]}")
     except ValueError as error:
-        raise AnalysisError(f"{where}: {error}") from None
+        raise AnalysisError(f"{where}: {str(error)[:200]}") from None
     if OWN.quantity(texts["metric"]) is None:
         raise AnalysisError(
-            f"{where}: unknown metric {texts['metric']!r}", "was it written by another version?"
+            f"{where}: unknown metric {texts['metric'][:60]!r}",
+            "was it written by another version?",
         )
     by_variant = statistics.setdefault((texts["level"], texts["class"]), {})
     by_seed = by_variant.setdefault((texts["metric"], texts["variant"]), {})

@@ -130,7 +130,7 @@ class PeerLog:
             return "not the first line of a peer's log"
         if int(match[1]) != FORMAT:
             return f"format {int(match[1])}, this program reads {FORMAT}"
-        words = match[2].decode("ascii", "replace").split()
+        words = match[2].decode("ascii", "replace").split(" ")[1:]
         self.header = dict(word.split("=", 1) for word in words)
         return ""
 

@@ -1,0 +1,32 @@
+"""What the fuzzers share: the helpers of the analysis's tests, and a project to damage."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+TESTS = Path(__file__).resolve().parents[1]
+for folder in ("analysis", "peers"):
+    sys.path.insert(0, str(TESTS / folder))
+
+from .costs import COSTS, table  # noqa: E402 - the path has to be known before
+from .project import Project  # noqa: E402
+
+
+@pytest.fixture(scope="module")
+def project(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Project]:
+    """A project of which each example damages something, and puts it back."""
+    made = Project(tmp_path_factory.mktemp("fuzz"))
+    with made.at_work():
+        yield made
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    """Say what the worst of the inputs took."""
+    if COSTS:
+        terminalreporter.section("damaged inputs")
+        for line in table():
+            terminalreporter.write_line(line)

@@ -1,0 +1,248 @@
+"""A small project with results, a store, packs and imports, and the commands that read them.
+
+An example overwrites some of its files, calls a command as a user does, and puts the project back.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import importlib
+import io
+import json
+import shutil
+import tarfile
+import tempfile
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+from unittest import mock
+
+from analysis_synthetic import LogWriter, study_content, write_run
+from celltrace_synthetic import Model, write_traces
+from test_imports import collection
+
+from analysis.formats.files import RUN_SET
+from analysis.formats.json_files import write_json
+from analysis.formats.manifest import identity_hash
+from analysis.imports.importing import ImportOptions, import_runs
+from analysis.records.extract import extract
+from onionlab.cli import command_modules, main
+from onionlab.runs.packing import pack
+from onionlab.runs.store import Store
+
+from .costs import measured
+
+REPOSITORY = Path(__file__).resolve().parents[2]
+SEEDS = (1, 2, 3)
+STATUSES = {0, 1, 2, 3}
+NAME = "swrr-test"
+
+
+class Project:
+    """A project in ``root / "project"``; nothing is to change beside that folder."""
+
+    def __init__(self, root: Path) -> None:
+        self.outside = root
+        self.root = root / "project"
+        self.pristine = root / "pristine"
+        self.results = self.root / "results" / NAME
+        self.inputs = self.root / "inputs"
+        self.inputs.mkdir(parents=True)
+        for name in ("configs", "experiments", "tor-patches", "libtorrent-patches"):
+            shutil.copytree(REPOSITORY / name, self.root / name)
+        self._write_results()
+        self._write_pack()
+        self._write_import()
+        (root / "beside").write_text("of somebody else")
+        shutil.copytree(self.root, self.pristine)
+
+    @contextlib.contextmanager
+    def at_work(self) -> Iterator[None]:
+        """Let all commands work in this project."""
+        with contextlib.ExitStack() as stack:
+            # The tests' own SIGTERM stays what it is.
+            stack.enter_context(mock.patch("onionlab.cli.signal.signal"))
+            for name in command_modules().values():
+                module = importlib.import_module(name)
+                if hasattr(module, "working_root"):
+                    patch = mock.patch.object(module, "working_root", return_value=self.root)
+                    stack.enter_context(patch)
+            yield
+
+    def _write_results(self) -> None:
+        content = study_content(list(SEEDS))
+        content["variants"] = content["variants"][:2]
+        content["figures"] = []
+        runs = []
+        for run in content["runs"]:
+            if run["variant"] == "swrr":
+                continue
+            identity = {
+                "engine": {"name": "shadow", "version": "3.3.0"},
+                "programs": {"tor-circuit-policy": "c0ffee"},
+                "files": {"conf/tor.variant.torrc": run["variant"], "seed": str(run["seed"])},
+            }
+            run_id = identity_hash(identity)
+            directory = self.root / "runs" / run_id
+            write_run(directory, run["seed"], {"ewma": 1.0, "rr": 1.2}[run["variant"]], 2, 1)
+            extract(directory, directory / "records-v1")
+            if runs:
+                shutil.rmtree(directory / "shadow.data")
+            tor = {"tor-circuit-policy": {"version": "0.4.9.11", "sha256": "s", "source": "debian"}}
+            manifest = {"format": 1, "run_id": run_id, "identity": identity, "tor": tor}
+            write_json(directory / "manifest.json", manifest)
+            run.update(run_id=run_id, directory=run_id, records=f"{run_id}/records-v1")
+            runs.append(run)
+        content["runs"] = runs
+        self.run_ids = [run["run_id"] for run in runs]
+        write_json(self.results / "study.json", content)
+        plan = {
+            "format": 1,
+            "request": {"experiment": NAME},
+            "runs": [
+                {key: run[key] for key in ("run_id", "level", "variant", "seed")} for run in runs
+            ],
+            "store": str(self.root / "runs"),
+            "cpus_per_run": 1,
+            "resources": {"memory_bytes": 1, "disk_bytes": 1, "processes": 1},
+        }
+        write_json(self.results / "plan.json", plan)
+
+    def _write_pack(self) -> None:
+        store = Store(self.root / "runs")
+        self.pack_file = self.inputs / "runs.tar.xz"
+        studies = [self.results / "study.json"]
+        some = self.run_ids[:2]
+        pack(store, some, self.pack_file, studies=studies, logs=True, say=lambda _: None)
+        with tarfile.open(self.pack_file) as archive:
+            self.members = {
+                member.name: (archive.extractfile(member) or io.BytesIO()).read()
+                for member in archive.getmembers()
+            }
+
+    def _write_import(self) -> None:
+        with tempfile.TemporaryDirectory() as folder:
+            simulations = collection(Path(folder), 1.0, 4, 1)
+            made = import_runs([simulations], "others", ImportOptions())
+        path = self.root / "results" / "others" / RUN_SET
+        path.parent.mkdir()
+        path.write_text(made.text())
+
+    def call(self, kind: str, *words: str) -> int:
+        """Run a command on damaged input; returns its status. Fails where it does not just say so.
+
+        Whatever a command complains about is a line or two, and it writes nowhere else.
+        """
+        out, errors, before = io.StringIO(), io.StringIO(), self._beside()
+        with measured(kind) as cost, contextlib.redirect_stdout(out):
+            with contextlib.redirect_stderr(errors):
+                try:
+                    status = main(words)
+                except SystemExit as ended:
+                    status = int(ended.code or 0)
+            cost.statuses[status] += 1
+        said = errors.getvalue()
+        assert status in STATUSES, said
+        assert "Traceback" not in said
+        if status == 2:
+            assert "error: " in said
+            assert len(said) < 20_000
+        assert self._beside() == before
+        return status
+
+    def check(self, kind: str, read: Callable[[], object]) -> int:
+        """The same for a reader that no command calls without going on to simulate."""
+        verb = mock.Mock(HELP="reads", setup_arguments=lambda _: None, run=lambda _: (read(), 0)[1])
+        with (
+            mock.patch("onionlab.cli.command_modules", return_value={"read": "read"}),
+            mock.patch("onionlab.cli.load_command", return_value=verb),
+        ):
+            return self.call(kind, "read")
+
+    @contextlib.contextmanager
+    def damaged(self, changes: Mapping[Path, bytes | None]) -> Iterator[None]:
+        """The project with other contents of some files (None: without them), for a while."""
+        touched = {path.relative_to(self.root).parts[0] for path in changes} | {"results", "runs"}
+        try:
+            for path, content in changes.items():
+                path.unlink(missing_ok=True)
+                if content is not None:
+                    path.parent.mkdir(parents=True, exist_ok=True)
+                    path.write_bytes(content)
+            yield
+        finally:
+            for name in touched:
+                self._restore(name)
+
+    def _restore(self, name: str) -> None:
+        """Put a folder back; files that are as they were stay, which is most of them."""
+        here, kept = self.root / name, self.pristine / name
+        before = {path.relative_to(kept): path for path in kept.rglob("*")}
+        for path in sorted(here.rglob("*"), reverse=True):
+            if path.relative_to(here) not in before:
+                path.rmdir() if path.is_dir() and not path.is_symlink() else path.unlink()
+        for relative, original in sorted(before.items()):
+            path = here / relative
+            if original.is_dir():
+                path.mkdir(parents=True, exist_ok=True)
+            elif _seen(path) != _seen(original):
+                path.parent.mkdir(parents=True, exist_ok=True)
+                shutil.copy2(original, path)
+
+    def _beside(self) -> dict[Path, tuple[int, int]]:
+        """What no command has a reason to touch: what there is, its size and when it changed."""
+        written = (self.root / "results", self.root / "runs")
+        paths = [*self.outside.iterdir(), *self.root.iterdir(), *self.inputs.rglob("*")]
+        return {path: _seen(path) for path in paths if path not in (*written, self.root)}
+
+
+def _seen(path: Path) -> tuple[int, int] | None:
+    """Size and time of change, which a copy of a file shares with it."""
+    try:
+        return path.lstat().st_size, path.lstat().st_mtime_ns
+    except FileNotFoundError:
+        return None
+
+
+def repacked(members: Mapping[str, bytes], *, hashes: bool = True) -> bytes:
+    """A pack of these members; with an index that knows them, unless they bring their own."""
+    if hashes and "index.json" in members:
+        files = {
+            name: hashlib.sha256(content).hexdigest()
+            for name, content in members.items()
+            if name != "index.json"
+        }
+        members = {**members, "index.json": json.dumps({"format": 1, "files": files}).encode()}
+    out = io.BytesIO()
+    with tarfile.open(fileobj=out, mode="w:xz", preset=0) as archive:
+        for name, content in members.items():
+            member = tarfile.TarInfo(name)
+            member.size = len(content)
+            archive.addfile(member, io.BytesIO(content))
+    return out.getvalue()
+
+
+def traced_run(directory: Path) -> None:
+    """A run whose relays left cell traces."""
+    write_run(directory, 1, web=2, bulk=0)
+    model = Model(1)
+    for client, circ in (("11.0.1.1", 1), ("11.0.1.2", 2)):
+        model.download(client, circ)
+    write_traces(directory, model, ("web1client", "web2client"))
+
+
+def usual_log() -> bytes:
+    """A client's log with each kind of line."""
+    log = LogWriter("web1client")
+    log.start(240.0)
+    for number in range(12):
+        begun = 241.0 + 5 * number
+        stream = log.create()
+        log.status(begun + 1, stream, 327_680, 1000)
+        log.heartbeat(begun + 2, 1000 * number)
+        if number % 4 != 3:
+            error = "NONE" if number % 3 else "TIMEOUT"
+            times = {"command_s": 0.2, "first_byte_s": 0.9, "last_byte_s": 2.9}
+            size = {"requested": 327_680, "payload": 327_680}
+            log.end(begun + 3, stream, begun, error=error, **size, **times)
+    return log.text()

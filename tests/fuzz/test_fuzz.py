@@ -1,0 +1,316 @@
+"""Damaged inputs of all kinds: each is read, or refused in a line; nothing is written elsewhere.
+
+A few of each kind, always the same ones. ONIONLAB_FUZZ_EXAMPLES=10000 makes so many of each, other
+ones each time (docs/how-to/test.md). At the end stands what the worst took.
+"""
+
+from __future__ import annotations
+
+import gzip
+import json
+import lzma
+import os
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import zstandard
+from analysis_synthetic import write_logs
+from hypothesis import HealthCheck, Phase, given, settings
+from hypothesis import strategies as st
+from test_imports import analysis, plot_data
+from test_records import DOWNLOADER, SEED, write_run
+
+from analysis.comparison.history import read_history, steps_of, write_history
+from analysis.formats.json_files import read_json
+from analysis.judgement.judging import RUNS_COLUMNS
+from onionlab.experiment import load
+from onionlab.experiment.claims_file import load_claims
+from onionlab.experiment.nightly_list import read_nightly_list
+from onionlab.network.geography import known_capacities, known_geographies
+from onionlab.programs.libtorrent.variants import load_peer_variants
+from onionlab.programs.tor.variants import load_variants
+
+from . import nights as rows
+from .costs import EXAMPLES
+from .mutations import NAMES, Draw, changed_bytes, changed_json, json_bytes
+from .project import NAME, Project, repacked, traced_run, usual_log
+
+FEW = 150
+"""Inputs of each kind in `make test-all`: two thousand in all, in about a minute."""
+
+
+def fuzz(test: Callable[..., None]) -> Callable[..., None]:
+    """The same examples each time, unless somebody asks for more."""
+    given_data = settings(
+        max_examples=EXAMPLES or FEW,
+        derandomize=not EXAMPLES,
+        database=None,
+        deadline=None,
+        # An input takes too long to look for a smaller one that fails as well.
+        phases=(Phase.generate,),
+        suppress_health_check=list(HealthCheck),
+    )(given(data=st.data())(test))
+    marked = pytest.mark.slow(given_data)
+    return pytest.mark.timeout(0)(marked) if EXAMPLES else marked
+
+
+PACKERS: dict[str, Callable[[bytes], bytes]] = {
+    "": lambda data: data,
+    ".gz": lambda data: gzip.compress(data, 1, mtime=0),
+    ".xz": lambda data: lzma.compress(data, preset=0),
+    ".zst": zstandard.compress,
+}
+
+
+def packed(draw: Draw, content: bytes) -> tuple[str, bytes]:
+    """Damaged, compressed by any program or none, and damaged now and then behind it."""
+    suffix = draw(st.sampled_from(list(PACKERS)))
+    content = PACKERS[suffix](changed_bytes(draw, content))
+    return suffix, changed_bytes(draw, content) if draw(st.integers(0, 3)) == 0 else content
+
+
+def test_sound_inputs_are_read(project: Project) -> None:
+    """What the others damage: where it is sound nothing is refused."""
+    made, csv = project.root / "runs" / "made", project.inputs / "runs.csv"
+    sims = project.inputs / "sims" / "tgen.analysis.json"
+    content = json.dumps(analysis([1.0, 2.0, 4.0])).encode()
+    with project.damaged({csv: runs_csv(), sims: content}):
+        traced_run(made)
+        for words in (
+            ("analyse", "--run-directory", str(made)),
+            ("unpack", str(project.pack_file)),
+            ("compare", f"{project.pack_file}:{NAME}:ewma", f"{NAME}:ewma"),
+            ("import", "--name", "theirs", str(sims)),
+            ("compare", "theirs", "others"),
+            ("compare", f"{NAME}:ewma", f"{NAME}:rr"),
+            ("report", NAME),
+            ("pack", NAME),
+            ("validate-statistics", "--repetitions", "1", "--runs", str(csv)),
+        ):
+            assert project.call("sound", *words) != 2, words
+        write_run(made, *peers_logs())
+        project.call("sound", "analyse", "--run-directory", str(made))
+
+
+def peers_logs() -> list[bytes]:
+    """Of the two peers of a transfer."""
+    return ["".join(f"{line}\n" for line in lines).encode() for lines in (SEED, DOWNLOADER)]
+
+
+@fuzz
+def test_logs_of_tgen(project: Project, data: st.DataObject) -> None:
+    run = project.root / "runs" / "made"
+    write_logs(run, {"web1client": ("web", usual_log()), "web2client": ("web", usual_log())})
+    log = run / "shadow.data" / "hosts" / "web1client" / "tgen.1000.stdout"
+    suffix, content = packed(data.draw, log.read_bytes())
+    with project.damaged({log: None, log.with_name(log.name + suffix): content}):
+        project.call("log of tgen", "analyse", "--run-directory", str(run))
+
+
+@fuzz
+def test_logs_of_peers(project: Project, data: st.DataObject) -> None:
+    run = project.root / "runs" / "made"
+    suffix = data.draw(st.sampled_from(list(PACKERS)))
+    contents = [PACKERS[suffix](changed_bytes(data.draw, content)) for content in peers_logs()]
+    with project.damaged({}):
+        write_run(run, *contents, suffix)
+        project.call("log of a peer", "analyse", "--run-directory", str(run))
+
+
+@fuzz
+def test_cell_traces_and_what_a_run_says_of_itself(project: Project, data: st.DataObject) -> None:
+    run = project.root / "runs" / "made"
+    with project.damaged({run / "x": None}):
+        traced_run(run)
+        names = ["run.json", "clients.json", "trace.json", "shadow.data/hosts/middle1/cells"]
+        path = run / data.draw(st.sampled_from(names))
+        if path.suffix == ".json":
+            path.write_bytes(json_bytes(data.draw, changed_json(data.draw, read_json(path))))
+        else:
+            path.write_bytes(changed_bytes(data.draw, path.read_bytes()))
+        project.call("files of a run", "analyse", "--run-directory", str(run))
+
+
+@fuzz
+def test_packs(project: Project, data: st.DataObject) -> None:
+    """Damaged as files, as archives, and in what they hold while their index knows of it."""
+    draw = data.draw
+    members = dict(project.members)
+    how = draw(st.integers(0, 3))
+    if how:
+        name = draw(st.sampled_from([one for one in members if "shadow.data" not in one]))
+        content = members.pop(name)
+        if draw(st.integers(0, 5)) == 0:
+            run_id = name.split("/")[0]
+            name = draw(st.sampled_from([run_id, f"{run_id}/", "studies/", ""])) + draw(
+                st.sampled_from([one for one in NAMES if one])
+            )
+        elif name.endswith(".json"):
+            content = json_bytes(draw, changed_json(draw, json.loads(content)))
+        else:
+            content = changed_bytes(draw, content)
+        if draw(st.integers(0, 5)):
+            members[name] = content
+        # The index goes first.
+        members = {"index.json": members.pop("index.json", b"{}"), **members}
+        file = repacked(members, hashes=how > 1)
+    else:
+        file = changed_bytes(draw, project.pack_file.read_bytes())
+    path = project.pack_file
+    with project.damaged({path: file, project.root / "runs" / "x": None}):
+        project.call("pack", "unpack", str(path))
+        if draw(st.integers(0, 3)) == 0:
+            project.call("pack compared", "compare", f"{path}:{NAME}:ewma", f"{NAME}:ewma")
+
+
+@fuzz
+def test_analyses_of_others(project: Project, data: st.DataObject) -> None:
+    draw = data.draw
+    made = changed_json(draw, analysis([1.0, 2.0, 4.0], layout=draw(st.sampled_from(LAYOUTS))))
+    content = json_bytes(draw, made)
+    suffix = draw(st.sampled_from(("", ".xz")))
+    path = project.inputs / "sims" / f"tgen.analysis.json{suffix}"
+    with project.damaged({path: PACKERS[suffix](content)}):
+        if project.call("tgen.analysis.json", "import", "--name", "theirs", str(path)) == 0:
+            project.call("import compared", "compare", "theirs", "others")
+
+
+LAYOUTS = ("stream_summary", "transfers_summary")
+
+
+@fuzz
+def test_plot_data_of_others(project: Project, data: st.DataObject) -> None:
+    folder = project.inputs / "sims"
+    with project.damaged({folder / "x": None}):
+        plot_data(folder, 1.0, np.random.default_rng(1))
+        path = data.draw(st.sampled_from(sorted(folder.rglob("*.json"))))
+        path.write_bytes(json_bytes(data.draw, changed_json(data.draw, read_json(path))))
+        project.call("tornet.plot.data", "import", "--name", "theirs", str(folder))
+
+
+@fuzz
+def test_results(project: Project, data: st.DataObject) -> None:
+    """A plan, a study, a manifest, records: of an experiment that was run."""
+    draw = data.draw
+    run = project.root / "runs" / draw(st.sampled_from(project.run_ids))
+    path = draw(
+        st.sampled_from(
+            [
+                *(project.results / name for name in ("plan.json", "study.json")),
+                *(run / name for name in ("manifest.json", "records-v1/parse.json")),
+                *(run / "records-v1" / name for name in ("streams.parquet", "goodput.parquet")),
+            ]
+        )
+    )
+    if path.suffix == ".json":
+        content = json_bytes(draw, changed_json(draw, read_json(path)))
+    else:
+        content = changed_bytes(draw, path.read_bytes())
+    words = draw(
+        st.sampled_from(
+            [
+                ("compare", f"{NAME}:ewma", f"{NAME}:rr"),
+                ("report", NAME),
+                ("pack", NAME),
+                ("analyse", NAME),
+            ]
+        )
+    )
+    with project.damaged({path: content}):
+        project.call(f"results, {words[0]}", *words)
+
+
+@fuzz
+def test_sets_of_runs(project: Project, data: st.DataObject) -> None:
+    path = project.root / "results" / "others" / "runs.set.json"
+    content = json_bytes(data.draw, changed_json(data.draw, read_json(path)))
+    with project.damaged({path.parent.with_name("changed") / path.name: content}):
+        project.call("set of runs", "compare", "others", "changed")
+
+
+def runs_csv() -> bytes:
+    """Six runs of two variants."""
+    rows_ = [",".join(RUNS_COLUMNS)]
+    for variant, factor in (("a", 1.0), ("b", 1.1)):
+        rows_ += [f"r,l,{variant},{n},web,ttfb_p50_s,s,{factor + n / 10},x" for n in range(6)]
+    return ("\n".join(rows_) + "\n").encode()
+
+
+@fuzz
+def test_tables_of_runs(project: Project, data: st.DataObject) -> None:
+    path = project.inputs / "runs.csv"
+    with project.damaged({path: changed_bytes(data.draw, runs_csv())}):
+        words = ("validate-statistics", "--repetitions", "1", "--runs", str(path))
+        project.call("runs.csv", *words)
+
+
+YAML = (
+    *("experiments/quick.yaml", "experiments/base/table1.yaml", "experiments/nightly.yaml"),
+    *("experiments/claims/swrr.yaml", "tor-patches/variants.yaml", "configs/regions.yaml"),
+    *("configs/relay-capacity.yaml", "libtorrent-patches/variants.yaml"),
+)
+
+
+@fuzz
+def test_yaml(project: Project, data: st.DataObject) -> None:
+    name = data.draw(st.sampled_from(YAML))
+    path = project.root / name
+    readers: dict[str, Callable[[], Any]] = {
+        "experiments/nightly.yaml": lambda: read_nightly_list(path, root=project.root),
+        "experiments/claims/swrr.yaml": lambda: load_claims("swrr", root=project.root),
+        "tor-patches/variants.yaml": lambda: load_variants(project.root),
+        "libtorrent-patches/variants.yaml": lambda: load_peer_variants(project.root),
+        "configs/regions.yaml": lambda: known_geographies(project.root),
+        "configs/relay-capacity.yaml": lambda: known_capacities(project.root),
+    }
+    read = readers.get(name, lambda: load("quick", root=project.root))
+    with project.damaged({path: changed_bytes(data.draw, path.read_bytes())}):
+        project.check("yaml", read)
+
+
+@fuzz
+def test_a_history_of_nights(project: Project, data: st.DataObject) -> None:
+    path = project.inputs / "history.parquet"
+    write_history(path, rows.history())
+    content = changed_bytes(data.draw, path.read_bytes())
+
+    def read() -> None:
+        table = read_history(path)
+        steps_of(table, 1.0, rows.primary(table))
+
+    with project.damaged({path: content}):
+        project.check("history.parquet", read)
+
+
+# fmt: off
+COMMANDS = (
+    ("report", "{}"), ("analyse", "{}"), ("pack", "{}"), ("pack", NAME, "--seeds", "{}"),
+    ("compare", "{}", f"{NAME}:rr"), ("compare", NAME, "{}"), ("compare", f"{NAME}:{{}}", NAME),
+    ("compare", f"{NAME}:ewma", f"{NAME}:rr", "--about", "{}"), ("unpack", "{}"), ("build", "{}"),
+    ("report", "--plan", "{}"), ("analyse", "--run-directory", "{}"), ("doctor", "x{}"),
+    ("import", "--name", "{}", "inputs"), ("import", "--name", "x", "{}"), ("run", "x{}"),
+    ("import", "--name", "x", "--from", "{}", "inputs"), ("generate", "x{}"), ("experiment", "x{}"),
+    ("figures", "--claims", "{}"), ("figures", "--from", "{}"), ("nightly", "--list", "{}"),
+    ("run-one", "--plan", "{}", "--run", "{}"), ("validate-statistics", "--runs", "{}"),
+    ("run", "quick", "--seeds", "x{}"), ("run", "quick", "--scale", "x{}"), ("{}",),
+    ("run", "quick", "--jobs", "x{}"), ("celltrace-live", "--scheduler", "{}"),
+)
+# fmt: on
+
+
+@fuzz
+def test_names(project: Project, data: st.DataObject) -> None:
+    """As arguments of each command; none of them is what would make it start to work."""
+    texts = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\0"), max_size=30)
+    name = data.draw(st.sampled_from(NAMES) | texts)
+    words = [word.replace("{}", name) for word in data.draw(st.sampled_from(COMMANDS))]
+    here = Path.cwd()
+    os.chdir(project.inputs)
+    try:
+        with project.damaged({}):
+            project.call("name", *words)
+    finally:
+        os.chdir(here)
