@@ -19,6 +19,7 @@ LONG_FILES = (
     "uml/test_guest_kills.py",
     "uml/test_guest_repeats.py",
     "uml/test_guest_network.py",
+    "fuzz/test_fuzz.py",
     "analysis/test_paper.py",
     "uml/test_kernel_real.py",
     "tor/test_build.py",

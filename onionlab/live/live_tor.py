@@ -11,7 +11,14 @@ from pathlib import Path
 
 from onionlab.errors import UserError
 from onionlab.paths import build_directory
-from onionlab.programs.building import apply_patch, build_lock, new_log, run_logged, work_directory
+from onionlab.programs.building import (
+    apply_patch,
+    build_lock,
+    building_directory,
+    new_log,
+    put_in_place,
+    run_logged,
+)
 from onionlab.programs.tor.build import prepare
 from onionlab.programs.tor.build_trees import (
     AUTOTOOLS,
@@ -57,7 +64,7 @@ def ensure_live_tor(root: Path, *, say: Callable[[str], None], jobs: int | None 
         if not store.is_dir():
             what = "Tor with LTTng"
             log = new_log(inputs, what)
-            with work_directory(inputs) as work:
+            with building_directory(inputs) as work:
                 tree = work / "tree"
                 version = unpack_source(inputs.source, tree)
                 say(f"{what} {version}: building it")
@@ -79,5 +86,5 @@ def ensure_live_tor(root: Path, *, say: Callable[[str], None], jobs: int | None 
                 staged.mkdir()
                 for program in PROGRAMS:
                     shutil.copy2(tree / program, staged)
-                staged.rename(store)
+                put_in_place(staged, store)
     return LiveTor(store / "tor", store / "tor-gencert")

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import concurrent.futures
 import contextlib
+import errno
 import fcntl
 import hashlib
 import json
@@ -31,6 +32,8 @@ SIGN_OF_LIFE_S = 20.0
 HALT_S = 0.5
 LOG_LINES_SHOWN = 15
 RECORD = "built.json"
+
+_PLAIN_PATH = re.compile(r"[\w./+,@-]+")
 
 
 First = TypeVar("First")
@@ -100,6 +103,44 @@ def work_directory(workshop: Workshop) -> Iterator[Path]:
             yield path
         finally:
             shutil.rmtree(path, ignore_errors=True)
+
+
+@contextlib.contextmanager
+def building_directory(workshop: Workshop) -> Iterator[Path]:
+    """A directory to compile in, likewise gone afterwards.
+
+    Other people's makefiles know no path with a space, and some know fewer letters still: where the
+    checkout lies at such a path, they work in the system's folder for temporary files.
+
+    Raises:
+        UserError: that folder is at such a path too.
+    """
+    if _PLAIN_PATH.fullmatch(str(workshop.directory.resolve())):
+        with work_directory(workshop) as path:
+            yield path
+        return
+    folder = Path(tempfile.gettempdir()).resolve()
+    if not _PLAIN_PATH.fullmatch(str(folder)):
+        raise UserError(
+            f"nothing can be compiled below {workshop.directory}, nor below {folder}: their paths "
+            "have letters that makefiles cannot take",
+            "name another folder for temporary files: TMPDIR=/tmp make ...",
+        )
+    with tempfile.TemporaryDirectory(prefix="onionlab-build-", dir=folder) as name:
+        yield Path(name)
+
+
+def put_in_place(staged: Path, target: Path) -> None:
+    """Give what was built its place, whole or not at all; it may come from another file system."""
+    try:
+        staged.rename(target)
+    except OSError as error:
+        if error.errno != errno.EXDEV:
+            raise
+        part = target.with_name(f".{target.name}.{os.getpid()}")
+        # With time stamps (-a): make goes by them.
+        subprocess.run(["cp", "-a", staged, part], check=True)
+        part.rename(target)
 
 
 def _until(halt: threading.Event, build: Callable[[], First]) -> First:
@@ -255,7 +296,7 @@ def put_build(
     record = json.dumps(built, indent=2, sort_keys=True) + "\n"
     (staged / RECORD).write_text(record, encoding="utf-8")
     store.parent.mkdir(exist_ok=True)
-    staged.rename(store)
+    put_in_place(staged, store)
     workshop.say(f"{program}: done, SHA-256 {built['sha256']}")
     return built
 
@@ -273,7 +314,7 @@ def patched_copy(
 
     ``origin`` and ``hint``: as for :func:`apply_patch`.
     """
-    with work_directory(workshop) as work:
+    with building_directory(workshop) as work:
         tree = work / "tree"
         # With time stamps (-a): make goes by them, and only what a patch touches is old.
         subprocess.run(["cp", "-a", base, tree], check=True)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import signal
@@ -84,6 +85,33 @@ def test_the_same_inputs_give_the_same_bytes_elsewhere(
     assert list(built_checkout.glob("build/tor/base/*/tree"))
     assert not list(elsewhere.glob("build/tor/base/*/tree"))
     assert here["greeting"].sha256 == there["greeting"].sha256
+
+
+def test_a_checkout_may_lie_at_a_path_that_makefiles_cannot_take(
+    built_checkout: Path, tmp_path: Path, tiny_tarball: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """autoconf refuses spaces and the like; the same Tor comes out, also of another file system."""
+    elsewhere = write_checkout(tmp_path / "my dir, müßig & 'so'")
+    of_path, there = Path.rename, str(elsewhere)
+
+    def rename(path: Path, target: Path) -> Path:
+        if str(target).startswith(there) and not str(path).startswith(there):
+            raise OSError(errno.EXDEV, "Invalid cross-device link", str(path), None, str(target))
+        return of_path(path, target)
+
+    monkeypatch.setattr(Path, "rename", rename)
+    source = str(tiny_tarball)
+    built = ensure_series(elsewhere, [None, "greeting"], say=Sayings(), tor_source=source)
+    here = ensure_series(built_checkout, ["greeting"], say=Sayings(), tor_source=source)
+    assert greeting_of(built["greeting"]) == "good morning"
+    assert built["greeting"].sha256 == here["greeting"].sha256
+    assert not leftovers(elsewhere)
+    monkeypatch.setattr(workshop.tempfile, "gettempdir", lambda: str(elsewhere))
+    with (
+        pytest.raises(UserError, match="their paths have letters that makefiles cannot take"),
+        workshop.building_directory(inputs_of(elsewhere, Sayings())),
+    ):
+        pass
 
 
 def test_a_changed_patch_makes_a_new_build_and_keeps_the_old(

@@ -32,9 +32,11 @@ from onionlab.paths import build_directory, shipped
 from onionlab.programs.building import (
     build_key_of,
     build_lock,
+    building_directory,
     file_sha256,
     first_line,
     new_log,
+    put_in_place,
     run_logged,
     work_directory,
 )
@@ -253,7 +255,7 @@ def _from_record(store: Path, record: dict[str, Any]) -> BuiltKernel:
 def _build(inputs: Inputs, store: Path) -> BuiltKernel:
     _check_disk(inputs.directory)
     log = new_log(inputs, "kernel")
-    with work_directory(inputs) as work:
+    with building_directory(inputs) as work:
         tree = work / "tree"
         inputs.say("the kernel: unpacking")
         version = unpack_source(inputs.source, tree)
@@ -281,7 +283,7 @@ def _build(inputs: Inputs, store: Path) -> BuiltKernel:
         (staged / "built.json").write_text(text, encoding="utf-8")
         shutil.copy2(tree / ".config", staged / "config")
         store.parent.mkdir(exist_ok=True)
-        staged.rename(store)
+        put_in_place(staged, store)
     inputs.say(f"the kernel: done, SHA-256 {record['sha256']}")
     return _from_record(store, record)
 

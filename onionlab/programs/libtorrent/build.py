@@ -27,13 +27,14 @@ from onionlab.programs.building import (
     apply_patch,
     build_key_of,
     build_lock,
+    building_directory,
     first_line,
     new_log,
     patched_copy,
     put_build,
+    put_in_place,
     read_build,
     run_logged,
-    work_directory,
 )
 from onionlab.programs.compiler_cache import through_cache
 from onionlab.programs.libtorrent.source import ENVIRONMENT_VARIABLE, obtain_source, unpack_source
@@ -223,7 +224,7 @@ def _ensure_base(inputs: _Inputs) -> tuple[Path, str]:
     if tree.is_dir() and record.is_file():
         return tree, record.read_text(encoding="utf-8")
     log = new_log(inputs, "base")
-    with work_directory(inputs) as work:
+    with building_directory(inputs) as work:
         staged = work / "base"
         staged.mkdir()
         version = unpack_source(inputs.source, staged / "tree")
@@ -235,7 +236,7 @@ def _ensure_base(inputs: _Inputs) -> tuple[Path, str]:
         (staged / "version").write_text(version, encoding="utf-8")
         base.parent.mkdir(exist_ok=True)
         shutil.rmtree(base, ignore_errors=True)
-        staged.rename(base)
+        put_in_place(staged, base)
     return tree, version
 
 

@@ -18,11 +18,12 @@ from onionlab.errors import UserError
 from onionlab.paths import build_directory
 from onionlab.programs.building import (
     build_key_of,
+    building_directory,
     first_line,
     new_log,
     patched_copy,
+    put_in_place,
     run_logged,
-    work_directory,
 )
 from onionlab.programs.compiler_cache import through_cache
 from onionlab.programs.registry import Series
@@ -154,7 +155,7 @@ def ensure_configured(inputs: Inputs, *, hardened: bool = False) -> Path:
         return tree
     what = _title(hardened=hardened)
     log = new_log(inputs, f"configure-{_kind(hardened=hardened)}")
-    with work_directory(inputs) as work:
+    with building_directory(inputs) as work:
         staged = work / "tree"
         version = unpack_source(inputs.source, staged)
         inputs.say(f"{what} {version}: building the base that all variants start from")
@@ -173,7 +174,7 @@ def ensure_configured(inputs: Inputs, *, hardened: bool = False) -> Path:
         # All files include it: those of every checkout are to be the same to ccache.
         settle(staged, ".")
         tree.parent.mkdir(parents=True, exist_ok=True)
-        staged.rename(tree)
+        put_in_place(staged, tree)
     return tree
 
 
@@ -191,7 +192,7 @@ def ensure_base(inputs: Inputs, *, hardened: bool = False) -> Path:
     log = new_log(inputs, f"base-{_kind(hardened=hardened)}")
     with patched_tree(inputs, configured, None) as staged:
         compile_targets(inputs, staged, PROGRAMS, _title(hardened=hardened), log)
-        staged.rename(tree)
+        put_in_place(staged, tree)
     return tree
 
 
@@ -208,7 +209,7 @@ def ensure_unit_tests(inputs: Inputs, series: Series | None, *, hardened: bool, 
         compiled = ensure_base(inputs, hardened=hardened)
         with patched_tree(inputs, compiled, None) as staged:
             _compile_unit_tests(inputs, staged, f"unit tests of {_title(hardened=hardened)}")
-            staged.rename(base)
+            put_in_place(staged, base)
     if series is None:
         return base / UNIT_TESTS
     key = build_key(inputs, series, hardened=hardened, cflags=QUICK_CFLAGS)
@@ -217,7 +218,7 @@ def ensure_unit_tests(inputs: Inputs, series: Series | None, *, hardened: bool, 
         with patched_tree(inputs, base, series) as tree:
             _compile_unit_tests(inputs, tree, f"unit tests of {what}")
             kept.parent.mkdir(parents=True, exist_ok=True)
-            (tree / UNIT_TESTS).rename(kept)
+            put_in_place(tree / UNIT_TESTS, kept)
     return kept
 
 
