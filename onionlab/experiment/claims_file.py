@@ -6,6 +6,7 @@ answer it, so that a misspelt level or variant is found before anything runs.
 
 from __future__ import annotations
 
+import itertools
 import os
 from collections import Counter
 from collections.abc import Iterable, Iterator
@@ -30,7 +31,13 @@ from onionlab.paths import is_file, shipped, shipped_files
 from onionlab.yamlfile import kinds
 from onionlab.yamlfile.kinds import nearest
 from onionlab.yamlfile.model import Model
-from onionlab.yamlfile.reading import as_user_error, display_name, in_order, read_model
+from onionlab.yamlfile.reading import (
+    MOST_PROBLEMS,
+    as_user_error,
+    display_name,
+    in_order,
+    read_model,
+)
 from onionlab.yamlfile.tree import Node, Problem
 from onionlab.yamlfile.units import show
 
@@ -143,7 +150,7 @@ def load_claims(name_or_path: str, *, root: Path) -> ClaimSet:
         problems += missing
         if not missing:
             experiments = {name: load(name, root=root) for name in content.experiments}
-            problems += _impossible(content, tree, experiments)
+            problems += itertools.islice(_impossible(content, tree, experiments), MOST_PROBLEMS)
     if problems or content is None:
         raise as_user_error(file, in_order(problems, [file]), HINT)
     return ClaimSet(

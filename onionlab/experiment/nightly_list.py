@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -12,7 +13,13 @@ from onionlab.experiment.finding import experiment_names, is_path
 from onionlab.yamlfile import kinds
 from onionlab.yamlfile.kinds import Kind, nearest
 from onionlab.yamlfile.model import Model, key
-from onionlab.yamlfile.reading import as_user_error, display_name, in_order, read_model
+from onionlab.yamlfile.reading import (
+    MOST_PROBLEMS,
+    as_user_error,
+    display_name,
+    in_order,
+    read_model,
+)
 from onionlab.yamlfile.tree import Node, Problem
 from onionlab.yamlfile.units import show
 
@@ -79,7 +86,8 @@ def read_nightly_list(path: Path, *, root: Path) -> NightlyList:
     file = display_name(path, root)
     content, tree, problems = read_model(path, file, NightlyList)
     if content is not None and tree is not None:
-        problems += _impossible(content, tree, experiment_names(root))
+        impossible = _impossible(content, tree, experiment_names(root))
+        problems += itertools.islice(impossible, MOST_PROBLEMS)
     if problems or content is None:
         raise as_user_error(file, in_order(problems, [file]), HINT)
     return content
@@ -87,11 +95,13 @@ def read_nightly_list(path: Path, *, root: Path) -> NightlyList:
 
 def _impossible(content: NightlyList, tree: Node, known: list[str]) -> Iterator[Problem]:
     """What no night could run though each value is well formed."""
+    before: set[str] = set()
     for position, entry in enumerate(content.experiments):
         where = ("experiments", position, "name")
         if not is_path(entry.name) and entry.name not in known:
             message = f"no experiment {show(entry.name)}{nearest(entry.name, known)}"
             yield tree.locate(where, message)
-        if any(other.name == entry.name for other in content.experiments[:position]):
+        if entry.name in before:
             message = f"{show(entry.name)} stands there twice; name all its variants in one line"
             yield tree.locate(where, message)
+        before.add(entry.name)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
 
@@ -12,7 +13,7 @@ from onionlab.experiment.file_kinds import TOR_KIND, FileKind, kind_of
 from onionlab.experiment.report_figures import figures_of, figures_without_streams
 from onionlab.experiment.scaling import scale_settings
 from onionlab.experiment.schema import Settings, TorHeader
-from onionlab.yamlfile.reading import in_order, validate_tree
+from onionlab.yamlfile.reading import MOST_PROBLEMS, in_order, validate_tree
 from onionlab.yamlfile.shape import shape_of_model, unknown_keys
 from onionlab.yamlfile.tree import Node, Problem, merge
 
@@ -25,7 +26,7 @@ def resolve(
     name: its file's; files: those that the tree was read from, in the order of reading.
     """
     word, kind, problems = kind_of(tree)
-    problems += unknown_keys(tree, shape_of_model(kind.file))
+    problems += itertools.islice(unknown_keys(tree, shape_of_model(kind.file)), MOST_PROBLEMS)
     base = tree.without(*(str(key) for key, _ in tree.children() if key not in kind.sections))
     header, found = validate_tree(_header_tree(tree, kind), kind.header)
     problems += found

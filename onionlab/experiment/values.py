@@ -140,13 +140,17 @@ def seeds() -> Kind:
         if isinstance(value, (list, tuple)) and 1 <= len(value) <= MAX_SEEDS:
             whole = [one for one in value if isinstance(one, int) and not isinstance(one, bool)]
             if len(whole) < len(value):
-                wrong = next(one for one in value if one not in whole or isinstance(one, bool))
+                wrong = next(
+                    one for one in value if isinstance(one, bool) or not isinstance(one, int)
+                )
                 raise ValueError(f"expected {expected}, got {show(wrong)} in the list")
+            before: set[int] = set()
             for one in whole:
                 if not 0 <= one <= MAX_SEED:
                     raise ValueError(f"expected {expected}, got {one}: not from 0 to {MAX_SEED}")
-                if whole.count(one) > 1:
+                if one in before:
                     raise ValueError(f"expected {expected}, got {one} twice")
+                before.add(one)
             return tuple(whole)
         shown = "an empty list" if value == [] else show(value)
         raise ValueError(f"expected {expected}, got {shown}")

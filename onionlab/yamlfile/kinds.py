@@ -43,8 +43,14 @@ class Kind:
         return core_schema.no_info_plain_validator_function(self.parse)
 
 
+LONGEST_GUESS = 100
+"""Of a longer word nobody means another one, and to look for it takes long."""
+
+
 def nearest(word: str, known: Iterable[str], *, cutoff: float = 0.5) -> str:
     """``; did you mean "X"?`` for the nearest known name, or nothing."""
+    if len(word) > LONGEST_GUESS:
+        return ""
     by_letters = {one.casefold(): one for one in known}
     close = difflib.get_close_matches(word.casefold(), list(by_letters), n=1, cutoff=cutoff)
     return f'; did you mean "{by_letters[close[0]]}"?' if close else ""

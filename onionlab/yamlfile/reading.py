@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import TypeVar
@@ -14,6 +15,12 @@ from onionlab.yamlfile.model import Model
 from onionlab.yamlfile.shape import expected_at, shape_of_model, unknown_keys
 from onionlab.yamlfile.tree import Node, Problem, YamlError, plain, read_tree
 from onionlab.yamlfile.units import show
+
+LARGEST_BYTES = 2**18
+"""Of a file: what people write by hand. PyYAML takes seconds for so much."""
+
+MOST_PROBLEMS = 100
+"""That are looked for and shown."""
 
 AnyModel = TypeVar("AnyModel", bound=Model)
 
@@ -34,7 +41,11 @@ def read_file(path: Path, file: str) -> tuple[Node | None, list[Problem]]:
         UserError: it cannot be read at all.
     """
     try:
-        return read_tree(path.read_bytes().decode("utf-8-sig"), file), []
+        content = _content(path)
+        if content is None:
+            message = f"larger than {LARGEST_BYTES // 2**10} KiB: no file of this kind is"
+            return None, [Problem(file, 1, "", message)]
+        return read_tree(content.decode("utf-8-sig"), file), []
     except OSError as error:
         raise UserError(f"{file}: cannot be read: {error.strerror}") from None
     except UnicodeDecodeError as error:
@@ -42,6 +53,13 @@ def read_file(path: Path, file: str) -> tuple[Node | None, list[Problem]]:
         return None, [Problem(file, line, "", "not text in UTF-8")]
     except YamlError as error:
         return None, error.problems
+
+
+def _content(path: Path) -> bytes | None:
+    """The bytes of a file; None where they are more than are read."""
+    with path.open("rb") as stream:
+        content = stream.read(LARGEST_BYTES + 1)
+    return content if len(content) <= LARGEST_BYTES else None
 
 
 def read_model(
@@ -55,7 +73,7 @@ def read_model(
     tree, problems = read_file(path, file)
     if tree is None:
         return None, None, problems
-    problems += unknown_keys(tree, shape_of_model(model))
+    problems += itertools.islice(unknown_keys(tree, shape_of_model(model)), MOST_PROBLEMS)
     content, found = validate_tree(tree, model)
     return content, tree, problems + found
 
@@ -68,8 +86,10 @@ def validate_tree(
         return model.model_validate(plain(tree)), []
     except ValidationError as error:
         found = error.errors(include_url=False)
-    problems = []
+    problems: list[Problem] = []
     for one in found:
+        if len(problems) == MOST_PROBLEMS:
+            break
         location = tuple(part for part in one["loc"] if part != "[key]")
         if one["type"] == "extra_forbidden" or (partial and one["type"] == "missing"):
             continue  # unknown keys are reported by unknown_keys(), with the nearest known one
@@ -96,5 +116,6 @@ def as_user_error(file: str, problems: Sequence[Problem], hint: str) -> UserErro
     """All that is wrong with a file as one error, a line each."""
     if len(problems) == 1:
         return UserError(str(problems[0]), hint)
-    lines = "\n".join(f"  {problem}" for problem in problems)
+    shown = problems[:MOST_PROBLEMS]
+    lines = "\n".join(f"  {problem}" for problem in shown)
     return UserError(f"{file}: {len(problems)} things are wrong\n{lines}", hint)

@@ -17,6 +17,8 @@ import yaml
 Scalar = str | int | float | bool | None
 
 MAX_DEPTH = 50
+MOST_COMPOSED = 4 * MAX_DEPTH
+"""Beyond it nothing is looked at: PyYAML calls itself for each level."""
 
 
 @dataclass(frozen=True)
@@ -171,12 +173,21 @@ class _CoreLoader(yaml.SafeLoader):
 
     yaml_implicit_resolvers: dict[str, list[tuple[str, re.Pattern[str]]]] = {}  # noqa: RUF012 - filled below
 
+    _depth = 0
+
     def compose_node(self, parent: yaml.Node | None, index: int) -> yaml.Node | None:
         if self.check_event(yaml.AliasEvent):
             message = "aliases (*name) are not used here; extend a file that holds what is shared"
             mark = self.get_event().start_mark  # type: ignore[no-untyped-call]
             raise yaml.composer.ComposerError(None, None, message, mark)
-        return super().compose_node(parent, index)
+        self._depth += 1
+        try:
+            if self._depth > MOST_COMPOSED:
+                mark = self.peek_event().start_mark  # type: ignore[no-untyped-call]
+                raise yaml.composer.ComposerError(None, None, "nested too deeply", mark)
+            return super().compose_node(parent, index)
+        finally:
+            self._depth -= 1
 
 
 _INT = re.compile(r"[-+]?[0-9]{1,18}", re.ASCII)

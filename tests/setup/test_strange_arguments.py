@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import time
 from pathlib import Path
 
 import pytest
@@ -171,3 +172,25 @@ def test_files_that_make_names_in_one_text(tmp_path: Path, monkeypatch: pytest.M
         Path("b.tar.xz"),
         Path("b.tar.xz"),
     ]
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("experiments: [" + "1," * 25_000 + "]", "100 things are wrong"),
+        ("experiments:\n" + "- {name: quick}\n" * 12_000, "100 things are wrong"),
+        ("experiments:\n" + "- {nmae: quick}\n" * 12_000, "things are wrong"),
+        ("".join(f"k{number}:\n" for number in range(30_000)), "things are wrong"),
+        (f"{'k' * 900}: 1", "unknown key; the keys here are"),
+        ("# " + "x" * 2**18, "larger than 256 KiB: no file of this kind is"),
+    ],
+)
+def test_a_large_list_takes_seconds(tmp_path: Path, text: str, message: str) -> None:
+    """None of them may be quadratic: PyYAML takes seconds, and the rest adds little."""
+    path = tmp_path / "nightly.yaml"
+    path.write_text(text)
+    begun = time.process_time()
+    with pytest.raises(UserError, match=message) as refused:
+        read_nightly_list(path, root=tmp_path)
+    assert len(refused.value.message) < 50_000
+    assert time.process_time() - begun < 20
