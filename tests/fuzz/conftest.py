@@ -8,12 +8,10 @@ from pathlib import Path
 
 import pytest
 
-TESTS = Path(__file__).resolve().parents[1]
-for folder in ("analysis", "peers"):
-    sys.path.insert(0, str(TESTS / folder))
+sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "analysis"))
 
-from .costs import COSTS, table  # noqa: E402 - the path has to be known before
-from .project import Project  # noqa: E402
+from .costs import COSTS, table
+from .project import Project
 
 
 @pytest.fixture(scope="module")

@@ -104,7 +104,7 @@ def _replace(draw: Draw, value: Any) -> Any:
                 del value[key]
             case 1 if isinstance(value, dict):
                 value[draw(st.sampled_from(NAMES))] = value.pop(key)
-            case 1:
+            case 1 if isinstance(value, list):
                 value.append(value[key])
             case _:
                 value[key] = _replace(draw, value[key])

@@ -15,6 +15,7 @@ import tarfile
 import tempfile
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
+from typing import Any
 from unittest import mock
 
 from analysis_synthetic import LogWriter, study_content, write_run
@@ -73,7 +74,7 @@ class Project:
         content = study_content(list(SEEDS))
         content["variants"] = content["variants"][:2]
         content["figures"] = []
-        runs = []
+        runs: list[dict[str, Any]] = []
         for run in content["runs"]:
             if run["variant"] == "swrr":
                 continue
@@ -189,7 +190,7 @@ class Project:
                 path.parent.mkdir(parents=True, exist_ok=True)
                 shutil.copy2(original, path)
 
-    def _beside(self) -> dict[Path, tuple[int, int]]:
+    def _beside(self) -> dict[Path, tuple[int, int] | None]:
         """What no command has a reason to touch: what there is, its size and when it changed."""
         written = (self.root / "results", self.root / "runs")
         paths = [*self.outside.iterdir(), *self.root.iterdir(), *self.inputs.rglob("*")]
@@ -242,7 +243,7 @@ def usual_log() -> bytes:
         log.heartbeat(begun + 2, 1000 * number)
         if number % 4 != 3:
             error = "NONE" if number % 3 else "TIMEOUT"
-            times = {"command_s": 0.2, "first_byte_s": 0.9, "last_byte_s": 2.9}
-            size = {"requested": 327_680, "payload": 327_680}
+            times: dict[str, Any] = {"command_s": 0.2, "first_byte_s": 0.9, "last_byte_s": 2.9}
+            size: dict[str, Any] = {"requested": 327_680, "payload": 327_680}
             log.end(begun + 3, stream, begun, error=error, **size, **times)
     return log.text()

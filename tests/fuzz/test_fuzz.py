@@ -20,8 +20,8 @@ import zstandard
 from analysis_synthetic import write_logs
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
+from peers.test_records import DOWNLOADER, SEED, write_run
 from test_imports import analysis, plot_data
-from test_records import DOWNLOADER, SEED, write_run
 
 from analysis.comparison.history import read_history, steps_of, write_history
 from analysis.formats.json_files import read_json
@@ -42,7 +42,7 @@ FEW = 150
 """Inputs of each kind in `make test-all`: two thousand in all, in about a minute."""
 
 
-def fuzz(test: Callable[..., None]) -> Callable[..., None]:
+def fuzz(test: Callable[..., None]) -> Any:
     """The same examples each time, unless somebody asks for more."""
     given_data = settings(
         max_examples=EXAMPLES or FEW,
@@ -91,13 +91,14 @@ def test_sound_inputs_are_read(project: Project) -> None:
             ("validate-statistics", "--repetitions", "1", "--runs", str(csv)),
         ):
             assert project.call("sound", *words) != 2, words
-        write_run(made, *peers_logs())
+        write_run(made, *peers_logs(), "")
         project.call("sound", "analyse", "--run-directory", str(made))
 
 
-def peers_logs() -> list[bytes]:
+def peers_logs() -> tuple[bytes, bytes]:
     """Of the two peers of a transfer."""
-    return ["".join(f"{line}\n" for line in lines).encode() for lines in (SEED, DOWNLOADER)]
+    seed, downloader = ("".join(f"{line}\n" for line in lines) for lines in (SEED, DOWNLOADER))
+    return seed.encode(), downloader.encode()
 
 
 @fuzz
@@ -114,9 +115,9 @@ def test_logs_of_tgen(project: Project, data: st.DataObject) -> None:
 def test_logs_of_peers(project: Project, data: st.DataObject) -> None:
     run = project.root / "runs" / "made"
     suffix = data.draw(st.sampled_from(list(PACKERS)))
-    contents = [PACKERS[suffix](changed_bytes(data.draw, content)) for content in peers_logs()]
+    seed, downloader = (PACKERS[suffix](changed_bytes(data.draw, log)) for log in peers_logs())
     with project.damaged({}):
-        write_run(run, *contents, suffix)
+        write_run(run, seed, downloader, suffix)
         project.call("log of a peer", "analyse", "--run-directory", str(run))
 
 

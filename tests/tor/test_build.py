@@ -106,7 +106,7 @@ def test_a_checkout_may_lie_at_a_path_that_makefiles_cannot_take(
     assert greeting_of(built["greeting"]) == "good morning"
     assert built["greeting"].sha256 == here["greeting"].sha256
     assert not leftovers(elsewhere)
-    monkeypatch.setattr(workshop.tempfile, "gettempdir", lambda: str(elsewhere))
+    monkeypatch.setattr("tempfile.gettempdir", lambda: str(elsewhere))
     with (
         pytest.raises(UserError, match="their paths have letters that makefiles cannot take"),
         workshop.building_directory(inputs_of(elsewhere, Sayings())),
