@@ -6,7 +6,7 @@
 # What they hold is text that neither make nor a shell reads, whatever its letters: make does not
 # expand them again, and a recipe says "$${NAME}", which its shell takes from the environment.
 VARIABLES := NAME SCALE SEEDS VARIANTS JOBS ENGINE SHADOW TGEN TOR_SOURCE LINUX_SOURCE LIBTORRENT_SOURCE \
-	PYTHON MAX_SEEDS CLAIMS NO_RUN ONLY RUNS A B ABOUT OUT ACCEPT STATE DURATION SCHEDULER OVERHEAD LOGS FROM
+	PYTHON MAX_SEEDS CLAIMS NO_RUN ONLY RUNS A B ABOUT PAIRED OUT ACCEPT STATE DURATION SCHEDULER OVERHEAD LOGS FROM
 define as_text
 override $(1) := $$(value $(1))
 export $(1)
@@ -83,8 +83,8 @@ experiment: $(READY) ## everything for NAME: set up, build, run, analyse, report
 compare-engines: $(READY) ## NAME on each engine: what moves with the engine [ENGINE=a,b]
 	@$(ONIONLAB) compare-engines $(ASKED) $(call option,JOBS,jobs) $(NAMED)
 
-compare: $(READY) ## is B worse than A: A=quick:ewma B=quick:rr [ABOUT=variant] [OUT=folder]
-	@$(ONIONLAB) compare $(call option,ABOUT,about) $(call option,OUT,out) \
+compare: $(READY) ## is B worse than A: A=quick:ewma B=quick:rr [ABOUT=variant] [PAIRED=no] [OUT=folder]
+	@$(ONIONLAB) compare $(call option,ABOUT,about) $(call option,PAIRED,paired) $(call option,OUT,out) \
 		-- $(call needed,A,$(SIDES)) $(call needed,B,$(SIDES))
 
 nightly: $(READY) ## the list in experiments/nightly.yaml against its baseline [ACCEPT=1 makes one]

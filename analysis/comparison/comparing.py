@@ -8,6 +8,7 @@ from enum import IntEnum
 
 from analysis.comparison.differences import Differences, differences, settle_about
 from analysis.comparison.run_sets import RunSet, SetRun
+from analysis.comparison.same_networks import paired_by_network, same_bytes
 from analysis.errors import AnalysisError
 from analysis.judgement.estimates import Estimate, estimate
 from analysis.judgement.judging import Design, Judgement, Statistics, judge_comparison
@@ -138,13 +139,18 @@ class Comparison:
 
 
 def compare_sets(
-    a: RunSet, b: RunSet, about: Sequence[str] = (), error_level: float = LEVEL
+    a: RunSet,
+    b: RunSet,
+    about: Sequence[str] = (),
+    error_level: float = LEVEL,
+    *,
+    pair: bool = True,
 ) -> Comparison:
     """Compare B with the baseline A.
 
     Runs are paired by level, variant and seed; a level or variant that is alone on its side is
-    compared with the only one of the other. Sets that cannot be paired (imports, or no seed in
-    common) are two independent samples.
+    compared with the only one of the other. Imports are paired where their networks are the same.
+    Sets that cannot be paired (no network or seed in common) are two independent samples.
 
     Args:
         a: the baseline.
@@ -152,15 +158,20 @@ def compare_sets(
         about: aspects that may differ; none: find out which one does.
         error_level: chance of any false "different" over all primary metrics of all matches
             together, and of any false "equivalent".
+        pair: whether runs are paired at all where they can be.
 
     Raises:
         AnalysisError: more differs than was asked about, or nothing can be compared.
     """
     _require_same_definitions(a, b)
+    alone = _copies(a, b)
+    together = paired_by_network(a, b) if pair else None
+    if together is not None:
+        a, b = together
+        alone.append(NETWORKS)
     matches = list(_matches(a, b))
-    paired = a.paired and b.paired
+    paired = pair and a.paired and b.paired
     couples: list[tuple[SetRun, SetRun]] = []
-    alone: list[str] = []
     for match in matches:
         mine, other = match.runs_a, match.runs_b
         common = sorted(set(mine) & set(other)) if paired else []
@@ -169,6 +180,8 @@ def compare_sets(
         if paired and common and single:
             where = f" of {match.label}" if len(matches) > 1 else ""
             alone.append(f"seeds without a pair{where}: {', '.join(map(str, single))}")
+    if not pair:
+        alone.append("not paired, as asked: the sets are compared as two independent samples")
     if paired and not couples:
         paired = False
         alone = ["no seed in common: the sets are compared as two independent samples"]
@@ -191,6 +204,22 @@ def compare_sets(
     return Comparison(
         a, b, settled, found, identical, paired, len(couples), tuple(alone), error_level, rows
     )
+
+
+NETWORKS = (
+    "the simulations of both sides are of the same networks, by name or by the relays' keys, and "
+    "so they are paired; PAIRED=no compares them as independent"
+)
+
+
+def _copies(a: RunSet, b: RunSet) -> list[str]:
+    same = same_bytes(a, b)
+    if not same:
+        return []
+    return [
+        f"warning: {len(same)} simulations of {b.name} are the same bytes as simulations of "
+        f"{a.name}, and no independent replicates: {', '.join(same)}"
+    ]
 
 
 def _require_same_definitions(a: RunSet, b: RunSet) -> None:

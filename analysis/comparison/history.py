@@ -17,7 +17,7 @@ from analysis.comparison.run_sets import CATALOGUES, RunSet
 from analysis.errors import AnalysisError
 from analysis.formats.columns import HISTORY, HISTORY_FORMAT, arrow_schema
 from analysis.formats.tables import read_table, require_columns
-from analysis.inference.change_points import Step, find_steps, noise
+from analysis.inference.change_points import MINIMUM_DF, Step, find_steps, noise_of_means
 
 SCHEMA = arrow_schema(HISTORY, HISTORY_FORMAT)
 
@@ -164,11 +164,7 @@ def steps_of(
         false_steps_per_year: expected false steps a year over all time series together.
         primary: the time series that are searched, by the values of ``TIME_SERIES``.
     """
-    rows_of_series: dict[tuple[str, ...], list[dict[str, Any]]] = {}
-    for row in history.to_pylist():
-        name = tuple(row[column] for column in TIME_SERIES)
-        if name in primary and row["estimate"] is not None:
-            rows_of_series.setdefault(name, []).append(row)
+    rows_of_series = _rows_of_series(history, primary)
     share = min(0.5, false_steps_per_year / max(1, len(primary)))
     made = []
     for name, rows in rows_of_series.items():
@@ -208,21 +204,59 @@ def _by_seeds(rows: Sequence[dict[str, Any]]) -> list[list[_Measurement]]:
     return [nights for nights in (once, *sets.values()) if len(nights) > 1]
 
 
+def unsearched(history: pa.Table, primary: set[tuple[str, ...]]) -> int:
+    """In how many of the primary time series steps cannot be found yet, for want of known noise.
+
+    Args:
+        history: as ``read_history`` gives it.
+        primary: the time series that are searched, by the values of ``TIME_SERIES``.
+    """
+    found = _rows_of_series(history, primary)
+    return len(primary) - sum(_searched(rows) for rows in found.values())
+
+
+def _searched(rows: Sequence[dict[str, Any]]) -> bool:
+    noises = [noise_of_means(_nights(group, _logs(rows))) for group in _by_seeds(rows)]
+    return any(sd > 0 and df >= MINIMUM_DF for sd, df in noises)
+
+
+def _rows_of_series(
+    history: pa.Table, primary: set[tuple[str, ...]]
+) -> dict[tuple[str, ...], list[dict[str, Any]]]:
+    """Rows with a value, by time series."""
+    rows_of_series: dict[tuple[str, ...], list[dict[str, Any]]] = {}
+    for row in history.to_pylist():
+        name = tuple(row[column] for column in TIME_SERIES)
+        if name in primary and row["estimate"] is not None:
+            rows_of_series.setdefault(name, []).append(row)
+    return rows_of_series
+
+
+def _logs(rows: Sequence[dict[str, Any]]) -> bool:
+    """Whether a series is searched on the logarithm: all of its values are positive."""
+    return all(value > 0 for row in rows for value in row["values"])
+
+
+def _nights(group: Sequence[_Measurement], logs: bool) -> list[dict[int, float]]:
+    """Seed -> value of each measurement, on the scale of the search."""
+    return [
+        {
+            seed: float(np.log(value)) if logs else value
+            for seed, value in zip(one.first["seeds"], one.first["values"], strict=True)
+        }
+        for one in group
+    ]
+
+
 def _steps_of_series(
     name: tuple[str, ...], rows: Sequence[dict[str, Any]], false_steps: float
 ) -> list[HistoryStep]:
-    logs = all(value > 0 for row in rows for value in row["values"])
+    logs = _logs(rows)
     made = []
     groups = _by_seeds(rows)
     for group in groups:
-        nights = [
-            {
-                seed: float(np.log(value)) if logs else value
-                for seed, value in zip(one.first["seeds"], one.first["values"], strict=True)
-            }
-            for one in group
-        ]
-        sd, df = noise(nights)
+        nights = _nights(group, logs)
+        sd, df = noise_of_means(nights)
         means = [float(np.mean(list(night.values()))) for night in nights]
         for step in find_steps(means, sd, df, false_steps / len(groups)):
             before, after = (float(np.exp(x)) if logs else x for x in (step.before, step.after))

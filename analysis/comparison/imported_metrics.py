@@ -64,7 +64,7 @@ def _quantities() -> Iterator[Quantity]:
         better="lower",
         headline=True,
         # A simulation's downloads are not counted in its files, so the step is not known.
-        judged=Judged(RATE.margin, 0.0),
+        judged=Judged(RATE.margin, 0.0, unseen=RATE.unseen),
     )
     for name, label in DURATIONS.items():
         for q in QUANTILES:

@@ -46,6 +46,10 @@ class SetRun(FormatModel):
     project: str = Field(
         default="", description="version and commit of the program that made the run"
     )
+    network: str = Field(
+        default="",
+        description="of an import: what says that a run of another import is of the same network",
+    )
 
     @property
     def key(self) -> tuple[str, str, int]:

@@ -107,8 +107,8 @@ class Run(FormatModel):
 
 
 @dataclass(frozen=True)
-class Looks:
-    """When the data was, or will be, looked at while seeds are added."""
+class PlannedLooks:
+    """When the data was, or will be, looked at by one plan: a budget, or a number of seeds."""
 
     sizes: Annotated[
         tuple[int, ...], Field(description="pairs of runs at each look so far, increasing")
@@ -117,13 +117,33 @@ class Looks:
 
     def __post_init__(self) -> None:
         increasing = all(a < b for a, b in zip(self.sizes, self.sizes[1:], strict=False))
-        if not self.sizes or not increasing or self.sizes[0] < 2 or self.sizes[-1] > self.budget:
-            raise ValueError(f"looks need to grow from 2 to at most {self.budget}: {self.sizes}")
+        if not self.sizes or not increasing or self.sizes[0] < 1 or self.sizes[-1] > self.budget:
+            raise ValueError(f"looks need to grow from 1 to at most {self.budget}: {self.sizes}")
+
+    @property
+    def plan(self) -> tuple[tuple[int, ...], int]:
+        """Sizes and budget, as ``inference.sequential`` takes them."""
+        return self.sizes, self.budget
+
+
+@dataclass(frozen=True)
+class Looks(PlannedLooks):
+    """All looks at the data: those of the present plan, and those of plans before it."""
+
+    earlier: Annotated[
+        tuple[PlannedLooks, ...],
+        Field(description="looks at the same runs under plans before this one, in their order"),
+    ] = ()
 
     @property
     def fractions(self) -> tuple[float, ...]:
-        """Share of the budget used at each look."""
+        """Share of this plan's budget used at each of its looks."""
         return tuple(size / self.budget for size in self.sizes)
+
+    @property
+    def plans(self) -> list[tuple[tuple[int, ...], int]]:
+        """Sizes and budget of each plan, this one last."""
+        return [*(looks.plan for looks in self.earlier), self.plan]
 
 
 @dataclass(frozen=True)
@@ -171,7 +191,7 @@ class Study(FormatModel):
     )
     looks: Looks | None = Field(
         default=None,
-        description="when the runs were looked at while seeds were added; null: only once",
+        description="when the runs were looked at while seeds were added; null: once",
     )
     asked: dict[str, Any] = Field(
         default={}, description="what was asked for: experiment, scale, seeds and the like"

@@ -9,6 +9,7 @@ from pathlib import Path
 from analysis.comparison.imported_metrics import NOTES
 from analysis.comparison.run_sets import RunSet, SetRun, values_of
 from analysis.errors import AnalysisError
+from analysis.imports.identity import content_hash, network_hash
 from analysis.imports.simulation import ImportedSimulation, keys_of, statistics_of
 from analysis.imports.tgentools import NAMES as ANALYSIS_NAMES
 from analysis.imports.tgentools import read_analysis
@@ -48,10 +49,13 @@ def import_runs(paths: Sequence[Path], name: str, options: ImportOptions) -> Run
     simulations = []
     for source in dict.fromkeys(source.resolve() for source in sources):
         if source.is_dir():
-            simulations.append(read_plot_data(source))
+            read = read_plot_data(source)
         else:
-            simulations.append(read_analysis(source, begin_s=options.begin_s, end_s=options.end_s))
+            read = read_analysis(source, begin_s=options.begin_s, end_s=options.end_s)
+        read.content, read.network = content_hash(source), network_hash(source)
+        simulations.append(read)
     notes = [*NOTES]
+    simulations = _each_once(simulations, notes)
     analyses = any(not source.is_dir() for source in sources)
     if analyses and (options.begin_s, options.end_s) != (None, None):
         bounds = [
@@ -74,15 +78,41 @@ def import_runs(paths: Sequence[Path], name: str, options: ImportOptions) -> Run
     return RunSet(
         name=name,
         definitions="tornettools",
-        # A number is all that a seed is here: what was drawn from it is not known.
+        # A number is all that a seed is here. Runs of the same network are known by that.
         paired=False,
         notes=tuple(notes),
         runs=tuple(
-            SetRun(run_id=simulation.name, level=LEVEL, variant=VARIANT, seed=number)
+            SetRun(
+                run_id=simulation.name,
+                level=LEVEL,
+                variant=VARIANT,
+                seed=number,
+                records={"import": simulation.content},
+                network=simulation.network or simulation.name,
+            )
             for number, simulation in enumerate(simulations, 1)
         ),
         values=values_of(_statistics(simulations)),
     )
+
+
+def _each_once(simulations: list[ImportedSimulation], notes: list[str]) -> list[ImportedSimulation]:
+    """Without those whose files are the bytes of an earlier one; says so in ``notes``.
+
+    A copy is no further replicate, and two simulations that were really made never agree so.
+    """
+    first: dict[str, ImportedSimulation] = {}
+    copies = []
+    for simulation in simulations:
+        if simulation.content in first:
+            copies.append(f"{simulation.name} (as {first[simulation.content].name})")
+        else:
+            first[simulation.content] = simulation
+    if copies:
+        notes.append(
+            f"Counted once, since their files are the same bytes as another's: {', '.join(copies)}."
+        )
+    return list(first.values())
 
 
 def find_simulations(path: Path) -> list[Path]:

@@ -31,6 +31,8 @@ class ImportedSimulation:
         downloads: class -> (failed, all) downloads.
         relay_goodput: bytes per second of all relays, one for each second.
         sizes: class of all sizes -> classes of single sizes that it has.
+        content: hash of its files; "" if not known.
+        network: hash of what tells its network; "" if nothing does but its name.
     """
 
     name: str
@@ -38,6 +40,8 @@ class ImportedSimulation:
     goodputs: dict[tuple[str, str], list[float]] = field(default_factory=dict)
     downloads: dict[str, tuple[float, float]] = field(default_factory=dict)
     relay_goodput: list[float] = field(default_factory=list)
+    content: str = ""
+    network: str = ""
 
     def add(self, class_name: str, duration: str, seconds: list[float]) -> None:
         """Add times of completed downloads."""

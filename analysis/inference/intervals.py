@@ -56,20 +56,35 @@ def t_interval(values: ArrayLike, confidence: float = CONFIDENCE) -> Interval:
     return Interval(mean, mean - half, mean + half)
 
 
-def ratio_interval(
-    variant: ArrayLike, baseline: ArrayLike, confidence: float = CONFIDENCE
-) -> Interval:
-    """Geometric mean of the pairs' ratios, and the t interval of the logarithms, taken back.
+def positive_interval(values: ArrayLike, confidence: float = CONFIDENCE) -> Interval:
+    """Mean and its interval, of what cannot be negative: the t interval of the mean's logarithm.
+
+    The logarithm of the mean has the standard error of the mean over the mean, by the delta method.
+    So the bounds are a factor away from the mean, and never below zero.
 
     Args:
-        variant: shape (n,), > 0.
-        baseline: shape (n,), > 0, of the same seeds.
+        values: shape (n,), finite, >= 0.
         confidence: coverage, in (0, 1).
 
+    Returns:
+        Without bounds for one value, and for zeros alone, which have no spread to judge by.
+
     Raises:
-        ValueError: no values.
+        ValueError: no values, or a negative one.
     """
-    return exponential(t_interval(log_ratios(variant, baseline), confidence))
+    array = np.asarray(values, dtype=np.float64)
+    plain = t_interval(array, confidence)
+    if array.min() < 0:
+        raise ValueError("a value is negative")
+    if plain.low is None or plain.high is None or plain.estimate == 0:
+        return Interval(plain.estimate, None, None)
+    half = (plain.high - plain.low) / 2 / plain.estimate
+    around = exponential(Interval(0.0, -half, half))
+    assert around.low is not None
+    assert around.high is not None
+    return Interval(
+        plain.estimate, plain.estimate * around.low, min(plain.estimate * around.high, 1e308)
+    )
 
 
 def log_ratios(variant: ArrayLike, baseline: ArrayLike) -> Floats:

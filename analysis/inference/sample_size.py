@@ -4,13 +4,18 @@ from __future__ import annotations
 
 from analysis.inference.effects import Effect
 from analysis.inference.intervals import t_quantile
+from analysis.inference.rare import p_rare
 
 MAX_SEEDS_ASKED = 10_000
 """Where more would be needed, it is no use to say how many."""
 
 
 def count_to_settle(
-    effect: Effect, margin: float | None, level: float, power: float = 0.8
+    effect: Effect,
+    margin: float | None,
+    level: float,
+    power: float = 0.8,
+    largest_unseen: float = 0.0,
 ) -> int | None:
     """How many pairs in all would show a difference, or the lack of one, with this power.
 
@@ -22,6 +27,8 @@ def count_to_settle(
         margin: what counts as equivalent, or None.
         level: error rate of one test, corrected for the number of tests.
         power: chance to get there.
+        largest_unseen: by how much a network that was not seen may be off, where that is asked for
+            equivalence (``rare``); 0: it is not.
 
     Returns:
         None where ``MAX_SEEDS_ASKED`` would not do.
@@ -31,11 +38,15 @@ def count_to_settle(
         later = effect.with_count(count)
         sure = t_quantile(power, later.df)
         size = abs(later.estimate)
-        needed = t_quantile(1 - level / 2, later.df) + sure
+        needed = later.t_needed(level / 2, both_sides=True) + sure
         if size > 0 and size >= needed * later.standard_error:
             return True
-        needed = t_quantile(1 - level, later.df) + sure
-        return margin is not None and margin - size >= needed * later.standard_error
+        if margin is None:
+            return False
+        if largest_unseen and p_rare(size, margin, largest_unseen, count) > level:
+            return False
+        needed = later.t_needed(level, both_sides=False) + sure
+        return margin - size >= needed * later.standard_error
 
     low, high = effect.count, MAX_SEEDS_ASKED
     if not settles(high):

@@ -11,6 +11,7 @@ data seen; docs/reference/statistics.md says what that means for SEEDS=auto.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from functools import lru_cache
 
 import numpy as np
@@ -25,6 +26,10 @@ POWER = 2.0
 ALLOWANCE = 0.9
 """Share of the error rate that is spent. Small samples' t tests depend less on each other from look
 to look than the Brownian motion does, and reject up to a tenth more often than planned."""
+
+LATER = 0.2
+"""Share of what is left of the error rate that a plan leaves to plans after it: to a budget that is
+raised, or to seeds that are added once more."""
 
 FIRST_LOOK = 3
 """Pairs at the first look: a t test of two pairs finds nothing but the grossest difference."""
@@ -54,10 +59,66 @@ def schedule(budget: int) -> tuple[int, ...]:
     return tuple(sizes)
 
 
+@dataclass(frozen=True)
+class Spending:
+    """How the error rate is spent over all looks at one set of growing data.
+
+    Attributes:
+        sizes: shape (k,), pairs at each look, increasing.
+        spent: shape (k,), the share of the error rate spent by then, not falling. Beyond 1: the
+            rate is exceeded by that factor.
+        end: the most pairs that any of the plans allows.
+    """
+
+    sizes: tuple[int, ...]
+    spent: tuple[float, ...]
+    end: int
+
+    @property
+    def excess(self) -> float:
+        """The error rate that holds over all looks, in units of the one that was asked for."""
+        return max(1.0, self.spent[-1])
+
+    def up_to(self, count: int) -> Spending:
+        """The looks at no more than ``count`` pairs."""
+        kept = sum(size <= count for size in self.sizes)
+        return Spending(self.sizes[:kept], self.spent[:kept], self.end)
+
+
+def spending(plans: Sequence[tuple[Sequence[int], int]]) -> Spending:
+    """The spending of one or more plans for the same data, each of sizes of looks and a budget.
+
+    A plan spends all but the share ``LATER`` of what is left when it begins, as t^POWER of the
+    share t of its way to its budget; so plans may follow each other without end. Where the first of
+    several was one look at a fixed number of pairs, that was an ordinary test, which spends
+    everything; what follows exceeds the rate, by ``LATER`` of it at most.
+
+    Raises:
+        ValueError: no plan, or one without a look.
+    """
+    if not plans or not all(looks for looks, _ in plans):
+        raise ValueError("looks that are planned need sizes")
+    first, budget = plans[0]
+    fixed = len(plans) > 1 and tuple(first) == (budget,)
+    purse = 1 + LATER if fixed else 1.0
+    used, reached = 0.0, 0
+    sizes: list[int] = []
+    spent: list[float] = []
+    for number, (looks, end) in enumerate(plans):
+        share = 1.0 if fixed and number == 0 else (1 - LATER) * (purse - used)
+        before, begin = used, reached
+        for size in looks:
+            # What was seen before is nothing new.
+            if size > reached:
+                used = before + share * ((size - begin) / (end - begin)) ** POWER
+                sizes.append(size)
+                spent.append(used)
+                reached = size
+    return Spending(tuple(sizes), tuple(spent), max(end for _, end in plans))
+
+
 def nominal_levels(fractions: Sequence[float], alphas: ArrayLike, power: float = POWER) -> Floats:
     """One-sided levels for each look that spend ``alpha * t^power`` by information share t.
-
-    By the recursion of Armitage, McPherson and Rowe (1969) for a Brownian motion on a grid.
 
     Args:
         fractions: shape (k,), increasing, in (0, 1].
@@ -67,12 +128,28 @@ def nominal_levels(fractions: Sequence[float], alphas: ArrayLike, power: float =
     Returns:
         Shape (a, k): reject at look k where the one-sided p-value is at most this.
     """
-    t = np.asarray(fractions, dtype=np.float64)
+    return spending_levels(fractions, alphas, np.asarray(fractions, dtype=np.float64) ** power)
+
+
+def spending_levels(times: Sequence[float], alphas: ArrayLike, spent: ArrayLike) -> Floats:
+    """One-sided levels for each look that spend given shares of an error rate.
+
+    By the recursion of Armitage, McPherson and Rowe (1969) for a Brownian motion on a grid.
+
+    Args:
+        times: shape (k,), information at each look, increasing, in (0, 1].
+        alphas: shape (a,), one-sided error rates in (0, 1).
+        spent: shape (k,), the share of the rate spent by each look, not falling.
+
+    Returns:
+        Shape (a, k): reject at look k where the one-sided p-value is at most this.
+    """
+    t = np.asarray(times, dtype=np.float64)
     alpha = np.asarray(alphas, dtype=np.float64)
     gaps = np.diff(t, prepend=0.0)
     step = float(np.sqrt(gaps.min())) / _GRID_STEPS_PER_SD
     grid = np.arange(-_GRID_END, _GRID_END + step, step)
-    spend = alpha[:, None] * np.diff(t**power, prepend=0.0)
+    spend = alpha[:, None] * np.diff(np.asarray(spent, dtype=np.float64), prepend=0.0)
     levels = np.empty((alpha.size, t.size))
     # Mass of the paths not stopped yet, for each alpha, on the grid.
     mass = np.tile(stats.norm.pdf(grid, 0.0, np.sqrt(t[0])) * step, (alpha.size, 1))
@@ -106,14 +183,17 @@ def _boundary(above: Floats, grid: Floats, step: float, spend: float) -> tuple[f
 
 
 @lru_cache(maxsize=64)
-def _level_table(fractions: tuple[float, ...]) -> Floats:
-    table = nominal_levels(fractions, ALLOWANCE * _ALPHAS)
+def _level_table(looks: Spending) -> Floats:
+    times = [size / looks.end for size in looks.sizes]
+    # A share of more than 1 must not make an error rate of 1 or more.
+    alphas = np.minimum(ALLOWANCE * _ALPHAS, 0.5 / looks.excess)
+    table = spending_levels(times, alphas, looks.spent)
     # Numerical noise must not make a larger error rate allow less.
     monotone: Floats = np.maximum.accumulate(table, axis=0)
     return monotone
 
 
-def sequential_p(p_values: ArrayLike, fractions: Sequence[float]) -> float:
+def sequential_p(p_values: ArrayLike, looks: Spending) -> float:
     """The smallest one-sided error rate at which any look so far would have rejected.
 
     It is a p-value at any of the looks, whatever made one stop there, and so can be corrected for
@@ -122,10 +202,10 @@ def sequential_p(p_values: ArrayLike, fractions: Sequence[float]) -> float:
 
     Args:
         p_values: shape (k,), the one-sided p-value of each look on its own data.
-        fractions: shape (k,), share of the budget used at each look.
+        looks: the k looks.
     """
     p = np.asarray(p_values, dtype=np.float64)
-    table = _level_table(tuple(fractions))
+    table = _level_table(looks)
     best = 1.0
     for look, value in enumerate(p):
         levels = table[:, look]

@@ -11,7 +11,15 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from analysis.inference.intervals import Interval, ratio_interval, t_interval
+from analysis.arrays import Floats
+from analysis.inference.effects import paired_effect
+from analysis.inference.intervals import (
+    Interval,
+    exponential,
+    log_ratios,
+    positive_interval,
+    t_interval,
+)
 from analysis.measures.metric import Statistic
 
 ONE_SEED = "one seed: no interval"
@@ -47,7 +55,7 @@ class AgainstBaseline:
 
 
 def estimate(statistics: Mapping[int, Statistic]) -> Estimate:
-    """A variant's mean over its seeds.
+    """A variant's mean over its seeds; its interval is never below zero if no value is.
 
     If any seed has no value the mean has none either: to leave that run out would be to select.
     """
@@ -61,7 +69,8 @@ def estimate(statistics: Mapping[int, Statistic]) -> Estimate:
         return Estimate(None, len(statistics), None, None, None, f"{reason}{where}")
     sd = float(np.std(values, ddof=1)) if len(values) > 1 else None
     note = ONE_SEED if len(values) == 1 else ""
-    return Estimate(t_interval(values), len(values), sd, min(values), max(values), note)
+    mean = t_interval(values) if min(values) < 0 else positive_interval(values)
+    return Estimate(mean, len(values), sd, min(values), max(values), note)
 
 
 def against_baseline(
@@ -69,7 +78,7 @@ def against_baseline(
 ) -> AgainstBaseline:
     """Differences (variant - baseline) and ratios (variant / baseline) over common seeds.
 
-    The ratio is the geometric mean of the pairs' ratios, with the t interval of their logarithms. A
+    The ratio is the geometric mean of the pairs' ratios, with the interval of their logarithms. A
     seed with a run on one side only makes no pair and is named in the note.
     """
     common = sorted(set(variant) & set(baseline))
@@ -90,10 +99,17 @@ def against_baseline(
     if len(pairs) == 1:
         notes.append(ONE_PAIR)
     own, base_values = zip(*pairs, strict=True)
-    difference = t_interval(np.subtract(own, base_values))
+    difference = _paired_interval(np.subtract(own, base_values))
     ratio = None
     if min(own) > 0 and min(base_values) > 0:
-        ratio = ratio_interval(own, base_values)
+        ratio = exponential(_paired_interval(log_ratios(own, base_values)))
     else:
         notes.append(NO_RATIO)
     return AgainstBaseline(difference, ratio, len(pairs), tuple(notes))
+
+
+def _paired_interval(differences: Floats) -> Interval:
+    """The interval that verdicts rest on; one pair has no bounds."""
+    if differences.size == 1:
+        return Interval(float(differences[0]), None, None)
+    return paired_effect(differences).interval()

@@ -11,6 +11,7 @@ import numpy as np
 
 from analysis.errors import AnalysisError
 from analysis.formats.study import Looks, Run, Study
+from analysis.inference.sequential import spending
 from analysis.judgement.margins import with_margins
 from analysis.judgement.verdicts import LEVEL, Paired, Sides, State, Unpaired, Verdict, decide
 from analysis.measures.catalogue import OWN, run_statistics
@@ -20,7 +21,6 @@ from analysis.measures.metric import (
     TIME_RESOLUTION_S,
     Catalogue,
     Judged,
-    Margin,
     Quantity,
     Statistic,
 )
@@ -71,6 +71,11 @@ class Judgement:
 def design_of(study: Study) -> Design:
     """How a study's comparisons are judged."""
     return Design(margins=study.margins, looks=study.looks)
+
+
+def level_of(study: Study) -> float:
+    """The chance of a false verdict of a kind in one comparison of a study, over all its looks."""
+    return LEVEL if study.looks is None else LEVEL * spending(study.looks.plans).excess
 
 
 def in_order(study: Study) -> Iterator[Run]:
@@ -218,7 +223,7 @@ def judge_comparison(
                 metric.name, table[metric.name], of_class, (variant, baseline)
             )
             families[primary][class_name, metric.name] = _sides(
-                own, base, metric, table[metric.name].margin, resolution, design.paired
+                own, base, metric, table[metric.name], resolution, design.paired
             )
     return [
         Judgement(class_name, known[name], primary, verdict)
@@ -239,7 +244,7 @@ def _sides(
     own: Mapping[int, Statistic],
     base: Mapping[int, Statistic],
     metric: Quantity,
-    margin: Margin,
+    judged: Judged,
     resolution: float,
     paired: bool,
 ) -> Sides:
@@ -248,9 +253,10 @@ def _sides(
     return (Paired if paired else Unpaired)(
         [own[seed].value for seed in of_own],
         [base[seed].value for seed in of_base],
-        margin,
+        judged.margin,
         metric.better or None,
         resolution,
+        judged.unseen,
     )
 
 

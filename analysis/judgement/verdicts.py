@@ -20,8 +20,11 @@ from analysis.formats.study import Looks
 from analysis.inference.corrections import holm
 from analysis.inference.effects import Effect, paired_effect, welch_effect
 from analysis.inference.intervals import CONFIDENCE, Interval, exponential, log_ratios
+from analysis.inference.rare import p_rare, unseen_share
 from analysis.inference.sample_size import MAX_SEEDS_ASKED, count_to_settle
-from analysis.inference.sequential import sequential_p
+from analysis.inference.sequential import Spending, sequential_p, spending
+from analysis.inference.signed_ranks import typical_value
+from analysis.inference.skewness import looks_skewed
 from analysis.measures.metric import Margin
 
 LEVEL = 0.05
@@ -49,6 +52,8 @@ class _Comparison:
         margin: what counts as the same.
         better: which direction is the better one, or None.
         resolution: step in which values are known, >= 0, in the metric's unit.
+        unseen: by how much a network that was not seen may be off, in the metric's unit; 0: that is
+            not asked. Only differences are asked it, not ratios.
     """
 
     variant: Values
@@ -56,6 +61,7 @@ class _Comparison:
     margin: Margin
     better: Better | None = None
     resolution: float = 0.0
+    unseen: float = 0.0
 
 
 @dataclass(frozen=True)
@@ -92,6 +98,8 @@ class Verdict:
         count: pairs, or runs of the smaller side.
         more_seeds: how many more would settle it; None if settled or if that cannot be told.
         reason: why it is not known, or what else to know; "" if plain.
+        caution: what the verdict does not cover in these data; "" if nothing was seen.
+        all_same: no seed told the two apart, so that only what was not seen may differ.
     """
 
     state: State
@@ -104,6 +112,8 @@ class Verdict:
     count: int
     more_seeds: int | None
     reason: str
+    caution: str = ""
+    all_same: bool = False
 
     @property
     def settled(self) -> bool:
@@ -145,7 +155,7 @@ class _Measured:
             return paired_effect(variant - baseline, resolution)
         return welch_effect(variant, baseline, resolution)
 
-    def p_values(self, effect: Effect, looks: Looks | None) -> tuple[float, float]:
+    def p_values(self, effect: Effect, looks: Spending | None) -> tuple[float, float]:
         """Of "no difference", two-sided, and of "not equivalent" (1 without a margin).
 
         With looks: over all of them so far, each at its own part of the pairs.
@@ -155,15 +165,45 @@ class _Measured:
             effects = [e for size in looks.sizes if (e := self.effect(size)) is not None]
 
         def joined(one_sided: list[float]) -> float:
-            return one_sided[0] if looks is None else sequential_p(one_sided, looks.fractions)
+            return one_sided[0] if looks is None else sequential_p(one_sided, looks)
 
-        above = joined([effect.p_above(0.0) for effect in effects])
-        below = joined([effect.p_below(0.0) for effect in effects])
-        margin = self.margin
-        inside = 1.0
-        if margin is not None:
-            inside = joined([effect.p_equivalent(margin) for effect in effects])
+        above = joined([effect.p_above(0.0, both_sides=True) for effect in effects])
+        below = joined([effect.p_below(0.0, both_sides=True) for effect in effects])
+        inside = joined([self._p_outside(effect) for effect in effects])
         return min(1.0, 2 * min(above, below)), inside
+
+    def _p_outside(self, effect: Effect) -> float:
+        """p-value of "not equivalent", for these pairs and for networks that were not seen."""
+        if self.margin is None:
+            return 1.0
+        return max(effect.p_equivalent(self.margin), self.p_unseen(effect))
+
+    def p_unseen(self, effect: Effect) -> float:
+        """p-value of "networks that were not seen make up for the rest of the margin"."""
+        if self.margin is None or not self.unseen:
+            return 0.0
+        return p_rare(effect.estimate, self.margin, self.unseen, effect.count)
+
+    @property
+    def unseen(self) -> float:
+        """By how much a network that was not seen may be off: at least as much as one that was."""
+        if self.ratio or not self.comparison.unseen:
+            return 0.0
+        sides = self.variant, self.baseline
+        if isinstance(self.comparison, Paired):
+            seen = float(np.max(np.abs(self.variant - self.baseline), initial=0.0))
+        else:
+            seen = max(float(np.ptp(side)) if side.size else 0.0 for side in sides)
+        return max(self.comparison.unseen, seen)
+
+    @property
+    def scaled(self) -> Floats:
+        """The pairs' differences on the scale of the tests; empty where there are no pairs."""
+        if self.reason or not isinstance(self.comparison, Paired):
+            return np.empty(0)
+        if self.ratio:
+            return log_ratios(self.variant, self.baseline)
+        return self.variant - self.baseline
 
     @property
     def lone_estimate(self) -> float | None:
@@ -241,9 +281,12 @@ def _test(
     if len(dict(named)) < len(named):
         raise ValueError("two comparisons have the same name")
     family = [_measure(comparison, looks) for _, comparison in named]
+    spent = None if looks is None else spending(looks.plans)
     effects = [member.effect() for member in family]
     p_values = [
-        (1.0, 1.0) if effect is None else member.p_values(effect, looks)
+        (1.0, 1.0)
+        if effect is None
+        else member.p_values(effect, None if spent is None else spent.up_to(effect.count))
         for member, effect in zip(family, effects, strict=True)
     ]
     different, equivalent = (holm([pair[kind] for pair in p_values]) for kind in (0, 1))
@@ -316,7 +359,7 @@ def _verdict(test: _Test, level: float, share: float) -> Verdict:
         interval = Interval(member.lone_estimate, None, None)
     more, reason = None, member.reason
     if effect is not None and state is State.UNKNOWN:
-        total = count_to_settle(effect, member.margin, share)
+        total = count_to_settle(effect, member.margin, share, largest_unseen=member.unseen)
         more = None if total is None else total - effect.count
         if more is None:
             reason = f"{MAX_SEEDS_ASKED} seeds would not settle it"
@@ -341,4 +384,30 @@ def _verdict(test: _Test, level: float, share: float) -> Verdict:
         member.count,
         more,
         reason,
+        _caution(test, share),
+        bool(member.scaled.size and not member.scaled.any()),
     )
+
+
+def _caution(test: _Test, share: float) -> str:
+    """What the verdict does not cover in these data; "" if nothing was seen.
+
+    share: level that Holm asks of the next test.
+    """
+    member, effect = test.member, test.effect
+    if effect is None:
+        return ""
+    words = []
+    if test.state is State.UNKNOWN and member.p_unseen(effect) > share:
+        percent = 100 * unseen_share(effect.count, share)
+        words.append(
+            f"harm to up to {percent:.0f}% of networks would not show in {effect.count} seeds"
+        )
+    values = member.scaled
+    if looks_skewed(values, member.comparison.resolution):
+        typical = typical_value(values)
+        numbers = ""
+        if member.ratio:
+            numbers = f" (x {np.exp(typical):.3f}; mean x {np.exp(effect.estimate):.3f})"
+        words.append(f"a few seeds are far off: of the typical seed{numbers}, not of the mean")
+    return "; ".join(words)

@@ -64,11 +64,14 @@ class Judged:
         resolution: "unit": step of the value in the metric's unit. "stream": step of the value
             in streams, of those the run started. "heartbeat": in seconds, where any value is a
             whole number of steps and so comes from heartbeats; else a time as any other.
+        unseen: by how much a single network may be off without having been seen, in the metric's
+            unit, for what is near zero in most networks; 0: that is not asked.
     """
 
     margin: Margin
     resolution: float
     step: Literal["unit", "stream", "heartbeat"] = "unit"
+    unseen: float = 0.0
 
 
 TIME_RESOLUTION_S = 1e-6
@@ -82,7 +85,10 @@ TIME = Judged(Margin(0.05), TIME_RESOLUTION_S)
 TAIL = Judged(Margin(0.10), TIME_RESOLUTION_S)
 """p99: a run of a few hundred streams knows it from a handful of them."""
 
-RATE = Judged(Margin(0.01, relative=False), 1.0, "stream")
+UNSEEN_RATE = 0.2
+"""A network that is harmed without having been seen may lose a fifth of its streams."""
+
+RATE = Judged(Margin(0.01, relative=False), 1.0, "stream", UNSEEN_RATE)
 """One percentage point. A share of a rate near zero would be no margin at all."""
 
 INDEX = Judged(Margin(0.02, relative=False), 1e-6)

@@ -72,7 +72,7 @@ def _side(side: Estimate) -> list[object]:
 
 def _note(row: MetricRow) -> str:
     """Why there is no verdict or no number."""
-    notes = [row.judgement.verdict.reason]
+    notes = [row.judgement.verdict.reason, row.judgement.verdict.caution]
     for name, side in ((A, row.a), (B, row.b)):
         if side.mean is None:
             notes.append(f"{name}: {side.note}")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import xml.etree.ElementTree as ET
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -10,6 +11,7 @@ from typing import Any
 from analysis.comparison.comparing import Comparison, Conclusion
 from analysis.comparison.history import HistoryStep
 from analysis.comparison.run_sets import CATALOGUES
+from analysis.inference.change_points import MINIMUM_DF, NIGHTS_ALONE
 from analysis.pages.comparison import readable
 from analysis.pages.html import environment
 from analysis.pages.numbers import format_number, readable_unit
@@ -54,11 +56,26 @@ class Night:
     false_steps_per_year: float
     results: Sequence[NightResult] = ()
     steps: Sequence[HistoryStep] = field(default_factory=tuple)
+    series: int = 0
+    unsearched: int = 0
 
     @property
     def alarm(self) -> bool:
         """Whether any experiment raises one."""
         return any(result.alarm for result in self.results)
+
+    @property
+    def not_searched(self) -> str:
+        """In which time series no step can be found, and what it takes; "" if there are none."""
+        if not self.unsearched:
+            return ""
+        of = "no" if self.unsearched == self.series else f"{self.unsearched} of {self.series}"
+        what = "time series can be searched" if of == "no" else "time series cannot be searched"
+        return (
+            f"{of.capitalize()} {what} for steps yet: their noise is not known. It takes about "
+            f"{NIGHTS_ALONE} nights with other records than the night before; with several runs a "
+            f"night fewer, as {1 + math.ceil(1.5 * MINIMUM_DF / 9)} with ten."
+        )
 
     @property
     def rate(self) -> str:
@@ -106,6 +123,8 @@ def markdown(night: Night) -> str:
             lines.append("")
     lines += ["## Step changes", ""]
     lines += [f"- {_step_words(words)}" for words in map(step_words, night.steps)] or ["None."]
+    if night.not_searched:
+        lines += ["", night.not_searched]
     lines += ["", night.rate, ""]
     return "\n".join(lines)
 

@@ -17,10 +17,12 @@ from analysis.formats import files
 from analysis.formats.record_files import ParseReport, read_parse_report
 from analysis.formats.study import FigureSpec, Level, Study, load_study
 from analysis.inference.intervals import CONFIDENCE
+from analysis.inference.rare import unseen_share
 from analysis.judgement.judging import (
     Statistics,
     add_run,
     in_order,
+    level_of,
 )
 from analysis.judgement.verdicts import LEVEL
 from analysis.measures.censoring_table import BiasRow, BiasTable, bias_csv
@@ -33,7 +35,13 @@ from analysis.pages.html import environment, image_uri, json_text, replaced
 from analysis.pages.numbers import (
     format_number,
 )
-from analysis.pages.report_tables import bias_row, level_tables, parse_tables, tallies
+from analysis.pages.report_tables import (
+    bias_row,
+    level_tables,
+    looks_before,
+    parse_tables,
+    tallies,
+)
 from analysis.pages.summary import SummaryRow, runs_csv, summarise, summary_csv
 
 
@@ -159,7 +167,9 @@ def render(
         levels=level_tables(plan, rows),
         tallies=tallies(plan, rows),
         biases=[bias_row(row) for row in bias_rows],
-        error_level=round(100 * LEVEL),
+        error_level=f"{100 * level_of(plan):.2g}",
+        looks_before=looks_before(plan),
+        unseen=f"{100 * unseen_share(len(seeds), LEVEL):.2g}" if seeds else "",
         figures=images,
         trace=trace,
         parse=parse_tables(plan, parse_reports),

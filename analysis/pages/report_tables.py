@@ -12,10 +12,8 @@ from analysis.judgement.estimates import (
     ONE_PAIR,
     ONE_SEED,
 )
-from analysis.judgement.judging import (
-    Judgement,
-)
-from analysis.judgement.verdicts import State, tally
+from analysis.judgement.judging import Judgement, level_of
+from analysis.judgement.verdicts import LEVEL, State, tally
 from analysis.measures.censoring_table import BiasRow
 from analysis.measures.data import ALL
 from analysis.measures.durations import TO_LAST_BYTE
@@ -66,9 +64,26 @@ def _verdict_text(judgement: Judgement | None) -> tuple[str, str]:
     verdict = judgement.verdict
     if verdict.more_seeds is not None:
         seeds = "seed" if verdict.more_seeds == 1 else "seeds"
-        return verdict.state.value, f"about {verdict.more_seeds} more {seeds}"
+        more = f"about {verdict.more_seeds} more {seeds}"
+        return verdict.state.value, "; ".join(filter(None, (more, verdict.caution)))
     # The column before has the difference, so its size need not be told again.
-    return verdict.direction or verdict.state.value, verdict.reason
+    known = "; ".join(filter(None, (verdict.reason, verdict.caution)))
+    return verdict.direction or verdict.state.value, known
+
+
+def looks_before(plan: Study) -> str:
+    """How often the runs were looked at under earlier plans, and what that costs; "" if not."""
+    if plan.looks is None or not plan.looks.earlier:
+        return ""
+    past = [str(size) for looks in plan.looks.earlier for size in looks.sizes]
+    level = 100 * level_of(plan)
+    words = f"These runs were looked at before, with {', '.join(past)} seeds."
+    if level > 100 * LEVEL:
+        return (
+            f"{words} The first look spent the whole error rate of {100 * LEVEL:g}%; over all "
+            f"looks it is {level:.2g}%."
+        )
+    return f"{words} The error rate of {100 * LEVEL:g}% holds over all looks."
 
 
 def _in_spreads(row: SummaryRow) -> str:

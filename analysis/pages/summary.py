@@ -5,7 +5,7 @@ from __future__ import annotations
 import csv
 import io
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from analysis.formats.study import Level, Study, Variant
 from analysis.judgement.estimates import (
@@ -82,8 +82,9 @@ def summarise(plan: Study, statistics: Statistics) -> list[SummaryRow]:
                     if own is None:
                         continue
                     comparison = None
+                    judgement = judged.get((variant.name, class_name, metric.name))
                     if plan.baseline is not None and variant.name != plan.baseline:
-                        comparison = against_baseline(own, base)
+                        comparison = _as_judged(against_baseline(own, base), judgement)
                     rows.append(
                         SummaryRow(
                             level,
@@ -92,11 +93,21 @@ def summarise(plan: Study, statistics: Statistics) -> list[SummaryRow]:
                             variant,
                             estimate(own),
                             comparison,
-                            judged.get((variant.name, class_name, metric.name)),
+                            judgement,
                             base_sd,
                         )
                     )
     return rows
+
+
+def _as_judged(comparison: AgainstBaseline, judgement: Judgement | None) -> AgainstBaseline:
+    """With the interval that the verdict rests on, which knows the step of the values."""
+    effect = None if judgement is None else judgement.verdict.effect
+    if judgement is None or effect is None or effect.low is None:
+        return comparison
+    if judgement.verdict.scale == "ratio":
+        return replace(comparison, ratio=effect)
+    return replace(comparison, difference=effect)
 
 
 def _judgements(
@@ -163,7 +174,7 @@ def _verdict_columns(judgement: Judgement | None) -> list[str]:
         exact(verdict.p_different),
         exact(verdict.p_equivalent),
         "" if verdict.more_seeds is None else str(verdict.more_seeds),
-        verdict.reason,
+        "; ".join(part for part in (verdict.reason, verdict.caution) if part),
     ]
 
 

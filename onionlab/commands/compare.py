@@ -31,6 +31,12 @@ def setup_arguments(parser: argparse.ArgumentParser) -> None:
         help=f"what may differ, by default the one thing that does: {', '.join(ASPECTS)}",
     )
     parser.add_argument("--out", type=Path, help="folder of the report")
+    parser.add_argument(
+        "--paired",
+        choices=("yes", "no"),
+        default="yes",
+        help="no: compare as two independent samples what could be paired by seed or network",
+    )
 
 
 def run(args: argparse.Namespace) -> int:
@@ -40,13 +46,15 @@ def run(args: argparse.Namespace) -> int:
         args.out or root / "results" / "compare" / f"{_slug(args.a)}-{_slug(args.b)}"
     )
     a, b = open_pair(root, args.a, args.b)
-    comparison = compare_sets(a, b, [x for x in args.about.split(",") if x])
+    comparison = compare_sets(
+        a, b, [x for x in args.about.split(",") if x], pair=args.paired == "yes"
+    )
     paths = write(comparison, out)
     print(f"A  {a.name}, runs: {len(a.runs)}\nB  {b.name}, runs: {len(b.runs)}")
     if comparison.about:
         print(f"about {', '.join(comparison.about)}")
     for words in comparison.alone:
-        print(f"note: {words}")
+        print(words if words.startswith("warning: ") else f"note: {words}")
     if comparison.primary:
         print(f"\n{table_text(comparison)}\n")
     print(comparison.sentence)

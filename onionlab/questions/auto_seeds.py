@@ -37,6 +37,7 @@ class Standing:
     level: str
     variant: str
     primary: tuple[Judgement, ...]
+    budget: int
 
     @property
     def open(self) -> list[Judgement]:
@@ -45,7 +46,20 @@ class Standing:
             judgement
             for judgement in self.primary
             # Without a test after the first look a run lacks a value, now and for good.
-            if not judgement.verdict.settled and judgement.verdict.p_different is not None
+            if not judgement.verdict.settled
+            and judgement.verdict.p_different is not None
+            and judgement not in self.beyond
+        ]
+
+    @property
+    def beyond(self) -> list[Judgement]:
+        """Rates that no seed has told apart, and that take more seeds than the budget to settle."""
+        return [
+            judgement
+            for judgement in self.primary
+            if not judgement.verdict.settled
+            and judgement.verdict.all_same
+            and judgement.verdict.count + (judgement.verdict.more_seeds or 0) > self.budget
         ]
 
     def text(self) -> str:
@@ -59,12 +73,14 @@ class Standing:
             f"{counts[State.UNKNOWN]} not yet known",
         ]
         left = [f"{j.class_name} {j.metric.name}" for j in self.open]
-        more = [v.more_seeds for v in verdicts if v.more_seeds is not None]
+        more = [v.more_seeds for j in self.open if (v := j.verdict).more_seeds is not None]
         end = ""
         if left:
             names = ", ".join(left[:NAMES_SHOWN]) + (", ..." if len(left) > NAMES_SHOWN else "")
             end = f": {names}" + (f"; about {max(more)} more seeds" if more else "")
-        lost = counts[State.UNKNOWN] - len(left)
+        if self.beyond:
+            end += f" ({len(self.beyond)} would take more seeds than the budget: not waited for)"
+        lost = counts[State.UNKNOWN] - len(left) - len(self.beyond)
         if lost:
             end += f" ({lost} lack a value in some run: no number of seeds settles them)"
         return f"{self.level}, {self.variant}: {', '.join(parts)}{end}"
@@ -93,6 +109,9 @@ def auto_seeds(
         plan = make_plan(root, replace(request, seeds=size), say, looks=looks)
         study = load_study(plan.study)
         _require_comparison(study)
+        if size < budget and size <= _seen(study):
+            # An earlier plan has looked at these seeds, and the error rate is spent.
+            continue
         make_runs(root, [plan], jobs=jobs, say=say)
         reached = standings(study, read_statistics(study, plan.store))
         say(f"look {number + 1} of at most {len(sizes)}, {size} seeds")
@@ -108,6 +127,12 @@ def auto_seeds(
     raise AssertionError("the schedule ends at the budget")
 
 
+def _seen(study: Study) -> int:
+    """The seeds that earlier plans have looked at."""
+    earlier = () if study.looks is None else study.looks.earlier
+    return max((looks.sizes[-1] for looks in earlier), default=0)
+
+
 def standings(study: Study, statistics: Statistics) -> list[Standing]:
     """What is known about each level and variant of a study.
 
@@ -116,7 +141,12 @@ def standings(study: Study, statistics: Statistics) -> list[Standing]:
     """
     assert study.baseline is not None
     return [
-        Standing(level.name, variant.name, _primary(level.name, variant.name, study, statistics))
+        Standing(
+            level.name,
+            variant.name,
+            _primary(level.name, variant.name, study, statistics),
+            study.looks.budget if study.looks else 0,
+        )
         for level in study.levels
         for variant in study.variants
         if variant.name != study.baseline

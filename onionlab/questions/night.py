@@ -28,6 +28,7 @@ from analysis.comparison.history import (
     read_history,
     rows_of,
     steps_of,
+    unsearched,
     write_history,
 )
 from analysis.comparison.run_sets import RunSet, read_run_set
@@ -144,6 +145,8 @@ def run_night(
             nightly.false_steps_per_year,
             tuple(results),
             tuple(steps_of(history, nightly.false_steps_per_year, primary)),
+            len(primary),
+            unsearched(history, primary),
         )
         write_history(state / HISTORY, history)
     return made, _write_summaries(made, root / "results" / "nightly", state)

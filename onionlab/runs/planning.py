@@ -16,9 +16,11 @@ from onionlab.experiment import Experiment
 from onionlab.rundir.compose import engine_options
 from onionlab.rundir.keycache import has_keys
 from onionlab.runs.bench import Bench, open_bench
+from onionlab.runs.earlier_looks import with_earlier_looks
 from onionlab.runs.plan import Plan, write_plan
 from onionlab.runs.presence import end_with_starter
 from onionlab.runs.resources import estimate_resources
+from onionlab.runs.store import Store
 from onionlab.runs.study_file import study_of
 
 SIDE_BY_SIDE_RUNS = 6
@@ -47,8 +49,9 @@ def make_plan(
 ) -> Plan:
     """Build what is missing, name all runs and write plan.json and study.json.
 
-    out: where they go; by default `results/<name>`. looks: when the results were looked at so far,
-    where seeds are added until they suffice. Raises UserError for everything that can be known
+    out: where they go; by default `results/<name>`. looks: when the results were looked at so far
+    under this plan, where seeds are added until they suffice; what an earlier plan of the same runs
+    looked at is added. Raises UserError for everything that can be known
     before a run starts.
     """
     bench = open_bench(root, request, say)
@@ -68,7 +71,8 @@ def make_plan(
         resources=estimate_resources(experiment),
     )
     write_plan(plan)
-    write_study(plan.study, study_of(bench, plan.runs, looks))
+    all_looks = with_earlier_looks(plan.study, Store(plan.store), plan.runs, looks)
+    write_study(plan.study, study_of(bench, plan.runs, all_looks))
     return plan
 
 

@@ -88,8 +88,11 @@ def test_summary_has_a_row_per_variant_class_and_metric(report: Path) -> None:
     for row in rows:
         assert "nan" not in ",".join(row.values()).lower()
         assert row["seeds"] == "3"
-        if row["estimate"]:
-            assert float(row["low"]) <= float(row["estimate"]) <= float(row["high"])
+        if row["estimate"] == "0":
+            # Zeros alone have no spread to judge by.
+            assert row["low"] == row["high"] == ""
+        elif row["estimate"]:
+            assert 0 <= float(row["low"]) <= float(row["estimate"]) <= float(row["high"])
         else:
             assert row["note"]
         assert (row["baseline"] == "") == (row["variant"] == "ewma")
@@ -133,14 +136,16 @@ def test_each_comparison_has_a_verdict_or_says_what_is_missing(report: Path) -> 
         if row["verdict"] == "different" and row["metric"].endswith("_s"):
             assert row["direction"] == {"rr": "worse", "swrr": "better"}[row["variant"]]
     found = {(r["class"], r["metric"], r["variant"]): r for r in rows}
-    assert found["web", "ttfb_p50_s", "rr"]["verdict"] == "different"
+    # Three seeds are too few at the level of a family, whatever the interval of the row shows.
+    assert found["web", "ttfb_p50_s", "rr"]["verdict"] == "not yet known"
+    assert float(found["web", "ttfb_p50_s", "rr"]["ratio_low"]) > 1.05
     assert found["web", "ttfb_p50_s", "rr"]["primary"] == "yes"
     assert found["web", "ttfb_p50_s", "rr"]["margin"] == "1.05"
     assert found["all", "timeout_rate", "rr"]["margin"] == "0.01"
     page = (report / "report.html").read_text()
-    assert re.search(r"<strong>worse</strong>", page)
     assert re.search(r"<strong>not yet known</strong><span [^>]*>about \d+ more seed", page)
     assert "Verdicts on the primary metrics" in page
+    assert "What befalls 63% of networks or fewer is missed by all 3 seeds" in page
 
 
 def test_the_naive_times_stand_beside_the_others(report: Path) -> None:
@@ -160,14 +165,13 @@ def test_the_naive_times_stand_beside_the_others(report: Path) -> None:
 
 
 def test_an_experiments_margins_are_used(store: Path, tmp_path: Path) -> None:
-    path = changed_study(store, tmp_path, figures=[], margins={"ttfb_p50_s": 0.5})
+    path = changed_study(store, tmp_path, figures=[], margins={"ttfb_p50_s": 1.0})
     build(path, store, tmp_path / "out")
     found = {
         (r["class"], r["metric"], r["variant"]): r for r in rows_of(tmp_path / "out/summary.csv")
     }
     row = found["web", "ttfb_p50_s", "rr"]
-    assert (row["verdict"], row["margin"]) == ("equivalent", "1.5")
-    assert row["verdict_note"] == "a difference smaller than the margin"
+    assert (row["verdict"], row["margin"]) == ("equivalent", "2")
 
 
 class Collector(HTMLParser):

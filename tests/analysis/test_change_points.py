@@ -9,7 +9,15 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 from scipy import stats
 
-from analysis.inference.change_points import MINIMUM_DF, NIGHTS, find_steps, noise, penalty
+from analysis.inference.change_points import (
+    MINIMUM_DF,
+    NIGHTS,
+    find_steps,
+    night_to_night,
+    noise,
+    noise_of_means,
+    penalty,
+)
 
 
 def search(values: NDArray[np.float64], false_steps: float = 0.05) -> list[int]:
@@ -137,3 +145,43 @@ def test_steps_lie_inside_and_rise(values: list[float], sd: float) -> None:
     assert places == sorted(set(places))
     assert all(0 < place < len(values) for place in places)
     assert all(np.isfinite([step.before, step.after]).all() for step in steps)
+
+
+def test_nights_with_one_run_tell_their_noise_by_each_other() -> None:
+    """A year of one run a night, with a step of 88 sd: none was found, silently."""
+    values = np.random.default_rng(2).normal(size=365)
+    values[200:] += 88.0
+    nights = [{1: float(value)} for value in values]
+    sd, df = noise_of_means(nights)
+    assert sd == pytest.approx(1.0, rel=0.15)
+    assert df == pytest.approx(0.55 * 364)
+    assert [step.index for step in find_steps(values, sd, df, 0.05)] == [200]
+
+
+def test_noise_from_night_to_night_is_that_of_the_nights() -> None:
+    found = [
+        night_to_night(np.random.default_rng(seed).normal(3.0, 2.0, 60))[0] for seed in range(200)
+    ]
+    assert np.mean(np.square(found)) == pytest.approx(4.0, rel=0.1)
+    assert night_to_night([]) == night_to_night([1.0]) == (0.0, 0.0)
+    assert night_to_night([1.0] * 30) == (0.0, 0.0)
+
+
+def false_steps_of_varying_nights(seed: int, runs: int) -> bool:
+    """Whether a history whose nights differ as much as its runs ever shows a step that is none."""
+    rng = np.random.default_rng([seed, runs])
+    own = rng.normal(size=(120, runs)) + rng.normal(size=(120, 1))
+    nights = [{seed: float(x) for seed, x in enumerate(night)} for night in own]
+    means = own.mean(axis=1)
+    for length in (20, 40, 80, 120):
+        sd, df = noise_of_means(nights[:length])
+        if find_steps(means[:length], sd, df, 0.10):
+            return True
+    return False
+
+
+@pytest.mark.parametrize("runs", [1, 3, 10])
+def test_nights_that_vary_as_much_as_runs_make_no_steps(runs: int) -> None:
+    """The noise within nights alone would make a false step in most of these histories."""
+    false = sum(false_steps_of_varying_nights(seed, runs) for seed in range(60))
+    assert false / 60 <= 0.10 + 3 * np.sqrt(0.1 * 0.9 / 60)

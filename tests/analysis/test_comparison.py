@@ -51,12 +51,19 @@ def test_slower_is_a_regression() -> None:
 
 def test_faster_is_none() -> None:
     result = compare_sets(make_set(), make_set("quick:rr", variant="rr", effect=0.8))
-    assert result.conclusion is Conclusion.FINE
+    assert result.conclusion is Conclusion.UNSETTLED
     assert "6 better" in result.sentence
+    (rate,) = result.unsettled
+    assert rate.judgement.metric.name == "timeout_rate"
+    assert rate.judgement.verdict.caution.endswith("of networks would not show in 8 seeds")
+    wider = make_set().model_copy(update={"margins": {"timeout_rate": 0.1}})
+    faster = make_set("quick:rr", variant="rr", effect=0.8)
+    assert compare_sets(wider, faster).conclusion is Conclusion.FINE
 
 
 def test_alike_is_fine_and_wide_is_not_settled() -> None:
-    close = compare_sets(make_set(), make_set("later", noise_seed=2, noise=0.002))
+    wider = make_set().model_copy(update={"margins": {"timeout_rate": 0.15}})
+    close = compare_sets(wider, make_set("later", noise_seed=2, noise=0.002))
     assert close.conclusion is Conclusion.FINE
     wide = compare_sets(make_set(noise=0.1), make_set("later", noise_seed=2, noise=0.1))
     assert wide.conclusion is Conclusion.UNSETTLED

@@ -6,6 +6,7 @@ import contextlib
 import importlib
 import json
 import lzma
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -159,8 +160,11 @@ def test_files_of_once_is_never_enough(tmp_path: Path) -> None:
 def test_imports_are_compared_as_independent_samples(tmp_path: Path) -> None:
     fast = import_runs([collection(tmp_path / "a", 1.0, 10, 1)], "fast", ALL_TIME)
     slow = import_runs([collection(tmp_path / "b", 1.3, 12, 2)], "slow", ALL_TIME)
-    result = compare_sets(fast, slow)
+    result = compare_sets(fast, slow, pair=False)
     assert not result.paired
+    assert result.alone == (
+        "not paired, as asked: the sets are compared as two independent samples",
+    )
     assert result.about == ()
     assert "network" in result.found.unknown
     assert result.conclusion is Conclusion.REGRESSION
@@ -345,3 +349,48 @@ def test_command(
     (tmp_path / "root" / "results" / "quick" / "study.json").write_text("{}")
     assert main(["import", str(tmp_path / "fast"), "--name", "quick"]) == 2
     assert "holds results of an experiment" in capsys.readouterr().err
+
+
+def test_simulations_of_the_same_networks_are_paired(tmp_path: Path) -> None:
+    """By the folders' names; where each network of the smaller side is in the other."""
+    fast = import_runs([collection(tmp_path / "a", 1.0, 6, 1)], "fast", ALL_TIME)
+    slow = import_runs([collection(tmp_path / "b", 1.3, 8, 2)], "slow", ALL_TIME)
+    result = compare_sets(fast, slow)
+    assert (result.paired, result.pairs) == (True, 6)
+    assert any("same networks" in words for words in result.alone)
+    assert any(words.startswith("seeds without a pair") for words in result.alone)
+    assert "6 pairs of runs" in html_text(result)
+    others = slow.model_copy(
+        update={"runs": tuple(r.model_copy(update={"network": f"x{r.seed}"}) for r in slow.runs)}
+    )
+    assert not compare_sets(fast, others).paired
+
+
+def test_relays_keys_name_a_network_before_its_folder(tmp_path: Path) -> None:
+    for side, name in (("a", "one"), ("b", "two")):
+        for number in (1, 2):
+            rng = np.random.default_rng([ord(side), number])
+            plot_data(tmp_path / side / f"{name}{number}", 1.0, rng)
+            host = tmp_path / side / f"{name}{number}" / "shadow.data.template/hosts/relay1"
+            host.mkdir(parents=True)
+            (host / "fingerprint").write_text(f"relay1 {number * 1111}")
+    a, b = (import_runs([tmp_path / side], side, ALL_TIME) for side in ("a", "b"))
+    assert {run.network for run in a.runs} == {run.network for run in b.runs}
+    assert len({run.network for run in a.runs}) == 2
+    assert compare_sets(a, b).paired
+
+
+def test_copies_of_a_simulation_count_once(tmp_path: Path) -> None:
+    folder = collection(tmp_path / "a", 1.0, 3, 1)
+    shutil.copytree(folder / "sim00", folder / "copy")
+    made = import_runs([folder], "a", ALL_TIME)
+    assert len(made.runs) == 3
+    assert "Counted once, since their files are the same bytes as another's: sim00 (as copy)." in (
+        made.notes
+    )
+    other = import_runs([collection(tmp_path / "b", 1.0, 3, 1)], "b", ALL_TIME)
+    result = compare_sets(made, other, pair=False)
+    assert result.alone[0].startswith("warning: 3 simulations of b are the same bytes")
+    again = import_runs([collection(tmp_path / "c", 1.0, 3, 1)], "c", ALL_TIME)
+    # As pairs they are no change at all.
+    assert compare_sets(again, other).identical

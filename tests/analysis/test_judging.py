@@ -70,7 +70,9 @@ def test_a_study_is_judged_from_records_and_from_its_table_alike(
         assert [(j.metric.name, j.verdict.state) for j in mine] == [
             (j.metric.name, j.verdict.state) for j in theirs
         ]
-    found = by_metric(judge_comparison("5mid", statistics, "rr", "ewma"))
+    # Three seeds show little at the usual level, so this asks with another.
+    design = Design(error_level=0.3)
+    found = by_metric(judge_comparison("5mid", statistics, "rr", "ewma", design))
     primary = {key for key, judgement in found.items() if judgement.primary}
     quantiles = ("p50", "p90", "p99")
     assert primary == {

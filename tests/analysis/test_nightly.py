@@ -342,3 +342,24 @@ def test_the_rate_is_shared() -> None:
     assert one.level_per_experiment == pytest.approx(0.01)
     two = nightly_list(false_alarms_per_year=3.65, experiments=[{"name": "a"}, {"name": "b"}])
     assert two.level_per_experiment == pytest.approx(0.005)
+
+
+def test_the_page_says_where_steps_cannot_be_found(machine: Machine) -> None:
+    made, paths = machine.night(make_set(seeds=(1,)), accept=True)
+    assert made.unsearched == made.series == 8
+    said = "No time series can be searched for steps yet: their noise is not known."
+    assert said in paths.markdown.read_text()
+    assert said in paths.html.read_text()
+
+
+def test_a_step_of_nights_with_one_run(machine: Machine) -> None:
+    for number in range(60):
+        effect = 1.5 if number >= 45 else 1.0
+        made, paths = machine.night(
+            make_set(seeds=(1,), noise_seed=number + 50, effect=effect), accept=number == 0
+        )
+    times = {"ttfb_p50_s", "time_to_320kib_p50_s"}
+    assert times <= {step.metric for step in made.steps}
+    # The timeout rate was the same in all of them, and tells no noise.
+    assert (made.unsearched, made.series) == (1, 8)
+    assert "1 of 8 time series cannot be searched" in paths.markdown.read_text()

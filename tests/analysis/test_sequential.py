@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import stats
 
-from analysis.formats.study import Looks
+from analysis.formats.study import Looks, PlannedLooks
 from analysis.inference.effects import paired_effect
 from analysis.inference.sequential import (
     ALLOWANCE,
@@ -18,6 +18,8 @@ from analysis.inference.sequential import (
     nominal_levels,
     schedule,
     sequential_p,
+    spending,
+    spending_levels,
 )
 from analysis.judgement.verdicts import Paired, State, Unpaired, decide
 from analysis.measures.metric import Margin
@@ -42,8 +44,9 @@ def test_the_error_rate_is_spent_as_planned(power: float) -> None:
 
 def test_one_look_is_the_plain_test() -> None:
     assert nominal_levels([1.0], [0.025])[0, 0] == pytest.approx(0.025, rel=0.01)
-    # 0.9 of the rate is spent, so the p-value grows by 1 / 0.9.
-    assert sequential_p([0.01], [1.0]) == pytest.approx(0.01 / 0.9, rel=0.02)
+    # A plan spends 0.8 of the rate, and of that 0.9, so the p-value grows by 1 / 0.72.
+    one = spending([((10,), 10)])
+    assert sequential_p([0.01], one) == pytest.approx(0.01 / 0.72, rel=0.02)
 
 
 @given(st.integers(FIRST_LOOK, 60), st.lists(st.floats(1e-12, 1), min_size=1, max_size=8))
@@ -52,7 +55,8 @@ def test_a_sequential_p_value_falls_with_more_looks(budget: int, p: list[float])
     sizes = schedule(budget)
     looks = Looks(sizes[: len(p)], budget)
     p = p[: len(looks.sizes)]
-    values = [sequential_p(p[: k + 1], looks.fractions) for k in range(len(p))]
+    plans = [spending([(looks.sizes[: k + 1], budget)]) for k in range(len(p))]
+    values = [sequential_p(p[: k + 1], plan) for k, plan in enumerate(plans)]
     assert values == sorted(values, reverse=True)
     # To look more than once costs something.
     assert all(
@@ -71,7 +75,7 @@ def test_the_schedule_ends_at_the_budget(budget: int) -> None:
 def test_mistakes_are_refused() -> None:
     with pytest.raises(ValueError, match="budget of at least 3 seeds, got 2"):
         schedule(2)
-    for sizes, budget in (((), 5), ((3, 3), 5), ((3, 6), 5), ((1, 2), 5)):
+    for sizes, budget in (((), 5), ((3, 3), 5), ((3, 6), 5), ((0, 2), 5)):
         with pytest.raises(ValueError, match="looks need to grow"):
             Looks(sizes, budget)
     sides = Unpaired([1.0, 2.0, 3.0], [1.0, 2.0, 3.0], Margin(0.05))
@@ -101,9 +105,58 @@ def test_verdicts_over_looks() -> None:
     looks = Looks((3, 4, 5, 6, 7, 8), 12)
     worse = decide({"it": Paired(1.2 * base * noisy, base, Margin(0.05), "lower")}, looks=looks)
     assert (worse["it"].state, worse["it"].direction) == (State.DIFFERENT, "worse")
-    same = decide({"it": Paired(base * noisy, base, Margin(0.05))}, looks=looks)
+    same = decide({"it": Paired(base * noisy**0.5, base, Margin(0.05))}, looks=looks)
     assert same["it"].state is State.EQUIVALENT
     fixed = decide({"it": Paired(1.2 * base * noisy, base, Margin(0.05))})
     assert (fixed["it"].p_different or 0) < (worse["it"].p_different or 0)
     few = decide({"it": Paired(base[:4], base[:4], Margin(0.05))}, looks=looks)
     assert few["it"].reason == "4 pairs, fewer than the 8 looked at"
+
+
+def test_a_raised_budget_spends_what_the_first_has_left() -> None:
+    first, then = (tuple(schedule(10)), 10), ((12, 15, 20), 20)
+    both = spending([first, then])
+    assert both.sizes == (*schedule(10), 12, 15, 20)
+    assert both.spent[len(first[0]) - 1] == pytest.approx(0.8)
+    assert both.spent[-1] == pytest.approx(0.96)
+    assert both.excess == 1.0
+    times = [size / 20 for size in both.sizes]
+    levels = spending_levels(times, [0.025], both.spent)[0]
+    assert crossing(levels, times) == pytest.approx(0.025 * 0.96, rel=0.03)
+
+
+def test_seeds_added_to_a_fixed_number_exceed_the_rate_and_say_by_how_much() -> None:
+    plans = [((5,), 5), ((8,), 8), ((20,), 20)]
+    assert spending(plans[:2]).spent == pytest.approx((1.0, 1.16))
+    assert spending(plans).excess == pytest.approx(1.192)
+    many = [((n,), n) for n in range(3, 40)]
+    assert spending(many).excess <= 1.2
+    # Fewer seeds again, or the same ones, are nothing new.
+    assert spending([*plans, ((5,), 5)]).sizes == (5, 8, 20)
+    assert spending(plans).up_to(10).sizes == (5, 8)
+    with pytest.raises(ValueError, match="need sizes"):
+        spending([])
+
+
+def test_looks_at_growing_seeds_keep_their_level() -> None:
+    """A/A with 10, then 20, then 40 seeds: 13.8% without a memory (5, 10, 20 and 40 seeds)."""
+    rng = np.random.default_rng(8)
+    earlier: list[PlannedLooks] = []
+    plans = []
+    for n in (5, 10, 20, 40):
+        plans.append(Looks((n,), n, tuple(earlier)))
+        earlier.append(PlannedLooks((n,), n))
+    false = 0
+    for _ in range(400):
+        base = rng.lognormal(0, 0.3, 40)
+        own = base * np.exp(rng.normal(0, 0.3, 40))
+        false += any(
+            decide(
+                {"it": Paired(own[:n], base[:n], Margin(0.05))},
+                looks=looks if looks.earlier else None,
+            )["it"].state
+            is State.DIFFERENT
+            for looks in plans
+            for n in looks.sizes
+        )
+    assert false / 400 < 0.06 + 3 * np.sqrt(0.06 * 0.94 / 400)

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from analysis.errors import AnalysisError
+from analysis.inference import effects
 from analysis.inference.effects import Effect, paired_effect
 from analysis.judgement import verdicts
 from analysis.judgement.judging import RUNS_COLUMNS, Statistics
@@ -34,7 +35,7 @@ def test_the_methods_pass_and_repeat() -> None:
     assert rows == list(false_verdicts(FEW))
     uncorrected = [row for row in rows if "uncorrected" in row.quantity]
     corrected = [row for row in rows if "Holm" in row.quantity]
-    assert min(row.value for row in uncorrected) > max(row.value for row in corrected)
+    assert sum(row.value for row in uncorrected) > 3 * sum(row.value for row in corrected)
 
 
 def test_a_family_without_correction_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -44,7 +45,8 @@ def test_a_family_without_correction_is_caught(monkeypatch: pytest.MonkeyPatch) 
 
 def test_looks_without_correction_are_caught(small: None, monkeypatch: pytest.MonkeyPatch) -> None:
     assert all(row.holds for row in repeated_looks(FEW))
-    monkeypatch.setattr(verdicts, "sequential_p", lambda p, fractions: min(p))
+    monkeypatch.setattr(verdicts, "sequential_p", lambda p, looks: min(p))
+    monkeypatch.setattr(effects, "trusted", lambda p, *_, **__: p)
     assert not all(row.holds for row in repeated_looks(FEW))
 
 
@@ -54,7 +56,7 @@ def test_intervals_that_are_too_narrow_are_caught(monkeypatch: pytest.MonkeyPatc
 
     monkeypatch.setattr(coverage, "paired_effect", narrow)
     monkeypatch.setattr(coverage, "_SHAPES", {"normal": coverage._SHAPES["normal"]})
-    rows = [row for row in coverage.coverage(FEW) if row.quantity == "t interval"]
+    rows = [row for row in coverage.coverage(FEW) if row.quantity == "paired interval"]
     assert len(rows) == 5
     assert not all(row.holds for row in rows)
 

@@ -101,7 +101,7 @@ def test_a_large_difference_stops_early(bench: Callable[..., Bench]) -> None:
     ]
     assert made.lines[0] == "look 1 of at most 15, 3 seeds"
     assert (
-        "quick, rr: 1 different (1 of them worse), 1 equivalent, 0 not yet known"
+        "quick, rr: 1 different (1 of them worse), 0 equivalent, 1 not yet known (1 would take more"
         in (made.lines[-2])
     )
     assert made.lines[-1].startswith("all that can be settled is, with")
@@ -112,7 +112,8 @@ def test_what_cannot_be_settled_spends_the_budget(bench: Callable[..., Bench]) -
     made.run(8)
     assert made.made == [3, 4, 5, 6, 7, 8]
     assert made.lines[-1] == "the budget of 8 seeds is spent"
-    assert "1 not yet known: all goodput_bytes_per_s; about" in made.lines[-2]
+    assert "2 not yet known: all goodput_bytes_per_s; about" in made.lines[-2]
+    assert "(1 would take more seeds than the budget: not waited for)" in made.lines[-2]
 
 
 def test_a_metric_without_a_value_is_not_waited_for(bench: Callable[..., Bench]) -> None:

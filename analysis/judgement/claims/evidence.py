@@ -10,6 +10,7 @@ from analysis.arrays import Floats
 from analysis.judgement.claims.claim import Claim, Labels, Point
 from analysis.judgement.judging import Statistics, resolution_of
 from analysis.judgement.margins import with_margins
+from analysis.judgement.verdicts import Paired
 from analysis.measures.catalogue import METRICS
 from analysis.measures.metric import Margin, Statistic
 
@@ -22,6 +23,7 @@ class Evidence:
     Attributes:
         metric: the metric.
         margin: what counts as the same.
+        unseen: by how much a network that was not seen may be off, as in ``Judged``.
         labels: how readers know levels and variants.
     """
 
@@ -39,6 +41,7 @@ class Evidence:
         self._statistics = statistics
         self.metric = _METRIC[metric]
         self.margin: Margin = self._judged.margin
+        self.unseen = self._judged.unseen
         self.labels = labels
 
     def of(self, point: Point) -> Mapping[int, Statistic]:
@@ -87,6 +90,11 @@ class Evidence:
             )
             for point in points
         )
+
+    def paired(self, points: Sequence[Point], variant: Floats, baseline: Floats) -> Paired:
+        """Values at these points against each other, in pairs."""
+        step = self.resolution(points)
+        return Paired(variant, baseline, self.margin, None, step, self.unseen)
 
     def _name(self, point: Point) -> str:
         return f"{self.labels.variant(point.variant)} at {self.labels.level(point.level)}"

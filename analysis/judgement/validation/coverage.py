@@ -13,7 +13,7 @@ from analysis.inference.intervals import bca_interval
 from analysis.judgement.validation.rows import Row, generator, rate_row
 
 COVERAGE_PROMISED = 0.94
-"""For the t interval of paired differences, whatever the shapes below."""
+"""For the interval of paired differences, whatever the shape."""
 
 
 def _normal(rng: np.random.Generator, shape: tuple[int, ...]) -> Floats:
@@ -48,10 +48,10 @@ def coverage(repetitions: int) -> Iterator[Row]:
             rng = generator(1, i, n)
             own, base = (draw(rng, (repetitions, n)) for _ in range(2))
             # The truth is 0: both sides have the same distribution.
-            hits = {"t": 0, "BCa": 0}
+            hits = {"paired": 0, "BCa": 0}
             for differences in own - base:
                 intervals = {
-                    "t": paired_effect(differences, step).interval(),
+                    "paired": paired_effect(differences, step).interval(),
                     "BCa": bca_interval(differences, resamples=1000),
                 }
                 for method, interval in intervals.items():
@@ -59,7 +59,7 @@ def coverage(repetitions: int) -> Iterator[Row]:
                     assert interval.high is not None
                     hits[method] += interval.low <= 0.0 <= interval.high
             setting = f"{name}, {n} seeds"
-            for method, promised in (("t", COVERAGE_PROMISED), ("BCa", None)):
+            for method, promised in (("paired", COVERAGE_PROMISED), ("BCa", None)):
                 yield rate_row(
                     "coverage", setting, f"{method} interval", hits[method], repetitions,
                     promised, "at least",

@@ -39,7 +39,7 @@ class Alike(Statement):
     def sides(self, evidence: Evidence) -> tuple[Paired, ...]:
         """Left against right."""
         left, right = evidence.arrays(self.points)
-        return (Paired(left, right, evidence.margin, None, evidence.resolution(self.points)),)
+        return (evidence.paired(self.points, left, right),)
 
     def beyond(self, sides: tuple[Paired, ...]) -> tuple[Paired, ...]:
         """Whether they differ by more than the margin."""

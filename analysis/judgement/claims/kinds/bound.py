@@ -50,7 +50,7 @@ class _AgainstValue(Statement):
         (left,) = evidence.arrays(self.points)
         # The value is known exactly, and so adds nothing to the spread.
         exactly = np.full(left.size, self.value)
-        return (Paired(left, exactly, evidence.margin, None, evidence.resolution(self.points)),)
+        return (evidence.paired(self.points, left, exactly),)
 
 
 @dataclass(frozen=True)

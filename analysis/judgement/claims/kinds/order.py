@@ -43,7 +43,7 @@ class Order(Statement):
     def sides(self, evidence: Evidence) -> tuple[Paired, ...]:
         """Left against right."""
         left, right = evidence.arrays(self.points)
-        return (Paired(left, right, evidence.margin, None, evidence.resolution(self.points)),)
+        return (evidence.paired(self.points, left, right),)
 
     def judge(self, verdicts: Sequence[Verdict], beyond: Sequence[Verdict]) -> Answering:
         """By the sign of the difference."""

@@ -1,0 +1,71 @@
+"""Seeds added, or a budget raised, after an answer that was not settled."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+import numpy as np
+
+from analysis.formats.study import Looks, PlannedLooks
+from analysis.inference.sequential import schedule, spending
+from analysis.judgement.validation.rows import Row, generator, rate_row
+from analysis.judgement.validation.simulated_runs import METRIC_COUNT, draw_family, judge_family
+from analysis.judgement.verdicts import LEVEL, State
+
+PLANS = ((10, 20, 40), (5, 10, 20, 40))
+
+SHARE = 4
+"""One in so many of the repetitions is made: each is several reports."""
+
+
+def looking_again(repetitions: int) -> Iterator[Row]:
+    """Any false "different" in any report of a study whose seeds are raised again and again."""
+    for i, ends in enumerate(PLANS):
+        for metrics in (METRIC_COUNT, 1):
+            for kind, plans in (("SEEDS", _fixed(ends)), ("MAX_SEEDS", _budgets(ends))):
+                rng = generator(12, i, metrics)
+                hits = naive = 0
+                times = max(1, repetitions // SHARE)
+                for _ in range(times):
+                    variant, baseline = draw_family(rng, ends[-1], np.zeros(metrics))
+                    for looks in plans:
+                        n = looks.sizes[-1]
+                        sides = variant[:, :n], baseline[:, :n]
+                        # The first look at a fixed number of seeds is an ordinary test.
+                        plain = kind == "SEEDS" and not looks.earlier
+                        if State.DIFFERENT in judge_family(*sides, looks=None if plain else looks):
+                            hits += 1
+                            break
+                    if kind == "SEEDS":
+                        naive += any(
+                            State.DIFFERENT in judge_family(variant[:, :n], baseline[:, :n])
+                            for n in ends
+                        )
+                steps = ", then ".join(map(str, ends))
+                setting = f"A/A, {metrics} metrics, {kind}={steps}"
+                level = LEVEL * spending(plans[-1].plans).excess
+                yield rate_row(
+                    "looking again", setting, "any false 'different'", hits, times, level
+                )
+                if kind == "SEEDS":
+                    yield rate_row(
+                        "looking again", setting, "the same without a memory", naive, times
+                    )
+
+
+def _fixed(ends: Sequence[int]) -> list[Looks]:
+    """Each number of seeds as one look, with those before it as earlier plans."""
+    single = [PlannedLooks((end,), end) for end in ends]
+    return [Looks((end,), end, tuple(single[:k])) for k, end in enumerate(ends)]
+
+
+def _budgets(ends: Sequence[int]) -> list[Looks]:
+    """Budgets spent in full, each with those before it as earlier plans."""
+    made: list[PlannedLooks] = []
+    plans = []
+    for end in ends:
+        reached = made[-1].budget if made else 0
+        sizes = tuple(size for size in schedule(end) if size > reached)
+        plans.append(Looks(sizes, end, tuple(made)))
+        made.append(PlannedLooks(sizes, end))
+    return plans

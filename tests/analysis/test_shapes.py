@@ -1,0 +1,155 @@
+"""Differences that are not normal, and harm that few networks show."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from scipy import stats
+
+from analysis.inference.effects import paired_effect
+from analysis.inference.rare import p_rare, unseen_share
+from analysis.inference.shapes import SIGNED_RANKS_FROM, needed, trusted
+from analysis.inference.signed_ranks import lower_bound, p_typical_above, typical_value
+from analysis.inference.skewness import looks_skewed, skewness
+from analysis.judgement.validation import rates, shapes
+from analysis.judgement.verdicts import Paired, State, decide
+from analysis.measures.metric import RATE, Margin
+
+TYPICAL_EXPONENTIAL = 0.8391735
+"""Half of the median of a gamma distribution with shape 2."""
+
+
+@pytest.mark.parametrize("n", [5, 12, 40])
+def test_signed_ranks_are_scipys(n: int) -> None:
+    values = np.random.default_rng(n).normal(0.3, 1.0, n)
+    theirs = stats.wilcoxon(values, alternative="greater", method="exact").pvalue
+    assert p_typical_above(values, 0.0) == pytest.approx(theirs, rel=1e-9)
+
+
+def test_many_signed_ranks_are_nearly_scipys() -> None:
+    values = np.random.default_rng(1).normal(0.1, 1.0, 200)
+    theirs = stats.wilcoxon(values, alternative="greater", method="exact").pvalue
+    assert p_typical_above(values, 0.0) == pytest.approx(theirs, rel=0.02)
+
+
+def test_ties_are_held_against_the_claim() -> None:
+    assert p_typical_above([0.0, 0.0, 0.0], 0.0) == 1.0
+    assert p_typical_above([1.0, -1.0], 0.0) == pytest.approx(0.75)
+
+
+@given(st.lists(st.floats(-100, 100), min_size=12, max_size=70), st.floats(0.001, 0.2))
+def test_the_lower_bound_is_where_the_test_ends(values: list[float], level: float) -> None:
+    bound = lower_bound(values, level)
+    assert bound <= typical_value(values) + 1e-9
+    assert p_typical_above(values, bound - 1e-6) <= level * 1.02
+    assert p_typical_above(values, bound + 1e-6) > level * 0.98
+
+
+@given(st.floats(1e-7, 0.49), st.integers(2, 200), st.booleans())
+def test_a_p_value_is_worth_no_less_than_it_says(p: float, count: int, both: bool) -> None:
+    worth = trusted(p, count, both_sides=both)
+    assert p <= worth <= 1
+    assert trusted(p * 0.9, count, both_sides=both) <= worth
+    assert trusted(needed(p, count, both_sides=both), count, both_sides=both) <= p * 1.0001
+
+
+@pytest.mark.parametrize(("n", "level"), [(3, 0.05), (5, 0.01), (10, 0.01), (12, 0.05), (20, 0.05)])
+def test_skewed_differences_are_called_different_no_more_often_than_stated(
+    n: int, level: float
+) -> None:
+    """Exponential differences, 20,000 times: t alone errs in twice to three times the level."""
+    values = np.random.default_rng(n).exponential(size=(6000, n)) - TYPICAL_EXPONENTIAL
+    false = np.mean([paired_effect(one).p_different <= level for one in values])
+    assert false <= level + 3 * np.sqrt(level * (1 - level) / 6000)
+    if n < SIGNED_RANKS_FROM:
+        t_alone = np.mean(stats.ttest_1samp(values, 0.0, axis=1).pvalue <= level)
+        assert t_alone > 1.2 * level
+
+
+def test_the_interval_holds_the_typical_difference() -> None:
+    for n in (5, 15, 40):
+        values = np.random.default_rng(n).exponential(size=(1500, n)) - TYPICAL_EXPONENTIAL
+        intervals = [paired_effect(one).interval() for one in values]
+        hits = np.mean([(i.low or 0) <= 0 <= (i.high or 0) for i in intervals])
+        assert hits >= 0.94 - 3 * np.sqrt(0.06 * 0.94 / 1500)
+
+
+def test_many_seeds_on_one_side_reach_any_level() -> None:
+    """The smallest p-value of ranks, 2^-12, would be no alarm of a night."""
+    values = np.random.default_rng(1).normal(10.0, 1.0, 12)
+    assert paired_effect(values).p_different < 1e-6
+
+
+def test_skewness_is_seen() -> None:
+    values = np.random.default_rng(3).normal(size=9)
+    assert skewness(values) == pytest.approx(stats.skew(values))
+    assert looks_skewed([0.0, 0.1, -0.1, 0.05, -0.05, 0.0, 0.1, 3.0])
+    assert not looks_skewed([1.0, 1.1, 0.9, 1.2, 0.8, 1.0])
+    assert not looks_skewed([0.0, 0.0, 0.0, 5.0])
+    assert not looks_skewed([0.0] * 9 + [0.001], resolution=0.01)
+    normal = np.random.default_rng(4).normal(size=(4000, 12))
+    assert np.mean([looks_skewed(one) for one in normal]) == pytest.approx(0.01, abs=0.006)
+    large = np.random.default_rng(4).normal(size=(1000, 400))
+    assert np.mean([looks_skewed(one) for one in large]) == pytest.approx(0.01, abs=0.012)
+
+
+def test_a_verdict_on_skewed_seeds_says_so() -> None:
+    base = np.full(8, 10.0)
+    away = np.exp([0.0, 0.01, -0.01, 0.005, -0.005, 0.0, 0.01, 0.8])
+    verdict = decide({"it": Paired(base * away, base, Margin(0.05))})["it"]
+    assert verdict.caution.startswith("a few seeds are far off: of the typical seed (x 1.00")
+    plain = decide({"it": Paired(base * away[::-1] ** 0.0, base, Margin(0.05))})["it"]
+    assert plain.caution == ""
+
+
+def zeros(n: int) -> Paired:
+    return Paired(np.zeros(n), np.zeros(n), RATE.margin, "lower", 1 / 500, RATE.unseen)
+
+
+def test_zeros_in_few_seeds_are_not_equivalent() -> None:
+    """Harm to one network in ten is missed by ten seeds in 35% of studies."""
+    for n in (3, 5, 10, 58):
+        verdict = decide({"it": zeros(n)})["it"]
+        assert verdict.state is State.UNKNOWN
+        assert verdict.count + (verdict.more_seeds or 0) == 59
+        assert verdict.all_same
+    assert decide({"it": zeros(10)})["it"].caution == (
+        "harm to up to 26% of networks would not show in 10 seeds"
+    )
+    assert decide({"it": zeros(59)})["it"].state is State.EQUIVALENT
+
+
+def test_the_bound_on_what_was_not_seen() -> None:
+    assert p_rare(0.0, 0.01, 0.2, 59) == pytest.approx(0.95**59)
+    # Two harmed of a hundred: the chance of at most two where one in twenty is.
+    assert p_rare(0.004, 0.01, 0.2, 100) == pytest.approx(stats.binom.cdf(2, 100, 0.05))
+    assert p_rare(0.0, 0.3, 0.2, 3) == 0.0
+    assert p_rare(0.2, 0.01, 0.2, 5) == 1.0
+    assert unseen_share(10, 0.05) == pytest.approx(1 - 0.05**0.1)
+
+
+def test_validation_sees_zeros_that_pass_as_certainty(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(rates, "SEEDS", (5,))
+    monkeypatch.setattr(rates, "BUDGETS", (20,))
+    assert all(row.holds for row in rates.rates(300))
+    monkeypatch.setattr("analysis.judgement.verdicts.p_rare", lambda *_: 0.0)
+    broken = {row.setting for row in rates.rates(300) if not row.holds}
+    assert "10% time out in 10% of seeds, 500 streams, 5 seeds" in broken
+
+
+def test_validation_sees_a_test_for_normal_differences_only(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(shapes, "SEEDS", (5,))
+    monkeypatch.setattr(shapes, "SHAPES", {"exponential": shapes.SHAPES["exponential"]})
+    assert all(row.holds for row in shapes.shapes(300))
+    monkeypatch.setattr("analysis.inference.effects.trusted", lambda p, *_, **__: p)
+    assert not all(row.holds for row in shapes.shapes(300))
+
+
+def test_the_typical_value_of_a_shape() -> None:
+    assert shapes.SHAPES["exponential"].typical == pytest.approx(TYPICAL_EXPONENTIAL, abs=1e-4)
+    assert shapes.SHAPES["normal"].typical == pytest.approx(0.0, abs=1e-4)
+    assert shapes.SHAPES["normal"].spread == pytest.approx(1.0)

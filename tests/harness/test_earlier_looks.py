@@ -1,0 +1,87 @@
+"""What a study's runs were looked at before is kept, and nothing else is."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from analysis.formats.files import MANIFEST
+from analysis.formats.plan_file import PlannedRun
+from analysis.formats.study import Looks, PlannedLooks, Run, load_study, write_study
+from onionlab.runs.earlier_looks import with_earlier_looks
+from onionlab.runs.store import Store
+
+from .test_engine_comparison import study
+
+
+class Bench:
+    """A results folder and a store, with runs that are one file each."""
+
+    def __init__(self, folder: Path) -> None:
+        self.study = folder / "study.json"
+        self.store = Store(folder / "runs")
+
+    def plan(self, seeds: int, looks: Looks | None = None, name: str = "run") -> Looks | None:
+        """As ``make_plan`` does: ask what was before, write the study; the looks that it gets."""
+        made = [PlannedRun(f"{name}{n}", "quick", "ewma", n) for n in range(1, seeds + 1)]
+        found = with_earlier_looks(self.study, self.store, made, looks)
+        runs = tuple(
+            Run(
+                run_id=run.run_id, level=run.level, variant=run.variant, seed=run.seed,
+                directory=run.run_id, records=run.run_id,
+            )
+            for run in made
+        )  # fmt: skip
+        write_study(self.study, study("shadow").model_copy(update={"looks": found, "runs": runs}))
+        return load_study(self.study).looks
+
+    def run(self) -> None:
+        """Make the runs of the study that stands there."""
+        for run in load_study(self.study).runs:
+            self.store.run(run.run_id).mkdir(parents=True, exist_ok=True)
+            (self.store.run(run.run_id) / MANIFEST).touch()
+
+
+@pytest.fixture
+def bench(tmp_path: Path) -> Bench:
+    return Bench(tmp_path)
+
+
+def test_more_seeds_are_a_further_look(bench: Bench) -> None:
+    assert bench.plan(5) is None
+    bench.run()
+    assert bench.plan(5) is None
+    assert bench.plan(8) == Looks((8,), 8, (PlannedLooks((5,), 5),))
+    bench.run()
+    # Again the same: no further look; and fewer are none.
+    assert bench.plan(8) == Looks((8,), 8, (PlannedLooks((5,), 5),))
+    third = bench.plan(20)
+    assert third == Looks((20,), 20, (PlannedLooks((5,), 5), PlannedLooks((8,), 8)))
+    assert bench.plan(3) is None
+
+
+def test_a_raised_budget_remembers_the_first(bench: Bench) -> None:
+    assert bench.plan(3, Looks((3,), 10)) == Looks((3,), 10)
+    bench.run()
+    # The same plan goes on.
+    assert bench.plan(4, Looks((3, 4), 10)) == Looks((3, 4), 10)
+    bench.run()
+    raised = bench.plan(3, Looks((3,), 20))
+    assert raised == Looks((3,), 20, (PlannedLooks((3, 4), 10),))
+
+
+def test_what_was_not_finished_was_not_looked_at(bench: Bench) -> None:
+    bench.plan(5)
+    assert bench.plan(8) is None
+
+
+def test_other_runs_were_not_looked_at(bench: Bench) -> None:
+    bench.plan(5)
+    bench.run()
+    assert bench.plan(8, name="other") is None
+
+
+def test_a_damaged_study_is_no_memory(bench: Bench) -> None:
+    bench.study.write_text("[")
+    assert bench.plan(5) is None
