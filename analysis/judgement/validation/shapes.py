@@ -66,7 +66,10 @@ class Shape:
 
 
 def _lognormal(sd: float) -> Shape:
-    return Shape(lambda u: np.exp(sd * special.ndtri(u)), float(np.exp(sd**2 / 2)))
+    def quantile(u: Floats) -> Floats:
+        return np.asarray(np.exp(sd * special.ndtri(u)), dtype=np.float64)
+
+    return Shape(quantile, float(np.exp(sd**2 / 2)))
 
 
 def _harmed(share: float, harm: float) -> Shape:
@@ -80,10 +83,14 @@ def _harmed(share: float, harm: float) -> Shape:
     return Shape(quantile, share * harm)
 
 
+def _exponential(u: Floats) -> Floats:
+    return np.asarray(-np.log1p(-u), dtype=np.float64)
+
+
 SHAPES: Mapping[str, Shape] = {
-    "normal": Shape(special.ndtri, 0.0),
-    "t, 3 df": Shape(lambda u: special.stdtrit(3.0, u), 0.0),
-    "exponential": Shape(lambda u: -np.log1p(-u), 1.0),
+    "normal": Shape(lambda u: np.asarray(special.ndtri(u), dtype=np.float64), 0.0),
+    "t, 3 df": Shape(lambda u: np.asarray(special.stdtrit(3.0, u), dtype=np.float64), 0.0),
+    "exponential": Shape(_exponential, 1.0),
     "lognormal(1)": _lognormal(1.0),
     "one seed of ten off by 5 sd": _harmed(0.1, 5.0),
     "one seed of ten off by 15 sd": _harmed(0.1, 15.0),
