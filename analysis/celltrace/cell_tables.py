@@ -13,6 +13,7 @@ import pyarrow.parquet as pq  # type: ignore[import-untyped]
 from analysis.celltrace.cell_paths import LEGS, Network, Relay
 from analysis.celltrace.cells import NEVER, Cells, Fate, join
 from analysis.celltrace.events import count_events, read_trace
+from analysis.errors import AnalysisError
 from analysis.formats import files
 from analysis.formats.columns import CELLS, RELAY_TIME, arrow_schema
 from analysis.formats.record_files import (
@@ -122,6 +123,8 @@ def _relay_time(
         ttfb_s = stream["ttfb_from_start_s"]
         if ttfb_s is None:
             continue
+        if stream["client"] not in hosts:
+            raise AnalysisError(f"{files.TRACE_PLAN} does not know the client {stream['client']}")
         start_ns = epoch_ns + round(stream["start_s"] * 1e9)
         chain = network.chain(
             hosts[stream["client"]].address, start_ns + round(ttfb_s * 1e9), start_ns

@@ -95,6 +95,17 @@ def test_sound_inputs_are_read(project: Project) -> None:
         project.call("sound", "analyse", "--run-directory", str(made))
 
 
+def test_a_trace_plan_without_a_client_is_refused(project: Project) -> None:
+    """What a longer run of the fuzzer found."""
+    run = project.root / "runs" / "made"
+    with project.damaged({run / "x": None}):
+        traced_run(run)
+        plan = read_json(run / "trace.json")
+        del plan["hosts"]["web2client"]
+        (run / "trace.json").write_text(json.dumps(plan))
+        assert project.call("sound", "analyse", "--run-directory", str(run)) == 2
+
+
 def peers_logs() -> tuple[bytes, bytes]:
     """Of the two peers of a transfer."""
     seed, downloader = ("".join(f"{line}\n" for line in lines) for lines in (SEED, DOWNLOADER))
