@@ -104,6 +104,8 @@ class Checkout:
         return {
             path.name: hashlib.sha256(path.read_bytes()).hexdigest()
             for path in sorted(self.store.run(run_id).glob("records-*/*"))
+            # Who is killed while it writes records leaves a folder beside them.
+            if path.is_file()
         }
 
 

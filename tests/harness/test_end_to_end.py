@@ -56,18 +56,31 @@ def test_an_experiment_from_the_command_to_its_report(
 @pytest.mark.slow
 @pytest.mark.tor
 @ENGINES
-def test_an_experiment_is_repeatable_and_survives_a_kill(engine: str, checkout: Checkout) -> None:
-    # Another policy on the same network moves other cells at other times, or it is no other policy.
-    done = checkout.onionlab("experiment", *arguments(engine, "rr,ewma"))
+def test_another_policy_moves_other_cells(engine: str, checkout: Checkout) -> None:
+    """On the same network, at other times; or it is no other policy."""
+    done = checkout.onionlab("run", *arguments(engine, "rr,ewma"))
     assert done.returncode == 0, done.stdout + done.stderr
     plan = read_plan(checkout.results("tiny") / "plan.json")
     runs = {run.variant: run.run_id for run in plan.runs}
     proofs = json.loads(checkout.store.manifest(runs["ewma"]).read_text())["proofs"]
     assert proofs == {"Circuit policy in use: EWMA.": 12}
-    run_id = runs["rr"]
+    streams = [checkout.record_hashes(runs[name])["streams.parquet"] for name in ("rr", "ewma")]
+    assert streams[0] != streams[1]
+
+
+@pytest.mark.slow
+@pytest.mark.tor
+@pytest.mark.shadow
+@pytest.mark.parametrize("engine", ["shadow"], indirect=True)
+def test_a_killed_experiment_is_finished_by_the_same_command(
+    engine: str, checkout: Checkout
+) -> None:
+    """On Shadow; test_kills.py has the embedded engine, and more kinds of kills."""
+    done = checkout.onionlab("experiment", *arguments(engine))
+    assert done.returncode == 0, done.stdout + done.stderr
+    (run_id,) = checkout.run_names("tiny")
     hashes = checkout.record_hashes(run_id)
     assert len(hashes) == 3
-    assert checkout.record_hashes(runs["ewma"])["streams.parquet"] != hashes["streams.parquet"]
 
     # Killed in the middle, nothing is left running and nothing passes for a run ...
     checkout.remove_run(run_id)

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import functools
 import subprocess
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 
 import pytest
@@ -11,8 +12,8 @@ from _pytest.mark import ParameterSet
 from harness.checkout import share_builds, ship
 
 from onionlab.programs.tor.build import BuiltTor, ensure_variants
-from onionlab.programs.tor.check import check_series, new_problems
-from onionlab.programs.tor.variants import load_registry, tor_series
+from onionlab.programs.tor.check import Outcome, check_series, new_problems
+from onionlab.programs.tor.variants import STOCK, load_registry, tor_series
 
 pytestmark = pytest.mark.tor
 
@@ -103,19 +104,29 @@ def test_every_series_is_tested() -> None:
     assert sorted(series) == sorted(REGISTRY.series) == sorted(OWN_TESTS)
 
 
-@pytest.fixture
-def root(tmp_path: Path) -> Path:
-    """A root of its own for what a check writes; the builds are those of this checkout."""
-    (tmp_path / "root").mkdir()
-    ship(tmp_path / "root")
-    share_builds(tmp_path / "root")
-    return tmp_path / "root"
+@pytest.fixture(scope="module")
+def checked(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], list[Outcome]]:
+    """Runs the unit tests whose names begin so, once, on Tor as released and on each of TESTED.
+
+    In a root of their own for what a check writes; the builds are those of this checkout.
+    """
+    root = tmp_path_factory.mktemp("root")
+    ship(root)
+    share_builds(root)
+
+    @functools.cache
+    def check(only: str) -> list[Outcome]:
+        return check_series(root, TESTED, say=print, only=only, hardened=[False])
+
+    return check
 
 
 @pytest.mark.slow
-def test_tors_own_circuitmux_tests_pass_on_every_build(root: Path) -> None:
+def test_tors_own_circuitmux_tests_pass_on_every_build(
+    checked: Callable[[str], list[Outcome]],
+) -> None:
     """The whole suite, also with AddressSanitizer, is `make check-variants`."""
-    outcomes = check_series(root, TESTED, say=print, only="circuitmux", hardened=[False])
+    outcomes = checked("circuitmux")
     assert new_problems(outcomes) == []
     assert all(not outcome.failed for outcome in outcomes)
     stock, *patched = outcomes
@@ -128,8 +139,9 @@ def test_tors_own_circuitmux_tests_pass_on_every_build(root: Path) -> None:
 @pytest.mark.parametrize(
     ("build", "series"), [(build, part) for build in TESTED for part in build.split("+")]
 )
-def test_the_tests_that_a_series_brings_pass(root: Path, build: str, series: str) -> None:
-    outcomes = check_series(root, [build], say=print, only=OWN_TESTS[series], hardened=[False])
-    stock, patched = outcomes
-    assert not patched.failed
-    assert patched.passed > stock.passed
+def test_the_tests_that_a_series_brings_pass(
+    checked: Callable[[str], list[Outcome]], build: str, series: str
+) -> None:
+    outcomes = {outcome.build: outcome for outcome in checked(OWN_TESTS[series])}
+    assert not outcomes[build].failed
+    assert outcomes[build].passed > outcomes[STOCK].passed
