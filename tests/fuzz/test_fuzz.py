@@ -38,8 +38,8 @@ from .costs import EXAMPLES
 from .mutations import NAMES, Draw, changed_bytes, changed_json, json_bytes
 from .project import NAME, Project, repacked, traced_run, usual_log
 
-FEW = 150
-"""Inputs of each kind in `make test-all`: two thousand in all, in about a minute."""
+FEW = 40
+"""Inputs of each kind in `make test-all`: some five hundred in all."""
 
 
 def fuzz(test: Callable[..., None]) -> Any:
