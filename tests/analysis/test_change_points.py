@@ -180,6 +180,7 @@ def false_steps_of_varying_nights(seed: int, runs: int) -> bool:
     return False
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("runs", [1, 3, 10])
 def test_nights_that_vary_as_much_as_runs_make_no_steps(runs: int) -> None:
     """The noise within nights alone would make a false step in most of these histories."""
