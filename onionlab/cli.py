@@ -108,9 +108,7 @@ def _require_text(arguments: Sequence[str]) -> None:
 def of_system(error: OSError) -> UserError:
     """What the system refused, and for which file: whatever it is, it is the user's to mend."""
     names = [os.fsdecode(name) for name in (error.filename, error.filename2) if name is not None]
-    shown = " -> ".join(
-        name if len(name) <= SHOWN_NAME else f"{name[:SHOWN_NAME]}..." for name in names
-    )
+    shown = " -> ".join(_short(name) for name in names)
     what = error.strerror or str(error) or type(error).__name__
     return UserError(f"{shown}: {what}" if shown else what)
 

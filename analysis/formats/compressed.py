@@ -10,7 +10,7 @@ import lzma
 import zlib
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import BinaryIO, Protocol
+from typing import Any, BinaryIO, Protocol
 
 import zstandard
 
@@ -65,7 +65,21 @@ class Decompressor(Protocol):
         """What was fed and lies behind the stream's end."""
 
 
-class _Gzip:
+class _OfStandardLibrary:
+    """What the decompressors of zlib and lzma have in common."""
+
+    _stream: Any
+
+    @property
+    def ended(self) -> bool:
+        return bool(self._stream.eof)
+
+    @property
+    def behind(self) -> bytes:
+        return bytes(self._stream.unused_data)
+
+
+class _Gzip(_OfStandardLibrary):
     def __init__(self) -> None:
         self._stream = zlib.decompressobj(wbits=31)
 
@@ -74,16 +88,8 @@ class _Gzip:
             yield self._stream.decompress(data, PIECE_BYTES)
             data = self._stream.unconsumed_tail
 
-    @property
-    def ended(self) -> bool:
-        return self._stream.eof
 
-    @property
-    def behind(self) -> bytes:
-        return self._stream.unused_data
-
-
-class _Xz:
+class _Xz(_OfStandardLibrary):
     def __init__(self) -> None:
         self._stream = lzma.LZMADecompressor(format=lzma.FORMAT_XZ, memlimit=WINDOW_BYTES)
 
@@ -91,14 +97,6 @@ class _Xz:
         yield self._stream.decompress(data, PIECE_BYTES)
         while not self._stream.eof and not self._stream.needs_input:
             yield self._stream.decompress(b"", PIECE_BYTES)
-
-    @property
-    def ended(self) -> bool:
-        return self._stream.eof
-
-    @property
-    def behind(self) -> bytes:
-        return self._stream.unused_data
 
 
 class _Zstd:
