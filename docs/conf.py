@@ -26,6 +26,9 @@ release = version = onionlab.__version__
 extensions = ["myst_parser", "sphinx.ext.autodoc", "sphinx.ext.napoleon"]
 exclude_patterns = ["runs"]
 
+# Pages' own headings, not the 1,500 names on them: each page would carry them all.
+toc_object_entries = False
+
 html_theme = "furo"
 html_title = f"onionlab {release}"
 html_show_sphinx = False

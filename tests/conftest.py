@@ -1,5 +1,6 @@
 """What all tests start from."""
 
+import os
 import signal
 
 import pytest
@@ -14,8 +15,9 @@ pytest_plugins = ["pytester", "suite_limits", "suite_order", "suite_roots"]
 # that they start: tests of an interrupt would wait for nothing.
 signal.signal(signal.SIGINT, signal.default_int_handler)
 
-# How long an example takes tells of the machine's load, not of the code.
-settings.register_profile("onionlab", deadline=None)
+# How long an example takes tells of the machine's load, not of the code. A change is judged by the same
+# examples each time (as Hypothesis's own profile for CI has it); at a desk new ones are tried.
+settings.register_profile("onionlab", deadline=None, derandomize="CI" in os.environ)
 settings.load_profile("onionlab")
 
 

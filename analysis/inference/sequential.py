@@ -161,7 +161,10 @@ def spending_levels(times: Sequence[float], alphas: ArrayLike, spent: ArrayLike)
         above = np.cumsum(mass[:, ::-1], axis=1)[:, ::-1]
         for row in range(alpha.size):
             boundary, edge, share = _boundary(above[row], grid, step, spend[row, look])
-            levels[row, look] = stats.norm.sf(boundary / np.sqrt(t[look]))
+            # At the first look nothing was spent before; the grid would only add its error.
+            levels[row, look] = (
+                stats.norm.sf(boundary / np.sqrt(t[look])) if look else spend[row, look]
+            )
             mass[row, edge + 1 :] = 0.0
             mass[row, edge] *= share
     return levels

@@ -57,7 +57,8 @@ def test_a_sequential_p_value_falls_with_more_looks(budget: int, p: list[float])
     p = p[: len(looks.sizes)]
     plans = [spending([(looks.sizes[: k + 1], budget)]) for k in range(len(p))]
     values = [sequential_p(p[: k + 1], plan) for k, plan in enumerate(plans)]
-    assert values == sorted(values, reverse=True)
+    # But for the last digits.
+    assert all(b <= a * (1 + 1e-9) for a, b in itertools.pairwise(values))
     # To look more than once costs something.
     assert all(
         value >= min(0.999 * min(p[: k + 1]), 1.0) or value == pytest.approx(1e-7)
