@@ -15,8 +15,8 @@ pytest_plugins = ["pytester", "suite_limits", "suite_order", "suite_roots"]
 # that they start: tests of an interrupt would wait for nothing.
 signal.signal(signal.SIGINT, signal.default_int_handler)
 
-# How long an example takes tells of the machine's load, not of the code. A change is judged by the same
-# examples each time (as Hypothesis's own profile for CI has it); at a desk new ones are tried.
+# How long an example takes tells of the machine's load, not of the code. A change is judged
+# by the same examples each time, as in Hypothesis's own profile for CI; at a desk, by new ones.
 settings.register_profile("onionlab", deadline=None, derandomize="CI" in os.environ)
 settings.load_profile("onionlab")
 
