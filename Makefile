@@ -100,7 +100,7 @@ analyse: $(READY) ## estimates and figures of NAME from its runs
 	@$(ONIONLAB) analyse $(NAMED)
 
 validate-statistics: $(READY) ## simulate: coverage, false verdicts, power, seeds saved [RUNS: on a runs.csv]
-	@$(ONIONLAB) validate-statistics $(call option,RUNS,runs)
+	@$(ONIONLAB) validate-statistics $(call option,RUNS,runs) $(call option,JOBS,jobs)
 
 figures: $(READY) ## the paper's figures and claims, running what is missing [SCALE, SEEDS, ENGINE; CLAIMS; FROM]
 	@$(ONIONLAB) figures $(ASKED) $(call option,JOBS,jobs) $(call option,CLAIMS,claims) $(if $(NO_RUN),--no-run) \

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -27,11 +28,14 @@ class ImportOptions:
         begin_s: simulated time from which downloads of a tgen.analysis.json count.
         end_s: simulated time before which they count.
         leave_out_empty: leave out simulations in which no download completed.
+        network: finds in a simulation's name what tells its network; None: the relays' keys do, or
+            else the whole name.
     """
 
     begin_s: float | None = None
     end_s: float | None = None
     leave_out_empty: bool = False
+    network: re.Pattern[str] | None = None
 
 
 def import_runs(paths: Sequence[Path], name: str, options: ImportOptions) -> RunSet:
@@ -52,7 +56,8 @@ def import_runs(paths: Sequence[Path], name: str, options: ImportOptions) -> Run
             read = read_plot_data(source)
         else:
             read = read_analysis(source, begin_s=options.begin_s, end_s=options.end_s)
-        read.content, read.network = content_hash(source), network_hash(source)
+        read.content = content_hash(source)
+        read.network = _network(options.network, read.name) or network_hash(source)
         simulations.append(read)
     notes = [*NOTES]
     simulations = _each_once(simulations, notes)
@@ -94,6 +99,19 @@ def import_runs(paths: Sequence[Path], name: str, options: ImportOptions) -> Run
         ),
         values=values_of(_statistics(simulations)),
     )
+
+
+def _network(pattern: re.Pattern[str] | None, name: str) -> str:
+    """What tells the network in a simulation's name; "" where nothing was said to."""
+    if pattern is None:
+        return ""
+    found = pattern.search(name)
+    if found is None or not found[0]:
+        raise AnalysisError(
+            f"{name} has nothing that matches {pattern.pattern!r}",
+            "give a regular expression that finds the network in the name of every simulation",
+        )
+    return found[0]
 
 
 def _each_once(simulations: list[ImportedSimulation], notes: list[str]) -> list[ImportedSimulation]:

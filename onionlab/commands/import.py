@@ -36,6 +36,11 @@ def setup_arguments(parser: argparse.ArgumentParser) -> None:
         action="store_true",
         help="leave out simulations in which no download completed",
     )
+    parser.add_argument(
+        "--network",
+        type=_pattern,
+        help="a regular expression: what it finds in a simulation's name tells its network",
+    )
 
 
 def run(args: argparse.Namespace) -> int:
@@ -50,7 +55,7 @@ def run(args: argparse.Namespace) -> int:
     folder = working_root() / "results" / args.name
     if (folder / STUDY).exists():
         raise UserError(f"{folder} holds results of an experiment", "choose another name")
-    options = ImportOptions(args.begin_s, args.end_s, args.leave_out_empty)
+    options = ImportOptions(args.begin_s, args.end_s, args.leave_out_empty, args.network)
     made = import_runs(args.paths, args.name, options)
     folder.mkdir(parents=True, exist_ok=True)
     path = folder / RUN_SET
@@ -60,6 +65,16 @@ def run(args: argparse.Namespace) -> int:
         print(f"note: {note}")
     print(path)
     return 0
+
+
+def _pattern(text: str) -> re.Pattern[str]:
+    try:
+        return re.compile(text)
+    except (re.error, RecursionError, OverflowError) as error:
+        raise ValueError(text) from error
+
+
+_pattern.__name__ = "regular expression"
 
 
 def _second(text: str) -> float:

@@ -6,6 +6,7 @@ import contextlib
 import importlib
 import json
 import lzma
+import re
 import shutil
 from pathlib import Path
 from typing import Any
@@ -345,6 +346,9 @@ def test_command(
     assert main(["compare", "fast", "fast"]) == 2
     assert main(["import", str(tmp_path / "gone"), "--name", "x"]) == 2
     assert main(["import", str(tmp_path), "--name", "../x"]) == 2
+    with pytest.raises(SystemExit, match="2"):
+        main(["import", str(tmp_path / "fast"), "--name", "x", "--network", "("])
+    assert "invalid regular expression value: '('" in capsys.readouterr().err
     (tmp_path / "root" / "results" / "quick").mkdir()
     (tmp_path / "root" / "results" / "quick" / "study.json").write_text("{}")
     assert main(["import", str(tmp_path / "fast"), "--name", "quick"]) == 2
@@ -364,6 +368,27 @@ def test_simulations_of_the_same_networks_are_paired(tmp_path: Path) -> None:
         update={"runs": tuple(r.model_copy(update={"network": f"x{r.seed}"}) for r in slow.runs)}
     )
     assert not compare_sets(fast, others).paired
+
+
+def test_a_pattern_finds_the_network_in_the_name(tmp_path: Path) -> None:
+    options = ImportOptions(network=re.compile(r"net-\d+"))
+    for side in ("classic", "phantom-preload"):
+        for number in (1, 2, 3):
+            rng = np.random.default_rng([len(side), number])
+            plot_data(tmp_path / side / f"net-{number}-{side}", 1.0, rng)
+    sets = [
+        import_runs([tmp_path / side], side, ALL_TIME) for side in ("classic", "phantom-preload")
+    ]
+    assert not compare_sets(*sets).paired
+    a, b = (
+        import_runs([tmp_path / side], side, options) for side in ("classic", "phantom-preload")
+    )
+    assert [run.network for run in a.runs] == ["net-1", "net-2", "net-3"]
+    result = compare_sets(a, b)
+    assert (result.paired, result.pairs) == (True, 3)
+    none = ImportOptions(network=re.compile("seed"))
+    with pytest.raises(AnalysisError, match="net-1-classic has nothing that matches 'seed'"):
+        import_runs([tmp_path / "classic"], "x", none)
 
 
 def test_relays_keys_name_a_network_before_its_folder(tmp_path: Path) -> None:

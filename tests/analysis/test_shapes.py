@@ -14,6 +14,7 @@ from analysis.inference.shapes import SIGNED_RANKS_FROM, needed, trusted
 from analysis.inference.signed_ranks import lower_bound, p_typical_above, typical_value
 from analysis.inference.skewness import looks_skewed, skewness
 from analysis.judgement.validation import rates, shapes
+from analysis.judgement.validation.rows import rows_of
 from analysis.judgement.verdicts import Paired, State, decide
 from analysis.measures.metric import RATE, Margin
 
@@ -133,9 +134,9 @@ def test_the_bound_on_what_was_not_seen() -> None:
 def test_validation_sees_zeros_that_pass_as_certainty(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(rates, "SEEDS", (5,))
     monkeypatch.setattr(rates, "BUDGETS", (20,))
-    assert all(row.holds for row in rates.rates(300))
+    assert all(row.holds for row in rows_of(rates.rates(), 300))
     monkeypatch.setattr("analysis.judgement.verdicts.p_rare", lambda *_: 0.0)
-    broken = {row.setting for row in rates.rates(300) if not row.holds}
+    broken = {row.setting for row in rows_of(rates.rates(), 300) if not row.holds}
     assert "10% time out in 10% of seeds, 500 streams, 5 seeds" in broken
 
 
@@ -144,9 +145,9 @@ def test_validation_sees_a_test_for_normal_differences_only(
 ) -> None:
     monkeypatch.setattr(shapes, "SEEDS", (5,))
     monkeypatch.setattr(shapes, "SHAPES", {"exponential": shapes.SHAPES["exponential"]})
-    assert all(row.holds for row in shapes.shapes(300))
+    assert all(row.holds for row in rows_of(shapes.shapes(), 300))
     monkeypatch.setattr("analysis.inference.effects.trusted", lambda p, *_, **__: p)
-    assert not all(row.holds for row in shapes.shapes(300))
+    assert not all(row.holds for row in rows_of(shapes.shapes(), 300))
 
 
 def test_the_typical_value_of_a_shape() -> None:

@@ -12,11 +12,11 @@ from analysis.inference import effects
 from analysis.inference.effects import Effect, paired_effect
 from analysis.judgement import verdicts
 from analysis.judgement.judging import RUNS_COLUMNS, Statistics
-from analysis.judgement.validation import coverage, error_rates
-from analysis.judgement.validation.error_rates import false_verdicts, repeated_looks
-from analysis.judgement.validation.parts import validate
+from analysis.judgement.validation import coverage, error_rates, parts
+from analysis.judgement.validation.error_rates import false_verdicts, power, repeated_looks
+from analysis.judgement.validation.parts import MIN_REPETITIONS, validate
 from analysis.judgement.validation.real_runs import pairing_gain, pairing_on_runs, validate_on_runs
-from analysis.judgement.validation.rows import Row, format_rows
+from analysis.judgement.validation.rows import Row, format_rows, rows_of
 from analysis.measures.metric import Statistic
 from onionlab.cli import main
 
@@ -30,9 +30,9 @@ def small(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_the_methods_pass_and_repeat() -> None:
-    rows = list(false_verdicts(FEW))
+    rows = rows_of(false_verdicts(), FEW)
     assert all(row.holds for row in rows)
-    assert rows == list(false_verdicts(FEW))
+    assert rows == rows_of(false_verdicts(), FEW)
     uncorrected = [row for row in rows if "uncorrected" in row.quantity]
     corrected = [row for row in rows if "Holm" in row.quantity]
     assert sum(row.value for row in uncorrected) > 3 * sum(row.value for row in corrected)
@@ -40,14 +40,14 @@ def test_the_methods_pass_and_repeat() -> None:
 
 def test_a_family_without_correction_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(verdicts, "holm", np.asarray)
-    assert not all(row.holds for row in false_verdicts(FEW))
+    assert not all(row.holds for row in rows_of(false_verdicts(), FEW))
 
 
 def test_looks_without_correction_are_caught(small: None, monkeypatch: pytest.MonkeyPatch) -> None:
-    assert all(row.holds for row in repeated_looks(FEW))
+    assert all(row.holds for row in rows_of(repeated_looks(), FEW))
     monkeypatch.setattr(verdicts, "sequential_p", lambda p, looks: min(p))
     monkeypatch.setattr(effects, "trusted", lambda p, *_, **__: p)
-    assert not all(row.holds for row in repeated_looks(FEW))
+    assert not all(row.holds for row in rows_of(repeated_looks(), FEW))
 
 
 def test_intervals_that_are_too_narrow_are_caught(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -56,14 +56,23 @@ def test_intervals_that_are_too_narrow_are_caught(monkeypatch: pytest.MonkeyPatc
 
     monkeypatch.setattr(coverage, "paired_effect", narrow)
     monkeypatch.setattr(coverage, "_SHAPES", {"normal": coverage._SHAPES["normal"]})
-    rows = [row for row in coverage.coverage(FEW) if row.quantity == "paired interval"]
+    rows = [row for row in rows_of(coverage.coverage(), FEW) if row.quantity == "paired interval"]
     assert len(rows) == 5
     assert not all(row.holds for row in rows)
 
 
 def test_too_few_repetitions_are_refused() -> None:
     with pytest.raises(AnalysisError, match="100 repetitions cannot tell"):
-        next(validate(100))
+        validate(100)
+
+
+def test_processes_side_by_side_give_the_same_rows(monkeypatch: pytest.MonkeyPatch) -> None:
+    cells = list(power())[:2]
+    monkeypatch.setattr(parts, "PARTS", (lambda: cells,))
+    told: list[tuple[int, int]] = []
+    rows = validate(MIN_REPETITIONS, 2, lambda *so_far: told.append(so_far))
+    assert told == [(done, len(cells)) for done in range(1, len(cells) + 1)]
+    assert rows == rows_of(cells, MIN_REPETITIONS)
 
 
 def test_the_table_names_what_is_broken() -> None:

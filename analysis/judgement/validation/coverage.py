@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
+from functools import partial
 
 import numpy as np
 
@@ -10,7 +11,7 @@ from analysis.arrays import Floats
 from analysis.inference.bands import simultaneous_band
 from analysis.inference.effects import paired_effect
 from analysis.inference.intervals import bca_interval
-from analysis.judgement.validation.rows import Row, generator, rate_row
+from analysis.judgement.validation.rows import Cell, Row, generator, rate_row
 
 COVERAGE_PROMISED = 0.94
 """For the interval of paired differences, whatever the shape."""
@@ -41,29 +42,34 @@ _SHAPES: Mapping[str, tuple[Callable[[np.random.Generator, tuple[int, ...]], Flo
 """How a run's value is distributed around its seed's, and the step in which it is known."""
 
 
-def coverage(repetitions: int) -> Iterator[Row]:
+def coverage() -> Iterator[Cell]:
     """How often 95 % intervals of a mean paired difference hold the truth, by shape and seeds."""
-    for i, (name, (draw, step)) in enumerate(_SHAPES.items()):
+    for i in range(len(_SHAPES)):
         for n in (3, 5, 10, 20, 40):
-            rng = generator(1, i, n)
-            own, base = (draw(rng, (repetitions, n)) for _ in range(2))
-            # The truth is 0: both sides have the same distribution.
-            hits = {"paired": 0, "BCa": 0}
-            for differences in own - base:
-                intervals = {
-                    "paired": paired_effect(differences, step).interval(),
-                    "BCa": bca_interval(differences, resamples=1000),
-                }
-                for method, interval in intervals.items():
-                    assert interval.low is not None
-                    assert interval.high is not None
-                    hits[method] += interval.low <= 0.0 <= interval.high
-            setting = f"{name}, {n} seeds"
-            for method, promised in (("paired", COVERAGE_PROMISED), ("BCa", None)):
-                yield rate_row(
-                    "coverage", setting, f"{method} interval", hits[method], repetitions,
-                    promised, "at least",
-                )  # fmt: skip
+            yield partial(_coverage, i, n)
+
+
+def _coverage(i: int, n: int, repetitions: int) -> Iterator[Row]:
+    name, (draw, step) = list(_SHAPES.items())[i]
+    rng = generator(1, i, n)
+    own, base = (draw(rng, (repetitions, n)) for _ in range(2))
+    # The truth is 0: both sides have the same distribution.
+    hits = {"paired": 0, "BCa": 0}
+    for differences in own - base:
+        intervals = {
+            "paired": paired_effect(differences, step).interval(),
+            "BCa": bca_interval(differences, resamples=1000),
+        }
+        for method, interval in intervals.items():
+            assert interval.low is not None
+            assert interval.high is not None
+            hits[method] += interval.low <= 0.0 <= interval.high
+    setting = f"{name}, {n} seeds"
+    for method, promised in (("paired", COVERAGE_PROMISED), ("BCa", None)):
+        yield rate_row(
+            "coverage", setting, f"{method} interval", hits[method], repetitions, promised,
+            "at least",
+        )  # fmt: skip
 
 
 BAND_PROMISED = 0.92
@@ -71,20 +77,29 @@ BAND_PROMISED = 0.92
 BAND_POINTS = 20
 
 
-def bands(repetitions: int) -> Iterator[Row]:
+_REACHES = (0.1, 0.3, 1.0)
+"""How far the correlation reaches, in lengths of the curve."""
+
+
+def bands() -> Iterator[Cell]:
     """How often a 95 % band holds the whole true curve, by seeds and smoothness."""
-    points = np.linspace(0, 1, BAND_POINTS)
-    for i, reach in enumerate((0.1, 0.3, 1.0)):
-        covariance = np.exp(-np.abs(points[:, None] - points) / reach)
-        root = np.linalg.cholesky(covariance + 1e-9 * np.eye(BAND_POINTS))
+    for i in range(len(_REACHES)):
         for n in (3, 5, 10, 20):
-            rng = generator(8, i, n)
-            hits = 0
-            for _ in range(repetitions):
-                values = rng.normal(size=(n, BAND_POINTS)) @ root.T
-                band = simultaneous_band(values, draws=200)
-                hits += bool(np.all((band.low <= 0) & (band.high >= 0)))
-            setting = f"curves of {BAND_POINTS} points, correlation reaches {reach:g}, {n} seeds"
-            yield rate_row(
-                "bands", setting, "simultaneous band", hits, repetitions, BAND_PROMISED, "at least"
-            )
+            yield partial(_band, i, n)
+
+
+def _band(i: int, n: int, repetitions: int) -> Iterator[Row]:
+    reach = _REACHES[i]
+    points = np.linspace(0, 1, BAND_POINTS)
+    covariance = np.exp(-np.abs(points[:, None] - points) / reach)
+    root = np.linalg.cholesky(covariance + 1e-9 * np.eye(BAND_POINTS))
+    rng = generator(8, i, n)
+    hits = 0
+    for _ in range(repetitions):
+        values = rng.normal(size=(n, BAND_POINTS)) @ root.T
+        band = simultaneous_band(values, draws=200)
+        hits += bool(np.all((band.low <= 0) & (band.high >= 0)))
+    setting = f"curves of {BAND_POINTS} points, correlation reaches {reach:g}, {n} seeds"
+    yield rate_row(
+        "bands", setting, "simultaneous band", hits, repetitions, BAND_PROMISED, "at least"
+    )

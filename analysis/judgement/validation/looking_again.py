@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from functools import partial
 
 import numpy as np
 
 from analysis.formats.study import Looks, PlannedLooks
 from analysis.inference.sequential import schedule, spending
-from analysis.judgement.validation.rows import Row, generator, rate_row
+from analysis.judgement.validation.rows import Cell, Row, generator, rate_row
 from analysis.judgement.validation.simulated_runs import METRIC_COUNT, draw_family, judge_family
 from analysis.judgement.verdicts import LEVEL, State
 
@@ -18,39 +19,39 @@ SHARE = 4
 """One in so many of the repetitions is made: each is several reports."""
 
 
-def looking_again(repetitions: int) -> Iterator[Row]:
+def looking_again() -> Iterator[Cell]:
     """Any false "different" in any report of a study whose seeds are raised again and again."""
-    for i, ends in enumerate(PLANS):
+    for i in range(len(PLANS)):
         for metrics in (METRIC_COUNT, 1):
-            for kind, plans in (("SEEDS", _fixed(ends)), ("MAX_SEEDS", _budgets(ends))):
-                rng = generator(12, i, metrics)
-                hits = naive = 0
-                times = max(1, repetitions // SHARE)
-                for _ in range(times):
-                    variant, baseline = draw_family(rng, ends[-1], np.zeros(metrics))
-                    for looks in plans:
-                        n = looks.sizes[-1]
-                        sides = variant[:, :n], baseline[:, :n]
-                        # The first look at a fixed number of seeds is an ordinary test.
-                        plain = kind == "SEEDS" and not looks.earlier
-                        if State.DIFFERENT in judge_family(*sides, looks=None if plain else looks):
-                            hits += 1
-                            break
-                    if kind == "SEEDS":
-                        naive += any(
-                            State.DIFFERENT in judge_family(variant[:, :n], baseline[:, :n])
-                            for n in ends
-                        )
-                steps = ", then ".join(map(str, ends))
-                setting = f"A/A, {metrics} metrics, {kind}={steps}"
-                level = LEVEL * spending(plans[-1].plans).excess
-                yield rate_row(
-                    "looking again", setting, "any false 'different'", hits, times, level
-                )
-                if kind == "SEEDS":
-                    yield rate_row(
-                        "looking again", setting, "the same without a memory", naive, times
-                    )
+            for kind in ("SEEDS", "MAX_SEEDS"):
+                yield partial(_raised, i, metrics, kind)
+
+
+def _raised(i: int, metrics: int, kind: str, repetitions: int) -> Iterator[Row]:
+    ends = PLANS[i]
+    plans = _fixed(ends) if kind == "SEEDS" else _budgets(ends)
+    rng = generator(12, i, metrics)
+    hits = naive = 0
+    times = max(1, repetitions // SHARE)
+    for _ in range(times):
+        variant, baseline = draw_family(rng, ends[-1], np.zeros(metrics))
+        for looks in plans:
+            n = looks.sizes[-1]
+            # The first look at a fixed number of seeds is an ordinary test.
+            plain = kind == "SEEDS" and not looks.earlier
+            judged = judge_family(variant[:, :n], baseline[:, :n], looks=None if plain else looks)
+            if State.DIFFERENT in judged:
+                hits += 1
+                break
+        if kind == "SEEDS":
+            naive += any(
+                State.DIFFERENT in judge_family(variant[:, :n], baseline[:, :n]) for n in ends
+            )
+    setting = f"A/A, {metrics} metrics, {kind}={', then '.join(map(str, ends))}"
+    level = LEVEL * spending(plans[-1].plans).excess
+    yield rate_row("looking again", setting, "any false 'different'", hits, times, level)
+    if kind == "SEEDS":
+        yield rate_row("looking again", setting, "the same without a memory", naive, times)
 
 
 def _fixed(ends: Sequence[int]) -> list[Looks]:

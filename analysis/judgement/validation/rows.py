@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
@@ -46,6 +46,16 @@ class Row:
         if self.bound == "at most":
             return self.value <= self.limit + slack
         return self.value >= self.limit - slack
+
+
+Cell = Callable[[int], Iterable[Row]]
+"""Some rows of a part, from a number of repetitions and random numbers of its own, so that cells
+can be computed in any order and side by side: a module's function, or a partial of one."""
+
+
+def rows_of(cells: Iterable[Cell], repetitions: int) -> list[Row]:
+    """The rows of cells, one cell after the other."""
+    return [row for cell in cells for row in cell(repetitions)]
 
 
 def generator(*key: int) -> np.random.Generator:
