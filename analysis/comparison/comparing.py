@@ -8,7 +8,7 @@ from enum import IntEnum
 
 from analysis.comparison.differences import Differences, differences, settle_about
 from analysis.comparison.run_sets import RunSet, SetRun
-from analysis.comparison.same_networks import paired_by_network, same_bytes
+from analysis.comparison.same_networks import paired_by_network, same_bytes, why_unpaired
 from analysis.errors import AnalysisError
 from analysis.judgement.estimates import Estimate, estimate
 from analysis.judgement.judging import Design, Judgement, Statistics, judge_comparison
@@ -169,6 +169,8 @@ def compare_sets(
     if together is not None:
         a, b = together
         alone.append(NETWORKS)
+    elif pair and (why := why_unpaired(a, b)):
+        alone.append(why)
     matches = list(_matches(a, b))
     paired = pair and a.paired and b.paired
     couples: list[tuple[SetRun, SetRun]] = []

@@ -29,6 +29,21 @@ def paired_by_network(a: RunSet, b: RunSet) -> tuple[RunSet, RunSet] | None:
     return _numbered(a, numbers, 0), _numbered(b, numbers, len(a.runs))
 
 
+def why_unpaired(a: RunSet, b: RunSet) -> str:
+    """Why imports that share networks are not paired; "" where they share none, or are paired."""
+    networks = [Counter(run.network for run in side.runs) for side in (a, b)]
+    common = {network for network in networks[0] if network and network in networks[1]}
+    if a.paired or b.paired or not common or paired_by_network(a, b) is not None:
+        return ""
+    twice = sorted({name for side in networks for name, count in side.items() if count > 1})
+    if twice:
+        why = f"{twice[0]} is there more than once"
+    else:
+        smaller = min(len(a.runs), len(b.runs))
+        why = f"only {len(common)} of {smaller} networks of the smaller side are in the other"
+    return f"not paired: {why}"
+
+
 def _numbered(side: RunSet, numbers: Mapping[str, int], others: int) -> RunSet:
     """The set with the networks' numbers as seeds; what has none comes behind all others."""
     last = others + len(side.runs)

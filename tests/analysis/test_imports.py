@@ -376,16 +376,22 @@ def test_a_pattern_finds_the_network_in_the_name(tmp_path: Path) -> None:
         for number in (1, 2, 3):
             rng = np.random.default_rng([len(side), number])
             plot_data(tmp_path / side / f"net-{number}-{side}", 1.0, rng)
-    sets = [
-        import_runs([tmp_path / side], side, ALL_TIME) for side in ("classic", "phantom-preload")
-    ]
-    assert not compare_sets(*sets).paired
+    whole = {
+        side: import_runs([tmp_path / side], side, ALL_TIME)
+        for side in ("classic", "phantom-preload")
+    }
+    assert not compare_sets(whole["classic"], whole["phantom-preload"]).paired
     a, b = (
         import_runs([tmp_path / side], side, options) for side in ("classic", "phantom-preload")
     )
     assert [run.network for run in a.runs] == ["net-1", "net-2", "net-3"]
     result = compare_sets(a, b)
     assert (result.paired, result.pairs) == (True, 3)
+    vague = ImportOptions(network=re.compile("net"))
+    twice = [import_runs([tmp_path / side], side, vague) for side in whole]
+    unpaired = compare_sets(twice[0], twice[1])
+    assert not unpaired.paired
+    assert "not paired: net is there more than once" in unpaired.alone
     none = ImportOptions(network=re.compile("seed"))
     with pytest.raises(AnalysisError, match="net-1-classic has nothing that matches 'seed'"):
         import_runs([tmp_path / "classic"], "x", none)
