@@ -6,7 +6,7 @@
 # What they hold is text that neither make nor a shell reads, whatever its letters: make does not
 # expand them again, and a recipe says "$${NAME}", which its shell takes from the environment.
 VARIABLES := NAME SCALE SEEDS VARIANTS JOBS ENGINE SHADOW TGEN TOR_SOURCE LINUX_SOURCE LIBTORRENT_SOURCE \
-	PYTHON MAX_SEEDS CLAIMS NO_RUN ONLY RUNS A B ABOUT PAIRED OUT ACCEPT STATE DURATION SCHEDULER OVERHEAD LOGS FROM
+	PYTHON MAX_SEEDS CLAIMS NO_RUN ONLY RUNS A B ABOUT PAIRED OUT ACCEPT STATE DURATION SCHEDULER OVERHEAD LOGS FROM LIST
 define as_text
 override $(1) := $$(value $(1))
 export $(1)
@@ -87,9 +87,9 @@ compare: $(READY) ## is B worse than A: A=quick:ewma B=quick:rr [ABOUT=variant] 
 	@$(ONIONLAB) compare $(call option,ABOUT,about) $(call option,PAIRED,paired) $(call option,OUT,out) \
 		-- $(call needed,A,$(SIDES)) $(call needed,B,$(SIDES))
 
-nightly: $(READY) ## the list in experiments/nightly.yaml against its baseline [ACCEPT=1 makes one]
-	@$(ONIONLAB) nightly $(if $(ACCEPT),--accept) $(call option,STATE,state) $(call option,SEEDS,seeds) \
-		$(call option,ENGINE,engine) $(TOOLS) $(call option,JOBS,jobs)
+nightly: $(READY) ## the list in experiments/nightly.yaml against its baseline [ACCEPT=1 makes one; LIST, STATE]
+	@$(ONIONLAB) nightly $(if $(ACCEPT),--accept) $(call option,LIST,list) $(call option,STATE,state) \
+		$(call option,SEEDS,seeds) $(call option,ENGINE,engine) $(TOOLS) $(call option,JOBS,jobs)
 
 celltrace-live: $(READY) ## trace a real guard with LTTng on this machine [DURATION, SCHEDULER, OVERHEAD]
 	@onionlab/setup.sh configs/apt-packages-lttng.txt

@@ -17,7 +17,7 @@ from pathlib import Path
 
 import analysis
 import onionlab
-from onionlab.cli import build_parser, command_modules
+from onionlab.cli import build_parser, command_modules, load_command, own_statuses
 from onionlab.programs.libtorrent.variants import load_peer_variants
 from onionlab.programs.tor.variants import load_registry
 
@@ -40,12 +40,32 @@ def commands_page(root: Path = ROOT) -> str:
         "## Targets of make",
         "Variables stand behind the target: `make experiment NAME=quick SEEDS=3`.",
         _table(("Target", "What it does"), ((f"`{name}`", what) for name, what in targets)),
+        "## Exit status",
+        _paragraph(
+            "Every verb ends with 0 where it has done what was asked, with 2 where that cannot be "
+            "done (the message says why), and with 130 where it was interrupted. These answer with "
+            "it:"
+        ),
+        _table(("Verb", "Status", "Meaning"), _statuses()),
+        _paragraph(
+            "`make` ends with 2 whatever status a verb had. It prints the verb's own, with what it "
+            "means and the command that ends with it; scripts call that, as "
+            "`.venv/bin/onionlab compare quick:ewma quick:rr` "
+            "([gate on an answer](../how-to/gate.md))."
+        ),
         "## Verbs of the program",
     ]
     for verb in command_modules():
         parser = build_parser(verb)
         parts += _verb(verb, _subparser(parser, verb))
     return "\n\n".join(parts) + "\n"
+
+
+def _statuses() -> Iterator[tuple[str, str, str]]:
+    """Verb, exit status and meaning, of the verbs that answer with it."""
+    for verb, module in command_modules().items():
+        for number, meaning in sorted(own_statuses(load_command(module)).items()):
+            yield f"`{verb}`", str(int(number)), meaning
 
 
 def _subparser(parser: argparse.ArgumentParser, verb: str) -> argparse.ArgumentParser:

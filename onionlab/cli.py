@@ -1,6 +1,7 @@
 """The console program: one verb for each module in :mod:`onionlab.commands`.
 
 A command module has ``HELP`` (one line), ``setup_arguments(parser)`` and ``run(args) -> int``.
+Where its exit status is an answer, ``STATUSES`` says which number means what.
 A file ``check_variants.py`` makes the verb ``check-variants``; there is no list to keep.
 """
 
@@ -12,9 +13,10 @@ import importlib
 import importlib.util
 import os
 import pkgutil
+import shlex
 import signal
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from types import FrameType
 from typing import Protocol, cast
@@ -24,6 +26,13 @@ from onionlab.errors import UserError
 
 EXIT_USER_ERROR = 2
 EXIT_INTERRUPTED = 130
+
+STATUSES: Mapping[int, str] = {
+    0: "done",
+    EXIT_USER_ERROR: "what was asked cannot be done: the message says why",
+    EXIT_INTERRUPTED: "interrupted",
+}
+"""Of every verb; a verb's own go before them."""
 
 SHOWN_LINE = 2000
 SHOWN_NAME = 200
@@ -86,10 +95,35 @@ def build_parser(verb: str | None = None) -> argparse.ArgumentParser:
             subparsers.add_parser(name, help=help_of(module_name))
         return parser
     command = load_command(modules[verb])
-    subparser = subparsers.add_parser(verb, help=command.HELP, description=command.HELP)
+    own = own_statuses(command)
+    subparser = subparsers.add_parser(
+        verb, help=command.HELP, description=command.HELP, epilog=_epilog(own)
+    )
     command.setup_arguments(subparser)
-    subparser.set_defaults(run=command.run)
+    subparser.set_defaults(run=command.run, statuses=own)
     return parser
+
+
+def own_statuses(command: Command) -> Mapping[int, str]:
+    """What a verb answers with its exit status: number -> meaning; none where it has no answer."""
+    found: Mapping[int, str] = getattr(command, "STATUSES", {})
+    return found
+
+
+def _epilog(statuses: Mapping[int, str]) -> str | None:
+    """What stands below a verb's arguments."""
+    if not statuses:
+        return None
+    told = {**STATUSES, **statuses}
+    return "exit status: " + "; ".join(f"{number}: {told[number]}" for number in sorted(told))
+
+
+def _tell_status(status: int, statuses: Mapping[int, str], arguments: Sequence[str]) -> None:
+    """Under make, which ends with 2 whatever the status was: say it, and how a script gets it."""
+    if status in statuses and status != 0 and "MAKELEVEL" in os.environ:
+        command = shlex.join([".venv/bin/onionlab", *arguments])
+        print(f"exit status {status}: {statuses[status]}", file=sys.stderr)
+        print(f"make ends with 2; with {status} does: {command}", file=sys.stderr)
 
 
 def _interrupt(number: int, frame: FrameType | None) -> None:
@@ -142,7 +176,9 @@ def main(argv: Sequence[str] | None = None) -> int:
     try:
         _require_text(arguments)
         args = build_parser(arguments[0] if arguments else None).parse_args(arguments)
-        return int(args.run(args))
+        status = int(args.run(args))
+        _tell_status(status, args.statuses, arguments)
+        return status
     except UserError as error:
         _complain(error)
         return EXIT_USER_ERROR

@@ -11,7 +11,13 @@ from analysis.comparison.run_sets import RunSet, SetRun
 from analysis.comparison.same_networks import paired_by_network, same_bytes, why_unpaired
 from analysis.errors import AnalysisError
 from analysis.judgement.estimates import Estimate, estimate
-from analysis.judgement.judging import Design, Judgement, Statistics, judge_comparison
+from analysis.judgement.judging import (
+    Design,
+    Judgement,
+    Statistics,
+    judge_comparison,
+    seeds_left,
+)
 from analysis.judgement.verdicts import LEVEL, State
 from analysis.measures.metric import Statistic
 
@@ -133,8 +139,8 @@ class Comparison:
         }[self.conclusion]
         if not self.primary:
             return "Not settled: the sets have no primary metric in common."
-        seeds = max((r.judgement.verdict.more_seeds or 0 for r in self.unsettled), default=0)
-        more = f"; about {seeds} more seeds would settle all that seeds can" if seeds else ""
+        seeds, but = seeds_left(row.judgement for row in self.unsettled)
+        more = f"; about {seeds} more seeds{but} would settle all that seeds can" if seeds else ""
         return f"{verdict}: of {len(self.primary)} primary metrics {total}{more}."
 
 

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from analysis.comparison.run_sets import RunSet, SetRun
+from analysis.comparison.torrc_options import changed_options
 from analysis.errors import AnalysisError
 from analysis.formats.files import CLIENTS, HOST_TEMPLATES, RUN
 
@@ -31,6 +32,11 @@ _ASPECT_OF_FILE = (
     (re.compile(rf"{re.escape(HOST_TEMPLATES)}/"), "network"),
 )
 """An input file that fits none is the engine's own."""
+
+TORRC = re.compile(r"conf/tor\.[^/]*\.torrc\Z")
+"""Input files that sets keep the text of: short, and what differs in them has a name."""
+
+OPTIONS_SHOWN = 4
 
 _OF_HOSTS = f"{HOST_TEMPLATES}/"
 
@@ -79,8 +85,9 @@ def aspect_of(file: str) -> str:
 def differences(a: RunSet, b: RunSet, pairs: Sequence[tuple[SetRun, SetRun]]) -> Differences:
     """What differs between the runs of each pair, and between the sets."""
     found: dict[str, dict[str, None]] = {}
+    texts = {**a.texts, **b.texts}
     for run, partner in pairs:
-        for aspect, detail in _of_pair(run, partner):
+        for aspect, detail in _of_pair(run, partner, texts):
             found.setdefault(aspect, {})[detail] = None
     for level in a.levels:
         other_level = level if level in b.levels else b.levels[0]
@@ -111,7 +118,7 @@ def differences(a: RunSet, b: RunSet, pairs: Sequence[tuple[SetRun, SetRun]]) ->
     return Differences({name: tuple(details) for name, details in found.items()}, unknown)
 
 
-def _of_pair(a: SetRun, b: SetRun) -> Iterator[tuple[str, str]]:
+def _of_pair(a: SetRun, b: SetRun, texts: Mapping[str, str]) -> Iterator[tuple[str, str]]:
     if a.variant != b.variant:
         yield "variant", f"{a.variant} / {b.variant}"
     yield from _of_tor(a, b)
@@ -140,7 +147,20 @@ def _of_pair(a: SetRun, b: SetRun) -> Iterator[tuple[str, str]]:
         changed.setdefault(aspect, []).append(file)
     for aspect, files in changed.items():
         more = f" and {len(files) - 1} more" if len(files) > 1 else ""
-        yield aspect, f"{files[0]}{more}"
+        yield aspect, f"{files[0]}{more}{_options(a, b, files, texts)}"
+
+
+def _options(a: SetRun, b: SetRun, files: Iterable[str], texts: Mapping[str, str]) -> str:
+    """What differs inside of torrc files whose texts are known, behind their names; "" if none."""
+    options: list[str] = []
+    for file in files:
+        ours, theirs = (texts.get(run.files.get(file, "")) for run in (a, b))
+        if ours is not None and theirs is not None:
+            options += changed_options(ours, theirs)
+    if not options:
+        return ""
+    more = f"; and {len(options) - OPTIONS_SHOWN} more" if len(options) > OPTIONS_SHOWN else ""
+    return f" ({'; '.join(options[:OPTIONS_SHOWN])}{more})"
 
 
 def _of_tor(a: SetRun, b: SetRun) -> Iterator[tuple[str, str]]:

@@ -103,6 +103,10 @@ class RunSet(FormatModel):
         default={}, description="metric -> what counts as the same, instead of the usual"
     )
     notes: tuple[str, ...] = Field(default=(), description="what a reader has to know of it")
+    texts: dict[str, str] = Field(
+        default={},
+        description="SHA-256 -> text, of those of the runs' torrc files that were there to be read",
+    )
     runs: tuple[SetRun, ...] = Field(min_length=1, description="its runs")
     values: tuple[Value, ...] = Field(description="the statistics of its runs")
 

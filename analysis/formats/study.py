@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
 from pydantic import Field, model_validator
 
+from analysis.errors import SHOWN, AnalysisError
 from analysis.formats.format_model import FormatModel
 from analysis.formats.json_files import read_as, write_json
+from analysis.formats.plan_file import PlannedRun
 
 
 class Variant(FormatModel):
@@ -233,6 +236,25 @@ class Study(FormatModel):
         """Runs of a variant at a level, by seed."""
         runs = [run for run in self.runs if (run.level, run.variant) == (level, variant)]
         return sorted(runs, key=lambda run: run.seed)
+
+    def words(self, run: Run | PlannedRun) -> str:
+        """A run for readers: its level where there are several, its variant and its seed."""
+        level = [run.level] if len(self.levels) > 1 else []
+        return ", ".join([*level, run.variant, f"seed {run.seed}"])
+
+    def listed(self, runs: Sequence[Run]) -> str:
+        """Runs for readers; of many the first few."""
+        more = f" and {len(runs) - SHOWN} more" if len(runs) > SHOWN else ""
+        return "; ".join(map(self.words, runs[:SHOWN])) + more
+
+    @contextmanager
+    def naming(self, run: Run | PlannedRun) -> Iterator[None]:
+        """While the block lasts, what is wrong with a run's files is told with the run's name."""
+        try:
+            yield
+        except AnalysisError as error:
+            where = f"{self.name}, {self.words(run)}"
+            raise AnalysisError(f"{where}: {error.message}", error.hint) from error
 
 
 def _unique(what: str, names: Iterable[object]) -> None:

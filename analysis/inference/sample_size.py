@@ -1,20 +1,43 @@
-"""How many pairs a verdict takes."""
+"""How many pairs a verdict takes, and what so many show."""
 
 from __future__ import annotations
+
+import numpy as np
 
 from analysis.inference.effects import Effect
 from analysis.inference.intervals import t_quantile
 from analysis.inference.rare import p_rare
 
+POWER = 0.8
+"""Chance to get to a verdict, where numbers of seeds and sizes of changes are told."""
+
 MAX_SEEDS_ASKED = 10_000
 """Where more would be needed, it is no use to say how many."""
+
+
+def shown_from(effect: Effect, level: float, power: float = POWER) -> float:
+    """The smallest difference that as many pairs show, with this power, as if the spread were true.
+
+    Args:
+        effect: from the pairs that there are; its estimate does not count.
+        level: error rate of one test, corrected for the number of tests.
+        power: chance to show it.
+    """
+    needed = effect.t_needed(level / 2, both_sides=True) + t_quantile(power, effect.df)
+    return needed * effect.standard_error
+
+
+def shown_from_spreads(count: int, level: float, power: float = POWER) -> float:
+    """Likewise, in standard deviations of the differences between ``count`` pairs, >= 2."""
+    of_one = Effect(0.0, 1 / float(np.sqrt(count)), count - 1.0, count, any_shape=True)
+    return shown_from(of_one, level, power)
 
 
 def count_to_settle(
     effect: Effect,
     margin: float | None,
     level: float,
-    power: float = 0.8,
+    power: float = POWER,
     largest_unseen: float = 0.0,
 ) -> int | None:
     """How many pairs in all would show a difference, or the lack of one, with this power.
@@ -36,16 +59,14 @@ def count_to_settle(
 
     def settles(count: int) -> bool:
         later = effect.with_count(count)
-        sure = t_quantile(power, later.df)
         size = abs(later.estimate)
-        needed = later.t_needed(level / 2, both_sides=True) + sure
-        if size > 0 and size >= needed * later.standard_error:
+        if size > 0 and size >= shown_from(later, level, power):
             return True
         if margin is None:
             return False
         if largest_unseen and p_rare(size, margin, largest_unseen, count) > level:
             return False
-        needed = later.t_needed(level, both_sides=False) + sure
+        needed = later.t_needed(level, both_sides=False) + t_quantile(power, later.df)
         return margin - size >= needed * later.standard_error
 
     low, high = effect.count, MAX_SEEDS_ASKED

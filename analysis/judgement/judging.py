@@ -29,6 +29,9 @@ from analysis.measures.run_data import load_run
 Statistics = dict[tuple[str, str], dict[tuple[str, str], dict[int, Statistic]]]
 """(level, class) -> (metric, variant) -> seed -> statistic."""
 
+FAR = 3
+"""Times as many seeds as any other metric takes, from which on one is told by itself."""
+
 WHOLE = 1e-3
 """How near to a whole number of heartbeats a gap is that was measured in heartbeats."""
 
@@ -68,6 +71,25 @@ class Judgement:
         return self.verdict.state is State.DIFFERENT and self.verdict.direction == "worse"
 
 
+def seeds_left(judgements: Iterable[Judgement]) -> tuple[int | None, str]:
+    """About how many more seeds would settle these; None where that cannot be told.
+
+    A metric that takes far more than all others does not stand for them: the second value names it,
+    to be put behind the number of seeds.
+    """
+    needed = sorted(
+        ((j.verdict.more_seeds, j) for j in judgements if j.verdict.more_seeds is not None),
+        key=lambda one: one[0],
+    )
+    if not needed:
+        return None, ""
+    most, last = needed[-1]
+    usual = needed[-2][0] if len(needed) > 1 else most
+    if most < FAR * usual:
+        return most, ""
+    return usual, f" ({most} for {last.class_name} {last.metric.name})"
+
+
 def design_of(study: Study) -> Design:
     """How a study's comparisons are judged."""
     return Design(margins=study.margins, looks=study.looks)
@@ -104,7 +126,8 @@ def read_statistics(study: Study, store: Path) -> Statistics:
     """
     statistics: Statistics = {}
     for run in in_order(study):
-        add_run(statistics, run, load_run(store / run.records, study.level(run.level)))
+        with study.naming(run):
+            add_run(statistics, run, load_run(store / run.records, study.level(run.level)))
     return statistics
 
 

@@ -100,6 +100,8 @@ class Verdict:
         reason: why it is not known, or what else to know; "" if plain.
         caution: what the verdict does not cover in these data; "" if nothing was seen.
         all_same: no seed told the two apart, so that only what was not seen may differ.
+        measured: what the tests took, on the logarithm where the effect is a ratio; None without a
+            test.
     """
 
     state: State
@@ -114,6 +116,7 @@ class Verdict:
     reason: str
     caution: str = ""
     all_same: bool = False
+    measured: Effect | None = None
 
     @property
     def settled(self) -> bool:
@@ -386,6 +389,7 @@ def _verdict(test: _Test, level: float, share: float) -> Verdict:
         reason,
         _caution(test, share),
         bool(member.scaled.size and not member.scaled.any()),
+        effect,
     )
 
 

@@ -119,7 +119,9 @@ class Quantity:
         unit: of the value: "s", "B/s", "streams", or "1" for a number without one.
         better: which direction is the better one; "" where neither is.
         scope: "class": each class on its own; "both": also all classes together.
-        headline: shown in the report's first table.
+        headline: shown in the report's first table, and primary (``judging.is_primary``): one of
+            those that comparisons, nights and SEEDS=auto decide by. They share one error rate, so
+            each more makes all of them take larger differences, or more seeds.
         judged: what counts as the same; None: it gets no verdict.
         duration: the time of streams that it is of, a name of ``durations``; "" if of none.
         without_failures: the quantity that it repeats where no stream fails; "" if none.

@@ -8,13 +8,15 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from analysis.comparison.comparing import Comparison, Conclusion
+from analysis.comparison.comparing import Comparison, Conclusion, MetricRow
 from analysis.comparison.history import HistoryStep
 from analysis.comparison.run_sets import CATALOGUES
+from analysis.comparison.sight import Sight
 from analysis.inference.change_points import MINIMUM_DF, NIGHTS_ALONE
+from analysis.inference.sample_size import POWER
 from analysis.pages.comparison import readable
 from analysis.pages.html import environment
-from analysis.pages.numbers import format_number, readable_unit
+from analysis.pages.numbers import NOTHING, format_number, readable_unit
 
 
 @dataclass(frozen=True)
@@ -25,11 +27,13 @@ class NightResult:
         name: of the experiment.
         comparison: with the baseline; None where the night became the baseline.
         repeated: all records are those of the night before.
+        sight: what so many seeds see.
     """
 
     name: str
     comparison: Comparison | None
     repeated: bool
+    sight: Sight
 
     @property
     def alarm(self) -> bool:
@@ -43,6 +47,33 @@ class NightResult:
             return "The runs of this night are the baseline from now on."
         again = " The records are those of the night before." if self.repeated else ""
         return self.comparison.sentence + again
+
+    @property
+    def sees(self) -> str:
+        """From which size on a change is an alarm the same night, in a sentence."""
+        sight = self.sight
+        if sight.seeds < 2:
+            return "Sees nothing in one night: an alarm takes two seeds at least."
+        what = (
+            f"With {sight.seeds} seeds a change for the worse of one metric alone is an alarm the "
+            f"same night, in {100 * POWER:.0f}% of cases,"
+        )
+        rows = [row for row, _ in sight.changes if row.judgement.verdict.scale == "ratio"]
+        if rows:
+            first, last = (
+                pick(rows, key=lambda row: sight.change_of(row) or 0.0) for pick in (min, max)
+            )
+            return f"{what} from {self._seen(first)} on, for others from {self._seen(last)}."
+        if sight.changes or sight.spreads is None:
+            return f"{what} if it is as large as the table says."
+        return (
+            f"{what} from {sight.spreads:.2g} times the standard deviation over seeds of the "
+            "difference to the baseline. How large that is shows a night with other records."
+        )
+
+    def _seen(self, row: MetricRow) -> str:
+        judged = row.judgement
+        return f"{seen_from(self.sight, row)} ({judged.class_name} {judged.metric.name})"
 
 
 @dataclass(frozen=True)
@@ -94,13 +125,14 @@ def markdown(night: Night) -> str:
     lines = [f"# Night of {night.when}", "", f"Project: {night.project or 'not recorded'}", ""]
     for result in night.results:
         mark = "**ALARM** " if result.alarm else ""
-        lines += [f"## {result.name}", "", f"{mark}{result.sentence}", ""]
+        lines += [f"## {result.name}", "", f"{mark}{result.sentence}", "", result.sees, ""]
         if result.comparison is not None and not result.comparison.identical:
             lines += [
-                "| Metric | Baseline | Night | Effect | Interval | Verdict |",
-                "| --- | ---: | ---: | ---: | ---: | --- |",
+                "| Metric | Baseline | Night | Effect | Interval | Seen from | Verdict |",
+                "| --- | ---: | ---: | ---: | ---: | ---: | --- |",
             ]
-            for row in map(readable, result.comparison.primary):
+            for metric_row in result.comparison.primary:
+                row = readable(metric_row)
                 label = ", ".join(
                     str(part) for part in (row["label"], row["class_name"], row["where"]) if part
                 )
@@ -111,6 +143,7 @@ def markdown(night: Night) -> str:
                     row["b"],
                     row["effect"],
                     row["effect_interval"],
+                    seen_from(result.sight, metric_row),
                     verdict,
                 )
                 lines.append("| " + " | ".join(str(c).replace("|", "/") for c in columns) + " |")
@@ -127,6 +160,17 @@ def markdown(night: Night) -> str:
         lines += ["", night.not_searched]
     lines += ["", night.rate, ""]
     return "\n".join(lines)
+
+
+def seen_from(sight: Sight, row: MetricRow) -> str:
+    """The smallest change of a metric that is seen, for a table."""
+    size = sight.change_of(row)
+    if size is None:
+        return NOTHING
+    if row.judgement.verdict.scale == "ratio":
+        return f"x {size:.{2 if size < 10 else 0}f}"
+    factor, unit = readable_unit(row.judgement.metric.unit)
+    return f"\N{PLUS-MINUS SIGN}{format_number(factor * size)}{' points' if unit == '%' else ''}"
 
 
 def step_words(step: HistoryStep) -> Mapping[str, str]:
@@ -167,11 +211,15 @@ def html(night: Night) -> str:
         "results": [
             (
                 result,
-                [readable(row) for row in result.comparison.primary] if result.comparison else [],
+                [
+                    {**readable(row), "seen_from": seen_from(result.sight, row)}
+                    for row in (result.comparison.primary if result.comparison else ())
+                ],
             )
             for result in night.results
         ],
         "steps": [step_words(step) for step in night.steps],
+        "power": round(100 * POWER),
     }
     return environment().get_template("nightly.html.j2").render(**context)
 

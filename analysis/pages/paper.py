@@ -90,14 +90,16 @@ def build(
             f"none of the {len(runs)} runs is in the store", "make them first: make figures"
         )
     statistics: Statistics = {}
-    levels = {level.name: level for study in paper.studies for level in study.levels}
+    study_of = {level.name: study for study in paper.studies for level in study.levels}
     # One run's records at a time, and each once, though several figures show it.
     for run in there.values():
-        data = load_run(store / run.records, levels[run.level])
-        add_run(statistics, run, data)
+        study, level = study_of[run.level], study_of[run.level].level(run.level)
+        with study.naming(run):
+            data = load_run(store / run.records, level)
+            add_run(statistics, run, data)
         for drawing in drawings:
             if key_of(run) in map(key_of, drawing.shown):
-                drawing.data.add(run.variant, run.seed, data, levels[run.level])
+                drawing.data.add(run.variant, run.seed, data, level)
     answers = tuple(
         answer_claims(paper.claims, statistics, _margins(paper.studies), _labels(paper.studies))
     )

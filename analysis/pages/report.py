@@ -81,11 +81,12 @@ def build(study: Path, store: Path, out: Path) -> ReportPaths:
     for run in in_order(plan):
         level = plan.level(run.level)
         records = store / run.records
-        parse_reports[run.run_id] = read_parse_report(records / files.PARSE_REPORT)
-        data = load_run(records, level)
-        add_run(statistics, run, data)
-        biases.add(level.name, run.variant, data)
-        traces.add(run, level, records)
+        with plan.naming(run):
+            parse_reports[run.run_id] = read_parse_report(records / files.PARSE_REPORT)
+            data = load_run(records, level)
+            add_run(statistics, run, data)
+            biases.add(level.name, run.variant, data)
+            traces.add(run, level, records)
         for figure in figures:
             if figure.takes(level):
                 figure.add(run.variant, run.seed, data, level)
@@ -123,10 +124,9 @@ def _require_records(plan: Study, store: Path) -> None:
         raise AnalysisError("the study has no runs", "run the experiment first")
     missing = [run for run in plan.runs if not (store / run.records / files.PARSE_REPORT).is_file()]
     if missing:
-        names = ", ".join(run.run_id for run in missing[:5])
-        more = f" and {len(missing) - 5} more" if len(missing) > 5 else ""
         raise AnalysisError(
-            f"no records of {len(missing)} of {len(plan.runs)} runs: {names}{more}",
+            f"no records of {len(missing)} of {len(plan.runs)} runs of {plan.name}: "
+            f"{plan.listed(missing)}",
             "finish the runs and extract their records, or take them out of the study",
         )
 

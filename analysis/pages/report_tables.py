@@ -12,7 +12,7 @@ from analysis.judgement.estimates import (
     ONE_PAIR,
     ONE_SEED,
 )
-from analysis.judgement.judging import Judgement, level_of
+from analysis.judgement.judging import Judgement, level_of, seeds_left
 from analysis.judgement.verdicts import LEVEL, State, tally
 from analysis.measures.censoring_table import BiasRow
 from analysis.measures.data import ALL
@@ -110,13 +110,14 @@ def tallies(plan: Study, rows: list[SummaryRow]) -> list[dict[str, Any]]:
     found = []
     for level in plan.levels:
         for variant in plan.variants:
-            judged = [
-                row.judgement.verdict
+            judgements = [
+                row.judgement
                 for row in rows
                 if row.judgement is not None
                 and row.judgement.primary
                 and (row.level.name, row.variant.name) == (level.name, variant.name)
             ]
+            judged = [judgement.verdict for judgement in judgements]
             if judged:
                 counts = tally(judged)
                 found.append(
@@ -127,7 +128,7 @@ def tallies(plan: Study, rows: list[SummaryRow]) -> list[dict[str, Any]]:
                         "worse": sum(v.direction == "worse" for v in judged),
                         "equivalent": counts[State.EQUIVALENT],
                         "unknown": counts[State.UNKNOWN],
-                        "more_seeds": max((v.more_seeds or 0 for v in judged), default=0),
+                        "more_seeds": seeds_left(judgements),
                     }
                 )
     return found

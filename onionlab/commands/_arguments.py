@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import argparse
 import contextlib
+import re
 import shlex
 from collections.abc import Iterable
 from pathlib import Path
@@ -22,7 +23,9 @@ def add_request_arguments(parser: argparse.ArgumentParser) -> None:
 
 def add_variants_argument(parser: argparse.ArgumentParser) -> None:
     """Declare --variants."""
-    parser.add_argument("--variants", default="", help="some of its variants: rr,ewma")
+    parser.add_argument(
+        "--variants", default="", help="some of its variants, or others that there are: rr,ewma"
+    )
 
 
 def add_override_arguments(parser: argparse.ArgumentParser) -> None:
@@ -64,6 +67,11 @@ def _files_of(text: str) -> list[Path]:
             if any(path.exists() for path in words):
                 return words
     return [Path(text)]
+
+
+def listed_names(text: str) -> tuple[str, ...]:
+    """The names of a list with commas, with spaces, or with both: none of them has either."""
+    return tuple(re.findall(r"[^\s,]+", text))
 
 
 def whole_number(text: str) -> int:

@@ -11,6 +11,7 @@ from pathlib import Path
 
 from analysis.formats.files import PLAN
 from analysis.formats.plan_file import Request
+from onionlab.commands._arguments import listed_names
 from onionlab.errors import UserError
 from onionlab.experiment import parse_seeds
 from onionlab.experiment.finding import LIST_HINT
@@ -24,7 +25,10 @@ def request_of(args: argparse.Namespace) -> Request:
     # Jobs work in another directory: a path has to hold there too.
     path = Path(args.name)
     request = overrides_of(args, str(path.resolve()) if is_file(path) else args.name)
-    return replace(request, variants=tuple(args.variants.split(",")) if args.variants else ())
+    variants = listed_names(args.variants)
+    if args.variants and not variants:
+        raise UserError(f"--variants: expected names such as rr,ewma, got {show(args.variants)}")
+    return replace(request, variants=variants)
 
 
 def overrides_of(args: argparse.Namespace, experiment: str) -> Request:

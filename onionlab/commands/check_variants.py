@@ -11,6 +11,8 @@ from onionlab.programs.tor.check import Outcome, check_series, new_problems
 
 HELP = "run Tor's own tests on every build, plain and with AddressSanitizer"
 
+STATUSES = {0: "no series is worse than Tor as released", 1: "a series is worse"}
+
 
 def setup_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("series", nargs="*", metavar="SERIES", help="patch series (default: all)")

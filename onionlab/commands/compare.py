@@ -6,15 +6,23 @@ import argparse
 import re
 from pathlib import Path
 
-from analysis.comparison.comparing import compare_sets
+from analysis.comparison.comparing import Conclusion, compare_sets
 from analysis.comparison.differences import ASPECTS
 from analysis.pages.comparison import table_text, write
+from onionlab.commands._arguments import listed_names
 from onionlab.commands._request import output_folder
 from onionlab.paths import working_root
 from onionlab.questions.open_sets import open_pair
 
 HELP = "compare two sets of runs; exit status 0: no regression, 1: regression, 3: not settled"
 
+STATUSES = {
+    Conclusion.FINE: "no regression: every primary metric is equivalent or better, or all records "
+    "are the same bytes",
+    Conclusion.REGRESSION: "regression: a primary metric is worse",
+    Conclusion.UNSETTLED: "not settled: no regression is shown, but a primary metric is not yet "
+    "known",
+}
 
 MAX_SLUG = 100
 
@@ -46,9 +54,7 @@ def run(args: argparse.Namespace) -> int:
         args.out or root / "results" / "compare" / f"{_slug(args.a)}-{_slug(args.b)}"
     )
     a, b = open_pair(root, args.a, args.b)
-    comparison = compare_sets(
-        a, b, [x for x in args.about.split(",") if x], pair=args.paired == "yes"
-    )
+    comparison = compare_sets(a, b, listed_names(args.about), pair=args.paired == "yes")
     paths = write(comparison, out)
     print(f"A  {a.name}, runs: {len(a.runs)}\nB  {b.name}, runs: {len(b.runs)}")
     if comparison.about:

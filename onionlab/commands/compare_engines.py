@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 
-from onionlab.commands._arguments import add_jobs_argument, add_request_arguments
+from onionlab.commands._arguments import add_jobs_argument, add_request_arguments, listed_names
 from onionlab.commands._request import jobs_of, request_of
 from onionlab.engines import ENGINES
 from onionlab.errors import UserError
@@ -22,7 +22,7 @@ def setup_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Print the reports' paths on the last lines."""
-    engines = list(ENGINES) if args.engine in ("", "auto") else args.engine.split(",")
+    engines = list(ENGINES) if args.engine in ("", "auto") else listed_names(args.engine)
     for name in engines:
         if name not in ENGINES:
             raise UserError(

@@ -17,6 +17,8 @@ from onionlab.paths import working_root
 
 HELP = "say what this machine has and lacks, and how to mend it"
 
+STATUSES = {0: "nothing is missing", 1: "something is missing"}
+
 STYLES = {OK: "green", WARN: "yellow", MISSING: "bold red"}
 
 

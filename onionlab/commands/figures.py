@@ -13,9 +13,11 @@ from onionlab.commands._arguments import (
 from onionlab.commands._request import jobs_of, overrides_of
 from onionlab.commands.list import print_table
 from onionlab.paths import working_root
-from onionlab.questions.paper_again import published_paper, repeat_paper
+from onionlab.questions.paper_again import DEFAULT_CLAIMS, published_paper, repeat_paper
 
 HELP = "make all figures of the paper and answer its claims, running what is missing"
+
+STATUSES = {1: "runs are missing: figures and answers are from the others"}
 
 
 def setup_arguments(parser: argparse.ArgumentParser) -> None:
@@ -23,10 +25,12 @@ def setup_arguments(parser: argparse.ArgumentParser) -> None:
     add_override_arguments(parser)
     add_jobs_argument(parser)
     parser.add_argument(
-        "--claims", default="swrr", help="a file of experiments/claims/, by name or path"
+        "--claims", default=DEFAULT_CLAIMS, help="a file of experiments/claims/, by name or path"
     )
     parser.add_argument(
-        "--no-run", action="store_true", help="from the runs that are there, without making any"
+        "--no-run",
+        action="store_true",
+        help="from the runs that are there; nothing is run or built",
     )
     parser.add_argument(
         "--from",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import shlex
 from pathlib import Path
 
 from onionlab.commands._arguments import add_engine_arguments, add_jobs_argument
@@ -13,6 +14,8 @@ from onionlab.questions.night import run_night
 
 HELP = "run the nightly list against its baseline; exit status 1: a primary metric is worse"
 
+STATUSES = {0: "no alarm", 1: "alarm: a primary metric is worse than in the baseline"}
+
 
 def setup_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the arguments."""
@@ -22,6 +25,21 @@ def setup_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--seeds", default="", help="instead of the list's: a number, or 11,12,13")
     add_engine_arguments(parser)
     add_jobs_argument(parser)
+
+
+def accepting(args: argparse.Namespace) -> str:
+    """The same command as it makes a baseline, for whoever has none."""
+    given = {
+        "ACCEPT": "1",
+        "LIST": args.list,
+        "STATE": args.state,
+        "SEEDS": args.seeds,
+        "ENGINE": "" if args.engine == "auto" else args.engine,
+        "SHADOW": args.shadow,
+        "TGEN": args.tgen,
+    }
+    words = [f"{name}={shlex.quote(str(value))}" for name, value in given.items() if value]
+    return " ".join(["make nightly", *words])
 
 
 def run(args: argparse.Namespace) -> int:
@@ -35,9 +53,11 @@ def run(args: argparse.Namespace) -> int:
         accept=args.accept,
         jobs=jobs_of(args),
         say=print,
+        accept_with=accepting(args),
     )
     for result in night.results:
         print(f"{'ALARM ' if result.alarm else ''}{result.name}: {result.sentence}")
+        print(f"  {result.sees}")
     new = [step for step in night.steps if step.new]
     print(f"{len(night.steps)} step changes in the history, {len(new)} of them new")
     for path in (paths.history, paths.junit, paths.markdown, paths.html):

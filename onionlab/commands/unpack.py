@@ -12,6 +12,8 @@ from onionlab.runs.store import Store
 
 HELP = "take the runs of files that `onionlab pack` wrote, so that they are not made again"
 
+STATUSES = {1: "a run is there with other records, which were kept"}
+
 
 def setup_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the arguments."""

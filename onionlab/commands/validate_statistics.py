@@ -21,6 +21,8 @@ PROGRESS_INTERVAL_S = 30.0
 
 HELP = "simulate data with a known truth: coverage, false verdicts, power, seeds saved"
 
+STATUSES = {0: "all promises hold", 1: "a promise is broken"}
+
 
 def setup_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the arguments."""

@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from onionlab.errors import UserError
-from onionlab.programs.building import file_sha256
+from onionlab.programs.building import file_sha256, require_leave_to_build
 
 APT_TIMEOUT_S = 900.0
 KEPT_RECORD = "source.json"
@@ -47,8 +47,9 @@ class PrivateApt:
             way_out: What to do without apt; the hint of errors.
 
         Raises:
-            UserError: There is no apt, or the system names no archive.
+            UserError: There is no apt, the system names no archive, or nothing is to be fetched.
         """
+        require_leave_to_build(f"{what} is not here")
         if shutil.which("apt-get") is None:
             raise UserError(f"{what} needs apt, and there is no apt-get here", way_out)
         self.work = work

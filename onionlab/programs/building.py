@@ -20,7 +20,7 @@ import tempfile
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextvars import ContextVar
+from contextvars import ContextVar, copy_context
 from pathlib import Path
 from typing import Any, Protocol, TypeVar
 
@@ -43,8 +43,32 @@ _halt: ContextVar[threading.Event | None] = ContextVar("_halt", default=None)
 """Set where another thread has no use for this one's build any more."""
 
 
+_only_finished: ContextVar[bool] = ContextVar("_only_finished", default=False)
+"""Set where builds that are finished may be used, and none may be made."""
+
+
 class _HaltedError(Exception):
     """This build was given up because the one beside it failed."""
+
+
+class NotBuiltError(UserError):
+    """Something would have to be fetched or built, where nothing is to be."""
+
+
+@contextlib.contextmanager
+def only_what_is_built() -> Iterator[None]:
+    """While the block lasts nothing is fetched and nothing compiled: NotBuiltError instead."""
+    before = _only_finished.set(True)
+    try:
+        yield
+    finally:
+        _only_finished.reset(before)
+
+
+def require_leave_to_build(lacking: str) -> None:
+    """Raises NotBuiltError, with what is lacking, where nothing is to be fetched or built."""
+    if _only_finished.get():
+        raise NotBuiltError(lacking)
 
 
 class Workshop(Protocol):
@@ -113,8 +137,9 @@ def building_directory(workshop: Workshop) -> Iterator[Path]:
     checkout lies at such a path, they work in the system's folder for temporary files.
 
     Raises:
-        UserError: that folder is at such a path too.
+        UserError: that folder is at such a path too, or nothing is to be built.
     """
+    require_leave_to_build(f"{workshop.directory} does not hold all that this takes, built")
     if _PLAIN_PATH.fullmatch(str(workshop.directory.resolve())):
         with work_directory(workshop) as path:
             yield path
@@ -157,7 +182,9 @@ def at_once(first: Callable[[], First], second: Callable[[], Second]) -> tuple[F
     halt = threading.Event()
 
     with concurrent.futures.ThreadPoolExecutor(2) as pool:
-        one, other = pool.submit(_until, halt, first), pool.submit(_until, halt, second)
+        # Each in a copy of this thread's context: a thread begins with an empty one.
+        one = pool.submit(copy_context().run, _until, halt, first)
+        other = pool.submit(copy_context().run, _until, halt, second)
         try:
             both: list[concurrent.futures.Future[Any]] = [one, other]
             concurrent.futures.wait(both, return_when=concurrent.futures.FIRST_EXCEPTION)

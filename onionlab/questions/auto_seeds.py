@@ -21,6 +21,7 @@ from analysis.judgement.judging import (
     design_of,
     judge_comparison,
     read_statistics,
+    seeds_left,
 )
 from analysis.judgement.verdicts import State, tally
 from onionlab.errors import UserError
@@ -73,11 +74,11 @@ class Standing:
             f"{counts[State.UNKNOWN]} not yet known",
         ]
         left = [f"{j.class_name} {j.metric.name}" for j in self.open]
-        more = [v.more_seeds for j in self.open if (v := j.verdict).more_seeds is not None]
+        more, but = seeds_left(self.open)
         end = ""
         if left:
             names = ", ".join(left[:NAMES_SHOWN]) + (", ..." if len(left) > NAMES_SHOWN else "")
-            end = f": {names}" + (f"; about {max(more)} more seeds" if more else "")
+            end = f": {names}" + (f"; about {more} more seeds{but}" if more else "")
         if self.beyond:
             end += f" ({len(self.beyond)} would take more seeds than the budget: not waited for)"
         lost = counts[State.UNKNOWN] - len(left) - len(self.beyond)

@@ -32,6 +32,7 @@ from analysis.comparison.history import (
     write_history,
 )
 from analysis.comparison.run_sets import RunSet, read_run_set
+from analysis.comparison.sight import sight_of
 from analysis.formats.files import HISTORY, RECORDS
 from analysis.formats.manifest import identity_hash
 from analysis.formats.plan_file import Request
@@ -85,6 +86,7 @@ def run_night(
     accept: bool,
     jobs: int | None,
     say: Say,
+    accept_with: str = "make nightly ACCEPT=1",
     prepare: Callable[[Path, NightlyEntry, Request, Say], Prepared] | None = None,
     measure: Callable[[Path, Prepared, int | None, Say], RunSet] | None = None,
     when: datetime | None = None,
@@ -99,6 +101,7 @@ def run_night(
         accept: make this night's runs the baseline.
         jobs: simulations side by side.
         say: takes progress lines.
+        accept_with: the command that makes this night's runs the baseline, for hints.
         prepare: plans an entry (for tests).
         measure: makes an entry's runs (for tests).
         when: the night's time.
@@ -111,7 +114,7 @@ def run_night(
     with _locked(state):
         history = read_history(state / HISTORY)
         prepared = [prepare(root, entry, asked, say) for entry in nightly.experiments]
-        baselines = [None if accept else _baseline(state, item) for item in prepared]
+        baselines = [None if accept else _baseline(state, item, accept_with) for item in prepared]
         results, primary, rows = [], set(), []
         for item, baseline in zip(prepared, baselines, strict=True):
             say(f"nightly: {item.entry.name}")
@@ -124,10 +127,11 @@ def run_night(
             )
             before = last_records(history, item.entry.name, item.key)
             now = {(row["level"], row["variant"]): row["records"] for row in new_rows}
-            results.append(NightResult(item.entry.name, comparison, bool(now) and before == now))
-            rows += new_rows
             # Against itself, to learn which metrics are primary.
             judged = comparison or _compare(tonight, tonight, nightly.level_per_experiment)
+            repeated = bool(now) and before == now
+            results.append(NightResult(item.entry.name, comparison, repeated, sight_of(judged)))
+            rows += new_rows
             of_primary = {(r.judgement.class_name, r.judgement.metric.name) for r in judged.primary}
             primary |= {
                 tuple(row[column] for column in TIME_SERIES)
@@ -203,7 +207,7 @@ def _baseline_path(state: Path, item: Prepared) -> Path:
     return state / "baselines" / f"{item.entry.name}-{item.key}.set.json"
 
 
-def _baseline(state: Path, item: Prepared) -> RunSet:
+def _baseline(state: Path, item: Prepared, accept_with: str) -> RunSet:
     path = _baseline_path(state, item)
     if path.exists():
         return read_run_set(path)
@@ -216,7 +220,7 @@ def _baseline(state: Path, item: Prepared) -> RunSet:
     )
     raise UserError(
         f"{item.entry.name} has no baseline for this engine, network and metrics ({path}){why}",
-        "make this night's runs the baseline: make nightly ACCEPT=1",
+        f"make this night's runs the baseline: {accept_with}",
     )
 
 

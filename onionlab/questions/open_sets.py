@@ -15,16 +15,18 @@ import contextlib
 import hashlib
 import os
 import re
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from analysis.comparison.differences import TORRC
 from analysis.comparison.run_sets import RunSet, SetRun, Span, TorBuild, read_run_set, values_of
 from analysis.errors import AnalysisError
 from analysis.formats import files
 from analysis.formats.json_files import read_json
 from analysis.formats.manifest import read_manifest
 from analysis.formats.record_files import read_records_format
-from analysis.formats.study import Level, Study, load_study
+from analysis.formats.study import Level, Run, Study, load_study
 from analysis.judgement.judging import read_statistics
 from onionlab.errors import UserError
 from onionlab.paths import is_file, is_folder
@@ -210,28 +212,73 @@ def set_of_study(study: Study, store: Path, *, name: str) -> RunSet:
     """A study's runs with their statistics and what their manifests say.
 
     Raises:
-        AnalysisError: a manifest or records are missing or damaged.
+        AnalysisError: a manifest or records are missing or damaged; says of which run.
     """
     if not study.runs:
         raise AnalysisError(f"{name} has no runs", "run the experiment first")
+    _require_runs(study, store)
+    runs = tuple(_set_run(study, store, run) for run in study.runs)
     return RunSet(
         name=name,
         records_format=_records_format(study, store),
         spans={level.name: _span(level) for level in study.levels},
         margins=study.margins,
-        runs=tuple(
-            _set_run(
-                Store(store), store / run.records, run.run_id, run.level, run.variant, run.seed
-            )
-            for run in study.runs
-        ),
+        runs=runs,
         values=values_of(read_statistics(study, store)),
+        texts=_torrc_texts(runs, store),
     )
+
+
+def _torrc_texts(runs: Iterable[SetRun], store: Path) -> dict[str, str]:
+    """SHA-256 -> text of the runs' torrc files, of those that are there: packs leave them out."""
+    wanted = {
+        sha256: store / run.run_id / file
+        for run in runs
+        for file, sha256 in run.files.items()
+        if TORRC.match(file)
+    }
+    texts = {}
+    for sha256, path in wanted.items():
+        with contextlib.suppress(OSError, UnicodeDecodeError):
+            content = path.read_bytes()
+            if hashlib.sha256(content).hexdigest() == sha256:
+                texts[sha256] = content.decode()
+    return texts
+
+
+def _require_runs(study: Study, store: Path) -> None:
+    """Raises AnalysisError, which says in words what is missing, where not all runs are there."""
+    missing = [run for run in study.runs if not Store(store).is_finished(run.run_id)]
+    if missing:
+        are = "is" if len(missing) == 1 else "are"
+        raise AnalysisError(
+            f"of the {len(study.runs)} runs of {study.name} {len(missing)} {are} missing: "
+            f"{study.listed(missing)}",
+            f"make what is missing: make experiment {_variables(study)}",
+        )
+
+
+def _variables(study: Study) -> str:
+    """What asks make for a study's runs."""
+    seeds = sorted({run.seed for run in study.runs})
+    counted = seeds == list(range(1, len(seeds) + 1))
+    scale = study.asked.get("scale", 1)
+    asked = {
+        "NAME": study.name,
+        "SCALE": "" if scale == 1 else scale,
+        "SEEDS": len(seeds) if counted else "".join(f"{seed}," for seed in seeds),
+    }
+    return " ".join(f"{name}={value}" for name, value in asked.items() if value)
 
 
 def _records_format(study: Study, store: Path) -> int:
     """The newest among the runs' records, as they say themselves."""
-    return max(read_records_format(store / run.records) for run in study.runs)
+
+    def format_of(run: Run) -> int:
+        with study.naming(run):
+            return read_records_format(store / run.records)
+
+    return max(map(format_of, study.runs))
 
 
 def _span(level: Level) -> Span:
@@ -243,16 +290,16 @@ def _span(level: Level) -> Span:
     )
 
 
-def _set_run(
-    store: Store, records: Path, run_id: str, level: str, variant: str, seed: int
-) -> SetRun:
-    manifest = read_manifest(store.manifest(run_id))
+def _set_run(study: Study, store: Path, run: Run) -> SetRun:
+    with study.naming(run):
+        manifest = read_manifest(Store(store).manifest(run.run_id))
+        records = record_hashes(store / run.records)
     programs = manifest.identity.get("programs", {})
     return SetRun(
-        run_id=run_id,
-        level=level,
-        variant=variant,
-        seed=seed,
+        run_id=run.run_id,
+        level=run.level,
+        variant=run.variant,
+        seed=run.seed,
         engine={key: str(value) for key, value in manifest.identity.get("engine", {}).items()},
         tor={
             program: TorBuild(
@@ -263,7 +310,7 @@ def _set_run(
             for program, build in manifest.tor.items()
         },
         files=manifest.identity.get("files", {}),
-        records=record_hashes(records),
+        records=records,
         project=" ".join(part for part in (manifest.onionlab, manifest.commit) if part),
     )
 

@@ -8,16 +8,21 @@ from dataclasses import dataclass, replace
 from importlib.metadata import version
 from pathlib import Path
 
-from analysis.formats.files import STUDIES
+from analysis.formats.files import PLAN, STUDIES
 from analysis.formats.plan_file import Request
 from analysis.formats.study import load_study
 from analysis.pages import paper
 from onionlab import __version__
 from onionlab.errors import UserError
 from onionlab.experiment.claims_file import ClaimSet, load_claims
+from onionlab.programs.building import NotBuiltError, only_what_is_built
 from onionlab.runs.packing import opened_together
+from onionlab.runs.plan import Plan, read_plan
 from onionlab.runs.planning import make_plan
 from onionlab.runs.workflow.drive import make_runs
+
+DEFAULT_CLAIMS = "swrr"
+"""Those of `make figures` without CLAIMS."""
 
 FOLDER = "figures"
 
@@ -50,14 +55,15 @@ def repeat_paper(
     """Make the runs that are missing, and the figures and answers from those that are there.
 
     request: what to change in every experiment; its own experiment's name is not used. run: whether
-    missing runs are made. A run that fails is missing in figures and tables, and all that do not
-    need it are made. Raises UserError where claims or experiments are wrong, a tool is missing, or
-    there is no run at all.
+    missing runs are made; if not, nothing is built either. A run that fails is missing in figures
+    and tables, and all that do not need it are made. Raises UserError where claims or experiments
+    are wrong, a tool is missing, or there is no run at all.
     """
     wanted = load_claims(claims, root=root)
-    out = root / "results" / FOLDER
+    out = results_of(root, wanted)
+    plan_one = make_plan if run else _plan_of_what_is_built
     plans = {
-        name: make_plan(root, replace(request, experiment=name), say=say, out=out / "plans" / name)
+        name: plan_one(root, replace(request, experiment=name), say, out=out / "plans" / name)
         for name in wanted.experiments
     }
     failure = None
@@ -77,6 +83,66 @@ def repeat_paper(
     return PaperAgain(paths, failure)
 
 
+def results_of(root: Path, claims: ClaimSet) -> Path:
+    """Where figures and answers of a file of claims go: each file has a folder of its own."""
+    name = FOLDER if claims.name == DEFAULT_CLAIMS else f"{FOLDER}-{claims.name}"
+    return root / "results" / name
+
+
+def _plan_of_what_is_built(
+    root: Path, request: Request, say: Callable[[str], None], *, out: Path
+) -> Plan:
+    """A plan for which nothing is built; where something would have to be, the last one in ``out``.
+
+    A run's name depends on the programs that it takes, to the bit: without them nobody can tell
+    which runs are asked for, unless the same was planned before.
+
+    Raises:
+        UserError: the experiment is wrong, or neither its programs nor such a plan are there.
+    """
+    lines: list[str] = []
+    try:
+        with only_what_is_built():
+            plan = make_plan(root, request, lines.append, out=out)
+    except NotBuiltError as lacking:
+        last = _last_plan(out)
+        if last is None or _asked(last.request) != _asked(request):
+            asked = "" if last is None else f" The last plan was for {_words(last.request)}."
+            raise UserError(
+                f"{request.experiment}: nothing is built with NO_RUN, and without its programs "
+                f"its runs have no names ({lacking.message})",
+                f"leave NO_RUN out, or take the figures from packs (FROM=).{asked}",
+            ) from lacking
+        say(f"{request.experiment}: its programs are not built; these are the runs last planned")
+        return last
+    for line in lines:
+        say(line)
+    return plan
+
+
+def _last_plan(out: Path) -> Plan | None:
+    """The plan that an earlier call left, with what the analysis is told; None without."""
+    try:
+        plan = read_plan(out / PLAN)
+        load_study(plan.study)
+    except UserError:
+        return None
+    return plan
+
+
+def _asked(request: Request) -> Request:
+    """What a plan is for, wherever its engine is found."""
+    return replace(request, shadow=None, tgen=None)
+
+
+def _words(request: Request) -> str:
+    """What a plan is for, as make takes it."""
+    seeds = request.seeds
+    listed = seeds if seeds is None or isinstance(seeds, int) else ",".join(map(str, seeds))
+    asked = {"SCALE": request.scale, "SEEDS": listed, "ENGINE": request.engine}
+    return ", ".join(f"{name}={value}" for name, value in asked.items() if value is not None)
+
+
 def published_paper(root: Path, claims: str, files: Sequence[Path]) -> PaperAgain:
     """Make the figures and answers from the runs of packs, which needs no build and no engine.
 
@@ -84,7 +150,7 @@ def published_paper(root: Path, claims: str, files: Sequence[Path]) -> PaperAgai
     do not go together.
     """
     wanted = load_claims(claims, root=root)
-    out = root / "results" / FOLDER
+    out = results_of(root, wanted)
     with opened_together(files, out / f".unpacking-{os.getpid()}") as folder:
         studies = [folder / STUDIES / f"{name}.json" for name in wanted.experiments]
         absent = [path.stem for path in studies if not path.is_file()]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -24,6 +24,8 @@ from onionlab.rundir.peers import compose_peers
 from onionlab.rundir.trace import traced_series
 from onionlab.rundir.verify_peers import verify_peer_logs
 from onionlab.rundir.verify_tor import verify_tor_logs
+from onionlab.yamlfile.kinds import nearest
+from onionlab.yamlfile.units import show
 
 # What Tor 0.4.9 uses where the consensus says nothing: Vegas.
 TOR_CC_ALG = 2
@@ -56,7 +58,7 @@ class Bench(ABC):
 
     Attributes:
         variants: all that the checkout has, by name.
-        selected: those whose runs were asked for; needed: those, and the baselines.
+        selected: those whose runs were asked for; needed: those, and the baseline.
         programs: what was built, by the base name of the executable, as run directories name it.
     """
 
@@ -65,17 +67,9 @@ class Bench(ABC):
     ) -> None:
         self.root = root
         self.experiment = experiment
-        levels = self.experiment.levels.values()
-        known = dict.fromkeys(name for level in levels for name in level.settings.variants)
-        for name in request.variants:
-            if name not in known:
-                raise UserError(
-                    f"{self.experiment.name} has no variant {name!r}",
-                    f"its variants are: {', '.join(known)}",
-                )
-        self.selected = [name for name in known if not request.variants or name in request.variants]
-        self.needed = sorted({*self.selected, *(level.settings.baseline for level in levels)})
         self.variants: Mapping[str, Any] = self.load_variants()
+        self.selected = self._selected(request.variants, say)
+        self.needed = sorted({*self.selected, experiment.baseline})
         self.engine: Engine
         self.programs: Mapping[str, Built]
         # The embedded engine builds a kernel.
@@ -85,6 +79,26 @@ class Bench(ABC):
             ),
             lambda: self.build(say),
         )
+
+    def _selected(self, asked: Sequence[str], say: Callable[[str], None]) -> list[str]:
+        """What is run: the experiment's own variants, or of all that there are those asked for.
+
+        In the experiment's order; those that are not its own come last. Raises UserError for a name
+        that no variant has.
+        """
+        own = self.experiment.variants
+        for name in asked:
+            if name not in self.variants:
+                others = [other for other in self.variants if other not in own]
+                raise UserError(
+                    f"there is no variant {show(name)}{nearest(name, self.variants)}",
+                    f"{self.experiment.name} has {', '.join(own)}; to be had besides: "
+                    f"{', '.join(others)}",
+                )
+        added = [name for name in dict.fromkeys(asked) if name not in own]
+        if added:
+            say(f"note: not in {self.experiment.name}'s own list of variants: {', '.join(added)}")
+        return [*(name for name in own if not asked or name in asked), *added]
 
     @abstractmethod
     def load_variants(self) -> Mapping[str, Any]:

@@ -96,12 +96,7 @@ def _name_runs(bench: Bench, request: Request) -> list[PlannedRun]:
 
 def _composed(bench: Bench) -> list[tuple[str, str]]:
     """Level and variant of each run of a seed."""
-    return [
-        (name, variant)
-        for name, level in bench.experiment.levels.items()
-        for variant in level.settings.variants
-        if variant in bench.selected
-    ]
+    return [(level, variant) for level in bench.experiment.levels for variant in bench.selected]
 
 
 def _name_runs_of_seed(bench: Bench, seed: int) -> list[PlannedRun]:

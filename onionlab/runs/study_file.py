@@ -102,21 +102,23 @@ def update_provenance(plan: Plan) -> None:
     """
     study = load_study(plan.study)
     store = Store(plan.store)
-    used = [
-        {
-            "run_id": run.run_id,
-            "level": run.level,
-            "variant": run.variant,
-            "seed": run.seed,
-            "wall_s": manifest.wall_s,
-            "cpu_s": manifest.cpu_s,
-            "peak_memory_bytes": manifest.peak_memory_bytes,
-            "proofs": manifest.proofs,
-            "host": manifest.host,
-        }
-        for run in plan.runs
-        for manifest in [read_manifest(store.manifest(run.run_id))]
-    ]
+    used = []
+    for run in plan.runs:
+        with study.naming(run):
+            manifest = read_manifest(store.manifest(run.run_id))
+        used.append(
+            {
+                "run_id": run.run_id,
+                "level": run.level,
+                "variant": run.variant,
+                "seed": run.seed,
+                "wall_s": manifest.wall_s,
+                "cpu_s": manifest.cpu_s,
+                "peak_memory_bytes": manifest.peak_memory_bytes,
+                "proofs": manifest.proofs,
+                "host": manifest.host,
+            }
+        )
     provenance = {**study.provenance, "runs": used}
     write_study(plan.study, study.model_copy(update={"provenance": provenance}))
 

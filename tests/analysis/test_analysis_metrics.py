@@ -6,6 +6,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import shipped
 from analysis_synthetic import KIB, LogWriter, study_content, write_logs
 
 from analysis.formats.study import Study
@@ -148,9 +149,7 @@ def test_a_mean_needs_a_horizon() -> None:
 def test_metric_names_are_unique_and_documented() -> None:
     names = [metric.name for metric in METRICS]
     assert len(set(names)) == len(names)
-    document = (Path(__file__).parents[2] / "docs" / "reference" / "metrics.md").read_text()
-    for name in names:
-        assert f"`{name}`" in document, name
+    shipped.require_named(names, shipped.METRICS, shipped.METRICS_PAGE)
 
 
 def test_all_classes_together_have_no_times() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import shutil
 from pathlib import Path
@@ -24,7 +25,12 @@ from onionlab.runs.store import Store
 SEEDS = [1, 2, 3, 4, 5]
 
 
-def manifest(variant: str, seed: int, version: str = "0.4.9.11") -> dict[str, Any]:
+TORRC = b"KISTSchedRunInterval 10 msec\n"
+
+
+def manifest(
+    variant: str, seed: int, version: str = "0.4.9.11", torrc: bytes = TORRC
+) -> dict[str, Any]:
     return {
         "format": 1,
         "onionlab": "0.1.0",
@@ -35,6 +41,7 @@ def manifest(variant: str, seed: int, version: str = "0.4.9.11") -> dict[str, An
             "files": {
                 "conf/network.gml": f"n{seed}",
                 f"conf/tor.variant.{variant}.torrc": variant,
+                "conf/tor.common.torrc": hashlib.sha256(torrc).hexdigest(),
             },
         },
         "tor": {"tor-circuit-policy": {"version": version, "sha256": "s", "source": "debian"}},
@@ -55,6 +62,8 @@ def checkout(tmp_path_factory: pytest.TempPathFactory) -> Path:
         write_run(directory, run["seed"], {"ewma": 1.0, "rr": 2.0}[run["variant"]], web=4, bulk=1)
         extract(directory, directory / "records-v1")
         shutil.rmtree(directory / "shadow.data")
+        (directory / "conf").mkdir(exist_ok=True)
+        (directory / "conf" / "tor.common.torrc").write_bytes(TORRC)
         write_json(directory / "manifest.json", manifest(run["variant"], run["seed"]))
     write_json(root / "results" / "swrr-test" / "study.json", content)
     write_json(root / "results" / "swrr-test" / "plan.json", {"store": str(root / "runs")})
@@ -184,6 +193,28 @@ def test_another_tor_as_well_is_refused(onionlab: Any, checkout: Path, tmp_path:
     assert onionlab("swrr-test:ewma", named, *arguments)[0] == 1
 
 
+def test_the_option_of_tor_that_differs_is_named(
+    onionlab: Any, checkout: Path, tmp_path: Path
+) -> None:
+    """Read from the runs, where their files are those of the manifests."""
+    other = tmp_path / "other"
+    shutil.copytree(checkout, other)
+    write_json(other / "results" / "swrr-test" / "plan.json", {"store": str(other / "runs")})
+    slow = b"KISTSchedRunInterval 100 msec\n"
+    for run in (other / "runs").glob("5mid-*"):
+        variant, seed = run.name.split("-")[1:]
+        write_json(run / "manifest.json", manifest(variant, int(seed), torrc=slow))
+        (run / "conf" / "tor.common.torrc").write_bytes(slow)
+    asked = ("swrr-test:rr", str(other), "--about", "tor")
+    status, _, err = onionlab(*asked)
+    option = "conf/tor.common.torrc (KISTSchedRunInterval: 10 msec / 100 msec)"
+    assert (status, option in err) == (2, True), err
+    for run in (other / "runs").glob("5mid-*"):
+        (run / "conf" / "tor.common.torrc").write_bytes(b"KISTSchedRunInterval 1 msec\n")
+    _, _, err = onionlab(*asked)
+    assert "configuration: conf/tor.common.torrc\n" in err
+
+
 @pytest.mark.parametrize(
     ("a", "b", "message"),
     [
@@ -210,11 +241,18 @@ def test_two_checkouts_name_no_experiment(checkout: Path, onionlab: Any) -> None
 @pytest.mark.parametrize(
     ("damage", "message"),
     [
-        (lambda run: (run / "manifest.json").unlink(), "is missing"),
-        (lambda run: (run / "manifest.json").write_text("{"), "is not valid JSON"),
+        (
+            lambda run: (run / "manifest.json").unlink(),
+            "of the 5 runs of swrr-test 1 is missing: rr, seed 3\n"
+            "make what is missing: make experiment NAME=swrr-test SEEDS=5",
+        ),
+        (lambda run: shutil.rmtree(run), "1 is missing: rr, seed 3\n"),
+        (lambda run: (run / "manifest.json").write_text("{"), "swrr-test, rr, seed 3: "),
         (lambda run: (run / "manifest.json").write_text("[]"), "is not a valid manifest"),
-        (lambda run: (run / "records-v1" / "goodput.parquet").unlink(), "is missing"),
+        (lambda run: (run / "records-v1" / "goodput.parquet").unlink(), "swrr-test, rr, seed 3: "),
         (lambda run: (run / "records-v1" / "streams.parquet").write_bytes(b"PAR1"), "cannot be"),
+        (lambda run: (run / "records-v1" / "streams.parquet").write_bytes(b"PAR1"), "seed 3: "),
+        (lambda run: (run / "records-v1" / "parse.json").write_text("{"), "rr, seed 3: "),
     ],
 )
 def test_damaged_runs(

@@ -129,6 +129,36 @@ def test_the_one_difference_is_found(changed: dict[str, Any], aspect: str) -> No
         compare_sets(make_set(), make_set("b", **changed), [other])
 
 
+def test_options_of_tor_that_differ_are_named() -> None:
+    torrc = {
+        "t1": "# Tor\nSchedulers KIST\nKISTSchedRunInterval 10 msec\nLog notice\nLog info\n",
+        "t2": "Schedulers KIST\nKISTSchedRunInterval 100 msec # x\nLog notice\nCellStatistics 1\n",
+    }
+    a = make_set().model_copy(update={"texts": {"t1": torrc["t1"]}})
+    b = make_set("b", files={**FILES, "conf/tor.common.torrc": "t2"})
+    named = compare_sets(a, b.model_copy(update={"texts": {"t2": torrc["t2"]}}))
+    assert named.found.found["configuration"] == (
+        "conf/tor.common.torrc (KISTSchedRunInterval: 10 msec / 100 msec; "
+        "Log: notice, info / notice; CellStatistics: not set / 1)",
+    )
+    assert read_run_set_again(named.b).texts == {"t2": torrc["t2"]}
+    # Of a pack without its torrc there is the file's name.
+    assert compare_sets(a, b).found.found["configuration"] == ("conf/tor.common.torrc",)
+
+
+def test_of_many_options_the_first_are_named() -> None:
+    a = make_set().model_copy(
+        update={"texts": {"t1": "", "t2": "".join(f"O{n} {n}\n" for n in range(9))}}
+    )
+    b = make_set("b", files={**FILES, "conf/tor.common.torrc": "t2"})
+    (detail,) = compare_sets(a, b).found.found["configuration"]
+    assert detail.endswith("O3: not set / 3; and 5 more)")
+
+
+def read_run_set_again(made: RunSet) -> RunSet:
+    return RunSet.model_validate_json(made.text())
+
+
 def test_two_differences_are_refused_unless_asked_about() -> None:
     a, b = make_set(), make_set("b", variant="rr", tor=NEW_TOR)
     with pytest.raises(AnalysisError, match="in more than one thing") as refused:

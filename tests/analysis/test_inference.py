@@ -17,7 +17,7 @@ from analysis.inference.intervals import (
     positive_interval,
     t_interval,
 )
-from analysis.inference.sample_size import count_to_settle
+from analysis.inference.sample_size import POWER, count_to_settle, shown_from, shown_from_spreads
 
 VALUES = st.lists(st.floats(-1e6, 1e6, allow_subnormal=False), min_size=2, max_size=20)
 SPREAD = VALUES.filter(lambda values: float(np.std(values)) > 1e-3)
@@ -183,6 +183,31 @@ def test_the_count_to_settle_is_more_than_there_are(
     effect = Effect(estimate, sd / count**0.5, count - 1.0, count)
     total = count_to_settle(effect, margin, 0.05)
     assert total is None or total > count
+
+
+@pytest.mark.parametrize("count", [4, 8, 14])
+def test_what_is_shown_is_shown_so_often(count: int) -> None:
+    """Differences as large as is told are found with that power, and half as large ones hardly."""
+    level = 0.05 / 8
+    size = shown_from_spreads(count, level)
+    rng = np.random.default_rng(count)
+    found = [
+        np.mean(
+            [paired_effect(rng.normal(true, 1.0, count)).p_different <= level for _ in range(400)]
+        )
+        for true in (size, size / 2)
+    ]
+    assert found[0] == pytest.approx(POWER, abs=0.12)
+    assert found[1] < POWER / 2
+
+
+def test_what_is_shown_goes_with_the_spread() -> None:
+    effect = paired_effect([1.0, 2.0, 4.0, 5.0])
+    sd = float(np.std([1.0, 2.0, 4.0, 5.0], ddof=1))
+    assert shown_from(effect, 0.01) == pytest.approx(sd * shown_from_spreads(4, 0.01))
+    # From there on it takes no more seeds: that is what is told of them.
+    far = Effect(shown_from(effect, 0.01), effect.standard_error, 3.0, 4, any_shape=True)
+    assert count_to_settle(far, None, 0.01) == 5
 
 
 @given(st.lists(st.floats(0, 1e6), min_size=2, max_size=20))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 import xml.etree.ElementTree as ET
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
@@ -20,6 +21,8 @@ from analysis.errors import AnalysisError
 from analysis.formats.plan_file import Request, Resources
 from analysis.judgement.verdicts import State
 from analysis.pages.night import Night, html, junit, markdown
+from onionlab.cli import build_parser
+from onionlab.commands.nightly import accepting
 from onionlab.errors import UserError
 from onionlab.experiment.nightly_list import NightlyList
 from onionlab.questions import night as nightly
@@ -44,7 +47,7 @@ class Machine:
         self.key = "key1"
 
     def night(
-        self, made: RunSet, *, accept: bool = False, nights: NightlyList | None = None
+        self, made: RunSet, *, accept: bool = False, nights: NightlyList | None = None, **more: Any
     ) -> tuple[Night, NightPaths]:
         def prepare(root: Path, entry: Any, asked: Request, say: Any) -> Prepared:
             resources = Resources(0, 0, 0)
@@ -67,6 +70,7 @@ class Machine:
             prepare=prepare,
             measure=measure,
             when=START + timedelta(days=self.nights),
+            **more,
         )
 
 
@@ -79,12 +83,26 @@ def test_without_a_baseline_nothing_runs(machine: Machine) -> None:
     with pytest.raises(UserError, match="quick has no baseline") as refused:
         machine.night(make_set())
     assert refused.value.hint == "make this night's runs the baseline: make nightly ACCEPT=1"
+    with pytest.raises(UserError) as refused:
+        machine.night(make_set(), accept_with="make nightly ACCEPT=1 STATE='my state'")
+    assert str(refused.value.hint).endswith("make nightly ACCEPT=1 STATE='my state'")
     assert machine.measured == 0
     machine.night(make_set(), accept=True)
     assert machine.night(make_set())[0].results[0].comparison is not None
     machine.key = "key2"
     with pytest.raises(UserError, match="there are 1 for another engine"):
         machine.night(make_set())
+
+
+def test_the_command_that_makes_a_baseline_keeps_what_was_given() -> None:
+    parser = build_parser("nightly")
+    given = ["--state", "my state", "--list", "my.yaml", "--seeds", "3,4", "--engine", "uml"]
+    made = accepting(parser.parse_args(["nightly", *given, "--shadow", "/it's"]))
+    assert shlex.split(made) == [
+        *("make", "nightly", "ACCEPT=1", "LIST=my.yaml", "STATE=my state"),
+        *("SEEDS=3,4", "ENGINE=uml", "SHADOW=/it's"),
+    ]
+    assert accepting(parser.parse_args(["nightly"])) == "make nightly ACCEPT=1"
 
 
 def test_same_bytes_are_no_behavioural_change(machine: Machine) -> None:
@@ -120,6 +138,48 @@ def test_a_planted_change_raises_the_alarm(machine: Machine) -> None:
     assert int(suite.attrib["failures"]) == len(root.findall(".//failure")) == 6
     assert int(suite.attrib["tests"]) == len(root.findall(".//testcase")) == 8
     assert "<strong>Alarm.</strong>" in paths.html.read_text()
+
+
+def test_a_night_says_what_it_could_have_seen(machine: Machine) -> None:
+    """A planted change that four seeds miss: they could not have seen it, and the night says so."""
+    first, paths = machine.night(make_set(seeds=range(1, 5), noise=0.05), accept=True)
+    assert "from 15 times the standard deviation" in first.results[0].sees
+    assert first.results[0].sees in paths.markdown.read_text()
+    planted = make_set(seeds=range(1, 5), noise=0.05, noise_seed=3, effect=1.4)
+    night, paths = machine.night(planted)
+    (result,) = night.results
+    assert not night.alarm
+    assert result.comparison is not None
+    sizes = {row.judgement.metric.name: size for row, size in result.sight.changes}
+    assert len(sizes) == len(result.comparison.primary) == 8
+    assert all(sizes[name] > 1.4 for name in sizes if name.startswith(("ttfb", "time_to")))
+    page = paths.markdown.read_text()
+    assert (
+        "With 4 seeds a change for the worse of one metric alone is an alarm the same night" in page
+    )
+    assert f"| x {sizes['ttfb_p50_s']:.2f} |" in page
+    assert f"x {sizes['ttfb_p50_s']:.2f}" in paths.html.read_text()
+    # With as many seeds as see it, it is an alarm.
+    machine.night(make_set(seeds=range(1, 31), noise=0.05), accept=True)
+    seen, _ = machine.night(make_set(seeds=range(1, 31), noise=0.05, noise_seed=3, effect=1.4))
+    assert seen.alarm
+    assert (
+        max(
+            size
+            for row, size in seen.results[0].sight.changes
+            if row.judgement.verdict.scale == "ratio"
+        )
+        < 1.4
+    )
+
+
+def test_what_two_samples_and_one_seed_see(machine: Machine) -> None:
+    one, _ = machine.night(make_set(seeds=(1,)), accept=True)
+    assert one.results[0].sees.startswith("Sees nothing in one night")
+    machine.night(make_set(seeds=SEEDS), accept=True)
+    other, _ = machine.night(make_set(seeds=range(31, 41), noise_seed=3))
+    assert other.results[0].sight.spreads is None
+    assert "With 10 seeds" in other.results[0].sees
 
 
 def test_another_engine_is_no_night_of_this_baseline(machine: Machine) -> None:

@@ -7,6 +7,7 @@ import re
 from pathlib import Path
 
 import pytest
+from shipped import is_own_experiment
 
 from .markdown import PAGES, REPOSITORY, Page
 
@@ -54,7 +55,8 @@ def texts() -> list[Path]:
         REPOSITORY / name
         for name in ("Makefile", "pyproject.toml", "requirements.in", "requirements-dev.in")
     ]
-    return [file for file in files if file.suffix in (*TEXTS, "", ".in") and file.is_file()]
+    of_kind = [file for file in files if file.suffix in (*TEXTS, "", ".in") and file.is_file()]
+    return [file for file in of_kind if not is_own_experiment(file)]
 
 
 def test_pages_that_the_code_names_are_there() -> None:

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from shipped import EXPERIMENTS, EXPERIMENTS_PAGE, require_named
 
 from onionlab.commands.schema import FORMATS_PAGE
 from onionlab.errors import UserError
@@ -89,7 +90,7 @@ def test_no_option_of_shadow_is_both_taken_and_refused() -> None:
     assert not {*GENERAL, *EXPERIMENTAL, *HOST_OPTION_DEFAULTS} & set(REFUSED)
 
 
-def test_every_shipped_experiment_is_named() -> None:
-    table = PAGE[: PAGE.index("## Values")]
-    for name in experiment_names(REPOSITORY):
-        assert f"`{name.removesuffix('-vegas')}`" in table
+def test_every_experiment_is_named_and_every_named_one_is_there() -> None:
+    there = experiment_names(REPOSITORY)
+    assert set(EXPERIMENTS) <= set(there)
+    require_named(there, EXPERIMENTS, EXPERIMENTS_PAGE)

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import importlib
 import json
-from pathlib import Path
 from typing import Any
 
 import pytest
 import yaml
+from shipped import EXPERIMENTS
 
 from onionlab.errors import UserError
 from onionlab.experiment import experiment_names, load
@@ -20,12 +20,6 @@ from .conftest import REPOSITORY
 jsonschema: Any = importlib.import_module("jsonschema")
 
 FOLDER = REPOSITORY / "experiments"
-NAMES = experiment_names(REPOSITORY)
-FILES = sorted(
-    path
-    for path in (*FOLDER.glob("*.yaml"), *(FOLDER / "base").glob("*.yaml"))
-    if path.name != "nightly.yaml"
-)
 OF_THE_PAPER = {
     # name: (variants, figures of throughput and timeouts, of time to first byte and 320 KiB)
     "weights-20mid": ("weights", 2, 5),
@@ -43,10 +37,11 @@ VARIANTS = {
 
 def test_all_are_there() -> None:
     vegas = [f"{name}-vegas" for name in OF_THE_PAPER]
-    assert set(NAMES) >= {"quick", *OF_THE_PAPER, *vegas}
+    assert set(EXPERIMENTS) >= {"quick", *OF_THE_PAPER, *vegas}
+    assert set(experiment_names(REPOSITORY)) >= set(EXPERIMENTS)
 
 
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("name", EXPERIMENTS)
 @pytest.mark.parametrize("scale", [1.0, 0.5, 0.1])
 def test_it_loads_at_every_scale(name: str, scale: float) -> None:
     experiment = load(name, root=REPOSITORY)
@@ -126,18 +121,23 @@ def test_the_json_schema_is_current() -> None:
     assert written == peers_json_schema(), "run `onionlab schema --write`"
 
 
-@pytest.mark.parametrize("path", FILES, ids=lambda path: path.relative_to(FOLDER).as_posix())
-def test_every_file_fits_the_json_schema_that_it_names(path: Path) -> None:
-    text = path.read_text(encoding="utf-8")
-    first, _, _ = text.partition("\n")
-    named = first.removeprefix("# yaml-language-server: $schema=")
-    content = yaml.safe_load(text)
-    of_peers = content.get("kind") == "peers"
-    name, schema = (
-        ("peers.schema.json", peers_json_schema()) if of_peers else ("schema.json", json_schema())
-    )
-    assert (path.parent / named).resolve() == FOLDER / name
-    jsonschema.validate(content, json.loads(schema))
+@pytest.mark.parametrize("name", EXPERIMENTS)
+def test_every_file_fits_the_json_schema_that_it_names(name: str) -> None:
+    """The experiment's own, and those that it extends."""
+    for file in load(name, root=REPOSITORY).files:
+        path = REPOSITORY / file
+        text = path.read_text(encoding="utf-8")
+        first, _, _ = text.partition("\n")
+        named = first.removeprefix("# yaml-language-server: $schema=")
+        content = yaml.safe_load(text)
+        of_peers = content.get("kind") == "peers"
+        schema_name, schema = (
+            ("peers.schema.json", peers_json_schema())
+            if of_peers
+            else ("schema.json", json_schema())
+        )
+        assert (path.parent / named).resolve() == FOLDER / schema_name
+        jsonschema.validate(content, json.loads(schema))
 
 
 @pytest.mark.parametrize(

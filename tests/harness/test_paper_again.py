@@ -19,9 +19,10 @@ from onionlab.cli import main
 from onionlab.commands import figures
 from onionlab.errors import UserError
 from onionlab.experiment.claims_file import load_claims
+from onionlab.programs.building import require_leave_to_build
 from onionlab.questions import paper_again as paper
 from onionlab.runs.packing import pack
-from onionlab.runs.plan import Plan
+from onionlab.runs.plan import Plan, write_plan
 from onionlab.runs.store import Store
 
 from .conftest import REPOSITORY
@@ -43,6 +44,7 @@ class Bench:
         self.failing: set[str] = set()
         self.missing: tuple[Run, ...] = ()
         self.nothing_there = False
+        self.lacking = ""
         self.store = tmp_path / "runs"
         monkeypatch.setattr(paper, "make_plan", self.make_plan)
         monkeypatch.setattr(paper, "make_runs", self.make_runs)
@@ -52,10 +54,14 @@ class Bench:
         self, root: Path, request: Request, say: Callable[[str], None], *, out: Path
     ) -> Plan:
         self.planned.append((request, out))
+        if self.lacking:
+            require_leave_to_build(self.lacking)
         write_study(
             out / "study.json", study("shadow").model_copy(update={"name": request.experiment})
         )
-        return Plan(request, (), self.tmp_path / "runs", out, 1, Resources(1, 1, 1))
+        plan = Plan(request, (), self.tmp_path / "runs", out, 1, Resources(1, 1, 1))
+        write_plan(plan)
+        return plan
 
     def make_runs(self, root: Path, plans: list[Plan], **_: object) -> None:
         self.ran += [plan.request.experiment for plan in plans]
@@ -80,7 +86,7 @@ def bench(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Bench:
 def repeat(bench: Bench, lines: list[str] | None = None, **changes: Any) -> paper.PaperAgain:
     arguments: dict[str, Any] = {"jobs": None, "run": True, **changes}
     say = (lines if lines is not None else []).append
-    request = Request("", scale=0.1, seeds=5)
+    request = arguments.pop("request", Request("", scale=0.1, seeds=5))
     return paper.repeat_paper(bench.tmp_path, "swrr", request, say=say, **arguments)
 
 
@@ -106,6 +112,39 @@ def test_all_experiments_of_the_paper_are_planned_and_run_with_what_was_asked(
 def test_nothing_is_run_where_only_the_store_is_asked_for(bench: Bench) -> None:
     repeat(bench, run=False)
     assert (bench.ran, len(bench.built)) == ([], 1)
+
+
+def test_nothing_is_built_where_only_the_store_is_asked_for(bench: Bench) -> None:
+    """Without programs the runs have no names, but for those that the last plan gave them."""
+    bench.lacking = "build/tor holds nothing"
+    with pytest.raises(
+        UserError, match=r"weights-20mid: nothing is built with NO_RUN.*\(build/tor"
+    ):
+        repeat(bench, run=False)
+    assert bench.built == []
+    repeat(bench)
+    lines: list[str] = []
+    repeat(bench, lines, run=False)
+    assert len(bench.built) == 2
+    assert len([line for line in lines if "the runs last planned" in line]) == len(EXPERIMENTS)
+    with pytest.raises(UserError) as refused:
+        repeat(bench, run=False, request=Request("", scale=0.2, seeds=5))
+    assert "The last plan was for SCALE=0.1, SEEDS=5, ENGINE=auto." in str(refused.value.hint)
+    # What is built is planned anew.
+    bench.lacking, before = "", len(bench.planned)
+    repeat(bench, run=False)
+    assert len(bench.planned) == before + len(EXPERIMENTS)
+
+
+def test_each_file_of_claims_has_a_folder_of_its_own(bench: Bench) -> None:
+    swrr = repeat(bench)
+    other = paper.repeat_paper(
+        bench.tmp_path, "starvation", Request(""), jobs=None, run=True, say=lambda line: None
+    )
+    results = bench.tmp_path / "results"
+    assert swrr.paths.html == results / "figures" / "figures.html"
+    assert other.paths.html == results / "figures-starvation" / "figures.html"
+    assert bench.planned[-1][1].is_relative_to(results / "figures-starvation" / "plans")
 
 
 def test_runs_that_fail_do_not_keep_the_others(bench: Bench) -> None:

@@ -92,6 +92,15 @@ def test_a_file_named_by_a_relative_path_is_found_from_anywhere(
     assert request_of(parser.parse_args(["quick"])).experiment == "quick"
 
 
+@pytest.mark.parametrize("text", ["rr,ewma", "rr ewma", " rr, ewma,", "rr\tewma"])
+def test_names_are_listed_with_commas_or_spaces(text: str) -> None:
+    parser = argparse.ArgumentParser()
+    add_request_arguments(parser)
+    assert request_of(parser.parse_args(["quick", "--variants", text])).variants == ("rr", "ewma")
+    with pytest.raises(UserError, match="--variants: expected names such as rr,ewma, got"):
+        request_of(parser.parse_args(["quick", "--variants", ","]))
+
+
 def play(monkeypatch: pytest.MonkeyPatch, raised: BaseException) -> None:
     """Replace all verbs by one that raises."""
 
@@ -117,6 +126,44 @@ def test_a_user_error_is_a_message_and_not_a_traceback(
     play(monkeypatch, kind("no", hint))
     assert cli.main(["play"]) == 2
     assert capsys.readouterr() == ("", expected)
+
+
+@pytest.mark.parametrize("under_make", [False, True])
+@pytest.mark.parametrize(("status", "meaning"), [(3, "not settled"), (0, "fine"), (4, "")])
+def test_an_answer_is_told_where_make_hides_it(
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    under_make: bool,
+    status: int,
+    meaning: str,
+) -> None:
+    """4 stands for a status that is no answer."""
+    module = types.SimpleNamespace(
+        HELP="play",
+        STATUSES={0: "fine", 3: "not settled"},
+        setup_arguments=lambda parser: parser.add_argument("a"),
+        run=lambda _: status,
+    )
+    monkeypatch.setattr(cli, "command_modules", lambda: {"play": "play"})
+    monkeypatch.setattr(cli, "load_command", lambda _: module)
+    monkeypatch.delenv("MAKELEVEL", raising=False)
+    if under_make:
+        monkeypatch.setenv("MAKELEVEL", "1")
+    assert cli.main(["play", "--", "it's"]) == status
+    said = capsys.readouterr().err
+    if under_make and status == 3:
+        command = """.venv/bin/onionlab play -- 'it'"'"'s'"""
+        assert said == f"exit status 3: {meaning}\nmake ends with 2; with 3 does: {command}\n"
+    else:
+        assert said == ""
+
+
+def test_help_says_what_an_exit_status_means(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        cli.main(["compare", "--help"])
+    text = " ".join(capsys.readouterr().out.split())
+    assert "exit status: 0: no regression: every primary metric" in text
+    assert "; 2: what was asked cannot be done: the message says why; 3: not settled: no" in text
 
 
 def test_a_defect_keeps_its_traceback(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -110,6 +110,12 @@ def test_only_variables_that_are_set_reach_the_program() -> None:
         assert f'--{option}="${{{name}}}"' in full if option else f'-- "${{{name}}}"' in full
 
 
+def test_a_nights_list_and_state_reach_the_program() -> None:
+    said = make("nightly", "LIST=mine.yaml", "STATE=elsewhere").stdout
+    assert '--list="${LIST}"' in said
+    assert '--state="${STATE}"' in said
+
+
 OPTIONS = {
     "NAME": "",
     "SCALE": "scale",

@@ -57,7 +57,7 @@ def test_ones_own_files_go_before_the_shipped_ones(installed: Path) -> None:
     (installed / "experiments" / "quick.yaml").write_text("extends: base/5mid.yaml\ntitle: Ours\n")
     text = "distributions:\n  middle: [1]\n"
     (installed / "configs" / "relay-capacity.yaml").write_text(text)
-    assert experiment_names(installed) == sorted([*experiment_names(REPOSITORY), "mine"])
+    assert experiment_names(installed) == sorted({*experiment_names(REPOSITORY), "mine"})
     assert load_capacities(installed, "middle") == (8192,)
     own = paths.shipped(installed, "experiments/quick.yaml")
     assert own == installed / "experiments" / "quick.yaml"

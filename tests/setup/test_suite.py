@@ -7,6 +7,7 @@ from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
+import shipped
 import suite_limits
 import suite_order
 import suite_roots
@@ -156,3 +157,33 @@ def test_a_test_that_touches_the_users_runs_or_results_fails_the_session(
     assert done.ret == (pytest.ExitCode.TESTS_FAILED if place else pytest.ExitCode.OK)
     if place:
         done.stdout.fnmatch_lines([f"  {place}"])
+
+
+def test_what_is_shipped_is_what_the_pages_name() -> None:
+    """An empty list would let all tests that go over it pass."""
+    assert {"quick", "swrr-5mid-vegas", "slowstart-load", "calibration"} <= set(shipped.EXPERIMENTS)
+    assert len(shipped.EXPERIMENTS) == len(set(shipped.EXPERIMENTS)) >= 22
+    assert {"stock", "rr", "stream-lrs", "slow-start"} <= set(shipped.VARIANTS)
+    assert {"ttfb_p50_s", "cell_spike_45s"} <= shipped.METRICS
+
+
+def test_what_is_somebodys_own_fails_where_it_is_to_be_shipped(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    page = "docs/reference/experiments.md"
+    monkeypatch.delenv(shipped.STRICT, raising=False)
+    shipped.require_named(["quick"], ["quick", "gone"], page)
+    with pytest.raises(pytest.skip.Exception, match=r"not in docs/.*: mine, mine-too \(taken for"):
+        shipped.require_named(["quick", "mine-too", "mine"], ["quick"], page)
+    monkeypatch.setenv(shipped.STRICT, "1")
+    shipped.require_named(["quick"], ["quick", "gone"], page)
+    with pytest.raises(pytest.fail.Exception, match=r"not in docs/.*: mine$"):
+        shipped.require_named(["quick", "mine"], ["quick"], page)
+    assert f"export {shipped.STRICT}=" in read(".ci/run")
+
+
+def test_an_experiment_of_somebodys_own_is_told_from_the_shipped() -> None:
+    folder = REPOSITORY / "experiments"
+    assert shipped.is_own_experiment(folder / "mine.yaml")
+    for name in ("quick.yaml", "nightly.yaml", "schema.json", "claims/mine.yaml", "base/5mid.yaml"):
+        assert not shipped.is_own_experiment(folder / name)

@@ -1,0 +1,70 @@
+"""Which variants an experiment's runs have."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from analysis.formats.plan_file import Request
+from onionlab.errors import UserError
+from onionlab.experiment import load
+from onionlab.runs import bench as benches
+from onionlab.runs.bench import Workbench
+from onionlab.runs.planning import _composed
+
+from .conftest import REPOSITORY
+
+
+class NothingBuilt(Workbench):
+    """A bench whose programs nobody runs."""
+
+    def build(self, say: Any) -> Mapping[str, Any]:
+        return {}
+
+
+@pytest.fixture
+def open_bench(monkeypatch: pytest.MonkeyPatch) -> Any:
+    monkeypatch.setattr(benches, "open_engine", lambda *args, **more: None)
+
+    def opened(*variants: str, name: str = "quick") -> tuple[NothingBuilt, list[str]]:
+        said: list[str] = []
+        experiment = load(name, root=REPOSITORY)
+        request = Request(name, variants=variants)
+        return NothingBuilt(REPOSITORY, experiment, request, said.append), said
+
+    return opened
+
+
+def test_an_experiments_variants_are_those_asked_for_in_its_order(open_bench: Any) -> None:
+    own = list(load("quick", root=REPOSITORY).variants)
+    assert open_bench()[0].selected == own
+    bench, said = open_bench("ewma", "rr", "rr")
+    assert (bench.selected, said) == ([one for one in own if one in ("ewma", "rr")], [])
+    assert open_bench("rr")[0].needed == ["ewma", "rr"]
+
+
+def test_any_variant_can_be_taken_into_an_experiment(open_bench: Any, tmp_path: Path) -> None:
+    bench, said = open_bench("swrr-logarithmic", "stream-list", "ewma")
+    assert bench.selected == ["ewma", "swrr-logarithmic", "stream-list"]
+    assert said == [
+        "note: not in quick's own list of variants: swrr-logarithmic, stream-list",
+    ]
+    assert [variant for _, variant in _composed(bench)] == bench.selected
+    several, _ = open_bench("rr", "stream-list", name="starvation")
+    levels = several.experiment.levels
+    assert _composed(several) == [
+        (level, name) for level in levels for name in ("stream-list", "rr")
+    ]
+
+
+def test_a_variant_that_is_nowhere_is_named(open_bench: Any) -> None:
+    with pytest.raises(UserError) as refused:
+        open_bench("ewma", "swr-linear")
+    assert refused.value.message == (
+        'there is no variant "swr-linear"; did you mean "swrr-linear"?'
+    )
+    assert "quick has " in str(refused.value.hint)
+    assert "stream-lrs" in str(refused.value.hint)

@@ -1,0 +1,50 @@
+"""Where nothing is to be built, what is finished is taken and nothing else is begun."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from onionlab.programs import building
+from onionlab.programs.apt import PrivateApt
+from onionlab.programs.building import NotBuiltError, only_what_is_built
+from onionlab.programs.tor.build import ensure_series
+
+from .test_build import Sayings
+
+
+def test_what_is_finished_is_taken(checkout: Path, tiny_tarball: Path) -> None:
+    with only_what_is_built():
+        say = Sayings()
+        built = ensure_series(checkout, ["greeting"], say=say, tor_source=str(tiny_tarball))
+    assert built["greeting"].tor.is_file()
+    assert say == []
+
+
+def test_what_is_not_is_not_begun(new_checkout: Path, tiny_tarball: Path) -> None:
+    say = Sayings()
+    message = "build/tor does not hold all that this takes, built"
+    with only_what_is_built(), pytest.raises(NotBuiltError, match=message):
+        ensure_series(new_checkout, ["greeting"], say=say, tor_source=str(tiny_tarball))
+    assert say.compiled() == []
+    assert [path.name for path in (new_checkout / "build/tor").iterdir()] == [".lock"]
+    # Behind the block all is as ever.
+    building.require_leave_to_build("nothing")
+
+
+def test_nothing_is_fetched(tmp_path: Path) -> None:
+    with only_what_is_built(), pytest.raises(NotBuiltError, match="Tor's source is not here"):
+        PrivateApt(tmp_path, tmp_path / "log", "Tor's source", archives="deb-src", way_out="")
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_builds_side_by_side_are_bound_by_it_too() -> None:
+    def refused() -> str:
+        with pytest.raises(NotBuiltError):
+            building.require_leave_to_build("it")
+        return "refused"
+
+    with only_what_is_built():
+        assert building.at_once(refused, refused) == ("refused", "refused")
+    building.at_once(lambda: building.require_leave_to_build("it"), lambda: None)
