@@ -102,7 +102,7 @@ analyse: $(READY) ## estimates and figures of NAME from its runs
 validate-statistics: $(READY) ## simulate: coverage, false verdicts, power, seeds saved [RUNS: on a runs.csv]
 	@$(ONIONLAB) validate-statistics $(call option,RUNS,runs) $(call option,JOBS,jobs)
 
-figures: $(READY) ## the paper's figures and claims, running what is missing [SCALE, SEEDS, ENGINE; CLAIMS; FROM]
+figures: $(READY) ## the paper's figures and claims, running what is missing [SCALE, SEEDS, ENGINE; CLAIMS; NO_RUN; FROM]
 	@$(ONIONLAB) figures $(ASKED) $(call option,JOBS,jobs) $(call option,CLAIMS,claims) $(if $(NO_RUN),--no-run) \
 		$(call option,FROM,from)
 

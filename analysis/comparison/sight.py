@@ -13,6 +13,9 @@ import numpy as np
 from analysis.comparison.comparing import Comparison, MetricRow
 from analysis.inference.sample_size import shown_from, shown_from_spreads
 
+LARGEST_LOG = 100.0
+"""Of a factor; what is larger has no number."""
+
 
 @dataclass(frozen=True)
 class Sight:
@@ -60,5 +63,6 @@ def _changes(rows: list[MetricRow], level: float) -> list[tuple[MetricRow, float
         verdict = row.judgement.verdict
         if verdict.measured is not None and verdict.measured.standard_error > 0:
             size = shown_from(verdict.measured, level)
-            found.append((row, float(np.exp(size)) if verdict.scale == "ratio" else size))
+            ratio = verdict.scale == "ratio"
+            found.append((row, float(np.exp(min(size, LARGEST_LOG))) if ratio else size))
     return found

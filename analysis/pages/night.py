@@ -168,7 +168,7 @@ def seen_from(sight: Sight, row: MetricRow) -> str:
     if size is None:
         return NOTHING
     if row.judgement.verdict.scale == "ratio":
-        return f"x {size:.{2 if size < 10 else 0}f}"
+        return "x 1000, or more" if size > 1000 else f"x {size:.{2 if size < 10 else 0}f}"
     factor, unit = readable_unit(row.judgement.metric.unit)
     return f"\N{PLUS-MINUS SIGN}{format_number(factor * size)}{' points' if unit == '%' else ''}"
 

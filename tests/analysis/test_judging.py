@@ -26,6 +26,7 @@ from analysis.judgement.verdicts import State
 from analysis.measures.catalogue import METRICS, OWN
 from analysis.measures.metric import Margin, Statistic
 from analysis.pages.report import build
+from analysis.pages.summary import summarise
 
 
 @pytest.fixture(scope="module")
@@ -91,6 +92,28 @@ def test_a_study_is_judged_from_records_and_from_its_table_alike(
     # The synthetic runs differ by 15 % in all times, seed by seed.
     assert found["web", "ttfb_p50_s"].verdict.state is State.DIFFERENT
     assert found["web", "ttfb_p50_s"].regression
+
+
+def test_the_report_shows_the_interval_that_the_verdict_rests_on(store: Path) -> None:
+    """The same as a comparison's page of the same runs, though no seed differs in a rate."""
+    study = load_study(store / "study.json")
+    statistics = read_statistics(study, store)
+    for variant in ("ewma", "rr", "swrr"):
+        for seed in (1, 2, 3):
+            statistics["5mid", "all"]["timeout_rate", variant][seed] = Statistic(0.0)
+    shown = {}
+    for row in summarise(study, statistics):
+        if row.comparison is None or row.judgement is None:
+            continue
+        effect = row.judgement.verdict.effect
+        of_ratio = row.judgement.verdict.scale == "ratio"
+        found = row.comparison.ratio if of_ratio else row.comparison.difference
+        if effect is not None and effect.low is not None:
+            assert found == effect, row.metric.name
+            shown[row.class_name, row.metric.name] = effect
+    low, high = shown["all", "timeout_rate"].low, shown["all", "timeout_rate"].high
+    assert low is not None
+    assert low == -(high or 0) < 0
 
 
 def test_directions() -> None:
