@@ -60,10 +60,9 @@ class NightResult:
         )
         rows = [row for row, _ in sight.changes if row.judgement.verdict.scale == "ratio"]
         if rows:
-            first, last = (
-                pick(rows, key=lambda row: sight.change_of(row) or 0.0) for pick in (min, max)
-            )
-            return f"{what} from {self._seen(first)} on, for others from {self._seen(last)}."
+            rows.sort(key=lambda row: sight.change_of(row) or 0.0)
+            first, last = self._seen(rows[0]), self._seen(rows[-1])
+            return f"{what} from {first} on, for others from {last}."
         if sight.changes or sight.spreads is None:
             return f"{what} if it is as large as the table says."
         return (

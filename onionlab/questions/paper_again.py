@@ -61,11 +61,14 @@ def repeat_paper(
     """
     wanted = load_claims(claims, root=root)
     out = results_of(root, wanted)
-    plan_one = make_plan if run else _plan_of_what_is_built
-    plans = {
-        name: plan_one(root, replace(request, experiment=name), say, out=out / "plans" / name)
-        for name in wanted.experiments
-    }
+
+    def plan_of(name: str) -> Plan:
+        asked, place = replace(request, experiment=name), out / "plans" / name
+        if run:
+            return make_plan(root, asked, say, out=place)
+        return _plan_of_what_is_built(root, asked, say, out=place)
+
+    plans = {name: plan_of(name) for name in wanted.experiments}
     failure = None
     if run:
         try:
