@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import csv
 import io
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import matplotlib as mpl
+from matplotlib.figure import Figure
 
 from analysis.figures.catalogue import PICTURES, panel_figure
 from analysis.figures.figure_data import FigureData
@@ -44,20 +45,30 @@ def write_figure(data: FigureData, study: Study, directory: Path, page: Page = T
     paths = {name: base.with_name(f"{data.spec.id}.{name}") for name in ("pdf", "png", "csv")}
     table = lines_csv(data, study) if picture is None else _as_csv(picture.table(shown))
     paths["csv"].write_text(table, encoding="utf-8")
-    settings: Any = {**mpl.rcParamsDefault, **RC, "backend": "agg"}
-    with mpl.rc_context(settings):
-        figure = draw_lines(data, study, page) if picture is None else picture.draw(shown, page)
-        nothing = {"Creator": None, "Producer": None, "CreationDate": None}
-        figure.savefig(paths["pdf"], format="pdf", metadata=nothing)
-        figure.savefig(paths["png"], format="png", dpi=PNG_DPI, metadata={"Software": None})
-        svg = io.BytesIO()
-        nothing = dict.fromkeys(("Date", "Creator", "Format", "Type"))
-        figure.savefig(svg, format="svg", metadata=nothing)
+    svg = save(
+        lambda: draw_lines(data, study, page) if picture is None else picture.draw(shown, page),
+        paths["pdf"],
+        paths["png"],
+    )
     if picture is None:
         caption = f"{panel_figure(data.spec).caption(data.level, page)} {data.seeds_text()}"
     else:
         caption = picture.caption(shown, page)
-    return FigurePaths(data.spec, paths["pdf"], paths["png"], paths["csv"], svg.getvalue(), caption)
+    return FigurePaths(data.spec, paths["pdf"], paths["png"], paths["csv"], svg, caption)
+
+
+def save(draw: Callable[[], Figure], pdf: Path, png: Path) -> bytes:
+    """Draws a figure, writes it as PDF and PNG, and returns it as SVG; same data, same bytes."""
+    settings: Any = {**mpl.rcParamsDefault, **RC, "backend": "agg"}
+    with mpl.rc_context(settings):
+        figure = draw()
+        nothing = {"Creator": None, "Producer": None, "CreationDate": None}
+        figure.savefig(pdf, format="pdf", metadata=nothing)
+        figure.savefig(png, format="png", dpi=PNG_DPI, metadata={"Software": None})
+        svg = io.BytesIO()
+        nothing = dict.fromkeys(("Date", "Creator", "Format", "Type"))
+        figure.savefig(svg, format="svg", metadata=nothing)
+    return svg.getvalue()
 
 
 def _as_csv(rows: Sequence[Sequence[str]]) -> str:

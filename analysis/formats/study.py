@@ -56,6 +56,9 @@ class Level(FormatModel):
     measured_end_s: float = Field(description="simulated time before which they count")
     stop_s: float = Field(description="simulated time at which runs end")
     classes: dict[str, ClassLoad] = Field(description="class of clients -> what they do")
+    relays: dict[str, int] = Field(
+        default={}, description="role -> relays that are simulated; empty: none, or not known"
+    )
     coordinates: dict[str, float] = Field(
         default={},
         description="where the level lies among others, for figures that show several: name and "

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -12,6 +12,7 @@ from analysis.errors import AnalysisError
 from analysis.figures import cells as trace_figures
 from analysis.figures.catalogue import check_kind
 from analysis.figures.figure_data import FigureData
+from analysis.figures.forest import CAPTION, Drawn, write_forest
 from analysis.figures.writing import FigurePaths, write_figure
 from analysis.formats import files
 from analysis.formats.record_files import ParseReport, read_parse_report
@@ -30,6 +31,7 @@ from analysis.measures.metric import QUANTILES
 from analysis.measures.over_time import THROUGHPUT_WINDOW_S
 from analysis.measures.run_data import load_run
 from analysis.measures.service import STARVED_S
+from analysis.pages.answer import answer
 from analysis.pages.cells import section
 from analysis.pages.html import environment, image_uri, json_text, replaced
 from analysis.pages.numbers import (
@@ -42,7 +44,8 @@ from analysis.pages.report_tables import (
     parse_tables,
     tallies,
 )
-from analysis.pages.summary import SummaryRow, runs_csv, summarise, summary_csv
+from analysis.pages.simulated import simulated
+from analysis.pages.summary import SummaryRow, compared_of, runs_csv, summarise, summary_csv
 
 
 @dataclass(frozen=True)
@@ -55,8 +58,16 @@ class ReportPaths:
     figures: tuple[FigurePaths, ...]
 
 
+@dataclass(frozen=True)
+class Found:
+    """What stands at the top: the answer in sentences, and its plot; none without a baseline."""
+
+    sentences: Sequence[str]
+    forest: Drawn | None
+
+
 def build(study: Path, store: Path, out: Path) -> ReportPaths:
-    """Writes summary.csv, runs.csv, censoring.csv, figures/ and report.html into ``out``.
+    """Writes tables (CSV), figures/, answer.txt and report.html into ``out``.
 
     The same study and records give the same bytes. An older report in ``out`` is replaced.
 
@@ -94,7 +105,15 @@ def build(study: Path, store: Path, out: Path) -> ReportPaths:
     bias_rows = list(biases.rows(plan))
     out.mkdir(parents=True, exist_ok=True)
     with replaced(
-        out, (files.SUMMARY_CSV, files.RUNS_CSV, files.CENSORING_CSV, files.FIGURES, files.REPORT)
+        out,
+        (
+            files.SUMMARY_CSV,
+            files.RUNS_CSV,
+            files.CENSORING_CSV,
+            files.FIGURES,
+            files.ANSWER,
+            files.REPORT,
+        ),
     ) as scratch:
         (scratch / files.FIGURES).mkdir()
         drawn = tuple(write_figure(figure, plan, scratch / files.FIGURES) for figure in figures)
@@ -109,7 +128,11 @@ def build(study: Path, store: Path, out: Path) -> ReportPaths:
             (scratch / files.FIGURES / files.CELL_TTFB_CSV).write_text(
                 relay_times_csv(traces), "utf-8"
             )
-        html = render(plan, rows, bias_rows, drawn, parse_reports, trace)
+        compared = compared_of(plan, rows)
+        sentences = answer(compared)
+        (scratch / files.ANSWER).write_text("".join(f"{s}\n" for s in sentences), encoding="utf-8")
+        forest = write_forest(compared, scratch / files.FIGURES / files.FOREST)
+        html = render(plan, rows, bias_rows, drawn, parse_reports, Found(sentences, forest), trace)
         (scratch / files.REPORT).write_text(html, encoding="utf-8")
     return ReportPaths(
         out / files.SUMMARY_CSV,
@@ -142,6 +165,7 @@ def render(
     bias_rows: list[BiasRow],
     figures: tuple[FigurePaths, ...],
     parse_reports: Mapping[str, ParseReport],
+    found: Found,
     trace: Mapping[str, Any] | None = None,
 ) -> str:
     """The report as one HTML page that loads nothing. trace: see ``celltrace.section``."""
@@ -158,6 +182,11 @@ def render(
     by_place = {(run.level, run.variant, run.seed): run for run in plan.runs}
     return template.render(
         study=plan,
+        answer=found.sentences,
+        simulated=simulated(plan),
+        forest=None if found.forest is None else image_uri(found.forest.svg),
+        forest_caption=CAPTION,
+        forest_data=f"{files.FIGURES}/{files.FOREST}.csv",
         confidence=round(100 * CONFIDENCE),
         window_s=THROUGHPUT_WINDOW_S,
         starved_s=STARVED_S,

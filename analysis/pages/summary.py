@@ -8,6 +8,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
 from analysis.formats.study import Level, Study, Variant
+from analysis.judgement.compared import Compared
 from analysis.judgement.estimates import (
     AgainstBaseline,
     Estimate,
@@ -125,6 +126,20 @@ def _judgements(
             level.name, statistics, variant.name, plan.baseline, design_of(plan)
         )
     }
+
+
+def compared_of(plan: Study, rows: Iterable[SummaryRow]) -> list[Compared]:
+    """The verdicts on primary metrics, by level and variant; a level's name where several are."""
+    labels = {variant.name: variant.label for variant in plan.variants}
+    by_place: dict[tuple[str, str], list[Judgement]] = {}
+    for row in rows:
+        if row.judgement is not None and row.judgement.primary:
+            where = row.level.label if len(plan.levels) > 1 else ""
+            by_place.setdefault((where, row.variant.label), []).append(row.judgement)
+    return [
+        Compared(where, variant, labels[plan.baseline or ""], tuple(judgements))
+        for (where, variant), judgements in by_place.items()
+    ]
 
 
 def _class_order(level: Level, class_name: str) -> tuple[int, str]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 
+from onionlab.commands._answer import print_report
 from onionlab.commands._arguments import add_jobs_argument, add_request_arguments
 from onionlab.commands._request import jobs_of, request_of, whole_number_of
 from onionlab.errors import UserError
@@ -39,10 +40,11 @@ def run(args: argparse.Namespace) -> int:
 
         budget = whole_number_of(args.max_seeds, "--max-seeds") if args.max_seeds else BUDGET
         args.seeds = ""
-        print(auto_seeds(root, request_of(args), budget=budget, jobs=jobs, say=print))
+        report = auto_seeds(root, request_of(args), budget=budget, jobs=jobs, say=print)
+        print_report(report)
         return 0
     if args.max_seeds:
         raise UserError("--max-seeds goes with --seeds auto", "make experiment SEEDS=auto ...")
     plan = make_plan(root, request_of(args), say=print)
-    print(make_report(root, plan, jobs=jobs, say=print))
+    print_report(make_report(root, plan, jobs=jobs, say=print))
     return 0

@@ -6,6 +6,7 @@ import argparse
 from pathlib import Path
 
 from analysis.pages import report
+from onionlab.commands._answer import print_report
 from onionlab.commands._request import plan_of
 from onionlab.paths import working_root
 from onionlab.runs.plan import read_plan
@@ -26,5 +27,5 @@ def run(args: argparse.Namespace) -> int:
     plan = read_plan(args.plan) if args.plan else plan_of(args.name, working_root())
     update_provenance(plan)
     paths = report.build(plan.study, plan.store, plan.out)
-    print(paths.html)
+    print_report(paths.html)
     return 0

@@ -20,7 +20,7 @@ from analysis.formats.study import (
     write_study,
 )
 from onionlab.errors import UserError
-from onionlab.experiment import AnySettings, Experiment
+from onionlab.experiment import AnySettings, Experiment, Settings
 from onionlab.programs.registry import Look
 from onionlab.runs.bench import Bench
 from onionlab.runs.host_facts import host_facts
@@ -161,4 +161,7 @@ def _level(name: str, label: str, settings: AnySettings, coordinates: Mapping[st
         stop_s=settings.time.stop_s,
         coordinates=dict(coordinates),
         classes={name: ClassLoad(**load) for name, load in settings.classes.items()},
+        relays={role: entry.count for role, entry in settings.network.relays.items() if entry.count}
+        if isinstance(settings, Settings)
+        else {},
     )

@@ -71,9 +71,11 @@ def test_the_same_records_give_the_same_bytes(
     build(moved / "study.json", moved, tmp_path / "out")
     assert digests(tmp_path / "out") == digests(report)
     figures = [
-        f"figures/{kind}-5mid.{end}" for kind in PANEL_FIGURES for end in ("csv", "pdf", "png")
+        f"figures/{name}.{end}"
+        for name in ("answer", *(f"{kind}-5mid" for kind in PANEL_FIGURES))
+        for end in ("csv", "pdf", "png")
     ]
-    expected = ["censoring.csv", "report.html", "runs.csv", "summary.csv", *figures]
+    expected = ["answer.txt", "censoring.csv", "report.html", "runs.csv", "summary.csv", *figures]
     assert sorted(digests(report)) == sorted(expected)
     build(moved / "study.json", moved, tmp_path / "out")
     assert digests(tmp_path / "out") == digests(report)
@@ -344,8 +346,8 @@ def test_levels_are_kept_apart(store: Path, tmp_path: Path) -> None:
     data = rows_of(paths.figures[0].csv)
     assert data[0]["x_s"] == "640"
     html = paths.html.read_text()
-    assert html.count("<h3>5 middles, class web</h3>") == 1
-    assert html.count("<h3>10 middles, class web</h3>") == 1
+    assert html.count("<summary>5 middles, class web</summary>") == 1
+    assert html.count("<summary>10 middles, class web</summary>") == 1
 
 
 def test_no_baseline_no_differences(store: Path, tmp_path: Path) -> None:

@@ -1,0 +1,148 @@
+"""The report's first sentences and the plot below them: from verdicts of known kinds."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from analysis.figures.forest import draw, write_forest
+from analysis.figures.style import TEXT
+from analysis.judgement.compared import Compared, seeds_wanted, size_in_margins
+from analysis.judgement.judging import Statistics, judge_comparison
+from analysis.judgement.verdicts import State
+from analysis.measures.metric import Statistic
+from analysis.pages.answer import answer
+
+SEEDS = 14
+METRICS = ("ttfb_p50_s", "ttfb_p90_s", "time_to_320kib_p50_s")
+
+
+def compared(
+    factors: Sequence[float],
+    noise: float = 0.01,
+    seeds: int = SEEDS,
+    rate: float | None = None,
+    place: str = "",
+    variant: str = "SWRR",
+) -> Compared:
+    """Three times of web clients, each changed by a factor, and throughput by one more."""
+    rng = np.random.default_rng(7)
+    table: Statistics = {}
+
+    def add(class_name: str, metric: str, factor: float, about: float = 1.0) -> None:
+        base = about * np.exp(rng.normal(0, 0.3, seeds))
+        own = base * factor * np.exp(rng.normal(0, noise, seeds))
+        for who, values in (("ewma", base), ("swrr", own)):
+            of = table.setdefault(("5mid", class_name), {})
+            of[metric, who] = {seed: Statistic(float(v)) for seed, v in enumerate(values, 1)}
+
+    for metric, factor in zip(METRICS, factors, strict=True):
+        add("web", metric, factor)
+    add("all", "goodput_bytes_per_s", factors[0], 1e6)
+    if rate is not None:
+        for who, value in (("ewma", 0.1), ("swrr", 0.1 + rate)):
+            table["5mid", "all"]["timeout_rate", who] = {
+                seed: Statistic(value + 0.001 * (seed % 3)) for seed in range(1, seeds + 1)
+            }
+    judged = judge_comparison("5mid", table, "swrr", "ewma")
+    return Compared(place, variant, "EWMA", tuple(j for j in judged if j.primary))
+
+
+def test_all_is_alike() -> None:
+    assert answer([compared([1.0, 1.0, 1.0], noise=0.005)]) == [
+        "No difference from EWMA is shown.",
+        "All 4 primary metrics are shown to be alike, within their margins.",
+    ]
+
+
+def test_all_is_open() -> None:
+    none, unknown = answer([compared([1.0, 1.0, 1.0], noise=0.5, seeds=5)])
+    assert none == "No difference from EWMA is shown."
+    assert unknown.startswith("All 4 primary metrics are not yet known")
+
+
+def test_the_largest_difference_is_told_first_with_its_size() -> None:
+    one = compared([1.0, 1.5, 3.0], noise=0.005)
+    worse, alike = answer([one])
+    assert worse.startswith(
+        "SWRR is worse than EWMA in 2 of 4 primary metrics, most in time to 320 KiB, median (web), "
+        "3.00 times (95% interval 2.99 to 3.0"
+    )
+    assert alike == (
+        "Shown to be alike, within their margins: 2 of 4 primary metrics (time to first byte, "
+        "median (web); throughput)."
+    )
+    assert [j.metric.name for j in one.of(State.DIFFERENT)] == [METRICS[2], METRICS[1]]
+
+
+def test_a_rate_is_told_in_points() -> None:
+    said = answer([compared([1.0, 1.0, 1.0], noise=0.005, rate=0.3)])
+    assert said[0].startswith("SWRR is worse than EWMA in timeout rate, +30.0")
+    assert " points (95% interval +" in said[0]
+
+
+def test_places_are_named_and_few_findings_are_told_one_by_one() -> None:
+    many = [
+        compared([1.0, 1.0, 1 + k], noise=0.005, place=f"level {k}", variant=f"V{k}")
+        for k in range(1, 7)
+    ]
+    said = answer(many)
+    assert said[0].startswith("V6 is worse than EWMA in time to 320 KiB, median (web), 7.0")
+    assert said[0].endswith(" (level 6).")
+    assert said[3] == "3 more such findings stand below."
+
+
+def test_nothing_to_answer() -> None:
+    assert answer([]) == []
+    assert answer([Compared("", "SWRR", "EWMA", ())]) == []
+    (one,) = answer([compared([1.0, 1.0, 2.0], seeds=1)])
+    assert one.startswith("There is one seed")
+
+
+def test_seeds_wanted_are_those_of_what_is_open() -> None:
+    assert seeds_wanted([compared([1.0, 1.0, 1.0], noise=0.005)]) == (None, None)
+    open_one = compared([1.1, 1.1, 1.1], noise=0.3, seeds=6)
+    half, most = seeds_wanted([open_one])
+    assert half is not None
+    assert most is not None
+    asked = [j.verdict.more_seeds for j in open_one.of(State.UNKNOWN)]
+    assert most == max(filter(None, asked))
+    assert half <= most
+
+
+def test_sizes_of_ratios_and_of_rates_can_be_ordered() -> None:
+    one = compared([1.0, 1.0, 1.05**4], noise=1e-6, rate=0.04)
+    sizes = {j.metric.name: size_in_margins(j.verdict) for j in one.judgements}
+    assert sizes["time_to_320kib_p50_s"] == pytest.approx(4, rel=1e-3)
+    assert sizes["timeout_rate"] == pytest.approx(4, rel=1e-3)
+
+
+def test_the_plot_has_a_line_for_each_metric_and_repeats(tmp_path: Path) -> None:
+    shown = [
+        compared([1.0, 1.5, 30.0], noise=0.005, rate=0.02, place="5 middles"),
+        compared([1.0, 1.0, 1.0], noise=0.4, seeds=4, rate=0.0, place="10 middles"),
+    ]
+    first = write_forest(shown, tmp_path / "one")
+    again = write_forest(shown, tmp_path / "two")
+    assert first is not None
+    assert again is not None
+    assert first.svg == again.svg
+    assert first.pdf.read_bytes() == again.pdf.read_bytes()
+    lines = first.csv.read_text().splitlines()
+    assert len(lines) == 1 + 2 * 5
+    figure = draw(shown, TEXT)
+    labels = {text.get_text() for axes in figure.axes for text in axes.get_yticklabels()}
+    assert "Time to 320 KiB, median (web)" in labels
+    assert "Timeout rate" in labels
+    # What is far beyond the axis is drawn at its end.
+    assert all(abs(x) <= axes.get_xlim()[1] + 1e-9
+               for axes in figure.axes for line in axes.lines
+               for x in np.asarray(line.get_xdata(), dtype=float))  # fmt: skip
+
+
+def test_without_a_comparison_there_is_no_plot(tmp_path: Path) -> None:
+    assert write_forest([], tmp_path / "none") is None
+    assert list(tmp_path.iterdir()) == []

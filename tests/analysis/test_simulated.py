@@ -1,0 +1,45 @@
+"""What stands at the top of a report about what was simulated."""
+
+from __future__ import annotations
+
+from analysis.formats.study import ClassLoad, Level, Study, Variant
+from analysis.pages.simulated import simulated
+
+VARIANT = Variant(name="v", label="v", color="#112233", marker="o", linestyle="-")
+
+
+def level(name: str, relays: dict[str, int]) -> Level:
+    return Level(
+        name=name, label=name, measured_start_s=1, measured_end_s=2, stop_s=3,
+        classes={"web": ClassLoad(count=10), "bulk": ClassLoad(count=2)}, relays=relays,
+    )  # fmt: skip
+
+
+def study(*levels: Level, scale: float | None = 0.1) -> Study:
+    return Study(
+        format=1, name="s", title="s", description="", baseline=None, variants=(VARIANT,),
+        levels=levels, figures=(), runs=(), asked={} if scale is None else {"scale": scale},
+        provenance={"engine": {"name": "uml", "version": "6.12"}} if scale is not None else {},
+    )  # fmt: skip
+
+
+def test_one_level_is_one_sentence() -> None:
+    assert simulated(study(level("5mid", {"guard": 3, "middle": 1}))) == [
+        "Simulated: scale 0.1, engine uml 6.12; 4 relays (3 guard, 1 middle); "
+        "clients: 10 web, 2 bulk."
+    ]
+
+
+def test_each_of_several_levels_has_its_own() -> None:
+    lines = simulated(study(level("20mid", {"middle": 2}), level("5mid", {"middle": 1})))
+    assert lines == [
+        "Simulated: scale 0.1, engine uml 6.12.",
+        "20mid: 2 relays (2 middle); clients: 10 web, 2 bulk.",
+        "5mid: 1 relay (1 middle); clients: 10 web, 2 bulk.",
+    ]
+
+
+def test_what_is_not_known_is_left_out() -> None:
+    assert simulated(study(level("5mid", {}), scale=None)) == [
+        "Simulated: clients: 10 web, 2 bulk."
+    ]
