@@ -371,6 +371,37 @@ def test_a_pack_that_holds_too_much_is_left_unread(
     assert not content(there)
 
 
+def large_pack(file: Path, sizes_bytes: list[int]) -> Path:
+    """A pack of one run with files of nothing but zeros, and right hashes."""
+    names = [f"{'0' * 16}/{number}" for number in range(len(sizes_bytes))]
+    hashes = [hashlib.sha256(bytes(size)).hexdigest() for size in sizes_bytes]
+    index = json.dumps({"files": dict(zip(names, hashes, strict=True))}).encode()
+    with tarfile.open(file, "w:xz", preset=1) as archive:
+        archive.addfile(member(INDEX, len(index)), io.BytesIO(index))
+        for name, size in zip(names, sizes_bytes, strict=True):
+            archive.addfile(member(name, size), Zeros())  # type: ignore[arg-type]
+    return file
+
+
+@pytest.mark.parametrize(
+    ("sizes_mib", "message"),
+    [([40], "has no manifest"), ([30, 30, 30], "holds more than 64 MiB, the limit for its size")],
+)
+def test_a_large_pack_is_unpacked_in_pieces(
+    there: Store, tmp_path: Path, sizes_mib: list[int], message: str
+) -> None:
+    """Neither a file of it nor all of them together come to memory or, beyond a limit, to disk."""
+    file = large_pack(tmp_path / "large.tar.xz", [size * 2**20 for size in sizes_mib])
+    tracemalloc.start()
+    try:
+        with pytest.raises(UserError, match=message):
+            unpack(there, file)
+        assert tracemalloc.get_traced_memory()[1] < 20e6
+    finally:
+        tracemalloc.stop()
+    assert not content(there)
+
+
 def test_what_a_broken_pack_left_is_replaced(here: Store, there: Store, tmp_path: Path) -> None:
     file, (run_id,) = packed(here, tmp_path, "rr seed 1")
     for broken in ("records-v1", "records-v1/streams.parquet", "records-v1/parse.json"):
