@@ -50,7 +50,8 @@ class MemorySampler:
             self._next_s = now + SAMPLE_INTERVAL_S
             self._latest_bytes = _private_bytes(self._pid) + self._shared_bytes(self._pid)
             self.peak_bytes = max(self.peak_bytes, self._latest_bytes)
-            with self._free_log.open("a") as out:
+            # What cannot be written, where the disk is full, is not worth the simulation.
+            with contextlib.suppress(OSError), self._free_log.open("a") as out:
                 out.write(_free_text())
         return self._latest_bytes
 
@@ -59,6 +60,15 @@ def children_cpu_s() -> float:
     """Return the CPU time of all processes that this one started and that have ended."""
     usage = resource.getrusage(resource.RUSAGE_CHILDREN)
     return usage.ru_utime + usage.ru_stime
+
+
+def memory_kills() -> int | None:
+    """How many processes the system has killed for want of memory since it started, if it says."""
+    with contextlib.suppress(OSError, ValueError):
+        for line in Path("/proc/vmstat").read_text().splitlines():
+            if line.startswith("oom_kill "):
+                return int(line.split()[1])
+    return None
 
 
 def kill_processes_below(directory: Path) -> list[int]:

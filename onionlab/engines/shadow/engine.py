@@ -8,8 +8,6 @@ from __future__ import annotations
 import os
 import re
 import shutil
-import subprocess
-import time
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -18,15 +16,15 @@ import yaml
 
 from analysis.formats.files import LOGS, TEMPLATE
 from onionlab.engines.base import EngineFailureError, Progress, Simulation, Usage
-from onionlab.engines.processes import MemorySampler, children_cpu_s, ended_with_caller
+from onionlab.engines.following import Command, follow
 from onionlab.network.layout import Network
 from onionlab.programs.installed import find_shadow, find_tgen
 
 CONFIGURATION = "shadow.config.yaml"
 LOG = "shadow.log"
 GRAPH = "conf/network.gml"
-POLL_INTERVAL_S = 1.0
 LOG_TAIL_LINES = 25
+LOG_TAIL_BYTES = 200_000
 
 # What the measurements of docs/explanation/performance.md chose; an experiment's `engine: shadow:`
 # overrides.
@@ -36,6 +34,7 @@ DEFAULT_OPTIONS: dict[str, Any] = {
     "host_option_defaults": {},
 }
 
+_REPORT = re.compile(r" (?:Process resource|System memory) usage .*at simtime \d+ ")
 _HEARTBEAT = re.compile(rb"resource usage at simtime (\d+) ")
 
 
@@ -87,44 +86,21 @@ class ShadowEngine:
         shutil.rmtree(directory / LOGS, ignore_errors=True)
         folders = [str(path.parent) for path in programs.values()]
         search_path = os.pathsep.join([*dict.fromkeys(folders), os.environ.get("PATH", "")])
-        started = time.monotonic()
-        cpu_before_s = children_cpu_s()
-        with (directory / LOG).open("wb") as log:
-            # A killed runner must not leave Shadow behind.
-            process = subprocess.Popen(
-                ended_with_caller([str(self._shadow.path), CONFIGURATION]),
-                cwd=directory,
-                stdin=subprocess.DEVNULL,
-                stdout=log,
-                stderr=subprocess.STDOUT,
-                env={**os.environ, "PATH": search_path},
-            )
-            try:
-                sampler = MemorySampler(process.pid, directory / "free.log")
-                simulated = _simulated_seconds(directory / LOG)
-                while process.poll() is None:
-                    time.sleep(POLL_INTERVAL_S)
-                    on_progress(
-                        Progress(
-                            simulated_s=next(simulated),
-                            stop_s=simulation.stop_ms / 1000,
-                            wall_s=time.monotonic() - started,
-                            memory_bytes=sampler.sample(),
-                        )
-                    )
-            finally:
-                if process.poll() is None:
-                    process.kill()
-                    process.wait()
-        if process.returncode != 0:
-            raise EngineFailureError(
-                f"Shadow ended with status {process.returncode}", _log_tail(directory / LOG)
-            )
-        return Usage(
-            wall_s=time.monotonic() - started,
-            cpu_s=children_cpu_s() - cpu_before_s,
-            peak_memory_bytes=sampler.peak_bytes,
+        simulated = _simulated_seconds(directory / LOG)
+        ended = follow(
+            Command(
+                words=[str(self._shadow.path), CONFIGURATION],
+                directory=directory,
+                log=directory / LOG,
+                environment={**os.environ, "PATH": search_path},
+            ),
+            simulated_s=lambda: next(simulated),
+            stop_s=simulation.stop_ms / 1000,
+            on_progress=on_progress,
         )
+        if ended.status != 0:
+            raise EngineFailureError(f"Shadow {ended}", _log_tail(directory / LOG))
+        return ended.usage
 
 
 def network_graph(network: Network) -> bytes:
@@ -222,9 +198,16 @@ def _simulated_seconds(log: Path) -> Iterator[float]:
 
 
 def _log_tail(log: Path) -> list[str]:
-    """Return the last lines worth reading: errors first, else whatever came last."""
+    """Return the last lines worth reading: errors, else what came last.
+
+    Of Shadow's reports on memory, two every few simulated seconds, the last ones tell enough.
+    """
     with log.open("rb") as lines:
-        lines.seek(max(0, log.stat().st_size - 200_000))
+        lines.seek(max(0, log.stat().st_size - LOG_TAIL_BYTES))
         text = lines.read().decode(errors="replace").splitlines()
     errors = [line for line in text if "ERROR" in line or "panicked" in line]
-    return (errors or text)[-LOG_TAIL_LINES:]
+    if errors:
+        return errors[-LOG_TAIL_LINES:]
+    reports = [number for number, line in enumerate(text) if _REPORT.search(line)]
+    old = set(reports[:-2])
+    return [line for number, line in enumerate(text) if number not in old][-LOG_TAIL_LINES:]

@@ -1,0 +1,104 @@
+"""The loop of every engine: progress, how it ended, and that nothing is left."""
+
+from __future__ import annotations
+
+import signal
+import sys
+from pathlib import Path
+
+import pytest
+
+from onionlab.engines import following
+from onionlab.engines.base import Progress, Usage
+from onionlab.engines.following import Command, Ended, follow
+from onionlab.engines.shadow.engine import LOG_TAIL_LINES, _log_tail
+
+USAGE = Usage(1.0, 1.0, 1)
+
+
+def command(directory: Path, code: str) -> Command:
+    return Command([sys.executable, "-c", code], directory, directory / "log", {"A": "b"})
+
+
+@pytest.fixture(autouse=True)
+def quick(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(following, "POLL_INTERVAL_S", 0.05)
+
+
+def test_it_is_followed_to_its_end(tmp_path: Path) -> None:
+    seen: list[Progress] = []
+    code = "import os, time; print(os.environ['A'], flush=True); time.sleep(0.5); exit(3)"
+    ended = follow(
+        command(tmp_path, code),
+        simulated_s=lambda: float(len(seen)),
+        stop_s=9.0,
+        on_progress=seen.append,
+    )
+    assert ended.status == 3
+    assert (tmp_path / "log").read_text() == "b\n"
+    assert [progress.simulated_s for progress in seen[:3]] == [0.0, 1.0, 2.0]
+    assert {progress.stop_s for progress in seen} == {9.0}
+    assert ended.usage.wall_s >= 0.5
+    assert ended.usage.peak_memory_bytes > 0
+    assert (tmp_path / "free.log").exists()
+
+
+def test_whoever_follows_can_end_it(tmp_path: Path) -> None:
+    def refuse(progress: Progress) -> None:
+        raise ValueError("enough")
+
+    pid = tmp_path / "pid"
+    code = f"import os, time; open({str(pid)!r}, 'w').write(str(os.getpid())); time.sleep(60)"
+    with pytest.raises(ValueError, match="enough"):
+        follow(
+            command(tmp_path, code),
+            simulated_s=lambda: 0.0,
+            stop_s=9.0,
+            on_progress=lambda progress: refuse(progress) if pid.exists() else None,
+        )
+    assert not Path("/proc", pid.read_text()).exists()
+
+
+@pytest.mark.parametrize(
+    ("status", "kills", "text"),
+    [
+        (1, 0, "ended with status 1"),
+        (1, 2, "ended with status 1; meanwhile memory ended, and the system killed 2 of"),
+        (-9, 1, "was killed (SIGKILL); meanwhile memory ended, and the system killed 1 of"),
+        (-9, 0, "was killed (SIGKILL), by somebody or by a program that guards memory"),
+        (-9, None, "was killed (SIGKILL), most likely because memory ended: `dmesg`"),
+        (-11, 0, "was killed (SIGSEGV)"),
+        (-40, 0, "was killed (signal 40)"),
+    ],
+)
+def test_how_it_ended_is_told(status: int, kills: int | None, text: str) -> None:
+    assert str(Ended(status, kills, USAGE)).startswith(text)
+
+
+def test_what_is_killed_is_told(tmp_path: Path) -> None:
+    code = "import os, signal; os.kill(os.getpid(), signal.SIGKILL)"
+    ended = follow(
+        command(tmp_path, code), simulated_s=lambda: 0.0, stop_s=1.0, on_progress=lambda _: None
+    )
+    assert ended.status == -signal.SIGKILL
+    assert "killed (SIGKILL)" in str(ended)
+
+
+def report(second: int) -> list[str]:
+    head = "00:00:10.85 [2324:shadow] n/a [INFO] [n/a] [manager.rs:735] [shadow_rs::core::manager]"
+    return [
+        f"{head} Process resource usage at simtime {second}000000000 reported by getrusage(): x",
+        f"{head} System memory usage in bytes at simtime {second}000000000 ns reported by y",
+    ]
+
+
+def test_of_shadows_memory_reports_the_last_ones_are_shown(tmp_path: Path) -> None:
+    log = tmp_path / "shadow.log"
+    words = [f"00:00:01 [WARN] word {number}" for number in range(5)]
+    lines = [*words, *(line for second in range(0, 500, 5) for line in report(second))]
+    log.write_text("".join(f"{line}\n" for line in lines))
+    assert _log_tail(log) == [*words, *report(495)]
+    log.write_text("".join(f"{line}\n" for line in [*lines, "[ERROR] it", *report(500)]))
+    assert _log_tail(log) == ["[ERROR] it"]
+    log.write_text("".join(f"{number}\n" for number in range(100)))
+    assert _log_tail(log) == [str(number) for number in range(100 - LOG_TAIL_LINES, 100)]
