@@ -18,6 +18,9 @@ if TYPE_CHECKING:
 EPOCH_UNIX_S = 946684800
 """Simulated time starts at 2000-01-01 00:00:00 UTC, in every engine."""
 
+WATCHED_LATE_S = 10.0
+"""Simulated time after which, at the latest, what a watched host printed can be read."""
+
 
 @dataclass(frozen=True)
 class Process:
@@ -38,7 +41,9 @@ class Process:
 class Simulation:
     """All that an engine needs to know of a run.
 
-    options: the experiment's options for this engine alone, as in its YAML.
+    options: the experiment's options for this engine alone, as in its YAML; watched: hosts whose
+    programs' output can be read in the run directory while the simulation runs, all of it that is
+    older than `WATCHED_LATE_S`. Watching changes no result.
     """
 
     network: Network
@@ -46,6 +51,7 @@ class Simulation:
     seed: int
     stop_ms: int
     options: Mapping[str, Any]
+    watched: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)

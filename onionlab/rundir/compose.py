@@ -58,6 +58,9 @@ PERF_TIMEOUT_MS = 15_000
 PIECES_FIRST_PORT = 6881
 PIECES_SAMPLE_US = 1_000_000
 
+# Whose logs tell early which variant is in use: those of Tor, but for the clients'.
+WATCHED_ROLES = ("authority", *RELAY_ROLES)
+
 # One thread is plenty for TGen, and OpenBLAS, which comes with igraph, spins under Shadow.
 TGEN_ENVIRONMENT = {"OPENBLAS_NUM_THREADS": "1"}
 
@@ -186,6 +189,7 @@ def compose(
         seed=seed,
         stop_ms=_ms(settings.time.stop_s),
         options=engine_options(settings, engine.name),
+        watched=tuple(host.name for host in network.hosts if host.role in WATCHED_ROLES),
     )
     files |= engine.configuration(simulation)
     return RunDirectory(

@@ -17,6 +17,8 @@ from onionlab.rundir.trace import CELL_TRACE_IN_USE, TRACE_FILE
 
 BOOTSTRAPPED = "Bootstrapped 100%"
 MAX_NAMED_HOSTS = 5
+LAST_LINES = 15
+"""Of a log, which tell why a run does not count."""
 
 
 class RunRefusedError(Exception):
@@ -74,7 +76,7 @@ def verify_tor_logs(
     first_bad: list[str] = []
     for host, expectation in expectations.items():
         lines = _tor_log(hosts / host)
-        shown = _shown(lines, proof_prefixes)
+        shown = shown_proofs(lines, proof_prefixes)
         problem = _problem(lines, expectation, shown) or _trace_problem(
             lines, hosts / host / TRACE_FILE, expectation
         )
@@ -94,8 +96,8 @@ def verify_tor_logs(
             problems[f'none of these logged "{proof}"'] = names
             first_bad = first_bad or _tor_log(hosts / names[0])
     if problems:
-        text = "; ".join(f"{what}: {_some(who)}" for what, who in problems.items())
-        raise RunRefusedError(text, first_bad[-15:])
+        text = "; ".join(f"{what}: {some(who)}" for what, who in problems.items())
+        raise RunRefusedError(text, first_bad[-LAST_LINES:])
     return proofs
 
 
@@ -104,11 +106,10 @@ def _problem(lines: list[str], expectation: Expectation, shown: list[str]) -> st
         return "Tor logged nothing"
     if expectation.is_client and not any(BOOTSTRAPPED in line for line in lines):
         return "Tor never bootstrapped"
+    problem = contradiction(expectation, shown)
+    if problem is not None:
+        return problem
     wanted = expectation.proof
-    if wanted is None and shown:
-        return f"unpatched Tor expected, but it logged {sorted(shown)}"
-    if wanted is not None and shown and shown != [wanted]:
-        return f'Tor logged {sorted(shown)} instead of "{wanted}"'
     must = not expectation.is_client and expectation.shows is Shows.MUST
     if wanted is not None and not shown and must:
         return f'Tor did not log "{wanted}"'
@@ -117,7 +118,17 @@ def _problem(lines: list[str], expectation: Expectation, shown: list[str]) -> st
     return None
 
 
-def _shown(lines: list[str], proof_prefixes: Collection[str]) -> list[str]:
+def contradiction(expectation: Expectation, shown: list[str]) -> str | None:
+    """Return why the proofs that a host has shown are not its variant's; None where they may be."""
+    wanted = expectation.proof
+    if wanted is None and shown:
+        return f"unpatched Tor expected, but it logged {sorted(shown)}"
+    if wanted is not None and shown and shown != [wanted]:
+        return f'Tor logged {sorted(shown)} instead of "{wanted}"'
+    return None
+
+
+def shown_proofs(lines: list[str], proof_prefixes: Collection[str]) -> list[str]:
     """The proofs in a log, each once."""
     found = (
         line[line.index(prefix) :].strip()
@@ -141,11 +152,17 @@ def _trace_problem(lines: list[str], trace: Path, expectation: Expectation) -> s
 
 def _tor_log(folder: Path) -> list[str]:
     lines: list[str] = []
-    for path in sorted(folder.glob("tor-*.stdout")):
+    for path in logs_of(folder):
         lines += path.read_text(errors="replace").splitlines()
     return lines
 
 
-def _some(hosts: list[str]) -> str:
+def logs_of(folder: Path) -> list[Path]:
+    """The logs of the Tors of a host, by its folder."""
+    return sorted(folder.glob("tor-*.stdout"))
+
+
+def some(hosts: list[str]) -> str:
+    """The first hosts' names, for people."""
     more = f" and {len(hosts) - MAX_NAMED_HOSTS} more" if len(hosts) > MAX_NAMED_HOSTS else ""
     return ", ".join(hosts[:MAX_NAMED_HOSTS]) + more

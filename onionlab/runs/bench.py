@@ -24,6 +24,7 @@ from onionlab.rundir.peers import compose_peers
 from onionlab.rundir.trace import traced_series
 from onionlab.rundir.verify_peers import verify_peer_logs
 from onionlab.rundir.verify_tor import verify_tor_logs
+from onionlab.rundir.watch_tor import ProofsDue, ProofWatch
 from onionlab.yamlfile.kinds import nearest
 from onionlab.yamlfile.units import show
 
@@ -131,6 +132,14 @@ class Bench(ABC):
         Raises RunRefusedError.
         """
 
+    def watch(self, hosts: Path, level: str, run: RunDirectory) -> Callable[[float], None]:
+        """Return what looks at the logs below `hosts` while a run is made.
+
+        It is called with the simulated second, and raises RunRefusedError as soon as the run cannot
+        count any more. Here it sees nothing.
+        """
+        return lambda simulated_s: None
+
 
 class Workbench(Bench):
     """An experiment with Tor."""
@@ -184,6 +193,13 @@ class Workbench(Bench):
     def verify(self, hosts: Path, run: RunDirectory) -> dict[str, int]:
         """Check that every Tor ran the circuit policy that it had to."""
         return verify_tor_logs(hosts, run.expectations, load_registry(self.root).proof_prefixes)
+
+    def watch(self, hosts: Path, level: str, run: RunDirectory) -> Callable[[float], None]:
+        """Return what looks for the variants' proofs in the relays' logs."""
+        time = self.settings(level).time
+        due = ProofsDue(every_relay_s=time.bootstrap_s, an_exit_s=time.measured_end_s)
+        prefixes = load_registry(self.root).proof_prefixes
+        return ProofWatch(hosts, run.expectations, prefixes, due).look
 
 
 class PeersBench(Bench):

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import os
+import re
+import shutil
 import signal
 import time
 from pathlib import Path
@@ -66,6 +68,34 @@ def test_another_policy_moves_other_cells(engine: str, checkout: Checkout) -> No
     assert proofs == {"Circuit policy in use: EWMA.": 12}
     streams = [checkout.record_hashes(runs[name])["streams.parquet"] for name in ("rr", "ewma")]
     assert streams[0] != streams[1]
+
+
+@pytest.mark.slow
+@pytest.mark.tor
+@ENGINES
+def test_a_wrong_proof_ends_the_run_when_it_is_logged(engine: str, checkout: Checkout) -> None:
+    """A minute of simulated time before the clients, and 125 s before the end."""
+    patches = checkout.root / "tor-patches"
+    shipped = patches.resolve()
+    patches.unlink()
+    shutil.copytree(shipped, patches)
+    registry = patches / "variants.yaml"
+    right, wrong = (f'proof: "Circuit policy in use: {name}."' for name in ("RR", "Round robin"))
+    text = registry.read_text()
+    assert text.count(right) == 1
+    registry.write_text(text.replace(right, wrong))
+    done = checkout.onionlab("experiment", *arguments(engine))
+    assert done.returncode == 2, done.stdout + done.stderr
+    told = re.search(
+        r"tiny rr seed 1: Tor logged \['Circuit policy in use: RR\.'\] instead of "
+        r'"Circuit policy in use: Round robin\.": .*\(the run was ended after (\d+) s of simulated',
+        done.stderr,
+    )
+    assert told is not None, done.stderr
+    assert int(told[1]) <= 40
+    (run_id,) = checkout.run_names("tiny")
+    assert (checkout.store.failed(run_id) / "error.json").exists()
+    assert processes_below(checkout.store.failed(run_id)) == []
 
 
 @pytest.mark.slow
@@ -164,7 +194,9 @@ def test_a_shadow_that_fails_gives_one_clear_error_and_keeps_what_there_was(
     assert (failed / "shadow.log").exists()
     assert (failed / "shadow.config.yaml").exists()
     assert not checkout.store.is_finished(run_id)
-    assert not (results / "report.html").exists()
+    # An earlier report stays, and is called so.
+    assert (results / "report.html").read_text() == "of other runs"
+    assert done.stderr.splitlines()[-1] == f"{results}/report.html is that of an earlier command"
 
 
 @pytest.mark.parametrize(

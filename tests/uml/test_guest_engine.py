@@ -176,7 +176,10 @@ def test_a_kernel_that_does_not_boot_is_an_error(tmp_path: Path, script: str) ->
             stop_s=5,
         )
     if "boom" in script:
-        assert "the guest ended before its time (the kernel's status: 3)" in caught.value.message
+        assert (
+            "the guest ended before its time: its kernel ended with status 3"
+            in caught.value.message
+        )
         assert caught.value.log_tail == ["boom"]
     else:
         assert "it does not start" in caught.value.message

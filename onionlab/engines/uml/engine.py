@@ -6,12 +6,10 @@ the simulation is the guest's matter (guest/).
 
 from __future__ import annotations
 
-import contextlib
 import hashlib
 import json
 import re
 import shutil
-import subprocess
 import sys
 import time
 from collections.abc import Callable, Mapping
@@ -21,12 +19,8 @@ from typing import Any, Protocol
 
 from analysis.formats.files import LOGS
 from onionlab.engines.base import EPOCH_UNIX_S, EngineFailureError, Progress, Simulation, Usage
-from onionlab.engines.processes import (
-    MemorySampler,
-    children_cpu_s,
-    end_processes_below,
-    ended_with_caller,
-)
+from onionlab.engines.following import Command, Ended, follow
+from onionlab.engines.processes import end_processes_below
 from onionlab.engines.uml import memory
 from onionlab.engines.uml.guest import description
 from onionlab.engines.uml.guest.boot import (
@@ -43,8 +37,6 @@ from onionlab.paths import code_root
 CONFIGURATION = "conf/uml.json"
 LOG = "uml.log"
 STATE_FOLDER = "uml.state"
-POLL_INTERVAL_S = 1.0
-FIRST_POLL_S = 0.2
 LOG_TAIL_LINES = 25
 OPEN_FILES = 65_536
 START_ENDS_NS = 50 * 10**6
@@ -140,51 +132,35 @@ class UmlEngine:
             python=str(Path(sys.executable).resolve()),
             programs={name: str(path.resolve()) for name, path in programs.items()},
             open_files=OPEN_FILES,
+            watched=simulation.watched,
         ).write(directory / BOOT_FILE)
-        started = time.monotonic()
-        cpu_before_s = children_cpu_s()
-        with (directory / LOG).open("wb") as log:
-            process = subprocess.Popen(
-                # A killed runner must not leave the guest behind.
-                ended_with_caller(
-                    [*_WRAPPERS, *self._command(simulation, memory_bytes, directory)]
+        watch = _Watch(directory / LOG, float(options["stall_timeout_s"]))
+        try:
+            ended = follow(
+                Command(
+                    words=[*_WRAPPERS, *self._command(simulation, memory_bytes, directory)],
+                    directory=directory,
+                    log=directory / LOG,
+                    environment={
+                        "PATH": "/usr/bin:/bin",
+                        "HOME": "/nonexistent",
+                        "TMPDIR": str(memory_folder),
+                    },
+                    # Ctrl-C is for the command that runs this, which then ends the guest.
+                    own_session=True,
+                    shared_bytes=memory.nameless_files_bytes,
                 ),
-                cwd=directory,
-                # Ctrl-C is for the command that runs this, which then ends the guest.
-                start_new_session=True,
-                stdin=subprocess.DEVNULL,
-                stdout=log,
-                stderr=subprocess.STDOUT,
-                env={"PATH": "/usr/bin:/bin", "HOME": "/nonexistent", "TMPDIR": str(memory_folder)},
+                simulated_s=watch.look,
+                stop_s=simulation.stop_ms / 1000,
+                on_progress=on_progress,
             )
-            sampler = MemorySampler(
-                process.pid, directory / "free.log", memory.nameless_files_bytes
-            )
-            watch = _Watch(directory / LOG, process.pid, float(options["stall_timeout_s"]))
-            try:
-                while not _ended(process, POLL_INTERVAL_S if sampler.peak_bytes else FIRST_POLL_S):
-                    on_progress(
-                        Progress(
-                            simulated_s=watch.look(),
-                            stop_s=simulation.stop_ms / 1000,
-                            wall_s=time.monotonic() - started,
-                            memory_bytes=sampler.sample(),
-                        )
-                    )
-            finally:
-                if process.poll() is None:
-                    process.kill()
-                    process.wait()
-                # The guest's processes fall with its kernel, but not at once.
-                end_processes_below(directory)
-                shutil.rmtree(state, ignore_errors=True)
+        finally:
+            # The guest's processes fall with its kernel, but not at once.
+            end_processes_below(directory)
+            shutil.rmtree(state, ignore_errors=True)
         (directory / BOOT_FILE).unlink()
-        _check(read_result(directory / RESULT_FILE), directory / LOG, process.returncode)
-        return Usage(
-            wall_s=time.monotonic() - started,
-            cpu_s=children_cpu_s() - cpu_before_s,
-            peak_memory_bytes=sampler.peak_bytes,
-        )
+        _check(read_result(directory / RESULT_FILE), directory / LOG, ended)
+        return ended.usage
 
     def _command(self, simulation: Simulation, memory_bytes: int, directory: Path) -> list[str]:
         guest = Path(__file__).parent / "guest" / "__main__.py"
@@ -221,7 +197,6 @@ class _Watch:
     """Follows a guest's simulated time, and notices when it stands still."""
 
     log: Path
-    pid: int
     patience_s: float
     simulated_s: float = 0.0
     _offset: int = 0
@@ -254,13 +229,6 @@ class _Watch:
                 _log_tail(self.log),
             )
         return self.simulated_s
-
-
-def _ended(process: subprocess.Popen[bytes], timeout_s: float) -> bool:
-    """Wait for the end of a process, so long at most."""
-    with contextlib.suppress(subprocess.TimeoutExpired):
-        process.wait(timeout_s)
-    return process.returncode is not None
 
 
 def _quoted(path: Path) -> str:
@@ -328,12 +296,12 @@ def _own_sha256() -> str:
     return digest.hexdigest()
 
 
-def _check(result: Result | None, log: Path, status: int) -> None:
+def _check(result: Result | None, log: Path, ended: Ended) -> None:
     if result is None:
         tail = _log_tail(log)
         panic = next((found[1] for line in tail if (found := _PANIC.search(line))), None)
         if panic is None:
-            message = f"the guest ended before its time (the kernel's status: {status})"
+            message = f"the guest ended before its time: its kernel {ended}"
         elif any(sign in line for sign in _OUT_OF_MEMORY for line in tail):
             message = (
                 "the guest ran out of memory; give it more: engine: {uml: {memory: ...}} in "

@@ -6,7 +6,7 @@ Nothing of it bears on results, so it is no part of a run's identity.
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
@@ -21,7 +21,8 @@ class Boot:
     """Paths are the host's.
 
     run_directory: where conf/ stands and logs go; package_root: the folder that holds the package
-    onionlab; programs: base name -> executable.
+    onionlab; programs: base name -> executable; watched: hosts whose output is carried out while
+    the simulation runs.
     """
 
     run_directory: str
@@ -29,6 +30,7 @@ class Boot:
     python: str
     programs: Mapping[str, str]
     open_files: int
+    watched: Sequence[str]
 
     def write(self, path: Path) -> None:
         """Write the file that the guest reads first."""

@@ -1,0 +1,108 @@
+"""Relays' logs while a run is made: what cannot count ends at once, and nothing else does."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from onionlab.engines.base import WATCHED_LATE_S
+from onionlab.rundir.verify_tor import Expectation, RunRefusedError, Shows
+from onionlab.rundir.watch_tor import ProofsDue, ProofWatch
+
+PREFIXES = ["Circuit policy in use: ", "Stream order in use: "]
+RR, EWMA = (f"Circuit policy in use: {name}." for name in ("RR", "EWMA"))
+LIST = "Stream order in use: list."
+DUE = ProofsDue(every_relay_s=90.0, an_exit_s=200.0)
+DUE_S = 90.0 + WATCHED_LATE_S
+
+
+class Relays:
+    """Some hosts' logs, and who watches them."""
+
+    def __init__(self, hosts: Path, **expectations: Expectation) -> None:
+        self.hosts = hosts
+        self.watch = ProofWatch(hosts, expectations, PREFIXES, DUE)
+
+    def log(self, host: str, text: str) -> None:
+        (self.hosts / host).mkdir(exist_ok=True)
+        with (self.hosts / host / "tor-x.1000.stdout").open("a") as log:
+            log.write(text)
+
+
+def test_another_proof_ends_the_run_when_it_is_logged(tmp_path: Path) -> None:
+    relays = Relays(tmp_path, a=Expectation(RR, False), b=Expectation(RR, False))
+    relays.watch.look(0)
+    relays.log("a", f"[notice] {RR}\n")
+    relays.log("b", f"[notice] Tor 0.4.9\n[notice] {EWMA[:-3]}")
+    relays.watch.look(20)
+    relays.log("b", f"{EWMA[-3:]}\n")
+    with pytest.raises(RunRefusedError) as caught:
+        relays.watch.look(21)
+    assert caught.value.message == (
+        f"Tor logged ['{EWMA}'] instead of \"{RR}\": b "
+        "(the run was ended after 21 s of simulated time)"
+    )
+    assert caught.value.log_tail == ["[notice] Tor 0.4.9", f"[notice] {EWMA}"]
+
+
+def test_a_proof_that_no_relay_logs_ends_the_run_when_it_is_due(tmp_path: Path) -> None:
+    relays = Relays(tmp_path, a=Expectation(RR, False), b=Expectation(RR, False))
+    relays.log("a", "[notice] Tor 0.4.9\n")
+    relays.watch.look(DUE_S - 1)
+    with pytest.raises(RunRefusedError, match=f'none of these logged "{RR}": a, b .* 100 s'):
+        relays.watch.look(DUE_S)
+
+
+def test_a_relay_that_is_late_may_still_come(tmp_path: Path) -> None:
+    relays = Relays(tmp_path, a=Expectation(RR, False), b=Expectation(RR, False))
+    relays.log("b", f"[notice] {RR}\n")
+    for second in (20, DUE_S, DUE_S + 1000):
+        relays.watch.look(second)
+
+
+def test_unpatched_relays_must_name_nothing(tmp_path: Path) -> None:
+    relays = Relays(tmp_path, a=Expectation(None, False))
+    relays.log("a", "[notice] Tor 0.4.9\n")
+    relays.watch.look(20)
+    relays.log("a", f"[notice] {RR}\n")
+    with pytest.raises(RunRefusedError, match="unpatched Tor expected"):
+        relays.watch.look(30)
+
+
+def test_of_exits_one_is_waited_for_until_streams_have_ended(tmp_path: Path) -> None:
+    expectations = {
+        "exit1": Expectation(LIST, False, Shows.ONE_OF),
+        "exit2": Expectation(LIST, False, Shows.ONE_OF),
+        "guard": Expectation(LIST, False, Shows.MAY),
+    }
+    idle, busy = tmp_path / "idle", tmp_path / "busy"
+    for folder in (idle, busy):
+        folder.mkdir()
+    relays = Relays(idle, **expectations)
+    relays.watch.look(DUE_S + 100)
+    with pytest.raises(RunRefusedError, match=f'none of these logged "{LIST}": exit1, exit2'):
+        relays.watch.look(200 + WATCHED_LATE_S)
+    relays = Relays(busy, **expectations)
+    relays.log("exit2", f"[notice] {LIST}\n")
+    relays.watch.look(200 + WATCHED_LATE_S)
+
+
+def test_clients_are_left_to_the_end(tmp_path: Path) -> None:
+    relays = Relays(tmp_path, a=Expectation(RR, True))
+    relays.log("a", f"[notice] {EWMA}\n")
+    relays.watch.look(DUE_S)
+
+
+def test_what_was_read_is_not_read_again(tmp_path: Path) -> None:
+    relays = Relays(tmp_path, a=Expectation(RR, False))
+    relays.log("a", "[notice] Tor 0.4.9\n")
+    relays.watch.look(1)
+    log = tmp_path / "a" / "tor-x.1000.stdout"
+    # In place of what was read: nobody looks there any more.
+    log.write_text(EWMA[:18] + "\n")
+    relays.watch.look(2)
+    relays.log("a", f"{RR}\n")
+    relays.watch.look(3)
+    relays.log("a", f"{EWMA}\n")
+    relays.watch.look(4)
