@@ -20,6 +20,7 @@ class RunState:
     wall_s: float = Field(description="wall time so far")
     memory_bytes: int = Field(description="private memory of all its processes")
     at_s: float = Field(description="Unix time at which it said so")
+    waiting: bool = Field(default=False, description="whether it waits for CPUs and has not begun")
     format: Literal[1] = Field(default=1, description="version")
 
     @property

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import time
 from collections.abc import Sequence
 from types import TracebackType
@@ -9,6 +10,7 @@ from typing import Self
 
 from rich.console import Console
 from rich.live import Live
+from rich.markup import escape
 from rich.table import Table
 
 from analysis.formats.attempt import RunState
@@ -16,20 +18,30 @@ from analysis.formats.attempt import RunState
 PLAIN_INTERVAL_S = 30.0
 
 
+class _Console(Console):
+    """Does not end the program where its output goes nowhere."""
+
+    def on_broken_pipe(self) -> None:
+        """Be silent from then on."""
+        self.quiet = True
+
+
 class ProgressView:
     """Shows the state of the runs until its block ends."""
 
     def __init__(self, total: int, console: Console | None = None) -> None:
         self._total = total
-        self._console = console or Console()
+        self._console = console or _Console()
         self._live = (
             Live(console=self._console, refresh_per_second=2, transient=True)
             if self._console.is_terminal
             else None
         )
-        self._started = time.monotonic()
-        self._last_plain = -PLAIN_INTERVAL_S
+        self._started = self._last_shown = time.monotonic()
+        self._worked_s = 0.0
+        self._last_plain = self._started - PLAIN_INTERVAL_S
         self._last_finished = 0
+        self._last_waiting: set[str] = set()
 
     def __enter__(self) -> Self:
         if self._live:
@@ -45,43 +57,80 @@ class ProgressView:
         if self._live:
             self._live.stop()
 
-    def show(self, finished: int, running: Sequence[RunState]) -> None:
-        """Show the present state; on no terminal, a line now and then and at each finished run."""
-        if self._live:
-            self._live.update(self._table(finished, running))
-            return
-        now = time.monotonic()
-        if finished != self._last_finished or now - self._last_plain >= PLAIN_INTERVAL_S:
-            self._last_finished, self._last_plain = finished, now
-            states = "; ".join(_line(state) for state in running)
-            self._console.print(
-                f"[{_duration(now - self._started)}] {finished}/{self._total} runs done"
-                + self._left(finished, running, ", ")
-                + (f"; {states}" if states else ""),
-                markup=False,
-                highlight=False,
-                soft_wrap=True,
-            )
+    def show(
+        self, finished: int, states: Sequence[RunState], holders: Sequence[object] = ()
+    ) -> None:
+        """Show the present state.
 
-    def _left(self, finished: int, running: Sequence[RunState], before: str) -> str:
-        """The time that all of it still takes, if the other runs are as those so far."""
+        On no terminal that is a line now and then, at each run that is finished, and where one
+        begins to wait. Where nothing can be written, since the disk is full or nobody reads it any
+        more, the runs go on without.
+
+        Args:
+            finished: how many runs are.
+            states: of the runs under way.
+            holders: who has what some of them wait for.
+        """
+        now = time.monotonic()
+        elapsed_s = now - self._started
+        waiting = {state.title for state in states if state.waiting}
+        self._worked_s += (now - self._last_shown) * _share_at_work(states)
+        self._last_shown = now
+        with contextlib.suppress(OSError):
+            if self._live:
+                self._live.update(self._table(finished, states, holders, elapsed_s))
+            elif (
+                finished != self._last_finished
+                or waiting - self._last_waiting
+                or now - self._last_plain >= PLAIN_INTERVAL_S
+            ):
+                self._last_finished, self._last_plain = finished, now
+                parts = [_line(state) for state in states]
+                if waiting:
+                    parts += map(str, holders)
+                self._console.print(
+                    f"[{_duration(elapsed_s)}] {finished}/{self._total} runs done"
+                    + self._left(finished, states, ", ")
+                    + "".join(f"; {part}" for part in parts),
+                    markup=False,
+                    highlight=False,
+                    soft_wrap=True,
+                )
+        self._last_waiting = waiting
+
+    def _left(self, finished: int, states: Sequence[RunState], before: str) -> str:
+        """The time that all of it still takes, if the other runs are as those so far.
+
+        Waiting is no part of that: nobody knows how long it will last.
+        """
         if not finished or finished == self._total:
             return ""
-        done = finished + sum(state.simulated_s / state.stop_s for state in running)
-        left_s = (time.monotonic() - self._started) / done * (self._total - done)
+        done = finished + sum(s.simulated_s / s.stop_s for s in states if not s.waiting)
+        left_s = self._worked_s / done * (self._total - done)
         return f"{before}about {_duration(60 * round(left_s / 60))} left" if left_s > 60 else ""
 
-    def _table(self, finished: int, running: Sequence[RunState]) -> Table:
-        elapsed = _duration(time.monotonic() - self._started)
+    def _table(
+        self,
+        finished: int,
+        states: Sequence[RunState],
+        holders: Sequence[object],
+        elapsed_s: float,
+    ) -> Table:
+        waits = any(state.waiting for state in states)
         table = Table(
-            title=f"{finished} of {self._total} runs done, {elapsed}"
-            + self._left(finished, running, "; "),
+            title=f"{finished} of {self._total} runs done, {_duration(elapsed_s)}"
+            + self._left(finished, states, "; "),
             title_justify="left",
+            caption="\n".join(map(escape, map(str, holders))) if waits else None,
+            caption_justify="left",
         )
         table.add_column("running")
         for name in ("simulated", "speed", "left", "memory"):
             table.add_column(name, justify="right")
-        for state in running:
+        for state in states:
+            if state.waiting:
+                table.add_row(state.title, "waits for a CPU")
+                continue
             table.add_row(
                 state.title,
                 f"{state.simulated_s:.0f} of {state.stop_s:.0f} s",
@@ -92,7 +141,16 @@ class ProgressView:
         return table
 
 
+def _share_at_work(states: Sequence[RunState]) -> float:
+    """How many of the runs under way are at work and do not wait, as a share."""
+    if not states:
+        return 1.0
+    return sum(not state.waiting for state in states) / len(states)
+
+
 def _line(state: RunState) -> str:
+    if state.waiting:
+        return f"{state.title}: waits for a CPU"
     left = f", {_duration(state.left_s)} left" if state.left_s is not None else ""
     return (
         f"{state.title}: {state.simulated_s:.0f}/{state.stop_s:.0f} s simulated at "
