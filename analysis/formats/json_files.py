@@ -31,8 +31,13 @@ def write_json(path: Path, data: Any) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
     part = path.with_name(f".{path.name}.{os.getpid()}")
     text = json.dumps(data, indent=2, sort_keys=True, ensure_ascii=False) + "\n"
-    part.write_text(text, encoding="utf-8")
-    part.replace(path)
+    try:
+        part.write_text(text, encoding="utf-8")
+        part.replace(path)
+    except OSError:
+        # Where the disk is full: its name takes room too.
+        part.unlink(missing_ok=True)
+        raise
 
 
 def read_json(path: Path, *, missing: str | None = None, wrong: str | None = None) -> Any:

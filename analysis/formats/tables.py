@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import tempfile
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -14,6 +13,7 @@ from analysis.errors import AnalysisError
 from analysis.formats import files
 from analysis.formats.columns import Column, arrow_schema
 from analysis.formats.compressed import most_bytes, require_size
+from analysis.formats.scratch import scratch_folder
 
 ROWS_PER_GROUP = 1 << 16
 
@@ -113,8 +113,7 @@ def _require_plausible(file: pq.ParquetFile, size_bytes: int) -> None:
 @contextmanager
 def atomic(out: Path) -> Iterator[Path]:
     """A scratch directory inside ``out``, whose files move to ``out`` when all went well."""
-    with tempfile.TemporaryDirectory(prefix=".extract-", dir=out) as name:
-        directory = Path(name)
+    with scratch_folder(out, ".extract-") as directory:
         yield directory
         # parse.json goes last: whoever finds it finds the tables that belong to it.
         (out / files.PARSE_REPORT).unlink(missing_ok=True)

@@ -5,13 +5,14 @@ from __future__ import annotations
 import base64
 import json
 import shutil
-import tempfile
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup
+
+from analysis.formats.scratch import scratch_folder
 
 TEMPLATES = Path(__file__).with_name("templates")
 
@@ -51,8 +52,7 @@ def image_uri(svg: bytes) -> Markup:
 @contextmanager
 def replaced(out: Path, names: Iterable[str]) -> Iterator[Path]:
     """A scratch directory whose entries replace those of the same names in ``out`` at the end."""
-    with tempfile.TemporaryDirectory(prefix=".report-", dir=out) as name:
-        scratch = Path(name)
+    with scratch_folder(out, ".report-") as scratch:
         yield scratch
         for entry in names:
             old = out / entry
