@@ -182,8 +182,9 @@ def main(argv: Sequence[str] | None = None) -> int:
     except UserError as error:
         _complain(error)
         return EXIT_USER_ERROR
-    except KeyboardInterrupt:
-        print("interrupted", file=sys.stderr)
+    except KeyboardInterrupt as interrupt:
+        # Whoever was interrupted may say what is kept.
+        print(": ".join(["interrupted", *map(str, interrupt.args)]), file=sys.stderr)
         return EXIT_INTERRUPTED
     except BrokenPipeError:
         # `onionlab list | head`: the reader has seen enough. Python would complain at exit when it

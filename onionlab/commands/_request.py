@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import math
-import os
 import re
 from dataclasses import replace
 from pathlib import Path
@@ -16,6 +15,7 @@ from onionlab.errors import UserError
 from onionlab.experiment import parse_seeds
 from onionlab.experiment.finding import LIST_HINT
 from onionlab.paths import is_file
+from onionlab.runs.places import require_writable
 from onionlab.runs.plan import Plan, read_plan
 from onionlab.yamlfile.units import show
 
@@ -110,20 +110,11 @@ def output_file(path: Path) -> Path:
         )
     if path.exists() and not path.is_file():
         raise UserError(f"{path} is no file", "name another one")
-    _require_writable(path.parent)
+    require_writable(path.parent)
     return path
 
 
 def output_folder(path: Path) -> Path:
     """A folder that a command is to write into, likewise. Raises UserError: no such place."""
-    _require_writable(path)
+    require_writable(path)
     return path
-
-
-def _require_writable(folder: Path) -> None:
-    """Whether files can be written into a folder, which may have to be made first."""
-    there = next(place for place in (folder, *folder.absolute().parents) if place.exists())
-    if not there.is_dir():
-        raise UserError(f"{there} is no folder", "name another place for what is to be written")
-    if not os.access(there, os.W_OK | os.X_OK):
-        raise UserError(f"{there} may not be written", "name another place")

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
-from collections.abc import Callable
+import signal
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
-from multiprocessing import get_context
+from concurrent.futures.process import BrokenProcessPool
+from multiprocessing import active_children, get_context, resource_tracker
 from pathlib import Path
 
 from analysis.errors import AnalysisError
@@ -17,6 +20,8 @@ from onionlab.rundir.compose import engine_options
 from onionlab.rundir.keycache import has_keys
 from onionlab.runs.bench import Bench, open_bench
 from onionlab.runs.earlier_looks import with_earlier_looks
+from onionlab.runs.made_again import builds_that_changed
+from onionlab.runs.places import require_writable
 from onionlab.runs.plan import Plan, write_plan
 from onionlab.runs.presence import end_with_starter
 from onionlab.runs.resources import estimate_resources
@@ -54,6 +59,9 @@ def make_plan(
     looked at is added. Raises UserError for everything that can be known
     before a run starts.
     """
+    for place in (root / "runs", out or root / "results"):
+        # Before programs are built, which may take minutes.
+        require_writable(place, "let it be written, or use a checkout of your own")
     bench = open_bench(root, request, say)
     experiment = bench.experiment
     _require_margins(experiment)
@@ -70,6 +78,16 @@ def make_plan(
         ),
         resources=estimate_resources(experiment),
     )
+    again = builds_that_changed(
+        plan.file,
+        Store(plan.store),
+        plan.runs,
+        lambda run: bench.compose(run.level, run.variant, run.seed).identity(
+            bench.programs, bench.engine
+        ),
+    )
+    if again:
+        say(f"note: {again}")
     write_plan(plan)
     all_looks = with_earlier_looks(plan.study, Store(plan.store), plan.runs, looks)
     write_study(plan.study, study_of(bench, plan.runs, all_looks))
@@ -86,12 +104,50 @@ def _name_runs(bench: Bench, request: Request) -> list[PlannedRun]:
     if processes == 1 or not (slow or many):
         found = [_name_runs_of_seed(bench, seed) for seed in seeds]
     else:
-        # Not forked: this process may have threads.
-        with ProcessPoolExecutor(
-            processes, get_context("spawn"), _open_helper, (bench.root, request)
-        ) as pool:
-            found = list(pool.map(_name_in_helper, seeds))
+        found = _name_side_by_side(bench.root, request, seeds, processes)
     return [run for runs in found for run in runs]
+
+
+def _name_side_by_side(
+    root: Path, request: Request, seeds: Sequence[int], processes: int
+) -> list[list[PlannedRun]]:
+    """Each seed's runs, named by helpers, which end with this process and with its work.
+
+    Raises UserError where a helper was killed.
+    """
+    # Not forked: this process may have threads.
+    context = get_context("spawn")
+    with ProcessPoolExecutor(processes, context, _open_helper, (root, request)) as pool:
+        try:
+            with _started_without_interrupts():
+                # Not `map`, whose answers that nobody takes are cancelled: Python 3.11 stumbles
+                # over those when helpers end.
+                answers = [pool.submit(_name_in_helper, seed) for seed in seeds]
+            return [answer.result() for answer in answers]
+        except BrokenProcessPool as error:
+            raise UserError(
+                "a process that named runs was killed, as the system does where memory ends",
+                "the same command begins anew",
+            ) from error
+        finally:
+            # Whoever interrupts does not wait for what they are at.
+            for helper in active_children():
+                helper.terminate()
+
+
+@contextlib.contextmanager
+def _started_without_interrupts() -> Iterator[None]:
+    """Start processes that Ctrl-C does not reach: it is for this one, which ends them.
+
+    A terminal sends it to all of them, and each would show where it was.
+    """
+    # Lets interrupts through when it starts, in Python 3.11; so it is started before.
+    resource_tracker.ensure_running()
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
 def _composed(bench: Bench) -> list[tuple[str, str]]:

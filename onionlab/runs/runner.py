@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import contextlib
+import errno
+import os
 import shutil
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import asdict
 from datetime import UTC, datetime
 from pathlib import Path
@@ -22,7 +24,7 @@ from onionlab.errors import UserError
 from onionlab.rundir.verify_tor import RunRefusedError
 from onionlab.runs.bench import Bench, open_bench
 from onionlab.runs.commit import current_commit
-from onionlab.runs.cpus import own_cpus
+from onionlab.runs.cpus import holders, own_cpus
 from onionlab.runs.host_facts import host_facts
 from onionlab.runs.plan import Plan
 from onionlab.runs.presence import ending_with_command
@@ -42,7 +44,10 @@ def execute(root: Path, plan: Plan, run_id: str, say: Callable[[str], None]) -> 
         _clear_leftovers(store, run_id)
         bench = open_bench(root, plan.request, say)
         try:
-            with own_cpus(plan.cpus_per_run) as cpus:
+            what = f"{plan.out.name}: {planned.title}"
+            with own_cpus(
+                plan.cpus_per_run, what, lambda: _say_it_waits(store, planned, say)
+            ) as cpus:
                 manifest = _simulate(bench, plan, store, planned, cpus)
         except (EngineFailureError, RunRefusedError) as failure:
             store.fail(
@@ -67,6 +72,23 @@ def _clear_leftovers(store: Store, run_id: str) -> None:
     store.remove_unfinished(run_id)
 
 
+def _say_it_waits(store: Store, planned: PlannedRun, say: Callable[[str], None]) -> None:
+    """Say that the run waits for its CPUs, and for whom, and leave a note for the command."""
+    held = "; ".join(map(str, holders(sorted(os.sched_getaffinity(0)))))
+    say(f"{planned.title} waits for a CPU{f': {held}' if held else ''}")
+    state = RunState(
+        title=planned.title,
+        simulated_s=0.0,
+        stop_s=0.0,
+        wall_s=0.0,
+        memory_bytes=0,
+        at_s=time.time(),
+        waiting=True,
+    )
+    with contextlib.suppress(OSError):
+        write_json(store.partial(planned.run_id) / files.PROGRESS, asdict(state))
+
+
 def _simulate(
     bench: Bench, plan: Plan, store: Store, planned: PlannedRun, cpus: list[int]
 ) -> Manifest:
@@ -82,9 +104,14 @@ def _simulate(
     started = datetime.now(UTC)
     composed_s = time.monotonic()
 
+    disk = _FullDisk()
+    look = bench.watch(partial / files.HOSTS, planned.level, run)
+
     def on_progress(progress: Progress) -> None:
+        look(progress.simulated_s)
         state = RunState(title=planned.title, **asdict(progress), at_s=time.time())
-        write_json(partial / files.PROGRESS, asdict(state))
+        with disk.noticed(progress.simulated_s):
+            write_json(partial / files.PROGRESS, asdict(state))
 
     try:
         usage = bench.engine.run(
@@ -93,8 +120,13 @@ def _simulate(
             programs=bench.executables(),
             on_progress=on_progress,
         )
+    except EngineFailureError as failure:
+        raise EngineFailureError(failure.message + disk.words, failure.log_tail) from failure
     finally:
         kill_processes_below(partial)
+    if disk.words:
+        # Programs lose lines of their logs there without a word.
+        raise RunRefusedError(f"its logs may lack lines{disk.words}", [])
     proofs = bench.verify(partial / files.HOSTS, run)
     return Manifest(
         format=1,
@@ -119,6 +151,29 @@ def _simulate(
         cpus=tuple(cpus),
         host=dict(host_facts()),
     )
+
+
+class _FullDisk:
+    """Whether the disk was full while a simulation ran, which progress may not end."""
+
+    def __init__(self) -> None:
+        self._first_s: float | None = None
+
+    @contextlib.contextmanager
+    def noticed(self, simulated_s: float) -> Iterator[None]:
+        """Write something that the run can do without."""
+        try:
+            yield
+        except OSError as error:
+            if error.errno in (errno.ENOSPC, errno.EDQUOT) and self._first_s is None:
+                self._first_s = simulated_s
+
+    @property
+    def words(self) -> str:
+        """When that was, to stand behind a message; nothing where it never was."""
+        if self._first_s is None:
+            return ""
+        return f": the disk was full after {self._first_s:.0f} s of simulated time"
 
 
 def _failure_hint(failed: Path, log_tail: list[str]) -> str:

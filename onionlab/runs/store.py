@@ -73,7 +73,13 @@ class Store:
         """Keep what there is of a failed run, with the reason, in an earlier failure's place."""
         partial, failed = self.partial(run_id), self.failed(run_id)
         partial.mkdir(parents=True, exist_ok=True)
-        write_json(partial / files.ERROR, error.content())
+        try:
+            write_json(partial / files.ERROR, error.content())
+        except OSError:
+            # Of a full disk it takes no more than the progress, which is of no use any more.
+            (partial / files.PROGRESS).unlink(missing_ok=True)
+            with contextlib.suppress(OSError):
+                write_json(partial / files.ERROR, error.content())
         shutil.rmtree(failed, ignore_errors=True)
         failed.parent.mkdir(parents=True, exist_ok=True)
         partial.rename(failed)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import signal
 import subprocess
@@ -10,12 +11,13 @@ import textwrap
 import threading
 import time
 from pathlib import Path
+from typing import Any
 
 import psutil
 import pytest
 
 from analysis.formats.attempt import RunFailure
-from analysis.formats.files import ERROR
+from analysis.formats.files import ERROR, PROGRESS
 from analysis.formats.json_files import read_json, write_json
 from analysis.formats.manifest import Manifest, identity_hash
 from onionlab.engines.processes import MemorySampler, ended_with_caller, kill_processes_below
@@ -194,6 +196,28 @@ def test_processes_of_a_directory_are_killed_and_no_others(tmp_path: Path) -> No
     finally:
         outside.kill()
         outside.wait()
+
+
+def test_a_full_disk_keeps_no_sample_and_ends_nothing(tmp_path: Path) -> None:
+    sampler = MemorySampler(os.getpid(), Path("/dev/full"))
+    assert sampler.sample() > 0
+
+
+def test_the_reason_of_a_failure_is_kept_on_a_full_disk(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store = Store(tmp_path)
+    progress = store.partial("ab") / PROGRESS
+    write_json(progress, {})
+
+    def write(path: Path, data: Any) -> None:
+        if progress.exists():
+            raise OSError(errno.ENOSPC, "No space left on device")
+        write_json(path, data)
+
+    monkeypatch.setattr("onionlab.runs.store.write_json", write)
+    store.fail("ab", RunFailure(message="it"))
+    assert read_json(store.failed("ab") / ERROR)["message"] == "it"
 
 
 def test_the_memory_of_a_tree_counts_its_children(tmp_path: Path) -> None:

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import io
+import os
 import re
 import shutil
-from dataclasses import asdict
+from collections.abc import Callable
+from dataclasses import asdict, replace
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -23,7 +26,7 @@ from onionlab.runs.plan import Plan, read_plan
 from onionlab.runs.resources import estimate_resources
 from onionlab.runs.store import Store
 from onionlab.runs.workflow import drive
-from onionlab.runs.workflow.progress import ProgressView
+from onionlab.runs.workflow.progress import ProgressView, _Console
 
 REPOSITORY = Path(__file__).resolve().parents[2]
 
@@ -49,6 +52,14 @@ def test_too_little_memory_is_said_before_anything_starts(tmp_path: Path) -> Non
 def test_too_little_disk_is_said_before_anything_starts(tmp_path: Path) -> None:
     with pytest.raises(UserError, match=r"2 runs side by side need about .* GiB of disk"):
         drive._require_resources(plan_needing(tmp_path, disk_bytes=2**60), 2)
+
+
+def test_sizes_are_told_in_units_of_which_there_is_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(drive.shutil, "disk_usage", lambda path: SimpleNamespace(free=300 * 2**10))
+    with pytest.raises(UserError, match=r"about 12.0 MiB of disk, and 300.0 KiB are free"):
+        drive._require_resources(plan_needing(tmp_path, disk_bytes=10 * 2**20), 1)
 
 
 def test_nothing_is_needed_where_nothing_is_missing(tmp_path: Path) -> None:
@@ -88,11 +99,21 @@ def test_off_a_terminal_progress_is_plain_lines() -> None:
     ]
 
 
-def test_the_time_left_is_told_from_what_is_done(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.fixture
+def set_clock(monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
+    """Sets the times at which a view is made and then shown."""
+
+    def set_to(*times_s: float) -> None:
+        now = iter(times_s)
+        clock = SimpleNamespace(monotonic=lambda: next(now))
+        monkeypatch.setattr("onionlab.runs.workflow.progress.time", clock)
+
+    return set_to
+
+
+def test_the_time_left_is_told_from_what_is_done(set_clock: Callable[..., None]) -> None:
     """After 1000 s two runs of ten, and two more by a quarter: 2.5 runs; 7.5 runs are to come."""
-    now = iter([0.0, 10.0, 1000.0, 1000.0, 4000.0])
-    clock = SimpleNamespace(monotonic=lambda: next(now))
-    monkeypatch.setattr("onionlab.runs.workflow.progress.time", clock)
+    set_clock(0.0, 10.0, 1000.0, 4000.0)
     out = io.StringIO()
     with ProgressView(10, Console(file=out, force_terminal=False)) as view:
         view.show(0, [state(150)])
@@ -102,6 +123,55 @@ def test_the_time_left_is_told_from_what_is_done(monkeypatch: pytest.MonkeyPatch
     assert first.startswith("[0:10] 0/10 runs done; 5mid")
     assert second.startswith("[16:40] 2/10 runs done, about 50:00 left; 5mid")
     assert last == "[1:06:40] 10/10 runs done"
+
+
+def test_waiting_is_no_work(set_clock: Callable[..., None]) -> None:
+    """1000 s for a run; then 5000 s in which another one waits, alone and beside one at work."""
+    set_clock(0.0, 1000.0, 5000.0, 6000.0)
+    waits = replace(state(0), stop_s=0.0, waiting=True)
+    out = io.StringIO()
+    with ProgressView(4, Console(file=out, force_terminal=False)) as view:
+        view.show(1, [])
+        view.show(1, [waits], ["CPU 0 is held by somebody"])
+        view.show(1, [waits, state(300)])
+    first, second, third = out.getvalue().splitlines()
+    assert first == "[16:40] 1/4 runs done, about 50:00 left"
+    assert second.startswith("[1:23:20] 1/4 runs done, about 50:00 left; 5mid rr seed 1: waits")
+    # Half of the last 1000 s were work, for half a run.
+    assert third.startswith("[1:40:00] 1/4 runs done, about 42:00 left; 5mid rr seed 1: waits")
+
+
+def test_who_holds_the_cpus_is_shown_when_a_run_begins_to_wait() -> None:
+    waits = replace(state(0), stop_s=0.0, waiting=True)
+    holders = ["CPU 0 is held by ann's process 7 ([b]quick: x[/b])"]
+    lines, table = io.StringIO(), io.StringIO()
+    with ProgressView(2, Console(file=lines, force_terminal=False)) as view:
+        for states in ([], [waits], [waits]):
+            view.show(0, states, holders)
+    assert lines.getvalue().splitlines() == [
+        "[0:00] 0/2 runs done",
+        f"[0:00] 0/2 runs done; 5mid rr seed 1: waits for a CPU; {holders[0]}",
+    ]
+    with ProgressView(2, Console(file=table, force_terminal=True, width=100)) as view:
+        view.show(0, [waits], holders)
+    text = re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", table.getvalue())
+    assert "waits for a CPU" in text
+    assert holders[0] in text
+
+
+@pytest.mark.parametrize("broken", ["full disk", "closed pipe"])
+def test_progress_that_cannot_be_written_ends_nothing(broken: str) -> None:
+    if broken == "full disk":
+        out = open("/dev/full", "w", buffering=1)  # noqa: PTH123, SIM115
+    else:
+        read_end, write_end = os.pipe()
+        os.close(read_end)
+        out = os.fdopen(write_end, "w", buffering=1)
+    with ProgressView(2, _Console(file=out)) as view:
+        view.show(0, [state(200)])
+        view.show(1, [])
+    with contextlib.suppress(OSError):
+        out.close()
 
 
 def test_on_a_terminal_progress_is_a_table() -> None:
@@ -135,6 +205,9 @@ run-one)
 analyse)
     echo "$5" >>'{calls}'
     mkdir -p "$5"/{records} && echo '{{}}' >"$5"/{records}/parse.json ;;
+report)
+    echo "no report" >&2
+    exit 1 ;;
 esac
 """
 
@@ -206,6 +279,29 @@ def test_a_run_that_fails_leaves_the_others(workflow: Workflow) -> None:
     assert {path.parent.name for path in workflow.store.glob("*/manifest.json")} == {
         *("0e3", "a2", "b3", "c1", "d1", "f1")
     }
+
+
+def test_a_report_that_cannot_be_made_leaves_the_earlier_one(workflow: Workflow) -> None:
+    plan = workflow.plans[0]
+    plan.out.mkdir(parents=True)
+    (plan.out / "report.html").write_text("of an earlier day")
+    with pytest.raises(UserError, match="the workflow failed") as caught:
+        drive.make_report(workflow.root, plan, jobs=1, say=lambda line: None)
+    assert (plan.out / "report.html").read_text() == "of an earlier day"
+    assert (caught.value.hint or "").endswith("one/report.html is that of an earlier command")
+
+
+def test_an_interrupted_command_says_what_is_kept(
+    workflow: Workflow, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def interrupted(process: object, store: Store, missing: list[str]) -> None:
+        store.manifest("c1").parent.mkdir()
+        store.manifest("c1").write_text("{}")
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(drive, "_watch", interrupted)
+    with pytest.raises(KeyboardInterrupt, match=r"1 of 5 runs are finished and stay in .*/runs; "):
+        workflow.make()
 
 
 def test_a_checkout_may_lie_anywhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -178,6 +178,9 @@ def test_an_interrupt_is_quiet(
     play(monkeypatch, KeyboardInterrupt())
     assert cli.main(["play"]) == 130
     assert capsys.readouterr().err == "interrupted\n"
+    play(monkeypatch, KeyboardInterrupt("2 of 9 runs stay"))
+    assert cli.main(["play"]) == 130
+    assert capsys.readouterr().err == "interrupted: 2 of 9 runs stay\n"
 
 
 def test_a_reader_that_has_seen_enough_is_no_error() -> None:

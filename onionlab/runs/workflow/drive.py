@@ -22,6 +22,7 @@ from analysis.formats.json_files import read_as, write_json
 from analysis.formats.plan_file import PlannedRun
 from onionlab.errors import UserError
 from onionlab.paths import build_directory, code_root
+from onionlab.runs.cpus import holders
 from onionlab.runs.plan import Plan
 from onionlab.runs.presence import presence
 from onionlab.runs.store import Store
@@ -38,12 +39,19 @@ def make_report(root: Path, plan: Plan, *, jobs: int | None, say: Callable[[str]
     """Make all runs that are missing, extract their records and build the report; return its path.
 
     jobs: simulations side by side (default: as many as there are CPUs for). Raises UserError where
-    the machine is too small or a run failed; runs that are finished stay.
+    the machine is too small or a run failed; runs that are finished stay, and so does an earlier
+    report.
     """
     report = plan.out / files.REPORT
-    # A report that stands for older runs must not be taken for the present one.
-    report.unlink(missing_ok=True)
-    _carry_out(root, [plan], "report", jobs=jobs, say=say)
+    try:
+        _carry_out(root, [plan], "report", jobs=jobs, say=say)
+    except UserError as error:
+        if not report.is_file():
+            raise
+        # It must not be taken for the present one.
+        raise UserError(
+            error.message, f"{error.hint or ''}\n{report} is that of an earlier command".lstrip()
+        ) from error
     return report
 
 
@@ -101,11 +109,22 @@ def _carry_out(
         )
         try:
             _watch(process, store, missing)
-        except BaseException:
+        except BaseException as error:
             _end_group(process)
+            if isinstance(error, KeyboardInterrupt):
+                raise KeyboardInterrupt(_kept(distinct, store)) from None
             raise
     if process.returncode != 0:
         raise _failure(distinct, store, out / "workflow.log")
+
+
+def _kept(runs: Mapping[str, PlannedRun], store: Store) -> str:
+    """What an interruption leaves, for people."""
+    finished = sum(store.is_finished(run_id) for run_id in runs)
+    return (
+        f"{finished} of {len(runs)} runs are finished and stay in {store.directory}; what was "
+        "under way is dropped, and the same command goes on from there"
+    )
 
 
 def _require_names(folders: Iterable[Path]) -> None:
@@ -135,10 +154,8 @@ def _workflow_config(root: Path, plans: Sequence[Plan]) -> dict[str, Any]:
         "python": sys.executable,
         "root": str(root),
         "store": str(plans[0].store),
-        "out": str(plans[0].out),
         "records": f"{files.RECORDS}/{files.PARSE_REPORT}",
         "manifest": files.MANIFEST,
-        "report": files.REPORT,
         "runs": {
             run.run_id: {
                 "plan": str(plan.file),
@@ -187,7 +204,9 @@ def _watch(process: subprocess.Popen[bytes], store: Store, missing: list[str]) -
     with ProgressView(total=len(missing)) as view:
         while process.poll() is None:
             finished = sum(store.is_finished(run_id) for run_id in missing)
-            view.show(finished, running_states(store, missing, started_at_s))
+            states = running_states(store, missing, started_at_s)
+            waits = any(state.waiting for state in states)
+            view.show(finished, states, holders(sorted(os.sched_getaffinity(0))) if waits else ())
             time.sleep(POLL_INTERVAL_S)
         view.show(sum(store.is_finished(run_id) for run_id in missing), [])
 
@@ -225,8 +244,8 @@ def _require_resources(plan: Plan, side_by_side: int) -> None:
     available = _available_memory_bytes()
     if plan.resources.memory_bytes > available:
         raise UserError(
-            f"one run needs about {_gib(plan.resources.memory_bytes)} of memory, "
-            f"and {_gib(available)} are available",
+            f"one run needs about {_size(plan.resources.memory_bytes)} of memory, "
+            f"and {_size(available)} are available",
             "use a smaller SCALE, or a machine with more memory",
         )
     plan.store.mkdir(parents=True, exist_ok=True)
@@ -234,8 +253,8 @@ def _require_resources(plan: Plan, side_by_side: int) -> None:
     need = round(plan.resources.disk_bytes * side_by_side * DISK_MARGIN)
     if need > free:
         raise UserError(
-            f"{side_by_side} runs side by side need about {_gib(need)} of disk, "
-            f"and {_gib(free)} are free below {plan.store}",
+            f"{side_by_side} runs side by side need about {_size(need)} of disk, "
+            f"and {_size(free)} are free below {plan.store}",
             "free some, or use a smaller SCALE or fewer JOBS",
         )
 
@@ -244,8 +263,12 @@ def _available_memory_bytes() -> int:
     return int(psutil.virtual_memory().available * MEMORY_SHARE)
 
 
-def _gib(size_bytes: int) -> str:
-    return f"{size_bytes / 2**30:.1f} GiB"
+def _size(size_bytes: int) -> str:
+    """A size in the largest unit of which there is one, and so never zero of something."""
+    for unit, factor in (("GiB", 2**30), ("MiB", 2**20)):
+        if size_bytes >= factor:
+            return f"{size_bytes / factor:.1f} {unit}"
+    return f"{size_bytes / 2**10:.1f} KiB"
 
 
 def _failure(runs: Mapping[str, PlannedRun], store: Store, log_path: Path) -> UserError:

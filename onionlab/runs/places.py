@@ -1,0 +1,17 @@
+"""Where a command is to write: asked before the work for it."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+from onionlab.errors import UserError
+
+
+def require_writable(folder: Path, hint: str = "name another place") -> None:
+    """Raises UserError where no file can be written into a folder, which may have to be made."""
+    there = next(place for place in (folder, *folder.absolute().parents) if place.exists())
+    if not there.is_dir():
+        raise UserError(f"{there} is no folder", "name another place for what is to be written")
+    if not os.access(there, os.W_OK | os.X_OK):
+        raise UserError(f"{there} may not be written", hint)

@@ -1,0 +1,132 @@
+"""Planning by several processes: what an interrupt, or the end of a helper, leaves."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import psutil
+import pytest
+
+from analysis.formats.plan_file import Request
+from onionlab.errors import UserError
+from onionlab.runs import planning
+
+REPOSITORY = Path(__file__).resolve().parents[2]
+PATIENCE_S = 20.0
+
+# As `onionlab run` plans, with helpers that take long. Where it is told to, they do so at once.
+PLANNER = """
+import sys
+import time
+from pathlib import Path
+
+from onionlab import cli
+from onionlab.runs import planning
+
+
+def open_helper(root, request):
+    pass
+
+
+def name_runs(seed):
+    Path(sys.argv[1], str(seed)).touch()
+    time.sleep(60)
+
+
+planning._open_helper = open_helper
+planning._name_in_helper = name_runs
+
+
+class Plan:
+    @staticmethod
+    def setup_arguments(parser):
+        parser.add_argument("folder")
+
+    @staticmethod
+    def run(args):
+        print("planning", flush=True)
+        planning._name_side_by_side(Path("."), None, [1, 2, 3, 4], 2)
+
+
+if __name__ == "__main__":
+    cli.command_modules = lambda: {"plan": "plan"}
+    cli.load_command = lambda name: Plan
+    Plan.HELP = "plan"
+    sys.exit(cli.main(["plan", sys.argv[1]]))
+"""
+
+
+def start(tmp_path: Path) -> subprocess.Popen[str]:
+    program = tmp_path / "planner.py"
+    program.write_text(PLANNER)
+    seeds = tmp_path / "seeds"
+    seeds.mkdir()
+    planner = subprocess.Popen(
+        [sys.executable, str(program), str(seeds)],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        env={**os.environ, "PYTHONPATH": str(REPOSITORY)},
+        # As a terminal's job, all of which Ctrl-C reaches.
+        start_new_session=True,
+    )
+    assert planner.stdout is not None
+    assert planner.stdout.readline() == "planning\n"
+    return planner
+
+
+def helpers(planner: subprocess.Popen[str]) -> list[psutil.Process]:
+    return [
+        child
+        for child in psutil.Process(planner.pid).children()
+        if "spawn_main" in " ".join(child.cmdline())
+    ]
+
+
+def wait_for(planner: subprocess.Popen[str], tmp_path: Path, moment: str) -> list[psutil.Process]:
+    deadline_s = time.monotonic() + PATIENCE_S
+    while time.monotonic() < deadline_s:
+        found = helpers(planner)
+        if len(found) == 2 and (
+            moment == "helpers start" or len(list((tmp_path / "seeds").iterdir())) == 2
+        ):
+            return found
+        time.sleep(0.002)
+    raise AssertionError("no helpers")
+
+
+@pytest.mark.parametrize("moment", ["helpers start", "helpers work"])
+def test_an_interrupt_is_one_word_and_leaves_nobody(tmp_path: Path, moment: str) -> None:
+    planner = start(tmp_path)
+    found = wait_for(planner, tmp_path, moment)
+    os.killpg(planner.pid, signal.SIGINT)
+    _, errors = planner.communicate(timeout=PATIENCE_S)
+    assert errors == "interrupted\n"
+    assert planner.returncode == 130
+    _, alive = psutil.wait_procs(found, PATIENCE_S)
+    assert not alive
+
+
+def test_a_helper_that_is_killed_is_one_line(tmp_path: Path) -> None:
+    planner = start(tmp_path)
+    wait_for(planner, tmp_path, "helpers work")[0].kill()
+    _, errors = planner.communicate(timeout=PATIENCE_S)
+    assert errors.startswith("error: a process that named runs was killed, as the system does")
+    assert "Traceback" not in errors
+    assert planner.returncode == 2
+
+
+def test_what_may_not_be_written_is_said_before_anything_is_built(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Root may write everywhere: the system is asked, not tried."""
+    monkeypatch.setattr("os.access", lambda path, mode: Path(path).name != "results")
+    monkeypatch.setattr(planning, "open_bench", lambda *_: pytest.fail("it went on"))
+    (tmp_path / "results").mkdir()
+    with pytest.raises(UserError, match="results may not be written"):
+        planning.make_plan(tmp_path, Request("quick"), print)

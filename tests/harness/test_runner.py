@@ -1,0 +1,129 @@
+"""What a run notes of itself while it is made: never the end of it, and never silently lost."""
+
+from __future__ import annotations
+
+import errno
+from collections.abc import Callable
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from analysis.formats.files import PROGRESS
+from analysis.formats.json_files import read_json, write_json
+from analysis.formats.plan_file import PlannedRun, Request, Resources
+from onionlab.engines import EngineFailureError, Progress, Usage
+from onionlab.rundir.verify_tor import RunRefusedError
+from onionlab.runs import runner
+from onionlab.runs.plan import Plan
+from onionlab.runs.store import Store
+
+PLANNED = PlannedRun("ab", "tiny", "rr", 1)
+
+
+class OneRun:
+    """A run whose engine shows progress twice; what it is asked to do instead can be set."""
+
+    def __init__(self, folder: Path) -> None:
+        self.store = Store(folder)
+        self.plan = Plan(
+            Request("quick"), (PLANNED,), folder, folder / "out", 1, Resources(1, 1, 1)
+        )
+        self.end: Callable[[], None] = lambda: None
+        self.look: Callable[[float], None] = lambda simulated_s: None
+        self.bench: Any = SimpleNamespace(
+            compose=lambda *_: SimpleNamespace(
+                identity=lambda *_: {},
+                run_id=lambda *_: "ab",
+                write=lambda folder: folder.mkdir(parents=True, exist_ok=True),
+                simulation=None,
+                tor_programs=(),
+            ),
+            programs={},
+            executables=dict,
+            engine=SimpleNamespace(run=self._run),
+            verify=lambda *_: {"it": 1},
+            watch=lambda *_: lambda simulated_s: self.look(simulated_s),
+        )
+
+    def _run(self, folder: Path, *, on_progress: Callable[[Progress], None], **_: Any) -> Usage:
+        for simulated_s in (12.0, 13.0):
+            on_progress(Progress(simulated_s, 20.0, 1.0, 1))
+        self.end()
+        return Usage(1.0, 1.0, 1)
+
+    def make(self) -> dict[str, int]:
+        manifest = runner._simulate(self.bench, self.plan, self.store, PLANNED, [0])
+        return dict(manifest.proofs)
+
+
+@pytest.fixture
+def one_run(tmp_path: Path) -> OneRun:
+    return OneRun(tmp_path)
+
+
+def refuse_to_write(monkeypatch: pytest.MonkeyPatch, number: int) -> None:
+    def write(path: Path, data: Any) -> None:
+        raise OSError(number, "it cannot be written", str(path))
+
+    monkeypatch.setattr(runner, "write_json", write)
+
+
+def test_progress_is_noted(one_run: OneRun) -> None:
+    assert one_run.make() == {"it": 1}
+    assert read_json(one_run.store.partial("ab") / PROGRESS)["simulated_s"] == 13.0
+
+
+def test_progress_that_cannot_be_written_ends_no_run(
+    one_run: OneRun, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    refuse_to_write(monkeypatch, errno.EIO)
+    assert one_run.make() == {"it": 1}
+
+
+def test_a_run_on_a_full_disk_comes_to_its_end_and_does_not_count(
+    one_run: OneRun, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Programs do not tell that their logs lack lines."""
+    ended: list[bool] = []
+    one_run.end = lambda: ended.append(True)
+    refuse_to_write(monkeypatch, errno.ENOSPC)
+    with pytest.raises(RunRefusedError, match="may lack lines: the disk was full after 12 s"):
+        one_run.make()
+    assert ended == [True]
+
+
+def test_an_engine_that_fails_on_a_full_disk_tells_it(
+    one_run: OneRun, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def end() -> None:
+        raise EngineFailureError("Shadow ended with status 101", ["its last words"])
+
+    one_run.end = end
+    refuse_to_write(monkeypatch, errno.ENOSPC)
+    with pytest.raises(EngineFailureError, match="status 101: the disk was full after 12 s") as it:
+        one_run.make()
+    assert it.value.log_tail == ["its last words"]
+
+
+def test_what_the_watch_refuses_ends_the_run(one_run: OneRun) -> None:
+    def look(simulated_s: float) -> None:
+        if simulated_s > 12:
+            raise RunRefusedError("another proof", [])
+
+    one_run.look = look
+    one_run.end = lambda: pytest.fail("the engine went on")
+    with pytest.raises(RunRefusedError, match="another proof"):
+        one_run.make()
+
+
+def test_a_run_that_waits_says_so(one_run: OneRun) -> None:
+    said: list[str] = []
+    runner._say_it_waits(one_run.store, PLANNED, said.append)
+    assert said[0].startswith("tiny rr seed 1 waits for a CPU")
+    state = read_json(one_run.store.partial("ab") / PROGRESS)
+    assert (state["title"], state["waiting"]) == ("tiny rr seed 1", True)
+    write_json(one_run.store.partial("ab") / PROGRESS, state)
+    assert one_run.make() == {"it": 1}
+    assert read_json(one_run.store.partial("ab") / PROGRESS)["waiting"] is False
