@@ -92,13 +92,19 @@ def report(second: int) -> list[str]:
     ]
 
 
-def test_of_shadows_memory_reports_the_last_ones_are_shown(tmp_path: Path) -> None:
+def test_of_shadows_log_is_shown_what_is_not_in_every_log(tmp_path: Path) -> None:
     log = tmp_path / "shadow.log"
-    words = [f"00:00:01 [WARN] word {number}" for number in range(5)]
-    lines = [*words, *(line for second in range(0, 500, 5) for line in report(second))]
-    log.write_text("".join(f"{line}\n" for line in lines))
-    assert _log_tail(log) == [*words, *report(495)]
+    start = ["00:00:00 [1:shadow] n/a [INFO] [n/a] [shadow.rs:1] [shadow_rs::shadow] arg: a.yaml"]
+    words = [
+        f"00:00:0{at} [1:shadow-worker] 00:01:01 [WARN] [a:1.2.3.4] [f.c:1] [open] {what}"
+        for at, what in enumerate(["one file", "a socket", "one file"])
+    ]
+    lines = [*start, *words[:2], *(line for at in range(0, 500, 5) for line in report(at))]
+    log.write_text("".join(f"{line}\n" for line in [*lines, words[2], "** Shadow"]))
+    assert _log_tail(log) == [words[1], report(495)[1], words[2], "** Shadow"]
     log.write_text("".join(f"{line}\n" for line in [*lines, "[ERROR] it", *report(500)]))
     assert _log_tail(log) == ["[ERROR] it"]
-    log.write_text("".join(f"{number}\n" for number in range(100)))
-    assert _log_tail(log) == [str(number) for number in range(100 - LOG_TAIL_LINES, 100)]
+    log.write_text("".join(f"{line} [INFO] {line}\n" for line in range(100)))
+    assert len(_log_tail(log)) == LOG_TAIL_LINES
+    log.write_text("".join(f"{line}\n" for line in range(100)))
+    assert _log_tail(log) == [str(line) for line in range(100 - LOG_TAIL_LINES, 100)]

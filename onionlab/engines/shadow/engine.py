@@ -34,7 +34,7 @@ DEFAULT_OPTIONS: dict[str, Any] = {
     "host_option_defaults": {},
 }
 
-_REPORT = re.compile(r" (?:Process resource|System memory) usage .*at simtime \d+ ")
+_REPORT = " System memory usage in bytes at simtime "
 _HEARTBEAT = re.compile(rb"resource usage at simtime (\d+) ")
 
 
@@ -198,9 +198,10 @@ def _simulated_seconds(log: Path) -> Iterator[float]:
 
 
 def _log_tail(log: Path) -> list[str]:
-    """Return the last lines worth reading: errors, else what came last.
+    """Return the last lines worth reading: errors, else what Shadow does not say of every run.
 
-    Of Shadow's reports on memory, two every few simulated seconds, the last ones tell enough.
+    That are warnings, each once, what programs print, and the last report on memory. The others are
+    two reports every few simulated seconds, and how it was started.
     """
     with log.open("rb") as lines:
         lines.seek(max(0, log.stat().st_size - LOG_TAIL_BYTES))
@@ -208,6 +209,11 @@ def _log_tail(log: Path) -> list[str]:
     errors = [line for line in text if "ERROR" in line or "panicked" in line]
     if errors:
         return errors[-LOG_TAIL_LINES:]
-    reports = [number for number, line in enumerate(text) if _REPORT.search(line)]
-    old = set(reports[:-2])
-    return [line for number, line in enumerate(text) if number not in old][-LOG_TAIL_LINES:]
+    unusual = {line.rpartition("] ")[2]: at for at, line in enumerate(text) if _is_unusual(line)}
+    report = [at for at, line in enumerate(text) if _REPORT in line][-1:]
+    shown = [text[at] for at in sorted([*unusual.values(), *report])]
+    return (shown or text)[-LOG_TAIL_LINES:]
+
+
+def _is_unusual(line: str) -> bool:
+    return not any(f"[{level}]" in line for level in ("INFO", "DEBUG", "TRACE"))
