@@ -109,5 +109,5 @@ def test_nothing_is_left_and_the_command_goes_on(
     assert checkout.record_hashes(run_id) == hashes
     # What was being written when its writer was killed is not there for good.
     places = (store.run(run_id), checkout.results(KILLED.stem))
-    left = [path for place in places for path in place.rglob(".*-*") if path.is_dir()]
-    assert left == []
+    unfinished = [path for place in places for path in place.rglob(".*-*") if path.is_dir()]
+    assert unfinished == []

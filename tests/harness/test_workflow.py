@@ -57,7 +57,7 @@ def test_too_little_disk_is_said_before_anything_starts(tmp_path: Path) -> None:
 def test_sizes_are_told_in_units_of_which_there_is_one(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(drive.shutil, "disk_usage", lambda path: SimpleNamespace(free=300 * 2**10))
+    monkeypatch.setattr("shutil.disk_usage", lambda path: SimpleNamespace(free=300 * 2**10))
     with pytest.raises(UserError, match=r"about 12.0 MiB of disk, and 300.0 KiB are free"):
         drive._require_resources(plan_needing(tmp_path, disk_bytes=10 * 2**20), 1)
 
