@@ -56,7 +56,8 @@ class Ended:
         if self.status >= 0:
             how = f"ended with status {self.status}"
         else:
-            how = f"was killed ({_name_of(-self.status)})"
+            killed = -self.status in (signal.SIGKILL, signal.SIGTERM)
+            how = f"{'was killed' if killed else 'ended by a signal'} ({_name_of(-self.status)})"
         if self.memory_kills:
             return (
                 f"{how}; meanwhile memory ended, and the system killed {self.memory_kills} of the "

@@ -68,7 +68,7 @@ class ProofWatch:
             elif shown:
                 self._proved.add(shown[0])
                 del self._open[host]
-        self._refuse(wrong, simulated_s)
+        self._refuse(wrong)
         absent: dict[str, list[str]] = {}
         for host, expectation in list(self._open.items()):
             if simulated_s >= self._due.of(expectation):
@@ -78,9 +78,9 @@ class ProofWatch:
                 # One that is late, where others are not, may still come.
                 if must and proof is not None and proof not in self._proved:
                     absent.setdefault(f'none of these logged "{proof}"', []).append(host)
-        self._refuse(absent, simulated_s)
+        self._refuse(absent)
 
-    def _refuse(self, problems: Mapping[str, list[str]], simulated_s: float) -> None:
+    def _refuse(self, problems: Mapping[str, list[str]]) -> None:
         if not problems:
             return
         text = "; ".join(f"{what}: {some(who)}" for what, who in problems.items())
@@ -90,10 +90,7 @@ class ProofWatch:
             for path in logs_of(self._hosts / first)
             for line in path.read_text(errors="replace").splitlines()
         ]
-        raise RunRefusedError(
-            f"{text} (the run was ended after {simulated_s:.0f} s of simulated time)",
-            lines[-LAST_LINES:],
-        )
+        raise RunRefusedError(f"{text} (seen while it ran, and ended there)", lines[-LAST_LINES:])
 
     def _new_lines(self, host: str) -> list[str]:
         """The whole lines that a host's Tor has logged since the last look."""

@@ -110,7 +110,7 @@ def _simulate(
     def on_progress(progress: Progress) -> None:
         look(progress.simulated_s)
         state = RunState(title=planned.title, **asdict(progress), at_s=time.time())
-        with disk.noticed(progress.simulated_s):
+        with disk.noticed():
             write_json(partial / files.PROGRESS, asdict(state))
 
     try:
@@ -157,23 +157,21 @@ class _FullDisk:
     """Whether the disk was full while a simulation ran, which progress may not end."""
 
     def __init__(self) -> None:
-        self._first_s: float | None = None
+        self._was_full = False
 
     @contextlib.contextmanager
-    def noticed(self, simulated_s: float) -> Iterator[None]:
+    def noticed(self) -> Iterator[None]:
         """Write something that the run can do without."""
         try:
             yield
         except OSError as error:
-            if error.errno in (errno.ENOSPC, errno.EDQUOT) and self._first_s is None:
-                self._first_s = simulated_s
+            if error.errno in (errno.ENOSPC, errno.EDQUOT):
+                self._was_full = True
 
     @property
     def words(self) -> str:
-        """When that was, to stand behind a message; nothing where it never was."""
-        if self._first_s is None:
-            return ""
-        return f": the disk was full after {self._first_s:.0f} s of simulated time"
+        """To stand behind a message; nothing where it never was."""
+        return ": the disk was full while it ran" if self._was_full else ""
 
 
 def _failure_hint(failed: Path, log_tail: list[str]) -> str:

@@ -67,8 +67,8 @@ def test_whoever_follows_can_end_it(tmp_path: Path) -> None:
         (-9, 1, "was killed (SIGKILL); meanwhile memory ended, and the system killed 1 of"),
         (-9, 0, "was killed (SIGKILL), by somebody or by a program that guards memory"),
         (-9, None, "was killed (SIGKILL), most likely because memory ended: `dmesg`"),
-        (-11, 0, "was killed (SIGSEGV)"),
-        (-40, 0, "was killed (signal 40)"),
+        (-11, 0, "ended by a signal (SIGSEGV)"),
+        (-40, 0, "ended by a signal (signal 40)"),
     ],
 )
 def test_how_it_ended_is_told(status: int, kills: int | None, text: str) -> None:

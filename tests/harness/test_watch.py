@@ -40,8 +40,7 @@ def test_another_proof_ends_the_run_when_it_is_logged(tmp_path: Path) -> None:
     with pytest.raises(RunRefusedError) as caught:
         relays.watch.look(21)
     assert caught.value.message == (
-        f"Tor logged ['{EWMA}'] instead of \"{RR}\": b "
-        "(the run was ended after 21 s of simulated time)"
+        f"Tor logged ['{EWMA}'] instead of \"{RR}\": b (seen while it ran, and ended there)"
     )
     assert caught.value.log_tail == ["[notice] Tor 0.4.9", f"[notice] {EWMA}"]
 
@@ -50,7 +49,7 @@ def test_a_proof_that_no_relay_logs_ends_the_run_when_it_is_due(tmp_path: Path) 
     relays = Relays(tmp_path, a=Expectation(RR, False), b=Expectation(RR, False))
     relays.log("a", "[notice] Tor 0.4.9\n")
     relays.watch.look(DUE_S - 1)
-    with pytest.raises(RunRefusedError, match=f'none of these logged "{RR}": a, b .* 100 s'):
+    with pytest.raises(RunRefusedError, match=f'none of these logged "{RR}": a, b'):
         relays.watch.look(DUE_S)
 
 

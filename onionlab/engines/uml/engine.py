@@ -6,6 +6,7 @@ the simulation is the guest's matter (guest/).
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import json
 import re
@@ -17,7 +18,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
 
-from analysis.formats.files import LOGS
+from analysis.formats.files import HOSTS, LOGS
 from onionlab.engines.base import EPOCH_UNIX_S, EngineFailureError, Progress, Simulation, Usage
 from onionlab.engines.following import Command, Ended, follow
 from onionlab.engines.processes import end_processes_below
@@ -25,6 +26,7 @@ from onionlab.engines.uml import memory
 from onionlab.engines.uml.guest import description
 from onionlab.engines.uml.guest.boot import (
     BOOT_FILE,
+    LOG_MARK,
     RESULT_FILE,
     TIME_MARK,
     Boot,
@@ -55,6 +57,9 @@ _WRAPPERS = (
 )
 
 _TIME = re.compile(rb"^" + TIME_MARK.encode() + rb" (\d+) (\d+)\r?\n", re.MULTILINE)
+_LINE = re.compile(
+    rb"^" + LOG_MARK.encode() + rb" ([\w-]+) ([\w.+-]+) ([^\r\n]*)\r?\n", re.MULTILINE
+)
 _PANIC = re.compile(r"Kernel panic - not syncing: (.*)")
 # What a kernel without any simulated time to wait for says.
 _OUT_OF_MEMORY = ("panic_on_oom", "Out of memory")
@@ -134,7 +139,7 @@ class UmlEngine:
             open_files=OPEN_FILES,
             watched=simulation.watched,
         ).write(directory / BOOT_FILE)
-        watch = _Watch(directory / LOG, float(options["stall_timeout_s"]))
+        watch = _Watch(directory / LOG, directory / HOSTS, float(options["stall_timeout_s"]))
         try:
             ended = follow(
                 Command(
@@ -194,9 +199,13 @@ class UmlEngine:
 
 @dataclass
 class _Watch:
-    """Follows a guest's simulated time, and notices when it stands still."""
+    """Follows a guest's simulated time, and notices when it stands still.
+
+    hosts: where the logs of watched hosts grow meanwhile; at its end the guest writes them anew.
+    """
 
     log: Path
+    hosts: Path
     patience_s: float
     simulated_s: float = 0.0
     _offset: int = 0
@@ -214,6 +223,7 @@ class _Watch:
             new = lines.read()
         end = new.rfind(b"\n") + 1
         self._offset += end
+        self._add_lines(new[:end])
         for found in _TIME.finditer(new[:end]):
             self.simulated_s = float(found[1])
             self._moved()
@@ -229,6 +239,15 @@ class _Watch:
                 _log_tail(self.log),
             )
         return self.simulated_s
+
+    def _add_lines(self, said: bytes) -> None:
+        """Add what the guest repeats of logs to them; a full disk is not its matter."""
+        for host, name, line in _LINE.findall(said):
+            with contextlib.suppress(OSError):
+                folder = self.hosts / host.decode()
+                folder.mkdir(parents=True, exist_ok=True)
+                with (folder / name.decode()).open("ab") as log:
+                    log.write(line + b"\n")
 
 
 def _quoted(path: Path) -> str:
@@ -315,13 +334,13 @@ def _check(result: Result | None, log: Path, ended: Ended) -> None:
 
 
 def _log_tail(log: Path) -> list[str]:
-    """Return the last lines of the guest's console that are not marks of time.
+    """Return the last lines of the guest's own on its console.
 
     A panic is followed by a stack trace: its line comes first, however long that is.
     """
     with log.open("rb") as lines:
         lines.seek(max(0, log.stat().st_size - 200_000))
         text = lines.read().decode(errors="replace").splitlines()
-    said = [line for line in text if line.strip() and not line.startswith(TIME_MARK)]
+    said = [line for line in text if line.strip() and not line.startswith((TIME_MARK, LOG_MARK))]
     panics = [line for line in said[:-LOG_TAIL_LINES] if _PANIC.search(line)]
     return panics + said[-LOG_TAIL_LINES:]

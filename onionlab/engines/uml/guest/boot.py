@@ -14,6 +14,8 @@ BOOT_FILE = "uml.boot.json"
 RESULT_FILE = "uml.result.json"
 TIME_MARK = "onionlab-time"
 """Begins a line on the guest's console: simulated seconds, and the guest's free memory in bytes."""
+LOG_MARK = "onionlab-log"
+"""Likewise: a watched host, the name of a log of its, and a line of that."""
 
 
 @dataclass(frozen=True)
@@ -21,8 +23,8 @@ class Boot:
     """Paths are the host's.
 
     run_directory: where conf/ stands and logs go; package_root: the folder that holds the package
-    onionlab; programs: base name -> executable; watched: hosts whose output is carried out while
-    the simulation runs.
+    onionlab; programs: base name -> executable; watched: hosts whose programs' output the
+    guest repeats on its console.
     """
 
     run_directory: str

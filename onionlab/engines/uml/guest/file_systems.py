@@ -6,7 +6,6 @@ system in the guest's memory: each write to a file of the host would be a call t
 
 from __future__ import annotations
 
-import os
 import shutil
 from collections.abc import Iterable, Mapping
 from pathlib import Path
@@ -20,7 +19,6 @@ PROGRAMS = MEMORY / "programs"
 HOSTS = SIMULATION / "shadow.data" / "hosts"
 OUTSIDE = MEMORY / "outside"
 """The run directory on the host, for what is carried out."""
-_OUTSIDE_HOSTS = OUTSIDE / "shadow.data" / "hosts"
 
 
 def mount_basics() -> None:
@@ -64,38 +62,11 @@ def copy_in() -> None:
 def copy_out(names: Iterable[str]) -> None:
     """Copy what the hosts' programs printed to the host; empty error logs stay behind."""
     for name in names:
-        target = _OUTSIDE_HOSTS / name
+        target = OUTSIDE / "shadow.data" / "hosts" / name
         target.mkdir(parents=True, exist_ok=True)
         for path in sorted((HOSTS / name).glob("*.std*")):
             if path.suffix == ".stdout" or path.stat().st_size:
                 shutil.copyfile(path, target / path.name)
-
-
-def provide_outside(names: Iterable[str]) -> None:
-    """Make the folders into which output is carried out while the simulation runs."""
-    for name in names:
-        (_OUTSIDE_HOSTS / name).mkdir(parents=True, exist_ok=True)
-
-
-def carry_out(log: Path, begin: int) -> int:
-    """Add what a log holds from a byte on to its copy on the host; return how far that goes.
-
-    Without a call that fails and without a look at the clock: many of them in one moment would take
-    simulated time (configs/uml/patches), and watching is to change nothing.
-    """
-    source = os.open(log, os.O_RDONLY)
-    try:
-        size = os.fstat(source).st_size
-        if size > begin:
-            copy = _OUTSIDE_HOSTS / log.parent.name / log.name
-            target = os.open(copy, os.O_WRONLY | os.O_CREAT, 0o666)
-            try:
-                os.pwrite(target, os.pread(source, size - begin, begin), begin)
-            finally:
-                os.close(target)
-        return size
-    finally:
-        os.close(source)
 
 
 def _copy_private(source: Path, target: Path) -> None:

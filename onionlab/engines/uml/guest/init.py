@@ -5,7 +5,6 @@ It ends the guest itself in every case, after it has said on the host's side how
 
 from __future__ import annotations
 
-import contextlib
 import json
 import os
 import resource
@@ -17,13 +16,20 @@ from collections.abc import Callable
 from pathlib import Path
 
 from onionlab.engines.uml.guest import file_systems, launch, system
-from onionlab.engines.uml.guest.boot import RESULT_FILE, TIME_MARK, Boot, Result, read_boot
+from onionlab.engines.uml.guest.boot import (
+    LOG_MARK,
+    RESULT_FILE,
+    TIME_MARK,
+    Boot,
+    Result,
+    read_boot,
+)
 from onionlab.engines.uml.guest.description import Description, GuestHost, read_description
 from onionlab.engines.uml.guest.launch import Running
 from onionlab.engines.uml.guest.wiring import NAMESPACES, build_network
 
 PROGRESS_INTERVAL_NS = 10**9
-CARRY_INTERVAL_NS = 10 * PROGRESS_INTERVAL_NS
+REPEAT_INTERVAL_NS = 10 * PROGRESS_INTERVAL_NS
 """No longer than what the engine promises (onionlab.engines.base.WATCHED_LATE_S)."""
 READY_STEP_MS = 100
 """Programs may start from the first multiple of this on, once the network is made."""
@@ -84,7 +90,6 @@ def _run(boot: Boot) -> Result:
     file_systems.copy_in()
     for host in description.hosts:
         (file_systems.HOSTS / host.name).mkdir(mode=0o700, parents=True, exist_ok=True)
-    file_systems.provide_outside(boot.watched)
     build_network(description)
     simulation = Simulation(boot, description)
     try:
@@ -104,7 +109,7 @@ class Simulation:
         self._alarm = system.Alarm(signal.SIGCHLD)
         self._running: dict[int, Running] = {}
         self._driver: Running | None = None
-        self._carried: dict[Path, int] = {}
+        self._repeated: dict[int, int] = {}
 
     def run(self) -> None:
         """Start everything at its time and stop at the end. Raises ProgramEndedError."""
@@ -218,18 +223,26 @@ class Simulation:
             self._alarm.set(self._epoch_ns + min(until_ns, next_mark_ns))
             signal.sigwait({signal.SIGCHLD})
             if self._now_ns() >= next_mark_ns:
-                if next_mark_ns % CARRY_INTERVAL_NS == 0:
-                    self._carry_out()
+                if next_mark_ns % REPEAT_INTERVAL_NS == 0:
+                    self._repeat_logs()
                 print(f"{TIME_MARK} {next_mark_ns // 10**9} {_free_memory_bytes()}", flush=True)
 
-    def _carry_out(self) -> None:
-        """Let the host see what watched hosts' programs have printed so far."""
-        for running in self._running.values():
+    def _repeat_logs(self) -> None:
+        """Tell the host which lines watched hosts' programs have printed since the last time.
+
+        On the console, where the time goes too: writing files of the host would let the guest's
+        kernel do something later, and move what others do.
+        """
+        for pid, running in self._running.items():
             if running.host in self._boot.watched:
-                begin = self._carried.get(running.log, 0)
-                # A disk that is full there is not the simulation's matter.
-                with contextlib.suppress(OSError):
-                    self._carried[running.log] = file_systems.carry_out(running.log, begin)
+                begin = self._repeated.get(pid, 0)
+                whole = running.read_from(begin).rpartition(b"\n")[0]
+                if whole:
+                    self._repeated[pid] = begin + len(whole) + 1
+                    mark = f"{LOG_MARK} {running.host} {running.log.name} ".encode()
+                    lines = b"".join(mark + line + b"\n" for line in whole.split(b"\n"))
+                    sys.stdout.buffer.write(lines)
+        sys.stdout.buffer.flush()
 
     def _now_ns(self) -> int:
         return time.clock_gettime_ns(time.CLOCK_REALTIME) - self._epoch_ns
