@@ -129,10 +129,11 @@ def _name_side_by_side(
                 "a process that named runs was killed, as the system does where memory ends",
                 "the same command begins anew",
             ) from error
-        finally:
+        except BaseException:
             # Whoever interrupts does not wait for what they are at.
             for helper in active_children():
                 helper.terminate()
+            raise
 
 
 @contextlib.contextmanager

@@ -35,7 +35,8 @@ def open_helper(root, request):
 
 def name_runs(seed):
     Path(sys.argv[1], str(seed)).touch()
-    time.sleep(60)
+    time.sleep(float(sys.argv[2]))
+    return [seed]
 
 
 planning._open_helper = open_helper
@@ -50,7 +51,8 @@ class Plan:
     @staticmethod
     def run(args):
         print("planning", flush=True)
-        planning._name_side_by_side(Path("."), None, [1, 2, 3, 4], 2)
+        print(planning._name_side_by_side(Path("."), None, [1, 2, 3, 4], 2))
+        return 0
 
 
 if __name__ == "__main__":
@@ -61,13 +63,13 @@ if __name__ == "__main__":
 """
 
 
-def start(tmp_path: Path) -> subprocess.Popen[str]:
+def start(tmp_path: Path, takes_s: float = 60.0) -> subprocess.Popen[str]:
     program = tmp_path / "planner.py"
     program.write_text(PLANNER)
     seeds = tmp_path / "seeds"
     seeds.mkdir()
     planner = subprocess.Popen(
-        [sys.executable, str(program), str(seeds)],
+        [sys.executable, str(program), str(seeds), str(takes_s)],
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
@@ -110,6 +112,11 @@ def test_an_interrupt_is_one_word_and_leaves_nobody(tmp_path: Path, moment: str)
     assert planner.returncode == 130
     _, alive = psutil.wait_procs(found, PATIENCE_S)
     assert not alive
+
+
+def test_helpers_name_the_runs_in_order(tmp_path: Path) -> None:
+    said, errors = start(tmp_path, 0.01).communicate(timeout=PATIENCE_S)
+    assert (said, errors) == ("[[1], [2], [3], [4]]\n", "")
 
 
 def test_a_helper_that_is_killed_is_one_line(tmp_path: Path) -> None:
