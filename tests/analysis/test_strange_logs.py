@@ -49,6 +49,11 @@ def read(tmp_path: Path, text: bytes, suffix: str = "") -> ParseReport:
     return extract(tmp_path / "run", tmp_path / "out")
 
 
+def read_in_batches(path: Path) -> None:
+    for lines in LogFile(path).batches():
+        assert len(lines) <= MOST_LINES
+
+
 @pytest.mark.parametrize("suffix", PACKERS)
 @pytest.mark.parametrize("byte", [b"\n", b" "])
 def test_a_small_file_that_holds_a_lot_is_refused(
@@ -61,8 +66,7 @@ def test_a_small_file_that_holds_a_lot_is_refused(
     tracemalloc.start()
     try:
         with pytest.raises(AnalysisError, match=r"holds more than \S+ MiB, the limit for its size"):
-            for lines in LogFile(path).batches():
-                assert len(lines) <= MOST_LINES
+            read_in_batches(path)
         # A list of a million empty lines is as large as eight times their text.
         assert tracemalloc.get_traced_memory()[1] < (40e6 if byte == b"\n" else 15e6)
     finally:
