@@ -162,13 +162,15 @@ def markdown(night: Night) -> str:
 
 
 def seen_from(sight: Sight, row: MetricRow) -> str:
-    """The smallest change of a metric that is seen, for a table."""
+    """The smallest change of a metric that is seen, for a table; a share has none beyond all."""
     size = sight.change_of(row)
     if size is None:
         return NOTHING
     if row.judgement.verdict.scale == "ratio":
         return "x 1000, or more" if size > 1000 else f"x {size:.{2 if size < 10 else 0}f}"
     factor, unit = readable_unit(row.judgement.metric.unit)
+    if unit == "%" and size > 1:
+        return "none"
     return f"\N{PLUS-MINUS SIGN}{format_number(factor * size)}{' points' if unit == '%' else ''}"
 
 

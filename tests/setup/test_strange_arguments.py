@@ -49,7 +49,7 @@ def said(words: list[str], capsys: pytest.CaptureFixture[str]) -> str:
         (["experiment", f"./{LONG}.yaml"], "no experiment file"),
         (["doctor", LONG], "no experiment called"),
         (["compare", LONG, "quick"], "there are no runs of"),
-        (["compare", "quick", f"quick:{LONG}"], "there are no runs of"),
+        (["compare", f"quick:{LONG}", "quick"], "there are no runs of quick"),
         (["compare", f"{LONG}.tar.xz", "quick"], "File name too long"),
         (["figures", "--claims", LONG], "no claims called"),
         (["figures", "--claims", f"{LONG}.yaml"], "no file of claims"),
