@@ -12,11 +12,15 @@ from typing import Any
 from analysis.comparison.comparing import A, B, Comparison, MetricRow
 from analysis.comparison.imported_metrics import NOTES
 from analysis.comparison.run_sets import RunSet
+from analysis.figures.forest import CAPTION, Drawn, write_forest
 from analysis.formats import files
 from analysis.inference.intervals import CONFIDENCE, Interval
+from analysis.judgement.compared import Compared
 from analysis.judgement.estimates import Estimate
+from analysis.judgement.judging import Judgement
 from analysis.measures.data import ALL
-from analysis.pages.html import environment
+from analysis.pages.answer import answer
+from analysis.pages.html import environment, image_uri
 from analysis.pages.numbers import (
     NOTHING,
     exact,
@@ -178,10 +182,27 @@ def facts(run_set: RunSet) -> list[tuple[str, str]]:
     ]
 
 
-def html_text(comparison: Comparison) -> str:
+def compared_of(comparison: Comparison) -> list[Compared]:
+    """The verdicts on primary metrics by place; none where both sides are the same bytes."""
+    if comparison.identical:
+        return []
+    several = _several(comparison)
+    by_place: dict[str, list[Judgement]] = {}
+    for row in comparison.primary:
+        by_place.setdefault(row.match.label if several else "", []).append(row.judgement)
+    return [
+        Compared(place, comparison.b.name, comparison.a.name, tuple(judgements))
+        for place, judgements in by_place.items()
+    ]
+
+
+def html_text(comparison: Comparison, forest: Drawn | None = None) -> str:
     """The report as one page that loads nothing."""
     context: dict[str, Any] = {
         "c": comparison,
+        "answer": answer(compared_of(comparison)),
+        "forest": None if forest is None else image_uri(forest.svg),
+        "forest_caption": CAPTION,
         "rows": [readable(row) for row in comparison.rows],
         "several": _several(comparison),
         "sides": [("A, the baseline", comparison.a), ("B", comparison.b)],
@@ -201,9 +222,10 @@ class ComparisonPaths:
 
 
 def write(comparison: Comparison, out: Path) -> ComparisonPaths:
-    """Write report.html and comparison.csv into ``out``; same comparison, same bytes."""
+    """Write report.html, comparison.csv and the plot into ``out``; same comparison, same bytes."""
     out.mkdir(parents=True, exist_ok=True)
     paths = ComparisonPaths(out / files.REPORT, out / files.COMPARISON_CSV)
     paths.csv.write_text(csv_text(comparison), encoding="utf-8")
-    paths.html.write_text(html_text(comparison), encoding="utf-8")
+    forest = write_forest(compared_of(comparison), out / files.FOREST)
+    paths.html.write_text(html_text(comparison, forest), encoding="utf-8")
     return paths

@@ -343,6 +343,10 @@ def test_command(
         assert path.name == RUN_SET
         assert len(read_run_set(path).runs) == 6
     assert main(["compare", "fast", "slow"]) == 1
+    page = tmp_path / "root" / "results" / "compare" / "fast-slow"
+    assert '<p class="answer">slow is worse than fast in ' in (page / "report.html").read_text()
+    assert (page / "answer.png").stat().st_size > 1000
+    assert len((page / "answer.csv").read_text().splitlines()) > 5
     assert main(["compare", "fast", "fast"]) == 2
     assert main(["import", str(tmp_path / "gone"), "--name", "x"]) == 2
     assert main(["import", str(tmp_path), "--name", "../x"]) == 2
