@@ -30,6 +30,7 @@ class Net:
     latency_us: dict[frozenset[str], int] = field(default_factory=dict)
     processes: dict[str, list[Process]] = field(default_factory=dict)
     default_latency_us: int = 10_000
+    watched: tuple[str, ...] = ()
 
     def host(
         self, name: str, *, up: int = 100 * MBIT, down: int = 100 * MBIT, place: str | None = None
@@ -66,6 +67,7 @@ class Net:
             seed=self.seed,
             stop_ms=stop_ms,
             options=self.options,
+            watched=self.watched,
         )
 
 

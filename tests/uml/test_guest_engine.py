@@ -12,7 +12,8 @@ import pytest
 
 from onionlab.engines.base import EngineFailureError, Progress
 from onionlab.engines.uml.engine import LOG, UmlEngine
-from uml.guest_support import Net, run_guest, said
+from onionlab.engines.uml.guest.boot import LOG_MARK
+from uml.guest_support import MBIT, Net, run_guest, said
 
 pytestmark = [pytest.mark.uml]
 
@@ -73,6 +74,54 @@ def test_a_program_finds_the_host_that_was_described(tmp_path: Path, uml_engine:
     assert seen[-1].stop_s == 100
     assert leftovers(tmp_path) == []
     assert json.loads((tmp_path / "uml.result.json").read_text())["message"] == ""
+
+
+class SeenError(Exception):
+    """What was waited for is there."""
+
+
+def test_what_a_watched_host_prints_is_seen_while_it_runs(
+    tmp_path: Path, uml_engine: UmlEngine
+) -> None:
+    net = Net(watched=("a",))
+    for name, other in (("a", "b"), ("b", "a")):
+        net.host(name, up=2 * MBIT, down=2 * MBIT)
+        net.run(name, "facts")
+        net.run(name, "serve")
+        net.run(name, "send", other, "100000", at_ms=2000)
+    log = tmp_path / "shadow.data" / "hosts" / "a" / "python.1000.stdout"
+
+    def look(progress: Progress) -> None:
+        assert progress.wall_s < PATIENCE_S
+        if log.exists():
+            raise SeenError
+
+    with pytest.raises(SeenError):
+        run_guest(tmp_path, uml_engine, net, stop_s=100_000, on_progress=look)
+    (facts,) = said(tmp_path, "a")
+    assert facts["host_name"] == "a"
+    assert not (tmp_path / "shadow.data" / "hosts" / "b").exists()
+    assert leftovers(tmp_path) == []
+
+
+def test_watching_changes_nothing(tmp_path: Path, uml_engine: UmlEngine) -> None:
+    logs = []
+    for name, watched in (("watched", ("a", "b")), ("alone", ())):
+        net = Net(watched=watched)
+        for one, other in (("a", "b"), ("b", "a")):
+            net.host(one, up=2 * MBIT, down=2 * MBIT)
+            net.run(one, "facts")
+            net.run(one, "serve")
+            net.run(one, "send", other, "100000", at_ms=2000)
+        directory = tmp_path / name
+        directory.mkdir()
+        run_guest(directory, uml_engine, net, stop_s=25)
+        files = sorted((directory / "shadow.data").rglob("*.stdout"))
+        logs.append({path.relative_to(directory): path.read_bytes() for path in files})
+        marked = (directory / LOG).read_text().count(LOG_MARK)
+        assert (marked > 0) is bool(watched)
+    assert len(logs[0]) == 6
+    assert logs[0] == logs[1]
 
 
 def test_a_hosts_random_numbers_do_not_depend_on_the_others(
