@@ -13,11 +13,16 @@ import pyarrow.parquet as pq  # type: ignore[import-untyped]
 import pytest
 
 from analysis.formats.study import load_study
+from onionlab.engines.uml.guest.boot import LOG_MARK
 from onionlab.runs.plan import read_plan
 
 from .checkout import CONTENDED, TINY, Checkout, arguments, processes_below
 
 LIMIT_S = 600
+
+# What makes nobody watch, and nobody look, in a checkout's code.
+WATCHED = ('WATCHED_ROLES = ("authority", *RELAY_ROLES)', "WATCHED_ROLES = ()")
+LOOK = ("look(progress.simulated_s)", "pass")
 
 
 ENGINES = pytest.mark.parametrize(
@@ -95,6 +100,29 @@ def test_a_wrong_proof_ends_the_run_when_it_is_logged(engine: str, checkout: Che
     assert processes_below(failed) == []
     log = (failed / "shadow.data/hosts/authority1/tor-circuit-policy.1000.stdout").read_text()
     assert "Circuit policy in use: RR." in log
+
+
+@pytest.mark.slow
+@pytest.mark.tor
+@pytest.mark.uml
+@pytest.mark.parametrize("engine", ["uml"], indirect=True)
+def test_watching_changes_nothing(engine: str, checkout: Checkout) -> None:
+    """The guest itself tells what its hosts print: a file that it wrote there moved every Tor."""
+    hashes = []
+    for changed in ({}, {"rundir/compose.py": WATCHED, "runs/runner.py": LOOK}):
+        for name, (text, other) in changed.items():
+            code = checkout.root / "onionlab" / name
+            assert code.read_text().count(text) == 1
+            code.write_text(code.read_text().replace(text, other))
+        done = checkout.onionlab("run", *arguments(engine))
+        assert done.returncode == 0, done.stdout + done.stderr
+        (run_id,) = checkout.run_names("tiny")
+        console = (checkout.store.run(run_id) / "uml.log").read_text()
+        assert (LOG_MARK in console) is not bool(changed)
+        hashes.append((run_id, checkout.record_hashes(run_id)))
+        checkout.remove_run(run_id)
+    assert len(hashes[0][1]) == 3
+    assert hashes[0] == hashes[1]
 
 
 @pytest.mark.slow

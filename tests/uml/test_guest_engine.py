@@ -12,7 +12,6 @@ import pytest
 
 from onionlab.engines.base import EngineFailureError, Progress
 from onionlab.engines.uml.engine import LOG, UmlEngine
-from onionlab.engines.uml.guest.boot import LOG_MARK
 from uml.guest_support import MBIT, Net, run_guest, said
 
 pytestmark = [pytest.mark.uml]
@@ -102,26 +101,6 @@ def test_what_a_watched_host_prints_is_seen_while_it_runs(
     assert facts["host_name"] == "a"
     assert not (tmp_path / "shadow.data" / "hosts" / "b").exists()
     assert leftovers(tmp_path) == []
-
-
-def test_watching_changes_nothing(tmp_path: Path, uml_engine: UmlEngine) -> None:
-    logs = []
-    for name, watched in (("watched", ("a", "b")), ("alone", ())):
-        net = Net(watched=watched)
-        for one, other in (("a", "b"), ("b", "a")):
-            net.host(one, up=2 * MBIT, down=2 * MBIT)
-            net.run(one, "facts")
-            net.run(one, "serve")
-            net.run(one, "send", other, "100000", at_ms=2000)
-        directory = tmp_path / name
-        directory.mkdir()
-        run_guest(directory, uml_engine, net, stop_s=25)
-        files = sorted((directory / "shadow.data").rglob("*.stdout"))
-        logs.append({path.relative_to(directory): path.read_bytes() for path in files})
-        marked = (directory / LOG).read_text().count(LOG_MARK)
-        assert (marked > 0) is bool(watched)
-    assert len(logs[0]) == 6
-    assert logs[0] == logs[1]
 
 
 def test_a_hosts_random_numbers_do_not_depend_on_the_others(
