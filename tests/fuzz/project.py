@@ -15,6 +15,7 @@ import tarfile
 import tempfile
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 from unittest import mock
 
@@ -153,7 +154,9 @@ class Project:
 
     def check(self, kind: str, read: Callable[[], object]) -> int:
         """The same for a reader that no command calls without going on to simulate."""
-        verb = mock.Mock(HELP="reads", setup_arguments=lambda _: None, run=lambda _: (read(), 0)[1])
+        verb = SimpleNamespace(
+            HELP="reads", setup_arguments=lambda _: None, run=lambda _: (read(), 0)[1]
+        )
         with (
             mock.patch("onionlab.cli.command_modules", return_value={"read": "read"}),
             mock.patch("onionlab.cli.load_command", return_value=verb),
