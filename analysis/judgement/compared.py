@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -50,21 +49,3 @@ def size_in_margins(verdict: Verdict) -> float:
     if verdict.scale == "ratio":
         return float(abs(np.log(effect)) / np.log(verdict.margin))
     return abs(effect) / verdict.margin
-
-
-def seeds_wanted(compared: Sequence[Compared]) -> tuple[int | None, int | None]:
-    """About how many more seeds settle half of what is open, and all of it that can be settled.
-
-    (None, None) where nothing is open, or no number of seeds settles any of it. The two are the
-    same where they would differ by little: estimates are no more exact than that.
-    """
-    wanted = sorted(
-        judgement.verdict.more_seeds
-        for one in compared
-        for judgement in one.of(State.UNKNOWN)
-        if judgement.verdict.more_seeds is not None
-    )
-    if not wanted:
-        return None, None
-    half, most = wanted[(len(wanted) - 1) // 2], wanted[-1]
-    return (most, most) if most <= 1.5 * half else (half, most)

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from analysis.inference.intervals import CONFIDENCE
-from analysis.judgement.compared import Compared, seeds_wanted, size_in_margins
-from analysis.judgement.judging import Judgement
+from analysis.judgement.compared import Compared, size_in_margins
+from analysis.judgement.judging import Judgement, seeds_left
 from analysis.judgement.verdicts import State
 from analysis.measures.data import ALL
 from analysis.pages.numbers import format_number, readable_unit, scaled
@@ -85,17 +85,11 @@ def _open(compared: Sequence[Compared]) -> list[str]:
     count = "All" if len(unknown) == total else f"{len(unknown)} of"
     verb = "is" if len(unknown) == 1 else "are"
     text = f"{count} {total} primary metrics {verb} not yet known"
-    half, most = seeds_wanted(compared)
-    if half is None:
+    seeds, but = seeds_left(unknown)
+    if seeds is None:
         return [f"{text}, and more seeds would not settle them."]
-    if half == most:
-        return [f"{text}; about {_seeds(half)} would settle what can be settled."]
-    return [f"{text}; about {half} more seeds would settle half of them, about {most} all that "
-            "can be settled."]  # fmt: skip
-
-
-def _seeds(count: int) -> str:
-    return f"{count} more seed{'' if count == 1 else 's'}"
+    more = f"{seeds} more seed{'' if seeds == 1 else 's'}{but}"
+    return [f"{text}; about {more} would settle what can be settled."]
 
 
 def _baselines(compared: Sequence[Compared]) -> str:

@@ -10,8 +10,8 @@ import pytest
 
 from analysis.figures.forest import draw, write_forest
 from analysis.figures.style import TEXT
-from analysis.judgement.compared import Compared, seeds_wanted, size_in_margins
-from analysis.judgement.judging import Statistics, judge_comparison
+from analysis.judgement.compared import Compared, size_in_margins
+from analysis.judgement.judging import Statistics, judge_comparison, seeds_left
 from analysis.judgement.verdicts import State
 from analysis.measures.metric import Statistic
 from analysis.pages.answer import answer
@@ -102,15 +102,13 @@ def test_nothing_to_answer() -> None:
     assert one.startswith("There is one seed")
 
 
-def test_seeds_wanted_are_those_of_what_is_open() -> None:
-    assert seeds_wanted([compared([1.0, 1.0, 1.0], noise=0.005)]) == (None, None)
+def test_the_seeds_that_it_takes_are_those_of_the_tables() -> None:
     open_one = compared([1.1, 1.1, 1.1], noise=0.3, seeds=6)
-    half, most = seeds_wanted([open_one])
-    assert half is not None
-    assert most is not None
-    asked = [j.verdict.more_seeds for j in open_one.of(State.UNKNOWN)]
-    assert most == max(filter(None, asked))
-    assert half <= most
+    seeds, but = seeds_left(open_one.of(State.UNKNOWN))
+    assert seeds is not None
+    assert answer([open_one])[-1].endswith(
+        f"; about {seeds} more seeds{but} would settle what can be settled."
+    )
 
 
 def test_sizes_of_ratios_and_of_rates_can_be_ordered() -> None:
