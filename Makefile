@@ -22,6 +22,7 @@ MAKEFLAGS += --no-print-directory
 .DELETE_ON_ERROR:
 
 READY := .venv/ready
+DEV_READY := .venv/ready-dev
 ONIONLAB := .venv/bin/python -m onionlab
 TOOL := .venv/bin/python -m
 
@@ -41,7 +42,7 @@ SIDES = `make compare A=quick:ewma B=quick:rr`
 # TOR_SOURCE is for every verb: make puts it into their environment, whether it stands on the command
 # line or comes from there.
 
-.PHONY: help setup list doctor build generate run experiment analyse report pack unpack
+.PHONY: help setup setup-dev list doctor build generate run experiment analyse report pack unpack
 .PHONY: celltrace-live compare-engines compare nightly figures validate-statistics test test-all test-rest lint docs check-variants lock clean-build clean-results clean-setup clean
 
 help: ## this list
@@ -50,6 +51,9 @@ help: ## this list
 
 setup: ## install the Debian packages that are missing and the Python environment .venv
 	@onionlab/setup.sh
+
+setup-dev: ## what tests, checks and documentation take besides; they ask for it themselves
+	@onionlab/setup.sh --dev
 
 # An environment knows the folder that it was made in: one that was moved or copied is made anew.
 # One that is a link is its owner's matter.
@@ -60,6 +64,9 @@ endif
 
 $(READY): requirements-build.lock requirements.lock pyproject.toml configs/apt-packages.txt onionlab/setup.sh
 	@onionlab/setup.sh
+
+$(DEV_READY): $(READY) requirements-dev.lock
+	@onionlab/setup.sh --dev
 
 list: $(READY) ## the experiments and the variants of Tor
 	@$(ONIONLAB) list
@@ -119,23 +126,29 @@ report: $(READY) ## the report of NAME
 PYTEST = $(TOOL) pytest --numprocesses logical --dist loadfile --no-loadscope-reorder --durations 25
 QUICK_TESTS = not slow or always
 
-test: $(READY) ## the tests for every change, in minutes: with real Tor and a real run; builds both
+TEST_LISTS = $(foreach one,lint test libtorrent,configs/apt-packages-$(one).txt)
+
+test: $(DEV_READY) ## the tests for every change, in minutes: with real Tor and a real run; builds both
+	@onionlab/setup.sh $(TEST_LISTS)
 	@$(PYTEST) -m "$(QUICK_TESTS)"
 
-test-all: $(READY) ## every test; builds all variants of Tor, and libtorrent
+test-all: $(DEV_READY) ## every test; builds all variants of Tor, and libtorrent
+	@onionlab/setup.sh $(TEST_LISTS)
 	@$(PYTEST)
 
-test-rest: $(READY) ## what test-all has more than test
+test-rest: $(DEV_READY) ## what test-all has more than test
+	@onionlab/setup.sh $(TEST_LISTS)
 	@$(PYTEST) -m "not ($(QUICK_TESTS))"
 
-lint: $(READY) ## formatting, lint, what may import what, and types
+lint: $(DEV_READY) ## formatting, lint, what may import what, and types
+	@onionlab/setup.sh configs/apt-packages-lint.txt
 	@$(TOOL) ruff format --check .
 	@$(TOOL) ruff check .
 	@.venv/bin/lint-imports --no-cache
 	@$(TOOL) mypy
 	@shellcheck onionlab/setup.sh .ci/run
 
-docs: $(READY) ## the documentation as a site in build/docs, its links checked
+docs: $(DEV_READY) ## the documentation as a site in build/docs, its links checked
 	@$(TOOL) sphinx --fail-on-warning --keep-going --quiet --jobs auto docs build/docs
 
 check-variants: $(READY) ## Tor's own unit tests on every build, plain and with AddressSanitizer
@@ -147,7 +160,9 @@ UV_COMPILE = uv pip compile --quiet --no-header --upgrade --generate-hashes \
 	--python-version 3.11 --python-platform linux
 lock: ## make requirements*.lock anew from requirements*.in (needs uv)
 	$(UV_COMPILE) --output-file requirements-build.lock requirements-build.in
-	$(UV_COMPILE) --output-file requirements.lock requirements.in requirements-dev.in
+	$(UV_COMPILE) --output-file requirements.lock requirements.in
+	$(UV_COMPILE) --constraint requirements.lock $$(sed -n 's/^\([^ #]*\)==.*/--no-emit-package \1/p' requirements.lock) \
+		--output-file requirements-dev.lock requirements-dev.in
 
 clean-build: ## remove Tor's source and builds
 	rm -rf build

@@ -1,10 +1,12 @@
 #!/bin/sh
-# Prepare a machine: Debian packages that are missing, then the virtual environment .venv with the
-# packages of requirements.lock. `make setup` runs it; running it again does only what is left.
+# Prepare a machine. `make setup` runs it; running it again does only what is left.
+#
+#   setup.sh            Debian packages that are missing, then the virtual environment .venv with the
+#                       packages of requirements.lock
+#   setup.sh --dev      that, and the packages of requirements-dev.lock on top of it
+#   setup.sh LIST...    the Debian packages of these lists that are missing, and nothing else
 #
 # PYTHON names the interpreter to use (3.11, 3.12 or 3.13).
-#
-# With the name of a list of packages as its argument it installs those that are missing, and nothing else.
 set -eu
 cd "$(dirname "$0")/.."
 root=$(pwd -P)
@@ -12,7 +14,17 @@ venv=.venv
 stamp=$venv/ready
 # Where the environment was made: the Makefile calls us where that is another place.
 place_file=$venv/place
-packages=${1:-}
+# Of what stands on top; while that is being installed, there is a mark.
+dev_stamp=$venv/ready-dev
+dev_mark=$venv/dev-under-way
+dev_wheels=$venv/dev-wheels
+default_packages=configs/apt-packages.txt
+dev=
+if [ "${1:-}" = --dev ]; then
+    dev=yes
+    shift
+fi
+lists_only=${1:-}
 
 fail() {
     echo "error: $1" >&2
@@ -21,42 +33,58 @@ fail() {
     exit 2
 }
 
+# The packages of the lists that are the arguments. A question mark behind a name: it is wanted, and
+# not needed.
 wanted_packages() {
-    sed -e 's/[[:space:]]*#.*//' -e '/^[[:space:]]*$/d' "${packages:-configs/apt-packages.txt}"
+    sed -e 's/[[:space:]]*#.*//' -e '/^[[:space:]]*$/d' "$@"
 }
 
 missing_packages() {
-    for package in $(wanted_packages); do
-        status=$(dpkg-query -W -f '${db:Status-Status}' "$package" 2>/dev/null) || status=
+    for package in $(wanted_packages "$@"); do
+        status=$(dpkg-query -W -f '${db:Status-Status}' "${package%\?}" 2>/dev/null) || status=
         [ "$status" = installed ] || echo "$package"
     done
+}
+
+apt_install() {
+    # shellcheck disable=SC2086 # words on purpose: no sudo
+    $as_root env DEBIAN_FRONTEND=noninteractive apt-get -q install -y --no-install-recommends "$@"
 }
 
 install_packages() {
     if ! command -v apt-get >/dev/null || ! command -v dpkg-query >/dev/null; then
         echo "setup: this is not Debian or Ubuntu; what these packages hold must be installed:"
-        echo "setup:   $(wanted_packages | tr '\n' ' ')"
+        echo "setup:   $(wanted_packages "$@" | tr '\n' ' ')"
         return
     fi
-    missing=$(missing_packages | tr '\n' ' ')
+    missing=$(missing_packages "$@")
     [ -n "$missing" ] || return 0
-    echo "setup: Debian packages to install: $missing"
+    needed=$(echo "$missing" | sed '/?$/d' | tr '\n' ' ')
+    optional=$(echo "$missing" | sed -n 's/?$//p' | tr '\n' ' ')
+    echo "setup: Debian packages to install: $needed$optional"
     if [ "$(id -u)" -eq 0 ]; then
         as_root=
     elif command -v sudo >/dev/null; then
         as_root=sudo
         echo "setup: installing them with sudo"
-    else
+    elif [ -n "$needed" ]; then
         fail "installing packages takes root, and there is no sudo here" \
-            "As root: apt-get install --no-install-recommends $missing"
+            "As root: apt-get install --no-install-recommends $needed"
+    else
+        echo "setup: goes on without them: installing takes root, and there is no sudo here"
+        return
     fi
-    # shellcheck disable=SC2086 # words on purpose: no sudo, several packages
-    {
-        $as_root env DEBIAN_FRONTEND=noninteractive apt-get -q update &&
-            $as_root env DEBIAN_FRONTEND=noninteractive \
-                apt-get -q install -y --no-install-recommends $missing
-    } || fail "apt-get could not install: $missing" \
-        "Its own messages stand above. Then run \`make setup\` again."
+    # shellcheck disable=SC2086 # words on purpose: no sudo
+    $as_root env DEBIAN_FRONTEND=noninteractive apt-get -q update && updated=yes || updated=
+    if [ -n "$needed" ]; then
+        # shellcheck disable=SC2086 # words on purpose: several packages
+        { [ -n "$updated" ] && apt_install $needed; } || fail "apt-get could not install: $needed" \
+            "Its own messages stand above. Then run the same command again."
+    fi
+    for package in $optional; do
+        { [ -n "$updated" ] && apt_install "$package"; } ||
+            echo "setup: goes on without $package, which apt-get could not install"
+    done
 }
 
 # Whether this interpreter will do: the version, and the module that makes environments.
@@ -90,16 +118,28 @@ place_key() {
 }
 
 content_key() {
-    cat requirements-build.lock requirements.lock pyproject.toml onionlab/setup.sh |
+    cat requirements-build.lock requirements.lock pyproject.toml onionlab/setup.sh "$@" |
         sha256sum | cut -d ' ' -f 1
 }
 
 # --no-compile: Python compiles what is imported when it is imported; most of it never is.
 pip_install() {
-    "$venv/bin/python" -m pip --disable-pip-version-check install --quiet --no-compile "$@" ||
-        fail "pip could not install the Python packages" \
-            "Its own messages stand above. Behind a proxy or a mirror, pip's usual settings count" \
-            "(PIP_INDEX_URL, pip.conf). Then run \`make setup\` again."
+    pip install --quiet --no-compile "$@" || pip_failed "install the Python packages"
+}
+
+pip() {
+    "$venv/bin/python" -m pip --disable-pip-version-check "$@"
+}
+
+pip_failed() {
+    fail "pip could not $1" \
+        "Its own messages stand above. Behind a proxy or a mirror, pip's usual settings count" \
+        "(PIP_INDEX_URL, pip.conf). Then run the same command again."
+}
+
+check_environment() {
+    pip check >/dev/null ||
+        fail "the packages in $venv do not fit together" "Show how: $venv/bin/python -m pip check"
 }
 
 install_environment() {
@@ -123,7 +163,7 @@ install_environment() {
     if [ "${found%% *}" = "$place" ]; then
         echo "setup: bringing $venv up to date"
     else
-        echo "setup: Python environment $venv with $("$python" --version) (about 900 MB)"
+        echo "setup: Python environment $venv with $("$python" --version) (about 620 MB)"
         "$python" -m venv --clear "$venv" ||
             fail "$python cannot make a virtual environment" \
                 "On Debian and Ubuntu: apt-get install python3-venv"
@@ -132,11 +172,37 @@ install_environment() {
     # and not with one fetched without a hash.
     pip_install --require-hashes -r requirements-build.lock
     pip_install --require-hashes --no-build-isolation --use-pep517 -r requirements.lock
+    # Two pages of setuptools' on how projects are laid out are nobody's concern here.
+    export PYTHONWARNINGS=ignore
     pip_install --no-deps --no-build-isolation --editable .
-    "$venv/bin/python" -m pip --disable-pip-version-check check >/dev/null ||
-        fail "the packages in $venv do not fit together" "Show how: $venv/bin/python -m pip check"
+    # With what stands on top, next time: now that may be of an older lock.
+    [ -e "$dev_stamp" ] || check_environment
     printf '%s\n' "$root" >"$place_file"
     echo "$key" >"$stamp"
+    echo "setup: done"
+}
+
+# Both locks have no package in common: whatever happens here, what experiments run with stays as it
+# is. pip fetches everything before anything is changed, so that nothing is without a network either.
+install_dev() {
+    key="$(cat "$stamp") $(content_key requirements-dev.lock)"
+    found=$(cat "$dev_stamp" 2>/dev/null) || found=
+    if [ "$found" = "$key" ]; then
+        touch "$dev_stamp"
+        return
+    fi
+    echo "setup: adding the packages for tests, checks and documentation (about 330 MB)"
+    rm -rf "$dev_wheels"
+    pip download --quiet --no-deps --only-binary :all: --require-hashes \
+        -r requirements-dev.lock --dest "$dev_wheels" ||
+        pip_failed "fetch the packages for tests, checks and documentation"
+    : >"$dev_mark"
+    rm -f "$dev_stamp"
+    pip_install --no-deps --no-index --find-links "$dev_wheels" \
+        --require-hashes -r requirements-dev.lock
+    check_environment
+    rm -rf "$dev_mark" "$dev_wheels"
+    echo "$key" >"$dev_stamp"
     echo "setup: done"
 }
 
@@ -148,12 +214,22 @@ install_environment() {
 wait_for_turn() {
     command -v flock >/dev/null || fail "there is no flock on the PATH" \
         "It belongs to util-linux, which every Linux distribution has."
-    exec 9>>configs/apt-packages.txt
+    exec 9>>"$default_packages"
     flock --nonblock 9 && return
     echo "setup: another setup of this checkout is at work; waiting for it"
     flock 9
 }
 
 wait_for_turn
-install_packages
-[ -n "$packages" ] || install_environment
+if [ -n "$lists_only" ]; then
+    install_packages "$@"
+    exit
+fi
+install_packages "$default_packages"
+# Half of a package may be there, and pip would take it for a whole one.
+if [ -n "$dev" ] && [ -e "$dev_mark" ]; then
+    echo "setup: an installation was cut short: $venv is made anew"
+    rm -f "$stamp"
+fi
+install_environment
+[ -z "$dev" ] || install_dev

@@ -14,7 +14,7 @@ import pytest
 REPOSITORY = Path(__file__).resolve().parents[2]
 LOCKS = {
     "requirements.in": "requirements.lock",
-    "requirements-dev.in": "requirements.lock",
+    "requirements-dev.in": "requirements-dev.lock",
     "requirements-build.in": "requirements-build.lock",
 }
 
@@ -32,13 +32,15 @@ def listed(name: str) -> set[str]:
 def explained(heading: str) -> set[str]:
     """First column of the tables below a heading of docs/reference/dependencies.md."""
     section = read("docs/reference/dependencies.md").split(f"\n## {heading}\n")[1].split("\n## ")[0]
-    rows = re.findall(r"^\| (\S+) \|", section, re.MULTILINE)
-    return {row for row in rows if row not in {"Package", "Program"}}
+    rows = re.findall(r"^\| ([^\s`]+) \|", section, re.MULTILINE)
+    return {row for row in rows if row not in {"Package", "Program", "List"}}
 
 
 def test_every_direct_dependency_is_explained_and_nothing_else() -> None:
     assert explained("Python packages") == set().union(*(listed(source) for source in LOCKS))
-    assert explained("Debian packages") == listed("configs/apt-packages.txt")
+    lists = [path.relative_to(REPOSITORY) for path in REPOSITORY.glob("configs/apt-packages*.txt")]
+    wanted = set().union(*(listed(str(path)) for path in lists))
+    assert explained("Debian packages") == {name.removesuffix("?") for name in wanted}
 
 
 @pytest.mark.parametrize(("source", "lock"), LOCKS.items())
@@ -58,16 +60,25 @@ def test_a_lock_names_no_place(lock: str) -> None:
     assert not re.search(r"://|--index|--extra-index|--find-links|--trusted| @ |file:", read(lock))
 
 
-def test_the_lock_is_for_every_python() -> None:
+@pytest.mark.parametrize("lock", ["requirements.lock", "requirements-dev.lock"])
+def test_the_lock_is_for_every_python(lock: str) -> None:
     """A marker would leave a package out somewhere, and silently."""
-    assert ";" not in read("requirements.lock")
+    assert ";" not in read(lock)
+
+
+def test_a_package_stands_in_one_lock() -> None:
+    """What tests take goes on top of what experiments run with, and changes nothing of that."""
+    locks = [re.findall(r"^([a-z0-9.-]+)==", read(lock), re.MULTILINE) for lock in LOCKS.values()]
+    names = [name for lock in locks for name in lock]
+    assert len(names) > 100
+    assert len(names) == len(set(names))
 
 
 def make(*arguments: str, **variables: str) -> subprocess.CompletedProcess[str]:
     """Make, in a dry run: it prints what it would do."""
     clean = {key: os.environ[key] for key in ("PATH", "HOME") if key in os.environ}
     return subprocess.run(
-        ["make", "-n", "-o", ".venv/ready", *arguments],
+        ["make", "-n", "-o", ".venv/ready", "-o", ".venv/ready-dev", *arguments],
         cwd=REPOSITORY,
         env=clean | variables,
         capture_output=True,

@@ -40,6 +40,9 @@ APT_GET = """\
 echo "apt-get $*" >> "$MACHINE/calls"
 [ ! -e "$MACHINE/offline" ] || exit 100
 for word; do
+  [ ! -e "$MACHINE/lacks-$word" ] || exit 100
+done
+for word; do
   case "$word" in -*|install|update) ;; *) echo "$word" >> "$MACHINE/installed";; esac
 done
 """
@@ -57,8 +60,16 @@ PIP = """\
 #!/bin/sh
 [ ! -e "$MACHINE/slow" ] || sleep 0.3
 echo "$*" | sed 's/^-m pip --disable-pip-version-check /pip /' >> "$MACHINE/calls"
-[ ! -e "$MACHINE/no-index" ] || case "$*" in *"-r requirements.lock"*) exit 1;; esac
+[ ! -e "$MACHINE/no-index" ] || case "$*" in
+  *"-r requirements.lock"*|*" download "*) exit 1;;
+esac
+[ ! -e "$MACHINE/full-disk" ] || case "$*" in
+  *" install "*"-r requirements-dev.lock"*) exit 1;;
+esac
 """
+
+
+KEYS = ("requirements-build.lock", "requirements.lock", "pyproject.toml")
 
 
 class Machine:
@@ -90,7 +101,8 @@ class Machine:
         (self.checkout / "configs/apt-packages.txt").write_text(
             "# x\nmake\n\ngcc # why\nlibc6-dev\n"
         )
-        for name in ("requirements-build.lock", "requirements.lock", "pyproject.toml"):
+        (self.checkout / "configs/tests.txt").write_text("cc\nbrowser? # why\n")
+        for name in (*KEYS, "requirements-dev.lock"):
             (self.checkout / name).write_text("")
 
     def program(self, name: str, body: str) -> None:
@@ -99,9 +111,9 @@ class Machine:
         path.write_text(f"#!/bin/sh\n{body}")
         path.chmod(0o755)
 
-    def start(self, **variables: str) -> subprocess.Popen[str]:
+    def start(self, *arguments: str, **variables: str) -> subprocess.Popen[str]:
         return subprocess.Popen(
-            [self.checkout / "onionlab/setup.sh"],
+            [self.checkout / "onionlab/setup.sh", *arguments],
             env={"PATH": str(self.bin), "MACHINE": str(self.state)} | variables,
             cwd="/",
             stdout=subprocess.PIPE,
@@ -110,9 +122,9 @@ class Machine:
             start_new_session=True,
         )
 
-    def run(self, **variables: str) -> subprocess.CompletedProcess[str]:
+    def run(self, *arguments: str, **variables: str) -> subprocess.CompletedProcess[str]:
         (self.state / "calls").write_text("")
-        process = self.start(**variables)
+        process = self.start(*arguments, **variables)
         stdout, stderr = process.communicate(timeout=60)
         return subprocess.CompletedProcess(process.args, process.returncode, stdout, stderr)
 
@@ -131,6 +143,13 @@ PIP_CALLS = [
     "pip install --quiet --no-compile --require-hashes --no-build-isolation --use-pep517 "
     "-r requirements.lock",
     "pip install --quiet --no-compile --no-deps --no-build-isolation --editable .",
+    "pip check",
+]
+DEV_CALLS = [
+    "pip download --quiet --no-deps --only-binary :all: --require-hashes "
+    "-r requirements-dev.lock --dest .venv/dev-wheels",
+    "pip install --quiet --no-compile --no-deps --no-index --find-links .venv/dev-wheels "
+    "--require-hashes -r requirements-dev.lock",
     "pip check",
 ]
 
@@ -195,7 +214,7 @@ def test_one_that_was_killed_holds_nobody_up(machine: Machine) -> None:
     assert machine.calls == ["venv --clear", *PIP_CALLS]
 
 
-@pytest.mark.parametrize("name", ["requirements.lock", "requirements-build.lock", "pyproject.toml"])
+@pytest.mark.parametrize("name", KEYS)
 def test_a_changed_lock_installs_again_into_the_same_environment(
     machine: Machine, name: str
 ) -> None:
@@ -232,6 +251,111 @@ def test_an_installation_that_was_cut_short_begins_anew(machine: Machine) -> Non
     (machine.state / "no-index").unlink()
     machine.run()
     assert machine.calls == ["venv --clear", *PIP_CALLS]
+
+
+def test_what_tests_take_goes_on_top(machine: Machine) -> None:
+    machine.run()
+    result = machine.run("--dev")
+    assert (result.returncode, result.stderr, machine.calls) == (0, "", DEV_CALLS)
+    stamp = machine.checkout / ".venv/ready-dev"
+    os.utime(stamp, (0, 0))
+    result = machine.run("--dev")
+    assert (result.returncode, result.stdout, machine.calls) == (0, "", [])
+    assert stamp.stat().st_mtime > 0
+    # An experiment does not ask for it, nor undo it.
+    (machine.checkout / "requirements-dev.lock").write_text("# changed\n")
+    assert machine.run().returncode == 0
+    assert machine.calls == []
+    machine.run("--dev")
+    assert machine.calls == DEV_CALLS
+
+
+def test_what_tests_take_goes_onto_a_new_machine(machine: Machine) -> None:
+    assert machine.run("--dev").returncode == 0
+    assert machine.calls[2:] == ["venv --clear", *PIP_CALLS, *DEV_CALLS]
+
+
+def test_a_changed_lock_is_checked_with_what_stands_on_top(machine: Machine) -> None:
+    """Before that is changed too, they need not fit together."""
+    machine.run("--dev")
+    (machine.checkout / "requirements.lock").write_text("# changed\n")
+    machine.run()
+    assert machine.calls == PIP_CALLS[:-1]
+    machine.run("--dev")
+    assert machine.calls == DEV_CALLS
+
+
+def test_without_a_network_tests_wait_and_experiments_go_on(machine: Machine) -> None:
+    machine.run()
+    (machine.state / "no-index").touch()
+    result = machine.run("--dev")
+    assert result.returncode == 2
+    assert result.stderr.startswith(
+        "error: pip could not fetch the packages for tests, checks and documentation\n"
+    )
+    assert machine.calls == DEV_CALLS[:1]
+    result = machine.run()
+    assert (result.returncode, result.stdout, machine.calls) == (0, "", [])
+    (machine.state / "no-index").unlink()
+    assert machine.run("--dev").returncode == 0
+    assert machine.calls == DEV_CALLS
+
+
+def test_tests_packages_that_were_cut_short_are_made_anew(machine: Machine) -> None:
+    machine.run()
+    (machine.state / "full-disk").touch()
+    result = machine.run("--dev")
+    assert result.returncode == 2
+    assert "error: pip could not install the Python packages" in result.stderr
+    assert not (machine.checkout / ".venv/ready-dev").exists()
+    (machine.state / "full-disk").unlink()
+    # What experiments take is whole.
+    result = machine.run()
+    assert (result.returncode, machine.calls) == (0, [])
+    result = machine.run("--dev")
+    assert "setup: an installation was cut short" in result.stdout
+    assert machine.calls == ["venv --clear", *PIP_CALLS, *DEV_CALLS]
+    machine.run("--dev")
+    assert machine.calls == []
+
+
+def test_an_experiment_and_tests_set_up_at_once(machine: Machine) -> None:
+    (machine.state / "slow").touch()
+    processes = [machine.start("--dev"), machine.start()]
+    said = [process.communicate(timeout=60) for process in processes]
+    assert [process.returncode for process in processes] == [0, 0], said
+    assert machine.calls[2:] == ["venv --clear", *PIP_CALLS, *DEV_CALLS]
+
+
+def test_lists_of_packages_are_installed_and_no_more(machine: Machine) -> None:
+    result = machine.run("configs/tests.txt", "configs/apt-packages.txt")
+    assert (result.returncode, result.stderr) == (0, "")
+    assert machine.calls == [
+        "apt-get -q update",
+        "apt-get -q install -y --no-install-recommends cc gcc libc6-dev",
+        "apt-get -q install -y --no-install-recommends browser",
+    ]
+    assert machine.run("configs/tests.txt").stdout == ""
+    assert machine.calls == []
+
+
+def test_what_is_only_wanted_stops_nobody(machine: Machine) -> None:
+    (machine.state / "lacks-browser").touch()
+    result = machine.run("configs/tests.txt")
+    assert result.returncode == 0
+    assert "setup: goes on without browser, which apt-get could not install" in result.stdout
+    # What is needed does.
+    (machine.state / "lacks-cc").touch()
+    (machine.state / "installed").write_text("")
+    assert machine.run("configs/tests.txt").returncode == 2
+
+
+def test_what_is_only_wanted_takes_no_root(machine: Machine) -> None:
+    (machine.bin / "sudo").unlink()
+    (machine.state / "installed").write_text("cc\n")
+    result = machine.run("configs/tests.txt", FAKE_UID="1000")
+    assert (result.returncode, machine.calls) == (0, [])
+    assert "setup: goes on without them: installing takes root" in result.stdout
 
 
 def test_sudo_is_used_where_it_is_needed_and_said(machine: Machine) -> None:

@@ -34,6 +34,7 @@ from onionlab.programs.building import (
     put_build,
     put_in_place,
     read_build,
+    require_leave_to_build,
     run_logged,
 )
 from onionlab.programs.compiler_cache import through_cache
@@ -45,6 +46,7 @@ from onionlab.programs.libtorrent.variants import (
     load_peer_variants,
     series_of,
 )
+from onionlab.programs.listed_packages import install_listed
 from onionlab.programs.registry import Series
 from onionlab.programs.sources import Source
 
@@ -53,6 +55,7 @@ FORMAT = 1
 
 PROGRAM = "libtorrent-peer"
 COMPILER = "g++"
+BOOST = Path("/usr/include/boost/version.hpp")
 PATCHES_HINT = (
     "The patches are made for libtorrent 2.0.8. Name a source that they fit: "
     f"{ENVIRONMENT_VARIABLE}=/path/to/libtorrent-rasterbar-2.0.x.tar.gz."
@@ -146,12 +149,18 @@ def _own_files(root: Path) -> dict[str, bytes]:
 
 
 def _toolchain() -> dict[str, str]:
+    lacking = _missing_packages()
+    if lacking:
+        require_leave_to_build(f"libtorrent's build takes {' '.join(lacking)}")
+        lacking = _missing_packages() if install_listed("libtorrent") else lacking
+    if lacking:
+        names = " ".join(lacking)
+        raise UserError(
+            f"building libtorrent takes packages that are missing: {names}",
+            f"On Debian and Ubuntu: apt-get install {names}",
+        )
     compiler = first_line(COMPILER, "--version")
-    if not compiler:
-        raise UserError("there is no C++ compiler `g++`", "`make setup` installs it.")
-    if not Path("/usr/include/boost/version.hpp").is_file():
-        raise UserError("the headers of Boost are missing", "`make setup` installs libboost-dev.")
-    boost = Path("/usr/include/boost/version.hpp").read_text("utf-8", errors="replace")
+    boost = BOOST.read_text("utf-8", errors="replace")
     version = next(
         (line.split()[-1] for line in boost.splitlines() if "define BOOST_LIB_VERSION" in line), ""
     )
@@ -161,6 +170,12 @@ def _toolchain() -> dict[str, str]:
         "linker": first_line("ld", "--version"),
         "boost": version.strip('"'),
     }
+
+
+def _missing_packages() -> list[str]:
+    """Debian packages that hold what the build takes and does not find."""
+    absent = {"g++": not first_line(COMPILER, "--version"), "libboost-dev": not BOOST.is_file()}
+    return [name for name, is_absent in absent.items() if is_absent]
 
 
 def _provenance(inputs: _Inputs, series: Iterable[Series], own: Iterable[str]) -> dict[str, Any]:
