@@ -42,7 +42,7 @@ SIDES = `make compare A=quick:ewma B=quick:rr`
 # TOR_SOURCE is for every verb: make puts it into their environment, whether it stands on the command
 # line or comes from there.
 
-.PHONY: help setup setup-dev list doctor build generate run experiment analyse report pack unpack
+.PHONY: help setup setup-dev list doctor estimate build generate run experiment analyse report pack unpack
 .PHONY: celltrace-live compare-engines compare nightly figures validate-statistics test test-all test-rest lint docs check-variants lock clean-build clean-results clean-setup clean
 
 help: ## this list
@@ -73,6 +73,9 @@ list: $(READY) ## the experiments and the variants of Tor
 
 doctor: $(READY) ## what this machine has and lacks [NAME: for this experiment]
 	@$(ONIONLAB) doctor $(ASKED) $(if $(NAME),-- "$${NAME}")
+
+estimate: $(READY) ## what the runs of NAME take: time, memory, disk; makes nothing [SEEDS=auto]
+	@$(ONIONLAB) estimate $(ASKED) $(call option,JOBS,jobs) $(call option,MAX_SEEDS,max-seeds) $(NAMED)
 
 build: $(READY) ## build Tor for all variants
 	@$(ONIONLAB) build $(call option,JOBS,jobs)

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import argparse
+from dataclasses import replace
 
 from onionlab.commands._arguments import add_jobs_argument, add_request_arguments, listed_names
+from onionlab.commands._cost import say_cost
 from onionlab.commands._request import jobs_of, request_of
 from onionlab.engines import ENGINES
 from onionlab.errors import UserError
@@ -28,8 +30,10 @@ def run(args: argparse.Namespace) -> int:
             raise UserError(
                 f"there is no engine {name!r}", f"the engines are: {', '.join(ENGINES)}"
             )
-    jobs = jobs_of(args)
-    made = compare_engines(working_root(), request_of(args), engines, jobs=jobs, say=print)
+    root, jobs = working_root(), jobs_of(args)
+    request = request_of(args)
+    say_cost(root, [replace(request, engine=name) for name in engines], jobs)
+    made = compare_engines(root, request, engines, jobs=jobs, say=print)
     print(made.effects)
     print(made.between_engines)
     print(made.between_variants)

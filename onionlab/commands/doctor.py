@@ -30,16 +30,17 @@ def setup_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     root = working_root()
+    need, cost = need_of(args, root) if args.name else (None, None)
     question = Question(
         root=root,
         engine=engine_that_would_run(
             args.engine or AUTO, root=root, shadow=args.shadow or None, tgen=args.tgen or None
         ),
-        need=need_of(args, root) if args.name else None,
+        need=need,
         shadow=args.shadow or None,
         tgen=args.tgen or None,
     )
-    findings = list(examine(question))
+    findings = [*examine(question), *([cost] if cost else [])]
     if sys.stdout.isatty():
         show_table(findings)
     else:
@@ -52,25 +53,28 @@ def run(args: argparse.Namespace) -> int:
     return 0
 
 
-def need_of(args: argparse.Namespace, root: Path) -> Need:
-    """What the experiment takes. Imported late: a machine without its packages has a doctor too."""
+def need_of(args: argparse.Namespace, root: Path) -> tuple[Need, Finding]:
+    """What the experiment takes, and its cost in one line.
+
+    Imported late: a machine without its packages has a doctor too.
+    """
     from onionlab.commands._request import request_of
-    from onionlab.experiment import load
+    from onionlab.runs.costs.asking import ask
+    from onionlab.runs.costs.estimate import Costs
+    from onionlab.runs.costs.words import cost_text
     from onionlab.runs.resources import estimate_resources
 
     request = request_of(args)
-    experiment = load(request.experiment, root=root).with_overrides(
-        scale=request.scale, seeds=request.seeds
-    )
-    resources = estimate_resources(experiment)
-    variants = request.variants or experiment.variants
-    runs = len(experiment.levels) * len(variants) * len(experiment.seeds)
-    return Need(
-        name=experiment.name,
+    asked = ask(root, request)
+    resources = estimate_resources(root, asked.experiment, asked.engine)
+    estimate = Costs(root).estimate([request])
+    need = Need(
+        name=asked.experiment.name,
         memory_bytes=resources.memory_bytes,
-        disk_bytes=resources.disk_bytes * runs,
+        disk_bytes=round(estimate.disk_bytes.high),
         processes=resources.processes,
     )
+    return need, Finding(OK, "cost", cost_text(estimate))
 
 
 def plain_lines(findings: list[Finding]) -> list[str]:

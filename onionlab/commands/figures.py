@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import argparse
 import sys
+from dataclasses import replace
 
 from onionlab.commands._arguments import (
     add_jobs_argument,
     add_override_arguments,
     listed_files,
 )
+from onionlab.commands._cost import say_cost
 from onionlab.commands._request import jobs_of, overrides_of
 from onionlab.commands.list import print_table
+from onionlab.experiment.claims_file import load_claims
 from onionlab.paths import working_root
 from onionlab.questions.paper_again import DEFAULT_CLAIMS, published_paper, repeat_paper
 
@@ -46,11 +49,15 @@ def run(args: argparse.Namespace) -> int:
     if args.files:
         made = published_paper(working_root(), args.claims, listed_files(args.files))
     else:
+        root, jobs, request = working_root(), jobs_of(args), overrides_of(args, "")
+        if not args.no_run:
+            names = load_claims(args.claims, root=root).experiments
+            say_cost(root, [replace(request, experiment=name) for name in names], jobs)
         made = repeat_paper(
-            working_root(),
+            root,
             args.claims,
-            overrides_of(args, ""),
-            jobs=jobs_of(args),
+            request,
+            jobs=jobs,
             run=not args.no_run,
             say=print,
         )

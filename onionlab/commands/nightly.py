@@ -7,10 +7,11 @@ import shlex
 from pathlib import Path
 
 from onionlab.commands._arguments import add_engine_arguments, add_jobs_argument
+from onionlab.commands._cost import say_cost
 from onionlab.commands._request import jobs_of, runs_of
 from onionlab.experiment.nightly_list import read_nightly_list
 from onionlab.paths import shipped, working_root
-from onionlab.questions.night import run_night
+from onionlab.questions.night import request_of_entry, run_night
 
 HELP = "run the nightly list against its baseline; exit status 1: a primary metric is worse"
 
@@ -44,14 +45,16 @@ def accepting(args: argparse.Namespace) -> str:
 
 def run(args: argparse.Namespace) -> int:
     """Print the answers, and the paths of summaries and history on the last lines."""
-    root = working_root()
+    root, jobs, asked = working_root(), jobs_of(args), runs_of(args, "")
+    nightly = read_nightly_list(args.list or shipped(root, "experiments/nightly.yaml"), root=root)
+    say_cost(root, [request_of_entry(entry, asked) for entry in nightly.experiments], jobs)
     night, paths = run_night(
         root,
-        read_nightly_list(args.list or shipped(root, "experiments/nightly.yaml"), root=root),
-        runs_of(args, ""),
+        nightly,
+        asked,
         state=args.state or root / "nightly",
         accept=args.accept,
-        jobs=jobs_of(args),
+        jobs=jobs,
         say=print,
         accept_with=accepting(args),
     )

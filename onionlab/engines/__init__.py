@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Protocol
+from typing import Any, Protocol
 
 from onionlab.engines.base import Engine, EngineFailureError, Process, Progress, Simulation, Usage
 from onionlab.engines.examination import Finding, Question
@@ -44,11 +44,12 @@ class EngineKind:
     """What can be done with an engine before it is there.
 
     open: makes it ready to run from the checkout, what it has to say, and the user's paths of
-    Shadow and TGen; raises UserError where something is missing.
+    Shadow and TGen; raises UserError where something is missing. cpus_per_run: as the engine's own.
     """
 
     open: Callable[[Path, Say, str | None, str | None], Engine]
     examine: Examine
+    cpus_per_run: Callable[[Mapping[str, Any]], int]
 
 
 # What follows is imported when it is used: the guest of the embedded engine imports this package
@@ -67,6 +68,12 @@ def _examine_shadow(question: Question, *, needed: bool) -> Iterator[Finding]:
     return examine(question, needed=needed)
 
 
+def _cpus_of_shadow(options: Mapping[str, Any]) -> int:
+    from onionlab.engines.shadow.engine import cpus_per_run
+
+    return cpus_per_run(options)
+
+
 def _open_uml(root: Path, say: Say, shadow: str | None, tgen: str | None) -> Engine:
     from onionlab.engines.uml.engine import UmlEngine
     from onionlab.engines.uml.kernel import ensure_kernel
@@ -80,9 +87,13 @@ def _examine_uml(question: Question, *, needed: bool) -> Iterator[Finding]:
     return examine(question, needed=needed)
 
 
+def _cpus_of_uml(options: Mapping[str, Any]) -> int:
+    return 1  # A guest has a single processor.
+
+
 ENGINES = {
-    "shadow": EngineKind(_open_shadow, _examine_shadow),
-    "uml": EngineKind(_open_uml, _examine_uml),
+    "shadow": EngineKind(_open_shadow, _examine_shadow, _cpus_of_shadow),
+    "uml": EngineKind(_open_uml, _examine_uml, _cpus_of_uml),
 }
 
 

@@ -156,9 +156,9 @@ def run_night(
     return made, _write_summaries(made, root / "results" / "nightly", state)
 
 
-def prepare_entry(root: Path, entry: NightlyEntry, asked: Request, say: Say) -> Prepared:
-    """Plan one entry. Raises UserError for all that can be known before a run."""
-    request = replace(
+def request_of_entry(entry: NightlyEntry, asked: Request) -> Request:
+    """What one entry asks for, changed as the night is."""
+    return replace(
         asked,
         experiment=entry.name,
         scale=entry.scale,
@@ -166,6 +166,11 @@ def prepare_entry(root: Path, entry: NightlyEntry, asked: Request, say: Say) -> 
         variants=entry.variants,
         engine=entry.engine if asked.engine == "auto" else asked.engine,
     )
+
+
+def prepare_entry(root: Path, entry: NightlyEntry, asked: Request, say: Say) -> Prepared:
+    """Plan one entry. Raises UserError for all that can be known before a run."""
+    request = request_of_entry(entry, asked)
     plan = make_plan(root, request, say, out=root / "results" / "nightly" / entry.name)
     return Prepared(entry, plan, baseline_key(open_bench(root, request, say)))
 

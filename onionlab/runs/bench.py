@@ -68,8 +68,8 @@ class Bench(ABC):
     ) -> None:
         self.root = root
         self.experiment = experiment
-        self.variants: Mapping[str, Any] = self.load_variants()
-        self.selected = self._selected(request.variants, say)
+        self.variants: Mapping[str, Any] = known_variants(root, experiment)
+        self.selected = select_variants(experiment, self.variants, request.variants, say)
         self.needed = sorted({*self.selected, experiment.baseline})
         self.engine: Engine
         self.programs: Mapping[str, Built]
@@ -80,30 +80,6 @@ class Bench(ABC):
             ),
             lambda: self.build(say),
         )
-
-    def _selected(self, asked: Sequence[str], say: Callable[[str], None]) -> list[str]:
-        """What is run: the experiment's own variants, or of all that there are those asked for.
-
-        In the experiment's order; those that are not its own come last. Raises UserError for a name
-        that no variant has.
-        """
-        own = self.experiment.variants
-        for name in asked:
-            if name not in self.variants:
-                others = [other for other in self.variants if other not in own]
-                raise UserError(
-                    f"there is no variant {show(name)}{nearest(name, self.variants)}",
-                    f"{self.experiment.name} has {', '.join(own)}; to be had besides: "
-                    f"{', '.join(others)}",
-                )
-        added = [name for name in dict.fromkeys(asked) if name not in own]
-        if added:
-            say(f"note: not in {self.experiment.name}'s own list of variants: {', '.join(added)}")
-        return [*(name for name in own if not asked or name in asked), *added]
-
-    @abstractmethod
-    def load_variants(self) -> Mapping[str, Any]:
-        """Return all variants that the checkout has for this kind of experiment, by name."""
 
     @abstractmethod
     def build(self, say: Callable[[str], None]) -> Mapping[str, Built]:
@@ -143,10 +119,6 @@ class Bench(ABC):
 
 class Workbench(Bench):
     """An experiment with Tor."""
-
-    def load_variants(self) -> Mapping[str, TorVariant]:
-        """Return the variants of Tor."""
-        return load_variants(self.root)
 
     def build(self, say: Callable[[str], None]) -> Mapping[str, Built]:
         """Build Tor, and libtorrent's peers where clients fetch in pieces."""
@@ -205,10 +177,6 @@ class Workbench(Bench):
 class PeersBench(Bench):
     """An experiment with libtorrent's peers alone."""
 
-    def load_variants(self) -> Mapping[str, PeerVariant]:
-        """Return the variants of libtorrent's peers."""
-        return load_peer_variants(self.root)
-
     def build(self, say: Callable[[str], None]) -> Mapping[str, Built]:
         """Build libtorrent's peers."""
         peers = ensure_peers(self.root, self.needed, say=say)
@@ -227,6 +195,38 @@ class PeersBench(Bench):
     def verify(self, hosts: Path, run: RunDirectory) -> dict[str, int]:
         """Check that every peer followed the request rule that it had to."""
         return verify_peer_logs(hosts, run.expectations)
+
+
+def known_variants(root: Path, experiment: Experiment) -> Mapping[str, TorVariant | PeerVariant]:
+    """Return all variants that the checkout has for an experiment's kind, by name."""
+    if experiment.kind == PEERS:
+        return load_peer_variants(root)
+    return load_variants(root)
+
+
+def select_variants(
+    experiment: Experiment,
+    known: Mapping[str, object],
+    asked: Sequence[str],
+    say: Callable[[str], None],
+) -> list[str]:
+    """What is run: the experiment's own variants, or of all that there are those asked for.
+
+    In the experiment's order; those that are not its own come last. Raises UserError for a name
+    that no variant has.
+    """
+    own = experiment.variants
+    for name in asked:
+        if name not in known:
+            others = [other for other in known if other not in own]
+            raise UserError(
+                f"there is no variant {show(name)}{nearest(name, known)}",
+                f"{experiment.name} has {', '.join(own)}; to be had besides: {', '.join(others)}",
+            )
+    added = [name for name in dict.fromkeys(asked) if name not in own]
+    if added:
+        say(f"note: not in {experiment.name}'s own list of variants: {', '.join(added)}")
+    return [*(name for name in own if not asked or name in asked), *added]
 
 
 _BENCHES: Mapping[str | None, type[Bench]] = {None: Workbench, PEERS: PeersBench}

@@ -76,7 +76,7 @@ def make_plan(
             bench.engine.cpus_per_run(engine_options(level.settings, bench.engine.name))
             for level in experiment.levels.values()
         ),
-        resources=estimate_resources(experiment),
+        resources=estimate_resources(root, experiment, bench.engine.name),
     )
     again = builds_that_changed(
         plan.file,

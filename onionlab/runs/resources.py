@@ -1,25 +1,26 @@
-"""What a run needs of the machine, estimated before it starts."""
+"""What the largest run of an experiment needs of the machine, estimated before it starts."""
 
 from __future__ import annotations
 
+from pathlib import Path
+
 from analysis.formats.plan_file import Resources
 from onionlab.experiment import AnySettings, Experiment, Settings
+from onionlab.runs.costs.features import features_of
+from onionlab.runs.costs.model import DISK, MEMORY, CostModel, load_model
 
-# Measured on full-size and small networks (docs/explanation/performance.md): a Tor or TGen under
-# Shadow holds this much private memory, a host without Tor only TGen's share.
-_TOR_BYTES = 4 * 2**20
-_TGEN_BYTES = 3 * 2**19
-_ENGINE_BYTES = 250 * 2**20
-# Logs: TGen's heartbeat lines and Tor's own state files.
-_DISK_BYTES_PER_CLIENT_S = 220
-_DISK_BYTES_PER_HOST = 150 * 2**10
-# Two peers: a line of each kind every few milliseconds.
-_PEERS_DISK_BYTES = 20 * 2**20
+PEERS_PROCESSES = 2
 
 
-def estimate_resources(experiment: Experiment) -> Resources:
-    """Estimate what the largest run of an experiment needs."""
-    levels = [_estimate_level(level.settings) for level in experiment.levels.values()]
+def estimate_resources(root: Path, experiment: Experiment, engine: str) -> Resources:
+    """Estimate what the largest run of an experiment needs, with reserve: the ends of the ranges.
+
+    Raises UserError where the cost model cannot be read.
+    """
+    model = load_model(root)
+    levels = [
+        _of_level(root, model, level.settings, engine) for level in experiment.levels.values()
+    ]
     return Resources(
         memory_bytes=max(level.memory_bytes for level in levels),
         disk_bytes=max(level.disk_bytes for level in levels),
@@ -27,19 +28,14 @@ def estimate_resources(experiment: Experiment) -> Resources:
     )
 
 
-def _estimate_level(settings: AnySettings) -> Resources:
-    if not isinstance(settings, Settings):
-        return Resources(_ENGINE_BYTES, _PEERS_DISK_BYTES, 2)
-    clients, servers = settings.client_count, settings.network.servers.count
-    tors = settings.host_count - servers
+def _of_level(root: Path, model: CostModel, settings: AnySettings, engine: str) -> Resources:
+    features = features_of(root, settings)
+    processes = PEERS_PROCESSES
+    if isinstance(settings, Settings):
+        # A Tor on each host but the servers, and a TGen on each client and server.
+        processes = settings.host_count + settings.client_count
     return Resources(
-        memory_bytes=_ENGINE_BYTES + tors * _TOR_BYTES + (clients + servers) * _TGEN_BYTES,
-        disk_bytes=round(
-            settings.host_count * _DISK_BYTES_PER_HOST
-            + clients
-            * settings.time.stop_s
-            * _DISK_BYTES_PER_CLIENT_S
-            / max(settings.engine.tgen.heartbeat_s, 0.1)
-        ),
-        processes=tors + clients + servers,
+        memory_bytes=round(model.need(engine, MEMORY, features).high),
+        disk_bytes=round(model.need(engine, DISK, features).high),
+        processes=processes,
     )

@@ -68,9 +68,10 @@ def test_nothing_is_needed_where_nothing_is_missing(tmp_path: Path) -> None:
 
 def test_the_full_network_is_estimated_above_what_it_was_measured_to_take() -> None:
     # One full-size run held 1.9 GB of private memory at its peak (docs/explanation/performance.md).
-    full = estimate_resources(load("swrr-5mid", root=REPOSITORY))
+    full = estimate_resources(REPOSITORY, load("swrr-5mid", root=REPOSITORY), "shadow")
     assert 1.9e9 < full.memory_bytes < 5e9
-    small = estimate_resources(load("swrr-5mid", root=REPOSITORY).with_overrides(scale=0.1))
+    tenth = load("swrr-5mid", root=REPOSITORY).with_overrides(scale=0.1)
+    small = estimate_resources(REPOSITORY, tenth, "shadow")
     assert 0.38e9 < small.memory_bytes < 1e9
     assert full.processes == 3 + 34 + 2 * 400 + 100
 

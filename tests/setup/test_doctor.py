@@ -255,17 +255,24 @@ def test_the_verb_on_a_terminal(
     assert "do this" in out
 
 
-def test_an_experiment_is_judged_by_what_it_takes() -> None:
+def test_an_experiment_is_judged_by_what_it_takes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # As if nothing was run in this checkout.
+    monkeypatch.setattr("onionlab.runs.costs.estimate.finished_runs", lambda store: [])
     parser = argparse.ArgumentParser()
     verb.setup_arguments(parser)
-    one = verb.need_of(parser.parse_args(["quick", "--seeds", "1"]), REPOSITORY)
-    three = verb.need_of(parser.parse_args(["quick", "--seeds", "3"]), REPOSITORY)
-    assert three.disk_bytes == 3 * one.disk_bytes
+
+    def need_of(*words: str) -> tuple[Need, Finding]:
+        return verb.need_of(parser.parse_args(["quick", *words]), REPOSITORY)
+
+    (one, _), (three, cost) = need_of("--seeds", "1"), need_of("--seeds", "3")
+    assert three.disk_bytes == pytest.approx(3 * one.disk_bytes)
     assert three.memory_bytes == one.memory_bytes > 0
-    part = verb.need_of(
-        parser.parse_args(["quick", "--seeds", "3", "--variants", "rr"]), REPOSITORY
-    )
+    part, _ = need_of("--seeds", "3", "--variants", "rr")
     assert part.disk_bytes < three.disk_bytes
+    assert cost.status == OK
+    assert cost.text.startswith("9 runs to make (0 of 9 there), about ")
 
 
 # The embedded engine

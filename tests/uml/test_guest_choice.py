@@ -53,7 +53,7 @@ def offered(monkeypatch: pytest.MonkeyPatch) -> Callable[..., list[str]]:
                     raise UserError(f"{name} is not installed", "install it")
                 return SimpleNamespace(name=name)
 
-            return engines.EngineKind(open_it, lambda *_, **__: iter(()))
+            return engines.EngineKind(open_it, lambda *_, **__: iter(()), lambda _: 1)
 
         monkeypatch.setattr(engines, "ENGINES", {name: played(name) for name in there})
         return []

@@ -72,7 +72,7 @@ class ShadowEngine:
 
     def cpus_per_run(self, options: Mapping[str, Any]) -> int:
         """One CPU for each of Shadow's worker threads."""
-        return int(_merge_options(options)["general"]["parallelism"])
+        return cpus_per_run(options)
 
     def run(
         self,
@@ -169,6 +169,11 @@ def _configuration(simulation: Simulation) -> dict[str, Any]:
             for host in simulation.network.hosts
         },
     }
+
+
+def cpus_per_run(options: Mapping[str, Any]) -> int:
+    """How many CPUs a run with an experiment's options is to have for itself."""
+    return int(_merge_options(options)["general"]["parallelism"])
 
 
 def _merge_options(options: Mapping[str, Any]) -> dict[str, Any]:

@@ -1,0 +1,189 @@
+"""What one run costs: from finished runs of its kind, else from the model, corrected by others.
+
+In this order: finished runs of the same experiment, scale, level, variant and engine on this
+machine; the model, times what it missed finished runs of the same experiment by; the model, times a
+part of what it missed other experiments by; the model alone.
+"""
+
+from __future__ import annotations
+
+import math
+import statistics
+from collections import defaultdict
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from onionlab.errors import UserError
+from onionlab.experiment import AnySettings, Experiment, load
+from onionlab.runs.costs.asking import Asked, Kind
+from onionlab.runs.costs.calibration import Calibration
+from onionlab.runs.costs.features import Features, features_of
+from onionlab.runs.costs.model import (
+    CPU,
+    DISK,
+    MEMORY,
+    OVERHEAD,
+    CostModel,
+    Range,
+    around,
+)
+from onionlab.runs.costs.past import Finished, Past, disk_bytes
+from onionlab.runs.store import Store
+
+SAME, SIMILAR, OTHERS, MODEL, STRANGE = (
+    "finished runs of the same kind",
+    "the model, corrected by finished runs of the same experiment",
+    "the model, corrected by finished runs of other experiments",
+    "the model",
+    "the model of another engine, because this one was not measured yet",
+)
+SOURCES = (SAME, SIMILAR, OTHERS, MODEL, STRANGE)
+
+PARALLEL_CPU_FACTOR = 1.27
+"""CPU time of a run on several CPUs to that on one (two: docs/explanation/performance.md)."""
+DEVIATIONS = 2.0
+"""From the middle of a range to its ends, where finished runs give it."""
+LEAST_CPU_S = 0.01
+MOST_LOOKED_AT = 8
+"""Runs of a kind whose folders are measured."""
+
+
+@dataclass(frozen=True)
+class RunCost:
+    """What one run takes.
+
+    Attributes:
+        cpu_s: CPU time of the simulation.
+        wall_s: From its start to its records, with its CPUs to itself.
+        memory_bytes: Private memory at its peak.
+        disk_bytes: What its folder holds at the end.
+        cpus: CPUs that it has to itself.
+        source: One of `SOURCES`.
+    """
+
+    cpu_s: Range
+    wall_s: Range
+    memory_bytes: Range
+    disk_bytes: Range
+    cpus: int
+    source: str
+
+
+@dataclass(frozen=True)
+class _Miss:
+    """By how much the model missed the finished runs of one kind: log of the ratio."""
+
+    experiment: str
+    engine: str
+    log_ratio: float
+
+
+class Estimator:
+    """Estimates runs on this machine."""
+
+    def __init__(
+        self,
+        root: Path,
+        model: CostModel,
+        calibration: Calibration,
+        past: Iterable[Past] = (),
+    ) -> None:
+        self._root = root
+        self._model = model
+        self._calibration = calibration
+        self._store = Store(root / "runs")
+        self._experiments: dict[tuple[str, float | None], Experiment | None] = {}
+        self._past: dict[tuple[str, float, Kind, str], dict[str, Finished]] = defaultdict(dict)
+        settings: dict[tuple[str, float, Kind, str], AnySettings] = {}
+        for one in past:
+            experiment = self._loaded(one.experiment, one.scale)
+            if experiment is not None and one.kind.level in experiment.levels:
+                key = (experiment.name, experiment.scale, one.kind, one.run.engine)
+                settings[key] = experiment.levels[one.kind.level].settings
+                self._past[key][one.run.run_id] = one.run
+        self._misses = [
+            _Miss(key[0], key[3], log_ratio)
+            for key, runs in self._past.items()
+            if (log_ratio := self._log_ratio(key[3], settings[key], runs.values())) is not None
+        ]
+
+    def _loaded(self, name: str, scale: float | None) -> Experiment | None:
+        """An experiment that somebody ran; None where it is gone or no longer right."""
+        if (name, scale) not in self._experiments:
+            try:
+                found = load(name, root=self._root).with_overrides(scale=scale)
+            except UserError:
+                found = None
+            self._experiments[name, scale] = found
+        return self._experiments[name, scale]
+
+    def _log_ratio(
+        self, engine: str, settings: AnySettings, runs: Iterable[Finished]
+    ) -> float | None:
+        """What runs of one kind took to what the model expects; None where nobody can tell."""
+        took = [run.manifest.cpu_s for run in runs if run.manifest.cpu_s]
+        if not took:
+            return None
+        expected = self._time(engine, CPU, features_of(self._root, settings)).middle
+        return statistics.fmean(map(math.log, took)) - math.log(max(expected, LEAST_CPU_S))
+
+    def _time(self, engine: str, quantity: str, features: Features) -> Range:
+        return self._model.time(engine, quantity, features, self._calibration)
+
+    def cost(self, asked: Asked, kind: Kind, there: Iterable[Finished] = ()) -> RunCost:
+        """What a run of a kind takes.
+
+        there: finished runs of the same kind that no plan may list.
+        """
+        engine = asked.engine
+        settings = asked.experiment.levels[kind.level].settings
+        features = features_of(self._root, settings)
+        cpus = asked.cpus_per_run(kind)
+        overhead = self._time(engine, OVERHEAD, features)
+        key = (asked.experiment.name, asked.experiment.scale, kind, engine)
+        runs = {
+            **self._past.get(key, {}),
+            **{run.run_id: run for run in there if run.is_of_this_machine},
+        }
+        known = [run for run in runs.values() if run.manifest.cpu_s]
+        if known:
+            cpu = self._seen([run.manifest.cpu_s or 0.0 for run in known])
+            memory = self._seen([run.manifest.peak_memory_bytes or 1 for run in known])
+            folders = [self._store.run(run.run_id) for run in known[:MOST_LOOKED_AT]]
+            disk = self._seen([max(1, disk_bytes(folder)) for folder in folders])
+            source = SAME
+        else:
+            factor, source = self._correction(asked)
+            cpu = self._time(engine, CPU, features) * factor
+            if cpus > 1:
+                cpu = cpu * PARALLEL_CPU_FACTOR
+            memory = self._model.need(engine, MEMORY, features)
+            disk = self._model.need(engine, DISK, features)
+        return RunCost(cpu, cpu * (1 / cpus) + overhead, memory, disk, cpus, source)
+
+    def _seen(self, amounts: Sequence[float]) -> Range:
+        """A range around finished runs; no narrower than one machine wanders."""
+        logs = [math.log(amount) for amount in amounts]
+        spread = statistics.stdev(logs) if len(logs) > 1 else 0.0
+        wander = math.log(self._model.drift_factor)
+        return around(math.exp(statistics.fmean(logs)), math.exp(DEVIATIONS * max(spread, wander)))
+
+    def _correction(self, asked: Asked) -> tuple[float, str]:
+        """What to multiply the model's CPU time by, and why."""
+        own = [m.log_ratio for m in self._misses if m.experiment == asked.experiment.name]
+        if own:
+            return math.exp(statistics.fmean(own)), SIMILAR
+        others: dict[str, list[float]] = defaultdict(list)
+        for miss in self._misses:
+            if miss.engine == asked.engine:
+                others[miss.experiment].append(miss.log_ratio)
+        if not others:
+            return 1.0, MODEL if asked.engine in self._model.engines else STRANGE
+        # A part is this machine's, which its measures do not tell, and a part the experiments':
+        # what is taken over follows from how large either is known to be.
+        of_machine = math.log(self._model.drift_factor) ** 2
+        of_experiment = self._model.of(asked.engine).quantities[CPU].deviation ** 2
+        weight = of_machine / (of_machine + of_experiment / len(others))
+        mean = statistics.fmean(statistics.fmean(one) for one in others.values())
+        return math.exp(weight * mean), OTHERS

@@ -1,0 +1,283 @@
+"""What a run's cost follows from, as far as its settings tell before it is made.
+
+The load has no coefficient that is fitted: clients get no more than they ask for, and together no
+more than the narrowest position of their circuits carries.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, fields
+from pathlib import Path
+
+from onionlab.experiment import AnySettings, Settings
+from onionlab.experiment.peers import PeersSettings
+from onionlab.experiment.schema import TrafficClass
+from onionlab.network.geography import Geography, load_geography
+from onionlab.rundir.compose import mean_capacity_bit_per_s
+from onionlab.runs.bench import TOR_CC_ALG
+
+CELL_PAYLOAD_BYTES = 498
+CELL_WIRE_BYTES = 514 * 1.05
+"""A cell on a link: 514 bytes (tor-spec, section 3), and the headers of TLS, TCP and IP."""
+STREAM_WINDOW_BYTES = 500 * CELL_PAYLOAD_BYTES
+"""That a stream may have under way (tor-spec, section 7.4)."""
+VEGAS_WINDOW_BYTES = 1.5 * 124 * CELL_PAYLOAD_BYTES
+"""The same with congestion control, in the mean of a download: it begins with 124 cells (proposal
+324, cc_cwnd_init) and grows. Half as much again is what training runs carried."""
+RTTS_TO_FIRST_BYTE = 2
+"""Through the whole circuit: BEGIN and CONNECTED, then the request and the answer."""
+LEAST_RTT_S = 0.001
+RELAYS_ON_PATH = 3
+FIXED_WINDOWS = 0
+"""Of the consensus parameter cc_alg."""
+LEGS = 2
+"""Of a Conflux set."""
+PATH = ("client", "guard", "middle", "exit", "server")
+
+
+@dataclass(frozen=True)
+class Features:
+    """What one run is, as far as its cost follows from it.
+
+    Attributes:
+        hosts: Simulated hosts.
+        tors: Processes of Tor: authorities, relays and clients.
+        tor_s: Simulated seconds, summed over them.
+        carried_bytes: What clients get through Tor, in payload.
+        streams: Downloads through Tor.
+        directory_entries: Descriptors of relays that the Tors hold, together.
+        traced_bytes: Payload that passes relays which write a cell trace, once for each of them.
+        peer_bytes: What libtorrent's peers send to each other without Tor.
+        log_lines: Lines that grow with time: a client's heartbeats, a peer's samples.
+        verbose_bytes: What clients get whose log tells of every activity.
+    """
+
+    hosts: float = 0.0
+    tors: float = 0.0
+    tor_s: float = 0.0
+    carried_bytes: float = 0.0
+    streams: float = 0.0
+    directory_entries: float = 0.0
+    traced_bytes: float = 0.0
+    peer_bytes: float = 0.0
+    log_lines: float = 0.0
+    verbose_bytes: float = 0.0
+
+
+FEATURES = tuple(field.name for field in fields(Features))
+
+
+def features_of(root: Path, settings: AnySettings) -> Features:
+    """What a run with these settings is, whatever its variant and seed."""
+    if isinstance(settings, Settings):
+        return _of_network(root, settings)
+    return _of_peers(settings)
+
+
+def _of_peers(settings: PeersSettings) -> Features:
+    """Two peers: the narrower link is full while they transfer."""
+    network, transfer, time = settings.network, settings.transfer, settings.time
+    narrow = min(network.seed_bit_per_s, network.downloader_bit_per_s) / 8
+    return Features(
+        hosts=2,
+        peer_bytes=min(transfer.size_bytes, narrow * time.measured_s),
+        log_lines=time.measured_s / transfer.sample_s,
+    )
+
+
+def _of_network(root: Path, settings: Settings) -> Features:
+    carried = carried_bytes(root, settings)
+    total = sum(carried.values())
+    tors = settings.host_count - settings.network.servers.count
+    return Features(
+        hosts=settings.host_count,
+        tors=tors,
+        tor_s=tors * settings.time.stop_s,
+        carried_bytes=total,
+        streams=sum(
+            carried[name] / entry.request_bytes for name, entry in settings.traffic.items()
+        ),
+        directory_entries=tors * (settings.network.relays.count + settings.network.authorities),
+        traced_bytes=total * RELAYS_ON_PATH * _traced_share(settings),
+        log_lines=settings.client_count * settings.time.stop_s / settings.engine.tgen.heartbeat_s,
+        verbose_bytes=total if settings.engine.tgen.loglevel == "info" else 0.0,
+    )
+
+
+@dataclass(frozen=True)
+class _Asking:
+    """A class of clients as it loads the network.
+
+    streams: that its clients may have open; request_bytes: of one download; idle_s: from the end of
+    one download to the first byte of the next; most_bytes_per_s: of one stream, whatever the
+    others; loaded_s: how long they ask; most_bytes: where they stop.
+    """
+
+    streams: int
+    request_bytes: int
+    idle_s: float
+    most_bytes_per_s: float
+    loaded_s: float
+    most_bytes: float
+
+    def bytes_per_s(self, stream_bytes_per_s: float) -> float:
+        """What the class gets where no stream gets more than that."""
+        rate = min(stream_bytes_per_s, self.most_bytes_per_s)
+        return self.streams * self.request_bytes / (self.idle_s + self.request_bytes / rate)
+
+
+def carried_bytes(root: Path, settings: Settings) -> dict[str, float]:
+    """What the clients of each class get in a run, in bytes of payload.
+
+    Their downloads share what the network carries: all of them get what they ask for, or each open
+    stream gets the same, so that together they fill it.
+    """
+    geography = load_geography(root, settings.network.geography)
+    capacity = capacity_bytes_per_s(root, settings)
+    asking = {
+        name: _asking(settings, entry, geography)
+        for name, entry in settings.traffic.items()
+        if entry.count
+    }
+    rate = _fair_bytes_per_s(list(asking.values()), capacity)
+    return dict.fromkeys(settings.traffic, 0.0) | {
+        name: min(one.most_bytes, one.bytes_per_s(rate) * one.loaded_s)
+        for name, one in asking.items()
+    }
+
+
+def _fair_bytes_per_s(asking: Sequence[_Asking], capacity: float) -> float:
+    """The rate of a stream with which all together get no more than the capacity."""
+    high = max((one.most_bytes_per_s for one in asking), default=1.0)
+    if sum(one.bytes_per_s(high) for one in asking) <= capacity:
+        return high
+    low = high * 1e-9
+    for _ in range(60):
+        middle = math.sqrt(low * high)
+        if sum(one.bytes_per_s(middle) for one in asking) > capacity:
+            high = middle
+        else:
+            low = middle
+    return low
+
+
+def _asking(settings: Settings, entry: TrafficClass, geography: Geography) -> _Asking:
+    rtt_s = circuit_rtt_s(geography)
+    pauses = entry.pause.times_s
+    once = entry.repeat == "once"
+    pause_s = sum(pauses) / len(pauses) if pauses and not once else 0.0
+    streams = entry.count * entry.streams
+    time = settings.time
+    return _Asking(
+        streams=streams,
+        request_bytes=entry.request_bytes,
+        idle_s=RTTS_TO_FIRST_BYTE * rtt_s + pause_s,
+        most_bytes_per_s=min(
+            (STREAM_WINDOW_BYTES if _has_fixed_windows(settings) else VEGAS_WINDOW_BYTES)
+            / max(rtt_s, LEAST_RTT_S),
+            _access_bytes_per_s(settings, geography) / entry.streams,
+        ),
+        loaded_s=max(
+            0.0,
+            time.stop_s - time.bootstrap_s - entry.start.after_s - entry.start.spread_s / 2,
+        ),
+        most_bytes=float(streams * entry.request_bytes) if once else math.inf,
+    )
+
+
+def _access_bytes_per_s(settings: Settings, geography: Geography) -> float:
+    """A client's link downwards, in the mean of its places."""
+    if settings.network.clients.bandwidth_bit_per_s is not None:
+        return settings.network.clients.bandwidth_bit_per_s / 8
+    weights = geography.places["client"]
+    total = sum(weights.values())
+    return (
+        sum(
+            weight * geography.client_bit_per_s[region][1] / 8 for region, weight in weights.items()
+        )
+        / total
+    )
+
+
+def circuit_rtt_s(geography: Geography) -> float:
+    """Round-trip time from a client through three relays to a server, in the mean of places."""
+    return sum(_leg_s(geography, a, b) for a, b in itertools.pairwise(PATH))
+
+
+def _leg_s(geography: Geography, a: str, b: str) -> float:
+    places_a, places_b = geography.places[a], geography.places[b]
+    total = sum(places_a.values()) * sum(places_b.values())
+    return (
+        sum(
+            weight_a * weight_b * geography.rtt_ms[region_a, region_b]
+            for region_a, weight_a in places_a.items()
+            for region_b, weight_b in places_b.items()
+        )
+        / total
+        / 1000
+    )
+
+
+def capacity_bytes_per_s(root: Path, settings: Settings) -> float:
+    """Payload that the network carries at most: its narrowest position, in bytes a second.
+
+    Every circuit takes a guard, a middle and an exit; a relay of two roles shares what it has.
+    """
+    carries = {
+        role: _role_bytes_per_s(root, settings, role) for role, _ in settings.network.relays.items()
+    }
+    guards = carries["guard"] + carries["exitguard"]
+    exits = carries["exit"] + carries["exitguard"]
+    ends = carries["guard"] + carries["exit"] + carries["exitguard"]
+    limits = [guards, exits, ends / 2]
+    if carries["middle"] and _keeps_to_middles(settings):
+        limits.append(carries["middle"])
+    else:
+        limits.append((ends + carries["middle"]) / 3)
+    return min(limits) * CELL_PAYLOAD_BYTES / CELL_WIRE_BYTES
+
+
+def _keeps_to_middles(settings: Settings) -> bool:
+    """Whether middles alone are in the middle of circuits.
+
+    Tor of today splits a stream over two circuits without a common relay where congestion control
+    is on (Conflux, proposal 329): the second one needs a second middle.
+    """
+    if settings.network.middle_hops != "dedicated":
+        return False
+    torrc = settings.tor.torrc
+    off = {**torrc.all, **torrc.client}.get("ConfluxEnabled") == ("0",)
+    enough = settings.network.relays.middle.count >= LEGS
+    return _has_fixed_windows(settings) or off or enough
+
+
+def _has_fixed_windows(settings: Settings) -> bool:
+    """Whether Tor runs without its congestion control of today."""
+    return settings.tor.consensus_params.get("cc_alg", TOR_CC_ALG) == FIXED_WINDOWS
+
+
+def _role_bytes_per_s(root: Path, settings: Settings, role: str) -> float:
+    entry = dict(settings.network.relays.items())[role]
+    if not entry.count:
+        return 0.0
+    each = mean_capacity_bit_per_s(root, entry) * settings.network.capacity_total_factor(role)
+    if entry.bandwidth_rate_bit_per_s is not None:
+        each = min(each, entry.bandwidth_rate_bit_per_s)
+    return entry.count * each / 8
+
+
+def _traced_share(settings: Settings) -> float:
+    """Share of the relays that write a cell trace."""
+    trace, relays = settings.tor.trace, settings.network.relays
+    if trace.where == "none" or not relays.count:
+        return 0.0
+    if trace.where == "roles":
+        return (
+            sum(entry.count for role, entry in relays.items() if role in trace.names) / relays.count
+        )
+    if trace.where == "hosts":
+        return len(trace.names) / relays.count
+    return trace.fraction

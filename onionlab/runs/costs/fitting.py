@@ -1,0 +1,198 @@
+"""The coefficients of the cost model, from measured runs.
+
+    python -m onionlab.runs.costs.fitting
+
+writes configs/costs/model.json from configs/costs/training.csv. Coefficients minimise the sum of
+squares of relative errors and are not negative (C. L. Lawson, R. J. Hanson, Solving Least Squares
+Problems, 1974, chapter 23). A range is what the model missed at most where each experiment in turn
+was left out of the fit.
+"""
+
+from __future__ import annotations
+
+import csv
+import math
+import statistics
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass, fields
+from pathlib import Path
+
+import numpy as np
+from scipy.optimize import nnls
+
+from analysis.errors import AnalysisError
+from analysis.formats.json_files import write_json
+from onionlab.paths import code_root
+from onionlab.runs.costs.calibration import MEASURES, Calibration
+from onionlab.runs.costs.features import FEATURES, Features
+from onionlab.runs.costs.model import (
+    CPU,
+    FOLDER,
+    MODEL_FILE,
+    OVERHEAD,
+    QUANTITIES,
+    TERMS,
+    CostModel,
+    EngineCosts,
+    Fitted,
+    slowness,
+    value_of,
+)
+
+TRAINING = f"{FOLDER}/training.csv"
+HELD_OUT = f"{FOLDER}/held-out.csv"
+"""Runs that say how good the model is; chosen before anything was fitted, and never fitted."""
+TRUTH = f"{FOLDER}/full-size.csv"
+"""Likewise: one run at full size."""
+SIGNIFICANT_DIGITS = 5
+
+SPEED = {
+    "uml": {"switch_us": 0.6, "call_us": 0.2, "aes_ns_per_byte": 0.2},
+    "shadow": {"switch_us": 0.3, "call_us": 0.3, "aes_ns_per_byte": 0.4},
+}
+"""What of a machine bears on CPU time: docs/explanation/cost.md says why."""
+
+
+@dataclass(frozen=True)
+class Measured:
+    """One run that was made, and what it took.
+
+    scale: SCALE; features: what it was; calibration: of the CPU it had, while it had it; took:
+    quantity -> amount, without those that were not measured.
+    """
+
+    engine: str
+    experiment: str
+    level: str
+    variant: str
+    scale: float
+    features: Features
+    calibration: Calibration
+    took: dict[str, float]
+
+
+KEYS = ("engine", "experiment", "level", "variant", "scale")
+COLUMNS = (*KEYS, *MEASURES, *FEATURES, *QUANTITIES)
+
+
+def read_measured(path: Path) -> list[Measured]:
+    """Read a table of measured runs. Raises AnalysisError where it is none."""
+    with path.open(newline="", encoding="utf-8") as lines:
+        table = csv.DictReader(lines)
+        if tuple(table.fieldnames or ()) != COLUMNS:
+            raise AnalysisError(f"{path}: expected the columns {', '.join(COLUMNS)}")
+        return [_measured(path, number, row) for number, row in enumerate(table, 2)]
+
+
+def _measured(path: Path, number: int, row: dict[str, str]) -> Measured:
+    try:
+        return Measured(
+            **{name: row[name] for name in KEYS if name != "scale"},
+            scale=float(row["scale"]),
+            features=Features(**{name: float(row[name]) for name in FEATURES}),
+            calibration=Calibration(**{name: float(row[name]) for name in MEASURES}),
+            took={name: float(row[name]) for name in QUANTITIES if row[name]},
+        )
+    except (ValueError, TypeError) as error:
+        raise AnalysisError(f"{path}:{number}: {error}") from error
+
+
+def fit(runs: Sequence[Measured]) -> CostModel:
+    """Fit the model to measured runs."""
+    reference = Calibration(
+        **{
+            name: _rounded(statistics.median(getattr(run.calibration, name) for run in runs))
+            for name in MEASURES
+        }
+    )
+    engines = {}
+    for engine, speed in SPEED.items():
+        own = [run for run in runs if run.engine == engine]
+        quantities = {
+            quantity: _fit_quantity(
+                quantity, [run for run in own if quantity in run.took], speed, reference
+            )
+            for quantity in QUANTITIES
+        }
+        engines[engine] = EngineCosts(speed=speed, quantities=quantities)
+    return CostModel(
+        format=1, reference=reference, drift_factor=_drift_factor(runs), engines=engines
+    )
+
+
+def _fit_quantity(
+    quantity: str, runs: Sequence[Measured], speed: dict[str, float], reference: Calibration
+) -> Fitted:
+    rows = [_row(quantity, run, speed, reference) for run in runs]
+    took = [run.took[quantity] for run in runs]
+    misses = []
+    for experiment in sorted({run.experiment for run in runs}):
+        seen = [i for i, run in enumerate(runs) if run.experiment != experiment]
+        coefficients = _least_squares([rows[i] for i in seen], [took[i] for i in seen])
+        misses += [
+            abs(math.log(took[i] / max(float(np.dot(rows[i], coefficients)), 1e-9)))
+            for i, run in enumerate(runs)
+            if run.experiment == experiment
+        ]
+    coefficients = _least_squares(rows, took)
+    return Fitted(
+        coefficients={
+            term: _rounded(float(value))
+            for term, value in zip(TERMS[quantity], coefficients, strict=True)
+        },
+        deviation=_rounded(math.sqrt(statistics.fmean(miss**2 for miss in misses))),
+        factor=_rounded(math.exp(max(misses))),
+    )
+
+
+def _row(
+    quantity: str, run: Measured, speed: dict[str, float], reference: Calibration
+) -> list[float]:
+    """What each coefficient is multiplied by to make what the run took."""
+    timed = quantity in (CPU, OVERHEAD)
+    slow = slowness(speed, run.calibration, reference) if timed else 1.0
+    return [slow * value_of(run.features, term) for term in TERMS[quantity]]
+
+
+def _least_squares(rows: Sequence[Sequence[float]], took: Sequence[float]) -> np.ndarray:
+    """Coefficients, not negative, that minimise the squares of the relative errors."""
+    matrix = np.array(rows) / np.array(took)[:, None]
+    # Terms differ by nine orders of magnitude.
+    sizes = np.maximum(np.abs(matrix).max(axis=0), 1e-300)
+    scaled, _ = nnls(matrix / sizes, np.ones(len(took)))
+    return np.asarray(scaled / sizes)
+
+
+def _drift_factor(runs: Sequence[Measured]) -> float:
+    """By how much the measures of one machine wandered while the runs were made: one deviation."""
+    spreads = [
+        statistics.pstdev(math.log(getattr(run.calibration, name)) for run in runs)
+        for name in MEASURES
+    ]
+    return _rounded(math.exp(max(spreads)))
+
+
+def _rounded(value: float) -> float:
+    return float(f"{value:.{SIGNIFICANT_DIGITS}g}")
+
+
+def columns_of(run: Measured) -> dict[str, object]:
+    """A line of a table of measured runs."""
+    return (
+        {name: getattr(run, name) for name in KEYS}
+        | {name: getattr(run.calibration, name) for name in MEASURES}
+        | {field.name: getattr(run.features, field.name) for field in fields(run.features)}
+        | {name: run.took.get(name, "") for name in QUANTITIES}
+    )
+
+
+def main(root: Path) -> int:
+    """Write the model that the training runs give."""
+    model = fit(read_measured(root / TRAINING))
+    write_json(root / MODEL_FILE, model.content())
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(code_root()))

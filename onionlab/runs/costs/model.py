@@ -1,0 +1,148 @@
+"""From what a run is to what it costs: sums of a few terms, with coefficients fitted to runs.
+
+`configs/costs/model.json` holds the coefficients; `onionlab.runs.costs.fitting` makes it from the
+measured runs beside it.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+from pydantic import Field
+
+from analysis.formats.format_model import FormatModel
+from analysis.formats.json_files import read_as
+from onionlab.paths import shipped
+from onionlab.runs.costs.calibration import Calibration
+from onionlab.runs.costs.features import Features
+
+FOLDER = "configs/costs"
+MODEL_FILE = f"{FOLDER}/model.json"
+
+CPU, MEMORY, DISK, OVERHEAD = "cpu_s", "memory_bytes", "disk_bytes", "overhead_s"
+QUANTITIES = (CPU, MEMORY, DISK, OVERHEAD)
+RUN = "run"
+"""The term that every run has, whatever it is."""
+
+TERMS: Mapping[str, tuple[str, ...]] = {
+    CPU: ("tors", "tor_s", "carried_bytes", "streams", "traced_bytes", "peer_bytes"),
+    MEMORY: (RUN, "hosts", "tors", "log_lines", "traced_bytes", "verbose_bytes"),
+    DISK: ("hosts", "tor_s", "directory_entries", "log_lines", "traced_bytes", "verbose_bytes"),
+    OVERHEAD: (RUN, "tors", "log_lines", "traced_bytes", "verbose_bytes"),
+}
+"""Quantity -> what it is a sum of, each times a coefficient that is not negative."""
+
+
+@dataclass(frozen=True)
+class Range:
+    """A quantity that is not known: what is expected, and what it hardly lies outside of."""
+
+    low: float
+    middle: float
+    high: float
+
+    def __post_init__(self) -> None:
+        """Raises ValueError where it is no range."""
+        if not 0 <= self.low <= self.middle <= self.high < math.inf:
+            raise ValueError(f"no range: {self.low}, {self.middle}, {self.high}")
+
+    def __add__(self, other: Range) -> Range:
+        """What two things take that err together, as runs of one kind do."""
+        return Range(self.low + other.low, self.middle + other.middle, self.high + other.high)
+
+    def __mul__(self, factor: float) -> Range:
+        """So many times that, of things that err together."""
+        return Range(self.low * factor, self.middle * factor, self.high * factor)
+
+
+NOTHING = Range(0.0, 0.0, 0.0)
+
+
+def around(middle: float, factor: float) -> Range:
+    """From `factor` times less to `factor` times more."""
+    return Range(middle / factor, middle, middle * factor)
+
+
+class Fitted(FormatModel):
+    """One quantity of one engine."""
+
+    coefficients: dict[str, float] = Field(
+        description="term -> seconds or bytes for each of it, on the reference machine"
+    )
+    deviation: float = Field(
+        ge=0.0, description="the same in the mean: root of the mean square of the ratio's logarithm"
+    )
+    factor: float = Field(
+        ge=1.0,
+        description="most by which the model missed an experiment that it had not seen: the range",
+    )
+
+
+class EngineCosts(FormatModel):
+    """What runs of one engine cost."""
+
+    speed: dict[str, float] = Field(
+        description="measure of a machine -> exponent with which it bears on CPU time; their sum "
+        "is 1"
+    )
+    quantities: dict[str, Fitted] = Field(description="by name")
+
+
+class CostModel(FormatModel):
+    """configs/costs/model.json: what a run costs, fitted to measured runs."""
+
+    format: Literal[1] = Field(description="version")
+    reference: Calibration = Field(description="the machine that coefficients are for")
+    drift_factor: float = Field(
+        ge=1.0, description="by which one machine's measures were found to wander"
+    )
+    engines: dict[str, EngineCosts] = Field(description="by name")
+
+    def of(self, engine: str) -> EngineCosts:
+        """An engine's costs; of one that was never measured, those of the one that costs most."""
+        return self.engines.get(engine) or max(
+            self.engines.values(), key=lambda one: one.quantities[CPU].coefficients["tor_s"]
+        )
+
+    def time(
+        self, engine: str, quantity: str, features: Features, calibration: Calibration
+    ) -> Range:
+        """What a run takes of CPU or OVERHEAD, in seconds, on a machine with this calibration."""
+        slow = slowness(self.of(engine).speed, calibration, self.reference)
+        return self.need(engine, quantity, features) * slow
+
+    def need(self, engine: str, quantity: str, features: Features) -> Range:
+        """What a run takes of a quantity, in its unit; of time, on the reference machine."""
+        fitted = self.of(engine).quantities[quantity]
+        amount = sum(
+            coefficient * value_of(features, term)
+            for term, coefficient in fitted.coefficients.items()
+        )
+        return around(amount, fitted.factor)
+
+
+def value_of(features: Features, term: str) -> float:
+    """What a term's coefficient is multiplied by."""
+    return 1.0 if term == RUN else float(getattr(features, term))
+
+
+def slowness(speed: Mapping[str, float], calibration: Calibration, reference: Calibration) -> float:
+    """How many times slower a machine is than the reference, for one engine's work."""
+    ratios = (
+        (float(getattr(calibration, name)) / float(getattr(reference, name)), exponent)
+        for name, exponent in speed.items()
+    )
+    return math.exp(sum(exponent * math.log(ratio) for ratio, exponent in ratios))
+
+
+def load_model(root: Path) -> CostModel:
+    """The model that is shipped, or the working root's own.
+
+    Raises:
+        AnalysisError: no such file, or no model.
+    """
+    return read_as(CostModel, shipped(root, MODEL_FILE), "cost model")
