@@ -18,6 +18,7 @@ from analysis.judgement.validation.simulated_runs import (
     CORRELATION,
     MARGIN,
     METRIC_COUNT,
+    RUN_SD,
     SEED_SD,
     judge_family,
 )
@@ -31,6 +32,9 @@ what differs by less than the margin is equivalent."""
 
 NARROW = 0.01
 """The spread where a false "equivalent" is looked for: with a wide one nothing is equivalent."""
+
+POWER_SPREAD = float(np.sqrt(2)) * RUN_SD
+"""The spread where power is measured: that of two runs of a seed."""
 
 _GRID = 400_001
 
@@ -106,14 +110,14 @@ def shapes() -> Iterator[Cell]:
             # Of symmetric ones both are the same.
             if name not in ("normal", "t, 3 df"):
                 yield partial(_shape, name, "mean", n)
+            yield partial(_right, name, n)
 
 
 def _shape(name: str, centre: str, n: int, repetitions: int) -> Iterator[Row]:
     shape = SHAPES[name]
     promised = centre == "typical seed"
     rng = generator(9, list(SHAPES).index(name), n)
-    chances = _chances(rng, repetitions, n)
-    away = (shape.quantile(chances) - (shape.typical if promised else shape.mean)) / shape.spread
+    away = _away(shape, shape.typical if promised else shape.mean, rng, repetitions, n)
     setting = f"{name}, {centre} unchanged, {n} seeds"
     yield from _false_different(rng, away, setting, promised)
     if promised:
@@ -129,6 +133,30 @@ def _shape(name: str, centre: str, n: int, repetitions: int) -> Iterator[Row]:
         "shapes", setting, "coverage of the interval", hits, repetitions,
         COVERAGE_PROMISED if promised else None, "at least",
     )  # fmt: skip
+
+
+def _right(name: str, n: int, repetitions: int) -> Iterator[Row]:
+    """How often one of a family's metrics gets its true verdict."""
+    shape = SHAPES[name]
+    rng = generator(13, list(SHAPES).index(name), n)
+    away = _away(shape, shape.typical, rng, repetitions, n)
+    for ratio, true in ((1.0, State.EQUIVALENT), (1.1, State.DIFFERENT), (1.2, State.DIFFERENT)):
+        right = 0
+        for one in away:
+            base = _baseline(rng, n)
+            sign = 1.0 if rng.random() < 0.5 else -1.0
+            found = judge_family(base * ratio * np.exp(sign * POWER_SPREAD * one), base)
+            right += found.count(true)
+        share = right / (len(away) * METRIC_COUNT)
+        setting = f"{name}, typical seed differs by {ratio - 1:.0%}, {n} seeds"
+        yield Row("shapes", setting, f"share judged {true.value}", share, 0.0)
+
+
+def _away(
+    shape: Shape, centre: float, rng: np.random.Generator, repetitions: int, n: int
+) -> Floats:
+    """Differences from ``centre`` in spreads, shape (repetitions, metrics, n)."""
+    return (shape.quantile(_chances(rng, repetitions, n)) - centre) / shape.spread
 
 
 def _chances(rng: np.random.Generator, repetitions: int, n: int) -> Floats:
