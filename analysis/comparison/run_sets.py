@@ -103,6 +103,9 @@ class RunSet(FormatModel):
         default={}, description="metric -> what counts as the same, instead of the usual"
     )
     notes: tuple[str, ...] = Field(default=(), description="what a reader has to know of it")
+    simulated: tuple[str, ...] = Field(
+        default=(), description="scale, engine, relays and clients of its levels, in words"
+    )
     texts: dict[str, str] = Field(
         default={},
         description="SHA-256 -> text, of those of the runs' torrc files that were there to be read",

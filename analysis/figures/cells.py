@@ -122,7 +122,7 @@ def labels_of(table: TraceTable, study: Study) -> list[tuple[str, str, str]]:
         (
             level.name,
             variant.name,
-            f"{level.label}, {variant.label}" if several else level.label,
+            f"{study.label(level)}, {variant.label}" if several else study.label(level),
         )
         for level in study.levels
         for variant in study.variants

@@ -7,6 +7,7 @@ interval.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -74,19 +75,33 @@ class FigureData:
             )
         return lines
 
-    def _ratios(self, panel: int) -> dict[str, Lines]:
-        if self.baseline not in self.runs:
-            return {}
-        base = dict(zip(self.seeds[self.baseline], self.runs[self.baseline], strict=True))
+    def differences(self, panel: int) -> dict[str, Lines]:
+        """Mean and range of the pairs' differences to the baseline, for each other variant."""
         lines = {}
+        for variant, pairs in self._pairs(panel):
+            values = np.stack([own - other for own, other in pairs])
+            lines[variant] = Lines(
+                values.mean(axis=0), values.min(axis=0), values.max(axis=0), len(pairs)
+            )
+        return lines
+
+    def _pairs(self, panel: int) -> Iterator[tuple[str, list[tuple[Floats, Floats]]]]:
+        """Variants with what they and the baseline have of the seeds that both have."""
+        if self.baseline not in self.runs:
+            return
+        base = dict(zip(self.seeds[self.baseline], self.runs[self.baseline], strict=True))
         for variant, runs in self.runs.items():
             pairs = [
                 (run[panel], base[seed][panel])
                 for seed, run in zip(self.seeds[variant], runs, strict=True)
                 if seed in base
             ]
-            if variant == self.baseline or not pairs:
-                continue
+            if variant != self.baseline and pairs:
+                yield variant, pairs
+
+    def _ratios(self, panel: int) -> dict[str, Lines]:
+        lines = {}
+        for variant, pairs in self._pairs(panel):
             with np.errstate(divide="ignore", invalid="ignore"):
                 logs = np.stack([log_ratios(own, other) for own, other in pairs])
             band = simultaneous_band(logs)
@@ -108,4 +123,12 @@ class FigureData:
         if counts == [1]:
             return "One seed per variant."
         many = f"{counts[0]}" if len(counts) == 1 else f"{counts[0]} to {counts[-1]}"
-        return f"Lines: mean over {many} seeds per variant. Bands: smallest to largest seed."
+        lines = f"Lines: mean over {many} seeds per variant. Bands: smallest to largest seed."
+        if any(panel.difference for panel in panel_figure(self.spec).panels) and self.compared:
+            return f"{lines} Below each: the same as differences between runs of one seed."
+        return lines
+
+    @property
+    def compared(self) -> bool:
+        """Whether there are pairs with the baseline."""
+        return any(True for _ in self._pairs(0))

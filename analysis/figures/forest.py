@@ -16,7 +16,9 @@ from matplotlib.ticker import FixedLocator, FuncFormatter, NullLocator
 
 from analysis.figures.style import TEXT, Page
 from analysis.figures.writing import save
-from analysis.judgement.compared import Compared
+from analysis.inference.intervals import Interval
+from analysis.judgement.claims.claim import Answer
+from analysis.judgement.compared import Compared, size_in_margins
 from analysis.judgement.judging import Judgement
 from analysis.judgement.verdicts import State, Verdict
 from analysis.measures.data import ALL
@@ -38,10 +40,23 @@ LOOKS = {
     "": ("D", "#2b5c9e", "#2b5c9e", "different"),
     State.EQUIVALENT.value: ("s", "#4d4d4d", "#4d4d4d", "equivalent: within the margin"),
     State.UNKNOWN.value: ("o", "white", "#767676", "not yet known"),
+    Answer.SUPPORTED.value: ("^", "#1a7f5a", "#1a7f5a", "supported"),
+    Answer.CONTRADICTED.value: ("v", "#b2182b", "#b2182b", "contradicted"),
+    "too small": ("s", "white", "#b2182b", "contradicted: no difference beyond the margin"),
+    Answer.OPEN.value: ("o", "white", "#767676", "not settled"),
 }
-"""Verdict -> marker, its face, its edge and the interval, and words. Shapes tell them in grey."""
+"""Verdict, or answer to a claim -> marker, its face, its edge and the interval, and words.
+
+Shapes tell them apart in grey.
+"""
 
 RATIO_TICKS = (0.125, 0.25, 0.5, 0.8, 1.0, 1.25, 2.0, 4.0, 8.0)
+
+FEW_TICKS = (0.125, 0.25, 0.5, 1.0, 2.0, 4.0, 8.0)
+"""Where the others would run into each other."""
+
+MOST_PANELS = 6
+"""Comparisons that are drawn; of more, those in which most was found."""
 
 COLUMNS = (
     "comparison", "class", "metric", "scale", "effect", "low", "high", "margin", "verdict",
@@ -56,6 +71,36 @@ CAPTION = (
 
 
 @dataclass(frozen=True)
+class Mark:
+    """One effect.
+
+    Attributes:
+        label: of its line.
+        axis: where its line stands: "ratio" or "difference".
+        looks: a key of ``LOOKS``.
+        effect: with its interval; None: there is none.
+        scale: of the effect, which may be the other one: of ratios with a zero.
+        margin: on that scale.
+    """
+
+    label: str
+    axis: str
+    looks: str
+    effect: Interval | None
+    scale: str
+    margin: float | None
+
+
+@dataclass(frozen=True)
+class Panel:
+    """Effects that stand one below the other; against: what they are compared with."""
+
+    title: str
+    against: str
+    marks: tuple[Mark, ...]
+
+
+@dataclass(frozen=True)
 class Drawn:
     """Files of the plot, and the same drawing as SVG."""
 
@@ -63,100 +108,133 @@ class Drawn:
     png: Path
     csv: Path
     svg: bytes
+    caption: str
 
 
 def write_forest(compared: Sequence[Compared], base: Path, page: Page = TEXT) -> Drawn | None:
-    """Draws ``base``.pdf, .png and .csv; same data, same bytes. None: nothing is compared."""
-    shown = [one for one in compared if one.judgements]
+    """Draws ``base``.pdf, .png and .csv; same data, same bytes.
+
+    None: nothing is compared, or by one seed each, which has no interval.
+    """
+    shown = [one for one in compared if any(j.verdict.count > 1 for j in one.judgements)]
     if not shown:
         return None
+    most = sorted(shown, key=_findings)[:MOST_PANELS]
+    panels = [panel_of(one) for one in shown if one in most]
+    left = len(shown) - len(panels)
+    more = f" Drawn are the {len(panels)} of {len(shown)} comparisons in which most was found."
+    return write_panels(panels, _csv(shown), base, CAPTION + (more if left else ""), page)
+
+
+def _findings(one: Compared) -> tuple[int, float]:
+    """Sorts comparisons by what was found in them: many differences first, then large ones."""
+    found = one.of(State.DIFFERENT)
+    return -len(found), -size_in_margins(found[0].verdict) if found else 0.0
+
+
+def write_panels(
+    panels: Sequence[Panel], table: str, base: Path, caption: str, page: Page = TEXT
+) -> Drawn:
+    """Draws ``base``.pdf and .png, and writes ``base``.csv; same data, same bytes.
+
+    Args:
+        panels: one at least.
+        table: what is drawn, as CSV.
+        base: path of the files without their ending.
+        caption: what to know of the drawing.
+        page: where the plot is to stand.
+    """
     paths = {ending: base.with_name(f"{base.name}.{ending}") for ending in ("pdf", "png", "csv")}
-    paths["csv"].write_text(_csv(shown), encoding="utf-8")
-    svg = save(lambda: draw(shown, page), paths["pdf"], paths["png"])
-    return Drawn(paths["pdf"], paths["png"], paths["csv"], svg)
+    paths["csv"].write_text(table, encoding="utf-8")
+    svg = save(lambda: draw(panels, page), paths["pdf"], paths["png"])
+    return Drawn(paths["pdf"], paths["png"], paths["csv"], svg, caption)
 
 
-def draw(compared: Sequence[Compared], page: Page) -> Figure:
-    """A panel for each comparison, all with the same lines and the same axes."""
+def panel_of(one: Compared) -> Panel:
+    """A comparison as a panel: its primary metrics, rates apart from all others."""
+    marks = (
+        Mark(_label(j), _axis(j), _looks(j.verdict), j.verdict.effect, j.verdict.scale,
+             j.verdict.margin)
+        for j in one.judgements
+    )  # fmt: skip
+    return Panel("\n".join(filter(None, (one.variant, one.place))), one.baseline, tuple(marks))
+
+
+def draw(panels: Sequence[Panel], page: Page) -> Figure:
+    """The panels side by side, all with the same lines and the same axes."""
     lines = {
-        scale: list(
-            dict.fromkeys(
-                (j.class_name, j.metric.name, _label(j))
-                for one in compared
-                for j in one.judgements
-                if _scale(j) == scale
-            )
-        )
-        for scale in ("ratio", "difference")
+        axis: list(dict.fromkeys(m.label for one in panels for m in one.marks if m.axis == axis))
+        for axis in ("ratio", "difference")
     }
-    scales = [scale for scale, of in lines.items() if of]
-    across = min(ACROSS, len(compared))
-    down = -(-len(compared) // across)
+    axes_there = [axis for axis, of in lines.items() if of]
+    across = min(ACROSS, len(panels))
+    down = -(-len(panels) // across)
     # Axis labels, ticks and the space between take as much as some lines.
-    heights = [len(lines[scale]) + 1.2 for scale in scales]
-    height_in = down * (ROW_IN * sum(heights) + 0.42 * len(scales) + 0.2) + 0.4
+    heights = [len(lines[axis]) + 1.2 for axis in axes_there]
+    height_in = down * (ROW_IN * sum(heights) + 0.42 * len(axes_there) + 0.2) + 0.4
     figure = Figure(figsize=(page.width_in, height_in), layout="constrained")
     grid = figure.subplots(
-        down * len(scales), across, squeeze=False, height_ratios=heights * down, sharey="row"
+        down * len(axes_there), across, squeeze=False, height_ratios=heights * down, sharey="row"
     )
-    limits = {scale: _limit(compared, scale) for scale in scales}
+    limits = {axis: _limit(panels, axis) for axis in axes_there}
     for place in range(down * across):
-        for at, scale in enumerate(scales):
-            axes = grid[place // across * len(scales) + at, place % across]
-            if place >= len(compared):
+        for at, axis in enumerate(axes_there):
+            axes = grid[place // across * len(axes_there) + at, place % across]
+            if place >= len(panels):
                 axes.set_visible(False)
                 continue
-            if at == 0 and (len(compared) > 1 or compared[place].name):
-                axes.set_title(compared[place].name, loc="left")
-            _panel(axes, compared[place], lines[scale], scale, limits[scale])
-    _legend(figure, compared)
+            if at == 0 and (len(panels) > 1 or panels[place].title):
+                axes.set_title(panels[place].title, loc="left")
+            _draw_panel(axes, panels[place], lines[axis], axis, limits[axis])
+            _dress(axes, panels[place], axis, limits[axis], across)
+    _legend(figure, panels)
     return figure
 
 
-def _panel(
-    axes: Axes,
-    one: Compared,
-    lines: Sequence[tuple[str, str, str]],
-    scale: str,
-    limit: float,
-) -> None:
-    """One comparison's metrics of a scale; positions are logarithms of ratios, or points."""
-    by_name = {(j.class_name, j.metric.name): j for j in one.judgements}
-    for row, (class_name, metric, _) in enumerate(lines):
-        judgement = by_name.get((class_name, metric))
-        verdict = judgement.verdict if judgement else None
-        if verdict is None or verdict.effect is None or verdict.scale != scale:
-            lacks = "no value" if verdict is None or verdict.effect is None else "no ratio: zeros"
+def _draw_panel(axes: Axes, one: Panel, lines: Sequence[str], axis: str, limit: float) -> None:
+    """One panel's lines of an axis; positions are logarithms of ratios, or points."""
+    by_label = {mark.label: mark for mark in one.marks if mark.axis == axis}
+    for row, label in enumerate(lines):
+        mark = by_label.get(label)
+        if mark is None or mark.effect is None or mark.scale != axis:
+            lacks = "no value" if mark is None or mark.effect is None else "no ratio: zeros"
             axes.text(0, row, lacks, ha="center", va="center", color="#767676", fontsize=6.5)
             continue
-        if verdict.margin:
-            half = float(_position(verdict, verdict.margin))
+        if mark.margin:
+            half = _position(axis, mark.margin)
             axes.fill_between([-half, half], row - 0.42, row + 0.42, color=BAND_COLOR, lw=0)
-        _mark(axes, row, verdict, limit)
+        _draw_mark(axes, row, mark, limit)
     axes.axvline(0, color="#333333", lw=0.7, zorder=1.5)
-    axes.set_yticks(range(len(lines)), [label for _, _, label in lines])
+    axes.set_yticks(range(len(lines)), list(lines))
     axes.set_ylim(len(lines) - 0.4, -0.6)
     axes.set_xlim(-limit, limit)
     axes.tick_params(axis="y", length=0)
     axes.spines["left"].set_visible(False)
     axes.grid(axis="y", visible=False)
-    if scale == "ratio":
-        ticks = [t for t in RATIO_TICKS if abs(np.log(t)) <= limit]
-        axes.xaxis.set_major_locator(FixedLocator([float(np.log(t)) for t in ticks]))
-        axes.xaxis.set_minor_locator(NullLocator())
-        axes.xaxis.set_major_formatter(FuncFormatter(lambda x, _: f"{np.exp(x):.3g}"))
-        axes.set_xlabel(f"ratio to {one.baseline}")
-    else:
-        axes.set_xlabel(f"points more than {one.baseline}")
 
 
-def _mark(axes: Axes, row: int, verdict: Verdict, limit: float) -> None:
-    assert verdict.effect is not None
-    marker, face, edge, _ = LOOKS[_kind(verdict)]
-    at = float(np.clip(_position(verdict, verdict.effect.estimate), -limit, limit))
+def _dress(axes: Axes, one: Panel, axis: str, limit: float, across: int) -> None:
+    """Ticks and a label that fit below a panel, one of ``across``."""
+    # Three labels side by side have no room for a name; the caption says what the baseline is.
+    against = one.against if across < ACROSS else ""
+    if axis == "difference":
+        axes.set_xlabel(f"points more than {against}" if against else "points")
+        return
+    wide = across == ACROSS and limit > np.log(3)
+    ticks = [t for t in (FEW_TICKS if wide else RATIO_TICKS) if abs(np.log(t)) <= limit]
+    axes.xaxis.set_major_locator(FixedLocator([float(np.log(t)) for t in ticks]))
+    axes.xaxis.set_minor_locator(NullLocator())
+    axes.xaxis.set_major_formatter(FuncFormatter(lambda x, _: f"{np.exp(x):.3g}"))
+    axes.set_xlabel(f"ratio to {against}" if against else "ratio")
+
+
+def _draw_mark(axes: Axes, row: int, mark: Mark, limit: float) -> None:
+    assert mark.effect is not None
+    marker, face, edge, _ = LOOKS[mark.looks]
+    at = float(np.clip(_position(mark.scale, mark.effect.estimate), -limit, limit))
     low, high = (
-        None if bound is None else float(_position(verdict, bound))
-        for bound in (verdict.effect.low, verdict.effect.high)
+        None if bound is None else _position(mark.scale, bound)
+        for bound in (mark.effect.low, mark.effect.high)
     )
     if low is not None and high is not None:
         axes.plot(np.clip([low, high], -limit, limit), [row, row], color=edge, lw=1.1, zorder=2)
@@ -169,38 +247,37 @@ def _mark(axes: Axes, row: int, verdict: Verdict, limit: float) -> None:
     )
 
 
-def _position(verdict: Verdict, value: float) -> float:
+def _position(scale: str, value: float) -> float:
     """Where on the axis a value stands: a ratio's logarithm, or a rate's percentage points."""
-    if verdict.scale == "ratio":
+    if scale == "ratio":
         return float(np.log(value)) if value > 0 else -np.inf
     return 100 * value
 
 
-def _scale(judgement: Judgement) -> str:
+def _axis(judgement: Judgement) -> str:
     """Where a metric stands: rates as differences, all others as ratios, if they have one."""
     return "difference" if judgement.metric.unit == "1" else "ratio"
 
 
-def _kind(verdict: Verdict) -> str:
+def _looks(verdict: Verdict) -> str:
     return verdict.direction if verdict.state is State.DIFFERENT else verdict.state.value
 
 
-def _limit(compared: Sequence[Compared], scale: str) -> float:
+def _limit(panels: Sequence[Panel], axis: str) -> float:
     """Half of an axis: all estimates and most bounds fit, and nothing very far off rules it."""
-    verdicts = [j.verdict for one in compared for j in one.judgements if j.verdict.effect]
-    verdicts = [v for v in verdicts if v.scale == scale]
-    estimates = [abs(_position(v, v.effect.estimate)) for v in verdicts if v.effect]
-    margins = [_position(v, v.margin) for v in verdicts if v.margin]
+    marks = [m for one in panels for m in one.marks if m.effect and m.scale == axis == m.axis]
+    estimates = [abs(_position(axis, m.effect.estimate)) for m in marks if m.effect]
+    margins = [_position(axis, m.margin) for m in marks if m.margin]
     bounds = [
-        abs(_position(v, bound))
-        for v in verdicts
-        if v.effect
-        for bound in (v.effect.low, v.effect.high)
-        if bound is not None and abs(_position(v, bound)) < np.inf
+        abs(_position(axis, bound))
+        for m in marks
+        if m.effect
+        for bound in (m.effect.low, m.effect.high)
+        if bound is not None and abs(_position(axis, bound)) < np.inf
     ]
     wide = float(np.quantile(bounds, 0.9)) if bounds else 0.0
     inner = 1.15 * max([*estimates, *(1.5 * m for m in margins), 1e-3])
-    widest = float(np.log(WIDEST)) if scale == "ratio" else 100.0
+    widest = float(np.log(WIDEST)) if axis == "ratio" else 100.0
     return min(max(inner, 1.05 * wide), widest)
 
 
@@ -209,8 +286,8 @@ def _label(judgement: Judgement) -> str:
     return label if judgement.class_name == ALL else f"{label} ({judgement.class_name})"
 
 
-def _legend(figure: Figure, compared: Sequence[Compared]) -> None:
-    there = {_kind(j.verdict) for one in compared for j in one.judgements if j.verdict.effect}
+def _legend(figure: Figure, panels: Sequence[Panel]) -> None:
+    there = {mark.looks for one in panels for mark in one.marks if mark.effect}
     handles = [
         Line2D([], [], color=edge, lw=1.1, marker=marker, mfc=face, mec=edge, ms=4.5, label=words)
         for kind, (marker, face, edge, words) in LOOKS.items()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import io
 from collections.abc import Mapping
+from typing import Any
 
 import numpy as np
 from matplotlib.axes import Axes
@@ -20,6 +21,15 @@ from analysis.figures.picture import draw_legend
 from analysis.figures.style import OUTSIDE_COLOR, Page, line_style
 from analysis.formats.study import Level, Study
 
+DIFFERENCE_HEIGHT = 0.6
+"""Of a panel of differences, as a share of the one above it."""
+
+BAND_ROOM = 4.0
+"""How many times further than their lines the bands of differences may reach."""
+
+TIME_ROOM = 2.0
+"""The same for bands over time, which begin at 0."""
+
 
 def lines_csv(data: FigureData, study: Study) -> str:
     """What is drawn: a line for each panel, variant and x, as CSV."""
@@ -29,28 +39,47 @@ def lines_csv(data: FigureData, study: Study) -> str:
     x_name = "share" if panels[0].x_axis == "share" else "x_s"
     writer.writerow(["panel", "variant", x_name, "mean", "low", "high", "seeds"])
     for number, panel in enumerate(panels):
-        lines = data.lines(number)
-        grid = panel.grid(data.level)
-        for variant in study.variants:
-            if variant.name not in lines:
-                continue
-            line = lines[variant.name]
-            for x, *values in zip(grid, line.mean, line.low, line.high, strict=True):
-                numbers = ["" if np.isnan(value) else f"{value:.9g}" for value in values]
-                writer.writerow([panel.name, variant.name, f"{x:.6g}", *numbers, line.seeds])
+        _write_lines(writer, panel.name, data.lines(number), panel.grid(data.level), study)
+    for number, panel in enumerate(panels):
+        if panel.difference:
+            name = f"{panel.name}_difference"
+            _write_lines(writer, name, data.differences(number), panel.grid(data.level), study)
     return text.getvalue()
 
 
+def _write_lines(
+    writer: Any, name: str, lines: Mapping[str, Lines], grid: Floats, study: Study
+) -> None:
+    for variant in study.variants:
+        if variant.name not in lines:
+            continue
+        line = lines[variant.name]
+        for x, *values in zip(grid, line.mean, line.low, line.high, strict=True):
+            numbers = ["" if np.isnan(value) else f"{value:.9g}" for value in values]
+            writer.writerow([name, variant.name, f"{x:.6g}", *numbers, line.seeds])
+
+
 def draw_lines(data: FigureData, study: Study, page: Page) -> Figure:
-    """A panel beside the other, or one below the other on a narrow page."""
-    kind = panel_figure(data.spec)
-    rows, columns = (len(kind.panels), 1) if page.stacked else (1, len(kind.panels))
-    size = (page.width_in, rows * page.panel_height_in)
+    """A panel beside the other, or one below the other on a narrow page.
+
+    Lines of variants often lie on each other, since networks differ by more than variants do: below
+    each panel stand the differences to the baseline.
+    """
+    panels = panel_figure(data.spec).panels
+    differ = data.compared and any(panel.difference for panel in panels)
+    down, across = (len(panels), 1) if page.stacked else (1, len(panels))
+    heights = [1.0, DIFFERENCE_HEIGHT] if differ else [1.0]
+    size = (page.width_in, down * page.panel_height_in * sum(heights))
     figure = Figure(figsize=size, layout="constrained")
     FigureCanvasAgg(figure)
-    all_axes = figure.subplots(rows, columns, squeeze=False).flat
-    for number, (panel, axes) in enumerate(zip(kind.panels, all_axes, strict=True)):
+    grid = figure.subplots(down * len(heights), across, squeeze=False, height_ratios=heights * down)
+    for number, panel in enumerate(panels):
+        row, column = (number, 0) if page.stacked else (0, number)
+        axes = grid[row * len(heights), column]
         _draw_panel(axes, panel, data, number, study)
+        if differ:
+            below = grid[row * len(heights) + 1, column]
+            _draw_differences(below, axes, panel, data, number, study)
     draw_legend(figure, *figure.axes[0].get_legend_handles_labels())
     return figure
 
@@ -58,35 +87,107 @@ def draw_lines(data: FigureData, study: Study, page: Page) -> Figure:
 def _draw_panel(axes: Axes, panel: Panel, data: FigureData, number: int, study: Study) -> None:
     grid = panel.grid(data.level)
     lines = data.lines(number)
-    shown = [variant for variant in study.variants if variant.name in lines]
+    keep = _interesting(lines) if panel.x_axis == "duration" else slice(None)
+    _draw_lines(axes, panel, grid, keep, lines, panel.scale, study)
+    axes.set(title=panel.title, xlabel=panel.x_label, ylabel=panel.y_label)
+    if panel.x_axis == "time":
+        _dress_time(axes, panel, grid, data.level, lines)
+    elif panel.x_axis == "share":
+        _dress_share(axes, lines)
+    else:
+        _dress_duration(axes, grid[keep], data.level)
     if not any(np.isfinite(line.mean).any() for line in lines.values()):
-        axes.text(0.5, 0.5, "no data", ha="center", va="center", transform=axes.transAxes)
-    keep = slice(None)
-    if panel.x_axis == "duration":
-        keep = _interesting(lines)
+        _say(axes, "no data")
+    elif panel.nothing and not any(np.nan_to_num(line.high).any() for line in lines.values()):
+        _say(axes, panel.nothing)
+
+
+def _draw_lines(
+    axes: Axes,
+    panel: Panel,
+    grid: Floats,
+    keep: slice,
+    lines: Mapping[str, Lines],
+    scale: float,
+    study: Study,
+) -> None:
+    """A line and its band for each variant that has one."""
+    shown = [variant for variant in study.variants if variant.name in lines]
     x = grid[keep]
     for place, variant in enumerate(shown):
         line = lines[variant.name]
-        y = panel.scale * line.mean[keep]
+        y = scale * line.mean[keep]
         marks = _mark_indices(panel, y, (place + 0.5) / len(shown))
         axes.plot(x, y, label=variant.label, zorder=3, **line_style(variant, marks))
         if line.seeds > 1:
             axes.fill_between(
                 x,
-                panel.scale * line.low[keep],
-                panel.scale * line.high[keep],
+                scale * line.low[keep],
+                scale * line.high[keep],
                 color=variant.color,
                 alpha=0.16,
                 linewidth=0,
                 zorder=2,
             )
-    axes.set(title=panel.title, xlabel=panel.x_label, ylabel=panel.y_label)
-    if panel.x_axis == "time":
-        _dress_time(axes, grid, data.level, counts=panel.counts)
-    elif panel.x_axis == "share":
-        _dress_share(axes, lines)
+
+
+def _draw_differences(
+    axes: Axes, above: Axes, panel: Panel, data: FigureData, number: int, study: Study
+) -> None:
+    """The differences to the baseline of what stands above, on the same x axis."""
+    assert panel.difference is not None
+    y_label, scale = panel.difference
+    grid = panel.grid(data.level)
+    lines = data.differences(number)
+    keep = _interesting(data.lines(number)) if panel.x_axis == "duration" else slice(None)
+    _draw_lines(axes, panel, grid, keep, lines, scale, study)
+    baseline = next(v.label for v in study.variants if v.name == data.baseline)
+    axes.set(xlabel=panel.x_label, ylabel=y_label)
+    axes.set_title(f"less that of {baseline}", fontsize=7.5)
+    if panel.x_axis == "duration":
+        _duration_axis(axes)
     else:
-        _dress_duration(axes, x, data.level)
+        _shade_outside(axes, grid, data.level)
+    axes.set_xlim(*above.get_xlim())
+    above.set_xlabel("")
+    axes.axhline(0.0, color="#555555", linewidth=0.8, linestyle=(0, (1, 1.5)), zorder=1)
+    reach, band = (scale * value for value in _reach(lines, keep))
+    # The smallest that a difference of nothing is drawn with: a hundredth of what stands above.
+    least = 1.0 if panel.counts else 0.01 * abs(scale / panel.scale) * above.get_ylim()[1]
+    top = max(least, min(1.05 * band, BAND_ROOM * reach) if reach else 1.05 * band)
+    axes.set_ylim(-top, top)
+    axes.yaxis.set_major_locator(MaxNLocator(5, steps=[1, 2, 2.5, 5, 10], integer=panel.counts))
+    if band > 1.06 * top:
+        _note_cut(axes)
+    if panel.nothing and not band and not any(data.lines(number)[v].high.any() for v in lines):
+        _say(axes, panel.nothing)
+
+
+def _reach(lines: Mapping[str, Lines], keep: slice) -> tuple[float, float]:
+    """How far from 0 the lines get, and how far their bands."""
+
+    def furthest(*arrays: Floats) -> float:
+        known = [np.abs(a[keep][np.isfinite(a[keep])]) for a in arrays]
+        return max((float(a.max()) for a in known if a.size), default=0.0)
+
+    return (
+        furthest(*(line.mean for line in lines.values())),
+        furthest(*(bound for line in lines.values() for bound in (line.low, line.high))),
+    )
+
+
+def _say(axes: Axes, words: str) -> None:
+    """Words in place of a scale with nothing on it."""
+    axes.text(0.5, 0.5, words, ha="center", va="center", transform=axes.transAxes, color="#555555")
+    axes.set_yticks([])
+
+
+def _note_cut(axes: Axes) -> None:
+    """Says that bands go further than is drawn."""
+    axes.text(
+        0.985, 0.97, "bands cut", ha="right", va="top", transform=axes.transAxes,
+        fontsize=6.5, color="#555555", zorder=4,
+    )  # fmt: skip
 
 
 def _interesting(lines: Mapping[str, Lines]) -> slice:
@@ -109,14 +210,27 @@ def _mark_indices(panel: Panel, y: Floats, phase: float) -> list[int]:
     return [int(place) for place in found if place < y.size and np.isfinite(y[place])]
 
 
-def _dress_time(axes: Axes, grid: Floats, level: Level, counts: bool) -> None:
+def _dress_time(
+    axes: Axes, panel: Panel, grid: Floats, level: Level, lines: Mapping[str, Lines]
+) -> None:
     axes.set_xlim(float(grid[0]), float(grid[-1]))
     axes.set_ylim(bottom=0.0)
-    if counts:
-        top = max(1.0, axes.get_ylim()[1])
-        # A little room below, or a line at zero disappears in the axis.
-        axes.set_ylim(-0.03 * top, top)
-    axes.yaxis.set_major_locator(MaxNLocator(6, steps=[1, 2, 2.5, 5, 10], integer=counts))
+    reach, band = (panel.scale * value for value in _reach(lines, slice(None)))
+    top = axes.get_ylim()[1]
+    if reach and band > TIME_ROOM * reach:
+        # One seed far above the others would press the lines onto the axis.
+        top = TIME_ROOM * reach
+        _note_cut(axes)
+    if panel.counts:
+        top = max(1.0, top)
+    # A little room below, or a line at zero disappears in the axis.
+    axes.set_ylim(-0.03 * top if panel.counts else 0.0, top)
+    axes.yaxis.set_major_locator(MaxNLocator(6, steps=[1, 2, 2.5, 5, 10], integer=panel.counts))
+    _shade_outside(axes, grid, level)
+
+
+def _shade_outside(axes: Axes, grid: Floats, level: Level) -> None:
+    """Greys what is not in the measured span."""
     for begin, end in ((grid[0], level.measured_start_s), (level.measured_end_s, grid[-1])):
         if end > begin:
             axes.axvspan(float(begin), float(end), color=OUTSIDE_COLOR, linewidth=0, zorder=0)
@@ -130,16 +244,22 @@ def _dress_share(axes: Axes, lines: Mapping[str, Lines]) -> None:
     reach = max((float(mean.max()) for mean in means if mean.size), default=0.0)
     top = float(np.exp(max(3 * reach, 0.1)))
     low, high = axes.get_ylim()
+    if low < 1 / top or high > top:
+        _note_cut(axes)
     axes.set_ylim(max(low, 1 / top), min(high, top))
 
 
-def _dress_duration(axes: Axes, x: Floats, level: Level) -> None:
+def _duration_axis(axes: Axes) -> None:
     axes.set_xscale("log")
-    axes.set_xlim(float(x[0]), float(x[-1]) * 1.04)
-    axes.set_ylim(0.0, 1.02)
     axes.xaxis.set_major_locator(LogLocator(subs=(1.0, 2.0, 5.0)))
     axes.xaxis.set_minor_locator(NullLocator())
     axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
+
+
+def _dress_duration(axes: Axes, x: Floats, level: Level) -> None:
+    _duration_axis(axes)
+    axes.set_xlim(float(x[0]), float(x[-1]) * 1.04)
+    axes.set_ylim(0.0, 1.02)
     timeout = level.classes[WEB].timeout_s if WEB in level.classes else None
     if timeout and timeout <= x[-1] * 1.001:
         axes.axvline(timeout, color="#555555", linewidth=0.8, linestyle=(0, (1, 1.5)), zorder=1)

@@ -52,6 +52,9 @@ class Panel:
             streams.
         compares: show ratios to the baseline.
         counts: y is a number of things, whole and never below 0.
+        nothing: what the panel says where all its values are 0; "" where that is worth a line.
+        difference: what the differences to the baseline are, with their unit, and the factor from
+            y's unit to that; None where they are not shown beside the lines.
     """
 
     name: str
@@ -64,6 +67,8 @@ class Panel:
     x_axis: Literal["time", "duration", "share"]
     compares: bool = False
     counts: bool = False
+    nothing: str = ""
+    difference: tuple[str, float] | None = None
 
 
 @dataclass(frozen=True)
@@ -148,6 +153,7 @@ PANEL_FIGURES: dict[str, PanelFigure] = {
                 lambda run, grid_s: throughput_over_time(run[ALL], grid_s),
                 1e-6,
                 "time",
+                difference=("Difference (MB/s)", 1e-6),
             ),
             Panel(
                 "cumulative_timeouts",
@@ -159,6 +165,8 @@ PANEL_FIGURES: dict[str, PanelFigure] = {
                 1.0,
                 "time",
                 counts=True,
+                nothing="no timeouts",
+                difference=("Difference", 1.0),
             ),
         ),
         _throughput_caption,
@@ -174,6 +182,7 @@ PANEL_FIGURES: dict[str, PanelFigure] = {
                 _web(lambda data, grid_s: duration_over_grid(data, "ttfb", grid_s)),
                 1.0,
                 "duration",
+                difference=("Difference (points)", 100.0),
             ),
             Panel(
                 "time_to_320kib_cumulative_incidence",
@@ -184,6 +193,7 @@ PANEL_FIGURES: dict[str, PanelFigure] = {
                 _web(lambda data, grid_s: duration_over_grid(data, "time_to_320kib", grid_s)),
                 1.0,
                 "duration",
+                difference=("Difference (points)", 100.0),
             ),
         ),
         _durations_caption,

@@ -74,7 +74,8 @@ CELL_TTFB_CSV = "celltrace-ttfb.csv"
 FIGURES_PAGE = "figures.html"
 FIGURES_INDEX = "manifest.json"
 """Which figures were drawn, of which runs, with which programs. It never lies beside a run."""
-CLAIMS_CSV = "claims.csv"
+CLAIMS = "claims"  # and an ending: the plot of all claims, as PDF and PNG
+CLAIMS_CSV = f"{CLAIMS}.csv"
 CLAIMS_JSON = "claims.json"
 
 # Several runs together.

@@ -235,6 +235,24 @@ class Study(FormatModel):
         """The level of that name."""
         return next(level for level in self.levels if level.name == name)
 
+    @property
+    def scale(self) -> float:
+        """Share of the full size at which the networks are simulated; 1 where it is not known."""
+        scale = self.asked.get("scale")
+        return float(scale) if isinstance(scale, int | float) else 1.0
+
+    def label(self, level: Level) -> str:
+        """A level for readers. At another scale it is not the network that its name speaks of."""
+        return level.label if self.scale == 1 else f"{level.label} at scale {self.scale:g}"
+
+    def title_of(self, figure: FigureSpec) -> str:
+        """What stands above a figure, its level included."""
+        level = self.level(figure.level)
+        title = figure.title or figure.id
+        if level.label in title:
+            return title.replace(level.label, self.label(level))
+        return f"{title}, {self.label(level)}"
+
     def runs_of(self, level: str, variant: str) -> list[Run]:
         """Runs of a variant at a level, by seed."""
         runs = [run for run in self.runs if (run.level, run.variant) == (level, variant)]

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from analysis.judgement.claims.claim import Part
 from analysis.judgement.judging import Judgement
 from analysis.judgement.verdicts import State, Verdict
 
@@ -41,11 +42,11 @@ class Compared:
         return sorted(found, key=lambda judgement: -size_in_margins(judgement.verdict))
 
 
-def size_in_margins(verdict: Verdict) -> float:
+def size_in_margins(found: Verdict | Part) -> float:
     """How many times the margin an effect is, so that ratios and differences can be ordered."""
-    if verdict.effect is None or not verdict.margin:
+    if found.effect is None or not found.margin:
         return 0.0
-    effect = verdict.effect.estimate
-    if verdict.scale == "ratio":
-        return float(abs(np.log(effect)) / np.log(verdict.margin))
-    return abs(effect) / verdict.margin
+    effect = found.effect.estimate
+    if found.scale == "ratio":
+        return float(abs(np.log(effect)) / np.log(found.margin))
+    return abs(effect) / found.margin

@@ -29,7 +29,18 @@ NO_RATIO = "no ratio: a value is zero"
 
 @dataclass(frozen=True)
 class Estimate:
-    """One variant's value of one metric, over seeds. None: cannot be given, ``note`` says why."""
+    """One variant's value of one metric, over seeds. None: cannot be given, ``note`` says why.
+
+    Attributes:
+        mean: the arithmetic mean.
+        seeds: runs.
+        sd: standard deviation of the runs' values.
+        minimum: of the runs' values.
+        maximum: of the runs' values.
+        note: why there is no mean, or no interval.
+        geometric: the geometric mean, which belongs beside ratios: the ratio of two of them is the
+            geometric mean of the pairs' ratios. None also where a value is zero or negative.
+    """
 
     mean: Interval | None
     seeds: int
@@ -37,6 +48,11 @@ class Estimate:
     minimum: float | None
     maximum: float | None
     note: str = ""
+    geometric: Interval | None = None
+
+    def beside(self, scale: str) -> Interval | None:
+        """The mean to show beside an effect: of "ratio" the geometric one, if there is one."""
+        return self.geometric or self.mean if scale == "ratio" else self.mean
 
     @property
     def notes(self) -> tuple[str, ...]:
@@ -70,7 +86,8 @@ def estimate(statistics: Mapping[int, Statistic]) -> Estimate:
     sd = float(np.std(values, ddof=1)) if len(values) > 1 else None
     note = ONE_SEED if len(values) == 1 else ""
     mean = t_interval(values) if min(values) < 0 else positive_interval(values)
-    return Estimate(mean, len(values), sd, min(values), max(values), note)
+    geometric = exponential(t_interval(np.log(values))) if min(values) > 0 else None
+    return Estimate(mean, len(values), sd, min(values), max(values), note, geometric)
 
 
 def against_baseline(

@@ -10,7 +10,7 @@ from typing import Any
 from analysis.inference.intervals import CONFIDENCE, Interval
 from analysis.judgement.claims.claim import Answered, Part
 from analysis.judgement.verdicts import LEVEL
-from analysis.pages.numbers import NOTHING, exact, format_interval, format_number, scaled
+from analysis.pages.numbers import exact, format_effect
 
 CLAIM_COLUMNS = (
     "claim", "section", "figures", "statement", "direction", "metrics", "class", "levels",
@@ -114,6 +114,7 @@ def claim_row(answered: Answered, numbers: set[int]) -> dict[str, Any]:
         "claim": answered.claim,
         "linked": [number for number in answered.claim.figures if number in numbers],
         "answer": answered.answer.value,
+        "too_small": answered.deciding.too_small,
         "deciding": _part_row(answered.deciding),
         "parts": [_part_row(part) for part in answered.parts],
         "seeds": answered.seeds,
@@ -121,7 +122,7 @@ def claim_row(answered: Answered, numbers: set[int]) -> dict[str, Any]:
 
 
 def _part_row(part: Part) -> dict[str, Any]:
-    effect, interval = _effect_text(part)
+    effect, interval = format_effect(part.effect, part.scale, part.metric.unit)
     note = part.reason
     if not note and part.more_seeds is not None:
         note = f"about {part.more_seeds} more {'seed' if part.more_seeds == 1 else 'seeds'}"
@@ -133,24 +134,3 @@ def _part_row(part: Part) -> dict[str, Any]:
         "interval": interval,
         "note": note,
     }
-
-
-def _effect_text(part: Part) -> tuple[str, str]:
-    """An effect for readers: a factor, or a difference, of rates in percentage points."""
-    if part.effect is None:
-        return NOTHING, ""
-    if part.scale == "ratio":
-        bounds = (part.effect.low, part.effect.high)
-        low, high = (None if bound is None else _factor(bound) for bound in bounds)
-        interval = f"[{low}, {high}]" if low is not None and high is not None else ""
-        return f"\N{MULTIPLICATION SIGN}{_factor(part.effect.estimate)}", interval
-    factor, unit = (100.0, " points") if part.metric.unit == "1" else (1.0, f" {part.metric.unit}")
-    estimate = format_number(part.effect.estimate * factor, sign=True)
-    return estimate + unit, format_interval(scaled(part.effect, factor), sign=True)
-
-
-def _factor(value: float) -> str:
-    # From two seeds an interval may reach any size; more digits would say no more.
-    if value > 1000:
-        return ">1000"
-    return f"{value:.3f}" if value >= 0.001 else "<0.001"

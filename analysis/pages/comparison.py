@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import csv
 import io
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -12,9 +12,9 @@ from typing import Any
 from analysis.comparison.comparing import A, B, Comparison, MetricRow
 from analysis.comparison.imported_metrics import NOTES
 from analysis.comparison.run_sets import RunSet
-from analysis.figures.forest import CAPTION, Drawn, write_forest
+from analysis.figures.forest import Drawn, write_forest
 from analysis.formats import files
-from analysis.inference.intervals import CONFIDENCE, Interval
+from analysis.inference.intervals import CONFIDENCE
 from analysis.judgement.compared import Compared
 from analysis.judgement.estimates import Estimate
 from analysis.judgement.judging import Judgement
@@ -25,11 +25,13 @@ from analysis.pages.numbers import (
     NOTHING,
     exact,
     exact_bounds,
+    format_effect,
     format_interval,
     format_number,
     readable_unit,
     scaled,
 )
+from analysis.pages.row_keys import row_keys
 
 CSV_COLUMNS = (
     "cell", "class", "metric", "unit", "primary",
@@ -83,20 +85,14 @@ def _note(row: MetricRow) -> str:
     return "; ".join(dict.fromkeys(note for note in notes if note))
 
 
-def readable(row: MetricRow) -> dict[str, str | bool]:
+def readable(row: MetricRow) -> dict[str, str | bool | float]:
     """A row as tables show it."""
     metric, verdict = row.judgement.metric, row.judgement.verdict
     factor, unit = readable_unit(metric.unit)
-    if verdict.scale == "ratio":
-        effect = "" if verdict.effect is None else f"x {verdict.effect.estimate:.3f}"
-        bounds = _ratio_bounds(verdict.effect)
-    else:
-        difference = scaled(verdict.effect, factor)
-        effect = "" if difference is None else format_number(difference.estimate, sign=True)
-        bounds = format_interval(difference, sign=True)
+    effect, bounds = format_effect(verdict.effect, verdict.scale, metric.unit)
     more = verdict.more_seeds
     seeds = "" if more is None else f"about {more} more seed{'s' if more != 1 else ''}"
-    a, b = scaled(row.a.mean, factor), scaled(row.b.mean, factor)
+    a, b = (scaled(side.beside(verdict.scale), factor) for side in (row.a, row.b))
     return {
         "where": row.match.label,
         "class_name": "" if row.judgement.class_name == ALL else row.judgement.class_name,
@@ -105,19 +101,47 @@ def readable(row: MetricRow) -> dict[str, str | bool]:
         "a_interval": format_interval(a),
         "b": NOTHING if b is None else format_number(b.estimate),
         "b_interval": format_interval(b),
-        "effect": effect or NOTHING,
+        "effect": effect,
         "effect_interval": bounds,
         "verdict": verdict.direction or verdict.state.value,
         "note": "; ".join(part for part in (seeds, _note(row)) if part),
         "primary": row.judgement.primary,
+        **row_keys(metric, row.judgement.class_name, row.judgement),
         "regression": row.judgement.primary and row.judgement.regression,
     }
 
 
-def _ratio_bounds(interval: Interval | None) -> str:
-    if interval is None or interval.low is None or interval.high is None:
-        return ""
-    return f"[{interval.low:.3f}, {interval.high:.3f}]"
+def tables(comparison: Comparison) -> list[dict[str, Any]]:
+    """Primary metrics, then the others: their rows, and what has nothing to compare by reason."""
+    made: list[dict[str, Any]] = []
+    several = _several(comparison)
+    for primary in (True, False):
+        rows = []
+        without: dict[str, list[str]] = {}
+        for row in comparison.rows:
+            if row.judgement.primary is not primary:
+                continue
+            shown = readable(row)
+            reason = nothing(row, shown)
+            if reason:
+                of = [shown["class_name"], shown["where"] if several else ""]
+                places = ", ".join(str(part) for part in of if part)
+                name = f"{row.judgement.metric.label}{f' ({places})' if places else ''}"
+                without.setdefault(reason, []).append(name)
+            else:
+                rows.append(shown)
+        made.append({"rows": rows, "without": without})
+    return made
+
+
+def nothing(row: MetricRow, shown: Mapping[str, object]) -> str:
+    """Why a row has nothing to compare, with its verdict; "" if it has."""
+    verdict = "; ".join(str(part) for part in (shown["verdict"], shown["note"]) if part)
+    if row.a.mean is None and row.b.mean is None:
+        return f"Not given, {verdict}"
+    if row.a.minimum == row.a.maximum == row.b.minimum == row.b.maximum == 0.0:
+        return f"0 in all runs; {verdict}"
+    return ""
 
 
 def _several(comparison: Comparison) -> bool:
@@ -196,14 +220,23 @@ def compared_of(comparison: Comparison) -> list[Compared]:
     ]
 
 
+def simulated_by(comparison: Comparison) -> list[str]:
+    """What each side simulated, once where it is the same; nothing where that is not known."""
+    a, b = comparison.a.simulated, comparison.b.simulated
+    if a == b:
+        return list(a)
+    return [f"{name}: {' '.join(lines)}" for name, lines in ((A, a), (B, b)) if lines]
+
+
 def html_text(comparison: Comparison, forest: Drawn | None = None) -> str:
     """The report as one page that loads nothing."""
     context: dict[str, Any] = {
         "c": comparison,
         "answer": answer(compared_of(comparison)),
         "forest": None if forest is None else image_uri(forest.svg),
-        "forest_caption": CAPTION,
-        "rows": [readable(row) for row in comparison.rows],
+        "forest_caption": "" if forest is None else forest.caption,
+        "simulated": simulated_by(comparison),
+        "tables": tables(comparison),
         "several": _several(comparison),
         "sides": [("A, the baseline", comparison.a), ("B", comparison.b)],
         "facts": facts,

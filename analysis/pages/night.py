@@ -6,16 +6,20 @@ import math
 import xml.etree.ElementTree as ET
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from types import MappingProxyType
 from typing import Any
 
 from analysis.comparison.comparing import Comparison, Conclusion, MetricRow
 from analysis.comparison.history import HistoryStep
 from analysis.comparison.run_sets import CATALOGUES
 from analysis.comparison.sight import Sight
+from analysis.figures.forest import Drawn
 from analysis.inference.change_points import MINIMUM_DF, NIGHTS_ALONE
 from analysis.inference.sample_size import POWER
-from analysis.pages.comparison import readable
-from analysis.pages.html import environment
+from analysis.judgement.compared import Compared
+from analysis.pages.answer import answer
+from analysis.pages.comparison import compared_of, readable, simulated_by
+from analysis.pages.html import environment, image_uri
 from analysis.pages.numbers import NOTHING, format_number, readable_unit
 
 
@@ -47,6 +51,16 @@ class NightResult:
             return "The runs of this night are the baseline from now on."
         again = " The records are those of the night before." if self.repeated else ""
         return self.comparison.sentence + again
+
+    @property
+    def anchor(self) -> str:
+        """Where its part of the page begins."""
+        return f"experiment-{self.name}"
+
+    @property
+    def compared(self) -> list[Compared]:
+        """The verdicts on primary metrics by place; none without a comparison."""
+        return [] if self.comparison is None else compared_of(self.comparison)
 
     @property
     def sees(self) -> str:
@@ -93,6 +107,17 @@ class Night:
     def alarm(self) -> bool:
         """Whether any experiment raises one."""
         return any(result.alarm for result in self.results)
+
+    @property
+    def sentence(self) -> str:
+        """The answer of the whole night."""
+        count = len(self.results)
+        of = f"{count} experiment{'' if count == 1 else 's'}"
+        alarms = [result.name for result in self.results if result.alarm]
+        if not alarms:
+            return f"No alarm in {of}."
+        are = "is" if len(alarms) == 1 else "are"
+        return f"{len(alarms)} of {of} {are} worse than the baseline: {', '.join(alarms)}."
 
     @property
     def not_searched(self) -> str:
@@ -205,24 +230,31 @@ def _point(point: tuple[str, str]) -> str:
     return f"{point[0]} [{point[1] or 'commit not recorded'}]"
 
 
-def html(night: Night) -> str:
-    """The summary as one page that loads nothing."""
+def html(night: Night, forests: Mapping[str, Drawn] = MappingProxyType({})) -> str:
+    """The summary as one page that loads nothing; forests: the plot of each experiment with one."""
     context: dict[str, Any] = {
         "night": night,
-        "results": [
-            (
-                result,
-                [
-                    {**readable(row), "seen_from": seen_from(result.sight, row)}
-                    for row in (result.comparison.primary if result.comparison else ())
-                ],
-            )
-            for result in night.results
-        ],
+        "results": [_section(result, forests.get(result.name)) for result in night.results],
         "steps": [step_words(step) for step in night.steps],
         "power": round(100 * POWER),
     }
     return environment().get_template("nightly.html.j2").render(**context)
+
+
+def _section(result: NightResult, forest: Drawn | None) -> dict[str, Any]:
+    """One experiment as the template takes it."""
+    comparison = result.comparison
+    return {
+        "result": result,
+        "answer": answer(result.compared),
+        "forest": None if forest is None else image_uri(forest.svg),
+        "forest_caption": "" if forest is None else forest.caption,
+        "simulated": [] if comparison is None else simulated_by(comparison),
+        "rows": [
+            {**readable(row), "seen_from": seen_from(result.sight, row)}
+            for row in (comparison.primary if comparison else ())
+        ],
+    }
 
 
 def junit(night: Night) -> str:

@@ -51,6 +51,35 @@ def scaled(interval: Interval | None, factor: float) -> Interval | None:
     )
 
 
+def format_effect(effect: Interval | None, scale: str, unit: str) -> tuple[str, str]:
+    """An effect and its interval for readers, the same on all pages: a factor, or a difference.
+
+    Args:
+        effect: of one side against the other.
+        scale: "ratio" or "difference", as in ``verdicts.Verdict``.
+        unit: the metric's; differences of shares are in percentage points.
+    """
+    if effect is None:
+        return NOTHING, ""
+    if scale == "ratio":
+        bounds = [None if b is None else _factor(b) for b in (effect.low, effect.high)]
+        interval = "" if None in bounds else f"[{bounds[0]}, {bounds[1]}]"
+        return f"\N{MULTIPLICATION SIGN}{_factor(effect.estimate)}", interval
+    factor, readable = readable_unit(unit)
+    readable = "points" if readable == "%" else readable
+    difference = scaled(effect, factor)
+    assert difference is not None
+    text = f"{format_number(difference.estimate, sign=True)} {readable}".rstrip()
+    return text, format_interval(difference, sign=True)
+
+
+def _factor(value: float) -> str:
+    # From two seeds an interval may reach any size; more digits would say no more.
+    if value > 1000:
+        return ">1000"
+    return f"{value:.3f}" if value >= 0.001 else "<0.001"
+
+
 def exact(value: float | None) -> str:
     """A number in a CSV file: nine digits are more than any metric has."""
     return "" if value is None else f"{value:.9g}"

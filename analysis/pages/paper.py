@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from analysis.errors import AnalysisError
+from analysis.figures.forest import Drawn, write_panels
 from analysis.figures.style import COLUMN
 from analysis.figures.writing import FigurePaths, write_figure
 from analysis.formats import files
@@ -20,13 +21,15 @@ from analysis.formats.json_files import read_json
 from analysis.formats.study import Run, Study
 from analysis.inference.intervals import CONFIDENCE
 from analysis.judgement.claims.answers import answer_claims
-from analysis.judgement.claims.claim import Answer, Answered, Claim, Labels
+from analysis.judgement.claims.claim import Answered, Claim, Labels
 from analysis.judgement.judging import Statistics, add_run
 from analysis.judgement.verdicts import LEVEL
 from analysis.measures.run_data import load_run
 from analysis.pages.claim_tables import claim_row, claims_csv, claims_data
+from analysis.pages.claims_answer import CAPTION, claims_answer, claims_panel, sorted_answers
 from analysis.pages.html import environment, image_uri, replaced
 from analysis.pages.paper_runs import Drawing, distinct_runs, drawings_of, key_of
+from analysis.pages.simulated import simulated
 
 MANIFEST_FORMAT = 1
 
@@ -105,18 +108,23 @@ def build(
     )
     out.mkdir(parents=True, exist_ok=True)
     drawn_names = [f"{d.data.spec.id}.{end}" for d in drawings for end in ("pdf", "png", "csv")]
-    tables = (files.CLAIMS_CSV, files.CLAIMS_JSON, files.FIGURES_INDEX, files.FIGURES_PAGE)
+    plots = [f"{files.CLAIMS}.{end}" for end in ("pdf", "png")] if answers else []
+    tables = (*plots, files.CLAIMS_CSV, files.CLAIMS_JSON, files.FIGURES_INDEX, files.FIGURES_PAGE)
     # Of an earlier call with other claims, or with figures that have other names now.
     stale = _drawn_before(out / files.FIGURES_INDEX) - set(drawn_names)
     with replaced(out, [*drawn_names, *tables]) as scratch:
         drawn = [write_figure(d.data, d.study, scratch, COLUMN) for d in drawings]
-        (scratch / files.CLAIMS_CSV).write_text(claims_csv(answers), encoding="utf-8")
         (scratch / files.CLAIMS_JSON).write_text(
             _json(claims_data(paper.title, answers)), encoding="utf-8"
         )
         manifest = _manifest(paper, drawings, drawn, dict(software or {}))
         (scratch / files.FIGURES_INDEX).write_text(_json(manifest), encoding="utf-8")
-        html = _page(paper, drawings, drawn, answers, missing, manifest)
+        table, forest = claims_csv(answers), None
+        if answers:
+            forest = write_panels([claims_panel(answers)], table, scratch / files.CLAIMS, CAPTION)
+        else:
+            (scratch / files.CLAIMS_CSV).write_text(table, encoding="utf-8")
+        html = _page(paper, drawings, drawn, answers, forest, missing, manifest)
         (scratch / files.FIGURES_PAGE).write_text(html, encoding="utf-8")
     for name in stale:
         (out / name).unlink(missing_ok=True)
@@ -158,7 +166,7 @@ def _margins(studies: Sequence[Study]) -> dict[str, float]:
 
 def _labels(studies: Sequence[Study]) -> Labels:
     return Labels(
-        {level.name: level.label for study in studies for level in study.levels},
+        {level.name: study.label(level) for study in studies for level in study.levels},
         {variant.name: variant.label for study in studies for variant in study.variants},
     )
 
@@ -188,7 +196,7 @@ def _manifest(
             {
                 "paper": drawing.number,
                 "id": drawing.data.spec.id,
-                "title": drawing.data.spec.title,
+                "title": drawing.study.title_of(drawing.data.spec),
                 "kind": drawing.data.spec.kind,
                 "level": drawing.data.level.name,
                 "experiment": drawing.study.name,
@@ -219,6 +227,7 @@ def _page(
     drawings: Sequence[Drawing],
     drawn: Sequence[FigurePaths],
     answers: Sequence[Answered],
+    forest: Drawn | None,
     missing: Sequence[Run],
     manifest: Mapping[str, Any],
 ) -> str:
@@ -227,12 +236,15 @@ def _page(
         "title": paper.title,
         "confidence": round(100 * CONFIDENCE),
         "error_level": round(100 * LEVEL),
-        "tally": {answer.value: _count(answers, answer) for answer in Answer},
-        "claims": [claim_row(answered, numbers) for answered in answers],
+        "answer": claims_answer(answers),
+        "forest": None if forest is None else image_uri(forest.svg),
+        "forest_caption": "" if forest is None else forest.caption,
+        "simulated": simulated(*paper.studies),
+        "claims": [claim_row(answered, numbers) for answered in sorted_answers(answers)],
         "figures": [
             {
                 "number": drawing.number,
-                "title": drawing.data.spec.title,
+                "title": drawing.study.title_of(drawing.data.spec),
                 "paths": paths,
                 "uri": image_uri(paths.svg),
                 "shown": len(drawing.shown),
@@ -246,7 +258,3 @@ def _page(
         "provenance": _json({name: manifest[name] for name in ("software", "experiments")}),
     }
     return environment().get_template("paper.html.j2").render(values)
-
-
-def _count(answers: Sequence[Answered], answer: Answer) -> int:
-    return sum(answered.answer is answer for answered in answers)

@@ -12,11 +12,11 @@ from analysis.errors import AnalysisError
 from analysis.figures import cells as trace_figures
 from analysis.figures.catalogue import check_kind
 from analysis.figures.figure_data import FigureData
-from analysis.figures.forest import CAPTION, Drawn, write_forest
+from analysis.figures.forest import Drawn, write_forest
 from analysis.figures.writing import FigurePaths, write_figure
 from analysis.formats import files
 from analysis.formats.record_files import ParseReport, read_parse_report
-from analysis.formats.study import FigureSpec, Level, Study, load_study
+from analysis.formats.study import Study, load_study
 from analysis.inference.intervals import CONFIDENCE
 from analysis.inference.rare import unseen_share
 from analysis.judgement.judging import (
@@ -154,11 +154,6 @@ def _require_records(plan: Study, store: Path) -> None:
         )
 
 
-def _heading(spec: FigureSpec, level: Level) -> str:
-    title = spec.title or spec.id
-    return title if level.label in title else f"{title}, {level.label}"
-
-
 def render(
     plan: Study,
     rows: list[SummaryRow],
@@ -174,7 +169,7 @@ def render(
         {
             "paths": figure,
             "uri": image_uri(figure.svg),
-            "heading": _heading(figure.spec, plan.level(figure.spec.level)),
+            "heading": plan.title_of(figure.spec),
         }
         for figure in figures
     ]
@@ -185,7 +180,7 @@ def render(
         answer=found.sentences,
         simulated=simulated(plan),
         forest=None if found.forest is None else image_uri(found.forest.svg),
-        forest_caption=CAPTION,
+        forest_caption="" if found.forest is None else found.forest.caption,
         forest_data=f"{files.FIGURES}/{files.FOREST}.csv",
         confidence=round(100 * CONFIDENCE),
         window_s=THROUGHPUT_WINDOW_S,

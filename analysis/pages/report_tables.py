@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from analysis.formats.record_files import ParseReport
@@ -20,20 +20,24 @@ from analysis.measures.durations import TO_LAST_BYTE
 from analysis.measures.families import fairness
 from analysis.pages.numbers import (
     NOTHING,
+    format_effect,
     format_interval,
     format_number,
     readable_unit,
     scaled,
 )
+from analysis.pages.row_keys import row_keys
 from analysis.pages.summary import SummaryRow
 from analysis.records.tgenlog import TARGET_BYTES
 
 
-def _table_row(row: SummaryRow) -> dict[str, Any]:
+def _table_row(row: SummaryRow, scale: str) -> dict[str, Any]:
+    """A row for the template; scale: on which its metric is compared in this table, "" if not."""
     factor, unit = readable_unit(row.metric.unit)
-    mean = scaled(row.estimate.mean, factor)
-    difference = scaled(row.comparison.difference if row.comparison else None, factor)
-    ratio = row.comparison.ratio if row.comparison else None
+    mean = scaled(row.estimate.beside(scale), factor)
+    against = row.comparison
+    found = None if against is None else getattr(against, row.scale)
+    effect, effect_interval = format_effect(found, row.scale, row.metric.unit)
     # What would stand in every row, or is plain to see, is left to summary.csv.
     notes = row.notes if mean else row.estimate.notes
     note = "; ".join(note for note in notes if note not in (ONE_SEED, ONE_PAIR, NO_RATIO))
@@ -47,10 +51,10 @@ def _table_row(row: SummaryRow) -> dict[str, Any]:
         "mean": format_number(mean.estimate) if mean else NOTHING,
         "mean_interval": format_interval(mean),
         "sd": format_number(None if row.estimate.sd is None else row.estimate.sd * factor),
-        "difference": format_number(difference.estimate, sign=True) if difference else NOTHING,
-        "difference_interval": format_interval(difference, sign=True),
-        "ratio": f"{ratio.estimate:.3f}" if ratio else NOTHING,
+        "effect": effect,
+        "effect_interval": effect_interval,
         "in_spreads": _in_spreads(row),
+        **row_keys(row.metric, row.class_name, row.judgement),
         "verdict": _verdict_text(row.judgement),
         "primary": row.judgement is not None and row.judgement.primary,
         "note": note,
@@ -92,17 +96,45 @@ def _in_spreads(row: SummaryRow) -> str:
     return f"{row.in_spreads:+.1f}".replace("-", "\N{MINUS SIGN}")
 
 
-def _groups(rows: Iterable[SummaryRow]) -> list[list[dict[str, Any]]]:
-    """Rows of one class and metric together, as the tables show them."""
-    groups: dict[tuple[str, str], list[dict[str, Any]]] = {}
+def _table(rows: Iterable[SummaryRow]) -> dict[str, Any]:
+    """Rows of one class and metric together, as the tables show them, and what says nothing.
+
+    groups: of metrics; without: why there is nothing to compare -> labels of metrics.
+    """
+    groups: dict[tuple[str, str], list[SummaryRow]] = {}
     for row in rows:
-        groups.setdefault((row.class_name, row.metric.name), []).append(_table_row(row))
-    return list(groups.values())
+        groups.setdefault((row.class_name, row.metric.name), []).append(row)
+    shown = []
+    without: dict[str, list[str]] = {}
+    for group in groups.values():
+        reason = _nothing(group)
+        if reason:
+            of = "" if group[0].class_name == ALL else f" ({group[0].class_name})"
+            without.setdefault(reason, []).append(f"{group[0].metric.label}{of}")
+        else:
+            shown.append([_table_row(row, _scale(group)) for row in group])
+    return {"groups": shown, "without": without}
 
 
-def _informative(group: list[SummaryRow]) -> bool:
-    """Whether a counting metric counted anything; kinds of errors that never came are left out."""
-    return any(r.estimate.maximum != 0.0 or not r.metric.of_outcome for r in group)
+def _nothing(group: Sequence[SummaryRow]) -> str:
+    """Why a metric's rows say nothing; "" if they do."""
+    if all(row.estimate.mean is None for row in group):
+        reasons = list(dict.fromkeys("; ".join(row.estimate.notes) for row in group))
+        if len(reasons) == 1:
+            return f"Not given, {reasons[0]}"
+        each = (f"{row.variant.label}: {'; '.join(row.estimate.notes)}" for row in group)
+        return f"Not given, {'; '.join(each)}"
+    if all(row.estimate.minimum == row.estimate.maximum == 0.0 for row in group):
+        verdicts = dict.fromkeys(_verdict_text(row.judgement) for row in group if row.judgement)
+        each = ("; ".join(filter(None, words)) for words in verdicts)
+        return "; ".join(["0 in all runs", *each])
+    return ""
+
+
+def _scale(group: Iterable[SummaryRow]) -> str:
+    """On which scale a metric's variants are compared: by ratios if one of them is."""
+    scales = {row.scale for row in group}
+    return next((scale for scale in ("ratio", "difference") if scale in scales), "")
 
 
 def tallies(plan: Study, rows: list[SummaryRow]) -> list[dict[str, Any]]:
@@ -139,27 +171,17 @@ def level_tables(plan: Study, rows: list[SummaryRow]) -> list[dict[str, Any]]:
     tables = []
     for level in plan.levels:
         own = [row for row in rows if row.level.name == level.name]
-        kept = []
-        for row in own:
-            group = [r for r in own if (r.class_name, r.metric) == (row.class_name, row.metric)]
-            if _informative(group) and not _repeats_incidence(row, own):
-                kept.append(row)
+        kept = [row for row in own if not _repeats_incidence(row, own)]
         headline = [row for row in own if _is_headline(level, row)]
         headline.sort(key=lambda row: row.class_name != ALL)
-        names = list(dict.fromkeys(row.class_name for row in kept))
-        groups = {name: _groups(row for row in kept if row.class_name == name) for name in names}
         tables.append(
             {
                 "level": level,
-                "headline": _groups(headline),
-                "fairness": _groups(row for row in own if row.metric in fairness.METRICS),
+                "headline": _table(headline),
+                "fairness": _table(row for row in own if row.metric in fairness.METRICS),
                 "classes": [
-                    {
-                        "name": name,
-                        "groups": [g for g in groups[name] if any(r["has_mean"] for r in g)],
-                        "without": _without_value(groups[name]),
-                    }
-                    for name in names
+                    {"name": name, "table": _table(row for row in kept if row.class_name == name)}
+                    for name in dict.fromkeys(row.class_name for row in kept)
                 ],
             }
         )
@@ -180,21 +202,6 @@ def _repeats_incidence(row: SummaryRow, rows: list[SummaryRow]) -> bool:
         for name in names
     )
     return km == incidence
-
-
-def _without_value(groups: list[list[dict[str, Any]]]) -> dict[str, list[str]]:
-    """Metrics that no variant has a value of: reason -> labels."""
-    reasons: dict[str, list[str]] = {}
-    for group in groups:
-        if not any(row["has_mean"] for row in group):
-            notes = dict.fromkeys(
-                f"{row['variant'].label}: {row['note']}" if len(group) > 1 else row["note"]
-                for row in group
-            )
-            same = {row["note"] for row in group}
-            reason = same.pop() if len(same) == 1 else "; ".join(notes)
-            reasons.setdefault(reason, []).append(group[0]["metric"].label)
-    return reasons
 
 
 def _is_headline(level: Level, row: SummaryRow) -> bool:

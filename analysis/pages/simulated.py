@@ -2,23 +2,31 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 from analysis.formats.study import Level, Study
 
 
-def simulated(study: Study) -> list[str]:
-    """Scale and engine, then relays by role and clients by class of each level."""
+def simulated(*studies: Study) -> list[str]:
+    """Scale and engine, then relays by role and clients by class of each level, each once."""
+    return list(dict.fromkeys(line for study in studies for line in _lines(study)))
+
+
+def _lines(study: Study) -> Iterator[str]:
     scale = study.asked.get("scale")
     engine = study.provenance.get("engine", {})
     name = " ".join(str(engine[key]) for key in ("name", "version") if engine.get(key))
     first = [f"scale {scale:g}"] if isinstance(scale, int | float) else []
     first += [f"engine {name}"] if name else []
-    places = [(level.label, _hosts(level)) for level in study.levels]
-    known = [(label, hosts) for label, hosts in places if hosts]
-    if len(study.levels) == 1:
-        parts = [", ".join(first), *(hosts for _, hosts in known)]
-        return [f"Simulated: {'; '.join(filter(None, parts))}."] if any(parts) else []
-    lines = [f"Simulated: {', '.join(first)}."] if first else []
-    return lines + [f"{label}: {hosts}." for label, hosts in known]
+    if first:
+        yield f"Simulated: {', '.join(first)}."
+    for level in study.levels:
+        hosts = _hosts(level)
+        if hosts:
+            yield f"{study.label(level)}: {hosts}."
+        if not level.relays and study.shrunk:
+            # Of older studies, which do not tell the relays of a level.
+            yield f"{study.label(level)}, made smaller: {'; '.join(study.shrunk)}."
 
 
 def _hosts(level: Level) -> str:

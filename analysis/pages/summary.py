@@ -62,6 +62,15 @@ class SummaryRow:
         return self.comparison.difference.estimate / self.baseline_sd
 
     @property
+    def scale(self) -> str:
+        """How it is compared with the baseline: by "ratio" or "difference"; "" where it is not."""
+        if self.comparison is None:
+            return ""
+        if self.judgement is not None and self.judgement.verdict.effect is not None:
+            return self.judgement.verdict.scale
+        return "ratio" if self.comparison.ratio else "difference"
+
+    @property
     def notes(self) -> tuple[str, ...]:
         """Why a number is missing, and other caveats."""
         return self.estimate.notes + (self.comparison.notes if self.comparison else ())
@@ -134,7 +143,7 @@ def compared_of(plan: Study, rows: Iterable[SummaryRow]) -> list[Compared]:
     by_place: dict[tuple[str, str], list[Judgement]] = {}
     for row in rows:
         if row.judgement is not None and row.judgement.primary:
-            where = row.level.label if len(plan.levels) > 1 else ""
+            where = plan.label(row.level) if len(plan.levels) > 1 else ""
             by_place.setdefault((where, row.variant.label), []).append(row.judgement)
     return [
         Compared(where, variant, labels[plan.baseline or ""], tuple(judgements))

@@ -33,7 +33,8 @@ from analysis.comparison.history import (
 )
 from analysis.comparison.run_sets import RunSet, read_run_set
 from analysis.comparison.sight import sight_of
-from analysis.formats.files import HISTORY, RECORDS
+from analysis.figures.forest import write_forest
+from analysis.formats.files import FOREST, HISTORY, RECORDS
 from analysis.formats.manifest import identity_hash
 from analysis.formats.plan_file import Request
 from analysis.formats.study import load_study
@@ -268,7 +269,12 @@ def _write_summaries(night: Night, out: Path, state: Path) -> NightPaths:
     out.mkdir(parents=True, exist_ok=True)
     paths = NightPaths(out / "summary.md", out / "summary.html", out / "junit.xml", state / HISTORY)
     paths.markdown.write_text(markdown(night), encoding="utf-8")
-    paths.html.write_text(html(night), encoding="utf-8")
+    forests = {
+        result.name: write_forest(result.compared, out / f"{FOREST}-{result.name}")
+        for result in night.results
+    }
+    drawn = {name: forest for name, forest in forests.items() if forest is not None}
+    paths.html.write_text(html(night, drawn), encoding="utf-8")
     paths.junit.write_text(junit(night), encoding="utf-8")
     return paths
 

@@ -28,6 +28,7 @@ from analysis.formats.manifest import read_manifest
 from analysis.formats.record_files import read_records_format
 from analysis.formats.study import Level, Run, Study, load_study
 from analysis.judgement.judging import read_statistics
+from analysis.pages.simulated import simulated
 from onionlab.errors import UserError
 from onionlab.paths import is_file, is_folder
 from onionlab.runs.packing import opened
@@ -223,6 +224,7 @@ def set_of_study(study: Study, store: Path, *, name: str) -> RunSet:
         records_format=_records_format(study, store),
         spans={level.name: _span(level) for level in study.levels},
         margins=study.margins,
+        simulated=tuple(simulated(study)),
         runs=runs,
         values=values_of(read_statistics(study, store)),
         texts=_torrc_texts(runs, store),

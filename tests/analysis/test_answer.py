@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from analysis.figures.forest import draw, write_forest
+from analysis.figures.forest import draw, panel_of, write_forest
 from analysis.figures.style import TEXT
 from analysis.judgement.compared import Compared, size_in_margins
 from analysis.judgement.judging import Statistics, judge_comparison, seeds_left
@@ -131,7 +131,7 @@ def test_the_plot_has_a_line_for_each_metric_and_repeats(tmp_path: Path) -> None
     assert first.pdf.read_bytes() == again.pdf.read_bytes()
     lines = first.csv.read_text().splitlines()
     assert len(lines) == 1 + 2 * 5
-    figure = draw(shown, TEXT)
+    figure = draw([panel_of(one) for one in shown], TEXT)
     labels = {text.get_text() for axes in figure.axes for text in axes.get_yticklabels()}
     assert "Time to 320 KiB, median (web)" in labels
     assert "Timeout rate" in labels

@@ -135,7 +135,7 @@ def test_the_same_store_gives_the_same_bytes(
     assert first == digests(made.html.parent)
     assert sorted(first) == sorted(
         [f"figure-{n}.{end}" for n in (4, 7, 8, 10, 11, 13) for end in ("csv", "pdf", "png")]
-        + ["claims.csv", "claims.json", "figures.html", "manifest.json"]
+        + ["claims.csv", "claims.json", "claims.pdf", "claims.png", "figures.html", "manifest.json"]
     )
     # And over what an earlier call left.
     (out / "figure-4.pdf").write_text("old")
@@ -221,8 +221,8 @@ def test_answers_stand_in_both_tables_and_on_the_page(made: PaperPaths) -> None:
     data = json.loads(made.claims_json.read_text())["claims"]
     assert [one["id"] for one in data] == [one.id for one in CLAIMS]
     assert [part["text"] for part in data[0]["parts"]] == [
-        "5 middles: SWRR below Round robin",
-        "5 middles: SWRR below EWMA",
+        "5 middles at scale 0.1: SWRR below Round robin",
+        "5 middles at scale 0.1: SWRR below EWMA",
     ]
     html = made.html.read_text()
     page = Collector()
@@ -230,9 +230,9 @@ def test_answers_stand_in_both_tables_and_on_the_page(made: PaperPaths) -> None:
     assert page.open == []
     local = {f"{f.spec.id}.{end}" for f in made.figures for end in ("pdf", "png", "csv")}
     assert {r for r in page.resources if not r.startswith(("data:image/svg+xml", "#"))} == local
-    assert "3 supported, 1 contradicted, 1 not settled." in html
+    assert "Of 5 claims: 3 supported, 1 contradicted and 1 not settled." in html
     assert "The claim &lt;fastest&gt; &amp; more." in html
-    assert html.count("data:image/svg+xml") == 6
+    assert html.count("data:image/svg+xml") == 7
     assert 'href="#figure-11"' in html
     # Panels stand one above the other here.
     assert "first payload byte (above) and 320 KiB (below)" in html
@@ -249,9 +249,9 @@ def test_missing_runs_are_named_and_the_rest_is_answered(
     assert len(made.missing) == 4
     rows = rows_of(made.claims_csv)
     assert rows["fastest"]["answer"] == "not settled"
-    assert rows["fastest"]["note"] == "no runs of EWMA at 5 middles"
+    assert rows["fastest"]["note"] == "no runs of EWMA at 5 middles at scale 0.1"
     assert rows["slowest"]["answer"] == "contradicted"
-    assert rows["slower"]["note"] == "no runs of EWMA at 5 middles"
+    assert rows["slower"]["note"] == "no runs of EWMA at 5 middles at scale 0.1"
     assert rows["alike"]["answer"] == "supported"
     manifest = json.loads(made.manifest.read_text())
     by_number = {figure["paper"]: figure for figure in manifest["figures"]}
@@ -274,7 +274,10 @@ def test_a_figure_without_any_run_says_so(partial_store: Path, tmp_path: Path) -
         path.unlink()
     made = build(PAPER, partial_store, tmp_path / "out")
     assert "No runs." in next(f.caption for f in made.figures if f.spec.id == "figure-8")
-    assert rows_of(made.claims_csv)["slower"]["note"] == "no runs of Round robin at 20 middles"
+    assert (
+        rows_of(made.claims_csv)["slower"]["note"]
+        == "no runs of Round robin at 20 middles at scale 0.1"
+    )
     for path in partial_store.iterdir():
         path.unlink()
     with pytest.raises(AnalysisError, match="none of the 21 runs is in the store"):
@@ -306,7 +309,7 @@ def test_streams_that_all_time_out_leave_claims_open(
     rows = rows_of(made.claims_csv)
     assert rows["timeouts"]["note"] == "timeout rate is 100% in all of these runs"
     assert "lacks a value in 3 of 3 runs: the curve ends at 0.0%" in rows["fastest"]["note"]
-    assert rows["slower"]["note"].startswith("Round robin at 5 middles lacks a value")
+    assert rows["slower"]["note"].startswith("Round robin at 5 middles at scale 0.1 lacks a value")
 
 
 def changed(number: int, **changes: Any) -> Paper:
@@ -351,7 +354,7 @@ def test_claims_without_numbered_figures_are_answered(store: Path, tmp_path: Pat
     assert rows_of(made.claims_csv)["fastest"]["answer"] == "supported"
     html = made.html.read_text()
     assert "Those of swrr-20mid, swrr-5mid, weights-5mid are in their own reports." in html
-    assert "3 supported, 1 contradicted, 1 not settled." in html
+    assert "Of 5 claims: 3 supported, 1 contradicted and 1 not settled." in html
 
 
 @pytest.mark.slow
@@ -361,7 +364,14 @@ def test_figures_of_other_claims_do_not_stay(store: Path, tmp_path: Path) -> Non
     (tmp_path / "figure-4.pdf").unlink()
     without = tuple(one.model_copy(update={"figures": ()}) for one in STUDIES)
     build(Paper("Another paper", without, CLAIMS), store, tmp_path)
-    tables = {"claims.csv", "claims.json", "figures.html", "manifest.json"}
+    tables = {
+        "claims.csv",
+        "claims.json",
+        "claims.pdf",
+        "claims.png",
+        "figures.html",
+        "manifest.json",
+    }
     assert {path.name for path in tmp_path.iterdir()} == {*tables, "figure-of-mine.png"}
     (tmp_path / "manifest.json").write_text("[]")
     assert build(PAPER, store, tmp_path).figures

@@ -23,23 +23,32 @@ def study(*levels: Level, scale: float | None = 0.1) -> Study:
     )  # fmt: skip
 
 
-def test_one_level_is_one_sentence() -> None:
+def test_a_level_is_called_what_it_is() -> None:
     assert simulated(study(level("5mid", {"guard": 3, "middle": 1}))) == [
-        "Simulated: scale 0.1, engine uml 6.12; 4 relays (3 guard, 1 middle); "
-        "clients: 10 web, 2 bulk."
+        "Simulated: scale 0.1, engine uml 6.12.",
+        "5mid at scale 0.1: 4 relays (3 guard, 1 middle); clients: 10 web, 2 bulk.",
     ]
 
 
-def test_each_of_several_levels_has_its_own() -> None:
-    lines = simulated(study(level("20mid", {"middle": 2}), level("5mid", {"middle": 1})))
+def test_each_of_several_levels_has_its_own_line() -> None:
+    lines = simulated(study(level("20mid", {"middle": 2}), level("5mid", {"middle": 1}), scale=1))
     assert lines == [
-        "Simulated: scale 0.1, engine uml 6.12.",
+        "Simulated: scale 1, engine uml 6.12.",
         "20mid: 2 relays (2 middle); clients: 10 web, 2 bulk.",
         "5mid: 1 relay (1 middle); clients: 10 web, 2 bulk.",
     ]
 
 
+def test_what_studies_share_is_said_once() -> None:
+    one, other = study(level("5mid", {"middle": 1})), study(level("10mid", {"middle": 1}))
+    assert simulated(one, one) == simulated(one)
+    assert len(simulated(one, other)) == 3
+
+
 def test_what_is_not_known_is_left_out() -> None:
-    assert simulated(study(level("5mid", {}), scale=None)) == [
-        "Simulated: clients: 10 web, 2 bulk."
-    ]
+    assert simulated(study(level("5mid", {}), scale=None)) == ["5mid: clients: 10 web, 2 bulk."]
+
+
+def test_an_older_study_tells_what_was_made_smaller() -> None:
+    older = study(level("5mid", {})).model_copy(update={"shrunk": ("middle relays 5 -> 1",)})
+    assert simulated(older)[-1] == "5mid at scale 0.1, made smaller: middle relays 5 -> 1."

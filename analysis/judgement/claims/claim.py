@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 
 from analysis.inference.intervals import Interval
+from analysis.judgement.verdicts import LEVEL
 from analysis.measures.metric import Metric
 
 
@@ -115,6 +116,15 @@ class Part:
     count: int
     more_seeds: int | None
     reason: str
+
+    @property
+    def too_small(self) -> bool:
+        """Whether what it contradicts is a difference: there is none beyond the margin."""
+        return (
+            self.answer is Answer.CONTRADICTED
+            and self.p_equivalent is not None
+            and self.p_equivalent <= LEVEL
+        )
 
 
 @dataclass(frozen=True)

@@ -1,0 +1,28 @@
+"""By what a reader filters and sorts the rows of a page's tables: see templates/tables.js."""
+
+from __future__ import annotations
+
+from analysis.judgement.compared import size_in_margins
+from analysis.judgement.judging import Judgement
+from analysis.judgement.verdicts import State
+from analysis.measures.metric import Quantity
+
+_RANKS = (
+    "worse", "better", State.DIFFERENT.value, State.EQUIVALENT.value, State.UNKNOWN.value,
+)  # fmt: skip
+"""Verdicts in the order in which a table sorts them."""
+
+
+def row_keys(
+    metric: Quantity, class_name: str, judgement: Judgement | None
+) -> dict[str, str | float]:
+    """The words that find a row, its effect in margins, and the place of its verdict."""
+    words = f"{metric.label} {metric.name} {class_name}".lower()
+    if judgement is None:
+        return {"words": words, "size": 0.0, "rank": len(_RANKS)}
+    verdict = judgement.verdict
+    return {
+        "words": words,
+        "size": round(size_in_margins(verdict), 6),
+        "rank": _RANKS.index(verdict.direction or verdict.state.value),
+    }

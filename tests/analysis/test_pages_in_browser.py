@@ -1,0 +1,200 @@
+"""The HTML pages in headless Chromium: what is seen first, on a phone, on paper, by everybody."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Iterator
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import pytest
+import test_paper
+from analysis_synthetic import write_run, write_store
+from axe_playwright_python.sync_playwright import Axe  # type: ignore[import-untyped]
+from playwright.sync_api import Browser, Locator, Page, sync_playwright
+from runset_synthetic import make_set
+
+from analysis.comparison.comparing import compare_sets
+from analysis.comparison.sight import Sight
+from analysis.figures.forest import write_forest
+from analysis.pages import comparison, night, paper, report
+from analysis.records.extract import extract
+
+CHROMIUM = shutil.which("chromium")
+DESK = {"width": 1200, "height": 800}
+PHONE = {"width": 390, "height": 844}
+KINDS = ("report", "comparison", "night", "paper")
+
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.skipif(CHROMIUM is None, reason="Chromium is not installed"),
+]
+
+
+@dataclass(frozen=True)
+class Opened:
+    """A page in a tab, and what it loaded besides itself."""
+
+    page: Page
+    loaded: list[str]
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Browser]:
+    with sync_playwright() as playwright:
+        # Containers and root have no user namespaces for its sandbox; the pages are our own.
+        browser = playwright.chromium.launch(
+            executable_path=CHROMIUM,
+            args=["--no-sandbox", "--disable-gpu", "--disable-background-networking"],
+        )
+        yield browser
+        browser.close()
+
+
+@pytest.fixture(scope="module")
+def pages(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
+    """One page of each kind: kind -> file."""
+    root = tmp_path_factory.mktemp("pages")
+    store = write_store(root / "store")
+    made = {"report": report.build(store / "study.json", store, root / "report").html}
+    worse = compare_sets(make_set(), make_set(effect=1.3, noise_seed=2), ("variant",))
+    made["comparison"] = comparison.write(worse, root / "comparison").html
+    made["night"] = _night(worse, root / "night")
+    made["paper"] = _paper(root / "paper")
+    return made
+
+
+def _night(worse: Any, out: Path) -> Path:
+    out.mkdir()
+    result = night.NightResult("quick", worse, False, Sight(8, None, ()))
+    forest = write_forest(result.compared, out / "forest")
+    assert forest is not None
+    of = night.Night(str(datetime(2026, 1, 1, tzinfo=UTC)), "0.1", 1.0, 365, 1.0, (result,))
+    (out / "night.html").write_text(night.html(of, {"quick": forest}))
+    return out / "night.html"
+
+
+def _paper(root: Path) -> Path:
+    for study in test_paper.STUDIES:
+        for run in study.runs:
+            if not (root / "store" / run.directory).exists():
+                slow = 1.0 if run.level == "20mid" else test_paper.SLOW[run.variant]
+                write_run(root / "store" / run.directory, run.seed, slow, web=5, bulk=1)
+                extract(root / "store" / run.directory, root / "store" / run.records)
+    return paper.build(test_paper.PAPER, root / "store", root / "out").html
+
+
+@pytest.fixture
+def opened(request: pytest.FixtureRequest, browser: Browser, pages: dict[str, Path]) -> Any:
+    """Opens a page of a kind: (kind, what else ``new_page`` takes) -> Opened."""
+    tabs = []
+
+    def open_page(kind: str, **how: Any) -> Opened:
+        tab = browser.new_page(**{"viewport": DESK, **how})
+        tabs.append(tab)
+        loaded: list[str] = []
+        tab.on("request", lambda one: loaded.append(one.url))
+        tab.goto(pages[kind].as_uri())
+        return Opened(tab, [url for url in loaded if not url.startswith("data:")][1:])
+
+    yield open_page
+    for tab in tabs:
+        tab.close()
+
+
+def bottom_of(locator: Locator) -> float:
+    box = locator.bounding_box()
+    assert box is not None
+    return box["y"] + box["height"]
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_the_answer_is_on_the_first_screen(opened: Any, kind: str) -> None:
+    page = opened(kind).page
+    sentences = page.locator(".answer")
+    assert sentences.count() > 0
+    assert bottom_of(sentences.last) <= DESK["height"]
+    # And of the plot its beginning.
+    box = page.locator("figure").first.bounding_box()
+    assert box is not None
+    assert box["y"] < DESK["height"]
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_nothing_is_loaded(opened: Any, kind: str) -> None:
+    assert opened(kind).loaded == []
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_phone_does_not_scroll_sideways(opened: Any, kind: str) -> None:
+    page = opened(kind, viewport=PHONE).page
+    page.evaluate("document.querySelectorAll('details').forEach((one) => { one.open = true; })")
+    assert page.evaluate("document.documentElement.scrollWidth") <= PHONE["width"]
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.parametrize("kind", KINDS)
+def test_axe_finds_nothing(opened: Any, kind: str, scheme: str) -> None:
+    page = opened(kind, color_scheme=scheme).page
+    page.evaluate("document.querySelectorAll('details').forEach((one) => { one.open = true; })")
+    found = Axe().run(page)
+    assert found.violations_count == 0, found.generate_report()
+
+
+def test_a_dark_screen_gets_a_dark_page(opened: Any) -> None:
+    def paper_of(scheme: str) -> str:
+        page = opened("report", color_scheme=scheme).page
+        return str(page.evaluate("getComputedStyle(document.body).backgroundColor"))
+
+    assert paper_of("light") == "rgb(255, 255, 255)"
+    assert paper_of("dark") == "rgb(22, 24, 27)"
+
+
+def test_on_paper_all_is_there_and_no_row_is_torn(opened: Any) -> None:
+    page = opened("report").page
+    page.emulate_media(media="print")
+    folded = page.locator("details:not([open]) table").first
+    assert folded.evaluate("one => one.checkVisibility({contentVisibilityAuto: true})")
+    assert not page.locator("nav").first.is_visible()
+    torn = page.evaluate(
+        "[...document.querySelectorAll('figure, tbody, tr')]"
+        ".filter((one) => getComputedStyle(one).breakInside !== 'avoid').length"
+    )
+    assert torn == 0
+    assert page.pdf(format="A4").startswith(b"%PDF")
+
+
+def test_rows_are_found_and_sorted(opened: Any) -> None:
+    page = opened("report").page
+    section = page.locator("#tables")
+    rows = section.locator("[data-row]")
+    before = rows.count()
+    section.locator("input").fill("web ttfb_p50")
+    shown = section.locator("[data-row]:not([hidden])")
+    assert 0 < shown.count() < before
+    # What was found is shown, though it was folded.
+    assert shown.first.is_visible()
+    assert all("ttfb_p50" in (one.get_attribute("data-row") or "") for one in shown.all())
+    section.locator("input").fill("")
+    section.locator("select").select_option("size")
+    table = section.locator("table").filter(has=page.locator("[data-row]")).first
+    sizes = [
+        float(one.get_attribute("data-size") or 0) for one in table.locator("[data-row]").all()
+    ]
+    assert sizes == sorted(sizes, reverse=True)
+    assert len(set(sizes)) > 1
+    section.locator("select").select_option("")
+    assert rows.count() == before
+
+
+def test_without_scripts_the_tables_are_there_and_their_tools_are_not(
+    browser: Browser, pages: dict[str, Path]
+) -> None:
+    context = browser.new_context(java_script_enabled=False)
+    page = context.new_page()
+    page.goto(pages["report"].as_uri())
+    assert page.locator("#effects table").first.is_visible()
+    assert not page.locator(".tools").first.is_visible()
+    context.close()
