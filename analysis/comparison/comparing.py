@@ -115,6 +115,15 @@ class Comparison:
         return Conclusion.UNSETTLED if self.unsettled or not self.primary else Conclusion.FINE
 
     @property
+    def outcome(self) -> str:
+        """The conclusion in two words."""
+        return {
+            Conclusion.FINE: "No regression",
+            Conclusion.REGRESSION: "Regression",
+            Conclusion.UNSETTLED: "Not settled",
+        }[self.conclusion]
+
+    @property
     def sentence(self) -> str:
         """The answer in one sentence."""
         if self.identical:
@@ -132,16 +141,11 @@ class Comparison:
             (len(self.unsettled), "not yet known"),
         ]
         total = ", ".join(f"{n} {what}" for n, what in counts if n)
-        verdict = {
-            Conclusion.FINE: "No regression",
-            Conclusion.REGRESSION: "Regression",
-            Conclusion.UNSETTLED: "Not settled",
-        }[self.conclusion]
         if not self.primary:
             return "Not settled: the sets have no primary metric in common."
         seeds, but = seeds_left(row.judgement for row in self.unsettled)
         more = f"; about {seeds} more seeds{but} would settle all that seeds can" if seeds else ""
-        return f"{verdict}: of {len(self.primary)} primary metrics {total}{more}."
+        return f"{self.outcome}: of {len(self.primary)} primary metrics {total}{more}."
 
 
 def compare_sets(

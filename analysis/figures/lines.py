@@ -216,13 +216,12 @@ def _dress_time(
     axes.set_xlim(float(grid[0]), float(grid[-1]))
     axes.set_ylim(bottom=0.0)
     reach, band = (panel.scale * value for value in _reach(lines, slice(None)))
-    top = axes.get_ylim()[1]
-    if reach and band > TIME_ROOM * reach:
-        # One seed far above the others would press the lines onto the axis.
-        top = TIME_ROOM * reach
-        _note_cut(axes)
+    # One seed far above the others would press the lines onto the axis.
+    top = min(axes.get_ylim()[1], TIME_ROOM * reach) if reach else axes.get_ylim()[1]
     if panel.counts:
         top = max(1.0, top)
+    if band > top:
+        _note_cut(axes)
     # A little room below, or a line at zero disappears in the axis.
     axes.set_ylim(-0.03 * top if panel.counts else 0.0, top)
     axes.yaxis.set_major_locator(MaxNLocator(6, steps=[1, 2, 2.5, 5, 10], integer=panel.counts))

@@ -5,12 +5,13 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "analysis"))
 
-from .costs import COSTS, table
+from .costs import COSTS, merge, plain, table
 from .project import Project
 
 
@@ -20,6 +21,18 @@ def project(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Project]:
     made = Project(tmp_path_factory.mktemp("fuzz"))
     with made.at_work():
         yield made
+
+
+def pytest_sessionfinish(session: pytest.Session) -> None:
+    """Where tests are spread over processes, hand over what this one measured."""
+    if hasattr(session.config, "workeroutput"):
+        session.config.workeroutput["fuzz_costs"] = plain()
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_testnodedown(node: Any) -> None:
+    """Take what one of the processes measured."""
+    merge(getattr(node, "workeroutput", {}).get("fuzz_costs", {}))
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:

@@ -5,10 +5,11 @@ from __future__ import annotations
 import os
 import time
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
+from typing import Any
 
 EXAMPLES = int(os.environ.get("ONIONLAB_FUZZ_EXAMPLES", "0"))
 """Inputs of each kind, where somebody lets the fuzzers run for long."""
@@ -30,6 +31,14 @@ class Cost:
     worst_s: float = 0.0
     worst_bytes: int = 0
     statuses: Counter[int] = field(default_factory=Counter)
+
+    def add(self, other: Cost) -> None:
+        """The same of more inputs."""
+        self.inputs += other.inputs
+        self.seconds += other.seconds
+        self.statuses += other.statuses
+        self.worst_s = max(self.worst_s, other.worst_s)
+        self.worst_bytes = max(self.worst_bytes, other.worst_bytes)
 
 
 COSTS: dict[str, Cost] = {}
@@ -59,6 +68,21 @@ def _resident_bytes(name: str) -> int:
     return int(line.split()[1]) * 1024
 
 
+def plain() -> dict[str, dict[str, Any]]:
+    """What was measured, as what can be sent to another process."""
+    return {
+        kind: {**asdict(cost), "statuses": [list(one) for one in cost.statuses.items()]}
+        for kind, cost in COSTS.items()
+    }
+
+
+def merge(measured: Mapping[str, Mapping[str, Any]]) -> None:
+    """Add what another process measured."""
+    for kind, one in measured.items():
+        cost = COSTS.setdefault(kind, Cost())
+        cost.add(Cost(**{**one, "statuses": Counter(dict(one["statuses"]))}))
+
+
 def table() -> Iterator[str]:
     """For people, at the end of the tests."""
     yield f"{'mutated inputs':28}{'inputs':>8}{'refused':>9}{'s':>8}{'worst s':>9}{'worst MiB':>11}"
@@ -68,8 +92,5 @@ def table() -> Iterator[str]:
             f"{kind:28}{cost.inputs:8}{cost.statuses[2]:9}{cost.seconds:8.1f}{cost.worst_s:9.2f}"
             f"{cost.worst_bytes / 2**20:11.1f}"
         )
-        total.inputs += cost.inputs
-        total.seconds += cost.seconds
-        total.statuses += cost.statuses
-        total.worst_s = max(total.worst_s, cost.worst_s)
-        total.worst_bytes = max(total.worst_bytes, cost.worst_bytes)
+        if cost is not total:
+            total.add(cost)

@@ -118,7 +118,8 @@ def _replace(draw: Draw, value: Any) -> Any:
             return deep(draw(st.sampled_from((3, 60, 190, 250))), value)
         case 3:
             return [value] * draw(st.sampled_from((0, 2, 1000)))
-    return draw(st.sampled_from(VALUES))
+    # A list of theirs may be changed in turn, and the next input has to get it as it was.
+    return copy.deepcopy(draw(st.sampled_from(VALUES)))
 
 
 def json_bytes(draw: Draw, value: Any) -> bytes:
