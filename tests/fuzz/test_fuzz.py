@@ -305,6 +305,7 @@ COMMANDS = (
     ("report", "--plan", "{}"), ("analyse", "--run-directory", "{}"), ("doctor", "x{}"),
     ("import", "--name", "{}", "inputs"), ("import", "--name", "x", "{}"), ("run", "x{}"),
     ("import", "--name", "x", "--from", "{}", "inputs"), ("generate", "x{}"), ("experiment", "x{}"),
+    ("estimate", "x{}"),
     ("figures", "--claims", "{}"), ("figures", "--from", "{}"), ("nightly", "--list", "{}"),
     ("run-one", "--plan", "{}", "--run", "{}"), ("validate-statistics", "--runs", "{}"),
     ("run", "quick", "--seeds", "x{}"), ("run", "quick", "--scale", "x{}"), ("{}",),

@@ -512,22 +512,54 @@ def test_what_is_wrong_is_said_as_elsewhere(
     assert message in capsys.readouterr().err
 
 
-@pytest.mark.parametrize("name", ["experiment", "run"])
+@pytest.mark.parametrize(
+    ("words", "starts", "runs"),
+    [
+        (["experiment", "swrr-5mid"], "make_plan", 30),
+        (["run", "swrr-5mid", "--seeds", "2"], "make_plan", 6),
+        (["figures", "--seeds", "1"], "repeat_paper", 15),
+        (["compare-engines", "swrr-5mid", "--seeds", "2"], "compare_engines", 12),
+        (["nightly", "--seeds", "20"], "run_night", 20),
+    ],
+)
 def test_commands_say_the_cost_before_anything_else(
-    root: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], name: str
+    root: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    words: list[str],
+    starts: str,
+    runs: int,
 ) -> None:
     said: list[str] = []
 
-    def planned(*_: object, **__: object) -> None:
+    def started(*_: object, **__: object) -> None:
         said.append(capsys.readouterr().out)
         raise UserError("far enough")
 
-    monkeypatch.setattr(f"onionlab.commands.{name}.working_root", lambda: root)
-    monkeypatch.setattr(f"onionlab.commands.{name}.make_plan", planned)
-    assert main([name, "swrr-5mid", "--engine", "uml"]) == 2
-    cost, cheaper = said[0].splitlines()
-    assert cost.startswith("cost: 30 runs to make (0 of 30 there), about ")
-    assert cheaper.startswith("cheaper: SCALE=0.1 (")
+    module = f"onionlab.commands.{words[0].replace('-', '_')}"
+    monkeypatch.setattr(f"{module}.working_root", lambda: root)
+    monkeypatch.setattr(f"{module}.{starts}", started)
+    # As fast as the machine of the model, whatever this one is.
+    monkeypatch.setattr("onionlab.runs.costs.estimate.calibrate", lambda cpus: HERE)
+    engine = [] if words[0] == "compare-engines" else ["--engine", "uml"]
+    assert main([*words, *engine]) == 2
+    cost, *cheaper = said[0].splitlines()
+    assert cost.startswith(f"cost: {runs} runs to make (0 of {runs} there), about ")
+    if runs >= 12 and words[0] != "nightly":
+        assert cheaper[0].startswith("cheaper: SCALE=0.1 (")
+    assert len(cheaper) <= 1
+
+
+def test_figures_of_what_is_there_cost_nothing(
+    root: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def started(*_: object, **__: object) -> None:
+        raise UserError("far enough")
+
+    monkeypatch.setattr("onionlab.commands.figures.working_root", lambda: root)
+    monkeypatch.setattr("onionlab.commands.figures.repeat_paper", started)
+    assert main(["figures", "--no-run"]) == 2
+    assert "cost" not in capsys.readouterr().out
 
 
 def test_several_requests_are_one_line(

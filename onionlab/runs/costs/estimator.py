@@ -122,7 +122,7 @@ class Estimator:
         self, engine: str, settings: AnySettings, runs: Iterable[Finished]
     ) -> float | None:
         """What runs of one kind took to what the model expects; None where nobody can tell."""
-        took = [run.manifest.cpu_s for run in runs if run.manifest.cpu_s]
+        took = [run.cpu_s for run in runs if run.cpu_s is not None]
         if not took:
             return None
         expected = self._time(engine, CPU, features_of(self._root, settings)).middle
@@ -146,11 +146,13 @@ class Estimator:
             **self._past.get(key, {}),
             **{run.run_id: run for run in there if run.is_of_this_machine},
         }
-        known = [run for run in runs.values() if run.manifest.cpu_s]
-        if known:
-            cpu = self._seen([run.manifest.cpu_s or 0.0 for run in known])
-            memory = self._seen([run.manifest.peak_memory_bytes or 1 for run in known])
-            folders = [self._store.run(run.run_id) for run in known[:MOST_LOOKED_AT]]
+        times = [run.cpu_s for run in runs.values() if run.cpu_s is not None]
+        if times:
+            cpu = self._seen(times)
+            memory = self._seen(
+                [max(1, run.manifest.peak_memory_bytes or 0) for run in runs.values()]
+            )
+            folders = [self._store.run(run_id) for run_id in [*runs][:MOST_LOOKED_AT]]
             disk = self._seen([max(1, disk_bytes(folder)) for folder in folders])
             source = SAME
         else:

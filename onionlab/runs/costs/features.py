@@ -30,6 +30,7 @@ VEGAS_WINDOW_BYTES = 1.5 * 124 * CELL_PAYLOAD_BYTES
 RTTS_TO_FIRST_BYTE = 2
 """Through the whole circuit: BEGIN and CONNECTED, then the request and the answer."""
 LEAST_RTT_S = 0.001
+LEAST_BYTES_PER_S = 1.0
 RELAYS_ON_PATH = 3
 FIXED_WINDOWS = 0
 """Of the consensus parameter cc_alg."""
@@ -171,15 +172,13 @@ def _asking(settings: Settings, entry: TrafficClass, geography: Geography) -> _A
     pause_s = sum(pauses) / len(pauses) if pauses and not once else 0.0
     streams = entry.count * entry.streams
     time = settings.time
+    window = STREAM_WINDOW_BYTES if _has_fixed_windows(settings) else VEGAS_WINDOW_BYTES
+    access = _access_bytes_per_s(settings, geography) / entry.streams
     return _Asking(
         streams=streams,
         request_bytes=entry.request_bytes,
         idle_s=RTTS_TO_FIRST_BYTE * rtt_s + pause_s,
-        most_bytes_per_s=min(
-            (STREAM_WINDOW_BYTES if _has_fixed_windows(settings) else VEGAS_WINDOW_BYTES)
-            / max(rtt_s, LEAST_RTT_S),
-            _access_bytes_per_s(settings, geography) / entry.streams,
-        ),
+        most_bytes_per_s=max(LEAST_BYTES_PER_S, min(window / max(rtt_s, LEAST_RTT_S), access)),
         loaded_s=max(
             0.0,
             time.stop_s - time.bootstrap_s - entry.start.after_s - entry.start.spread_s / 2,
@@ -192,14 +191,8 @@ def _access_bytes_per_s(settings: Settings, geography: Geography) -> float:
     """A client's link downwards, in the mean of its places."""
     if settings.network.clients.bandwidth_bit_per_s is not None:
         return settings.network.clients.bandwidth_bit_per_s / 8
-    weights = geography.places["client"]
-    total = sum(weights.values())
-    return (
-        sum(
-            weight * geography.client_bit_per_s[region][1] / 8 for region, weight in weights.items()
-        )
-        / total
-    )
+    down = {region: rates[1] / 8 for region, rates in geography.client_bit_per_s.items()}
+    return sum(share * down[region] for region, share in _shares(geography, "client").items())
 
 
 def circuit_rtt_s(geography: Geography) -> float:
@@ -208,17 +201,18 @@ def circuit_rtt_s(geography: Geography) -> float:
 
 
 def _leg_s(geography: Geography, a: str, b: str) -> float:
-    places_a, places_b = geography.places[a], geography.places[b]
-    total = sum(places_a.values()) * sum(places_b.values())
-    return (
-        sum(
-            weight_a * weight_b * geography.rtt_ms[region_a, region_b]
-            for region_a, weight_a in places_a.items()
-            for region_b, weight_b in places_b.items()
-        )
-        / total
-        / 1000
+    return sum(
+        share_a * share_b * geography.rtt_ms[region_a, region_b] / 1000
+        for region_a, share_a in _shares(geography, a).items()
+        for region_b, share_b in _shares(geography, b).items()
     )
+
+
+def _shares(geography: Geography, kind: str) -> dict[str, float]:
+    """Share of a kind of hosts in each region; empty where the geography has no place for it."""
+    weights = geography.places.get(kind, {})
+    total = sum(weights.values())
+    return {region: weight / total for region, weight in weights.items()} if total else {}
 
 
 def capacity_bytes_per_s(root: Path, settings: Settings) -> float:

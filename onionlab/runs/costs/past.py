@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import functools
+import math
 import time
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from analysis.errors import AnalysisError
 from analysis.formats.manifest import Manifest, read_manifest
@@ -36,13 +39,25 @@ class Finished:
     @property
     def engine(self) -> str:
         """The name of its engine."""
-        return str(self.manifest.identity.get("engine", {}).get("name", ""))
+        engine = self.manifest.identity.get("engine")
+        return str(engine.get("name")) if isinstance(engine, dict) else ""
+
+    @property
+    def cpu_s(self) -> float | None:
+        """CPU time that it took; None where its manifest does not say."""
+        cpu_s = self.manifest.cpu_s
+        return cpu_s if cpu_s is not None and 0 < cpu_s < math.inf else None
 
     @property
     def is_of_this_machine(self) -> bool:
         """Whether its times are this machine's."""
-        here = host_facts()
+        here = _this_machine()
         return all(self.manifest.host.get(name) == here[name] for name in MACHINE_FACTS)
+
+
+@functools.cache
+def _this_machine() -> Mapping[str, Any]:
+    return host_facts()
 
 
 def finished_runs(store: Store) -> list[Finished]:
@@ -53,8 +68,9 @@ def finished_runs(store: Store) -> list[Finished]:
             manifest = read_manifest(path)
         except AnalysisError:
             continue
-        files = manifest.identity.get("files", {})
-        tors = sum(name.startswith(_TEMPLATES) and name.endswith("/torrc") for name in files)
+        files = manifest.identity.get("files")
+        names = files if isinstance(files, dict) else ()
+        tors = sum(name.startswith(_TEMPLATES) and name.endswith("/torrc") for name in names)
         found.append(Finished(path.parent.name, manifest, tors))
     return found
 
