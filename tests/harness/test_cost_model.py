@@ -81,6 +81,17 @@ def test_no_run_is_both_fitted_and_held_out() -> None:
     assert len(set(places)) == len(places)
 
 
+@pytest.mark.parametrize("engine", list(SPEED))
+def test_nine_in_ten_unseen_runs_are_told_within_half_as_much_again(engine: str) -> None:
+    runs = [run for run in UNSEEN if run.engine == engine]
+    assert len(runs) >= 10
+    ratios = [
+        run.took[CPU] / MODEL.time(engine, CPU, run.features, run.machine).middle for run in runs
+    ]
+    near = [ratio for ratio in ratios if 1 / 1.5 <= ratio <= 1.5]
+    assert len(near) >= 0.9 * len(ratios), sorted(ratios)
+
+
 # A truth that is known
 
 
@@ -181,6 +192,23 @@ def test_what_is_no_range_is_refused(ends: tuple[float, float, float]) -> None:
 
 
 # Files
+
+
+def test_times_need_the_machine_that_they_were_measured_on(tmp_path: Path) -> None:
+    lines = (REPOSITORY / TRAINING).read_text().splitlines()
+    cells = dict(zip(COLUMNS, lines[1].split(","), strict=True))
+    cells |= dict.fromkeys(("switch_us", "call_us", "aes_ns_per_byte"), "")
+    (tmp_path / "t.csv").write_text(f"{lines[0]}\n{','.join(cells.values())}\n")
+    with pytest.raises(AnalysisError, match=r"t\.csv:2: "):
+        read_measured(tmp_path / "t.csv")
+    # Memory and disk do not.
+    cells |= {CPU: "", OVERHEAD: ""}
+    (tmp_path / "t.csv").write_text(f"{lines[0]}\n{','.join(cells.values())}\n")
+    (run,) = read_measured(tmp_path / "t.csv")
+    assert run.calibration is None
+    assert set(run.took) <= {"memory_bytes", "disk_bytes"}
+    with pytest.raises(ValueError, match="without a calibration"):
+        run.machine  # noqa: B018
 
 
 def test_a_table_with_other_columns_is_named(tmp_path: Path) -> None:

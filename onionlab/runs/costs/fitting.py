@@ -46,6 +46,7 @@ HELD_OUT = f"{FOLDER}/held-out.csv"
 TRUTH = f"{FOLDER}/full-size.csv"
 """Likewise: one run at full size."""
 SIGNIFICANT_DIGITS = 5
+TIMES = (CPU, OVERHEAD)
 
 SPEED = {
     "uml": {"switch_us": 0.6, "call_us": 0.2, "aes_ns_per_byte": 0.2},
@@ -58,8 +59,9 @@ SPEED = {
 class Measured:
     """One run that was made, and what it took.
 
-    scale: SCALE; features: what it was; calibration: of the CPU it had, while it had it; took:
-    quantity -> amount, without those that were not measured.
+    scale: SCALE; features: what it was; calibration: of the CPU it had, while it had it, or None
+    where its times are not known; wall_s: by the clock; took: quantity -> amount, of those that
+    were measured: none of a run that is still to be made.
     """
 
     engine: str
@@ -68,12 +70,20 @@ class Measured:
     variant: str
     scale: float
     features: Features
-    calibration: Calibration
+    calibration: Calibration | None
     took: dict[str, float]
+    wall_s: float | None = None
+
+    @property
+    def machine(self) -> Calibration:
+        """The calibration. Raises ValueError without one."""
+        if self.calibration is None:
+            raise ValueError(f"{self.experiment}: times without a calibration")
+        return self.calibration
 
 
 KEYS = ("engine", "experiment", "level", "variant", "scale")
-COLUMNS = (*KEYS, *MEASURES, *FEATURES, *QUANTITIES)
+COLUMNS = (*KEYS, *MEASURES, *FEATURES, "wall_s", *QUANTITIES)
 
 
 def read_measured(path: Path) -> list[Measured]:
@@ -90,19 +100,27 @@ def _measured(path: Path, number: int, row: dict[str, str]) -> Measured:
         return Measured(
             **{name: row[name] for name in KEYS if name != "scale"},
             scale=float(row["scale"]),
-            features=Features(**{name: float(row[name]) for name in FEATURES}),
-            calibration=Calibration(**{name: float(row[name]) for name in MEASURES}),
+            features=Features(**{name: float(row[name] or 0) for name in FEATURES}),
+            calibration=_calibration(row),
             took={name: float(row[name]) for name in QUANTITIES if row[name]},
+            wall_s=float(row["wall_s"]) if row["wall_s"] else None,
         )
     except (ValueError, TypeError) as error:
         raise AnalysisError(f"{path}:{number}: {error}") from error
 
 
+def _calibration(row: dict[str, str]) -> Calibration | None:
+    if not any(row[name] for name in (*MEASURES, *TIMES)):
+        return None
+    return Calibration(**{name: float(row[name]) for name in MEASURES})
+
+
 def fit(runs: Sequence[Measured]) -> CostModel:
     """Fit the model to measured runs."""
+    machines = [run.calibration for run in runs if run.calibration is not None]
     reference = Calibration(
         **{
-            name: _rounded(statistics.median(getattr(run.calibration, name) for run in runs))
+            name: _rounded(statistics.median(getattr(one, name) for one in machines))
             for name in MEASURES
         }
     )
@@ -117,7 +135,7 @@ def fit(runs: Sequence[Measured]) -> CostModel:
         }
         engines[engine] = EngineCosts(speed=speed, quantities=quantities)
     return CostModel(
-        format=1, reference=reference, drift_factor=_drift_factor(runs), engines=engines
+        format=1, reference=reference, drift_factor=_drift_factor(machines), engines=engines
     )
 
 
@@ -150,8 +168,7 @@ def _row(
     quantity: str, run: Measured, speed: dict[str, float], reference: Calibration
 ) -> list[float]:
     """What each coefficient is multiplied by to make what the run took."""
-    timed = quantity in (CPU, OVERHEAD)
-    slow = slowness(speed, run.calibration, reference) if timed else 1.0
+    slow = slowness(speed, run.machine, reference) if quantity in TIMES else 1.0
     return [slow * value_of(run.features, term) for term in TERMS[quantity]]
 
 
@@ -164,11 +181,10 @@ def _least_squares(rows: Sequence[Sequence[float]], took: Sequence[float]) -> np
     return np.asarray(scaled / sizes)
 
 
-def _drift_factor(runs: Sequence[Measured]) -> float:
+def _drift_factor(machines: Sequence[Calibration]) -> float:
     """By how much the measures of one machine wandered while the runs were made: one deviation."""
     spreads = [
-        statistics.pstdev(math.log(getattr(run.calibration, name)) for run in runs)
-        for name in MEASURES
+        statistics.pstdev(math.log(getattr(one, name)) for one in machines) for name in MEASURES
     ]
     return _rounded(math.exp(max(spreads)))
 
@@ -181,8 +197,9 @@ def columns_of(run: Measured) -> dict[str, object]:
     """A line of a table of measured runs."""
     return (
         {name: getattr(run, name) for name in KEYS}
-        | {name: getattr(run.calibration, name) for name in MEASURES}
+        | {name: getattr(run.calibration, name, "") for name in MEASURES}
         | {field.name: getattr(run.features, field.name) for field in fields(run.features)}
+        | {"wall_s": "" if run.wall_s is None else run.wall_s}
         | {name: run.took.get(name, "") for name in QUANTITIES}
     )
 
