@@ -2,7 +2,8 @@
 
     python -m onionlab.runs.costs.fitting
 
-writes configs/costs/model.json from configs/costs/training.csv. Coefficients minimise the sum of
+writes configs/costs/model.json from configs/costs/training.csv, and prints how it does on the runs
+of held-out.csv and full-size.csv. Coefficients minimise the sum of
 squares of relative errors and are not negative (C. L. Lawson, R. J. Hanson, Solving Least Squares
 Problems, 1974, chapter 23). A range is what the model missed at most where each experiment in turn
 was left out of the fit.
@@ -14,7 +15,7 @@ import csv
 import math
 import statistics
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, fields
 from pathlib import Path
 
@@ -204,10 +205,28 @@ def columns_of(run: Measured) -> dict[str, object]:
     )
 
 
+def held_out_table(model: CostModel, runs: Iterable[Measured]) -> Iterator[str]:
+    """How the model does on runs, as a table in Markdown; those not made yet are left out."""
+    yield "| Engine | Experiment, level | SCALE | CPU time | Estimate (range) | Ratio |"
+    yield "| --- | --- | --- | --- | --- | --- |"
+    for run in runs:
+        if CPU not in run.took:
+            continue
+        told = model.time(run.engine, CPU, run.features, run.machine)
+        yield (
+            f"| {run.engine} | `{Path(run.experiment).stem}`, {run.level} | {run.scale:g} "
+            f"| {run.took[CPU]:.1f} s | {told.middle:.1f} s ({told.low:.1f} to {told.high:.1f}) "
+            f"| {run.took[CPU] / told.middle:.2f} |"
+        )
+
+
 def main(root: Path) -> int:
-    """Write the model that the training runs give."""
+    """Write the model that the training runs give, and show how it does on the others."""
     model = fit(read_measured(root / TRAINING))
     write_json(root / MODEL_FILE, model.content())
+    for path in (root / HELD_OUT, root / TRUTH):
+        if path.is_file():
+            print("\n".join(held_out_table(model, read_measured(path))))
     return 0
 
 
