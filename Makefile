@@ -62,8 +62,10 @@ moved:
 $(READY): moved
 endif
 
+# Where runs are to be made next, builds begin while Python's packages are being installed.
+experiment run figures nightly: AHEAD = --ahead
 $(READY): requirements-build.lock requirements.lock pyproject.toml configs/apt-packages.txt onionlab/setup.sh
-	@onionlab/setup.sh
+	@onionlab/setup.sh $(AHEAD)
 
 $(DEV_READY): $(READY) requirements-dev.lock
 	@onionlab/setup.sh --dev

@@ -3,7 +3,8 @@
 #
 #   setup.sh            Debian packages that are missing, then the virtual environment .venv with the
 #                       packages of requirements.lock
-#   setup.sh --dev      that, and the packages of requirements-dev.lock on top of it
+#   setup.sh --ahead    that, and beside the second the first builds (onionlab/commands/_ahead.py)
+#   setup.sh --dev      the first, and the packages of requirements-dev.lock on top of it
 #   setup.sh LIST...    the Debian packages of these lists that are missing, and nothing else
 #
 # PYTHON names the interpreter to use (3.11, 3.12 or 3.13).
@@ -20,11 +21,13 @@ dev_mark=$venv/dev-under-way
 dev_wheels=$venv/dev-wheels
 default_packages=configs/apt-packages.txt
 dev=
-if [ "${1:-}" = --dev ]; then
-    dev=yes
-    shift
-fi
-lists_only=${1:-}
+ahead=
+lists_only=
+case "${1:-}" in
+--dev) dev=yes ;;
+--ahead) ahead=yes ;;
+*) lists_only=${1:-} ;;
+esac
 
 fail() {
     echo "error: $1" >&2
@@ -142,6 +145,20 @@ check_environment() {
         fail "the packages in $venv do not fit together" "Show how: $venv/bin/python -m pip check"
 }
 
+# Most of an installation waits for the network or keeps one CPU busy. The builder ends with this
+# shell, however that ends, and does not hold its lock.
+start_builds() {
+    builds=
+    { [ -n "$ahead" ] && command -v setpriv >/dev/null; } || return 0
+    setpriv --pdeathsig TERM "$python" -m onionlab.commands._ahead 9>&- &
+    builds=$!
+}
+
+# What went wrong there is said by whatever needs the builds.
+wait_for_builds() {
+    [ -z "$builds" ] || wait "$builds" || true
+}
+
 install_environment() {
     python=$(find_python)
     place=$(place_key "$python")
@@ -168,6 +185,7 @@ install_environment() {
             fail "$python cannot make a virtual environment" \
                 "On Debian and Ubuntu: apt-get install python3-venv"
     fi
+    start_builds
     # The build backend first: the packages that come as source (one does) are then built with it
     # and not with one fetched without a hash.
     pip_install --require-hashes -r requirements-build.lock
@@ -180,6 +198,7 @@ install_environment() {
     printf '%s\n' "$root" >"$place_file"
     echo "$key" >"$stamp"
     echo "setup: done"
+    wait_for_builds
 }
 
 # Both locks have no package in common: whatever happens here, what experiments run with stays as it

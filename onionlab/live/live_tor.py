@@ -19,7 +19,6 @@ from onionlab.programs.building import (
     put_in_place,
     run_logged,
 )
-from onionlab.programs.tor.build import prepare
 from onionlab.programs.tor.build_trees import (
     AUTOTOOLS,
     CFLAGS,
@@ -27,6 +26,7 @@ from onionlab.programs.tor.build_trees import (
     PATCHES_HINT,
     PROGRAMS,
     compile_targets,
+    prepare,
     provenance,
 )
 from onionlab.programs.tor.source import unpack_source

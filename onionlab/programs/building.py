@@ -26,7 +26,7 @@ from typing import Any, Protocol, TypeVar
 
 from onionlab.errors import UserError
 from onionlab.programs.compiler_cache import cache_environment
-from onionlab.programs.registry import Patch, Series
+from onionlab.programs.patches import Patch, Series
 
 SIGN_OF_LIFE_S = 20.0
 HALT_S = 0.5

@@ -1,8 +1,7 @@
-"""What registries of variants share: how a variant looks, and the patches it is built with."""
+"""What registries of variants share: how a variant looks, and how such a file is read."""
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -97,66 +96,3 @@ def twins(looks: Mapping[str, LookModel], tree: Node) -> Iterable[Problem]:
                 ("variants", name),
                 f"looks like {twin}: color, marker and linestyle are all the same",
             )
-
-
-@dataclass(frozen=True)
-class Patch:
-    """One patch: its file and the file's bytes."""
-
-    path: Path
-    content: bytes
-
-    @property
-    def sha256(self) -> str:
-        """SHA-256 of the file, in hexadecimal."""
-        return hashlib.sha256(self.content).hexdigest()
-
-
-@dataclass(frozen=True)
-class Series:
-    """A patch series, in the order in which the patches apply."""
-
-    name: str
-    patches: tuple[Patch, ...]
-
-    @property
-    def provenance(self) -> list[dict[str, str]]:
-        """The patches, as JSON."""
-        return [{"name": patch.path.name, "sha256": patch.sha256} for patch in self.patches]
-
-
-def load_series(root: Path, name: str, collection: str) -> Series:
-    """The patches of one series, in the order of its file ``series``.
-
-    Without such a file the patches apply in the order of their names. A name such as ``a+b`` stands
-    for the patches of ``a`` and then those of ``b``. ``collection`` is the folder of the checkout
-    that holds the series.
-
-    Raises:
-        UserError: The folder or a patch is missing, or a patch is left out of the order.
-    """
-    if "+" in name:
-        parts = [load_series(root, part, collection) for part in name.split("+")]
-        return Series(name, tuple(patch for part in parts for patch in part.patches))
-    folder = shipped(root, f"{collection}/{name}")
-    if not folder.is_dir():
-        raise UserError(f"patch series {name}: there is no folder {collection}/{name}")
-    present = sorted(path.name for path in folder.glob("*.patch"))
-    order = folder / "series"
-    if order.is_file():
-        lines = (line.split("#", 1)[0].strip() for line in order.read_text("utf-8").splitlines())
-        listed = [line for line in lines if line]
-        for problem, names in (
-            ("names a missing patch", sorted(set(listed) - set(present))),
-            ("leaves out a patch", sorted(set(present) - set(listed))),
-            ("names a patch twice", sorted({one for one in listed if listed.count(one) > 1})),
-        ):
-            if names:
-                raise UserError(f"patch series {name}: its file `series` {problem}: {names[0]}")
-    else:
-        listed = present
-    if not listed:
-        raise UserError(f"patch series {name}: {collection}/{name} holds no *.patch")
-    return Series(
-        name, tuple(Patch(folder / entry, (folder / entry).read_bytes()) for entry in listed)
-    )

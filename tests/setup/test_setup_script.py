@@ -6,6 +6,7 @@ import os
 import shutil
 import signal
 import subprocess
+import sys
 import time
 from pathlib import Path
 
@@ -28,6 +29,7 @@ NEEDED = [
     "grep",
     "cp",
     "sleep",
+    "setpriv",
 ]
 
 # Installed is what stands in $MACHINE/installed; apt-get install adds to it.
@@ -54,6 +56,11 @@ case "$1 $2" in
   "--version ") echo "Python 3.11.2";;
   "-m venv") echo "venv $3" >> "$MACHINE/calls"
     rm -rf "$4"; mkdir -p "$4/bin"; cp "$MACHINE/pip" "$4/bin/python";;
+  "-m onionlab.commands._ahead") echo begun >> "$MACHINE/builds"
+    trap 'echo ended >> "$MACHINE/builds"; exit 1' TERM
+    for _ in $(cat "$MACHINE/building"); do sleep 0.1; done
+    echo done >> "$MACHINE/builds"
+    [ ! -e "$MACHINE/no-source" ] || exit 1;;
 esac
 """
 PIP = """\
@@ -96,6 +103,7 @@ class Machine:
         (self.state / "pip").write_text(PIP)
         (self.state / "pip").chmod(0o755)
         (self.state / "installed").write_text("make\n")
+        (self.state / "building").write_text("1 2 3")
         (self.state / "python-version").write_text("3.11.2 /usr\n")
         shutil.copy(REPOSITORY / "onionlab/setup.sh", self.checkout / "onionlab")
         (self.checkout / "configs/apt-packages.txt").write_text(
@@ -127,6 +135,12 @@ class Machine:
         process = self.start(*arguments, **variables)
         stdout, stderr = process.communicate(timeout=60)
         return subprocess.CompletedProcess(process.args, process.returncode, stdout, stderr)
+
+    @property
+    def builds(self) -> list[str]:
+        """What became of the first builds."""
+        builds = self.state / "builds"
+        return builds.read_text().splitlines() if builds.exists() else []
 
     @property
     def calls(self) -> list[str]:
@@ -251,6 +265,65 @@ def test_an_installation_that_was_cut_short_begins_anew(machine: Machine) -> Non
     (machine.state / "no-index").unlink()
     machine.run()
     assert machine.calls == ["venv --clear", *PIP_CALLS]
+
+
+def test_the_first_builds_begin_beside_the_packages(machine: Machine) -> None:
+    (machine.state / "slow").touch()
+    process = machine.start("--ahead")
+    while not machine.builds:
+        time.sleep(0.01)
+    assert PIP_CALLS[1] not in machine.calls
+    # It ends when both are there.
+    assert process.wait(timeout=60) == 0
+    process.communicate()
+    assert machine.builds == ["begun", "done"]
+    # Once: where the environment is there, whoever needs a build makes it.
+    assert machine.run("--ahead").returncode == 0
+    assert machine.builds == ["begun", "done"]
+
+
+def test_nothing_is_built_where_nobody_asks(machine: Machine) -> None:
+    machine.run()
+    assert machine.builds == []
+
+
+def test_a_build_that_fails_is_the_next_commands_matter(machine: Machine) -> None:
+    (machine.state / "no-source").touch()
+    assert machine.run("--ahead").returncode == 0
+    assert (machine.checkout / ".venv/ready").exists()
+
+
+def test_builds_end_with_a_setup_that_fails(machine: Machine) -> None:
+    (machine.state / "building").write_text("1 " * 300)
+    (machine.state / "slow").touch()
+    (machine.state / "no-index").touch()
+    assert machine.run("--ahead").returncode == 2
+    deadline = time.monotonic() + 30
+    while machine.builds != ["begun", "ended"] and time.monotonic() < deadline:
+        time.sleep(0.02)
+    assert machine.builds == ["begun", "ended"]
+
+
+def test_a_builder_holds_no_other_setup_up(machine: Machine) -> None:
+    (machine.state / "building").write_text("1 " * 300)
+    first = machine.start("--ahead")
+    while not machine.builds:
+        time.sleep(0.01)
+    first.kill()
+    first.wait(timeout=60)
+    result = machine.run()
+    assert (result.returncode, result.stderr) == (0, "")
+    first.communicate()
+
+
+def test_the_first_builds_take_no_package() -> None:
+    """Of this interpreter the standard library alone is to be seen."""
+    text = (
+        "import sys; sys.path.insert(0, '.')\n"
+        "import onionlab.commands._ahead\n"
+        "from onionlab.engines.uml import kernel\n"
+    )
+    subprocess.run([sys.executable, "-I", "-S", "-c", text], cwd=REPOSITORY, check=True)
 
 
 def test_what_tests_take_goes_on_top(machine: Machine) -> None:

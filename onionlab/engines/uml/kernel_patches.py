@@ -14,7 +14,7 @@ from pathlib import Path
 
 from onionlab.engines.uml.kernel_source import ENVIRONMENT_VARIABLE
 from onionlab.programs.building import apply_patch, build_environment
-from onionlab.programs.registry import Patch
+from onionlab.programs.patches import Patch
 
 PATCHES_HINT = (
     "Name a source that the patches in configs/uml/patches fit: "

@@ -10,8 +10,6 @@ import os
 import stat
 from pathlib import Path
 
-import psutil
-
 from onionlab.engines.base import Simulation
 from onionlab.errors import UserError
 
@@ -59,6 +57,9 @@ def guest_bytes(simulation: Simulation, asked_bytes: int | None) -> int:
 
 def memory_folder(simulation: Simulation, limit_bytes: int) -> Path:
     """Return a folder in memory with room for the guest. Raises UserError where there is none."""
+    # A kernel is built, and boots, where packages are not there yet (kernel.py).
+    import psutil
+
     expected = min(expected_bytes(simulation), limit_bytes)
     available = psutil.virtual_memory().available
     if available < expected:

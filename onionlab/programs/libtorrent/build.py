@@ -47,7 +47,7 @@ from onionlab.programs.libtorrent.variants import (
     series_of,
 )
 from onionlab.programs.listed_packages import install_listed
-from onionlab.programs.registry import Series
+from onionlab.programs.patches import Series
 from onionlab.programs.sources import Source
 
 FORMAT = 1

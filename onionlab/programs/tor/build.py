@@ -20,7 +20,6 @@ the same bytes in every checkout.
 
 from __future__ import annotations
 
-import os
 import re
 import subprocess
 from collections.abc import Callable, Iterable, Mapping
@@ -37,7 +36,7 @@ from onionlab.programs.building import (
     read_build,
     work_directory,
 )
-from onionlab.programs.registry import Series
+from onionlab.programs.patches import Series
 from onionlab.programs.tor.build_trees import (
     COMPILED,
     FORMAT,
@@ -49,10 +48,12 @@ from onionlab.programs.tor.build_trees import (
     ensure_base,
     ensure_configured,
     find_toolchain,
+    named_source,
     patched_tree,
+    prepare,
     provenance,
 )
-from onionlab.programs.tor.source import obtain_source, source_at_hand
+from onionlab.programs.tor.source import source_at_hand
 from onionlab.programs.tor.variants import STOCK, load_variants, tor_series
 
 BASE_PAYS = 3
@@ -171,7 +172,7 @@ def _finished(
     say: Callable[[str], None],
 ) -> dict[str | None, BuiltTor] | None:
     """The builds of all series, if all are there."""
-    source = source_at_hand(root, _named(tor_source))
+    source = source_at_hand(root, named_source(tor_source))
     if source is None:
         return None
     inputs = Inputs(root=root, source=source, toolchain=find_toolchain(), jobs=1, say=say)
@@ -183,29 +184,6 @@ def _finished(
             return None
         builds[name] = _built_tor(link, one, built)
     return builds
-
-
-def _named(tor_source: str | None) -> str | None:
-    return tor_source if tor_source is not None else os.environ.get("TOR_SOURCE")
-
-
-def prepare(
-    root: Path,
-    *,
-    say: Callable[[str], None],
-    tor_source: str | None = None,
-    update_source: bool = False,
-    jobs: int | None = None,
-) -> Inputs:
-    """Source and toolchain for one or more builds. The caller holds :func:`build_lock`."""
-    source = obtain_source(root, _named(tor_source), update=update_source, say=say)
-    return Inputs(
-        root=root,
-        source=source,
-        toolchain=find_toolchain(),
-        jobs=jobs or len(os.sched_getaffinity(0)),
-        say=say,
-    )
 
 
 # The finished builds

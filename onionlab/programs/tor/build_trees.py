@@ -18,6 +18,7 @@ from onionlab.errors import UserError
 from onionlab.paths import build_directory
 from onionlab.programs.building import (
     build_key_of,
+    build_lock,
     building_directory,
     first_line,
     new_log,
@@ -26,9 +27,9 @@ from onionlab.programs.building import (
     run_logged,
 )
 from onionlab.programs.compiler_cache import through_cache
-from onionlab.programs.registry import Series
+from onionlab.programs.patches import Series
 from onionlab.programs.sources import Source
-from onionlab.programs.tor.source import unpack_source
+from onionlab.programs.tor.source import obtain_source, unpack_source
 
 FORMAT = 1
 """Part of every key: raise it when a build is made differently."""
@@ -92,6 +93,41 @@ class Inputs:
     def directory(self) -> Path:
         """``build/tor``."""
         return build_directory(self.root) / "tor"
+
+
+def named_source(tor_source: str | None) -> str | None:
+    """The user's own source: as the argument says, else the variable TOR_SOURCE."""
+    return tor_source if tor_source is not None else os.environ.get("TOR_SOURCE")
+
+
+def prepare(
+    root: Path,
+    *,
+    say: Callable[[str], None],
+    tor_source: str | None = None,
+    update_source: bool = False,
+    jobs: int | None = None,
+) -> Inputs:
+    """Source and toolchain for one or more builds. The caller holds the lock of Tor's builds."""
+    source = obtain_source(root, named_source(tor_source), update=update_source, say=say)
+    return Inputs(
+        root=root,
+        source=source,
+        toolchain=find_toolchain(),
+        jobs=jobs or len(os.sched_getaffinity(0)),
+        say=say,
+    )
+
+
+def configure_ahead(root: Path, say: Callable[[str], None]) -> None:
+    """Fetch Tor and configure it where nothing was built yet: all that no variant has a part in.
+
+    Raises:
+        UserError: There is no source, or it cannot be configured.
+    """
+    with build_lock(build_directory(root) / "tor", "Tor", say):
+        if not (build_directory(root) / "tor" / "store").is_dir():
+            ensure_configured(prepare(root, say=say))
 
 
 def configure_options(*, hardened: bool) -> tuple[str, ...]:

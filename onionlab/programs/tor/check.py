@@ -19,7 +19,7 @@ from pathlib import Path
 from onionlab.errors import UserError
 from onionlab.paths import build_directory
 from onionlab.programs.building import build_lock, new_log, run_logged, work_directory
-from onionlab.programs.tor.build import prepare, series_name
+from onionlab.programs.tor.build import series_name
 from onionlab.programs.tor.build_trees import (
     UNIT_TESTS,
     Inputs,
@@ -28,6 +28,7 @@ from onionlab.programs.tor.build_trees import (
     ensure_unit_tests,
     make_command,
     patched_tree,
+    prepare,
     settle,
 )
 from onionlab.programs.tor.variants import STOCK, load_registry, tor_series

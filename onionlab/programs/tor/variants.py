@@ -13,13 +13,12 @@ from typing import Annotated
 
 from pydantic import Field
 
+from onionlab.programs.patches import Series, load_series
 from onionlab.programs.registry import (
     Look,
     LookModel,
     Name,
-    Series,
     TextValue,
-    load_series,
     read_registry,
     twins,
 )
