@@ -36,6 +36,9 @@ def cache_environment() -> dict[str, str]:
         "CCACHE_DIR": str(folder),
         "CCACHE_MAXSIZE": SIZE,
         "CCACHE_NAMESPACE": _assembler(),
+        # What was included is read from the list that the compiler writes (-MD): without it, ccache
+        # has each file preprocessed first, which takes a quarter of the time to compile it.
+        "CCACHE_DEPEND": "1",
         # Our compilers are told to leave the folder's own path out.
         "CCACHE_NOHASHDIR": "1",
         # Precompiled headers, whose macros ccache cannot see: make compiles those anew that change.
