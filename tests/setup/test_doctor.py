@@ -14,8 +14,8 @@ from onionlab import doctor
 from onionlab.commands import doctor as verb
 from onionlab.doctor import MISSING, OK, WARN, Finding, Need, Question, machine, software
 from onionlab.engines.shadow import examine as for_shadow
-from onionlab.engines.uml import bootcheck
 from onionlab.engines.uml import examine as for_uml
+from onionlab.engines.uml import memory
 from onionlab.engines.uml.kernel import BuiltKernel
 from onionlab.errors import UserError
 from onionlab.programs.installed import SHADOW
@@ -321,6 +321,6 @@ def test_a_kernel_that_is_built(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
 
 
 def test_no_memory_file_system(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(bootcheck, "file_system_type", lambda path: "ext2/ext3")
+    monkeypatch.setattr(memory, "file_system_type", lambda path: "ext2/ext3")
     assert embedded(tmp_path)["memory in"].status == MISSING
     assert embedded(tmp_path, needed=False)["memory in"].status == WARN

@@ -214,7 +214,7 @@ def test_too_little_disk_is_said_before_unpacking(
 
 
 def test_without_a_tmpfs_the_error_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(bootcheck, "file_system_type", lambda path: "ext2/ext3")
+    monkeypatch.setattr(memory, "file_system_type", lambda path: "ext2/ext3")
     with pytest.raises(UserError, match="no tmpfs") as caught:
         bootcheck.memory_directory()
     assert "TMPDIR=" in (caught.value.hint or "")

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from onionlab.engines.uml.memory import file_system_type
+from onionlab.engines.uml.memory import room_bytes
 from onionlab.errors import UserError
 
 TIMEOUT_S = 120.0
@@ -63,12 +63,13 @@ def memory_directory() -> Path:
     Raises:
         UserError: There is none that can be written to.
     """
-    for name in (os.environ.get("TMPDIR", ""), "/dev/shm", os.environ.get("XDG_RUNTIME_DIR", "")):
-        path = Path(name)
-        if name and os.access(path, os.W_OK | os.X_OK) and file_system_type(path) == "tmpfs":
-            return path
+    named = (os.environ.get(name, "") for name in ("TMPDIR", "XDG_RUNTIME_DIR"))
+    for name in (*named, "/dev/shm", "/tmp"):
+        if name and room_bytes(Path(name)) > 0:
+            return Path(name)
     raise UserError(
-        "there is no tmpfs to keep a guest's memory in: /dev/shm is none, or cannot be written to",
+        "there is no tmpfs to keep a guest's memory in: /dev/shm is none, cannot be written to, "
+        "or is mounted with `noexec`",
         "mount -t tmpfs tmpfs /dev/shm, or name a folder on a tmpfs: TMPDIR=/run/user/1000",
     )
 

@@ -73,7 +73,7 @@ def memory_folder(simulation: Simulation, limit_bytes: int) -> Path:
         *(Path(value) for name in _FOLDER_VARIABLES if (value := os.environ.get(name))),
         Path("/tmp"),
     ]
-    room = {folder: _room_bytes(folder) for folder in candidates}
+    room = {folder: room_bytes(folder) for folder in candidates}
     best = max(candidates, key=lambda folder: room[folder])
     if room[best] == 0:
         raise UserError(
@@ -108,7 +108,7 @@ def nameless_files_bytes(pid: int) -> int:
     return sum(taken.values())
 
 
-def _room_bytes(folder: Path) -> int:
+def room_bytes(folder: Path) -> int:
     """Return the free room in a folder; 0 where it can't hold a guest's memory."""
     try:
         if file_system_type(folder) != "tmpfs" or not os.access(folder, os.W_OK | os.X_OK):
