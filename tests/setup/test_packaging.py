@@ -188,3 +188,13 @@ def test_generated_places_are_ignored_by_git() -> None:
     if result.returncode == 128:
         pytest.skip("not a git work tree")
     assert result.stdout.split() == names
+
+
+def test_the_container_takes_what_experiments_take() -> None:
+    text = read("Containerfile")
+    assert "configs/apt-packages.txt" in text
+    # The name of the distribution alone, in everybody's own registry.
+    assert re.findall(r"^FROM (.*)", text, re.MULTILINE) == ["debian:bookworm"]
+    # What is made stays out of the image.
+    ignored = read(".dockerignore").split()
+    assert {".venv", "build", "results", "runs", "nightly"} <= set(ignored)
