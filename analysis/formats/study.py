@@ -16,6 +16,9 @@ from analysis.formats.format_model import FormatModel
 from analysis.formats.json_files import read_as, write_json
 from analysis.formats.plan_file import PlannedRun
 
+LARGEST_SCALE = 1e6
+"""No network is so many times its full size."""
+
 
 class Variant(FormatModel):
     """One system under comparison, and how every figure shows it."""
@@ -239,7 +242,8 @@ class Study(FormatModel):
     def scale(self) -> float:
         """Share of the full size at which the networks are simulated; 1 where it is not known."""
         scale = self.asked.get("scale")
-        return float(scale) if isinstance(scale, int | float) else 1.0
+        known = isinstance(scale, int | float) and 0 < scale <= LARGEST_SCALE
+        return float(scale) if known else 1.0
 
     def label(self, level: Level) -> str:
         """A level for readers. At another scale it is not the network that its name speaks of."""

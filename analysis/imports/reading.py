@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 from analysis.errors import AnalysisError
 from analysis.formats.json_files import read_json
+
+MOST = 1e18
+"""More than any time, size, speed or count that is measured; sums and products are finite."""
 
 
 def read_located(path: Path) -> LocatedValue:
@@ -58,20 +60,17 @@ class LocatedValue:
             yield LocatedValue(self.path, value, f"{self.where}/{index}")
 
     def number(self, low: float = 0.0) -> float:
-        """A finite number of at least ``low``."""
+        """A number from ``low`` to ``MOST``."""
         value = self.value
         if isinstance(value, bool) or not isinstance(value, int | float):
             raise self.wrong("a number")
-        try:
-            number = float(value)
-        except OverflowError:
-            raise self.wrong("a number of this world") from None
-        if not math.isfinite(number) or number < low:
-            raise self.wrong(f"a finite number of at least {low:g}")
-        return number
+        # Compared as it is: of the largest whole numbers there is no float.
+        if not low <= value <= MOST:
+            raise self.wrong(f"a number from {low:g} to {MOST:g}")
+        return float(value)
 
     def numbers(self) -> list[float]:
-        """An array of finite numbers that are not negative."""
+        """An array of numbers that are not negative."""
         return [element.number() for element in self.elements()]
 
     def key_number(self, key: str) -> int:

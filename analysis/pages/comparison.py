@@ -20,7 +20,7 @@ from analysis.judgement.estimates import Estimate
 from analysis.judgement.judging import Judgement
 from analysis.measures.data import ALL
 from analysis.pages.answer import answer
-from analysis.pages.html import environment, image_uri
+from analysis.pages.html import environment, image_uri, write_answer
 from analysis.pages.numbers import (
     NOTHING,
     exact,
@@ -228,11 +228,17 @@ def simulated_by(comparison: Comparison) -> list[str]:
     return [f"{name}: {' '.join(lines)}" for name, lines in ((A, a), (B, b)) if lines]
 
 
+def answered(comparison: Comparison) -> list[str]:
+    """The conclusion, then what differs, what is alike and what is open."""
+    found = answer(compared_of(comparison))
+    return [f"{comparison.outcome}.", *found] if found else [comparison.sentence]
+
+
 def html_text(comparison: Comparison, forest: Drawn | None = None) -> str:
     """The report as one page that loads nothing."""
     context: dict[str, Any] = {
         "c": comparison,
-        "answer": answer(compared_of(comparison)),
+        "answer": answered(comparison),
         "forest": None if forest is None else image_uri(forest.svg),
         "forest_caption": "" if forest is None else forest.caption,
         "simulated": simulated_by(comparison),
@@ -255,10 +261,11 @@ class ComparisonPaths:
 
 
 def write(comparison: Comparison, out: Path) -> ComparisonPaths:
-    """Write report.html, comparison.csv and the plot into ``out``; same comparison, same bytes."""
+    """Write report.html, comparison.csv, answer.txt and the plot into ``out``; always the same."""
     out.mkdir(parents=True, exist_ok=True)
     paths = ComparisonPaths(out / files.REPORT, out / files.COMPARISON_CSV)
     paths.csv.write_text(csv_text(comparison), encoding="utf-8")
     forest = write_forest(compared_of(comparison), out / files.FOREST)
+    write_answer(out, answered(comparison))
     paths.html.write_text(html_text(comparison, forest), encoding="utf-8")
     return paths

@@ -12,6 +12,7 @@ from pathlib import Path
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup
 
+from analysis.formats import files
 from analysis.formats.scratch import scratch_folder
 
 TEMPLATES = Path(__file__).with_name("templates")
@@ -42,6 +43,11 @@ def plain(value: object) -> str:
     if isinstance(value, list) and all(isinstance(v, str | int | float) for v in value):
         return ", ".join(map(str, value))
     return json_text(value)
+
+
+def write_answer(folder: Path, sentences: Iterable[str]) -> None:
+    """The sentences at the top of a page as answer.txt beside it, for terminals."""
+    (folder / files.ANSWER).write_text("".join(f"{one}\n" for one in sentences), encoding="utf-8")
 
 
 def image_uri(svg: bytes) -> Markup:

@@ -17,8 +17,7 @@ from analysis.figures.forest import Drawn
 from analysis.inference.change_points import MINIMUM_DF, NIGHTS_ALONE
 from analysis.inference.sample_size import POWER
 from analysis.judgement.compared import Compared
-from analysis.pages.answer import answer
-from analysis.pages.comparison import compared_of, readable, simulated_by
+from analysis.pages.comparison import answered, compared_of, readable, simulated_by
 from analysis.pages.html import environment, image_uri
 from analysis.pages.numbers import NOTHING, format_number, readable_unit
 
@@ -61,6 +60,13 @@ class NightResult:
     def compared(self) -> list[Compared]:
         """The verdicts on primary metrics by place; none without a comparison."""
         return [] if self.comparison is None else compared_of(self.comparison)
+
+    @property
+    def answer(self) -> list[str]:
+        """What was found, in sentences."""
+        if self.comparison is None or self.repeated:
+            return [self.sentence]
+        return answered(self.comparison)
 
     @property
     def sees(self) -> str:
@@ -246,7 +252,7 @@ def _section(result: NightResult, forest: Drawn | None) -> dict[str, Any]:
     comparison = result.comparison
     return {
         "result": result,
-        "answer": answer(result.compared),
+        "answer": result.answer,
         "forest": None if forest is None else image_uri(forest.svg),
         "forest_caption": "" if forest is None else forest.caption,
         "simulated": [] if comparison is None else simulated_by(comparison),

@@ -27,7 +27,7 @@ from analysis.judgement.verdicts import LEVEL
 from analysis.measures.run_data import load_run
 from analysis.pages.claim_tables import claim_row, claims_csv, claims_data
 from analysis.pages.claims_answer import CAPTION, claims_answer, claims_panel, sorted_answers
-from analysis.pages.html import environment, image_uri, replaced
+from analysis.pages.html import environment, image_uri, replaced, write_answer
 from analysis.pages.paper_runs import Drawing, distinct_runs, drawings_of, key_of
 from analysis.pages.simulated import simulated
 
@@ -109,11 +109,19 @@ def build(
     out.mkdir(parents=True, exist_ok=True)
     drawn_names = [f"{d.data.spec.id}.{end}" for d in drawings for end in ("pdf", "png", "csv")]
     plots = [f"{files.CLAIMS}.{end}" for end in ("pdf", "png")] if answers else []
-    tables = (*plots, files.CLAIMS_CSV, files.CLAIMS_JSON, files.FIGURES_INDEX, files.FIGURES_PAGE)
+    tables = (
+        *plots,
+        files.ANSWER,
+        files.CLAIMS_CSV,
+        files.CLAIMS_JSON,
+        files.FIGURES_INDEX,
+        files.FIGURES_PAGE,
+    )
     # Of an earlier call with other claims, or with figures that have other names now.
     stale = _drawn_before(out / files.FIGURES_INDEX) - set(drawn_names)
     with replaced(out, [*drawn_names, *tables]) as scratch:
         drawn = [write_figure(d.data, d.study, scratch, COLUMN) for d in drawings]
+        write_answer(scratch, claims_answer(answers))
         (scratch / files.CLAIMS_JSON).write_text(
             _json(claims_data(paper.title, answers)), encoding="utf-8"
         )

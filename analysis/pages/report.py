@@ -33,7 +33,7 @@ from analysis.measures.run_data import load_run
 from analysis.measures.service import STARVED_S
 from analysis.pages.answer import answer
 from analysis.pages.cells import section
-from analysis.pages.html import environment, image_uri, json_text, replaced
+from analysis.pages.html import environment, image_uri, json_text, replaced, write_answer
 from analysis.pages.numbers import (
     format_number,
 )
@@ -130,7 +130,7 @@ def build(study: Path, store: Path, out: Path) -> ReportPaths:
             )
         compared = compared_of(plan, rows)
         sentences = answer(compared)
-        (scratch / files.ANSWER).write_text("".join(f"{s}\n" for s in sentences), encoding="utf-8")
+        write_answer(scratch, sentences)
         forest = write_forest(compared, scratch / files.FIGURES / files.FOREST)
         html = render(plan, rows, bias_rows, drawn, parse_reports, Found(sentences, forest), trace)
         (scratch / files.REPORT).write_text(html, encoding="utf-8")

@@ -13,10 +13,9 @@ def simulated(*studies: Study) -> list[str]:
 
 
 def _lines(study: Study) -> Iterator[str]:
-    scale = study.asked.get("scale")
     engine = study.provenance.get("engine", {})
     name = " ".join(str(engine[key]) for key in ("name", "version") if engine.get(key))
-    first = [f"scale {scale:g}"] if isinstance(scale, int | float) else []
+    first = [f"scale {study.scale:g}"] if "scale" in study.asked else []
     first += [f"engine {name}"] if name else []
     if first:
         yield f"Simulated: {', '.join(first)}."

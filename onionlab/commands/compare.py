@@ -9,6 +9,7 @@ from pathlib import Path
 from analysis.comparison.comparing import Conclusion, compare_sets
 from analysis.comparison.differences import ASPECTS
 from analysis.pages.comparison import table_text, write
+from onionlab.commands._answer import print_report
 from onionlab.commands._arguments import listed_names
 from onionlab.commands._request import output_folder
 from onionlab.paths import working_root
@@ -48,7 +49,7 @@ def setup_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Print table, answer and the report's path, in this order."""
+    """Print the table, its file, the answer and the report's path, in this order."""
     root = working_root()
     out = output_folder(
         args.out or root / "results" / "compare" / f"{_slug(args.a)}-{_slug(args.b)}"
@@ -63,9 +64,8 @@ def run(args: argparse.Namespace) -> int:
         print(words if words.startswith("warning: ") else f"note: {words}")
     if comparison.primary:
         print(f"\n{table_text(comparison)}\n")
-    print(comparison.sentence)
     print(paths.csv)
-    print(paths.html)
+    print_report(paths.html)
     return int(comparison.conclusion)
 
 

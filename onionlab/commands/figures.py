@@ -6,6 +6,7 @@ import argparse
 import sys
 from dataclasses import replace
 
+from onionlab.commands._answer import print_report
 from onionlab.commands._arguments import (
     add_jobs_argument,
     add_override_arguments,
@@ -68,5 +69,5 @@ def run(args: argparse.Namespace) -> int:
     if paths.missing:
         what = "1 run is" if len(paths.missing) == 1 else f"{len(paths.missing)} runs are"
         print(f"{what} missing: figures and answers are from the others")
-    print(paths.html)
+    print_report(paths.html)
     return 1 if paths.missing else 0

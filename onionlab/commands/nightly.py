@@ -59,7 +59,7 @@ def run(args: argparse.Namespace) -> int:
         accept_with=accepting(args),
     )
     for result in night.results:
-        print(f"{'ALARM ' if result.alarm else ''}{result.name}: {result.sentence}")
+        print(f"{'ALARM ' if result.alarm else ''}{result.name}: {' '.join(result.answer)}")
         print(f"  {result.sees}")
     new = [step for step in night.steps if step.new]
     print(f"{len(night.steps)} step changes in the history, {len(new)} of them new")

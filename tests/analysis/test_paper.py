@@ -135,7 +135,15 @@ def test_the_same_store_gives_the_same_bytes(
     assert first == digests(made.html.parent)
     assert sorted(first) == sorted(
         [f"figure-{n}.{end}" for n in (4, 7, 8, 10, 11, 13) for end in ("csv", "pdf", "png")]
-        + ["claims.csv", "claims.json", "claims.pdf", "claims.png", "figures.html", "manifest.json"]
+        + [
+            "answer.txt",
+            "claims.csv",
+            "claims.json",
+            "claims.pdf",
+            "claims.png",
+            "figures.html",
+            "manifest.json",
+        ]
     )
     # And over what an earlier call left.
     (out / "figure-4.pdf").write_text("old")
@@ -365,6 +373,7 @@ def test_figures_of_other_claims_do_not_stay(store: Path, tmp_path: Path) -> Non
     without = tuple(one.model_copy(update={"figures": ()}) for one in STUDIES)
     build(Paper("Another paper", without, CLAIMS), store, tmp_path)
     tables = {
+        "answer.txt",
         "claims.csv",
         "claims.json",
         "claims.pdf",

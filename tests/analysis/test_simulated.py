@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 from analysis.formats.study import ClassLoad, Level, Study, Variant
 from analysis.pages.simulated import simulated
 
@@ -52,3 +54,10 @@ def test_what_is_not_known_is_left_out() -> None:
 def test_an_older_study_tells_what_was_made_smaller() -> None:
     older = study(level("5mid", {})).model_copy(update={"shrunk": ("middle relays 5 -> 1",)})
     assert simulated(older)[-1] == "5mid at scale 0.1, made smaller: middle relays 5 -> 1."
+
+
+@pytest.mark.parametrize("scale", [10**400, float("nan"), -1, 0, "0.1"])
+def test_a_scale_that_is_none_changes_no_label(scale: object) -> None:
+    strange = study(level("5mid", {"middle": 1})).model_copy(update={"asked": {"scale": scale}})
+    assert strange.label(strange.levels[0]) == "5mid"
+    assert simulated(strange)[0].startswith("Simulated: scale 1")
