@@ -242,8 +242,9 @@ class Study(FormatModel):
     def scale(self) -> float:
         """Share of the full size at which the networks are simulated; 1 where it is not known."""
         scale = self.asked.get("scale")
-        known = isinstance(scale, int | float) and 0 < scale <= LARGEST_SCALE
-        return float(scale) if known else 1.0
+        if isinstance(scale, int | float) and 0 < scale <= LARGEST_SCALE:
+            return float(scale)
+        return 1.0
 
     def label(self, level: Level) -> str:
         """A level for readers. At another scale it is not the network that its name speaks of."""
