@@ -130,11 +130,11 @@ def _with_what_it_took(
     composing_s = (manifest.total_wall_s or wall_s) - wall_s
     took: dict[str, float] = {
         CPU: cpu_s,
-        DISK: disk_bytes(store.run(run_id)),
+        DISK: float(disk_bytes(store.run(run_id))),
         OVERHEAD: round(composing_s + reading_s, 2),
     }
     if wall_s >= LEAST_MEMORY_WALL_S and manifest.peak_memory_bytes:
-        took[MEMORY] = manifest.peak_memory_bytes
+        took[MEMORY] = float(manifest.peak_memory_bytes)
     middle = {name: statistics.median(getattr(one, name) for one in probes) for name in MEASURES}
     return replace(
         run,
