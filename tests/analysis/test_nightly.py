@@ -75,7 +75,9 @@ class Machine:
 
 
 @pytest.fixture
-def machine(tmp_path: Path) -> Machine:
+def machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Machine:
+    # A plot for each of many nights would take most of the time; test_pages_in_browser.py has one.
+    monkeypatch.setattr(nightly, "write_forest", lambda compared, base: None)
     return Machine(tmp_path)
 
 

@@ -86,6 +86,12 @@ STUDIES = (
     study("swrr-5mid", "5mid", VARIANTS, [10, 13]),
     study("weights-5mid", "5mid", [VARIANTS[2], LOG, VARIANTS[1]], [4, 7]),
 )
+TABLES = (
+    "answer.txt", "claims.csv", "claims.json", "claims.pdf", "claims.png", "figures.html",
+    "manifest.json",
+)  # fmt: skip
+"""What stands beside the figures."""
+
 PAPER = Paper("A paper <about> things", STUDIES, CLAIMS)
 
 
@@ -135,15 +141,7 @@ def test_the_same_store_gives_the_same_bytes(
     assert first == digests(made.html.parent)
     assert sorted(first) == sorted(
         [f"figure-{n}.{end}" for n in (4, 7, 8, 10, 11, 13) for end in ("csv", "pdf", "png")]
-        + [
-            "answer.txt",
-            "claims.csv",
-            "claims.json",
-            "claims.pdf",
-            "claims.png",
-            "figures.html",
-            "manifest.json",
-        ]
+        + [*TABLES]
     )
     # And over what an earlier call left.
     (out / "figure-4.pdf").write_text("old")
@@ -247,6 +245,7 @@ def test_answers_stand_in_both_tables_and_on_the_page(made: PaperPaths) -> None:
     assert not re.search(r"\bnan\b", re.sub(r"\"data:[^\"]*\"", "", html).lower())
 
 
+@pytest.mark.slow
 def test_missing_runs_are_named_and_the_rest_is_answered(
     partial_store: Path, tmp_path: Path
 ) -> None:
@@ -277,6 +276,7 @@ def test_missing_runs_are_named_and_the_rest_is_answered(
     assert "2 runs of other seeds are left out" in html
 
 
+@pytest.mark.slow
 def test_a_figure_without_any_run_says_so(partial_store: Path, tmp_path: Path) -> None:
     for path in partial_store.glob("20mid*"):
         path.unlink()
@@ -303,6 +303,7 @@ def test_one_seed_is_drawn_and_not_judged(store: Path, tmp_path: Path) -> None:
     assert "One seed per variant." in made.figures[0].caption
 
 
+@pytest.mark.slow
 def test_streams_that_all_time_out_leave_claims_open(
     partial_store: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -372,15 +373,6 @@ def test_figures_of_other_claims_do_not_stay(store: Path, tmp_path: Path) -> Non
     (tmp_path / "figure-4.pdf").unlink()
     without = tuple(one.model_copy(update={"figures": ()}) for one in STUDIES)
     build(Paper("Another paper", without, CLAIMS), store, tmp_path)
-    tables = {
-        "answer.txt",
-        "claims.csv",
-        "claims.json",
-        "claims.pdf",
-        "claims.png",
-        "figures.html",
-        "manifest.json",
-    }
-    assert {path.name for path in tmp_path.iterdir()} == {*tables, "figure-of-mine.png"}
+    assert {path.name for path in tmp_path.iterdir()} == {*TABLES, "figure-of-mine.png"}
     (tmp_path / "manifest.json").write_text("[]")
     assert build(PAPER, store, tmp_path).figures
