@@ -41,8 +41,9 @@ LOOKS = {
     State.EQUIVALENT.value: ("s", "#4d4d4d", "#4d4d4d", "equivalent: within the margin"),
     State.UNKNOWN.value: ("o", "white", "#767676", "not yet known"),
     Answer.SUPPORTED.value: ("^", "#1a7f5a", "#1a7f5a", "supported"),
-    Answer.CONTRADICTED.value: ("v", "#b2182b", "#b2182b", "contradicted"),
-    "too small": ("s", "white", "#b2182b", "contradicted: no difference beyond the margin"),
+    Answer.OPPOSITE.value: ("v", "#b2182b", "#b2182b", "opposite"),
+    Answer.NO_DIFFERENCE.value: ("s", "#4d4d4d", "#4d4d4d", "no difference"),
+    Answer.UNTESTABLE.value: ("X", "white", "#8c6d1f", "cannot be tested here"),
     Answer.OPEN.value: ("o", "white", "#767676", "not settled"),
 }
 """Verdict, or answer to a claim -> marker, its face, its edge and the interval, and words.
@@ -198,6 +199,8 @@ def _draw_panel(axes: Axes, one: Panel, lines: Sequence[str], axis: str, limit: 
         mark = by_label.get(label)
         if mark is None or mark.effect is None or mark.scale != axis:
             lacks = "no value" if mark is None or mark.effect is None else "no ratio: zeros"
+            if mark is not None and mark.looks == Answer.UNTESTABLE:
+                lacks = Answer.UNTESTABLE.value
             axes.text(0, row, lacks, ha="center", va="center", color="#767676", fontsize=6.5)
             continue
         if mark.margin:

@@ -62,6 +62,11 @@ class Level(FormatModel):
     relays: dict[str, int] = Field(
         default={}, description="role -> relays that are simulated; empty: none, or not known"
     )
+    capacities_bytes_per_s: dict[str, float] = Field(
+        default={},
+        description="role -> what its relays can carry together, headers and all, by their links "
+        "or their own limits; empty: not known",
+    )
     coordinates: dict[str, float] = Field(
         default={},
         description="where the level lies among others, for figures that show several: name and "
@@ -73,6 +78,15 @@ class Level(FormatModel):
         if not self.measured_start_s < self.measured_end_s <= self.stop_s:
             raise ValueError("measured_start_s < measured_end_s <= stop_s does not hold")
         return self
+
+    def same_as(self, other: Level) -> bool:
+        """Whether both are one setting, whatever one of them tells that the other does not."""
+        untold = {
+            name: {}
+            for name in ("relays", "capacities_bytes_per_s")
+            if not (getattr(self, name) and getattr(other, name))
+        }
+        return self.model_copy(update=untold) == other.model_copy(update=untold)
 
     @property
     def measured_s(self) -> float:

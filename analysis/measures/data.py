@@ -62,6 +62,7 @@ class ClassData:
         horizon_s: limit of the restricted means; None where classes are mixed.
         side_by_side: of each client that made several downloads side by side in the measured span,
             those downloads, oldest first; known only from logs with stream-status lines.
+        clients: name of each client, by its code.
     """
 
     streams: Streams
@@ -70,6 +71,7 @@ class ClassData:
     end_s: float
     horizon_s: float | None
     side_by_side: tuple[Downloads, ...] = ()
+    clients: tuple[str, ...] = ()
     transfer: PeerTransfer | None = None
     """What peers say of a transfer between them; such a class has no streams and no beats."""
     relayed: Relayed | None = None

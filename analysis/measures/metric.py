@@ -12,6 +12,7 @@ from typing import Literal
 
 import numpy as np
 
+from analysis.formats.columns import Outcome
 from analysis.measures.data import ClassData
 
 QUANTILES = (0.5, 0.9, 0.99)
@@ -126,6 +127,8 @@ class Quantity:
         duration: the time of streams that it is of, a name of ``durations``; "" if of none.
         without_failures: the quantity that it repeats where no stream fails; "" if none.
         of_outcome: it counts the streams that ended in one way, which may be none at all.
+        share_of: it is the share of streams that ended in one of these ways; () if it is none.
+        carried: it is what the network carries, as long as it is asked of all classes together.
     """
 
     name: str
@@ -138,6 +141,8 @@ class Quantity:
     duration: str = ""
     without_failures: str = ""
     of_outcome: bool = False
+    share_of: tuple[Outcome, ...] = ()
+    carried: bool = False
 
 
 def _of_streams(data: ClassData) -> bool:

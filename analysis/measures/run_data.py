@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -56,13 +57,15 @@ def load_run(records: Path, level: Level) -> dict[str, ClassData]:
             beats.filter(pc.equal(beats["class"], name)),
             level,
             level.horizon_s(name),
+            clients,
             _side_by_side(
                 streams.filter(pc.equal(streams["class"], name)), clients, progress, level
             ),
         )
         for name in names
     }
-    return {**classes, **_by_role(records, level), ALL: _class_data(streams, beats, level, None)}
+    together = _class_data(streams, beats, level, None, clients)
+    return {**classes, **_by_role(records, level), ALL: together}
 
 
 def _by_role(records: Path, level: Level) -> dict[str, ClassData]:
@@ -162,6 +165,7 @@ def _class_data(
     beats: pa.Table,
     level: Level,
     horizon_s: float | None,
+    clients: Sequence[str],
     side_by_side: tuple[Downloads, ...] = (),
 ) -> ClassData:
     end_s = _floats(beats, "time_s")
@@ -186,6 +190,7 @@ def _class_data(
         end_s=level.measured_end_s,
         horizon_s=horizon_s,
         side_by_side=side_by_side,
+        clients=tuple(clients),
     )
 
 

@@ -10,13 +10,18 @@ from typing import Any
 from analysis.inference.intervals import CONFIDENCE, Interval
 from analysis.judgement.claims.claim import Answered, Part
 from analysis.judgement.verdicts import LEVEL
+from analysis.pages.claims_answer import counted
 from analysis.pages.numbers import exact, format_effect
 
 CLAIM_COLUMNS = (
     "claim", "section", "figures", "statement", "direction", "metrics", "class", "levels",
     "variants", "answer", "part", "metric", "scale", "effect", "low", "high", "margin",
-    "p_different", "p_equivalent", "seeds", "more_seeds", "note",
+    "p_different", "p_equivalent", "seeds", "more_seeds", "note", "obstacle",
 )  # fmt: skip
+
+
+CLAIMS_FORMAT = 2
+"""Version of claims.json; files of version 1 do not name it, and have other answers."""
 
 
 def _number(value: float | None) -> float | None:
@@ -58,6 +63,7 @@ def claims_csv(answers: Sequence[Answered]) -> str:
                 answered.seeds,
                 "" if answered.more_seeds is None else answered.more_seeds,
                 part.reason,
+                _obstacle(part) or "",
             ]
         )
     return text.getvalue()
@@ -66,9 +72,11 @@ def claims_csv(answers: Sequence[Answered]) -> str:
 def claims_data(title: str, answers: Sequence[Answered]) -> dict[str, Any]:
     """All claims of the paper of that title with all their parts, as plain data."""
     return {
+        "format": CLAIMS_FORMAT,
         "paper": title,
         "error_level": LEVEL,
         "confidence": CONFIDENCE,
+        "answers": {answer.value: count for answer, count in counted(answers).items()},
         "claims": [
             {
                 "id": answered.claim.id,
@@ -105,7 +113,12 @@ def _part_data(part: Part) -> dict[str, Any]:
         "seeds": part.count,
         "more_seeds": part.more_seeds,
         "note": part.reason,
+        "obstacle": _obstacle(part),
     }
+
+
+def _obstacle(part: Part) -> str | None:
+    return None if part.untestable is None else part.untestable.obstacle.value
 
 
 def claim_row(answered: Answered, numbers: set[int]) -> dict[str, Any]:
@@ -114,7 +127,6 @@ def claim_row(answered: Answered, numbers: set[int]) -> dict[str, Any]:
         "claim": answered.claim,
         "linked": [number for number in answered.claim.figures if number in numbers],
         "answer": answered.answer.value,
-        "too_small": answered.deciding.too_small,
         "deciding": _part_row(answered.deciding),
         "parts": [_part_row(part) for part in answered.parts],
         "seeds": answered.seeds,

@@ -19,21 +19,21 @@ CAPTION = (
 MOST_TOLD = 3
 """Findings that are told one by one."""
 
+_SHOWN = (Answer.SUPPORTED, Answer.OPPOSITE)
+
 
 def sorted_answers(answers: Iterable[Answered]) -> list[Answered]:
     """Claims by what was found: differences that are shown, the largest first, then the others.
 
-    Of those that are contradicted since no difference is large enough, and of those not settled,
-    the order of the paper stays.
+    Where no difference is shown, no test says anything, or none is possible, the order of the paper
+    stays.
     """
+    places = {Answer.NO_DIFFERENCE: 1, Answer.UNTESTABLE: 2, Answer.OPEN: 3}
 
     def place(answered: Answered) -> tuple[int, float]:
-        part = answered.deciding
-        if answered.answer is Answer.OPEN:
-            return 2, 0.0
-        if part.too_small:
-            return 1, 0.0
-        return 0, -size_in_margins(part)
+        if answered.answer in places:
+            return places[answered.answer], 0.0
+        return 0, -size_in_margins(answered.deciding)
 
     return sorted(answers, key=place)
 
@@ -42,24 +42,25 @@ def claims_answer(answers: Sequence[Answered]) -> list[str]:
     """How many claims came out how, the largest differences found, and what is open and why."""
     if not answers:
         return []
-    by_answer = Counter(answered.answer for answered in answers)
-    counts = [f"{by_answer[answer]} {answer.value}" for answer in Answer if by_answer[answer]]
+    counts = [f"{n} {answer.value}" for answer, n in counted(answers).items() if n]
     count = len(answers)
     first = f"Of {count} claim{'' if count == 1 else 's'}: {_list(counts)}."
-    shown = [
-        one
-        for one in sorted_answers(answers)
-        if one.answer is not Answer.OPEN and not one.deciding.too_small
-    ]
+    of: dict[Answer, list[Answered]] = {answer: [] for answer in Answer}
+    for one in sorted_answers(answers):
+        of[one.answer].append(one)
+    shown = [one for one in sorted_answers(answers) if one.answer in _SHOWN]
     told = [_told(one) for one in shown[:MOST_TOLD]]
-    small = sum(one.deciding.too_small for one in answers)
+    small = len(of[Answer.NO_DIFFERENCE])
     if small:
         verb = "claims" if small == 1 else "claim"
-        told.append(
-            f"{small} of the contradicted {verb} a difference where there is none beyond the "
-            "margin."
-        )
-    return [first, *told, *_open([one for one in answers if one.answer is Answer.OPEN])]
+        told.append(f"No difference: {small} {verb} one, and it is shown to be within the margin.")
+    return [first, *told, *_untestable(of[Answer.UNTESTABLE]), *_open(of[Answer.OPEN])]
+
+
+def counted(answers: Iterable[Answered]) -> dict[Answer, int]:
+    """How many claims have each of the five answers, all of them named."""
+    by_answer = Counter(answered.answer for answered in answers)
+    return {answer: by_answer[answer] for answer in Answer}
 
 
 def _told(answered: Answered) -> str:
@@ -74,6 +75,17 @@ def _rests_on(part: Part) -> str:
     # Of claims about several metrics the text names its own.
     words = f"{part.text if part.text.startswith(label) else f'{label}, {part.text}'}: {effect}"
     return f"({words} {interval}.)" if interval else f"({words}.)"
+
+
+def _untestable(answers: Sequence[Answered]) -> list[str]:
+    """Why claims cannot be tested, the most frequent reason first, with the first one's figures."""
+    reasons = [one.deciding.untestable for one in answers]
+    known = [reason for reason in reasons if reason is not None]
+    details = {reason.head: reason.detail for reason in reversed(known)}
+    return [
+        f"Cannot be tested here: {n} since {head}{f' ({details[head]})' if details[head] else ''}."
+        for head, n in Counter(reason.head for reason in known).most_common()
+    ]
 
 
 def _open(answers: Sequence[Answered]) -> list[str]:
@@ -97,10 +109,9 @@ def claims_panel(answers: Iterable[Answered]) -> Panel:
 
 def _mark(answered: Answered) -> Mark:
     part = answered.deciding
-    looks = "too small" if part.too_small else answered.answer.value
     axis = "difference" if part.metric.unit == "1" else "ratio"
     label = answered.claim.id.replace("-", " ")
-    return Mark(label, axis, looks, part.effect, part.scale, part.margin)
+    return Mark(label, axis, answered.answer.value, part.effect, part.scale, part.margin)
 
 
 def _list(words: Sequence[str]) -> str:

@@ -24,6 +24,7 @@ from analysis.judgement.claims.answers import answer_claims
 from analysis.judgement.claims.claim import Answered, Claim, Labels
 from analysis.judgement.judging import Statistics, add_run
 from analysis.judgement.verdicts import LEVEL
+from analysis.measures.leeway import leeway
 from analysis.measures.run_data import load_run
 from analysis.pages.claim_tables import claim_row, claims_csv, claims_data
 from analysis.pages.claims_answer import CAPTION, claims_answer, claims_panel, sorted_answers
@@ -93,6 +94,7 @@ def build(
             f"none of the {len(runs)} runs is in the store", "make them first: make figures"
         )
     statistics: Statistics = {}
+    leeways = {}
     study_of = {level.name: study for study in paper.studies for level in study.levels}
     # One run's records at a time, and each once, though several figures show it.
     for run in there.values():
@@ -100,12 +102,12 @@ def build(
         with study.naming(run):
             data = load_run(store / run.records, level)
             add_run(statistics, run, data)
+            leeways[key_of(run)] = leeway(data, level)
         for drawing in drawings:
             if key_of(run) in map(key_of, drawing.shown):
                 drawing.data.add(run.variant, run.seed, data, level)
-    answers = tuple(
-        answer_claims(paper.claims, statistics, _margins(paper.studies), _labels(paper.studies))
-    )
+    margins, labels = _margins(paper.studies), _labels(paper.studies)
+    answers = tuple(answer_claims(paper.claims, statistics, margins, labels, leeways))
     out.mkdir(parents=True, exist_ok=True)
     drawn_names = [f"{d.data.spec.id}.{end}" for d in drawings for end in ("pdf", "png", "csv")]
     plots = [f"{files.CLAIMS}.{end}" for end in ("pdf", "png")] if answers else []

@@ -9,7 +9,7 @@ from itertools import chain
 from analysis.errors import AnalysisError
 from analysis.figures.catalogue import check_kind
 from analysis.figures.figure_data import FigureData
-from analysis.formats.study import Run, Study
+from analysis.formats.study import Level, Run, Study
 
 Key = tuple[str, str, int]
 """Level, variant and seed of a run."""
@@ -35,11 +35,11 @@ def key_of(run: Run) -> Key:
 def distinct_runs(studies: Sequence[Study]) -> dict[Key, Run]:
     """All runs, those that several studies share once, by level, variant and seed."""
     runs: dict[Key, tuple[Study, Run]] = {}
-    levels: dict[str, tuple[Study, object]] = {}
+    levels: dict[str, tuple[Study, Level]] = {}
     for study in studies:
         for level in study.levels:
             first, same = levels.setdefault(level.name, (study, level))
-            if level != same:
+            if not level.same_as(same):
                 raise AnalysisError(
                     f"{first.name} and {study.name} measure the level {level.name} differently",
                     "claims are about one setting for each level: see the two experiments' files",

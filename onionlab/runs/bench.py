@@ -93,6 +93,10 @@ class Bench(ABC):
         """Where a level lies among others, as far as a figure shows several of them."""
         return {}
 
+    def capacities_bytes_per_s(self, level: str) -> Mapping[str, float]:
+        """What the relays of each role can carry together; empty where there are none."""
+        return {}
+
     @abstractmethod
     def compose(self, level: str, variant: str, seed: int) -> RunDirectory:
         """Compose one run."""
@@ -156,6 +160,16 @@ class Workbench(Bench):
     def coordinates(self, level: str) -> Mapping[str, float]:
         """Rate of the bottleneck, parallel streams and congestion control of a level."""
         return _coordinates(self.root, self.settings(level))
+
+    def capacities_bytes_per_s(self, level: str) -> Mapping[str, float]:
+        """What the relays of each role can carry together."""
+        settings = self.settings(level)
+        limits_bit_per_s = _limits_bit_per_s(self.root, settings)
+        return {
+            role: entry.count * limits_bit_per_s[role] / 8
+            for role, entry in settings.network.relays.items()
+            if entry.count
+        }
 
     def executables(self) -> dict[str, Path]:
         """Return all executables that hosts can run, by base name."""
@@ -243,15 +257,20 @@ def open_bench(root: Path, request: Request, say: Callable[[str], None]) -> Benc
     return _BENCHES[experiment.kind](root, experiment, request, say)
 
 
-def _coordinates(root: Path, settings: Settings) -> dict[str, float]:
-    limits_bit_per_s = [
-        min(
+def _limits_bit_per_s(root: Path, settings: Settings) -> dict[str, float]:
+    """Role -> what one of its relays can carry, by its link or by Tor, in the mean."""
+    return {
+        role: min(
             entry.bandwidth_rate_bit_per_s or math.inf,
             mean_capacity_bit_per_s(root, entry) * settings.network.capacity_total_factor(role),
         )
         for role, entry in settings.network.relays.items()
         if entry.count
-    ]
+    }
+
+
+def _coordinates(root: Path, settings: Settings) -> dict[str, float]:
+    limits_bit_per_s = _limits_bit_per_s(root, settings).values()
     return {
         "bottleneck_kib_per_s": round(min(limits_bit_per_s) / 8192, 3),
         "streams": max(entry.streams for entry in settings.traffic.values()),

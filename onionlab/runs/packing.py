@@ -209,7 +209,10 @@ def _add_study(target: Path, study: Path, file: Path) -> None:
         study.rename(target)
         return
     one, other = load_study(target), load_study(study)
-    if _set_up(one) != _set_up(other):
+    same_levels = len(one.levels) == len(other.levels) and all(
+        level.same_as(there) for level, there in zip(one.levels, other.levels, strict=True)
+    )
+    if not same_levels or _set_up(one) != _set_up(other):
         raise UserError(
             f"{target.stem} in {file} is not the experiment of that name in the files before",
             "levels, variants, engine, Tor and everything else but seeds have to be the same",
@@ -227,12 +230,13 @@ def _add_study(target: Path, study: Path, file: Path) -> None:
 
 
 def _set_up(study: Study) -> Study:
-    """All of a study that two parts of it have in common."""
+    """All of a study but its levels that two parts of it have in common."""
     return study.model_copy(
         update={
             "asked": {**study.asked, "seeds": None},
             "provenance": {**study.provenance, "machine": None, "runs": None},
             "runs": (),
+            "levels": (),
         }
     )
 

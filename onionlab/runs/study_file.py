@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 
 from analysis.formats import files
 from analysis.formats.manifest import read_manifest
@@ -49,7 +49,7 @@ def study_of(bench: Bench, runs: Sequence[PlannedRun], looks: Looks | None) -> S
         baseline=baseline if baseline in bench.selected else None,
         variants=tuple(_variant(bench.variants[name]) for name in bench.selected),
         levels=tuple(
-            _level(name, level.label, level.settings, bench.coordinates(name))
+            _level(name, level.label, level.settings, bench)
             for name, level in experiment.levels.items()
         ),
         figures=tuple(
@@ -152,14 +152,15 @@ def _variant(look: Look) -> Variant:
     )
 
 
-def _level(name: str, label: str, settings: AnySettings, coordinates: Mapping[str, float]) -> Level:
+def _level(name: str, label: str, settings: AnySettings, bench: Bench) -> Level:
     return Level(
         name=name,
         label=label,
         measured_start_s=settings.time.measured_start_s,
         measured_end_s=settings.time.measured_end_s,
         stop_s=settings.time.stop_s,
-        coordinates=dict(coordinates),
+        coordinates=dict(bench.coordinates(name)),
+        capacities_bytes_per_s=dict(bench.capacities_bytes_per_s(name)),
         classes={name: ClassLoad(**load) for name, load in settings.classes.items()},
         relays={role: entry.count for role, entry in settings.network.relays.items() if entry.count}
         if isinstance(settings, Settings)

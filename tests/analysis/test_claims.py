@@ -73,17 +73,17 @@ def at_5mid(**means: float) -> Statistics:
     ("direction", "a", "b", "c", "expected"),
     [
         ("lowest", 1.0, 1.2, 1.3, "supported"),
-        ("lowest", 1.2, 1.0, 1.3, "contradicted"),
-        ("lowest", 1.2, 1.3, 1.0, "contradicted"),
-        ("lowest", 1.0, 1.002, 1.3, "contradicted"),
+        ("lowest", 1.2, 1.0, 1.3, "opposite"),
+        ("lowest", 1.2, 1.3, 1.0, "opposite"),
+        ("lowest", 1.0, 1.002, 1.3, "no difference"),
         ("highest", 1.3, 1.0, 1.2, "supported"),
-        ("highest", 1.2, 1.0, 1.3, "contradicted"),
+        ("highest", 1.2, 1.0, 1.3, "opposite"),
         ("ascending", 1.0, 1.2, 1.4, "supported"),
-        ("ascending", 1.0, 1.4, 1.2, "contradicted"),
+        ("ascending", 1.0, 1.4, 1.2, "opposite"),
         ("descending", 1.4, 1.2, 1.0, "supported"),
-        ("descending", 1.0, 1.2, 1.4, "contradicted"),
+        ("descending", 1.0, 1.2, 1.4, "opposite"),
         ("alike", 1.0, 1.005, 0.995, "supported"),
-        ("alike", 1.0, 1.005, 1.2, "contradicted"),
+        ("alike", 1.0, 1.005, 1.2, "opposite"),
     ],
 )
 def test_at_one_level(direction: str, a: float, b: float, c: float, expected: str) -> None:
@@ -106,15 +106,15 @@ def around(mean: float, noise: float) -> Statistics:
     ("direction", "mean", "noise", "value", "expected"),
     [
         ("below", 0.8, 0.02, 1.0, "supported"),
-        ("below", 1.2, 0.02, 1.0, "contradicted"),
+        ("below", 1.2, 0.02, 1.0, "opposite"),
         ("below", 1.0, 0.5, 1.0, "not settled"),
         # No more than the margin apart is not below.
-        ("below", 0.999, 0.01, 1.0, "contradicted"),
+        ("below", 0.999, 0.01, 1.0, "no difference"),
         ("above", 1.2, 0.02, 1.0, "supported"),
-        ("above", 0.8, 0.02, 1.0, "contradicted"),
+        ("above", 0.8, 0.02, 1.0, "opposite"),
         ("about", 3.25, 0.02, 3.2, "supported"),
-        ("about", 2.0, 0.02, 3.2, "contradicted"),
-        ("about", 4.0, 0.02, 3.2, "contradicted"),
+        ("about", 2.0, 0.02, 3.2, "opposite"),
+        ("about", 4.0, 0.02, 3.2, "opposite"),
         ("about", 3.2, 0.5, 3.2, "not settled"),
         # Without any spread, as a deterministic run may have.
         ("about", 3.2, 0.0, 3.2, "supported"),
@@ -144,8 +144,8 @@ def test_a_value_is_compared_at_each_level_and_for_each_variant() -> None:
 
 def test_every_part_has_to_hold_and_one_that_fails_decides() -> None:
     answered = answer(claim("lowest", "a b c"), at_5mid(a=1.2, b=1.4, c=1.0))
-    assert [part.answer for part in answered.parts] == [Answer.SUPPORTED, Answer.CONTRADICTED]
-    assert answered.answer is Answer.CONTRADICTED
+    assert [part.answer for part in answered.parts] == [Answer.SUPPORTED, Answer.OPPOSITE]
+    assert answered.answer is Answer.OPPOSITE
     assert answered.deciding.text == "5mid: a below c"
     effect = answered.deciding.effect
     assert effect is not None
@@ -158,7 +158,7 @@ def test_a_direction_is_supported_however_small() -> None:
     assert (part.answer, part.reason) == (Answer.SUPPORTED, "by less than the margin")
     assert answer(claim("alike", "a b"), statistics).answer is Answer.SUPPORTED
     # With a margin of its own the same difference is no likeness.
-    assert answer(claim("alike", "a b", margin=0.01), statistics).answer is Answer.CONTRADICTED
+    assert answer(claim("alike", "a b", margin=0.01), statistics).answer is Answer.OPPOSITE
 
 
 def test_a_difference_near_the_margin_is_not_settled() -> None:
@@ -175,23 +175,35 @@ def test_too_much_noise_is_not_settled_and_says_how_many_seeds_would_do() -> Non
     assert answered.deciding.reason == ""
 
 
+def test_of_parts_that_fail_in_two_ways_the_opposite_tells_most() -> None:
+    answered = answer(claim("lowest", "a b c"), at_5mid(a=1.2, b=1.0, c=1.201))
+    assert [part.answer for part in answered.parts] == [Answer.OPPOSITE, Answer.NO_DIFFERENCE]
+    assert (answered.answer, answered.deciding.text) == (Answer.OPPOSITE, "5mid: a below b")
+
+
+def test_the_opposite_counts_however_small_as_what_is_claimed_does() -> None:
+    statistics = runs({("5mid", "a"): 1.02, ("5mid", "b"): 1.0}, noise=0.001)
+    (part,) = answer(claim("lowest", "a b"), statistics).parts
+    assert (part.answer, part.reason) == (Answer.OPPOSITE, "by less than the margin")
+
+
 def test_a_claim_that_is_answered_asks_for_no_more_seeds() -> None:
     of_class = runs({("5mid", "a"): 1.0, ("5mid", "b"): 2.0})["5mid", "web"]
     noisy = runs({("5mid", "c"): 1.05}, seeds=5, noise=0.1)["5mid", "web"]
     answered = answer(claim("highest", "a b c"), {("5mid", "web"): {**of_class, **noisy}})
-    assert [part.answer for part in answered.parts] == [Answer.CONTRADICTED, Answer.OPEN]
-    assert (answered.answer, answered.more_seeds) == (Answer.CONTRADICTED, None)
+    assert [part.answer for part in answered.parts] == [Answer.OPPOSITE, Answer.OPEN]
+    assert (answered.answer, answered.more_seeds) == (Answer.OPPOSITE, None)
 
 
 def test_trends() -> None:
     falling = {(level, v): m for v in "ab" for level, m in zip(LEVELS, (3, 2, 1), strict=True)}
     statistics = runs(falling)
     assert answer(claim("falls", "a b", LEVELS), statistics).answer is Answer.SUPPORTED
-    assert answer(claim("rises", "a b", LEVELS), statistics).answer is Answer.CONTRADICTED
+    assert answer(claim("rises", "a b", LEVELS), statistics).answer is Answer.OPPOSITE
     assert answer(claim("rises", "a b", LEVELS[::-1]), statistics).answer is Answer.SUPPORTED
     assert len(answer(claim("falls", "a b", LEVELS), statistics).parts) == 4
     bent = runs({**falling, ("5mid", "b"): 2.5})
-    assert answer(claim("falls", "a b", LEVELS), bent).answer is Answer.CONTRADICTED
+    assert answer(claim("falls", "a b", LEVELS), bent).answer is Answer.OPPOSITE
 
 
 ENDS = ("20mid", "5mid")
@@ -212,15 +224,15 @@ def gaps(before: float, after: float) -> Statistics:
 @pytest.mark.parametrize(
     ("before", "after", "converges", "rises", "falls"),
     [
-        (1.4, 1.1, "supported", "contradicted", "supported"),
-        (1 / 1.4, 1 / 1.1, "supported", "supported", "contradicted"),
-        (1.1, 1.4, "contradicted", "supported", "contradicted"),
+        (1.4, 1.1, "supported", "opposite", "supported"),
+        (1 / 1.4, 1 / 1.1, "supported", "supported", "opposite"),
+        (1.1, 1.4, "opposite", "supported", "opposite"),
         # Through the other and out at its other side: as far away as before, or further.
-        (1.4, 1 / 1.4, "contradicted", "contradicted", "supported"),
-        (1.1, 1 / 1.4, "contradicted", "contradicted", "supported"),
-        (1.4, 1 / 1.1, "supported", "contradicted", "supported"),
-        (1.2, 1.2, "contradicted", "contradicted", "contradicted"),
-        (1.0, 1.0, "contradicted", "contradicted", "contradicted"),
+        (1.4, 1 / 1.4, "no difference", "opposite", "supported"),
+        (1.1, 1 / 1.4, "opposite", "opposite", "supported"),
+        (1.4, 1 / 1.1, "supported", "opposite", "supported"),
+        (1.2, 1.2, "no difference", "no difference", "no difference"),
+        (1.0, 1.0, "no difference", "no difference", "no difference"),
     ],
 )
 def test_changes_of_a_gap(
@@ -250,7 +262,7 @@ def test_gaps_of_rates_are_differences() -> None:
     assert part.effect is not None
     assert part.effect.estimate == pytest.approx(-0.1, abs=0.01)
     answered = answer(claim("converges", "a b", ENDS, "timeout_rate"), statistics)
-    assert answered.answer is Answer.CONTRADICTED
+    assert answered.answer is Answer.OPPOSITE
     answered = answer(claim("converges", "a b", ENDS[::-1], "timeout_rate"), statistics)
     assert answered.answer is Answer.SUPPORTED
 
@@ -295,7 +307,7 @@ def test_what_cannot_be_compared_is_said() -> None:
     assert answered.more_seeds is None
     # The part that can be compared still is, and can contradict.
     assert answered.parts[0].answer is Answer.SUPPORTED
-    assert answer(claim("highest", "a b c"), statistics).answer is Answer.CONTRADICTED
+    assert answer(claim("highest", "a b c"), statistics).answer is Answer.OPPOSITE
 
     of_class = statistics["5mid", "web"]
     of_class["ttfb_p50_s", "b"][3] = Statistic(None, "the curve ends at 40.0%")
@@ -327,7 +339,7 @@ def test_nothing_is_claimed_of_a_network_where_no_or_every_stream_times_out(
             continue  # A claim about the rate itself is answered by such a network.
         levels = ENDS[: direction.least_levels]
         answered = answer(claim(direction.name, "a b", levels, "timeout_rate"), statistics)
-        assert answered.answer is Answer.OPEN
+        assert answered.answer is Answer.UNTESTABLE
         assert answered.deciding.reason == f"timeout rate is {text} in all of these runs"
 
 
@@ -340,7 +352,7 @@ def test_rates_that_happen_to_be_equal_are_alike() -> None:
     assert one.answer is Answer.SUPPORTED
     one = answer(claim("lowest", "a b", metric="timeout_rate", margin=0.1), same)
     assert (one.answer, one.deciding.reason) == (
-        Answer.CONTRADICTED,
+        Answer.NO_DIFFERENCE,
         "no more than the margin apart",
     )
 
@@ -385,7 +397,8 @@ def test_any_runs_get_an_answer_without_a_nan(
             numbers = [part.effect.estimate, part.effect.low, part.effect.high]
             assert all(math.isfinite(n) for n in numbers if n is not None)
         tested = part.p_different is not None
-        assert tested or part.answer is Answer.OPEN
+        assert tested or part.answer in (Answer.OPEN, Answer.UNTESTABLE)
+        assert (part.untestable is not None) == (part.answer is Answer.UNTESTABLE)
         assert part.answer is not Answer.OPEN or part.reason or part.more_seeds
 
 
@@ -405,6 +418,7 @@ def test_a_claim_and_its_opposite_are_never_both_supported(
         }
     }
     low, high = (answer(claim(d, "a b"), statistics).answer for d in ("lowest", "highest"))
-    assert Answer.SUPPORTED not in (low, high) or Answer.CONTRADICTED in (low, high)
+    turned = {Answer.SUPPORTED: Answer.OPPOSITE, Answer.OPPOSITE: Answer.SUPPORTED}
+    assert high is turned.get(low, low)
     # To swap the sides is to turn the claim around.
     assert answer(claim("highest", "b a"), statistics).answer is low

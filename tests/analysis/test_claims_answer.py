@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import csv
+import io
 from typing import Any
 
+from analysis.figures.forest import LOOKS
 from analysis.inference.intervals import Interval
-from analysis.judgement.claims.claim import Answer, Answered, Claim, Part
+from analysis.judgement.claims.claim import Answer, Answered, Claim, Obstacle, Part, Untestable
 from analysis.measures.catalogue import METRICS
-from analysis.pages.claims_answer import claims_answer, claims_panel, sorted_answers
+from analysis.pages.claim_tables import claims_csv, claims_data
+from analysis.pages.claims_answer import claims_answer, claims_panel, counted, sorted_answers
 
 METRIC = {metric.name: metric for metric in METRICS}
 
@@ -28,11 +32,15 @@ def answered(name: str, answer: Answer, ratio: float | None = None, **other: Any
 
 
 OPEN = answered("open", Answer.OPEN, 1.1, p_different=0.3, more_seeds=12)
-VOID = answered("void", Answer.OPEN, reason="timeout rate is 0% in all of these runs")
-SMALL = answered("small", Answer.CONTRADICTED, 1.003, p_equivalent=0.001)
-BIG = answered("big", Answer.CONTRADICTED, 2.87)
+LACKING = answered("lacking", Answer.OPEN, reason="no runs of x at a")
+NEVER = Untestable(Obstacle.AT_A_BOUND, "timeout rate is 0% in all of these runs")
+FULL = Untestable(Obstacle.SATURATED, "throughput is saturated at a", "clients get 2 to 3 MB/s")
+VOID = answered("void", Answer.UNTESTABLE, reason=str(NEVER), untestable=NEVER)
+FILLED = answered("filled", Answer.UNTESTABLE, 1.001, reason=str(FULL), untestable=FULL)
+SMALL = answered("small", Answer.NO_DIFFERENCE, 1.003, p_equivalent=0.001)
+BIG = answered("big", Answer.OPPOSITE, 2.87)
 RIGHT = answered("right", Answer.SUPPORTED, 0.8)
-ALL = (OPEN, SMALL, RIGHT, VOID, BIG)
+ALL = (OPEN, SMALL, RIGHT, VOID, LACKING, BIG, FILLED)
 
 
 def names(answers: list[Answered]) -> list[str]:
@@ -40,7 +48,15 @@ def names(answers: list[Answered]) -> list[str]:
 
 
 def test_what_is_big_and_sure_comes_first() -> None:
-    assert names(sorted_answers(ALL)) == ["big", "right", "small", "open", "void"]
+    assert names(sorted_answers(ALL)) == [
+        "big",
+        "right",
+        "small",
+        "void",
+        "filled",
+        "open",
+        "lacking",
+    ]
     # A factor and its inverse are as large.
     half, more = (answered(f"{r}", Answer.SUPPORTED, r) for r in (0.5, 1.9))
     assert names(sorted_answers([more, half])) == ["0.5", "1.9"]
@@ -48,29 +64,47 @@ def test_what_is_big_and_sure_comes_first() -> None:
 
 def test_sentences_tell_the_findings_and_what_is_open() -> None:
     assert claims_answer(ALL) == [
-        "Of 5 claims: 1 supported, 2 contradicted and 2 not settled.",
-        "Contradicted: The claim big. (Time to first byte, median, a: x below y: "
+        "Of 7 claims: 1 supported, 1 opposite, 1 no difference, 2 cannot be tested here and "
+        "2 not settled.",
+        "Opposite: The claim big. (Time to first byte, median, a: x below y: "
         "\N{MULTIPLICATION SIGN}2.870 [2.583, 3.157].)",
         "Supported: The claim right. (Time to first byte, median, a: x below y: "
         "\N{MULTIPLICATION SIGN}0.800 [0.720, 0.880].)",
-        "1 of the contradicted claims a difference where there is none beyond the margin.",
+        "No difference: 1 claims one, and it is shown to be within the margin.",
+        "Cannot be tested here: 1 since timeout rate is 0% in all of these runs.",
+        "Cannot be tested here: 1 since throughput is saturated at a (clients get 2 to 3 MB/s).",
         "Not settled: 1 for want of seeds (about 12 more would do for all of them); "
-        "1 since timeout rate is 0% in all of these runs.",
+        "1 since no runs of x at a.",
     ]
 
 
 def test_claims_of_one_outcome_are_one_sentence() -> None:
     assert claims_answer([]) == []
     assert claims_answer([SMALL, SMALL]) == [
-        "Of 2 claims: 2 contradicted.",
-        "2 of the contradicted claim a difference where there is none beyond the margin.",
+        "Of 2 claims: 2 no difference.",
+        "No difference: 2 claim one, and it is shown to be within the margin.",
     ]
     assert claims_answer([OPEN])[0] == "Of 1 claim: 1 not settled."
 
 
-def test_the_plot_tells_a_difference_that_is_not_there_from_the_opposite() -> None:
-    looks = {mark.label: mark.looks for mark in claims_panel(ALL).marks}
-    assert looks == {
-        "big": "contradicted", "right": "supported", "small": "too small", "open": "not settled",
-        "void": "not settled",
+def test_each_of_the_five_answers_is_counted_and_drawn_apart() -> None:
+    assert {answer.value: n for answer, n in counted(ALL).items()} == {
+        "supported": 1, "opposite": 1, "no difference": 1, "cannot be tested here": 2,
+        "not settled": 2,
     }  # fmt: skip
+    looks = {mark.label: mark.looks for mark in claims_panel(ALL).marks}
+    assert looks == {one.claim.id: one.answer.value for one in ALL}
+    drawn = [LOOKS[answer.value] for answer in Answer]
+    # In grey and in colour, and by the words.
+    assert len({(marker, face) for marker, face, _, _ in drawn}) == len(Answer)
+    assert len({words for *_, words in drawn}) == len(Answer)
+
+
+def test_tables_name_the_obstacle() -> None:
+    rows = list(csv.DictReader(io.StringIO(claims_csv(ALL))))
+    assert [row["obstacle"] for row in rows] == ["", "", "", "0% or 100%", "", "", "saturated"]
+    data = claims_data("A paper", ALL)
+    assert (data["format"], sum(data["answers"].values())) == (2, 7)
+    assert list(data["answers"]) == [answer.value for answer in Answer]
+    assert data["claims"][6]["parts"][0]["obstacle"] == "saturated"
+    assert data["claims"][0]["parts"][0]["obstacle"] is None

@@ -11,6 +11,8 @@ import pytest
 from analysis.formats.plan_file import Request
 from onionlab.errors import UserError
 from onionlab.experiment import load
+from onionlab.network import sample_network
+from onionlab.rundir.compose import _network_request
 from onionlab.runs import bench as benches
 from onionlab.runs.bench import Workbench
 from onionlab.runs.planning import _composed
@@ -68,3 +70,22 @@ def test_a_variant_that_is_nowhere_is_named(open_bench: Any) -> None:
     )
     assert "quick has " in str(refused.value.hint)
     assert "stream-lrs" in str(refused.value.hint)
+
+
+def test_what_relays_carry_together_is_the_networks_own_draw(open_bench: Any) -> None:
+    bench, _ = open_bench(name="swrr-5mid")
+    level = next(iter(bench.experiment.levels))
+    carried = bench.capacities_bytes_per_s(level)
+    # Five middles of 928.939 KiB/s, doubled (docs/explanation/calibration.md).
+    assert carried["middle"] == pytest.approx(5 * 2 * 928.939 * 1024, rel=1e-6)
+    drawn = sample_network(_network_request(REPOSITORY, bench.settings(level)), 1)
+    for role, bytes_per_s in carried.items():
+        links = [drawn.place_of(host).up_bit_per_s for host in drawn.by_role(role)]
+        assert sum(links) / 8 == pytest.approx(bytes_per_s, rel=1e-3)
+
+
+def test_relays_that_tor_limits_carry_no_more_than_that(open_bench: Any) -> None:
+    bench, _ = open_bench(name="starvation")
+    assert bench.capacities_bytes_per_s("r200-s9") == {
+        "guard": 630 * 1024, "middle": 200 * 1024, "exit": 720 * 1024
+    }  # fmt: skip

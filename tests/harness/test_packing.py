@@ -484,6 +484,41 @@ def test_what_is_no_part_of_the_same_study_is_refused(
     assert not list(tmp_path.glob("scratch*"))
 
 
+def level(**changes: Any) -> Level:
+    return study_of("small", {}).levels[0].model_copy(update=changes)
+
+
+def test_what_a_later_version_tells_of_a_level_makes_it_no_other(
+    here: Store, tmp_path: Path
+) -> None:
+    told = level(relays={"middle": 1}, capacities_bytes_per_s={"middle": 9.5e5})
+    one, _ = part(here, tmp_path, 1)
+    other, _ = part(here, tmp_path, 2, levels=(told,))
+    for files in ([one, other], [other, one]):
+        with opened_together(files, tmp_path / "scratch") as folder:
+            assert len(load_study(folder / STUDIES / "small.json").runs) == 2
+
+
+@pytest.mark.parametrize(
+    "levels",
+    [
+        (level(stop_s=4.0),),
+        (level(), level(name="second")),
+        (level(capacities_bytes_per_s={"middle": 1.0}),),
+    ],
+)
+def test_levels_that_differ_are_refused(
+    here: Store, tmp_path: Path, levels: tuple[Level, ...]
+) -> None:
+    one, _ = part(here, tmp_path, 1, levels=(level(capacities_bytes_per_s={"middle": 2.0}),))
+    other, _ = part(here, tmp_path, 2, levels=levels)
+    with (
+        pytest.raises(UserError, match=r"small in .*seed-2.* is not the experiment"),
+        opened_together([one, other], tmp_path / "scratch"),
+    ):
+        pass
+
+
 def test_one_run_with_other_records_is_refused(here: Store, there: Store, tmp_path: Path) -> None:
     file, run_id = part(here, tmp_path, 1)
     one = file.rename(tmp_path / "one.tar.xz")

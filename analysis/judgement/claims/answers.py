@@ -5,12 +5,22 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from analysis.judgement.claims.claim import Answer, Answered, Claim, Labels, Part
+from analysis.judgement.claims.claim import (
+    Answer,
+    Answered,
+    Claim,
+    Labels,
+    Obstacle,
+    Part,
+    Untestable,
+)
 from analysis.judgement.claims.directions import DIRECTIONS
 from analysis.judgement.claims.evidence import Evidence
 from analysis.judgement.claims.statement import Statement
+from analysis.judgement.claims.testable import at_a_bound, cannot_differ
 from analysis.judgement.judging import Statistics
-from analysis.judgement.verdicts import Paired, Verdict, decide
+from analysis.judgement.verdicts import Paired, State, Verdict, decide
+from analysis.measures.leeway import Leeways
 from analysis.measures.metric import Metric
 
 
@@ -19,6 +29,7 @@ def answer_claims(
     statistics: Statistics,
     margins: Mapping[str, float] | None = None,
     labels: Labels | None = None,
+    leeways: Leeways | None = None,
 ) -> list[Answered]:
     """Answers to all claims, in their order; each claim is a family of its own.
 
@@ -27,19 +38,25 @@ def answer_claims(
         statistics: of all runs; what is missing there leaves a claim not settled.
         margins: of the experiments, as in ``study.Study.margins``.
         labels: for the parts' texts.
+        leeways: what the runs say of whether a choice could matter in them; of a run that is not
+            there nobody knows, and the tests alone answer.
 
     Raises:
         AnalysisError: a margin that fits no metric.
     """
-    return [_answer(claim, statistics, margins or {}, labels or Labels()) for claim in claims]
+
+    def evidence(claim: Claim, metric: str) -> Evidence:
+        return Evidence(claim, metric, statistics, margins or {}, labels or Labels(), leeways or {})
+
+    return [
+        _answer(claim, [evidence(claim, metric) for metric in claim.metrics]) for claim in claims
+    ]
 
 
-def _answer(
-    claim: Claim, statistics: Statistics, margins: Mapping[str, float], labels: Labels
-) -> Answered:
+def _answer(claim: Claim, evidences: Sequence[Evidence]) -> Answered:
+    """The answer to a claim; one piece of evidence for each of its metrics."""
     questions = []
-    for metric in claim.metrics:
-        evidence = Evidence(claim, metric, statistics, margins, labels)
+    for evidence in evidences:
         for statement in DIRECTIONS[claim.direction].statements(claim):
             questions.append(_question(statement, evidence, several=len(claim.metrics) > 1))
     verdicts = _decide(sides for question in questions for sides in question.sides)
@@ -52,13 +69,18 @@ def _answer(
         )
         for question in questions
     )
-    answers = {part.answer for part in parts}
-    answer = Answer.OPEN
-    if Answer.CONTRADICTED in answers:
-        answer = Answer.CONTRADICTED
-    elif answers == {Answer.SUPPORTED}:
-        answer = Answer.SUPPORTED
-    return Answered(claim, answer, parts)
+    return Answered(claim, _together([part.answer for part in parts]), parts)
+
+
+def _together(answers: Sequence[Answer]) -> Answer:
+    """The answer to a claim that takes all of its parts: one that fails is enough to refute it.
+
+    Where none fails, a part that cannot be tested keeps it from ever being supported by such runs.
+    """
+    for decides in (Answer.OPPOSITE, Answer.NO_DIFFERENCE, Answer.UNTESTABLE, Answer.OPEN):
+        if decides in answers:
+            return decides
+    return Answer.SUPPORTED
 
 
 def _decide(family: Iterable[Paired]) -> Iterator[Verdict]:
@@ -78,6 +100,7 @@ class _Question:
         beyond: as ``Statement.beyond``.
         seeds: how many have a run at all points.
         reason: why nothing can be compared; "" if something can.
+        untestable: why these runs cannot answer it, if so.
     """
 
     statement: Statement
@@ -87,6 +110,7 @@ class _Question:
     beyond: tuple[Paired, ...]
     seeds: int
     reason: str
+    untestable: Untestable | None
 
 
 def _question(statement: Statement, evidence: Evidence, several: bool) -> _Question:
@@ -94,7 +118,10 @@ def _question(statement: Statement, evidence: Evidence, several: bool) -> _Quest
     text = statement.text(evidence)
     if several:
         text = f"{evidence.metric.label}, {text}"
-    reason = evidence.missing(statement.points) or statement.why_not(evidence)
+    reason, untestable = evidence.missing(statement.points), None
+    if not reason:
+        untestable = at_a_bound(statement, evidence)
+        reason = str(untestable or statement.why_not(evidence))
     if reason:
         # Without values it stays in the family, so that the others are corrected for it.
         sides = (Paired([], [], evidence.margin),) * statement.untested
@@ -102,13 +129,28 @@ def _question(statement: Statement, evidence: Evidence, several: bool) -> _Quest
     else:
         sides = statement.sides(evidence)
         beyond = statement.beyond(sides)
+        untestable = cannot_differ(statement, evidence)
     seeds = len(evidence.seeds(statement.points))
-    return _Question(statement, text, evidence.metric, sides, beyond, seeds, reason)
+    return _Question(statement, text, evidence.metric, sides, beyond, seeds, reason, untestable)
+
+
+def _left(untestable: Untestable | None, verdicts: Sequence[Verdict]) -> Untestable | None:
+    """What still keeps a part from being tested, after its tests.
+
+    A saturated network carries the same whoever gets it; a difference in what it carries that is
+    not shown to be small means that it was not so saturated. Whether the same streams fail is plain
+    without a test, and their rate may differ for the number of the others.
+    """
+    saturated = untestable is not None and untestable.obstacle is Obstacle.SATURATED
+    differs = any(verdict.state is State.DIFFERENT for verdict in verdicts)
+    return None if saturated and differs else untestable
 
 
 def _part(question: _Question, verdicts: Sequence[Verdict], beyond: Sequence[Verdict]) -> Part:
-    shown = verdicts[0]
-    if question.reason:
+    shown, untestable = verdicts[0], _left(question.untestable, verdicts)
+    if untestable is not None:
+        answer, reason = Answer.UNTESTABLE, str(untestable)
+    elif question.reason:
         answer, reason = Answer.OPEN, question.reason
     elif any(verdict.p_different is None for verdict in verdicts):
         answer, reason = Answer.OPEN, shown.reason
@@ -131,4 +173,5 @@ def _part(question: _Question, verdicts: Sequence[Verdict], beyond: Sequence[Ver
         question.seeds,
         None if reason else more,
         reason,
+        untestable,
     )

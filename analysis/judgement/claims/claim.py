@@ -7,16 +7,46 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 
 from analysis.inference.intervals import Interval
-from analysis.judgement.verdicts import LEVEL
 from analysis.measures.metric import Metric
 
 
 class Answer(StrEnum):
-    """What the runs say to a claim."""
+    """What the runs say to a claim, or to a part of it."""
 
     SUPPORTED = "supported"
-    CONTRADICTED = "contradicted"
+    OPPOSITE = "opposite"
+    """The other direction is shown; or a difference beyond the margin where none is claimed."""
+    NO_DIFFERENCE = "no difference"
+    """It is shown to be smaller than the margin where one is claimed."""
+    UNTESTABLE = "cannot be tested here"
+    """These runs cannot show it, whatever is true: see ``testable``."""
     OPEN = "not settled"
+
+
+class Obstacle(StrEnum):
+    """Why runs cannot answer a claim."""
+
+    AT_A_BOUND = "0% or 100%"
+    SAME_STREAMS = "same streams"
+    SATURATED = "saturated"
+
+
+@dataclass(frozen=True)
+class Untestable:
+    """Why runs cannot answer a part.
+
+    Attributes:
+        obstacle: which rule says so.
+        head: the reason, the same for all parts that it holds for.
+        detail: the figures behind it; "" if the head has them.
+    """
+
+    obstacle: Obstacle
+    head: str
+    detail: str = ""
+
+    def __str__(self) -> str:
+        return f"{self.head}: {self.detail}" if self.detail else self.head
 
 
 @dataclass(frozen=True)
@@ -103,6 +133,7 @@ class Part:
         count: seeds with a pair.
         more_seeds: how many more would settle it; None if settled or if that cannot be told.
         reason: why it is not settled, or what else to know.
+        untestable: why it cannot be tested, if so.
     """
 
     text: str
@@ -116,15 +147,7 @@ class Part:
     count: int
     more_seeds: int | None
     reason: str
-
-    @property
-    def too_small(self) -> bool:
-        """Whether what it contradicts is a difference: there is none beyond the margin."""
-        return (
-            self.answer is Answer.CONTRADICTED
-            and self.p_equivalent is not None
-            and self.p_equivalent <= LEVEL
-        )
+    untestable: Untestable | None = None
 
 
 @dataclass(frozen=True)
@@ -139,8 +162,9 @@ class Answered:
     def deciding(self) -> Part:
         """The part on which the answer rests: the weakest of those it needs.
 
-        Contradicted: the part that is contradicted most surely. Supported: the part that is least
-        sure. Not settled: a part that has no test, else one that takes most seeds.
+        Opposite, no difference: the part of which that is surest. Supported: the part that is least
+        sure. Cannot be tested: the first such part. Not settled: a part that has no test, else one
+        that takes most seeds.
         """
         parts = [part for part in self.parts if part.answer is self.answer]
         if self.answer is Answer.OPEN:
@@ -152,7 +176,9 @@ class Answered:
                     part.more_seeds or 0,
                 ),
             )
-        pick = min if self.answer is Answer.CONTRADICTED else max
+        if self.answer is Answer.UNTESTABLE:
+            return parts[0]
+        pick = max if self.answer is Answer.SUPPORTED else min
         return pick(parts, key=_surest)
 
     @property
@@ -162,7 +188,7 @@ class Answered:
 
     @property
     def more_seeds(self) -> int | None:
-        """How many more would settle the claim; None if it is settled or that cannot be told."""
+        """How many more would settle the claim; None if none would or that cannot be told."""
         if self.answer is not Answer.OPEN:
             return None
         needed = [part.more_seeds for part in self.parts if part.answer is Answer.OPEN]

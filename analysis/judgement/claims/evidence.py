@@ -12,6 +12,7 @@ from analysis.judgement.judging import Statistics, resolution_of
 from analysis.judgement.margins import with_margins
 from analysis.judgement.verdicts import Paired
 from analysis.measures.catalogue import METRICS
+from analysis.measures.leeway import Leeway, Leeways
 from analysis.measures.metric import Margin, Statistic
 
 _METRIC = {metric.name: metric for metric in METRICS}
@@ -25,6 +26,7 @@ class Evidence:
         margin: what counts as the same.
         unseen: by how much a network that was not seen may be off, as in ``Judged``.
         labels: how readers know levels and variants.
+        class_name: the claim's class of clients.
     """
 
     def __init__(
@@ -34,24 +36,30 @@ class Evidence:
         statistics: Statistics,
         margins: Mapping[str, float],
         labels: Labels,
+        leeways: Leeways,
     ) -> None:
         own = {} if claim.margin is None else {metric: claim.margin}
         self._judged = with_margins({**margins, **own})[metric]
-        self._class_name = claim.class_name
+        self.class_name = claim.class_name
         self._statistics = statistics
         self.metric = _METRIC[metric]
         self.margin: Margin = self._judged.margin
         self.unseen = self._judged.unseen
         self.labels = labels
+        self._leeways = leeways
 
     def of(self, point: Point) -> Mapping[int, Statistic]:
         """Seed -> statistic at a point; empty without runs."""
-        of_class = self._statistics.get((point.level, self._class_name), {})
+        of_class = self._statistics.get((point.level, self.class_name), {})
         return of_class.get((self.metric.name, point.variant), {})
 
     def seeds(self, points: Sequence[Point]) -> list[int]:
         """The seeds that all of the points have runs of, ascending."""
         return sorted(set.intersection(*(set(self.of(point)) for point in points)))
+
+    def leeway(self, point: Point, seed: int) -> Leeway | None:
+        """What a run says of whether a choice could matter in it; None where that is not known."""
+        return self._leeways.get((point.level, point.variant, seed))
 
     def arrays(self, points: Sequence[Point]) -> tuple[Floats, ...]:
         """The values at each point, of the seeds that all have, each of shape (seeds,)."""
@@ -85,7 +93,7 @@ class Evidence:
             resolution_of(
                 self.metric.name,
                 self._judged,
-                self._statistics[point.level, self._class_name],
+                self._statistics[point.level, self.class_name],
                 (point.variant,),
             )
             for point in points

@@ -19,6 +19,10 @@ Answering = tuple[Answer, str]
 """What the runs say, and what else to know."""
 
 
+Contrast = tuple[Point, Point]
+"""Two variants at one level."""
+
+
 class Statement(ABC):
     """One part of a claim, for one metric."""
 
@@ -44,13 +48,17 @@ class Statement(ABC):
     """How many comparisons it is in its family without values."""
 
     def why_not(self, evidence: Evidence) -> str:
-        """Why its values, which are all there, cannot answer it; "" if they can."""
-        arrays = np.concatenate(evidence.arrays(self.points))
-        same = arrays.min() == arrays.max()
-        if evidence.metric.unit == "1" and same and arrays[0] in (0.0, 1.0):
-            # A network without congestion, or with nothing else: no place to see the claim in.
-            return f"{evidence.metric.label.lower()} is {100 * arrays[0]:g}% in all of these runs"
+        """Why its values, which are all there, cannot be compared; "" if they can."""
+        del evidence
         return ""
+
+    against_value = False
+    """Whether it is about a value that the paper names."""
+
+    @property
+    def contrasts(self) -> tuple[Contrast, ...]:
+        """The pairs of variants at one level that it takes a difference between, or a likeness."""
+        return ()
 
     @abstractmethod
     def judge(self, verdicts: Sequence[Verdict], beyond: Sequence[Verdict]) -> Answering:
@@ -91,8 +99,8 @@ def one_sided(holds: bool, fails: bool, verdicts: Sequence[Verdict], nothing: st
     if holds:
         return Answer.SUPPORTED, SMALL if small else ""
     if fails:
-        return Answer.CONTRADICTED, SMALL if small else ""
-    return (Answer.CONTRADICTED, nothing) if small else (Answer.OPEN, "")
+        return Answer.OPPOSITE, SMALL if small else ""
+    return (Answer.NO_DIFFERENCE, nothing) if small else (Answer.OPEN, "")
 
 
 def within_margin(shown: Verdict, far: Verdict) -> Answering:
@@ -105,7 +113,7 @@ def within_margin(shown: Verdict, far: Verdict) -> Answering:
     if shown.state is State.EQUIVALENT:
         return Answer.SUPPORTED, ""
     if sign(shown) and sign(far) == sign(shown):
-        return Answer.CONTRADICTED, ""
+        return Answer.OPPOSITE, "further apart than the margin"
     if shown.state is State.DIFFERENT:
         return Answer.OPEN, "they differ, but it may be by less than the margin"
     return Answer.OPEN, ""

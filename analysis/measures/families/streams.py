@@ -175,6 +175,7 @@ METRICS: tuple[Metric, ...] = (
         scope="both",
         headline=True,
         judged=WHOLE,
+        carried=True,
         compute=_goodput,
     ),
     Metric(
@@ -185,6 +186,7 @@ METRICS: tuple[Metric, ...] = (
         scope="both",
         headline=True,
         judged=RATE,
+        share_of=(Outcome.TIMEOUT,),
         compute=_share((Outcome.TIMEOUT,)),
     ),
     Metric(
@@ -194,6 +196,7 @@ METRICS: tuple[Metric, ...] = (
         better="lower",
         scope="both",
         judged=RATE,
+        share_of=(Outcome.TIMEOUT,),
         compute=_timeout_incidence,
     ),
     Metric(
@@ -203,6 +206,7 @@ METRICS: tuple[Metric, ...] = (
         better="lower",
         scope="both",
         judged=RATE,
+        share_of=FAILURES,
         compute=_share(FAILURES),
     ),
     Metric(

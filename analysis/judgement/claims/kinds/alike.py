@@ -10,6 +10,7 @@ from analysis.judgement.claims.claim import Claim, Point
 from analysis.judgement.claims.evidence import Evidence
 from analysis.judgement.claims.statement import (
     Answering,
+    Contrast,
     Direction,
     Statement,
     beyond_margin,
@@ -29,6 +30,11 @@ class Alike(Statement):
     def points(self) -> tuple[Point, ...]:
         """The two."""
         return self.left, self.right
+
+    @property
+    def contrasts(self) -> tuple[Contrast, ...]:
+        """The two."""
+        return ((self.left, self.right),)
 
     def text(self, evidence: Evidence) -> str:
         """The level and its two variants."""

@@ -28,16 +28,12 @@ class _AgainstValue(Statement):
 
     left: Point
     value: float
+    against_value = True
 
     @property
     def points(self) -> tuple[Point, ...]:
         """The one."""
         return (self.left,)
-
-    def why_not(self, evidence: Evidence) -> str:
-        """A value is there to be compared with, whatever the runs are."""
-        del evidence
-        return ""
 
     def _text(self, evidence: Evidence, word: str) -> str:
         level, variant = evidence.labels.level(self.left.level), evidence.labels.variant

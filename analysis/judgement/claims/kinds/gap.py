@@ -12,6 +12,7 @@ from analysis.judgement.claims.claim import Claim, Point
 from analysis.judgement.claims.evidence import Evidence
 from analysis.judgement.claims.statement import (
     Answering,
+    Contrast,
     Direction,
     Statement,
     one_sided,
@@ -46,7 +47,13 @@ class _Gap(Statement):
         """Relative gaps are ratios, which take values above zero."""
         found = np.concatenate(evidence.arrays(self.points))
         no_ratio = evidence.margin.relative and found.min() <= 0
-        return super().why_not(evidence) or ("no ratio: a value is zero" if no_ratio else "")
+        return "no ratio: a value is zero" if no_ratio else ""
+
+    @property
+    def contrasts(self) -> tuple[Contrast, ...]:
+        """Both variants before, and after."""
+        one, other, one_after, other_after = self.points
+        return (one, other), (one_after, other_after)
 
     def _text(self, evidence: Evidence, word: str) -> str:
         level, variant = evidence.labels.level, evidence.labels.variant

@@ -10,6 +10,7 @@ from analysis.judgement.claims.claim import Claim, Point
 from analysis.judgement.claims.evidence import Evidence
 from analysis.judgement.claims.statement import (
     Answering,
+    Contrast,
     Direction,
     Statement,
     one_sided,
@@ -31,6 +32,11 @@ class Order(Statement):
     def points(self) -> tuple[Point, ...]:
         """The two."""
         return self.left, self.right
+
+    @property
+    def contrasts(self) -> tuple[Contrast, ...]:
+        """The two, where they are at one level."""
+        return ((self.left, self.right),) if self.left.level == self.right.level else ()
 
     def text(self, evidence: Evidence) -> str:
         """Two variants at one level, or one variant at two."""

@@ -1,0 +1,152 @@
+"""Whose streams fail in a run, and who takes what is left, on data whose truth is known."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from numpy.typing import NDArray
+
+from analysis.arrays import Floats
+from analysis.formats.study import Level
+from analysis.measures.data import ALL, Beats, ClassData, Streams
+from analysis.measures.leeway import Leeway, displaced_share, leeway, open_s
+
+BEGIN_S, END_S = 100.0, 400.0
+CAPACITY = 1000.0
+"""Bytes in a second."""
+
+
+def level(**capacities: float) -> Level:
+    return Level(
+        name="a", label="a", measured_start_s=BEGIN_S, measured_end_s=END_S, stop_s=460.0,
+        classes={}, capacities_bytes_per_s=capacities,
+    )  # fmt: skip
+
+
+Stream = tuple[str, float, float, str]
+"""Client, start, end and outcome."""
+
+NAMES = ("bulk1", "bulk2", "web1", "web2")
+
+
+def class_data(rows: Sequence[Stream], got: Floats, client: str) -> ClassData:
+    """A class with these streams, of which one client got so many bytes in each second."""
+    nothing = np.full(len(rows), np.nan)
+    outcome: NDArray[np.str_] = np.array([row[3] for row in rows])
+    streams = Streams(
+        np.array([NAMES.index(row[0]) for row in rows]),
+        np.array([row[1] for row in rows]),
+        np.array([row[2] for row in rows]),
+        outcome,
+        *(nothing for _ in range(4)),
+    )
+    ends = BEGIN_S + 1.0 + np.arange(got.size)
+    beats = Beats(np.full(got.size, NAMES.index(client)), ends - 1.0, ends, got)
+    return ClassData(streams, beats, BEGIN_S, END_S, None, clients=NAMES)
+
+
+WEB_GOT = np.random.default_rng(3).uniform(100.0, 500.0, 300)
+BULK = [("bulk1", 0.0, 250.0, "success"), ("bulk1", 250.0, 450.0, "open")]
+WEB = [("web1", 110.0, 115.0, "success"), ("web1", 200.0, 230.0, "success")]
+
+
+def run_of(bulk_got: Floats, *, web_got: Floats = WEB_GOT) -> Leeway:
+    bulk, web = class_data(BULK, bulk_got, "bulk1"), class_data(WEB, web_got, "web1")
+    return leeway({"bulk": bulk, "web": web, ALL: bulk}, level())
+
+
+@pytest.mark.parametrize("share", [1.0, 0.5, 0.0, -0.3])
+def test_what_others_gain_is_lost_as_far_as_the_links_are_full(share: float) -> None:
+    found = run_of(CAPACITY - share * WEB_GOT).displacement
+    assert found is not None
+    assert found.by == "bulk"
+    assert found.share == pytest.approx(share)
+
+
+def test_the_class_that_has_always_a_download_open_takes_what_is_left() -> None:
+    busy = [("web1", 90.0, 410.0, "success")]
+    bulk = class_data(WEB, CAPACITY - WEB_GOT, "bulk1")
+    web = class_data(busy, WEB_GOT, "web1")
+    found = leeway({"bulk": bulk, "web": web}, level()).displacement
+    assert found is not None
+    assert found.by == "web"
+
+
+def test_displacement_is_of_two_classes_that_change() -> None:
+    bulk = class_data(BULK, CAPACITY - WEB_GOT, "bulk1")
+    assert leeway({"bulk": bulk, ALL: bulk}, level()).displacement is None
+    assert run_of(CAPACITY - WEB_GOT, web_got=np.full(300, 7.0)).displacement is None
+    assert leeway({}, level()).displacement is None
+
+
+def test_two_windows_tell_nothing() -> None:
+    assert displaced_share(np.array([1.0, 2.0]), np.array([2.0, 1.0])) is None
+    assert displaced_share(np.array([1.0, 2.0, 4.0]), np.array([3.0, 2.0, 0.0])) == 1.0
+
+
+@given(
+    st.lists(st.tuples(st.integers(0, 100), st.integers(0, 100)), min_size=3, max_size=30),
+    st.floats(0.1, 10.0),
+    st.randoms(use_true_random=False),
+)
+def test_displacement_has_no_unit_no_order_and_no_zero(
+    pairs: list[tuple[int, int]], unit: float, rng: np.random.RandomState
+) -> None:
+    others, own = np.array(pairs, dtype=np.float64).T
+    share = displaced_share(others, own)
+    if share is None:
+        assert np.ptp(others) == 0
+        return
+    shuffled = list(pairs)
+    rng.shuffle(shuffled)
+    again = np.array(shuffled, dtype=np.float64).T
+    assert displaced_share(unit * again[0] + 5, unit * again[1] + 7) == pytest.approx(
+        share, abs=1e-6
+    )
+    # What is got together is lost the other way round.
+    assert displaced_share(others, own + others) == pytest.approx(share - 1, abs=1e-9)
+
+
+SPANS = st.lists(st.tuples(st.integers(0, 40), st.integers(0, 20)), max_size=12)
+
+
+@given(SPANS)
+def test_time_with_a_stream_open_is_counted_once(spans: list[tuple[int, int]]) -> None:
+    starts = np.array([start for start, _ in spans], dtype=np.float64)
+    ends = starts + np.array([length for _, length in spans], dtype=np.float64)
+    seconds = [
+        any(start <= second and second + 1 <= end for start, end in zip(starts, ends, strict=True))
+        for second in range(10, 30)
+    ]
+    assert open_s(starts, ends, 10.0, 30.0) == sum(seconds)
+
+
+def test_fates_stand_by_client_in_the_order_of_start() -> None:
+    rows = [
+        ("bulk2", 120.0, 240.0, "timeout"),
+        ("bulk1", 300.0, 350.0, "success"),
+        ("bulk1", 130.0, 250.0, "timeout"),
+        ("bulk1", 50.0, 90.0, "timeout"),  # before the span
+        ("bulk2", 350.0, 460.0, "open"),
+        ("bulk2", 240.0, 350.0, "closed"),
+    ]
+    found = leeway({"bulk": class_data(rows, WEB_GOT, "bulk1")}, level())
+    assert found.fates["bulk"] == {
+        "bulk1": ("timeout", "success"),
+        "bulk2": ("timeout", "closed", "open"),
+    }
+    assert found.failed("bulk", {"timeout"}) == {"bulk1": (0,), "bulk2": (0,)}
+    assert found.failed("bulk", {"timeout", "closed"}) == {"bulk1": (0,), "bulk2": (0, 1)}
+    assert found.failed("web", {"timeout"}) == {}
+
+
+def test_the_position_that_carries_least_is_named() -> None:
+    found = leeway({}, level(guard=20.0, exitguard=30.0, middle=40.0, exit=5.0)).carriers
+    assert found is not None
+    assert (found.role, found.bytes_per_s) == ("exit", 35.0)
+    assert leeway({}, level(guard=20.0, exit=10.0)).carriers is None
+    assert leeway({}, level()).carriers is None

@@ -1,0 +1,379 @@
+"""What runs cannot answer, by rule: each way in, and just out."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from analysis.judgement.claims.answers import answer_claims
+from analysis.judgement.claims.claim import Answer, Answered, Claim, Obstacle
+from analysis.judgement.claims.directions import DIRECTIONS
+from analysis.judgement.judging import Statistics
+from analysis.measures.leeway import Carriers, Displacement, Leeway
+from analysis.measures.metric import Statistic
+
+SEEDS = range(1, 6)
+Fates = Mapping[str, tuple[str, ...]]
+Runs = dict[tuple[str, str, int], Leeway]
+
+
+def claim(
+    direction: str, metric: str, levels: Sequence[str] = ("few",), margin: float | None = None
+) -> Claim:
+    value = 0.5 if DIRECTIONS[direction].takes_value else None
+    return Claim(
+        "it", "It.", "5", (), (metric,), "all", tuple(levels), ("a", "b"), direction, margin, value
+    )
+
+
+def statistics_of(metric: str, values: Mapping[tuple[str, str], Sequence[float]]) -> Statistics:
+    statistics: Statistics = {}
+    for (level, variant), of_seeds in values.items():
+        of_class = statistics.setdefault((level, "all"), {})
+        of_class[metric, variant] = {
+            seed: Statistic(value) for seed, value in zip(SEEDS, of_seeds, strict=False)
+        }
+        of_class["streams_started", variant] = {seed: Statistic(100.0) for seed in SEEDS}
+    return statistics
+
+
+def answer(one: Claim, statistics: Statistics, leeways: Runs) -> Answered:
+    (answered,) = answer_claims([one], statistics, leeways=leeways)
+    return answered
+
+
+# ----- a rate at a bound
+
+AT_ZERO = [0.0, 0.0, 0.0, 0.0, 0.0]
+
+
+@pytest.mark.parametrize("bound", [0.0, 1.0])
+def test_a_rate_at_a_bound_in_every_run_tests_nothing(bound: float) -> None:
+    one = [bound] * 5
+    of = statistics_of("timeout_rate", {("few", "a"): one, ("few", "b"): one})
+    found = answer(claim("lowest", "timeout_rate"), of, {})
+    assert found.answer is Answer.UNTESTABLE
+    assert found.deciding.untestable is not None
+    assert found.deciding.untestable.obstacle is Obstacle.AT_A_BOUND
+    assert found.more_seeds is None
+
+
+@pytest.mark.parametrize("bound", [0.0, 1.0])
+def test_one_stream_in_one_run_is_enough_for_a_test(bound: float) -> None:
+    of = statistics_of(
+        "timeout_rate", {("few", "a"): [bound] * 4 + [abs(bound - 0.01)], ("few", "b"): [bound] * 5}
+    )
+    assert answer(claim("lowest", "timeout_rate"), of, {}).answer is not Answer.UNTESTABLE
+
+
+def test_a_rate_that_is_the_same_elsewhere_is_no_bound() -> None:
+    of = statistics_of("timeout_rate", {("few", "a"): [0.5] * 5, ("few", "b"): [0.5] * 5})
+    assert answer(claim("lowest", "timeout_rate"), of, {}).answer is not Answer.UNTESTABLE
+
+
+def test_a_value_of_a_rate_is_answered_by_runs_at_its_bound() -> None:
+    of = statistics_of("timeout_rate", {("few", "a"): AT_ZERO, ("few", "b"): AT_ZERO})
+    assert answer(claim("below", "timeout_rate"), of, {}).answer is Answer.SUPPORTED
+
+
+def test_a_gap_may_open_from_a_level_without_any_timeout() -> None:
+    of = statistics_of(
+        "timeout_rate",
+        {
+            ("many", "a"): AT_ZERO, ("many", "b"): AT_ZERO,
+            ("few", "a"): [0.1, 0.11, 0.1, 0.12, 0.1], ("few", "b"): [0.3, 0.31, 0.32, 0.3, 0.31],
+        },
+    )  # fmt: skip
+    found = answer(claim("falls-against", "timeout_rate", ["many", "few"]), of, {})
+    assert found.answer is Answer.SUPPORTED
+
+
+# ----- the same streams
+
+TIMED_OUT: Fates = {"bulk1": ("timeout", "timeout", "open"), "bulk2": ("success", "timeout")}
+NONE: Fates = {"bulk1": ("success", "success", "open"), "bulk2": ("success",)}
+RATES = {"a": [0.1, 0.11, 0.1, 0.12, 0.1], "b": [0.1, 0.12, 0.09, 0.12, 0.1]}
+
+
+def fates(level: str, **of_variants: Sequence[Fates]) -> Runs:
+    return {
+        (level, variant, seed): Leeway({"all": of_seed}, None)
+        for variant, of_seeds in of_variants.items()
+        for seed, of_seed in zip(SEEDS, of_seeds, strict=True)
+    }
+
+
+SAME = fates("few", a=[TIMED_OUT, *[NONE] * 4], b=[TIMED_OUT, *[NONE] * 4])
+
+
+def rates(*levels: str) -> Statistics:
+    return statistics_of("timeout_rate", {(level, v): RATES[v] for level in levels for v in RATES})
+
+
+@pytest.mark.parametrize("direction", ["lowest", "highest", "alike"])
+def test_the_same_streams_fail_whatever_is_chosen(direction: str) -> None:
+    found = answer(claim(direction, "timeout_rate"), rates("few"), SAME)
+    assert found.answer is Answer.UNTESTABLE
+    assert found.deciding.reason == (
+        "the same streams time out under both variants at few: 3 streams of 2 clients in 5 seeds, "
+        "by client and order of start"
+    )
+    # What was measured is told all the same.
+    assert found.deciding.effect is not None
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        {**TIMED_OUT, "bulk2": ("success", "success")},  # one less
+        {**TIMED_OUT, "bulk3": ("timeout",)},  # one more
+        {"bulk1": ("timeout", "timeout", "open"), "bulk3": ("success", "timeout")},  # another's
+        {**TIMED_OUT, "bulk2": ("timeout", "success")},  # as many, another one
+    ],
+)
+def test_one_stream_that_differs_is_for_the_tests(other: Fates) -> None:
+    leeways = fates("few", a=[TIMED_OUT, *[NONE] * 4], b=[other, *[NONE] * 4])
+    found = answer(claim("lowest", "timeout_rate"), rates("few"), leeways)
+    assert found.answer is not Answer.UNTESTABLE
+
+
+def test_how_other_streams_end_does_not_matter() -> None:
+    other = {"bulk1": ("timeout", "timeout"), "bulk2": ("open", "timeout"), "web1": ("closed",)}
+    leeways = fates("few", a=[TIMED_OUT, *[NONE] * 4], b=[other, *[NONE] * 4])
+    assert answer(claim("lowest", "timeout_rate"), rates("few"), leeways).answer is (
+        Answer.UNTESTABLE
+    )
+    # That one was closed does, for the rate of all failures.
+    of = statistics_of("failure_rate", {("few", v): RATES[v] for v in RATES})
+    assert answer(claim("lowest", "failure_rate"), of, leeways).answer is not Answer.UNTESTABLE
+
+
+def test_without_any_failure_none_is_the_same() -> None:
+    leeways = fates("few", a=[NONE] * 5, b=[NONE] * 5)
+    found = answer(claim("lowest", "timeout_rate"), rates("few"), leeways)
+    assert found.answer is not Answer.UNTESTABLE
+
+
+def test_a_run_that_nothing_is_known_of_is_for_the_tests() -> None:
+    leeways = {key: run for key, run in SAME.items() if key != ("few", "b", 4)}
+    found = answer(claim("lowest", "timeout_rate"), rates("few"), leeways)
+    assert found.answer is not Answer.UNTESTABLE
+
+
+def test_other_metrics_do_not_ask_whose_streams_fail() -> None:
+    of = statistics_of("ttfb_p50_s", {("few", v): RATES[v] for v in RATES})
+    assert answer(claim("lowest", "ttfb_p50_s"), of, SAME).answer is not Answer.UNTESTABLE
+
+
+def test_one_such_level_is_enough_for_a_change_of_a_gap() -> None:
+    differ = fates("many", a=[TIMED_OUT] * 5, b=[NONE] * 5)
+    found = answer(
+        claim("falls-against", "timeout_rate", ["many", "few"]),
+        rates("many", "few"),
+        {**SAME, **differ},
+    )
+    assert found.answer is Answer.UNTESTABLE
+    assert "at few" in found.deciding.reason
+
+
+def test_levels_are_compared_whoever_fails() -> None:
+    found = answer(claim("rises", "timeout_rate", ["many", "few"]), rates("many", "few"), SAME)
+    assert found.answer is not Answer.UNTESTABLE
+
+
+def test_a_rate_that_differs_by_how_many_others_there_are_is_no_difference() -> None:
+    """The same streams time out, but one variant leaves clients time for twice as many others."""
+    of = statistics_of(
+        "timeout_rate", {("few", "a"): RATES["a"], ("few", "b"): [2 * r for r in RATES["a"]]}
+    )
+    assert answer(claim("lowest", "timeout_rate"), of, {}).answer is Answer.SUPPORTED
+    assert answer(claim("lowest", "timeout_rate"), of, SAME).answer is Answer.UNTESTABLE
+
+
+OUTCOMES = st.lists(st.sampled_from(["success", "timeout"]), min_size=1, max_size=3).map(tuple)
+SOME = st.dictionaries(st.sampled_from(["c1", "c2"]), OUTCOMES, max_size=2)
+
+
+@given(st.lists(st.tuples(SOME, SOME), min_size=5, max_size=5))
+def test_whose_streams_fail_has_no_sides(pairs: list[tuple[Fates, Fates]]) -> None:
+    one, other = ([pair[side] for pair in pairs] for side in (0, 1))
+    leeways = fates("few", a=one, b=other)
+    turned = fates("few", a=other, b=one)
+    found = [
+        answer(claim("lowest", "timeout_rate"), rates("few"), of).answer is Answer.UNTESTABLE
+        for of in (leeways, turned)
+    ]
+    assert found[0] == found[1]
+    same = fates("few", a=one, b=one)
+    any_at_all = any("timeout" in fate for of_seed in one for fate in of_seed.values())
+    assert (
+        answer(claim("lowest", "timeout_rate"), rates("few"), same).answer is Answer.UNTESTABLE
+    ) == any_at_all
+
+
+# ----- saturation
+
+ALL_LOST = [1.0, 1.02, 0.95, 1.02, 1.03]
+CARRIED = {"a": [8.2e5, 8.1e5, 7.9e5, 7.5e5, 7.9e5], "b": [8.21e5, 8.08e5, 7.93e5, 7.48e5, 7.91e5]}
+
+
+def lost(level: str, carriers: Carriers | None = None, **of_variants: Sequence[float]) -> Runs:
+    return {
+        (level, variant, seed): Leeway({}, Displacement("bulk", share), carriers)
+        for variant, shares in of_variants.items()
+        for seed, share in zip(SEEDS, shares, strict=False)
+    }
+
+
+def carried(*levels: str, **other: Sequence[float]) -> Statistics:
+    values = {**CARRIED, **other}
+    return statistics_of(
+        "goodput_bytes_per_s", {(level, v): values[v] for level in levels for v in values}
+    )
+
+
+def times(factors: Sequence[float]) -> list[float]:
+    """What the first variant carries, seed by seed so many times."""
+    return [value * factor for value, factor in zip(CARRIED["a"], factors, strict=True)]
+
+
+FULL = lost("few", a=ALL_LOST, b=ALL_LOST)
+THROUGHPUT = "goodput_bytes_per_s"
+
+
+@pytest.mark.parametrize("direction", ["lowest", "highest", "alike"])
+def test_a_saturated_network_carries_the_same(direction: str) -> None:
+    found = answer(claim(direction, THROUGHPUT), carried("few"), FULL)
+    assert found.answer is Answer.UNTESTABLE
+    assert found.deciding.reason == (
+        "throughput is saturated at few: clients get 0.748 to 0.821 MB/s; of each byte more for "
+        "others bulk clients lose 1.00 (a) and 1.00 (b)"
+    )
+
+
+def test_what_relays_can_carry_is_told_where_it_is_known() -> None:
+    middles = Carriers("middle", 951_000.0)
+    found = answer(
+        claim("lowest", THROUGHPUT), carried("few"), lost("few", middles, a=ALL_LOST, b=ALL_LOST)
+    )
+    assert "MB/s, middle relays can carry 0.951 with all headers;" in found.deciding.reason
+
+
+def shifted(mean: float) -> list[float]:
+    return [share + mean - float(np.mean(ALL_LOST)) for share in ALL_LOST]
+
+
+@pytest.mark.parametrize(
+    ("mean", "margin", "saturated"),
+    [
+        (0.951, None, True),
+        (0.949, None, False),
+        (1.3, None, True),
+        (0.0, None, False),
+        (0.949, 0.10, True),
+        (0.899, 0.10, False),
+        (0.97, 0.02, False),
+    ],
+)
+def test_all_is_lost_but_for_the_margin(mean: float, margin: float | None, saturated: bool) -> None:
+    leeways = lost("few", a=shifted(mean), b=ALL_LOST)
+    found = answer(claim("lowest", THROUGHPUT, margin=margin), carried("few"), leeways)
+    assert (found.answer is Answer.UNTESTABLE) == saturated
+    turned = lost("few", a=ALL_LOST, b=shifted(mean))
+    found = answer(claim("lowest", THROUGHPUT, margin=margin), carried("few"), turned)
+    assert (found.answer is Answer.UNTESTABLE) == saturated
+
+
+def test_a_loss_has_to_be_shown() -> None:
+    noise = [-1.5, 3.5, 0.2, 1.9, 0.9]
+    assert np.mean(noise) == pytest.approx(1.0)
+    found = answer(claim("lowest", THROUGHPUT), carried("few"), lost("few", a=noise, b=ALL_LOST))
+    assert found.answer is not Answer.UNTESTABLE
+
+
+def test_one_seed_shows_no_saturation() -> None:
+    one = statistics_of(THROUGHPUT, {("few", v): CARRIED[v][:1] for v in CARRIED})
+    found = answer(claim("lowest", THROUGHPUT), one, FULL)
+    assert (found.answer, found.deciding.reason) == (
+        Answer.OPEN,
+        "one pair: no spread to judge by",
+    )
+
+
+def test_a_difference_that_may_be_large_is_one() -> None:
+    fewer = times([1.1, 1.12, 1.09, 1.1, 1.11])
+    found = answer(claim("lowest", THROUGHPUT), carried("few", b=fewer), FULL)
+    assert found.answer is Answer.SUPPORTED
+    assert found.deciding.untestable is None
+    found = answer(claim("highest", THROUGHPUT), carried("few", b=fewer), FULL)
+    assert found.answer is Answer.OPPOSITE
+
+
+def test_a_difference_within_the_margin_is_none_where_all_is_lost() -> None:
+    more = [1.004 * value for value in CARRIED["a"]]
+    assert answer(claim("lowest", THROUGHPUT), carried("few", b=more), {}).answer is (
+        Answer.SUPPORTED
+    )
+    found = answer(claim("lowest", THROUGHPUT), carried("few", b=more), FULL)
+    assert found.answer is Answer.UNTESTABLE
+
+
+def test_where_nothing_is_known_of_the_loss_the_tests_answer() -> None:
+    for leeways in (
+        {key: run for key, run in FULL.items() if key != ("few", "a", 2)},
+        {**FULL, ("few", "a", 2): Leeway({}, None)},
+        {**FULL, ("few", "a", 2): Leeway({}, Displacement("web", 1.0))},
+    ):
+        found = answer(claim("lowest", THROUGHPUT), carried("few"), leeways)
+        assert found.answer is Answer.NO_DIFFERENCE
+
+
+def test_what_one_class_gets_can_differ_in_a_saturated_network() -> None:
+    of = {("few", "bulk"): carried("few")["few", "all"]}
+    one = Claim("it", "It.", "5", (), (THROUGHPUT,), "bulk", ("few",), ("a", "b"), "lowest")
+    assert answer(one, of, FULL).answer is Answer.NO_DIFFERENCE
+
+
+def test_one_saturated_level_is_enough_for_a_change_of_a_gap() -> None:
+    free = lost("many", a=shifted(0.5), b=shifted(0.5))
+    for direction in ("rises-against", "falls-against", "converges"):
+        one = claim(direction, THROUGHPUT, ["many", "few"])
+        assert answer(one, carried("many", "few"), {**free, **FULL}).answer is Answer.UNTESTABLE
+        assert answer(one, carried("many", "few"), free).answer is Answer.NO_DIFFERENCE
+
+
+def test_levels_carry_different_amounts_though_both_are_full() -> None:
+    twice = {
+        level: [factor * v for v in CARRIED["a"]] for level, factor in (("many", 2), ("few", 1))
+    }
+    of = statistics_of(THROUGHPUT, {(level, v): twice[level] for level in twice for v in "ab"})
+    both = {**FULL, **lost("many", a=ALL_LOST, b=ALL_LOST)}
+    found = answer(claim("falls", THROUGHPUT, ["many", "few"]), of, both)
+    assert found.answer is Answer.SUPPORTED
+
+
+# ----- several parts
+
+
+def test_what_fails_refutes_and_what_cannot_be_tested_keeps_from_support() -> None:
+    def three(c: Sequence[float]) -> Statistics:
+        return statistics_of(
+            THROUGHPUT, {("few", "a"): CARRIED["a"], ("few", "b"): CARRIED["b"], ("few", "c"): c}
+        )
+
+    leeways = {**FULL, **lost("few", c=ALL_LOST)}
+    one = Claim("it", "It.", "5", (), (THROUGHPUT,), "all", ("few",), ("a", "b", "c"), "highest")
+    less = times([0.9, 0.91, 0.9, 0.89, 0.9])
+    more = times([1.1, 1.12, 1.09, 1.1, 1.11])
+    found = answer(one, three(less), leeways)
+    assert [part.answer for part in found.parts] == [Answer.UNTESTABLE, Answer.SUPPORTED]
+    assert (found.answer, found.deciding.text) == (Answer.UNTESTABLE, "few: a above b")
+    assert answer(one, three(more), leeways).answer is Answer.OPPOSITE
+    open_one = times([0.6, 1.7, 0.8, 1.4, 0.9])
+    found = answer(one, three(open_one), {**FULL, **lost("few", c=shifted(0.5))})
+    assert [part.answer for part in found.parts] == [Answer.UNTESTABLE, Answer.OPEN]
+    assert (found.answer, found.more_seeds) == (Answer.UNTESTABLE, None)

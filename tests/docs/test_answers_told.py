@@ -1,0 +1,75 @@
+"""The page of the SWRR paper's answers against what the published runs say."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from pathlib import Path
+
+import pytest
+
+from analysis.formats.files import STUDIES
+from analysis.formats.study import load_study
+from analysis.judgement.claims.answers import answer_claims
+from analysis.judgement.claims.claim import Answer, Answered, Labels
+from analysis.judgement.judging import Statistics, add_run
+from analysis.measures.leeway import leeway
+from analysis.measures.run_data import load_run
+from analysis.pages.paper_runs import distinct_runs, key_of
+from onionlab.experiment.claims_file import load_claims
+from onionlab.runs.packing import opened_together
+
+REPOSITORY = Path(__file__).parents[2]
+PAGE = REPOSITORY / "docs" / "explanation" / "swrr-answers.md"
+PACK = REPOSITORY / "docs" / "runs" / "swrr-scale0.1-uml.tar.xz"
+NUMBERS = {"one": 1, "three": 3, "four": 4, "sixteen": 16}
+
+
+@pytest.fixture(scope="module")
+def answers(tmp_path_factory: pytest.TempPathFactory) -> list[Answered]:
+    wanted = load_claims("swrr", root=REPOSITORY)
+    statistics: Statistics = {}
+    leeways = {}
+    with opened_together([PACK], tmp_path_factory.mktemp("pack") / "opened") as store:
+        studies = [load_study(store / STUDIES / f"{name}.json") for name in wanted.experiments]
+        levels = {level.name: level for study in studies for level in study.levels}
+        for run in distinct_runs(studies).values():
+            data = load_run(store / run.records, levels[run.level])
+            add_run(statistics, run, data)
+            leeways[key_of(run)] = leeway(data, levels[run.level])
+    labels = Labels({name: level.label for name, level in levels.items()}, {})
+    return answer_claims(wanted.claims, statistics, labels=labels, leeways=leeways)
+
+
+@pytest.mark.slow
+def test_the_table_has_the_answers_of_the_published_runs(answers: list[Answered]) -> None:
+    rows = re.findall(r"^\| (With|As|Under|The)(.+?) \| (.+?) \| ", PAGE.read_text(), re.MULTILINE)
+    told = {f"{first}{rest}": answer for first, rest, answer in rows}
+    assert told == {" ".join(one.claim.statement.split()): one.answer.value for one in answers}
+
+
+@pytest.mark.slow
+def test_the_first_sentence_counts_them(answers: list[Answered]) -> None:
+    counts = Counter(one.answer for one in answers)
+    sentence = " ".join(PAGE.read_text().split("\n\n")[1].split())
+    said = re.match(
+        r"Of the paper's 25 claims (\w+) is supported, of (\w+) the opposite is shown, (\w+) claim "
+        r"a difference where none is, (\w+) cannot be tested at this size and (\w+) are not "
+        r"settled",
+        sentence,
+    )
+    assert said is not None
+    assert [NUMBERS[word] for word in said.groups()] == [counts[answer] for answer in Answer]
+
+
+@pytest.mark.slow
+def test_throughput_is_saturated_where_the_page_says_so(answers: list[Answered]) -> None:
+    heads = Counter(
+        one.deciding.untestable.head for one in answers if one.deciding.untestable is not None
+    )
+    assert heads == {
+        "timeout rate is 0% in all of these runs": 6,
+        "throughput is saturated at 5 middles": 6,
+        "the same streams time out under both variants at 5 middles": 3,
+        "throughput is saturated at 10 middles": 1,
+    }
