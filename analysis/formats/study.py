@@ -81,7 +81,7 @@ class Level(FormatModel):
 
     def same_as(self, other: Level) -> bool:
         """Whether both are one setting, whatever one of them tells that the other does not."""
-        untold = {
+        untold: dict[str, dict[str, float]] = {
             name: {}
             for name in ("relays", "capacities_bytes_per_s")
             if not (getattr(self, name) and getattr(other, name))

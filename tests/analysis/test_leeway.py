@@ -44,7 +44,7 @@ def class_data(rows: Sequence[Stream], got: Floats, client: str) -> ClassData:
         outcome,
         *(nothing for _ in range(4)),
     )
-    ends = BEGIN_S + 1.0 + np.arange(got.size)
+    ends: Floats = BEGIN_S + np.arange(1.0, got.size + 1.0)
     beats = Beats(np.full(got.size, NAMES.index(client)), ends - 1.0, ends, got)
     return ClassData(streams, beats, BEGIN_S, END_S, None, clients=NAMES)
 
