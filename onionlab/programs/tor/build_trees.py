@@ -58,7 +58,9 @@ CONFIGURE_OPTIONS = (
 # configure would record the absolute path of its helper `missing` here, and a copied tree would
 # run the one of the tree that it was copied from.
 AUTOTOOLS = ("ACLOCAL=aclocal", "AUTOCONF=autoconf", "AUTOHEADER=autoheader", "AUTOMAKE=automake")
-CFLAGS = "-O2 -g"
+CFLAGS = "-O2"
+"""Tor's own without debugging information: the same code, compiled in less time. Profiles name
+functions all the same."""
 QUICK_CFLAGS = "-O0"
 """Of unit tests that are to be ready soon."""
 HARDENED_OPTION = "--enable-fragile-hardening"
@@ -312,8 +314,8 @@ def compile_targets(
 def make_command(inputs: Inputs, tree: Path, *, cflags: str = CFLAGS) -> list[str]:
     """How make is called in ``tree``, without a target.
 
-    The tree's own path would otherwise stand in the debugging information. configure's flags are
-    given again because the command line replaces them.
+    The tree's own path would otherwise stand in what is compiled. configure's flags are given again
+    because the command line replaces them.
     """
     compiler = through_cache(inputs.toolchain.compiler)
     return [
