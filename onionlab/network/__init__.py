@@ -1,6 +1,6 @@
 """From an experiment's settings and a seed to a network: who stands where, how fast, how far."""
 
-from onionlab.network.geography import load_capacities, load_geography
+from onionlab.network.geography import load_geography, load_relays
 from onionlab.network.layout import RELAY_ROLES, Host, Network, Place
 from onionlab.network.sample import NetworkRequest, RelayGroup, sample_network
 
@@ -11,7 +11,7 @@ __all__ = [
     "NetworkRequest",
     "Place",
     "RelayGroup",
-    "load_capacities",
     "load_geography",
+    "load_relays",
     "sample_network",
 ]

@@ -67,6 +67,44 @@ Name = Annotated[str, kinds.text()]
 Number = Annotated[float, kinds.number()]
 
 
+@dataclass(frozen=True, order=True)
+class SourceRelay:
+    """A relay of the network that a distribution comes from, in bit/s and bit.
+
+    rate_bit_per_s, burst_bit: Tor's own limit; None where the distribution does not know it.
+    """
+
+    link_bit_per_s: int
+    rate_bit_per_s: int | None = None
+    burst_bit: int | None = None
+
+    @property
+    def carries_bit_per_s(self) -> int:
+        """The lower of both limits."""
+        return min(self.link_bit_per_s, self.rate_bit_per_s or self.link_bit_per_s)
+
+
+def _relay() -> kinds.Kind:
+    expected = (
+        "a number more than 0, or three of them: link, BandwidthRate and BandwidthBurst, "
+        "the second no more than the third"
+    )
+    one = kinds.number()
+    array = {"type": "array", "items": one.schema, "minItems": 3, "maxItems": 3}
+
+    def parse(value: object) -> SourceRelay:
+        several = value if isinstance(value, (list, tuple)) else [value]
+        try:
+            found = [int(one.parse(each) * KIB_PER_S_IN_BIT_PER_S) for each in several]
+        except ValueError:
+            found = []
+        if len(found) not in (1, 3) or found[1:] != sorted(found[1:]):
+            raise ValueError(f"expected {expected}, got {show(value)}")
+        return SourceRelay(*found)
+
+    return kinds.Kind("relay", expected, parse, {"anyOf": [one.schema, array]})
+
+
 class Access(Model):
     """How fast the clients of a region are connected, in Mbit/s."""
 
@@ -100,8 +138,11 @@ class RegionsFile(Model):
 class CapacitiesFile(Model):
     """configs/relay-capacity.yaml."""
 
-    distributions: dict[Name, Annotated[tuple[Number, ...], key(strict=False, min_length=1)]] = key(
-        description="capacities of relays in KiB/s, by name"
+    distributions: dict[
+        Name,
+        Annotated[tuple[Annotated[SourceRelay, _relay()], ...], key(strict=False, min_length=1)],
+    ] = key(
+        description="relays by name: capacity of the link in KiB/s, or that and Tor's own limits"
     )
 
 
@@ -128,11 +169,12 @@ def load_geography(root: Path, name: str) -> Geography:
     )
 
 
-def load_capacities(root: Path, name: str) -> tuple[int, ...]:
-    """Read one distribution of relay capacities, in bit/s, ascending. Raises UserError."""
+def load_relays(root: Path, name: str) -> tuple[SourceRelay, ...]:
+    """Read one distribution of relays, by the capacity of their links. Raises UserError."""
     content, tree = _read(root, CAPACITY_FILE, CapacitiesFile)
     found = _named(content.distributions, name, tree.file)
-    return tuple(sorted(int(value) * KIB_PER_S_IN_BIT_PER_S for value in found))
+    # A stable sort: relays with equal links stay in the file's order.
+    return tuple(sorted(found, key=lambda relay: relay.link_bit_per_s))
 
 
 def known_geographies(root: Path) -> frozenset[str] | None:

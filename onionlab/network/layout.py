@@ -21,11 +21,23 @@ class Place:
 
 
 @dataclass(frozen=True)
+class OwnLimit:
+    """What a relay keeps to by itself: Tor's token bucket.
+
+    rate_bytes_per_s: torrc BandwidthRate; burst_bytes: torrc BandwidthBurst.
+    """
+
+    rate_bytes_per_s: int
+    burst_bytes: int
+
+
+@dataclass(frozen=True)
 class Host:
     """One simulated machine.
 
     role: "authority", one of RELAY_ROLES, "server" or "client"; traffic_class: for clients the
-    class of the experiment ("bulk", "web") or "perf", for others None.
+    class of the experiment ("bulk", "web") or "perf", for others None; own_limit: of a relay whose
+    limit is lower than its link's.
     """
 
     name: str
@@ -33,6 +45,7 @@ class Host:
     traffic_class: str | None
     place: str
     address: str
+    own_limit: OwnLimit | None = None
 
 
 @dataclass(frozen=True)
@@ -60,6 +73,13 @@ class Network:
     def place_of(self, host: Host) -> Place:
         """Return the place a host attaches to."""
         return self._places_by_name[host.place]
+
+    def carries_bit_per_s(self, host: Host) -> int:
+        """Return what a host carries at most in each direction: the lower of its two limits."""
+        link_bit_per_s = self.place_of(host).up_bit_per_s
+        if host.own_limit is None:
+            return link_bit_per_s
+        return min(link_bit_per_s, 8 * host.own_limit.rate_bytes_per_s)
 
     @property
     def _places_by_name(self) -> dict[str, Place]:

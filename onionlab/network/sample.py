@@ -10,8 +10,8 @@ from dataclasses import dataclass
 
 from onionlab.errors import UserError
 from onionlab.network.draws import draw, draw_integer
-from onionlab.network.geography import Geography
-from onionlab.network.layout import RELAY_ROLES, Host, Network, Place
+from onionlab.network.geography import Geography, SourceRelay
+from onionlab.network.layout import RELAY_ROLES, Host, Network, OwnLimit, Place
 
 AUTHORITY_BIT_PER_S = 50_000_000
 PERF_CLASS = "perf"
@@ -23,6 +23,11 @@ ATTACHMENTS_PER_REGION = 4
 # Relays keep to whole kilobits per second: exact in every engine's units.
 CAPACITY_STEP_BIT_PER_S = 1000
 SLOWEST_RELAY_BIT_PER_S = 100_000
+
+# Of a relay that limits itself, over its limit: so that the link hardly delays what Tor lets pass.
+AMPLE_LINK = 10
+LEAST_BANDWIDTH_RATE_BYTES_PER_S = 75 * 1024
+"""Tor takes no less."""
 
 # The second octet of an address tells a host's role. 100.0.0.0/8 is what Shadow's own examples use.
 _NETWORKS = {
@@ -36,16 +41,18 @@ ADDRESSES_PER_ROLE = 250 * 256
 
 @dataclass(frozen=True)
 class RelayGroup:
-    """How many relays of a role there are, and how much they carry together.
+    """How many relays of a role there are, what limits them, and how much they carry together.
 
-    capacities_bit_per_s: the distribution, ascending; total_bit_per_s: what the group's capacities
-    sum to (the draw decides how it divides, not how much there is: so that a level of congestion
-    means the same for every seed).
+    source: the distribution, by links; total_bit_per_s: what the relays carry in sum (the draw
+    decides how it divides, not how much there is: so that a level of congestion means the same for
+    every seed); limited_by: "link", "bandwidth-rate" (the link is ample) or "both" (as each relay
+    of the distribution has them).
     """
 
     count: int
-    capacities_bit_per_s: tuple[int, ...]
+    source: tuple[SourceRelay, ...]
     total_bit_per_s: float
+    limited_by: str = "link"
 
 
 @dataclass(frozen=True)
@@ -78,11 +85,17 @@ def sample_network(request: NetworkRequest, seed: int) -> Network:
     places: dict[str, Place] = {}
     of_role: Counter[str] = Counter()
 
-    def attach(name: str, role: str, traffic_class: str | None, place: Place) -> None:
+    def attach(
+        name: str,
+        role: str,
+        traffic_class: str | None,
+        place: Place,
+        own_limit: OwnLimit | None = None,
+    ) -> None:
         places.setdefault(place.name, place)
         address = _address(role, of_role[role])
         of_role[role] += 1
-        hosts.append(Host(name, role, traffic_class, place.name, address))
+        hosts.append(Host(name, role, traffic_class, place.name, address, own_limit))
 
     for name in _names("authority", request.authorities):
         region = _draw_region(geography, "authority", seed, name)
@@ -92,11 +105,11 @@ def sample_network(request: NetworkRequest, seed: int) -> Network:
     number = 0
     for role in RELAY_ROLES:
         group = request.relays[role]
-        for i, capacity in enumerate(_draw_capacities(group, seed, role)):
+        for i, (link, own) in enumerate(_draw_limits(group, seed, role)):
             number += 1
             name = f"relay{number}{role}"
             region = _draw_region(geography, role, seed, f"{role} {i}")
-            attach(name, role, None, Place(name, region, capacity, capacity))
+            attach(name, role, None, Place(name, region, link, link), own)
     for name in _names("server", request.servers):
         region = _draw_region(geography, "server", seed, name)
         bandwidth = (request.server_bit_per_s, request.server_bit_per_s)
@@ -157,27 +170,54 @@ def _draw_region(geography: Geography, kind: str, seed: int, host: str) -> str:
     raise AssertionError("a draw lies below 1")
 
 
-def _draw_capacities(group: RelayGroup, seed: int, role: str) -> list[int]:
-    """Draw a capacity in bit/s for each relay of a role: one from each of n equal slices.
+def _draw_limits(group: RelayGroup, seed: int, role: str) -> list[tuple[int, OwnLimit | None]]:
+    """Draw link (bit/s) and own limit for each relay of a role: one from each of n equal slices.
 
     Slices keep the shape of the distribution in a small sample, where plain draws would give one
     network only slow middles and the next only fast ones.
     """
-    if not group.count:
-        return []
     quantiles = [
         (i + draw(seed, "capacity", role, f"{i} of {group.count}")) / group.count
         for i in range(group.count)
     ]
-    drawn = [_quantile(group.capacities_bit_per_s, quantile) for quantile in quantiles]
+    if not quantiles:
+        return []
+    if group.limited_by == "both":
+        # Link and limit belong together, so that there is nothing between two relays.
+        last = len(group.source) - 1
+        relays = [group.source[round(quantile * last)] for quantile in quantiles]
+        factor = group.total_bit_per_s / sum(relay.carries_bit_per_s for relay in relays)
+        return [
+            (_relay_bit_per_s(one.link_bit_per_s * factor), _own_limit(one, factor))
+            for one in relays
+        ]
+    links = [relay.link_bit_per_s for relay in group.source]
+    drawn = [_quantile(links, quantile) for quantile in quantiles]
     factor = group.total_bit_per_s / sum(drawn)
-    return [
-        max(
-            SLOWEST_RELAY_BIT_PER_S,
-            round(value * factor / CAPACITY_STEP_BIT_PER_S) * CAPACITY_STEP_BIT_PER_S,
+    carried = [_relay_bit_per_s(value * factor) for value in drawn]
+    if group.limited_by == "link":
+        return [(bit_per_s, None) for bit_per_s in carried]
+    # The burst is a second's: Tor's own, a gigabyte, is a limit that would never be felt.
+    rates = [max(LEAST_BANDWIDTH_RATE_BYTES_PER_S, bit_per_s // 8) for bit_per_s in carried]
+    return [(AMPLE_LINK * 8 * rate, OwnLimit(rate, rate)) for rate in rates]
+
+
+def _relay_bit_per_s(value: float) -> int:
+    steps = round(value / CAPACITY_STEP_BIT_PER_S)
+    return max(SLOWEST_RELAY_BIT_PER_S, steps * CAPACITY_STEP_BIT_PER_S)
+
+
+def _own_limit(relay: SourceRelay, factor: float) -> OwnLimit | None:
+    """Tor's limit of a relay whose capacity is multiplied; None where its link is the lower one."""
+    if relay.rate_bit_per_s is None or relay.rate_bit_per_s >= relay.link_bit_per_s:
+        return None
+    burst_bit = relay.burst_bit or relay.rate_bit_per_s
+    return OwnLimit(
+        *(
+            max(LEAST_BANDWIDTH_RATE_BYTES_PER_S, round(value * factor / 8))
+            for value in (relay.rate_bit_per_s, burst_bit)
         )
-        for value in drawn
-    ]
+    )
 
 
 def _quantile(ascending: Sequence[int], quantile: float) -> float:

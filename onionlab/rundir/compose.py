@@ -24,8 +24,8 @@ from onionlab.network import (
     Network,
     NetworkRequest,
     RelayGroup,
-    load_capacities,
     load_geography,
+    load_relays,
     sample_network,
 )
 from onionlab.network.draws import draw, draw_integer, draw_order
@@ -221,8 +221,11 @@ def tor_program(series: str | None) -> str:
 
 def mean_capacity_bit_per_s(root: Path, role: RelayRole) -> float:
     """Return what a relay of a role carries in the mean, before the factors."""
-    capacities = load_capacities(root, role.capacity)
-    return sum(capacities) / len(capacities)
+    relays = load_relays(root, role.capacity)
+    both = role.limited_by == "both"
+    return sum(one.carries_bit_per_s if both else one.link_bit_per_s for one in relays) / len(
+        relays
+    )
 
 
 def _network_request(root: Path, settings: Settings) -> NetworkRequest:
@@ -231,10 +234,11 @@ def _network_request(root: Path, settings: Settings) -> NetworkRequest:
     for role, entry in net.relays.items():
         groups[role] = RelayGroup(
             count=entry.count,
-            capacities_bit_per_s=load_capacities(root, entry.capacity),
+            source=load_relays(root, entry.capacity),
             total_bit_per_s=entry.count
             * mean_capacity_bit_per_s(root, entry)
             * net.capacity_total_factor(role),
+            limited_by=entry.limited_by,
         )
     return NetworkRequest(
         geography=load_geography(root, net.geography),
@@ -378,6 +382,11 @@ def _own_options(settings: Settings, host: Host) -> list[str]:
     if host.role == "client":
         entry = settings.traffic.get(host.traffic_class or "")
         return [f"+Log {APP_LOG}"] if entry is not None and entry.circuit == "one" else []
+    if host.own_limit is not None:
+        return [
+            f"BandwidthRate {host.own_limit.rate_bytes_per_s} bytes",
+            f"BandwidthBurst {host.own_limit.burst_bytes} bytes",
+        ]
     role = dict(settings.network.relays.items()).get(host.role)
     if role is None or role.bandwidth_rate_bit_per_s is None:
         return []

@@ -115,8 +115,7 @@ def bandwidth_file(
     middle position, and the middles alone carry it; among the middles weights stay proportional.
     """
     weight_kib_per_s = {
-        host.name: max(1, round(network.place_of(host).up_bit_per_s / 8192))
-        for host in network.relays
+        host.name: max(1, round(network.carries_bit_per_s(host) / 8192)) for host in network.relays
     }
     middles = {host.name for host in network.by_role("middle")}
     if dedicated_middles and middles:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
+from statistics import fmean
 
 import pytest
 from hypothesis import given, settings
@@ -14,12 +16,18 @@ from onionlab.network import (
     Network,
     NetworkRequest,
     RelayGroup,
-    load_capacities,
     load_geography,
+    load_relays,
     sample_network,
 )
 from onionlab.network.draws import ByteStream, draw, draw_bytes, draw_integer, draw_order
-from onionlab.network.geography import Geography, known_capacities, known_geographies
+from onionlab.network.geography import (
+    Geography,
+    SourceRelay,
+    known_capacities,
+    known_geographies,
+)
+from onionlab.network.layout import OwnLimit
 
 REPOSITORY = Path(__file__).resolve().parents[2]
 GEOGRAPHY = load_geography(REPOSITORY, "internet-2019")
@@ -31,14 +39,15 @@ def request_for(
     clients: dict[str, int] | None = None,
     servers: int = 3,
     factor: float = 1.0,
+    limited_by: str = "link",
 ) -> NetworkRequest:
     counts = counts or {"exitguard": 1, "guard": 2, "exit": 2, "middle": 5}
     groups = {}
     for role in RELAY_ROLES:
-        capacities = load_capacities(REPOSITORY, role)
+        relays = load_relays(REPOSITORY, role)
         count = counts.get(role, 0)
-        total = factor * count * sum(capacities) / len(capacities)
-        groups[role] = RelayGroup(count, capacities, total)
+        total = factor * count * mean_carried(role, limited_by)
+        groups[role] = RelayGroup(count, relays, total, limited_by)
     return NetworkRequest(
         geography=GEOGRAPHY,
         authorities=3,
@@ -49,6 +58,13 @@ def request_for(
         client_bit_per_s=None,
         perf_clients=1,
         packet_loss=0.0,
+    )
+
+
+def mean_carried(role: str, limited_by: str) -> float:
+    return fmean(
+        one.carries_bit_per_s if limited_by == "both" else one.link_bit_per_s
+        for one in load_relays(REPOSITORY, role)
     )
 
 
@@ -118,7 +134,7 @@ def test_a_role_carries_what_was_asked_whatever_the_seed(
 
 
 def test_capacities_keep_the_shape_of_their_distribution() -> None:
-    capacities = load_capacities(REPOSITORY, "middle")
+    capacities = [one.link_bit_per_s for one in load_relays(REPOSITORY, "middle")]
     request = request_for({"exitguard": 1, "guard": 1, "exit": 1, "middle": 66})
     drawn = capacities_of(sample_network(request, 5), "middle")
     # One relay from each of 66 slices: each lies near the source's relay of its rank.
@@ -213,18 +229,78 @@ def test_a_broken_geography_is_named_with_its_line(
     assert "configs/regions.yaml" in caught.value.message
 
 
+@pytest.mark.parametrize("limited_by", ["link", "bandwidth-rate", "both"])
+@pytest.mark.parametrize("count", [1, 5, 20])
+@given(seed=st.integers(0, 2**32))
+def test_what_a_role_carries_does_not_depend_on_seed_or_limit(
+    limited_by: str, count: int, seed: int
+) -> None:
+    counts = {"exitguard": 1, "guard": 1, "exit": 1, "middle": count}
+    network = sample_network(request_for(counts, factor=2.0, limited_by=limited_by), seed)
+    carried = sum(network.carries_bit_per_s(host) for host in network.by_role("middle"))
+    # Whole kilobits, and no rate below 75 KiB/s.
+    assert carried == pytest.approx(
+        2.0 * count * mean_carried("middle", limited_by), rel=0.01, abs=count * 75 * 8192
+    )
+
+
+def test_a_relay_that_limits_itself_has_a_link_that_does_not() -> None:
+    linked = sample_network(request_for({"guard": 1, "exit": 1, "middle": 9}), 3)
+    own = sample_network(
+        request_for({"guard": 1, "exit": 1, "middle": 9}, limited_by="bandwidth-rate"), 3
+    )
+    for one, other in zip(linked.by_role("middle"), own.by_role("middle"), strict=True):
+        assert one.own_limit is None
+        assert other.own_limit is not None
+        rate = max(75 * 1024, linked.place_of(one).up_bit_per_s // 8)
+        assert other.own_limit == OwnLimit(rate, rate)
+        assert own.place_of(other).up_bit_per_s == 80 * rate
+        assert own.carries_bit_per_s(other) == 8 * rate
+
+
+def test_of_both_limits_the_lower_one_counts_and_a_higher_rate_is_none() -> None:
+    relays = (
+        SourceRelay(800_000, 640_000, 1_280_000),
+        SourceRelay(1_600_000, 8_000_000, 8_000_000),
+    )
+    request = request_for({"guard": 1, "exit": 1, "middle": 2})
+    group = RelayGroup(2, relays, 2 * 2_240_000, "both")
+    network = sample_network(replace(request, relays={**request.relays, "middle": group}), 1)
+    slow, fast = network.by_role("middle")
+    assert network.place_of(slow).up_bit_per_s == 1_600_000
+    assert slow.own_limit == OwnLimit(160_000, 320_000)
+    assert network.place_of(fast).up_bit_per_s == 3_200_000
+    assert fast.own_limit is None
+
+
+def test_the_source_network_has_rates_below_the_links_of_small_relays() -> None:
+    # Counted in the file that the distributions come from.
+    middles = load_relays(REPOSITORY, "middle")
+    lower = [one for one in middles if one.carries_bit_per_s < one.link_bit_per_s]
+    assert (len(lower), len(middles)) == (44, 66)
+    share = sum(one.link_bit_per_s for one in lower) / sum(one.link_bit_per_s for one in middles)
+    assert share == pytest.approx(0.36, abs=0.01)
+
+
 def test_capacities_that_are_missing_or_broken(tmp_path: Path) -> None:
     with pytest.raises(UserError, match=r"configs/relay-capacity\.yaml: cannot be read"):
-        load_capacities(tmp_path, "middle")
+        load_relays(tmp_path, "middle")
     assert known_capacities(tmp_path) is None
     (tmp_path / "configs").mkdir()
     file = tmp_path / "configs" / "relay-capacity.yaml"
     file.write_text("distributions:\n  middle: [3, 1]\n")
-    assert load_capacities(tmp_path, "middle") == (8192, 3 * 8192)
+    assert load_relays(tmp_path, "middle") == (SourceRelay(8192), SourceRelay(3 * 8192))
     assert known_capacities(tmp_path) == frozenset({"middle"})
     with pytest.raises(UserError, match='there is no "middel"; did you mean "middle"') as caught:
-        load_capacities(tmp_path, "middel")
+        load_relays(tmp_path, "middel")
     assert caught.value.hint == "there are: middle"
     file.write_text("distributions:\n  middle: [3, -1]\n")
     with pytest.raises(UserError, match=r"yaml:2: distributions\.middle\[2\]: expected a number"):
-        load_capacities(tmp_path, "middle")
+        load_relays(tmp_path, "middle")
+    file.write_text("distributions:\n  middle: [[3, 2, 4], 1]\n")
+    k = 8192
+    assert load_relays(tmp_path, "middle") == (SourceRelay(k), SourceRelay(3 * k, 2 * k, 4 * k))
+    for wrong in ("[3, 2]", "[3, 4, 2]", "[3, 0, 2]", "[]", "[1, 2, 3, 4]"):
+        file.write_text(f"distributions:\n  middle: [{wrong}, 1]\n")
+        with pytest.raises(UserError, match="link, BandwidthRate and BandwidthBurst"):
+            load_relays(tmp_path, "middle")

@@ -31,6 +31,12 @@ class RelayRole(Model):
         description="limit that each of these relays keeps to by itself: torrc `BandwidthRate`, "
         "and `BandwidthBurst` of one second; Tor takes no less than 75 KiB/s",
     )
+    limited_by: Annotated[str, kinds.choice("link", "bandwidth-rate", "both")] = key(
+        "link",
+        description="what keeps a relay to its capacity: `link`: its access link; "
+        "`bandwidth-rate`: torrc `BandwidthRate` with a burst of one second, on a link of ten "
+        "times as much; `both`: link, rate and burst are those of a relay of the distribution",
+    )
     full_count: int = 0
     """`count` before SCALE."""
 
