@@ -34,8 +34,8 @@ class RelayRole(Model):
     limited_by: Annotated[str, kinds.choice("link", "bandwidth-rate", "both")] = key(
         "link",
         description="what keeps a relay to its capacity: `link`: its access link; "
-        "`bandwidth-rate`: torrc `BandwidthRate` with a burst of one second, on a link of ten "
-        "times as much; `both`: link, rate and burst are those of a relay of the distribution",
+        "`bandwidth-rate`: Tor's own limit, with a burst of one second, on a link of ten times as "
+        "much; `both`: link, rate and burst are those of one relay of the distribution",
     )
     full_count: int = 0
     """`count` before SCALE."""
