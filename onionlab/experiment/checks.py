@@ -118,9 +118,9 @@ def _network(network: NetworkSettings, known: KnownNames) -> Iterator[Finding]:
             if rate < LEAST_BANDWIDTH_RATE_BIT_PER_S:
                 message += "; for less set a capacity, which limits the relay's link"
             yield Finding((*relays, role, "bandwidth_rate"), message)
-        if rate is not None and entry.limited_by != "link":
-            message = "these relays have a bandwidth_rate already; give one of both"
-            yield Finding((*relays, role, "limited_by"), message)
+        if rate is not None and network.limited_by != "link":
+            message = f"network.limited_by: {network.limited_by} sets these relays' rate already"
+            yield Finding((*relays, role, "bandwidth_rate"), message)
     if known.geographies is not None and network.geography not in known.geographies:
         message = _unknown("geography", network.geography, known.geographies)
         yield Finding(("network", "geography"), message)

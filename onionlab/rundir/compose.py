@@ -18,7 +18,13 @@ from analysis.formats.manifest import identity_hash
 from analysis.formats.run_files import Clients, RunClock, written
 from onionlab.engines.base import EPOCH_UNIX_S, Engine, Process, Simulation
 from onionlab.experiment import AnySettings
-from onionlab.experiment.schema import RelayRole, Scheduler, Settings, TrafficClass
+from onionlab.experiment.schema import (
+    NetworkSettings,
+    RelayRole,
+    Scheduler,
+    Settings,
+    TrafficClass,
+)
 from onionlab.network import (
     Host,
     Network,
@@ -219,10 +225,10 @@ def tor_program(series: str | None) -> str:
     return f"tor-{series or 'stock'}"
 
 
-def mean_capacity_bit_per_s(root: Path, role: RelayRole) -> float:
+def mean_capacity_bit_per_s(root: Path, network: NetworkSettings, role: RelayRole) -> float:
     """Return what a relay of a role carries in the mean, before the factors."""
     relays = load_relays(root, role.capacity)
-    both = role.limited_by == "both"
+    both = network.limited_by == "both"
     return sum(one.carries_bit_per_s if both else one.link_bit_per_s for one in relays) / len(
         relays
     )
@@ -236,9 +242,9 @@ def _network_request(root: Path, settings: Settings) -> NetworkRequest:
             count=entry.count,
             source=load_relays(root, entry.capacity),
             total_bit_per_s=entry.count
-            * mean_capacity_bit_per_s(root, entry)
+            * mean_capacity_bit_per_s(root, net, entry)
             * net.capacity_total_factor(role),
-            limited_by=entry.limited_by,
+            limited_by=net.limited_by,
         )
     return NetworkRequest(
         geography=load_geography(root, net.geography),

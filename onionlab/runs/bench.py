@@ -262,7 +262,8 @@ def _limits_bit_per_s(root: Path, settings: Settings) -> dict[str, float]:
     return {
         role: min(
             entry.bandwidth_rate_bit_per_s or math.inf,
-            mean_capacity_bit_per_s(root, entry) * settings.network.capacity_total_factor(role),
+            mean_capacity_bit_per_s(root, settings.network, entry)
+            * settings.network.capacity_total_factor(role),
         )
         for role, entry in settings.network.relays.items()
         if entry.count

@@ -72,7 +72,7 @@ CASES = {
         "    guard: {count: 2}",
         "    guard: [count, 2]",
         "6: network.relays.guard: expected a mapping with the keys count, capacity, "
-        "capacity_factor, bandwidth_rate, limited_by, got a list",
+        "capacity_factor, bandwidth_rate, got a list",
     ),
     "a mapping where a list belongs": (
         "[rr, ewma]",

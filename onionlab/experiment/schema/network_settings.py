@@ -31,12 +31,6 @@ class RelayRole(Model):
         description="limit that each of these relays keeps to by itself: torrc `BandwidthRate`, "
         "and `BandwidthBurst` of one second; Tor takes no less than 75 KiB/s",
     )
-    limited_by: Annotated[str, kinds.choice("link", "bandwidth-rate", "both")] = key(
-        "link",
-        description="what keeps a relay to its capacity: `link`: its access link; "
-        "`bandwidth-rate`: Tor's own limit, with a burst of one second, on a link of ten times as "
-        "much; `both`: link, rate and burst are those of one relay of the distribution",
-    )
     full_count: int = 0
     """`count` before SCALE."""
 
@@ -103,6 +97,12 @@ class NetworkSettings(Model):
     capacity_factor: Annotated[float, kinds.number()] = key(
         1.0,
         description="multiplies the capacity of every relay (see docs/explanation/calibration.md)",
+    )
+    limited_by: Annotated[str, kinds.choice("link", "bandwidth-rate", "both")] = key(
+        "link",
+        description="what keeps relays to their capacity: `link`: the access link; "
+        "`bandwidth-rate`: Tor's own limit, with a burst of one second, on a link of ten times as "
+        "much; `both`: link, rate and burst are those of one relay of the distribution",
     )
     servers: Servers = key(description="servers that the clients fetch from")
     clients: Clients = key({}, description="what holds for all clients")

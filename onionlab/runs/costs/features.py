@@ -257,7 +257,9 @@ def _role_bytes_per_s(root: Path, settings: Settings, role: str) -> float:
     entry = dict(settings.network.relays.items())[role]
     if not entry.count:
         return 0.0
-    each = mean_capacity_bit_per_s(root, entry) * settings.network.capacity_total_factor(role)
+    each = mean_capacity_bit_per_s(
+        root, settings.network, entry
+    ) * settings.network.capacity_total_factor(role)
     if entry.bandwidth_rate_bit_per_s is not None:
         each = min(each, entry.bandwidth_rate_bit_per_s)
     return entry.count * each / 8
