@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from analysis.arrays import Floats, Ints
+from analysis.celltrace.serving import Served
 from analysis.celltrace.statistics import Relayed
 from analysis.measures.downloads import Downloads
 from analysis.measures.peer_transfer import PeerTransfer
@@ -76,6 +77,8 @@ class ClassData:
     """What peers say of a transfer between them; such a class has no streams and no beats."""
     relayed: Relayed | None = None
     """The cells that traced relays of one role relayed; neither has such a class."""
+    served: Served | None = None
+    """When these relays served their channels towards clients."""
 
     @property
     def measured(self) -> Streams:

@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from analysis.arrays import Floats
 from analysis.celltrace.cell_tables import load_cells
 from analysis.celltrace.cells import Cells
+from analysis.celltrace.serving import served
 from analysis.celltrace.statistics import relayed
 from analysis.errors import AnalysisError
 from analysis.formats import files
@@ -77,7 +78,11 @@ def _by_role(records: Path, level: Level) -> dict[str, ClassData]:
         by_role.setdefault(role, []).append(cells)
     nothing = _without_streams(level)
     return {
-        role: replace(nothing, relayed=relayed(own, level.measured_start_s, level.measured_end_s))
+        role: replace(
+            nothing,
+            relayed=relayed(own, level.measured_start_s, level.measured_end_s),
+            served=served(own, level.measured_start_s, level.measured_end_s),
+        )
         for role, own in sorted(by_role.items())
     }
 

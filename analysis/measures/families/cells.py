@@ -10,6 +10,7 @@ from functools import partial
 
 import numpy as np
 
+from analysis.celltrace.serving import Served
 from analysis.celltrace.statistics import (
     LEAST_SPAN_S,
     Group,
@@ -73,6 +74,25 @@ def _spike(cells: Relayed) -> Statistic:
     return Statistic(max(0.0, float(strength[inside].max())) / rival)
 
 
+def _of_served(compute: Callable[[Served], float]) -> Callable[[ClassData], Statistic]:
+    def of_class(data: ClassData) -> Statistic:
+        if data.served is None or not data.served.cells.size:
+            return Statistic(None, "no cell went towards a client in the measured span")
+        return Statistic(compute(data.served))
+
+    return of_class
+
+
+@_of_served
+def _cells_at_once(instants: Served) -> float:
+    return float(np.average(instants.cells, weights=instants.cells))
+
+
+@_of_served
+def _circuits_waiting(instants: Served) -> float:
+    return float(np.average(instants.waiting, weights=instants.cells))
+
+
 METRICS: tuple[Metric, ...] = (
     _Metric(
         name="cell_time_p50_s",
@@ -113,5 +133,21 @@ METRICS: tuple[Metric, ...] = (
         better="",
         judged=NUMBER,
         compute=_spike,
+    ),
+    _Metric(
+        name="cells_at_once",
+        label="Cells that a channel is given in one instant, with this one",
+        unit="1",
+        better="",
+        judged=NUMBER,
+        compute=_cells_at_once,
+    ),
+    _Metric(
+        name="circuits_waiting",
+        label="Circuits that wait at a channel when a cell is served, with its own",
+        unit="1",
+        better="",
+        judged=NUMBER,
+        compute=_circuits_waiting,
     ),
 )
