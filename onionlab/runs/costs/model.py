@@ -29,7 +29,7 @@ RUN = "run"
 """The term that every run has, whatever it is."""
 
 TERMS: Mapping[str, tuple[str, ...]] = {
-    CPU: (RUN, "tors", "tor_s", "carried_bytes", "streams", "traced_bytes", "peer_bytes"),
+    CPU: ("tors", "tor_s", "carried_bytes", "streams", "traced_bytes", "peer_bytes"),
     MEMORY: (RUN, "hosts", "tors", "log_lines", "traced_bytes", "verbose_bytes"),
     DISK: ("hosts", "tor_s", "directory_entries", "log_lines", "traced_bytes", "verbose_bytes"),
     OVERHEAD: (RUN, "tors", "log_lines", "traced_bytes", "verbose_bytes"),
