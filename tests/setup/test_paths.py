@@ -9,7 +9,7 @@ import pytest
 from onionlab import cli, paths
 from onionlab.experiment import experiment_names, load
 from onionlab.experiment.claims_file import claim_files
-from onionlab.network import load_capacities
+from onionlab.network import load_relays
 from onionlab.programs.tor.variants import load_variants
 from onionlab.yamlfile.reading import display_name
 
@@ -58,7 +58,7 @@ def test_ones_own_files_go_before_the_shipped_ones(installed: Path) -> None:
     text = "distributions:\n  middle: [1]\n"
     (installed / "configs" / "relay-capacity.yaml").write_text(text)
     assert experiment_names(installed) == sorted({*experiment_names(REPOSITORY), "mine"})
-    assert load_capacities(installed, "middle") == (8192,)
+    assert load_relays(installed, "middle") == (8192,)
     own = paths.shipped(installed, "experiments/quick.yaml")
     assert own == installed / "experiments" / "quick.yaml"
     files = paths.shipped_files(installed, "experiments", "*.yaml")
