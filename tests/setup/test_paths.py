@@ -58,7 +58,7 @@ def test_ones_own_files_go_before_the_shipped_ones(installed: Path) -> None:
     text = "distributions:\n  middle: [1]\n"
     (installed / "configs" / "relay-capacity.yaml").write_text(text)
     assert experiment_names(installed) == sorted({*experiment_names(REPOSITORY), "mine"})
-    assert load_relays(installed, "middle") == (8192,)
+    assert [one.link_bit_per_s for one in load_relays(installed, "middle")] == [8192]
     own = paths.shipped(installed, "experiments/quick.yaml")
     assert own == installed / "experiments" / "quick.yaml"
     files = paths.shipped_files(installed, "experiments", "*.yaml")
