@@ -1,0 +1,294 @@
+"""Algorithms 1 to 3 of the SWRR paper in Python, line by line, and what they do with random events.
+
+Lu, Yan, Li, Yin, Chen, Zou: *SWRR: The Link Scheduling Algorithm Based on Weighted Round-Robin*,
+2019. A number in a comment is a line of the algorithm that the function's docstring names. Nothing
+here comes from Tor or from the patches: the patch ``SWRR-literal`` is tested against what this
+module says. ``python tests/tor/swrr_paper.py`` prints the events and answers that Tor's unit test
+``circuitmux_swrr_literal/paper`` plays, a file of C.
+"""
+
+from __future__ import annotations
+
+import math
+import random
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+WEIGHT_FUNCTIONS: dict[str, Callable[[int, int], float]] = {
+    "LINEAR": lambda t, d: 10000.0 * t - d,  # (1)
+    "PROPORTIONAL": lambda t, d: (t + 1000.0) / (d + 1000.0),  # (2)
+    "LOGARITHMIC": lambda t, d: math.log1p(t) / math.log(d + 2.0),  # (3), with C = 1
+}
+"""F(T, D), with T in microseconds and D in cells."""
+
+SEQUENCES = 10
+"""Of events, for each weight function."""
+EVENTS = 70
+CIRCUITS = "abcdefgh"
+START_USEC = 1_000_000
+LONGEST_WORD = 40
+
+
+@dataclass(eq=False)
+class Node:
+    """A node of the doubly linked list: a circuit, or one of its two ends."""
+
+    name: str
+    weight: float = 0.0
+    last_served_time: int = 0
+    queue: int = 0
+
+
+@dataclass
+class Policy:
+    """The list, with ``cur`` and ``cur_tail``, and a clock in microseconds.
+
+    That ``tail`` is a node behind the last circuit, as ``head`` is one before the first, is not in
+    the text; with the last circuit itself for ``tail``, a lone one would never be served.
+    """
+
+    weight: Callable[[int, int], float]
+    now: int = START_USEC
+    head: Node = field(default_factory=lambda: Node("head"))
+    tail: Node = field(default_factory=lambda: Node("tail"))
+    visited: Counter[str] = field(default_factory=Counter)
+
+    def __post_init__(self) -> None:
+        self.nodes = [self.head, self.tail]
+        self.cur = self.cur_tail = self.tail
+
+    def next(self, node: Node) -> Node:
+        return self.nodes[self.nodes.index(node) + 1]
+
+    def prev(self, node: Node) -> Node:
+        return self.nodes[self.nodes.index(node) - 1]
+
+    def insert_behind(self, node: Node, new: Node) -> None:
+        self.nodes.insert(self.nodes.index(node) + 1, new)
+
+    @property
+    def size(self) -> int:
+        return len(self.nodes) - 2
+
+    # What is printed.
+
+    def notify_circuit_active(self, new: Node) -> None:
+        """Algorithm 2. By the text above it, a single cell is in the queue."""
+        self.set_weight(new, cells=1)  # 2 to 5
+        if self.size == 0:  # 6
+            self.insert_behind(self.head, new)  # 7
+            self.cur = new  # 8
+            self.cur_tail = self.tail  # 9
+        else:  # 10
+            temp = self.next(self.head)  # 11, 12
+            while temp is not self.cur_tail:  # 13
+                if temp.weight < new.weight:  # 14
+                    break  # 15
+                temp = self.next(temp)  # 16, 17
+            self.note_place_of(temp)
+            self.insert_behind(self.prev(temp), new)  # 18, 19
+
+    def notify_xmit_cells(self, node: Node) -> None:
+        """Algorithm 3."""
+        node.last_served_time = self.now  # 4 to 8
+        self.cur = self.next(self.cur)  # 9
+        if self.cur is self.cur_tail:  # 10, 11
+            self.visited["a pass ends"] += 1
+            self.cur_tail = self.prev(self.cur_tail)  # 12
+            self.cur = self.next(self.head)  # 13, 14
+        if self.cur_tail is self.next(self.head):  # 15
+            self.visited["a round ends"] += 1
+            self.new_round()  # 16 to 23
+
+    def new_round(self) -> None:
+        """Lines 16 to 22 of Algorithm 3."""
+        circuits = self.nodes[1:-1]
+        for node in circuits:  # 16, 17
+            self.set_weight(node, cells=node.queue)
+        weights = [node.weight for node in circuits]
+        self.visited["equal weights are sorted"] += len(set(weights)) < len(weights)
+        # 18, 19. Equal weights keep their order, as in line 14 of Algorithm 2.
+        circuits.sort(key=lambda node: node.weight, reverse=True)
+        self.nodes = [self.head, *circuits, self.tail]
+        self.cur_tail = self.tail  # 20, 21
+        self.cur = self.next(self.head)  # 22
+
+    def set_weight(self, node: Node, *, cells: int) -> None:
+        """Section 4.1: T is the time since the last service; it is not negative."""
+        waited = max(0, self.now - node.last_served_time)
+        node.weight = self.weight(waited, cells)
+
+    # What is named, and not printed.
+
+    def pick_active_circuit(self) -> Node | None:
+        """Section 3.3, (8)."""
+        return self.cur if self.size else None
+
+    def notify_circ_inactive(self, node: Node) -> None:
+        """Section 3.3, (6): the circuit leaves; the others are in range, and served, as before.
+
+        A pass that has nobody left ends by lines 11 to 14 of Algorithm 3, and a round that has
+        nobody left in range by 15 to 23.
+        """
+        end = self.nodes.index(self.cur_tail)
+        in_range = [one for one in self.nodes[1:end] if one is not node]
+        dropped = [one for one in self.nodes[end:-1] if one is not node]
+        to_serve = [one for one in self.nodes[self.nodes.index(self.cur) : end] if one is not node]
+        self.visited["the next to be served leaves"] += node is self.cur
+        self.visited["the first that was dropped leaves"] += node is self.cur_tail
+        self.nodes = [self.head, *in_range, *dropped, self.tail]
+        if not self.size:
+            return
+        if not in_range:
+            self.visited["the last in range leaves"] += 1
+            self.new_round()
+            return
+        self.cur_tail = [*dropped, self.tail][0]
+        if to_serve:
+            self.cur = to_serve[0]
+            return
+        self.visited["the last to be served leaves"] += 1
+        self.cur_tail = in_range[-1]
+        self.cur = in_range[0]
+        if len(in_range) == 1:
+            self.new_round()
+
+    def note_place_of(self, temp: Node) -> None:
+        """Count whether a newcomer comes before the next to be served (and waits) or not."""
+        waits = self.nodes.index(temp) <= self.nodes.index(self.cur)
+        self.visited["a newcomer waits" if waits else "a newcomer is served at once"] += 1
+
+
+def algorithm_1(weight: Callable[[int, int], float], queues: dict[str, int], cells: int) -> str:
+    """Who is served by Algorithm 1, a microsecond a cell, where all stay active with their queues.
+
+    Lines 6 to 8 mark all circuits of the curlist as served: that is one after the other, while the
+    clock moves. By section 3.2, line 14 adds all of them.
+    """
+    now = START_USEC
+    last_served_time = dict.fromkeys(queues, now)
+    weights = dict.fromkeys(queues, 0.0)
+    order = list(queues)
+    curlist = list(order)
+    served = ""
+    while len(served) < cells:  # 5
+        for circuit in curlist:  # 6
+            now += 1
+            last_served_time[circuit] = now  # 7
+            served += circuit
+        # 8, 9. Of equal ones, the one that stands last.
+        smallest = min(reversed(curlist), key=weights.__getitem__)
+        curlist.remove(smallest)
+        if not curlist:  # 10
+            for circuit in queues:  # 11
+                waited = now - last_served_time[circuit]
+                weights[circuit] = weight(waited, queues[circuit])  # 12, 13
+            order = sorted(order, key=weights.__getitem__, reverse=True)
+            curlist = list(order)  # 14
+    return served[:cells]
+
+
+class Player:
+    """Circuits on a channel, and what happens to them, written down.
+
+    ``a5``: circuit a has 5 cells now. ``a!``: it is detached, and attached again, without cells.
+    ``+20``: the clock moves by 20 us. ``>abb-``: a, b and b are served, and then nobody is there.
+    """
+
+    def __init__(self, weight: Callable[[int, int], float]) -> None:
+        self.policy = Policy(weight)
+        self.nodes = {name: self.attach(name) for name in CIRCUITS}
+        self.words: list[str] = []
+
+    def attach(self, name: str) -> Node:
+        """A circuit counts as served when it is attached: the paper does not say."""
+        return Node(name, last_served_time=self.policy.now)
+
+    def wait(self, usec: int) -> None:
+        self.policy.now += usec
+        self.words.append(f"+{usec}")
+
+    def queue(self, name: str, cells: int) -> None:
+        node = self.nodes[name]
+        before, node.queue = node.queue, cells
+        if cells and not before:
+            self.policy.notify_circuit_active(node)
+        elif before and not cells:
+            self.policy.notify_circ_inactive(node)
+        self.words.append(f"{name}{cells}")
+
+    def replace(self, name: str) -> None:
+        if self.nodes[name].queue:
+            self.policy.notify_circ_inactive(self.nodes[name])
+        self.nodes[name] = self.attach(name)
+        self.words.append(f"{name}!")
+
+    def serve(self) -> None:
+        node = self.policy.pick_active_circuit()
+        last = self.words[-1] if self.words else ""
+        if not last.startswith(">") or len(last) == LONGEST_WORD:
+            self.words.append(">")
+        self.words[-1] += node.name if node else "-"
+        if node:
+            # Tor counts the cell, tells the policy, and then whether the circuit is empty.
+            node.queue -= 1
+            self.policy.notify_xmit_cells(node)
+            if not node.queue:
+                self.policy.notify_circ_inactive(node)
+
+
+def play(weight: Callable[[int, int], float], seed: int, events: int = EVENTS) -> Player:
+    """Random events: cells come and go, the clock moves or stands, circuits are replaced."""
+    # Of Python's generator, random() alone is promised to stay as it is.
+    draw = random.Random(seed).random
+    player = Player(weight)
+    circuits = CIRCUITS[: 2 + int(draw() * (len(CIRCUITS) - 1))]
+    for _ in range(events):
+        event, name = draw(), circuits[int(draw() * len(circuits))]
+        if event < 0.35:
+            player.queue(name, 1 + int(draw() * (3 if draw() < 0.5 else 300)))
+        elif event < 0.5:
+            player.queue(name, 0)
+        elif event < 0.53:
+            player.replace(name)
+        elif event < 0.65:
+            player.wait(int(10 ** (6 * draw())))
+        else:
+            for _ in range(1 + int(draw() * 12)):
+                player.serve()
+                if draw() < 0.1:
+                    player.wait(int(draw() * 1000))
+    return player
+
+
+def lines_of_c(words: list[str]) -> list[str]:
+    """Words as string literals of C, in lines of 79 characters at most."""
+    lines = [""]
+    for word in words:
+        if len(lines[-1]) + len(word) > 71:
+            lines.append("")
+        lines[-1] += f"{word} "
+    return [f'    "{line}"' for line in lines]
+
+
+def vectors() -> str:
+    """The file ``src/test/swrr_literal_vectors.inc``."""
+    text = [
+        "/* Made by tests/tor/swrr_paper.py of onionlab, a transcription of the",
+        " * paper's Algorithms 2 and 3 in Python. Don't edit.",
+        " *",
+        " * a5     circuit a has 5 cells now",
+        " * a!     it is detached, and attached again, without cells",
+        " * +20    the clock moves by 20 us",
+        " * >abb-  a, b and b are served, and then there is nobody to serve */",
+    ]
+    for name, weight in WEIGHT_FUNCTIONS.items():
+        for seed in range(SEQUENCES):
+            lines = lines_of_c(play(weight, seed).words)
+            text += [f"  {{ SWRR_WEIGHT_{name},", *lines, "  },"]
+    return "\n".join(text) + "\n"
+
+
+if __name__ == "__main__":
+    print(vectors(), end="")

@@ -1,0 +1,88 @@
+"""The vectors that test ``SWRR-literal`` in Tor are what the paper's pseudocode says.
+
+That Tor does the same is a unit test of its own program, ``circuitmux_swrr_literal/paper``, which
+``make check-variants`` and ``tests/tor/test_real_tor.py`` run.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from pathlib import Path
+
+import pytest
+
+from .swrr_paper import (
+    SEQUENCES,
+    WEIGHT_FUNCTIONS,
+    Node,
+    Policy,
+    algorithm_1,
+    play,
+    vectors,
+)
+
+SERIES = Path(__file__).resolve().parents[2] / "tor-patches" / "circuit-policy"
+VECTORS = "src/test/swrr_literal_vectors.inc"
+FUNCTIONS = pytest.mark.parametrize("function", WEIGHT_FUNCTIONS)
+
+
+def added_file(name: str) -> str:
+    """What the series' patches say that a file of theirs holds."""
+    for patch in sorted(SERIES.glob("*.patch")):
+        _, found, rest = patch.read_text(encoding="utf-8").partition(f"\n+++ b/{name}\n")
+        if found:
+            lines = rest.partition("\ndiff --git ")[0].splitlines()[1:]
+            assert all(line.startswith("+") for line in lines)
+            return "".join(f"{line[1:]}\n" for line in lines)
+    raise AssertionError(f"no patch adds {name}")
+
+
+def served(function: str, queues: dict[str, int], cells: int) -> str:
+    """Who is served by Algorithms 2 and 3, a microsecond a cell, where all stay active."""
+    policy = Policy(WEIGHT_FUNCTIONS[function])
+    for name, queue in queues.items():
+        policy.notify_circuit_active(Node(name, last_served_time=policy.now, queue=queue))
+    names = ""
+    while len(names) < cells:
+        policy.now += 1
+        node = policy.pick_active_circuit()
+        assert node
+        names += node.name
+        policy.notify_xmit_cells(node)
+    return names
+
+
+def test_the_patch_has_the_vectors_that_the_transcription_makes() -> None:
+    assert added_file(VECTORS) == vectors()
+
+
+def test_the_vectors_go_through_all_of_the_pseudocode() -> None:
+    visited: Counter[str] = Counter()
+    for weight in WEIGHT_FUNCTIONS.values():
+        for seed in range(SEQUENCES):
+            visited += play(weight, seed).policy.visited
+    assert set(visited) == {
+        "a pass ends",
+        "a round ends",
+        "equal weights are sorted",
+        "a newcomer waits",
+        "a newcomer is served at once",
+        "the next to be served leaves",
+        "the last to be served leaves",
+        "the last in range leaves",
+        "the first that was dropped leaves",
+    }
+    assert min(visited.values()) >= 5
+
+
+@FUNCTIONS
+def test_algorithm_1_serves_as_2_and_3_do_while_nobody_comes_or_goes(function: str) -> None:
+    queues = {"a": 5, "b": 200, "c": 17, "d": 3, "e": 90}
+    once = algorithm_1(WEIGHT_FUNCTIONS[function], queues, 3000)
+    assert once == served(function, queues, 3000)
+    assert once.startswith("abcdeabcdabcaba")
+
+
+@FUNCTIONS
+def test_a_lone_circuit_is_served(function: str) -> None:
+    assert served(function, {"a": 3}, 5) == "aaaaa"
