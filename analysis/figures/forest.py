@@ -201,7 +201,11 @@ def _draw_panel(axes: Axes, one: Panel, lines: Sequence[str], axis: str, limit: 
             lacks = "no value" if mark is None or mark.effect is None else "no ratio: zeros"
             if mark is not None and mark.looks == Answer.UNTESTABLE:
                 lacks = Answer.UNTESTABLE.value
-            axes.text(0, row, lacks, ha="center", va="center", color="#767676", fontsize=6.5)
+            # Over the line of no difference, which would strike it through.
+            axes.text(
+                0, row, lacks, ha="center", va="center", color="#767676", fontsize=6.5,
+                bbox={"facecolor": "white", "edgecolor": "none", "pad": 0.6},
+            )  # fmt: skip
             continue
         if mark.margin:
             half = _position(axis, mark.margin)

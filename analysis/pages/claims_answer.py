@@ -53,7 +53,7 @@ def claims_answer(answers: Sequence[Answered]) -> list[str]:
     small = len(of[Answer.NO_DIFFERENCE])
     if small:
         verb = "claims" if small == 1 else "claim"
-        told.append(f"No difference: {small} {verb} one, and it is shown to be within the margin.")
+        told.append(f"No difference: {small} {verb} one that is shown to be within the margin.")
     return [first, *told, *_untestable(of[Answer.UNTESTABLE]), *_open(of[Answer.OPEN])]
 
 

@@ -122,10 +122,14 @@ def _lost(point: Point, found: Sequence[Displacement], evidence: Evidence) -> st
 def _carried(contrast: Contrast, evidence: Evidence) -> str:
     """What clients get under either variant, and what relays could carry, where that is known."""
     values = np.concatenate(evidence.arrays(contrast))
-    low, high = (f"{value / 1e6:.3g}" for value in (values.min(), values.max()))
-    words = f"clients get {low} to {high} MB/s"
+    words = f"clients get {_mega(values.min())} to {_mega(values.max())} MB/s"
     runs = [run for point in contrast for run in _leeways(point, contrast, evidence)]
     carriers = {run.carriers for run in runs if run is not None}
     if len(carriers) == 1 and (most := carriers.pop()) is not None:
-        words += f", {most.role} relays can carry {most.bytes_per_s / 1e6:.3g} with all headers"
+        words += f", {most.role} relays can carry {_mega(most.bytes_per_s)} with all headers"
     return words
+
+
+def _mega(bytes_per_s: float) -> str:
+    """A rate in MB/s, three digits of it."""
+    return f"{bytes_per_s / 1e6:#.3g}".rstrip(".")
