@@ -1,11 +1,13 @@
 """The vectors that test ``SWRR-literal`` in Tor are what the paper's pseudocode says.
 
 That Tor does the same is a unit test of its own program, ``circuitmux_swrr_literal/paper``, which
-``make check-variants`` and ``tests/tor/test_real_tor.py`` run.
+``make check-variants`` and ``tests/tor/test_real_tor.py`` run. So is that circuits have the shares
+which ``docs/explanation/swrr.md`` gives: here, that both give the same.
 """
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from pathlib import Path
 
@@ -21,7 +23,9 @@ from .swrr_paper import (
     vectors,
 )
 
-SERIES = Path(__file__).resolve().parents[2] / "tor-patches" / "circuit-policy"
+REPOSITORY = Path(__file__).resolve().parents[2]
+SERIES = REPOSITORY / "tor-patches" / "circuit-policy"
+PAGE = REPOSITORY / "docs" / "explanation" / "swrr.md"
 VECTORS = "src/test/swrr_literal_vectors.inc"
 FUNCTIONS = pytest.mark.parametrize("function", WEIGHT_FUNCTIONS)
 
@@ -35,6 +39,25 @@ def added_file(name: str) -> str:
             assert all(line.startswith("+") for line in lines)
             return "".join(f"{line[1:]}\n" for line in lines)
     raise AssertionError(f"no patch adds {name}")
+
+
+def shares_in_test(name: str) -> dict[tuple[str, int], list[str]]:
+    """Of a policy's test in Tor: largest share to smallest, by weight function and circuits."""
+    row = re.compile(r"\{ SWRR_WEIGHT_(\w+), (\d+), \{ (.*) \} \},")
+    found = row.findall(added_file(f"src/test/{name}.c"))
+    return {(function.lower(), int(n)): ratios.split(", ") for function, n, ratios in found}
+
+
+def shares_in_page() -> dict[tuple[str, int], list[str]]:
+    """The same, from the page's table, where a cell that is empty is as the one above."""
+    table = PAGE.read_text(encoding="utf-8").partition("\n| Function | Circuits |")[2]
+    shares: dict[tuple[str, int], list[str]] = {}
+    function = ""
+    for line in table.partition("\n\n")[0].splitlines()[2:]:
+        first, circuits, *ratios = (cell.strip() for cell in line.strip("|").split("|"))
+        function = first or function
+        shares[function, int(circuits)] = ratios
+    return shares
 
 
 def served(function: str, queues: dict[str, int], cells: int) -> str:
@@ -86,3 +109,19 @@ def test_algorithm_1_serves_as_2_and_3_do_while_nobody_comes_or_goes(function: s
 @FUNCTIONS
 def test_a_lone_circuit_is_served(function: str) -> None:
     assert served(function, {"a": 3}, 5) == "aaaaa"
+
+
+def test_the_page_gives_the_shares_that_tor_is_tested_for() -> None:
+    ours = shares_in_test("test_circuitmux_swrr")
+    literal = shares_in_test("test_circuitmux_swrr_literal")
+    page = shares_in_page()
+    assert len(ours) == len(literal) == len(page) == 15
+    for (function, circuits), ratios in page.items():
+        if function == "linear, proportional":
+            for tested in (ours, literal):
+                assert tested["linear", circuits] == tested["proportional", circuits] == ratios
+        elif function == "logarithmic":
+            assert ours["logarithmic", circuits] == ratios
+        else:
+            assert function == "logarithmic, `SWRR-literal`"
+            assert literal["logarithmic", circuits] == ratios
