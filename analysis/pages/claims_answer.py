@@ -78,14 +78,10 @@ def _rests_on(part: Part) -> str:
 
 
 def _untestable(answers: Sequence[Answered]) -> list[str]:
-    """Why claims cannot be tested, the most frequent reason first, with the first one's figures."""
-    reasons = [one.deciding.untestable for one in answers]
-    known = [reason for reason in reasons if reason is not None]
-    details = {reason.head: reason.detail for reason in reversed(known)}
-    return [
-        f"Cannot be tested here: {n} since {head}{f' ({details[head]})' if details[head] else ''}."
-        for head, n in Counter(reason.head for reason in known).most_common()
-    ]
+    """Why claims cannot be tested, the most frequent reason first; the tables have the figures."""
+    reasons = Counter(one.deciding.untestable.head for one in answers if one.deciding.untestable)
+    words = [f"{n} since {head}" for head, n in reasons.most_common()]
+    return [f"Cannot be tested here: {'; '.join(words)}."] if words else []
 
 
 def _open(answers: Sequence[Answered]) -> list[str]:

@@ -71,8 +71,8 @@ def test_sentences_tell_the_findings_and_what_is_open() -> None:
         "Supported: The claim right. (Time to first byte, median, a: x below y: "
         "\N{MULTIPLICATION SIGN}0.800 [0.720, 0.880].)",
         "No difference: 1 claims one that is shown to be within the margin.",
-        "Cannot be tested here: 1 since timeout rate is 0% in all of these runs.",
-        "Cannot be tested here: 1 since throughput is saturated at a (clients get 2 to 3 MB/s).",
+        "Cannot be tested here: 1 since timeout rate is 0% in all of these runs; "
+        "1 since throughput is saturated at a.",
         "Not settled: 1 for want of seeds (about 12 more would do for all of them); "
         "1 since no runs of x at a.",
     ]
