@@ -5,7 +5,9 @@ from __future__ import annotations
 import multiprocessing
 import os
 import random
+import shutil
 import signal
+import subprocess
 import time
 from multiprocessing.connection import Connection
 from pathlib import Path
@@ -14,6 +16,7 @@ import pytest
 
 from onionlab.engines.base import EngineFailureError
 from onionlab.engines.uml.engine import STATE_FOLDER, UmlEngine
+from onionlab.engines.uml.kernel import BuiltKernel
 from uml.guest_support import run_endless_guest, traces
 
 pytestmark = [pytest.mark.uml, pytest.mark.slow]
@@ -82,3 +85,46 @@ def test_nothing_is_left_of_a_guest_that_is_killed(tmp_path: Path, uml_engine: U
             assert not (directory / STATE_FOLDER).exists()
     assert len(killed_kinds) == 3
     assert traces() <= before
+
+
+EARLY_KILLS = 700
+EARLY_S = 0.04
+"""The first processes of a guest are made within it."""
+
+
+def processes_of(program: Path) -> list[int]:
+    found = []
+    for entry in Path("/proc").iterdir():
+        try:
+            if entry.name.isdigit() and (entry / "exe").readlink() == program:
+                found.append(int(entry.name))
+        except OSError:
+            continue
+    return found
+
+
+def test_no_process_outlives_a_kernel_that_is_killed_as_it_starts(
+    tmp_path: Path, uml_kernel: BuiltKernel
+) -> None:
+    # Without the patch 0008 one in 430 left a process behind, stopped for good.
+    kernel = tmp_path / "linux"
+    shutil.copy2(uml_kernel.path, kernel)
+    draws = random.Random(20261123)
+    arguments = ["mem=64M", "con=null", "root=/dev/root", "rootfstype=hostfs", "rootflags=/"]
+    for attempt in range(EARLY_KILLS):
+        process = subprocess.Popen(
+            [kernel, *arguments, f"uml_dir={tmp_path / str(attempt)}", "init=/bin/true"],
+            cwd=tmp_path,
+            env={**os.environ, "TMPDIR": "/dev/shm"},
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+            start_new_session=True,
+        )
+        time.sleep(draws.uniform(0, EARLY_S))
+        process.kill()
+        process.wait()
+    deadline = time.monotonic() + PATIENCE_S
+    while left := processes_of(kernel):
+        assert time.monotonic() < deadline, f"left: {left}"
+        time.sleep(0.05)
