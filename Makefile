@@ -6,7 +6,7 @@
 # What they hold is text that neither make nor a shell reads, whatever its letters: make does not
 # expand them again, and a recipe says "$${NAME}", which its shell takes from the environment.
 VARIABLES := NAME SCALE SEEDS VARIANTS JOBS ENGINE SHADOW TGEN TOR_SOURCE LINUX_SOURCE LIBTORRENT_SOURCE \
-	PYTHON MAX_SEEDS CLAIMS NO_RUN ONLY RUNS A B ABOUT PAIRED OUT ACCEPT STATE DURATION SCHEDULER OVERHEAD LOGS FROM LIST
+	PYTHON MAX_SEEDS CLAIMS NO_RUN ONLY RUNS A B ABOUT PAIRED OUT ACCEPT STATE DURATION SCHEDULER OVERHEAD LOGS PUBLISHED FROM LIST
 define as_text
 override $(1) := $$(value $(1))
 export $(1)
@@ -118,8 +118,9 @@ figures: $(READY) ## the paper's figures and claims, running what is missing [SC
 	@$(ONIONLAB) figures $(ASKED) $(call option,JOBS,jobs) $(call option,CLAIMS,claims) $(if $(NO_RUN),--no-run) \
 		$(call option,FROM,from)
 
-pack: $(READY) ## the runs of NAME in one file, to publish or to go on elsewhere [OUT, SEEDS, LOGS=1]
-	@$(ONIONLAB) pack $(call option,OUT,out) $(call option,SEEDS,seeds) $(if $(LOGS),--logs) $(NAMED)
+pack: $(READY) ## the runs of NAME in one file, to publish or to go on elsewhere [OUT, SEEDS, LOGS=1, PUBLISHED=1]
+	@$(ONIONLAB) pack $(call option,OUT,out) $(call option,SEEDS,seeds) $(if $(LOGS),--logs) \
+		$(if $(PUBLISHED),--published) $(NAMED)
 
 unpack: $(READY) ## take the runs of such files, so that they are not made again: FROM="file ..."
 	@$(ONIONLAB) unpack -- $(call needed,FROM,`make $@ FROM=runs.tar.xz`)

@@ -18,10 +18,13 @@ from analysis.figures.style import Page
 from analysis.formats.study import Level, Variant
 from analysis.measures.catalogue import METRICS, run_statistics
 from analysis.measures.data import ClassData
-from analysis.measures.downloads import JAIN_WINDOW_S, LAST, Downloads, jain_over_time
-
-STEP_S = 1.0
-"""Between the points of a curve of bytes over time."""
+from analysis.measures.downloads import (
+    JAIN_WINDOW_S,
+    LAST,
+    Downloads,
+    curve_times,
+    jain_over_time,
+)
 
 LAST_COLOR = "#CC3311"
 OTHERS_COLOR = "#4477AA"
@@ -63,8 +66,7 @@ def _keep_curves(run: Mapping[str, ClassData]) -> _Curves | None:
 
 def _curves(downloads: Downloads) -> _Curves:
     begin = min(one.start_s for one in downloads)
-    end = max(one.end_s if one.done_s is None else one.done_s for one in downloads)
-    time_s = np.arange(begin, end + STEP_S, STEP_S)
+    time_s = curve_times(downloads)
     middles, index = jain_over_time(downloads)
     received = np.stack([one.received_at(time_s) for one in downloads])
     return _Curves(time_s - begin, received, middles - begin, index)

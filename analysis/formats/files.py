@@ -55,6 +55,12 @@ CELLS_TABLE = "cells.parquet"
 RELAY_TIME_TABLE = "relay_time.parquet"
 TRACE_COUNTS = "celltrace.json"
 
+# Of a run in a published pack, in its records' folder: in place of streams, goodput and progress.
+PUBLISHED = "published.json"
+PUBLISHED_STREAMS = "published-streams.parquet"
+PUBLISHED_GOODPUT = "published-goodput.parquet"
+PUBLISHED_PROGRESS = "published-progress.parquet"
+
 # An experiment's results.
 PLAN = "plan.json"
 STUDY = "study.json"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from pathlib import Path
 
 from analysis.errors import AnalysisError
@@ -16,6 +17,15 @@ from analysis.formats.columns import (
     Column,
 )
 from analysis.formats.manifest import read_manifest
+from analysis.formats.published import (
+    AS_THEY_ARE,
+    GET_ANEW,
+    RECEIVED,
+    SUMS,
+    is_published,
+    read_published,
+    read_streams,
+)
 from analysis.formats.record_files import (
     read_parse_report,
     read_records_format,
@@ -33,6 +43,14 @@ TABLES: dict[str, tuple[Column, ...]] = {
     files.RELAY_TIME_TABLE: RELAY_TIME,
 }
 
+PUBLISHED_FILES = {
+    *AS_THEY_ARE,
+    files.PUBLISHED,
+    files.PUBLISHED_STREAMS,
+    files.PUBLISHED_GOODPUT,
+    files.PUBLISHED_PROGRESS,
+}
+
 
 def require_whole(run: Path) -> None:
     """Reads all of a finished run that reports and comparisons read.
@@ -41,26 +59,57 @@ def require_whole(run: Path) -> None:
     as they are: another version of this program reads them.
 
     Raises:
-        AnalysisError: the manifest or a record file is damaged or missing, or there are neither
-            records nor logs.
+        AnalysisError: the manifest or a record file is damaged or missing, there are neither
+            records nor logs, or the records are those of a published pack.
     """
     read_manifest(run / files.MANIFEST)
     records = sorted(path for path in run.glob(files.ANY_RECORDS) if path.is_dir())
     if not records and not (run / files.HOSTS).is_dir():
         raise AnalysisError(f"{run.name} has neither records nor logs")
     for directory in records:
+        if is_published(directory):
+            raise AnalysisError(f"{run.name} is of a published pack, and not whole")
         if read_records_format(directory) == files.RECORDS_FORMAT:
             _require_records(directory)
+
+
+def require_published(run: Path) -> None:
+    """Reads all of a run of a published pack.
+
+    Raises:
+        AnalysisError: something is damaged or missing, or there is more or less than a published
+            pack has of a run.
+    """
+    read_manifest(run / files.MANIFEST)
+    records = run / files.RECORDS
+    if [path for path in run.iterdir() if path.name != files.MANIFEST] != [records]:
+        raise AnalysisError(f"{run.name} has not {files.MANIFEST} and {files.RECORDS}/ alone")
+    read_published(records)
+    unknown = {path.name for path in records.iterdir()} - PUBLISHED_FILES
+    if unknown:
+        raise AnalysisError(f"{run.name} has files that are not published: {min(unknown)}")
+    read_parse_report(records / files.PARSE_REPORT)
+    _require_tables(records, ())
+    if not (records / files.PEERS_TABLE).is_file():
+        read_streams(records)
+        read_table(records / files.PUBLISHED_GOODPUT, SUMS, missing=GET_ANEW, wrong=GET_ANEW)
+        if (records / files.PUBLISHED_PROGRESS).is_file():
+            read_table(records / files.PUBLISHED_PROGRESS, RECEIVED, wrong=GET_ANEW)
 
 
 def _require_records(records: Path) -> None:
     read_parse_report(records / files.PARSE_REPORT)
     transfer = (records / files.PEERS_TABLE).is_file()
     needed = (files.PEERS_TABLE,) if transfer else (files.STREAMS_TABLE, files.GOODPUT_TABLE)
+    _require_tables(records, needed)
+
+
+def _require_tables(records: Path, needed: Collection[str]) -> None:
+    """Reads the tables that are needed and those that are there, and what belongs to them."""
     for name, columns in TABLES.items():
         if name in needed or (records / name).is_file():
             read_table(records / name, columns)
-    if transfer:
+    if (records / files.PEERS_TABLE).is_file():
         read_transfer_facts(records)
     if (records / files.CELLS_TABLE).is_file():
         read_trace_counts(records / files.TRACE_COUNTS)

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,6 +16,7 @@ from analysis.celltrace.statistics import Relayed
 from analysis.measures.downloads import Downloads
 from analysis.measures.peer_transfer import PeerTransfer
 from analysis.measures.service import longest_gaps
+from analysis.measures.time_series import cumulative_at
 
 ALL = "all"
 """The name of all classes together."""
@@ -23,7 +26,8 @@ ALL = "all"
 class Streams:
     """Streams of one class in one run; all arrays have shape (n,). NaN: no such time.
 
-    ``client`` is a code, the same for all classes and tables of a run.
+    ``client`` is a code, the same for all classes and tables of a run. A published pack has no
+    ``ttfb_from_command_s``.
     """
 
     client: Ints
@@ -31,14 +35,18 @@ class Streams:
     end_s: Floats
     outcome: NDArray[np.str_]
     ttfb_s: Floats
-    ttfb_from_command_s: Floats
+    ttfb_from_command_s: Floats | None
     time_to_320kib_s: Floats
     time_to_last_byte_s: Floats
 
     def started_in(self, begin_s: float, end_s: float) -> Streams:
         """The streams whose start is in [begin, end)."""
         keep = (self.start_s >= begin_s) & (self.start_s < end_s)
-        return Streams(*(getattr(self, name)[keep] for name in Streams.__dataclass_fields__))
+        kept: dict[str, Any] = {
+            name: None if (column := getattr(self, name)) is None else column[keep]
+            for name in Streams.__dataclass_fields__
+        }
+        return Streams(**kept)
 
 
 @dataclass(frozen=True)
@@ -52,12 +60,30 @@ class Beats:
 
 
 @dataclass(frozen=True)
+class BytesRead:
+    """How much a class had read by any time: all that throughput takes.
+
+    Attributes:
+        begin_s: when the first heartbeat interval begins.
+        end_s: when the last one ends.
+        beat_s: median length of the intervals.
+        by: times in seconds to bytes read by them, of one shape.
+    """
+
+    begin_s: float
+    end_s: float
+    beat_s: float
+    by: Callable[[Floats], Floats]
+
+
+@dataclass(frozen=True)
 class ClassData:
     """What one run's records say about one class, or about all together.
 
     Attributes:
         streams: all streams of the run.
-        beats: all heartbeat intervals of the run.
+        beats: all heartbeat intervals of the run; None in a published pack, which has but their
+            sums: ``published_read``.
         begin_s: start of the measured span.
         end_s: its end.
         horizon_s: limit of the restricted means; None where classes are mixed.
@@ -67,7 +93,7 @@ class ClassData:
     """
 
     streams: Streams
-    beats: Beats
+    beats: Beats | None
     begin_s: float
     end_s: float
     horizon_s: float | None
@@ -79,15 +105,37 @@ class ClassData:
     """The cells that traced relays of one role relayed; neither has such a class."""
     served: Served | None = None
     """When these relays served their channels towards clients."""
+    published_read: BytesRead | None = None
+    """Of a published pack: what its clients read together; None without any heartbeat."""
 
     @property
     def measured(self) -> Streams:
         """The streams that count: those started in the measured span."""
         return self.streams.started_in(self.begin_s, self.end_s)
 
+    @property
+    def bytes_read(self) -> BytesRead | None:
+        """What its clients read over time; None where there is no heartbeat in the logs."""
+        if self.beats is None:
+            return self.published_read
+        begin_s, end_s, amount = self.beats.begin_s, self.beats.end_s, self.beats.bytes_read
+        if end_s.size == 0:
+            return None
+        return BytesRead(
+            begin_s=float(begin_s.min()),
+            end_s=float(end_s.max()),
+            beat_s=float(np.median(end_s - begin_s)),
+            by=lambda grid_s: cumulative_at(grid_s, begin_s, end_s, amount),
+        )
+
     @cached_property
-    def longest_gaps_s(self) -> Floats:
-        """Longest service gap of every stream of the run; NaN where it cannot be told."""
+    def longest_gaps_s(self) -> Floats | None:
+        """Longest service gap of every stream of the run; NaN where it cannot be told.
+
+        None in a published pack, which does not know what each client read.
+        """
+        if self.beats is None:
+            return None
         # Of all streams, since those outside of the span may overlap with those inside.
         return longest_gaps(
             self.streams.client,

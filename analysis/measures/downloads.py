@@ -18,6 +18,9 @@ from analysis.measures.service import jain_index
 JAIN_WINDOW_S = 10.0
 """Width of the windows that the index of fairness is taken over."""
 
+STEP_S = 1.0
+"""Between the points of a curve of bytes over time."""
+
 LAST = 3
 """How many of the newest streams the mail of 2010 sees served while the others starve."""
 
@@ -33,6 +36,8 @@ class Download:
         size_bytes: how much it asked for.
         time_s: shape (n,), ascending: when bytes came, from the start on.
         received_bytes: shape (n,), how many had come by then; 0 at the start.
+        known_gap_s: the longest gap, where ``time_s`` does not tell it: in a published pack it has
+            the times alone at which somebody asks (``asked_times``).
     """
 
     start_s: float
@@ -41,6 +46,7 @@ class Download:
     size_bytes: float
     time_s: Floats
     received_bytes: Floats
+    known_gap_s: float | None = None
 
     def received_at(self, grid_s: Floats) -> Floats:
         """Bytes received by each time of a grid; 0 before the start. Shape of the grid."""
@@ -50,6 +56,8 @@ class Download:
     @property
     def longest_gap_s(self) -> float:
         """The longest time without a byte, from the start to the last byte or to the end."""
+        if self.known_gap_s is not None:
+            return self.known_gap_s
         last = self.end_s if self.done_s is None else self.done_s
         times = np.concatenate((self.time_s[self.time_s < last], [last]))
         return float(np.max(np.diff(times), initial=0.0))
@@ -66,6 +74,7 @@ def download(
     size_bytes: float,
     time_s: Floats,
     received_bytes: Floats,
+    known_gap_s: float | None = None,
 ) -> Download:
     """A download from what the logs tell of it.
 
@@ -76,6 +85,7 @@ def download(
         size_bytes: how much it asked for.
         time_s: shape (n,), ascending: when how much had come; none need be at start or end.
         received_bytes: shape (n,).
+        known_gap_s: see ``Download``.
     """
     times = np.concatenate(([start_s], np.maximum(time_s, start_s)))
     received = np.concatenate(([0.0], np.minimum(received_bytes, size_bytes)))
@@ -83,7 +93,8 @@ def download(
         keep = times < done_s
         times = np.concatenate((times[keep], [done_s]))
         received = np.concatenate((received[keep], [size_bytes]))
-    return Download(start_s, end_s, done_s, size_bytes, times, np.maximum.accumulate(received))
+    received = np.maximum.accumulate(received)
+    return Download(start_s, end_s, done_s, size_bytes, times, received, known_gap_s)
 
 
 def first_done_s(downloads: Downloads) -> float | None:
@@ -136,6 +147,27 @@ def completion_spread_s(downloads: Downloads) -> float | None:
     return max(known) - min(known) if known and len(known) == len(done) else None
 
 
+def jain_edges(downloads: Downloads, window_s: float = JAIN_WINDOW_S) -> Floats:
+    """Where the windows of ``jain_over_time`` begin and end, shape (m + 1,)."""
+    return np.arange(max(one.start_s for one in downloads), _end_s(downloads) + window_s, window_s)
+
+
+def curve_times(downloads: Downloads) -> Floats:
+    """The points of a curve of bytes over time, from the first start to the last end."""
+    return np.arange(min(one.start_s for one in downloads), _end_s(downloads) + STEP_S, STEP_S)
+
+
+def asked_times(downloads: Downloads) -> Floats:
+    """All times at which metrics and figures ask what the downloads had received, ascending."""
+    first = first_done_s(downloads)
+    done = [] if first is None else [first]
+    return np.unique(np.concatenate((curve_times(downloads), jain_edges(downloads), done)))
+
+
+def _end_s(downloads: Downloads) -> float:
+    return max(one.end_s if one.done_s is None else one.done_s for one in downloads)
+
+
 def jain_over_time(downloads: Downloads, window_s: float = JAIN_WINDOW_S) -> tuple[Floats, Floats]:
     """Jain's index over what the streams get in one window after the other.
 
@@ -145,9 +177,8 @@ def jain_over_time(downloads: Downloads, window_s: float = JAIN_WINDOW_S) -> tup
     Returns:
         The windows' middles and the index, both of shape (m,).
     """
-    begin = max(one.start_s for one in downloads)
     ends = [one.end_s if one.done_s is None else one.done_s for one in downloads]
-    edges = np.arange(begin, max(ends) + window_s, window_s)
+    edges = jain_edges(downloads, window_s)
     received = np.array([one.received_at(edges) for one in downloads])
     middles, indices = [], []
     for k, (low, high) in enumerate(pairwise(edges)):

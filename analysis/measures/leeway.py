@@ -13,8 +13,7 @@ import numpy as np
 
 from analysis.arrays import Floats, Ints
 from analysis.formats.study import Level
-from analysis.measures.data import ALL, ClassData
-from analysis.measures.time_series import cumulative_at
+from analysis.measures.data import ALL, BytesRead, ClassData
 
 WINDOW_S = 5.0
 """Five of TGen's heartbeats, and several round trips of a congested network.
@@ -104,27 +103,30 @@ def _fates(data: ClassData) -> dict[str, tuple[str, ...]]:
 
 
 def _displacement(data: Mapping[str, ClassData]) -> Displacement | None:
-    classes = {
-        name: of_class
+    reads = {
+        name: read
         for name, of_class in data.items()
-        if name != ALL and of_class.streams.client.size and of_class.beats.client.size
+        if name != ALL and of_class.streams.client.size and (read := of_class.bytes_read)
     }
-    if len(classes) < 2:
+    if len(reads) < 2:
         return None
-    always = max(sorted(classes), key=lambda name: _open_share(classes[name]))
-    got = {name: _windows(of_class) for name, of_class in classes.items()}
+    always = max(sorted(reads), key=lambda name: _open_share(data[name]))
+    got = {name: _windows(data[name], read) for name, read in reads.items()}
     others = np.sum([got[name] for name in sorted(got) if name != always], axis=0)
     share = displaced_share(others, got[always])
     return None if share is None else Displacement(always, share)
 
 
-def _windows(data: ClassData) -> Floats:
+def _windows(data: ClassData, read: BytesRead) -> Floats:
     """What a class got in each whole window of the measured span, in bytes, shape (windows,)."""
-    count = int((data.end_s - data.begin_s) / WINDOW_S)
-    grid = data.begin_s + WINDOW_S * np.arange(count + 1)
-    beats = data.beats
-    windows: Floats = np.diff(cumulative_at(grid, beats.begin_s, beats.end_s, beats.bytes_read))
+    windows: Floats = np.diff(read.by(window_edges(data.begin_s, data.end_s)))
     return windows
+
+
+def window_edges(begin_s: float, end_s: float) -> Floats:
+    """Where the whole windows of a measured span begin and end, shape (windows + 1,)."""
+    count = int((end_s - begin_s) / WINDOW_S)
+    return np.asarray(begin_s + WINDOW_S * np.arange(count + 1), dtype=np.float64)
 
 
 def _open_share(data: ClassData) -> float:

@@ -37,6 +37,10 @@ class Statistic:
     reason: str = ""
 
 
+NOT_PUBLISHED = Statistic(None, "not in a published pack")
+"""Of a metric that takes what a published pack leaves out."""
+
+
 @dataclass(frozen=True)
 class Margin:
     """What counts as the same.

@@ -7,7 +7,7 @@ import numpy as np
 from analysis.arrays import Floats
 from analysis.formats.columns import Outcome
 from analysis.measures.data import ClassData
-from analysis.measures.time_series import count_by, moving_average
+from analysis.measures.time_series import averaged, count_by
 
 THROUGHPUT_WINDOW_S = 60.0
 """Width of the moving average of throughput."""
@@ -15,13 +15,10 @@ THROUGHPUT_WINDOW_S = 60.0
 
 def throughput_over_time(data: ClassData, grid_s: Floats) -> Floats:
     """Moving average of throughput at each grid time, bytes per second, shape of the grid."""
-    if data.beats.end_s.size == 0:
+    read = data.bytes_read
+    if read is None:
         return np.full(grid_s.shape, np.nan)
-    low, high = float(data.beats.begin_s.min()), float(data.beats.end_s.max())
-    beats = data.beats
-    return moving_average(
-        grid_s, beats.begin_s, beats.end_s, beats.bytes_read, THROUGHPUT_WINDOW_S, low, high
-    )
+    return averaged(grid_s, read.by, THROUGHPUT_WINDOW_S, read.begin_s, read.end_s)
 
 
 def timeouts_over_time(data: ClassData, grid_s: Floats) -> Floats:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -20,12 +20,15 @@ from analysis.celltrace.statistics import relayed
 from analysis.errors import AnalysisError
 from analysis.formats import files
 from analysis.formats.columns import GOODPUT, PEERS, PROGRESS, STREAMS, Column, Outcome
+from analysis.formats.published import GAP, GET_ANEW, is_published, read_streams
+from analysis.formats.published_streams import restored
 from analysis.formats.record_files import read_transfer_facts
 from analysis.formats.study import Level
 from analysis.formats.tables import read_table
 from analysis.measures.data import ALL, Beats, ClassData, Streams
 from analysis.measures.downloads import Download, Downloads, download
 from analysis.measures.peer_transfer import PeerTransfer
+from analysis.measures.published import load_received, load_sums, stream_rows
 from analysis.records.peerlog import Kind
 
 
@@ -41,6 +44,8 @@ def load_run(records: Path, level: Level) -> dict[str, ClassData]:
         nothing = _without_streams(level)
         transfer = load_transfer(records)
         return {name: replace(nothing, transfer=transfer) for name in level.classes}
+    if is_published(records):
+        return {**_published(records, level), **_by_role(records, level)}
     streams = _read(records / files.STREAMS_TABLE, STREAMS)
     beats = _read(records / files.GOODPUT_TABLE, GOODPUT)
     progress = _progress(records)
@@ -52,21 +57,45 @@ def load_run(records: Path, level: Level) -> dict[str, ClassData]:
         | set(pc.unique(streams["class"]).to_pylist())
         | set(pc.unique(beats["class"]).to_pylist())
     )
-    classes = {
-        name: _class_data(
-            streams.filter(pc.equal(streams["class"], name)),
-            beats.filter(pc.equal(beats["class"], name)),
+    classes = {}
+    for name in names:
+        own = streams.filter(pc.equal(streams["class"], name))
+        classes[name] = _class_data(
+            own,
+            _beats(beats.filter(pc.equal(beats["class"], name))),
             level,
             level.horizon_s(name),
             clients,
-            _side_by_side(
-                streams.filter(pc.equal(streams["class"], name)), clients, progress, level
-            ),
+            _side_by_side(own, clients, progress, level),
         )
-        for name in names
-    }
-    together = _class_data(streams, beats, level, None, clients)
-    return {**classes, **_by_role(records, level), ALL: together}
+    of_all = _class_data(streams, _beats(beats), level, None, clients)
+    return {**classes, **_by_role(records, level), ALL: of_all}
+
+
+def _published(records: Path, level: Level) -> dict[str, ClassData]:
+    """What a published pack has of a run's records, as arrays. Raises as ``load_run``."""
+    stored = read_streams(records)
+    gaps = stored[GAP.name].to_pylist()
+    streams = restored(stored) if "pause_ticks" in stored.column_names else stored
+    streams = streams.append_column(GAP.name, pa.array(gaps, pa.float64()))
+    sums, progress = load_sums(records), load_received(records)
+    clients = sorted(pc.unique(streams["client"].cast(pa.string())).to_pylist())
+    streams = _with_codes(_with_texts(streams), clients)
+    names = sorted(
+        set(level.classes) | set(pc.unique(streams["class"]).to_pylist()) | (set(sums) - {ALL})
+    )
+    classes = {}
+    for name in names:
+        own = streams.filter(pc.equal(streams["class"], name))
+        side_by_side = _side_by_side(own, clients, progress, level)
+        if any(one.known_gap_s is None for downloads in side_by_side for one in downloads):
+            raise AnalysisError(f"{records} was published for another measured span", GET_ANEW)
+        classes[name] = replace(
+            _class_data(own, None, level, level.horizon_s(name), clients, side_by_side),
+            published_read=sums.get(name),
+        )
+    of_all = _class_data(streams, None, level, None, clients)
+    return {**classes, ALL: replace(of_all, published_read=sums.get(ALL))}
 
 
 def _by_role(records: Path, level: Level) -> dict[str, ClassData]:
@@ -150,7 +179,11 @@ def _texts(table: pa.Table, name: str) -> NDArray[np.str_]:
 
 
 def _read(path: Path, columns: tuple[Column, ...]) -> pa.Table:
-    table = read_table(path, columns, missing="extract the run's records first")
+    return _with_texts(read_table(path, columns, missing="extract the run's records first"))
+
+
+def _with_texts(table: pa.Table) -> pa.Table:
+    """The table with clients and classes as text, not as codes of a dictionary."""
     for name in ("client", "class"):
         place = table.schema.get_field_index(name)
         table = table.set_column(place, name, table[name].cast(pa.string()))
@@ -167,13 +200,13 @@ def _with_codes(table: pa.Table, clients: list[str]) -> pa.Table:
 
 def _class_data(
     streams: pa.Table,
-    beats: pa.Table,
+    beats: Beats | None,
     level: Level,
     horizon_s: float | None,
     clients: Sequence[str],
     side_by_side: tuple[Downloads, ...] = (),
 ) -> ClassData:
-    end_s = _floats(beats, "time_s")
+    from_command = "ttfb_from_command_s"
     return ClassData(
         streams=Streams(
             client=_codes(streams),
@@ -181,21 +214,26 @@ def _class_data(
             end_s=_floats(streams, "end_s"),
             outcome=np.asarray(streams["outcome"].cast(pa.string()).to_pylist(), dtype=np.str_),
             ttfb_s=_floats(streams, "ttfb_from_start_s"),
-            ttfb_from_command_s=_floats(streams, "ttfb_from_command_s"),
+            ttfb_from_command_s=None if beats is None else _floats(streams, from_command),
             time_to_320kib_s=_floats(streams, "time_to_320kib_s"),
             time_to_last_byte_s=_floats(streams, "time_to_last_byte_s"),
         ),
-        beats=Beats(
-            client=_codes(beats),
-            begin_s=end_s - _floats(beats, "interval_s"),
-            end_s=end_s,
-            bytes_read=_floats(beats, "bytes_read"),
-        ),
+        beats=beats,
         begin_s=level.measured_start_s,
         end_s=level.measured_end_s,
         horizon_s=horizon_s,
         side_by_side=side_by_side,
         clients=tuple(clients),
+    )
+
+
+def _beats(table: pa.Table) -> Beats:
+    end_s = _floats(table, "time_s")
+    return Beats(
+        client=_codes(table),
+        begin_s=end_s - _floats(table, "interval_s"),
+        end_s=end_s,
+        bytes_read=_floats(table, "bytes_read"),
     )
 
 
@@ -208,19 +246,8 @@ def _progress(records: Path) -> Progress:
     if not (records / files.PROGRESS_TABLE).is_file():
         return {}
     table = _read(records / files.PROGRESS_TABLE, PROGRESS)
-    index = np.asarray(table["stream_index"].to_numpy(), dtype=np.int64)
     time_s, received = _floats(table, "time_s"), _floats(table, "bytes_received")
-    # A stream's rows stand together.
-    names = table["client"].to_pylist()
-    ends = [
-        row
-        for row in range(1, len(names) + 1)
-        if row == len(names) or (names[row], index[row]) != (names[row - 1], index[row - 1])
-    ]
-    return {
-        (names[begin], int(index[begin])): (time_s[begin:end], received[begin:end])
-        for begin, end in zip([0, *ends[:-1]], ends, strict=True)
-    }
+    return {key: (time_s[rows], received[rows]) for key, rows in stream_rows(table).items()}
 
 
 def _side_by_side(
@@ -230,21 +257,41 @@ def _side_by_side(
 
     A client with a stream of unknown fate or size is left out: who was served when it cannot tell.
     """
+    return tuple(tuple(group.values()) for _, group in _groups(streams, clients, progress, level))
+
+
+def _groups(
+    streams: pa.Table, clients: list[str], progress: Progress, level: Level
+) -> Iterator[tuple[str, dict[int, Download]]]:
+    """Clients that have downloads side by side, and these by their numbers, oldest first."""
     if not progress:
-        return ()
+        return
     of_client: dict[int, list[dict[str, Any]]] = {}
     for row in streams.to_pylist():
         if level.measured_start_s <= row["start_s"] < level.measured_end_s:
             of_client.setdefault(row["client"], []).append(row)
-    groups = []
     for code, rows in sorted(of_client.items()):
         rows.sort(key=lambda row: (row["start_s"], row["stream_index"]))
         ends = [row["end_s"] for row in rows]
         overlap = any(row["start_s"] < end for row, end in zip(rows[1:], ends, strict=False))
         known = all(row["bytes_requested"] and row["outcome"] != Outcome.UNKNOWN for row in rows)
         if overlap and known:
-            groups.append(tuple(_download(row, clients[code], progress) for row in rows))
-    return tuple(groups)
+            name = clients[code]
+            yield name, {row["stream_index"]: _download(row, name, progress) for row in rows}
+
+
+def groups_side_by_side(records: Path, level: Level) -> Iterator[tuple[str, dict[int, Download]]]:
+    """Clients of a whole run that have downloads side by side, and these by their numbers.
+
+    Raises:
+        AnalysisError: a table is missing or cannot be read.
+    """
+    streams = _read(records / files.STREAMS_TABLE, STREAMS)
+    clients = sorted(pc.unique(streams["client"]).to_pylist())
+    streams, progress = _with_codes(streams, clients), _progress(records)
+    for name in sorted(pc.unique(streams["class"]).to_pylist()):
+        own = streams.filter(pc.equal(streams["class"], name))
+        yield from _groups(own, clients, progress, level)
 
 
 def _download(row: dict[str, Any], client: str, progress: Progress) -> Download:
@@ -253,7 +300,13 @@ def _download(row: dict[str, Any], client: str, progress: Progress) -> Download:
     last_byte_s = row["time_to_last_byte_s"]
     done_s = None if last_byte_s is None else row["start_s"] + last_byte_s
     return download(
-        row["start_s"], row["end_s"], done_s, float(row["bytes_requested"]), time_s, received
+        row["start_s"],
+        row["end_s"],
+        done_s,
+        float(row["bytes_requested"]),
+        time_s,
+        received,
+        row.get(GAP.name),
     )
 
 

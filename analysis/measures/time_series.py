@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import numpy as np
 from numpy.typing import ArrayLike
 
@@ -68,10 +70,23 @@ def moving_average(
         low_s: start of the observation.
         high_s: end of the observation.
     """
+    return averaged(
+        grid_s, lambda grid: cumulative_at(grid, begin_s, end_s, amount), window_s, low_s, high_s
+    )
+
+
+def averaged(
+    grid_s: ArrayLike,
+    amount_by: Callable[[Floats], Floats],
+    window_s: float,
+    low_s: float,
+    high_s: float,
+) -> Floats:
+    """As ``moving_average``, where a function tells how much had come by each time of a grid."""
     grid = np.asarray(grid_s, dtype=np.float64)
     left = np.clip(grid - window_s / 2, low_s, high_s)
     right = np.clip(grid + window_s / 2, low_s, high_s)
-    amounts = cumulative_at(np.concatenate((left, right)), begin_s, end_s, amount)
+    amounts = amount_by(np.concatenate((left, right)))
     width = right - left
     with np.errstate(divide="ignore", invalid="ignore"):
         return np.where(width > 0, (amounts[grid.size :] - amounts[: grid.size]) / width, np.nan)

@@ -12,7 +12,8 @@ from onionlab.commands._request import output_file, results_folder
 from onionlab.errors import UserError
 from onionlab.experiment import checked_seeds, parse_seeds
 from onionlab.paths import working_root
-from onionlab.runs.packing import pack, part_of_study
+from onionlab.runs.packed_studies import part_of_study
+from onionlab.runs.packing import pack
 from onionlab.runs.plan import read_plan
 from onionlab.runs.store import Store
 
@@ -24,7 +25,13 @@ def setup_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("name", help="an experiment that was run; `figures` for a paper's runs")
     parser.add_argument("--out", type=Path, help="the file [results/NAME/runs.tar.xz]")
     parser.add_argument("--seeds", help="only these: a number n (seeds 1 to n) or a list: 1,4,7")
-    parser.add_argument("--logs", action="store_true", help="with all files of each run")
+    which = parser.add_mutually_exclusive_group()
+    which.add_argument("--logs", action="store_true", help="with all files of each run")
+    which.add_argument(
+        "--published",
+        action="store_true",
+        help="with what figures and claims read, and no more: a tenth of the size, to be published",
+    )
 
 
 def run(args: argparse.Namespace) -> int:
@@ -51,7 +58,15 @@ def run(args: argparse.Namespace) -> int:
             for number, study in enumerate(studies):
                 studies[number] = Path(scratch) / f"{number}.json"
                 write_study(studies[number], part_of_study(load_study(study), seeds))
-        count = pack(Store(plans[0].store), wanted, out, studies=studies, logs=args.logs, say=print)
+        count = pack(
+            Store(plans[0].store),
+            wanted,
+            out,
+            studies=studies,
+            logs=args.logs,
+            published=args.published,
+            say=print,
+        )
     print(f"{count} of {len(wanted)} runs, {out.stat().st_size / 1e6:.1f} MB")
     print(out)
     return 0

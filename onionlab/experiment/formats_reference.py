@@ -8,7 +8,6 @@ from __future__ import annotations
 import json
 import textwrap
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
 from typing import Any
 
 from pydantic import TypeAdapter
@@ -23,6 +22,7 @@ from analysis.formats.plan_file import PlanFile
 from analysis.formats.record_files import ParseReport, TraceCounts, TransferFacts
 from analysis.formats.run_files import Clients, PeerPair, RunClock, TracePlan
 from analysis.formats.study import Study
+from onionlab.experiment.published_formats import IN_FILE, PUBLISHED_SECTION, Described
 
 __all__ = ["formats_page"]
 
@@ -39,35 +39,13 @@ UNITS = (
     ("_ms", "ms"),
     ("_ns", "ns"),
     ("_s", "s"),
+    ("_ticks", "µs/4"),
 )
 """End of a name -> unit; the first that fits."""
 
 UNITS_OF_NAMES = {"bytes": "bytes", "bytes_read": "bytes", "bytes_written": "bytes"} | {
     f"bytes_{what}": "bytes" for what in ("requested", "received")
 }
-
-
-@dataclass(frozen=True)
-class Described:
-    """A format, as its section tells it.
-
-    Attributes:
-        name: of the file.
-        lies: where it lies.
-        writer: who writes it.
-        reader: who reads it.
-        version: its version, and what another one means.
-        model: what writes and reads it: a model, or the columns of a table.
-        rows: what a table has a row for; a model's docstring says what it is.
-    """
-
-    name: str
-    lies: str
-    writer: str
-    reader: str
-    version: str
-    model: Any
-    rows: str = ""
 
 
 RUN_FOLDER = "`runs/<id>/`"
@@ -77,7 +55,6 @@ NOT_WRITTEN = (
     "1. It does not stand in the file, whose bytes are part of the run's name; the first file of "
     "another version will have a key `format`."
 )
-IN_FILE = "in `format`. Another number means that older programs cannot read it and refuse it."
 OF_RECORDS = (
     f"{files.RECORDS_FORMAT}, also in the folder's name, `{files.RECORDS}`. Another number means "
     "other columns, or other numbers from the same logs: `onionlab analyse` extracts them again."
@@ -241,6 +218,7 @@ SECTIONS: tuple[tuple[str, str, tuple[Described, ...]], ...] = (
             ),
         ),
     ),
+    PUBLISHED_SECTION,
     (
         "An experiment's results",
         "Experiment files have [a page of their own](experiments.md), and so have "
@@ -274,7 +252,7 @@ SECTIONS: tuple[tuple[str, str, tuple[Described, ...]], ...] = (
                 f"run, `<id>/<path>`, and the studies that the runs are of, `{files.STUDIES}/`",
                 "`onionlab pack` (`onionlab/runs/packing.py`)",
                 "`onionlab unpack`, `compare` and `figures`",
-                f"1, {IN_FILE} It stands for the whole pack.",
+                f"1, or 2 for a published pack, {IN_FILE} It stands for the whole pack.",
                 PackIndex,
             ),
             Described(
@@ -310,8 +288,8 @@ def formats_page() -> str:
             "page is made from these models. Keys that a program does not know are passed over, so "
             "that a key may be added under the same version. Names of files stand in "
             "`analysis/formats/files.py`. JSON files are UTF-8 with sorted keys; tables are "
-            "Parquet, compressed by zstd. A `[]` in a key stands for each item of a list, and NAME "
-            "for each key of a mapping."
+            "Parquet, compressed by zstd where nothing else is said. A `[]` in a key stands for "
+            "each item of a list, and NAME for each key of a mapping."
         ),
     ]
     for title, about, formats in SECTIONS:

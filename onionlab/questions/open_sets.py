@@ -25,6 +25,7 @@ from analysis.errors import AnalysisError
 from analysis.formats import files
 from analysis.formats.json_files import read_json
 from analysis.formats.manifest import read_manifest
+from analysis.formats.published import is_published, read_published
 from analysis.formats.record_files import read_records_format
 from analysis.formats.study import Level, Run, Study, load_study
 from analysis.judgement.judging import read_statistics
@@ -318,11 +319,14 @@ def _set_run(study: Study, store: Path, run: Run) -> SetRun:
 
 
 def record_hashes(records: Path) -> dict[str, str]:
-    """File -> SHA-256 of a run's record tables.
+    """File -> SHA-256 of a run's record tables; of a published run those that it has them from.
 
     Raises:
         AnalysisError: one is missing.
     """
+    if is_published(records):
+        of_all = read_published(records).records
+        return {name: of_all[name] for name in RECORD_FILES if name in of_all}
     hashes = {}
     for name in RECORD_FILES:
         try:

@@ -3,6 +3,8 @@
 A pack is a tar archive, compressed by xz. Its first member, ``index.json``, names every file with
 its SHA-256. Then come the files of each run, ``<run id>/<path>``, and the studies that the runs are
 of, ``studies/<experiment>.json``. The same runs of the same studies make the same bytes.
+
+A published pack has of each run no more than what figures and claims read (`formats.published`).
 """
 
 from __future__ import annotations
@@ -14,7 +16,8 @@ import os
 import re
 import shutil
 import tarfile
-from collections.abc import Callable, Iterable, Iterator, Sequence
+import tempfile
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import BinaryIO, cast
@@ -23,13 +26,16 @@ from pydantic import ValidationError
 
 from analysis.errors import AnalysisError, problems_of
 from analysis.formats.compressed import PIECE_BYTES, UnpackedFile, most_bytes, require_size
-from analysis.formats.files import ANY_RECORDS, MANIFEST, PACK_INDEX, STUDIES
+from analysis.formats.files import ANY_RECORDS, MANIFEST, PACK_INDEX, RECORDS, STUDIES
 from analysis.formats.json_files import json_text, parse_json
 from analysis.formats.manifest import read_manifest
 from analysis.formats.pack_index import PackIndex
-from analysis.formats.study import Study, load_study, write_study
-from analysis.formats.whole_run import require_whole
+from analysis.formats.published import is_published, read_published
+from analysis.formats.study import Level, load_study
+from analysis.formats.whole_run import require_published, require_whole
+from analysis.measures.publishing import publish
 from onionlab.errors import UserError
+from onionlab.runs.packed_studies import add_study
 from onionlab.runs.store import Store
 
 LARGEST_INDEX_BYTES = 2**27
@@ -68,6 +74,7 @@ def pack(
     *,
     studies: Iterable[Path] = (),
     logs: bool,
+    published: bool = False,
     say: Callable[[str], None],
 ) -> int:
     """Write finished runs into one file, which appears whole or not at all.
@@ -79,25 +86,67 @@ def pack(
         studies: the study.json of each experiment that the runs are of.
         logs: with all files of a run; without: manifest, descriptions and records, which is all
             that reports, figures and comparisons read.
+        published: with manifest and what figures and claims read, and no more; not with ``logs``.
         say: receives progress.
 
     Returns:
         How many runs are in it.
 
     Raises:
-        UserError: none of the runs is finished.
+        UserError: none of the runs is finished; one has no records that could be published.
     """
     finished = sorted({run_id for run_id in run_ids if store.is_finished(run_id)})
     if not finished:
         raise UserError("none of these runs is finished", "make them first: make run NAME=...")
-    members = {f"{STUDIES}/{load_study(path).name}.json": path for path in studies}
-    members = dict(sorted(members.items()))
-    for run_id in finished:
-        run = store.run(run_id)
-        members.update((f"{run_id}/{path}", run / path) for path in _files(run, logs=logs))
-    hashes = {name: _sha256(path) for name, path in members.items()}
-    index = json_text(PackIndex(files=hashes).content()).encode()
+    of_studies = {f"{STUDIES}/{load_study(path).name}.json": path for path in studies}
+    members = dict(sorted(of_studies.items()))
     out.parent.mkdir(parents=True, exist_ok=True)
+    with contextlib.ExitStack() as stack:
+        if published:
+            scratch = Path(stack.enter_context(tempfile.TemporaryDirectory(dir=out.parent)))
+            members.update(_published_files(store, finished, of_studies.values(), scratch))
+        else:
+            members.update(_whole_files(store, finished, logs=logs))
+        _write_archive(out, members, published=published, say=say)
+    return len(finished)
+
+
+def _whole_files(store: Store, run_ids: Sequence[str], *, logs: bool) -> Iterator[tuple[str, Path]]:
+    """Name and path of each member, run by run."""
+    for run_id in run_ids:
+        run = store.run(run_id)
+        yield from ((f"{run_id}/{path}", run / path) for path in _files(run, logs=logs))
+
+
+def _published_files(
+    store: Store, run_ids: Sequence[str], studies: Iterable[Path], scratch: Path
+) -> Iterator[tuple[str, Path]]:
+    """Name and path of each member, written below ``scratch`` but for the manifests.
+
+    Files of one name stand together: they are most alike, and compress best so.
+    """
+    levels: dict[str, list[Level]] = {}
+    for study in map(load_study, studies):
+        for run in study.runs:
+            levels.setdefault(run.run_id, []).append(study.level(run.level))
+    yield from ((f"{run_id}/{MANIFEST}", store.manifest(run_id)) for run_id in run_ids)
+    for run_id in run_ids:
+        if run_id not in levels:
+            raise UserError(f"{run_id} is of no study that is packed with it")
+        try:
+            publish(store.run(run_id) / RECORDS, levels[run_id], scratch / run_id / RECORDS)
+        except AnalysisError as error:
+            raise UserError(f"{run_id} cannot be published: {error.message}", error.hint) from error
+    paths = [path for path in scratch.rglob("*") if path.is_file()]
+    for path in sorted(paths, key=lambda path: (path.name, path)):
+        yield path.relative_to(scratch).as_posix(), path
+
+
+def _write_archive(
+    out: Path, members: Mapping[str, Path], *, published: bool, say: Callable[[str], None]
+) -> None:
+    hashes = {name: _sha256(path) for name, path in members.items()}
+    index = json_text(PackIndex(format=2 if published else 1, files=hashes).content()).encode()
     part = out.with_name(f".{out.name}.{os.getpid()}")
     try:
         with tarfile.open(part, "w:xz", format=tarfile.PAX_FORMAT) as archive:
@@ -110,7 +159,6 @@ def pack(
         part.replace(out)
     finally:
         part.unlink(missing_ok=True)
-    return len(finished)
 
 
 def unpack(store: Store, file: Path) -> Unpacked:
@@ -123,11 +171,19 @@ def unpack(store: Store, file: Path) -> Unpacked:
     is replaced.
 
     Raises:
-        UserError: the file is missing, no pack, too large, cut or changed, or a run is not whole.
+        UserError: the file is missing, no pack, too large, cut or changed, a run is not whole, or
+            it is a published pack, whose runs never are.
     """
     found: dict[str, list[str]] = {"new": [], "same": [], "different": []}
     with opened(file, store.directory / f".unpacking-{os.getpid()}") as folder:
-        for run in sorted(path.parent for path in folder.glob(f"*/{MANIFEST}")):
+        runs = sorted(path.parent for path in folder.glob(f"*/{MANIFEST}"))
+        if any(is_published(run / RECORDS) for run in runs):
+            raise UserError(
+                f"{file} is a published pack: of its runs it has what figures and claims read, and "
+                "no more, so they cannot stand for runs that are made here",
+                "draw from it (make figures FROM=...) or compare with it (make compare A=...)",
+            )
+        for run in runs:
             found[_take(store, run)].append(run.name)
     return Unpacked(*(tuple(found[name]) for name in ("new", "same", "different")))
 
@@ -180,65 +236,17 @@ def opened_together(files: Sequence[Path], scratch: Path) -> Iterator[Path]:
         )
         for part, file in zip(others, files[1:], strict=True):
             for run in sorted(path.parent for path in part.glob(f"*/{MANIFEST}")):
-                if not (whole / run.name).exists():
-                    run.rename(whole / run.name)
-                elif _records(run) != _records(whole / run.name):
+                there = whole / run.name
+                if there.exists() and _records(run) != _records(there):
                     raise UserError(f"{run.name} has other records in {file} than in {files[0]}")
+                # Of two, one of which is published, the whole one has more to say.
+                if is_published(there / RECORDS):
+                    shutil.rmtree(there)
+                if not there.exists():
+                    run.rename(there)
             for study in sorted((part / STUDIES).glob("*.json")):
-                _add_study(whole / STUDIES / study.name, study, file)
+                add_study(whole / STUDIES / study.name, study, file)
         yield whole
-
-
-def part_of_study(study: Study, seeds: Iterable[int]) -> Study:
-    """A study of these seeds alone, which `opened_together` can put beside its others."""
-    kept = sorted(set(seeds) & set(study.asked["seeds"]))
-    used = [run for run in study.provenance.get("runs", []) if run["seed"] in kept]
-    return study.model_copy(
-        update={
-            "asked": {**study.asked, "seeds": kept},
-            "provenance": {**study.provenance, "runs": used},
-            "runs": tuple(run for run in study.runs if run.seed in kept),
-        }
-    )
-
-
-def _add_study(target: Path, study: Path, file: Path) -> None:
-    """Add the seeds and runs of a study to those of ``target``."""
-    if not target.exists():
-        target.parent.mkdir(exist_ok=True)
-        study.rename(target)
-        return
-    one, other = load_study(target), load_study(study)
-    same_levels = len(one.levels) == len(other.levels) and all(
-        level.same_as(there) for level, there in zip(one.levels, other.levels, strict=True)
-    )
-    if not same_levels or _set_up(one) != _set_up(other):
-        raise UserError(
-            f"{target.stem} in {file} is not the experiment of that name in the files before",
-            "levels, variants, engine, Tor and everything else but seeds have to be the same",
-        )
-    there = {run.run_id for run in one.runs}
-    used = list(one.provenance.get("runs", []))
-    described = {run["run_id"] for run in used}
-    used += [r for r in other.provenance.get("runs", []) if r["run_id"] not in described]
-    together = {
-        "asked": {**one.asked, "seeds": sorted({*one.asked["seeds"], *other.asked["seeds"]})},
-        "runs": (*one.runs, *(run for run in other.runs if run.run_id not in there)),
-        "provenance": {**one.provenance, "runs": used},
-    }
-    write_study(target, one.model_copy(update=together))
-
-
-def _set_up(study: Study) -> Study:
-    """All of a study but its levels that two parts of it have in common."""
-    return study.model_copy(
-        update={
-            "asked": {**study.asked, "seeds": None},
-            "provenance": {**study.provenance, "machine": None, "runs": None},
-            "runs": (),
-            "levels": (),
-        }
-    )
 
 
 def _files(run: Path, *, logs: bool) -> list[str]:
@@ -289,7 +297,8 @@ def _extract(packed: BinaryIO, scratch: Path) -> None:
     # Of a stream tarfile takes no more than its bytes in order.
     unpacked = cast(BinaryIO, UnpackedFile(packed, ".xz"))
     with tarfile.open(fileobj=unpacked, mode="r|", bufsize=PIECE_BYTES, tarinfo=_Member) as archive:
-        index = _read_index(archive)
+        first = _read_index(archive)
+        index, published = first.files, first.published
         missing = set(index)
         while (member := archive.next()) is not None:
             if member.name not in missing:
@@ -305,11 +314,11 @@ def _extract(packed: BinaryIO, scratch: Path) -> None:
             raise ValueError(f"{run_id} has no manifest")
         if read_manifest(scratch / run_id / MANIFEST).identity_hash != run_id:
             raise ValueError(f"the manifest of {run_id} describes another run")
-        require_whole(scratch / run_id)
+        (require_published if published else require_whole)(scratch / run_id)
 
 
-def _read_index(archive: tarfile.TarFile) -> dict[str, str]:
-    """Name -> SHA-256. Raises ValueError."""
+def _read_index(archive: tarfile.TarFile) -> PackIndex:
+    """What the first member says of the others. Raises ValueError."""
     member = archive.next()
     if member is None or member.name != PACK_INDEX or member.size > LARGEST_INDEX_BYTES:
         raise ValueError(f"it does not begin with {PACK_INDEX}")
@@ -324,7 +333,7 @@ def _read_index(archive: tarfile.TarFile) -> dict[str, str]:
     for name in index.files:
         if not _is_name(name) or name in folders:
             raise ValueError(f"{name[:SHOWN_NAME]!r} is no file of a run")
-    return index.files
+    return index
 
 
 def _folders(name: str) -> Iterator[str]:
@@ -385,6 +394,11 @@ def _is_whole(run: Path) -> bool:
 
 
 def _records(run: Path) -> dict[str, str]:
+    """SHA-256 of each record table, or of those that a published run's tables stand for."""
+    if is_published(run / RECORDS):
+        return {
+            f"{RECORDS}/{name}": sha for name, sha in read_published(run / RECORDS).records.items()
+        }
     return {
         path.relative_to(run).as_posix(): _sha256(path)
         for path in run.glob(RECORD_FILES)

@@ -137,6 +137,7 @@ def test_a_time_that_the_log_does_not_hold_has_no_distribution() -> None:
 def test_logs_that_end_inside_the_span_have_no_goodput() -> None:
     short = data(ROWS)
     first = short.beats
+    assert first is not None
     beats = Beats(first.client[:190], first.begin_s[:190], first.end_s[:190], np.ones(190))
     cut = ClassData(ROWS, beats, 100.0, 200.0, 60.0)
     assert "end before" in statistic(cut, "goodput_bytes_per_s").reason

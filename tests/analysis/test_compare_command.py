@@ -149,8 +149,15 @@ def pack_file(checkout: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     file = root / "runs.tar.xz"
     run_ids = [run["run_id"] for run in content["runs"]]
     pack(store, run_ids, file, studies=studies, logs=False, say=print)
+    pack(store, run_ids, root / "p.tar.xz", studies=studies, logs=False, published=True, say=print)
     shutil.rmtree(store.directory)
     return file
+
+
+@pytest.fixture(scope="module")
+def published_file(pack_file: Path) -> Path:
+    """The same in a published pack."""
+    return pack_file.with_name("p.tar.xz")
 
 
 def test_a_pack_is_compared_as_its_runs_are(
@@ -163,6 +170,32 @@ def test_a_pack_is_compared_as_its_runs_are(
     status, both, err = onionlab(f"{pack_file}:a", "swrr-test:ewma", *out)
     assert (status, "byte-identical" in both) == (0, True), err
     assert sorted(path.name for path in (checkout / "results").iterdir()) == ["swrr-test"]
+
+
+def test_a_published_pack_is_compared_by_what_it_has(
+    onionlab: Any, checkout: Path, published_file: Path, tmp_path: Path
+) -> None:
+    """Records are the same by the hashes that it has of them, and what it lacks has no value."""
+    out = ("--out", str(tmp_path))
+    status, same, err = onionlab("swrr-test:ewma", f"{published_file}:a", *out)
+    assert (status, "byte-identical" in same) == (0, True), err
+    _, lines, _ = onionlab("swrr-test:ewma", "swrr-test:rr", *out)
+    whole = pd.read_csv(table_of(lines))
+    status, lines, err = onionlab(f"{published_file}:a:ewma", "swrr-test:rr", *out)
+    assert status == 1, err
+    small = pd.read_csv(table_of(lines))
+    primary, lacking = small["primary"] == "yes", small["metric"].isin(LEFT_OUT)
+    # The others are corrected for how many of them there are.
+    corrected = ["p_different", "p_equivalent", "more_seeds", "note"]
+    assert small[primary].equals(whole[primary])
+    assert small[~lacking].drop(columns=corrected).equals(whole[~lacking].drop(columns=corrected))
+    assert set(small[lacking]["verdict"]) == {"not yet known"}
+    assert small[lacking]["note"].str.contains("A: not in a published pack in 5 of 5 runs").all()
+
+
+LEFT_OUT = ["jain_index_clients", "starved_share", "ttfb_from_command_p50_s"] + [
+    f"longest_gap_{rank}_s" for rank in ("p50", "p90", "p99")
+]
 
 
 def test_both_sides_are_told_of_the_pairs_alone(

@@ -116,11 +116,10 @@ class Project:
         studies = [self.results / "study.json"]
         some = self.run_ids[:2]
         pack(store, some, self.pack_file, studies=studies, logs=True, say=lambda _: None)
-        with tarfile.open(self.pack_file) as archive:
-            self.members = {
-                member.name: (archive.extractfile(member) or io.BytesIO()).read()
-                for member in archive.getmembers()
-            }
+        self.members = members_of(self.pack_file)
+        file = self.published_file = self.inputs / "published.tar.xz"
+        pack(store, some, file, studies=studies, logs=False, published=True, say=lambda _: None)
+        self.published_members = members_of(file)
 
     def _write_import(self) -> None:
         with tempfile.TemporaryDirectory() as folder:
@@ -208,15 +207,28 @@ def _seen(path: Path) -> tuple[int, int] | None:
         return None
 
 
-def repacked(members: Mapping[str, bytes], *, hashes: bool = True) -> bytes:
-    """A pack of these members; with an index that knows them, unless they bring their own."""
+def members_of(file: Path) -> dict[str, bytes]:
+    """Name -> content of each member of a pack."""
+    with tarfile.open(file) as archive:
+        return {
+            member.name: (archive.extractfile(member) or io.BytesIO()).read()
+            for member in archive.getmembers()
+        }
+
+
+def repacked(members: Mapping[str, bytes], *, hashes: bool = True, version: int = 1) -> bytes:
+    """A pack of these members; with an index that knows them, unless they bring their own.
+
+    version: of that index, 2 for a published pack.
+    """
     if hashes and "index.json" in members:
         files = {
             name: hashlib.sha256(content).hexdigest()
             for name, content in members.items()
             if name != "index.json"
         }
-        members = {**members, "index.json": json.dumps({"format": 1, "files": files}).encode()}
+        index = json.dumps({"format": version, "files": files}).encode()
+        members = {**members, "index.json": index}
     out = io.BytesIO()
     with tarfile.open(fileobj=out, mode="w:xz", preset=0) as archive:
         for name, content in members.items():

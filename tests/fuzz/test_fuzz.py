@@ -10,7 +10,7 @@ import gzip
 import json
 import lzma
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -83,11 +83,13 @@ def test_sound_inputs_are_read(project: Project) -> None:
             ("analyse", "--run-directory", str(made)),
             ("unpack", str(project.pack_file)),
             ("compare", f"{project.pack_file}:{NAME}:ewma", f"{NAME}:ewma"),
+            ("compare", f"{project.published_file}:{NAME}:ewma", f"{NAME}:ewma"),
             ("import", "--name", "theirs", str(sims)),
             ("compare", "theirs", "others"),
             ("compare", f"{NAME}:ewma", f"{NAME}:rr"),
             ("report", NAME),
             ("pack", NAME),
+            ("pack", NAME, "--published"),
             ("validate-statistics", "--repetitions", "1", "--runs", str(csv)),
         ):
             assert project.call("sound", *words) != 2, words
@@ -150,32 +152,47 @@ def test_cell_traces_and_what_a_run_says_of_itself(project: Project, data: st.Da
 def test_packs(project: Project, data: st.DataObject) -> None:
     """Damaged as files, as archives, and in what they hold while their index knows of it."""
     draw = data.draw
-    members = dict(project.members)
-    how = draw(st.integers(0, 3))
-    if how:
-        name = draw(st.sampled_from([one for one in members if "shadow.data" not in one]))
-        content = members.pop(name)
-        if draw(st.integers(0, 5)) == 0:
-            run_id = name.split("/")[0]
-            name = draw(st.sampled_from([run_id, f"{run_id}/", "studies/", ""])) + draw(
-                st.sampled_from([one for one in NAMES if one])
-            )
-        elif name.endswith(".json"):
-            content = json_bytes(draw, changed_json(draw, json.loads(content)))
-        else:
-            content = changed_bytes(draw, content)
-        if draw(st.integers(0, 5)):
-            members[name] = content
-        # The index goes first.
-        members = {"index.json": members.pop("index.json", b"{}"), **members}
-        file = repacked(members, hashes=how > 1)
-    else:
-        file = changed_bytes(draw, project.pack_file.read_bytes())
     path = project.pack_file
+    file = changed_pack(draw, project.members, path.read_bytes(), version=1)
     with project.damaged({path: file, project.root / "runs" / "x": None}):
         project.call("pack", "unpack", str(path))
         if draw(st.integers(0, 3)) == 0:
             project.call("pack compared", "compare", f"{path}:{NAME}:ewma", f"{NAME}:ewma")
+
+
+@fuzz
+def test_published_packs(project: Project, data: st.DataObject) -> None:
+    """The same of packs that never come into a store."""
+    draw = data.draw
+    path = project.published_file
+    file = changed_pack(draw, project.published_members, path.read_bytes(), version=2)
+    with project.damaged({path: file, project.root / "runs" / "x": None}):
+        assert project.call("published pack", "unpack", str(path)) == 2
+        project.call("published pack compared", "compare", f"{path}:{NAME}:ewma", f"{NAME}:ewma")
+
+
+def changed_pack(draw: Draw, members: Mapping[str, bytes], whole: bytes, version: int) -> bytes:
+    """A pack with some change, in one of its members or anywhere."""
+    members = dict(members)
+    how = draw(st.integers(0, 3))
+    if not how:
+        return changed_bytes(draw, whole)
+    name = draw(st.sampled_from([one for one in members if "shadow.data" not in one]))
+    content = members.pop(name)
+    if draw(st.integers(0, 5)) == 0:
+        run_id = name.split("/")[0]
+        name = draw(st.sampled_from([run_id, f"{run_id}/", "studies/", ""])) + draw(
+            st.sampled_from([one for one in NAMES if one])
+        )
+    elif name.endswith(".json"):
+        content = json_bytes(draw, changed_json(draw, json.loads(content)))
+    else:
+        content = changed_bytes(draw, content)
+    if draw(st.integers(0, 5)):
+        members[name] = content
+    # The index goes first.
+    members = {"index.json": members.pop("index.json", b"{}"), **members}
+    return repacked(members, hashes=how > 1, version=version)
 
 
 @fuzz
@@ -227,6 +244,7 @@ def test_results(project: Project, data: st.DataObject) -> None:
                 ("compare", f"{NAME}:ewma", f"{NAME}:rr"),
                 ("report", NAME),
                 ("pack", NAME),
+                ("pack", NAME, "--published"),
                 ("analyse", NAME),
             ]
         )

@@ -33,8 +33,11 @@ from .whole_runs import write_records, write_streams
 
 
 def make_run(store: Store, name: str) -> str:
+    """A finished run, unless it is there."""
     identity = {"files": {"conf/torrc": name}}
     run_id = identity_hash(identity)
+    if store.is_finished(run_id):
+        return run_id
     partial = store.partial(run_id)
     for path, content in {
         "run.json": "{}",
@@ -198,6 +201,84 @@ def test_no_finished_run_is_no_pack(here: Store, tmp_path: Path) -> None:
     assert not (tmp_path / "runs.tar.xz").exists()
 
 
+# ----- published packs
+
+
+def published(store: Store, folder: Path, *names: str) -> tuple[Path, list[str]]:
+    run_ids = [make_run(store, name) for name in names]
+    study, file = folder / "study.json", folder / "published.tar.xz"
+    write_study(study, study_of("quick", dict(enumerate(run_ids, 1))))
+    pack(store, run_ids, file, studies=[study], logs=False, published=True, say=print)
+    return file, sorted(run_ids)
+
+
+def test_a_published_pack_never_comes_into_a_store(
+    here: Store, there: Store, tmp_path: Path
+) -> None:
+    file, (run_id, _) = published(here, tmp_path, "rr seed 1", "rr seed 2")
+    make_run(there, "rr seed 1")
+    before = content(there)
+    with pytest.raises(UserError, match="is a published pack") as refused:
+        unpack(there, file)
+    assert "make figures FROM" in str(refused.value.hint)
+    assert content(there) == before
+    with opened(file, tmp_path / "open") as folder:
+        assert sorted(path.name for path in (folder / run_id).iterdir()) == [MANIFEST, "records-v1"]
+
+
+def test_who_takes_a_published_run_into_a_store_by_hand_gets_the_whole_one_from_a_pack(
+    here: Store, there: Store, tmp_path: Path
+) -> None:
+    file, (run_id,) = published(here, tmp_path, "rr seed 1")
+    whole, _ = packed(here, tmp_path, "rr seed 1")
+    with opened(file, tmp_path / "open") as folder:
+        shutil.copytree(folder / run_id, there.run(run_id))
+    assert unpack(there, whole).new == (run_id,)
+    assert content(there) == {
+        name: data
+        for name, data in content(here).items()
+        if "hosts" not in name and ".log" not in name
+    }
+
+
+def test_the_same_runs_make_the_same_published_bytes(here: Store, tmp_path: Path) -> None:
+    file, _ = published(here, tmp_path, "a", "b")
+    before = file.read_bytes()
+    assert published(here, tmp_path, "a", "b")[0].read_bytes() == before
+    assert not [
+        path for path in tmp_path.iterdir() if path.is_dir() and path.name.startswith("tmp")
+    ]
+
+
+@pytest.mark.parametrize("order", [1, -1])
+def test_of_a_run_in_two_packs_the_whole_one_is_read(
+    here: Store, tmp_path: Path, order: int
+) -> None:
+    small, (run_id,) = published(here, tmp_path, "rr seed 1")
+    large, _ = packed(here, tmp_path, "rr seed 1")
+    with opened_together([small, large][::order], tmp_path / "open") as folder:
+        assert (folder / run_id / "records-v1" / "goodput.parquet").is_file()
+    write_streams(here.run(run_id) / "records-v1" / "streams.parquet", "made otherwise")
+    pack(here, [run_id], large, logs=False, say=print)
+    with (
+        pytest.raises(UserError, match="has other records in"),
+        opened_together([small, large][::order], tmp_path / "open"),
+    ):
+        pass
+
+
+def test_runs_that_cannot_be_published_are_named(here: Store, tmp_path: Path) -> None:
+    _, (run_id,) = published(here, tmp_path, "rr seed 1")
+    file = tmp_path / "none.tar.xz"
+    with pytest.raises(UserError, match=f"{run_id} is of no study"):
+        pack(here, [run_id], file, logs=False, published=True, say=print)
+    shutil.rmtree(here.run(run_id) / "records-v1")
+    study = [tmp_path / "study.json"]
+    with pytest.raises(UserError, match=f"{run_id} cannot be published: .*is missing"):
+        pack(here, [run_id], file, studies=study, logs=False, published=True, say=print)
+    assert not file.exists()
+
+
 Members = dict[str, bytes]
 
 
@@ -280,7 +361,9 @@ def climbing(members: Members, run_id: str) -> None:
         (lambda m, r: m.pop(f"{r}/run.json"), "1 files are missing, such as"),
         (lambda m, r: m.update({f"{r}/more": b""}), "is not in its index"),
         (lambda m, r: m.pop(INDEX), "does not begin with index.json"),
-        (of_index(lambda index: index.update(format=2)), "index.json is not valid: format: "),
+        (of_index(lambda index: index.update(format=3)), "index.json is not valid: format: "),
+        (of_index(lambda index: index.update(format=2)), "has not manifest.json and records-v1/"),
+        (of_file("records-v1/published.json", b"{}"), "is of a published pack, and not whole"),
         (of_index(lambda index: index.pop("files")), "index.json is not valid: files: "),
         (of_index(lambda index: index.update(files={"x/a": ""})), "'x/a' is no file of a run"),
         (of_index(lambda index: index.update(files={"/etc/x": ""})), "is no file of a run"),

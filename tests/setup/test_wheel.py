@@ -12,9 +12,14 @@ import zipfile
 from pathlib import Path
 
 import pytest
+from harness.whole_runs import write_records
 from shipped import EXPERIMENTS, is_own_experiment
 
+from analysis.formats.files import RECORDS
+from analysis.formats.manifest import Manifest, identity_hash, write_manifest
 from onionlab import __version__
+from onionlab.runs.packing import pack
+from onionlab.runs.store import Store
 
 REPOSITORY = Path(__file__).resolve().parents[2]
 PACK = REPOSITORY / "docs" / "runs" / "starvation-seed-3-uml.tar.xz"
@@ -132,5 +137,12 @@ def test_published_runs_answer_the_claims(
         assert len(list(csv.DictReader(rows))) >= 9
     assert [path.name for path in tmp_path.iterdir()] == ["results"]
     assert sorted(environment.rglob("share/**/*")) == before
-    assert run(onionlab, "unpack", PACK, cwd=tmp_path)
-    assert (tmp_path / "runs").is_dir()
+
+
+def test_runs_of_a_pack_are_taken(onionlab: Path, tmp_path: Path) -> None:
+    made, run_id = Store(tmp_path / "made"), identity_hash({})
+    write_records(made.run(run_id) / RECORDS, "server1")
+    write_manifest(made.manifest(run_id), Manifest(run_id=run_id))
+    pack(made, [run_id], tmp_path / "runs.tar.xz", logs=False, say=print)
+    assert "1 runs are new" in run(onionlab, "unpack", "runs.tar.xz", cwd=tmp_path)
+    assert (tmp_path / "runs" / run_id / RECORDS).is_dir()

@@ -12,6 +12,7 @@ from analysis.measures.data import ClassData
 from analysis.measures.metric import (
     HEARTBEAT_S,
     INDEX,
+    NOT_PUBLISHED,
     QUANTILES,
     RATE,
     Judged,
@@ -26,6 +27,8 @@ from analysis.measures.service import STARVED_S, amount_by_client, jain_index
 
 def _jain_over_clients(data: ClassData) -> Statistic:
     beats = data.beats
+    if beats is None:
+        return NOT_PUBLISHED
     if beats.end_s.size == 0:
         return Statistic(None, "no heartbeat in the logs")
     got = amount_by_client(
@@ -37,6 +40,8 @@ def _jain_over_clients(data: ClassData) -> Statistic:
 
 def _gaps(data: ClassData) -> tuple[Floats, str]:
     """Longest gap of each measured stream with a known fate, and why there is none."""
+    if data.longest_gaps_s is None:
+        return np.empty(0), NOT_PUBLISHED.reason
     streams = data.streams
     inside = (streams.start_s >= data.begin_s) & (streams.start_s < data.end_s)
     inside &= streams.outcome != Outcome.UNKNOWN

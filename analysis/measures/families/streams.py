@@ -10,6 +10,7 @@ from analysis.formats.columns import FAILURES, Outcome
 from analysis.measures.data import ClassData
 from analysis.measures.durations import DURATIONS, METHODS, Duration, Method, duration_curve
 from analysis.measures.metric import (
+    NOT_PUBLISHED,
     QUANTILES,
     RATE,
     TIME,
@@ -21,18 +22,15 @@ from analysis.measures.metric import (
     time_at,
 )
 from analysis.measures.survival import CENSORED, EVENT, FAILURE, cumulative_incidence
-from analysis.measures.time_series import cumulative_at
 
 
 def _goodput(data: ClassData) -> Statistic:
-    if data.beats.end_s.size == 0:
+    read = data.bytes_read
+    if read is None:
         return Statistic(None, "no heartbeat in the logs")
-    beat_s = float(np.median(data.beats.end_s - data.beats.begin_s))
-    if float(data.beats.end_s.max()) < data.end_s - 2 * beat_s:
+    if read.end_s < data.end_s - 2 * read.beat_s:
         return Statistic(None, "the logs end before the measured span does")
-    got = cumulative_at(
-        [data.begin_s, data.end_s], data.beats.begin_s, data.beats.end_s, data.beats.bytes_read
-    )
+    got = read.by(np.array([data.begin_s, data.end_s]))
     return Statistic(float(got[1] - got[0]) / (data.end_s - data.begin_s))
 
 
@@ -160,6 +158,8 @@ def _duration_metrics(duration: Duration, method: Method) -> Iterator[Metric]:
 
 def _command_median(data: ClassData) -> Statistic:
     times = data.measured.ttfb_from_command_s
+    if times is None:
+        return NOT_PUBLISHED
     times = times[np.isfinite(times)]
     if times.size == 0:
         return Statistic(None, "no stream got a first byte")

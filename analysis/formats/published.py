@@ -1,0 +1,220 @@
+"""What a published pack holds of a run's records: all that figures and claims read, and no more.
+
+    <run id>/records-v<N>/    parse.json and
+        published.json                  what the tables below stand for
+        published-streams.parquet       in place of streams.parquet
+        published-goodput.parquet       in place of goodput.parquet: sums by class and second
+        published-progress.parquet      in place of progress.parquet, where downloads are compared
+
+The tables of peers and of cell traces are there as they are. What is here has the values that it
+had in the records, to the last bit. The pack is compressed as a whole, so its tables are not.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Annotated, Final, Literal
+
+import pyarrow as pa  # type: ignore[import-untyped]
+import pyarrow.parquet as pq  # type: ignore[import-untyped]
+from pydantic import Field, FiniteFloat
+
+from analysis.formats import files
+from analysis.formats.columns import STREAMS, Column, arrow_schema
+from analysis.formats.format_model import FormatModel
+from analysis.formats.json_files import json_text, read_as
+from analysis.formats.tables import read_table, require_columns
+
+PUBLISHED_FORMAT: Final = 1
+"""Version of published.json and the tables beside it."""
+
+GET_ANEW = "get the pack anew"
+
+TICKS_PER_S = 4_000_000
+"""A tick is a quarter of a microsecond. TGen logs microseconds, and what is known to an interval is
+the middle of two of them, or of a middle and one of them."""
+
+_STREAMS = {column.name: column for column in STREAMS}
+
+KEPT: tuple[Column, ...] = tuple(
+    _STREAMS[name]
+    for name in (
+        "client",
+        "class",
+        "stream_index",
+        "start_s",
+        "ttfb_from_start_s",
+        "time_to_320kib_s",
+        "time_to_last_byte_s",
+        "bytes_requested",
+        "outcome",
+        "end_s",
+    )
+)
+"""The columns of streams that metrics, figures and claims read, but for one median."""
+
+GAP = Column(
+    "longest_gap_s",
+    pa.float64(),
+    "longest time without a byte, from the start to the last byte or the end; of downloads that "
+    "their client made side by side",
+    optional=True,
+)
+
+CODED_STREAMS: tuple[Column, ...] = (
+    Column("client", pa.string(), "host name of the client; its streams stand together"),
+    Column("class", pa.string(), "traffic class of the client"),
+    Column("outcome", pa.string(), "as in streams"),
+    Column("bytes_requested", pa.int64(), "as in streams", optional=True),
+    Column(
+        "pause_s",
+        pa.int64(),
+        "start_s less the end_s of the row before, or less 0 in a client's first row, in whole "
+        "seconds",
+    ),
+    Column("pause_ticks", pa.int64(), "the rest of that, which may be negative"),
+    Column("ttfb_ticks", pa.int64(), "ttfb_from_start_s", optional=True),
+    Column(
+        "last_byte_ticks",
+        pa.int64(),
+        "time_to_last_byte_s, less ttfb_from_start_s where there is one",
+        optional=True,
+    ),
+    Column(
+        "target_ticks",
+        pa.int64(),
+        "time_to_320kib_s, less time_to_last_byte_s where there is one",
+        optional=True,
+    ),
+    Column(
+        "end_ticks",
+        pa.int64(),
+        "end_s less start_s, and less time_to_last_byte_s where there is one",
+    ),
+    GAP,
+)
+"""Streams as whole ticks, each less what another column says. ``stream_index`` counts the rows of a
+client from 0. Where that would not give each value back to the bit, the table has ``KEPT``."""
+
+SUMS: tuple[Column, ...] = (
+    Column("class", pa.string(), "traffic class; all: of all clients together"),
+    Column(
+        "time_s",
+        pa.float64(),
+        "each whole second while there are heartbeats, begin and end of these, and what of the "
+        "measured span lies between: its begin and end, and each five seconds from its begin on",
+    ),
+    Column(
+        "bytes_read",
+        pa.float64(),
+        "bytes read by then, if those of each heartbeat interval came evenly; null in rows of all",
+        optional=True,
+    ),
+    Column(
+        "rounding",
+        pa.int64(),
+        "in rows of all: bytes read by then less the sum of the classes', in units in the last "
+        "place; null in others",
+        optional=True,
+    ),
+)
+
+RECEIVED: tuple[Column, ...] = (
+    Column("client", pa.string(), "host name of the client"),
+    Column("stream_index", pa.int64(), "as in streams"),
+    Column(
+        "time_s",
+        pa.float64(),
+        "time at which metrics or figures ask: each second from a client's first start on, each "
+        "window of its index of fairness, the first completion",
+    ),
+    Column("more_bytes", pa.int64(), "payload that came since the stream's row before"),
+)
+
+AS_THEY_ARE = (
+    files.PARSE_REPORT,
+    files.PEERS_TABLE,
+    files.TRANSFER_FACTS,
+    files.CELLS_TABLE,
+    files.RELAY_TIME_TABLE,
+    files.TRACE_COUNTS,
+)
+"""Files that a published run has as they are: of their tables figures and claims read all."""
+
+DICTIONARIES = ("client", "class", "outcome")
+"""Columns of few values."""
+
+
+class Heard(FormatModel):
+    """The heartbeats of one class."""
+
+    begin_s: FiniteFloat = Field(description="when the first interval begins")
+    end_s: FiniteFloat = Field(description="when the last one ends")
+    interval_s: FiniteFloat = Field(description="median length of the intervals")
+
+
+class PublishedRun(FormatModel):
+    """published.json: what the tables of a published run stand for."""
+
+    format: Literal[1] = Field(default=PUBLISHED_FORMAT, description="version")
+    records: dict[str, Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")]] = Field(
+        description="name of a record table -> its SHA-256, of all that the run had"
+    )
+    classes: dict[str, Heard] = Field(
+        default={}, description="class, or all -> its heartbeats; one without any is not there"
+    )
+
+
+def is_published(records: Path) -> bool:
+    """Whether a folder holds what was published of records, and not the records."""
+    return (records / files.PUBLISHED).is_file()
+
+
+def write_published(path: Path, content: PublishedRun) -> None:
+    """Writes a published.json; the same content gives the same bytes."""
+    path.write_text(json_text(content.content()), encoding="utf-8")
+
+
+def read_published(records: Path) -> PublishedRun:
+    """Reads the published.json of a folder of records.
+
+    Raises:
+        AnalysisError: missing, not JSON, or of another format.
+    """
+    path = records / files.PUBLISHED
+    return read_as(PublishedRun, path, "description of a published run", wrong=GET_ANEW)
+
+
+def write_table(path: Path, columns: tuple[Column, ...], values: Mapping[str, pa.Array]) -> None:
+    """Writes a table in one piece; the same values give the same bytes.
+
+    The first bytes of all numbers stand together, then the second ones: those of like numbers are
+    alike, which is what the pack's compression lives on.
+    """
+    schema = arrow_schema(columns, PUBLISHED_FORMAT)
+    table = pa.table([values[column.name] for column in columns], schema=schema)
+    numbers = [name for name in table.column_names if name not in DICTIONARIES]
+    pq.write_table(
+        table,
+        path,
+        row_group_size=max(1, table.num_rows),
+        compression="none",
+        version="2.6",
+        use_dictionary=[name for name in table.column_names if name in DICTIONARIES],
+        column_encoding=dict.fromkeys(numbers, "BYTE_STREAM_SPLIT"),
+        write_statistics=False,
+    )
+
+
+def read_streams(records: Path) -> pa.Table:
+    """The table of streams, ``CODED_STREAMS`` or ``KEPT`` with ``GAP``.
+
+    Raises:
+        AnalysisError: missing, damaged, or neither of the two.
+    """
+    path = records / files.PUBLISHED_STREAMS
+    table = read_table(path, missing=GET_ANEW, wrong=GET_ANEW)
+    columns = CODED_STREAMS if "pause_ticks" in table.column_names else (*KEPT, GAP)
+    require_columns(path, table, columns, GET_ANEW)
+    return table

@@ -1,0 +1,169 @@
+"""A run's records to what a published pack holds of them."""
+
+from __future__ import annotations
+
+import hashlib
+import shutil
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa  # type: ignore[import-untyped]
+
+from analysis.arrays import Floats
+from analysis.errors import AnalysisError
+from analysis.formats import files
+from analysis.formats.columns import STREAMS
+from analysis.formats.published import (
+    AS_THEY_ARE,
+    CODED_STREAMS,
+    GAP,
+    KEPT,
+    RECEIVED,
+    SUMS,
+    Heard,
+    PublishedRun,
+    is_published,
+    write_published,
+    write_table,
+)
+from analysis.formats.published_streams import coded
+from analysis.formats.study import Level
+from analysis.formats.tables import read_table
+from analysis.measures.data import ALL, BytesRead, ClassData
+from analysis.measures.downloads import Download, asked_times
+from analysis.measures.leeway import window_edges
+from analysis.measures.published import Curve, rounding_of
+from analysis.measures.run_data import groups_side_by_side, load_run
+
+LONGEST_S = 1e6
+"""Of a run whose seconds are told one by one: eleven days."""
+
+Key = tuple[str, int]
+"""Client and number of a stream."""
+
+
+def publish(records: Path, levels: Sequence[Level], out: Path) -> None:
+    """Write what a published pack holds of a run's records.
+
+    Args:
+        records: the run's.
+        levels: one or more, with which studies have the run: their measured spans count.
+        out: a folder that is made.
+
+    Raises:
+        AnalysisError: the records are missing or damaged, are a published pack's themselves, or
+            tell of more seconds than are published.
+    """
+    if is_published(records):
+        raise AnalysisError(f"{records} is from a published pack", "pack the runs themselves")
+    # Heartbeats are the same at each of them.
+    data = load_run(records, levels[0])
+    out.mkdir(parents=True)
+    for name in AS_THEY_ARE:
+        if (records / name).is_file():
+            shutil.copyfile(records / name, out / name)
+    heard: dict[str, Heard] = {}
+    if not (records / files.PEERS_TABLE).is_file():
+        heard = _write_sums(out / files.PUBLISHED_GOODPUT, data, _asked(levels))
+        gaps = _write_received(out / files.PUBLISHED_PROGRESS, records, levels)
+        _write_streams(out / files.PUBLISHED_STREAMS, records / files.STREAMS_TABLE, gaps)
+    hashes = {path.name: _sha256(path) for path in sorted(records.glob("*.parquet"))}
+    write_published(out / files.PUBLISHED, PublishedRun(records=hashes, classes=heard))
+
+
+def _asked(levels: Sequence[Level]) -> Floats:
+    """Times besides whole seconds at which somebody asks what had been read by then."""
+    spans = [(level.measured_start_s, level.measured_end_s) for level in levels]
+    return np.concatenate([np.append(window_edges(*span), span) for span in spans])
+
+
+def _sha256(path: Path) -> str:
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def _write_sums(path: Path, data: Mapping[str, ClassData], asked_s: Floats) -> dict[str, Heard]:
+    """Write what each class read by each second; returns its heartbeats' facts."""
+    reads = {name: read for name, one in data.items() if (read := one.bytes_read) is not None}
+    curves = {name: _curve(read, asked_s) for name, read in reads.items()}
+    of_class = {name: curve for name, curve in curves.items() if name != ALL}
+    names, times, amounts, roundings = [], [], [], []
+    for name in sorted(curves):
+        time_s, amount = curves[name]
+        names += [name] * time_s.size
+        times.append(time_s)
+        if name == ALL:
+            amounts.append(pa.nulls(time_s.size, pa.float64()))
+            roundings.append(pa.array(rounding_of(of_class, time_s, amount)))
+        else:
+            amounts.append(pa.array(amount))
+            roundings.append(pa.nulls(time_s.size, pa.int64()))
+    columns = {
+        "class": pa.array(names, pa.string()),
+        "time_s": pa.array(np.concatenate([np.empty(0), *times])),
+        "bytes_read": pa.concat_arrays([pa.array([], pa.float64()), *amounts]),
+        "rounding": pa.concat_arrays([pa.array([], pa.int64()), *roundings]),
+    }
+    write_table(path, SUMS, columns)
+    return {name: Heard(**_facts(read)) for name, read in reads.items()}
+
+
+def _facts(read: BytesRead) -> dict[str, float]:
+    return {"begin_s": read.begin_s, "end_s": read.end_s, "interval_s": read.beat_s}
+
+
+def _curve(read: BytesRead, asked_s: Floats) -> Curve:
+    """Bytes read by each whole second while there are heartbeats, by their ends, and as asked."""
+    low, high = read.begin_s, read.end_s
+    if not (0 <= high - low <= LONGEST_S):
+        raise AnalysisError(
+            f"its heartbeats reach from {low:g} s to {high:g} s, which is not published",
+            f"runs of up to {LONGEST_S:g} s are",
+        )
+    inside = asked_s[(asked_s > low) & (asked_s < high)]
+    seconds = np.arange(np.ceil(low), np.floor(high) + 1)
+    time_s = np.unique(np.concatenate(([low, high], seconds, inside)))
+    return time_s, read.by(time_s)
+
+
+def _write_received(path: Path, records: Path, levels: Sequence[Level]) -> dict[Key, float]:
+    """Write what downloads side by side had received when; returns each one's longest gap.
+
+    There is no file where there are no such downloads.
+    """
+    asked: dict[str, list[Floats]] = {}
+    downloads: dict[Key, Download] = {}
+    for level in levels:
+        for client, group in groups_side_by_side(records, level):
+            asked.setdefault(client, []).append(asked_times(list(group.values())))
+            downloads.update({(client, index): one for index, one in group.items()})
+    if not downloads:
+        return {}
+    names, index, times, more = [], [], [], []
+    for (client, number), one in sorted(downloads.items()):
+        time_s = np.unique(np.concatenate(asked[client]))
+        names += [client] * time_s.size
+        index.append(np.full(time_s.size, number, dtype=np.int64))
+        times.append(time_s)
+        more.append(np.diff(one.received_at(time_s).astype(np.int64), prepend=0))
+    columns = {
+        "client": pa.array(names, pa.string()),
+        "stream_index": pa.array(np.concatenate(index)),
+        "time_s": pa.array(np.concatenate(times)),
+        "more_bytes": pa.array(np.concatenate(more)),
+    }
+    write_table(path, RECEIVED, columns)
+    return {key: one.longest_gap_s for key, one in downloads.items()}
+
+
+def _write_streams(path: Path, table: Path, gaps: Mapping[Key, float]) -> None:
+    streams = read_table(table, STREAMS)
+    keys = zip(streams["client"].to_pylist(), streams["stream_index"].to_pylist(), strict=True)
+    of_gaps = {GAP.name: pa.array([gaps.get(key) for key in keys], pa.float64())}
+    short = coded(streams)
+    if short is not None:
+        write_table(path, CODED_STREAMS, {**short, **of_gaps})
+        return
+    kept = {column.name: streams[column.name] for column in KEPT}
+    write_table(path, (*KEPT, GAP), {**kept, **of_gaps})

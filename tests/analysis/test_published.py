@@ -1,0 +1,426 @@
+"""What a published pack has of a run is, to the last bit, what the run's records have."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa  # type: ignore[import-untyped]
+import pytest
+from analysis_synthetic import study_content, write_run
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from analysis.errors import AnalysisError
+from analysis.figures.panels import PANEL_FIGURES
+from analysis.figures.side_by_side import SIDE_BY_SIDE_PICTURES
+from analysis.formats import files
+from analysis.formats.columns import GOODPUT, PROGRESS, STREAMS, Column, Outcome, arrow_schema
+from analysis.formats.published import (
+    CODED_STREAMS,
+    GAP,
+    KEPT,
+    RECEIVED,
+    SUMS,
+    TICKS_PER_S,
+    read_published,
+    write_table,
+)
+from analysis.formats.published_streams import MOST_TICKS, coded, restored
+from analysis.formats.record_files import ParseReport, write_beside_tables
+from analysis.formats.study import Level
+from analysis.formats.tables import TableWriter, read_table
+from analysis.formats.whole_run import require_published
+from analysis.measures.catalogue import run_statistics
+from analysis.measures.leeway import leeway
+from analysis.measures.metric import NOT_PUBLISHED
+from analysis.measures.publishing import publish
+from analysis.measures.run_data import load_run
+from analysis.records.extract import extract
+
+LEFT_OUT = {
+    "jain_index_clients",
+    "starved_share",
+    "longest_gap_p50_s",
+    "longest_gap_p90_s",
+    "longest_gap_p99_s",
+    "ttfb_from_command_p50_s",
+}
+"""docs/how-to/publish-runs.md names them."""
+
+
+def level_of(begin_s: float, end_s: float, stop_s: float) -> Level:
+    return Level(
+        name="only",
+        label="only",
+        measured_start_s=begin_s,
+        measured_end_s=end_s,
+        stop_s=stop_s,
+        classes={},
+    )
+
+
+def require_same(records: Path, small: Path, level: Level) -> dict[tuple[str, str], Any]:
+    """That all values and all curves are the same bits; returns the values."""
+    whole, published = load_run(records, level), load_run(small, level)
+    assert list(whole) == list(published)
+    values, again = run_statistics(whole), run_statistics(published)
+    assert list(values) == list(again)
+    for (class_name, metric), value in values.items():
+        expected = NOT_PUBLISHED if metric in LEFT_OUT else value
+        assert again[class_name, metric] == expected, (class_name, metric)
+    assert repr(leeway(whole, level)) == repr(leeway(published, level))
+    for kind, figure in PANEL_FIGURES.items():
+        for panel in figure.panels:
+            grid = panel.grid(level)
+            assert bits(panel.values(whole, grid)) == bits(panel.values(published, grid)), kind
+    for name in ("stream-progress", "starvation-map"):
+        one, other = (SIDE_BY_SIDE_PICTURES[name].keep(run) for run in (whole, published))
+        assert repr(kept(one)) == repr(kept(other)), name
+    return values
+
+
+def bits(values: Any) -> bytes:
+    return np.asarray(values).tobytes()
+
+
+def kept(value: Any) -> Any:
+    """What a picture keeps, with bits for arrays."""
+    if hasattr(value, "__dict__"):
+        return {name: kept(one) for name, one in vars(value).items()}
+    return bits(value) if isinstance(value, np.ndarray) else value
+
+
+# ----- a run with clients of two classes
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Records of a run, from logs as TGen writes them."""
+    directory = tmp_path_factory.mktemp("run")
+    write_run(directory, 1, 1.5, 3, 2)
+    extract(directory, directory / "records-v1")
+    return directory / "records-v1"
+
+
+LEVEL = Level.model_validate(study_content([1])["levels"][0])
+
+
+@pytest.mark.parametrize("bounds", [(420.0, 1020.0), (421.3, 999.999999)])
+def test_metrics_and_figures_of_classes_are_the_same(
+    run: Path, tmp_path: Path, bounds: tuple[float, float]
+) -> None:
+    level = LEVEL.model_copy(update={"measured_start_s": bounds[0], "measured_end_s": bounds[1]})
+    publish(run, [LEVEL, level], tmp_path / "out")
+    values = require_same(run, tmp_path / "out", level)
+    known = {metric for (_, metric), value in values.items() if value.value is not None}
+    # Else the comparison above would be of nothing.
+    assert known >= LEFT_OUT | {"goodput_bytes_per_s", "timeout_rate", "time_to_320kib_p50_s"}
+    hashes = read_published(tmp_path / "out").records
+    assert set(hashes) == {files.STREAMS_TABLE, files.GOODPUT_TABLE}
+
+
+def test_the_same_records_make_the_same_bytes(run: Path, tmp_path: Path) -> None:
+    for name in ("a", "b"):
+        publish(run, [LEVEL], tmp_path / name)
+    one, other = (
+        {path.name: path.read_bytes() for path in (tmp_path / name).iterdir()} for name in "ab"
+    )
+    assert one == other
+    with pytest.raises(AnalysisError, match="is from a published pack"):
+        publish(tmp_path / "a", [LEVEL], tmp_path / "c")
+
+
+def published_run(run: Path, folder: Path) -> Path:
+    """Published records of a run, with a manifest beside them."""
+    records = folder / "0" / files.RECORDS
+    publish(run, [LEVEL], records)
+    (folder / "0" / files.MANIFEST).write_text("{}")
+    require_published(folder / "0")
+    return records
+
+
+@pytest.mark.parametrize(
+    "name",
+    [files.PUBLISHED, files.PUBLISHED_STREAMS, files.PUBLISHED_GOODPUT, files.PARSE_REPORT],
+)
+@pytest.mark.parametrize("content", [None, b"", b"PAR1", b"{}", b"[]"])
+def test_what_is_missing_or_damaged_is_named(
+    run: Path, tmp_path: Path, name: str, content: bytes | None
+) -> None:
+    records = published_run(run, tmp_path)
+    if content is None:
+        (records / name).unlink()
+    else:
+        (records / name).write_bytes(content)
+    if (name, content) == (files.PARSE_REPORT, b"{}"):
+        return  # That is what a report of nothing is.
+    with pytest.raises(AnalysisError, match=name):
+        require_published(tmp_path / "0")
+
+
+@pytest.mark.parametrize("name", [files.STREAMS_TABLE, "more", "../run.json"])
+def test_nothing_else_is_in_a_published_run(run: Path, tmp_path: Path, name: str) -> None:
+    (published_run(run, tmp_path) / name).write_text("{}")
+    with pytest.raises(AnalysisError, match=r"has (files that are not published|not manifest)"):
+        require_published(tmp_path / "0")
+
+
+def changed_facts(records: Path) -> None:
+    path = records / files.PUBLISHED
+    facts = json.loads(path.read_text())
+    del facts["classes"]["web"]
+    path.write_text(json.dumps(facts))
+
+
+def changed_sums(**columns: Callable[[Any], Any]) -> Callable[[Path], None]:
+    def change(records: Path) -> None:
+        path = records / files.PUBLISHED_GOODPUT
+        table = read_table(path, SUMS)
+        values = {
+            name: pa.array(columns.get(name, lambda value: value)(table[name].to_pylist()))
+            for name in table.column_names
+        }
+        write_table(path, SUMS, {c.name: values[c.name].cast(c.type) for c in SUMS})
+
+    return change
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (changed_facts, "have other classes"),
+        (changed_sums(time_s=lambda times: times[::-1]), "times that do not ascend"),
+        (changed_sums(bytes_read=lambda values: [None] * len(values)), "rows without bytes"),
+        (changed_sums(rounding=lambda values: [None] * len(values)), "without rounding"),
+        (lambda records: (records / files.PUBLISHED_STREAMS).unlink(), "is missing"),
+    ],
+)
+def test_what_does_not_go_together_is_no_number(
+    run: Path, tmp_path: Path, change: Callable[[Path], None], message: str
+) -> None:
+    records = published_run(run, tmp_path)
+    change(records)
+    with pytest.raises(AnalysisError, match=message):
+        load_run(records, LEVEL)
+
+
+# ----- any records
+
+
+Rows = list[dict[str, Any]]
+
+microseconds = st.integers(0, 40_000_000)
+halves = st.integers(0, 80_000_000).map(lambda n: n / 2e6)
+seconds = microseconds.map(lambda n: n / 1e6) | halves
+
+
+@st.composite
+def stream_rows(draw: st.DrawFn, times: st.SearchStrategy[float]) -> Rows:
+    """Streams as the records have them: by client, then by start."""
+    rows: Rows = []
+    for client in draw(st.lists(st.sampled_from("abcd"), unique=True)):
+        starts = sorted(draw(st.lists(times, max_size=5)))
+        for index, start_s in enumerate(starts):
+            maybe = st.none() | times
+            outcome = draw(st.sampled_from(Outcome))
+            last_s = draw(times) if outcome is Outcome.SUCCESS else draw(maybe)
+            end_s = start_s + (last_s if last_s is not None else draw(times))
+            rows.append(
+                dict.fromkeys((c.name for c in STREAMS if not c.optional), 0)
+                | {
+                    "client": client,
+                    "class": "web" if client < "c" else "bulk",
+                    "stream_index": index,
+                    "start_s": start_s,
+                    "ttfb_from_start_s": draw(maybe),
+                    "ttfb_from_command_s": draw(maybe),
+                    "time_to_320kib_s": draw(maybe),
+                    "time_to_last_byte_s": last_s,
+                    "bytes_requested": draw(st.none() | st.integers(1, 10**6)),
+                    "outcome": outcome.value,
+                    "end_s": np.rint(end_s * 1e6) / 1e6 if draw(st.booleans()) else end_s,
+                }
+            )
+    return rows
+
+
+@st.composite
+def beat_rows(draw: st.DrawFn) -> Rows:
+    rows: Rows = []
+    for client in draw(st.lists(st.sampled_from("abcd"), unique=True)):
+        time_s = draw(seconds)
+        for interval_s in draw(st.lists(seconds.map(lambda s: s / 8) | st.just(0.0), max_size=6)):
+            time_s += interval_s
+            rows.append(
+                dict.fromkeys((c.name for c in GOODPUT), 0)
+                | {
+                    "client": client,
+                    "class": "web" if client < "c" else "bulk",
+                    "time_s": time_s,
+                    "interval_s": interval_s,
+                    "bytes_read": draw(st.integers(0, 10**9)),
+                }
+            )
+    return rows
+
+
+@st.composite
+def progress_rows(draw: st.DrawFn, streams: Rows) -> Rows:
+    rows: Rows = []
+    for stream in streams:
+        moments = sorted(draw(st.lists(microseconds, max_size=6)))
+        amounts = sorted(draw(st.lists(st.integers(0, 10**6), max_size=len(moments))))
+        rows += [
+            {name: stream[name] for name in ("client", "class", "stream_index")}
+            | {"time_s": stream["start_s"] + moment / 1e6, "bytes_received": amount}
+            for moment, amount in zip(moments, amounts, strict=False)
+        ]
+    return rows
+
+
+def write_rows(path: Path, columns: tuple[Column, ...], rows: Rows) -> None:
+    with TableWriter(path, columns) as table:
+        table.add(pa.Table.from_pylist(rows, schema=arrow_schema(columns)))
+
+
+@settings(max_examples=20, deadline=None)
+@given(data=st.data())
+def test_any_records_give_the_same_values(
+    tmp_path_factory: pytest.TempPathFactory, data: st.DataObject
+) -> None:
+    """Streams that overlap, or have no end, clients without heartbeats, spans of any ends."""
+    folder = tmp_path_factory.mktemp("any")
+    records, small = folder / "records", folder / "small"
+    records.mkdir()
+    streams = data.draw(stream_rows(seconds))
+    begin_s, end_s = sorted(data.draw(st.lists(halves, min_size=2, max_size=2, unique=True)))
+    level = level_of(begin_s, end_s, end_s + 20)
+    write_rows(records / files.STREAMS_TABLE, STREAMS, streams)
+    write_rows(records / files.GOODPUT_TABLE, GOODPUT, data.draw(beat_rows()))
+    if data.draw(st.booleans()):
+        rows = data.draw(progress_rows(streams))
+        write_rows(records / files.PROGRESS_TABLE, PROGRESS, rows)
+    write_beside_tables(records / files.PARSE_REPORT, ParseReport())
+    publish(records, [level, level_of(0.0, 50.0, 60.0)], small)
+    require_same(records, small, level)
+    require_same(records, small, level_of(0.0, 50.0, 60.0))
+
+
+def table_of(rows: Rows) -> pa.Table:
+    return pa.Table.from_pylist(rows, schema=arrow_schema(STREAMS))
+
+
+def column_bits(table: pa.Table, name: str) -> list[Any]:
+    values = table[name].to_pylist()
+    return [value.hex() if isinstance(value, float) else value for value in values]
+
+
+quarters = st.integers(0, 10**15).map(lambda n: n / TICKS_PER_S)
+anything = st.floats(0, 1e12) | st.just(-0.0)
+
+
+@settings(max_examples=50, deadline=None)
+@given(rows=stream_rows(quarters) | stream_rows(seconds | anything))
+def test_streams_come_back_to_the_bit_or_are_not_coded(rows: Rows) -> None:
+    table = table_of(rows)
+    short = coded(table)
+    if short is None:
+        times = [row[name] for row in rows for name in row if name.endswith("_s")]
+        known = [(time, time * TICKS_PER_S) for time in times if time is not None]
+        assert any(
+            round(ticks) / TICKS_PER_S != time or ticks >= MOST_TICKS or str(time) == "-0.0"
+            for time, ticks in known
+        )
+        return
+    gaps = {GAP.name: pa.nulls(len(rows), pa.float64())}
+    schema = arrow_schema(CODED_STREAMS)
+    back = restored(pa.table([{**short, **gaps}[c.name] for c in CODED_STREAMS], schema=schema))
+    for column in KEPT:
+        assert column_bits(back, column.name) == column_bits(table, column.name), column.name
+
+
+def test_streams_that_are_no_whole_ticks_are_kept_as_they_are(tmp_path: Path) -> None:
+    rows = [
+        dict.fromkeys((c.name for c in STREAMS if not c.optional), 0)
+        | {"client": "web1", "class": "web", "outcome": "success", "start_s": 1 / 3, "end_s": 0.7}
+    ]
+    write_rows(tmp_path / files.STREAMS_TABLE, STREAMS, rows)
+    write_rows(tmp_path / files.GOODPUT_TABLE, GOODPUT, [])
+    publish(tmp_path, [level_of(0, 1, 2)], tmp_path / "out")
+    table = read_table(tmp_path / "out" / files.PUBLISHED_STREAMS, (*KEPT, GAP))
+    assert table["start_s"].to_pylist() == [1 / 3]
+    require_same(tmp_path, tmp_path / "out", level_of(0, 1, 2))
+
+
+# ----- downloads side by side
+
+
+def side_by_side(folder: Path) -> Mapping[str, Rows]:
+    """Two downloads of one client, the second of which gets nothing for a while."""
+    common = dict.fromkeys((c.name for c in STREAMS if not c.optional), 0) | {
+        "client": "a",
+        "class": "web",
+        "outcome": "success",
+        "bytes_requested": 900,
+    }
+    streams = [
+        {**common, "stream_index": i, "start_s": 10.0 + i, "end_s": 30.0 + i}
+        | {"time_to_last_byte_s": 20.0}
+        for i in range(2)
+    ]
+    progress = [
+        {"client": "a", "class": "web", "stream_index": i, "time_s": t, "bytes_received": n}
+        for i, came in enumerate([[(11.3, 300), (19.0, 600)], [(12.5, 100), (28.25, 800)]])
+        for t, n in came
+    ]
+    write_rows(folder / files.STREAMS_TABLE, STREAMS, streams)
+    write_rows(folder / files.GOODPUT_TABLE, GOODPUT, [])
+    write_rows(folder / files.PROGRESS_TABLE, PROGRESS, progress)
+    write_beside_tables(folder / files.PARSE_REPORT, ParseReport())
+    return {"streams": streams, "progress": progress}
+
+
+def test_downloads_are_told_by_the_second_and_their_gaps_as_they_were(tmp_path: Path) -> None:
+    side_by_side(tmp_path)
+    level = level_of(0, 20, 60)
+    publish(tmp_path, [level], tmp_path / "out")
+    values = require_same(tmp_path, tmp_path / "out", level)
+    assert values["web", "stream_gap_max_s"].value == 15.75
+    table = read_table(tmp_path / "out" / files.PUBLISHED_PROGRESS, RECEIVED)
+    assert table.num_rows == 2 * len(set(table["time_s"].to_pylist()))
+
+
+def test_downloads_of_another_span_have_no_value(tmp_path: Path) -> None:
+    """A span in which other downloads are compared than were when the pack was written."""
+    side_by_side(tmp_path)
+    streams = read_table(tmp_path / files.STREAMS_TABLE).to_pylist()
+    third = {**streams[-1], "stream_index": 2, "start_s": 25.0, "end_s": 45.0}
+    write_rows(tmp_path / files.STREAMS_TABLE, STREAMS, [*streams, third])
+    publish(tmp_path, [level_of(0, 20, 60)], tmp_path / "out")
+    with pytest.raises(AnalysisError, match="was published for another measured span"):
+        load_run(tmp_path / "out", level_of(0, 30, 60))
+
+
+@pytest.mark.parametrize("column", ["time_s", "more_bytes"])
+def test_received_bytes_ascend(tmp_path: Path, column: str) -> None:
+    side_by_side(tmp_path)
+    publish(tmp_path, [level_of(0, 20, 60)], tmp_path / "out")
+    path = tmp_path / "out" / files.PUBLISHED_PROGRESS
+    table = read_table(path, RECEIVED)
+    values = {name: table[name].combine_chunks() for name in table.column_names}
+    values[column] = pa.array([-value for value in values[column].to_pylist()])
+    write_table(path, RECEIVED, values)
+    with pytest.raises(AnalysisError, match="do not ascend"):
+        load_run(tmp_path / "out", level_of(0, 20, 60))
+
+
+def test_a_run_longer_than_eleven_days_is_not_published(tmp_path: Path) -> None:
+    side_by_side(tmp_path)
+    beat = dict.fromkeys((c.name for c in GOODPUT), 1) | {"client": "a", "class": "web"}
+    write_rows(tmp_path / files.GOODPUT_TABLE, GOODPUT, [beat, {**beat, "time_s": 1e10}])
+    with pytest.raises(AnalysisError, match="which is not published"):
+        publish(tmp_path, [level_of(0, 20, 60)], tmp_path / "out")
