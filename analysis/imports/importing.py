@@ -141,6 +141,11 @@ def find_simulations(path: Path) -> list[Path]:
     Raises:
         AnalysisError: there is none, or nothing at the path.
     """
+    if path.name.endswith(".tar.xz"):
+        raise AnalysisError(
+            f"{path} is called as packs of runs are, and these take no import",
+            f"compare with it as it is: make compare A={path}:EXPERIMENT:VARIANT",
+        )
     if path.is_file():
         return [path]
     if not path.is_dir():

@@ -45,7 +45,7 @@ def load_run(records: Path, level: Level) -> dict[str, ClassData]:
         transfer = load_transfer(records)
         return {name: replace(nothing, transfer=transfer) for name in level.classes}
     if is_published(records):
-        return {**_published(records, level), **_by_role(records, level)}
+        return _published(records, level)
     streams = _read(records / files.STREAMS_TABLE, STREAMS)
     beats = _read(records / files.GOODPUT_TABLE, GOODPUT)
     progress = _progress(records)
@@ -95,7 +95,8 @@ def _published(records: Path, level: Level) -> dict[str, ClassData]:
             published_read=sums.get(name),
         )
     of_all = _class_data(streams, None, level, None, clients)
-    return {**classes, ALL: replace(of_all, published_read=sums.get(ALL))}
+    of_all = replace(of_all, published_read=sums.get(ALL))
+    return {**classes, **_by_role(records, level), ALL: of_all}
 
 
 def _by_role(records: Path, level: Level) -> dict[str, ClassData]:

@@ -103,7 +103,8 @@ def pack(
     out.parent.mkdir(parents=True, exist_ok=True)
     with contextlib.ExitStack() as stack:
         if published:
-            scratch = Path(stack.enter_context(tempfile.TemporaryDirectory(dir=out.parent)))
+            folder = tempfile.TemporaryDirectory(dir=out.parent, prefix=f".{out.name}.")
+            scratch = Path(stack.enter_context(folder))
             members.update(_published_files(store, finished, of_studies.values(), scratch))
         else:
             members.update(_whole_files(store, finished, logs=logs))

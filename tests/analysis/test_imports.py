@@ -208,6 +208,13 @@ def test_plot_data_goes_before_the_analysis_beside_it(tmp_path: Path) -> None:
     assert find_simulations(tmp_path) == [tmp_path / "a" / "tornet.plot.data"]
 
 
+def test_a_pack_of_runs_takes_no_import(tmp_path: Path) -> None:
+    (tmp_path / "runs.tar.xz").touch()
+    with pytest.raises(AnalysisError, match="take no import") as refused:
+        find_simulations(tmp_path / "runs.tar.xz")
+    assert "make compare A=" in str(refused.value.hint)
+
+
 def test_names_of_classes() -> None:
     assert class_of("perfclient12") == class_of("perfclient3exit") == "exit"
     assert class_of("perfclient3onionservice") == "onionservice"

@@ -11,8 +11,11 @@ import numpy as np
 import pyarrow as pa  # type: ignore[import-untyped]
 import pytest
 from analysis_synthetic import study_content, write_run
+from celltrace_synthetic import Model, write_traces
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from peers.test_records import DOWNLOADER, SEED
+from peers.test_records import write_run as write_peers
 
 from analysis.errors import AnalysisError
 from analysis.figures.panels import PANEL_FIGURES
@@ -31,10 +34,11 @@ from analysis.formats.published import (
 )
 from analysis.formats.published_streams import MOST_TICKS, coded, restored
 from analysis.formats.record_files import ParseReport, write_beside_tables
-from analysis.formats.study import Level
+from analysis.formats.study import ClassLoad, Level
 from analysis.formats.tables import TableWriter, read_table
 from analysis.formats.whole_run import require_published
 from analysis.measures.catalogue import run_statistics
+from analysis.measures.data import ALL
 from analysis.measures.leeway import leeway
 from analysis.measures.metric import NOT_PUBLISHED
 from analysis.measures.publishing import publish
@@ -73,7 +77,8 @@ def require_same(records: Path, small: Path, level: Level) -> dict[tuple[str, st
         expected = NOT_PUBLISHED if metric in LEFT_OUT else value
         assert again[class_name, metric] == expected, (class_name, metric)
     assert repr(leeway(whole, level)) == repr(leeway(published, level))
-    for kind, figure in PANEL_FIGURES.items():
+    # Of a transfer between peers there are no such figures.
+    for kind, figure in PANEL_FIGURES.items() if ALL in whole else ():
         for panel in figure.panels:
             grid = panel.grid(level)
             assert bits(panel.values(whole, grid)) == bits(panel.values(published, grid)), kind
@@ -416,6 +421,45 @@ def test_received_bytes_ascend(tmp_path: Path, column: str) -> None:
     write_table(path, RECEIVED, values)
     with pytest.raises(AnalysisError, match="do not ascend"):
         load_run(tmp_path / "out", level_of(0, 20, 60))
+
+
+# ----- what is taken as it is
+
+
+def test_transfers_between_peers_are_taken_whole(tmp_path: Path) -> None:
+    directory = write_peers(tmp_path / "run", log_of(SEED), log_of(DOWNLOADER))
+    extract(directory, directory / files.RECORDS)
+    level = level_of(0, 10, 20).model_copy(update={"classes": {"transfer": ClassLoad()}})
+    records = tmp_path / "0" / files.RECORDS
+    publish(directory / files.RECORDS, [level], records)
+    (tmp_path / "0" / files.MANIFEST).write_text("{}")
+    require_published(tmp_path / "0")
+    values = require_same(directory / files.RECORDS, records, level)
+    assert values["transfer", "early_rate_bytes_per_s"].value is not None
+
+
+def log_of(lines: list[str]) -> bytes:
+    return "".join(f"{line}\n" for line in lines).encode()
+
+
+def test_cells_of_traced_relays_are_taken_whole(tmp_path: Path) -> None:
+    directory = tmp_path / "run"
+    write_run(directory, 1, web=2, bulk=0)
+    model = Model(1)
+    for client, circuit in (("11.0.1.1", 1), ("11.0.1.2", 2)):
+        model.download(client, circuit)
+    write_traces(directory, model, ("web1client", "web2client"))
+    extract(directory, directory / files.RECORDS)
+    records = tmp_path / "0" / files.RECORDS
+    level = level_of(0, 1080, 1080)
+    publish(directory / files.RECORDS, [level], records)
+    (tmp_path / "0" / files.MANIFEST).write_text("{}")
+    require_published(tmp_path / "0")
+    values = require_same(directory / files.RECORDS, records, level)
+    assert values["middle", "cell_time_p50_s"].value is not None
+    (records / files.RELAY_TIME_TABLE).unlink()
+    with pytest.raises(AnalysisError, match=f"{files.RELAY_TIME_TABLE} is missing"):
+        require_published(tmp_path / "0")
 
 
 def test_a_run_longer_than_eleven_days_is_not_published(tmp_path: Path) -> None:

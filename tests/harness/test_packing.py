@@ -245,9 +245,7 @@ def test_the_same_runs_make_the_same_published_bytes(here: Store, tmp_path: Path
     file, _ = published(here, tmp_path, "a", "b")
     before = file.read_bytes()
     assert published(here, tmp_path, "a", "b")[0].read_bytes() == before
-    assert not [
-        path for path in tmp_path.iterdir() if path.is_dir() and path.name.startswith("tmp")
-    ]
+    assert not [path for path in tmp_path.iterdir() if path.name.startswith(".")]
 
 
 @pytest.mark.parametrize("order", [1, -1])
