@@ -4,8 +4,7 @@
 
 fills in the rows that have nothing but the names of a run: engine, experiment, level, variant and
 scale; the seed is 1. Tables are written anew after each run. Runs are made side by side, one on
-each CPU, as an experiment makes them, the long ones first: two CPUs may be one core, and then a run
-takes half as much again, and more, while the other works. The CPUs are measured before and after
+each CPU, as an experiment makes them, the long ones first. The CPUs are measured before and after
 all of it, with no run on them. Where others took a run's CPU for most of the time, it is removed
 and not written down: its times are not its own.
 """
