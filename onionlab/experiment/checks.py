@@ -11,13 +11,12 @@ from dataclasses import dataclass
 
 from onionlab.experiment.schema import RELAY_ROLES, NetworkSettings, Settings, TorSettings
 from onionlab.experiment.tor_parameters import CONSENSUS_PARAMETERS, RESERVED_OPTIONS
-from onionlab.network.sample import ADDRESSES_PER_ROLE
+from onionlab.network.sample import ADDRESSES_PER_ROLE, LEAST_BANDWIDTH_RATE_BYTES_PER_S
 from onionlab.yamlfile.kinds import nearest
 from onionlab.yamlfile.units import format_rate, format_time, milliseconds, show
 
 KIST_INTERVAL_MAX_MS = 100  # KIST_SCHED_RUN_INTERVAL_MAX in src/core/or/scheduler.h
-# RELAY_REQUIRED_MIN_BANDWIDTH in src/core/or/or.h
-LEAST_BANDWIDTH_RATE_BIT_PER_S = 75 * 1024 * 8
+LEAST_BANDWIDTH_RATE_BIT_PER_S = 8 * LEAST_BANDWIDTH_RATE_BYTES_PER_S
 CC_ALGORITHMS = (0, 2)  # fixed windows and Vegas: Tor 0.4.9 replaces any other by its default
 PERF_CLASS = "perf"
 

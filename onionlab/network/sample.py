@@ -27,7 +27,7 @@ SLOWEST_RELAY_BIT_PER_S = 100_000
 # Of a relay that limits itself, over its limit: so that the link hardly delays what Tor lets pass.
 AMPLE_LINK = 10
 LEAST_BANDWIDTH_RATE_BYTES_PER_S = 75 * 1024
-"""Tor takes no less."""
+"""Tor takes no less: RELAY_REQUIRED_MIN_BANDWIDTH in src/core/or/or.h."""
 
 # The second octet of an address tells a host's role. 100.0.0.0/8 is what Shadow's own examples use.
 _NETWORKS = {

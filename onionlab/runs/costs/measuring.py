@@ -50,14 +50,7 @@ def measure(root: Path, run: Measured) -> Measured:
 
     Raises UserError where it is there already, or fails.
     """
-    experiment = str(root / run.experiment) if run.experiment.endswith(".yaml") else run.experiment
-    request = Request(
-        experiment,
-        scale=None if run.scale == 1 else run.scale,
-        seeds=SEED,
-        variants=(run.variant,),
-        engine=run.engine,
-    )
+    request = _request(root, run)
     stem = Path(run.experiment).stem
     out = root / "results" / f"cost-{stem}-{run.level}-{run.scale:g}-{run.variant}-{run.engine}"
     with _planning:
@@ -70,9 +63,23 @@ def measure(root: Path, run: Measured) -> Measured:
         _onionlab(root, "run-one", "--root", str(root), "--plan", str(plan.file), "--run", run_id)
     folder = store.run(run_id)
     reading_s = _onionlab(root, "analyse", "--run-directory", str(folder))
-    settings = ask(root, request).experiment.levels[run.level].settings
-    told = replace(run, features=_rounded(features_of(root, settings)))
+    told = replace(run, features=_rounded(_features(root, run)))
     return _with_what_it_took(told, store, run_id, reading_s)
+
+
+def _request(root: Path, run: Measured) -> Request:
+    return Request(
+        str(root / run.experiment) if run.experiment.endswith(".yaml") else run.experiment,
+        scale=None if run.scale == 1 else run.scale,
+        seeds=SEED,
+        variants=(run.variant,),
+        engine=run.engine,
+    )
+
+
+def _features(root: Path, run: Measured) -> Features:
+    settings = ask(root, _request(root, run)).experiment.levels[run.level].settings
+    return features_of(root, settings)
 
 
 _planning = threading.Lock()
@@ -144,13 +151,7 @@ def main(root: Path, path: Path) -> int:
     model = load_model(root)
 
     def told_s(number: int) -> float:
-        run = runs[number]
-        experiment = run.experiment
-        if experiment.endswith(".yaml"):
-            experiment = str(root / experiment)
-        request = Request(experiment, scale=None if run.scale == 1 else run.scale, seeds=SEED)
-        settings = ask(root, request).experiment.levels[run.level].settings
-        return model.need(run.engine, CPU, features_of(root, settings)).middle
+        return model.need(runs[number].engine, CPU, _features(root, runs[number])).middle
 
     missing = sorted((n for n, run in enumerate(runs) if not run.took), key=told_s, reverse=True)
     writing = threading.Lock()
