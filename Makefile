@@ -1,12 +1,18 @@
 # One line each: the work is done by the console program, `.venv/bin/onionlab --help`.
 #
 # Variables: NAME (an experiment), SCALE, SEEDS, VARIANTS, JOBS, ENGINE, SHADOW, TGEN, TOR_SOURCE,
-# PYTHON; MAX_SEEDS for SEEDS=auto, CLAIMS and NO_RUN for figures, ONLY for check-variants, RUNS for validate-statistics. For example: make experiment NAME=quick SEEDS=3 SHADOW=/opt/shadow/bin/shadow
+# PYTHON; EXECUTOR=slurm with PARTITION, ACCOUNT, QOS, MAX_JOBS, PROFILE; MAX_SEEDS for SEEDS=auto, CLAIMS and NO_RUN for figures, ONLY for check-variants, RUNS for validate-statistics. For example: make experiment NAME=quick SEEDS=3 SHADOW=/opt/shadow/bin/shadow
+
+# Of a cluster. ACCOUNT and the like may stand in the environment for something else: they count with
+# EXECUTOR, or where they are on the command line.
+OF_CLUSTER := PARTITION ACCOUNT QOS MAX_JOBS PROFILE
+NAMED_OF_CLUSTER := $(foreach one,$(OF_CLUSTER),$(if $(filter command,$(firstword $(origin $(one)))),$(one)))
 
 # What they hold is text that neither make nor a shell reads, whatever its letters: make does not
 # expand them again, and a recipe says "$${NAME}", which its shell takes from the environment.
 VARIABLES := NAME SCALE SEEDS VARIANTS JOBS ENGINE SHADOW TGEN TOR_SOURCE LINUX_SOURCE LIBTORRENT_SOURCE \
-	PYTHON MAX_SEEDS CLAIMS NO_RUN ONLY RUNS A B ABOUT PAIRED OUT ACCEPT STATE DURATION SCHEDULER OVERHEAD LOGS PUBLISHED FROM LIST
+	PYTHON MAX_SEEDS CLAIMS NO_RUN ONLY RUNS A B ABOUT PAIRED OUT ACCEPT STATE DURATION SCHEDULER OVERHEAD LOGS PUBLISHED FROM LIST \
+	EXECUTOR $(OF_CLUSTER)
 define as_text
 override $(1) := $$(value $(1))
 export $(1)
@@ -35,6 +41,10 @@ option = $(if $($(1)),--$(2)="$${$(1)}")
 TOOLS = $(call option,SHADOW,shadow) $(call option,TGEN,tgen)
 ASKED = $(call option,SCALE,scale) $(call option,SEEDS,seeds) $(call option,VARIANTS,variants) \
 	$(call option,ENGINE,engine) $(TOOLS)
+of_cluster = $(if $(EXECUTOR)$(filter $(1),$(NAMED_OF_CLUSTER)),$(call option,$(1),$(2)))
+CLUSTER = $(call option,EXECUTOR,executor) $(call of_cluster,PARTITION,partition) \
+	$(call of_cluster,ACCOUNT,account) $(call of_cluster,QOS,qos) \
+	$(call of_cluster,MAX_JOBS,max-jobs) $(call of_cluster,PROFILE,profile)
 needed = $(if $($(1)),"$${$(1)}",$(error $(1) is missing: $(2)))
 NAMED = -- $(call needed,NAME,`make $@ NAME=quick`; `make list` shows the names)
 SIDES = `make compare A=quick:ewma B=quick:rr`
@@ -86,14 +96,14 @@ generate: $(READY) ## write the files of the runs of NAME, without running
 	@$(ONIONLAB) generate $(ASKED) $(NAMED)
 
 run: $(READY) ## make the runs of NAME that are missing
-	@$(ONIONLAB) run $(ASKED) $(call option,JOBS,jobs) $(NAMED)
+	@$(ONIONLAB) run $(ASKED) $(call option,JOBS,jobs) $(CLUSTER) $(NAMED)
 
 experiment: $(READY) ## everything for NAME: set up, build, run, analyse, report [SEEDS=auto]
 	@$(ONIONLAB) experiment $(ASKED) $(call option,JOBS,jobs) $(call option,MAX_SEEDS,max-seeds) \
-		$(NAMED)
+		$(CLUSTER) $(NAMED)
 
 compare-engines: $(READY) ## NAME on each engine: what moves with the engine [ENGINE=a,b]
-	@$(ONIONLAB) compare-engines $(ASKED) $(call option,JOBS,jobs) $(NAMED)
+	@$(ONIONLAB) compare-engines $(ASKED) $(call option,JOBS,jobs) $(CLUSTER) $(NAMED)
 
 compare: $(READY) ## is B worse than A: A=quick:ewma B=quick:rr [ABOUT=variant] [PAIRED=no] [OUT=folder]
 	@$(ONIONLAB) compare $(call option,ABOUT,about) $(call option,PAIRED,paired) $(call option,OUT,out) \
@@ -101,7 +111,8 @@ compare: $(READY) ## is B worse than A: A=quick:ewma B=quick:rr [ABOUT=variant] 
 
 nightly: $(READY) ## the list in experiments/nightly.yaml against its baseline [ACCEPT=1 makes one; LIST, STATE]
 	@$(ONIONLAB) nightly $(if $(ACCEPT),--accept) $(call option,LIST,list) $(call option,STATE,state) \
-		$(call option,SEEDS,seeds) $(call option,ENGINE,engine) $(TOOLS) $(call option,JOBS,jobs)
+		$(call option,SEEDS,seeds) $(call option,ENGINE,engine) $(TOOLS) $(call option,JOBS,jobs) \
+		$(CLUSTER)
 
 celltrace-live: $(READY) ## trace a real guard with LTTng on this machine [DURATION, SCHEDULER, OVERHEAD]
 	@onionlab/setup.sh configs/apt-packages-lttng.txt
@@ -116,7 +127,7 @@ validate-statistics: $(READY) ## simulate: coverage, false verdicts, power, seed
 
 figures: $(READY) ## the paper's figures and claims, running what is missing [SCALE, SEEDS, ENGINE; CLAIMS; NO_RUN; FROM]
 	@$(ONIONLAB) figures $(ASKED) $(call option,JOBS,jobs) $(call option,CLAIMS,claims) $(if $(NO_RUN),--no-run) \
-		$(call option,FROM,from)
+		$(call option,FROM,from) $(CLUSTER)
 
 pack: $(READY) ## the runs of NAME in one file, to publish or to go on elsewhere [OUT, SEEDS, LOGS=1, PUBLISHED=1]
 	@$(ONIONLAB) pack $(call option,OUT,out) $(call option,SEEDS,seeds) $(if $(LOGS),--logs) \
@@ -133,17 +144,19 @@ PYTEST = $(TOOL) pytest --numprocesses logical --dist loadfile --no-loadscope-re
 QUICK_TESTS = not slow or always
 
 TEST_LISTS = $(foreach one,lint test libtorrent,configs/apt-packages-$(one).txt)
+# Tests with a cluster of their own are among the rest.
+REST_LISTS = $(TEST_LISTS) configs/apt-packages-slurm.txt
 
 test: $(DEV_READY) ## the tests for every change, in minutes: with real Tor and a real run; builds both
 	@onionlab/setup.sh $(TEST_LISTS)
 	@$(PYTEST) -m "$(QUICK_TESTS)"
 
 test-all: $(DEV_READY) ## every test; builds all variants of Tor, and libtorrent
-	@onionlab/setup.sh $(TEST_LISTS)
+	@onionlab/setup.sh $(REST_LISTS)
 	@$(PYTEST)
 
 test-rest: $(DEV_READY) ## what test-all has more than test
-	@onionlab/setup.sh $(TEST_LISTS)
+	@onionlab/setup.sh $(REST_LISTS)
 	@$(PYTEST) -m "not ($(QUICK_TESTS))"
 
 lint: $(DEV_READY) ## formatting, lint, what may import what, and types

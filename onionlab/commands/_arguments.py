@@ -51,6 +51,23 @@ def add_jobs_argument(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--jobs", default="", help="simulations side by side")
 
 
+def add_executor_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare --executor and what goes with it."""
+    parser.add_argument(
+        "--executor",
+        choices=("", "slurm", "generic"),
+        default="",
+        help="make the runs as jobs of a cluster (docs/how-to/cluster.md); default: here",
+    )
+    parser.add_argument("--partition", default="", help="of Slurm, where its jobs go")
+    parser.add_argument("--account", default="", help="of Slurm, which pays for its jobs")
+    parser.add_argument("--qos", default="", help="of Slurm: quality of service of its jobs")
+    parser.add_argument("--max-jobs", default="", help="jobs in a cluster's queue at a time")
+    parser.add_argument(
+        "--profile", default="", help="folder of a Snakemake profile; default: configs/EXECUTOR"
+    )
+
+
 def listed_files(texts: Iterable[str]) -> list[Path]:
     """The files that an argument for several names, each in a word of its own or in one together.
 

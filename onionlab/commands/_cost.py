@@ -14,6 +14,7 @@ from onionlab.runs.costs.asking import ask
 from onionlab.runs.costs.cheaper import Way, cheaper_ways
 from onionlab.runs.costs.estimate import Costs, Estimate
 from onionlab.runs.costs.words import cheaper_line, one_line
+from onionlab.runs.workflow.executor import Executor
 
 AUTO = "auto"
 """What SEEDS may be where seeds are added until they suffice."""
@@ -67,19 +68,28 @@ def ways_of(
     return cheaper_ways(costs, [ask(costs.root, one) for one in requests], estimate, jobs)
 
 
-def say_cost_of(args: argparse.Namespace, root: Path, jobs: int | None) -> None:
+def say_cost_of(
+    args: argparse.Namespace, root: Path, jobs: int | None, executor: Executor | None = None
+) -> None:
     """Print what the arguments ask for costs: with SEEDS=auto the least and the most.
 
     Raises UserError as planning it would.
     """
-    costs = Costs(root)
+    costs = Costs(root, at_once=_at_once(root, executor))
     for title, request in requests_of(args):
         _say(costs, [request], jobs, title)
 
 
-def say_cost(root: Path, requests: Sequence[Request], jobs: int | None) -> None:
+def say_cost(
+    root: Path, requests: Sequence[Request], jobs: int | None, executor: Executor | None = None
+) -> None:
     """Print what some requests cost together. Raises UserError as planning them would."""
-    _say(Costs(root), requests, jobs, "")
+    _say(Costs(root, at_once=_at_once(root, executor)), requests, jobs, "")
+
+
+def _at_once(root: Path, executor: Executor | None) -> int | None:
+    """Runs that an executor makes at a time. Raises UserError where it cannot be used."""
+    return None if executor is None else executor.opened(root).max_jobs
 
 
 def _say(costs: Costs, requests: Sequence[Request], jobs: int | None, title: str) -> None:

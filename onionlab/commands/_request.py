@@ -17,6 +17,7 @@ from onionlab.experiment.finding import LIST_HINT
 from onionlab.paths import is_file
 from onionlab.runs.places import require_writable
 from onionlab.runs.plan import Plan, read_plan
+from onionlab.runs.workflow.executor import Executor
 from onionlab.yamlfile.units import show
 
 
@@ -53,6 +54,38 @@ def jobs_of(args: argparse.Namespace) -> int | None:
     if not args.jobs:
         return None
     return whole_number_of(args.jobs, "--jobs")
+
+
+def executor_of(args: argparse.Namespace) -> Executor | None:
+    """Return what makes the runs in place of this machine, or None. Raises UserError."""
+    given = {
+        "--partition": args.partition,
+        "--account": args.account,
+        "--qos": args.qos,
+        "--max-jobs": args.max_jobs,
+        "--profile": args.profile,
+    }
+    if not args.executor:
+        named = [option for option, value in given.items() if value]
+        if named:
+            raise UserError(
+                f"{', '.join(named)}: for the jobs of a cluster, and the runs are to be made here",
+                "EXECUTOR=slurm (or --executor slurm) sends them there",
+            )
+        return None
+    if args.jobs:
+        raise UserError(
+            "--jobs is for simulations on this machine",
+            "MAX_JOBS (or --max-jobs) says how many jobs a cluster has at a time",
+        )
+    return Executor(
+        name=args.executor,
+        partition=args.partition or None,
+        account=args.account or None,
+        qos=args.qos or None,
+        max_jobs=whole_number_of(args.max_jobs, "--max-jobs") if args.max_jobs else None,
+        profile=Path(args.profile).resolve() if args.profile else None,
+    )
 
 
 def whole_number_of(text: str, option: str) -> int:

@@ -5,9 +5,14 @@ from __future__ import annotations
 import argparse
 from dataclasses import replace
 
-from onionlab.commands._arguments import add_jobs_argument, add_request_arguments, listed_names
+from onionlab.commands._arguments import (
+    add_executor_arguments,
+    add_jobs_argument,
+    add_request_arguments,
+    listed_names,
+)
 from onionlab.commands._cost import say_cost
-from onionlab.commands._request import jobs_of, request_of
+from onionlab.commands._request import executor_of, jobs_of, request_of
 from onionlab.engines import ENGINES
 from onionlab.errors import UserError
 from onionlab.paths import working_root
@@ -20,6 +25,7 @@ def setup_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the arguments; --engine takes a list here."""
     add_request_arguments(parser)
     add_jobs_argument(parser)
+    add_executor_arguments(parser)
 
 
 def run(args: argparse.Namespace) -> int:
@@ -31,9 +37,9 @@ def run(args: argparse.Namespace) -> int:
                 f"there is no engine {name!r}", f"the engines are: {', '.join(ENGINES)}"
             )
     root, jobs = working_root(), jobs_of(args)
-    request = request_of(args)
-    say_cost(root, [replace(request, engine=name) for name in engines], jobs)
-    made = compare_engines(root, request, engines, jobs=jobs, say=print)
+    request, executor = request_of(args), executor_of(args)
+    say_cost(root, [replace(request, engine=name) for name in engines], jobs, executor)
+    made = compare_engines(root, request, engines, jobs=jobs, say=print, executor=executor)
     print(made.effects)
     print(made.between_engines)
     print(made.between_variants)

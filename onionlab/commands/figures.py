@@ -8,12 +8,13 @@ from dataclasses import replace
 
 from onionlab.commands._answer import print_report
 from onionlab.commands._arguments import (
+    add_executor_arguments,
     add_jobs_argument,
     add_override_arguments,
     listed_files,
 )
 from onionlab.commands._cost import say_cost
-from onionlab.commands._request import jobs_of, overrides_of
+from onionlab.commands._request import executor_of, jobs_of, overrides_of
 from onionlab.commands.list import print_table
 from onionlab.experiment.claims_file import load_claims
 from onionlab.paths import working_root
@@ -28,6 +29,7 @@ def setup_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the arguments."""
     add_override_arguments(parser)
     add_jobs_argument(parser)
+    add_executor_arguments(parser)
     parser.add_argument(
         "--claims", default=DEFAULT_CLAIMS, help="a file of experiments/claims/, by name or path"
     )
@@ -51,9 +53,11 @@ def run(args: argparse.Namespace) -> int:
         made = published_paper(working_root(), args.claims, listed_files(args.files))
     else:
         root, jobs, request = working_root(), jobs_of(args), overrides_of(args, "")
+        executor = executor_of(args)
         if not args.no_run:
             names = load_claims(args.claims, root=root).experiments
-            say_cost(root, [replace(request, experiment=name) for name in names], jobs)
+            requests = [replace(request, experiment=name) for name in names]
+            say_cost(root, requests, jobs, executor)
         made = repeat_paper(
             root,
             args.claims,
@@ -61,6 +65,7 @@ def run(args: argparse.Namespace) -> int:
             jobs=jobs,
             run=not args.no_run,
             say=print,
+            executor=executor,
         )
     paths = made.paths
     print_table("Claims", ((one.answer.value, one.claim.statement) for one in paths.answers))

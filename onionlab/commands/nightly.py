@@ -6,9 +6,13 @@ import argparse
 import shlex
 from pathlib import Path
 
-from onionlab.commands._arguments import add_engine_arguments, add_jobs_argument
+from onionlab.commands._arguments import (
+    add_engine_arguments,
+    add_executor_arguments,
+    add_jobs_argument,
+)
 from onionlab.commands._cost import say_cost
-from onionlab.commands._request import jobs_of, runs_of
+from onionlab.commands._request import executor_of, jobs_of, runs_of
 from onionlab.experiment.nightly_list import read_nightly_list
 from onionlab.paths import shipped, working_root
 from onionlab.questions.night import request_of_entry, run_night
@@ -26,6 +30,7 @@ def setup_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--seeds", default="", help="instead of the list's: a number, or 11,12,13")
     add_engine_arguments(parser)
     add_jobs_argument(parser)
+    add_executor_arguments(parser)
 
 
 def accepting(args: argparse.Namespace) -> str:
@@ -46,8 +51,10 @@ def accepting(args: argparse.Namespace) -> str:
 def run(args: argparse.Namespace) -> int:
     """Print the answers, and the paths of summaries and history on the last lines."""
     root, jobs, asked = working_root(), jobs_of(args), runs_of(args, "")
+    executor = executor_of(args)
     nightly = read_nightly_list(args.list or shipped(root, "experiments/nightly.yaml"), root=root)
-    say_cost(root, [request_of_entry(entry, asked) for entry in nightly.experiments], jobs)
+    requests = [request_of_entry(entry, asked) for entry in nightly.experiments]
+    say_cost(root, requests, jobs, executor)
     night, paths = run_night(
         root,
         nightly,
@@ -56,6 +63,7 @@ def run(args: argparse.Namespace) -> int:
         accept=args.accept,
         jobs=jobs,
         say=print,
+        executor=executor,
         accept_with=accepting(args),
     )
     for result in night.results:

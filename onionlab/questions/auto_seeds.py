@@ -27,6 +27,7 @@ from analysis.judgement.verdicts import State, tally
 from onionlab.errors import UserError
 from onionlab.runs.planning import make_plan
 from onionlab.runs.workflow.drive import make_report, make_runs
+from onionlab.runs.workflow.executor import Executor
 
 NAMES_SHOWN = 4
 
@@ -94,6 +95,7 @@ def auto_seeds(
     budget: int,
     jobs: int | None,
     say: Callable[[str], None],
+    executor: Executor | None = None,
 ) -> Path:
     """Run an experiment with as many seeds as it takes, at most ``budget``; return the report.
 
@@ -113,7 +115,7 @@ def auto_seeds(
         if size < budget and size <= _seen(study):
             # An earlier plan has looked at these seeds, and the error rate is spent.
             continue
-        make_runs(root, [plan], jobs=jobs, say=say)
+        make_runs(root, [plan], jobs=jobs, say=say, executor=executor)
         reached = standings(study, read_statistics(study, plan.store))
         say(f"look {number + 1} of at most {len(sizes)}, {size} seeds")
         for standing in reached:
@@ -124,7 +126,7 @@ def auto_seeds(
             say(f"the budget of {budget} seeds is spent")
         else:
             continue
-        return make_report(root, plan, jobs=jobs, say=say)
+        return make_report(root, plan, jobs=jobs, say=say, executor=executor)
     raise AssertionError("the schedule ends at the budget")
 
 

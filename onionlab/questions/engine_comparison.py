@@ -23,6 +23,7 @@ from onionlab.runs.plan import Plan
 from onionlab.runs.planning import make_plan
 from onionlab.runs.study_file import update_provenance
 from onionlab.runs.workflow.drive import make_runs
+from onionlab.runs.workflow.executor import Executor
 
 # One look for each engine, in the order in which they are compared; the first is the baseline.
 _LOOKS = (
@@ -50,6 +51,7 @@ def compare_engines(
     *,
     jobs: int | None,
     say: Callable[[str], None],
+    executor: Executor | None = None,
 ) -> EngineComparison:
     """Make an experiment's runs on each engine, and the reports on what differs.
 
@@ -62,7 +64,7 @@ def compare_engines(
         name: make_plan(root, replace(request, engine=name), say=say, out=out / "plans" / name)
         for name in engines
     }
-    make_runs(root, list(plans.values()), jobs=jobs, say=say)
+    make_runs(root, list(plans.values()), jobs=jobs, say=say, executor=executor)
     for plan in plans.values():
         update_provenance(plan)
     studies = {name: load_study(plan.study) for name, plan in plans.items()}

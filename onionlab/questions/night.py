@@ -11,6 +11,7 @@ network, load, times, and what the numbers mean. Tor and this project may: they 
 from __future__ import annotations
 
 import fcntl
+import functools
 import hashlib
 import json
 from collections.abc import Callable, Iterator
@@ -49,6 +50,7 @@ from onionlab.runs.plan import Plan
 from onionlab.runs.planning import make_plan
 from onionlab.runs.study_file import update_provenance
 from onionlab.runs.workflow.drive import make_runs
+from onionlab.runs.workflow.executor import Executor
 
 REFERENCE_SEED = 1
 """Its network stands for what the generator draws, whatever seeds a night has."""
@@ -87,6 +89,7 @@ def run_night(
     accept: bool,
     jobs: int | None,
     say: Say,
+    executor: Executor | None = None,
     accept_with: str = "make nightly ACCEPT=1",
     prepare: Callable[[Path, NightlyEntry, Request, Say], Prepared] | None = None,
     measure: Callable[[Path, Prepared, int | None, Say], RunSet] | None = None,
@@ -102,6 +105,7 @@ def run_night(
         accept: make this night's runs the baseline.
         jobs: simulations side by side.
         say: takes progress lines.
+        executor: makes the runs, in place of this machine.
         accept_with: the command that makes this night's runs the baseline, for hints.
         prepare: plans an entry (for tests).
         measure: makes an entry's runs (for tests).
@@ -110,7 +114,10 @@ def run_night(
     Raises:
         UserError: a baseline is missing (before anything runs), or a run fails.
     """
-    prepare, measure = prepare or prepare_entry, measure or measure_entry
+    prepare, measure = (
+        prepare or prepare_entry,
+        measure or functools.partial(measure_entry, executor=executor),
+    )
     night = (when or datetime.now(UTC)).strftime("%Y-%m-%dT%H:%M:%SZ")
     with _locked(state):
         history = read_history(state / HISTORY)
@@ -202,9 +209,16 @@ def baseline_key(bench: Bench) -> str:
     )
 
 
-def measure_entry(root: Path, item: Prepared, jobs: int | None, say: Say) -> RunSet:
+def measure_entry(
+    root: Path,
+    item: Prepared,
+    jobs: int | None,
+    say: Say,
+    *,
+    executor: Executor | None = None,
+) -> RunSet:
     """Make an entry's runs that are missing and read them. Raises UserError."""
-    make_runs(root, [item.plan], jobs=jobs, say=say)
+    make_runs(root, [item.plan], jobs=jobs, say=say, executor=executor)
     update_provenance(item.plan)
     return set_of_study(load_study(item.plan.study), item.plan.store, name=item.entry.name)
 

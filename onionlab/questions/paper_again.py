@@ -20,6 +20,7 @@ from onionlab.runs.packing import opened_together
 from onionlab.runs.plan import Plan, read_plan
 from onionlab.runs.planning import make_plan
 from onionlab.runs.workflow.drive import make_runs
+from onionlab.runs.workflow.executor import Executor
 
 DEFAULT_CLAIMS = "swrr"
 """Those of `make figures` without CLAIMS."""
@@ -51,6 +52,7 @@ def repeat_paper(
     jobs: int | None,
     run: bool,
     say: Callable[[str], None],
+    executor: Executor | None = None,
 ) -> PaperAgain:
     """Make the runs that are missing, and the figures and answers from those that are there.
 
@@ -72,7 +74,7 @@ def repeat_paper(
     failure = None
     if run:
         try:
-            make_runs(root, list(plans.values()), jobs=jobs, say=say)
+            make_runs(root, list(plans.values()), jobs=jobs, say=say, executor=executor)
         except UserError as error:
             failure = error
     store = next(iter(plans.values())).store

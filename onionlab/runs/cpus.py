@@ -60,16 +60,24 @@ def lock_directory() -> Path:
 
 @contextlib.contextmanager
 def own_cpus(
-    count: int, what: str = "", on_wait: Callable[[], None] = lambda: None
+    count: int,
+    what: str = "",
+    on_wait: Callable[[], None] = lambda: None,
+    *,
+    allocated: bool = False,
 ) -> Iterator[list[int]]:
     """Take `count` CPUs (or all there are, if fewer) and bind the calling process to them.
 
     Waits until they are free, and calls `on_wait` before it does. Child processes inherit the
-    binding. what: what the CPUs are taken for; others are shown it. Raises UserError where a lock
-    may not be opened.
+    binding. what: what the CPUs are taken for; others are shown it. allocated: a cluster gave this
+    process its CPUs; where it may use no others, they are its own without a lock. Raises UserError
+    where a lock may not be opened.
     """
     allowed = sorted(os.sched_getaffinity(0))
     wanted = min(count, len(allowed))
+    if allocated and len(allowed) <= count:
+        yield allowed
+        return
     with contextlib.ExitStack() as stack:
         cpus = _take(lock_directory(), allowed, wanted, stack, what, on_wait)
         os.sched_setaffinity(0, cpus)

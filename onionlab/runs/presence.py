@@ -3,16 +3,21 @@
 A command holds a lock while it carries a plan out, and each of its jobs asks for it now and then:
 a lock that nobody holds means that the command has ended, whatever ended it, and the job ends too,
 also where it waits for a CPU or for another job.
+
+A job on another machine cannot ask for a lock: there, the command writes to a file now and then,
+and a file that stays as it is means the same. No clocks of two machines are compared.
 """
 
 from __future__ import annotations
 
 import contextlib
 import fcntl
+import itertools
 import os
 import signal
 import threading
 import time
+import uuid
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -21,6 +26,11 @@ from onionlab.errors import UserError
 PATIENCE_S = 5.0
 RETRY_S = 0.2
 ASK_S = 1.0
+BEAT_S = 5.0
+LOST_S = 40.0
+"""Without a beat for so long, a command has ended: a job then ends within a minute in all."""
+BEATS = ".command-"
+"""How the files begin that commands write to, each command to one of its own."""
 
 
 @contextlib.contextmanager
@@ -64,12 +74,84 @@ def ending_with_command(out: Path, say: Callable[[str], None]) -> Iterator[None]
         out: The results directory whose lock the command holds.
         say: Hears why.
     """
+    with _ending_without(lambda: is_present(out), say):
+        yield
+
+
+@contextlib.contextmanager
+def beating(out: Path) -> Iterator[Path]:
+    """Write to a new file in a results directory now and then, until the block ends; yield it.
+
+    Whoever does this holds the lock of ``out``: files of earlier commands, which were killed, go.
+    """
+    for old in out.glob(f"{BEATS}*"):
+        old.unlink(missing_ok=True)
+    file = out / f"{BEATS}{uuid.uuid4().hex}"
+    done = threading.Event()
+    # Always as many bytes at the same place: that works on a full disk too.
+    descriptor = os.open(file, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o644)
+
+    def beat() -> None:
+        for number in itertools.count():
+            with contextlib.suppress(OSError):
+                os.pwrite(descriptor, f"{number:012d}\n".encode(), 0)
+                os.fsync(descriptor)
+            if done.wait(BEAT_S):
+                return
+
+    thread = threading.Thread(target=beat, daemon=True)
+    thread.start()
+    try:
+        yield file
+    finally:
+        done.set()
+        thread.join()
+        os.close(descriptor)
+        file.unlink(missing_ok=True)
+
+
+class Beats:
+    """What a job on another machine knows of the command behind a file."""
+
+    def __init__(self, file: Path) -> None:
+        self._file = file
+        self._seen: bytes | None = None
+        self._seen_at_s = time.monotonic()
+
+    def are_there(self) -> bool:
+        """Whether the command was there a moment ago; not where it has removed its file."""
+        now_s = time.monotonic()
+        try:
+            # Opened each time: what network file systems promise is for files that are opened.
+            beat = self._file.read_bytes()
+        except FileNotFoundError:
+            return False
+        except OSError:
+            beat = self._seen or b""  # The file system may be away for a while.
+        if beat != self._seen:
+            self._seen, self._seen_at_s = beat, now_s
+        return now_s - self._seen_at_s < LOST_S
+
+
+@contextlib.contextmanager
+def ending_with_beats(file: Path, say: Callable[[str], None]) -> Iterator[None]:
+    """The same as ``ending_with_command`` on another machine: by the file of ``beating``."""
+    beats = Beats(file)
+    if not beats.are_there():
+        raise UserError("the command that started this run has ended")
+    with _ending_without(beats.are_there, say):
+        yield
+
+
+@contextlib.contextmanager
+def _ending_without(is_there: Callable[[], bool], say: Callable[[str], None]) -> Iterator[None]:
+    """End this process when something is not there any more, or what started this process."""
     starter = os.getppid()
     done = threading.Event()
 
     def watch() -> None:
         while not done.wait(ASK_S):
-            if os.getppid() != starter or not is_present(out):
+            if os.getppid() != starter or not is_there():
                 say("the command that started this run has ended; so does the run")
                 # To the main thread, which may stand in a system call.
                 signal.pthread_kill(threading.main_thread().ident or 0, signal.SIGTERM)

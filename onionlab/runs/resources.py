@@ -10,6 +10,8 @@ from onionlab.runs.costs.features import features_of
 from onionlab.runs.costs.model import DISK, MEMORY, CostModel, load_model
 
 PEERS_PROCESSES = 2
+MEMORY_SHARE = 0.9
+"""Of the memory that is available, what runs may take."""
 
 
 def estimate_resources(root: Path, experiment: Experiment, engine: str) -> Resources:

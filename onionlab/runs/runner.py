@@ -31,14 +31,36 @@ from onionlab.runs.presence import ending_with_command
 from onionlab.runs.store import Store
 
 
-def execute(root: Path, plan: Plan, run_id: str, say: Callable[[str], None]) -> None:
-    """Make the run, unless it is there. Raises UserError where it fails; the attempt is kept."""
+def planned_run(plan: Plan, run_id: str) -> PlannedRun:
+    """The run of that name. Raises UserError where the plan has none."""
     planned = next((run for run in plan.runs if run.run_id == run_id), None)
     if planned is None:
         raise UserError(f"the plan has no run {run_id}")
-    store = Store(plan.store)
+    return planned
+
+
+def execute(root: Path, plan: Plan, run_id: str, say: Callable[[str], None]) -> None:
+    """Make the run, unless it is there. Raises UserError where it fails; the attempt is kept."""
+    planned = planned_run(plan, run_id)
     # Another command may be making the same run: wait for it, then there is nothing to do.
-    with ending_with_command(plan.out, say), store.exclusive(run_id):
+    with ending_with_command(plan.out, say):
+        execute_watched(root, plan, planned, say)
+
+
+def execute_watched(
+    root: Path,
+    plan: Plan,
+    planned: PlannedRun,
+    say: Callable[[str], None],
+    *,
+    allocated: bool = False,
+) -> None:
+    """The same, for whoever sees to it that the run ends with its command.
+
+    allocated: whether the CPUs of this process were given to it alone. Raises as `execute`.
+    """
+    store, run_id = Store(plan.store), planned.run_id
+    with store.exclusive(run_id):
         if store.is_finished(run_id):
             return
         _clear_leftovers(store, run_id)
@@ -46,7 +68,10 @@ def execute(root: Path, plan: Plan, run_id: str, say: Callable[[str], None]) -> 
         try:
             what = f"{plan.out.name}: {planned.title}"
             with own_cpus(
-                plan.cpus_per_run, what, lambda: _say_it_waits(store, planned, say)
+                plan.cpus_per_run,
+                what,
+                lambda: _say_it_waits(store, planned, say),
+                allocated=allocated,
             ) as cpus:
                 manifest = _simulate(bench, plan, store, planned, cpus)
         except (EngineFailureError, RunRefusedError) as failure:

@@ -227,7 +227,7 @@ class Workflow:
         monkeypatch.setattr(
             drive,
             "_workflow_config",
-            lambda root, plans: {**of_plans(root, plans), "python": str(job)},
+            lambda *words: {**of_plans(*words), "python": str(job)},
         )
         # Names in an order of their own, so that no other order is that of the seeds by chance.
         self.plans = [
@@ -295,7 +295,7 @@ def test_a_report_that_cannot_be_made_leaves_the_earlier_one(workflow: Workflow)
 def test_an_interrupted_command_says_what_is_kept(
     workflow: Workflow, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def interrupted(process: object, store: Store, missing: list[str]) -> None:
+    def interrupted(process: object, store: Store, missing: list[str], elsewhere: None) -> None:
         store.manifest("c1").parent.mkdir()
         store.manifest("c1").write_text("{}")
         raise KeyboardInterrupt

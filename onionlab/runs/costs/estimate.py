@@ -23,8 +23,8 @@ from onionlab.runs.costs.calibration import (
 from onionlab.runs.costs.estimator import SOURCES, Estimator, RunCost
 from onionlab.runs.costs.model import NOTHING, CostModel, Range, load_model
 from onionlab.runs.costs.past import Finished, There, finished_runs, past_runs, runs_there
+from onionlab.runs.resources import MEMORY_SHARE
 from onionlab.runs.store import Store
-from onionlab.runs.workflow.drive import MEMORY_SHARE
 
 
 @dataclass(frozen=True)
@@ -100,9 +100,16 @@ class Costs:
     It is read once, and can answer several requests.
     """
 
-    def __init__(self, root: Path, calibration: Calibration | None = None) -> None:
-        """Read what there is. calibration: of this machine, measured when it is first needed."""
+    def __init__(
+        self, root: Path, calibration: Calibration | None = None, *, at_once: int | None = None
+    ) -> None:
+        """Read what there is.
+
+        calibration: of this machine, measured when it is first needed. at_once: so many runs go
+        side by side, whatever this machine has: others make them.
+        """
         self.root = root
+        self.at_once = at_once
         self.model: CostModel = load_model(root)
         self.calibration = calibration
         self._finished = finished_runs(Store(root / "runs"))
@@ -122,13 +129,14 @@ class Costs:
             (one.cpus_per_run(kind) for one in asked for kind in one.kinds),
             default=1,
         )
-        slots = _slots(jobs, cpus, sum(map(len, missing.values())))
+        count = sum(map(len, missing.values()))
+        slots = 1 if self.at_once else _slots(jobs, cpus, count)
         to_make = tuple(
             ToMake(asked[i], kind, tuple(seeds), self._cost(asked[i], kind, there[i], slots * cpus))
             for (i, kind), seeds in missing.items()
         )
         memory = _largest(one.cost.memory_bytes for one in to_make)
-        slots = _fitting(slots, memory.middle)
+        slots = min(self.at_once, count or 1) if self.at_once else _fitting(slots, memory.middle)
         return Estimate(
             runs=runs,
             there=runs - sum(map(len, missing.values())),

@@ -24,27 +24,38 @@ from onionlab.errors import UserError
 from onionlab.paths import build_directory, code_root
 from onionlab.runs.cpus import holders
 from onionlab.runs.plan import Plan
-from onionlab.runs.presence import presence
+from onionlab.runs.presence import beating, presence
+from onionlab.runs.resources import MEMORY_SHARE
 from onionlab.runs.store import Store
+from onionlab.runs.workflow import remote
+from onionlab.runs.workflow.executor import Executor
 from onionlab.runs.workflow.progress import ProgressView
+from onionlab.runs.workflow.remote import Remote, open_remote
 
 SNAKEFILE = Path(__file__).with_name("Snakefile")
+SNAKEMAKE_HERE = "onionlab.runs.workflow.snakemake_here"
 POLL_INTERVAL_S = 0.5
-MEMORY_SHARE = 0.9
 # Shadow keeps its shared memory there, and so do the logs' page caches: room to spare.
 DISK_MARGIN = 1.2
 
 
-def make_report(root: Path, plan: Plan, *, jobs: int | None, say: Callable[[str], None]) -> Path:
+def make_report(
+    root: Path,
+    plan: Plan,
+    *,
+    jobs: int | None,
+    say: Callable[[str], None],
+    executor: Executor | None = None,
+) -> Path:
     """Make all runs that are missing, extract their records and build the report; return its path.
 
-    jobs: simulations side by side (default: as many as there are CPUs for). Raises UserError where
-    the machine is too small or a run failed; runs that are finished stay, and so does an earlier
-    report.
+    jobs: simulations side by side (default: as many as there are CPUs for). executor: makes the
+    runs, in place of this machine. Raises UserError where the machine is too small, the executor
+    refuses or a run failed; runs that are finished stay, and so does an earlier report.
     """
     report = plan.out / files.REPORT
     try:
-        _carry_out(root, [plan], "report", jobs=jobs, say=say)
+        _carry_out(root, [plan], "report", jobs=jobs, say=say, executor=executor)
     except UserError as error:
         if not report.is_file():
             raise
@@ -56,14 +67,19 @@ def make_report(root: Path, plan: Plan, *, jobs: int | None, say: Callable[[str]
 
 
 def make_runs(
-    root: Path, plans: Sequence[Plan], *, jobs: int | None, say: Callable[[str], None]
+    root: Path,
+    plans: Sequence[Plan],
+    *,
+    jobs: int | None,
+    say: Callable[[str], None],
+    executor: Executor | None = None,
 ) -> None:
     """Make all runs of some plans that are missing and extract their records, seed after seed.
 
     All plans at once, so that no CPU waits for the last run of one of them. Otherwise as
     `make_report`. All plans have one store.
     """
-    _carry_out(root, plans, "runs", jobs=jobs, say=say)
+    _carry_out(root, plans, "runs", jobs=jobs, say=say, executor=executor)
 
 
 def _carry_out(
@@ -73,32 +89,43 @@ def _carry_out(
     *,
     jobs: int | None,
     say: Callable[[str], None],
+    executor: Executor | None,
 ) -> None:
     (directory,) = {plan.store for plan in plans}
     _require_names((directory, *(plan.out for plan in plans)))
     store = Store(directory)
     distinct = _distinct_runs(plans)
     missing = [run_id for run_id in distinct if not store.is_finished(run_id)]
+    out = Path(os.path.commonpath([plan.out for plan in plans]))
+    elsewhere = open_remote(root, executor, plans, out) if executor else None
     cpus_per_run = max(plan.cpus_per_run for plan in plans)
+    jobs = elsewhere.max_jobs if elsewhere else jobs
     jobs = jobs or max(1, (os.cpu_count() or 1) // cpus_per_run)
     side_by_side = min(jobs, len(missing))
     for plan in plans:
-        _require_resources(plan, side_by_side)
+        _require_resources(plan, side_by_side, elsewhere=elsewhere is not None)
+    if elsewhere:
+        elsewhere.require_cluster(missing)
     say(
         f"{len(distinct)} runs: {len(distinct) - len(missing)} are there, {len(missing)} to do"
-        + (f", {side_by_side} side by side" if missing else "")
+        + (f", {_at_a_time(side_by_side, elsewhere)}" if missing else "")
     )
-    for run_id in missing:
-        shutil.rmtree(store.failed(run_id), ignore_errors=True)
 
     with contextlib.ExitStack() as present:
         for plan in plans:
             present.enter_context(presence(plan.out))
-        out = Path(os.path.commonpath([plan.out for plan in plans]))
+        for run_id in distinct if elsewhere else missing:
+            shutil.rmtree(store.failed(run_id), ignore_errors=True)
         log = present.enter_context((out / "workflow.log").open("wb"))
-        write_json(out / "workflow.json", _workflow_config(root, plans))
+        command = present.enter_context(beating(out)) if elsewhere else None
+        if elsewhere:
+            elsewhere.cancel_left(say)
+        config = _config_file(out, command)
+        if command:
+            present.callback(config.unlink, missing_ok=True)
+        write_json(config, _workflow_config(root, plans, elsewhere, command))
         process = subprocess.Popen(
-            _command(root, plans, out / "workflow.json", target, jobs * cpus_per_run),
+            _command(root, plans, config, target, jobs * cpus_per_run, elsewhere),
             cwd=root,
             env=_environment(),
             stdin=subprocess.DEVNULL,
@@ -108,22 +135,35 @@ def _carry_out(
             start_new_session=True,
         )
         try:
-            _watch(process, store, missing)
+            _watch(process, store, missing, elsewhere)
         except BaseException as error:
-            _end_group(process)
+            _end_group(process, elsewhere)
             if isinstance(error, KeyboardInterrupt):
-                raise KeyboardInterrupt(_kept(distinct, store)) from None
+                raise KeyboardInterrupt(_kept(distinct, store, elsewhere)) from None
             raise
-    if process.returncode != 0:
-        raise _failure(distinct, store, out / "workflow.log")
+        if process.returncode != 0:
+            raise _failure(distinct, store, out / "workflow.log", elsewhere)
 
 
-def _kept(runs: Mapping[str, PlannedRun], store: Store) -> str:
+def _at_a_time(side_by_side: int, elsewhere: Remote | None) -> str:
+    """How many runs are made together, for people."""
+    if elsewhere is None:
+        return f"{side_by_side} side by side"
+    return f"at most {side_by_side} in the queue at a time, through {elsewhere.name}"
+
+
+def _config_file(out: Path, command: Path | None) -> Path:
+    """Where the Snakefile's knowledge goes: what a job in a queue reads is its own command's."""
+    return out / ("workflow.json" if command is None else f"{command.name}.json")
+
+
+def _kept(runs: Mapping[str, PlannedRun], store: Store, elsewhere: Remote | None) -> str:
     """What an interruption leaves, for people."""
     finished = sum(store.is_finished(run_id) for run_id in runs)
+    cancelled = "its jobs are cancelled; " if elsewhere else ""
     return (
-        f"{finished} of {len(runs)} runs are finished and stay in {store.directory}; what was "
-        "under way is dropped, and the same command goes on from there"
+        f"{cancelled}{finished} of {len(runs)} runs are finished and stay in {store.directory}; "
+        "what was under way is dropped, and the same command goes on from there"
     )
 
 
@@ -144,8 +184,13 @@ def _environment() -> dict[str, str]:
     return {**os.environ, "PYTHONPATH": os.pathsep.join(path for path in paths if path)}
 
 
-def _workflow_config(root: Path, plans: Sequence[Plan]) -> dict[str, Any]:
-    """What the Snakefile knows."""
+def _workflow_config(
+    root: Path,
+    plans: Sequence[Plan],
+    elsewhere: Remote | None = None,
+    command: Path | None = None,
+) -> dict[str, Any]:
+    """What the Snakefile knows. command: the file by which jobs elsewhere see this command."""
     ranks = {
         seed: rank for rank, seed in enumerate(sorted({r.seed for p in plans for r in p.runs}))
     }
@@ -162,10 +207,16 @@ def _workflow_config(root: Path, plans: Sequence[Plan]) -> dict[str, Any]:
                 "rank": ranks[run.seed],
                 "cpus": plan.cpus_per_run,
                 "memory_mb": _memory_mb(plan),
+                **(elsewhere.config_of_run(run.run_id) if elsewhere else {}),
             }
             for plan in plans
             for run in plan.runs
         },
+        **(
+            {"code": _environment()["PYTHONPATH"], **elsewhere.config(command)}
+            if elsewhere and command
+            else {}
+        ),
     }
 
 
@@ -173,16 +224,24 @@ def _memory_mb(plan: Plan) -> int:
     return max(1, round(plan.resources.memory_bytes / 2**20))
 
 
-def _command(root: Path, plans: Sequence[Plan], config: Path, target: str, cpus: int) -> list[str]:
+def _command(
+    root: Path,
+    plans: Sequence[Plan],
+    config: Path,
+    target: str,
+    cpus: int,
+    elsewhere: Remote | None,
+) -> list[str]:
     workdir = build_directory(root) / "workflow"
     workdir.mkdir(parents=True, exist_ok=True)
     memory_mb = max(_available_memory_bytes() // 2**20, *(_memory_mb(plan) for plan in plans))
+    here = ("--cores", str(cpus), "--resources", f"mem_mb={memory_mb}")
+    snakefile = remote.SNAKEFILE if elsewhere else SNAKEFILE
     return [
-        *(sys.executable, "-m", "snakemake"),
-        *("--snakefile", str(SNAKEFILE)),
+        *(sys.executable, "-m", "snakemake" if elsewhere else SNAKEMAKE_HERE),
+        *("--snakefile", str(snakefile)),
         *("--directory", str(workdir)),
-        *("--cores", str(cpus)),
-        *("--resources", f"mem_mb={memory_mb}"),
+        *(elsewhere.arguments() if elsewhere else here),
         # The run store has its own locks and never holds half a run.
         *("--nolock", "--rerun-incomplete", "--ignore-incomplete"),
         *("--rerun-triggers", "mtime"),
@@ -199,14 +258,20 @@ def _distinct_runs(plans: Sequence[Plan]) -> dict[str, PlannedRun]:
     return {run.run_id: run for plan in plans for run in plan.runs}
 
 
-def _watch(process: subprocess.Popen[bytes], store: Store, missing: list[str]) -> None:
+def _watch(
+    process: subprocess.Popen[bytes],
+    store: Store,
+    missing: list[str],
+    elsewhere: Remote | None = None,
+) -> None:
     started_at_s = time.time()
     with ProgressView(total=len(missing)) as view:
         while process.poll() is None:
             finished = sum(store.is_finished(run_id) for run_id in missing)
             states = running_states(store, missing, started_at_s)
-            waits = any(state.waiting for state in states)
-            view.show(finished, states, holders(sorted(os.sched_getaffinity(0))) if waits else ())
+            waits = any(state.waiting for state in states) and not elsewhere
+            held = holders(sorted(os.sched_getaffinity(0))) if waits else ()
+            view.show(finished, states, held, elsewhere.notes() if elsewhere else ())
             time.sleep(POLL_INTERVAL_S)
         view.show(sum(store.is_finished(run_id) for run_id in missing), [])
 
@@ -227,22 +292,27 @@ def running_states(store: Store, run_ids: Iterable[str], since_s: float) -> list
     return states
 
 
-def _end_group(process: subprocess.Popen[bytes]) -> None:
-    for number in (signal.SIGTERM, signal.SIGKILL):
+def _end_group(process: subprocess.Popen[bytes], elsewhere: Remote | None = None) -> None:
+    # At the first of them it cancels its jobs elsewhere; at SIGTERM it would wait for them.
+    first = signal.SIGINT if elsewhere else signal.SIGTERM
+    for number in (first, signal.SIGKILL):
         try:
             os.killpg(process.pid, number)
             process.wait(timeout=10)
         except ProcessLookupError:
-            return
+            break
         except subprocess.TimeoutExpired:
             continue
+    if elsewhere:
+        elsewhere.cancel()
 
 
-def _require_resources(plan: Plan, side_by_side: int) -> None:
+def _require_resources(plan: Plan, side_by_side: int, *, elsewhere: bool = False) -> None:
+    """Raises UserError where memory or disk are too small; of others' memory nothing is known."""
     if not side_by_side:
         return
     available = _available_memory_bytes()
-    if plan.resources.memory_bytes > available:
+    if plan.resources.memory_bytes > available and not elsewhere:
         raise UserError(
             f"one run needs about {_size(plan.resources.memory_bytes)} of memory, "
             f"and {_size(available)} are available",
@@ -255,7 +325,7 @@ def _require_resources(plan: Plan, side_by_side: int) -> None:
         raise UserError(
             f"{side_by_side} runs side by side need about {_size(need)} of disk, "
             f"and {_size(free)} are free below {plan.store}",
-            "free some, or use a smaller SCALE or fewer JOBS",
+            f"free some, or use a smaller SCALE or fewer {'MAX_JOBS' if elsewhere else 'JOBS'}",
         )
 
 
@@ -271,13 +341,20 @@ def _size(size_bytes: int) -> str:
     return f"{size_bytes / 2**10:.1f} KiB"
 
 
-def _failure(runs: Mapping[str, PlannedRun], store: Store, log_path: Path) -> UserError:
+def _failure(
+    runs: Mapping[str, PlannedRun],
+    store: Store,
+    log_path: Path,
+    elsewhere: Remote | None = None,
+) -> UserError:
     """Collect what the failed runs left into one error."""
     failures = []
     for run_id, run in runs.items():
         path = store.failed(run_id) / files.ERROR
         if path.exists():
             failures.append((run, read_as(RunFailure, path, "reason of a failure")))
+    if not failures and elsewhere and (ended := _ended(runs, store, elsewhere)):
+        return ended
     if not failures:
         tail = log_path.read_text(errors="replace").splitlines()[-15:]
         return UserError(
@@ -288,5 +365,21 @@ def _failure(runs: Mapping[str, PlannedRun], store: Store, log_path: Path) -> Us
     return UserError(
         f"{len(failures)} of {len(runs)} runs failed; the first, {run.title}: {error.message}",
         f"all it left is kept in {store.failed(run.run_id)}; its last words:{words}\n"
+        "runs that finished are kept: the same command goes on from there",
+    )
+
+
+def _ended(runs: Mapping[str, PlannedRun], store: Store, elsewhere: Remote) -> UserError | None:
+    """The error of runs that were ended from outside; None where nobody can tell."""
+    ends = {
+        run_id: words
+        for run_id in runs
+        if not store.is_finished(run_id) and (words := elsewhere.ends_of(run_id))
+    }
+    if not ends:
+        return None
+    run_id, words = next(iter(ends.items()))
+    return UserError(
+        f"{len(ends)} of {len(runs)} runs were ended; the first, {runs[run_id].title}: {words}",
         "runs that finished are kept: the same command goes on from there",
     )

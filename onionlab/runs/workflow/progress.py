@@ -58,7 +58,11 @@ class ProgressView:
             self._live.stop()
 
     def show(
-        self, finished: int, states: Sequence[RunState], holders: Sequence[object] = ()
+        self,
+        finished: int,
+        states: Sequence[RunState],
+        holders: Sequence[object] = (),
+        notes: Sequence[str] = (),
     ) -> None:
         """Show the present state.
 
@@ -70,6 +74,7 @@ class ProgressView:
             finished: how many runs are.
             states: of the runs under way.
             holders: who has what some of them wait for.
+            notes: what else there is to say, as of the queue of a cluster.
         """
         now = time.monotonic()
         elapsed_s = now - self._started
@@ -78,7 +83,7 @@ class ProgressView:
         self._last_shown = now
         with contextlib.suppress(OSError):
             if self._live:
-                self._live.update(self._table(finished, states, holders, elapsed_s))
+                self._live.update(self._table(finished, states, holders, notes, elapsed_s))
             elif (
                 finished != self._last_finished
                 or waiting - self._last_waiting
@@ -88,6 +93,7 @@ class ProgressView:
                 parts = [_line(state) for state in states]
                 if waiting:
                     parts += map(str, holders)
+                parts += notes
                 self._console.print(
                     f"[{_duration(elapsed_s)}] {finished}/{self._total} runs done"
                     + self._left(finished, states, ", ")
@@ -114,14 +120,15 @@ class ProgressView:
         finished: int,
         states: Sequence[RunState],
         holders: Sequence[object],
+        notes: Sequence[str],
         elapsed_s: float,
     ) -> Table:
-        waits = any(state.waiting for state in states)
+        below = [*(holders if any(state.waiting for state in states) else ()), *notes]
         table = Table(
             title=f"{finished} of {self._total} runs done, {_duration(elapsed_s)}"
             + self._left(finished, states, "; "),
             title_justify="left",
-            caption="\n".join(map(escape, map(str, holders))) if waits else None,
+            caption="\n".join(escape(str(line)) for line in below) or None,
             caption_justify="left",
         )
         table.add_column("running")
