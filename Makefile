@@ -5,14 +5,13 @@
 
 # Of a cluster. ACCOUNT and the like may stand in the environment for something else: they count with
 # EXECUTOR, or where they are on the command line.
-OF_CLUSTER := PARTITION ACCOUNT QOS MAX_JOBS PROFILE
-NAMED_OF_CLUSTER := $(foreach one,$(OF_CLUSTER),$(if $(filter command,$(firstword $(origin $(one)))),$(one)))
+NAMED_OF_CLUSTER := $(foreach one,PARTITION ACCOUNT QOS MAX_JOBS PROFILE,$(if $(filter command,$(firstword $(origin $(one)))),$(one)))
 
 # What they hold is text that neither make nor a shell reads, whatever its letters: make does not
 # expand them again, and a recipe says "$${NAME}", which its shell takes from the environment.
 VARIABLES := NAME SCALE SEEDS VARIANTS JOBS ENGINE SHADOW TGEN TOR_SOURCE LINUX_SOURCE LIBTORRENT_SOURCE \
 	PYTHON MAX_SEEDS CLAIMS NO_RUN ONLY RUNS A B ABOUT PAIRED OUT ACCEPT STATE DURATION SCHEDULER OVERHEAD LOGS PUBLISHED FROM LIST \
-	EXECUTOR $(OF_CLUSTER)
+	EXECUTOR PARTITION ACCOUNT QOS MAX_JOBS PROFILE
 define as_text
 override $(1) := $$(value $(1))
 export $(1)

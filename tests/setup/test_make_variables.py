@@ -124,3 +124,15 @@ def test_an_environment_of_another_place_is_set_up_anew(project: Project) -> Non
     (project.root / ".venv").rename(project.root / "of-mine")
     (project.root / ".venv").symlink_to("of-mine")
     assert project.make("list").stdout == program
+
+
+def test_a_clusters_variables_count_with_it_or_where_they_are_named(project: Project) -> None:
+    """Somebody's ACCOUNT or PROFILE in the environment may be of something else."""
+    theirs = {"ACCOUNT": "bank", "PROFILE": "shell"}
+    assert project.words("run", "NAME=quick", **theirs) == ["run", "--", "quick"]
+    assert project.words("run", "NAME=quick", "QOS=low", **theirs) == [
+        *("run", "--qos=low", "--", "quick")
+    ]
+    assert project.words("run", "NAME=quick", "EXECUTOR=slurm", **theirs) == [
+        *("run", "--executor=slurm", "--account=bank", "--profile=shell", "--", "quick")
+    ]
