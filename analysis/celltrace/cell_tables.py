@@ -1,8 +1,11 @@
-"""A run's cell traces to record tables: cells.parquet, relay_time.parquet and celltrace.json."""
+"""A run's cell traces to record tables, and back.
+
+The tables are cells.parquet, cell_arrivals.parquet and relay_time.parquet; celltrace.json counts.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -10,12 +13,13 @@ import numpy as np
 import pyarrow as pa  # type: ignore[import-untyped]
 import pyarrow.parquet as pq  # type: ignore[import-untyped]
 
+from analysis.celltrace.arrivals import Arrivals, arrivals
 from analysis.celltrace.cell_paths import LEGS, Network, Relay
 from analysis.celltrace.cells import NEVER, Cells, Fate, join
 from analysis.celltrace.events import count_events, read_trace
 from analysis.errors import AnalysisError
 from analysis.formats import files
-from analysis.formats.columns import CELLS, RELAY_TIME, arrow_schema
+from analysis.formats.columns import ARRIVALS, CELLS, RELAY_TIME, arrow_schema
 from analysis.formats.record_files import (
     EXTRACT_AGAIN,
     TRACE_COUNTS_FORMAT,
@@ -74,6 +78,7 @@ def extract(run_directory: Path, streams: Path, out: Path) -> TraceCounts:
                 )
             )
             writer.write_table(_cells_table(relays[name], epoch_ns, schema))
+    _write_arrivals(arrivals(relays), out / files.ARRIVALS_TABLE, epoch_ns)
     table = _relay_time(Network(relays), plan.hosts, streams, epoch_ns)
     pq.write_table(table, out / files.RELAY_TIME_TABLE, compression="zstd", version="2.6")
     result = TraceCounts(tuple(counts), _followed(table))
@@ -109,6 +114,29 @@ def _cells_table(relay: Relay, epoch_ns: int, schema: pa.Schema) -> pa.Table:
         },
         schema=schema,
     )
+
+
+def _write_arrivals(found: Mapping[str, Arrivals], path: Path, epoch_ns: int) -> None:
+    schema = arrow_schema(ARRIVALS, TRACE_COUNTS_FORMAT)
+    # Numbers and times ascend, nearly: their differences are small. No two are the same.
+    rising = ("seq", "arrived_ns")
+    with pq.ParquetWriter(
+        path,
+        schema,
+        compression="zstd",
+        version="2.6",
+        use_dictionary=[name for name in schema.names if name not in rising],
+        column_encoding=dict.fromkeys(rising, "DELTA_BINARY_PACKED"),
+    ) as writer:
+        for name, own in found.items():
+            relay = pa.array(np.zeros(own.seq.size, np.int32))
+            columns = {
+                "relay": pa.DictionaryArray.from_arrays(relay, pa.array([name])),
+                "seq": pa.array(own.seq),
+                "channel": pa.array(own.channel),
+                "arrived_ns": pa.array(own.arrived_ns - epoch_ns),
+            }
+            writer.write_table(pa.table(columns, schema=schema))
 
 
 def _relay_time(
@@ -178,17 +206,13 @@ def load_cells(records: Path) -> list[tuple[str, str, Cells]]:
     """
     path = records / files.CELLS_TABLE
     table = read_table(path, CELLS, missing=EXTRACT_AGAIN, wrong=EXTRACT_AGAIN)
-    names = np.asarray(table["relay"].cast(pa.string()).to_pylist(), dtype=np.str_)
-    roles = np.asarray(table["role"].cast(pa.string()).to_pylist(), dtype=np.str_)
-    column = {
-        name: table[name].cast(pa.int64()).fill_null(NEVER).combine_chunks().to_numpy()
-        for name in (c.name for c in CELLS)
-        if name not in ("relay", "role")
-    }
+    columns = [column.name for column in CELLS if column.name not in ("relay", "role")]
     result = []
-    for name in dict.fromkeys(names.tolist()):
-        own = names == name
-        part = {key: np.ascontiguousarray(values[own]) for key, values in column.items()}
+    for name, own in _by_relay(table):
+        part = {
+            column: own[column].cast(pa.int64()).fill_null(NEVER).combine_chunks().to_numpy()
+            for column in columns
+        }
         cells = Cells(
             seq=part["seq"],
             inbuf_ns=part["inbuf_ns"],
@@ -196,7 +220,7 @@ def load_cells(records: Path) -> list[tuple[str, str, Cells]]:
             queue_ns=part["queue_ns"],
             outbuf_ns=part["outbuf_ns"],
             flush_ns=part["flush_ns"],
-            dropped_ns=np.full(int(own.sum()), NEVER, np.int64),
+            dropped_ns=np.full(own.num_rows, NEVER, np.int64),
             in_channel=part["circuit_channel"],
             in_circ=part["circuit_id"],
             out_channel=part["circuit_channel"],
@@ -205,7 +229,47 @@ def load_cells(records: Path) -> list[tuple[str, str, Cells]]:
             direction=part["direction"],
             fate=part["fate"],
         )
-        result.append((name, str(roles[own][0]), cells))
+        result.append((name, str(own["role"][0].as_py()), cells))
+    return result
+
+
+def _by_relay(table: pa.Table) -> Iterator[tuple[str, pa.Table]]:
+    """Each relay's rows; rows that stand together, as they are written, are not copied."""
+    if not table.num_rows:
+        return
+    relay = table.unify_dictionaries()["relay"].combine_chunks()
+    codes = relay.indices.to_numpy()
+    for code, name in enumerate(relay.dictionary.to_pylist()):
+        rows = np.flatnonzero(codes == code)
+        if not rows.size:
+            continue
+        together = int(rows[-1] - rows[0]) + 1 == rows.size
+        yield name, table.slice(rows[0], rows.size) if together else table.take(rows)
+
+
+def load_arrivals(records: Path, relays: Sequence[tuple[str, str, Cells]]) -> list[Arrivals | None]:
+    """For each relay of ``load_cells`` when the cells that it sent arrived; times are simulated.
+
+    None for each where the records are from before there was such a table.
+
+    Raises:
+        AnalysisError: the table cannot be read, or tells of cells that there are not.
+    """
+    path = records / files.ARRIVALS_TABLE
+    if not path.is_file():
+        return [None for _ in relays]
+    table = read_table(path, ARRIVALS, missing=EXTRACT_AGAIN, wrong=EXTRACT_AGAIN)
+    of_relay = dict(_by_relay(table))
+    result: list[Arrivals | None] = []
+    for name, _, cells in relays:
+        own = of_relay.get(name, table.slice(0, 0))
+        seq, channel, arrived_ns = (
+            own[column].combine_chunks().to_numpy() for column in ("seq", "channel", "arrived_ns")
+        )
+        at = np.minimum(np.searchsorted(cells.seq, seq), len(cells) - 1)
+        if not np.all((cells.seq[at] == seq) & (cells.flush_ns[at] != NEVER)):
+            raise AnalysisError(f"{path} tells of cells that {name} did not send", EXTRACT_AGAIN)
+        result.append(Arrivals(seq, channel, arrived_ns))
     return result
 
 

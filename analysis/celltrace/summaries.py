@@ -12,9 +12,10 @@ import numpy as np
 import pyarrow as pa  # type: ignore[import-untyped]
 
 from analysis.arrays import Bools, Floats
+from analysis.celltrace.arrivals import Arrivals
 from analysis.celltrace.cell_paths import LEGS
-from analysis.celltrace.cell_tables import load_cells
-from analysis.celltrace.cells import JOINED, MEANINGS, Fate
+from analysis.celltrace.cell_tables import load_arrivals, load_cells
+from analysis.celltrace.cells import JOINED, MEANINGS, Cells, Fate
 from analysis.celltrace.statistics import (
     Group,
     Relayed,
@@ -23,6 +24,7 @@ from analysis.celltrace.statistics import (
     spike_period_s,
     summarise,
 )
+from analysis.celltrace.waiting import waits
 from analysis.formats import files
 from analysis.formats.columns import RELAY_TIME
 from analysis.formats.record_files import EXTRACT_AGAIN, TraceCounts, read_trace_counts
@@ -68,6 +70,29 @@ class SpikeRow:
 
 
 @dataclass(frozen=True)
+class WaitRow:
+    """Where RELAY cells towards clients waited at one role's relays in one run.
+
+    Attributes:
+        cells: how many were sent, of those that were queued in the measured span.
+        unsent: how many were queued as well and never sent.
+        arrived: of how many of ``cells`` the arrival at the next relay is known.
+        queue_s, outbuf_s, kernel_s: mean waits; NaN without a cell.
+    """
+
+    level: str
+    variant: str
+    seed: int
+    role: str
+    cells: int
+    unsent: int
+    arrived: int
+    queue_s: float
+    outbuf_s: float
+    kernel_s: float
+
+
+@dataclass(frozen=True)
 class RelayTimeRow:
     """Mean part of a download's time to first byte at one position and stage, over streams."""
 
@@ -108,6 +133,7 @@ class TraceTable:
 
     times: list[TimeRow] = field(default_factory=list)
     spikes: list[SpikeRow] = field(default_factory=list)
+    waits: list[WaitRow] = field(default_factory=list)
     relay_times: list[RelayTimeRow] = field(default_factory=list)
     points: list[Points] = field(default_factory=list)
     counts: list[tuple[Run, TraceCounts]] = field(default_factory=list)
@@ -124,8 +150,13 @@ class TraceTable:
         if not (records / files.TRACE_COUNTS).is_file():
             return
         self.counts.append((run, read_trace_counts(records / files.TRACE_COUNTS)))
-        relays = [(role, cells) for _, role, cells in load_cells(records)]
+        loaded = load_cells(records)
+        relays = [(role, cells) for _, role, cells in loaded]
         roles = list(dict.fromkeys(role for role, _ in relays))
+        arrived = load_arrivals(records, loaded)
+        for role in roles:
+            pairs = zip(relays, arrived, strict=True)
+            self._add_waits(run, level, role, [(c, a) for (own, c), a in pairs if own == role])
         for role in [*roles, ALL_ROLES] if len(roles) > 1 else roles:
             own = [cells for own_role, cells in relays if role in (own_role, ALL_ROLES)]
             self._add_role(run, role, relayed(own, level.measured_start_s, level.measured_end_s))
@@ -149,6 +180,18 @@ class TraceTable:
             SpikeRow(run.level, run.variant, run.seed, role, period_s, strength, own.noise)
         )
         self._add_points(run, role, own, groups)
+
+    def _add_waits(
+        self, run: Run, level: Level, role: str, relays: list[tuple[Cells, Arrivals | None]]
+    ) -> None:
+        own = waits(relays, level.measured_start_s, level.measured_end_s)
+        kernel_s = own.known_kernel_s
+        self.waits.append(
+            WaitRow(
+                run.level, run.variant, run.seed, role, own.queue_s.size, own.unsent, kernel_s.size,
+                _mean(own.queue_s), _mean(own.outbuf_s), _mean(kernel_s),
+            )
+        )  # fmt: skip
 
     def _add_points(self, run: Run, role: str, own: Relayed, groups: dict[Group, Bools]) -> None:
         time_s, time_ms = own.time_s, own.total_ms
@@ -262,6 +305,51 @@ def over_seeds(rows: Iterable[TimeRow]) -> Iterator[MeanTimes]:
         )
 
 
+@dataclass(frozen=True)
+class MeanWaits:
+    """Waits at one role's relays under one level and variant, over seeds.
+
+    Attributes:
+        cells, unsent, arrived: sums over seeds, as in ``WaitRow``.
+        parts_s: mean over the seeds of the mean waits in queue, outbuf and kernel; NaN where no
+            seed has one.
+    """
+
+    role: str
+    level: str
+    variant: str
+    cells: int
+    unsent: int
+    arrived: int
+    parts_s: tuple[float, float, float]
+
+
+def mean_waits(table: TraceTable) -> list[MeanWaits]:
+    """One row for each role, level and variant in which a cell was sent, in the order met."""
+    together: dict[tuple[str, str, str], list[WaitRow]] = {}
+    for row in table.waits:
+        if row.cells:
+            together.setdefault((row.role, row.level, row.variant), []).append(row)
+    return [
+        MeanWaits(
+            *key,
+            cells=sum(row.cells for row in own),
+            unsent=sum(row.unsent for row in own),
+            arrived=sum(row.arrived for row in own),
+            parts_s=(
+                _mean(np.array([row.queue_s for row in own])),
+                _mean(np.array([row.outbuf_s for row in own])),
+                _mean(np.array([row.kernel_s for row in own if row.arrived])),
+            ),
+        )
+        for key, own in together.items()
+    ]
+
+
+def _mean(values: Floats) -> float:
+    return float(values.mean()) if values.size else float("nan")
+
+
 def fate_counts(table: TraceTable) -> list[tuple[str, bool, int]]:
     """What became of all cells of all runs: meaning, whether their events join, how many."""
     total = dict.fromkeys(Fate, 0)
@@ -288,6 +376,17 @@ def times_csv(table: TraceTable) -> str:
                 row.circuits, _cell(row.share), *map(_cell, values),
             ]
         )  # fmt: skip
+    return text.getvalue()
+
+
+def waits_csv(table: TraceTable) -> str:
+    """celltrace-waits.csv: one line for each run and role."""
+    text = io.StringIO()
+    writer = csv.writer(text, lineterminator="\n")
+    writer.writerow([f.name for f in fields(WaitRow)])
+    for row in table.waits:
+        values = (getattr(row, f.name) for f in fields(WaitRow))
+        writer.writerow([_cell(v) if isinstance(v, float) else v for v in values])
     return text.getvalue()
 
 
@@ -326,11 +425,14 @@ __all__ = [
     "ALL_ROLES",
     "LEGS",
     "MeanTimes",
+    "MeanWaits",
     "Points",
     "TraceTable",
     "fate_counts",
+    "mean_waits",
     "over_seeds",
     "relay_times_csv",
     "stream_counts",
     "times_csv",
+    "waits_csv",
 ]

@@ -24,6 +24,7 @@ from analysis.celltrace.summaries import (
     STAGES,
     Points,
     TraceTable,
+    mean_waits,
     over_seeds,
 )
 from analysis.figures.style import PNG_DPI, RC
@@ -40,6 +41,12 @@ STAGE_COLORS = {
     Stage.INBUF_QUEUE: "#DDCC77",
     Stage.QUEUE_OUTBUF: "#CC6677",
     Stage.OUTBUF_FLUSH: "#332288",
+}
+
+WAIT_COLORS = {
+    "circuit queue": STAGE_COLORS[Stage.QUEUE_OUTBUF],
+    "outbuf": STAGE_COLORS[Stage.OUTBUF_FLUSH],
+    "kernel, to the next relay": "#44AA99",
 }
 
 
@@ -78,6 +85,20 @@ def draw_all(table: TraceTable, study: Study, directory: Path) -> tuple[TraceFig
                 _stages(table, study),
             )
         )
+        if mean_waits(table):
+            drawn.append(
+                _save(
+                    directory,
+                    "celltrace-waits",
+                    "Where cells towards clients wait",
+                    "Mean waits of RELAY cells towards clients that were queued in the measured "
+                    "span, by role of the relay that sent them; mean over seeds. From the kernel "
+                    "to the next relay: less the least that it took on the same channel. Where no "
+                    "traced relay reads a relay's cells, as a client's, that part is not known "
+                    "(?); of a relay some of whose cells are read by others, it is of these alone.",
+                    _waits(table, study),
+                )
+            )
         if table.relay_times:
             drawn.append(
                 _save(
@@ -224,6 +245,43 @@ def _stages(table: TraceTable, study: Study) -> Figure:
         if j == 0:
             ax.set_ylabel("Mean time inside the relay (ms)")
     _stage_legend(figure)
+    return figure
+
+
+def _waits(table: TraceTable, study: Study) -> Figure:
+    """A panel for each role, a bar for each level and variant."""
+    runs = labels_of(table, study)
+    means = {(row.role, row.level, row.variant): row for row in mean_waits(table)}
+    roles = list(dict.fromkeys(role for role, _, _ in means))
+    figure = Figure(
+        figsize=(WIDTH_IN, len(roles) * (0.45 + 0.2 * len(runs)) + 0.6), layout="constrained"
+    )
+    FigureCanvasAgg(figure)
+    axes = figure.subplots(len(roles), 1, squeeze=False, sharex=True)
+    for ax, role in zip(axes[:, 0], roles, strict=True):
+        for y, (level, variant, _) in enumerate(runs):
+            row = means.get((role, level, variant))
+            if row is None:
+                ax.text(0, y, " no cells", va="center")
+                continue
+            base_ms = 0.0
+            for part_s, color in zip(row.parts_s, WAIT_COLORS.values(), strict=True):
+                if not np.isnan(part_s):
+                    ax.barh(y, 1000 * part_s, left=base_ms, color=color)
+                    base_ms += 1000 * part_s
+            if not row.arrived:
+                ax.text(base_ms, y, " + ?", va="center")
+        ax.set_yticks(range(len(runs)), [label for _, _, label in runs])
+        ax.invert_yaxis()
+        ax.set_title(role)
+        ax.grid(visible=False, axis="y")
+    axes[-1, 0].set_xlabel("Mean wait (ms)")
+    figure.legend(
+        handles=[Patch(color=color, label=name) for name, color in WAIT_COLORS.items()],
+        loc="outside upper center",
+        ncols=len(WAIT_COLORS),
+        frameon=False,
+    )
     return figure
 
 

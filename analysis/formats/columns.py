@@ -226,6 +226,14 @@ CELLS: tuple[Column, ...] = (
     Column("flush_ns", pa.int64(), "simulated time of the event; null without one", optional=True),
 )
 
+ARRIVALS: tuple[Column, ...] = (
+    Column("relay", _NAME, "host name of the relay that sent the cell"),
+    Column("seq", pa.int64(), "the cell's number at this relay, as in cells.parquet"),
+    Column("channel", pa.int64(), "channel of this relay on which the cell went"),
+    Column("arrived_ns", pa.int64(), "simulated time at which the next relay read it"),
+)
+"""Cells that one traced relay sent and another one read."""
+
 RELAY_TIME: tuple[Column, ...] = (
     Column("client", _NAME, "host name of the client"),
     Column("class", _NAME, "its traffic class"),

@@ -53,6 +53,8 @@ PEERS_TABLE = "peers.parquet"
 TRANSFER_FACTS = "transfer.json"
 CELLS_TABLE = "cells.parquet"
 RELAY_TIME_TABLE = "relay_time.parquet"
+ARRIVALS_TABLE = "cell_arrivals.parquet"
+"""Records from before there was this table are without it."""
 TRACE_COUNTS = "celltrace.json"
 
 # Of a run in a published pack, in its records' folder: in place of streams, goodput and progress.
@@ -75,6 +77,7 @@ RUNS_CSV = "runs.csv"
 CENSORING_CSV = "censoring.csv"
 CELL_TIMES_CSV = "celltrace.csv"
 CELL_TTFB_CSV = "celltrace-ttfb.csv"
+CELL_WAITS_CSV = "celltrace-waits.csv"
 
 # A paper's figures and answers.
 FIGURES_PAGE = "figures.html"

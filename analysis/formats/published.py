@@ -138,6 +138,7 @@ AS_THEY_ARE = (
     files.TRANSFER_FACTS,
     files.CELLS_TABLE,
     files.RELAY_TIME_TABLE,
+    files.ARRIVALS_TABLE,
     files.TRACE_COUNTS,
 )
 """Files that a published run has as they are: of their tables figures and claims read all."""

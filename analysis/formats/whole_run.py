@@ -8,6 +8,7 @@ from pathlib import Path
 from analysis.errors import AnalysisError
 from analysis.formats import files
 from analysis.formats.columns import (
+    ARRIVALS,
     CELLS,
     GOODPUT,
     PEERS,
@@ -41,6 +42,7 @@ TABLES: dict[str, tuple[Column, ...]] = {
     files.PEERS_TABLE: PEERS,
     files.CELLS_TABLE: CELLS,
     files.RELAY_TIME_TABLE: RELAY_TIME,
+    files.ARRIVALS_TABLE: ARRIVALS,
 }
 
 PUBLISHED_FILES = {

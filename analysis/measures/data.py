@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from analysis.arrays import Floats, Ints
 from analysis.celltrace.serving import Served
 from analysis.celltrace.statistics import Relayed
+from analysis.celltrace.waiting import Waits
 from analysis.measures.downloads import Downloads
 from analysis.measures.peer_transfer import PeerTransfer
 from analysis.measures.service import longest_gaps
@@ -105,6 +106,8 @@ class ClassData:
     """The cells that traced relays of one role relayed; neither has such a class."""
     served: Served | None = None
     """When these relays served their channels towards clients."""
+    waits: Waits | None = None
+    """Where their cells towards clients waited."""
     published_read: BytesRead | None = None
     """Of a published pack: what its clients read together; None without any heartbeat."""
 

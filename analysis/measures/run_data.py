@@ -13,10 +13,12 @@ import pyarrow.compute as pc  # type: ignore[import-untyped]
 from numpy.typing import NDArray
 
 from analysis.arrays import Floats
-from analysis.celltrace.cell_tables import load_cells
+from analysis.celltrace.arrivals import Arrivals
+from analysis.celltrace.cell_tables import load_arrivals, load_cells
 from analysis.celltrace.cells import Cells
 from analysis.celltrace.serving import served
 from analysis.celltrace.statistics import relayed
+from analysis.celltrace.waiting import waits
 from analysis.errors import AnalysisError
 from analysis.formats import files
 from analysis.formats.columns import GOODPUT, PEERS, PROGRESS, STREAMS, Column, Outcome
@@ -103,15 +105,17 @@ def _by_role(records: Path, level: Level) -> dict[str, ClassData]:
     """What traced relays relayed, each role of relays as a class of its own."""
     if not (records / files.CELLS_TABLE).is_file():
         return {}
-    by_role: dict[str, list[Cells]] = {}
-    for _, role, cells in load_cells(records):
-        by_role.setdefault(role, []).append(cells)
-    nothing = _without_streams(level)
+    by_role: dict[str, list[tuple[Cells, Arrivals | None]]] = {}
+    relays = load_cells(records)
+    for (_, role, cells), arrived in zip(relays, load_arrivals(records, relays), strict=True):
+        by_role.setdefault(role, []).append((cells, arrived))
+    span_s = (level.measured_start_s, level.measured_end_s)
     return {
         role: replace(
-            nothing,
-            relayed=relayed(own, level.measured_start_s, level.measured_end_s),
-            served=served(own, level.measured_start_s, level.measured_end_s),
+            _without_streams(level),
+            relayed=relayed([cells for cells, _ in own], *span_s),
+            served=served([cells for cells, _ in own], *span_s),
+            waits=waits(own, *span_s),
         )
         for role, own in sorted(by_role.items())
     }

@@ -16,6 +16,7 @@ from analysis.celltrace.summaries import (
     MeanTimes,
     TraceTable,
     fate_counts,
+    mean_waits,
     over_seeds,
     stream_counts,
 )
@@ -65,6 +66,7 @@ def section(
         "times": _times(table, study, labels, number),
         "stage_names": [stage.value for stage in STAGES],
         "stages": _stages(table, labels, number),
+        "waits": _waits(table, labels, number),
         "spikes": [
             {
                 "role": row.role,
@@ -179,6 +181,31 @@ def _stages(
                     ],
                 }
             )
+        parts.append({"role": role, "rows": rows})
+    return parts
+
+
+def _waits(
+    table: TraceTable, labels: dict[tuple[str, str], str], number: Callable[[float], str]
+) -> list[dict[str, Any]]:
+    means = {(row.role, row.level, row.variant): row for row in mean_waits(table)}
+    parts = []
+    for role in dict.fromkeys(role for role, _, _ in means):
+        own = [
+            (label, row)
+            for (level, variant), label in labels.items()
+            if (row := means.get((role, level, variant)))
+        ]
+        rows = [
+            {
+                "label": label,
+                "cells": f"{row.cells:,}",
+                "unsent": f"{row.unsent:,}",
+                "parts": [number(1000 * part_s) for part_s in row.parts_s],
+                "arrived": f"{row.arrived / row.cells:.1%}",
+            }
+            for label, row in own
+        ]
         parts.append({"role": role, "rows": rows})
     return parts
 

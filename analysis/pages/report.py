@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from analysis.celltrace.summaries import TraceTable, relay_times_csv, times_csv
+from analysis.celltrace.summaries import TraceTable, relay_times_csv, times_csv, waits_csv
 from analysis.errors import AnalysisError
 from analysis.figures import cells as trace_figures
 from analysis.figures.catalogue import check_kind
@@ -124,10 +124,12 @@ def build(study: Path, store: Path, out: Path) -> ReportPaths:
         if traces:
             drawings = trace_figures.draw_all(traces, plan, scratch / files.FIGURES)
             trace = section(traces, plan, drawings, format_number, image_uri)
-            (scratch / files.FIGURES / files.CELL_TIMES_CSV).write_text(times_csv(traces), "utf-8")
-            (scratch / files.FIGURES / files.CELL_TTFB_CSV).write_text(
-                relay_times_csv(traces), "utf-8"
-            )
+            for name, text in (
+                (files.CELL_TIMES_CSV, times_csv(traces)),
+                (files.CELL_TTFB_CSV, relay_times_csv(traces)),
+                (files.CELL_WAITS_CSV, waits_csv(traces)),
+            ):
+                (scratch / files.FIGURES / name).write_text(text, "utf-8")
         compared = compared_of(plan, rows)
         sentences = answer(compared)
         write_answer(scratch, sentences)

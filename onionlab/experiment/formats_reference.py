@@ -201,6 +201,15 @@ SECTIONS: tuple[tuple[str, str, tuple[Described, ...]], ...] = (
                 "followed",
             ),
             Described(
+                files.ARRIVALS_TABLE,
+                f"beside `{files.CELLS_TABLE}`; records of older programs are without it",
+                "`analysis/celltrace/cell_tables.py`",
+                "`analysis/measures/run_data.py`, `analysis/celltrace/summaries.py`",
+                "1, in the metadata of the table's schema, as `format`; else as of the records.",
+                columns.ARRIVALS,
+                "each RELAY cell that one traced relay sent and another one read",
+            ),
+            Described(
                 files.TRACE_COUNTS,
                 f"beside `{files.CELLS_TABLE}`",
                 "`analysis/celltrace/cell_tables.py`",

@@ -79,10 +79,17 @@ class ModelRelay:
 
 
 class Model:
-    """A guard, a middle and an exit, and circuits through them for two clients."""
+    """A guard, a middle and an exit, and circuits through them for two clients.
 
-    def __init__(self, seed: int) -> None:
+    kernel_wait_ns: below this a cell waits between its flush and the next relay's read, beyond the
+        latency. crossings: sender, direction and this wait of each cell that a relay read.
+    """
+
+    def __init__(self, seed: int, kernel_wait_ns: int = 1) -> None:
         self.draw = random.Random(seed)
+        self.waiting = random.Random(seed)
+        self.kernel_wait_ns = kernel_wait_ns
+        self.crossings: list[tuple[str, int, int]] = []
         self.relays = [ModelRelay(f"11.0.0.{i}") for i in (1, 2, 3)]
         self.now = 0
 
@@ -116,7 +123,10 @@ class Model:
             self.now += waits[2]
             relay.event(self.now, seq, goes, out_circ, Event.FLUSH, way)
             stages[i] = (waits[0], waits[1], waits[2])
-            self.now += LATENCY_NS
+            kernel_ns = self.waiting.randrange(self.kernel_wait_ns)
+            self.now += LATENCY_NS + kernel_ns
+            if way == OUTWARD or i > 0:
+                self.crossings.append((NAMES[i], way, kernel_ns))
         return [stages[i] for i in range(3)]
 
     def download(self, client: str, circ: int) -> tuple[int, int, list[list[tuple[int, int, int]]]]:

@@ -11,18 +11,30 @@ import numpy as np
 import pyarrow as pa  # type: ignore[import-untyped]
 import pyarrow.parquet as pq  # type: ignore[import-untyped]
 import pytest
-from celltrace_synthetic import CLIENTS, NAMES, Model, write_traces
+from celltrace_synthetic import CLIENTS, LATENCY_NS, NAMES, Model, write_traces
 
 from analysis.celltrace.cell_paths import LEGS
-from analysis.celltrace.cell_tables import extract, is_traced, load_cells
+from analysis.celltrace.cell_tables import extract, is_traced, load_arrivals, load_cells
 from analysis.celltrace.cells import Fate
+from analysis.celltrace.events import INWARD
 from analysis.celltrace.statistics import Group, Stage, summarise
-from analysis.celltrace.summaries import TraceTable, relay_times_csv, times_csv
+from analysis.celltrace.summaries import TraceTable, relay_times_csv, times_csv, waits_csv
 from analysis.errors import AnalysisError
 from analysis.figures.cells import draw_all
-from analysis.formats.files import RELAY_TIME_TABLE, TRACE_COUNTS, TRACE_PLAN
+from analysis.formats.columns import GOODPUT, STREAMS, arrow_schema
+from analysis.formats.files import (
+    ARRIVALS_TABLE,
+    GOODPUT_TABLE,
+    RELAY_TIME_TABLE,
+    STREAMS_TABLE,
+    TRACE_COUNTS,
+    TRACE_PLAN,
+)
 from analysis.formats.record_files import read_trace_counts
 from analysis.formats.study import CellTimes, Level, PublishedCellTimes, Run, Study, Variant
+from analysis.measures.catalogue import run_statistics
+from analysis.measures.metric import Statistic
+from analysis.measures.run_data import load_run
 from analysis.pages.cells import section
 from analysis.pages.html import environment, image_uri
 from analysis.pages.numbers import format_number
@@ -45,11 +57,17 @@ STUDY = Study(
 )
 RUN = Run(run_id="r1", level="small", variant="stock", seed=1, directory="r1", records="r1/records")
 
+OLD_RECORDS = Statistic(None, "its records lack when cells arrived: extract them again")
+
 
 @pytest.fixture
 def run_directory(tmp_path: Path) -> Path:
     """A run of a guard, a middle and an exit with two clients' downloads."""
-    model = Model(5)
+    return made_by(Model(5, kernel_wait_ns=90), tmp_path)
+
+
+def made_by(model: Model, tmp_path: Path) -> Path:
+    """A run of eight downloads through the relays of a model, in its simulated time."""
     streams = []
     for index in range(8):
         client = index % 2
@@ -100,6 +118,66 @@ def test_the_tables_hold_what_the_traces_do(run_directory: Path) -> None:
     assert {row["leg"] for row in rows} == {*LEGS, None}
 
 
+def statistics(records: Path) -> dict[tuple[str, str], Statistic]:
+    """The metrics of cells alone: without streams and heartbeats."""
+    for name, columns in ((STREAMS_TABLE, STREAMS), (GOODPUT_TABLE, GOODPUT)):
+        pq.write_table(arrow_schema(columns).empty_table(), records / name)
+    return run_statistics(load_run(records, LEVEL))
+
+
+def test_arrivals_and_waits_are_those_of_the_model(tmp_path: Path) -> None:
+    model = Model(5, kernel_wait_ns=90)
+    records = extracted(made_by(model, tmp_path))
+    relays = load_cells(records)
+    found = load_arrivals(records, relays)
+    read = dict.fromkeys(NAMES, 0)
+    for sender, _, _ in model.crossings:
+        read[sender] += 1
+    assert [own.seq.size for own in found if own is not None] == list(read.values())
+    for (_, _, cells), own in zip(relays, found, strict=True):
+        assert own is not None
+        sent_ns = cells.flush_ns[np.isin(cells.seq, own.seq)]
+        assert set(own.arrived_ns - sent_ns) <= set(range(LATENCY_NS, LATENCY_NS + 90))
+    values = statistics(records)
+    for name in ("middle", "exit"):
+        waits_ns = [
+            wait for sender, way, wait in model.crossings if (sender, way) == (f"{name}1", INWARD)
+        ]
+        expected_s = (np.mean(waits_ns) - min(waits_ns)) / 1e9
+        assert values[name, "cell_kernel_wait_mean_s"].value == pytest.approx(expected_s)
+    assert values["guard", "cell_kernel_wait_mean_s"].value is None
+    assert values["guard", "cell_queue_wait_mean_s"].value is not None
+
+
+def test_records_from_before_arrivals_are_read_and_say_so(run_directory: Path) -> None:
+    records = extracted(run_directory)
+    new = statistics(records)
+    (records / ARRIVALS_TABLE).unlink()
+    old = statistics(records)
+    kernel = {key for key in new if key[1] == "cell_kernel_wait_mean_s"}
+    assert kernel == {(role, "cell_kernel_wait_mean_s") for role in ("guard", "middle", "exit")}
+    for key in new:
+        assert old[key] == (OLD_RECORDS if key in kernel else new[key])
+    table = TraceTable()
+    table.add(RUN, LEVEL, records)
+    content = section(table, STUDY, (), format_number, image_uri)
+    assert content is not None
+    rows = {part["role"]: part["rows"][0] for part in content["waits"]}
+    assert rows["middle"]["parts"][2] == format_number(None)
+    assert rows["middle"]["arrived"] == "0.0%"
+
+
+def test_arrivals_of_other_cells_are_refused(run_directory: Path) -> None:
+    records = extracted(run_directory)
+    path = records / ARRIVALS_TABLE
+    table = pq.read_table(path)
+    place = table.schema.get_field_index("seq")
+    seq = pa.array(table["seq"].to_numpy() + 10**6)
+    pq.write_table(table.set_column(place, table.schema.field(place), seq), path)
+    with pytest.raises(AnalysisError, match="tells of cells that guard1 did not send"):
+        statistics(records)
+
+
 def test_tables_figures_and_section(run_directory: Path, tmp_path: Path) -> None:
     table = TraceTable()
     table.add(RUN, LEVEL, extracted(run_directory))
@@ -113,12 +191,19 @@ def test_tables_figures_and_section(run_directory: Path, tmp_path: Path) -> None
     lines = list(csv.DictReader(io.StringIO(times_csv(table))))
     assert len(lines) == len(table.times)
     assert len(list(csv.DictReader(io.StringIO(relay_times_csv(table))))) == 9
+    lines = list(csv.DictReader(io.StringIO(waits_csv(table))))
+    assert [(line["role"], line["kernel_s"] == "") for line in lines] == [
+        ("guard", True),
+        ("middle", False),
+        ("exit", False),
+    ]
     inside_s = sum(row.time_s for row in table.relay_times)
     assert 0 < inside_s < table.relay_times[0].ttfb_s
     figures = draw_all(table, STUDY, tmp_path)
     assert [figure.id for figure in figures] == [
         "celltrace-scatter-guard",
         "celltrace-stages",
+        "celltrace-waits",
         "celltrace-ttfb",
     ]
     for figure in figures:
@@ -127,6 +212,7 @@ def test_tables_figures_and_section(run_directory: Path, tmp_path: Path) -> None
     assert content is not None
     html = environment().get_template("celltrace.html.j2").render(trace=content)
     assert "Do the events of each cell join?" in html
+    assert "Where RELAY cells towards clients wait" in html
     assert "relayed: inbuf, queue, outbuf, flush" in html
     # All cells end at the exit or are made there.
     assert [part["role"] for part in content["times"]] == ["guard", "middle", "all relays"]

@@ -36,6 +36,7 @@ SCHEMAS = {
     "PEERS": "ae2d33819a35d6d7",
     "CELLS": "3e8d2476174d2a29",
     "RELAY_TIME": "d41bc3bbc1e99a9d",
+    "ARRIVALS": "a4d433fe769d2a2c",
 }
 
 

@@ -19,8 +19,9 @@ from analysis.celltrace.statistics import (
     chance_longer,
     delay_autocorrelation,
 )
+from analysis.celltrace.waiting import Waits
 from analysis.measures.data import ClassData
-from analysis.measures.metric import NUMBER, SHARE, Metric, Statistic, time_at
+from analysis.measures.metric import NUMBER, SHARE, TIME, Metric, Statistic, time_at
 
 SPIKE_S = (40.0, 50.0)
 """`Roughly every 45 seconds`, as the text of 2019 has it."""
@@ -74,10 +75,13 @@ def _spike(cells: Relayed) -> Statistic:
     return Statistic(max(0.0, float(strength[inside].max())) / rival)
 
 
+NOT_SENT = Statistic(None, "no cell went towards a client in the measured span")
+
+
 def _of_served(compute: Callable[[Served], float]) -> Callable[[ClassData], Statistic]:
     def of_class(data: ClassData) -> Statistic:
         if data.served is None or not data.served.cells.size:
-            return Statistic(None, "no cell went towards a client in the measured span")
+            return NOT_SENT
         return Statistic(compute(data.served))
 
     return of_class
@@ -91,6 +95,29 @@ def _cells_at_once(instants: Served) -> float:
 @_of_served
 def _circuits_waiting(instants: Served) -> float:
     return float(np.average(instants.waiting, weights=instants.cells))
+
+
+NO_ARRIVALS = Statistic(None, "its records lack when cells arrived: extract them again")
+"""Of records from before arrivals were among them."""
+
+
+def _of_waits(compute: Callable[[Waits], Statistic]) -> Callable[[ClassData], Statistic]:
+    def of_class(data: ClassData) -> Statistic:
+        if data.waits is None or not data.waits.queue_s.size:
+            return NOT_SENT
+        return compute(data.waits)
+
+    return of_class
+
+
+@_of_waits
+def _kernel_wait(waits: Waits) -> Statistic:
+    if waits.kernel_s is None:
+        return NO_ARRIVALS
+    known_s = waits.known_kernel_s
+    if not known_s.size:
+        return Statistic(None, "no traced relay read its cells towards clients")
+    return Statistic(float(known_s.mean()))
 
 
 METRICS: tuple[Metric, ...] = (
@@ -149,5 +176,29 @@ METRICS: tuple[Metric, ...] = (
         better="",
         judged=NUMBER,
         compute=_circuits_waiting,
+    ),
+    _Metric(
+        name="cell_queue_wait_mean_s",
+        label="Wait of cells towards clients in their circuit's queue, mean",
+        unit="s",
+        better="lower",
+        judged=TIME,
+        compute=_of_waits(lambda waits: Statistic(float(waits.queue_s.mean()))),
+    ),
+    _Metric(
+        name="cell_outbuf_wait_mean_s",
+        label="Wait of cells towards clients in the outbuf, mean",
+        unit="s",
+        better="lower",
+        judged=TIME,
+        compute=_of_waits(lambda waits: Statistic(float(waits.outbuf_s.mean()))),
+    ),
+    _Metric(
+        name="cell_kernel_wait_mean_s",
+        label="Wait of cells towards clients from the kernel to the next relay, mean",
+        unit="s",
+        better="lower",
+        judged=TIME,
+        compute=_kernel_wait,
     ),
 )

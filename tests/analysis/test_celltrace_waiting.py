@@ -1,0 +1,282 @@
+"""Where cells wait: reads found at the next relay, and times that can be counted by hand."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+
+import numpy as np
+import pytest
+from celltrace_synthetic import NOW_NS
+from hypothesis import given
+from hypothesis import strategies as st
+
+from analysis.celltrace.arrivals import Arrivals, arrivals
+from analysis.celltrace.cell_paths import Relay
+from analysis.celltrace.cells import NEVER, Cells, Fate
+from analysis.celltrace.events import INWARD, OUTWARD, RECORD, RELAY, RELAY_EARLY, Channel, Trace
+from analysis.celltrace.waiting import Waits, waits
+from analysis.measures.data import Beats, ClassData, Streams
+from analysis.measures.families.cells import METRICS
+from analysis.measures.metric import Statistic
+
+ADDRESSES = {"a": "11.0.0.1", "b": "11.0.0.2", "c": "11.0.0.3", "client": "11.0.1.1"}
+CREATED2 = 11
+
+
+@dataclass(frozen=True)
+class Cell:
+    """A cell at one relay: where it came in and went to, and when."""
+
+    came: tuple[int, int] | None = None
+    inbuf: int = NEVER
+    went: tuple[int, int] | None = None
+    queue: int = NEVER
+    outbuf: int = NEVER
+    flush: int = NEVER
+    command: int = RELAY
+    direction: int = INWARD
+
+
+def relay_of(name: str, cells: list[Cell], channels: Mapping[int, str]) -> Relay:
+    """A relay with these cells, numbered in their order; channels: number -> who is there."""
+
+    def column(values: list[int]) -> np.ndarray:
+        return np.array(values, np.int64)
+
+    nowhere = (NEVER, NEVER)
+    own = Cells(
+        seq=np.arange(1, len(cells) + 1),
+        inbuf_ns=column([cell.inbuf for cell in cells]),
+        recognized_ns=column([NEVER for _ in cells]),
+        queue_ns=column([cell.queue for cell in cells]),
+        outbuf_ns=column([cell.outbuf for cell in cells]),
+        flush_ns=column([cell.flush for cell in cells]),
+        dropped_ns=column([NEVER for _ in cells]),
+        in_channel=column([(cell.came or nowhere)[0] for cell in cells]),
+        in_circ=column([(cell.came or nowhere)[1] for cell in cells]),
+        out_channel=column([(cell.went or nowhere)[0] for cell in cells]),
+        out_circ=column([(cell.went or nowhere)[1] for cell in cells]),
+        command=column([cell.command for cell in cells]),
+        direction=column([cell.direction for cell in cells]),
+        fate=column([int(Fate.RELAYED) for _ in cells]),
+    )
+    known = {
+        number: Channel(number, ADDRESSES.get(peer), 9111, outgoing=False)
+        for number, peer in channels.items()
+    }
+    return Relay(name, name, ADDRESSES[name], Trace(np.zeros(0, RECORD), known, "", NOW_NS), own)
+
+
+def network_of(*relays: Relay) -> dict[str, Relay]:
+    return {relay.name: relay for relay in relays}
+
+
+def pairs(found: Arrivals) -> dict[int, int]:
+    return dict(zip(found.seq.tolist(), found.arrived_ns.tolist(), strict=True))
+
+
+def sent(circ: int, flush: int, channel: int = 1, command: int = RELAY) -> Cell:
+    return Cell(None, NEVER, (channel, circ), 0, 0, flush, command)
+
+
+def came(circ: int, inbuf: int, channel: int = 5, command: int = RELAY) -> Cell:
+    return Cell((channel, circ), inbuf, command=command, direction=0)
+
+
+def test_the_nth_sent_on_a_circuits_hop_is_the_nth_read_there() -> None:
+    a = relay_of("a", [sent(7, 10), sent(8, 10), sent(7, 12), sent(7, 14)], {1: "b"})
+    b = relay_of("b", [came(8, 20), came(7, 21), came(7, 22)], {5: "a"})
+    found = arrivals(network_of(a, b))
+    assert pairs(found["a"]) == {1: 21, 2: 20, 3: 22}
+    assert found["a"].channel.tolist() == [1, 1, 1]
+    assert pairs(found["b"]) == {}
+
+
+def test_other_commands_are_not_counted_and_relay_early_is() -> None:
+    a = relay_of(
+        "a", [sent(7, 10, command=CREATED2), sent(7, 11, command=RELAY_EARLY), sent(7, 12)],
+        {1: "b"},
+    )  # fmt: skip
+    b = relay_of(
+        "b", [came(7, 20, command=CREATED2), came(7, 21, command=RELAY_EARLY), came(7, 22)],
+        {5: "a"},
+    )  # fmt: skip
+    assert pairs(arrivals(network_of(a, b))["a"]) == {2: 21, 3: 22}
+
+
+def test_what_goes_to_clients_or_relays_without_traces_has_no_arrival() -> None:
+    a = relay_of("a", [sent(7, 10), sent(7, 10, 2), sent(7, 10, 3)], {1: "b", 2: "client", 3: "?"})
+    assert pairs(arrivals(network_of(a))["a"]) == {}
+    assert arrivals({}) == {}
+
+
+def test_both_connections_of_two_relays_can_be_told_apart_by_their_circuits_alone() -> None:
+    channels_a, channels_b = {1: "b", 2: "b"}, {5: "a", 6: "a"}
+    a = relay_of("a", [sent(7, 10, 1), sent(8, 10, 2)], channels_a)
+    b = relay_of("b", [came(7, 20, 6), came(8, 30, 5)], channels_b)
+    assert pairs(arrivals(network_of(a, b))["a"]) == {1: 20, 2: 30}
+    # The same circuit ID on both of them: nobody knows which is which.
+    a = relay_of("a", [sent(7, 10, 1), sent(7, 10, 2)], channels_a)
+    b = relay_of("b", [came(7, 20, 6), came(7, 30, 5)], channels_b)
+    assert pairs(arrivals(network_of(a, b))["a"]) == {}
+
+
+def test_a_circuit_whose_cells_come_before_they_left_is_not_followed() -> None:
+    a = relay_of("a", [sent(7, 10), sent(7, 25), sent(8, 10)], {1: "b"})
+    b = relay_of("b", [came(7, 20), came(7, 24), came(8, 30)], {5: "a"})
+    assert pairs(arrivals(network_of(a, b))["a"]) == {3: 30}
+
+
+@pytest.mark.parametrize("damaged", ["a", "b"])
+def test_a_trace_that_lacks_records_is_not_counted_by(damaged: str) -> None:
+    both = network_of(
+        relay_of("a", [sent(7, 10)], {1: "b"}), relay_of("b", [came(7, 20)], {5: "a"})
+    )
+    assert pairs(arrivals(both)["a"]) == {1: 20}
+    one = both[damaged]
+    for trace in (replace(one.trace, malformed=1), replace(one.trace, missing=2)):
+        broken = both | {damaged: replace(one, trace=trace)}
+        assert pairs(arrivals(broken)["a"]) == {}
+
+
+Hop = tuple[str, int, str, int, int]
+"""Sender and its channel, receiver and its channel, circuit."""
+
+HOPS: tuple[Hop, ...] = tuple(
+    (sender, at_sender, receiver, at_receiver, circ)
+    for sender, at_sender, receiver, at_receiver in (
+        ("a", 1, "b", 4), ("b", 4, "a", 1), ("b", 9, "c", 2), ("c", 2, "b", 9), ("a", 3, "c", 8),
+    )
+    for circ in (100, 200)
+)  # fmt: skip
+CHANNELS = {"a": {1: "b", 3: "c"}, "b": {4: "a", 9: "c"}, "c": {2: "b", 8: "a"}}
+
+Sent = tuple[Hop, int, int, int, int]
+"""A cell's hop, and when it was queued, moved to the outbuf, flushed and read (NEVER: not)."""
+
+
+@st.composite
+def traffic(draw: st.DrawFn) -> list[Sent]:
+    """Cells of some hops, each hop's in order; the last ones of a hop may never be read."""
+    rows: list[Sent] = []
+    for hop in draw(st.lists(st.sampled_from(HOPS), unique=True, max_size=6)):
+        count = draw(st.integers(1, 5))
+        column = st.lists(st.integers(0, 15), min_size=count, max_size=count)
+        steps = [draw(column) for _ in range(4)]
+        latency, reads = draw(st.integers(1, 30)), draw(st.integers(0, count))
+        queue = outbuf = flush = read = 0
+        for n, (more, in_queue, in_outbuf, in_kernel) in enumerate(zip(*steps, strict=True)):
+            queue += more
+            outbuf = max(outbuf, queue + in_queue)
+            flush = max(flush, outbuf + in_outbuf)
+            read = max(read, flush + latency + in_kernel)
+            rows.append((hop, queue, outbuf, flush, read if n < reads else NEVER))
+    return rows
+
+
+def relays_of(rows: list[Sent]) -> tuple[dict[str, Relay], dict[tuple[str, int], Sent]]:
+    """The relays that saw this traffic; each sent cell by its relay and number."""
+    seen: dict[str, list[tuple[int, int, Cell, Sent | None]]] = {name: [] for name in CHANNELS}
+    for n, row in enumerate(rows):
+        (sender, at_sender, receiver, at_receiver, circ), queue, outbuf, flush, read = row
+        cell = Cell(None, NEVER, (at_sender, circ), queue, outbuf, flush)
+        seen[sender].append((queue, n, cell, row))
+        if read != NEVER:
+            seen[receiver].append((read, n, came(circ, read, at_receiver), None))
+    relays, by_number = {}, {}
+    for name, events in seen.items():
+        events.sort(key=lambda event: event[:2])
+        relays[name] = relay_of(name, [cell for _, _, cell, _ in events], CHANNELS[name])
+        for number, (_, _, _, sent_row) in enumerate(events, 1):
+            if sent_row is not None:
+                by_number[name, number] = sent_row
+    return relays, by_number
+
+
+@given(traffic())
+def test_arrivals_are_those_of_a_count_by_hand(rows: list[Sent]) -> None:
+    relays, by_number = relays_of(rows)
+    found = {
+        (name, seq): read
+        for name, own in arrivals(relays).items()
+        for seq, read in pairs(own).items()
+    }
+    assert found == {key: row[4] for key, row in by_number.items() if row[4] != NEVER}
+
+
+@given(traffic(), st.integers(0, 40), st.integers(0, 40))
+def test_waits_are_those_of_a_count_by_hand(rows: list[Sent], begin: int, length: int) -> None:
+    relays, by_number = relays_of(rows)
+    own = arrivals(relays)
+    found = waits(
+        [(relay.cells, own[name]) for name, relay in relays.items()],
+        begin / 1e9, (begin + length) / 1e9,
+    )  # fmt: skip
+    least: dict[tuple[str, int], int] = {}
+    for (name, _), ((_, channel, *_), _, _, flush, read) in by_number.items():
+        if read != NEVER:
+            way = (name, channel)
+            least[way] = min(least.get(way, 10**9), read - flush)
+    by_hand = []
+    for (name, _), ((_, channel, *_), queue, outbuf, flush, read) in by_number.items():
+        if begin <= queue < begin + length:
+            kernel = NEVER if read == NEVER else read - flush - least[name, channel]
+            by_hand.append((outbuf - queue, flush - outbuf, kernel))
+    assert found.kernel_s is not None
+    kernel_ns = np.where(np.isnan(found.kernel_s), NEVER, np.round(found.kernel_s * 1e9))
+    columns = (np.round(found.queue_s * 1e9), np.round(found.outbuf_s * 1e9), kernel_ns)
+    got = list(zip(*(column.astype(int).tolist() for column in columns), strict=True))
+    assert sorted(got) == sorted(by_hand)
+
+
+def test_which_cells_count() -> None:
+    cells = [
+        Cell(None, NEVER, (1, 7), 10, 20, 40),
+        Cell(None, NEVER, (1, 7), 10, 20, 40, direction=OUTWARD),
+        Cell(None, NEVER, (1, 7), 10, 20, 40, command=CREATED2),
+        Cell(None, NEVER, (1, 7), 9, 20, 40),
+        Cell(None, NEVER, (1, 7), 100, 120, 140),
+        # Still in its outbuf, and still in its queue.
+        Cell(None, NEVER, (1, 7), 10, 20, NEVER),
+        Cell(None, NEVER, (1, 7), 10, NEVER, NEVER),
+    ]
+    own = relay_of("a", cells, {}).cells
+    found = waits([(own, None)], 10e-9, 100e-9)
+    assert found.queue_s.tolist() == pytest.approx([10e-9])
+    assert found.outbuf_s.tolist() == pytest.approx([20e-9])
+    assert found.kernel_s is None
+    assert found.unsent == 2
+
+
+def statistics(own: Waits | None) -> dict[str, Statistic]:
+    nothing, codes = np.empty(0), np.empty(0, np.int64)
+    streams = Streams(codes, nothing, nothing, np.empty(0, np.str_), *([nothing] * 4))
+    data = ClassData(streams, Beats(codes, nothing, nothing, nothing), 0.0, 1.0, None, waits=own)
+    names = ("cell_queue_wait_mean_s", "cell_outbuf_wait_mean_s", "cell_kernel_wait_mean_s")
+    by_name = {metric.name: metric.compute(data) for metric in METRICS}
+    return {name.split("_")[1]: by_name[name] for name in names}
+
+
+def test_metrics_are_means_over_cells() -> None:
+    own = Waits(np.array([0.1, 0.3]), np.array([0.0, 0.02]), np.array([np.nan, 0.5]), unsent=3)
+    found = {place: one.value for place, one in statistics(own).items()}
+    assert found == {
+        "queue": pytest.approx(0.2), "outbuf": pytest.approx(0.01), "kernel": pytest.approx(0.5),
+    }  # fmt: skip
+
+
+def test_no_value_has_its_reason() -> None:
+    one = np.array([0.1])
+    for own in (None, Waits(np.empty(0), np.empty(0), np.empty(0), 0)):
+        assert {(s.value, s.reason) for s in statistics(own).values()} == {
+            (None, "no cell went towards a client in the measured span")
+        }
+    found = statistics(Waits(one, one, np.array([np.nan]), 0))
+    assert found["queue"].value == found["outbuf"].value == pytest.approx(0.1)
+    assert found["kernel"] == Statistic(None, "no traced relay read its cells towards clients")
+    found = statistics(Waits(one, one, None, 0))
+    assert found["queue"].value == pytest.approx(0.1)
+    assert found["kernel"] == Statistic(
+        None, "its records lack when cells arrived: extract them again"
+    )
