@@ -19,8 +19,9 @@ from onionlab.runs.costs.features import (
     carried_bytes,
     circuit_rtt_s,
     features_of,
+    flowing_share,
 )
-from onionlab.runs.costs.fitting import HELD_OUT, TRAINING, Measured, read_measured
+from onionlab.runs.costs.fitting import HELD_OUT, HELD_OUT_2, TRAINING, Measured, read_measured
 
 REPOSITORY = Path(__file__).resolve().parents[2]
 KIB = 1024
@@ -132,7 +133,42 @@ def test_two_peers_fill_the_narrower_link() -> None:
     assert found.log_lines == 12 / 0.005
 
 
-MEASURED = [run for file in (TRAINING, HELD_OUT) for run in read_measured(REPOSITORY / file)]
+def test_peers_make_all_content_and_wake_for_packets_at_most_once_a_tick() -> None:
+    levels = load("slowstart", root=REPOSITORY).levels
+    slow, fast = (features_of(REPOSITORY, levels[name].settings) for name in ("200kb", "50mbit"))
+    assert slow.hashed_bytes == fast.hashed_bytes == 2 * 256 * KIB**2
+    assert slow.peer_wakes == pytest.approx(200_000 * 12 / 1400)
+    assert fast.peer_wakes == 12_000  # and 53,571 packets of 1400 bytes
+
+
+def test_small_congested_networks_stall_and_large_or_short_ones_hardly() -> None:
+    def share(name: str, level: str | None = None, scale: float | None = None) -> float:
+        return flowing_share(REPOSITORY, settings_of(name, level, scale))
+
+    # One middle with a link of 190 kB/s, 450 s of load: 1 - exp(-190,000 / (1325 * 450)).
+    assert share("swrr-5mid", scale=0.02) == pytest.approx(0.27, abs=0.01)
+    assert share("swrr-5mid", scale=0.02) < share("swrr-5mid", scale=0.1) < 0.85
+    assert share("swrr-5mid") > 0.999
+    # The same link as at a scale of 0.08, for 165 s.
+    assert share("quick") == pytest.approx(1 - math.exp(-761_000 / (1325 * 165)), abs=0.005)
+
+
+def test_where_tor_limits_itself_no_link_drops_anything() -> None:
+    rate = settings_of("swrr-limits", "rate-kist", scale=0.02)
+    assert flowing_share(REPOSITORY, rate) == 1
+    assert features_of(REPOSITORY, rate).stalling_bytes == 0
+    assert flowing_share(REPOSITORY, settings_of("starvation", "r200-s5")) == 1
+    # r20: below what Tor takes as a BandwidthRate, so that the link is the limit.
+    assert flowing_share(REPOSITORY, settings_of("starvation", "r20-s5")) < 0.01
+    assert flowing_share(REPOSITORY, settings_of("swrr-limits", "both-kist", scale=0.02)) < 0.3
+
+
+MEASURED = [
+    run
+    for file in (TRAINING, HELD_OUT, HELD_OUT_2)
+    for run in read_measured(REPOSITORY / file)
+    if run.took
+]
 
 
 @pytest.mark.parametrize(

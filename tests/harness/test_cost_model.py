@@ -19,6 +19,7 @@ from onionlab.runs.costs.features import FEATURES, Features
 from onionlab.runs.costs.fitting import (
     COLUMNS,
     HELD_OUT,
+    HELD_OUT_2,
     SPEED,
     TRAINING,
     TRUTH,
@@ -38,11 +39,13 @@ from onionlab.runs.costs.model import (
     around,
     load_model,
     slowness,
+    value_of,
 )
 
 REPOSITORY = Path(__file__).resolve().parents[2]
 TRAINED = read_measured(REPOSITORY / TRAINING)
 UNSEEN = read_measured(REPOSITORY / HELD_OUT)
+UNSEEN_2 = read_measured(REPOSITORY / HELD_OUT_2)
 MODEL = load_model(REPOSITORY)
 
 HERE = Calibration(switch_us=2.0, call_us=0.2, aes_ns_per_byte=0.5)
@@ -77,27 +80,43 @@ def place(run: Measured) -> tuple[str, str, str, str, float]:
 
 def test_no_run_is_both_fitted_and_held_out() -> None:
     others = read_measured(REPOSITORY / TRUTH)
-    places = [place(run) for run in (*TRAINED, *UNSEEN, *others)]
+    places = [place(run) for run in (*TRAINED, *UNSEEN, *UNSEEN_2, *others)]
     assert len(set(places)) == len(places)
 
 
-# Of 11 each. Shadow's are short of the nine in ten aimed at: docs/explanation/cost.md has reasons.
-@pytest.mark.parametrize(("engine", "near"), [("uml", 10), ("shadow", 8)])
-def test_unseen_runs_are_told_within_half_as_much_again(engine: str, near: int) -> None:
-    runs = [run for run in UNSEEN if run.engine == engine]
+def near(runs: list[Measured], engine: str) -> tuple[int, int]:
+    """How many of an engine's runs are told within half as much again, and of how many."""
     ratios = [
-        run.took[CPU] / MODEL.time(engine, CPU, run.features, run.machine).middle for run in runs
+        run.took[CPU] / MODEL.time(engine, CPU, run.features, run.machine).middle
+        for run in runs
+        if run.engine == engine
     ]
-    assert len(runs) == 11
-    assert sum(1 / 1.5 <= ratio <= 1.5 for ratio in ratios) >= near, sorted(ratios)
+    return sum(1 / 1.5 <= ratio <= 1.5 for ratio in ratios), len(ratios)
+
+
+# docs/explanation/cost.md has the tables, and what is missed.
+@pytest.mark.parametrize(
+    ("runs", "engine", "least", "of"),
+    [
+        pytest.param(UNSEEN, "uml", 11, 11, id="uml-1"),
+        pytest.param(UNSEEN, "shadow", 10, 11, id="shadow-1"),
+    ],
+)
+def test_unseen_runs_are_told_within_half_as_much_again(
+    runs: list[Measured], engine: str, least: int, of: int
+) -> None:
+    found, all_of_them = near(runs, engine)
+    assert all_of_them == of
+    assert found >= least
 
 
 # A truth that is known
 
 
 KNOWN = {
-    "tors": 0.2, "tor_s": 0.002, "carried_bytes": 1e-7, "streams": 0.01, "traced_bytes": 5e-9,
-    "peer_bytes": 2e-7,
+    "run": 0.5, "tors": 0.2, "tor_s": 0.002, "flowing_bytes": 1e-7, "stalling_bytes": 2e-7,
+    "streams": 0.01, "traced_bytes": 5e-9, "peer_bytes": 2e-7, "peer_wakes": 1e-4,
+    "hashed_bytes": 4e-9,
 }  # fmt: skip
 
 
@@ -106,13 +125,16 @@ def synthetic(engine: str, number: int, slow: float, noise: float = 0.0) -> Meas
     features = Features(
         **{name: draw.uniform(1, 100) * 10 ** _SIZES.get(name, 1) for name in FEATURES}
     )
-    cpu_s = slow * sum(value * getattr(features, term) for term, value in KNOWN.items())
+    cpu_s = slow * sum(value * value_of(features, term) for term, value in KNOWN.items())
     calibration = Calibration(*(slow * value for value in (2.0, 0.2, 0.5)))
     took = dict.fromkeys(QUANTITIES, 1.0) | {CPU: cpu_s * math.exp(noise * draw.gauss(0, 1))}
     return Measured(engine, f"e{number}", "l", "v", 1.0, features, calibration, took)
 
 
-_SIZES = {"tor_s": 3, "carried_bytes": 7, "traced_bytes": 8, "peer_bytes": 6}
+_SIZES = {
+    "tor_s": 3, "carried_bytes": 9, "stalling_bytes": 7, "traced_bytes": 8, "peer_bytes": 6,
+    "peer_wakes": 4, "hashed_bytes": 8,
+}  # fmt: skip
 
 
 def test_known_coefficients_are_found_again_whatever_the_machine() -> None:

@@ -29,7 +29,10 @@ RUN = "run"
 """The term that every run has, whatever it is."""
 
 TERMS: Mapping[str, tuple[str, ...]] = {
-    CPU: ("tors", "tor_s", "carried_bytes", "streams", "traced_bytes", "peer_bytes"),
+    CPU: (
+        *(RUN, "tors", "tor_s", "flowing_bytes", "stalling_bytes", "streams", "traced_bytes"),
+        *("peer_bytes", "peer_wakes", "hashed_bytes"),
+    ),
     MEMORY: (RUN, "hosts", "tors", "log_lines", "traced_bytes", "verbose_bytes"),
     DISK: ("hosts", "tor_s", "directory_entries", "log_lines", "traced_bytes", "verbose_bytes"),
     OVERHEAD: (RUN, "tors", "log_lines", "traced_bytes", "verbose_bytes"),
