@@ -7,8 +7,12 @@ from pathlib import Path
 import pytest
 
 from onionlab.engines.base import WATCHED_LATE_S
+from onionlab.experiment import Settings, load
 from onionlab.rundir.verify_tor import Expectation, RunRefusedError, Shows
 from onionlab.rundir.watch_tor import ProofsDue, ProofWatch
+from onionlab.runs.bench import proofs_due
+
+REPOSITORY = Path(__file__).resolve().parents[2]
 
 PREFIXES = ["Circuit policy in use: ", "Stream order in use: "]
 RR, EWMA = (f"Circuit policy in use: {name}." for name in ("RR", "EWMA"))
@@ -85,6 +89,15 @@ def test_of_exits_one_is_waited_for_until_streams_have_ended(tmp_path: Path) -> 
     relays = Relays(busy, **expectations)
     relays.log("exit2", f"[notice] {LIST}\n")
     relays.watch.look(200 + WATCHED_LATE_S)
+
+
+def test_an_exit_has_until_the_end_however_slow_the_link(tmp_path: Path) -> None:
+    settings = load("starvation", root=REPOSITORY).levels["r20-s5"].settings
+    assert isinstance(settings, Settings)
+    due = proofs_due(settings.time)
+    # On the embedded engine the exit of seed 1 logged it at 1252 s, 922 s after the measured span.
+    assert due.an_exit_s == settings.time.stop_s > 1252 > settings.time.measured_end_s
+    assert due.every_relay_s == settings.time.bootstrap_s
 
 
 def test_clients_are_left_to_the_end(tmp_path: Path) -> None:

@@ -5,8 +5,8 @@
 writes configs/costs/model.json from configs/costs/training.csv, and prints how it does on the runs
 of held-out.csv, held-out-2.csv and full-size.csv. Coefficients minimise the sum of squares of
 relative errors and are not negative (C. L. Lawson, R. J. Hanson, Solving Least Squares Problems,
-1974, chapter 23). A range is what the model missed at most where each level of an experiment in
-turn, at all its scales, was left out of the fit.
+1974, chapter 23). A range is two deviations of what the model missed where each level of an
+experiment in turn, at all its scales, was left out of the fit.
 """
 
 from __future__ import annotations
@@ -49,6 +49,8 @@ HELD_OUT_2 = f"{FOLDER}/held-out-2.csv"
 TRUTH = f"{FOLDER}/full-size.csv"
 """Likewise: one run at full size."""
 SIGNIFICANT_DIGITS = 5
+DEVIATIONS = 2
+"""Of what was missed, that a range goes to either side."""
 TIMES = (CPU, OVERHEAD)
 
 DRIFT_FACTOR = 1.2329
@@ -159,13 +161,14 @@ def _fit_quantity(
             if _kind(run) == kind
         ]
     coefficients = _least_squares(rows, took)
+    deviation = math.sqrt(statistics.fmean(miss**2 for miss in misses))
     return Fitted(
         coefficients={
             term: _rounded(float(value))
             for term, value in zip(TERMS[quantity], coefficients, strict=True)
         },
-        deviation=_rounded(math.sqrt(statistics.fmean(miss**2 for miss in misses))),
-        factor=_rounded(math.exp(max(misses))),
+        deviation=_rounded(deviation),
+        factor=_rounded(math.exp(DEVIATIONS * deviation)),
     )
 
 

@@ -4,9 +4,10 @@
 
 fills in the rows that have nothing but the names of a run: engine, experiment, level, variant and
 scale; the seed is 1. Tables are written anew after each run. Runs are made side by side, one on
-each CPU, as an experiment makes them, the long ones first. The CPUs are measured before and after
-all of it, with no run on them. Where others took a run's CPU for most of the time, it is removed
-and not written down: its times are not its own.
+each CPU that this process may use (`taskset -c 0` gives it one), as an experiment makes them, the
+long ones first. The CPUs are measured before and after all of it, with no run on them. Where others
+took a run's CPU for most of the time, it is removed and not written down: its times are not its
+own.
 """
 
 from __future__ import annotations

@@ -81,7 +81,7 @@ class Fitted(FormatModel):
     )
     factor: float = Field(
         ge=1.0,
-        description="most by which the model missed an experiment that it had not seen: the range",
+        description="two deviations of how the model missed what it had not seen: the range",
     )
 
 
