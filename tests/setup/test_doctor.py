@@ -318,6 +318,14 @@ def test_a_kernel_that_is_built(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
         "Linux 6.12.1 (0001-one, 0002-two)",
     )
     assert "kernel build" not in found
+    assert "system calls" not in found
+
+
+def test_a_kernel_that_takes_ptrace(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    built = BuiltKernel(tmp_path, "6.12.1", "", "", (), {}, "the host is old")
+    monkeypatch.setattr(for_uml, "find_kernel", lambda root: built)
+    finding = embedded(tmp_path)["system calls"]
+    assert (finding.status, "the host is old" in finding.text) == (WARN, True)
 
 
 def test_no_memory_file_system(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -29,6 +29,7 @@ class NoKernel:
     path: Path = Path("/nonexistent/linux")
     version: str = "6.12.0"
     sha256: str = "00"
+    ptrace_because: str = ""
 
 
 @pytest.fixture

@@ -29,6 +29,7 @@ class OtherKernel:
     path: Path
     version: str = "0"
     sha256: str = "0"
+    ptrace_because: str = ""
 
 
 def one_host(*arguments: str, at_ms: int = 1000, **options: object) -> Net:

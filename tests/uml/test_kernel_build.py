@@ -61,6 +61,37 @@ def test_a_kernel_is_patched_configured_and_built(checkout: Path, linux_tarball:
     assert not list((checkout / "build/uml").glob(".work-*"))
 
 
+def kernel_that(does: str) -> dict[str, str]:
+    """A source whose kernel runs a shell script's lines before it boots."""
+    return FILES | {"kernel.sh": KERNEL.replace("#!/bin/sh\n", f"#!/bin/sh\n{does}\n")}
+
+
+@pytest.mark.parametrize(
+    ("does", "because"),
+    [
+        (":", ""),
+        ('echo "The kernel takes ptrace: the host has none"', "the host has none"),
+        ('case "$*" in *onionlab.inprocess=on*) exit 1;; esac', "does not boot"),
+    ],
+)
+def test_how_system_calls_are_taken_is_found_out_by_the_first_boot(
+    checkout: Path, tmp_path: Path, does: str, because: str
+) -> None:
+    (checkout / "configs/uml/patches/0001-two.patch").rename(
+        checkout / f"configs/uml/patches/{kernel.IN_PROCESSES_PATCH}.patch"
+    )
+    say = Sayings()
+    built = build(checkout, tarball_of(kernel_that(does), tmp_path / "linux.tar.xz"), say)
+    assert because in built.ptrace_because
+    assert bool(built.ptrace_because) == bool(because)
+    assert any("takes ptrace" in line for line in say) == bool(because)
+    assert find_kernel(checkout) == built
+
+
+def test_a_kernel_without_the_patch_takes_ptrace(checkout: Path, linux_tarball: Path) -> None:
+    assert "without the patch" in build(checkout, linux_tarball).ptrace_because
+
+
 def test_what_is_built_is_taken_as_it_is(checkout: Path, linux_tarball: Path) -> None:
     built = build(checkout, linux_tarball)
     inode = built.path.stat().st_ino
@@ -285,6 +316,7 @@ def test_the_shipped_patches() -> None:
         ("0006-registers-of-amx", False),
         ("0007-precompiled-headers", False),
         ("0008-no-orphans", False),
+        ("0009-kernel-in-each-process", False),
     ]
     for patch in patches:
         for variant in patch.variants:

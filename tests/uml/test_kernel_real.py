@@ -13,7 +13,13 @@ from typing import Any
 import pytest
 
 from onionlab.engines.processes import children_cpu_s
-from onionlab.engines.uml.bootcheck import MAGIC_POWER_OFF, MARK, BootReport, check_boot
+from onionlab.engines.uml.bootcheck import (
+    IN_PROCESSES,
+    MAGIC_POWER_OFF,
+    MARK,
+    BootReport,
+    check_boot,
+)
 from onionlab.engines.uml.kernel import BuiltKernel
 from onionlab.engines.uml.kernel_patches import load_patches
 
@@ -179,9 +185,13 @@ def test_a_malformed_seed_stops_the_boot(kernel: BuiltKernel, tmp_path: Path, se
     assert "onionlab.seed takes up to 64 hexadecimal digits" in str(caught.value)
 
 
-def test_clocks(kernel: BuiltKernel, tmp_path: Path) -> None:
+MODES = pytest.mark.parametrize("mode", [(), (IN_PROCESSES,)], ids=["ptrace", "in-processes"])
+
+
+@MODES
+def test_clocks(kernel: BuiltKernel, tmp_path: Path, mode: tuple[str, ...]) -> None:
     program = compiled("clocks", tmp_path)
-    said = report(kernel, tmp_path, f"out['said'] = command({str(program)!r})")["said"]
+    said = report(kernel, tmp_path, f"out['said'] = command({str(program)!r})", *mode)["said"]
     numbers = [int(number) for number in re.findall(r"\d+", said)]
     compared, different, wrong, *busy_waits = numbers
     assert compared > 50_000
@@ -219,9 +229,10 @@ def test_clock_reads_take_no_system_call(kernel: BuiltKernel, tmp_path: Path) ->
     assert reads < calls / 3
 
 
-def test_registers(kernel: BuiltKernel, tmp_path: Path) -> None:
+@MODES
+def test_registers(kernel: BuiltKernel, tmp_path: Path, mode: tuple[str, ...]) -> None:
     program = compiled("registers", tmp_path)
-    said = report(kernel, tmp_path, f"out['said'] = command({str(program)!r})")["said"]
+    said = report(kernel, tmp_path, f"out['said'] = command({str(program)!r})", *mode)["said"]
     rounds, signals, wrong = (int(number) for number in re.findall(r"\d+", said))
     assert rounds > 10_000
     assert signals > 500

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -22,6 +23,11 @@ START_UNIX_S = 946684800
 SLEEP_S = 1000.0
 MARK = "onionlab-boot-check "
 """Begins the line in which the guest reports."""
+
+IN_PROCESSES = "onionlab.inprocess=on"
+"""Asks the kernel to run inside of its processes (patch 0009); others pass over it."""
+
+_TAKES_PTRACE = re.compile(r"^The kernel takes ptrace: (.*)$", re.MULTILINE)
 
 MAGIC_POWER_OFF = 0x4321FEDC  # reboot(2)
 
@@ -55,6 +61,12 @@ class BootReport:
     wall_s: float
     report: dict[str, Any]
     output: str
+
+
+def takes_ptrace(output: str) -> str:
+    """Why a kernel that was asked to run in its processes does not; empty where it does."""
+    found = _TAKES_PTRACE.search(output)
+    return found[1].strip() if found else ""
 
 
 def memory_directory() -> Path:

@@ -23,6 +23,7 @@ from onionlab.engines.base import EPOCH_UNIX_S, EngineFailureError, Progress, Si
 from onionlab.engines.following import Command, Ended, follow
 from onionlab.engines.processes import end_processes_below
 from onionlab.engines.uml import memory
+from onionlab.engines.uml.bootcheck import IN_PROCESSES
 from onionlab.engines.uml.guest import description
 from onionlab.engines.uml.guest.boot import (
     BOOT_FILE,
@@ -79,6 +80,10 @@ class Kernel(Protocol):
     @property
     def sha256(self) -> str:
         """Of the executable."""
+
+    @property
+    def ptrace_because(self) -> str:
+        """Why it cannot run inside of its processes; empty where it can."""
 
 
 class UmlEngine:
@@ -184,6 +189,8 @@ class UmlEngine:
             "norandmaps",
             f"uml_dir={STATE_FOLDER}",
             f"onionlab.seed={_guest_seed(simulation.seed)}",
+            # What programs find is the same.
+            *([] if self._kernel.ptrace_because else [IN_PROCESSES]),
             # The guest's own start takes no simulated time; how much it has to do depends on the
             # checkout. Ends before anything is started (guest/init.py).
             f"onionlab.start={START_ENDS_NS}",

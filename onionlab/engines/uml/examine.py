@@ -38,6 +38,11 @@ def examine(question: Question, *, needed: bool) -> Iterator[Finding]:
     if built is not None:
         patches = ", ".join(built.patches) or "no patches"
         yield Finding(OK, f"{title}: kernel", f"Linux {built.version} ({patches})")
+        if built.ptrace_because:
+            text = f"by ptrace, which costs up to twice as much: {built.ptrace_because}"
+            yield Finding(
+                WARN, f"{title}: system calls", text, "nothing to do: results are the same"
+            )
     else:
         yield from _kernel_build(f"{title}: kernel", lacking)
     try:

@@ -18,12 +18,12 @@ import json
 import os
 import platform
 import shutil
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from onionlab.engines.uml.bootcheck import check_boot
+from onionlab.engines.uml.bootcheck import IN_PROCESSES, BootReport, check_boot, takes_ptrace
 from onionlab.engines.uml.kernel_configuration import configure, make_command
 from onionlab.engines.uml.kernel_patches import KernelPatch, apply_patches, load_patches
 from onionlab.engines.uml.kernel_source import ENVIRONMENT_VARIABLE, obtain_source, unpack_source
@@ -42,8 +42,10 @@ from onionlab.programs.building import (
 )
 from onionlab.programs.sources import Source
 
-FORMAT = 1
+FORMAT = 2
 """Part of every key: raise it when a kernel is built differently."""
+
+IN_PROCESSES_PATCH = "0009-kernel-in-each-process"
 
 # Program -> Debian package.
 BUILD_PROGRAMS = {
@@ -71,6 +73,8 @@ class BuiltKernel:
         config_sha256: Of the whole configuration that it was built with.
         patches: Names of the patches that are in it, e.g. ``0001-seeded-random-numbers``.
         source: Where it comes from (source, patches, options, compiler); JSON, for manifests.
+        ptrace_because: Why it cannot run inside of its processes here and takes ptrace, which is
+            slower and gives the same; empty where it can.
     """
 
     path: Path
@@ -79,6 +83,7 @@ class BuiltKernel:
     config_sha256: str
     patches: tuple[str, ...]
     source: dict[str, Any]
+    ptrace_because: str = ""
 
 
 @dataclass(frozen=True)
@@ -246,6 +251,7 @@ def _from_record(store: Path, record: dict[str, Any]) -> BuiltKernel:
         config_sha256=record["config_sha256"],
         patches=tuple(record["patches"]),
         source=record["source"],
+        ptrace_because=record["ptrace_because"],
     )
 
 
@@ -269,14 +275,17 @@ def _build(inputs: Inputs, store: Path) -> BuiltKernel:
         # With its symbols: a profile of a simulation names the kernel's functions by them.
         kernel = staged / "linux"
         shutil.copy2(tree / "linux", kernel)
-        boot = check_boot(kernel, new_log(inputs, "boot"))
+        boot, ptrace_because = _boot(inputs, kernel, patches)
         inputs.say(f"the kernel: boots in {boot.wall_s:.1f} s")
+        if ptrace_because:
+            inputs.say(f"the kernel: takes ptrace, runs cost up to twice as much: {ptrace_because}")
         record = {
             "format": FORMAT,
             "version": version,
             "sha256": file_sha256(kernel),
             "config_sha256": config_sha256,
             "patches": patches,
+            "ptrace_because": ptrace_because,
             "source": provenance(inputs),
         }
         text = json.dumps(record, indent=2, sort_keys=True) + "\n"
@@ -286,6 +295,22 @@ def _build(inputs: Inputs, store: Path) -> BuiltKernel:
         put_in_place(staged, store)
     inputs.say(f"the kernel: done, SHA-256 {record['sha256']}")
     return _from_record(store, record)
+
+
+def _boot(inputs: Inputs, kernel: Path, patches: Sequence[str]) -> tuple[BootReport, str]:
+    """Boot a new kernel as runs will; how that went, and why it takes ptrace (empty: it doesn't).
+
+    Raises:
+        UserError: It does not boot, not even with ptrace.
+    """
+    log = new_log(inputs, "boot")
+    if IN_PROCESSES_PATCH not in patches:
+        return check_boot(kernel, log), "this version of Linux is without the patch"
+    try:
+        boot = check_boot(kernel, log, arguments=(IN_PROCESSES,))
+    except UserError as error:
+        return check_boot(kernel, new_log(inputs, "boot-ptrace")), f"{error.message}, see {log}"
+    return boot, takes_ptrace(boot.output)
 
 
 def _check_disk(directory: Path) -> None:
