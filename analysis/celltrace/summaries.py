@@ -77,7 +77,8 @@ class WaitRow:
         cells: how many were sent, of those that were queued in the measured span.
         unsent: how many were queued as well and never sent.
         arrived: of how many of ``cells`` the arrival at the next relay is known.
-        queue_s, outbuf_s, kernel_s: mean waits; NaN without a cell.
+        queue_s, outbuf_s, kernel_s: mean waits; NaN without a cell, and in the kernel where too few
+            have arrived.
     """
 
     level: str
@@ -185,11 +186,11 @@ class TraceTable:
         self, run: Run, level: Level, role: str, relays: list[tuple[Cells, Arrivals | None]]
     ) -> None:
         own = waits(relays, level.measured_start_s, level.measured_end_s)
-        kernel_s = own.known_kernel_s
+        kernel_s = float("nan") if own.kernel_mean_s is None else own.kernel_mean_s
         self.waits.append(
             WaitRow(
-                run.level, run.variant, run.seed, role, own.queue_s.size, own.unsent, kernel_s.size,
-                _mean(own.queue_s), _mean(own.outbuf_s), _mean(kernel_s),
+                run.level, run.variant, run.seed, role, own.queue_s.size, own.unsent,
+                own.known_kernel_s.size, _mean(own.queue_s), _mean(own.outbuf_s), kernel_s,
             )
         )  # fmt: skip
 
@@ -339,7 +340,7 @@ def mean_waits(table: TraceTable) -> list[MeanWaits]:
             parts_s=(
                 _mean(np.array([row.queue_s for row in own])),
                 _mean(np.array([row.outbuf_s for row in own])),
-                _mean(np.array([row.kernel_s for row in own if row.arrived])),
+                _mean(np.array([row.kernel_s for row in own if not np.isnan(row.kernel_s)])),
             ),
         )
         for key, own in together.items()

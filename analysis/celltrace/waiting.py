@@ -15,6 +15,10 @@ from analysis.celltrace.arrivals import Arrivals
 from analysis.celltrace.cells import NEVER, Cells
 from analysis.celltrace.events import INWARD
 
+LEAST_KNOWN = 0.5
+"""Share of its cells whose wait in the kernel has to be known. A guard is the middle of a few
+circuits, whose cells a traced relay reads; of all that it sends to clients they say nothing."""
+
 
 @dataclass(frozen=True)
 class Waits:
@@ -33,6 +37,13 @@ class Waits:
     outbuf_s: Floats
     kernel_s: Floats | None
     unsent: int
+
+    @property
+    def kernel_mean_s(self) -> float | None:
+        """The mean of those in the kernel; None where those of too few cells are known."""
+        known_s = self.known_kernel_s
+        few = not known_s.size or known_s.size < LEAST_KNOWN * self.queue_s.size
+        return None if few else float(known_s.mean())
 
     @property
     def known_kernel_s(self) -> Floats:

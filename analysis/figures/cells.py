@@ -93,9 +93,9 @@ def draw_all(table: TraceTable, study: Study, directory: Path) -> tuple[TraceFig
                     "Where cells towards clients wait",
                     "Mean waits of RELAY cells towards clients that were queued in the measured "
                     "span, by role of the relay that sent them; mean over seeds. From the kernel "
-                    "to the next relay: less the least that it took on the same channel. Where no "
-                    "traced relay reads a relay's cells, as a client's, that part is not known "
-                    "(?); of a relay some of whose cells are read by others, it is of these alone.",
+                    "to the next relay: less the least that it took on the same channel. Where "
+                    "most of a relay's cells are not read by a traced one, as those that go to "
+                    "clients, that part is not known (?).",
                     _waits(table, study),
                 )
             )
@@ -269,7 +269,7 @@ def _waits(table: TraceTable, study: Study) -> Figure:
                 if not np.isnan(part_s):
                     ax.barh(y, 1000 * part_s, left=base_ms, color=color)
                     base_ms += 1000 * part_s
-            if not row.arrived:
+            if np.isnan(row.parts_s[-1]):
                 ax.text(base_ms, y, " + ?", va="center")
         ax.set_yticks(range(len(runs)), [label for _, _, label in runs])
         ax.invert_yaxis()

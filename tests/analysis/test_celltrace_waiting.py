@@ -274,7 +274,12 @@ def test_no_value_has_its_reason() -> None:
         }
     found = statistics(Waits(one, one, np.array([np.nan]), 0))
     assert found["queue"].value == found["outbuf"].value == pytest.approx(0.1)
-    assert found["kernel"] == Statistic(None, "no traced relay read its cells towards clients")
+    assert found["kernel"] == Statistic(
+        None, "traced relays read 0.0% of its cells towards clients"
+    )
+    few = np.array([0.5, np.nan, np.nan])
+    found = statistics(Waits(few, few, few, 0))
+    assert found["kernel"].reason == "traced relays read 33.3% of its cells towards clients"
     found = statistics(Waits(one, one, None, 0))
     assert found["queue"].value == pytest.approx(0.1)
     assert found["kernel"] == Statistic(

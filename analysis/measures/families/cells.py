@@ -114,10 +114,10 @@ def _of_waits(compute: Callable[[Waits], Statistic]) -> Callable[[ClassData], St
 def _kernel_wait(waits: Waits) -> Statistic:
     if waits.kernel_s is None:
         return NO_ARRIVALS
-    known_s = waits.known_kernel_s
-    if not known_s.size:
-        return Statistic(None, "no traced relay read its cells towards clients")
-    return Statistic(float(known_s.mean()))
+    if waits.kernel_mean_s is None:
+        share = waits.known_kernel_s.size / waits.queue_s.size
+        return Statistic(None, f"traced relays read {share:.1%} of its cells towards clients")
+    return Statistic(waits.kernel_mean_s)
 
 
 METRICS: tuple[Metric, ...] = (
