@@ -16,6 +16,7 @@ LONG_FILES = (
     "harness/test_other_systems.py",
     "harness/test_end_to_end.py",
     "harness/test_kills.py",
+    "slurm/test_cluster.py",
     "uml/test_guest_kills.py",
     "uml/test_guest_repeats.py",
     "uml/test_guest_network.py",

@@ -43,7 +43,7 @@ def make_as_job(root: Path, plan: Plan, run_id: str, job: Job, say: Callable[[st
         if job.attempt > 1:
             _require_no_failure(store, planned)
         try:
-            execute_watched(root, plan, planned, say, allocated=True)
+            execute_watched(root, plan, planned, say, elsewhere=True)
             _extract(store.run(run_id))
         except UserError as error:
             _leave_word(store, planned, error)

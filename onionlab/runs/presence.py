@@ -87,39 +87,59 @@ def beating(out: Path) -> Iterator[Path]:
     for old in out.glob(f"{BEATS}*"):
         old.unlink(missing_ok=True)
     file = out / f"{BEATS}{uuid.uuid4().hex}"
-    done = threading.Event()
-    # Always as many bytes at the same place: that works on a full disk too.
     descriptor = os.open(file, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o644)
+    try:
+        with writing_beats(descriptor):
+            yield file
+    finally:
+        os.close(descriptor)
+        file.unlink(missing_ok=True)
+
+
+@contextlib.contextmanager
+def writing_beats(
+    descriptor: int, words: str = "", after_each: Callable[[], None] = lambda: None
+) -> Iterator[None]:
+    """Write to an open file now and then, until the block ends: a number that grows, and words.
+
+    Always as many bytes at the same place: that works on a full disk too. after_each: is called
+    after each beat.
+    """
+    done = threading.Event()
 
     def beat() -> None:
         for number in itertools.count():
             with contextlib.suppress(OSError):
-                os.pwrite(descriptor, f"{number:012d}\n".encode(), 0)
+                os.pwrite(descriptor, f"{number:012d} {words}\n".encode(), 0)
                 os.fsync(descriptor)
+            after_each()
             if done.wait(BEAT_S):
                 return
 
     thread = threading.Thread(target=beat, daemon=True)
     thread.start()
     try:
-        yield file
+        yield
     finally:
         done.set()
         thread.join()
-        os.close(descriptor)
-        file.unlink(missing_ok=True)
 
 
 class Beats:
-    """What a job on another machine knows of the command behind a file."""
+    """What a process on another machine knows of the one that writes to a file."""
 
     def __init__(self, file: Path) -> None:
         self._file = file
         self._seen: bytes | None = None
         self._seen_at_s = time.monotonic()
 
+    @property
+    def last(self) -> bytes | None:
+        """What the file held when it was last looked at."""
+        return self._seen
+
     def are_there(self) -> bool:
-        """Whether the command was there a moment ago; not where it has removed its file."""
+        """Whether that one was there a moment ago; not where it has removed its file."""
         now_s = time.monotonic()
         try:
             # Opened each time: what network file systems promise is for files that are opened.

@@ -53,14 +53,15 @@ def execute_watched(
     planned: PlannedRun,
     say: Callable[[str], None],
     *,
-    allocated: bool = False,
+    elsewhere: bool = False,
 ) -> None:
     """The same, for whoever sees to it that the run ends with its command.
 
-    allocated: whether the CPUs of this process were given to it alone. Raises as `execute`.
+    elsewhere: as a job of a cluster: CPUs were given to this process, and others that make runs for
+    the same store may be on other machines. Raises as `execute`.
     """
     store, run_id = Store(plan.store), planned.run_id
-    with store.exclusive(run_id):
+    with store.exclusive(run_id, everywhere=elsewhere):
         if store.is_finished(run_id):
             return
         _clear_leftovers(store, run_id)
@@ -71,7 +72,7 @@ def execute_watched(
                 plan.cpus_per_run,
                 what,
                 lambda: _say_it_waits(store, planned, say),
-                allocated=allocated,
+                allocated=elsewhere,
             ) as cpus:
                 manifest = _simulate(bench, plan, store, planned, cpus)
         except (EngineFailureError, RunRefusedError) as failure:

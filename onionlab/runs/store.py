@@ -19,6 +19,7 @@ from analysis.formats import files
 from analysis.formats.attempt import RunFailure
 from analysis.formats.json_files import write_json
 from analysis.formats.manifest import Manifest, write_manifest
+from onionlab.runs.leases import lease, wait_for_lease
 
 
 class Store:
@@ -48,13 +49,23 @@ class Store:
         return self.manifest(run_id).exists()
 
     @contextlib.contextmanager
-    def exclusive(self, run_id: str) -> Iterator[None]:
-        """Hold a run's lock, which ends with the process however that ends; wait if it is taken."""
+    def exclusive(self, run_id: str, *, everywhere: bool = False) -> Iterator[None]:
+        """Hold a run's lock, which ends with the process however that ends; wait if it is taken.
+
+        everywhere: also against machines where the file system's locks do not reach; whoever does
+        without waits for those who have it.
+        """
         locks = self.directory / ".locks"
         locks.mkdir(parents=True, exist_ok=True)
         with (locks / run_id).open("w") as lock:
             fcntl.flock(lock, fcntl.LOCK_EX)
-            yield
+            held = locks / f"{run_id}.held"
+            if everywhere:
+                with lease(held):
+                    yield
+            else:
+                wait_for_lease(held)
+                yield
 
     def remove_unfinished(self, run_id: str) -> None:
         """Remove a directory without a manifest: it is no run, however it came there."""

@@ -1,4 +1,4 @@
-"""A cluster for all tests of this folder, and a checkout that its nodes see."""
+"""A cluster for the tests of a file, and a checkout that its nodes see."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from onionlab.programs.tor.build import ensure_series
 from .cluster import Cluster, lacking, running
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
     """Slurm with two nodes; skips a test, by name, where it cannot be had."""
     why = lacking()

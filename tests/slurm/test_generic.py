@@ -24,6 +24,11 @@ echo $!
 # Stands in for Python in a job: the call of `run-one` that makes a run and its records.
 JOB = """\
 #!/bin/sh
+if test "$3" = report; then
+    hostname >>'{folder}/reports'
+    test ! -e '{folder}/no-report'
+    exit
+fi
 echo "$9 ${{13}}" >>'{folder}/calls'
 echo "$PYTHONPATH" >'{folder}/path'
 test -f "${{11}}" || exit 9
@@ -67,14 +72,18 @@ class Generic:
             },
         )
 
-    def make(self, **runs: int) -> list[str]:
-        """Make some runs, by name and seed; return the calls of their jobs: run and attempt."""
+    def plan(self, **runs: int) -> Plan:
+        """A plan of some runs, by name and seed."""
         planned = tuple(PlannedRun(run, "level", "rr", seed) for run, seed in runs.items())
         out = self.root / "results" / "one"
         # So much memory no machine has: others' is not asked for here.
         resources = Resources(memory_bytes=2**60, disk_bytes=1, processes=1)
-        plan = Plan(Request("one"), planned, self.store, out, 1, resources)
-        drive.make_runs(self.root, [plan], jobs=None, say=lambda line: None, executor=self.executor)
+        return Plan(Request("one"), planned, self.store, out, 1, resources)
+
+    def make(self, **runs: int) -> list[str]:
+        """Make some runs; return the calls of their jobs: run and attempt."""
+        plans = [self.plan(**runs)]
+        drive.make_runs(self.root, plans, jobs=None, say=lambda line: None, executor=self.executor)
         return self.lines("calls")
 
     def lines(self, name: str) -> list[str]:
@@ -103,3 +112,20 @@ def test_a_run_that_fails_leaves_the_others(generic: Generic) -> None:
         generic.make(bad1=1, f2=1)
     assert generic.lines("calls").count("bad1 3") == 1
     assert (generic.store / "f2" / "manifest.json").exists()
+
+
+@pytest.mark.slow
+def test_the_report_is_made_here(generic: Generic) -> None:
+    plan = generic.plan(d4=1)
+    drive.make_report(
+        generic.root, plan, jobs=None, say=lambda line: None, executor=generic.executor
+    )
+    # One job was submitted; the report was none, and is made once.
+    assert len(generic.lines("asked")) == len(generic.lines("reports")) == 1
+    (generic.root / "no-report").touch()
+    with pytest.raises(UserError, match="the workflow failed"):
+        drive.make_report(
+            generic.root, plan, jobs=None, say=lambda line: None, executor=generic.executor
+        )
+    assert len(generic.lines("asked")) == 1
+    assert len(generic.lines("reports")) == 2

@@ -100,9 +100,9 @@ class OneRun:
         )
 
     def execute(
-        self, root: Path, plan: Plan, planned: PlannedRun, say: object, *, allocated: bool
+        self, root: Path, plan: Plan, planned: PlannedRun, say: object, *, elsewhere: bool
     ) -> None:
-        assert allocated
+        assert elsewhere
         self.made.append(planned.run_id)
         if self.error is not None:
             raise self.error

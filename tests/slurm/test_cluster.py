@@ -1,4 +1,7 @@
-"""Runs as jobs of a real Slurm: the records of local runs, and nothing left behind at any end."""
+"""A real Slurm of two nodes: what it refuses, runs as its jobs, and nothing left at any end.
+
+All in one file: there is one cluster at a time on a machine, and files are tested side by side.
+"""
 
 from __future__ import annotations
 
@@ -7,17 +10,21 @@ import signal
 import subprocess
 import time
 from collections.abc import Callable, Iterator
+from pathlib import Path
 
 import pytest
 import yaml
 from harness.checkout import REPOSITORY, Checkout, arguments, processes_below
 
 from analysis.formats.files import PROGRESS
+from onionlab.errors import UserError
+from onionlab.runs.workflow import slurm
 
-from .cluster import NODES, Cluster, ask
+from .cluster import NODE_MEMORY_MB, NODES, SHORT_MINUTES, Cluster, ask
 
-pytestmark = [pytest.mark.slow, pytest.mark.uml, pytest.mark.timeout(1500)]
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(2400)]
 
+SIZE = slurm.Size(cpus=1, memory_mb=1500, runtime_min=20)
 RUNS = ["run", *arguments("uml", "rr,ewma")]
 START_LIMIT_S = 240.0
 END_LIMIT_S = 60.0
@@ -116,3 +123,63 @@ def test_a_job_that_is_cancelled_is_made_again(here: Checkout, cluster: Cluster)
     ask("scancel", first)
     assert command.wait(600) == 0, log_of(here)
     assert all(hashes(here).values())
+
+
+def test_a_job_that_fits_is_accepted_and_nothing_is_submitted(cluster: Cluster) -> None:
+    found = slurm.require_cluster(slurm.Place("main", None, None), SIZE)
+    assert found == slurm.Cluster(accounts=False)
+    assert slurm.require_cluster(slurm.Place(None, None, None), SIZE) == found
+    assert cluster.jobs() == []
+
+
+@pytest.mark.parametrize(
+    ("place", "size", "message"),
+    [
+        (slurm.Place("fast", None, None), SIZE, "this cluster has no partition fast"),
+        (slurm.Place("main", "me", None), SIZE, "ACCOUNT=me: this cluster has no accounts"),
+        (slurm.Place("short", None, None), SIZE, f"short: 1 CPUs, {NODE_MEMORY_MB} MB, 5 minutes"),
+        (slurm.Place("main", None, None), slurm.Size(1, NODE_MEMORY_MB + 1, 20), "one run needs"),
+        (slurm.Place("main", None, None), slurm.Size(2, 1500, 20), "2 CPUs"),
+    ],
+)
+def test_what_slurm_would_not_take_is_said(
+    cluster: Cluster, place: slurm.Place, size: slurm.Size, message: str
+) -> None:
+    assert SHORT_MINUTES == 5
+    with pytest.raises(UserError) as caught:
+        slurm.require_cluster(place, size)
+    assert message in f"{caught.value.message}\n{caught.value.hint}"
+    assert cluster.jobs() == []
+
+
+def test_slurms_own_reason_is_passed_on(cluster: Cluster) -> None:
+    with pytest.raises(UserError, match=r"Slurm would not take a job of .*: [A-Z]"):
+        slurm._require_acceptance(slurm.Place("fast", None, None), SIZE)
+
+
+def test_jobs_are_found_by_the_beginning_of_their_name_and_cancelled(
+    cluster: Cluster, tmp_path: Path
+) -> None:
+    for name in ("onionlab-tests-a", "onionlab-tests-b", "other"):
+        words = ["sbatch", f"--job-name={name}", "--mem=10", "--comment=rule_x_wildcards_0a"]
+        assert ask(*words, f"--output={tmp_path}/out", "--wrap=sleep 60")
+    found = [job for job in slurm.queue("onionlab-tests-") if not job.is_over]
+    assert [job.run_id for job in found] == ["0a", "0a"]
+    assert slurm.cancel("onionlab-tests-") == 2
+    cluster.wait(lambda: len(cluster.jobs()) == 1, "job that is left")
+    assert slurm.cancel("other") == 1
+    cluster.wait(lambda: not cluster.jobs(), "empty queue")
+    states = {job.state for job in slurm.queue("onionlab-tests-")}
+    assert states == {"CANCELLED"}
+
+
+def test_a_controller_that_is_away_is_said(
+    cluster: Cluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(slurm, "TIMEOUT_S", 10.0)
+    cluster.end_daemon("slurmctld")
+    try:
+        with pytest.raises(UserError, match="Slurm does not answer: scontrol"):
+            slurm.require_cluster(slurm.Place(None, None, None), SIZE)
+    finally:
+        cluster.start_controller()
