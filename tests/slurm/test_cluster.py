@@ -18,6 +18,7 @@ from harness.checkout import REPOSITORY, Checkout, arguments, processes_below
 
 from analysis.formats.files import PROGRESS
 from onionlab.errors import UserError
+from onionlab.programs.installed import find_shadow, find_tgen
 from onionlab.runs.workflow import slurm
 
 from .cluster import NODE_MEMORY_MB, NODES, SHORT_MINUTES, Cluster, ask
@@ -25,7 +26,6 @@ from .cluster import NODE_MEMORY_MB, NODES, SHORT_MINUTES, Cluster, ask
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(2400)]
 
 SIZE = slurm.Size(cpus=1, memory_mb=1500, runtime_min=20)
-RUNS = ["run", *arguments("uml", "rr,ewma")]
 START_LIMIT_S = 240.0
 END_LIMIT_S = 60.0
 """Within which the jobs of a command have to end that was killed."""
@@ -46,8 +46,24 @@ def here(
     assert processes_below(checkout.store.directory) == []
 
 
-def on_slurm(*words: str) -> list[str]:
-    return [*RUNS, "--executor", "slurm", "--profile", "soon", *words]
+def runs(engine: str) -> list[str]:
+    return ["run", *arguments(engine, "rr,ewma")]
+
+
+def on_slurm(engine: str = "uml") -> list[str]:
+    return [*runs(engine), "--executor", "slurm", "--profile", "soon", "--partition", "main"]
+
+
+@pytest.fixture
+def engine(request: pytest.FixtureRequest) -> str:
+    """The engine of that name; skips the test, by name, where Shadow or TGen is missing."""
+    if request.param == "shadow":
+        try:
+            find_shadow()
+            find_tgen()
+        except UserError as error:
+            pytest.skip(f"needs Shadow and TGen: {error.message}")
+    return str(request.param)
 
 
 def wait_for(is_so: Callable[[], object], what: str, limit_s: float) -> float:
@@ -77,8 +93,9 @@ def hashes(checkout: Checkout) -> dict[str, dict[str, str]]:
     return {run: checkout.record_hashes(run) for run in checkout.run_names("tiny")}
 
 
-def test_records_are_those_of_runs_made_here(here: Checkout) -> None:
-    made = here.onionlab(*on_slurm("--partition", "main"))
+@pytest.mark.parametrize("engine", ["uml", "shadow"], indirect=True)
+def test_records_are_those_of_runs_made_here(here: Checkout, engine: str) -> None:
+    made = here.onionlab(*on_slurm(engine))
     assert made.returncode == 0, made.stderr + log_of(here)
     assert "2 runs: 0 are there, 2 to do, at most 2 in the queue at a time, through slurm" in (
         made.stdout
@@ -90,7 +107,7 @@ def test_records_are_those_of_runs_made_here(here: Checkout) -> None:
     assert all(through_slurm.values())
     for run in through_slurm:
         here.remove_run(run)
-    again = here.onionlab(*RUNS)
+    again = here.onionlab(*runs(engine))
     assert again.returncode == 0, again.stderr
     assert hashes(here) == through_slurm
 
@@ -137,7 +154,7 @@ def test_a_job_that_fits_is_accepted_and_nothing_is_submitted(cluster: Cluster) 
     [
         (slurm.Place("fast", None, None), SIZE, "this cluster has no partition fast"),
         (slurm.Place("main", "me", None), SIZE, "ACCOUNT=me: this cluster has no accounts"),
-        (slurm.Place("short", None, None), SIZE, f"short: 1 CPUs, {NODE_MEMORY_MB} MB, 5 minutes"),
+        (slurm.Place("short", None, None), SIZE, f"short: 1 CPU, {NODE_MEMORY_MB} MB, 5 minutes"),
         (slurm.Place("main", None, None), slurm.Size(1, NODE_MEMORY_MB + 1, 20), "one run needs"),
         (slurm.Place("main", None, None), slurm.Size(2, 1500, 20), "2 CPUs"),
     ],
@@ -153,7 +170,7 @@ def test_what_slurm_would_not_take_is_said(
 
 
 def test_slurms_own_reason_is_passed_on(cluster: Cluster) -> None:
-    with pytest.raises(UserError, match=r"Slurm would not take a job of .*: [A-Z]"):
+    with pytest.raises(UserError, match=r"Slurm would not take a job of .*: invalid partition"):
         slurm._require_acceptance(slurm.Place("fast", None, None), SIZE)
 
 

@@ -48,7 +48,7 @@ class Size:
 
     def words(self) -> str:
         """For people."""
-        return f"{self.cpus} CPUs, {self.memory_mb} MB and {self.runtime_min} minutes"
+        return f"{_cpus(self.cpus)}, {self.memory_mb} MB and {self.runtime_min} minutes"
 
 
 @dataclass(frozen=True)
@@ -238,7 +238,7 @@ class Offer:
     def words(self) -> str:
         """For people."""
         time = "any time" if self.runtime_min is None else f"{self.runtime_min:.0f} minutes"
-        return f"{self.name}: {self.cpus} CPUs, {self.memory_mb} MB, {time}"
+        return f"{self.name}: {_cpus(self.cpus)}, {self.memory_mb} MB, {time}"
 
 
 def parse_partitions(text: str) -> list[Offer]:
@@ -265,6 +265,10 @@ def minutes_of(limit: str) -> float | None:
         return None
     days, hours, minutes, seconds = (int(part or 0) for part in found.groups())
     return days * 1440 + hours * 60 + minutes + seconds / 60
+
+
+def _cpus(count: int) -> str:
+    return "1 CPU" if count == 1 else f"{count} CPUs"
 
 
 def _require_acceptance(place: Place, size: Size) -> None:
