@@ -82,8 +82,8 @@ $(DEV_READY): $(READY) requirements-dev.lock
 list: $(READY) ## the experiments and the variants of Tor
 	@$(ONIONLAB) list
 
-doctor: $(READY) ## what this machine has and lacks [NAME: for this experiment]
-	@$(ONIONLAB) doctor $(ASKED) $(if $(NAME),-- "$${NAME}")
+doctor: $(READY) ## what this machine has and lacks [NAME: for this experiment; EXECUTOR: and a cluster]
+	@$(ONIONLAB) doctor $(ASKED) $(CLUSTER) $(if $(NAME),-- "$${NAME}")
 
 estimate: $(READY) ## what the runs of NAME take: time, memory, disk; makes nothing [SEEDS=auto]
 	@$(ONIONLAB) estimate $(ASKED) $(call option,JOBS,jobs) $(call option,MAX_SEEDS,max-seeds) $(NAMED)

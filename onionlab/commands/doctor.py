@@ -10,7 +10,11 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from onionlab.commands._arguments import add_override_arguments, add_variants_argument
+from onionlab.commands._arguments import (
+    add_executor_arguments,
+    add_override_arguments,
+    add_variants_argument,
+)
 from onionlab.doctor import MISSING, OK, WARN, Finding, Need, Question, examine
 from onionlab.engines import AUTO, engine_that_would_run
 from onionlab.paths import working_root
@@ -26,6 +30,7 @@ def setup_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("name", nargs="?", help="judge by what this experiment takes")
     add_variants_argument(parser)
     add_override_arguments(parser)
+    add_executor_arguments(parser)
 
 
 def run(args: argparse.Namespace) -> int:
@@ -40,7 +45,7 @@ def run(args: argparse.Namespace) -> int:
         shadow=args.shadow or None,
         tgen=args.tgen or None,
     )
-    findings = [*examine(question), *([cost] if cost else [])]
+    findings = [*examine(question), *([cost] if cost else []), *cluster_of(args, root)]
     if sys.stdout.isatty():
         show_table(findings)
     else:
@@ -75,6 +80,31 @@ def need_of(args: argparse.Namespace, root: Path) -> tuple[Need, Finding]:
         processes=resources.processes,
     )
     return need, Finding(OK, "cost", cost_text(estimate))
+
+
+def cluster_of(args: argparse.Namespace, root: Path) -> list[Finding]:
+    """Whether the executor that is named would take a small job, asked without submitting one.
+
+    Imported late: a machine without its packages has a doctor too.
+    """
+    if not args.executor:
+        return []
+    from onionlab.commands._request import executor_of
+    from onionlab.errors import UserError
+    from onionlab.runs.workflow.slurm import SMALL, Place, require_cluster
+
+    try:
+        executor = executor_of(argparse.Namespace(**{**vars(args), "jobs": ""}))
+        assert executor is not None
+        opened = executor.opened(root)
+        if opened.is_slurm:
+            require_cluster(Place(opened.partition, opened.account, opened.qos), SMALL)
+    except UserError as error:
+        return [Finding(MISSING, "cluster", error.message, error.hint or "")]
+    if not opened.is_slurm:
+        return [Finding(OK, "cluster", f"{opened.profile.file} says how jobs are submitted")]
+    where = f"partition {opened.partition}" if opened.partition else "its default partition"
+    return [Finding(OK, "cluster", f"Slurm takes jobs of {SMALL.words()} in {where}")]
 
 
 def plain_lines(findings: list[Finding]) -> list[str]:

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 import yaml
 
+from onionlab.commands import doctor
 from onionlab.commands._arguments import add_executor_arguments, add_jobs_argument
 from onionlab.commands._request import executor_of
 from onionlab.errors import UserError
@@ -226,3 +227,24 @@ def test_without_a_partition_of_its_own_choice_one_has_to_be_named(answers: Answ
     answers.of["sinfo"] = "main|infinite|4000|2\n"
     with pytest.raises(UserError, match="none is named"):
         slurm.require_cluster(place(), SIZE)
+
+
+def findings(*words: str) -> list[tuple[str, str]]:
+    parser = argparse.ArgumentParser()
+    doctor.setup_arguments(parser)
+    return [
+        (found.status, found.text)
+        for found in doctor.cluster_of(parser.parse_args(words), REPOSITORY)
+    ]
+
+
+def test_doctor_asks_the_cluster_that_is_named(answers: Answers) -> None:
+    assert findings() == []
+    asked_for = "1 CPU, 1500 MB and 15 minutes"
+    assert findings("--executor", "slurm") == [
+        ("ok", f"Slurm takes jobs of {asked_for} in its default partition")
+    ]
+    ((status, text),) = findings("--executor", "slurm", "--partition", "fast")
+    assert (status, text) == ("missing", "this cluster has no partition fast")
+    ((status, text),) = findings("--executor", "generic")
+    assert status == "missing"

@@ -51,6 +51,10 @@ class Size:
         return f"{_cpus(self.cpus)}, {self.memory_mb} MB and {self.runtime_min} minutes"
 
 
+SMALL = Size(cpus=1, memory_mb=1500, runtime_min=15)
+"""About what the smallest experiments ask for."""
+
+
 @dataclass(frozen=True)
 class Place:
     """Where jobs are to go: as Slurm's options name it; None where Slurm decides."""
