@@ -1,0 +1,98 @@
+"""Jobs of one workflow: what they ask for, what is said of those that were ended."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+from analysis.formats.plan_file import PlannedRun, Request, Resources
+from onionlab.errors import UserError
+from onionlab.runs.costs.estimate import costs_of_runs
+from onionlab.runs.plan import Plan
+from onionlab.runs.store import Store
+from onionlab.runs.workflow import drive, job_sizes, slurm
+from onionlab.runs.workflow.executor import SLURM, Executor, OpenExecutor, Profile
+from onionlab.runs.workflow.job_sizes import JobSize, largest
+from onionlab.runs.workflow.remote import Remote
+
+REPOSITORY = Path(__file__).resolve().parents[2]
+RUN = PlannedRun("0a1b", "5mid", "rr", 1)
+SIZE = JobSize(cpus=1, memory_mb=1500, runtime_min=20, disk_mb=10)
+
+
+@pytest.fixture
+def remote(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Remote:
+    """Jobs of one run, on a cluster that would take them."""
+    monkeypatch.setattr(slurm, "require_cluster", lambda place, size: slurm.Cluster(accounts=False))
+    opened = OpenExecutor(Executor(SLURM, partition="main"), Profile(tmp_path / "config.yaml", {}))
+    found = Remote(opened, {RUN.run_id: SIZE}, tmp_path)
+    found.require_cluster([RUN.run_id])
+    return found
+
+
+def queue_of(monkeypatch: pytest.MonkeyPatch, *jobs: slurm.QueuedJob) -> None:
+    monkeypatch.setattr(slurm, "queue", lambda name: list(jobs))
+
+
+def job(number: int, state: str, run_id: str = RUN.run_id) -> slurm.QueuedJob:
+    return slurm.QueuedJob(str(number), "onionlab", state, "n2", "None", run_id)
+
+
+def test_snakemake_is_told_all_of_it(remote: Remote, tmp_path: Path) -> None:
+    words = " ".join(remote.arguments())
+    assert "--executor slurm --jobs 100" in words
+    assert "--retries 2" in words
+    assert "--slurm-status-command squeue --slurm-no-account" in words
+    assert re.search(r"--slurm-jobname-prefix onionlab-[0-9a-f]{12} ", words)
+    assert remote.config(tmp_path / "beat")["resources"] == {"slurm_partition": "main"}
+
+
+def test_runs_that_slurm_ended_are_told_with_what_they_had(
+    remote: Remote, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    queue_of(monkeypatch, job(9, "OUT_OF_MEMORY"), job(12, "TIMEOUT"), job(13, "RUNNING", "0b"))
+    error = drive._failure({RUN.run_id: RUN}, Store(tmp_path), tmp_path / "log", remote)
+    assert error.message == (
+        "1 of 1 runs were ended; the first, 5mid rr seed 1: Slurm ended its job 12 on n2: TIMEOUT, "
+        "the last of 2; the first of them had 1500 MB and 20 minutes, each later one as much more"
+    )
+
+
+def test_where_slurm_knows_nothing_the_log_is_shown(
+    remote: Remote, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    queue_of(monkeypatch)
+    (tmp_path / "log").write_text("SLURM sbatch failed.")
+    error = drive._failure({RUN.run_id: RUN}, Store(tmp_path), tmp_path / "log", remote)
+    assert error.message == "the workflow failed"
+    assert "SLURM sbatch failed." in (error.hint or "")
+
+
+def test_a_slurm_that_is_away_ends_nothing(remote: Remote, monkeypatch: pytest.MonkeyPatch) -> None:
+    def away(name: str) -> list[slurm.QueuedJob]:
+        raise UserError("Slurm does not answer")
+
+    monkeypatch.setattr(slurm, "queue", away)
+    monkeypatch.setattr("onionlab.runs.workflow.remote.ASK_S", 0.0)
+    assert remote.notes() == []
+    remote.cancel()
+
+
+def test_a_job_asks_for_more_than_its_run_is_estimated_to_take(tmp_path: Path) -> None:
+    plan = Plan(
+        Request("quick", seeds=[1], engine="uml"),
+        (PlannedRun("0a", "quick", "rr", 1),),
+        tmp_path,
+        tmp_path,
+        1,
+        Resources(1, 1, 1),
+    )
+    level = next(iter(costs_of_runs(REPOSITORY, plan.request)))
+    run = PlannedRun("0a", level.level, level.variant, 1)
+    cost = costs_of_runs(REPOSITORY, plan.request)[level]
+    size = job_sizes.job_sizes(REPOSITORY, [Plan(**{**vars(plan), "runs": (run,)})])["0a"]
+    assert size.memory_mb > cost.memory_bytes.high / 2**20 + 1000
+    assert size.runtime_min > 3 * cost.wall_s.high / 60
+    assert largest([size, JobSize(2, 10, 99999, 1)]) == slurm.Size(2, size.memory_mb, 99999)
