@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import fcntl
+import hashlib
 import json
 import os
 import pwd
@@ -98,6 +99,15 @@ def _cpu_lock(directory: Path, cpu: int) -> Path:
     return directory / f"onionlab-cpu{cpu}"
 
 
+def _queue_name(allowed: list[int]) -> str:
+    """One queue for those who may use the same CPUs.
+
+    Else whoever may use some alone (taskset, a batch job) would keep those waiting whose CPUs are
+    free.
+    """
+    return f"{QUEUE}-{hashlib.sha256(repr(allowed).encode()).hexdigest()[:12]}"
+
+
 def _take(
     directory: Path,
     allowed: list[int],
@@ -110,7 +120,7 @@ def _take(
     waits = _Once(on_wait)
     # First come, first served: else whoever asks just when a CPU falls free takes it from those
     # who wait, and one experiment's runs keep another's out.
-    with _queue(directory / QUEUE, waits):
+    with _queue(directory / _queue_name(allowed), waits):
         while True:
             with contextlib.ExitStack() as round_:
                 taken: dict[int, int] = {}

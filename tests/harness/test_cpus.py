@@ -232,3 +232,23 @@ def test_whoever_waits_in_the_queue_says_so_too(place: Path) -> None:
     for thread in threads:
         thread.join()
     assert sorted(heads) == ["a", "b", "c"]
+
+
+@pytest.mark.skipif(len(os.sched_getaffinity(0)) < 2, reason="there is one CPU")
+def test_who_waits_for_one_cpu_does_not_keep_others_from_another(place: Path) -> None:
+    first, second, *_ = sorted(os.sched_getaffinity(0))
+    started: list[subprocess.Popen[str]] = []
+
+    def bound_to(cpu: int, what: str) -> subprocess.Popen[str]:
+        process = start(place, 1, what, ("taskset", "-c", str(cpu), sys.executable))
+        started.append(process)
+        return process
+
+    try:
+        assert said(bound_to(first, "holds")) == str(first)
+        assert said(bound_to(first, "waits")) == "waits"
+        assert said(bound_to(second, "is free")) == str(second)
+    finally:
+        for process in started:
+            process.kill()
+            process.wait()
