@@ -142,6 +142,14 @@ def test_a_job_that_is_cancelled_is_made_again(here: Checkout, cluster: Cluster)
     assert all(hashes(here).values())
 
 
+def test_a_controller_that_starts_again_ends_nothing(here: Checkout, cluster: Cluster) -> None:
+    command = start(here)
+    cluster.end_daemon("slurmctld", kill=True)
+    cluster.start_controller()
+    assert command.wait(900) == 0, log_of(here)
+    assert all(hashes(here).values())
+
+
 def test_a_job_that_fits_is_accepted_and_nothing_is_submitted(cluster: Cluster) -> None:
     found = slurm.require_cluster(slurm.Place("main", None, None), SIZE)
     assert found == slurm.Cluster(accounts=False)
