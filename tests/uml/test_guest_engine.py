@@ -5,12 +5,15 @@ from __future__ import annotations
 import json
 import os
 import time
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
 
 from onionlab.engines.base import EngineFailureError, Progress
+from onionlab.engines.following import Command, Ended, follow
+from onionlab.engines.uml import engine
 from onionlab.engines.uml.engine import LOG, UmlEngine
 from uml.guest_support import MBIT, Net, run_guest, said
 
@@ -102,6 +105,34 @@ def test_what_a_watched_host_prints_is_seen_while_it_runs(
     assert facts["host_name"] == "a"
     assert not (tmp_path / "shadow.data" / "hosts" / "b").exists()
     assert leftovers(tmp_path) == []
+
+
+def test_what_was_repeated_late_is_not_in_the_logs_twice(
+    tmp_path: Path, uml_engine: UmlEngine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The host looks at the console when it gets round to it: here once the guest has ended."""
+
+    def follow_late(
+        command: Command,
+        *,
+        simulated_s: Callable[[], float],
+        stop_s: float,
+        on_progress: Callable[[Progress], None],
+    ) -> Ended:
+        ended = follow(
+            command, simulated_s=lambda: 0.0, stop_s=stop_s, on_progress=lambda _progress: None
+        )
+        assert simulated_s() == 12.0
+        on_progress(Progress(12.0, stop_s, ended.usage.wall_s, 0))
+        return ended
+
+    monkeypatch.setattr(engine, "follow", follow_late)
+    net = Net(watched=("a",))
+    net.host("a", up=2 * MBIT, down=2 * MBIT)
+    net.run("a", "facts")
+    run_guest(tmp_path, uml_engine, net, stop_s=12)
+    repeated = (tmp_path / "uml.log").read_text().count("\nonionlab-log a python.1000.stdout ")
+    assert len(said(tmp_path, "a")) == repeated == 1
 
 
 def test_a_hosts_random_numbers_do_not_depend_on_the_others(

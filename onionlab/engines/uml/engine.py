@@ -28,6 +28,7 @@ from onionlab.engines.uml.guest import description
 from onionlab.engines.uml.guest.boot import (
     BOOT_FILE,
     LOG_MARK,
+    LOGS_FOLDER,
     RESULT_FILE,
     TIME_MARK,
     Boot,
@@ -130,6 +131,7 @@ class UmlEngine:
         directory = directory.resolve()
         options = {**DEFAULT_OPTIONS, **simulation.options}
         shutil.rmtree(directory / LOGS, ignore_errors=True)
+        shutil.rmtree(directory / LOGS_FOLDER, ignore_errors=True)
         (directory / RESULT_FILE).unlink(missing_ok=True)
         state = directory / STATE_FOLDER
         shutil.rmtree(state, ignore_errors=True)
@@ -168,6 +170,7 @@ class UmlEngine:
             # The guest's processes fall with its kernel, but not at once.
             end_processes_below(directory)
             shutil.rmtree(state, ignore_errors=True)
+        _take_logs(directory)
         (directory / BOOT_FILE).unlink()
         _check(read_result(directory / RESULT_FILE), directory / LOG, ended)
         return ended.usage
@@ -208,7 +211,7 @@ class UmlEngine:
 class _Watch:
     """Follows a guest's simulated time, and notices when it stands still.
 
-    hosts: where the logs of watched hosts grow meanwhile; at its end the guest writes them anew.
+    hosts: where the logs of watched hosts grow meanwhile (see _take_logs).
     """
 
     log: Path
@@ -255,6 +258,17 @@ class _Watch:
                 folder.mkdir(parents=True, exist_ok=True)
                 with (folder / name.decode()).open("ab") as log:
                     log.write(line + b"\n")
+
+
+def _take_logs(directory: Path) -> None:
+    """Put the logs that the guest left in place of the lines that it repeated meanwhile.
+
+    Only now, as nobody adds such lines any more. A guest that ended before its time left none.
+    """
+    if (directory / LOGS_FOLDER).is_dir():
+        shutil.rmtree(directory / HOSTS, ignore_errors=True)
+        (directory / LOGS).mkdir(exist_ok=True)
+        (directory / LOGS_FOLDER).rename(directory / HOSTS)
 
 
 def _quoted(path: Path) -> str:

@@ -12,6 +12,9 @@ from pathlib import Path
 
 BOOT_FILE = "uml.boot.json"
 RESULT_FILE = "uml.result.json"
+LOGS_FOLDER = "uml.logs"
+"""Where the guest leaves what its programs printed, in a folder for each host. Not where they are
+read: there the engine adds what the guest repeats on its console, at a time of its own."""
 TIME_MARK = "onionlab-time"
 """Begins a line on the guest's console: simulated seconds, and the guest's free memory in bytes."""
 LOG_MARK = "onionlab-log"

@@ -11,6 +11,7 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 
 from onionlab.engines.uml.guest import system
+from onionlab.engines.uml.guest.boot import LOGS_FOLDER
 from onionlab.engines.uml.guest.description import Description
 
 MEMORY = Path("/run")
@@ -62,7 +63,7 @@ def copy_in() -> None:
 def copy_out(names: Iterable[str]) -> None:
     """Copy what the hosts' programs printed to the host; empty error logs stay behind."""
     for name in names:
-        target = OUTSIDE / "shadow.data" / "hosts" / name
+        target = OUTSIDE / LOGS_FOLDER / name
         target.mkdir(parents=True, exist_ok=True)
         for path in sorted((HOSTS / name).glob("*.std*")):
             if path.suffix == ".stdout" or path.stat().st_size:
