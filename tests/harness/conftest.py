@@ -9,9 +9,6 @@ import pytest
 from onionlab.engines.shadow.engine import ShadowEngine
 from onionlab.errors import UserError
 from onionlab.programs.installed import Tool, find_shadow, find_tgen
-from onionlab.programs.tor.build import ensure_series
-
-from .checkout import Checkout
 
 REPOSITORY = Path(__file__).resolve().parents[2]
 
@@ -45,17 +42,3 @@ def engine(request: pytest.FixtureRequest) -> str:
     """The engine of that name, its kernel built; skips the test, by name, where it is missing."""
     request.getfixturevalue({"shadow": "real_shadow", "uml": "uml_kernel"}[request.param])
     return str(request.param)
-
-
-@pytest.fixture
-def checkout(tmp_path: Path) -> Checkout:
-    """A checkout of the test's own, in which nothing was run."""
-    root = tmp_path / "checkout"
-    root.mkdir()
-    return Checkout(root)
-
-
-@pytest.fixture(scope="session")
-def circuit_policy_build() -> None:
-    """The Tor of the variants rr, ewma and swrr, built before the test's own time begins."""
-    ensure_series(REPOSITORY, ["circuit-policy"], say=print)

@@ -93,19 +93,9 @@ def near(runs: list[Measured], engine: str) -> tuple[int, int]:
 
 
 # docs/explanation/cost.md has the tables, and what is missed.
-@pytest.mark.parametrize(
-    ("runs", "engine", "least", "of"),
-    [
-        pytest.param(UNSEEN, "uml", 11, 11, id="uml-1"),
-        pytest.param(UNSEEN, "shadow", 10, 11, id="shadow-1"),
-        pytest.param(UNSEEN_2, "uml", 6, 8, id="uml-2"),
-        pytest.param(UNSEEN_2, "shadow", 6, 8, id="shadow-2"),
-    ],
-)
-def test_unseen_runs_are_told_within_half_as_much_again(
-    runs: list[Measured], engine: str, least: int, of: int
-) -> None:
-    found, all_of_them = near(runs, engine)
+@pytest.mark.parametrize(("engine", "least", "of"), [("uml", 13, 13), ("shadow", 9, 13)])
+def test_unseen_runs_are_told_within_half_as_much_again(engine: str, least: int, of: int) -> None:
+    found, all_of_them = near(UNSEEN, engine)
     assert all_of_them == of
     assert found >= least
 
