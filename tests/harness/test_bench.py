@@ -73,8 +73,8 @@ def test_a_variant_that_is_nowhere_is_named(open_bench: Any) -> None:
 
 
 def test_what_relays_carry_together_is_the_networks_own_draw(open_bench: Any) -> None:
-    bench, _ = open_bench(name="swrr-5mid")
-    level = next(iter(bench.experiment.levels))
+    bench, _ = open_bench(name="configs/costs/links.yaml")
+    level = "5mid"
     carried = bench.capacities_bytes_per_s(level)
     # Five middles of 928.939 KiB/s, doubled (docs/explanation/calibration.md).
     assert carried["middle"] == pytest.approx(5 * 2 * 928.939 * 1024, rel=1e-6)

@@ -72,7 +72,8 @@ def test_the_full_network_is_estimated_above_what_it_was_measured_to_take() -> N
     assert 1.9e9 < full.memory_bytes < 5e9
     tenth = load("swrr-5mid", root=REPOSITORY).with_overrides(scale=0.1)
     small = estimate_resources(REPOSITORY, tenth, "shadow")
-    assert 0.38e9 < small.memory_bytes < 1e9
+    # At a tenth, seed 1 held 335 MB (configs/costs/training.csv).
+    assert 0.335e9 < small.memory_bytes < 1e9
     assert full.processes == 3 + 34 + 2 * 400 + 100
 
 
