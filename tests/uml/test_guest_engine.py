@@ -5,9 +5,9 @@ from __future__ import annotations
 import json
 import os
 import time
-from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -112,18 +112,10 @@ def test_what_was_repeated_late_is_not_in_the_logs_twice(
 ) -> None:
     """The host looks at the console when it gets round to it: here once the guest has ended."""
 
-    def follow_late(
-        command: Command,
-        *,
-        simulated_s: Callable[[], float],
-        stop_s: float,
-        on_progress: Callable[[Progress], None],
-    ) -> Ended:
-        ended = follow(
-            command, simulated_s=lambda: 0.0, stop_s=stop_s, on_progress=lambda _progress: None
-        )
-        assert simulated_s() == 12.0
-        on_progress(Progress(12.0, stop_s, ended.usage.wall_s, 0))
+    def follow_late(command: Command, **more: Any) -> Ended:
+        look = more.pop("simulated_s")
+        ended = follow(command, simulated_s=lambda: 0.0, **more)
+        assert look() == 12.0
         return ended
 
     monkeypatch.setattr(engine, "follow", follow_late)
