@@ -58,6 +58,9 @@ class Features:
         tor_s: Simulated seconds, summed over them.
         carried_bytes: What clients get through Tor, in payload.
         stalling_bytes: Of it, what they do not get on an engine whose TCP stalls.
+        paced_bytes: What clients get at the pace of relays' full links, acknowledgement by
+            acknowledgement, and not in the portions of Tor's BandwidthRate or of KISTLite.
+        vegas_bytes: What clients get under Tor's congestion control.
         streams: Downloads through Tor.
         directory_entries: Descriptors of relays that the Tors hold, together.
         traced_bytes: Payload that passes relays which write a cell trace, once for each of them.
@@ -73,6 +76,8 @@ class Features:
     tor_s: float = 0.0
     carried_bytes: float = 0.0
     stalling_bytes: float = 0.0
+    paced_bytes: float = 0.0
+    vegas_bytes: float = 0.0
     streams: float = 0.0
     directory_entries: float = 0.0
     traced_bytes: float = 0.0
@@ -122,6 +127,8 @@ def _of_network(root: Path, settings: Settings) -> Features:
         tor_s=tors * settings.time.stop_s,
         carried_bytes=total,
         stalling_bytes=total * (1.0 - flowing_share(root, settings)),
+        paced_bytes=total if _is_paced_by_links(root, settings) else 0.0,
+        vegas_bytes=0.0 if _has_fixed_windows(settings) else total,
         streams=sum(
             carried[name] / entry.request_bytes for name, entry in settings.traffic.items()
         ),
@@ -281,6 +288,17 @@ def flowing_share(root: Path, settings: Settings) -> float:
     rate = _narrowest(links, settings.network.middle_hops == "dedicated")
     loaded_s = settings.time.stop_s - settings.time.bootstrap_s
     return -math.expm1(-rate / (STALLING_BYTES_PER_S2 * max(loaded_s, 1.0)))
+
+
+def _is_paced_by_links(root: Path, settings: Settings) -> bool:
+    """Whether links are what cells wait for, and are filled as often as they have room.
+
+    Then packets go one by one. A relay that waits for its BandwidthRate, or for KISTLite's next
+    round, sends many at a time, and its engine has less to do for each.
+    """
+    roles = [role for role, entry in settings.network.relays.items() if entry.count]
+    own_limits = all(_limits_itself(root, settings, role) for role in roles)
+    return not own_limits and settings.tor.scheduler.name != "KISTLite"
 
 
 def _limits_itself(root: Path, settings: Settings, role: str) -> bool:

@@ -30,8 +30,8 @@ RUN = "run"
 
 TERMS: Mapping[str, tuple[str, ...]] = {
     CPU: (
-        *(RUN, "tors", "tor_s", "flowing_bytes", "stalling_bytes", "streams", "traced_bytes"),
-        *("peer_bytes", "peer_wakes", "hashed_bytes"),
+        *(RUN, "tors", "tor_s", "flowing_bytes", "stalling_bytes", "paced_bytes", "vegas_bytes"),
+        *("streams", "traced_bytes", "peer_bytes", "peer_wakes", "hashed_bytes"),
     ),
     MEMORY: (RUN, "hosts", "tors", "log_lines", "traced_bytes", "verbose_bytes"),
     DISK: ("hosts", "tor_s", "directory_entries", "log_lines", "traced_bytes", "verbose_bytes"),
