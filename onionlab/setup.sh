@@ -3,7 +3,8 @@
 #
 #   setup.sh            Debian packages that are missing, then the virtual environment .venv with the
 #                       packages of requirements.lock
-#   setup.sh --ahead    that, and beside the second the first builds (onionlab/commands/_ahead.py)
+#   setup.sh --ahead    that, and beside the second the first builds (onionlab/commands/_ahead.py),
+#                       then beside those what runs of NAME take (onionlab/commands/_ahead_of_runs.py)
 #   setup.sh --dev      the first, and the packages of requirements-dev.lock on top of it
 #   setup.sh LIST...    the Debian packages of these lists that are missing, and nothing else
 #
@@ -156,7 +157,11 @@ start_builds() {
 
 # What went wrong there is said by whatever needs the builds.
 wait_for_builds() {
-    [ -z "$builds" ] || wait "$builds" || true
+    [ -n "$builds" ] || return 0
+    if [ -n "${NAME:-}" ]; then
+        setpriv --pdeathsig TERM "$venv/bin/python" -m onionlab.commands._ahead_of_runs 9>&- || true
+    fi
+    wait "$builds" || true
 }
 
 install_environment() {

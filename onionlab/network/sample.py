@@ -97,7 +97,7 @@ def sample_network(request: NetworkRequest, seed: int) -> Network:
         of_role[role] += 1
         hosts.append(Host(name, role, traffic_class, place.name, address, own_limit))
 
-    for name in _names("authority", request.authorities):
+    for name in authority_names(request.authorities):
         region = _draw_region(geography, "authority", seed, name)
         attach(
             name, "authority", None, Place(name, region, AUTHORITY_BIT_PER_S, AUTHORITY_BIT_PER_S)
@@ -136,6 +136,11 @@ def sample_network(request: NetworkRequest, seed: int) -> Network:
         latency_us=_draw_latencies(geography, ordered, seed),
         packet_loss=request.packet_loss,
     )
+
+
+def authority_names(count: int) -> list[str]:
+    """What the directory authorities of a network are called."""
+    return _names("authority", count)
 
 
 def _names(kind: str, count: int) -> list[str]:

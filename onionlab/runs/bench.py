@@ -14,13 +14,15 @@ from onionlab.errors import UserError
 from onionlab.experiment import Experiment, Settings, load
 from onionlab.experiment.peers import KIND as PEERS
 from onionlab.experiment.schema import TimeSettings
-from onionlab.programs.building import at_once
+from onionlab.network.sample import authority_names
+from onionlab.programs.building import at_once, is_given_up
 from onionlab.programs.libtorrent.build import ensure_peers, peer_program
 from onionlab.programs.libtorrent.variants import PeerVariant, load_peer_variants
 from onionlab.programs.tor.build import ensure_series
 from onionlab.programs.tor.variants import TorVariant, load_registry, load_variants
 from onionlab.rundir import RunDirectory, compose
 from onionlab.rundir.compose import mean_capacity_bit_per_s, tor_program
+from onionlab.rundir.keycache import authority_keys
 from onionlab.rundir.peers import compose_peers
 from onionlab.rundir.trace import traced_series
 from onionlab.rundir.verify_peers import verify_peer_logs
@@ -74,10 +76,13 @@ class Bench(ABC):
         self.needed = sorted({*self.selected, experiment.baseline})
         self.engine: Engine
         self.programs: Mapping[str, Built]
+
+    def open(self, request: Request, say: Callable[[str], None]) -> None:
+        """Make engine and programs ready. Raises UserError where something is missing."""
         # The embedded engine builds a kernel.
         self.engine, self.programs = at_once(
             lambda: open_engine(
-                request.engine, root=root, say=say, shadow=request.shadow, tgen=request.tgen
+                request.engine, root=self.root, say=say, shadow=request.shadow, tgen=request.tgen
             ),
             lambda: self.build(say),
         )
@@ -97,6 +102,10 @@ class Bench(ABC):
     def capacities_bytes_per_s(self, level: str) -> Mapping[str, float]:
         """What the relays of each role can carry together; empty where there are none."""
         return {}
+
+    @abstractmethod
+    def draw(self) -> None:
+        """Draw what composing would draw slowly, where it is kept."""
 
     @abstractmethod
     def compose(self, level: str, variant: str, seed: int) -> RunDirectory:
@@ -145,6 +154,16 @@ class Workbench(Bench):
             peers = ensure_peers(self.root, sorted(rules), say=say)
             programs |= {peer_program(name): built for name, built in peers.items()}
         return programs
+
+    def draw(self) -> None:
+        """Draw the keys of all authorities, until the build beside it has failed."""
+        levels = self.experiment.levels
+        count = max(self.settings(name).network.authorities for name in levels)
+        for seed in self.experiment.seeds:
+            for name in authority_names(count):
+                if is_given_up():
+                    return
+                authority_keys(self.root, seed, name)
 
     def compose(self, level: str, variant: str, seed: int) -> RunDirectory:
         """Compose one run."""
@@ -205,6 +224,9 @@ class PeersBench(Bench):
         peers = ensure_peers(self.root, self.needed, say=say)
         return {peer_program(name): built for name, built in peers.items()}
 
+    def draw(self) -> None:
+        """Nothing: peers have no keys."""
+
     def compose(self, level: str, variant: str, seed: int) -> RunDirectory:
         """Compose one run."""
         return compose_peers(
@@ -260,6 +282,21 @@ def open_bench(root: Path, request: Request, say: Callable[[str], None]) -> Benc
 
     Raises UserError where the experiment is wrong, or a tool or a source is missing.
     """
+    bench = _bench(root, request, say)
+    bench.open(request, say)
+    return bench
+
+
+def build_before(root: Path, request: Request, say: Callable[[str], None]) -> None:
+    """Make what the bench of an experiment will take and has nothing to do with its engine.
+
+    That may be building meanwhile. Raises UserError as `open_bench`.
+    """
+    bench = _bench(root, request, say)
+    at_once(lambda: bench.build(say), bench.draw)
+
+
+def _bench(root: Path, request: Request, say: Callable[[str], None]) -> Bench:
     experiment = load(request.experiment, root=root).with_overrides(
         scale=request.scale, seeds=request.seeds
     )

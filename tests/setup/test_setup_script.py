@@ -70,6 +70,7 @@ echo "$*" | sed 's/^-m pip --disable-pip-version-check /pip /' >> "$MACHINE/call
 [ ! -e "$MACHINE/no-index" ] || case "$*" in
   *"-r requirements.lock"*|*" download "*) exit 1;;
 esac
+[ ! -e "$MACHINE/no-runs" ] || case "$*" in *_ahead_of_runs) exit 1;; esac
 [ ! -e "$MACHINE/full-disk" ] || case "$*" in
   *" install "*"-r requirements-dev.lock"*) exit 1;;
 esac
@@ -314,6 +315,28 @@ def test_a_builder_holds_no_other_setup_up(machine: Machine) -> None:
     result = machine.run()
     assert (result.returncode, result.stderr) == (0, "")
     first.communicate()
+
+
+def test_what_runs_take_is_made_beside_the_first_builds(machine: Machine) -> None:
+    machine.run("--ahead", NAME="quick")
+    assert machine.calls[-1] == "-m onionlab.commands._ahead_of_runs"
+    assert machine.builds == ["begun", "done"]
+    # Everything is there: nothing is made ahead any more.
+    machine.run("--ahead", NAME="quick")
+    assert machine.calls == []
+
+
+def test_no_runs_are_prepared_where_none_are_named(machine: Machine) -> None:
+    machine.run("--ahead")
+    assert not [call for call in machine.calls if "ahead" in call]
+
+
+def test_runs_that_cannot_be_prepared_are_left_to_the_command_that_follows(
+    machine: Machine,
+) -> None:
+    (machine.state / "no-runs").touch()
+    result = machine.run("--ahead", NAME="quick")
+    assert (result.returncode, machine.builds) == (0, ["begun", "done"])
 
 
 def test_the_first_builds_take_no_package() -> None:
