@@ -198,6 +198,7 @@ def test_an_interrupted_attempt_is_not_shown_as_running(tmp_path: Path) -> None:
 # Stands in for Python: the calls of `run-one` and `analyse` that the workflow makes.
 JOB = """\
 #!/bin/sh
+[ "$2" != analysis.pages.first_time ] || echo "first time" >>'{calls}.first'
 case "$3" in
 run-one)
     echo "$9 $7" >>'{calls}'
@@ -291,6 +292,21 @@ def test_a_report_that_cannot_be_made_leaves_the_earlier_one(workflow: Workflow)
         drive.make_report(workflow.root, plan, jobs=1, say=lambda line: None)
     assert (plan.out / "report.html").read_text() == "of an earlier day"
     assert (caught.value.hint or "").endswith("one/report.html is that of an earlier command")
+
+
+@pytest.mark.parametrize("compiled", [False, True])
+def test_what_a_report_imports_is_compiled_once_beside_the_runs(
+    workflow: Workflow, monkeypatch: pytest.MonkeyPatch, compiled: bool
+) -> None:
+    monkeypatch.setattr(drive, "_is_compiled", lambda: compiled)
+    with pytest.raises(UserError, match="the workflow failed"):
+        drive.make_report(workflow.root, workflow.plans[0], jobs=2, say=lambda line: None)
+    first = workflow.calls.with_name("calls.first")
+    assert first.is_file() is not compiled
+    # The runs of a night or of figures end in no report of theirs, or in one that comes later.
+    first.unlink(missing_ok=True)
+    workflow.make()
+    assert not first.exists()
 
 
 def test_an_interrupted_command_says_what_is_kept(

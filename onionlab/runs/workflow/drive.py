@@ -10,6 +10,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from importlib.util import cache_from_source
 from pathlib import Path
 from typing import Any
 
@@ -34,6 +35,8 @@ from onionlab.runs.workflow.remote import Remote, open_remote
 
 SNAKEFILE = Path(__file__).with_name("Snakefile")
 SNAKEMAKE_HERE = "onionlab.runs.workflow.snakemake_here"
+REPORT, RUNS, FIRST_TIME = "report", "runs", "first_time"
+"""The Snakefile's rules that can be asked for."""
 POLL_INTERVAL_S = 0.5
 # Shadow keeps its shared memory there, and so do the logs' page caches: room to spare.
 DISK_MARGIN = 1.2
@@ -55,7 +58,7 @@ def make_report(
     """
     report = plan.out / files.REPORT
     try:
-        _carry_out(root, [plan], "report", jobs=jobs, say=say, executor=executor)
+        _carry_out(root, [plan], REPORT, jobs=jobs, say=say, executor=executor)
     except UserError as error:
         if not report.is_file():
             raise
@@ -79,7 +82,7 @@ def make_runs(
     All plans at once, so that no CPU waits for the last run of one of them. Otherwise as
     `make_report`. All plans have one store.
     """
-    _carry_out(root, plans, "runs", jobs=jobs, say=say, executor=executor)
+    _carry_out(root, plans, RUNS, jobs=jobs, say=say, executor=executor)
 
 
 def _carry_out(
@@ -106,6 +109,9 @@ def _carry_out(
         _require_resources(plan, side_by_side, elsewhere=elsewhere is not None)
     if elsewhere:
         elsewhere.require_cluster(missing)
+    targets = [target]
+    if target == REPORT and missing and not elsewhere and not _is_compiled():
+        targets.append(FIRST_TIME)
     say(
         f"{len(distinct)} runs: {len(distinct) - len(missing)} are there, {len(missing)} to do"
         + (f", {_at_a_time(side_by_side, elsewhere)}" if missing else "")
@@ -125,7 +131,7 @@ def _carry_out(
             present.callback(config.unlink, missing_ok=True)
         write_json(config, _workflow_config(root, plans, elsewhere, command))
         process = subprocess.Popen(
-            _command(root, plans, config, target, jobs * cpus_per_run, elsewhere),
+            _command(root, plans, config, targets, jobs * cpus_per_run, elsewhere),
             cwd=root,
             env=_environment(),
             stdin=subprocess.DEVNULL,
@@ -228,7 +234,7 @@ def _command(
     root: Path,
     plans: Sequence[Plan],
     config: Path,
-    target: str,
+    targets: Sequence[str],
     cpus: int,
     elsewhere: Remote | None,
 ) -> list[str]:
@@ -249,8 +255,16 @@ def _command(
         *("--quiet", "rules"),
         *("--configfile", str(config)),
         "--",
-        target,
+        *targets,
     ]
+
+
+def _is_compiled() -> bool:
+    """Whether Python has compiled what a report takes, or would not keep it."""
+    report = code_root() / "analysis" / "pages" / "report.py"
+    compiled = Path(cache_from_source(str(report)))
+    writable = os.access(report.parent, os.W_OK)
+    return compiled.is_file() or sys.dont_write_bytecode or not writable
 
 
 def _distinct_runs(plans: Sequence[Plan]) -> dict[str, PlannedRun]:
