@@ -58,8 +58,8 @@ class Features:
         tor_s: Simulated seconds, summed over them.
         carried_bytes: What clients get through Tor, in payload.
         stalling_bytes: Of it, what they do not get on an engine whose TCP stalls.
-        paced_bytes: What clients get at the pace of relays' full links, acknowledgement by
-            acknowledgement, and not in the portions of Tor's BandwidthRate or of KISTLite.
+        paced_bytes: Of what flows on any engine, what goes at the pace of relays' links, packet by
+            packet, and not in the portions of Tor's BandwidthRate or of KISTLite.
         vegas_bytes: What clients get under Tor's congestion control.
         streams: Downloads through Tor.
         directory_entries: Descriptors of relays that the Tors hold, together.
@@ -120,14 +120,15 @@ def _of_peers(settings: PeersSettings) -> Features:
 def _of_network(root: Path, settings: Settings) -> Features:
     carried = carried_bytes(root, settings)
     total = sum(carried.values())
+    flowing = total * flowing_share(root, settings)
     tors = settings.host_count - settings.network.servers.count
     return Features(
         hosts=settings.host_count,
         tors=tors,
         tor_s=tors * settings.time.stop_s,
         carried_bytes=total,
-        stalling_bytes=total * (1.0 - flowing_share(root, settings)),
-        paced_bytes=total if _is_paced_by_links(root, settings) else 0.0,
+        stalling_bytes=total - flowing,
+        paced_bytes=flowing if _is_paced_by_links(root, settings) else 0.0,
         vegas_bytes=0.0 if _has_fixed_windows(settings) else total,
         streams=sum(
             carried[name] / entry.request_bytes for name, entry in settings.traffic.items()

@@ -30,14 +30,23 @@ RUN = "run"
 
 TERMS: Mapping[str, tuple[str, ...]] = {
     CPU: (
-        *(RUN, "tors", "tor_s", "flowing_bytes", "stalling_bytes", "paced_bytes", "vegas_bytes"),
-        *("streams", "traced_bytes", "peer_bytes", "peer_wakes", "hashed_bytes"),
+        *(RUN, "tors", "tor_s", "flowing_bytes", "stalling_bytes", "streams", "traced_bytes"),
+        *("peer_bytes", "peer_wakes", "hashed_bytes"),
     ),
     MEMORY: (RUN, "hosts", "tors", "log_lines", "traced_bytes", "verbose_bytes"),
     DISK: ("hosts", "tor_s", "directory_entries", "log_lines", "traced_bytes", "verbose_bytes"),
     OVERHEAD: (RUN, "tors", "log_lines", "traced_bytes", "verbose_bytes"),
 }
 """Quantity -> what it is a sum of, each times a coefficient that is not negative."""
+OWN_TERMS: Mapping[tuple[str, str], tuple[str, ...]] = {
+    ("shadow", CPU): ("paced_bytes", "vegas_bytes"),
+}
+"""The same of an engine whose costs have more to them: engine and quantity -> besides `TERMS`."""
+
+
+def terms_of(engine: str, quantity: str) -> tuple[str, ...]:
+    """What a quantity of an engine is a sum of."""
+    return TERMS[quantity] + OWN_TERMS.get((engine, quantity), ())
 
 
 @dataclass(frozen=True)
