@@ -105,7 +105,7 @@ def test_unseen_runs_are_told_within_half_as_much_again(engine: str, least: int,
 
 KNOWN = {
     "run": 0.5, "tors": 0.2, "tor_s": 0.002, "flowing_bytes": 1e-7, "stalling_bytes": 2e-7,
-    "paced_bytes": 3e-8, "vegas_bytes": 4e-8, "streams": 0.01,
+    "paced_bytes": 3e-8, "unbundled_bytes": 4e-8, "kist_rounds": 3e-5, "streams": 0.01,
     "traced_bytes": 5e-9, "peer_bytes": 2e-7, "peer_wakes": 1e-4, "hashed_bytes": 4e-9,
 }  # fmt: skip
 
@@ -122,7 +122,8 @@ def synthetic(engine: str, number: int, slow: float, noise: float = 0.0) -> Meas
 
 
 _SIZES = {
-    "tor_s": 3, "carried_bytes": 9, "stalling_bytes": 7, "paced_bytes": 8, "vegas_bytes": 8,
+    "tor_s": 3, "carried_bytes": 9, "stalling_bytes": 7, "paced_bytes": 8, "unbundled_bytes": 8,
+    "kist_rounds": 5,
     "traced_bytes": 8, "peer_bytes": 6,
     "peer_wakes": 4, "hashed_bytes": 8,
 }  # fmt: skip

@@ -31,6 +31,7 @@ RTTS_TO_FIRST_BYTE = 2
 """Through the whole circuit: BEGIN and CONNECTED, then the request and the answer."""
 LEAST_RTT_S = 0.001
 LEAST_BYTES_PER_S = 1.0
+LEAST_INTERVAL_S = 0.001
 RELAYS_ON_PATH = 3
 FIXED_WINDOWS = 0
 """Of the consensus parameter cc_alg."""
@@ -60,7 +61,10 @@ class Features:
         stalling_bytes: Of it, what they do not get on an engine whose TCP stalls.
         paced_bytes: Of what flows on any engine, what goes at the pace of relays' links, packet by
             packet, and not in the portions of Tor's BandwidthRate or of KISTLite.
-        vegas_bytes: What clients get under Tor's congestion control.
+        unbundled_bytes: Of what flows on any engine, what Tor's Vanilla scheduler writes, which
+            bundles no cells.
+        kist_rounds: Rounds of relays' schedulers while clients ask, KIST's, which asks the kernel
+            about each connection in each.
         streams: Downloads through Tor.
         directory_entries: Descriptors of relays that the Tors hold, together.
         traced_bytes: Payload that passes relays which write a cell trace, once for each of them.
@@ -77,7 +81,8 @@ class Features:
     carried_bytes: float = 0.0
     stalling_bytes: float = 0.0
     paced_bytes: float = 0.0
-    vegas_bytes: float = 0.0
+    unbundled_bytes: float = 0.0
+    kist_rounds: float = 0.0
     streams: float = 0.0
     directory_entries: float = 0.0
     traced_bytes: float = 0.0
@@ -129,7 +134,8 @@ def _of_network(root: Path, settings: Settings) -> Features:
         carried_bytes=total,
         stalling_bytes=total - flowing,
         paced_bytes=flowing if _is_paced_by_links(root, settings) else 0.0,
-        vegas_bytes=0.0 if _has_fixed_windows(settings) else total,
+        unbundled_bytes=flowing if settings.tor.scheduler.name == "Vanilla" else 0.0,
+        kist_rounds=_kist_rounds(settings),
         streams=sum(
             carried[name] / entry.request_bytes for name, entry in settings.traffic.items()
         ),
@@ -300,6 +306,15 @@ def _is_paced_by_links(root: Path, settings: Settings) -> bool:
     roles = [role for role, entry in settings.network.relays.items() if entry.count]
     own_limits = all(_limits_itself(root, settings, role) for role in roles)
     return not own_limits and settings.tor.scheduler.name != "KISTLite"
+
+
+def _kist_rounds(settings: Settings) -> float:
+    scheduler, time = settings.tor.scheduler, settings.time
+    if scheduler.name != "KIST":
+        return 0.0
+    # At an interval of 0 each event is a round: nobody knows how many.
+    interval_s = max(scheduler.run_interval_s, LEAST_INTERVAL_S)
+    return settings.network.relays.count * (time.stop_s - time.bootstrap_s) / interval_s
 
 
 def _limits_itself(root: Path, settings: Settings, role: str) -> bool:
