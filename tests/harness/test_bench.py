@@ -127,7 +127,7 @@ def test_the_request_of_the_command_that_follows(monkeypatch: pytest.MonkeyPatch
     for name in ("SHADOW", "TGEN"):
         monkeypatch.delenv(name, raising=False)
     assert asked_request() == Request(
-        "quick", scale=0.5, seeds=(2,), variants=("rr", "ewma"), engine="uml"
+        "quick", scale=0.5, seeds=[2], variants=("rr", "ewma"), engine="uml"
     )
     for name in ("SCALE", "VARIANTS", "ENGINE"):
         monkeypatch.delenv(name)
