@@ -5,11 +5,14 @@ from __future__ import annotations
 import itertools
 import json
 import os
+import subprocess
+import sys
 import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from types import SimpleNamespace
 
+import psutil
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -394,6 +397,28 @@ def test_this_machine_is_measured_in_seconds() -> None:
     assert 0.2 < found.switch_us < 100
     assert 0.02 < found.call_us < 10
     assert 0.05 < found.aes_ns_per_byte < 100
+
+
+@pytest.mark.parametrize("of_two", ["the first", "the second"])
+def test_a_measure_that_is_killed_leaves_nothing(tmp_path: Path, of_two: str) -> None:
+    text = calibrating.PROBE.read_text()
+    endless = tmp_path / "p.py"
+    endless.write_text(text.replace("SWITCH_ROUNDS = 6_000", "SWITCH_ROUNDS = 10**9"))
+    assert endless.read_text() != text
+    cpu = min(os.sched_getaffinity(0))
+    with subprocess.Popen(
+        [sys.executable, "-I", str(endless), str(cpu)],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+    ) as probe:
+        first = psutil.Process(probe.pid)
+        while not (second := first.children()):
+            assert probe.poll() is None
+        (first if of_two == "the first" else second[0]).kill()
+        # Both hold the output: its end is the end of both.
+        answer, _ = probe.communicate(timeout=10)
+    assert answer == b""
+    assert probe.returncode != 0
 
 
 @pytest.mark.parametrize("program", ["raise SystemExit(1)", "print('{}')", "print('no')"])

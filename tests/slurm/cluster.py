@@ -133,11 +133,10 @@ PartitionName=short Nodes={NODES[0]} MaxTime={SHORT_MINUTES} State=UP
                 start_new_session=True,
             )
 
-    def end_daemon(self, name: str, *, kill: bool = False) -> None:
-        """End one of them, politely or not, and wait for its end."""
+    def end_daemon(self, name: str) -> None:
+        """End one of them politely, and wait for its end."""
         process = self.daemons.pop(name)
-        with contextlib.suppress(ProcessLookupError):
-            (process.kill if kill else process.terminate)()
+        process.terminate()
         try:
             process.wait(END_S)
         except subprocess.TimeoutExpired:
@@ -168,13 +167,17 @@ PartitionName=short Nodes={NODES[0]} MaxTime={SHORT_MINUTES} State=UP
         ends = (path.read_text(errors="replace")[-1500:] for path in logs)
         return "\n".join(f"{path.name}:\n{end}" for path, end in zip(logs, ends, strict=True))
 
+    def cancel_all(self) -> None:
+        """Cancel all jobs, and wait until they are gone."""
+        identities = [line.split()[0] for line in self.jobs()]
+        if identities:
+            ask("scancel", *identities)
+            self.wait(lambda: not self.jobs(), "empty queue", END_S)
+
     def end(self) -> None:
         """Cancel what there is, end all daemons and whatever they left."""
         with contextlib.suppress(subprocess.SubprocessError, OSError):
-            identities = [line.split()[0] for line in self.jobs()]
-            if identities:
-                ask("scancel", *identities)
-                self.wait(lambda: not self.jobs(), "empty queue", END_S)
+            self.cancel_all()
         for name in [*NODES, "slurmctld", "munged"]:
             if name in self.daemons:
                 self.end_daemon(name)

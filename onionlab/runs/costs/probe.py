@@ -37,20 +37,25 @@ def switch_s() -> float:
 
     With it go a write and a read of a pipe, as with the switches of a simulated system call.
     """
-    down, up = os.pipe(), os.pipe()
+    (down_read, down_write), (up_read, up_write) = os.pipe(), os.pipe()
     begin_s = cpu_s()
     child = os.fork()
     if child == 0:
-        for _ in range(SWITCH_ROUNDS):
-            os.read(down[0], 1)
-            os.write(up[1], b"x")
+        # Each side keeps its own ends alone: the other one's death closes the pipes then.
+        os.close(down_write)
+        os.close(up_read)
+        while os.read(down_read, 1):
+            os.write(up_write, b"x")
         os._exit(0)
+    os.close(down_read)
+    os.close(up_write)
     for _ in range(SWITCH_ROUNDS):
-        os.write(down[1], b"x")
-        os.read(up[0], 1)
+        os.write(down_write, b"x")
+        if not os.read(up_read, 1):
+            raise EOFError("the other process has ended")
+    os.close(down_write)
+    os.close(up_read)
     os.waitpid(child, 0)
-    for end in (*down, *up):
-        os.close(end)
     return (cpu_s() - begin_s) / (2 * SWITCH_ROUNDS)
 
 

@@ -148,10 +148,6 @@ def _carry_out(
                 raise KeyboardInterrupt(_kept(distinct, store, elsewhere)) from None
             raise
         if process.returncode != 0:
-            if not elsewhere:
-                # Snakemake may have been killed, and what it had started goes on.
-                with contextlib.suppress(ProcessLookupError):
-                    os.killpg(process.pid, signal.SIGTERM)
             raise _failure(distinct, store, out / "workflow.log", elsewhere)
 
 
