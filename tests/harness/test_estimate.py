@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 import json
 import os
@@ -415,8 +416,13 @@ def test_a_measure_that_is_killed_leaves_nothing(tmp_path: Path, of_two: str) ->
         while not (second := first.children()):
             assert probe.poll() is None
         (first if of_two == "the first" else second[0]).kill()
-        # Both hold the output: its end is the end of both.
-        answer, _ = probe.communicate(timeout=10)
+        try:
+            # Both hold the output: its end is the end of both.
+            answer, _ = probe.communicate(timeout=10)
+        finally:
+            for process in (first, *second):
+                with contextlib.suppress(psutil.NoSuchProcess):
+                    process.kill()
     assert answer == b""
     assert probe.returncode != 0
 
