@@ -63,6 +63,8 @@ class Features:
             packet, and not in the portions of Tor's BandwidthRate or of KISTLite.
         unbundled_bytes: Of what flows on any engine, what Tor's Vanilla scheduler writes, which
             bundles no cells.
+        crowded_bytes: What flows on any engine, times the logarithm of one more than the streams
+            that are open at a time, in the mean of the load: a cell is chosen among so many.
         kist_rounds: Rounds of relays' schedulers while clients ask, KIST's, which asks the kernel
             about each connection in each.
         streams: Downloads through Tor.
@@ -82,6 +84,7 @@ class Features:
     stalling_bytes: float = 0.0
     paced_bytes: float = 0.0
     unbundled_bytes: float = 0.0
+    crowded_bytes: float = 0.0
     kist_rounds: float = 0.0
     streams: float = 0.0
     directory_entries: float = 0.0
@@ -135,6 +138,7 @@ def _of_network(root: Path, settings: Settings) -> Features:
         stalling_bytes=total - flowing,
         paced_bytes=flowing if _is_paced_by_links(root, settings) else 0.0,
         unbundled_bytes=flowing if settings.tor.scheduler.name == "Vanilla" else 0.0,
+        crowded_bytes=flowing * math.log1p(_open_streams(root, settings)),
         kist_rounds=_kist_rounds(settings),
         streams=sum(
             carried[name] / entry.request_bytes for name, entry in settings.traffic.items()
@@ -164,8 +168,16 @@ class _Asking:
 
     def bytes_per_s(self, stream_bytes_per_s: float) -> float:
         """What the class gets where no stream gets more than that."""
-        rate = min(stream_bytes_per_s, self.most_bytes_per_s)
-        return self.streams * self.request_bytes / (self.idle_s + self.request_bytes / rate)
+        taking_s = self._taking_s(stream_bytes_per_s)
+        return self.streams * self.request_bytes / (self.idle_s + taking_s)
+
+    def open_streams(self, stream_bytes_per_s: float) -> float:
+        """How many of its streams get something at a time, in the mean, where none gets more."""
+        taking_s = self._taking_s(stream_bytes_per_s)
+        return self.streams * taking_s / (self.idle_s + taking_s)
+
+    def _taking_s(self, stream_bytes_per_s: float) -> float:
+        return self.request_bytes / min(stream_bytes_per_s, self.most_bytes_per_s)
 
 
 def carried_bytes(root: Path, settings: Settings) -> dict[str, float]:
@@ -174,17 +186,28 @@ def carried_bytes(root: Path, settings: Settings) -> dict[str, float]:
     Their downloads share what the network carries: all of them get what they ask for, or each open
     stream gets the same, so that together they fill it.
     """
-    geography = load_geography(root, settings.network.geography)
-    capacity = capacity_bytes_per_s(root, settings)
-    asking = {
-        name: _asking(settings, entry, geography)
-        for name, entry in settings.traffic.items()
-        if entry.count
-    }
-    rate = _fair_bytes_per_s(list(asking.values()), capacity)
+    asking = _all_asking(root, settings)
+    rate = _fair_bytes_per_s(list(asking.values()), capacity_bytes_per_s(root, settings))
     return dict.fromkeys(settings.traffic, 0.0) | {
         name: min(one.most_bytes, one.bytes_per_s(rate) * one.loaded_s)
         for name, one in asking.items()
+    }
+
+
+def _open_streams(root: Path, settings: Settings) -> float:
+    """Streams that get something at a time while clients ask, in the mean."""
+    asking = list(_all_asking(root, settings).values())
+    rate = _fair_bytes_per_s(asking, capacity_bytes_per_s(root, settings))
+    return sum(one.open_streams(rate) for one in asking)
+
+
+def _all_asking(root: Path, settings: Settings) -> dict[str, _Asking]:
+    """Each class that has clients, by name."""
+    geography = load_geography(root, settings.network.geography)
+    return {
+        name: _asking(settings, entry, geography)
+        for name, entry in settings.traffic.items()
+        if entry.count
     }
 
 

@@ -39,7 +39,7 @@ TERMS: Mapping[str, tuple[str, ...]] = {
 }
 """Quantity -> what it is a sum of, each times a coefficient that is not negative."""
 OWN_TERMS: Mapping[tuple[str, str], tuple[str, ...]] = {
-    ("shadow", CPU): ("paced_bytes", "unbundled_bytes", "kist_rounds"),
+    ("shadow", CPU): ("paced_bytes", "unbundled_bytes", "crowded_bytes", "kist_rounds"),
 }
 """The same of an engine whose costs have more to them: engine and quantity -> besides `TERMS`."""
 
