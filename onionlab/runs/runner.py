@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import errno
 import os
-import shutil
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import asdict
@@ -22,6 +21,7 @@ from onionlab.engines import EngineFailureError, Progress
 from onionlab.engines.processes import kill_processes_below
 from onionlab.errors import UserError
 from onionlab.rundir.verify_tor import RunRefusedError
+from onionlab.runs.attempts import attempt
 from onionlab.runs.bench import Bench, open_bench
 from onionlab.runs.commit import current_commit
 from onionlab.runs.cpus import holders, own_cpus
@@ -64,38 +64,31 @@ def execute_watched(
     with store.exclusive(run_id, everywhere=elsewhere):
         if store.is_finished(run_id):
             return
-        _clear_leftovers(store, run_id)
-        bench = open_bench(root, plan.request, say)
-        try:
-            what = f"{plan.out.name}: {planned.title}"
-            with own_cpus(
-                plan.cpus_per_run,
-                what,
-                lambda: _say_it_waits(store, planned, say),
-                allocated=elsewhere,
-            ) as cpus:
-                manifest = _simulate(bench, plan, store, planned, cpus)
-        except (EngineFailureError, RunRefusedError) as failure:
-            store.fail(
-                run_id,
-                RunFailure(
-                    title=planned.title, message=failure.message, log=tuple(failure.log_tail)
-                ),
-            )
-            raise UserError(
-                f"run {planned.title} failed: {failure.message}",
-                _failure_hint(store.failed(run_id), failure.log_tail),
-            ) from failure
-        store.finish(run_id, manifest)
-
-
-def _clear_leftovers(store: Store, run_id: str) -> None:
-    """Remove what an interrupted attempt left: its processes, then its files."""
-    partial = store.partial(run_id)
-    if partial.exists():
-        kill_processes_below(partial)
-        shutil.rmtree(partial)
-    store.remove_unfinished(run_id)
+        disk_bytes = plan.resources.disk_bytes
+        with attempt(store, run_id, elsewhere=elsewhere, disk_bytes=disk_bytes) as place:
+            bench = open_bench(root, plan.request, say)
+            try:
+                what = f"{plan.out.name}: {planned.title}"
+                with own_cpus(
+                    plan.cpus_per_run,
+                    what,
+                    lambda: _say_it_waits(store, planned, say),
+                    allocated=elsewhere,
+                ) as cpus:
+                    manifest = _simulate(bench, plan, store, planned, cpus, place)
+            except (EngineFailureError, RunRefusedError) as failure:
+                store.fail(
+                    run_id,
+                    RunFailure(
+                        title=planned.title, message=failure.message, log=tuple(failure.log_tail)
+                    ),
+                    place,
+                )
+                raise UserError(
+                    f"run {planned.title} failed: {failure.message}",
+                    _failure_hint(store.failed(run_id), failure.log_tail),
+                ) from failure
+            store.finish(run_id, manifest, place)
 
 
 def _say_it_waits(store: Store, planned: PlannedRun, say: Callable[[str], None]) -> None:
@@ -116,7 +109,7 @@ def _say_it_waits(store: Store, planned: PlannedRun, say: Callable[[str], None])
 
 
 def _simulate(
-    bench: Bench, plan: Plan, store: Store, planned: PlannedRun, cpus: list[int]
+    bench: Bench, plan: Plan, store: Store, planned: PlannedRun, cpus: list[int], place: Path
 ) -> Manifest:
     run = bench.compose(planned.level, planned.variant, planned.seed)
     identity = run.identity(bench.programs, bench.engine)
@@ -125,23 +118,22 @@ def _simulate(
             f"what determines the run {planned.title} has changed since the plan was made",
             "start the experiment again: it plans anew and keeps every run that is still valid",
         )
-    partial = store.partial(planned.run_id)
-    run.write(partial)
+    run.write(place)
     started = datetime.now(UTC)
     composed_s = time.monotonic()
 
     disk = _FullDisk()
-    look = bench.watch(partial / files.HOSTS, planned.level, run)
+    look = bench.watch(place / files.HOSTS, planned.level, run)
 
     def on_progress(progress: Progress) -> None:
         look(progress.simulated_s)
         state = RunState(title=planned.title, **asdict(progress), at_s=time.time())
         with disk.noticed():
-            write_json(partial / files.PROGRESS, asdict(state))
+            write_json(store.partial(planned.run_id) / files.PROGRESS, asdict(state))
 
     try:
         usage = bench.engine.run(
-            partial,
+            place,
             simulation=run.simulation,
             programs=bench.executables(),
             on_progress=on_progress,
@@ -149,11 +141,11 @@ def _simulate(
     except EngineFailureError as failure:
         raise EngineFailureError(failure.message + disk.words, failure.log_tail) from failure
     finally:
-        kill_processes_below(partial)
+        kill_processes_below(place)
     if disk.words:
         # Programs lose lines of their logs there without a word.
         raise RunRefusedError(f"its logs may lack lines{disk.words}", [])
-    proofs = bench.verify(partial / files.HOSTS, run)
+    proofs = bench.verify(place / files.HOSTS, run)
     return Manifest(
         format=1,
         run_id=planned.run_id,

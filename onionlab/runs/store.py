@@ -2,6 +2,7 @@
 
     runs/<id>/            a finished run: a tornettools-style prefix, manifest.json, records-*/
     runs/.partial/<id>/   a run that is being made, or was interrupted; never read
+    runs/.partial/<id>-*/ one on its way here from another disk
     runs/.failed/<id>/    the last failed attempt, kept to be looked at, with error.json
 
 A run directory enters the first level by one rename, after all of it was written.
@@ -10,8 +11,10 @@ A run directory enters the first level by one rename, after all of it was writte
 from __future__ import annotations
 
 import contextlib
+import errno
 import fcntl
 import shutil
+import uuid
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -68,29 +71,47 @@ class Store:
                 yield
 
     def remove_unfinished(self, run_id: str) -> None:
-        """Remove a directory without a manifest: it is no run, however it came there."""
+        """Remove what is no run, however it came there: no manifest, or still on its way."""
+        for way in (self.directory / ".partial").glob(f"{run_id}-*"):
+            shutil.rmtree(way, ignore_errors=True)
         if not self.is_finished(run_id):
             shutil.rmtree(self.run(run_id), ignore_errors=True)
 
-    def finish(self, run_id: str, manifest: Manifest) -> None:
-        """Make the partial run the finished one."""
-        partial = self.partial(run_id)
-        (partial / files.PROGRESS).unlink(missing_ok=True)
-        write_manifest(partial / files.MANIFEST, manifest)
-        partial.rename(self.run(run_id))
+    def finish(self, run_id: str, manifest: Manifest, made: Path | None = None) -> None:
+        """Make an attempt the finished run. made: where it was written, if not the partial one."""
+        made = made or self.partial(run_id)
+        (made / files.PROGRESS).unlink(missing_ok=True)
+        write_manifest(made / files.MANIFEST, manifest)
+        self._bring(made, self.run(run_id))
+        shutil.rmtree(self.partial(run_id), ignore_errors=True)
         shutil.rmtree(self.failed(run_id), ignore_errors=True)
 
-    def fail(self, run_id: str, error: RunFailure) -> None:
+    def fail(self, run_id: str, error: RunFailure, made: Path | None = None) -> None:
         """Keep what there is of a failed run, with the reason, in an earlier failure's place."""
-        partial, failed = self.partial(run_id), self.failed(run_id)
-        partial.mkdir(parents=True, exist_ok=True)
+        made, failed = made or self.partial(run_id), self.failed(run_id)
+        made.mkdir(parents=True, exist_ok=True)
         try:
-            write_json(partial / files.ERROR, error.content())
+            write_json(made / files.ERROR, error.content())
         except OSError:
             # Of a full disk it takes no more than the progress, which is of no use any more.
-            (partial / files.PROGRESS).unlink(missing_ok=True)
+            (made / files.PROGRESS).unlink(missing_ok=True)
             with contextlib.suppress(OSError):
-                write_json(partial / files.ERROR, error.content())
+                write_json(made / files.ERROR, error.content())
         shutil.rmtree(failed, ignore_errors=True)
         failed.parent.mkdir(parents=True, exist_ok=True)
-        partial.rename(failed)
+        self._bring(made, failed)
+        shutil.rmtree(self.partial(run_id), ignore_errors=True)
+
+    def _bring(self, made: Path, to: Path) -> None:
+        """Let a directory be there under another name, whole at once, also from another disk."""
+        try:
+            made.rename(to)
+        except OSError as error:
+            if error.errno != errno.EXDEV:
+                raise
+            way = self.directory / ".partial" / f"{to.name}-{uuid.uuid4().hex}"
+            try:
+                shutil.copytree(made, way, symlinks=True)
+                way.rename(to)
+            finally:
+                shutil.rmtree(way, ignore_errors=True)

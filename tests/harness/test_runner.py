@@ -54,7 +54,9 @@ class OneRun:
         return Usage(1.0, 1.0, 1)
 
     def make(self) -> dict[str, int]:
-        manifest = runner._simulate(self.bench, self.plan, self.store, PLANNED, [0])
+        manifest = runner._simulate(
+            self.bench, self.plan, self.store, PLANNED, [0], self.store.partial(PLANNED.run_id)
+        )
         return dict(manifest.proofs)
 
 
