@@ -83,7 +83,7 @@ def need_of(args: argparse.Namespace, root: Path) -> tuple[Need, Finding]:
 
 
 def cluster_of(args: argparse.Namespace, root: Path) -> list[Finding]:
-    """Whether the executor that is named would take a small job, asked without submitting one.
+    """Whether the executor that is named would take a small job, and what two nodes of Slurm are.
 
     Imported late: a machine without its packages has a doctor too.
     """
@@ -91,20 +91,24 @@ def cluster_of(args: argparse.Namespace, root: Path) -> list[Finding]:
         return []
     from onionlab.commands._request import executor_of
     from onionlab.errors import UserError
+    from onionlab.runs.workflow.nodes import examine_nodes
     from onionlab.runs.workflow.slurm import SMALL, Place, require_cluster
 
+    nodes: list[Finding] = []
     try:
         executor = executor_of(argparse.Namespace(**{**vars(args), "jobs": ""}))
         assert executor is not None
         opened = executor.opened(root)
         if opened.is_slurm:
-            require_cluster(Place(opened.partition, opened.account, opened.qos), SMALL)
+            place = Place(opened.partition, opened.account, opened.qos)
+            require_cluster(place, SMALL)
+            nodes = examine_nodes(root, place, args.shadow or None, args.tgen or None)
     except UserError as error:
         return [Finding(MISSING, "cluster", error.message, error.hint or "")]
     if not opened.is_slurm:
         return [Finding(OK, "cluster", f"{opened.profile.file} says how jobs are submitted")]
     where = f"partition {opened.partition}" if opened.partition else "its default partition"
-    return [Finding(OK, "cluster", f"Slurm takes jobs of {SMALL.words()} in {where}")]
+    return [Finding(OK, "cluster", f"Slurm takes jobs of {SMALL.words()} in {where}"), *nodes]
 
 
 def plain_lines(findings: list[Finding]) -> list[str]:

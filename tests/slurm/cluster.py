@@ -9,12 +9,15 @@ from __future__ import annotations
 import contextlib
 import fcntl
 import os
+import shlex
 import shutil
 import socket
 import subprocess
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
+
+import psutil
 
 PROGRAMS = ("munged", "slurmctld", "slurmd", "sbatch", "squeue", "scancel", "scontrol", "sinfo")
 CONFIGURATION = Path("/etc/slurm/slurm.conf")
@@ -117,9 +120,17 @@ PartitionName=short Nodes={NODES[0]} MaxTime={SHORT_MINUTES} State=UP
         self._daemon("slurmctld", "slurmctld", "-D")
         self.wait(lambda: _succeeds("scontrol", "ping"), "slurmctld")
 
-    def start_node(self, node: str) -> None:
-        """Start a node's slurmd."""
-        self._daemon(node, "slurmd", "-D", "-N", node)
+    def start_node(self, node: str, instead: Mapping[Path, Path] | None = None) -> None:
+        """Start a node's slurmd. instead: what it and its jobs see -> at another one's place."""
+        words = ["slurmd", "-D", "-N", node]
+        if instead:
+            mounts = [
+                f"mount --bind {shlex.quote(str(seen))} {shlex.quote(str(place))}"
+                for seen, place in instead.items()
+            ]
+            script = " && ".join([*mounts, f"exec {shlex.join(words)}"])
+            words = ["unshare", "--mount", "--propagation=private", "sh", "-c", script]
+        self._daemon(node, *words)
 
     def _daemon(self, name: str, *words: str) -> None:
         with (self.folder / f"{name}.out").open("ab") as out:
@@ -133,20 +144,37 @@ PartitionName=short Nodes={NODES[0]} MaxTime={SHORT_MINUTES} State=UP
                 start_new_session=True,
             )
 
-    def end_daemon(self, name: str) -> None:
-        """End one of them politely, and wait for its end."""
+    def end_daemon(self, name: str, *, kill: bool = False) -> None:
+        """End one of them, politely or not, and wait for its end."""
         process = self.daemons.pop(name)
-        process.terminate()
+        (process.kill if kill else process.terminate)()
         try:
             process.wait(END_S)
         except subprocess.TimeoutExpired:
             process.kill()
             process.wait(END_S)
 
+    def lose_node(self, node: str) -> None:
+        """Kill a node's slurmd and all of its jobs at once, as where its power goes."""
+        identities = {f"[{line.split()[0]}." for line in self.jobs() if line.split()[-1] == node}
+        daemon = self.daemons.pop(node)
+        daemon.kill()
+        for process in psutil.process_iter():
+            with contextlib.suppress(psutil.Error):
+                words = " ".join(process.cmdline())
+                is_step = words.startswith("slurmstepd: ") and any(i in words for i in identities)
+                if is_step or process.environ().get("SLURMD_NODENAME") == node:
+                    process.kill()
+        daemon.wait(END_S)
+
     def states(self) -> dict[str, str]:
         """Each node's state."""
         lines = ask("sinfo", "--noheader", "--Node", "--partition=main", "--format=%N %T")
         return dict(line.split() for line in lines)
+
+    def answers(self, node: str) -> bool:
+        """Whether a node that was started again takes jobs."""
+        return bool(ask("srun", f"--nodelist={node}", "--mem=10", "--immediate=5", "echo", "here"))
 
     def jobs(self) -> list[str]:
         """Jobs that wait or run, as `id state node`."""

@@ -1,15 +1,18 @@
 """A real Slurm of two nodes: what it refuses, runs as its jobs, and nothing left at any end.
 
 All in one file: there is one cluster at a time on a machine, and files are tested side by side.
+``ONIONLAB_ENDS=20 pytest tests/slurm -k whatever_ends`` ends more; ONIONLAB_ENDS_SEED draws others.
 """
 
 from __future__ import annotations
 
+import contextlib
 import os
+import random
 import signal
 import subprocess
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 
 import pytest
@@ -19,7 +22,8 @@ from harness.checkout import REPOSITORY, Checkout, arguments, processes_below
 from analysis.formats.files import PROGRESS
 from onionlab.errors import UserError
 from onionlab.programs.installed import find_shadow, find_tgen
-from onionlab.runs.workflow import slurm
+from onionlab.runs.attempts import node_directory
+from onionlab.runs.workflow import nodes, slurm
 
 from .cluster import NODE_MEMORY_MB, NODES, SHORT_MINUTES, Cluster, ask
 
@@ -29,6 +33,10 @@ SIZE = slurm.Size(cpus=1, memory_mb=1500, runtime_min=20)
 START_LIMIT_S = 240.0
 END_LIMIT_S = 60.0
 """Within which the jobs of a command have to end that was killed."""
+ENDS = int(os.environ.get("ONIONLAB_ENDS", "1"))
+SEED = int(os.environ.get("ONIONLAB_ENDS_SEED", "1"))
+KINDS = ("node", "kill", "terminate", "cancel", "slurmd", "controller")
+"""A node that loses its power; the command, killed or ended; a job; a daemon, restarted."""
 
 
 @pytest.fixture
@@ -153,6 +161,138 @@ def test_a_controller_that_starts_again_ends_nothing(here: Checkout, cluster: Cl
     cluster.start_controller()
     assert command.wait(900) == 0, log_of(here)
     assert all(hashes(here).values())
+
+
+def test_whatever_ends_the_same_command_finishes(here: Checkout, cluster: Cluster) -> None:
+    started_s = time.monotonic()
+    made = here.onionlab(*on_slurm())
+    assert made.returncode == 0, made.stderr + log_of(here)
+    whole_s = time.monotonic() - started_s
+    expected = hashes(here)
+    assert len(expected) == 2
+    draws = random.Random(SEED)
+    kinds = [KINDS[number % len(KINDS)] for number in range(ENDS)]
+    draws.shuffle(kinds)
+    for number, kind in enumerate(kinds):
+        for run in expected:
+            here.remove_run(run)
+        command = here.start(*on_slurm())
+        at_s = whole_s * draws.uniform(0.2, 0.9)
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            command.wait(at_s)
+        end(kind, command, cluster, draws)
+        print(f"end {number + 1}: {kind} after {at_s:.1f} s", flush=True)
+        if kind in ("kill", "terminate"):
+            command.wait(60)
+            wait_for(lambda: not cluster.jobs(), "empty queue", END_LIMIT_S)
+            require_nothing_at_work(here)
+            made = here.onionlab(*on_slurm())
+            assert made.returncode == 0, made.stderr + log_of(here)
+        else:
+            assert command.wait(900) == 0, log_of(here)
+            wait_for(lambda: not cluster.jobs(), "empty queue", END_LIMIT_S)
+        assert hashes(here) == expected, kind
+        require_nothing_at_work(here)
+        cluster.wait(lambda: set(cluster.states().values()) == {"idle"}, "nodes that are idle")
+
+
+def end(
+    kind: str, command: subprocess.Popen[bytes], cluster: Cluster, draws: random.Random
+) -> None:
+    """End something, which may have ended by itself."""
+    if kind in ("kill", "terminate"):
+        command.send_signal(signal.SIGKILL if kind == "kill" else signal.SIGTERM)
+    elif kind == "cancel":
+        if jobs := cluster.jobs():
+            ask("scancel", draws.choice(jobs).split()[0])
+    elif kind == "controller":
+        cluster.end_daemon("slurmctld")
+        cluster.start_controller()
+    else:
+        node = draws.choice(NODES)
+        if kind == "node":
+            cluster.lose_node(node)
+        else:
+            cluster.end_daemon(node, kill=True)
+        time.sleep(draws.choice((1.0, 45.0)))  # sooner and later than SlurmdTimeout
+        cluster.start_node(node)
+
+
+def require_nothing_at_work(checkout: Checkout) -> None:
+    """No process of a simulation, in the store or on the nodes' disk."""
+    assert processes_below(checkout.store.directory) == []
+    own_disk = node_directory()
+    assert own_disk is not None
+    assert processes_below(own_disk) == []
+
+
+@pytest.fixture
+def tgen(checkout: Checkout) -> Path:
+    """What calls itself TGen."""
+    return program(checkout.root / "tgen", "Initializing TGen v1.1.2 running GLib 2.74.6")
+
+
+def program(path: Path, says: str) -> Path:
+    path.write_text(f"#!/bin/sh\necho '{says}'\n")
+    path.chmod(0o755)
+    return path
+
+
+def doctor(checkout: Checkout, tgen: Path) -> list[str]:
+    """What it says of a cluster."""
+    words = ["doctor", "--executor", "slurm", "--partition", "main", "--tgen", str(tgen)]
+    lines = checkout.onionlab(*words).stdout.splitlines()
+    return [" ".join(line.split()) for line in lines]
+
+
+@pytest.fixture
+def second_node(cluster: Cluster) -> Iterator[Callable[[Mapping[Path, Path]], None]]:
+    """Starts the second node anew, which sees other things at some places until the test ends."""
+
+    def restart(instead: Mapping[Path, Path] | None = None) -> None:
+        cluster.end_daemon(NODES[1])
+        cluster.start_node(NODES[1], instead)
+        cluster.wait(lambda: cluster.answers(NODES[1]), "answer of the second node")
+
+    yield restart
+    restart()
+
+
+def test_the_doctor_compares_two_nodes(checkout: Checkout, cluster: Cluster, tgen: Path) -> None:
+    found = doctor(checkout, tgen)
+    assert "ok nodes n1, n2: checkout, Python and programs are the same as here" in found
+    assert "ok locks those of the store's file system hold on all of them" in found
+    assert cluster.jobs() == []
+    assert not list(checkout.store.directory.glob(".nodes-*"))
+
+
+def test_the_doctor_says_what_a_node_has_otherwise(
+    checkout: Checkout, tgen: Path, second_node: Callable[[Mapping[Path, Path]], None]
+) -> None:
+    other = program(checkout.root / "other", "Initializing TGen v1.1.3 running GLib 2.74.6")
+    second_node({other: tgen})
+    (line,) = [line for line in doctor(checkout, tgen) if line.startswith("missing nodes")]
+    assert f"not the same everywhere: TGen on n2: 1.1.3 at {tgen}" in line
+    assert "n1" not in line
+    empty = checkout.root / "empty"
+    empty.mkdir()
+    checkout.store.directory.mkdir(exist_ok=True)
+    second_node({empty: checkout.store.directory})
+    (line,) = [line for line in doctor(checkout, tgen) if line.startswith("missing nodes")]
+    assert line == "missing nodes n2 cannot see a file that was made in the store here"
+
+
+def test_the_doctor_does_not_wait_for_nodes_that_are_busy(
+    checkout: Checkout, cluster: Cluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(nodes, "WAIT_S", 3.0)
+    for _ in NODES:
+        assert ask("sbatch", "--mem=10", f"--output={checkout.root}/out", "--wrap=sleep 60")
+    cluster.wait(lambda: all(" RUNNING " in job for job in cluster.jobs()), "nodes at work")
+    (found,) = nodes.examine_nodes(checkout.root, slurm.Place("main", None, None))
+    assert found.text == "not looked at: no 2 of them were free within 3 s"
+    assert len(cluster.jobs()) == len(NODES)
+    cluster.cancel_all()
 
 
 def test_a_job_that_fits_is_accepted_and_nothing_is_submitted(cluster: Cluster) -> None:

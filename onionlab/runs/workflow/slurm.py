@@ -15,7 +15,7 @@ from dataclasses import dataclass
 
 from onionlab.errors import UserError
 
-NEEDED = ("sbatch", "squeue", "scancel", "scontrol", "sinfo")
+NEEDED = ("sbatch", "srun", "squeue", "scancel", "scontrol", "sinfo")
 TIMEOUT_S = 60.0
 LEAST_JOB_AGE_S = 240.0
 """The plugin asks every 180 s at the latest, and waits for ever for a job forgotten before."""
@@ -129,6 +129,19 @@ def require_cluster(place: Place, size: Size) -> Cluster:
     _require_limits(place, size)
     _require_acceptance(place, size)
     return Cluster(accounts)
+
+
+def nodes_of(place: Place) -> int:
+    """How many nodes jobs may go to there, as far as they are up. Raises UserError."""
+    named = [f"--partition={place.partition}"] if place.partition else []
+    states = "idle,mixed,allocated,completing"
+    lines = _ask("sinfo", "--noheader", f"--states={states}", "--format=%P|%D", *named)
+    counts: dict[str, int] = {}
+    for line in lines.splitlines():
+        name, _, count = line.strip().partition("|")
+        if named or name.endswith("*"):
+            counts[name] = counts.get(name, 0) + int(count)
+    return max(counts.values(), default=0)
 
 
 def queue(name: str) -> list[QueuedJob]:
