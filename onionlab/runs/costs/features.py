@@ -60,7 +60,7 @@ class Features:
         carried_bytes: What clients get through Tor, in payload.
         stalling_bytes: Of it, what they do not get on an engine whose TCP stalls.
         paced_bytes: Of what flows on any engine, what goes at the pace of relays' links, packet by
-            packet, and not in the portions of Tor's BandwidthRate or of KISTLite.
+            packet, and not in the portions of Tor's BandwidthRate.
         unbundled_bytes: Of what flows on any engine, what Tor's Vanilla scheduler writes, which
             bundles no cells.
         crowded_bytes: What flows on any engine, times the logarithm of one more than the streams
@@ -323,12 +323,11 @@ def flowing_share(root: Path, settings: Settings) -> float:
 def _is_paced_by_links(root: Path, settings: Settings) -> bool:
     """Whether links are what cells wait for, and are filled as often as they have room.
 
-    Then packets go one by one. A relay that waits for its BandwidthRate, or for KISTLite's next
-    round, sends many at a time, and its engine has less to do for each.
+    Then packets go one by one. A relay that waits for its BandwidthRate sends many at a time, and
+    its engine has less to do for each.
     """
     roles = [role for role, entry in settings.network.relays.items() if entry.count]
-    own_limits = all(_limits_itself(root, settings, role) for role in roles)
-    return not own_limits and settings.tor.scheduler.name != "KISTLite"
+    return not all(_limits_itself(root, settings, role) for role in roles)
 
 
 def _kist_rounds(settings: Settings) -> float:
