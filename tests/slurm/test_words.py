@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -12,9 +13,10 @@ import yaml
 from onionlab.commands import doctor
 from onionlab.commands._arguments import add_executor_arguments, add_jobs_argument
 from onionlab.commands._request import executor_of
+from onionlab.engines.examination import Finding
 from onionlab.errors import UserError
 from onionlab.paths import shipped
-from onionlab.runs.workflow import slurm
+from onionlab.runs.workflow import nodes, slurm
 from onionlab.runs.workflow.executor import GENERIC, SLURM, Executor, read_profile
 
 REPOSITORY = Path(__file__).resolve().parents[2]
@@ -123,7 +125,9 @@ def test_generic_takes_a_profile_and_nothing_of_slurm(tmp_path: Path) -> None:
 
 def test_without_slurm_that_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("shutil.which", lambda name: None)
-    with pytest.raises(UserError, match="EXECUTOR=slurm, and this machine has no sbatch, squeue"):
+    with pytest.raises(
+        UserError, match="EXECUTOR=slurm, and this machine has no sbatch, srun, squeue"
+    ):
         Executor(SLURM).opened(REPOSITORY)
 
 
@@ -238,13 +242,86 @@ def findings(*words: str) -> list[tuple[str, str]]:
     ]
 
 
-def test_doctor_asks_the_cluster_that_is_named(answers: Answers) -> None:
+def test_doctor_asks_the_cluster_that_is_named(
+    answers: Answers, monkeypatch: pytest.MonkeyPatch
+) -> None:
     assert findings() == []
     asked_for = "1 CPU, 1500 MB and 15 minutes"
+    looked_at: list[slurm.Place] = []
+
+    def look(root: Path, place: slurm.Place, *tools: object) -> list[Finding]:
+        looked_at.append(place)
+        return []
+
+    monkeypatch.setattr(nodes, "examine_nodes", look)
     assert findings("--executor", "slurm") == [
         ("ok", f"Slurm takes jobs of {asked_for} in its default partition")
     ]
+    assert looked_at == [slurm.Place(None, None, None)]
     ((status, text),) = findings("--executor", "slurm", "--partition", "fast")
     assert (status, text) == ("missing", "this cluster has no partition fast")
     ((status, text),) = findings("--executor", "generic")
     assert status == "missing"
+
+
+# What nodes say
+
+
+HERE = nodes.Node("login", {"Python": "3.11", "Shadow": "3.3.0"}, True, True, "/tmp/a", 2**30, 2)
+
+
+def judged(**other: Any) -> list[str]:
+    there = [replace(HERE, name="n1"), replace(HERE, **{"name": "n2", **other})]
+    return [f"{found.status}: {found.text}" for found in nodes.judge(HERE, there)]
+
+
+def test_nodes_that_are_as_here() -> None:
+    assert judged() == [
+        "ok: n1, n2: checkout, Python and programs are the same as here",
+        "ok: those of the store's file system hold on all of them",
+        "ok: n1: 1.0 GiB are free in /tmp/a",
+        "ok: n2: 1.0 GiB are free in /tmp/a",
+    ]
+
+
+def test_a_node_without_shadow_is_named() -> None:
+    found = judged(programs={**HERE.programs, "Shadow": "missing (it is not installed)"})
+    assert found[0] == (
+        "missing: not the same everywhere: Shadow on n2: missing (it is not installed); here: 3.3.0"
+    )
+
+
+def test_a_store_that_a_node_does_not_see() -> None:
+    found = judged(sees_store=False, is_locked_out=False)
+    assert found[0] == "missing: n2 cannot see a file that was made in the store here"
+    assert not any("hold on all" in text for text in found)
+
+
+def test_locks_that_do_not_reach_a_node() -> None:
+    assert "warn: those of the store's file system do not reach n2" in judged(is_locked_out=False)
+
+
+def test_a_node_without_a_disk_of_its_own() -> None:
+    found = judged(own_disk="", free_bytes=0)
+    assert "warn: n2: none, so jobs write to the store while they simulate" in found
+
+
+def test_nodes_answer_in_lines_of_their_own() -> None:
+    there = replace(HERE, name="n1")
+    text = f"a banner\n{nodes.answer(HERE)}\n{nodes.answer(there)}\n"
+    assert nodes.parse_answers(text) == [HERE, there]
+    with pytest.raises(UserError, match="a node answers in another program's words"):
+        nodes.parse_answers(nodes.MARK + '{"name": "n1"}')
+
+
+def test_a_file_that_nobody_has_locked_is_not_locked(tmp_path: Path) -> None:
+    with nodes._held_file(tmp_path) as file:
+        assert nodes._is_locked(file)
+        (free := tmp_path / "free").touch()
+        assert not nodes._is_locked(free)
+    assert not file.exists()
+
+
+def test_nodes_that_are_up_are_counted(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(slurm, "_ask", lambda *words: "main*|3\nmain*|4\nother|100\n")
+    assert slurm.nodes_of(slurm.Place(None, None, None)) == 7
