@@ -148,11 +148,11 @@ def test_limits_are_read_as_slurm_writes_them(text: str, minutes: float | None) 
 
 def test_a_queue_is_told_by_reason_and_node() -> None:
     text = """\
-12|onionlab-a_1|RUNNING|n1|None|rule_make_0_wildcards_0a1b
-13|onionlab-a_1|RUNNING|n1|None|rule_make_0_wildcards_0a1c
-14|onionlab-a_1|PENDING||Resources|rule_make_0_wildcards_0a1d
+12|onionlab-a_1|RUNNING|n1|None|rule_make_wildcards_0a1b
+13|onionlab-a_1|RUNNING|n1|None|rule_make_wildcards_0a1c
+14|onionlab-a_1|PENDING||Resources|rule_make_wildcards_0a1d
 15|onionlab-a_1|PENDING||Priority|(null)
-16|onionlab-a_1|TIMEOUT|n2|TimeLimit|rule_make_0_wildcards_0a1e
+16|onionlab-a_1|TIMEOUT|n2|TimeLimit|rule_make_wildcards_0a1e
 """
     jobs = slurm.parse_queue(text)
     assert [job.run_id for job in jobs] == ["0a1b", "0a1c", "0a1d", None, "0a1e"]
