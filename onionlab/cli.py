@@ -14,15 +14,14 @@ import importlib.util
 import os
 import pkgutil
 import shlex
-import signal
 import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from types import FrameType
 from typing import Protocol, cast
 
 from onionlab import __version__, commands
 from onionlab.errors import UserError
+from onionlab.interruption import interrupt_at_sigterm
 
 EXIT_USER_ERROR = 2
 EXIT_INTERRUPTED = 130
@@ -126,10 +125,6 @@ def _tell_status(status: int, statuses: Mapping[int, str], arguments: Sequence[s
         print(f"make ends with 2; with {status} does: {command}", file=sys.stderr)
 
 
-def _interrupt(number: int, frame: FrameType | None) -> None:
-    raise KeyboardInterrupt
-
-
 def _require_text(arguments: Sequence[str]) -> None:
     """Raises UserError for an argument that is not UTF-8: no page and no file could name it."""
     for argument in arguments:
@@ -172,7 +167,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     if hasattr(sys.stdout, "reconfigure"):
         sys.stdout.reconfigure(line_buffering=True, errors="backslashreplace")
     # Ended politely, a command ends what it has started.
-    signal.signal(signal.SIGTERM, _interrupt)
+    interrupt_at_sigterm()
     try:
         _require_text(arguments)
         args = build_parser(arguments[0] if arguments else None).parse_args(arguments)

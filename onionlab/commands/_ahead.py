@@ -9,11 +9,10 @@ is wrong where that failed.
 from __future__ import annotations
 
 import os
-import signal
-from types import FrameType
 
 from onionlab.engines import AUTO, build_ahead
 from onionlab.errors import UserError
+from onionlab.interruption import interrupt_at_sigterm
 from onionlab.paths import working_root
 from onionlab.programs.building import at_once
 from onionlab.programs.tor.build_trees import configure_ahead
@@ -23,14 +22,10 @@ def _say(text: str) -> None:
     print(text, flush=True)
 
 
-def _interrupt(number: int, frame: FrameType | None) -> None:
-    raise KeyboardInterrupt
-
-
 def main() -> None:
     """Build; an error is left to the command that follows."""
     # What is under way is ended, and leaves nothing.
-    signal.signal(signal.SIGTERM, _interrupt)
+    interrupt_at_sigterm()
     root = working_root()
     try:
         at_once(

@@ -10,13 +10,12 @@ from __future__ import annotations
 
 import argparse
 import os
-import signal
-from types import FrameType
 
 from analysis.errors import AnalysisError
 from analysis.formats.plan_file import Request
 from onionlab.commands._request import request_of
 from onionlab.errors import UserError
+from onionlab.interruption import interrupt_at_sigterm
 from onionlab.paths import working_root
 from onionlab.runs.bench import build_before
 
@@ -34,14 +33,10 @@ def asked_request() -> Request:
     return request_of(argparse.Namespace(name=os.environ["NAME"], **given))
 
 
-def _interrupt(number: int, frame: FrameType | None) -> None:
-    raise KeyboardInterrupt
-
-
 def main() -> None:
     """Build and draw; an error is left to the command that follows."""
     # What is under way is ended, and leaves nothing.
-    signal.signal(signal.SIGTERM, _interrupt)
+    interrupt_at_sigterm()
     try:
         build_before(working_root(), asked_request(), lambda line: print(line, flush=True))
     except (UserError, AnalysisError):

@@ -19,8 +19,9 @@ from onionlab.engines.processes import (
 )
 
 POLL_INTERVAL_S = 1.0
-FIRST_POLL_S = 0.2
-"""So that the shortest simulation has a sample of its memory too."""
+FIRST_POLL_S = 0.05
+"""Each later poll doubles the time since the start, up to the interval: the shortest simulation has
+samples of its memory too, and not only of its end."""
 
 
 @dataclass(frozen=True)
@@ -105,7 +106,9 @@ def follow(
         )
         sampler = MemorySampler(process.pid, command.directory / "free.log", command.shared_bytes)
         try:
-            while not _has_ended(process, POLL_INTERVAL_S if sampler.peak_bytes else FIRST_POLL_S):
+            poll_s = FIRST_POLL_S
+            while not _has_ended(process, poll_s):
+                poll_s = min(POLL_INTERVAL_S, time.monotonic() - started)
                 on_progress(
                     Progress(
                         simulated_s=simulated_s(),

@@ -39,15 +39,19 @@ class MemorySampler:
         self._pid = pid
         self._free_log = free_log
         self._shared_bytes = shared_bytes
+        self._started_s = time.monotonic()
         self._next_s = 0.0
         self._latest_bytes = 0
         self.peak_bytes = 0
 
     def sample(self) -> int:
-        """Return the memory of the tree in bytes, measured anew at most once each few seconds."""
+        """Return the memory of the tree in bytes, measured anew at most once each few seconds.
+
+        At first more often, as the time since the start doubles: a short run has a peak as well.
+        """
         now = time.monotonic()
         if now >= self._next_s:
-            self._next_s = now + SAMPLE_INTERVAL_S
+            self._next_s = now + min(SAMPLE_INTERVAL_S, now - self._started_s)
             self._latest_bytes = _private_bytes(self._pid) + self._shared_bytes(self._pid)
             self.peak_bytes = max(self.peak_bytes, self._latest_bytes)
             # What cannot be written, where the disk is full, is not worth the simulation.

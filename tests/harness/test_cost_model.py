@@ -92,8 +92,8 @@ def near(runs: list[Measured], engine: str) -> tuple[int, int]:
     return sum(1 / 1.5 <= ratio <= 1.5 for ratio in ratios), len(ratios)
 
 
-# docs/explanation/cost.md has the tables, and what is missed. On Shadow it is short of the aim.
-@pytest.mark.parametrize(("engine", "least", "of"), [("uml", 12, 13), ("shadow", 0, 0)])
+# docs/explanation/cost.md has the tables, and what is missed.
+@pytest.mark.parametrize(("engine", "least", "of"), [("uml", 12, 13), ("shadow", 11, 13)])
 def test_unseen_runs_are_told_within_half_as_much_again(engine: str, least: int, of: int) -> None:
     found, all_of_them = near(UNSEEN, engine)
     assert all_of_them == of

@@ -198,6 +198,26 @@ def test_processes_of_a_directory_are_killed_and_no_others(tmp_path: Path) -> No
         outside.wait()
 
 
+def test_memory_is_measured_again_soon_after_the_start(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    now = [100.0]
+    measured_at: list[float] = []
+    monkeypatch.setattr("onionlab.engines.processes.time.monotonic", lambda: now[0])
+
+    def private_bytes(pid: int) -> int:
+        measured_at.append(now[0] - 100)
+        return 1 if len(measured_at) == 1 else 7
+
+    monkeypatch.setattr("onionlab.engines.processes._private_bytes", private_bytes)
+    sampler = MemorySampler(os.getpid(), tmp_path / "free.log")
+    for later in (0.125, 0.25, 0.5, 1, 2, 4, 5, 8, 9, 13, 17, 19):
+        now[0] = 100 + later
+        sampler.sample()
+    assert measured_at == [0.125, 0.25, 0.5, 1, 2, 4, 8, 13, 19]
+    assert sampler.peak_bytes == 7
+
+
 def test_a_full_disk_keeps_no_sample_and_ends_nothing(tmp_path: Path) -> None:
     sampler = MemorySampler(os.getpid(), Path("/dev/full"))
     assert sampler.sample() > 0
