@@ -1,4 +1,4 @@
-"""What a polite end does to a command: it is interrupted, as by Ctrl-C, and ends what it started."""
+"""What a polite end does to a command: an interrupt, as by Ctrl-C, that ends what it started."""
 
 from __future__ import annotations
 
