@@ -63,7 +63,7 @@ class Project:
         """Let all commands work in this project."""
         with contextlib.ExitStack() as stack:
             # The tests' own SIGTERM stays what it is.
-            stack.enter_context(mock.patch("onionlab.cli.signal.signal"))
+            stack.enter_context(mock.patch("onionlab.interruption.signal.signal"))
             for name in command_modules().values():
                 module = importlib.import_module(name)
                 if hasattr(module, "working_root"):

@@ -25,7 +25,7 @@ TINY = DATA / "tiny.yaml"
 CONTENDED = DATA / "contended.yaml"
 KILLED = DATA / "killed.yaml"
 CODE = ("analysis", "onionlab")
-SHIPPED = ("configs", "experiments", "libtorrent-patches", "tor-patches")
+SHIPPED = ("configs", "experiments", "libtorrent-patches", "requirements.lock", "tor-patches")
 # A command may have to build Tor and the embedded engine's kernel first.
 BUILD_LIMIT_S = 2400
 
