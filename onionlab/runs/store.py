@@ -13,9 +13,10 @@ from __future__ import annotations
 import contextlib
 import errno
 import fcntl
+import os
 import shutil
 import uuid
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from pathlib import Path
 
 from analysis.formats import files
@@ -50,6 +51,21 @@ class Store:
     def is_finished(self, run_id: str) -> bool:
         """Whether the run is there, whole."""
         return self.manifest(run_id).exists()
+
+    def finished_among(self, run_ids: Collection[str]) -> set[str]:
+        """Which of these runs are there, whole.
+
+        The store is listed once; what is not in the list is not asked for.
+        """
+        return {run_id for run_id in _listed(self.directory, run_ids) if self.is_finished(run_id)}
+
+    def begun_among(self, run_ids: Collection[str]) -> set[str]:
+        """Which of these runs are being made, or were interrupted."""
+        return _listed(self.directory / ".partial", run_ids)
+
+    def failed_among(self, run_ids: Collection[str]) -> set[str]:
+        """Of which of these runs the last failed attempt is kept."""
+        return _listed(self.directory / ".failed", run_ids)
 
     @contextlib.contextmanager
     def exclusive(self, run_id: str, *, everywhere: bool = False) -> Iterator[None]:
@@ -115,3 +131,10 @@ class Store:
                 way.rename(to)
             finally:
                 shutil.rmtree(way, ignore_errors=True)
+
+
+def _listed(folder: Path, names: Collection[str]) -> set[str]:
+    try:
+        return set(os.listdir(folder)).intersection(names)
+    except FileNotFoundError:
+        return set()

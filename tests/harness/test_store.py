@@ -51,6 +51,23 @@ def test_a_run_is_there_when_its_manifest_is(tmp_path: Path) -> None:
     assert not store.partial("ab").exists()
 
 
+def test_many_runs_are_looked_for_at_once_as_one_by_one(tmp_path: Path) -> None:
+    store = Store(tmp_path / "runs")
+    asked = ["whole", "half", "begun", "failed", "nowhere"]
+    assert store.finished_among(asked) == store.begun_among(asked) == set()
+    for run_id in ("whole", "another's"):
+        store.partial(run_id).mkdir(parents=True)
+        store.finish(run_id, Manifest(run_id=run_id))
+    store.run("half").mkdir()
+    store.partial("begun").mkdir()
+    store.partial("failed").mkdir()
+    store.fail("failed", RunFailure(message="no"))
+    assert store.finished_among(asked) == {run for run in asked if store.is_finished(run)}
+    assert store.finished_among(asked) == {"whole"}
+    assert store.begun_among(asked) == {"begun"}
+    assert store.failed_among(asked) == {"failed"}
+
+
 def test_a_failed_run_is_kept_apart_and_replaced(tmp_path: Path) -> None:
     store = Store(tmp_path)
     for attempt in ("first", "second"):

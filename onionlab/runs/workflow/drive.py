@@ -9,7 +9,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from importlib.util import cache_from_source
 from pathlib import Path
 from typing import Any
@@ -38,6 +38,9 @@ SNAKEMAKE_HERE = "onionlab.runs.workflow.snakemake_here"
 REPORT, RUNS, FIRST_TIME = "report", "runs", "first_time"
 """The Snakefile's rules that can be asked for."""
 POLL_INTERVAL_S = 0.5
+LOOK_SHARE = 0.05
+"""Of the time, at most, the store is being looked at: it may be slow, and hold thousands of runs."""
+LONGEST_POLL_INTERVAL_S = 10.0
 # Shadow keeps its shared memory there, and so do the logs' page caches: room to spare.
 DISK_MARGIN = 1.2
 
@@ -98,7 +101,8 @@ def _carry_out(
     _require_names((directory, *(plan.out for plan in plans)))
     store = Store(directory)
     distinct = _distinct_runs(plans)
-    missing = [run_id for run_id in distinct if not store.is_finished(run_id)]
+    finished = store.finished_among(distinct)
+    missing = [run_id for run_id in distinct if run_id not in finished]
     out = Path(os.path.commonpath([plan.out for plan in plans]))
     elsewhere = open_remote(root, executor, plans, out) if executor else None
     cpus_per_run = max(plan.cpus_per_run for plan in plans)
@@ -120,7 +124,7 @@ def _carry_out(
     with contextlib.ExitStack() as present:
         for plan in plans:
             present.enter_context(presence(plan.out))
-        for run_id in distinct if elsewhere else missing:
+        for run_id in store.failed_among(distinct if elsewhere else missing):
             shutil.rmtree(store.failed(run_id), ignore_errors=True)
         log = present.enter_context((out / "workflow.log").open("wb"))
         command = present.enter_context(beating(out)) if elsewhere else None
@@ -165,7 +169,7 @@ def _config_file(out: Path, command: Path | None) -> Path:
 
 def _kept(runs: Mapping[str, PlannedRun], store: Store, elsewhere: Remote | None) -> str:
     """What an interruption leaves, for people."""
-    finished = sum(store.is_finished(run_id) for run_id in runs)
+    finished = len(store.finished_among(runs))
     cancelled = "its jobs are cancelled; " if elsewhere else ""
     return (
         f"{cancelled}{finished} of {len(runs)} runs are finished and stay in {store.directory}; "
@@ -279,24 +283,35 @@ def _watch(
     elsewhere: Remote | None = None,
 ) -> None:
     started_at_s = time.time()
+    left = set(missing)
     with ProgressView(total=len(missing)) as view:
         while process.poll() is None:
-            finished = sum(store.is_finished(run_id) for run_id in missing)
-            states = running_states(store, missing, started_at_s)
+            begun_s = time.monotonic()
+            left -= store.finished_among(left)
+            states = running_states(store, left, started_at_s)
             waits = any(state.waiting for state in states) and not elsewhere
             held = holders(sorted(os.sched_getaffinity(0))) if waits else ()
-            view.show(finished, states, held, elsewhere.notes() if elsewhere else ())
-            time.sleep(POLL_INTERVAL_S)
-        view.show(sum(store.is_finished(run_id) for run_id in missing), [])
+            looked_s = time.monotonic() - begun_s
+            notes = elsewhere.notes() if elsewhere else ()
+            view.show(len(missing) - len(left), states, held, notes)
+            pause_s = max(POLL_INTERVAL_S, looked_s / LOOK_SHARE)
+            _wait_for(process, min(pause_s, LONGEST_POLL_INTERVAL_S))
+        left -= store.finished_among(left)
+        view.show(len(missing) - len(left), [])
 
 
-def running_states(store: Store, run_ids: Iterable[str], since_s: float) -> list[RunState]:
+def _wait_for(process: subprocess.Popen[bytes], at_most_s: float) -> None:
+    with contextlib.suppress(subprocess.TimeoutExpired):
+        process.wait(at_most_s)
+
+
+def running_states(store: Store, run_ids: Collection[str], since_s: float) -> list[RunState]:
     """What those of the runs that are under way last said of themselves.
 
     since_s: Unix time; what a run said before was said by an attempt that has been interrupted.
     """
     states = []
-    for run_id in run_ids:
+    for run_id in sorted(store.begun_among(run_ids)):
         try:
             state = read_as(RunState, store.partial(run_id) / files.PROGRESS, "state of a run")
         except AnalysisError:
