@@ -25,6 +25,7 @@ from onionlab.runs.costs.model import (
     MEMORY,
     OVERHEAD,
     CostModel,
+    Miss,
     Range,
     around,
 )
@@ -70,15 +71,6 @@ class RunCost:
     source: str
 
 
-@dataclass(frozen=True)
-class _Miss:
-    """By how much the model missed the finished runs of one kind: log of the ratio."""
-
-    experiment: str
-    engine: str
-    log_ratio: float
-
-
 class Estimator:
     """Estimates runs on this machine."""
 
@@ -102,11 +94,11 @@ class Estimator:
                 key = (experiment.name, experiment.scale, one.kind, one.run.engine)
                 settings[key] = experiment.levels[one.kind.level].settings
                 self._past[key][one.run.run_id] = one.run
-        self._misses = [
-            _Miss(key[0], key[3], log_ratio)
-            for key, runs in self._past.items()
-            if (log_ratio := self._log_ratio(key[3], settings[key], runs.values())) is not None
-        ]
+        self._misses: dict[str, list[Miss]] = defaultdict(list)
+        for key, runs in self._past.items():
+            log_ratio = self._log_ratio(key[3], settings[key], runs.values())
+            if log_ratio is not None:
+                self._misses[key[3]].append(Miss(key[0], log_ratio))
 
     def _loaded(self, name: str, scale: float | None) -> Experiment | None:
         """An experiment that somebody ran; None where it is gone or no longer right."""
@@ -173,19 +165,11 @@ class Estimator:
 
     def _correction(self, asked: Asked) -> tuple[float, str]:
         """What to multiply the model's CPU time by, and why."""
-        own = [m.log_ratio for m in self._misses if m.experiment == asked.experiment.name]
+        of_all = [miss for misses in self._misses.values() for miss in misses]
+        own = [miss.log_ratio for miss in of_all if miss.experiment == asked.experiment.name]
         if own:
             return math.exp(statistics.fmean(own)), SIMILAR
-        others: dict[str, list[float]] = defaultdict(list)
-        for miss in self._misses:
-            if miss.engine == asked.engine:
-                others[miss.experiment].append(miss.log_ratio)
-        if not others:
-            return 1.0, MODEL if asked.engine in self._model.engines else STRANGE
-        # A part is this machine's, which its measures do not tell, and a part the experiments':
-        # what is taken over follows from how large either is known to be.
-        of_machine = math.log(self._model.drift_factor) ** 2
-        of_experiment = self._model.of(asked.engine).quantities[CPU].deviation ** 2
-        weight = of_machine / (of_machine + of_experiment / len(others))
-        mean = statistics.fmean(statistics.fmean(one) for one in others.values())
-        return math.exp(weight * mean), OTHERS
+        others = self._misses.get(asked.engine)
+        if others:
+            return self._model.correction(asked.engine, others), OTHERS
+        return 1.0, MODEL if asked.engine in self._model.engines else STRANGE

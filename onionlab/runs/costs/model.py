@@ -7,7 +7,9 @@ measured runs beside it.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+import statistics
+from collections import defaultdict
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
@@ -79,6 +81,14 @@ def around(middle: float, factor: float) -> Range:
     return Range(middle / factor, middle, middle * factor)
 
 
+@dataclass(frozen=True)
+class Miss:
+    """By how much the model missed the finished runs of one kind: log of the ratio."""
+
+    experiment: str
+    log_ratio: float
+
+
 class Fitted(FormatModel):
     """One quantity of one engine."""
 
@@ -126,6 +136,23 @@ class CostModel(FormatModel):
         """What a run takes of CPU or OVERHEAD, in seconds, on a machine with this calibration."""
         slow = slowness(self.of(engine).speed, calibration, self.reference)
         return self.need(engine, quantity, features) * slow
+
+    def correction(self, engine: str, others: Iterable[Miss]) -> float:
+        """What to multiply CPU time by on a machine that has made runs of other experiments.
+
+        A part of what they were missed by is the machine's, which its measures do not tell, and a
+        part the experiments': what is taken over follows from how large either is known to be.
+        """
+        by_experiment: dict[str, list[float]] = defaultdict(list)
+        for miss in others:
+            by_experiment[miss.experiment].append(miss.log_ratio)
+        if not by_experiment:
+            return 1.0
+        of_machine = math.log(self.drift_factor) ** 2
+        of_experiment = self.of(engine).quantities[CPU].deviation ** 2
+        weight = of_machine / (of_machine + of_experiment / len(by_experiment))
+        mean = statistics.fmean(statistics.fmean(one) for one in by_experiment.values())
+        return math.exp(weight * mean)
 
     def need(self, engine: str, quantity: str, features: Features) -> Range:
         """What a run takes of a quantity, in its unit; of time, on the reference machine."""
