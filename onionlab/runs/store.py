@@ -13,7 +13,6 @@ from __future__ import annotations
 import contextlib
 import errno
 import fcntl
-import os
 import shutil
 import uuid
 from collections.abc import Collection, Iterator
@@ -135,6 +134,6 @@ class Store:
 
 def _listed(folder: Path, names: Collection[str]) -> set[str]:
     try:
-        return set(os.listdir(folder)).intersection(names)
+        return {path.name for path in folder.iterdir()}.intersection(names)
     except FileNotFoundError:
         return set()

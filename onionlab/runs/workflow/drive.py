@@ -39,7 +39,7 @@ REPORT, RUNS, FIRST_TIME = "report", "runs", "first_time"
 """The Snakefile's rules that can be asked for."""
 POLL_INTERVAL_S = 0.5
 LOOK_SHARE = 0.05
-"""Of the time, at most, the store is being looked at: it may be slow, and hold thousands of runs."""
+"""Of the time at most that the store is being looked at: it may be slow, and hold thousands."""
 LONGEST_POLL_INTERVAL_S = 10.0
 # Shadow keeps its shared memory there, and so do the logs' page caches: room to spare.
 DISK_MARGIN = 1.2
