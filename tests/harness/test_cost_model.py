@@ -18,21 +18,25 @@ from onionlab.runs.costs.calibration import Calibration
 from onionlab.runs.costs.features import FEATURES, Features
 from onionlab.runs.costs.fitting import (
     COLUMNS,
+    FIRST,
     HELD_OUT,
     SPEED,
     TRAINING,
     TRUTH,
     Measured,
+    corrections,
     fit,
     main,
     read_measured,
 )
 from onionlab.runs.costs.model import (
     CPU,
+    MEMORY,
     MODEL_FILE,
     OVERHEAD,
     QUANTITIES,
     CostModel,
+    Miss,
     Range,
     around,
     load_model,
@@ -44,6 +48,7 @@ from onionlab.runs.costs.model import (
 REPOSITORY = Path(__file__).resolve().parents[2]
 TRAINED = read_measured(REPOSITORY / TRAINING)
 UNSEEN = read_measured(REPOSITORY / HELD_OUT)
+MADE_FIRST = read_measured(REPOSITORY / FIRST)
 MODEL = load_model(REPOSITORY)
 
 HERE = Calibration(switch_us=2.0, call_us=0.2, aes_ns_per_byte=0.5)
@@ -80,12 +85,15 @@ def test_no_run_is_both_fitted_and_held_out() -> None:
     others = read_measured(REPOSITORY / TRUTH)
     places = [place(run) for run in (*TRAINED, *UNSEEN, *others)]
     assert len(set(places)) == len(places)
+    # What corrects the estimates of unseen runs is not of them either.
+    assert {place(run) for run in MADE_FIRST} <= {place(run) for run in TRAINED}
 
 
 def near(runs: list[Measured], engine: str) -> tuple[int, int]:
     """How many of an engine's runs are told within half as much again, and of how many made."""
+    correction = corrections(MODEL, MADE_FIRST)[engine]
     ratios = [
-        run.took[CPU] / MODEL.time(engine, CPU, run.features, run.machine).middle
+        run.took[CPU] / (MODEL.time(engine, CPU, run.features, run.machine).middle * correction)
         for run in runs
         if run.engine == engine and CPU in run.took
     ]
@@ -154,6 +162,30 @@ def test_a_coefficient_is_never_negative() -> None:
     odd = [replace(run, took=run.took | {CPU: 1 / run.took[CPU]}) for run in runs]
     for costs in fit(odd).engines.values():
         assert all(value >= 0 for value in costs.quantities[CPU].coefficients.values())
+
+
+def test_a_range_is_wider_beyond_all_that_was_measured() -> None:
+    for engine, costs in MODEL.engines.items():
+        largest = replace(TRAINED[0].features, tors=costs.largest_tors)
+        factor = costs.quantities[CPU].factor
+        factors = [
+            told.high / told.middle
+            for times in (0.5, 1, 2, 10, 100)
+            for told in [MODEL.need(engine, CPU, replace(largest, tors=times * largest.tors))]
+        ]
+        assert factors[:2] == pytest.approx([factor, factor], rel=1e-3)
+        assert factor < factors[2] < factors[3] < factors[4]
+        told = MODEL.need(engine, MEMORY, replace(largest, tors=10 * largest.tors))
+        assert told.high / told.middle == pytest.approx(costs.quantities[MEMORY].factor)
+
+
+def test_what_a_machine_was_missed_by_is_taken_over_in_part() -> None:
+    assert MODEL.correction("shadow", []) == 1
+    twice = [Miss(f"e{number}", math.log(2)) for number in range(50)]
+    few, many = (MODEL.correction("shadow", twice[:count]) for count in (1, 50))
+    assert 1 < few < many < 2
+    # However many runs one experiment has, it is one experiment's.
+    assert MODEL.correction("shadow", 50 * twice[:1]) == pytest.approx(few)
 
 
 # Machines

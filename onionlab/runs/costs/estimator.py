@@ -21,6 +21,7 @@ from onionlab.runs.costs.calibration import Calibration
 from onionlab.runs.costs.features import Features, features_of
 from onionlab.runs.costs.model import (
     CPU,
+    DEVIATIONS,
     DISK,
     MEMORY,
     OVERHEAD,
@@ -43,8 +44,6 @@ SOURCES = (SAME, SIMILAR, OTHERS, MODEL, STRANGE)
 
 PARALLEL_CPU_FACTOR = 1.27
 """CPU time of a run on several CPUs to that on one (two: docs/explanation/performance.md)."""
-DEVIATIONS = 2.0
-"""From the middle of a range to its ends, where finished runs give it."""
 LEAST_CPU_S = 0.01
 MOST_LOOKED_AT = 8
 """Runs of a kind whose folders are measured."""

@@ -27,6 +27,8 @@ MODEL_FILE = f"{FOLDER}/model.json"
 
 CPU, MEMORY, DISK, OVERHEAD = "cpu_s", "memory_bytes", "disk_bytes", "overhead_s"
 QUANTITIES = (CPU, MEMORY, DISK, OVERHEAD)
+DEVIATIONS = 2.0
+"""From the middle of a range to its ends."""
 RUN = "run"
 """The term that every run has, whatever it is."""
 
@@ -111,6 +113,9 @@ class EngineCosts(FormatModel):
         description="measure of a machine -> exponent with which it bears on CPU time; their sum "
         "is 1"
     )
+    largest_tors: float = Field(
+        gt=0.0, description="processes of Tor in the largest run that CPU time was fitted to"
+    )
     quantities: dict[str, Fitted] = Field(description="by name")
 
 
@@ -121,6 +126,11 @@ class CostModel(FormatModel):
     reference: Calibration = Field(description="the machine that coefficients are for")
     drift_factor: float = Field(
         ge=1.0, description="by which one machine's measures were found to wander"
+    )
+    beyond_deviation: float = Field(
+        ge=0.0,
+        description="by how much the ratio's logarithm deviates in CPU time of runs that are e "
+        "times as large as the largest that it was fitted to",
     )
     engines: dict[str, EngineCosts] = Field(description="by name")
 
@@ -161,7 +171,16 @@ class CostModel(FormatModel):
             coefficient * value_of(features, term)
             for term, coefficient in fitted.coefficients.items()
         )
-        return around(amount, fitted.factor)
+        return around(amount, fitted.factor * self._beyond(engine, quantity, features))
+
+    def _beyond(self, engine: str, quantity: str, features: Features) -> float:
+        """How much wider a range is of a run larger than all that the model was fitted to."""
+        largest = self.of(engine).largest_tors
+        if quantity != CPU or features.tors <= largest:
+            return 1.0
+        seen = self.of(engine).quantities[CPU].deviation
+        unseen = self.beyond_deviation * math.log(features.tors / largest)
+        return math.exp(DEVIATIONS * (math.hypot(seen, unseen) - seen))
 
 
 def value_of(features: Features, term: str) -> float:
