@@ -100,7 +100,7 @@ def near(runs: list[Measured], engine: str) -> tuple[int, int]:
     return sum(1 / 1.5 <= ratio <= 1.5 for ratio in ratios), len(ratios)
 
 
-# docs/explanation/cost.md has the tables, and what is missed.
+# docs/explanation/cost.md has the tables, and what the command tells on a new machine.
 @pytest.mark.parametrize(("engine", "least", "of"), [("uml", 13, 13), ("shadow", 19, 20)])
 def test_unseen_runs_are_told_within_half_as_much_again(engine: str, least: int, of: int) -> None:
     found, all_of_them = near(UNSEEN, engine)

@@ -50,8 +50,9 @@ HELD_OUT = f"{FOLDER}/held-out.csv"
 TRUTH = f"{FOLDER}/full-size.csv"
 """Likewise: one run at full size."""
 FIRST = f"{FOLDER}/first-runs.csv"
-"""Training runs made again on the machine of the held-out ones, before them: estimates of an engine
-that is in it are corrected by these, as they are by the finished runs of a user's store."""
+"""Training runs made again on the machine of the held-out ones, before them: all of them correct
+all estimates of their engine. An estimate of a user's lets an experiment's own runs correct it
+alone: docs/explanation/cost.md has both."""
 SIGNIFICANT_DIGITS = 5
 MOST_STEPS = 100
 TOLERANCE = 1e-9
