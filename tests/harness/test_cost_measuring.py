@@ -16,7 +16,7 @@ from onionlab.runs.costs.features import Features
 from onionlab.runs.costs.fitting import HELD_OUT, Measured, read_measured
 
 REPOSITORY = Path(__file__).resolve().parents[2]
-QUICK = Measured("uml", "quick", "quick", "rr", 1.0, Features(), None, {})
+QUICK = Measured("uml", "quick", "quick", "rr", 1.0, "", Features(), None, {})
 RUN = "ab01"
 
 

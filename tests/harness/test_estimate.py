@@ -32,7 +32,7 @@ from onionlab.runs.costs.asking import Kind, ask
 from onionlab.runs.costs.calibration import Calibration, NoCalibrationError, calibrate
 from onionlab.runs.costs.cheaper import cheaper_ways
 from onionlab.runs.costs.estimate import Costs, Estimate, costs_of_runs, makespan
-from onionlab.runs.costs.estimator import MODEL, OTHERS, SAME, SIMILAR
+from onionlab.runs.costs.estimator import CORRECTED, MODEL, SAME
 from onionlab.runs.costs.model import Range, load_model
 from onionlab.runs.costs.words import bytes_text, one_line, time_text
 from onionlab.runs.host_facts import host_facts
@@ -349,27 +349,23 @@ def test_runs_of_another_machine_tell_nothing(root: Path, bench: FakeBench) -> N
     assert cost_of_rr(found)[1] == MODEL
 
 
-def test_runs_of_the_experiment_at_another_scale_correct_the_model(root: Path) -> None:
+def test_other_runs_correct_it_in_part_and_those_of_the_level_most(root: Path) -> None:
     asked = request("swrr-5mid", scale=0.1, seeds=1, variants=("rr",))
-    alone = estimate(root, asked)
+    alone = estimate(root, asked).cpu_s
     other = request("swrr-5mid", scale=0.05, seeds=1, variants=("ewma",))
-    expected = estimate(root, other).cpu_s.middle
-    finish(root, "ab01", "ewma", 1, cpu_s=3 * expected, tors=27)
-    plan(root, other, ("ab01", "5mid", "ewma", 1))
-    corrected = estimate(root, asked)
-    assert corrected.sources == [SIMILAR]
-    assert corrected.cpu_s.middle == pytest.approx(3 * alone.cpu_s.middle)
-
-
-def test_other_experiments_correct_it_in_part(root: Path) -> None:
-    asked = request("swrr-5mid", scale=0.1, seeds=1, variants=("rr",))
-    alone = estimate(root, asked).cpu_s.middle
-    expected = estimate(root, request(seeds=1, variants=("rr",))).cpu_s.middle
-    finish(root, "ab01", "rr", 1, cpu_s=3 * expected)
+    small = estimate(root, other).cpu_s.middle
+    quick = estimate(root, request(seeds=1, variants=("rr",))).cpu_s.middle
+    finish(root, "ab01", "rr", 1, cpu_s=3 * quick)
     plan(root, request(), ("ab01", "quick", "rr", 1))
     corrected = estimate(root, asked)
-    assert corrected.sources == [OTHERS]
-    assert alone < corrected.cpu_s.middle < 3 * alone
+    assert corrected.sources == [CORRECTED]
+    assert alone.middle < corrected.cpu_s.middle < 3 * alone.middle
+    # The same experiment and level at another scale: more is known.
+    finish(root, "ab02", "ewma", 1, cpu_s=3 * small, tors=27)
+    plan(root, other, ("ab02", "5mid", "ewma", 1))
+    better = estimate(root, asked).cpu_s
+    assert corrected.cpu_s.middle < better.middle < 3 * alone.middle
+    assert better.high / better.middle < corrected.cpu_s.high / corrected.cpu_s.middle
     # Of another engine they say nothing.
     shadow = estimate(root, request("swrr-5mid", scale=0.1, seeds=1, engine="shadow"))
     assert shadow.sources == [MODEL]

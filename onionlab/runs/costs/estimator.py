@@ -1,8 +1,8 @@
 """What one run costs: from finished runs of its kind, else from the model, corrected by others.
 
 In this order: finished runs of the same experiment, scale, level, variant and engine on this
-machine; the model, times what it missed finished runs of the same experiment by; the model, times a
-part of what it missed other experiments by; the model alone.
+machine; the model, corrected by what it missed other finished runs of the engine by; the model
+alone.
 """
 
 from __future__ import annotations
@@ -33,14 +33,13 @@ from onionlab.runs.costs.model import (
 from onionlab.runs.costs.past import Finished, Past, disk_bytes
 from onionlab.runs.store import Store
 
-SAME, SIMILAR, OTHERS, MODEL, STRANGE = (
+SAME, CORRECTED, MODEL, STRANGE = (
     "finished runs of the same kind",
-    "the model, corrected by finished runs of the same experiment",
-    "the model, corrected by finished runs of other experiments",
+    "the model, corrected by other finished runs of the engine",
     "the model",
     "the model of another engine, because this one was not measured yet",
 )
-SOURCES = (SAME, SIMILAR, OTHERS, MODEL, STRANGE)
+SOURCES = (SAME, CORRECTED, MODEL, STRANGE)
 
 PARALLEL_CPU_FACTOR = 1.27
 """CPU time of a run on several CPUs to that on one (two: docs/explanation/performance.md)."""
@@ -95,9 +94,12 @@ class Estimator:
                 self._past[key][one.run.run_id] = one.run
         self._misses: dict[str, list[Miss]] = defaultdict(list)
         for key, runs in self._past.items():
-            log_ratio = self._log_ratio(key[3], settings[key], runs.values())
+            name, _, kind, engine = key
+            features = features_of(root, settings[key])
+            log_ratio = self._log_ratio(engine, features, runs.values())
             if log_ratio is not None:
-                self._misses[key[3]].append(Miss(key[0], log_ratio))
+                miss = Miss((name, kind.level), features.tors, log_ratio)
+                self._misses[engine].append(miss)
 
     def _loaded(self, name: str, scale: float | None) -> Experiment | None:
         """An experiment that somebody ran; None where it is gone or no longer right."""
@@ -109,18 +111,13 @@ class Estimator:
             self._experiments[name, scale] = found
         return self._experiments[name, scale]
 
-    def _log_ratio(
-        self, engine: str, settings: AnySettings, runs: Iterable[Finished]
-    ) -> float | None:
+    def _log_ratio(self, engine: str, features: Features, runs: Iterable[Finished]) -> float | None:
         """What runs of one kind took to what the model expects; None where nobody can tell."""
         took = [run.cpu_s for run in runs if run.cpu_s is not None]
         if not took:
             return None
-        expected = self._time(engine, CPU, features_of(self._root, settings)).middle
+        expected = self._model.time(engine, CPU, features, self._calibration).middle
         return statistics.fmean(map(math.log, took)) - math.log(max(expected, LEAST_CPU_S))
-
-    def _time(self, engine: str, quantity: str, features: Features) -> Range:
-        return self._model.time(engine, quantity, features, self._calibration)
 
     def cost(self, asked: Asked, kind: Kind, there: Iterable[Finished] = ()) -> RunCost:
         """What a run of a kind takes.
@@ -131,7 +128,7 @@ class Estimator:
         settings = asked.experiment.levels[kind.level].settings
         features = features_of(self._root, settings)
         cpus = asked.cpus_per_run(kind)
-        overhead = self._time(engine, OVERHEAD, features)
+        overhead = self._model.time(engine, OVERHEAD, features, self._calibration)
         key = (asked.experiment.name, asked.experiment.scale, kind, engine)
         runs = {
             **self._past.get(key, {}),
@@ -147,8 +144,11 @@ class Estimator:
             disk = self._seen([max(1, disk_bytes(folder)) for folder in folders])
             source = SAME
         else:
-            factor, source = self._correction(asked)
-            cpu = self._time(engine, CPU, features) * factor
+            misses = self._misses.get(engine, [])
+            place = (asked.experiment.name, kind.level)
+            cpu = self._model.cpu_s(engine, features, self._calibration, place, misses)
+            known = MODEL if engine in self._model.engines else STRANGE
+            source = CORRECTED if misses else known
             if cpus > 1:
                 cpu = cpu * PARALLEL_CPU_FACTOR
             memory = self._model.need(engine, MEMORY, features)
@@ -161,14 +161,3 @@ class Estimator:
         spread = statistics.stdev(logs) if len(logs) > 1 else 0.0
         wander = math.log(self._model.drift_factor)
         return around(math.exp(statistics.fmean(logs)), math.exp(DEVIATIONS * max(spread, wander)))
-
-    def _correction(self, asked: Asked) -> tuple[float, str]:
-        """What to multiply the model's CPU time by, and why."""
-        of_all = [miss for misses in self._misses.values() for miss in misses]
-        own = [miss.log_ratio for miss in of_all if miss.experiment == asked.experiment.name]
-        if own:
-            return math.exp(statistics.fmean(own)), SIMILAR
-        others = self._misses.get(asked.engine)
-        if others:
-            return self._model.correction(asked.engine, others), OTHERS
-        return 1.0, MODEL if asked.engine in self._model.engines else STRANGE

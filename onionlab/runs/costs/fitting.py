@@ -3,10 +3,12 @@
     python -m onionlab.runs.costs.fitting
 
 writes configs/costs/model.json from configs/costs/training.csv, and prints how it does on the runs
-of held-out.csv and full-size.csv. Coefficients minimise the sum of squares of the logarithms of
-what was taken to what is told, and are not negative (each step: C. L. Lawson, R. J. Hanson, Solving
-Least Squares Problems, 1974, chapter 23). A range is two deviations of what the model missed where
-each level of an experiment in turn, at all its scales, was left out of the fit.
+of held-out.csv and full-size.csv. Each machine of training has a factor of its own besides what its
+measures tell, and coefficients are for the mean of them. They minimise the sum of squares of the
+logarithms of what was taken to what is told, and are not negative (each step: C. L. Lawson,
+R. J. Hanson, Solving Least Squares Problems, 1974, chapter 23). A range is two deviations of what
+the model missed where each level of an experiment in turn, at all its scales, was left out of the
+fit.
 """
 
 from __future__ import annotations
@@ -15,7 +17,7 @@ import csv
 import math
 import statistics
 import sys
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, fields
 from pathlib import Path
 
@@ -39,6 +41,7 @@ from onionlab.runs.costs.model import (
     EngineCosts,
     Fitted,
     Miss,
+    Range,
     slowness,
     terms_of,
     value_of,
@@ -50,10 +53,10 @@ HELD_OUT = f"{FOLDER}/held-out.csv"
 TRUTH = f"{FOLDER}/full-size.csv"
 """Likewise: one run at full size."""
 FIRST = f"{FOLDER}/first-runs.csv"
-"""Training runs made again on the machine of the held-out ones, before them: all of them correct
-all estimates of their engine. An estimate of a user's lets an experiment's own runs correct it
-alone: docs/explanation/cost.md has both."""
+"""Runs of `quick` on the machine of the held-out ones: the README's first command, and what
+estimates of its engine are corrected by."""
 SIGNIFICANT_DIGITS = 5
+LOG_DIGITS = 4
 MOST_STEPS = 100
 TOLERANCE = 1e-9
 TINY = 1e-9
@@ -67,6 +70,14 @@ is fitted to seed 1 misses: nine runs of a tenth on Shadow took 340 to 430 MB (o
 DRIFT_FACTOR = 1.2329
 """By which the measures of one machine wandered over five hours, with other work on it for most of
 the time: one deviation over 27 calibrations. Runs that are made one after the other do not tell."""
+
+MACHINE_DEVIATION = 0.22
+"""On Shadow the runs of training took 0.16 more on one machine than its measures tell, and 0.16
+less on the other (machines in model.json): deviation of the two, in the ratio's logarithm."""
+
+LEVEL_SHARE = 1 / 3
+"""Of what runs on Shadow are missed by with their level left out of the fit: covariance of two runs
+of one level 0.016, variance 0.055. Runs of other levels of an experiment have none in common."""
 
 BEYOND_DEVIATION = 0.16
 """At full size, about e^2.1 times the largest run of training, the logarithm of the ratio was 0.02,
@@ -83,6 +94,7 @@ SPEED = {
 class Measured:
     """One run that was made, and what it took.
 
+    machine_name: the machine that made it;
     scale: SCALE; features: what it was; calibration: of the CPU it had, while it had it, or None
     where its times are not known; wall_s: by the clock; took: quantity -> amount, of those that
     were measured: none of a run that is still to be made.
@@ -93,6 +105,7 @@ class Measured:
     level: str
     variant: str
     scale: float
+    machine_name: str
     features: Features
     calibration: Calibration | None
     took: dict[str, float]
@@ -106,7 +119,8 @@ class Measured:
         return self.calibration
 
 
-KEYS = ("engine", "experiment", "level", "variant", "scale")
+PLACE = ("engine", "experiment", "level", "variant", "scale")
+KEYS = (*PLACE, "machine_name")
 COLUMNS = (*KEYS, *MEASURES, *FEATURES, "wall_s", *QUANTITIES)
 
 
@@ -151,58 +165,92 @@ def fit(runs: Sequence[Measured]) -> CostModel:
     engines = {}
     for engine, speed in SPEED.items():
         own = [run for run in runs if run.engine == engine]
-        quantities = {
-            quantity: _fit_quantity(
-                terms_of(engine, quantity),
-                quantity,
-                [run for run in own if quantity in run.took],
-                speed,
-                reference,
-            )
+        fits = {
+            quantity: _fit_quantity(engine, quantity, own, speed, reference)
             for quantity in QUANTITIES
         }
         engines[engine] = EngineCosts(
             speed=speed,
             largest_tors=max(run.features.tors for run in own if CPU in run.took),
-            quantities=quantities,
+            machines={name: round(log, LOG_DIGITS) for name, log in fits[CPU][1].items()},
+            quantities={quantity: fitted for quantity, (fitted, _) in fits.items()},
         )
     return CostModel(
         format=1,
         reference=reference,
         drift_factor=DRIFT_FACTOR,
+        machine_deviation=MACHINE_DEVIATION,
+        level_share=LEVEL_SHARE,
         beyond_deviation=BEYOND_DEVIATION,
         engines=engines,
     )
 
 
 def _fit_quantity(
-    terms: Sequence[str],
+    engine: str,
     quantity: str,
     runs: Sequence[Measured],
     speed: dict[str, float],
     reference: Calibration,
-) -> Fitted:
-    rows = [_row(terms, quantity, run, speed, reference) for run in runs]
-    took = [run.took[quantity] for run in runs]
+) -> tuple[Fitted, dict[str, float]]:
+    """A quantity's coefficients, and by how much each machine took more: logarithms."""
+    terms = terms_of(engine, quantity)
+    measured = [run for run in runs if quantity in run.took]
+    rows = [_row(terms, quantity, run, speed, reference) for run in measured]
+    took = [run.took[quantity] for run in measured]
+    machines = [run.machine_name if quantity in TIMES else "" for run in measured]
     misses = []
-    for kind in sorted({_kind(run) for run in runs}):
-        seen = [i for i, run in enumerate(runs) if _kind(run) != kind]
-        coefficients = _least_squares([rows[i] for i in seen], [took[i] for i in seen])
+    for kind in sorted({_kind(run) for run in measured}):
+        seen = [i for i, run in enumerate(measured) if _kind(run) != kind]
+        coefficients, slow = _by_machine(
+            [rows[i] for i in seen], [took[i] for i in seen], [machines[i] for i in seen]
+        )
         misses += [
-            abs(math.log(took[i] / max(float(np.dot(rows[i], coefficients)), TINY)))
-            for i, run in enumerate(runs)
+            _log_ratio(rows[i], took[i], coefficients) - slow.get(machines[i], 0.0)
+            for i, run in enumerate(measured)
             if _kind(run) == kind
         ]
-    coefficients = _least_squares(rows, took)
+    coefficients, slow = _by_machine(rows, took, machines)
     missed = math.sqrt(statistics.fmean(miss**2 for miss in misses))
     deviation = math.hypot(missed, SEEDS_DEVIATION.get(quantity, 0.0))
-    return Fitted(
+    fitted = Fitted(
         coefficients={
             term: _rounded(float(value)) for term, value in zip(terms, coefficients, strict=True)
         },
         deviation=_rounded(deviation),
         factor=_rounded(math.exp(DEVIATIONS * deviation)),
     )
+    return fitted, slow
+
+
+def _by_machine(
+    rows: Sequence[Sequence[float]], took: Sequence[float], machines: Sequence[str]
+) -> tuple[np.ndarray, dict[str, float]]:
+    """Coefficients for a machine in the middle of those that runs were made on, and the others'.
+
+    Coefficients and machines in turn, each with the other as it is, until neither moves.
+    """
+    slow = dict.fromkeys(sorted(set(machines)), 0.0)
+    while True:
+        factors = np.array([math.exp(slow[name]) for name in machines])
+        coefficients = _least_squares(np.array(rows) * factors[:, None], took)
+        found = {
+            name: statistics.fmean(
+                _log_ratio(row, amount, coefficients)
+                for row, amount, its in zip(rows, took, machines, strict=True)
+                if its == name
+            )
+            for name in slow
+        }
+        middle = statistics.fmean(found.values())
+        moved = max(abs(found[name] - middle - slow[name]) for name in slow)
+        slow = {name: log - middle for name, log in found.items()}
+        if moved < 10**-LOG_DIGITS:
+            return coefficients, slow
+
+
+def _log_ratio(row: Sequence[float], amount: float, coefficients: np.ndarray) -> float:
+    return math.log(amount / max(float(np.dot(row, coefficients)), TINY))
 
 
 def _kind(run: Measured) -> tuple[str, str]:
@@ -258,17 +306,28 @@ def columns_of(run: Measured) -> dict[str, object]:
     )
 
 
-def corrections(model: CostModel, first: Iterable[Measured]) -> dict[str, float]:
-    """What estimates of an engine are multiplied by on the machine that made these runs."""
-    missed: dict[str, list[Miss]] = {engine: [] for engine in model.engines}
-    for run in first:
-        told = model.time(run.engine, CPU, run.features, run.machine).middle
-        missed[run.engine].append(Miss(run.experiment, math.log(run.took[CPU] / told)))
-    return {engine: model.correction(engine, misses) for engine, misses in missed.items()}
+def misses(model: CostModel, engine: str, made: Iterable[Measured]) -> list[Miss]:
+    """By how much an engine's runs were missed."""
+    return [
+        Miss(
+            (run.experiment, run.level),
+            run.features.tors,
+            math.log(run.took[CPU] / model.time(engine, CPU, run.features, run.machine).middle),
+        )
+        for run in made
+        if run.engine == engine and CPU in run.took
+    ]
+
+
+def told(model: CostModel, run: Measured, made: Iterable[Measured]) -> Range:
+    """What an estimate says of a run's CPU time, in seconds, where others were made before."""
+    place = (run.experiment, run.level)
+    before = misses(model, run.engine, made)
+    return model.cpu_s(run.engine, run.features, run.machine, place, before)
 
 
 def held_out_table(
-    model: CostModel, runs: Iterable[Measured], correction: Mapping[str, float]
+    model: CostModel, runs: Iterable[Measured], made: Sequence[Measured]
 ) -> Iterator[str]:
     """How the model does on runs, as a table in Markdown; those not made yet are left out."""
     yield "| Engine | Experiment, level | SCALE | CPU time | Estimate (range) | Ratio |"
@@ -276,11 +335,11 @@ def held_out_table(
     for run in runs:
         if CPU not in run.took:
             continue
-        told = model.time(run.engine, CPU, run.features, run.machine) * correction[run.engine]
+        says = told(model, run, made)
         yield (
             f"| {run.engine} | `{Path(run.experiment).stem}`, {run.level} | {run.scale:g} "
-            f"| {run.took[CPU]:.1f} s | {told.middle:.1f} s ({told.low:.1f} to {told.high:.1f}) "
-            f"| {run.took[CPU] / told.middle:.2f} |"
+            f"| {run.took[CPU]:.1f} s | {says.middle:.1f} s ({says.low:.1f} to {says.high:.1f}) "
+            f"| {run.took[CPU] / says.middle:.2f} |"
         )
 
 
@@ -289,10 +348,10 @@ def main(root: Path) -> int:
     model = fit(read_measured(root / TRAINING))
     write_json(root / MODEL_FILE, model.content())
     first = read_measured(root / FIRST) if (root / FIRST).is_file() else []
-    uncorrected = dict.fromkeys(model.engines, 1.0)
-    for path, by in ((HELD_OUT, corrections(model, first)), (TRUTH, uncorrected)):
+    for path, made in ((HELD_OUT, first), (HELD_OUT, []), (TRUTH, [])):
         if (root / path).is_file():
-            print("\n".join(held_out_table(model, read_measured(root / path), by)))
+            print(f"{path}, after {len(made)} other runs")
+            print("\n".join(held_out_table(model, read_measured(root / path), made)))
     return 0
 
 

@@ -34,6 +34,7 @@ from onionlab.runs.costs.features import Features, features_of
 from onionlab.runs.costs.fitting import COLUMNS, Measured, columns_of, read_measured
 from onionlab.runs.costs.model import CPU, DISK, MEMORY, OVERHEAD, load_model
 from onionlab.runs.costs.past import disk_bytes
+from onionlab.runs.host_facts import host_facts
 from onionlab.runs.planning import make_plan
 from onionlab.runs.presence import presence
 from onionlab.runs.store import Store
@@ -64,7 +65,8 @@ def measure(root: Path, run: Measured) -> Measured:
         _onionlab(root, "run-one", "--root", str(root), "--plan", str(plan.file), "--run", run_id)
     folder = store.run(run_id)
     reading_s = _onionlab(root, "analyse", "--run-directory", str(folder))
-    told = replace(run, features=_rounded(_features(root, run)))
+    name = run.machine_name or str(host_facts()["cpu"])
+    told = replace(run, machine_name=name, features=_rounded(_features(root, run)))
     return _with_what_it_took(told, store, run_id, reading_s)
 
 

@@ -7,13 +7,12 @@ measured runs beside it.
 from __future__ import annotations
 
 import math
-import statistics
-from collections import defaultdict
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
+import numpy as np
 from pydantic import Field
 
 from analysis.formats.format_model import FormatModel
@@ -85,9 +84,14 @@ def around(middle: float, factor: float) -> Range:
 
 @dataclass(frozen=True)
 class Miss:
-    """By how much the model missed the finished runs of one kind: log of the ratio."""
+    """By how much the model missed the finished runs of one kind on this machine.
 
-    experiment: str
+    place: experiment and level; tors: processes of Tor; log_ratio: logarithm of CPU time taken to
+    told.
+    """
+
+    place: tuple[str, str]
+    tors: float
     log_ratio: float
 
 
@@ -116,6 +120,10 @@ class EngineCosts(FormatModel):
     largest_tors: float = Field(
         gt=0.0, description="processes of Tor in the largest run that CPU time was fitted to"
     )
+    machines: dict[str, float] = Field(
+        description="machine that runs were measured on -> by how much they took more CPU time "
+        "than its measures tell: logarithm of the ratio; the mean over machines is 0"
+    )
     quantities: dict[str, Fitted] = Field(description="by name")
 
 
@@ -126,6 +134,17 @@ class CostModel(FormatModel):
     reference: Calibration = Field(description="the machine that coefficients are for")
     drift_factor: float = Field(
         ge=1.0, description="by which one machine's measures were found to wander"
+    )
+    machine_deviation: float = Field(
+        ge=0.0,
+        description="by how much the ratio's logarithm of all runs on one machine deviates in CPU "
+        "time, because a machine's measures do not tell all of it",
+    )
+    level_share: float = Field(
+        ge=0.0,
+        le=1.0,
+        description="of the variance of what runs are missed by, the part that runs of one level, "
+        "of other sizes and variants, have in common",
     )
     beyond_deviation: float = Field(
         ge=0.0,
@@ -147,22 +166,47 @@ class CostModel(FormatModel):
         slow = slowness(self.of(engine).speed, calibration, self.reference)
         return self.need(engine, quantity, features) * slow
 
-    def correction(self, engine: str, others: Iterable[Miss]) -> float:
-        """What to multiply CPU time by on a machine that has made runs of other experiments.
+    def cpu_s(
+        self,
+        engine: str,
+        features: Features,
+        calibration: Calibration,
+        place: tuple[str, str] = ("", ""),
+        misses: Sequence[Miss] = (),
+    ) -> Range:
+        """CPU time of a run in seconds on a machine that has made others, if it has.
 
-        A part of what they were missed by is the machine's, which its measures do not tell, and a
-        part the experiments': what is taken over follows from how large either is known to be.
+        What a run is missed by is taken as a sum of normal variables (a mixed model; the middle is
+        their best linear unbiased prediction: G. K. Robinson, Statistical Science 6(1), 1991): one
+        for the machine, one for how it does with networks beyond those of training, one for the
+        level, and one for the run itself. What finished runs were missed by tells of the first
+        three, and the range is what they leave open.
+
+        place: experiment and level; misses: of finished runs of the same engine on this machine.
         """
-        by_experiment: dict[str, list[float]] = defaultdict(list)
-        for miss in others:
-            by_experiment[miss.experiment].append(miss.log_ratio)
-        if not by_experiment:
-            return 1.0
-        of_machine = math.log(self.drift_factor) ** 2
-        of_experiment = self.of(engine).quantities[CPU].deviation ** 2
-        weight = of_machine / (of_machine + of_experiment / len(by_experiment))
-        mean = statistics.fmean(statistics.fmean(one) for one in by_experiment.values())
-        return math.exp(weight * mean)
+        own = Miss(place, features.tors, 0.0)
+        tells = np.array([[self._together(engine, a, b) for b in misses] for a in misses])
+        shared = np.array([self._together(engine, own, miss) for miss in misses])
+        apart = self.of(engine).quantities[CPU].deviation ** 2 * (1 - self.level_share)
+        variance = self._together(engine, own, own) + apart
+        middle = 0.0
+        if misses:
+            weights = np.linalg.solve(tells + apart * np.eye(len(misses)), shared)
+            middle = float(weights @ np.array([miss.log_ratio for miss in misses]))
+            variance -= float(weights @ shared)
+        told = self.time(engine, CPU, features, calibration).middle * math.exp(middle)
+        return around(told, math.exp(DEVIATIONS * math.sqrt(max(0.0, variance))))
+
+    def _together(self, engine: str, one: Miss, other: Miss) -> float:
+        """The covariance of what two runs on one machine are missed by; of one with itself, too."""
+        variance = self.of(engine).quantities[CPU].deviation ** 2
+        together = self.machine_deviation**2
+        together += self.beyond_deviation**2 * math.prod(
+            math.log(max(1.0, miss.tors / self.of(engine).largest_tors)) for miss in (one, other)
+        )
+        if one.place == other.place:
+            together += self.level_share * variance
+        return together
 
     def need(self, engine: str, quantity: str, features: Features) -> Range:
         """What a run takes of a quantity, in its unit; of time, on the reference machine."""
@@ -171,16 +215,7 @@ class CostModel(FormatModel):
             coefficient * value_of(features, term)
             for term, coefficient in fitted.coefficients.items()
         )
-        return around(amount, fitted.factor * self._beyond(engine, quantity, features))
-
-    def _beyond(self, engine: str, quantity: str, features: Features) -> float:
-        """How much wider a range is of a run larger than all that the model was fitted to."""
-        largest = self.of(engine).largest_tors
-        if quantity != CPU or features.tors <= largest:
-            return 1.0
-        seen = self.of(engine).quantities[CPU].deviation
-        unseen = self.beyond_deviation * math.log(features.tors / largest)
-        return math.exp(DEVIATIONS * (math.hypot(seen, unseen) - seen))
+        return around(amount, fitted.factor)
 
 
 def value_of(features: Features, term: str) -> float:
