@@ -99,6 +99,19 @@ def near(engine: str, made: list[Measured]) -> tuple[int, int]:
     return sum(1 / 1.5 <= ratio <= 1.5 for ratio in ratios), len(ratios)
 
 
+# docs/explanation/cost.md has the table.
+@pytest.mark.parametrize(
+    ("engine", "made", "least", "of"),
+    [("uml", [], 13, 13), ("shadow", MADE_FIRST, 18, 20), ("shadow", [], 17, 20)],
+)
+def test_unseen_runs_are_told_within_half_as_much_again(
+    engine: str, made: list[Measured], least: int, of: int
+) -> None:
+    found, all_of_them = near(engine, made)
+    assert all_of_them == of
+    assert found >= least
+
+
 # A truth that is known
 
 
