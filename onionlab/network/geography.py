@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import itertools
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -205,6 +206,14 @@ def _keys_in(root: Path, file: str, section: str) -> frozenset[str] | None:
 def _read(root: Path, file: str, model: type[AnyModel]) -> tuple[AnyModel, Node]:
     path = shipped(root, file)
     shown = display_name(path, root)
+    # A file that cannot be read says so below.
+    now = path.read_bytes() if path.is_file() else b""
+    return _read_once(path, shown, model, now)
+
+
+@functools.lru_cache(maxsize=8)
+def _read_once(path: Path, shown: str, model: type[AnyModel], now: bytes) -> tuple[AnyModel, Node]:
+    """What the file says now: each run of a plan asks for it again."""
     content, tree, problems = read_model(path, shown, model)
     if content is None or tree is None or problems:
         raise as_user_error(shown, in_order(problems, [shown]), HINT)
