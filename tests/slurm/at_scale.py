@@ -6,7 +6,8 @@ prints a table for docs/explanation/performance.md. Planned are the first so man
 `starvation`, 123 to a seed, in this checkout: programs and keys have to be there, or their making
 is measured as well. Submitted are as many jobs through EXECUTOR=generic, each of which only says
 that its run is there, so that what is left is Snakemake's, the plugin's and this project's part.
-With `--slurm` they go through the Slurm of two nodes that the tests start.
+With `--slurm` they go through the Slurm of two nodes that the tests start, where each job is a
+process of Snakemake's; with `--arrays` as arrays of jobs.
 """
 
 from __future__ import annotations
@@ -105,7 +106,7 @@ def plan(root: Path, runs: int, out: Path) -> None:
     assert len(made.runs) >= runs
 
 
-def submit(runs: int, folder: Path, executor: str) -> None:
+def submit(runs: int, folder: Path, executor: str, arrays: bool = False) -> None:
     """Make so many runs whose jobs do nothing, through an executor."""
     store = folder / "runs"
     store.mkdir(parents=True)
@@ -118,7 +119,8 @@ def submit(runs: int, folder: Path, executor: str) -> None:
     (profile / "config.yaml").write_text(
         f"cluster-generic-submit-cmd: {folder}/submit\nlatency-wait: 5\n"
         if executor == GENERIC
-        else "latency-wait: 5\nslurm-requeue: true\n"
+        else "latency-wait: 5\nslurm-requeue: true\nslurm-init-seconds-before-status-checks: 5\n"
+        + ("slurm-array-jobs: make\n" if arrays else "")
     )
     planned = tuple(
         PlannedRun(f"{number:016x}", "level", "variant", 1 + number // RUNS_A_SEED)
@@ -153,6 +155,7 @@ def _cluster(wanted: bool, folder: Path) -> Iterator[None]:
     if not wanted:
         yield
         return
+    folder.mkdir()
     with running(folder):
         yield
 
@@ -162,6 +165,7 @@ def main(words: list[str]) -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("runs", type=int, nargs="+")
     parser.add_argument("--slurm", action="store_true")
+    parser.add_argument("--arrays", action="store_true")
     parser.add_argument("--only", choices=("plan", "jobs"))
     asked = parser.parse_args(words)
     executor = SLURM if asked.slurm else GENERIC
@@ -176,7 +180,12 @@ def main(words: list[str]) -> int:
                 steps.append(("plan", measured(plan, working_root(), runs, out)))
             if asked.only != "plan":
                 folder = Path(name) / f"runs-{runs}"
-                steps.append((f"jobs through {executor}", measured(submit, runs, folder, executor)))
+                steps.append(
+                    (
+                        f"jobs through {executor}",
+                        measured(submit, runs, folder, executor, asked.arrays),
+                    )
+                )
             for step, took in steps:
                 print(
                     f"| {runs:,} | {step} | {took.wall_s:.1f} s | {took.cpu_s:.1f} s "
