@@ -14,6 +14,8 @@ import pytest
 
 from onionlab.engines.uml.engine import UmlEngine
 from onionlab.engines.uml.kernel import BuiltKernel
+from onionlab.errors import UserError
+from onionlab.programs.installed import find_tgen
 
 # The `linux` that it builds does what the boot check looks for. Its content depends on the
 # configuration and on file.c, as a real kernel's does.
@@ -104,3 +106,12 @@ def checkout(tmp_path: Path) -> Path:
 def uml_engine(uml_kernel: BuiltKernel) -> UmlEngine:
     """The engine with its kernel."""
     return UmlEngine(uml_kernel)
+
+
+@pytest.fixture(scope="session")
+def tgen() -> Path:
+    """Skips a test, by name, where TGen is missing."""
+    try:
+        return find_tgen().path
+    except UserError as error:
+        pytest.skip(f"needs TGen: {error.message}")

@@ -11,15 +11,18 @@ import signal
 import subprocess
 import sys
 import time
+from collections import Counter
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from analysis.records.tgenlog import Complete
-from onionlab.engines.uml.traffic.driver import raise_file_limit
+from onionlab.engines.uml.traffic.driver import Driver, raise_file_limit
+from onionlab.engines.uml.traffic.traffic_file import load_traffic_file
 from onionlab.errors import UserError
 
+from .markov_support import SIMPLE_EDGES, SIMPLE_STATES, emits, model_graphml, to
 from .traffic_support import (
     LIMIT_S,
     TRAFFIC,
@@ -31,6 +34,7 @@ from .traffic_support import (
     played,
     server_graphml,
     wait_until,
+    weighted,
     write_traffic_file,
 )
 
@@ -313,6 +317,95 @@ def test_parallel_branches_and_a_pause_that_waits_for_all(tmp_path: Path) -> Non
     vertices = [stream.vertex for stream in completes(driver, "c")]
     assert sorted(vertices[:2]) == ["stream1", "stream2"]
     assert vertices[2:] == ["stream3"]
+
+
+def test_one_of_several_weighted_edges_is_taken(tmp_path: Path) -> None:
+    """As in the perf clients of tornettools: one stream after each pause, most often the small."""
+    port = free_port()
+    sizes = {"stream_50k": "50", "stream_1m": "100", "stream_5m": "500"}
+    streams = {name: {"sendsize": "10", "recvsize": size} for name, size in sizes.items()}
+    text = graphml(
+        {"start": {"peers": f"127.0.0.1:{port}"}, "pause": {"time": "10 ms"}, **streams},
+        [("start", "pause"), ("pause", "pause"), *(("pause", name) for name in streams)],
+    )
+    for name, weight in zip(streams, ("12.0", "2.0", "1.0"), strict=True):
+        text = weighted(text, ("pause", name), weight)
+    graphs = {"server1": server_graphml(port), "a": text, "b": text}
+    driver = play_until(tmp_path, graphs, {"a": ("[stream-success]", 90), "b": ("[stream-", 90)})
+    for host in ("a", "b"):
+        vertices = Counter(stream.vertex for stream in completes(driver, host)[:90])
+        assert vertices.keys() == sizes.keys()
+        assert vertices["stream_50k"] > 50
+    first = [[stream.vertex for stream in completes(driver, host)[:90]] for host in ("a", "b")]
+    assert first[0] != first[1]
+
+
+@pytest.mark.parametrize("mode", ["path", "graphml"])
+def test_traffic_by_models(tmp_path: Path, mode: str) -> None:
+    """Flows, streams and packets by models, between a client and a server of ours."""
+    none = {"low": 0.0, "high": 0.0}
+    end = [to("s0", "s1"), to("s1", "s1"), emits("s1", "F", "uniform", 0.2, **none)]
+    models = {
+        "flow": [*SIMPLE_EDGES[:2], emits("s1", "+", "uniform", low=50_000, high=50_000)],
+        "stream": [*end, emits("s1", "+", "exponential", 0.8, rate=0.001)],
+        "packet": [
+            *end,
+            emits("s1", "+", "exponential", 0.2, rate=0.0001),
+            emits("s1", "-", "exponential", 0.6, rate=0.0001),
+        ],
+    }
+    (tmp_path / "conf").mkdir()
+    for name, edges in models.items():
+        text = model_graphml(SIMPLE_STATES, edges)
+        (tmp_path / "conf" / f"{name}.graphml").write_text(text)
+    port = free_port()
+    paths = {f"{name}modelpath": f"conf/{name}.graphml" for name in models}
+    traffic = {**paths, "markovmodelseed": "7", "packetmodelmode": mode}
+    graph = graphml(
+        {"start": {"peers": f"127.0.0.1:{port}"}, "traffic": traffic}, [("start", "traffic")]
+    )
+    driver = play_until(
+        tmp_path,
+        {"server1": server_graphml(port), "c": graph},
+        {"c": ("total-traffics-created=1", 2), "server1": ("[stream-success]", 10)},
+    )
+    found = completes(driver, "c")
+    assert all(stream.success for stream in found)
+    assert len({stream.payload_bytes for stream in found}) > 3
+    assert driver.text("c").count("flow is complete") > 3
+    assert "[stream-error]" not in driver.text("server1")
+
+
+def test_servers_know_the_models_of_clients_by_path(tmp_path: Path) -> None:
+    client = {"packetmodelpath": "m.graphml", "packetmodelmode": "path", "peers": "server1:80"}
+    graphs = {"server1": server_graphml(80)}
+    for name in ("client1", "client2"):
+        graphs[name] = graphml({"start": {}, "flow": client}, [("start", "flow")])
+    hosts = []
+    for name, graph in graphs.items():
+        directory = tmp_path / name
+        directory.mkdir()
+        (directory / "graph.graphml").write_text(graph)
+        model = model_graphml(SIMPLE_STATES, SIMPLE_EDGES)
+        if name != "server1":
+            (directory / "m.graphml").write_text(model)
+        paths = {"graph": str(directory / "graph.graphml"), "log": str(directory / "log")}
+        hosts.append({"name": name, "start_ms": 0, **paths})
+    traffic_file = write_traffic_file(tmp_path, {}, hosts=hosts)
+    driver = Driver(load_traffic_file(traffic_file))
+    server = driver._hosts[0]
+    known = server.model_at("m.graphml")
+    assert known is not None
+    assert known.name == "m.graphml"
+    assert server.model_at("n.graphml") is None
+    driver._close()
+
+    other = model_graphml(
+        SIMPLE_STATES, [*SIMPLE_EDGES[:2], emits("s1", "-", "pareto", scale=1, shape=1)]
+    )
+    (tmp_path / "client2" / "m.graphml").write_text(other)
+    with pytest.raises(UserError, match=r"'m\.graphml' is another packet model"):
+        Driver(load_traffic_file(traffic_file))
 
 
 def test_a_loop_without_pause_does_not_spin_when_refused(tmp_path: Path) -> None:

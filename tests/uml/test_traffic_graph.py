@@ -13,14 +13,18 @@ from onionlab.engines.uml.traffic.action_graph import (
     ActionGraph,
     LogLevel,
     Pause,
+    Seed,
     StreamOptions,
+    TrafficOptions,
     load_graph,
 )
+from onionlab.engines.uml.traffic.markov_model import INTERNAL_PACKET_MODEL
 from onionlab.engines.uml.traffic.options import Peer, parse_peers, parse_size, parse_time
 from onionlab.errors import UserError
 from onionlab.rundir import tgen
 
-from .traffic_support import client_graphml, graphml, server_graphml
+from .markov_support import SIMPLE_EDGES, SIMPLE_STATES, model_graphml
+from .traffic_support import client_graphml, graphml, server_graphml, weighted
 
 START = {"peers": "server1:80"}
 STREAM = {"sendsize": "1000 bytes", "recvsize": "320 KiB"}
@@ -128,18 +132,29 @@ def test_start_holds_defaults_that_a_stream_overrides(tmp_path: Path) -> None:
 
 REFUSED: dict[str, tuple[dict[str, dict[str, str]], list[tuple[str, str]]]] = {
     "vertex 'end1' is not supported": ({"start": START, "end1": {}}, [("start", "end1")]),
-    "vertex 'flow' is not supported": ({"start": START, "flow": {}}, [("start", "flow")]),
     "vertex 'stream_at_end' is not supported": (
         {"start": START, "stream_at_end": STREAM},
         [("start", "stream_at_end")],
     ),
     "vertex 'other' is not supported": ({"start": START, "other": {}}, [("start", "other")]),
-    "vertex 'stream': attribute 'packetmodelpath' is not supported": (
-        {"start": START, "stream": {**STREAM, "packetmodelpath": "x"}},
+    "vertex 'stream': attribute 'streammodelpath' is not supported": (
+        {"start": START, "stream": {**STREAM, "streammodelpath": "x"}},
         [("start", "stream")],
     ),
-    "vertex 'start': attribute 'socksauthseed' is not supported": (
-        {"start": {**START, "socksauthseed": "3"}},
+    "vertex 'flow': attribute 'flowmodelpath' is not supported": (
+        {"start": START, "flow": {**STREAM, "flowmodelpath": "x"}},
+        [("start", "flow")],
+    ),
+    "attribute 'socksauthseed': '4294967296' is not a seed": (
+        {"start": {**START, "socksauthseed": "4294967296"}},
+        [],
+    ),
+    "attribute 'markovmodelseed': '-1' is not a seed": (
+        {"start": {**START, "markovmodelseed": "-1"}},
+        [],
+    ),
+    "attribute 'packetmodelmode': 'pigeon' is neither": (
+        {"start": {**START, "packetmodelmode": "pigeon"}},
         [],
     ),
     "vertex 'pause': attribute 'sendsize' is not supported": (
@@ -187,12 +202,115 @@ def test_what_is_not_supported_is_refused_by_name(tmp_path: Path, reason: str) -
     assert reason in refusal(tmp_path, graphml(vertices, edges))
 
 
-def test_a_weighted_edge_is_refused(tmp_path: Path) -> None:
+def test_a_perf_client_of_tornettools(tmp_path: Path) -> None:
+    ends = [("pause", f"stream_{size}") for size in ("50k", "1m", "5m")]
+    streams = {target: STREAM for _, target in ends}
+    text = graphml(
+        {"start": {**START, "packetmodelmode": "path"}, "pause": {"time": "1 minute"}, **streams},
+        [("start", "pause"), ("pause", "pause"), *ends],
+    )
+    for edge, weight in zip(ends, ("12.0", "2.0", "1.0"), strict=True):
+        text = weighted(text, edge, weight)
+    graph = load(tmp_path, text)
+    assert graph.next["pause"] == ("pause",)
+    assert [weight for _, weight in graph.choices["pause"]] == [12.0, 2.0, 1.0]
+    # TGen takes the first edge up to which the weights add up to more than the draw.
+    chosen = [graph.following("pause", draw / 15) for draw in (0, 11.999, 12, 13.9, 14, 14.999)]
+    names = ["50k", "50k", "1m", "1m", "5m", "5m"]
+    assert chosen == [("pause", f"stream_{name}") for name in names]
+    assert graph.following("start", 0.5) == ("pause",)
+    assert all(stream.packet_model_by_path for stream in graph.streams)
+    assert graph.packet_models == {}
+
+
+@pytest.mark.parametrize(
+    ("weight", "name", "reason"),
+    [
+        ("1", "colour", "edge start -> stream: attribute 'colour' is not supported"),
+        ("-1", "weight", "edge start -> stream: attribute 'weight' is '-1'"),
+        ("1e999", "weight", "edge start -> stream: attribute 'weight' is '1e999'"),
+        ("1_0", "weight", "edge start -> stream: attribute 'weight' is '1_0'"),
+        ("0", "weight", "vertex 'start': the weights of its edges add up to nothing"),
+    ],
+)
+def test_odd_edges_are_refused(tmp_path: Path, weight: str, name: str, reason: str) -> None:
     text = graphml({"start": START, "stream": STREAM}, [("start", "stream")])
-    text = text.replace(
-        "target='stream'/>", "target='stream'><data key='w'>1</data></edge>"
-    ).replace("<graph ", "<key id='w' for='edge' attr.name='weight'/><graph ")
-    assert "edge start -> stream: attribute 'weight' is not supported" in refusal(tmp_path, text)
+    assert reason in refusal(tmp_path, weighted(text, ("start", "stream"), weight, name))
+
+
+def test_two_edges_between_the_same_vertices_are_refused(tmp_path: Path) -> None:
+    text = graphml({"start": START, "stream": STREAM}, [("start", "stream")] * 2)
+    assert "edge start -> stream: there are two of these" in refusal(tmp_path, text)
+
+
+def test_a_markov_client_of_tornettools(tmp_path: Path) -> None:
+    conf = tmp_path / "conf"
+    conf.mkdir()
+    for name in ("flow", "stream", "packet"):
+        (conf / f"{name}.graphml").write_text(model_graphml(SIMPLE_STATES, SIMPLE_EDGES))
+    host = tmp_path / "client1"
+    host.mkdir()
+    paths = {f"{name}modelpath": f"../conf/{name}.graphml" for name in ("flow", "stream", "packet")}
+    text = graphml(
+        {
+            "start": {**START, "socksproxy": "localhost:9050", "timeout": "10 minutes"},
+            "traffic": {
+                **paths,
+                "socksauthseed": "1",
+                "packetmodelmode": "path",
+                "markovmodelseed": "2",
+            },
+        },
+        [("start", "traffic"), ("traffic", "traffic")],
+    )
+    graph = load(host, text)
+    traffic = graph.actions["traffic"]
+    assert isinstance(traffic, TrafficOptions)
+    assert traffic.flow_model.name == "flow.graphml"
+    assert traffic.flow.stream_model.name == "stream.graphml"
+    stream = traffic.flow.stream
+    assert (stream.send_bytes, stream.recv_bytes) == (0, 0)
+    assert stream.model_seed == Seed("traffic", 2)
+    assert stream.auth_seed == Seed("traffic", 1)
+    assert (stream.timeout_us, stream.stallout_us) == (600_000_000, 30_000_000)
+    assert graph.packet_models == {"../conf/packet.graphml": stream.packet_model}
+    assert graph.next["traffic"] == ("traffic",)
+
+
+def test_vertices_without_a_seed_share_the_generator_of_start(tmp_path: Path) -> None:
+    graph = load(
+        tmp_path,
+        graphml(
+            {
+                "start": {**START, "markovmodelseed": "7"},
+                "flow_a": {},
+                "flow_b": {"markovmodelseed": "7"},
+                "stream": STREAM,
+            },
+            [("start", name) for name in ("flow_a", "flow_b", "stream")],
+        ),
+    )
+    seeds = {options.id: options.model_seed for options in graph.streams}
+    assert seeds == {
+        "flow_a": Seed("start", 7),
+        "flow_b": Seed("flow_b", 7),
+        "stream": Seed("start", 7),
+    }
+    assert graph.streams[0].packet_model is INTERNAL_PACKET_MODEL
+
+
+def test_a_bad_model_is_named_by_its_file(tmp_path: Path) -> None:
+    (tmp_path / "bad.graphml").write_text("<graphml/>")
+    for path, reason in (("bad.graphml", "needs one <graph>"), ("none.graphml", "cannot read")):
+        text = graphml(
+            {"start": START, "flow": {"streammodelpath": path}},
+            [("start", "flow")],
+        )
+        (tmp_path / "some.graphml").write_text(text)
+        with pytest.raises(UserError) as caught:
+            load_graph(tmp_path / "some.graphml")
+        assert str(tmp_path / path) in caught.value.message
+        assert reason in caught.value.message
 
 
 def test_a_default_value_of_a_key_is_refused(tmp_path: Path) -> None:

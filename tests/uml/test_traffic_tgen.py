@@ -2,19 +2,11 @@
 
 from __future__ import annotations
 
-import contextlib
-import os
 import re
 import socket
-import subprocess
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-
-from analysis.records.tgenlog import TgenLog
-from onionlab.errors import UserError
-from onionlab.programs.installed import find_tgen
 
 from .traffic_support import (
     LIMIT_S,
@@ -22,53 +14,13 @@ from .traffic_support import (
     accepts,
     client_graphml,
     free_port,
-    parse_log,
     played,
+    real,
     server_graphml,
     wait_until,
 )
 
 pytestmark = pytest.mark.shadow
-
-
-@pytest.fixture(scope="module")
-def tgen() -> Path:
-    """Skips a test, by name, where TGen is missing."""
-    try:
-        return find_tgen().path
-    except UserError as error:
-        pytest.skip(f"needs TGen: {error.message}")
-
-
-class Real:
-    """A TGen process and its log."""
-
-    def __init__(self, tgen: Path, directory: Path, name: str, graph: str) -> None:
-        self.path = directory / f"{name}.log"
-        (directory / f"{name}.graphml").write_text(graph)
-        with self.path.open("w") as log:
-            self.process = subprocess.Popen(
-                [tgen, f"{name}.graphml"],
-                cwd=directory,
-                stdout=log,
-                env={**os.environ, "TGENHOSTNAME": name},
-            )
-
-    def text(self) -> str:
-        return self.path.read_text()
-
-    def log(self) -> TgenLog:
-        return parse_log(self.path)
-
-
-@contextlib.contextmanager
-def real(tgen: Path, directory: Path, name: str, graph: str) -> Iterator[Real]:
-    process = Real(tgen, directory, name, graph)
-    try:
-        yield process
-    finally:
-        process.process.terminate()
-        process.process.wait(10)
 
 
 @pytest.mark.parametrize("sizes", [("1000 bytes", "320 KiB"), ("1", "1"), ("3 MiB", "5 MiB")])

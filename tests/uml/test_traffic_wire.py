@@ -47,6 +47,7 @@ def test_a_command_is_understood() -> None:
         send_bytes=327680,
         model_name="internal-packet-model",
         model_bytes=1970,
+        model_seed=1963204280,
     )
     assert wire.parse_response(RESPONSE) == "server1"
 
@@ -60,7 +61,23 @@ def test_the_internal_model_may_come_by_name() -> None:
     line = COMMAND.replace(
         b"MODEL_MODE=graphml MODEL_SIZE=1970", b"MODEL_MODE=path MODEL_PATH=internal-packet-model"
     )
-    assert wire.parse_command(line).model_bytes == 0
+    asked = wire.parse_command(line)
+    assert (asked.model_bytes, asked.model_path) == (0, "internal-packet-model")
+
+
+def test_a_model_may_come_by_its_path() -> None:
+    line = wire.command(
+        hostname="web1",
+        transfer_id="stream",
+        send_bytes=0,
+        recv_bytes=0,
+        model_seed=2**32 - 1,
+        model_path="../conf/packet.graphml",
+    )
+    assert line.endswith(b" MODEL_MODE=path MODEL_PATH=../conf/packet.graphml\n")
+    asked = wire.parse_command(line.removeprefix(wire.AUTH_BYTES).strip())
+    assert asked.model_path == "../conf/packet.graphml"
+    assert (asked.send_bytes, asked.receive_bytes, asked.model_seed) == (0, 0, 2**32 - 1)
 
 
 @pytest.mark.parametrize(
@@ -75,7 +92,7 @@ def test_the_internal_model_may_come_by_name() -> None:
         (b"MODEL_SIZE=1970", b"MODEL_SIZE=0", "HEADER_MODELSIZE"),
         (b"MODEL_SIZE=1970", b"MODEL_SIZE=10485761", "HEADER_MODELSIZE"),
         (b"=graphml", b"=carrier-pigeon", "HEADER_MODELMODE"),
-        (b"graphml MODEL_SIZE=1970", b"path MODEL_PATH=/etc/model", "HEADER_MODELPATH"),
+        (b"graphml MODEL_SIZE=1970", b"path", "HEADER_INCOMPLETE"),
     ],
 )
 def test_bad_commands_have_tgens_codes(old: bytes, new: bytes, code: str) -> None:

@@ -43,6 +43,16 @@ def graphml(vertices: Mapping[str, Attributes], edges: Sequence[tuple[str, str]]
     return "\n".join([*lines, "</graph>", "</graphml>"])
 
 
+def weighted(text: str, edge: tuple[str, str], weight: str, name: str = "weight") -> str:
+    """The graph with a weight on an edge, as networkx writes one."""
+    source, target = edge
+    plain = f"<edge source='{source}' target='{target}'/>"
+    assert plain in text
+    key = f"<key id='w' for='edge' attr.name='{name}' attr.type='string'/>"
+    text = text.replace(plain, f"{plain[:-2]}><data key='w'>{weight}</data></edge>")
+    return text if key in text else text.replace("<graph ", f"{key}<graph ")
+
+
 def server_graphml(port: int, **start: str) -> str:
     return graphml({"start": {"serverport": str(port), "heartbeat": "1 second", **start}})
 
@@ -166,6 +176,37 @@ def played(
                 result.process.kill()
         if result.status is None:
             result.wait()
+
+
+class Real:
+    """A TGen process and its log."""
+
+    def __init__(self, tgen: Path, directory: Path, name: str, graph: str) -> None:
+        self.path = directory / f"{name}.log"
+        (directory / f"{name}.graphml").write_text(graph)
+        with self.path.open("w") as log:
+            self.process = subprocess.Popen(
+                [tgen, f"{name}.graphml"],
+                cwd=directory,
+                stdout=log,
+                env={**os.environ, "TGENHOSTNAME": name},
+            )
+
+    def text(self) -> str:
+        return self.path.read_text()
+
+    def log(self) -> TgenLog:
+        return parse_log(self.path)
+
+
+@contextlib.contextmanager
+def real(tgen: Path, directory: Path, name: str, graph: str) -> Iterator[Real]:
+    process = Real(tgen, directory, name, graph)
+    try:
+        yield process
+    finally:
+        process.process.terminate()
+        process.process.wait(10)
 
 
 def wait_until(condition: Callable[[], bool], what: str) -> None:

@@ -1,30 +1,45 @@
 """TGen's action graph, as far as this driver plays it.
 
-Supported: one ``start`` vertex, ``stream`` and ``pause`` vertices, edges without weights, loops.
-As in TGen, a vertex is what its id contains ("stream_1" is a stream), options of a stream may stand
-at ``start`` as defaults, an empty value is as good as none, and a walk follows all edges that leave
-a vertex. Whatever else a graph says is refused by name: played wrongly it would give wrong results.
+Supported: one ``start`` vertex, ``stream``, ``flow``, ``traffic`` and ``pause`` vertices, edges
+with and without weights, loops. As in TGen, a vertex is what its id contains ("stream_1" is a
+stream), options of a stream, flow or traffic may stand at ``start`` as defaults, an empty value is
+as good as none, and a walk follows all edges without a weight that leave a vertex and one of those
+that have one. Paths of Markov models count from the graph's directory. Whatever else a graph says
+is refused by name: played wrongly it would give wrong results.
 """
 
 from __future__ import annotations
 
-import xml.etree.ElementTree as ElementTree
+import itertools
+import math
+import re
+from bisect import bisect_right
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import Enum
 from pathlib import Path
 from typing import Any
 
 from onionlab.errors import UserError
 
-from .options import Peer, parse_peers, parse_port, parse_size, parse_time, parse_times
+from .graphml import Edge, parse_graphml
+from .markov_model import (
+    INTERNAL_FLOW_MODEL,
+    INTERNAL_PACKET_MODEL,
+    INTERNAL_STREAM_MODEL,
+    MarkovModel,
+    load_model,
+)
+from .options import Peer, parse_peers, parse_port, parse_seed, parse_size, parse_time, parse_times
 
 DEFAULT_HEARTBEAT_US = 1_000_000
 DEFAULT_STALLOUT_US = 30_000_000
 
 # TGen looks for these words in a vertex's id, in this order.
 _KINDS = ("start", "end", "pause", "stream", "flow", "traffic")
-_SUPPORTED_KINDS = ("start", "pause", "stream")
+_SUPPORTED_KINDS = ("start", "pause", "stream", "flow", "traffic")
+
+_WEIGHT = re.compile(r"(\d+\.?\d*|\.\d+)([eE][-+]?\d+)?", re.ASCII)
 
 
 class LogLevel(Enum):
@@ -53,8 +68,23 @@ class Start:
 
 
 @dataclass(frozen=True)
+class Seed:
+    """A seed of a graph. All vertices with the same owner draw from one generator, in turn."""
+
+    owner: str
+    seed: int
+
+
+@dataclass(frozen=True)
 class StreamOptions:
-    """Options of a stream vertex. Times in microseconds; 0 switches a limit off."""
+    """Options of a stream vertex, or of the streams of a flow. Times in microseconds; 0: no limit.
+
+    send_bytes, recv_bytes: of payload; both are 0 where the packet model says when it is enough.
+    packet_model_path: its path as the graph has it. packet_model_by_path: whether the server gets
+    the model's path instead of its text. model_seed: where the seeds of all models of this vertex
+    come from. auth_seed: where user names and passwords for the proxy come from; None for those
+    given here.
+    """
 
     id: str
     peers: tuple[Peer, ...]
@@ -65,6 +95,32 @@ class StreamOptions:
     recv_bytes: int
     timeout_us: int
     stallout_us: int
+    packet_model: MarkovModel = INTERNAL_PACKET_MODEL
+    packet_model_path: str | None = None
+    packet_model_by_path: bool = False
+    model_seed: Seed | None = None
+    auth_seed: Seed | None = None
+
+
+@dataclass(frozen=True)
+class FlowOptions:
+    """Options of a flow vertex, or of a traffic's flows: streams that begin as a model says."""
+
+    id: str
+    stream: StreamOptions
+    stream_model: MarkovModel
+
+
+@dataclass(frozen=True)
+class TrafficOptions:
+    """Options of a traffic vertex: flows that begin as a model says."""
+
+    id: str
+    flow: FlowOptions
+    flow_model: MarkovModel
+
+
+Action = StreamOptions | FlowOptions | TrafficOptions
 
 
 @dataclass(frozen=True)
@@ -78,18 +134,51 @@ class Pause:
 
 @dataclass(frozen=True)
 class ActionGraph:
-    """A graph: its vertices by id, and where the edges from each lead, in TGen's order."""
+    """A graph: its vertices by id, and where the edges from each lead, in TGen's order.
+
+    next: by edges without a weight. choices: by edges with one, with the weight.
+    """
 
     path: str
     start: Start
-    actions: Mapping[str, StreamOptions | Pause]
+    actions: Mapping[str, Action | Pause]
     next: Mapping[str, tuple[str, ...]]
     edges: int
+    choices: Mapping[str, tuple[tuple[str, float], ...]] = field(default_factory=dict)
 
     @property
     def streams(self) -> list[StreamOptions]:
-        """All stream vertices."""
-        return [action for action in self.actions.values() if isinstance(action, StreamOptions)]
+        """The options of all vertices that make streams."""
+        return [
+            stream_options(action)
+            for action in self.actions.values()
+            if not isinstance(action, Pause)
+        ]
+
+    @property
+    def packet_models(self) -> dict[str, MarkovModel]:
+        """The packet models that servers are asked for by path, by these paths."""
+        return {
+            options.packet_model_path: options.packet_model
+            for options in self.streams
+            if options.packet_model_path is not None and options.packet_model_by_path
+        }
+
+    def following(self, vertex: str, draw: float) -> tuple[str, ...]:
+        """Return where a walk goes from a vertex, as tgen-graph.c chooses. draw: in [0, 1)."""
+        choices = self.choices.get(vertex, ())
+        if not choices:
+            return self.next[vertex]
+        cumulative = list(itertools.accumulate(weight for _, weight in choices))
+        chosen = choices[bisect_right(cumulative, draw * cumulative[-1])][0]
+        return (*self.next[vertex], chosen)
+
+
+def stream_options(action: Action) -> StreamOptions:
+    """Return the options of the streams that a vertex makes."""
+    if isinstance(action, TrafficOptions):
+        return action.flow.stream
+    return action.stream if isinstance(action, FlowOptions) else action
 
 
 def _level(text: str) -> LogLevel:
@@ -98,6 +187,13 @@ def _level(text: str) -> LogLevel:
     except KeyError:
         levels = ", ".join(level.name.lower() for level in LogLevel)
         raise ValueError(f"{text!r} is not a log level: {levels}") from None
+
+
+def _mode(text: str) -> str:
+    mode = text.lower()
+    if mode not in ("path", "graphml"):
+        raise ValueError(f"{text!r} is neither 'path' nor 'graphml'")
+    return mode
 
 
 _STREAM_OPTIONS: dict[str, Callable[[str], Any]] = {
@@ -109,16 +205,24 @@ _STREAM_OPTIONS: dict[str, Callable[[str], Any]] = {
     "recvsize": parse_size,
     "timeout": parse_time,
     "stallout": parse_time,
+    "packetmodelpath": str,
+    "packetmodelmode": _mode,
+    "markovmodelseed": parse_seed,
+    "socksauthseed": parse_seed,
 }
+_FLOW_OPTIONS: dict[str, Callable[[str], Any]] = {**_STREAM_OPTIONS, "streammodelpath": str}
+_TRAFFIC_OPTIONS: dict[str, Callable[[str], Any]] = {**_FLOW_OPTIONS, "flowmodelpath": str}
 _OPTIONS: dict[str, dict[str, Callable[[str], Any]]] = {
     "start": {
         "serverport": parse_port,
         "time": parse_time,
         "heartbeat": parse_time,
         "loglevel": _level,
-        **_STREAM_OPTIONS,
+        **_TRAFFIC_OPTIONS,
     },
     "stream": _STREAM_OPTIONS,
+    "flow": _FLOW_OPTIONS,
+    "traffic": _TRAFFIC_OPTIONS,
     "pause": {"time": parse_times},
 }
 
@@ -126,61 +230,18 @@ _OPTIONS: dict[str, dict[str, Callable[[str], Any]]] = {
 def load_graph(path: Path) -> ActionGraph:
     """Read a GraphML file. Raises UserError that names the file and what in it is not supported."""
     try:
-        root = ElementTree.fromstring(path.read_bytes())
+        content = path.read_bytes()
     except OSError as error:
         raise UserError(f"{path}: cannot read this TGen graph: {error.strerror}") from error
-    except ElementTree.ParseError as error:
-        raise UserError(f"{path}: not GraphML: {error}") from error
     try:
-        return _action_graph(str(path), root)
+        graph = parse_graphml(content)
+        return _checked(path, graph.vertices, graph.edges)
     except ValueError as error:
         raise UserError(f"{path}: {error}") from error
 
 
-def _action_graph(path: str, root: ElementTree.Element) -> ActionGraph:
-    if _tag(root) != "graphml":
-        raise ValueError(f"not GraphML: its root element is <{_tag(root)}>")
-    names: dict[str, str] = {}
-    graphs = []
-    for child in root:
-        if _tag(child) == "key":
-            if len(child) and any(_tag(part) == "default" for part in child):
-                raise ValueError(f"a default value for {child.get('attr.name')!r} is not supported")
-            names[child.get("id", "")] = child.get("attr.name", "")
-        elif _tag(child) == "graph":
-            graphs.append(child)
-    if len(graphs) != 1:
-        raise ValueError(f"needs one <graph>, has {len(graphs)}")
-    if graphs[0].get("edgedefault") != "directed":
-        raise ValueError("the graph must have directed edges (edgedefault='directed')")
-
-    vertices: dict[str, dict[str, str]] = {}
-    edges: list[tuple[str, str]] = []
-    for element in graphs[0]:
-        data = _data(element, names)
-        if _tag(element) == "node":
-            vertex = element.get("id")
-            if not vertex or vertex in vertices:
-                raise ValueError(f"vertex id {vertex!r} is missing or used twice")
-            vertices[vertex] = data
-        elif _tag(element) == "edge":
-            ends = element.get("source", ""), element.get("target", "")
-            if data:
-                raise ValueError(
-                    f"edge {ends[0]} -> {ends[1]}: attribute {next(iter(data))!r} is not supported;"
-                    " edges have none"
-                )
-            edges.append(ends)
-        elif data or _tag(element) not in ("data", "desc"):
-            raise ValueError(f"<{_tag(element)}> is not supported")
-    for source, target in edges:
-        if source not in vertices or target not in vertices:
-            raise ValueError(f"edge {source} -> {target}: there is no such vertex")
-    return _checked(path, vertices, edges)
-
-
 def _checked(
-    path: str, vertices: dict[str, dict[str, str]], edges: list[tuple[str, str]]
+    path: Path, vertices: Mapping[str, Mapping[str, str]], all_edges: Iterable[Edge]
 ) -> ActionGraph:
     kinds = {vertex: _kind(vertex) for vertex in vertices}
     parsed = {vertex: _parsed(vertex, kinds[vertex], data) for vertex, data in vertices.items()}
@@ -189,25 +250,38 @@ def _checked(
         raise ValueError(f"needs one start vertex, has {len(starts)}")
     (start,) = starts
     defaults = parsed[start]
+    weights = _weights(all_edges)
+    edges = list(weights)
     # TGen takes the neighbours in the order of the vertices, whatever the order of the edges.
     order = {vertex: position for position, vertex in enumerate(vertices)}
-    following = {
-        vertex: tuple(sorted((t for s, t in edges if s == vertex), key=order.__getitem__))
+    targets = {
+        vertex: sorted((t for s, t in edges if s == vertex), key=order.__getitem__)
         for vertex in vertices
     }
-    if start in following[start]:
+    if start in targets[start]:
         raise ValueError(f"vertex {start!r} has an edge to itself, which TGen refuses")
     _check_connected(vertices, edges)
-    actions: dict[str, StreamOptions | Pause] = {}
+    actions: dict[str, Action | Pause] = {}
     for vertex, kind in kinds.items():
-        if kind == "stream":
-            actions[vertex] = _stream(vertex, {**defaults, **parsed[vertex]})
-        elif kind == "pause":
+        if kind == "pause":
             incoming = sum(target == vertex for _, target in edges)
             actions[vertex] = Pause(vertex, parsed[vertex].get("time", ()), incoming)
-    _check_no_timeless_cycle(actions, following, start)
+        elif kind != "start":
+            options = {**defaults, **parsed[vertex]}
+            owners = {name: vertex if name in parsed[vertex] else start for name in options}
+            actions[vertex] = _action(vertex, kind, options, owners, path.parent)
+    _check_no_timeless_cycle(actions, targets, start)
+    following: dict[str, tuple[str, ...]] = {}
+    choices: dict[str, tuple[tuple[str, float], ...]] = {}
+    for vertex, reached in targets.items():
+        weighted = [(t, w) for t in reached if (w := weights[vertex, t]) is not None]
+        following[vertex] = tuple(t for t in reached if weights[vertex, t] is None)
+        if weighted:
+            if not 0 < sum(weight for _, weight in weighted) < math.inf:
+                raise ValueError(f"vertex {vertex!r}: the weights of its edges add up to nothing")
+            choices[vertex] = tuple(weighted)
     return ActionGraph(
-        path=path,
+        path=str(path),
         start=Start(
             id=start,
             server_port=defaults.get("serverport"),
@@ -218,24 +292,78 @@ def _checked(
         actions=actions,
         next=following,
         edges=len(edges),
+        choices=choices,
     )
 
 
-def _stream(vertex: str, options: dict[str, Any]) -> StreamOptions:
-    for name in ("peers", "sendsize", "recvsize"):
-        if not options.get(name):
-            # Without a size, or with 0, TGen follows a Markov model or sends nothing at all.
-            raise ValueError(f"vertex {vertex!r}: attribute {name!r} is needed, and not 0")
+def _weights(edges: Iterable[Edge]) -> dict[tuple[str, str], float | None]:
+    """Return the edges' weights, in the file's order; None for edges without one."""
+    weights: dict[tuple[str, str], float | None] = {}
+    for edge in edges:
+        where = f"edge {edge.source} -> {edge.target}"
+        if (edge.source, edge.target) in weights:
+            # TGen looks a weight up by the edge's ends, and so would count one of the two twice.
+            raise ValueError(f"{where}: there are two of these")
+        weight = None
+        for name, text in edge.data.items():
+            if name.lower() != "weight":
+                raise ValueError(f"{where}: attribute {name!r} is not supported; 'weight' is")
+            if not _WEIGHT.fullmatch(text.strip()) or not math.isfinite(weight := float(text)):
+                raise ValueError(f"{where}: attribute 'weight' is {text!r}, not a finite number")
+        weights[edge.source, edge.target] = weight
+    return weights
+
+
+def _action(
+    vertex: str, kind: str, options: dict[str, Any], owners: Mapping[str, str], directory: Path
+) -> Action:
+    def model(option: str, internal: MarkovModel) -> MarkovModel:
+        path = options.get(option)
+        return internal if path is None else load_model(directory / path)
+
+    stream = _stream(vertex, options, owners, model("packetmodelpath", INTERNAL_PACKET_MODEL))
+    if kind == "stream":
+        return stream
+    flow = FlowOptions(vertex, stream, model("streammodelpath", INTERNAL_STREAM_MODEL))
+    if kind == "flow":
+        return flow
+    return TrafficOptions(vertex, flow, model("flowmodelpath", INTERNAL_FLOW_MODEL))
+
+
+def _stream(
+    vertex: str, options: dict[str, Any], owners: Mapping[str, str], model: MarkovModel
+) -> StreamOptions:
+    def seed(name: str) -> Seed | None:
+        return Seed(owners[name], options[name]) if name in options else None
+
+    if not options.get("peers"):
+        raise ValueError(f"vertex {vertex!r}: attribute 'peers' is needed")
+    sizes = options.get("sendsize"), options.get("recvsize")
+    if sizes != (None, None):
+        for name in ("sendsize", "recvsize"):
+            if not options.get(name):
+                # With one size of the two, or with 0 for both, a stream of TGen waits until it
+                # stalls: for a closing line, or for a checksum before it sends its own. One size of
+                # 0 works in TGen, and is not played here.
+                raise ValueError(
+                    f"vertex {vertex!r}: attribute {name!r} is needed, and not 0, where the other "
+                    "size is given; without both the packet model says when a stream ends"
+                )
     return StreamOptions(
         id=vertex,
         peers=options["peers"],
         proxies=options.get("socksproxy", ()),
         username=options.get("socksusername"),
         password=options.get("sockspassword"),
-        send_bytes=options["sendsize"],
-        recv_bytes=options["recvsize"],
+        send_bytes=options.get("sendsize", 0),
+        recv_bytes=options.get("recvsize", 0),
         timeout_us=options.get("timeout", 0),
         stallout_us=options.get("stallout", DEFAULT_STALLOUT_US),
+        packet_model=model,
+        packet_model_path=options.get("packetmodelpath"),
+        packet_model_by_path=options.get("packetmodelmode") == "path",
+        model_seed=seed("markovmodelseed"),
+        auth_seed=seed("socksauthseed"),
     )
 
 
@@ -250,7 +378,7 @@ def _kind(vertex: str) -> str:
     )
 
 
-def _parsed(vertex: str, kind: str, data: dict[str, str]) -> dict[str, Any]:
+def _parsed(vertex: str, kind: str, data: Mapping[str, str]) -> dict[str, Any]:
     options = {}
     for name, text in data.items():
         parse = _OPTIONS[kind].get(name.lower())
@@ -281,8 +409,8 @@ def _check_connected(vertices: Iterable[str], edges: list[tuple[str, str]]) -> N
 
 
 def _check_no_timeless_cycle(
-    actions: Mapping[str, StreamOptions | Pause],
-    following: Mapping[str, tuple[str, ...]],
+    actions: Mapping[str, Action | Pause],
+    following: Mapping[str, list[str]],
     start: str,
 ) -> None:
     """Refuse a loop on which no time can pass: TGen itself would never come out of it."""
@@ -300,22 +428,3 @@ def _check_no_timeless_cycle(
             reached |= border
         if first in reached:
             raise ValueError(f"vertex {first!r} is on a loop on which no time passes")
-
-
-def _data(element: ElementTree.Element, names: dict[str, str]) -> dict[str, str]:
-    data = {}
-    for child in element:
-        if _tag(child) != "data":
-            if _tag(child) in ("node", "edge", "desc"):
-                continue
-            raise ValueError(f"<{_tag(child)}> in <{_tag(element)}> is not supported")
-        key = child.get("key", "")
-        if key not in names:
-            raise ValueError(f"<data> of {element.get('id')!r} has an unknown key {key!r}")
-        if child.text:
-            data[names[key]] = child.text
-    return data
-
-
-def _tag(element: ElementTree.Element) -> str:
-    return element.tag.rpartition("}")[2]

@@ -7,7 +7,7 @@ import gc
 import resource
 import signal
 import socket
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 from onionlab.errors import UserError
@@ -17,6 +17,7 @@ from .clock import Clock
 from .host import Host
 from .log_writer import TgenLogWriter
 from .loop import LEVEL_IN, Loop
+from .markov_model import MarkovModel
 from .netns import Namespaces
 from .traffic_file import TrafficFile
 
@@ -70,6 +71,7 @@ class Driver:
                 by_path[host.graph] = load_graph(host.graph)
             if host.netns is not None:
                 self._namespaces.open(host.netns)
+        packet_models = _packet_models(by_path.values())
         names = HostNames(traffic, list(by_path.values()))
         for host in traffic.hosts:
             graph = by_path[host.graph]
@@ -84,6 +86,7 @@ class Driver:
                     namespaces=self._namespaces,
                     verify_payload=traffic.verify_payload,
                     low_water_bytes=traffic.receive_low_water_bytes,
+                    packet_models=packet_models,
                 )
             )
 
@@ -142,6 +145,19 @@ class Driver:
         self.loop.close()
         if first is not None:
             raise first
+
+
+def _packet_models(graphs: Iterable[ActionGraph]) -> dict[str, MarkovModel]:
+    """Return the models that clients ask servers for by path. Raises UserError."""
+    models: dict[str, MarkovModel] = {}
+    for graph in graphs:
+        for path, model in graph.packet_models.items():
+            if models.setdefault(path, model) != model:
+                raise UserError(
+                    f"{graph.path}: {path!r} is another packet model here than in a graph before",
+                    "Servers know a model by this path alone: give different models other paths.",
+                )
+    return models
 
 
 def raise_file_limit(needed: int) -> None:

@@ -9,14 +9,28 @@ import os
 import platform
 import socket
 from collections import Counter
+from collections.abc import Callable, Mapping
+from dataclasses import replace
 from typing import Protocol
 
 from onionlab.errors import UserError
 
 from . import log_lines
-from .action_graph import ActionGraph, Pause, StreamOptions
+from .action_graph import (
+    Action,
+    ActionGraph,
+    FlowOptions,
+    Pause,
+    Seed,
+    StreamOptions,
+    TrafficOptions,
+)
+from .generator import Generator
+from .glib_random import GlibRandom
 from .log_writer import TgenLogWriter
 from .loop import EDGE_IN, EDGE_IN_OUT, LEVEL_IN, Loop
+from .markov_model import MarkovModel, load_model
+from .markov_walk import MarkovWalk
 from .netns import Namespaces
 from .options import Peer
 from .states import StreamFault
@@ -30,6 +44,10 @@ STREAMS_IN_AN_INSTANT = 1000
 
 _NONBLOCKING_STREAM = socket.SOCK_STREAM | socket.SOCK_NONBLOCK | socket.SOCK_CLOEXEC
 _OUT_OF_RESOURCES = (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM)
+
+# TGen draws seven of these for a user name that is a password too (tgen-generator.c).
+_LOGIN_LETTERS = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789@#&?!"
+_LOGIN_LENGTH = 7
 
 _MAIN = "[_tgenmain_run]"
 
@@ -49,7 +67,10 @@ class Host:
 
     Draws (a stream's peer, a pause's length) depend on the run's seed, the host's name, the vertex
     and how often the walk has come there: the n-th stream of a client has the same peer in every
-    variant of Tor, however long the streams before it took.
+    variant of Tor, however long the streams before it took. From seeds that a graph gives, numbers
+    are drawn as TGen draws them, in the order in which flows and streams begin.
+
+    packet_models: what servers may be asked for, by the path in a client's graph.
     """
 
     def __init__(
@@ -64,6 +85,7 @@ class Host:
         namespaces: Namespaces,
         verify_payload: bool = False,
         low_water_bytes: int = 1,
+        packet_models: Mapping[str, MarkovModel] | None = None,
     ) -> None:
         self.name = entry.name
         self.verify_payload = verify_payload
@@ -87,6 +109,11 @@ class Host:
         self._total: Counter[str] = Counter()
         self._visits: Counter[str] = Counter()
         self._pause_arrivals: Counter[str] = Counter()
+        self._packet_models = packet_models or {}
+        self._model_seeds: dict[str, GlibRandom] = {}
+        self._logins: dict[str, GlibRandom] = {}
+        # What waits for the end of a stream, by the stream's number.
+        self._when_over: dict[int, Callable[[], None]] = {}
         # TGen looks each of a graph's peers up once and then knows it.
         self._peers: dict[Peer, Address] = {}
         self._instant_us = -1
@@ -167,7 +194,12 @@ class Host:
     # --- the walk through the graph
 
     def _continue_from(self, vertex: str) -> None:
-        for following in self._graph.next[vertex]:
+        draw = 0.0
+        if vertex in self._graph.choices:
+            # 53 bits, so that it is below 1.
+            draw = (self._draw(vertex, "edge") >> 11) / 2**53
+            self._visits[vertex] += 1
+        for following in self._graph.following(vertex, draw):
             self._loop.soon(functools.partial(self._act, following))
 
     def _act(self, vertex: str) -> None:
@@ -176,6 +208,10 @@ class Host:
             self._continue_from(vertex)
         elif isinstance(action, Pause):
             self._pause(action)
+        elif isinstance(action, TrafficOptions):
+            self._start_traffic(action)
+        elif isinstance(action, FlowOptions):
+            self._start_flow(action, functools.partial(self._go_on_after, action))
         else:
             self._start_stream(action)
 
@@ -203,22 +239,99 @@ class Host:
 
     # --- streams
 
+    def _start_traffic(self, options: TrafficOptions) -> None:
+        def begin_flow(traffic: Generator) -> bool:
+            self._start_flow(options.flow, traffic.child_over)
+            return True
+
+        def over() -> None:
+            self._count("traffics-succeeded")
+            self._go_on_after(options)
+
+        walk = MarkovWalk(options.flow_model, self._model_seed(options.flow.stream, "flow model"))
+        self._visits[options.id] += 1
+        self._count("traffics-created")
+        Generator(
+            self,
+            walk,
+            vertex=options.id,
+            kind="traffic",
+            child_kind="flow",
+            begin_child=begin_flow,
+            when_over=over,
+        ).start()
+
+    def _start_flow(self, options: FlowOptions, when_over: Callable[[], None]) -> None:
+        walk = MarkovWalk(options.stream_model, self._model_seed(options.stream, "stream model"))
+        # All streams of a flow have one proxy and one login, so that Tor may give them one circuit.
+        stream = self._with_login(options.stream)
+        proxy = self._proxy(stream)
+        self._visits[options.id] += 1
+        self._count("flows-created")
+
+        def over() -> None:
+            self._count("flows-succeeded")
+            when_over()
+
+        Generator(
+            self,
+            walk,
+            vertex=options.id,
+            kind="flow",
+            child_kind="stream",
+            begin_child=lambda flow: self._open_stream(stream, proxy, flow.child_over),
+            when_over=over,
+        ).start()
+
+    def _go_on_after(self, action: Action) -> None:
+        """Walk on from a flow or traffic; after a second if it has ended as soon as it began."""
+        if self._too_many_in_this_instant():
+            self._loop.at(self.now_us + HOLD_US, functools.partial(self._continue_from, action.id))
+        else:
+            self._continue_from(action.id)
+
     def _start_stream(self, options: StreamOptions) -> None:
+        self._count("flows-created")
+        options = self._with_login(options)
+        if not self._open_stream(options, self._proxy(options), None):
+            self._flow_ended(options.id, 0, success=False)
+
+    def _proxy(self, options: StreamOptions) -> Address | None:
+        if not options.proxies:
+            return None
+        return self._peer(options.proxies[self._draw(options.id, "proxy") % len(options.proxies)])
+
+    def _with_login(self, options: StreamOptions) -> StreamOptions:
+        """Return the options with a login for the proxy, if they have a seed for one."""
+        if options.auth_seed is None:
+            return options
+        draw = _generator(self._logins, options.auth_seed).integer
+        letters = [_LOGIN_LETTERS[draw() % len(_LOGIN_LETTERS)] for _ in range(_LOGIN_LENGTH)]
+        return replace(options, username="".join(letters), password="".join(letters))
+
+    def _model_seed(self, options: StreamOptions, what: str) -> int:
+        """Return the seed of a new walk through a model."""
+        if options.model_seed is None:
+            return self._draw(options.id, what) % 2**32
+        return _generator(self._model_seeds, options.model_seed).integer()
+
+    def _open_stream(
+        self,
+        options: StreamOptions,
+        proxy: Address | None,
+        when_over: Callable[[], None] | None,
+    ) -> bool:
+        """Begin a stream; False where there is not even a connection. when_over: None for none."""
         vertex = options.id
         remote = self._peer(options.peers[self._draw(vertex, "peer") % len(options.peers)])
-        proxy = None
-        if options.proxies:
-            proxy = self._peer(options.proxies[self._draw(vertex, "proxy") % len(options.proxies)])
-        model_seed = self._draw(vertex, "model") % 2**32
+        model_seed = self._model_seed(options, "model")
         self._visits[vertex] += 1
-        self._count("flows-created")
         target = proxy or remote
         if target.address is None and target.name is not None:
             target.address = self.resolve(target.name)
         sock = self._connect(target, vertex)
         if sock is None:
-            self._flow_ended(vertex, 0, success=False)
-            return
+            return False
         stream = Stream(
             self,
             sock,
@@ -231,7 +344,10 @@ class Host:
             timeout_us=options.timeout_us,
             stallout_us=options.stallout_us,
         )
+        if when_over is not None:
+            self._when_over[stream.id] = when_over
         self._add(stream)
+        return True
 
     def _peer(self, peer: Peer) -> Address:
         if peer not in self._peers:
@@ -322,6 +438,19 @@ class Host:
             )
         return address
 
+    def call_at(self, time_us: int, callback: Callable[[], None]) -> None:
+        """Call back at a time of the monotonic clock."""
+        self._loop.at(time_us, callback)
+
+    def model_at(self, path: str) -> MarkovModel | None:
+        """Return the packet model at a path: one of a client's graph, or one beside this graph."""
+        if path in self._packet_models:
+            return self._packet_models[path]
+        try:
+            return load_model(self._entry.graph.parent / path)
+        except UserError:
+            return None
+
     def stream_ended(self, stream: Stream) -> None:
         """The stream is over: close it and walk on."""
         self._loop.forget(stream.fd)
@@ -329,7 +458,10 @@ class Host:
         stream.sock.close()
         success = stream.fault is StreamFault.NONE
         self._count("streams-succeeded" if success else "streams-failed")
-        if stream.options is not None:
+        when_over = self._when_over.pop(stream.id, None)
+        if when_over is not None:
+            when_over()
+        elif stream.options is not None:
             # For TGen a flow of one stream has succeeded once the stream is over, in whatever way.
             failed_at_once = not success and self.now_us - stream.started < INSTANT_US
             self._flow_ended(stream.options.id, 1, success=True, hold=failed_at_once)
@@ -368,11 +500,11 @@ class Host:
             stream.check_timeouts()
         recent, total = self._since_heartbeat, self._total
         fields = [f"bytes-read={self._bytes_read}", f"bytes-written={self._bytes_written}"]
-        for kind in ("streams", "flows"):
+        for kind in ("streams", "flows", "traffics"):
             for what in ("created", "succeeded", "failed"):
                 if count := recent[f"{kind}-{what}"]:
                     fields.append(f"{kind}-{what}={count}")
-        for kind in ("streams", "flows"):
+        for kind in ("streams", "flows", "traffics"):
             for what in ("created", "succeeded", "failed"):
                 if count := total[f"{kind}-{what}"]:
                     fields.append(f"total-{kind}-{what}={count}")
@@ -396,6 +528,12 @@ class Host:
         if self._listener is not None:
             self._listener.close()
         self.log.close()
+
+
+def _generator(generators: dict[str, GlibRandom], seed: Seed) -> GlibRandom:
+    if seed.owner not in generators:
+        generators[seed.owner] = GlibRandom(seed.seed)
+    return generators[seed.owner]
 
 
 def _plural(count: int, one: str, many: str) -> str:

@@ -10,10 +10,10 @@ import errno
 import os
 from typing import TYPE_CHECKING
 
-from . import wire
 from .states import ReceiveState, SendState, StreamFault
 
 if TYPE_CHECKING:
+    from .generator import Generator
     from .socks import SocksTransport
     from .stream import Stream
     from .transport import Address, Transport
@@ -81,7 +81,23 @@ def unknown_model(name: str) -> Line:
     """A client asks for what this driver does not play."""
     return (
         "[tgen-stream.c:933] [_tgenstream_readModel]",
-        f"We received model '{name}', but only '{wire.MODEL_NAME}' with fixed sizes is supported",
+        f"We received model '{name}', but not with two sizes or none",
+    )
+
+
+def bad_model(name: str) -> Line:
+    """A client's model is none."""
+    return (
+        "[tgen-stream.c:933] [_tgenstream_readModel]",
+        f"We received model '{name}', but could not instantiate it",
+    )
+
+
+def no_model_at_path(path: str) -> Line:
+    """A client names a model that is not there."""
+    return (
+        "[tgen-stream.c:838] [_tgenstream_readHeader]",
+        f"Failure loading Markov model from path {path}",
     )
 
 
@@ -180,6 +196,71 @@ def _connection_failed(transport: SocksTransport, reason: str) -> str:
     return (
         f"connection from {transport.local} through socks proxy {transport.proxy} to "
         f"{transport.remote} failed: {reason}"
+    )
+
+
+# --- flows and traffics
+
+
+def generator_status(generator: Generator, *, complete: bool) -> Line:
+    """A child of a flow or traffic is over, or its model has ended."""
+    number, state = (287, "complete") if complete else (309, "still active")
+    return (
+        f"[tgen-generator.c:{number}] [_tgengenerator_onCompleteHelper]",
+        f"Generator status for action '{generator.vertex}': completed {generator.completed} of "
+        f"{generator.begun} {generator.child_kind}s, {generator.kind} is {state}",
+    )
+
+
+def generated(generator: Generator) -> Line:
+    """A stream or flow has begun."""
+    return (
+        "[tgen-generator.c:509] [_tgengenerator_generateNext]",
+        f"Generated new {generator.child_kind} successfully on {generator.kind} action "
+        f"'{generator.vertex}'",
+    )
+
+
+def not_generated(generator: Generator, delay_us: int) -> Line:
+    """A stream could not begin."""
+    return (
+        "[tgen-generator.c:512] [_tgengenerator_generateNext]",
+        f"Failed to create a {generator.child_kind} on {generator.kind} action "
+        f"'{generator.vertex}', delaying {delay_us} microseconds before the next try",
+    )
+
+
+def timer_set(generator: Generator, delay_us: int) -> Line:
+    """The next stream or flow has a time."""
+    return (
+        "[tgen-generator.c:471] [_tgengenerator_setTimer]",
+        f"Set timer of {delay_us} microseconds for {generator.kind} '{generator.vertex}'",
+    )
+
+
+def generator_waits(generator: Generator, delay_us: int) -> Line:
+    """The next stream or flow has a time; TGen says so twice."""
+    return (
+        "[tgen-generator.c:519] [_tgengenerator_generateNext]",
+        f"Generator for {generator.kind} action '{generator.vertex}' will generate the next "
+        f"{generator.child_kind} in {delay_us} microseconds",
+    )
+
+
+def timer_expired(generator: Generator) -> Line:
+    """That time has come."""
+    return (
+        "[tgen-generator.c:449] [_tgengenerator_onTimerExpired]",
+        f"Inter-event delay timer expired on {generator.kind} '{generator.vertex}'",
+    )
+
+
+def generator_at_end(generator: Generator) -> Line:
+    """The model of a flow or traffic has ended."""
+    return (
+        "[tgen-generator.c:533] [_tgengenerator_generateNext]",
+        f"Found {generator.child_kind} end observation on {generator.kind} '{generator.vertex}' "
+        f"after generating {generator.begun} {generator.child_kind}s.",
     )
 
 

@@ -60,6 +60,13 @@ def parse_port(text: str) -> int:
     return int(text)
 
 
+def parse_seed(text: str) -> int:
+    """Return a seed of a random generator. Raises ValueError."""
+    if not (text.isascii() and text.isdigit()) or not int(text) < 2**32:
+        raise ValueError(f"{text!r} is not a seed from 0 to {2**32 - 1}")
+    return int(text)
+
+
 def parse_peers(text: str) -> tuple[Peer, ...]:
     """Return the peers of "server1:80,server2:80". Raises ValueError."""
     peers = []

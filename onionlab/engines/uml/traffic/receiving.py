@@ -24,7 +24,7 @@ READ_BYTES = 1 << 16
 DISCARD_BYTES = 1 << 24
 
 _OPEN = TransportState.OPEN
-_PAYLOAD = ReceiveState.PAYLOAD
+_PAYLOAD, _SUCCESS = ReceiveState.PAYLOAD, ReceiveState.SUCCESS
 
 # As plain numbers: putting two of the socket module's flags together is a call of Python code.
 _DONTWAIT = int(socket.MSG_DONTWAIT)
@@ -40,8 +40,9 @@ _TCP_INFO_BYTES = 104
 class Receiving:
     """One direction of a stream.
 
-    wanted_bytes: of payload; None: the peer does not even send a checksum. total_bytes: since the
-    transport is open. Times are microseconds of the monotonic clock; None: has not happened.
+    wanted_bytes: of payload; 0: until the packet model ends; None: the peer does not even send a
+    checksum. total_bytes: since the transport is open. Times are microseconds of the monotonic
+    clock; None: has not happened.
     before_drain: the times `last_at` and the stream's `progress` before a read that happened
     because of a heartbeat, not of an arrival; None where there was none since the last arrival.
     """
@@ -69,15 +70,13 @@ class Receiving:
         The stream goes through its states with what is not payload.
         """
         stream, owner = self._stream, self._owner
-        while not stream.over:
+        while not stream.over and not (self.wanted_bytes == 0 and self.state is _SUCCESS):
             discard = self.state is _PAYLOAD and not self.buffer and self._digest is None
             try:
                 if discard:
-                    assert self.wanted_bytes is not None
-                    at_most = min(
-                        self.wanted_bytes - self.payload_bytes,
-                        READ_BYTES if owner.wants_info else DISCARD_BYTES,
-                    )
+                    at_most = READ_BYTES if owner.wants_info else DISCARD_BYTES
+                    if self.wanted_bytes:
+                        at_most = min(self.wanted_bytes - self.payload_bytes, at_most)
                     got = self._sock.recv_into(_DISCARD, at_most, _DISCARD_FLAGS)
                 else:
                     at_most = READ_BYTES
@@ -90,7 +89,11 @@ class Receiving:
                 stream.read_failed(error)
                 return
             if got == 0:
-                stream.end_of_file()
+                if self.wanted_bytes == 0 and self.state is _PAYLOAD:
+                    self.state = _SUCCESS
+                    stream.end_if_complete()
+                else:
+                    stream.end_of_file()
                 return
             owner.count_bytes(got, 0)
             if stream.transport.state is _OPEN:
@@ -114,8 +117,9 @@ class Receiving:
 
     def take_payload(self) -> None:
         """Take what the buffer holds of the payload."""
-        assert self.wanted_bytes is not None
-        count = min(len(self.buffer), self.wanted_bytes - self.payload_bytes)
+        count = len(self.buffer)
+        if self.wanted_bytes:
+            count = min(count, self.wanted_bytes - self.payload_bytes)
         if count:
             taken = self.take(count)
             if self._digest is not None and taken is not None:
@@ -133,7 +137,11 @@ class Receiving:
             self.first_at = now
         self.last_at = now
         self.payload_bytes += count
-        assert self.wanted_bytes is not None
+        if not self.wanted_bytes:
+            if owner.wants_info:
+                self._stream.log_status()
+            self._stream.end_if_complete()
+            return
         left = self.wanted_bytes - self.payload_bytes
         if left == 0:
             self.state = ReceiveState.CHECKSUM

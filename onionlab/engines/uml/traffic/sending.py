@@ -2,7 +2,7 @@
 
 A proxy may pack each piece into cells of its own, so a message is one piece and nothing is sent
 together with it. A server offers the kernel more payload at once than TGen's 32 KiB, which takes
-fewer system calls.
+fewer system calls. With a packet model the payload goes out in the model's bursts.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from . import wire
 from .states import ReceiveState, SendState, TransportState
 
 if TYPE_CHECKING:
+    from .packet_schedule import PacketSchedule
     from .stream import Stream
 
 SEND_BYTES = 1 << 18
@@ -29,7 +30,8 @@ _LETTERS = memoryview(wire.PAYLOAD_LETTER * SEND_BYTES)
 class Sending:
     """The other direction of a stream; see `Receiving`.
 
-    wanted_bytes: of payload; None: the peer wants none, and no checksum either.
+    wanted_bytes: of payload; 0: until the model ends; None: the peer wants none, and no checksum
+    either. schedule: when to send how much; None: all at once.
     """
 
     def __init__(self, stream: Stream, state: SendState, wanted_bytes: int) -> None:
@@ -44,6 +46,9 @@ class Sending:
         self._owner = stream.owner
         self._sock = stream.sock
         self._message: memoryview | None = None
+        self.schedule: PacketSchedule | None = None
+        self._burst_bytes = 0
+        self._pauses = False
 
     def next(self, message: bytes) -> None:
         """Let a message be the next to be sent."""
@@ -58,7 +63,10 @@ class Sending:
                     if not self.went_out(self._sock.send(self._message, _DONTWAIT)):
                         return
                 elif self.state is _PAYLOAD:
-                    if not self._send_payload():
+                    if self.schedule is not None:
+                        if not self._send_packets(self.schedule):
+                            return
+                    elif not self._send_payload():
                         return
                 elif self.state is _FOOTER:
                     # It answers the other side's checksum.
@@ -103,7 +111,7 @@ class Sending:
             self.state, stream.receiving.state = SendState.PAYLOAD, ReceiveState.AUTHENTICATE
         elif self.state is SendState.RESPONSE:
             stream.response_at = now
-            self.state = SendState.PAYLOAD if self.wanted_bytes else SendState.FOOTER
+            self.state = SendState.FOOTER if self.wanted_bytes is None else SendState.PAYLOAD
         elif self.state is SendState.CHECKSUM:
             self.checksum_at = now
             self.state = SendState.FOOTER
@@ -117,6 +125,17 @@ class Sending:
         owner = self._owner
         at_once = STATUS_SEND_BYTES if owner.wants_info else SEND_BYTES
         at_most = min(self.wanted_bytes - self.payload_bytes, at_once)
+        sent = self._send_letters(at_most)
+        if self.payload_bytes == self.wanted_bytes:
+            self.state = SendState.CHECKSUM
+            self.next(wire.checksum_line(self.wanted_bytes))
+        if sent < at_most:
+            owner.want_writable(self._stream)
+            return False
+        return True
+
+    def _send_letters(self, at_most: int) -> int:
+        owner = self._owner
         sent = self._sock.send(_LETTERS[:at_most], _DONTWAIT)
         self._count(sent)
         now = owner.now_us
@@ -126,10 +145,46 @@ class Sending:
         self.payload_bytes += sent
         if owner.wants_info:
             self._stream.log_status()
-        if self.payload_bytes == self.wanted_bytes:
+        return sent
+
+    def _send_packets(self, schedule: PacketSchedule) -> bool:
+        """Send a burst of a packet model; False when the socket is full or a pause begins."""
+        if self._pauses:
+            return False
+        left = self.wanted_bytes - self.payload_bytes if self.wanted_bytes else None
+        if not self._burst_bytes:
+            if left == 0 or (left is None and schedule.ended):
+                self._payload_sent()
+                return True
+            self._burst_bytes, pause_us = schedule.next_burst(left)
+            if pause_us:
+                # The burst leaves before the pause; what the socket does not take, after it.
+                self._pauses = True
+                self._owner.call_at(self._owner.now_us + pause_us, self._go_on)
+        if self._burst_bytes:
+            at_most = self._burst_bytes
+            sent = self._send_letters(at_most)
+            self._burst_bytes -= sent
+            if sent < at_most and not self._pauses:
+                self._owner.want_writable(self._stream)
+                return False
+        return not self._pauses
+
+    def end_pause(self) -> None:
+        """Let a packet model's pause be over: the connection is, and writing tells how."""
+        self._pauses = False
+
+    def _go_on(self) -> None:
+        self._pauses = False
+        if not self._stream.over:
+            self.send()
+
+    def _payload_sent(self) -> None:
+        if self.wanted_bytes:
             self.state = SendState.CHECKSUM
             self.next(wire.checksum_line(self.wanted_bytes))
-        if sent < at_most:
-            owner.want_writable(self._stream)
-            return False
-        return True
+            return
+        # Where the model says when it is enough there is neither checksum nor closing line. TGen
+        # does not shut down its half of the connection either: Tor would close the other one too.
+        self.state = SendState.SUCCESS
+        self._stream.end_if_complete()

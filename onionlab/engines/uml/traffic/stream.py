@@ -13,6 +13,9 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Protocol
 
 from . import log_lines, wire
+from .markov_model import INTERNAL_PACKET_MODEL, Event, MarkovModel, parse_model
+from .markov_walk import MarkovWalk
+from .packet_schedule import PacketSchedule
 from .receiving import Receiving
 from .sending import Sending
 from .socks import SocksTransport
@@ -56,6 +59,12 @@ class Owner(Protocol):
 
     def resolve(self, name: str) -> str | None:
         """Return the IPv4 address of a name."""
+
+    def call_at(self, time_us: int, callback: Callable[[], None]) -> None:
+        """Call back at a time of the monotonic clock."""
+
+    def model_at(self, path: str) -> MarkovModel | None:
+        """Return the packet model that a client names; None where there is none."""
 
     def stream_ended(self, stream: Stream) -> None:
         """The stream is over and its socket can be closed."""
@@ -119,7 +128,13 @@ class Stream:
             )
             self.receiving = Receiving(self, ReceiveState.NONE, options.recv_bytes)
             self.sending = Sending(self, SendState.COMMAND, options.send_bytes)
-        self._model_left_bytes = 0
+            self._follow(options.packet_model, Event.TO_SERVER)
+        self._asked: wire.Command | None = None
+
+    def _follow(self, model: MarkovModel, mine: Event) -> None:
+        """Send as a packet model says; TGen's own says nothing but "at once" where sizes do."""
+        if model is not INTERNAL_PACKET_MODEL or not self.sending.wanted_bytes:
+            self.sending.schedule = PacketSchedule(MarkovWalk(model, self.model_seed), mine)
 
     # --- events
 
@@ -145,11 +160,13 @@ class Stream:
         if events & _READABLE:
             self.receiving.read(to_the_end=bool(events & _TO_THE_END))
         if not self.over and events & (select.EPOLLOUT | _HANGUP):
+            if events & _HANGUP:
+                self.sending.end_pause()
             self.sending.send()
             # A peer may have answered before it was asked; no event will say so again.
             self.process()
         if not self.over and events & _HANGUP:
-            if self.receiving.state is not ReceiveState.NONE:
+            if self.receiving.state not in (ReceiveState.NONE, ReceiveState.SUCCESS):
                 self.receiving.state = ReceiveState.ERROR
             self._fail(StreamFault.MISC)
 
@@ -226,14 +243,18 @@ class Stream:
     def _open(self) -> None:
         """The connection to the other TGen is there: its protocol begins."""
         self.progress = self.owner.now_us
-        if self.options is not None:
+        options = self.options
+        if options is not None:
+            path = options.packet_model_path or options.packet_model.name
             self.sending.next(
                 wire.command(
                     hostname=self.owner.name,
                     transfer_id=self.vertex,
-                    send_bytes=self.options.send_bytes,
-                    recv_bytes=self.options.recv_bytes,
+                    send_bytes=options.send_bytes,
+                    recv_bytes=options.recv_bytes,
                     model_seed=self.model_seed,
+                    model=options.packet_model,
+                    model_path=path if options.packet_model_by_path else None,
                 )
             )
             self.sending.send()
@@ -310,11 +331,12 @@ class Stream:
         self.vertex = f"{self.vertex}:{asked.transfer_id}"
         self.receiving.wanted_bytes = asked.receive_bytes
         self.sending.wanted_bytes = asked.send_bytes
-        if asked.model_name != wire.MODEL_NAME or 0 in (asked.receive_bytes, asked.send_bytes):
+        self.model_seed = asked.model_seed
+        if (asked.receive_bytes == 0) != (asked.send_bytes == 0):
             self.owner.log.critical(*log_lines.unknown_model(asked.model_name))
             self._refuse(StreamFault.MODEL)
             return
-        self._model_left_bytes = asked.model_bytes
+        self._asked = asked
         self.receiving.state = ReceiveState.MODEL
         self._process_model()
 
@@ -328,19 +350,45 @@ class Stream:
         self._fail_to_receive(fault)
 
     def _process_model(self) -> None:
-        if self._model_left_bytes:
-            if self.receiving.take(self._model_left_bytes) is None:
+        """Learn, as a server, by which model to send."""
+        asked, owner = self._asked, self.owner
+        assert asked is not None
+        model: MarkovModel | None
+        if asked.model_path is not None:
+            model = self._model_by_path(asked.model_path)
+            if model is None:
+                owner.log.warning(*log_lines.no_model_at_path(asked.model_path))
+                self._refuse(StreamFault.HEADER_MODEL_PATH)
                 return
-            self.command_at = self.owner.now_us
-            self._model_left_bytes = 0
+        else:
+            text = self.receiving.take(asked.model_bytes)
+            if text is None:
+                return
+            self.command_at = owner.now_us
+            try:
+                model = (
+                    INTERNAL_PACKET_MODEL
+                    if asked.model_name == wire.MODEL_NAME
+                    else parse_model(asked.model_name, text)
+                )
+            except ValueError:
+                owner.log.critical(*log_lines.bad_model(asked.model_name))
+                self._refuse(StreamFault.MODEL)
+                return
+        self._follow(model, Event.TO_ORIGIN)
         self.sending.state = SendState.RESPONSE
-        self.sending.next(wire.response(self.owner.name))
+        self.sending.next(wire.response(owner.name))
         self._expect_payload()
         self.sending.send()
 
+    def _model_by_path(self, path: str) -> MarkovModel | None:
+        if path.lower() == wire.MODEL_NAME:
+            return INTERNAL_PACKET_MODEL
+        return self.owner.model_at(path)
+
     def _expect_payload(self) -> None:
         wanted = self.receiving.wanted_bytes
-        self.receiving.state = ReceiveState.PAYLOAD if wanted else ReceiveState.FOOTER
+        self.receiving.state = ReceiveState.FOOTER if wanted is None else ReceiveState.PAYLOAD
 
     def _process_checksum(self) -> None:
         line = self._line()
@@ -373,6 +421,15 @@ class Stream:
 
     def end_if_complete(self) -> None:
         """End the stream if both directions have come to theirs."""
+        receiving, schedule = self.receiving, self.sending.schedule
+        if (
+            receiving.wanted_bytes == 0
+            and receiving.state is ReceiveState.PAYLOAD
+            and self.sending.state is SendState.SUCCESS
+            and schedule is not None
+            and receiving.payload_bytes >= schedule.expected_bytes
+        ):
+            receiving.state = ReceiveState.SUCCESS
         if self.receiving.state is ReceiveState.SUCCESS and self.sending.state is SendState.SUCCESS:
             self._finish()
 
@@ -395,6 +452,7 @@ class Stream:
         self.owner.log.critical(*log_lines.read_failed(self, error))
         # A server is busy writing when a connection breaks: TGen then tries, and that error stays.
         if self.sending.state in (SendState.RESPONSE, SendState.PAYLOAD, SendState.CHECKSUM):
+            self.sending.end_pause()
             self.sending.send()
         if not self.over:
             self._fail(StreamFault.READ)

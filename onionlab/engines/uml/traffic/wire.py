@@ -11,6 +11,8 @@ import functools
 import hashlib
 from dataclasses import dataclass
 
+from .graphml import igraph_text
+from .markov_model import INTERNAL_PACKET_MODEL, MarkovModel
 from .states import StreamFault
 
 _PASSWORD = b"T8nNx9L95LATtckJkR5n"
@@ -24,69 +26,20 @@ PAYLOAD_LETTER = b"x"
 
 MAX_MODEL_BYTES = 10 * 1024 * 1024
 
-# TGen's internal model: both sides send packets with equal probability, without delay worth the
-# name (an exponential one with a mean of 10 ns). The text is as igraph writes it, because its
-# length is part of the load.
-MODEL_NAME = "internal-packet-model"
-_MODEL_NODES = (
-    ("nonstop", "state"),
-    ("start", "state"),
-    ("-", "observation"),
-    ("+", "observation"),
-)
-_MODEL_EDGES = (
-    (0, 0, None, "", "1", "transition"),
-    (0, 2, "100", "exponential", "0.5", "emission"),
-    (0, 3, "100", "exponential", "0.5", "emission"),
-    (1, 0, None, "", "1", "transition"),
-)
-_MODEL_KEYS = (
-    ("node", "name", "string"),
-    ("node", "type", "string"),
-    ("edge", "param_rate", "double"),
-    ("edge", "distribution", "string"),
-    ("edge", "weight", "double"),
-    ("edge", "type", "string"),
-)
+MODEL_NAME = INTERNAL_PACKET_MODEL.name
 
-
-def _model() -> bytes:
-    lines = [
-        '<?xml version="1.0" encoding="UTF-8"?>',
-        '<graphml xmlns="http://graphml.graphdrawing.org/xmlns"',
-        '         xmlns:xsi="http://www.w3.org/2001/XMLSchema-instance"',
-        '         xsi:schemaLocation="http://graphml.graphdrawing.org/xmlns',
-        '         http://graphml.graphdrawing.org/xmlns/1.0/graphml.xsd">',
-        "<!-- Created by igraph -->",
-    ]
-    lines += [
-        f'  <key id="{name}" for="{owner}" attr.name="{name}" attr.type="{kind}"/>'
-        for owner, name, kind in _MODEL_KEYS
-    ]
-    lines.append('  <graph id="G" edgedefault="directed">')
-    for index, (name, kind) in enumerate(_MODEL_NODES):
-        lines += [f'    <node id="n{index}">', _model_data("name", name), _model_data("type", kind)]
-        lines.append("    </node>")
-    for source, target, rate, distribution, weight, kind in _MODEL_EDGES:
-        lines.append(f'    <edge source="n{source}" target="n{target}">')
-        if rate is not None:
-            lines.append(_model_data("param_rate", rate))
-        lines += [_model_data("distribution", distribution), _model_data("weight", weight)]
-        lines += [_model_data("type", kind), "    </edge>"]
-    lines += ["  </graph>", "</graphml>", ""]
-    return "\n".join(lines).encode()
-
-
-def _model_data(key: str, value: str) -> str:
-    return f'      <data key="{key}">{value}</data>'
-
-
-MODEL = _model()
+# The text is as igraph writes it, because its length is part of the load.
+MODEL = igraph_text(INTERNAL_PACKET_MODEL.graph)
 
 
 @dataclass(frozen=True)
 class Command:
-    """A client's wish, as its server sees it. None for bytes: not even a checksum is exchanged."""
+    """A client's wish, as its server sees it.
+
+    receive_bytes, send_bytes: of payload. 0: until the model ends, and None: not even a checksum is
+    exchanged. model_path: where the server has the model; None where its text follows, of
+    model_bytes.
+    """
 
     hostname: str
     transfer_id: str
@@ -94,6 +47,8 @@ class Command:
     send_bytes: int | None
     model_name: str
     model_bytes: int
+    model_seed: int
+    model_path: str | None = None
 
 
 class HeaderError(Exception):
@@ -105,16 +60,25 @@ class HeaderError(Exception):
 
 
 def command(
-    *, hostname: str, transfer_id: str, send_bytes: int, recv_bytes: int, model_seed: int
+    *,
+    hostname: str,
+    transfer_id: str,
+    send_bytes: int,
+    recv_bytes: int,
+    model_seed: int,
+    model: MarkovModel = INTERNAL_PACKET_MODEL,
+    model_path: str | None = None,
 ) -> bytes:
-    """Return a client's first message, with its model."""
+    """Return a client's first message, with its model or, if it has one, the model's path."""
     line = (
         f" PROTOCOL_VERSION={_PROTOCOL_VERSION} HOSTNAME={hostname} TRANSFER_ID={transfer_id}"
         f" SEND_SIZE={send_bytes} RECV_SIZE={recv_bytes}"
-        f" MODEL_NAME={MODEL_NAME} MODEL_SEED={model_seed}"
-        f" MODEL_MODE=graphml MODEL_SIZE={len(MODEL)}\n"
+        f" MODEL_NAME={model.name} MODEL_SEED={model_seed}"
     )
-    return _PASSWORD + line.encode() + MODEL
+    if model_path is not None:
+        return _PASSWORD + f"{line} MODEL_MODE=path MODEL_PATH={model_path}\n".encode()
+    text = MODEL if model is INTERNAL_PACKET_MODEL else model.text
+    return _PASSWORD + f"{line} MODEL_MODE=graphml MODEL_SIZE={len(text)}\n".encode() + text
 
 
 def response(hostname: str, fault: StreamFault = StreamFault.NONE) -> bytes:
@@ -170,18 +134,15 @@ def parse_command(line: bytes) -> Command:
         required.add("MODEL_PATH")
     if not required <= pairs.keys():
         raise HeaderError(StreamFault.HEADER_INCOMPLETE)
-    name = pairs["MODEL_NAME"]
-    if by_path:
-        name, model_bytes = pairs["MODEL_PATH"], 0
-        if name.lower() != MODEL_NAME:
-            raise HeaderError(StreamFault.HEADER_MODEL_PATH)
     return Command(
         hostname=pairs["HOSTNAME"],
         transfer_id=pairs["TRANSFER_ID"],
         receive_bytes=_size(pairs["SEND_SIZE"]),
         send_bytes=_size(pairs["RECV_SIZE"]),
-        model_name=name,
-        model_bytes=model_bytes,
+        model_name=pairs["MODEL_NAME"],
+        model_bytes=0 if by_path else model_bytes,
+        model_seed=_leading_integer(pairs["MODEL_SEED"]) % 2**32,
+        model_path=pairs["MODEL_PATH"] if by_path else None,
     )
 
 

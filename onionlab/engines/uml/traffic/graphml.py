@@ -1,0 +1,174 @@
+"""GraphML as TGen uses it and igraph reads it: attributes, vertices and edges, nothing more."""
+
+from __future__ import annotations
+
+import xml.etree.ElementTree as ElementTree
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import NamedTuple
+from xml.sax.saxutils import escape
+
+NUMERIC_TYPES = ("double", "float", "int", "integer", "long")
+"""GraphML's types of attributes that are numbers to igraph."""
+
+
+_ID = ("node", "id")
+
+
+class Key(NamedTuple):
+    """A declared attribute: of "node" or "edge" (or else), its name and GraphML's type of it."""
+
+    owner: str
+    name: str
+    type: str
+
+
+class Edge(NamedTuple):
+    """An edge between two vertices of the file, with the text of its attributes by name."""
+
+    source: str
+    target: str
+    data: Mapping[str, str]
+
+
+@dataclass(frozen=True)
+class Graphml:
+    """A directed graph: the text of each vertex's attributes by name and by the vertex's id.
+
+    Everything is in the file's order. An attribute without text is left out, as if it were absent.
+    """
+
+    keys: tuple[Key, ...]
+    vertices: Mapping[str, Mapping[str, str]]
+    edges: tuple[Edge, ...]
+
+    def out_edges(self, vertex: str) -> Iterator[Edge]:
+        """Edges that leave a vertex, in igraph's order: by the place of their targets in the file.
+
+        Of edges between the same two vertices the last in the file comes first.
+        """
+        place = {name: index for index, name in enumerate(self.vertices)}
+        leaving = [edge for edge in reversed(self.edges) if edge.source == vertex]
+        return iter(sorted(leaving, key=lambda edge: place[edge.target]))
+
+
+def parse_graphml(data: bytes) -> Graphml:
+    """Read a file's bytes. Raises ValueError that says what is not supported."""
+    try:
+        root = ElementTree.fromstring(data)
+    # An encoding that Python does not know, or not for XML, is no ParseError.
+    except (ElementTree.ParseError, LookupError, ValueError) as error:
+        raise ValueError(f"not GraphML: {error}") from error
+    if _tag(root) != "graphml":
+        raise ValueError(f"not GraphML: its root element is <{_tag(root)}>")
+    # igraph itself writes one id for an attribute of nodes and another of edges.
+    keys: dict[tuple[str, str], Key] = {}
+    graphs = []
+    for child in root:
+        if _tag(child) == "key":
+            if any(_tag(part) == "default" for part in child):
+                raise ValueError(f"a default value for {child.get('attr.name')!r} is not supported")
+            key = Key(child.get("for", ""), child.get("attr.name", ""), child.get("attr.type", ""))
+            keys[key.owner, child.get("id", "")] = key
+        elif _tag(child) == "graph":
+            graphs.append(child)
+    if len(graphs) != 1:
+        raise ValueError(f"needs one <graph>, has {len(graphs)}")
+    if graphs[0].get("edgedefault") != "directed":
+        raise ValueError("the graph must have directed edges (edgedefault='directed')")
+    return _graph(graphs[0], keys)
+
+
+def igraph_text(graph: Graphml) -> bytes:
+    """Return the graph as igraph writes it, which is how TGen sends a model to its server.
+
+    A number gets 15 significant digits, as in igraph 0.10: what the server reads may differ in the
+    last bits from the client's file. Attributes must be strings or numbers.
+    """
+    lines = [
+        '<?xml version="1.0" encoding="UTF-8"?>',
+        '<graphml xmlns="http://graphml.graphdrawing.org/xmlns"',
+        '         xmlns:xsi="http://www.w3.org/2001/XMLSchema-instance"',
+        '         xsi:schemaLocation="http://graphml.graphdrawing.org/xmlns',
+        '         http://graphml.graphdrawing.org/xmlns/1.0/graphml.xsd">',
+        "<!-- Created by igraph -->",
+    ]
+    # igraph keeps the ids as an attribute of this name; TGen takes that out before it sends.
+    keys = {
+        owner: [key for key in graph.keys if key.owner == owner and (owner, key.name) != _ID]
+        for owner in ("node", "edge")
+    }
+    for owner, of_owner in keys.items():
+        for key in of_owner:
+            kind = "double" if key.type in NUMERIC_TYPES else key.type
+            lines.append(
+                f'  <key id="{escape(key.name)}" for="{owner}" attr.name="{escape(key.name)}"'
+                f' attr.type="{kind}"/>'
+            )
+    lines.append('  <graph id="G" edgedefault="directed">')
+    number = {vertex: f"n{index}" for index, vertex in enumerate(graph.vertices)}
+    for vertex, data in graph.vertices.items():
+        lines.append(f'    <node id="{number[vertex]}">')
+        lines += _igraph_data(keys["node"], data)
+        lines.append("    </node>")
+    for edge in graph.edges:
+        ends = f'source="{number[edge.source]}" target="{number[edge.target]}"'
+        lines.append(f"    <edge {ends}>")
+        lines += _igraph_data(keys["edge"], edge.data)
+        lines.append("    </edge>")
+    lines += ["  </graph>", "</graphml>", ""]
+    return "\n".join(lines).encode()
+
+
+def _igraph_data(keys: list[Key], data: Mapping[str, str]) -> Iterator[str]:
+    for key in keys:
+        text = data.get(key.name, "")
+        if key.type in NUMERIC_TYPES:
+            if not text:
+                continue
+            text = f"{float(text):.15g}"
+        yield f'      <data key="{escape(key.name)}">{escape(text)}</data>'
+
+
+def _graph(graph: ElementTree.Element, keys: dict[tuple[str, str], Key]) -> Graphml:
+    vertices: dict[str, dict[str, str]] = {}
+    edges: list[Edge] = []
+    for element in graph:
+        data = _data(element, keys)
+        if _tag(element) == "node":
+            vertex = element.get("id")
+            if not vertex or vertex in vertices:
+                raise ValueError(f"vertex id {vertex!r} is missing or used twice")
+            vertices[vertex] = data
+        elif _tag(element) == "edge":
+            edge = Edge(element.get("source", ""), element.get("target", ""), data)
+            if edge.source not in vertices or edge.target not in vertices:
+                # igraph would number a vertex by its first edge, and with it the edges' order.
+                raise ValueError(
+                    f"edge {edge.source} -> {edge.target}: there is no such vertex above it"
+                )
+            edges.append(edge)
+        elif data or _tag(element) not in ("data", "desc"):
+            raise ValueError(f"<{_tag(element)}> is not supported")
+    return Graphml(tuple(keys.values()), vertices, tuple(edges))
+
+
+def _data(element: ElementTree.Element, keys: dict[tuple[str, str], Key]) -> dict[str, str]:
+    data = {}
+    for child in element:
+        if _tag(child) != "data":
+            if _tag(child) in ("node", "edge", "desc"):
+                continue
+            raise ValueError(f"<{_tag(child)}> in <{_tag(element)}> is not supported")
+        key = keys.get((_tag(element), child.get("key", "")))
+        if key is None:
+            raise ValueError(
+                f"<data> of {element.get('id')!r} has an unknown key {child.get('key', '')!r}"
+            )
+        if child.text:
+            data[key.name] = child.text
+    return data
+
+
+def _tag(element: ElementTree.Element) -> str:
+    return element.tag.rpartition("}")[2]

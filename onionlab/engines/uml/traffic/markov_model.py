@@ -1,0 +1,365 @@
+"""TGen's Markov models: states, what each emits, and how long to wait then.
+
+There are three kinds, all in one format (doc/TGen-Markov-Models.md of TGen 1.1.2): a flow model
+says when flows begin, a stream model when the streams of a flow begin, and a packet model when each
+side of a stream sends. Read as tgen-markovmodel.c reads them; the walk is in ``markov_walk.py``.
+
+Refused besides what TGen refuses, because TGen would abort there or never come to an end: a state
+that can be reached and cannot be left, an observation's name on what is none, parameters that are
+not finite, two start states.
+"""
+
+from __future__ import annotations
+
+import enum
+import functools
+import itertools
+import math
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Generic, TypeVar
+
+from onionlab.errors import UserError
+
+from .delays import PARAMETERS, Distribution
+from .graphml import NUMERIC_TYPES, Edge, Graphml, Key, igraph_text, parse_graphml
+
+_NUMBER = re.compile(r"[-+]?(\d+\.?\d*|\.\d+)([eE][-+]?\d+)?", re.ASCII)
+
+# TGen compares only as many letters as these have, in either case, whatever follows them.
+_START, _STATE, _OBSERVATION = "start", "state", "observation"
+_TRANSITION, _EMISSION = "transition", "emission"
+
+_NOT_NEGATIVE = ("param_location", "param_scale")
+_POSITIVE = ("param_rate", "param_shape")
+
+
+class Event(enum.Enum):
+    """What a walk through a model observes; the values begin the names of the observations.
+
+    In a packet model TO_SERVER is a packet that the client sends and TO_ORIGIN one that the server
+    sends. In stream and flow models both begin a stream or a flow. END: nothing more comes.
+    """
+
+    TO_SERVER = "+"
+    TO_ORIGIN = "-"
+    END = "F"
+
+
+@dataclass(frozen=True)
+class Emission:
+    """An event that a state can emit, and the delay after it."""
+
+    event: Event
+    delay: Distribution
+
+
+Option = TypeVar("Option")
+
+
+@dataclass(frozen=True)
+class Choice(Generic[Option]):
+    """Options of which one is taken by weight.
+
+    cumulative: for each option the sum of the weights up to it; in igraph's order of edges, which
+    is a part of what a random number means.
+    """
+
+    options: tuple[Option, ...] = ()
+    cumulative: tuple[float, ...] = ()
+
+
+@dataclass(frozen=True)
+class State:
+    """A state: where to go next (numbers of states), and what it emits when it was gone to."""
+
+    name: str
+    transitions: Choice[int]
+    emissions: Choice[Emission]
+
+
+@dataclass(frozen=True)
+class MarkovModel:
+    """A model: its states, the number of the one where a walk starts, and its file's content.
+
+    name: as TGen calls it, a file's name without its directory.
+    """
+
+    name: str
+    states: tuple[State, ...]
+    start: int
+    graph: Graphml = field(repr=False)
+
+    @functools.cached_property
+    def text(self) -> bytes:
+        """The model as TGen sends it to a server."""
+        return igraph_text(self.graph)
+
+
+def load_model(path: Path) -> MarkovModel:
+    """Read a model's file. Raises UserError that names the file and what is wrong in it."""
+    try:
+        content = path.read_bytes()
+    # A path with a null byte in it is a ValueError.
+    except (OSError, ValueError) as error:
+        reason = error.strerror if isinstance(error, OSError) else str(error)
+        raise UserError(
+            f"{path}: cannot read this Markov model of TGen: {reason}",
+            "Paths in a TGen graph count from the directory that TGen is started in.",
+        ) from error
+    try:
+        return parse_model(path.name, content)
+    except ValueError as error:
+        raise UserError(
+            f"{path}: {error}",
+            "The format of TGen's Markov models: doc/TGen-Markov-Models.md in TGen's repository.",
+        ) from error
+
+
+@functools.lru_cache(maxsize=64)
+def parse_model(name: str, content: bytes) -> MarkovModel:
+    """Read a model from GraphML. Raises ValueError that says what is wrong."""
+    graph = parse_graphml(content)
+    _check_keys(graph)
+    names = {vertex: _vertex_name(vertex, data) for vertex, data in graph.vertices.items()}
+    observations = {
+        vertex: event
+        for vertex, data in graph.vertices.items()
+        if (event := _observation(vertex, names[vertex], data)) is not None
+    }
+    starts = [vertex for vertex, text in names.items() if _begins(text, _START)]
+    if len(starts) != 1:
+        raise ValueError(f"needs one state with the name {_START!r}, has {len(starts)}")
+    for edge in graph.edges:
+        _check_ends(edge, observations)
+    numbers = {
+        vertex: number
+        for number, vertex in enumerate(v for v in graph.vertices if v not in observations)
+    }
+    states = tuple(
+        _state(graph, vertex, names[vertex], numbers, observations) for vertex in numbers
+    )
+    model = MarkovModel(name, states, numbers[starts[0]], graph)
+    _check_ways_on(model)
+    return model
+
+
+def _check_keys(graph: Graphml) -> None:
+    seen: set[tuple[str, str]] = set()
+    for key in graph.keys:
+        if (key.owner, key.name) in seen:
+            raise ValueError(
+                f"attribute {key.name!r} of {key.owner}s is declared twice; write all its values "
+                "as numbers of one type"
+            )
+        seen.add((key.owner, key.name))
+        if key.owner not in ("node", "edge"):
+            raise ValueError(f"attribute {key.name!r}: only nodes and edges have attributes here")
+        numeric = key.owner == "edge" and (key.name == "weight" or key.name.startswith("param_"))
+        if numeric and key.type not in NUMERIC_TYPES:
+            raise ValueError(
+                f"attribute {key.name!r} has the type {key.type!r}, but must be a number: "
+                "attr.type='double'"
+            )
+        if not numeric and key.type not in ("string", *NUMERIC_TYPES):
+            raise ValueError(f"attribute {key.name!r} has the type {key.type!r}, not 'string'")
+        if key.name in ("name", "type", "distribution") and key.type != "string":
+            raise ValueError(f"attribute {key.name!r} has the type {key.type!r}, not 'string'")
+    for owner, data in itertools.chain(
+        ((f"vertex {vertex!r}", data) for vertex, data in graph.vertices.items()),
+        ((_name(edge), edge.data) for edge in graph.edges),
+    ):
+        for key in graph.keys:
+            if key.type in NUMERIC_TYPES and key.name in data:
+                _number(owner, key.name, data[key.name])
+
+
+def _vertex_name(vertex: str, data: Mapping[str, str]) -> str:
+    if "name" not in data:
+        raise ValueError(f"vertex {vertex!r} needs an attribute 'name'")
+    return data["name"]
+
+
+def _observation(vertex: str, name: str, data: Mapping[str, str]) -> Event | None:
+    """Return the event that a vertex stands for; None for a state."""
+    event = next((event for event in Event if _begins(name, event.value)), None)
+    kind = data.get("type", "")
+    if _begins(kind, _OBSERVATION) and not _begins(name, _START):
+        if event is None:
+            raise ValueError(
+                f"vertex {vertex!r}: an observation's 'name' begins with '+', '-' or 'F', "
+                f"not {name!r}"
+            )
+        return event
+    if not _begins(name, _START) and not _begins(kind, _STATE):
+        raise ValueError(
+            f"vertex {vertex!r}: attribute 'type' is {kind!r}, must be {_STATE!r} or "
+            f"{_OBSERVATION!r}"
+        )
+    if event is not None:
+        raise ValueError(
+            f"vertex {vertex!r}: a state's 'name' must not begin with '+', '-', 'F' or 'f' as "
+            f"{name!r} does: TGen would take it for an observation"
+        )
+    return None
+
+
+def _check_ends(edge: Edge, observations: Mapping[str, Event]) -> None:
+    kind = edge.data.get("type", "")
+    emission = _begins(kind, _EMISSION)
+    if not emission and not _begins(kind, _TRANSITION):
+        raise ValueError(
+            f"{_name(edge)}: attribute 'type' is {kind!r}, must be {_TRANSITION!r} or {_EMISSION!r}"
+        )
+    if edge.source in observations:
+        raise ValueError(f"{_name(edge)}: nothing leads on from an observation")
+    if emission and edge.target not in observations:
+        raise ValueError(f"{_name(edge)}: an emission leads to an observation")
+    if not emission and edge.target in observations:
+        raise ValueError(f"{_name(edge)}: a transition leads to a state")
+
+
+def _state(
+    graph: Graphml,
+    vertex: str,
+    name: str,
+    numbers: Mapping[str, int],
+    observations: Mapping[str, Event],
+) -> State:
+    edges = list(graph.out_edges(vertex))
+    transitions = [edge for edge in edges if edge.target in numbers]
+    emissions = [edge for edge in edges if edge.target in observations]
+    return State(
+        name,
+        _choice([numbers[edge.target] for edge in transitions], transitions),
+        _choice(
+            [Emission(observations[edge.target], _distribution(edge)) for edge in emissions],
+            emissions,
+        ),
+    )
+
+
+def _choice(options: Sequence[Option], edges: Sequence[Edge]) -> Choice[Option]:
+    weights = []
+    for edge in edges:
+        weight = _parameter(edge, "weight")
+        if weight < 0:
+            raise ValueError(f"{_name(edge)}: attribute 'weight' must not be negative")
+        weights.append(weight)
+    cumulative = tuple(itertools.accumulate(weights))
+    if cumulative and not math.isfinite(cumulative[-1]):
+        raise ValueError(f"{_name(edges[0])}: the sum of this and other weights is not finite")
+    return Choice(tuple(options), cumulative)
+
+
+def _distribution(edge: Edge) -> Distribution:
+    text = edge.data.get("distribution", "")
+    name = next((name for name in PARAMETERS if _begins(text, name)), None)
+    if name is None:
+        raise ValueError(
+            f"{_name(edge)}: attribute 'distribution' is {text!r}, must be one of "
+            f"{', '.join(PARAMETERS)}"
+        )
+    values = tuple(_parameter(edge, parameter) for parameter in PARAMETERS[name])
+    for parameter, value in zip(PARAMETERS[name], values, strict=True):
+        if value < 0 and parameter in _NOT_NEGATIVE:
+            raise ValueError(f"{_name(edge)}: attribute {parameter!r} must not be negative")
+        if value <= 0 and parameter in _POSITIVE:
+            raise ValueError(f"{_name(edge)}: attribute {parameter!r} must be more than 0")
+    if name == "uniform" and values[0] > values[1]:
+        raise ValueError(f"{_name(edge)}: 'param_low' is more than 'param_high'")
+    return Distribution(name, values)
+
+
+def _parameter(edge: Edge, name: str) -> float:
+    if name not in edge.data:
+        raise ValueError(f"{_name(edge)} needs an attribute {name!r}")
+    return _number(_name(edge), name, edge.data[name])
+
+
+def _number(owner: str, name: str, text: str) -> float:
+    # float() takes more than GraphML does, as "1_000" or digits of other scripts.
+    value = float(text) if _NUMBER.fullmatch(text.strip()) else math.nan
+    if not math.isfinite(value):
+        raise ValueError(f"{owner}: attribute {name!r} is {text!r}, not a finite number")
+    return value
+
+
+def _check_ways_on(model: MarkovModel) -> None:
+    """Refuse states without a way on: there TGen ends a flow, but sends on a stream forever."""
+    reached: set[int] = set()
+    border = {model.start}
+    while border:
+        reached |= border
+        border = {n for s in border for n in model.states[s].transitions.options} - reached
+    targets = {n for s in reached for n in model.states[s].transitions.options}
+    for number in sorted(reached):
+        state = model.states[number]
+        ends = all(emission.event is Event.END for emission in state.emissions.options)
+        if number in targets and not state.emissions.options:
+            raise ValueError(f"state {state.name!r} can be reached but has no emission")
+        if not state.transitions.options and (number not in targets or not ends):
+            raise ValueError(
+                f"state {state.name!r} can be reached but has no transition, and not only 'F' is "
+                "emitted there"
+            )
+
+
+def _begins(text: str, word: str) -> bool:
+    return text[: len(word)].lower() == word.lower()
+
+
+def _name(edge: Edge) -> str:
+    return f"edge {edge.source} -> {edge.target}"
+
+
+def _internal(
+    kind: str, distribution: Distribution, events: Sequence[Event], state: str
+) -> MarkovModel:
+    """Return a model of one state that emits events with equal weights, forever."""
+    parameters = PARAMETERS[distribution.name]
+    # In the order of TGen's own text (tgen-config.c): igraph keeps it, and so do the bytes sent.
+    keys = [
+        *(Key("edge", name, "double") for name in parameters),
+        Key("edge", "distribution", "string"),
+        Key("edge", "weight", "double"),
+        Key("edge", "type", "string"),
+        Key("node", "name", "string"),
+        Key("node", "type", "string"),
+    ]
+    vertices = {
+        "s1": {"name": state, "type": _STATE},
+        "s0": {"name": _START, "type": _STATE},
+        **{f"o{event.name}": {"name": event.value, "type": _OBSERVATION} for event in events},
+    }
+    values = {n: str(v) for n, v in zip(parameters, distribution.parameters, strict=True)}
+    emission = {**values, "distribution": distribution.name, "type": _EMISSION}
+    transition = {"weight": "1", "type": _TRANSITION}
+    edges = [
+        Edge("s1", "s1", transition),
+        *(
+            Edge("s1", f"o{event.name}", {**emission, "weight": str(1 / len(events))})
+            for event in events
+        ),
+        Edge("s0", "s1", transition),
+    ]
+    text = igraph_text(Graphml(tuple(keys), vertices, tuple(edges)))
+    return parse_model(f"internal-{kind}-model", text)
+
+
+INTERNAL_PACKET_MODEL = _internal(
+    "packet", Distribution("exponential", (100.0,)), (Event.TO_ORIGIN, Event.TO_SERVER), "nonstop"
+)
+"""TGen's packet model where none is given: both sides send, at once, and never end."""
+
+INTERNAL_STREAM_MODEL = _internal(
+    "stream", Distribution("normal", (10e6, 4e6)), (Event.TO_SERVER,), "default"
+)
+"""TGen's stream model where none is given: a stream every 10 s or so, forever."""
+
+INTERNAL_FLOW_MODEL = _internal(
+    "flow", Distribution("normal", (60e6, 15e6)), (Event.TO_SERVER,), "default"
+)
+"""TGen's flow model where none is given: a flow every minute or so, forever."""

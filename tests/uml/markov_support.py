@@ -1,0 +1,61 @@
+"""Markov models for the tests of the traffic driver."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from xml.sax.saxutils import escape
+
+Values = Mapping[str, float | str]
+ModelEdge = tuple[str, str, Values]
+
+OBSERVATIONS = {"+": "o1", "-": "o2", "F": "o3"}
+
+NUMBERS = ("weight", "location", "scale", "rate", "shape", "low", "high")
+
+
+def to(source: str, target: str, weight: float = 1.0) -> ModelEdge:
+    """A transition."""
+    return source, target, {"type": "transition", "weight": weight}
+
+
+def emits(
+    source: str, event: str, distribution: str, weight: float = 1.0, **parameters: float
+) -> ModelEdge:
+    """An emission: of "+", "-" or "F", with the distribution of the delay after it."""
+    named = {f"param_{name}": value for name, value in parameters.items()}
+    values: dict[str, float | str] = {"type": "emission", "distribution": distribution}
+    return source, OBSERVATIONS[event], {**values, "weight": weight, **named}
+
+
+def model_graphml(states: Sequence[str], edges: Sequence[ModelEdge]) -> str:
+    """A model: its states (the first one is where walks start) and their edges."""
+    lines = ["<graphml xmlns='http://graphml.graphdrawing.org/xmlns'>"]
+    for name in ("name", "type"):
+        lines.append(f"<key id='n{name}' for='node' attr.name='{name}' attr.type='string'/>")
+    for name in ("type", "distribution"):
+        lines.append(f"<key id='e{name}' for='edge' attr.name='{name}' attr.type='string'/>")
+    for name in NUMBERS:
+        name = name if name == "weight" else f"param_{name}"
+        lines.append(f"<key id='e{name}' for='edge' attr.name='{name}' attr.type='double'/>")
+    lines.append("<graph edgedefault='directed'>")
+    vertices = [(state, state, "state") for state in states]
+    vertices[0] = (states[0], "start", "state")
+    vertices += [(vertex, name, "observation") for name, vertex in OBSERVATIONS.items()]
+    for vertex, name, kind in vertices:
+        data = f"<data key='nname'>{escape(name)}</data><data key='ntype'>{kind}</data>"
+        lines.append(f"<node id='{escape(vertex)}'>{data}</node>")
+    for source, target, values in edges:
+        data = "".join(
+            f"<data key='e{name}'>{escape(str(value))}</data>" for name, value in values.items()
+        )
+        lines.append(f"<edge source='{source}' target='{target}'>{data}</edge>")
+    return "\n".join([*lines, "</graph>", "</graphml>"])
+
+
+SIMPLE_STATES = ("s0", "s1")
+SIMPLE_EDGES = (
+    to("s0", "s1"),
+    to("s1", "s1"),
+    emits("s1", "+", "exponential", rate=0.001),
+)
+"""One event after the other, a millisecond apart on average, forever."""

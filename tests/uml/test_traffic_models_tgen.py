@@ -1,0 +1,406 @@
+"""Markov models in the driver and in real TGen: for the same seeds the same draws and bytes."""
+
+from __future__ import annotations
+
+import re
+import socket
+import struct
+import threading
+import time
+from contextlib import AbstractContextManager
+from pathlib import Path
+
+import pytest
+
+from onionlab.engines.uml.traffic import wire
+from onionlab.engines.uml.traffic.glib_random import GlibRandom
+from onionlab.engines.uml.traffic.markov_model import Event, MarkovModel, parse_model
+from onionlab.engines.uml.traffic.markov_walk import MarkovWalk
+from onionlab.engines.uml.traffic.packet_schedule import (
+    AT_ONCE_US,
+    PACKET_BYTES,
+    Burst,
+    PacketSchedule,
+)
+
+from .markov_support import emits, model_graphml, to
+from .traffic_support import (
+    LIMIT_S,
+    Proxy,
+    accepts,
+    free_port,
+    graphml,
+    played,
+    real,
+    server_graphml,
+    wait_until,
+)
+
+pytestmark = pytest.mark.shadow
+
+# By this seed the flows below have three and five streams, and walks through the slow model several
+# pauses on both sides. (TGen itself checks models with the seed 12345 when it starts.)
+SEED = 83
+
+# Flows are half a second apart and each over long before the next one begins: then the order in
+# which models get their seeds does not depend on how busy the machine is.
+FLOW_MODEL = model_graphml(
+    ("s0", "s1", "s2", "s3"),
+    [
+        to("s0", "s1"),
+        to("s1", "s2"),
+        to("s2", "s3"),
+        emits("s1", "+", "uniform", low=500_000, high=700_000),
+        emits("s2", "-", "normal", location=600_000, scale=20_000),
+        emits("s3", "F", "uniform", low=0, high=0),
+    ],
+)
+STREAM_MODEL = model_graphml(
+    ("s0", "s1", "s2", "s3"),
+    [
+        to("s0", "s1", 0.3),
+        to("s0", "s2", 0.7),
+        to("s1", "s2", 0.6),
+        to("s1", "s3", 0.4),
+        to("s2", "s1", 0.6),
+        to("s2", "s3", 0.4),
+        emits("s1", "+", "exponential", rate=0.0001),
+        emits("s2", "+", "pareto", scale=2000, shape=3),
+        emits("s3", "F", "uniform", low=0, high=0),
+    ],
+)
+PACKET_MODEL = model_graphml(
+    ("s0", "s1", "s2", "s3"),
+    [
+        to("s0", "s1", 0.25),
+        to("s0", "s2", 0.75),
+        to("s1", "s1", 0.7),
+        to("s1", "s2", 0.2),
+        to("s1", "s3", 0.1),
+        to("s2", "s1", 0.3),
+        to("s2", "s2", 0.6),
+        to("s2", "s3", 0.1),
+        emits("s1", "+", "lognormal", 1 / 3, location=6, scale=2),
+        emits("s1", "-", "exponential", 2 / 3, rate=0.001),
+        emits("s2", "-", "normal", 0.9, location=4000, scale=2000),
+        emits("s2", "+", "uniform", 0.1, low=5_000, high=20_000),
+        emits("s3", "F", "uniform", low=0, high=0),
+    ],
+)
+MODELS = {"flow": FLOW_MODEL, "stream": STREAM_MODEL, "packet": PACKET_MODEL}
+
+# Pauses of two lengths between bursts of one to five packets, in both directions.
+SLOW_MODEL = model_graphml(
+    ("s0", "s1", "s2"),
+    [
+        to("s0", "s1"),
+        to("s1", "s1", 0.97),
+        to("s1", "s2", 0.03),
+        emits("s1", "-", "uniform", 3, low=50, high=50),
+        emits("s1", "-", "uniform", 1, low=40_000, high=90_000),
+        emits("s1", "+", "uniform", 2, low=50, high=50),
+        emits("s1", "+", "uniform", 1, low=40_000, high=90_000),
+        emits("s2", "F", "uniform", low=0, high=0),
+    ],
+)
+
+
+@pytest.fixture
+def conf(tmp_path: Path) -> Path:
+    for name, text in MODELS.items():
+        (tmp_path / f"{name}.graphml").write_text(text)
+    return tmp_path
+
+
+def client(vertex: str, port: int, *, mode: str = "graphml", **start: str) -> str:
+    """A client that visits one vertex once."""
+    paths = {f"{name}modelpath": f"{name}.graphml" for name in MODELS}
+    if vertex != "traffic":
+        del paths["flowmodelpath"]
+    options = {**paths, "markovmodelseed": str(SEED), "packetmodelmode": mode}
+    first = {"peers": f"127.0.0.1:{port}", "loglevel": "info", "heartbeat": "1 second", **start}
+    return graphml({"start": first, vertex: options}, [("start", vertex)])
+
+
+def generator_lines(log: str) -> list[str]:
+    """What a log says of flows and streams that begin and end, in its order."""
+    wanted = r"tgen-generator\.c:\d+\] \[\w+\] (.*(?:Set timer|end observation|complete).*)"
+    # Which of two streams of a flow is over first is a matter of microseconds.
+    return [line for line in re.findall(wanted, log) if "still active" not in line]
+
+
+def streams(log: str) -> list[tuple[int, int]]:
+    """Payload sent and received of each stream that succeeded, in the order of their numbers."""
+    counts = r"payload-bytes-recv=(\d+),payload-bytes-send=(\d+)"
+    found = re.findall(rf"\[stream-success\].*stream \[id=(\d+),.*{counts}", log)
+    return [(int(sent), int(got)) for _, got, sent in sorted(found, key=lambda x: int(x[0]))]
+
+
+def packet_seeds(log: str) -> list[int]:
+    """The seeds of TGen's packet models, in the order in which its streams began."""
+    return [seed for name, seed in seeds_of_tgen(log) if name == "packet.graphml"]
+
+
+def seeds_of_tgen(log: str) -> list[tuple[str, int]]:
+    """The models that TGen walks through, and the seeds, in the order in which walks begin."""
+    _, _, walks = log.partition("entering main loop")
+    found = re.findall(r"Validating graph for markov model name '(.*)' seed (\d+)", walks)
+    return [(name, int(seed)) for name, seed in found]
+
+
+def expected_streams(model: MarkovModel, seeds: list[int]) -> list[tuple[int, int]]:
+    """What a client sends and receives by a packet model."""
+    result = []
+    for seed in seeds:
+        walk = MarkovWalk(model, seed)
+        packets = dict.fromkeys(Event, 0)
+        while not walk.ended:
+            packets[walk.step().event] += PACKET_BYTES
+        result.append((packets[Event.TO_SERVER], packets[Event.TO_ORIGIN]))
+    return result
+
+
+@pytest.mark.parametrize("mode", ["path", "graphml"])
+@pytest.mark.parametrize("vertex", ["traffic", "flow"])
+def test_the_same_flows_streams_and_bytes(tgen: Path, conf: Path, vertex: str, mode: str) -> None:
+    port = free_port()
+    over = f"{vertex} is complete"
+    graph = client(vertex, port, mode=mode)
+    with real(tgen, conf, "server1", server_graphml(port)):
+        wait_until(lambda: accepts(port), "TGen's server")
+        with real(tgen, conf, "client1", graph) as theirs:
+            wait_until(lambda: over in theirs.text(), "TGen's client")
+        with played(conf, {"client2": graph}) as ours:
+            wait_until(lambda: over in ours.text("client2"), "our client")
+            ours.terminate()
+    lines = generator_lines(theirs.text())
+    assert len(lines) > 5
+    assert generator_lines(ours.text("client2")) == lines
+    sent = streams(theirs.text())
+    assert len(sent) > 2
+    assert streams(ours.text("client2")) == sent
+    assert "[stream-error]" not in theirs.text() + ours.text("client2")
+    seeds = packet_seeds(theirs.text())
+    assert expected_streams(parse_model("packet.graphml", PACKET_MODEL.encode()), seeds) == sent
+
+
+def test_the_seeds_come_from_the_seed_of_the_vertex(tgen: Path, conf: Path) -> None:
+    port = free_port()
+    with (
+        real(tgen, conf, "server1", server_graphml(port)),
+        real(tgen, conf, "client1", client("traffic", port)) as theirs,
+    ):
+        wait_until(lambda: "traffic is complete" in theirs.text(), "TGen's client")
+    drawn = seeds_of_tgen(theirs.text())
+    numbers = GlibRandom(SEED)
+    assert [seed for _, seed in drawn] == [numbers.integer() for _ in drawn]
+    of_a_flow = ["stream.graphml", *["packet.graphml"] * 3]
+    assert [name for name, _ in drawn] == ["flow.graphml", *of_a_flow, *of_a_flow, *of_a_flow[-2:]]
+
+
+@pytest.mark.parametrize("mode", ["path", "graphml"])
+def test_the_real_client_and_our_server(tgen: Path, conf: Path, mode: str) -> None:
+    port = free_port()
+    with played(conf, {"server2": server_graphml(port, loglevel="info")}) as ours:
+        wait_until(lambda: accepts(port), "our server")
+        with real(tgen, conf, "client1", client("flow", port, mode=mode)) as theirs:
+            wait_until(lambda: "flow is complete" in theirs.text(), "TGen's client")
+        sent = streams(theirs.text())
+        wait_until(lambda: len(streams(ours.text("server2"))) >= len(sent), "our server's lines")
+        ours.terminate()
+    assert len(sent) > 2
+    assert "[stream-error]" not in theirs.text()
+    assert sorted((got, out) for out, got in streams(ours.text("server2"))) == sorted(sent)
+
+
+@pytest.mark.parametrize("model", ["slow", "packet"])
+def test_sizes_are_cut_out_of_repeated_models(tgen: Path, conf: Path, model: str) -> None:
+    """Fixed sizes with a packet model: checksums and closing lines as ever."""
+    (conf / "slow.graphml").write_text(SLOW_MODEL)
+    port = free_port()
+    stream = {"sendsize": "20000", "recvsize": "100 kb", "packetmodelpath": f"{model}.graphml"}
+    graph = graphml(
+        {"start": {"peers": f"127.0.0.1:{port}"}, "stream": stream}, [("start", "stream")]
+    )
+    with real(tgen, conf, "server1", server_graphml(port)):
+        wait_until(lambda: accepts(port), "TGen's server")
+        with played(conf, {"client2": graph}, verify_payload=True) as ours:
+            wait_until(lambda: "[stream-" in ours.text("client2"), "our client")
+            ours.terminate()
+    port = free_port()
+    with played(conf, {"server2": server_graphml(port)}, verify_payload=True) as server:
+        wait_until(lambda: accepts(port), "our server")
+        graph = graph.replace(stream_port(graph), str(port))
+        with real(tgen, conf, "client1", graph) as theirs:
+            wait_until(lambda: "[stream-" in theirs.text(), "TGen's client")
+        server.terminate()
+    assert streams(ours.text("client2")) == streams(theirs.text()) == [(20000, 100000)]
+
+
+def stream_port(graph: str) -> str:
+    found = re.search(r"127\.0\.0\.1:(\d+)", graph)
+    assert found is not None
+    return found[1]
+
+
+def test_the_same_logins(tgen: Path, conf: Path) -> None:
+    port = free_port()
+    with real(tgen, conf, "server1", server_graphml(port)), Proxy(methods=b"\x05\x02") as proxy:
+        wait_until(lambda: accepts(port), "TGen's server")
+        graph = client("traffic", port, socksproxy=f"localhost:{proxy.port}", socksauthseed="99")
+        with real(tgen, conf, "client1", graph) as theirs:
+            wait_until(lambda: "traffic is complete" in theirs.text(), "TGen's client")
+        of_tgen = list(proxy.logins)
+        with played(conf, {"client2": graph}) as ours:
+            wait_until(lambda: "traffic is complete" in ours.text("client2"), "our client")
+            ours.terminate()
+    assert len(set(of_tgen)) == 2 < len(of_tgen)
+    assert proxy.logins[len(of_tgen) :] == of_tgen
+
+
+# --- when what goes over the wire
+
+
+def bursts_of(model: MarkovModel, seed: int, mine: Event) -> list[Burst]:
+    """All bursts of one side."""
+    schedule = PacketSchedule(MarkovWalk(model, seed), mine)
+    bursts = []
+    while not schedule.ended:
+        bursts.append(schedule.next_burst(None))
+    return bursts
+
+
+def arrivals(sock: socket.socket, bursts: list[Burst]) -> list[tuple[float, int]]:
+    """When how many bytes came, until there are all of the bursts. Seconds."""
+    # TGen would go on waiting for packets of this side: the connection has no end to wait for.
+    sock.settimeout(LIMIT_S)
+    found = []
+    left = sum(burst.send_bytes for burst in bursts)
+    while left > 0:
+        data = sock.recv(1 << 16)
+        found.append((time.monotonic(), len(data)))
+        left -= len(data) or left
+    return found
+
+
+def check_bursts(found: list[tuple[float, int]], bursts: list[Burst]) -> None:
+    """Check that bytes came in these bursts: so many, and not before their time."""
+    assert sum(burst.pause_us > AT_ONCE_US for burst in bursts) > 3
+    assert len({burst.send_bytes for burst in bursts}) > 2
+    assert sum(size for _, size in found) == sum(burst.send_bytes for burst in bursts)
+    # A burst of nothing is a pause that goes on.
+    due_s, come, at = 0.0, 0, 0
+    first = found[0][0] - sum(b.pause_us for b in leading(bursts)) / 1e6
+    for burst in bursts:
+        wanted = come + burst.send_bytes
+        while come < wanted:
+            when, size = found[at]
+            # Nothing of this burst came before its time, and nothing of the next one with it.
+            assert due_s - 0.005 <= when - first < due_s + 5
+            come, at = come + size, at + 1
+        assert come == wanted
+        due_s += burst.pause_us / 1e6
+
+
+def leading(bursts: list[Burst]) -> list[Burst]:
+    """The bursts of nothing before the first one of something."""
+    count = next(index for index, burst in enumerate(bursts) if burst.send_bytes)
+    return bursts[:count]
+
+
+@pytest.mark.parametrize("who", ["TGen", "ours"])
+def test_a_servers_bursts(tgen: Path, tmp_path: Path, who: str) -> None:
+    port = free_port()
+    model = parse_model("slow", SLOW_MODEL.encode())
+    command = wire.command(
+        hostname="test", transfer_id="x", send_bytes=0, recv_bytes=0, model_seed=SEED, model=model
+    )
+    server = server_graphml(port)
+    with real(tgen, tmp_path, "s", server) if who == "TGen" else played(tmp_path, {"s": server}):
+        wait_until(lambda: accepts(port), "the server")
+        with socket.create_connection(("127.0.0.1", port)) as sock:
+            sock.sendall(command)
+            answer = b""
+            while not answer.endswith(b"\n"):
+                answer += sock.recv(1)
+            # The server read the model as it was sent, with 15 digits to a number.
+            bursts = bursts_of(parse_model("slow", model.text), SEED, Event.TO_ORIGIN)
+            found = arrivals(sock, bursts)
+    assert b"CODE=NONE" in answer
+    check_bursts(found, bursts)
+
+
+@pytest.mark.parametrize("who", ["TGen", "ours"])
+def test_a_clients_bursts(tgen: Path, tmp_path: Path, who: str) -> None:
+    port = free_port()
+    (tmp_path / "slow.graphml").write_text(SLOW_MODEL)
+    graph = graphml(
+        {
+            "start": {"peers": f"127.0.0.1:{port}"},
+            "stream": {
+                "packetmodelpath": "slow.graphml",
+                "packetmodelmode": "path",
+                "markovmodelseed": str(SEED),
+            },
+        },
+        [("start", "stream")],
+    )
+    seed = GlibRandom(SEED).integer()
+    bursts = bursts_of(parse_model("slow", SLOW_MODEL.encode()), seed, Event.TO_SERVER)
+    found: list[tuple[float, int]] = []
+    with socket.create_server(("127.0.0.1", port)) as listener:
+
+        def serve() -> None:
+            sock, _ = listener.accept()
+            with sock:
+                line = b""
+                while not line.endswith(b"\n"):
+                    line += sock.recv(1)
+                sock.sendall(wire.response("test"))
+                found.extend(arrivals(sock, bursts))
+
+        thread = threading.Thread(target=serve)
+        thread.start()
+        with real(tgen, tmp_path, "c", graph) if who == "TGen" else played(tmp_path, {"c": graph}):
+            thread.join(LIMIT_S)
+    check_bursts(found, bursts)
+
+
+@pytest.mark.parametrize("how", ["closes", "resets", "closes after a byte"])
+def test_a_server_that_leaves_early_looks_the_same(tgen: Path, tmp_path: Path, how: str) -> None:
+    port = free_port()
+    (tmp_path / "slow.graphml").write_text(SLOW_MODEL)
+    options = {"packetmodelpath": "slow.graphml", "markovmodelseed": str(SEED)}
+    graph = graphml(
+        {"start": {"peers": f"127.0.0.1:{port}"}, "stream": options}, [("start", "stream")]
+    )
+    ends = []
+    with socket.create_server(("127.0.0.1", port)) as listener:
+
+        def serve() -> None:
+            sock, _ = listener.accept()
+            with sock:
+                data = b""
+                while b"</graphml>\n" not in data:
+                    data += sock.recv(1 << 16)
+                sock.sendall(wire.response("test") + b"x" * ("byte" in how))
+                time.sleep(0.02)
+                if how == "resets":
+                    sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+
+        players: dict[str, AbstractContextManager[object]] = {}
+        players["theirs"] = real(tgen, tmp_path, "theirs", graph)
+        players["ours"] = played(tmp_path, {"ours": graph})
+        for name, player in players.items():
+            thread = threading.Thread(target=serve)
+            thread.start()
+            with player:
+                log = tmp_path / f"{name}.log"
+                wait_until(lambda log=log: log.exists() and "[stream-" in log.read_text(), name)  # type: ignore[misc]
+            thread.join(LIMIT_S)
+            found = re.search(
+                r"\[stream-error\].*(sendstate=.*),error=(\w+)\] bytes", log.read_text()
+            )
+            assert found is not None
+            ends.append(found.groups())
+    assert ends[0] == ends[1]
