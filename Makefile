@@ -52,7 +52,7 @@ SIDES = `make compare A=quick:ewma B=quick:rr`
 # line or comes from there.
 
 .PHONY: help setup setup-dev list doctor estimate build generate run experiment analyse report pack unpack
-.PHONY: celltrace-live compare-engines compare nightly figures validate-statistics test test-all test-rest lint docs check-variants lock clean-build clean-results clean-setup clean
+.PHONY: celltrace-live compare-engines compare import-network nightly figures validate-statistics test test-all test-rest lint docs check-variants lock clean-build clean-results clean-setup clean
 
 help: ## this list
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  \1\t\2/p' $(MAKEFILE_LIST) | expand -t 22
@@ -134,6 +134,10 @@ pack: $(READY) ## the runs of NAME in one file, to publish or to go on elsewhere
 
 unpack: $(READY) ## take the runs of such files, so that they are not made again: FROM="file ..."
 	@$(ONIONLAB) unpack -- $(call needed,FROM,`make $@ FROM=runs.tar.xz`)
+
+import-network: $(READY) ## keep networks of `tornettools generate` as NAME, one a seed: FROM="directory ..."
+	@$(ONIONLAB) import-network --name=$(call needed,NAME,`make $@ FROM=tornet NAME=name`) \
+		-- $(call needed,FROM,`make $@ FROM=tornet NAME=name`)
 
 report: $(READY) ## the report of NAME
 	@$(ONIONLAB) report $(NAMED)

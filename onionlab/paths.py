@@ -75,3 +75,8 @@ def shipped_files(root: Path, folder: str, pattern: str) -> dict[str, Path]:
 def build_directory(root: Path) -> Path:
     """Everything that can be made again: Tor's source and binaries, caches. Git ignores it."""
     return root / "build"
+
+
+def networks_directory(root: Path) -> Path:
+    """Networks that were imported: their keys cannot be made again. Git ignores it."""
+    return root / "networks"

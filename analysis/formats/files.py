@@ -6,6 +6,7 @@
         manifest.json                 the run is finished
         records-v<N>/                 what was read from its logs
     results/<name>/            plan.json, study.json and the report
+    networks/<name>/<seed>/    tornet.json and the files of an imported network
     nightly/                   history.parquet and baselines
 
 docs/reference/formats.md tells what stands in them. The standard library is enough here.
@@ -86,6 +87,10 @@ FIGURES_INDEX = "manifest.json"
 CLAIMS = "claims"  # and an ending: the plot of all claims, as PDF and PNG
 CLAIMS_CSV = f"{CLAIMS}.csv"
 CLAIMS_JSON = "claims.json"
+
+# An imported network.
+TORNET = "tornet.json"
+"""Of networks/<name>/<seed>/: whoever finds it finds the whole network."""
 
 # Several runs together.
 PACK_INDEX = "index.json"

@@ -23,6 +23,7 @@ from analysis.formats.record_files import ParseReport, TraceCounts, TransferFact
 from analysis.formats.run_files import Clients, PeerPair, RunClock, TracePlan
 from analysis.formats.study import Study
 from onionlab.experiment.published_formats import IN_FILE, PUBLISHED_SECTION, Described
+from onionlab.tornet.model import Tornet
 
 __all__ = ["formats_page"]
 
@@ -31,6 +32,7 @@ WIDTH = 100
 
 UNITS = (
     ("_bytes_per_s", "bytes/s"),
+    ("_bit_per_s", "bit/s"),
     ("unix_s", "s since 1970"),
     ("_unix_us", "µs since 1970"),
     ("at_s", "s since 1970"),
@@ -248,6 +250,21 @@ SECTIONS: tuple[tuple[str, str, tuple[Described, ...]], ...] = (
                 "`analysis`: it is all that the report is told of an experiment",
                 f"1, {IN_FILE}",
                 Study,
+            ),
+        ),
+    ),
+    (
+        "Networks of tornettools",
+        "[Import networks](../how-to/import-networks.md) says how they come here. Beside the "
+        "record lie the files that it names, by the paths that a run directory has them at.",
+        (
+            Described(
+                files.TORNET,
+                "`networks/<name>/<seed>/`; a directory without it is no network",
+                "`onionlab import-network` (`onionlab/tornet/keeping.py`)",
+                "`onionlab/tornet`",
+                f"1, {IN_FILE}",
+                Tornet,
             ),
         ),
     ),

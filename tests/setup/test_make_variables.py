@@ -83,6 +83,8 @@ def test_what_make_is_given_is_text(project: Project, letters: str) -> None:
     assert project.words("report", NAME=text) == ["report", "--", text]
     assert project.words("compare", "A=x", f"B={text}") == ["compare", "--", "x", text]
     assert project.words("unpack", f"FROM={text}") == ["unpack", "--", text]
+    imported = project.words("import-network", f"FROM={text}", f"NAME={text}")
+    assert imported == ["import-network", f"--name={text}", "--", text]
     assert project.words("list", f"ANY_OTHER={text}") == ["list"]
     assert not project.mark.exists()
 

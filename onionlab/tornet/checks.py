@@ -1,0 +1,398 @@
+"""What each host of a tornet is, by its files, and what it lacks.
+
+No rule looks at a host's name: what a torrc makes of a Tor and a graph of a TGen, that is its role.
+"""
+
+from __future__ import annotations
+
+import functools
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from onionlab.tornet.certificates import (
+    AuthorityCertificate,
+    read_authority_certificate,
+    signing_key_expires_unix_s,
+)
+from onionlab.tornet.host_files import FileError, TornetFiles
+from onionlab.tornet.model import EPOCH_UNIX_S, RELAY_ROLES, Role, TornetHost, TornetProcess
+from onionlab.tornet.path_graph import PathGraph
+from onionlab.tornet.shadow_config import HostEntry, ProcessEntry, ShadowConfig
+from onionlab.tornet.tgen_graph import MODEL_PATHS, GraphError, TgenGraph, read_tgen_graph
+from onionlab.tornet.torrc_options import Options, TorrcError, read_options
+from onionlab.yamlfile.units import show
+
+# Below the host's folder. Without them Tor makes others at its start: another relay.
+RELAY_KEYS = (
+    "fingerprint",
+    "keys/secret_id_key",
+    "keys/ed25519_master_id_secret_key",
+)
+AUTHORITY_KEYS = (
+    *RELAY_KEYS,
+    "keys/authority_certificate",
+    "keys/authority_signing_key",
+)
+SERVICE_KEYS = ("hostname", "hs_ed25519_secret_key")
+"""Below HiddenServiceDir."""
+
+# Options of Tor that name a file, if they name anything.
+_FILE_OPTIONS = ("ServerDNSResolvConfFile", "V3BandwidthsFile", "GeoIPFile", "GeoIPv6File")
+
+_TORRC_ARGUMENTS = ("--defaults-torrc", "-f")
+
+
+@dataclass(frozen=True)
+class _Parts:
+    """A host's files as far as they tell what it is."""
+
+    tor: Options | None
+    tgen: TgenGraph | None
+
+
+@dataclass(frozen=True)
+class _Authority:
+    """A line DirServer: what every Tor believes of an authority."""
+
+    nickname: str
+    identity: str
+    address: str
+    fingerprint: str
+
+
+class Checker:
+    """Goes through the hosts of a configuration, once."""
+
+    def __init__(
+        self, config: ShadowConfig, files: TornetFiles, graph: PathGraph, stop_ms: int
+    ) -> None:
+        self.hosts: dict[str, TornetHost] = {}
+        """By name, as far as they are understood; filled by `problems`."""
+        self._config = config
+        self._files = files
+        self._graph = graph
+        self._end_unix_s = EPOCH_UNIX_S + stop_ms / 1000
+        self._parts: dict[str, _Parts] = {}
+        self._peers: dict[str, set[str]] = {}
+        self._services: dict[str, str] = {}
+        self._graph_at = functools.cache(self._read_graph)
+        self._text_at = functools.cache(files.text)
+
+    def problems(self) -> list[str]:
+        """All that is wrong, a sentence each; none where `hosts` holds every host.
+
+        What hosts are to each other is looked at once each is whole: else one missing file would be
+        told as many faults.
+        """
+        found = list(self._host_problems())
+        if found:
+            return found
+        return [*self._addresses(), *self._authority_problems(), *self._peer_problems()]
+
+    def _host_problems(self) -> Iterator[str]:
+        for name, entry in self._config.hosts.items():
+            try:
+                self._parts[name] = self._parts_of(name, entry)
+            except (FileError, TorrcError, GraphError) as error:
+                yield f"host {name}: {error}"
+        guards, exits = self._voted()
+        for name, parts in self._parts.items():
+            entry = self._config.hosts[name]
+            role = self._role(name, parts, guards, exits)
+            if role is None:
+                yield (
+                    f"host {name}: no rule says what it is: neither authority, relay, onion "
+                    "service, server nor client with TGen's streams or models"
+                )
+                continue
+            yield from (f"host {name}: {problem}" for problem in self._lacks(name, role, parts))
+            up, down = self._links(entry)
+            if up is None or down is None:
+                yield f"host {name}: neither it nor its node has a bandwidth"
+                continue
+            self.hosts[name] = self._host(name, entry, role, parts, (up, down))
+
+    def _parts_of(self, name: str, entry: HostEntry) -> _Parts:
+        """Read what a host's programs are told. Raises FileError, TorrcError, GraphError."""
+        tors = [process for process in entry.processes if process.path == "tor"]
+        tgens = [process for process in entry.processes if process.path == "tgen"]
+        if len(tors) > 1 or len(tgens) > 1:
+            raise FileError("it runs a program twice, of which tornettools has one")
+        return _Parts(
+            tor=self._tor_options(name, tors[0]) if tors else None,
+            tgen=self._tgen_graph(name, tgens[0]) if tgens else None,
+        )
+
+    def _tor_options(self, name: str, process: ProcessEntry) -> Options:
+        """What Tor is told: by the file of defaults, by its own, by its command line."""
+        arguments = _pairs(process.args)
+        pairs: list[tuple[str, str]] = []
+        for option in _TORRC_ARGUMENTS:
+            path = arguments.pop(option, None)
+            if path is None:
+                raise TorrcError(f"its Tor is called without {option}")
+            pairs += read_options(path, lambda one: self._text_at(self._files.seen_by(name, one)))
+        pairs += [(key.lstrip("-").lower(), value) for key, value in arguments.items()]
+        options = Options(tuple(pairs))
+        if options.get("DataDirectory") != ".":
+            raise TorrcError("its DataDirectory is not the host's own folder")
+        for option in _FILE_OPTIONS:
+            path = options.get(option)
+            if path:
+                self._files.seen_by(name, path)
+        return options
+
+    def _tgen_graph(self, name: str, process: ProcessEntry) -> TgenGraph:
+        if len(process.args) != 1:
+            raise GraphError("its TGen is called with more than a graph")
+        graph = self._graph_at(self._files.seen_by(name, process.args[0]))
+        for attribute in MODEL_PATHS:
+            for value in graph.values(attribute):
+                path = self._files.seen_by(name, value)
+                if not self._graph_at(path).is_model:
+                    raise GraphError(f"{path} is no Markov model: it has no state called start")
+        return graph
+
+    def _read_graph(self, path: str) -> TgenGraph:
+        try:
+            return read_tgen_graph(self._files.content(path))
+        except GraphError as error:
+            raise GraphError(f"{path}: {error}") from None
+
+    def _voted(self) -> tuple[set[str], set[str]]:
+        """Fingerprints of those that authorities call guards, and exits, whatever they measure."""
+        found: tuple[set[str], set[str]] = (set(), set())
+        for parts in self._parts.values():
+            for kind, option in zip(found, ("Guard", "Exit"), strict=True):
+                listed = parts.tor.get(f"TestingDirAuthVote{option}") if parts.tor else None
+                kind.update(_fingerprint(one) for one in (listed or "").split(","))
+        return found
+
+    def _role(self, name: str, parts: _Parts, guards: set[str], exits: set[str]) -> Role | None:
+        tor, tgen = parts.tor, parts.tgen
+        if tor is None:
+            return "server" if tgen is not None and tgen.is_server else None
+        if tor.get("HiddenServiceDir") is not None:
+            return "onion-service" if tgen is not None and tgen.is_server else None
+        or_port = tor.get("ORPort") or "0"
+        if or_port.split()[0] != "0":
+            if tgen is not None:
+                return None
+            if tor.is_on("AuthoritativeDirectory"):
+                return "authority"
+            own = self._identity(name)
+            if own in guards:
+                return "exitguard" if own in exits else "guard"
+            return "exit" if own in exits else "middle"
+        if tgen is None or tgen.is_server:
+            return None
+        if tgen.has_models:
+            return "markov-client"
+        return "perf-client" if tgen.fetches else None
+
+    def _identity(self, name: str) -> str | None:
+        """A relay's fingerprint as its own file has it; None where there is none."""
+        path = f"{self._files.of_host(name)}/{RELAY_KEYS[0]}"
+        try:
+            words = self._text_at(path).split() if path in self._files else []
+        except FileError:
+            words = []
+        found = _fingerprint(words[1]) if len(words) == 2 else ""
+        return found if len(found) == 40 else None
+
+    def _lacks(self, name: str, role: Role, parts: _Parts) -> Iterator[str]:
+        """Files that a host of its role has to have, and what is wrong with them."""
+        folder = self._files.of_host(name)
+        wanted: Sequence[str] = ()
+        if parts.tor is not None and role == "onion-service":
+            service = (parts.tor.get("HiddenServiceDir") or "").strip('"')
+            wanted = [f"{service}/{key}" for key in SERVICE_KEYS]
+            hostname = f"{folder}/{service}/{SERVICE_KEYS[0]}"
+            if hostname in self._files:
+                self._services[name] = self._text_at(hostname).strip()
+        elif role == "authority":
+            wanted = AUTHORITY_KEYS
+        elif role in RELAY_ROLES:
+            wanted = RELAY_KEYS
+        missing = [path for path in wanted if f"{folder}/{path}" not in self._files]
+        if missing:
+            yield f"without its keys: {folder}/{missing[0]} is missing"
+        elif role in RELAY_ROLES:
+            if self._identity(name) is None:
+                yield f"{folder}/{RELAY_KEYS[0]} holds no fingerprint"
+            yield from self._expired(f"{folder}/keys/ed25519_signing_cert")
+        if parts.tgen is not None:
+            self._peers[name] = parts.tgen.peers()
+            if role in ("markov-client", "perf-client") and not self._peers[name]:
+                yield "its TGen has no peers to stream with"
+
+    def _expired(self, path: str) -> Iterator[str]:
+        """Whether a signing key is one that Tor would replace at its start."""
+        if path not in self._files:
+            return
+        try:
+            expires_unix_s = signing_key_expires_unix_s(self._files.content(path))
+        except ValueError as error:
+            yield f"{path}: {error}"
+            return
+        if expires_unix_s <= self._end_unix_s:
+            yield f"{path} has expired when the simulation ends, in 2000"
+
+    def _links(self, entry: HostEntry) -> tuple[int | None, int | None]:
+        """Bandwidth up and down in bit/s: the host's own, else its node's."""
+        node = self._graph.nodes[entry.network_node_id]
+        return entry.bandwidth_up or node.up_bit_per_s, entry.bandwidth_down or node.down_bit_per_s
+
+    def _host(
+        self, name: str, entry: HostEntry, role: Role, parts: _Parts, links: tuple[int, int]
+    ) -> TornetHost:
+        rate, burst = (
+            _bytes(parts.tor.get(option)) if parts.tor is not None else None
+            for option in ("BandwidthRate", "BandwidthBurst")
+        )
+        peers = self._peers.get(name, set())
+        return TornetHost(
+            role=role,
+            uses_onion_services=bool(peers) and all(peer.endswith(".onion") for peer in peers),
+            node=entry.network_node_id,
+            address=entry.ip_addr,
+            up_bit_per_s=links[0],
+            down_bit_per_s=links[1],
+            rate_bytes_per_s=rate,
+            burst_bytes=burst,
+            fingerprint=self._identity(name) if role in RELAY_ROLES else None,
+            processes=tuple(
+                TornetProcess(
+                    program=process.path,
+                    arguments=process.args,
+                    start_ms=process.start_time,
+                    environment=process.environment,
+                    runs_to_end=process.expected_final_state,
+                )
+                for process in entry.processes
+            ),
+        )
+
+    def _addresses(self) -> Iterator[str]:
+        """Addresses that two hosts share."""
+        seen: dict[str, str] = {}
+        for name, entry in self._config.hosts.items():
+            if entry.ip_addr is None:
+                continue
+            if entry.ip_addr in seen:
+                yield f"host {name}: has the address {entry.ip_addr} of host {seen[entry.ip_addr]}"
+            seen.setdefault(entry.ip_addr, name)
+
+    def _authority_problems(self) -> Iterator[str]:
+        """Whether the authorities that every Tor trusts are those that are there, and valid."""
+        told = {
+            tuple(parts.tor.all("DirServer") + parts.tor.all("DirAuthority")): name
+            for name, parts in self._parts.items()
+            if parts.tor is not None
+        }
+        if len(told) > 1:
+            first, other = sorted(told.values())[:2]
+            yield f"hosts {first} and {other} trust different authorities"
+            return
+        try:
+            trusted = {one.nickname: one for lines in told for one in map(_authority, lines)}
+        except ValueError as error:
+            yield str(error)
+            return
+        for name in sorted(trusted.keys() - self._config.hosts.keys()):
+            yield f"the authority {name} that every Tor trusts is no host"
+        authorities = [name for name, host in self.hosts.items() if host.role == "authority"]
+        if not authorities:
+            yield "there is no directory authority"
+        for role in ("guard", "exit"):
+            if not {role, "exitguard"} & {host.role for host in self.hosts.values()}:
+                yield f"no relay is voted {role} by TestingDirAuthVote{role.capitalize()}"
+        for name in authorities:
+            if name not in trusted:
+                yield f"host {name}: an authority that no Tor trusts: no line DirServer names it"
+                continue
+            yield from (
+                f"host {name}: {problem}" for problem in self._wrong_authority(name, trusted[name])
+            )
+
+    def _wrong_authority(self, name: str, told: _Authority) -> Iterator[str]:
+        host = self.hosts[name]
+        if told.fingerprint != host.fingerprint:
+            yield "its keys are of another network: DirServer names another fingerprint"
+        if host.address != told.address:
+            yield f"its address is not {told.address}, as DirServer has it"
+        path = f"{self._files.of_host(name)}/keys/authority_certificate"
+        try:
+            certificate = read_authority_certificate(self._text_at(path))
+        except (ValueError, FileError) as error:
+            yield f"{path} is no key certificate: {error}"
+            return
+        yield from self._wrong_certificate(path, certificate, told)
+
+    def _wrong_certificate(
+        self, path: str, certificate: AuthorityCertificate, told: _Authority
+    ) -> Iterator[str]:
+        if certificate.identity != told.identity:
+            yield f"{path} is of another network: DirServer names another v3ident"
+        if not certificate.holds(EPOCH_UNIX_S, self._end_unix_s):
+            yield (
+                f"{path} is not valid when the simulation runs, from 2000-01-01 on: "
+                "generate it with faketime, as tornettools does"
+            )
+
+    def _peer_problems(self) -> Iterator[str]:
+        """Streams that would go to nobody."""
+        reachable = self._config.hosts.keys() | set(self._services.values())
+        for name, peers in self._peers.items():
+            for peer in sorted(peers - reachable)[:1]:
+                yield f"host {name}: its peer {show(peer)} is neither a host nor an onion service"
+
+
+def _pairs(words: Sequence[str]) -> dict[str, str]:
+    """The command line of a Tor: option -> value. Raises TorrcError for any other form."""
+    if len(words) % 2 or not all(word.startswith("-") for word in words[::2]):
+        raise TorrcError("its Tor is called with other arguments than options and their values")
+    return dict(zip(words[::2], words[1::2], strict=True))
+
+
+def _fingerprint(text: str) -> str:
+    return text.strip().lstrip("$").replace(" ", "").upper()
+
+
+def _authority(line: str) -> _Authority:
+    """What a line DirServer says: nickname, flags, address:port, fingerprint in ten groups.
+
+    Raises:
+        ValueError: it is none.
+    """
+    words = line.split()
+    flags = dict(word.lower().split("=", 1) for word in words[1:] if "=" in word)
+    rest = [word for word in words[1:] if "=" not in word]
+    fingerprint = _fingerprint("".join(rest[1:]))
+    if len(rest) < 2 or ":" not in rest[0] or len(fingerprint) != 40 or "v3ident" not in flags:
+        raise ValueError(f"a line DirServer is not understood: {show(line)}")
+    return _Authority(
+        nickname=words[0],
+        identity=flags["v3ident"].upper(),
+        address=rest[0].partition(":")[0],
+        fingerprint=fingerprint,
+    )
+
+
+_BYTE_UNITS = {
+    **dict.fromkeys(("", "b", "byte", "bytes"), 1),
+    **dict.fromkeys(("kb", "kbyte", "kbytes", "kilobyte", "kilobytes"), 2**10),
+    **dict.fromkeys(("m", "mb", "mbyte", "mbytes", "megabyte", "megabytes"), 2**20),
+    **dict.fromkeys(("gb", "gbyte", "gbytes", "gigabyte", "gigabytes"), 2**30),
+}
+
+
+def _bytes(text: str | None) -> int | None:
+    """A size in a torrc; None where there is none. Units that are not Tor's are Tor's to refuse."""
+    if text is None:
+        return None
+    number, _, unit = text.partition(" ")
+    factor = _BYTE_UNITS.get(unit.strip().lower())
+    is_whole = re.fullmatch("[0-9]{1,18}", number, re.ASCII) is not None
+    return int(number) * factor if is_whole and factor else None

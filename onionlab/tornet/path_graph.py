@@ -1,0 +1,269 @@
+"""The graph of paths that Shadow reads (GML), cut to the nodes that hosts attach to.
+
+tornettools' atlas of the Internet holds thousands of nodes and an edge for each two of them. Its
+configuration sets ``use_shortest_path: false``: Shadow takes the edge between two nodes and looks
+no further, so that what is cut away plays no part.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Callable, Collection, Iterable, Iterator
+from dataclasses import dataclass, field
+from typing import TypeVar
+
+from onionlab.errors import UserError
+from onionlab.tornet.shadow_units import rate_bit_per_s, time_ns
+from onionlab.yamlfile.units import show
+
+T = TypeVar("T")
+
+LONGEST_LINE = 2**16
+MOST_MISSING_SHOWN = 3
+HINT = "Shadow reads GML with each attribute on a line of its own; generate the network again"
+
+
+@dataclass(frozen=True)
+class PathNode:
+    """A point of the network that hosts attach to; bandwidths hold for hosts without their own."""
+
+    label: str | None
+    country_code: str | None
+    up_bit_per_s: int | None
+    down_bit_per_s: int | None
+
+
+@dataclass(frozen=True)
+class Path:
+    """What packets meet between two nodes: one-way latency, jitter and the share that is lost."""
+
+    latency_ns: int
+    jitter_ns: int
+    packet_loss: float
+
+
+@dataclass(frozen=True)
+class PathGraph:
+    """Nodes by id and paths by their two ends; undirected ones stand once, the lower id first.
+
+    nodes_read, edges_read: what the file had, kept or not.
+    """
+
+    directed: bool
+    nodes: dict[int, PathNode]
+    paths: dict[tuple[int, int], Path]
+    nodes_read: int
+    edges_read: int
+
+    def missing_paths(self) -> list[tuple[int, int]]:
+        """Pairs of nodes without a path, a node and itself included: Shadow refuses those."""
+        ids = sorted(self.nodes)
+        return [
+            (a, b)
+            for a in ids
+            for b in ids
+            if (self.directed or a <= b) and (a, b) not in self.paths
+        ]
+
+
+@dataclass
+class _Record:
+    """A node or an edge while it is read; values as they are written, without quotes."""
+
+    kind: str
+    line: int
+    values: dict[str, str] = field(default_factory=dict)
+
+
+def read_path_graph(lines: Iterable[bytes], file: str, keep: Collection[int]) -> PathGraph:
+    """Read GML, and keep the nodes `keep` with the paths between them.
+
+    lines: of the file, of which nothing but one line is held; file: as messages name it.
+
+    Raises:
+        UserError: not GML as Shadow reads it, a node of `keep` or a path between two is missing, or
+            stands twice.
+    """
+    nodes: dict[int, PathNode] = {}
+    paths: dict[tuple[int, int], Path] = {}
+    directed = False
+    read = {"node": 0, "edge": 0}
+    for record in _records(lines, file):
+        if record.kind == "graph":
+            directed = record.values.get("directed", "0") == "1"
+            continue
+        read[record.kind] += 1
+        where = f"{file}:{record.line}: {record.kind}"
+        if record.kind == "node":
+            number = _value(where, record, "id", _whole)
+            if number in nodes:
+                raise UserError(f"{where}: the id {number} stands twice", HINT)
+            if number in keep:
+                nodes[number] = _node(where, record)
+            continue
+        ends = (_value(where, record, "source", _whole), _value(where, record, "target", _whole))
+        if ends[0] not in keep or ends[1] not in keep:
+            continue
+        pair = ends if directed or ends[0] <= ends[1] else (ends[1], ends[0])
+        if pair in paths:
+            raise UserError(f"{where}: there is another one between {pair[0]} and {pair[1]}", HINT)
+        paths[pair] = _path(where, record)
+    graph = PathGraph(directed, nodes, paths, read["node"], read["edge"])
+    absent = sorted(set(keep) - set(nodes))
+    if absent:
+        shown = ", ".join(map(str, absent[:MOST_MISSING_SHOWN]))
+        raise UserError(
+            f"{file}: {len(absent)} nodes that hosts attach to are missing, such as {shown}",
+            "it is another atlas than the network was generated with",
+        )
+    missing = graph.missing_paths()
+    if missing:
+        shown = ", ".join(f"{a} to {b}" for a, b in missing[:MOST_MISSING_SHOWN])
+        raise UserError(
+            f"{file}: {len(missing)} pairs of nodes in use have no edge, such as {shown}",
+            "without use_shortest_path the graph has to be complete, with an edge from each node "
+            "to itself",
+        )
+    return graph
+
+
+def graph_bytes(graph: PathGraph) -> bytes:
+    """The graph in its one canonical form: sorted, each attribute on a line of its own."""
+    lines = ["graph [", f"  directed {int(graph.directed)}"]
+    for number, node in sorted(graph.nodes.items()):
+        lines += ["  node [", f"    id {number}"]
+        for name, value in (("label", node.label), ("country_code", node.country_code)):
+            if value is not None:
+                lines.append(f'    {name} "{value}"')
+        for name, rate in (("up", node.up_bit_per_s), ("down", node.down_bit_per_s)):
+            if rate is not None:
+                lines.append(f'    host_bandwidth_{name} "{rate} bit"')
+        lines.append("  ]")
+    for (source, target), path in sorted(graph.paths.items()):
+        lines += [
+            "  edge [",
+            f"    source {source}",
+            f"    target {target}",
+            f'    latency "{_time(path.latency_ns)}"',
+            *([f'    jitter "{_time(path.jitter_ns)}"'] if path.jitter_ns else []),
+            f"    packet_loss {path.packet_loss!r}",
+            "  ]",
+        ]
+    return ("\n".join([*lines, "]"]) + "\n").encode()
+
+
+def _time(amount_ns: int) -> str:
+    return f"{amount_ns} ns" if amount_ns % 1000 else f"{amount_ns // 1000} us"
+
+
+_ATTRIBUTE = re.compile(r'([A-Za-z]\w*)\s+("[^"]*"|[-+]?[0-9][0-9.eE+-]*)', re.ASCII)
+_OPENING = re.compile(r"([A-Za-z]\w*)\s*\[", re.ASCII)
+
+
+def _records(lines: Iterable[bytes], file: str) -> Iterator[_Record]:
+    """Each node and edge once it is complete, and the graph before the first of them.
+
+    Raises:
+        UserError: not GML as Shadow reads it; says in which line.
+    """
+    graph: _Record | None = None
+    told = closed = False
+    inner: _Record | None = None
+    number = 0
+    for number, raw in enumerate(lines, start=1):
+        if len(raw) > LONGEST_LINE:
+            raise UserError(f"{file}:{number}: the line is longer than {LONGEST_LINE} bytes", HINT)
+        try:
+            line = raw.decode().strip()
+        except UnicodeDecodeError:
+            raise UserError(f"{file}:{number}: not text in UTF-8", HINT) from None
+        if not line or line.startswith("#"):
+            continue
+        opening = _OPENING.fullmatch(line)
+        attribute = _ATTRIBUTE.fullmatch(line)
+        record = inner or graph
+        if graph is None and opening is not None and opening[1] == "graph":
+            graph = _Record("graph", number)
+        elif graph is None and attribute is not None:
+            continue  # who made the file
+        elif record is None or closed:
+            break
+        elif line == "]" and inner is not None:
+            yield inner
+            inner = None
+        elif line == "]":
+            closed = True
+        elif inner is None and opening is not None and opening[1] in ("node", "edge"):
+            if not told:
+                yield record
+                told = True
+            inner = _Record(opening[1], number)
+        elif attribute is not None and attribute[1] not in record.values:
+            if told and inner is None:
+                break  # whether the graph is directed has to stand before its nodes
+            record.values[attribute[1]] = attribute[2].strip('"')
+        else:
+            break
+    else:
+        if not closed:
+            raise UserError(f"{file}: ends after line {number}, inside of the graph", HINT)
+        return
+    raise UserError(f"{file}:{number}: not GML as it is read here: {show(line)}", HINT)
+
+
+def _node(where: str, record: _Record) -> PathNode:
+    def rate(name: str) -> int | None:
+        return _value(where, record, name, rate_bit_per_s) if name in record.values else None
+
+    return PathNode(
+        label=record.values.get("label"),
+        country_code=record.values.get("country_code"),
+        up_bit_per_s=rate("host_bandwidth_up"),
+        down_bit_per_s=rate("host_bandwidth_down"),
+    )
+
+
+def _path(where: str, record: _Record) -> Path:
+    latency_ns = _value(where, record, "latency", _unit_time)
+    if latency_ns == 0:
+        raise UserError(f"{where}: latency: expected more than 0", HINT)
+    return Path(
+        latency_ns=latency_ns,
+        jitter_ns=_value(where, record, "jitter", _unit_time) if "jitter" in record.values else 0,
+        packet_loss=_value(where, record, "packet_loss", _loss, "0.0"),
+    )
+
+
+def _value(
+    where: str, record: _Record, name: str, parse: Callable[[str], T], default: str | None = None
+) -> T:
+    text = record.values.get(name, default)
+    if text is None:
+        raise UserError(f"{where}: {name} is missing", HINT)
+    try:
+        return parse(text)
+    except ValueError as error:
+        raise UserError(f"{where}: {name}: {error}", HINT) from None
+
+
+def _whole(text: str) -> int:
+    if not re.fullmatch(r"[0-9]{1,10}", text, re.ASCII):
+        raise ValueError(f"expected a whole number, got {show(text)}")
+    return int(text)
+
+
+def _unit_time(text: str) -> int:
+    if not re.search(r"[^\W\d_]", text):
+        raise ValueError(f'expected a time with its unit such as "10 ms", got {show(text)}')
+    return time_ns(text)
+
+
+def _loss(text: str) -> float:
+    try:
+        loss = float(text)
+    except ValueError:
+        loss = math.nan
+    if not 0 <= loss <= 1:
+        raise ValueError(f"expected a share from 0 to 1, got {show(text)}")
+    return abs(loss)  # one zero

@@ -1,0 +1,242 @@
+"""shadow.config.yaml as tornettools writes it and its users edit it: models that name mistakes."""
+
+from __future__ import annotations
+
+import ipaddress
+import itertools
+import math
+import shlex
+from pathlib import Path
+from typing import Annotated, Any
+
+import yaml
+
+from onionlab.errors import UserError
+from onionlab.tornet.model import PROGRAMS, Program
+from onionlab.tornet.shadow_units import rate_bit_per_s, time_ms
+from onionlab.yamlfile import kinds
+from onionlab.yamlfile.model import Model, key
+from onionlab.yamlfile.reading import MOST_PROBLEMS, as_user_error, in_order, validate_tree
+from onionlab.yamlfile.shape import shape_of_model, unknown_keys
+from onionlab.yamlfile.tree import Node, Problem, YamlError, read_tree
+from onionlab.yamlfile.units import show
+
+CONFIGURATION = "shadow.config.yaml"  # spelt by the engine that writes it, and by tornettools
+LARGEST_BYTES = 2**26
+"""Of a configuration: tornettools writes half a kilobyte for each host."""
+LARGEST_NODE = 2**32 - 1
+HINT = (
+    "it is read as tornettools 2.0 writes it; what the simulator is told besides belongs in "
+    "the experiment"
+)
+
+
+def _time() -> kinds.Kind:
+    return kinds.Kind("time", 'a time such as "10 ms" or 300', time_ms, {})
+
+
+def _rate() -> kinds.Kind:
+    return kinds.Kind("rate", 'a bandwidth such as "10 Mbit"', rate_bit_per_s, {})
+
+
+def _free_mapping() -> kinds.Kind:
+    def parse(value: object) -> dict[str, Any]:
+        if not isinstance(value, dict) or not _is_json(value):
+            raise ValueError(f"expected a mapping, got {show(value)}")
+        return value
+
+    return kinds.Kind("mapping", "a mapping (key: value)", parse, {})
+
+
+def _is_json(value: object) -> bool:
+    """Whether JSON can hold a value: YAML knows numbers and text that it cannot."""
+    if isinstance(value, dict):
+        return all(map(_is_json, [*value, *value.values()]))
+    if isinstance(value, list):
+        return all(map(_is_json, value))
+    if isinstance(value, str):
+        return _is_text(value)
+    return not isinstance(value, float) or math.isfinite(value)
+
+
+def _is_text(value: object) -> bool:
+    """Whether a program can be told a value: text without NUL and without half characters."""
+    try:
+        return isinstance(value, str) and b"\0" not in value.encode()
+    except UnicodeEncodeError:
+        return False
+
+
+def _arguments() -> kinds.Kind:
+    expected = "arguments: a text or a list of texts"
+
+    def parse(value: object) -> tuple[str, ...]:
+        try:
+            words = shlex.split(value) if isinstance(value, str) else value
+        except ValueError as error:
+            raise ValueError(f"expected {expected}, got {show(value)}: {error}") from None
+        if not isinstance(words, list | tuple) or not all(map(_is_text, words)):
+            raise ValueError(f"expected {expected}, got {show(value)}")
+        return tuple(words)
+
+    return kinds.Kind("arguments", expected, parse, {})
+
+
+def _program() -> kinds.Kind:
+    expected = f"the path of one of {', '.join(PROGRAMS)}"
+
+    def parse(value: object) -> str:
+        name = Path(value).name if isinstance(value, str) else ""
+        if name not in PROGRAMS:
+            raise ValueError(
+                f"expected {expected}, got {show(value)}: no other program is at hand in a run"
+            )
+        return name
+
+    return kinds.Kind("path", expected, parse, {})
+
+
+def _final_state() -> kinds.Kind:
+    """Whether a process runs to the end: what tornettools writes, and Shadow's default."""
+    expected = "running, or {exited: 0}"
+
+    def parse(value: object) -> bool:
+        if value not in ("running", {"exited": 0}):
+            raise ValueError(f"expected {expected}, got {show(value)}")
+        return value == "running"
+
+    return kinds.Kind("state", expected, parse, {})
+
+
+def _environment_value() -> kinds.Kind:
+    def parse(value: object) -> str:
+        if not isinstance(value, str) or not _is_text(value):
+            raise ValueError(f"expected text, got {show(value)}")
+        return value
+
+    return kinds.Kind("text", "text", parse, {})
+
+
+def _switch() -> kinds.Kind:
+    def parse(value: object) -> bool:
+        if not isinstance(value, bool):
+            raise ValueError(f"expected true or false, got {show(value)}")
+        return value
+
+    return kinds.Kind("switch", "true or false", parse, {})
+
+
+def _address() -> kinds.Kind:
+    expected = "an IPv4 address"
+
+    def parse(value: object) -> str:
+        try:
+            return str(ipaddress.IPv4Address(value if isinstance(value, str) else ""))
+        except ValueError:
+            raise ValueError(f"expected {expected}, got {show(value)}") from None
+
+    return kinds.Kind("address", expected, parse, {})
+
+
+Text = Annotated[str, kinds.exact_text()]
+Time = Annotated[int, _time()]
+Rate = Annotated[int, _rate()]
+Mapping = Annotated[dict[str, Any], _free_mapping()]
+# Neither a path nor hidden: hosts have folders of their names.
+HostName = Annotated[str, kinds.name(r"[a-z0-9][a-z0-9-]{0,62}", "lower-case letters and digits")]
+
+
+class ProcessEntry(Model):
+    """One process of a host."""
+
+    path: Annotated[Program, _program()] = key(description="of the executable")
+    args: Annotated[tuple[str, ...], _arguments()] = key("", description="its arguments")
+    environment: dict[Text, Annotated[str, _environment_value()]] = key(
+        {}, description="its environment"
+    )
+    start_time: Time = key(0, description="when it starts")
+    expected_final_state: Annotated[bool, _final_state()] = key(
+        {"exited": 0}, description="how it is when the simulation ends"
+    )
+
+
+class HostEntry(Model):
+    """One host."""
+
+    network_node_id: Annotated[int, kinds.whole_number(0, LARGEST_NODE)] = key(
+        description="where it attaches"
+    )
+    ip_addr: Annotated[str, _address()] | None = key(None, description="its address")
+    bandwidth_up: Rate | None = key(None, description="its link, to the network")
+    bandwidth_down: Rate | None = key(None, description="its link, from the network")
+    processes: tuple[ProcessEntry, ...] = key(strict=False, min_length=1, description="programs")
+
+
+class GraphFile(Model):
+    """Where the graph of paths is."""
+
+    path: Text = key(description="of the file")
+    compression: Text | None = key(None, description="xz, or nothing")
+
+
+class GraphEntry(Model):
+    """The graph of paths."""
+
+    type: Text = key(description="gml")
+    file: GraphFile = key(description="where it is")
+
+
+class NetworkSection(Model):
+    """The network's paths."""
+
+    use_shortest_path: Annotated[bool, _switch()] = key(True, description="along several edges")
+    graph: GraphEntry = key(description="the graph of paths")
+
+
+class ShadowConfig(Model):
+    """The configuration of one simulation."""
+
+    general: Mapping = key(description="the simulation")
+    network: NetworkSection = key(description="the network's paths")
+    experimental: Mapping = key({}, description="options of the simulator")
+    host_option_defaults: Mapping = key({}, description="options of all hosts")
+    hosts: dict[HostName, HostEntry] = key(min_length=1, description="hosts, by name")
+
+
+def read_shadow_config(path: Path, file: str) -> tuple[ShadowConfig, Node]:
+    """Read the configuration; `file` is the name that messages show.
+
+    Returns:
+        The model, and the tree that knows the lines.
+
+    Raises:
+        UserError: it cannot be read, or is another thing than tornettools writes; says where.
+    """
+    tree = _tree(path, file)
+    unknown = unknown_keys(tree, shape_of_model(ShadowConfig))
+    problems = list(itertools.islice(unknown, MOST_PROBLEMS))
+    content, found = validate_tree(tree, ShadowConfig)
+    problems += found
+    if content is None or problems:
+        raise as_user_error(file, in_order(problems, [file]), HINT)
+    return content, tree
+
+
+def _tree(path: Path, file: str) -> Node:
+    try:
+        with path.open("rb") as stream:
+            content = stream.read(LARGEST_BYTES + 1)
+    except OSError as error:
+        raise UserError(f"{file}: cannot be read: {error.strerror}") from None
+    if len(content) > LARGEST_BYTES:
+        raise UserError(f"{file}: larger than {LARGEST_BYTES // 2**20} MiB: no network is", HINT)
+    try:
+        return read_tree(content.decode("utf-8-sig"), file)
+    except UnicodeDecodeError as error:
+        line = error.object.count(b"\n", 0, error.start) + 1
+        problems = [Problem(file, line, "", "not text in UTF-8")]
+    except YamlError as error:
+        problems = error.problems
+    except yaml.YAMLError:
+        problems = [Problem(file, 1, "", "broken YAML")]
+    raise as_user_error(file, problems, HINT)

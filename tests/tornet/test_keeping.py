@@ -1,0 +1,216 @@
+"""Imports: whole or not at all, the same bytes each time, one network for each seed."""
+
+from __future__ import annotations
+
+import stat
+from pathlib import Path
+
+import pytest
+
+from onionlab.cli import main
+from onionlab.commands import import_network
+from onionlab.errors import UserError
+from onionlab.tornet import import_tornets, keeping, load_tornet, read_tornet, seeds_of
+from onionlab.tornet.reading import GRAPH
+
+from .tiny import HOSTS, TinyTornet, process
+
+
+def written(tmp_path: Path, *seeds: int) -> list[Path]:
+    return [TinyTornet(seed).write(tmp_path / f"tornet-{seed}") for seed in seeds]
+
+
+def all_files(folder: Path) -> dict[str, bytes]:
+    return {
+        path.relative_to(folder).as_posix(): path.read_bytes()
+        for path in folder.rglob("*")
+        if path.is_file()
+    }
+
+
+def test_seed_n_is_the_nth_directory(tmp_path: Path) -> None:
+    one, two = import_tornets(tmp_path, "tiny", written(tmp_path, 1, 2))
+    assert (one.seed, two.seed) == (1, 2)
+    assert one.directory == tmp_path / "networks/tiny/1"
+    assert one.is_new
+    assert two.is_new
+    assert seeds_of(tmp_path, "tiny") == [1, 2]
+    assert load_tornet(tmp_path, "tiny", 2).tornet == two.tornet
+    assert two.tornet.origin.generate["seed"] == 2
+
+
+def test_what_is_kept(tmp_path: Path) -> None:
+    tiny = TinyTornet()
+    (kept,) = import_tornets(tmp_path, "tiny", [tiny.write(tmp_path / "tornet")])
+    contents = kept.contents()
+    expected = {path: content for path, content in tiny.files.items() if "/" in path}
+    expected[f"{HOSTS}/bw/v3bw"] = tiny.files[f"{HOSTS}/bw/v3bw.init"]
+    assert contents.keys() - expected.keys() == {GRAPH}
+    assert {path: contents[path] for path in expected} == expected
+    assert b'"node 7"' in contents[GRAPH]
+    assert b'"node 5"' not in contents[GRAPH]
+    kept_files = all_files(kept.directory)
+    assert kept_files.keys() == {*contents, "tornet.json"}
+    assert not any(path.is_symlink() for path in kept.directory.rglob("*"))
+
+
+def test_the_paths_that_are_kept(tmp_path: Path) -> None:
+    (kept,) = import_tornets(tmp_path, "tiny", written(tmp_path, 1))
+    graph = kept.path_graph()
+    assert sorted(graph.nodes) == [3, 7, 9]
+    assert graph.paths[3, 9].latency_ns == 309_000
+    assert (graph.nodes_read, graph.edges_read) == (3, 6)
+    (kept.directory / GRAPH).write_bytes(b"graph [\n]\n")
+    with pytest.raises(UserError, match="is not what was imported"):
+        kept.path_graph()
+
+
+def test_no_path_of_the_machine_is_kept(tmp_path: Path) -> None:
+    (kept,) = import_tornets(tmp_path, "tiny", written(tmp_path, 1))
+    for path, content in all_files(kept.directory).items():
+        assert str(tmp_path).encode() not in content, path
+        assert b"/elsewhere" not in content, path
+
+
+def test_the_same_directory_gives_the_same_bytes(tmp_path: Path) -> None:
+    found = []
+    for name, order in (("a", 1), ("b", -1)):
+        directory = TinyTornet().write(tmp_path / name / "tornet", order=order)
+        (kept,) = import_tornets(tmp_path / name, "tiny", [directory])
+        found.append(all_files(kept.directory))
+    assert found[0] == found[1]
+
+
+def test_folders_of_hosts_are_for_their_owner_alone(tmp_path: Path) -> None:
+    """As Tor makes them: else it says in its log that it mends them."""
+    (kept,) = import_tornets(tmp_path, "tiny", written(tmp_path, 1))
+    modes = {
+        path: stat.S_IMODE((kept.directory / path).stat().st_mode)
+        for path in ("conf", HOSTS, f"{HOSTS}/bob", f"{HOSTS}/bob/keys", f"{HOSTS}/hidden/hs")
+    }
+    assert [path for path, mode in modes.items() if mode == 0o700] == list(modes)[2:]
+
+
+def test_an_import_again_leaves_what_is_there(tmp_path: Path) -> None:
+    directories = written(tmp_path, 1)
+    import_tornets(tmp_path, "tiny", directories)
+    (tmp_path / "networks/tiny/1/marked").touch()
+    one, two = import_tornets(tmp_path, "tiny", [*directories, *written(tmp_path, 2)])
+    assert (one.is_new, two.is_new) == (False, True)
+    assert (tmp_path / "networks/tiny/1/marked").exists()
+    assert seeds_of(tmp_path, "tiny") == [1, 2]
+
+
+def test_nothing_is_imported_where_one_is_wrong(tmp_path: Path) -> None:
+    directories = written(tmp_path, 1, 2)
+    (directories[1] / "conf/stream.graphml").unlink()
+    with pytest.raises(UserError, match="tornet-2: host user"):
+        import_tornets(tmp_path, "tiny", directories)
+    assert not (tmp_path / "networks").exists()
+
+
+def test_nothing_is_left_where_the_disk_is_full(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(_: object) -> str:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(keeping, "json_text", full)
+    with pytest.raises(OSError, match="No space left"):
+        keeping._write(tmp_path / "x", read_tornet(written(tmp_path, 1)[0]))
+    monkeypatch.setattr(keeping, "_write", lambda directory, _: full(directory.mkdir(parents=True)))
+    monkeypatch.setattr(keeping, "json_text", lambda data: repr(data))
+    with pytest.raises(OSError, match="No space left"):
+        import_tornets(tmp_path, "tiny", written(tmp_path, 2))
+    assert list((tmp_path / "networks").iterdir()) == []
+
+
+def test_a_file_that_changes_meanwhile(tmp_path: Path) -> None:
+    (directory,) = written(tmp_path, 1)
+    found = read_tornet(directory)
+    (directory / "conf/resolv.conf").write_bytes(b"changed")
+    with pytest.raises(UserError, match=r"conf/resolv.conf changed while it was imported"):
+        keeping._write(tmp_path / "x", found)
+
+
+def test_the_same_network_twice_is_refused(tmp_path: Path) -> None:
+    one, two = written(tmp_path, 1, 2)
+    with pytest.raises(UserError, match="are the same network: it would count twice"):
+        import_tornets(tmp_path, "tiny", [one, two, one])
+    import_tornets(tmp_path, "tiny", [one, two])
+    with pytest.raises(UserError, match="seed 1 of tiny is another network than"):
+        import_tornets(tmp_path, "tiny", [two])
+    assert not (tmp_path / "networks/tiny/3").exists()
+
+
+def test_a_network_that_is_another_seed_already(tmp_path: Path) -> None:
+    one, two, three = written(tmp_path, 1, 2, 3)
+    import_tornets(tmp_path, "tiny", [one, two, three])
+    (tmp_path / "networks/tiny/1").rename(tmp_path / "away")
+    with pytest.raises(UserError, match="tornet-3 is seed 3 of tiny already"):
+        import_tornets(tmp_path, "tiny", [three])
+
+
+def test_networks_of_two_kinds_are_no_replicates(tmp_path: Path) -> None:
+    first = written(tmp_path, 1)
+    longer, other = TinyTornet(2), TinyTornet(3)
+    longer.config["general"]["stop_time"] = 4000
+    other.host("probe")["processes"].append(process("oniontrace", "", 241))
+    for tiny, word in ((longer, "stop_time"), (other, "programs")):
+        directory = tiny.write(tmp_path / word)
+        with pytest.raises(UserError, match=f"are no replicates: they differ in {word}\n"):
+            import_tornets(tmp_path, "tiny", [*first, directory])
+
+
+@pytest.mark.parametrize("name", ["", "..", ".partial", "a/b", "a b", "x" * 101, "\n"])
+def test_what_is_no_name(name: str, tmp_path: Path) -> None:
+    with pytest.raises(UserError, match="is no name for networks"):
+        import_tornets(tmp_path, name, [])
+
+
+def test_a_network_that_is_not_there(tmp_path: Path) -> None:
+    with pytest.raises(UserError, match='there is no network "tiny"') as refused:
+        load_tornet(tmp_path, "tiny", 1)
+    assert "make import-network" in (refused.value.hint or "")
+    import_tornets(tmp_path, "tiny", written(tmp_path, 1, 2))
+    with pytest.raises(UserError, match="the network tiny has no seed 3: it has 1, 2"):
+        load_tornet(tmp_path, "tiny", 3)
+
+
+def test_what_was_changed_after_the_import(tmp_path: Path) -> None:
+    (kept,) = import_tornets(tmp_path, "tiny", written(tmp_path, 1))
+    (kept.directory / "conf/resolv.conf").write_bytes(b"x")
+    with pytest.raises(UserError, match=r"conf/resolv.conf is not what was imported"):
+        kept.contents()
+    (kept.directory / "conf/resolv.conf").unlink()
+    with pytest.raises(UserError, match=r"conf/resolv.conf cannot be read"):
+        kept.contents()
+    record = kept.directory / "tornet.json"
+    text = record.read_text()
+    record.write_text(text.replace('"stop_ms": 3600000', '"stop_ms": 60000'))
+    with pytest.raises(UserError, match=r"tornet.json is not what was imported"):
+        load_tornet(tmp_path, "tiny", 1)
+    record.write_text(text[:-100])
+    with pytest.raises(UserError, match="is not valid JSON"):
+        load_tornet(tmp_path, "tiny", 1)
+
+
+def test_the_command(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(import_network, "working_root", lambda: tmp_path)
+    one, two = written(tmp_path, 1, 2)
+    # One word for all of them is what make has.
+    assert main(["import-network", "--name", "tiny", "--", f"{one} {two}"]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[0].startswith("seed 1: tornet-1, ")
+    assert lines[0].endswith(", imported")
+    assert lines[1].startswith("  9 hosts: 1 authority, 1 exitguard, 1 guard, 1 middle, 1 server")
+    assert lines[2] == "  processes: 8 tor, 5 tgen, 4 oniontrace"
+    assert lines[3] == "  paths: 3 of 5 nodes and 6 of 15 edges, those in use"
+    assert lines[4] == "  simulated time: 3600 s, of which 300 s bootstrap"
+    assert lines[-1] == str(tmp_path / "networks/tiny")
+    assert main(["import-network", "--name", "tiny", str(one)]) == 0
+    assert capsys.readouterr().out.splitlines()[0].endswith(", was there")
+    assert main(["import-network", "--name", "other", str(tmp_path)]) == 2
+    assert "is no directory of tornettools" in capsys.readouterr().err

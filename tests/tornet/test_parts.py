@@ -1,0 +1,219 @@
+"""The readers of a tornet's parts: each reads, or refuses in its own way; never anything else."""
+
+from __future__ import annotations
+
+import contextlib
+import shutil
+from pathlib import Path
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from onionlab.errors import UserError
+from onionlab.tornet import read_tornet
+from onionlab.tornet.certificates import (
+    read_authority_certificate,
+    signing_key_expires_unix_s,
+)
+from onionlab.tornet.shadow_config import CONFIGURATION, read_shadow_config
+from onionlab.tornet.shadow_units import LARGEST, rate_bit_per_s, time_ms, time_ns
+from onionlab.tornet.tgen_graph import GraphError, read_tgen_graph
+from onionlab.tornet.torrc_options import Options, TorrcError, read_options
+
+from .tiny import HOSTS, TinyTornet, ed25519_certificate, graphml
+
+
+@pytest.mark.parametrize(
+    ("text", "expected_ns"),
+    [
+        (300, 300 * 10**9),
+        ("300", 300 * 10**9),
+        ("5 ms", 5_000_000),
+        ("5us", 5_000),
+        ("2 mins", 120 * 10**9),
+        ("1 h", 3600 * 10**9),
+        ("0 ns", 0),
+    ],
+)
+def test_times(text: object, expected_ns: int) -> None:
+    assert time_ns(text) == expected_ns
+
+
+@pytest.mark.parametrize("text", ["5.5 ms", "-1", -1, True, None, "5 parsecs", "1 MS", "9" * 30])
+def test_what_is_no_time(text: object) -> None:
+    with pytest.raises(ValueError, match="expected a time of Shadow"):
+        time_ns(text)
+
+
+def test_milliseconds_are_whole() -> None:
+    assert time_ms("2000 us") == 2
+    with pytest.raises(ValueError, match='whole milliseconds, got "1500 us"'):
+        time_ms("1500 us")
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [("1000000 kilobit", 10**9), ("10 Mbit", 10**7), ("1 Kibit", 1024), ("8 bits", 8)],
+)
+def test_rates(text: str, expected: int) -> None:
+    assert rate_bit_per_s(text) == expected
+
+
+@pytest.mark.parametrize("text", ["0 bit", "10", 10, "10 MB", "10 mbit", None])
+def test_what_is_no_rate(text: object) -> None:
+    with pytest.raises(ValueError, match="expected a bandwidth of Shadow"):
+        rate_bit_per_s(text)
+
+
+values = st.text(max_size=20) | st.integers() | st.floats() | st.none() | st.booleans()
+
+
+@given(values)
+def test_any_quantity_is_read_or_refused(value: object) -> None:
+    for read in (time_ns, rate_bit_per_s):
+        with contextlib.suppress(ValueError):
+            assert 0 <= read(value) <= LARGEST
+
+
+def options_of(files: dict[str, str], path: str = "torrc") -> Options:
+    def read(one: str) -> str:
+        if one not in files:
+            raise TorrcError(f"{one} is missing")
+        return files[one]
+
+    return Options(tuple(read_options(path, read)))
+
+
+def test_options_of_included_files_come_where_they_are_included() -> None:
+    options = options_of(
+        {
+            "torrc": 'ORPort 1 # first\n%include "common"\n\n# ORPort 3\n+Log info stdout\nBare\n',
+            "common": 'orport 2\nLog notice \\\n  stdout\nExitPolicy "reject *:*" \n',
+        }
+    )
+    assert options.all("ORPort") == ["1", "2"]
+    assert options.get("orport") == "2"
+    assert options.all("Log") == ["notice stdout", "info stdout"]
+    assert options.get("ExitPolicy") == '"reject *:*"'
+    assert options.get("Bare") == ""
+    assert options.get("SocksPort") is None
+    assert options.is_on("ORPort") is False
+
+
+def test_a_sign_without_an_option_is_none() -> None:
+    assert options_of({"torrc": "/\n+\nORPort 1\n"}).pairs == (("orport", "1"),)
+
+
+def test_files_that_include_each_other_end() -> None:
+    with pytest.raises(TorrcError, match="more than 100 files"):
+        options_of({"torrc": "%include torrc\n%include torrc\n"})
+
+
+@given(st.text(), st.text('%include \nx#\\"', max_size=60))
+def test_any_torrc_is_read_or_refused(text: str, other: str) -> None:
+    for torrc in (text, other):
+        try:
+            options = options_of({"torrc": torrc})
+        except TorrcError:
+            continue
+        assert all(name and name == name.lower() for name, _ in options.pairs)
+
+
+def test_what_a_graph_says() -> None:
+    graph = read_tgen_graph(
+        graphml({"start": {"peers": "a:80, b:8080", "serverport": " "}, "x": {"recvsize": "1"}})
+    )
+    assert graph.peers() == {"a", "b"}
+    assert (graph.is_server, graph.fetches, graph.has_models, graph.is_model) == (
+        False,
+        True,
+        False,
+        False,
+    )
+
+
+@given(st.binary(max_size=200), st.data())
+def test_any_graph_is_read_or_refused(content: bytes, data: st.DataObject) -> None:
+    whole = graphml({"start": {"peers": "a:80"}, "traffic": {"flowmodelpath": "x"}})
+    at = data.draw(st.integers(0, len(whole)))
+    for one in (content, whole[:at] + content[:8] + whole[at + 3 :]):
+        with contextlib.suppress(GraphError):
+            read_tgen_graph(one).peers()
+
+
+def test_certificates() -> None:
+    tiny = TinyTornet()
+    text = tiny.files[f"{HOSTS}/alice/keys/authority_certificate"].decode()
+    certificate = read_authority_certificate(text)
+    assert certificate.published_unix_s == 944_006_401
+    assert certificate.holds(944_006_401, 946_684_800)
+    assert not certificate.holds(944_006_400, 946_684_800)
+    year_s = 365 * 86400
+    assert not certificate.holds(946_684_800, certificate.published_unix_s + year_s)
+    assert signing_key_expires_unix_s(ed25519_certificate(7)) == 7 * 3600
+
+
+@given(st.text(), st.binary(), st.data())
+def test_any_certificate_is_read_or_refused(text: str, content: bytes, data: st.DataObject) -> None:
+    whole = TinyTornet().files[f"{HOSTS}/alice/keys/authority_certificate"].decode()
+    at = data.draw(st.integers(0, len(whole)))
+    for one in (text, whole[:at] + text[:9] + whole[at + 9 :]):
+        with contextlib.suppress(ValueError):
+            read_authority_certificate(one)
+    for key in (content, ed25519_certificate(1)[:32] + content):
+        with contextlib.suppress(ValueError):
+            signing_key_expires_unix_s(key)
+
+
+yaml_parts = st.sampled_from(
+    [
+        b"~",
+        b"[]",
+        b"{}",
+        b"-1",
+        b".inf",
+        b"1e999",
+        b'"\\ud800"',
+        b'"\\0"',
+        b"*x",
+        b"&x",
+        b": ",
+        b"!!",
+        b"\n",
+        b"'",
+        b"x",
+        b"<<: 1",
+    ]
+)
+
+
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=60)
+@given(data=st.data())
+def test_damaged_directories_are_read_or_refused(tmp_path: Path, data: st.DataObject) -> None:
+    """Any file of it, and the configuration more often than the others."""
+    written = tmp_path / "tornet"
+    shutil.rmtree(written, ignore_errors=True)
+    TinyTornet().write(written)
+    paths = sorted(
+        path.relative_to(written).as_posix() for path in written.rglob("*") if path.is_file()
+    )
+    path = written / data.draw(st.sampled_from([*[CONFIGURATION] * len(paths), *paths]))
+    content = path.read_bytes()
+    for _ in range(data.draw(st.integers(1, 3))):
+        begin = data.draw(st.integers(0, len(content)))
+        end = data.draw(st.integers(begin, min(len(content), begin + 40)))
+        new = data.draw(yaml_parts | st.binary(max_size=8))
+        content = content[:begin] + new + content[end:]
+    path.write_bytes(content)
+    with contextlib.suppress(UserError):
+        read_tornet(written)
+
+
+def test_strange_values_of_options_are_told(tmp_path: Path) -> None:
+    """What YAML can say and JSON cannot, where any mapping is taken."""
+    for text in ('"\\ud800"', '"a\\0b"', "[1, {a: .5e999}]"):
+        file = TinyTornet().write(tmp_path / "t" / str(len(text))) / CONFIGURATION
+        file.write_text(f"experimental: {{a: {text}}}\n{file.read_text()}")
+        with pytest.raises(UserError, match="experimental: expected a mapping"):
+            read_shadow_config(file, "f")

@@ -1,0 +1,540 @@
+"""What a directory of tornettools is read as, and what each fault in it is told as."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from onionlab.engines import base
+from onionlab.errors import UserError
+from onionlab.tornet import host_files, read_tornet, shadow_config
+from onionlab.tornet.model import EPOCH_UNIX_S, Tornet, content_hash
+from onionlab.tornet.reading import GRAPH
+
+from .tiny import HOSTS, SERVICE, TOR_ARGUMENTS, TinyTornet, ed25519_certificate, graphml, process
+
+CERTIFICATE = f"{HOSTS}/alice/keys/authority_certificate"
+
+
+def read(tiny: TinyTornet, tmp_path: Path, **how: Any) -> Tornet:
+    return read_tornet(tiny.write(tmp_path / "tornet", **how)).tornet
+
+
+def test_hosts_have_the_roles_that_their_files_make(tmp_path: Path) -> None:
+    tornet = read(TinyTornet(), tmp_path)
+    assert {name: host.role for name, host in tornet.hosts.items()} == {
+        "alice": "authority",
+        "bob": "guard",
+        "eve": "exitguard",
+        "mo": "middle",
+        "web": "server",
+        "hidden": "onion-service",
+        "user": "markov-client",
+        "probe": "perf-client",
+        "peek": "perf-client",
+    }
+    assert [n for n, host in tornet.hosts.items() if host.uses_onion_services] == ["peek"]
+    assert tornet.counts["perf-client"] == 2
+    assert list(tornet.by_role("perf-client", "authority")) == ["alice", "peek", "probe"]
+    assert tornet.programs == {"tor": 8, "tgen": 5, "oniontrace": 4}
+
+
+def test_an_exit_that_is_no_guard(tmp_path: Path) -> None:
+    tiny = TinyTornet()
+    tiny.replace("conf/authority.torrc", "," + "0" * 39 + "2", "")
+    assert read(tiny, tmp_path).hosts["eve"].role == "exit"
+
+
+def test_what_is_known_of_a_host(tmp_path: Path) -> None:
+    host = read(TinyTornet(), tmp_path).hosts["bob"]
+    assert (host.node, host.address) == (3, "100.0.0.2")
+    assert (host.up_bit_per_s, host.down_bit_per_s) == (10**9, 10**9)
+    assert (host.rate_bytes_per_s, host.burst_bytes) == (22710724, 32 * 2**20)
+    tor, trace = host.processes
+    assert (tor.program, tor.start_ms, tor.runs_to_end) == ("tor", 1000, True)
+    assert tor.arguments == ("--Address", "bob", "--Nickname", "bob", *TOR_ARGUMENTS.split())
+    assert (trace.program, trace.start_ms) == ("oniontrace", 2000)
+
+
+def test_a_host_without_bandwidths_has_those_of_its_node(tmp_path: Path) -> None:
+    tiny = TinyTornet()
+    del tiny.host("web")["bandwidth_up"], tiny.host("web")["bandwidth_down"]
+    host = read(tiny, tmp_path).hosts["web"]
+    assert (host.up_bit_per_s, host.down_bit_per_s) == (50_000_000, 100_000_000)
+
+
+def test_times_and_options_of_the_simulation(tmp_path: Path) -> None:
+    tiny = TinyTornet()
+    tiny.config["general"] |= {"seed": 7, "model_unblocked_syscall_latency": True}
+    tiny.config["general"]["stop_time"] = "1 h"
+    tiny.config["experimental"] = {"runahead": "1 ms"}
+    tornet = read(tiny, tmp_path)
+    assert (tornet.stop_ms, tornet.bootstrap_end_ms) == (3_600_000, 300_000)
+    assert tornet.options == {
+        "general": {"model_unblocked_syscall_latency": True},
+        "experimental": {"runahead": "1 ms"},
+    }
+
+
+def test_the_origin_as_far_as_the_directory_tells(tmp_path: Path) -> None:
+    origin = read(TinyTornet(4), tmp_path).origin
+    assert origin.directory == "tornet"
+    assert origin.generate == {
+        "seed": 4,
+        "network_scale": 0.003,
+        "events_csv": "BW,CIRC",
+        "do_trace": False,
+    }
+    atlas = origin.atlas
+    assert (atlas.nodes, atlas.edges, atlas.nodes_kept, atlas.edges_kept) == (5, 15, 3, 6)
+
+
+def test_a_directory_without_its_log_has_no_options(tmp_path: Path) -> None:
+    tiny = TinyTornet()
+    del tiny.files["tornettools.generate.2026-01-01.log"]
+    assert read(tiny, tmp_path).origin.generate == {}
+
+
+def test_the_hash_is_of_the_content_alone(tmp_path: Path) -> None:
+    first = read(TinyTornet(), tmp_path / "a")
+    written = TinyTornet().write(tmp_path / "b" / "of another name", order=-1)
+    for path in written.rglob("*"):
+        os.utime(path, (1, 1), follow_symlinks=False)
+    (written / "shadow.data").mkdir()
+    (written / "tornettools.generate.2026-01-01.log").unlink()
+    other = read_tornet(written).tornet
+    assert other.content_sha256 == first.content_sha256 == content_hash(first)
+    assert other.origin != first.origin
+
+
+def changed_file(tiny: TinyTornet) -> None:
+    tiny.files["conf/resolv.conf"] += b"#\n"
+
+
+def changed_start(tiny: TinyTornet) -> None:
+    tiny.host("mo")["processes"][0]["start_time"] = 2
+
+
+def changed_path(tiny: TinyTornet) -> None:
+    tiny.atlas = tiny.atlas.replace("307 us", "308 us")
+
+
+def changed_stop(tiny: TinyTornet) -> None:
+    tiny.config["general"]["stop_time"] = 3601
+
+
+def changed_node(tiny: TinyTornet) -> None:
+    tiny.host("web")["network_node_id"] = 3
+
+
+@pytest.mark.parametrize(
+    "change", [changed_file, changed_start, changed_path, changed_stop, changed_node]
+)
+def test_the_hash_is_of_all_that_determines_a_run(
+    change: Callable[[TinyTornet], None], tmp_path: Path
+) -> None:
+    first = read(TinyTornet(), tmp_path / "a")
+    tiny = TinyTornet()
+    change(tiny)
+    assert read(tiny, tmp_path / "b").content_sha256 != first.content_sha256
+
+
+def test_what_is_not_in_use_plays_no_part(tmp_path: Path) -> None:
+    first = read(TinyTornet(), tmp_path / "a")
+    tiny = TinyTornet()
+    tiny.atlas = tiny.atlas.replace("105 us", "106 us").replace('"node 5"', '"x"')
+    other = read(tiny, tmp_path / "b")
+    assert other.files[GRAPH] == first.files[GRAPH]
+    assert other.content_sha256 == first.content_sha256
+
+
+def test_a_decompressed_atlas_counts_as_what_it_is(tmp_path: Path) -> None:
+    """tornettools writes `compression: xz` for the plain file of its option --atlas, too."""
+    tiny = TinyTornet()
+    first = read(tiny, tmp_path / "a")
+    written = tiny.write(tmp_path / "b")
+    (written / "conf/atlas.gml.xz").write_text(tiny.atlas)
+    assert read_tornet(written).tornet.content_sha256 == first.content_sha256
+
+
+def test_an_atlas_outside_of_the_directory(tmp_path: Path) -> None:
+    tiny = TinyTornet()
+    tiny.config["network"]["graph"]["file"]["path"] = str(tmp_path / "plain.gml")
+    (tmp_path / "plain.gml").write_text(tiny.atlas)
+    written = tiny.write(tmp_path / "tornet")
+    (written / "conf/atlas.gml.xz").unlink()
+    assert len(read_tornet(written).tornet.hosts) == 9
+
+
+def test_simulated_time_begins_when_the_engines_say() -> None:
+    assert EPOCH_UNIX_S == base.EPOCH_UNIX_S
+
+
+Change = Callable[[TinyTornet], object]
+
+
+def without_bandwidth(tiny: TinyTornet) -> None:
+    del tiny.host("web")["bandwidth_up"]
+    tiny.atlas = tiny.atlas.replace('    host_bandwidth_up "50 Mbit"\n', "")
+
+
+FAULTS: dict[str, tuple[Change, str]] = {
+    "a file named in the YAML is missing": (
+        lambda t: t.files.pop("conf/server.graphml"),
+        r'host web: "conf/server\.graphml" is missing',
+    ),
+    "a torrc is missing": (
+        lambda t: t.files.pop(f"{HOSTS}/user/torrc"),
+        r'host user: "\S+/hosts/user/torrc" is missing',
+    ),
+    "an included torrc is missing": (
+        lambda t: t.files.pop("conf/client.torrc"),
+        r'host user: "conf/client\.torrc" is missing',
+    ),
+    "a torrc that includes itself": (
+        lambda t: t.replace("conf/client.torrc", "ORPort 0", "%include ../../../conf/client.torrc"),
+        "host user: torrc-defaults includes more than 100 files",
+    ),
+    "a relay without keys": (
+        lambda t: t.files.pop(f"{HOSTS}/bob/keys/secret_id_key"),
+        r"host bob: without its keys: \S+/bob/keys/secret_id_key is missing",
+    ),
+    "a relay without fingerprint": (
+        lambda t: t.files.update({f"{HOSTS}/bob/fingerprint": b"bob 12\n"}),
+        r"host bob: \S+/bob/fingerprint holds no fingerprint",
+    ),
+    "an authority without its certificate": (
+        lambda t: t.files.pop(CERTIFICATE),
+        r"host alice: without its keys: \S+authority_certificate is missing",
+    ),
+    "an onion service without its key": (
+        lambda t: t.files.pop(f"{HOSTS}/hidden/hs/hs_ed25519_secret_key"),
+        r"host hidden: without its keys: \S+/hs/hs_ed25519_secret_key is missing",
+    ),
+    "a certificate that has expired": (
+        lambda t: t.replace(
+            CERTIFICATE, "dir-key-expires 2001-12-01", "dir-key-expires 2000-01-01"
+        ),
+        r"host alice: \S+authority_certificate is not valid when the simulation runs",
+    ),
+    "a certificate of today": (
+        lambda t: t.replace(CERTIFICATE, "published 1999", "published 2026"),
+        r"host alice: \S+authority_certificate is not valid when the simulation runs",
+    ),
+    "a certificate over a year old": (
+        lambda t: t.replace(CERTIFICATE, "published 1999-12-01", "published 1998-12-01"),
+        r"host alice: \S+authority_certificate is not valid when the simulation runs",
+    ),
+    "a certificate that is none": (
+        lambda t: t.replace(CERTIFICATE, "dir-key-published", "dir-key-publisht"),
+        "authority_certificate is no key certificate: no line dir-key-published",
+    ),
+    "a certificate of another network": (
+        lambda t: t.replace(CERTIFICATE, "ABAB", "CDCD"),
+        "authority_certificate is of another network: DirServer names another v3ident",
+    ),
+    "a signing key that has expired": (
+        lambda t: t.files.update(
+            {f"{HOSTS}/mo/keys/ed25519_signing_cert": ed25519_certificate(262_969)}
+        ),
+        r"host mo: \S+ed25519_signing_cert has expired when the simulation ends",
+    ),
+    "a signing key that is none": (
+        lambda t: t.files.update({f"{HOSTS}/mo/keys/ed25519_signing_cert": b""}),
+        r"host mo: \S+ed25519_signing_cert: no certificate of a signing key",
+    ),
+    "keys of another network": (
+        lambda t: t.replace(f"{HOSTS}/alice/fingerprint", "0000", "1111"),
+        "host alice: its keys are of another network",
+    ),
+    "another address than every Tor believes": (
+        lambda t: t.host("alice").update(ip_addr="100.0.0.9"),
+        r"host alice: its address is not 100\.0\.0\.1, as DirServer has it",
+    ),
+    "an authority that nobody trusts": (
+        lambda t: t.replace("conf/common.torrc", "DirServer alice", "DirServer alma"),
+        "the authority alma that every Tor trusts is no host",
+    ),
+    "an authority that no line names": (
+        lambda t: t.replace("conf/common.torrc", "DirServer alice", "DirServer alma"),
+        "host alice: an authority that no Tor trusts",
+    ),
+    "a host without bandwidth": (
+        without_bandwidth,
+        "host web: neither it nor its node has a bandwidth",
+    ),
+    "a relay with traffic of its own": (
+        lambda t: t.host("bob")["processes"].append(
+            process("tgen", "../../../conf/perf.graphml", 300)
+        ),
+        "host bob: no rule says what it is",
+    ),
+    "a client without traffic": (
+        lambda t: t.host("probe")["processes"].pop(),
+        "host probe: no rule says what it is",
+    ),
+    "a line that trusts nobody": (
+        lambda t: t.replace("conf/common.torrc", ":8080", ""),
+        "a line DirServer is not understood",
+    ),
+    "hosts that trust different authorities": (
+        lambda t: t.files.update({f"{HOSTS}/bob/torrc": b"DirServer x v3ident=1 1.1.1.1:1 2\n"}),
+        "trust different authorities",
+    ),
+    "no authority": (
+        lambda t: t.replace("conf/authority.torrc", "AuthoritativeDirectory 1\n", ""),
+        "there is no directory authority",
+    ),
+    "no exit": (
+        lambda t: t.replace("conf/authority.torrc", "TestingDirAuthVoteExit", "#"),
+        "no relay is voted exit by TestingDirAuthVoteExit",
+    ),
+    "no guard": (
+        lambda t: t.replace("conf/authority.torrc", "TestingDirAuthVoteGuard", "#"),
+        "no relay is voted guard by TestingDirAuthVoteGuard",
+    ),
+    "a missing model": (
+        lambda t: t.files.pop("conf/stream.graphml"),
+        r'host user: "conf/stream\.graphml" is missing',
+    ),
+    "a model that is none": (
+        lambda t: t.files.update({"conf/flow.graphml": graphml({"start": {}})}),
+        r"host user: conf/flow\.graphml is no Markov model",
+    ),
+    "a broken graph": (
+        lambda t: t.files.update({"conf/server.graphml": b"<graphml"}),
+        r"host web: conf/server\.graphml: not GraphML",
+    ),
+    "a host that no rule understands": (
+        lambda t: t.host("web").update(processes=[process("oniontrace", "", 1)]),
+        "host web: no rule says what it is",
+    ),
+    "a client that neither fetches nor has models": (
+        lambda t: t.files.update({"conf/perf.graphml": graphml({"start": {"peers": "web:80"}})}),
+        "host probe: no rule says what it is",
+    ),
+    "two Tors": (
+        lambda t: t.host("probe")["processes"].append(process("tor", TOR_ARGUMENTS, 5)),
+        "host probe: it runs a program twice",
+    ),
+    "a client without peers": (
+        lambda t: t.files.update({"conf/perf.graphml": graphml({"s": {"recvsize": "1 B"}})}),
+        "host probe: its TGen has no peers to stream with",
+    ),
+    "a peer that is not there": (
+        lambda t: t.replace("conf/perf.graphml", "web:80", "www:80"),
+        'host probe: its peer "www" is neither a host nor an onion service',
+    ),
+    "an onion service that is not there": (
+        lambda t: t.replace(f"{HOSTS}/hidden/hs/hostname", SERVICE, "b" * 56 + ".onion"),
+        "host peek: its peer .* is neither a host nor an onion service",
+    ),
+    "a program that cannot be had": (
+        lambda t: t.host("web")["processes"][0].update(path="/usr/bin/nginx"),
+        r"hosts\.web\.processes\[1\]\.path: expected the path of one of tor, tgen, oniontrace",
+    ),
+    "a Tor called otherwise": (
+        lambda t: t.host("probe")["processes"][0].update(args="-f torrc"),
+        "host probe: its Tor is called without --defaults-torrc",
+    ),
+    "a word too many for Tor": (
+        lambda t: t.host("probe")["processes"][0].update(args=TOR_ARGUMENTS + " --quiet"),
+        "host probe: its Tor is called with other arguments",
+    ),
+    "a word too many for TGen": (
+        lambda t: t.host("web")["processes"][0].update(args="a b"),
+        "host web: its TGen is called with more than a graph",
+    ),
+    "a data directory elsewhere": (
+        lambda t: t.replace("conf/common.torrc", "DataDirectory .", "DataDirectory /var/lib/tor"),
+        "its DataDirectory is not the host's own folder",
+    ),
+    "a file of the machine": (
+        lambda t: t.replace("conf/common.torrc", "GeoIPFile ", "GeoIPFile /usr/share/tor/geoip"),
+        '"/usr/share/tor/geoip" is a file of the machine where the network was generated',
+    ),
+    "a path out of the directory": (
+        lambda t: t.replace("conf/common.torrc", "../conf/resolv.conf", "../../../etc/resolv.conf"),
+        r'"\S*etc/resolv.conf" is missing',
+    ),
+    "one address twice": (
+        lambda t: t.host("mo").update(ip_addr="100.0.0.2"),
+        r"host mo: has the address 100\.0\.0\.2 of host bob",
+    ),
+    "paths over several edges": (
+        lambda t: t.config["network"].update(use_shortest_path=True),
+        "use_shortest_path is not false",
+    ),
+    "paths over several edges by default": (
+        lambda t: t.config["network"].pop("use_shortest_path"),
+        "use_shortest_path is not false",
+    ),
+    "a graph of another type": (
+        lambda t: t.config["network"]["graph"].update(type="1_gbit_switch"),
+        r"network\.graph\.type: expected gml",
+    ),
+    "an atlas that is not there": (
+        lambda t: t.config["network"]["graph"]["file"].update(path="/nowhere/other.gml"),
+        "there is no /nowhere/other.gml",
+    ),
+    "an atlas without a node in use": (
+        lambda t: t.host("web").update(network_node_id=11),
+        "1 nodes that hosts attach to are missing, such as 11",
+    ),
+    "a program that starts too late": (
+        lambda t: (
+            t.config["general"].update(stop_time="301 s", bootstrap_end_time=0)
+            or t.host("web")["processes"][0].update(start_time=301)
+        ),
+        r"hosts\.web\.processes\[1\]\.start_time: not before stop_time",
+    ),
+    "a bootstrap without end": (
+        lambda t: t.config["general"].update(bootstrap_end_time=3600),
+        r"general\.stop_time: not after bootstrap_end_time",
+    ),
+    "no end": (
+        lambda t: t.config["general"].pop("stop_time"),
+        r"general\.stop_time: expected a time of Shadow",
+    ),
+    "a key that is not known": (
+        lambda t: t.host("web").update(host_options={"pcap_enabled": True}),
+        r"hosts\.web\.host_options: unknown key",
+    ),
+    "a path as a host's name": (
+        lambda t: t.config["hosts"].update({"../x": t.config["hosts"].pop("web")}),
+        "expected a name",
+    ),
+    "a process that ends by a signal": (
+        lambda t: t.host("web")["processes"][0].update(expected_final_state={"signaled": 9}),
+        "expected_final_state: expected running, or",
+    ),
+}
+
+
+@pytest.mark.parametrize(("change", "message"), FAULTS.values(), ids=FAULTS)
+def test_a_fault_is_told(change: Change, message: str, tmp_path: Path) -> None:
+    tiny = TinyTornet()
+    change(tiny)
+    with pytest.raises(UserError, match=message) as refused:
+        read(tiny, tmp_path)
+    assert refused.value.hint
+    assert str(tmp_path / "tornet") in refused.value.message
+
+
+def test_several_faults_are_told_together(tmp_path: Path) -> None:
+    tiny = TinyTornet()
+    for path in ("conf/client.torrc", f"{HOSTS}/bob/keys/secret_id_key"):
+        del tiny.files[path]
+    with pytest.raises(UserError) as refused:
+        read(tiny, tmp_path)
+    first, *others = refused.value.message.splitlines()
+    assert first.endswith(": 4 things are wrong")
+    assert [line.split()[1] for line in others] == ["user:", "probe:", "peek:", "bob:"]
+
+
+def test_what_follows_from_a_fault_is_not_told(tmp_path: Path) -> None:
+    """Without its torrc the one authority is none, nobody votes, and no relay is an exit."""
+    tiny = TinyTornet()
+    del tiny.files["conf/authority.torrc"]
+    with pytest.raises(UserError) as refused:
+        read(tiny, tmp_path)
+    directory = tmp_path / "tornet"
+    assert refused.value.message == f'{directory}: host alice: "conf/authority.torrc" is missing'
+
+
+@pytest.mark.parametrize(
+    ("removed", "message"),
+    [
+        (None, "there is no directory"),
+        ("shadow.config.yaml", "is no directory of tornettools: there is no shadow.config.yaml"),
+        ("conf", "is cut short: there is no conf/"),
+        (HOSTS, f"is cut short: there is no {HOSTS}/"),
+        ("conf/atlas.gml.xz", "there is no /elsewhere/conf/atlas.gml.xz"),
+    ],
+)
+def test_another_directory(removed: str | None, message: str, tmp_path: Path) -> None:
+    directory = tmp_path / "tornet"
+    if removed is not None:
+        TinyTornet().write(directory)
+        path = directory / removed
+        shutil.rmtree(path) if path.is_dir() else path.unlink()
+    with pytest.raises(UserError, match=message):
+        read_tornet(directory)
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        (b"", r"shadow\.config\.yaml:1: the file is empty"),
+        (b"general: {", r"shadow\.config\.yaml:1: broken YAML"),
+        (b"a: 1\nb: \xff\n", r"shadow\.config\.yaml:2: not text in UTF-8"),
+        (b"general: {}\n", r"shadow\.config\.yaml: 2 things are wrong"),
+        (b"- x\n", "expected a mapping"),
+        (b"#" * 5000, r"larger than 0 MiB"),
+    ],
+)
+def test_a_configuration_that_is_none(
+    content: bytes, message: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(shadow_config, "LARGEST_BYTES", 4999)
+    written = TinyTornet().write(tmp_path / "tornet")
+    (written / "shadow.config.yaml").write_bytes(content)
+    with pytest.raises(UserError, match=message):
+        read_tornet(written)
+
+
+def test_a_file_that_is_too_large(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(host_files, "LARGEST_FILE_BYTES", 4)
+    with pytest.raises(UserError, match=r"is larger than 0 MiB"):
+        read(TinyTornet(), tmp_path)
+
+
+def test_a_directory_for_shadow_1(tmp_path: Path) -> None:
+    (tmp_path / "shadow.config.xml").write_text("<shadow/>")
+    with pytest.raises(UserError, match=r"is for Shadow 1\.x"):
+        read_tornet(tmp_path)
+
+
+def out_of_the_directory(written: Path) -> None:
+    (written / "conf/x").symlink_to("/etc/hostname")
+
+
+def to_a_folder(written: Path) -> None:
+    (written / "conf/x").symlink_to("../shadow.data.template")
+
+
+def to_nowhere(written: Path) -> None:
+    (written / "conf/x").symlink_to("x")
+
+
+def no_file(written: Path) -> None:
+    os.mkfifo(written / "conf/x")
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (out_of_the_directory, "conf/x is a link out of the directory"),
+        (to_a_folder, "conf/x is a link"),
+        (to_nowhere, "conf/x is a link that leads nowhere"),
+        (no_file, "conf/x is not a file"),
+    ],
+)
+def test_what_cannot_be_kept(change: Callable[[Path], None], message: str, tmp_path: Path) -> None:
+    written = TinyTornet().write(tmp_path / "tornet")
+    change(written)
+    with pytest.raises(UserError, match=message):
+        read_tornet(written)
+
+
+def test_an_atlas_that_is_cut_short(tmp_path: Path) -> None:
+    written = TinyTornet().write(tmp_path / "tornet")
+    atlas = written / "conf/atlas.gml.xz"
+    atlas.write_bytes(atlas.read_bytes()[:-40])
+    with pytest.raises(UserError, match=r"atlas\.gml\.xz is damaged"):
+        read_tornet(written)

@@ -1,0 +1,214 @@
+"""A tiny directory as `tornettools generate` would write it, made by the tests themselves.
+
+Its hosts are not named as tornettools names them: what a host is, its files tell.
+"""
+
+from __future__ import annotations
+
+import copy
+import lzma
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+HOSTS = "shadow.data.template/hosts"
+IDENTITY = "AB" * 20
+FINGERPRINTS = {name: f"{number:040X}" for number, name in enumerate(("alice", "bob", "eve", "mo"))}
+SERVICE = "a" * 56 + ".onion"
+NODES = {"alice": 3, "bob": 3, "eve": 7, "mo": 9, "web": 9, "hidden": 3, "user": 7, "probe": 7}
+NODES |= {"peek": 9}
+ATLAS_NODES = (1, 3, 5, 7, 9)
+TOR_ARGUMENTS = "--defaults-torrc torrc-defaults -f torrc"
+MODEL = {"s0": {"type": "state", "name": "start"}, "o0": {"type": "observation", "name": "+"}}
+
+
+def graphml(vertices: dict[str, dict[str, str]]) -> bytes:
+    """TGen's GraphML with the vertices' attributes."""
+    names = sorted({name for vertex in vertices.values() for name in vertex})
+    lines = ["<?xml version='1.0' encoding='utf-8'?>"]
+    lines += ['<graphml xmlns="http://graphml.graphdrawing.org/xmlns">']
+    lines += [f'<key id="{n}" for="node" attr.name="{n}" attr.type="string" />' for n in names]
+    lines += ['<graph edgedefault="directed">']
+    for vertex, values in vertices.items():
+        data = "".join(f'<data key="{name}">{value}</data>' for name, value in values.items())
+        lines.append(f'<node id="{vertex}">{data}</node>')
+    return "\n".join([*lines, "</graph>", "</graphml>", ""]).encode()
+
+
+def atlas(nodes: tuple[int, ...] = ATLAS_NODES) -> str:
+    """A complete graph; an edge's latency tells its ends."""
+    lines = ["graph [", "  directed 0"]
+    for number in nodes:
+        lines += ["  node [", f"    id {number}", f'    label "node {number}"']
+        lines += ['    country_code "DE"', '    ip_address "1.2.3.4"']
+        lines += ['    host_bandwidth_up "50 Mbit"', '    host_bandwidth_down "100 Mbit"', "  ]"]
+    for a in nodes:
+        for b in nodes:
+            if a <= b:
+                lines += ["  edge [", f"    source {b}", f"    target {a}", '    jitter "0 ms"']
+                lines += [f'    latency "{a}0{b} us"', "    packet_loss 0.0025", "  ]"]
+    return "\n".join([*lines, "]", ""])
+
+
+def ed25519_certificate(hours: int) -> bytes:
+    """As Tor writes keys/ed25519_signing_cert; hours: since 1970, when it expires."""
+    head = b"== ed25519v1-cert: type4 ==".ljust(32, b"\0")
+    return head + b"\x01\x04" + hours.to_bytes(4, "big") + bytes(134)
+
+
+def process(program: str, arguments: str, start_s: int, **more: Any) -> dict[str, Any]:
+    return {
+        "path": f"~/.local/bin/{program}",
+        "args": arguments,
+        "start_time": start_s,
+        "expected_final_state": "running",
+        **more,
+    }
+
+
+class TinyTornet:
+    """Configuration and files, to be changed and then written."""
+
+    def __init__(self, seed: int = 1) -> None:
+        self.atlas = atlas()
+        self.files: dict[str, bytes] = {}
+        self.links: dict[str, str] = {f"{HOSTS}/bw/v3bw": "v3bw.init"}
+        self.config: dict[str, Any] = {
+            "general": {
+                "bootstrap_end_time": 300,
+                "stop_time": 3600,
+                "progress": True,
+                "template_directory": "shadow.data.template",
+            },
+            "network": {
+                "use_shortest_path": False,
+                "graph": {
+                    "type": "gml",
+                    "file": {"path": "/elsewhere/conf/atlas.gml.xz", "compression": "xz"},
+                },
+            },
+            "hosts": {},
+        }
+        self._write_conf(seed)
+        relays = {"alice": "authority", "bob": "relay", "eve": "relay", "mo": "relay"}
+        for number, (name, kind) in enumerate(relays.items(), start=1):
+            self._add_relay(name, kind, f"100.0.0.{number}")
+        self._add("web", [process("tgen", "../../../conf/server.graphml", 300)])
+        self._add(
+            "hidden",
+            [
+                process("tgen", "../../../conf/server.graphml", 300, environment={"TGENIP": "::1"}),
+                process("tor", TOR_ARGUMENTS, 240),
+            ],
+        )
+        self._torrc("hidden", "onion")
+        self.files[f"{HOSTS}/hidden/hs/hostname"] = f"{SERVICE}\n".encode()
+        self.files[f"{HOSTS}/hidden/hs/hs_ed25519_secret_key"] = b"secret"
+        for name, graph in (
+            ("user", "tgenrc.graphml"),
+            ("probe", "../../../conf/perf.graphml"),
+            ("peek", "../../../conf/perf-hs.graphml"),
+        ):
+            self._add(name, [process("tor", TOR_ARGUMENTS, 240), process("tgen", graph, 300)])
+            self._torrc(name, "client")
+        models = {
+            f"{kind}modelpath": f"../../../conf/{kind}.graphml"
+            for kind in ("flow", "stream", "packet")
+        }
+        self.files[f"{HOSTS}/user/tgenrc.graphml"] = graphml(
+            {"start": {"peers": "web:80"}, "traffic": {**models, "markovmodelseed": str(seed)}}
+        )
+
+    def _write_conf(self, seed: int) -> None:
+        trusted = FINGERPRINTS["alice"]
+        spaced = " ".join(trusted[i : i + 4] for i in range(0, 40, 4))
+        self.files |= {
+            "conf/common.torrc": (
+                f"DirServer alice v3ident={IDENTITY} orport=9001 100.0.0.1:8080 {spaced}\n"
+                "TestingTorNetwork 1\nDataDirectory . # here\n\nGeoIPFile \n"
+                "ServerDNSResolvConfFile ../../../conf/resolv.conf\n"
+            ).encode(),
+            "conf/relay.torrc": b"ORPort 9001 IPv4Only\nSocksPort 0\n",
+            "conf/authority.torrc": (
+                "AuthoritativeDirectory 1\nV3BandwidthsFile ../bw/v3bw\n"
+                f"TestingDirAuthVoteGuard {FINGERPRINTS['bob']},{FINGERPRINTS['eve']}\n"
+                f"TestingDirAuthVoteExit ${FINGERPRINTS['eve']}\n"
+            ).encode(),
+            "conf/client.torrc": b"ORPort 0\nSocksPort 9050\n",
+            "conf/onion.torrc": b"ORPort 0\nHiddenServiceDir hs\nHiddenServicePort 8080\n",
+            "conf/resolv.conf": b"nameserver 127.0.0.1\n",
+            "conf/server.graphml": graphml({"start": {"serverport": "80"}}),
+            "conf/perf.graphml": graphml(
+                {"start": {"peers": "web:80"}, "stream": {"recvsize": "50 KiB"}}
+            ),
+            "conf/perf-hs.graphml": graphml(
+                {"start": {"peers": f"{SERVICE}:8080"}, "stream": {"recvsize": "50 KiB"}}
+            ),
+            f"{HOSTS}/bw/v3bw.init": b"946684801\n",
+            "tornettools.generate.2026-01-01.log": (
+                f"[INFO] The argument namespace is: Namespace(quiet=0, seed={seed}, tor='/x/tor', "
+                "network_scale=0.003, events_csv='BW,CIRC', do_trace=False, geoip_path=None)\n"
+            ).encode(),
+        }
+        self.files |= {
+            f"conf/{kind}.graphml": graphml(MODEL) for kind in ("flow", "stream", "packet")
+        }
+
+    def _add(self, name: str, processes: list[dict[str, Any]], address: str | None = None) -> None:
+        entry: dict[str, Any] = {"network_node_id": NODES[name]}
+        if address is not None:
+            entry |= {"ip_addr": address}
+        entry |= {"bandwidth_down": "1000000 kilobit", "bandwidth_up": "1000000 kilobit"}
+        self.config["hosts"][name] = entry | {"processes": processes}
+
+    def _add_relay(self, name: str, kind: str, address: str) -> None:
+        tor = process("tor", f"--Address {name} --Nickname {name} {TOR_ARGUMENTS}", 1)
+        trace = process("oniontrace", "Mode=log TorControlPort=9051", 2)
+        self._add(name, [tor, trace], address)
+        own = "" if kind == "authority" else "BandwidthRate 22710724\nBandwidthBurst 32 MBytes\n"
+        kinds = ("relay", "authority") if kind == "authority" else ("relay",)
+        self._torrc(name, *kinds, own=own)
+        keys = {
+            "fingerprint": f"{name} {FINGERPRINTS[name]}\n".encode(),
+            "keys/secret_id_key": b"secret",
+            "keys/ed25519_master_id_secret_key": b"secret",
+            "keys/ed25519_signing_cert": ed25519_certificate(500_000),
+        }
+        if kind == "authority":
+            keys["keys/authority_signing_key"] = b"secret"
+            keys["keys/authority_certificate"] = (
+                f"dir-key-certificate-version 3\nfingerprint {IDENTITY}\n"
+                "dir-key-published 1999-12-01 00:00:01\ndir-key-expires 2001-12-01 00:00:01\n"
+            ).encode()
+        self.files |= {f"{HOSTS}/{name}/{path}": content for path, content in keys.items()}
+
+    def _torrc(self, name: str, *kinds: str, own: str = "") -> None:
+        lines = [f"%include ../../../conf/{kind}.torrc\n" for kind in ("common", *kinds)]
+        self.files[f"{HOSTS}/{name}/torrc-defaults"] = ("# defaults\n" + "".join(lines)).encode()
+        self.files[f"{HOSTS}/{name}/torrc-defaults"] += own.encode()
+        self.files[f"{HOSTS}/{name}/torrc"] = b"# own\n"
+
+    def host(self, name: str) -> Any:
+        return self.config["hosts"][name]
+
+    def replace(self, path: str, old: str, new: str) -> None:
+        """Change a file's text, which has to be there."""
+        assert old.encode() in self.files[path]
+        self.files[path] = self.files[path].replace(old.encode(), new.encode())
+
+    def write(self, directory: Path, *, order: int = 1) -> Path:
+        """Write it below `directory`; order: 1 or -1, in which files and hosts come."""
+        config = copy.deepcopy(self.config)
+        config["hosts"] = dict(list(config["hosts"].items())[::order])
+        contents = {
+            **self.files,
+            "shadow.config.yaml": yaml.safe_dump(config, sort_keys=False).encode(),
+            "conf/atlas.gml.xz": lzma.compress(self.atlas.encode()),
+        }
+        for path, content in list(contents.items())[::order]:
+            (directory / path).parent.mkdir(parents=True, exist_ok=True)
+            (directory / path).write_bytes(content)
+        for path, target in self.links.items():
+            (directory / path).symlink_to(target)
+        return directory
