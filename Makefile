@@ -11,6 +11,7 @@ NAMED_OF_CLUSTER := $(foreach one,PARTITION ACCOUNT QOS MAX_JOBS PROFILE,$(if $(
 # expand them again, and a recipe says "$${NAME}", which its shell takes from the environment.
 VARIABLES := NAME SCALE SEEDS VARIANTS JOBS ENGINE SHADOW TGEN TOR_SOURCE LINUX_SOURCE LIBTORRENT_SOURCE \
 	PYTHON MAX_SEEDS CLAIMS NO_RUN ONLY RUNS A B ABOUT PAIRED OUT ACCEPT STATE DURATION SCHEDULER OVERHEAD LOGS PUBLISHED FROM LIST \
+	THOROUGH REPETITIONS \
 	EXECUTOR PARTITION ACCOUNT QOS MAX_JOBS PROFILE
 define as_text
 override $(1) := $$(value $(1))
@@ -52,7 +53,7 @@ SIDES = `make compare A=quick:ewma B=quick:rr`
 # line or comes from there.
 
 .PHONY: help setup setup-dev list doctor estimate build generate run experiment analyse report pack unpack
-.PHONY: celltrace-live compare-engines compare import-network nightly figures validate-statistics test test-all test-rest lint docs check-variants lock clean-build clean-results clean-setup clean
+.PHONY: celltrace-live compare-engines compare import-network nightly bench figures validate-statistics test test-all test-rest lint docs check-variants lock clean-build clean-results clean-setup clean
 
 help: ## this list
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  \1\t\2/p' $(MAKEFILE_LIST) | expand -t 22
@@ -112,6 +113,10 @@ nightly: $(READY) ## the list in experiments/nightly.yaml against its baseline [
 	@$(ONIONLAB) nightly $(if $(ACCEPT),--accept) $(call option,LIST,list) $(call option,STATE,state) \
 		$(call option,SEEDS,seeds) $(call option,ENGINE,engine) $(TOOLS) $(call option,JOBS,jobs) \
 		$(CLUSTER)
+
+bench: $(READY) ## what the embedded engine costs against Shadow, and whether it has changed [THOROUGH=1, REPETITIONS, STATE]
+	@$(ONIONLAB) bench $(if $(THOROUGH),--thorough) $(call option,REPETITIONS,repetitions) \
+		$(call option,STATE,state) $(TOOLS)
 
 celltrace-live: $(READY) ## trace a real guard with LTTng on this machine [DURATION, SCHEDULER, OVERHEAD]
 	@onionlab/setup.sh configs/apt-packages-lttng.txt

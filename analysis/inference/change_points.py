@@ -121,14 +121,18 @@ def night_to_night(means: ArrayLike) -> tuple[float, float]:
     return (sd, DF_OF_A_CHANGE * squares.size) if sd > 0 else (0.0, 0.0)
 
 
-def noise_of_means(nights: Sequence[dict[int, float]]) -> tuple[float, float]:
+def noise_of_means(
+    nights: Sequence[dict[int, float]], excess_level: float = EXCESS_LEVEL
+) -> tuple[float, float]:
     """Standard deviation of a night's mean as a search for steps takes it, and its df.
 
     That from within nights, unless nights differ by more than it says (as F shows at a level of
-    ``EXCESS_LEVEL``) or it is not known: then that from one night to the next.
+    ``excess_level``) or it is not known: then that from one night to the next.
 
     Args:
         nights: seed -> value, night by night.
+        excess_level: how sure it has to be that nights differ by more; 0.5 takes about the larger
+            of the two.
 
     Returns:
         (0.0, 0.0) where nothing is known.
@@ -138,7 +142,7 @@ def noise_of_means(nights: Sequence[dict[int, float]]) -> tuple[float, float]:
     if df < MINIMUM_DF:
         return (between, df_between) if df_between > df else (within, df)
     excess = df_between > 0 and (between / within) ** 2 if within > 0 else np.inf
-    if excess > stats.f.isf(EXCESS_LEVEL, max(df_between, 1.0), df):
+    if excess > stats.f.isf(excess_level, max(df_between, 1.0), df):
         return between, df_between
     return within, df
 

@@ -158,6 +158,19 @@ def test_nights_with_one_run_tell_their_noise_by_each_other() -> None:
     assert [step.index for step in find_steps(values, sd, df, 0.05)] == [200]
 
 
+def test_noise_is_the_larger_one_where_that_is_asked_for() -> None:
+    rng = np.random.default_rng(3)
+    # Sixteen nights of three runs, on seeds of their own, that differ a little more than runs do.
+    nights = [
+        dict(zip(range(3 * n, 3 * n + 3), rng.normal(rng.normal(scale=0.9), 1.0, 3), strict=True))
+        for n in range(16)
+    ]
+    within, between = noise(nights), night_to_night([float(np.mean([*n.values()])) for n in nights])
+    assert 1.2 < between[0] / within[0] < 1.9
+    assert noise_of_means(nights) == within
+    assert noise_of_means(nights, 0.5) == between
+
+
 def test_noise_from_night_to_night_is_that_of_the_nights() -> None:
     found = [
         night_to_night(np.random.default_rng(seed).normal(3.0, 2.0, 60))[0] for seed in range(200)

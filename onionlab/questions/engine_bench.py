@@ -1,0 +1,478 @@
+"""What the embedded engine costs against Shadow on this machine, and whether that has changed.
+
+    bench/history.jsonl     a line for each measurement, of any machine
+    build/bench/            plans, and the run that is being made
+
+Both engines make the same runs (network, keys and programs), in turns and one at a time, so that a
+machine that slows down slows both down. What a run leaves is removed when its records are hashed: a
+cost counts for these records alone.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import os
+import shutil
+import signal
+import statistics
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+from pathlib import Path
+
+import psutil
+
+from analysis.comparison.bench_steps import CostSeries, series_of
+from analysis.formats.bench_history import (
+    BenchCase,
+    BenchMeasurement,
+    BenchRepetition,
+    BenchSide,
+    add_to_bench_history,
+    read_bench_history,
+)
+from analysis.formats.files import BENCH_HISTORY, RECORDS
+from analysis.formats.manifest import identity_hash, read_manifest
+from analysis.formats.plan_file import PlannedRun, Request
+from analysis.records.extract import extract
+from onionlab.engines import AUTO, EMBEDDED, PREFERRED, engine_that_would_run, open_engine
+from onionlab.engines.processes import kill_processes_below
+from onionlab.errors import UserError
+from onionlab.paths import build_directory
+from onionlab.questions.open_sets import record_hashes
+from onionlab.runs.commit import project_name
+from onionlab.runs.costs.calibration import (
+    MEASURES,
+    Calibration,
+    NoCalibrationError,
+    calibrate,
+    cpus_of_runs,
+)
+from onionlab.runs.costs.estimate import costs_of_runs
+from onionlab.runs.costs.model import load_model, slowness
+from onionlab.runs.costs.past import MACHINE_FACTS
+from onionlab.runs.costs.words import time_text
+from onionlab.runs.cpus import holders
+from onionlab.runs.host_facts import host_facts
+from onionlab.runs.places import require_writable
+from onionlab.runs.plan import Plan, write_plan
+from onionlab.runs.planning import make_plan
+from onionlab.runs.presence import presence
+from onionlab.runs.store import Store
+from onionlab.runs.workflow.drive import running_states
+from onionlab.runs.workflow.progress import ProgressView
+
+MOST_WALL_TO_CPU = 1.25
+"""On an idle machine a run takes 1.01 to 1.05 times its CPU time by the clock."""
+MOST_OTHERS_CPUS = 0.25
+"""What others may take of all CPUs while a run is made, in CPUs: caches and memory are shared."""
+POLL_S = 0.5
+PATIENCE_S = 10.0
+"""For a run that is told to end."""
+
+Say = Callable[[str], None]
+
+
+@dataclass(frozen=True)
+class BenchEntry:
+    """Runs that are measured: an experiment with one variant, at some scale, of some seeds."""
+
+    experiment: str
+    variant: str
+    seeds: tuple[int, ...]
+    scale: float | None = None
+
+
+SHORT = (BenchEntry("quick", "ewma", (1,)),)
+THOROUGH = (*SHORT, BenchEntry("swrr-5mid", "ewma", (1, 2, 3), 0.1))
+
+
+@dataclass(frozen=True)
+class Bench:
+    """A measurement and what follows from it.
+
+    Attributes:
+        measurement: as it stands in the history.
+        earlier: the history without it.
+        series: its ratios, searched for steps.
+        history: the file.
+    """
+
+    measurement: BenchMeasurement
+    earlier: tuple[BenchMeasurement, ...]
+    series: tuple[CostSeries, ...]
+    history: Path
+
+    @property
+    def alarm(self) -> bool:
+        """Whether a cost has stepped up, and this measurement is the first to show it."""
+        return any(one.alarms for one in self.series)
+
+
+@dataclass(frozen=True)
+class Made:
+    """One run, which is gone again: what it took and what it left."""
+
+    took: BenchRepetition
+    records: str
+    engine: dict[str, str]
+    programs: dict[str, str]
+
+
+MakeRun = Callable[[Path, Plan, PlannedRun], Made]
+PlanRuns = Callable[[Path, Request, Path, Say], Plan]
+
+
+def run_bench(
+    root: Path,
+    entries: Sequence[BenchEntry],
+    *,
+    repetitions: int,
+    state: Path,
+    shadow: str | None,
+    tgen: str | None,
+    say: Say,
+    plan_runs: PlanRuns | None = None,
+    make_run: MakeRun | None = None,
+    measure_machine: Callable[[], Calibration] | None = None,
+    when: datetime | None = None,
+) -> Bench:
+    """Measure, judge, and add the measurement to the history.
+
+    Args:
+        root: the checkout.
+        entries: what is run.
+        repetitions: how often each run is made on each engine.
+        state: directory of the history.
+        shadow: path of the user's Shadow, else looked for.
+        tgen: the same of TGen.
+        say: takes lines on what is done.
+        plan_runs: plans an entry for an engine (for tests).
+        make_run: makes a run (for tests).
+        measure_machine: measures the CPU (for tests).
+        when: the time of the measurement.
+
+    Raises:
+        UserError: the history is damaged or cannot be written, or another measurement is under way
+            (before anything runs), or a run fails. Nothing is added to the history then.
+    """
+    plan_runs, make_run = plan_runs or _plan, make_run or make_and_remove
+    measure_machine = measure_machine or _measured_machine
+    path, place = state / BENCH_HISTORY, build_directory(root) / "bench"
+    require_writable(state)
+    with _locked(place):
+        earlier = read_bench_history(path)
+        measured_at = (when or datetime.now(UTC)).strftime("%Y-%m-%dT%H:%M:%SZ")
+        engines = engines_here(root, shadow, tgen, say)
+        requests = [
+            [_request(entry, engine, shadow, tgen) for engine in engines] for entry in entries
+        ]
+        _say_cost(root, requests, repetitions, say)
+        plans = [
+            {one.engine: plan_runs(root, one, place, say) for one in of_entry}
+            for of_entry in requests
+        ]
+        before = measure_machine()
+        runs = sum(len(entry.seeds) for entry in entries) * len(engines) * repetitions
+        with _nothing_left(place / "runs"), ProgressView(total=runs) as view:
+            made = _make_all(root, plans, repetitions, make_run, view)
+        after = measure_machine()
+        measurement = _measurement(
+            root, measured_at, _cases(entries, plans, made), engines, before, after
+        )
+        series = series_of(earlier, measurement, EMBEDDED, PREFERRED)
+        add_to_bench_history(path, measurement)
+    return Bench(measurement, tuple(earlier), tuple(series), path)
+
+
+def engines_here(root: Path, shadow: str | None, tgen: str | None, say: Say) -> list[str]:
+    """The embedded engine, and Shadow where it is installed; says where it is left out.
+
+    Raises UserError where Shadow was named and is not there.
+    """
+    try:
+        open_engine(PREFERRED, root=root, say=say, shadow=shadow, tgen=tgen)
+    except UserError as missing:
+        if engine_that_would_run(AUTO, root=root, shadow=shadow, tgen=tgen) == PREFERRED:
+            raise
+        say(f"{PREFERRED} is left out, and with it all ratios to it: {missing.message}")
+        return [EMBEDDED]
+    return [EMBEDDED, PREFERRED]
+
+
+def _request(entry: BenchEntry, engine: str, shadow: str | None, tgen: str | None) -> Request:
+    return Request(
+        entry.experiment,
+        scale=entry.scale,
+        seeds=list(entry.seeds),
+        variants=(entry.variant,),
+        engine=engine,
+        shadow=shadow,
+        tgen=tgen,
+    )
+
+
+def _say_cost(root: Path, requests: list[list[Request]], repetitions: int, say: Say) -> None:
+    """How many runs there will be and how long they take; they are made though they be there."""
+    count, wall_s = 0, 0.0
+    for request in (one for of_entry in requests for one in of_entry):
+        assert isinstance(request.seeds, list)
+        of_engine = len(request.seeds) * repetitions
+        costs = costs_of_runs(root, request).values()
+        count += of_engine * len(costs)
+        wall_s += of_engine * sum(cost.wall_s.middle for cost in costs)
+    runs = "1 run" if count == 1 else f"{count} runs"
+    say(f"cost: {runs}, one after the other, about {time_text(wall_s)} on an idle machine")
+
+
+def _plan(root: Path, request: Request, place: Path, say: Say) -> Plan:
+    """Plan an entry for one engine, with a store of its own: its runs are made again each time."""
+    out = place / f"{request.experiment}-{request.scale or 1:g}-{request.engine}"
+    plan = replace(make_plan(root, request, say, out=out), store=place / "runs")
+    write_plan(plan)
+    return plan
+
+
+def _make_all(
+    root: Path,
+    plans: Sequence[dict[str, Plan]],
+    repetitions: int,
+    make_run: MakeRun,
+    view: ProgressView,
+) -> dict[tuple[int, str, int], list[Made]]:
+    """Make all runs, the engines in turns: number of the entry, engine and seed -> repetitions."""
+    made: dict[tuple[int, str, int], list[Made]] = {}
+    finished = 0
+    for number, of_entry in enumerate(plans):
+        for seed in dict.fromkeys(run.seed for plan in of_entry.values() for run in plan.runs):
+            for _ in range(repetitions):
+                for engine, plan in of_entry.items():
+                    (run,) = (one for one in plan.runs if one.seed == seed)
+                    with _shown(view, Store(plan.store), run, finished):
+                        one = make_run(root, plan, run)
+                    made.setdefault((number, engine, seed), []).append(one)
+                    finished += 1
+                    view.show(finished, [])
+    return made
+
+
+@contextlib.contextmanager
+def _shown(view: ProgressView, store: Store, run: PlannedRun, finished: int) -> Iterator[None]:
+    """Show how far a run is until the block ends."""
+    done, since_s = threading.Event(), time.time()
+
+    def look() -> None:
+        while not done.wait(POLL_S):
+            states = running_states(store, [run.run_id], since_s)
+            waits = any(state.waiting for state in states)
+            view.show(finished, states, holders(sorted(os.sched_getaffinity(0))) if waits else ())
+
+    thread = threading.Thread(target=look, daemon=True)
+    thread.start()
+    try:
+        yield
+    finally:
+        done.set()
+        thread.join()
+
+
+def make_and_remove(root: Path, plan: Plan, run: PlannedRun) -> Made:
+    """Make a run, hash its records, and remove it. Raises UserError where it fails."""
+    store = Store(plan.store)
+    busy_s, begun_s = _busy_s(), time.monotonic()
+    own_s = _run_one(root, plan, run)
+    wall_s = time.monotonic() - begun_s
+    others_cpus = max(0.0, _busy_s() - busy_s - own_s) / wall_s
+    folder = store.run(run.run_id)
+    manifest = read_manifest(store.manifest(run.run_id))
+    extract(folder, folder / RECORDS)
+    records = identity_hash(record_hashes(folder / RECORDS))
+    shutil.rmtree(folder)
+    if not (manifest.cpu_s and manifest.wall_s and manifest.peak_memory_bytes):
+        raise UserError(f"the run {run.title} does not say what it took")
+    return Made(
+        BenchRepetition(
+            cpu_s=manifest.cpu_s,
+            wall_s=manifest.wall_s,
+            peak_memory_bytes=manifest.peak_memory_bytes,
+            others_cpus=round(others_cpus, 3),
+        ),
+        records,
+        {name: str(value) for name, value in manifest.identity.get("engine", {}).items()},
+        {name: str(value) for name, value in manifest.identity.get("programs", {}).items()},
+    )
+
+
+def _busy_s() -> float:
+    """CPU time that anybody has had on this machine since it started."""
+    times = psutil.cpu_times()
+    named = ("user", "nice", "system", "irq", "softirq", "steal")
+    return float(sum(getattr(times, name, 0.0) for name in named))
+
+
+def _run_one(root: Path, plan: Plan, run: PlannedRun) -> float:
+    """Make a run in a process of its own; returns its CPU time in seconds, with its children's.
+
+    Interrupted, it ends the run. Raises UserError where the run fails.
+    """
+    command = [sys.executable, "-m", "onionlab", "run-one", "--root", str(root)]
+    command += ["--plan", str(plan.file), "--run", run.run_id]
+    with presence(plan.out), tempfile.TemporaryFile("w+", errors="replace") as said:
+        process = subprocess.Popen(
+            command,
+            cwd=root,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL,
+            stderr=said,
+            # A terminal's Ctrl-C is for this process, which ends the run in its own order.
+            start_new_session=True,
+        )
+        try:
+            _, status, usage = os.wait4(process.pid, 0)
+        except BaseException:
+            _end(process)
+            raise
+        process.returncode = os.waitstatus_to_exitcode(status)
+        if process.returncode:
+            said.seek(0)
+            message = said.read().strip().removeprefix("error: ")
+            raise UserError(message or f"the run {run.title} ended with {process.returncode}")
+    return usage.ru_utime + usage.ru_stime
+
+
+def _end(process: subprocess.Popen[bytes]) -> None:
+    for number in (signal.SIGTERM, signal.SIGKILL):
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(process.pid, number)
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            process.wait(PATIENCE_S)
+            return
+
+
+def _cases(
+    entries: Sequence[BenchEntry],
+    plans: Sequence[dict[str, Plan]],
+    made: dict[tuple[int, str, int], list[Made]],
+) -> tuple[BenchCase, ...]:
+    return tuple(
+        BenchCase(
+            experiment=entry.experiment,
+            scale=entry.scale,
+            level=next(iter(plans[number].values())).runs[0].level,
+            variant=entry.variant,
+            seed=seed,
+            sides={engine: _side(made[number, engine, seed]) for engine in plans[number]},
+        )
+        for number, entry in enumerate(entries)
+        for seed in entry.seeds
+    )
+
+
+def _side(made: Sequence[Made]) -> BenchSide:
+    return BenchSide(
+        engine=made[0].engine,
+        programs=made[0].programs,
+        records=" ".join(dict.fromkeys(one.records for one in made)),
+        repetitions=tuple(one.took for one in made),
+    )
+
+
+def _measurement(
+    root: Path,
+    measured_at: str,
+    cases: tuple[BenchCase, ...],
+    engines: Sequence[str],
+    before: Calibration,
+    after: Calibration,
+) -> BenchMeasurement:
+    model = load_model(root)
+    facts = host_facts()
+    slow = {
+        engine: [slowness(model.of(engine).speed, one, model.reference) for one in (before, after)]
+        for engine in engines
+    }
+    return BenchMeasurement(
+        format=1,
+        measured_at=measured_at,
+        project=project_name(),
+        machine={name: facts[name] for name in MACHINE_FACTS},
+        host={name: value for name, value in facts.items() if name not in MACHINE_FACTS},
+        before={name: getattr(before, name) for name in MEASURES},
+        after={name: getattr(after, name) for name in MEASURES},
+        slowness={name: round(statistics.geometric_mean(two), 4) for name, two in slow.items()},
+        marks=(*marks_of_runs(cases), *_marks_of_machine(slow, model.drift_factor)),
+        cases=cases,
+    )
+
+
+def marks_of_runs(cases: Sequence[BenchCase]) -> Iterator[str]:
+    """Why the runs of a measurement do not count: others were at work, or records differ."""
+    for case in cases:
+        for engine, side in case.sides.items():
+            if " " in side.records:
+                yield f"{case.title} on {engine}: repetitions have other records"
+            for number, one in enumerate(side.repetitions, start=1):
+                where = f"{case.title} on {engine}, repetition {number}"
+                if one.wall_s > MOST_WALL_TO_CPU * one.cpu_s:
+                    yield (
+                        f"{where}: {one.wall_s:.0f} s by the clock for {one.cpu_s:.0f} s of CPU "
+                        "time"
+                    )
+                elif one.others_cpus > MOST_OTHERS_CPUS:
+                    yield f"{where}: others kept {one.others_cpus:.1f} CPUs busy"
+
+
+def _marks_of_machine(slow: dict[str, list[float]], drift_factor: float) -> Iterator[str]:
+    for engine, (before, after) in slow.items():
+        factor = after / before
+        if max(factor, 1 / factor) > drift_factor:
+            yield f"the machine's speed at {engine}'s work changed meanwhile, x {1 / factor:.2f}"
+
+
+def _measured_machine() -> Calibration:
+    """What the CPU of a run takes for the pieces of its work. Raises UserError."""
+    try:
+        return calibrate(cpus_of_runs(1))
+    except NoCalibrationError as error:
+        raise UserError(f"this machine cannot be measured: {error}", "try it again") from error
+
+
+@contextlib.contextmanager
+def _nothing_left(runs: Path) -> Iterator[None]:
+    """Have no runs before the block and none behind it; what is left of one that failed is kept.
+
+    Interrupted, it says what became of the measurement.
+    """
+    _clear(runs)
+    try:
+        yield
+    except KeyboardInterrupt:
+        raise KeyboardInterrupt("nothing was added to the history") from None
+    finally:
+        _clear(runs, but=".failed")
+
+
+def _clear(runs: Path, but: str = "") -> None:
+    if not runs.exists():
+        return
+    kill_processes_below(runs)
+    for folder in runs.iterdir():
+        if folder.name != but:
+            shutil.rmtree(folder, ignore_errors=True)
+
+
+@contextlib.contextmanager
+def _locked(place: Path) -> Iterator[None]:
+    place.mkdir(parents=True, exist_ok=True)
+    with (place / ".lock").open("w") as lock:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise UserError("another measurement is under way", "wait for its end") from None
+        yield
