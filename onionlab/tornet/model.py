@@ -6,7 +6,7 @@ import hashlib
 import json
 from collections import Counter
 from collections.abc import Mapping
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 from pydantic import Field
 
@@ -16,7 +16,7 @@ EPOCH_UNIX_S = 946684800
 """Shadow's simulated time starts at 2000-01-01 00:00:00 UTC; keys have to be valid then."""
 
 Program = Literal["tor", "tgen", "oniontrace"]
-PROGRAMS: tuple[Program, ...] = ("tor", "tgen", "oniontrace")
+PROGRAMS: tuple[Program, ...] = get_args(Program)
 """What hosts of tornettools run."""
 
 Role = Literal[
@@ -30,17 +30,7 @@ Role = Literal[
     "markov-client",
     "perf-client",
 ]
-ROLES: tuple[Role, ...] = (
-    "authority",
-    "exitguard",
-    "guard",
-    "exit",
-    "middle",
-    "server",
-    "onion-service",
-    "markov-client",
-    "perf-client",
-)
+ROLES: tuple[Role, ...] = get_args(Role)
 RELAY_ROLES = ROLES[:5]
 """With identities, authorities included."""
 
