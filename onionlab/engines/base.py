@@ -24,17 +24,18 @@ WATCHED_LATE_S = 10.0
 
 @dataclass(frozen=True)
 class Process:
-    """One program of one host: it starts at a time and must still run at the end.
+    """One program of one host: it starts at a time.
 
     program: the base name of an executable; an engine finds it in `ProgramPaths`. Standard output
     goes to `shadow.data/hosts/<host>/<program>.<pid>.stdout`, the working directory is
-    `shadow.data/hosts/<host>`.
+    `shadow.data/hosts/<host>`. runs_to_end: whether it must still run when the simulation ends.
     """
 
     program: str
     arguments: tuple[str, ...]
     start_ms: int
     environment: Mapping[str, str] = field(default_factory=dict)
+    runs_to_end: bool = True
 
 
 @dataclass(frozen=True)
@@ -43,7 +44,8 @@ class Simulation:
 
     options: the experiment's options for this engine alone, as in its YAML; watched: hosts whose
     programs' output can be read in the run directory while the simulation runs, all of it that is
-    older than `WATCHED_LATE_S`. Watching changes no result.
+    older than `WATCHED_LATE_S`. Watching changes no result. bootstrap_end_ms: simulated time until
+    which no link limits anything and no path loses anything.
     """
 
     network: Network
@@ -52,6 +54,7 @@ class Simulation:
     stop_ms: int
     options: Mapping[str, Any]
     watched: tuple[str, ...] = ()
+    bootstrap_end_ms: int = 0
 
 
 @dataclass(frozen=True)

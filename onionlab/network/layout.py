@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 
 RELAY_ROLES = ("exitguard", "guard", "exit", "middle")
 
@@ -16,6 +17,14 @@ class Place:
 
     name: str
     region: str
+    up_bit_per_s: int
+    down_bit_per_s: int
+
+
+@dataclass(frozen=True)
+class Link:
+    """A host's access link: what it carries to the network, and from it."""
+
     up_bit_per_s: int
     down_bit_per_s: int
 
@@ -37,7 +46,7 @@ class Host:
 
     role: "authority", one of RELAY_ROLES, "server" or "client"; traffic_class: for clients the
     class of the experiment ("bulk", "web") or "perf", for others None; own_limit: of a relay whose
-    limit is lower than its link's.
+    limit is lower than its link's; link: its own, or None: that of its place.
     """
 
     name: str
@@ -46,6 +55,7 @@ class Host:
     place: str
     address: str
     own_limit: OwnLimit | None = None
+    link: Link | None = None
 
 
 @dataclass(frozen=True)
@@ -54,12 +64,15 @@ class Network:
 
     latency_us: one-way latency in whole microseconds, keyed by the two places' names in the order
     of `places` (first <= second, the pair of a place with itself included); never 0.
+    packet_loss: share of the packets that a path loses; path_loss: the same for pairs of places, in
+    the order of `latency_us`, whose paths lose another share.
     """
 
     hosts: tuple[Host, ...]
     places: tuple[Place, ...]
     latency_us: dict[tuple[str, str], int]
     packet_loss: float
+    path_loss: Mapping[tuple[str, str], float] = field(default_factory=dict)
 
     def by_role(self, *roles: str) -> list[Host]:
         """Return the hosts of the given roles, in the network's order."""
@@ -74,9 +87,20 @@ class Network:
         """Return the place a host attaches to."""
         return self._places_by_name[host.place]
 
+    def link_of(self, host: Host) -> Link:
+        """Return a host's access link."""
+        if host.link is not None:
+            return host.link
+        place = self.place_of(host)
+        return Link(place.up_bit_per_s, place.down_bit_per_s)
+
+    def loss_of(self, pair: tuple[str, str]) -> float:
+        """Return the share of packets that a path loses; pair: as in `latency_us`."""
+        return self.path_loss.get(pair, self.packet_loss)
+
     def carries_bit_per_s(self, host: Host) -> int:
         """Return what a host carries at most in each direction: the lower of its two limits."""
-        link_bit_per_s = self.place_of(host).up_bit_per_s
+        link_bit_per_s = self.link_of(host).up_bit_per_s
         if host.own_limit is None:
             return link_bit_per_s
         return min(link_bit_per_s, 8 * host.own_limit.rate_bytes_per_s)
