@@ -15,6 +15,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 
+import psutil
 import pytest
 import yaml
 from harness.checkout import REPOSITORY, Checkout, arguments, processes_below
@@ -33,6 +34,8 @@ SIZE = slurm.Size(cpus=1, memory_mb=1500, runtime_min=20)
 START_LIMIT_S = 240.0
 END_LIMIT_S = 60.0
 """Within which the jobs of a command have to end that was killed."""
+AWAY_S = 45.0
+"""A round of five questions, each of which waits for a controller that is away."""
 ENDS = int(os.environ.get("ONIONLAB_ENDS", "1"))
 SEED = int(os.environ.get("ONIONLAB_ENDS_SEED", "1"))
 KINDS = ("node", "kill", "terminate", "cancel", "slurmd", "controller")
@@ -163,6 +166,20 @@ def test_a_controller_that_starts_again_ends_nothing(here: Checkout, cluster: Cl
     assert all(hashes(here).values())
 
 
+def test_a_controller_that_is_away_for_a_while_loses_no_job(
+    here: Checkout, cluster: Cluster
+) -> None:
+    # Snakemake's plugin (2.8.0) gives all jobs up, without a word, when a round of its questions
+    # finds nobody, and would wait for ever.
+    command = start(here)
+    cluster.end_daemon("slurmctld")
+    time.sleep(AWAY_S)
+    cluster.start_controller()
+    assert command.wait(600) == 0, log_of(here)
+    assert "begun anew" in log_of(here)
+    assert all(hashes(here).values())
+
+
 def test_whatever_ends_the_same_command_finishes(here: Checkout, cluster: Cluster) -> None:
     started_s = time.monotonic()
     made = here.onionlab(*on_slurm())
@@ -219,11 +236,19 @@ def end(
 
 
 def require_nothing_at_work(checkout: Checkout) -> None:
-    """No process of a simulation, in the store or on the nodes' disk."""
+    """No process of a simulation, in the store or on the nodes' disk, and no Snakemake."""
     assert processes_below(checkout.store.directory) == []
     own_disk = node_directory()
     assert own_disk is not None
     assert processes_below(own_disk) == []
+    assert snakemakes_of(checkout) == []
+
+
+def snakemakes_of(checkout: Checkout) -> list[str]:
+    """Snakemake's processes that work for a checkout."""
+    words = (process.info["cmdline"] or [] for process in psutil.process_iter(["cmdline"]))
+    ours = str(checkout.root)
+    return [line for line in map(" ".join, words) if "snakemake" in line and ours in line]
 
 
 @pytest.fixture

@@ -12,7 +12,7 @@ import time
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from importlib.util import cache_from_source
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 import psutil
 
@@ -21,6 +21,7 @@ from analysis.formats import files
 from analysis.formats.attempt import RunFailure, RunState
 from analysis.formats.json_files import read_as, write_json
 from analysis.formats.plan_file import PlannedRun
+from onionlab.engines.processes import ended_with_caller
 from onionlab.errors import UserError
 from onionlab.paths import build_directory, code_root
 from onionlab.runs.cpus import holders
@@ -41,8 +42,15 @@ POLL_INTERVAL_S = 0.5
 LOOK_SHARE = 0.05
 """Of the time at most that the store is being looked at: it may be slow, and hold thousands."""
 LONGEST_POLL_INTERVAL_S = 10.0
+MOST_IN_VAIN = 3
+"""So often Snakemake is begun one after the other and makes no run."""
+ANEW = "onionlab: Slurm has no more jobs of this workflow, and Snakemake waits for them: begun anew"
 # Shadow keeps its shared memory there, and so do the logs' page caches: room to spare.
 DISK_MARGIN = 1.2
+
+
+class _LostJobsError(Exception):
+    """Snakemake waits for jobs that have ended."""
 
 
 def make_report(
@@ -134,8 +142,35 @@ def _carry_out(
         if command:
             present.callback(config.unlink, missing_ok=True)
         write_json(config, _workflow_config(root, plans, elsewhere, command))
+        words = _command(root, plans, config, targets, jobs * cpus_per_run, elsewhere)
+        try:
+            succeeded = _follow(words, root, log, store, missing, elsewhere)
+        except KeyboardInterrupt:
+            raise KeyboardInterrupt(_kept(distinct, store, elsewhere)) from None
+        if not succeeded:
+            raise _failure(distinct, store, out / "workflow.log", elsewhere)
+
+
+def _follow(
+    words: Sequence[str],
+    root: Path,
+    log: BinaryIO,
+    store: Store,
+    missing: list[str],
+    elsewhere: Remote | None,
+) -> bool:
+    """Start Snakemake and watch it until it ends; return whether it succeeded.
+
+    It is begun anew where it has lost its jobs, as long as that brings more runs.
+    """
+    if elsewhere:
+        # Its jobs end by themselves with this command; it would wait for them.
+        words = ended_with_caller(words)
+    vain = 0
+    while True:
+        before = len(store.finished_among(missing))
         process = subprocess.Popen(
-            _command(root, plans, config, targets, jobs * cpus_per_run, elsewhere),
+            words,
             cwd=root,
             env=_environment(),
             stdin=subprocess.DEVNULL,
@@ -146,13 +181,17 @@ def _carry_out(
         )
         try:
             _watch(process, store, missing, elsewhere)
-        except BaseException as error:
+            return process.returncode == 0
+        except _LostJobsError:
             _end_group(process, elsewhere)
-            if isinstance(error, KeyboardInterrupt):
-                raise KeyboardInterrupt(_kept(distinct, store, elsewhere)) from None
+        except BaseException:
+            _end_group(process, elsewhere)
             raise
-        if process.returncode != 0:
-            raise _failure(distinct, store, out / "workflow.log", elsewhere)
+        vain = 0 if len(store.finished_among(missing)) > before else vain + 1
+        if vain == MOST_IN_VAIN:
+            return False
+        log.write(ANEW.encode() + b"\n")
+        log.flush()
 
 
 def _at_a_time(side_by_side: int, elsewhere: Remote | None) -> str:
@@ -282,7 +321,10 @@ def _watch(
     missing: list[str],
     elsewhere: Remote | None = None,
 ) -> None:
+    """Show how far it is until it ends. Raises _LostJobsError where it would not."""
     started_at_s = time.time()
+    if elsewhere:
+        elsewhere.begin()
     left = set(missing)
     with ProgressView(total=len(missing)) as view:
         while process.poll() is None:
@@ -294,10 +336,21 @@ def _watch(
             looked_s = time.monotonic() - begun_s
             notes = elsewhere.notes() if elsewhere else ()
             view.show(len(missing) - len(left), states, held, notes)
+            if elsewhere and elsewhere.has_lost_its_jobs(
+                all_there=not left, is_busy=_has_children(process)
+            ):
+                raise _LostJobsError
             pause_s = max(POLL_INTERVAL_S, looked_s / LOOK_SHARE)
             _wait_for(process, min(pause_s, LONGEST_POLL_INTERVAL_S))
         left -= store.finished_among(left)
         view.show(len(missing) - len(left), [])
+
+
+def _has_children(process: subprocess.Popen[bytes]) -> bool:
+    """Whether it has started something that still works."""
+    with contextlib.suppress(psutil.NoSuchProcess):
+        return bool(psutil.Process(process.pid).children())
+    return False
 
 
 def _wait_for(process: subprocess.Popen[bytes], at_most_s: float) -> None:

@@ -18,6 +18,11 @@ from onionlab.runs.workflow.job_sizes import JobSize, job_sizes, largest
 SNAKEFILE = Path(__file__).with_name("Snakefile.executor")
 ASK_S = 15.0
 """Between two questions to Slurm on how far it is."""
+NOTICE_S = 30.0
+"""So long after the last job's end Snakemake may go on waiting where all runs are there."""
+SILENCE_S = 300.0
+"""The same where runs are missing: its plugin asks every 180 s at the latest, and then Snakemake
+waits for files for a minute."""
 RETRIES = 2
 LOGS = "job-logs"
 
@@ -37,6 +42,8 @@ class Remote:
         self._name = f"onionlab-{hashlib.sha256(str(out.resolve()).encode()).hexdigest()[:12]}"
         self._asked_at_s = time.monotonic()
         self._jobs: list[slurm.QueuedJob] = []
+        self._had_jobs = False
+        self._idle_since_s: float | None = None
 
     @property
     def max_jobs(self) -> int:
@@ -92,6 +99,27 @@ class Remote:
             self._ask()
         return slurm.words_of_queue(self._jobs)
 
+    def has_lost_its_jobs(self, *, all_there: bool, is_busy: bool) -> bool:
+        """Whether Snakemake waits for jobs of which Slurm has none any more.
+
+        Its plugin gives jobs up when it asks for them and Slurm does not answer just then (2.8.0,
+        a round of five questions in a second or two), and waits for ever. `notes` asks Slurm.
+
+        Args:
+            all_there: Whether all runs are in the store.
+            is_busy: Whether Snakemake is doing something itself, such as the report.
+        """
+        if is_busy or self._idle_since_s is None:
+            self._idle_since_s = None if is_busy else self._idle_since_s
+            return False
+        limit_s = NOTICE_S if all_there else SILENCE_S
+        return time.monotonic() - self._idle_since_s >= limit_s
+
+    def begin(self) -> None:
+        """Forget the queue: Snakemake is being started, and has no jobs in it yet."""
+        self._had_jobs = False
+        self._idle_since_s = None
+
     def cancel(self) -> None:
         """End all jobs, whatever Snakemake did about them."""
         if self._cluster is not None:
@@ -120,6 +148,12 @@ class Remote:
         # Slurm may be away for a while; the runs are not shown then.
         with contextlib.suppress(UserError):
             self._jobs = slurm.queue(self._name)
+            is_idle = all(job.is_over for job in self._jobs)
+            self._had_jobs = self._had_jobs or not is_idle
+            if not is_idle:
+                self._idle_since_s = None
+            elif self._had_jobs and self._idle_since_s is None:
+                self._idle_since_s = self._asked_at_s
 
 
 def open_remote(root: Path, executor: Executor, plans: Sequence[Plan], out: Path) -> Remote:
