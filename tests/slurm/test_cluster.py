@@ -28,8 +28,6 @@ from onionlab.runs.workflow import nodes, slurm
 
 from .cluster import NODE_MEMORY_MB, NODES, SHORT_MINUTES, Cluster, ask
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(2400)]
-
 SIZE = slurm.Size(cpus=1, memory_mb=1500, runtime_min=20)
 START_LIMIT_S = 240.0
 END_LIMIT_S = 60.0
@@ -40,6 +38,8 @@ ENDS = int(os.environ.get("ONIONLAB_ENDS", "1"))
 SEED = int(os.environ.get("ONIONLAB_ENDS_SEED", "1"))
 KINDS = ("node", "kill", "terminate", "cancel", "slurmd", "controller")
 """A node that loses its power; the command, killed or ended; a job; a daemon, restarted."""
+
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(2400 + 300 * (ENDS - 1))]
 
 
 @pytest.fixture
