@@ -15,9 +15,9 @@ from typing import Any
 import yaml
 
 from analysis.formats.files import LOGS, TEMPLATE
-from onionlab.engines.base import EngineFailureError, Progress, Simulation, Usage
+from onionlab.engines.base import EngineFailureError, Process, Progress, Simulation, Usage
 from onionlab.engines.following import Command, follow
-from onionlab.network.layout import Network
+from onionlab.network.layout import Host, Network
 from onionlab.programs.installed import find_shadow, find_tgen
 
 CONFIGURATION = "shadow.config.yaml"
@@ -119,13 +119,14 @@ def network_graph(network: Network) -> bytes:
             f'    host_bandwidth_down "{place.down_bit_per_s} bit"',
             "  ]",
         ]
-    for (source, target), latency_us in network.latency_us.items():
+    for pair, latency_us in network.latency_us.items():
+        source, target = pair
         lines += [
             "  edge [",
             f"    source {number[source]}",
             f"    target {number[target]}",
             f'    latency "{latency_us} us"',
-            f"    packet_loss {network.packet_loss!r}",
+            f"    packet_loss {network.loss_of(pair)!r}",
             "  ]",
         ]
     return ("\n".join([*lines, "]"]) + "\n").encode()
@@ -134,10 +135,16 @@ def network_graph(network: Network) -> bytes:
 def _configuration(simulation: Simulation) -> dict[str, Any]:
     options = _merge_options(simulation.options)
     number = {place.name: i for i, place in enumerate(simulation.network.places)}
+    bootstrap = (
+        {"bootstrap_end_time": f"{simulation.bootstrap_end_ms} ms"}
+        if simulation.bootstrap_end_ms
+        else {}
+    )
     return {
         "general": {
             "seed": simulation.seed,
             "stop_time": f"{simulation.stop_ms} ms",
+            **bootstrap,
             "template_directory": TEMPLATE,
             **options["general"],
         },
@@ -151,23 +158,32 @@ def _configuration(simulation: Simulation) -> dict[str, Any]:
             host.name: {
                 "network_node_id": number[host.place],
                 "ip_addr": host.address,
-                "processes": [
-                    {
-                        "path": process.program,
-                        "args": list(process.arguments),
-                        "start_time": f"{process.start_ms} ms",
-                        "expected_final_state": "running",
-                        **(
-                            {"environment": dict(process.environment)}
-                            if process.environment
-                            else {}
-                        ),
-                    }
-                    for process in simulation.processes[host.name]
-                ],
+                **_own_link(host),
+                "processes": [_process(one) for one in simulation.processes[host.name]],
             }
             for host in simulation.network.hosts
         },
+    }
+
+
+def _own_link(host: Host) -> dict[str, str]:
+    """Return the bandwidths of a host that has a link of its own: else its node's hold."""
+    if host.link is None:
+        return {}
+    return {
+        "bandwidth_up": f"{host.link.up_bit_per_s} bit",
+        "bandwidth_down": f"{host.link.down_bit_per_s} bit",
+    }
+
+
+def _process(process: Process) -> dict[str, Any]:
+    environment = {"environment": dict(process.environment)} if process.environment else {}
+    return {
+        "path": process.program,
+        "args": list(process.arguments),
+        "start_time": f"{process.start_ms} ms",
+        "expected_final_state": "running" if process.runs_to_end else {"exited": 0},
+        **environment,
     }
 
 
