@@ -11,6 +11,8 @@ from onionlab.experiment.reference import (
     peers_json_schema,
     peers_reference,
     reference,
+    tornet_json_schema,
+    tornet_reference,
     with_reference,
 )
 from onionlab.paths import is_checkout, working_root
@@ -45,6 +47,12 @@ def run(args: argparse.Namespace) -> int:
         for file, schema, page, made in (
             ("schema.json", json_schema(), "experiments.md", reference),
             ("peers.schema.json", peers_json_schema(), "transfer-experiments.md", peers_reference),
+            (
+                "tornettools.schema.json",
+                tornet_json_schema(),
+                "tornettools-experiments.md",
+                tornet_reference,
+            ),
         ):
             schema_file, page_file = root / "experiments" / file, root / "docs/reference" / page
             text = with_reference(page_file.read_text(encoding="utf-8"), made)

@@ -6,10 +6,17 @@ keys below the settings, so that the loader can point at the line.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from onionlab.experiment.schema import RELAY_ROLES, NetworkSettings, Settings, TorSettings
+from onionlab.experiment.schema import (
+    RELAY_ROLES,
+    NetworkSettings,
+    Scheduler,
+    Settings,
+    Torrc,
+    TorSettings,
+)
 from onionlab.experiment.tor_parameters import CONSENSUS_PARAMETERS, RESERVED_OPTIONS
 from onionlab.network.sample import ADDRESSES_PER_ROLE, LEAST_BANDWIDTH_RATE_BYTES_PER_S
 from onionlab.yamlfile.kinds import nearest
@@ -147,19 +154,30 @@ def _hosts(settings: Settings) -> Iterator[Finding]:
 
 
 def _tor(tor: TorSettings, known: KnownNames) -> Iterator[Finding]:
-    for position, variant in enumerate(tor.variants):
-        if variant in tor.variants[:position]:
+    yield from variants_of_tor(tor.variants, tor.baseline, known)
+    yield from tor_options(tor.scheduler, tor.consensus_params, tor.torrc)
+
+
+def variants_of_tor(variants: Sequence[str], baseline: str, known: KnownNames) -> Iterator[Finding]:
+    """What is wrong with the variants of an experiment with Tor."""
+    for position, variant in enumerate(variants):
+        if variant in variants[:position]:
             yield Finding(("tor", "variants"), f"{show(variant)} stands there twice")
         elif known.variants is not None and variant not in known.variants:
             yield Finding(("tor", "variants"), _unknown("variant", variant, known.variants))
-    if tor.baseline not in tor.variants:
-        names = ", ".join(tor.variants)
-        message = f"expected one of this experiment's variants ({names}), got {show(tor.baseline)}"
-        yield Finding(("tor", "baseline"), message + nearest(tor.baseline, tor.variants))
-    if milliseconds(tor.scheduler.run_interval_s) > KIST_INTERVAL_MAX_MS:
+    if baseline not in variants:
+        names = ", ".join(variants)
+        message = f"expected one of this experiment's variants ({names}), got {show(baseline)}"
+        yield Finding(("tor", "baseline"), message + nearest(baseline, variants))
+
+
+def tor_options(
+    scheduler: Scheduler | None, parameters: Mapping[str, int], torrc: Torrc
+) -> Iterator[Finding]:
+    """What Tor would not take of its scheduler, the consensus and further options."""
+    if scheduler and milliseconds(scheduler.run_interval_s) > KIST_INTERVAL_MAX_MS:
         message = f"Tor takes at most {KIST_INTERVAL_MAX_MS} ms"
         yield Finding(("tor", "scheduler", "run_interval"), message)
-    parameters = tor.consensus_params
     if parameters.get("cc_alg", 0) not in CC_ALGORITHMS:
         message = f"expected 0 (fixed windows) or 2 (Vegas), got {parameters['cc_alg']}"
         yield Finding(("tor", "consensus_params", "cc_alg"), message)
@@ -170,7 +188,7 @@ def _tor(tor: TorSettings, known: KnownNames) -> Iterator[Finding]:
             message = f"Tor 0.4.9 reads no parameter of this name{meant}"
             yield Finding(("tor", "consensus_params", parameter), message)
     for who in ("all", "authority", "relay", "client"):
-        for option in sorted(getattr(tor.torrc, who)):
+        for option in sorted(getattr(torrc, who)):
             reason = RESERVED_OPTIONS.get(option.casefold())
             if reason is not None:
                 yield Finding(("tor", "torrc", who, option), f"cannot be set here: {reason}")

@@ -25,8 +25,7 @@ from onionlab.experiment.experiment import Experiment
 from onionlab.experiment.file_kinds import AnySettings
 from onionlab.experiment.finding import EXPERIMENTS, SUFFIX, experiment_names
 from onionlab.experiment.load import load
-from onionlab.experiment.peers import PeersSettings
-from onionlab.experiment.schema import RELAY_ROLES, ClassName, LevelName, MetricName
+from onionlab.experiment.schema import RELAY_ROLES, ClassName, LevelName, MetricName, Settings
 from onionlab.paths import is_file, shipped, shipped_files
 from onionlab.yamlfile import kinds
 from onionlab.yamlfile.kinds import nearest
@@ -231,7 +230,7 @@ def _of_claim(entry: ClaimEntry, experiments: dict[str, Experiment]) -> Found:
 
 def _traced_roles(settings: AnySettings) -> tuple[str, ...]:
     """Roles whose relays may be traced; they are classes to the analysis."""
-    if isinstance(settings, PeersSettings) or settings.tor.trace.where == "none":
+    if not isinstance(settings, Settings) or settings.tor.trace.where == "none":
         return ()
     return RELAY_ROLES
 

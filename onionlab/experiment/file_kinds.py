@@ -1,4 +1,4 @@
-"""The kinds of experiment: with Tor, and with peers alone."""
+"""The kinds of experiment: with Tor, with networks of tornettools, and with peers alone."""
 
 from __future__ import annotations
 
@@ -17,12 +17,20 @@ from onionlab.experiment.schema import (
     Settings,
     TorHeader,
 )
+from onionlab.experiment.tornettools import KIND as TORNETTOOLS
+from onionlab.experiment.tornettools import (
+    TORNET_FIGURE_KINDS,
+    TornetFile,
+    TornetHeader,
+    TornetSettings,
+)
+from onionlab.experiment.tornettools_checks import impossible as tornet_impossible
 from onionlab.yamlfile.model import Model
 from onionlab.yamlfile.tree import Node, Problem
 from onionlab.yamlfile.units import show
 
-AnySettings = Settings | PeersSettings
-"""Settings of a run, of either kind of experiment."""
+AnySettings = Settings | PeersSettings | TornetSettings
+"""Settings of a run, of any kind of experiment."""
 
 
 @dataclass(frozen=True)
@@ -40,7 +48,7 @@ class FileKind:
 
     file: type[Model]
     header: type[Header]
-    settings: type[Settings] | type[PeersSettings]
+    settings: type[Settings] | type[PeersSettings] | type[TornetSettings]
     figures: tuple[str, ...]
     impossible: Callable[[Any, KnownNames], Iterable[Finding]]
     questionable: Callable[[Any], Iterable[Finding]]
@@ -62,7 +70,15 @@ FILE_KINDS = {
         PEER_FIGURE_KINDS,
         peers_impossible,
         lambda settings: (),
-    )
+    ),
+    TORNETTOOLS: FileKind(
+        TornetFile,
+        TornetHeader,
+        TornetSettings,
+        TORNET_FIGURE_KINDS,
+        tornet_impossible,
+        lambda settings: (),
+    ),
 }
 """By the word at a file's key `kind`; a file without that key is about Tor."""
 

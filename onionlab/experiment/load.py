@@ -14,6 +14,8 @@ from onionlab.experiment.experiment import Experiment
 from onionlab.experiment.extending import Reader
 from onionlab.experiment.finding import find_experiment
 from onionlab.experiment.resolving import resolve
+from onionlab.experiment.tornettools import KIND as TORNETTOOLS
+from onionlab.experiment.tornettools_networks import knowing_networks
 from onionlab.network.geography import known_capacities, known_geographies
 from onionlab.paths import shipped
 from onionlab.programs.libtorrent.variants import FOLDER as LIBTORRENT_FOLDER
@@ -43,6 +45,8 @@ def load(name_or_path: str, *, root: Path) -> Experiment:
         problems = problems + more
     if problems or experiment is None:
         raise as_user_error(reader.display(path), in_order(problems, reader.files), REFERENCE_HINT)
+    if experiment.kind == TORNETTOOLS:
+        return knowing_networks(root, experiment)
     return experiment
 
 

@@ -9,6 +9,7 @@ from dataclasses import replace
 
 from onionlab.experiment.peers import PeersFile, PeersSettings
 from onionlab.experiment.schema import ExperimentFile, Settings
+from onionlab.experiment.tornettools import TornetFile, TornetSettings
 from onionlab.yamlfile.model import Model
 from onionlab.yamlfile.shape import Key, Shape, keys_of
 
@@ -34,6 +35,15 @@ PEERS_SECTION_OF_KEY = {
 }
 """The same of an experiment of kind `peers`."""
 
+TORNET_SECTION_OF_KEY = {
+    "network": "Network",
+    "traffic": "Traffic",
+    "tor": "Tor",
+    "time": "Time",
+    "engine": "Engine",
+}
+"""The same of an experiment of kind `tornettools`."""
+
 
 def json_schema(file: type[Model] = ExperimentFile) -> str:
     """The JSON Schema of an experiment file, as text ready to be written.
@@ -53,6 +63,16 @@ def json_schema(file: type[Model] = ExperimentFile) -> str:
 def peers_json_schema() -> str:
     """The JSON Schema of an experiment file of kind `peers`."""
     return json_schema(PeersFile)
+
+
+def tornet_json_schema() -> str:
+    """The JSON Schema of an experiment file of kind `tornettools`."""
+    return json_schema(TornetFile)
+
+
+def tornet_reference() -> str:
+    """The reference of the keys of an experiment of kind `tornettools`."""
+    return reference(TornetFile, TORNET_SECTION_OF_KEY)
 
 
 def peers_reference() -> str:
@@ -104,7 +124,7 @@ def _rows(key: Key, prefix: str) -> Iterator[tuple[str, Key]]:
         path += ".NAME" if shape.free_key is not None else "[]"
         shape = shape.item
     # What a level may override is the rest of this reference.
-    if shape.model is not None and shape.model not in (Settings, PeersSettings):
+    if shape.model is not None and shape.model not in (Settings, PeersSettings, TornetSettings):
         yield from _rows_below(list(keys_of(shape.model).values()), path)
 
 

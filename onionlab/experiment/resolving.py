@@ -10,6 +10,7 @@ from onionlab.experiment import values
 from onionlab.experiment.checks import Finding, KnownNames
 from onionlab.experiment.experiment import Experiment, Level
 from onionlab.experiment.file_kinds import TOR_KIND, FileKind, kind_of
+from onionlab.experiment.peers import PeersSettings
 from onionlab.experiment.report_figures import figures_of, figures_without_streams
 from onionlab.experiment.scaling import scale_settings
 from onionlab.experiment.schema import Settings, TorHeader
@@ -111,7 +112,7 @@ def _located(tree: Node, findings: Iterable[Finding]) -> list[Problem]:
 def _differing_variants(trees: dict[str, Node], levels: dict[str, Level]) -> Iterator[Problem]:
     """The variants are what an experiment compares, so they are the same in all its levels."""
     first = next(iter(levels.values())).settings
-    section = "tor" if isinstance(first, Settings) else "libtorrent"
+    section = "libtorrent" if isinstance(first, PeersSettings) else "tor"
     for name, level in levels.items():
         for key in ("variants", "baseline"):
             if getattr(level.settings, key) != getattr(first, key):

@@ -20,8 +20,8 @@ WHOLE = frozenset({"pause", "deployment", "trace"})
 class Deployment:
     """Which hosts run the variant; the others run the experiment's baseline.
 
-    where: "all" (relays, authorities and clients, as in the paper) or "relays"; fraction: of the
-    relays, 1.0 unless the file says otherwise.
+    where: "all" (relays, authorities and clients, as in the paper) or "relays"; in networks of
+    tornettools also "exits" or "clients"; fraction: of these, 1.0 unless the file says otherwise.
     """
 
     where: str
@@ -65,6 +65,34 @@ def deployment() -> Kind:
         ]
     }
     return Kind("all, relays, or {fraction: fraction}", expected, parse, schema)
+
+
+def deployment_by_role() -> Kind:
+    """all, relays, exits, clients, or one of the last three with a fraction of them."""
+    some = ("relays", "exits", "clients")
+    expected = 'all, relays, exits, clients, or a share of these such as {relays: "50 %"}'
+
+    def parse(value: object) -> Deployment:
+        if isinstance(value, str) and value in ("all", *some):
+            return Deployment(value)
+        if isinstance(value, dict) and len(value) == 1:
+            ((where, share),) = value.items()
+            if where in some:
+                return Deployment(where, units.parse_fraction(share))
+        suggestion = nearest(value, ("all", *some)) if isinstance(value, str) else ""
+        raise ValueError(f"expected {expected}, got {show(value)}{suggestion}")
+
+    shares = [
+        {
+            "type": "object",
+            "properties": {where: fraction().schema},
+            "required": [where],
+            "additionalProperties": False,
+        }
+        for where in some
+    ]
+    schema = {"anyOf": [{"enum": ["all", *some]}, *shares]}
+    return Kind("all, relays, exits, clients, or {one of these: fraction}", expected, parse, schema)
 
 
 def traced(roles: tuple[str, ...]) -> Kind:

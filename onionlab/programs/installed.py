@@ -1,6 +1,6 @@
-"""Find Shadow and TGen on this machine and say which versions they are.
+"""Find Shadow, TGen and OnionTrace on this machine and say which versions they are.
 
-Neither is packaged in Debian, so both come from their own source; this module says what is missing,
+None is packaged in Debian, so all come from their own source; this module says what is missing,
 which version is needed and which page tells how to install it.
 """
 
@@ -37,7 +37,10 @@ class Tool:
 
 @dataclass(frozen=True)
 class Program:
-    """What is known beforehand about a program that this harness drives."""
+    """What is known beforehand about a program that this harness drives.
+
+    has_option: whether a command line can name it, besides the variable.
+    """
 
     name: str
     title: str
@@ -46,6 +49,7 @@ class Program:
     documentation: str
     probe_arguments: tuple[str, ...]
     parse: Callable[[str], tuple[str, str | None] | None]
+    has_option: bool = True
 
     @property
     def minimum_text(self) -> str:
@@ -66,6 +70,12 @@ def parse_tgen_version(text: str) -> tuple[str, str | None] | None:
     """Version from ``... Initializing TGen v1.1.2 running GLib ...``; TGen tells no commit."""
     match = re.search(r"Initializing TGen v(\d+(?:\.\d+)+)(?:-\d+-g([0-9a-f]{7,40}))?", text)
     return (match[1], match[2]) if match else None
+
+
+def parse_oniontrace_version(text: str) -> tuple[str, str | None] | None:
+    """Version from ``... Starting OnionTrace v1.0.0 on host ...``; it tells no commit."""
+    match = re.search(r"Starting OnionTrace v(\d+(?:\.\d+)+)", text)
+    return (match[1], None) if match else None
 
 
 SHADOW = Program(
@@ -90,6 +100,19 @@ TGEN = Program(
 )
 
 
+ONIONTRACE = Program(
+    name="oniontrace",
+    title="OnionTrace",
+    variable="ONIONTRACE",
+    minimum=(1, 0, 0),
+    documentation="https://github.com/shadow/oniontrace",
+    # As TGen.
+    probe_arguments=(),
+    parse=parse_oniontrace_version,
+    has_option=False,
+)
+
+
 def find_shadow(explicit: str | None = None) -> Tool:
     """Shadow: from ``explicit``, else from the variable SHADOW, else from the PATH.
 
@@ -106,6 +129,15 @@ def find_tgen(explicit: str | None = None) -> Tool:
         UserError: It is missing, does not start, or is older than 1.1.2.
     """
     return find_tool(TGEN, explicit)
+
+
+def find_oniontrace() -> Tool:
+    """OnionTrace: from the variable ONIONTRACE, else from the PATH.
+
+    Raises:
+        UserError: It is missing, or does not start.
+    """
+    return find_tool(ONIONTRACE, None)
 
 
 def find_tool(program: Program, explicit: str | None = None) -> Tool:
@@ -173,5 +205,6 @@ def _hint(program: Program) -> str:
         f"{program.title} {program.minimum_text} or newer is needed. "
         f"How to install it: {program.documentation}\n"
         f"If it is installed elsewhere, name the executable: {program.variable}=/path/to/"
-        f"{program.name} (make) or --{program.name} /path/to/{program.name}."
+        f"{program.name}"
+        + (f" (make) or --{program.name} /path/to/{program.name}." if program.has_option else "")
     )

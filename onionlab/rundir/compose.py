@@ -84,13 +84,15 @@ class RunDirectory:
     """A run before it runs.
 
     files: relative path -> content; expectations: host -> what its program must log, as the
-    experiment's kind has it; tor_programs: base names of the built programs in use.
+    experiment's kind has it; tor_programs: base names of the built programs in use;
+    private_folders: those that are for their owner alone.
     """
 
     files: dict[str, bytes]
     simulation: Simulation
     expectations: Mapping[str, Any]
     tor_programs: tuple[str, ...]
+    private_folders: tuple[str, ...] = ()
 
     def identity(self, programs: Mapping[str, Built], engine: Engine) -> dict[str, Any]:
         """Return everything that determines the run's results."""
@@ -114,6 +116,8 @@ class RunDirectory:
             path = directory / relative
             path.parent.mkdir(parents=True, exist_ok=True)
             path.write_bytes(content)
+        for folder in self.private_folders:
+            (directory / folder).chmod(0o700)
 
 
 def compose(
@@ -151,7 +155,7 @@ def compose(
         network=network,
         authorities=authorities,
         relays=relays,
-        scheduler_lines=_scheduler_lines(settings.tor.scheduler),
+        scheduler_lines=scheduler_lines(settings.tor.scheduler),
         consensus_params=settings.tor.consensus_params,
         extra={
             "all": settings.tor.torrc.all,
@@ -453,7 +457,8 @@ def _deployed_hosts(settings: Settings, network: Network, seed: int) -> set[str]
     return set(ranked[: round(deployment.fraction * len(ranked))])
 
 
-def _scheduler_lines(scheduler: Scheduler) -> list[str]:
+def scheduler_lines(scheduler: Scheduler) -> list[str]:
+    """Return torrc's lines of a channel scheduler."""
     return [
         f"Schedulers {scheduler.name}",
         f"KISTSchedRunInterval {_ms(scheduler.run_interval_s)} msec",

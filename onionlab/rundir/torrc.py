@@ -61,19 +61,19 @@ def shared_files(
                 for host in network.by_role("authority")
             ),
             *scheduler_lines,
-            *_options(extra.get("all", {})),
+            *option_lines(extra.get("all", {})),
         ),
-        "relay": fragment("relay", *_options(extra.get("relay", {}))),
+        "relay": fragment("relay", *option_lines(extra.get("relay", {}))),
         "authority": fragment(
             "authority",
             "TestingDirAuthVoteGuard " + ",".join(relays[host.name].fingerprint for host in guards),
             "TestingDirAuthVoteExit " + ",".join(relays[host.name].fingerprint for host in exits),
             *([f"ConsensusParams {params}"] if params else []),
-            *_options(extra.get("authority", {})),
+            *option_lines(extra.get("authority", {})),
         ),
         "exit": fragment("exit"),
         "non-exit": fragment("non-exit"),
-        "client": fragment("client", *_options(extra.get("client", {}))),
+        "client": fragment("client", *option_lines(extra.get("client", {}))),
     }
     for name, options in variants.items():
         text = "".join(f"{option} {value}\n" for option, value in options.items())
@@ -144,5 +144,6 @@ def _authority_line(host: Host, keys: AuthorityKeys) -> str:
     )
 
 
-def _options(options: Mapping[str, Sequence[str]]) -> list[str]:
-    return [f"{name} {value}" for name, values in options.items() for value in values]
+def option_lines(given: Mapping[str, Sequence[str]]) -> list[str]:
+    """Return torrc's lines: each option once for each of its values."""
+    return [f"{name} {value}" for name, values in given.items() for value in values]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -14,8 +15,11 @@ from onionlab.errors import UserError
 from onionlab.experiment import Experiment, Settings, load
 from onionlab.experiment.peers import KIND as PEERS
 from onionlab.experiment.schema import TimeSettings
+from onionlab.experiment.tornettools import KIND as TORNETTOOLS
+from onionlab.experiment.tornettools_networks import require_networks
 from onionlab.network.sample import authority_names
-from onionlab.programs.building import at_once, is_given_up
+from onionlab.programs.building import at_once, file_sha256, is_given_up
+from onionlab.programs.installed import find_oniontrace
 from onionlab.programs.libtorrent.build import ensure_peers, peer_program
 from onionlab.programs.libtorrent.variants import PeerVariant, load_peer_variants
 from onionlab.programs.tor.build import ensure_series
@@ -24,10 +28,12 @@ from onionlab.rundir import RunDirectory, compose
 from onionlab.rundir.compose import mean_capacity_bit_per_s, tor_program
 from onionlab.rundir.keycache import authority_keys
 from onionlab.rundir.peers import compose_peers
+from onionlab.rundir.tornet import ONIONTRACE, compose_tornet
 from onionlab.rundir.trace import traced_series
 from onionlab.rundir.verify_peers import verify_peer_logs
 from onionlab.rundir.verify_tor import verify_tor_logs
 from onionlab.rundir.watch_tor import ProofsDue, ProofWatch
+from onionlab.tornet import KeptTornet, load_tornet
 from onionlab.yamlfile.kinds import nearest
 from onionlab.yamlfile.units import show
 
@@ -242,6 +248,87 @@ class PeersBench(Bench):
         return verify_peer_logs(hosts, run.expectations)
 
 
+@dataclass(frozen=True)
+class Installed:
+    """A program that the user installed, as manifests record what runs took."""
+
+    path: Path
+    version: str
+    sha256: str
+
+    @property
+    def source(self) -> dict[str, Any]:
+        """Nothing more is known of it."""
+        return {"kind": "installed"}
+
+
+class TornetBench(Bench):
+    """An experiment with imported networks of tornettools."""
+
+    def __init__(
+        self, root: Path, experiment: Experiment, request: Request, say: Callable[[str], None]
+    ) -> None:
+        """Raises UserError, also where a seed has no network."""
+        super().__init__(root, experiment, request, say)
+        require_networks(root, experiment)
+        self._kept: tuple[tuple[str, int], KeptTornet] | None = None
+
+    def build(self, say: Callable[[str], None]) -> Mapping[str, Built]:
+        """Build Tor, and find OnionTrace where the networks have it."""
+        programs: dict[str, Built] = {}
+        if self._needs_oniontrace():
+            tool = find_oniontrace()
+            programs[ONIONTRACE] = Installed(tool.path, tool.version, file_sha256(tool.path))
+        series = {self.variants[name].series for name in self.needed}
+        for built in ensure_series(self.root, series, say=say).values():
+            programs[tor_program(built.series)] = built
+        return programs
+
+    def _needs_oniontrace(self) -> bool:
+        return any(
+            level.settings.network.oniontrace != "none"
+            and ONIONTRACE
+            in load_tornet(self.root, level.settings.network.name, seed).tornet.programs
+            for level in self.experiment.levels.values()
+            for seed in self.experiment.seeds
+        )
+
+    def draw(self) -> None:
+        """Nothing: keys are the networks'."""
+
+    def compose(self, level: str, variant: str, seed: int) -> RunDirectory:
+        """Compose one run."""
+        settings = self.settings(level)
+        return compose_tornet(
+            settings,
+            self._network(settings.network.name, seed),
+            variant=self.variants[variant],
+            baseline=self.variants[settings.tor.baseline],
+            engine=self.engine,
+        )
+
+    def _network(self, name: str, seed: int) -> KeptTornet:
+        """One network; the latest one stays in memory, for the next variant."""
+        if self._kept is None or self._kept[0] != (name, seed):
+            self._kept = (name, seed), load_tornet(self.root, name, seed)
+        return self._kept[1]
+
+    def executables(self) -> dict[str, Path]:
+        """Return all executables that hosts can run, by base name."""
+        return {name: built.path for name, built in self.programs.items()} | self.engine.programs
+
+    def verify(self, hosts: Path, run: RunDirectory) -> dict[str, int]:
+        """Check that every Tor ran the circuit policy that it had to."""
+        return verify_tor_logs(hosts, run.expectations, load_registry(self.root).proof_prefixes)
+
+    def watch(self, hosts: Path, level: str, run: RunDirectory) -> Callable[[float], None]:
+        """Return what looks for the variants' proofs in the relays' logs."""
+        facts, time = self.settings(level).facts, self.settings(level).time
+        due = ProofsDue(every_relay_s=facts.bootstrap_end_s, an_exit_s=time.stop_s)
+        prefixes = load_registry(self.root).proof_prefixes
+        return ProofWatch(hosts, run.expectations, prefixes, due).look
+
+
 def known_variants(root: Path, experiment: Experiment) -> Mapping[str, TorVariant | PeerVariant]:
     """Return all variants that the checkout has for an experiment's kind, by name."""
     if experiment.kind == PEERS:
@@ -274,7 +361,11 @@ def select_variants(
     return [*(name for name in own if not asked or name in asked), *added]
 
 
-_BENCHES: Mapping[str | None, type[Bench]] = {None: Workbench, PEERS: PeersBench}
+_BENCHES: Mapping[str | None, type[Bench]] = {
+    None: Workbench,
+    PEERS: PeersBench,
+    TORNETTOOLS: TornetBench,
+}
 
 
 def open_bench(root: Path, request: Request, say: Callable[[str], None]) -> Bench:

@@ -6,6 +6,7 @@ from pathlib import Path
 
 from analysis.formats.plan_file import Resources
 from onionlab.experiment import AnySettings, Experiment, Settings
+from onionlab.experiment.tornettools import TornetSettings
 from onionlab.runs.costs.features import features_of
 from onionlab.runs.costs.model import DISK, MEMORY, CostModel, load_model
 
@@ -36,6 +37,9 @@ def _of_level(root: Path, model: CostModel, settings: AnySettings, engine: str) 
     if isinstance(settings, Settings):
         # A Tor on each host but the servers, and a TGen on each client and server.
         processes = settings.host_count + settings.client_count
+    elif isinstance(settings, TornetSettings):
+        # A Tor, a TGen and an OnionTrace, on most hosts two of them.
+        processes = 2 * settings.facts.hosts + settings.facts.tors
     return Resources(
         memory_bytes=round(model.need(engine, MEMORY, features).high),
         disk_bytes=round(model.need(engine, DISK, features).high),

@@ -21,6 +21,7 @@ from analysis.formats.study import (
 )
 from onionlab.errors import UserError
 from onionlab.experiment import AnySettings, Experiment, Settings
+from onionlab.experiment.tornettools import TornetSettings
 from onionlab.programs.registry import Look
 from onionlab.runs.bench import Bench
 from onionlab.runs.host_facts import host_facts
@@ -162,7 +163,15 @@ def _level(name: str, label: str, settings: AnySettings, bench: Bench) -> Level:
         coordinates=dict(bench.coordinates(name)),
         capacities_bytes_per_s=dict(bench.capacities_bytes_per_s(name)),
         classes={name: ClassLoad(**load) for name, load in settings.classes.items()},
-        relays={role: entry.count for role, entry in settings.network.relays.items() if entry.count}
-        if isinstance(settings, Settings)
-        else {},
+        relays=_relays(settings),
     )
+
+
+def _relays(settings: AnySettings) -> dict[str, int]:
+    """Role -> relays that are simulated; none where there are none."""
+    if isinstance(settings, Settings):
+        counts = {role: entry.count for role, entry in settings.network.relays.items()}
+        return {role: count for role, count in counts.items() if count}
+    if isinstance(settings, TornetSettings):
+        return {role: n for role, n in settings.facts.relays.items() if role != "authority"}
+    return {}

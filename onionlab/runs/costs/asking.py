@@ -8,7 +8,8 @@ from pathlib import Path
 
 from analysis.formats.plan_file import Request
 from onionlab.engines import ENGINES, engine_that_would_run
-from onionlab.experiment import Experiment, Settings, load
+from onionlab.experiment import Experiment, load
+from onionlab.experiment.peers import PeersSettings
 from onionlab.rundir.compose import engine_options
 from onionlab.runs.bench import known_variants, select_variants
 
@@ -54,7 +55,7 @@ class Asked:
         """What two experiments' runs of one seed have in common where they are the same run."""
         settings = self.experiment.levels[kind.level].settings
         own: dict[str, set[str]] = {}
-        if isinstance(settings, Settings):
+        if not isinstance(settings, PeersSettings):
             # With all on the variant, the baseline is nowhere in a run.
             everywhere = settings.tor.deployment.where == "all"
             own = {"tor": {"variants", "baseline"} if everywhere else {"variants"}}

@@ -15,6 +15,7 @@ from pathlib import Path
 from onionlab.experiment import AnySettings, Settings
 from onionlab.experiment.peers import PeersSettings
 from onionlab.experiment.schema import TrafficClass
+from onionlab.experiment.tornettools import MARKOV, PERF, TornetSettings
 from onionlab.network.geography import Geography, load_geography
 from onionlab.rundir.compose import mean_capacity_bit_per_s
 from onionlab.runs.bench import TOR_CC_ALG
@@ -46,6 +47,13 @@ PEERS = 2
 """Each makes the torrent of all content, whatever is transferred (libtorrent-patches/peer)."""
 LEGS = 2
 """Of a Conflux set."""
+PERF_PAUSE_S = 60.0
+PERF_BYTES_PER_S = (12 * 50 * 2**10 + 2 * 2**20 + 5 * 2**20) / 15 / PERF_PAUSE_S
+"""A perf client of tornettools fetches one of three sizes a minute, with weights 12, 2 and 1."""
+MARKOV_BYTES_PER_S = 11_065.0
+MARKOV_STREAMS_PER_S = 0.0397
+"""What each of 29 Markov clients got in a run of 3,600 s of one network (tornettools 1848691,
+tmodel's models of 2018, Shadow 3.3.0): other models ask for something else."""
 PATH = ("client", "guard", "middle", "exit", "server")
 
 
@@ -108,7 +116,29 @@ def features_of(root: Path, settings: AnySettings) -> Features:
     """What a run with these settings is, whatever its variant and seed."""
     if isinstance(settings, Settings):
         return _of_network(root, settings)
+    if isinstance(settings, TornetSettings):
+        return _of_tornet(settings)
     return _of_peers(settings)
+
+
+def _of_tornet(settings: TornetSettings) -> Features:
+    """An imported network: a rough measure, by what its clients' models ask for in the mean."""
+    facts, stop_s = settings.facts, settings.time.stop_s
+    loaded_s = max(0.0, stop_s - facts.bootstrap_end_s)
+    share = settings.traffic.markov_clients
+    markov = share * sum(n for name, n in facts.classes.items() if name.startswith(MARKOV))
+    perf = sum(n for name, n in facts.classes.items() if name.startswith(PERF))
+    carried = loaded_s * (markov * MARKOV_BYTES_PER_S + perf * PERF_BYTES_PER_S)
+    return Features(
+        hosts=facts.hosts,
+        tors=facts.tors,
+        tor_s=facts.tors * stop_s,
+        carried_bytes=carried,
+        paced_bytes=carried,
+        streams=loaded_s * (markov * MARKOV_STREAMS_PER_S + perf / PERF_PAUSE_S),
+        directory_entries=facts.tors * sum(facts.relays.values()),
+        log_lines=facts.tors * stop_s,
+    )
 
 
 def _of_peers(settings: PeersSettings) -> Features:

@@ -14,6 +14,7 @@ from analysis.errors import AnalysisError
 from analysis.formats.manifest import Manifest, read_manifest
 from onionlab.errors import UserError
 from onionlab.experiment import Settings
+from onionlab.experiment.tornettools import TornetSettings
 from onionlab.programs.building import NotBuiltError, only_what_is_built
 from onionlab.rundir.keycache import has_keys
 from onionlab.runs.bench import Bench, open_bench
@@ -118,6 +119,8 @@ def _alike(asked: Asked, kind: Kind, seed: int, finished: Iterable[Finished]) ->
     tors = 0
     if isinstance(settings, Settings):
         tors = settings.host_count - settings.network.servers.count
+    elif isinstance(settings, TornetSettings):
+        tors = settings.facts.tors
     return [
         run
         for run in finished

@@ -1,0 +1,220 @@
+"""What an experiment file of kind `tornettools` may hold: the single definition of its keys.
+
+Hosts, links, paths, users and Tor's settings are those of imported networks (onionlab/tornet);
+what an experiment says besides is which Tor runs where, how many users there are, and what is
+measured.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+from onionlab.experiment import values
+from onionlab.experiment.schema import (
+    DEFAULT_FIGURE_KINDS,
+    Header,
+    LevelEntry,
+    LevelName,
+    ShadowOptions,
+    UmlOptions,
+)
+from onionlab.experiment.schema.names import IDENTIFIER, ParameterName
+from onionlab.experiment.schema.tor_settings import Scheduler, Torrc
+from onionlab.experiment.values import Deployment
+from onionlab.yamlfile import kinds
+from onionlab.yamlfile.model import Model, key
+
+KIND = "tornettools"
+TORNET_FIGURE_KINDS = DEFAULT_FIGURE_KINDS
+MARKOV, PERF = "markov", "perf"
+TO_EXITS, TO_ONION_SERVICES = "exit", "onion"
+
+_set_name = kinds.name(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}", "letters, digits, points and hyphens")
+
+
+class NetworkFacts(Model):
+    """What the settings have to know of the networks: of the first one of the set."""
+
+    stop_s: float
+    bootstrap_end_s: float
+    classes: dict[str, int]
+    """Class of clients -> how many there are."""
+    hosts: int
+    tors: int
+    relays: dict[str, int]
+    """Role -> how many there are."""
+
+
+class TornetNetwork(Model):
+    """Which networks."""
+
+    derived = frozenset({"facts"})
+
+    name: Annotated[str, _set_name] = key(
+        description="of a set of networks that `make import-network` made; seed n runs in the n-th"
+    )
+    oniontrace: Annotated[str, kinds.choice("as-imported", "none")] = key(
+        "as-imported",
+        description="`none` leaves OnionTrace out, and what is read from its logs: circuit build "
+        "times, relay goodput",
+    )
+    facts: NetworkFacts | None = None
+    """None: there is no such network."""
+
+
+class TornetTraffic(Model):
+    """How many users there are."""
+
+    markov_clients: Annotated[float, kinds.fraction(positive=True)] = key(
+        "100 %",
+        description="share of the clients that play Markov models; each one's own load stays, and "
+        "those of a smaller share are among those of a larger one",
+    )
+
+
+class TornetTor(Model):
+    """Which Tor runs, and what is set otherwise than in the networks' own files."""
+
+    variants: tuple[Annotated[str, IDENTIFIER], ...] = key(
+        strict=False,
+        min_length=1,
+        description="names from `tor-patches/variants.yaml`; their order is the order in figures",
+    )
+    baseline: Annotated[str, IDENTIFIER] = key(
+        description="the variant that the others are compared with"
+    )
+    deployment: Annotated[Deployment, values.deployment_by_role()] = key(
+        "all", description="who runs the variant; the others run the baseline"
+    )
+    scheduler: Scheduler | None = key(
+        None, description="channel scheduler; without it as the network has it"
+    )
+    consensus_params: dict[
+        ParameterName, Annotated[int, kinds.whole_number(-(2**31), 2**31 - 1)]
+    ] = key({}, description="network parameters that the authorities vote for")
+    torrc: Torrc = key({}, description="further options; they win over the network's files for all")
+
+
+class TornetTime(Model):
+    """The phases of a run."""
+
+    derived = frozenset({"network_stop_s"})
+
+    measured_from_s: Annotated[float, kinds.time(positive=True)] = key(
+        "1200 s",
+        alias="measured_from",
+        description="streams that start from here on count: tornettools' converge time",
+    )
+    drain_s: Annotated[float, kinds.time()] = key(
+        "120 s",
+        alias="drain",
+        description="before the end of the simulation; streams that start in it do not count. As "
+        "long as the longest timeout of tornettools' perf clients",
+    )
+    given_stop_s: Annotated[float | None, kinds.optional_time()] = key(
+        "none", alias="stop", description="end of the simulation; none: the network's own"
+    )
+    network_stop_s: float | None = None
+    """None: there is no such network."""
+
+    @property
+    def stop_s(self) -> float:
+        """End of the simulation. Raises ValueError where there is no such network."""
+        stop_s = self.network_stop_s if self.given_stop_s is None else self.given_stop_s
+        if stop_s is None:
+            raise ValueError("there is no such network")
+        return stop_s
+
+    @property
+    def measured_start_s(self) -> float:
+        """Start of the measured span, since the start of the simulation."""
+        return self.measured_from_s
+
+    @property
+    def measured_end_s(self) -> float:
+        """End of the measured span, since the start of the simulation."""
+        return self.stop_s - self.drain_s
+
+
+class TornetEngine(Model):
+    """How the simulation is done."""
+
+    shadow: ShadowOptions = key(
+        {}, description="only read when Shadow is the engine; on top of the network's own options"
+    )
+    uml: UmlOptions = key({}, description="only read when the embedded engine runs")
+
+
+class TornetSettings(Model):
+    """Everything that determines a run but its variant and its network."""
+
+    network: TornetNetwork = key(description="imported networks")
+    traffic: TornetTraffic = key({}, description="users")
+    tor: TornetTor = key(description="variants, and what else is set")
+    time: TornetTime = key({}, description="phases of a run")
+    engine: TornetEngine = key({}, description="options of the simulation itself")
+
+    @property
+    def variants(self) -> tuple[str, ...]:
+        """Names of the variants, in the order of figures."""
+        return self.tor.variants
+
+    @property
+    def baseline(self) -> str:
+        """The variant that the others are compared with."""
+        return self.tor.baseline
+
+    @property
+    def facts(self) -> NetworkFacts:
+        """What is known of the networks. Raises ValueError where there is no such network."""
+        if self.network.facts is None:
+            raise ValueError(f"there is no network {self.network.name}")
+        return self.network.facts
+
+    def knowing(self, facts: NetworkFacts) -> TornetSettings:
+        """The same, with what the networks say."""
+        return self.model_copy(
+            update={
+                "network": self.network.model_copy(update={"facts": facts}),
+                "time": self.time.model_copy(update={"network_stop_s": facts.stop_s}),
+            }
+        )
+
+    @property
+    def classes(self) -> dict[str, dict[str, Any]]:
+        """What the analysis is told of each class of clients that measure.
+
+        Their downloads have one of several sizes, each with a timeout of its own.
+        """
+        return {
+            name: {"count": count}
+            for name, count in self.facts.classes.items()
+            if name.startswith(f"{PERF}-")
+        }
+
+
+class TornetLevel(LevelEntry):
+    """One level of an experiment: the same comparison under another setting."""
+
+    overrides: TornetSettings | None = key(  # type: ignore[assignment]
+        None, description="keys of `network`, `traffic`, `tor`, `time` and `engine` that differ"
+    )
+
+
+class TornetHeader(Header):
+    """What a file holds besides the settings of its runs."""
+
+    kind: Annotated[str, kinds.choice(KIND)] = key(description="this kind of experiment")
+    levels: dict[LevelName, TornetLevel] = key(  # type: ignore[assignment]
+        {}, description="settings to compare; without it one level, named like the experiment"
+    )
+
+
+class TornetFile(TornetSettings, TornetHeader):
+    """A whole experiment file. What it extends may supply any of its keys."""
+
+    extends: Annotated[tuple[str, ...], values.file_names()] = key(
+        (),
+        validate_default=False,
+        description="a file or a list of files whose keys this file adds to or replaces",
+    )

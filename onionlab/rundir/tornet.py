@@ -1,0 +1,312 @@
+"""The run directory of a `tornettools` experiment: an imported network, with our Tor in it.
+
+Files, hosts, start times and options are the network's. Changed are which Tor runs where, and,
+where the experiment asks for it, Tor's options, how many Markov clients there are, the end. With
+stock Tor and nothing asked for, each host starts from the files that tornettools wrote.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
+from typing import Any
+
+from analysis.formats.files import CLIENTS, HOST_TEMPLATES, RUN
+from analysis.formats.run_files import Clients, RunClock, written
+from onionlab.engines.base import EPOCH_UNIX_S, Engine, Process, Simulation
+from onionlab.errors import UserError
+from onionlab.experiment.tornettools import MARKOV, TornetSettings
+from onionlab.experiment.tornettools_networks import client_class
+from onionlab.network.draws import draw_order
+from onionlab.network.layout import Host, Link, Network, Place
+from onionlab.programs.tor.variants import TorVariant
+from onionlab.rundir.compose import WATCHED_ROLES, RunDirectory, engine_options, tor_program
+from onionlab.rundir.compose import scheduler_lines as lines_of_scheduler
+from onionlab.rundir.torrc import option_lines
+from onionlab.rundir.verify_tor import Expectation, Shows
+from onionlab.tornet import KeptTornet, Tornet, TornetHost
+from onionlab.tornet.model import RELAY_ROLES
+from onionlab.tornet.reading import GRAPH
+
+ONIONTRACE = "oniontrace"
+DEFAULTS = "torrc-defaults"
+EXITS = ("exit", "exitguard")
+CLIENTS_OF_TOR = ("markov-client", "perf-client")
+NS_PER_US = 1000
+_FIRST_ADDRESS = ipaddress.IPv4Address("11.0.0.0")
+
+
+def compose_tornet(
+    settings: TornetSettings,
+    kept: KeptTornet,
+    *,
+    variant: TorVariant,
+    baseline: TorVariant,
+    engine: Engine,
+) -> RunDirectory:
+    """Compose the run of one variant on one network; its seed is the network's.
+
+    Raises UserError where the network's files are not what was imported, or ask for what an engine
+    cannot do.
+    """
+    tornet = kept.tornet
+    hosts = _running_hosts(settings, tornet, kept.seed)
+    deployed = deployed_hosts(settings, hosts, kept.seed)
+    variant_of = {
+        name: variant if name in deployed else baseline
+        for name, host in hosts.items()
+        if any(process.program == "tor" for process in host.processes)
+    }
+    files = _files_of_network(kept, left_out=tornet.hosts.keys() - hosts.keys())
+    own = _own_torrc(settings, set(variant_of.values()))
+    files |= {f"conf/{name}": content for name, content in own.items()}
+    for name, its in variant_of.items():
+        path = f"{HOST_TEMPLATES}/{name}/{DEFAULTS}"
+        wanted = [*_own_names(hosts[name].role), f"onionlab.variant.{its.name}.torrc"]
+        lines = [f"%include ../../../conf/{one}\n" for one in wanted if one in own]
+        files[path] = _with_lines(files.get(path, b""), lines)
+    clients = {name: kind for name, host in hosts.items() if (kind := client_class(host))}
+    files[CLIENTS] = written(Clients(clients))
+    files[RUN] = written(RunClock(epoch_unix_s=EPOCH_UNIX_S, stop_s=settings.time.stop_s))
+    simulation = Simulation(
+        network=_network(kept, hosts),
+        processes={
+            name: _processes(settings, host, variant_of.get(name)) for name, host in hosts.items()
+        },
+        seed=kept.seed,
+        stop_ms=round(settings.time.stop_s * 1000),
+        options=_options(settings, tornet, engine.name),
+        watched=tuple(name for name, host in hosts.items() if host.role in WATCHED_ROLES),
+        bootstrap_end_ms=tornet.bootstrap_end_ms,
+    )
+    _require_time(simulation)
+    files |= engine.configuration(simulation)
+    programs = {tor_program(its.series) for its in variant_of.values()}
+    if any(p.program == ONIONTRACE for each in simulation.processes.values() for p in each):
+        programs.add(ONIONTRACE)
+    return RunDirectory(
+        files=files,
+        simulation=simulation,
+        expectations={name: _expectation(hosts[name], its) for name, its in variant_of.items()},
+        tor_programs=tuple(sorted(programs)),
+        private_folders=_private_folders(files),
+    )
+
+
+def deployed_hosts(
+    settings: TornetSettings, hosts: Mapping[str, TornetHost], seed: int
+) -> set[str]:
+    """The hosts that run the variant. Those of a smaller fraction are among those of a larger."""
+    deployment = settings.tor.deployment
+    if deployment.where == "all":
+        return set(hosts)
+    roles = {
+        "relays": tuple(role for role in RELAY_ROLES if role != "authority"),
+        "exits": EXITS,
+        "clients": CLIENTS_OF_TOR,
+    }[deployment.where]
+    ranked = draw_order(_of_roles(hosts, roles), seed, "deployment")
+    return set(ranked[: round(deployment.fraction * len(ranked))])
+
+
+def addresses(tornet: Tornet) -> dict[str, str]:
+    """Each host's address: its own, or the one that Shadow gives it.
+
+    Shadow 3 counts up from 11.0.0.1 in the order of the hosts' names, and passes over what is
+    taken and what ends in 0 or 255 (its src/main/network/graph/mod.rs).
+    """
+    found = {name: host.address for name, host in tornet.hosts.items() if host.address}
+    taken = set(found.values())
+    latest = _FIRST_ADDRESS
+    for name in sorted(tornet.hosts):
+        while name not in found:
+            latest += 1
+            if int(latest) % 256 not in (0, 255) and str(latest) not in taken:
+                found[name] = str(latest)
+    return found
+
+
+def _running_hosts(settings: TornetSettings, tornet: Tornet, seed: int) -> dict[str, TornetHost]:
+    """The network's hosts without the Markov clients that are too many; by name, in order.
+
+    Of each kind, those to exits and those to onion services, the same share stays.
+    """
+    share = settings.traffic.markov_clients
+    kinds: dict[str, list[str]] = {}
+    for name, host in sorted(tornet.hosts.items()):
+        kind = client_class(host)
+        if kind is not None and kind.startswith(f"{MARKOV}-"):
+            kinds.setdefault(kind, []).append(name)
+    left_out = {
+        name
+        for names in kinds.values()
+        for name in draw_order(names, seed, "markov clients")[max(1, round(share * len(names))) :]
+    }
+    return {name: host for name, host in sorted(tornet.hosts.items()) if name not in left_out}
+
+
+def _of_roles(hosts: Mapping[str, TornetHost], roles: Iterable[str]) -> list[str]:
+    return [name for name, host in hosts.items() if host.role in roles]
+
+
+def _files_of_network(kept: KeptTornet, left_out: Iterable[str]) -> dict[str, bytes]:
+    """What runs start from, but for the graph of paths, which is each engine's own."""
+    folders = tuple(f"{HOST_TEMPLATES}/{name}/" for name in left_out)
+    return {
+        path: content
+        for path, content in kept.contents().items()
+        if path != GRAPH and not path.startswith(folders or ("\0",))
+    }
+
+
+def _own_torrc(settings: TornetSettings, variants: Iterable[TorVariant]) -> dict[str, bytes]:
+    """Files with what the experiment and its variants set; none for what sets nothing."""
+    tor = settings.tor
+    params = " ".join(f"{name}={value}" for name, value in sorted(tor.consensus_params.items()))
+    lines = {
+        "all": [
+            *(lines_of_scheduler(tor.scheduler) if tor.scheduler else []),
+            *option_lines(tor.torrc.all),
+        ],
+        "relay": option_lines(tor.torrc.relay),
+        "authority": [
+            *([f"ConsensusParams {params}"] if params else []),
+            *option_lines(tor.torrc.authority),
+        ],
+        "client": option_lines(tor.torrc.client),
+        **{
+            f"variant.{one.name}": [f"{name} {value}" for name, value in one.torrc.items()]
+            for one in variants
+        },
+    }
+    return {
+        f"onionlab.{name}.torrc": "".join(f"{line}\n" for line in its).encode()
+        for name, its in lines.items()
+        if its
+    }
+
+
+def _own_names(role: str) -> list[str]:
+    """The files of `_own_torrc` that a host with Tor reads, in order; a later line wins."""
+    groups = ["all"]
+    groups += ["relay"] if role in RELAY_ROLES else ["client"] if role in CLIENTS_OF_TOR else []
+    groups += ["authority"] if role == "authority" else []
+    return [f"onionlab.{name}.torrc" for name in groups]
+
+
+def _with_lines(content: bytes, lines: Iterable[str]) -> bytes:
+    added = "".join(lines).encode()
+    gap = b"\n" if added and content and not content.endswith(b"\n") else b""
+    return content + gap + added
+
+
+def _network(kept: KeptTornet, hosts: Mapping[str, TornetHost]) -> Network:
+    graph = kept.path_graph()
+    if graph.directed:
+        raise UserError(
+            f"{kept.directory / GRAPH} is directed: paths that differ by direction cannot be had",
+            "generate the network with an atlas that is undirected, as tornettools' own is",
+        )
+    ids = sorted({host.node for host in hosts.values()})
+    places = {number: _place(number) for number in ids}
+    address_of = addresses(kept.tornet)
+    latency_us: dict[tuple[str, str], int] = {}
+    loss: dict[tuple[str, str], float] = {}
+    for a in ids:
+        for b in ids:
+            if a > b:
+                continue
+            path = graph.paths[a, b]
+            pair = (places[a].name, places[b].name)
+            latency_us[pair] = max(1, -(-path.latency_ns // NS_PER_US))
+            loss[pair] = path.packet_loss
+    return Network(
+        hosts=tuple(
+            Host(
+                name=name,
+                role=host.role,
+                traffic_class=client_class(host),
+                place=places[host.node].name,
+                address=address_of[name],
+                link=Link(host.up_bit_per_s, host.down_bit_per_s),
+            )
+            for name, host in hosts.items()
+        ),
+        places=tuple(places.values()),
+        latency_us=latency_us,
+        packet_loss=0.0,
+        path_loss=loss,
+    )
+
+
+def _place(number: int) -> Place:
+    """A node of the graph; its hosts have links of their own."""
+    return Place(f"node{number}", f"node{number}", 10**9, 10**9)
+
+
+def _processes(
+    settings: TornetSettings, host: TornetHost, variant: TorVariant | None
+) -> tuple[Process, ...]:
+    found = []
+    for process in host.processes:
+        if process.program == ONIONTRACE and settings.network.oniontrace == "none":
+            continue
+        program: str = process.program
+        if program == "tor":
+            assert variant is not None
+            program = tor_program(variant.series)
+        found.append(
+            Process(
+                program=program,
+                arguments=process.arguments,
+                start_ms=process.start_ms,
+                environment=process.environment,
+                runs_to_end=process.runs_to_end,
+            )
+        )
+    return tuple(found)
+
+
+def _options(settings: TornetSettings, tornet: Tornet, engine: str) -> dict[str, Any]:
+    """The experiment's options for an engine; for Shadow, on top of the network's own."""
+    own = engine_options(settings, engine)
+    if engine != "shadow":
+        return own
+    sections = {*tornet.options, *own}
+    return {
+        section: {**tornet.options.get(section, {}), **own.get(section, {})}
+        for section in sorted(sections)
+    }
+
+
+def _require_time(simulation: Simulation) -> None:
+    """Raises UserError where a program would start when the simulation has ended."""
+    for name, processes in simulation.processes.items():
+        for process in processes:
+            if process.start_ms >= simulation.stop_ms:
+                raise UserError(
+                    f"{name} starts {process.program} after {process.start_ms / 1000:g} s, and the "
+                    f"simulation ends after {simulation.stop_ms / 1000:g} s",
+                    "set a later `time: stop`",
+                )
+
+
+def _expectation(host: TornetHost, variant: TorVariant) -> Expectation:
+    is_relay = host.role in RELAY_ROLES
+    shows = Shows.MUST
+    if variant.proof_from == "an-exit":
+        shows = Shows.ONE_OF if host.role in EXITS else Shows.MAY
+    expected = Expectation(proof=variant.proof, is_client=not is_relay, shows=shows)
+    # An onion service's own circuits need not carry anything.
+    return expected if is_relay else replace(expected, shows=Shows.MAY)
+
+
+def _private_folders(files: Iterable[str]) -> tuple[str, ...]:
+    """Folders that are for their owner alone, as tornettools makes hosts', and Tor wants them."""
+    found = set()
+    for path in files:
+        parts = path.split("/")
+        first = len(HOST_TEMPLATES.split("/")) + 1
+        found |= {"/".join(parts[:end]) for end in range(first, len(parts))}
+    return tuple(sorted(one for one in found if one.startswith(f"{HOST_TEMPLATES}/")))
