@@ -59,7 +59,7 @@ def compose_tornet(
         if any(process.program == "tor" for process in host.processes)
     }
     files = _files_of_network(kept, left_out=tornet.hosts.keys() - hosts.keys())
-    own = _own_torrc(settings, set(variant_of.values()))
+    own = _own_torrc(settings, {its.name: its for its in variant_of.values()}.values())
     files |= {f"conf/{name}": content for name, content in own.items()}
     for name, its in variant_of.items():
         path = f"{HOST_TEMPLATES}/{name}/{DEFAULTS}"
