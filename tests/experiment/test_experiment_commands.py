@@ -8,7 +8,12 @@ import pytest
 from onionlab.cli import main
 from onionlab.commands import list as list_command
 from onionlab.commands import schema as schema_command
-from onionlab.experiment.reference import json_schema, peers_json_schema, reference
+from onionlab.experiment.reference import (
+    json_schema,
+    peers_json_schema,
+    reference,
+    tornet_json_schema,
+)
 
 from .conftest import VALID
 
@@ -63,13 +68,17 @@ def test_schema_writes(checkout: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     page = checkout / "docs" / "reference" / "experiments.md"
     page.parent.mkdir(parents=True)
     begin = "<!-- made by `onionlab schema --write` from the models: do not edit -->"
-    for one in (page, page.with_name("transfer-experiments.md")):
+    others = ("transfer-experiments.md", "tornettools-experiments.md")
+    for one in (page, *map(page.with_name, others)):
         one.write_text(f"before\n{begin}\nOUTDATED\n<!-- end of the generated part -->\nafter\n")
     monkeypatch.setattr(schema_command, "working_root", lambda: checkout)
     assert main(["schema", "--write"]) == 0
     assert (checkout / "experiments" / "schema.json").read_text() == json_schema()
     assert (checkout / "experiments" / "peers.schema.json").read_text() == peers_json_schema()
-    assert "libtorrent.variants" in page.with_name("transfer-experiments.md").read_text()
+    made = (checkout / "experiments" / "tornettools.schema.json").read_text()
+    assert made == tornet_json_schema()
+    assert "libtorrent.variants" in page.with_name(others[0]).read_text()
+    assert "traffic.markov_clients" in page.with_name(others[1]).read_text()
     text = page.read_text()
     assert text.startswith(f"before\n{begin}\n\n### The file")
     assert text.endswith("<!-- end of the generated part -->\nafter\n")

@@ -12,7 +12,7 @@ from shipped import EXPERIMENTS
 
 from onionlab.errors import UserError
 from onionlab.experiment import experiment_names, load
-from onionlab.experiment.reference import json_schema, peers_json_schema
+from onionlab.experiment.reference import json_schema, peers_json_schema, tornet_json_schema
 
 from .conftest import REPOSITORY
 
@@ -119,6 +119,8 @@ def test_the_json_schema_is_current() -> None:
     assert written == json_schema(), "run `onionlab schema --write`"
     written = (FOLDER / "peers.schema.json").read_text(encoding="utf-8")
     assert written == peers_json_schema(), "run `onionlab schema --write`"
+    written = (FOLDER / "tornettools.schema.json").read_text(encoding="utf-8")
+    assert written == tornet_json_schema(), "run `onionlab schema --write`"
 
 
 @pytest.mark.parametrize("name", EXPERIMENTS)
@@ -130,12 +132,11 @@ def test_every_file_fits_the_json_schema_that_it_names(name: str) -> None:
         first, _, _ = text.partition("\n")
         named = first.removeprefix("# yaml-language-server: $schema=")
         content = yaml.safe_load(text)
-        of_peers = content.get("kind") == "peers"
-        schema_name, schema = (
-            ("peers.schema.json", peers_json_schema())
-            if of_peers
-            else ("schema.json", json_schema())
-        )
+        schema_name, schema = {
+            None: ("schema.json", json_schema()),
+            "peers": ("peers.schema.json", peers_json_schema()),
+            "tornettools": ("tornettools.schema.json", tornet_json_schema()),
+        }[content.get("kind")]
         assert (path.parent / named).resolve() == FOLDER / schema_name
         jsonschema.validate(content, json.loads(schema))
 

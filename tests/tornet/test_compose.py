@@ -1,0 +1,441 @@
+"""From a `tornettools` experiment and an imported network to run directories."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from analysis.formats.plan_file import Request
+from onionlab.engines.shadow.engine import ShadowEngine
+from onionlab.errors import UserError
+from onionlab.experiment import Experiment, load
+from onionlab.experiment.tornettools import TornetSettings
+from onionlab.experiment.tornettools_networks import require_networks
+from onionlab.experiment.values import Deployment
+from onionlab.programs.installed import Tool
+from onionlab.programs.tor.variants import TorVariant, load_variants
+from onionlab.rundir import RunDirectory
+from onionlab.rundir.tornet import addresses, compose_tornet, deployed_hosts
+from onionlab.rundir.verify_tor import Shows
+from onionlab.runs import bench as benches
+from onionlab.runs.bench import TornetBench
+from onionlab.runs.costs.features import features_of
+from onionlab.tornet import KeptTornet, import_tornets, load_tornet
+
+from .tiny import HOSTS, TinyTornet, process
+
+REPOSITORY = Path(__file__).resolve().parents[2]
+
+TEXT = """\
+kind: tornettools
+title: a tiny network
+description: for a test
+network: {name: tiny}
+tor: {variants: [ewma, rr], baseline: ewma}
+seeds: 2
+"""
+
+
+def engine() -> ShadowEngine:
+    made = ShadowEngine.__new__(ShadowEngine)
+    made._shadow = Tool(Path("/nonexistent/shadow"), "3.3.0", "f1b2cacf2")
+    made._tgen = Tool(Path("/nonexistent/tgen"), "1.1.2", None)
+    return made
+
+
+def many_users(seed: int, users: int) -> TinyTornet:
+    """A network with more Markov clients."""
+    tiny = TinyTornet(seed)
+    for number in range(users):
+        name = f"user{number}"
+        tiny.config["hosts"][name] = {
+            **tiny.host("user"),
+            "processes": [
+                process("tor", "--defaults-torrc torrc-defaults -f torrc", 240),
+                process("tgen", "tgenrc.graphml", 300),
+            ],
+        }
+        for file in ("torrc", "torrc-defaults", "tgenrc.graphml"):
+            tiny.files[f"{HOSTS}/{name}/{file}"] = tiny.files[f"{HOSTS}/user/{file}"]
+    return tiny
+
+
+@pytest.fixture
+def root(tmp_path: Path) -> Path:
+    """A checkout with two tiny networks."""
+    (tmp_path / "experiments").mkdir()
+    for name in ("tor-patches", "configs"):
+        (tmp_path / name).symlink_to(REPOSITORY / name)
+    folders = [many_users(seed, 9).write(tmp_path / f"tornet-{seed}") for seed in (1, 2)]
+    import_tornets(tmp_path, "tiny", folders)
+    return tmp_path
+
+
+@pytest.fixture
+def loaded(root: Path) -> Callable[..., Experiment]:
+    def load_it(text: str = TEXT, **more: Any) -> Experiment:
+        content = {**yaml.safe_load(text), **more}
+        path = root / "experiments/tiny.yaml"
+        path.write_text(yaml.safe_dump(content, sort_keys=False))
+        return load("tiny", root=root)
+
+    return load_it
+
+
+@pytest.fixture
+def settings(loaded: Callable[..., Experiment]) -> Callable[..., TornetSettings]:
+    def of_the_only_level(**more: Any) -> TornetSettings:
+        (level,) = loaded(**more).levels.values()
+        assert isinstance(level.settings, TornetSettings)
+        return level.settings
+
+    return of_the_only_level
+
+
+@pytest.fixture
+def kept(root: Path) -> KeptTornet:
+    return load_tornet(root, "tiny", 1)
+
+
+def variant(name: str) -> TorVariant:
+    return load_variants(REPOSITORY)[name]
+
+
+def compose(
+    settings: TornetSettings, kept: KeptTornet, name: str = "stock", baseline: str = "stock"
+) -> RunDirectory:
+    return compose_tornet(
+        settings, kept, variant=variant(name), baseline=variant(baseline), engine=engine()
+    )
+
+
+def configuration(run: RunDirectory) -> Any:
+    return yaml.safe_load(run.files["shadow.config.yaml"])
+
+
+def test_what_tornettools_wrote_is_changed_by_one_line_of_each_tor(
+    settings: Callable[..., TornetSettings], kept: KeptTornet
+) -> None:
+    run = compose(settings(), kept)
+    original = kept.contents()
+    own = "conf/onionlab.variant.stock.torrc"
+    added = {"clients.json", "run.json", "shadow.config.yaml", own}
+    assert run.files.keys() == original.keys() | added
+    changed = {path for path in original if run.files[path] != original[path]}
+    defaults = {f"{HOSTS}/{name}/torrc-defaults" for name in run.expectations}
+    assert changed == {"conf/network.gml", *defaults}
+    line = f"%include ../../../{own}\n".encode()
+    assert {run.files[path].removeprefix(original[path]) for path in defaults} == {line}
+
+
+def test_shadow_is_told_what_tornettools_told_it(
+    settings: Callable[..., TornetSettings], kept: KeptTornet
+) -> None:
+    told = configuration(compose(settings(), kept))
+    assert told["general"]["seed"] == 1
+    assert told["general"]["stop_time"] == "3600000 ms"
+    assert told["general"]["bootstrap_end_time"] == "300000 ms"
+    original = many_users(1, 9).config["hosts"]
+    assert told["hosts"].keys() == original.keys()
+    for name, host in told["hosts"].items():
+        theirs = original[name]
+        assert host["bandwidth_up"] == "1000000000 bit"
+        assert host.get("ip_addr") == theirs.get("ip_addr", host["ip_addr"])
+        for mine, its in zip(host["processes"], theirs["processes"], strict=True):
+            program = its["path"].rpartition("/")[2]
+            assert mine["path"] == {"tor": "tor-stock"}.get(program, program)
+            assert mine["args"] == its["args"].split()
+            assert mine["start_time"] == f"{its['start_time'] * 1000} ms"
+            assert mine["expected_final_state"] == "running"
+            assert mine.get("environment") == its.get("environment")
+    graph = compose(settings(), kept).files["conf/network.gml"].decode()
+    assert 'latency "307 us"\n    packet_loss 0.0025' in graph
+    # A node and itself: two hosts may share it.
+    assert 'latency "303 us"' in graph
+
+
+def test_addresses_are_those_that_shadow_would_give(kept: KeptTornet) -> None:
+    hosts = dict.fromkeys([f"h{number:04}" for number in range(600)])
+    host = kept.tornet.hosts["web"]
+    taken = replace_host(host, "11.0.0.3")
+    tornet = kept.tornet.model_copy(update={"hosts": {**dict.fromkeys(hosts, host), "z": taken}})
+    found = addresses(tornet)
+    assert [found["h0000"], found["h0001"], found["h0002"]] == ["11.0.0.1", "11.0.0.2", "11.0.0.4"]
+    assert found["h0252"] == "11.0.0.254"
+    assert found["h0253"] == "11.0.1.1"
+    assert len(set(found.values())) == len(found)
+    assert not any(address.endswith((".0", ".255")) for address in found.values())
+
+
+def replace_host(host: Any, address: str) -> Any:
+    return host.model_copy(update={"address": address})
+
+
+def test_a_variants_options_come_last_and_nothing_else_changes(
+    settings: Callable[..., TornetSettings], kept: KeptTornet
+) -> None:
+    run = compose(settings(), kept, "rr", "ewma")
+    original = kept.contents()
+    for name in ("alice", "bob", "user", "hidden"):
+        path = f"{HOSTS}/{name}/torrc-defaults"
+        line = "%include ../../../conf/onionlab.variant.rr.torrc\n"
+        assert run.files[path].decode() == original[path].decode() + line
+    assert b"CircuitPolicy RR" in run.files["conf/onionlab.variant.rr.torrc"]
+    assert run.files[f"{HOSTS}/alice/torrc"] == original[f"{HOSTS}/alice/torrc"]
+    assert run.tor_programs == ("oniontrace", "tor-circuit-policy")
+
+
+def test_what_an_experiment_sets_reaches_whom_it_is_for(
+    settings: Callable[..., TornetSettings], kept: KeptTornet
+) -> None:
+    tor = {
+        "variants": ["stock", "ewma"],
+        "baseline": "stock",
+        "scheduler": {"name": "Vanilla"},
+        "consensus_params": {"cc_alg": 0},
+        "torrc": {"relay": {"MaxMemInQueues": "1 GB"}, "client": {"ConfluxEnabled": "0"}},
+    }
+    run = compose(settings(tor=tor), kept)
+    included = {
+        name: run.files[f"{HOSTS}/{name}/torrc-defaults"].decode().count("onionlab.")
+        for name in ("alice", "bob", "user", "hidden")
+    }
+    assert included == {"alice": 4, "bob": 3, "user": 3, "hidden": 2}
+    assert b"Schedulers Vanilla" in run.files["conf/onionlab.all.torrc"]
+    assert run.files["conf/onionlab.authority.torrc"] == b"ConsensusParams cc_alg=0\n"
+    assert run.files["conf/onionlab.relay.torrc"] == b"MaxMemInQueues 1 GB\n"
+    assert run.files["conf/onionlab.client.torrc"] == b"ConfluxEnabled 0\n"
+
+
+@pytest.mark.parametrize(
+    ("deployment", "expected"),
+    [
+        ("all", None),
+        ("relays", {"bob", "eve", "mo"}),
+        ("exits", {"eve"}),
+        ("clients", {"user", "probe", "peek", *(f"user{number}" for number in range(9))}),
+    ],
+)
+def test_where_the_variant_runs(
+    settings: Callable[..., TornetSettings],
+    kept: KeptTornet,
+    deployment: str,
+    expected: set[str] | None,
+) -> None:
+    tor = {"variants": ["stock", "rr"], "baseline": "stock", "deployment": deployment}
+    run = compose(settings(tor=tor), kept, "rr")
+    runs_it = {
+        name
+        for name, each in run.simulation.processes.items()
+        if any(one.program == "tor-circuit-policy" for one in each)
+    }
+    with_tor = {name for name, host in kept.tornet.hosts.items() if name != "web"}
+    assert runs_it == (with_tor if expected is None else expected)
+    assert {name for name, its in run.expectations.items() if its.proof} == runs_it
+
+
+def test_a_smaller_deployment_is_part_of_a_larger_one(
+    settings: Callable[..., TornetSettings], kept: KeptTornet
+) -> None:
+    def hosts(where: str, fraction: float) -> set[str]:
+        tor = settings().tor.model_copy(update={"deployment": Deployment(where, fraction)})
+        changed = settings().model_copy(update={"tor": tor})
+        return deployed_hosts(changed, kept.tornet.hosts, kept.seed)
+
+    half, most = hosts("clients", 0.5), hosts("clients", 0.8)
+    assert len(half) == 6
+    assert half < most < hosts("clients", 1.0)
+    assert hosts("relays", 0.0) == set()
+
+
+def test_fewer_markov_clients_are_some_of_them_and_perf_clients_stay(
+    settings: Callable[..., TornetSettings], kept: KeptTornet
+) -> None:
+    def users(share: str) -> set[str]:
+        run = compose(settings(traffic={"markov_clients": share}), kept)
+        assert {"probe", "peek", "web"} <= run.simulation.processes.keys()
+        left = {name for name in run.simulation.processes if name.startswith("user")}
+        there = {path.split("/")[2] for path in run.files if path.startswith(f"{HOSTS}/user")}
+        assert there == left
+        return left
+
+    few, more = users("30 %"), users("60 %")
+    assert (len(few), len(more), len(users("100 %"))) == (3, 6, 10)
+    assert few < more
+    assert len(users("1 %")) == 1
+
+
+def test_without_oniontrace_nothing_runs_it(
+    settings: Callable[..., TornetSettings], kept: KeptTornet
+) -> None:
+    run = compose(settings(network={"name": "tiny", "oniontrace": "none"}), kept)
+    assert run.tor_programs == ("tor-stock",)
+    programs = {one.program for each in run.simulation.processes.values() for one in each}
+    assert programs == {"tor-stock", "tgen"}
+
+
+def test_clients_are_in_classes_and_perf_clients_are_measured(
+    settings: Callable[..., TornetSettings], kept: KeptTornet
+) -> None:
+    found = settings()
+    assert found.classes == {"perf-exit": {"count": 1}, "perf-onion": {"count": 1}}
+    run = compose(found, kept)
+    clients = yaml.safe_load(run.files["clients.json"])
+    assert clients["probe"] == "perf-exit"
+    assert clients["peek"] == "perf-onion"
+    assert clients["user"] == "markov-exit"
+
+
+def test_what_a_host_has_to_log(settings: Callable[..., TornetSettings], kept: KeptTornet) -> None:
+    expected = compose(settings(), kept, "rr", "ewma").expectations
+    assert "web" not in expected
+    assert (expected["bob"].is_client, expected["bob"].shows) == (False, Shows.MUST)
+    assert (expected["hidden"].is_client, expected["hidden"].shows) == (True, Shows.MAY)
+
+
+def test_hosts_folders_are_for_their_owner(
+    settings: Callable[..., TornetSettings], kept: KeptTornet, tmp_path: Path
+) -> None:
+    compose(settings(), kept).write(tmp_path / "run")
+    for path in (tmp_path / "run" / HOSTS).rglob("*"):
+        if path.is_dir():
+            assert path.stat().st_mode & 0o777 == 0o700, path
+    assert (tmp_path / "run" / HOSTS).stat().st_mode & 0o777 != 0o700
+
+
+def test_the_same_again(settings: Callable[..., TornetSettings], root: Path) -> None:
+    def digest(seed: int) -> str:
+        run = compose(settings(), load_tornet(root, "tiny", seed), "rr", "ewma")
+        parts = (path.encode() + content for path, content in sorted(run.files.items()))
+        return hashlib.sha256(b"".join(parts)).hexdigest()
+
+    assert digest(1) == digest(1) != digest(2)
+
+
+def test_a_network_that_was_changed_is_refused(
+    settings: Callable[..., TornetSettings], kept: KeptTornet
+) -> None:
+    asked = settings()
+    (kept.directory / HOSTS / "user/torrc").write_text("ORPort 9001\n")
+    with pytest.raises(UserError, match="user/torrc is not what was imported"):
+        compose(asked, kept)
+
+
+@pytest.mark.parametrize(
+    ("time", "problem"),
+    [
+        ({"stop": "20 min"}, "time.measured_from: nothing would be measured"),
+        ({"measured_from": "200 s"}, "time.measured_from: until 300 s the networks bootstrap"),
+        ({"stop": "2 h"}, "time.stop: the networks were made for 3600 s"),
+    ],
+)
+def test_times_that_do_not_fit_the_network(
+    loaded: Callable[..., Experiment], time: dict[str, str], problem: str
+) -> None:
+    with pytest.raises(UserError) as caught:
+        loaded(time=time)
+    assert problem in caught.value.message
+
+
+def test_a_program_that_would_start_after_the_end(
+    settings: Callable[..., TornetSettings], kept: KeptTornet
+) -> None:
+    asked = settings()
+    late = asked.time.model_copy(update={"given_stop_s": 250.0})
+    with pytest.raises(UserError, match="starts tgen after 300 s"):
+        compose(asked.model_copy(update={"time": late}), kept)
+
+
+def test_seeds_without_a_network_are_named(loaded: Callable[..., Experiment], root: Path) -> None:
+    require_networks(root, loaded())
+    with pytest.raises(UserError) as caught:
+        require_networks(root, loaded(seeds=4))
+    assert caught.value.message == "tiny: the networks tiny have no seed 3, 4: they have 1, 2"
+    assert "SEEDS=2" in (caught.value.hint or "")
+    assert "make import-network" in (caught.value.hint or "")
+
+
+def test_an_experiment_without_its_networks_loads_and_cannot_run(
+    loaded: Callable[..., Experiment], root: Path
+) -> None:
+    experiment = loaded(network={"name": "other"})
+    with pytest.raises(UserError, match='there are no networks "other"'):
+        require_networks(root, experiment)
+
+
+def test_what_a_file_of_the_kind_may_not_say(loaded: Callable[..., Experiment]) -> None:
+    for more, problem in (
+        ({"tor": {"variants": ["rr", "nobody"], "baseline": "rr"}}, 'unknown variant "nobody"'),
+        ({"tor": {"variants": ["rr"], "baseline": "ewma"}}, "expected one of this experiment's"),
+        ({"network": {"name": "tiny", "relays": {}}}, "relays"),
+        ({"network": {"name": "../tiny"}}, "letters, digits, points and hyphens"),
+        ({"traffic": {"markov_clients": "0 %"}}, "markov_clients"),
+        ({"network": {"name": "tiny", "oniontrace": "some"}}, "as-imported, none"),
+    ):
+        with pytest.raises(UserError) as caught:
+            loaded(**more)
+        assert problem in caught.value.message, more
+
+
+def test_the_bench_says_that_oniontrace_is_missing(
+    loaded: Callable[..., Experiment], root: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(benches, "ensure_series", lambda *args, **more: {})
+    monkeypatch.setenv("PATH", "/nonexistent")
+    monkeypatch.delenv("ONIONTRACE", raising=False)
+    bench = TornetBench(root, loaded(), Request("tiny"), lambda line: None)
+    with pytest.raises(UserError) as caught:
+        bench.build(lambda line: None)
+    assert "OnionTrace is not installed" in caught.value.message
+    assert "ONIONTRACE=/path/to/oniontrace" in (caught.value.hint or "")
+    assert "--oniontrace" not in (caught.value.hint or "")
+    without = loaded(network={"name": "tiny", "oniontrace": "none"})
+    assert TornetBench(root, without, Request("tiny"), lambda line: None).build(print) == {}
+
+
+def test_a_cost_is_told_from_hosts_time_and_users(
+    settings: Callable[..., TornetSettings], root: Path
+) -> None:
+    whole = features_of(root, settings())
+    half = features_of(root, settings(traffic={"markov_clients": "50 %"}))
+    assert (whole.hosts, whole.tors) == (18, 17)
+    assert half.carried_bytes < whole.carried_bytes < 2 * half.carried_bytes
+    assert whole.tor_s == 17 * 3600
+
+
+def test_levels_may_differ_in_what_the_kind_has(
+    loaded: Callable[..., Experiment], kept: KeptTornet
+) -> None:
+    levels = {
+        "whole": {"label": "all users"},
+        "half": {"label": "half", "overrides": {"traffic": {"markov_clients": "50 %"}}},
+    }
+    experiment = loaded(levels=levels)
+    hosts = {
+        name: len(compose(level.settings, kept).simulation.processes)
+        for name, level in experiment.levels.items()
+    }
+    assert hosts == {"whole": 18, "half": 13}
+
+
+def test_figures_are_drawn_for_each_level(loaded: Callable[..., Experiment]) -> None:
+    assert [figure.kind for figure in loaded().figures] == [
+        "throughput-timeouts",
+        "ttfb-320kib",
+        "quantile-ratios",
+    ]
+
+
+def test_a_directed_graph_is_refused(
+    settings: Callable[..., TornetSettings], kept: KeptTornet, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    graph = replace(kept.path_graph(), directed=True)
+    monkeypatch.setattr(KeptTornet, "path_graph", lambda self: graph)
+    with pytest.raises(UserError, match="is directed"):
+        compose(settings(), kept)
