@@ -53,6 +53,7 @@ def impossible(settings: Settings, known: KnownNames) -> Iterator[Finding]:
     yield from _tor(settings.tor, known)
     yield from _traffic(settings)
     yield from _pieces(settings, known)
+    yield from _onion_services(settings)
 
 
 def questionable(settings: Settings) -> Iterator[Finding]:
@@ -134,6 +135,20 @@ def _network(network: NetworkSettings, known: KnownNames) -> Iterator[Finding]:
         yield Finding(("network", "servers", "count"), "no server: the clients have nobody to ask")
 
 
+def _onion_services(settings: Settings) -> Iterator[Finding]:
+    for name, entry in settings.traffic.items():
+        if entry.to != "onion-services":
+            continue
+        where = ("traffic", name, "to")
+        if settings.network.onion_services == 0:
+            yield Finding(where, "no onion service: network.onion_services is 0")
+        if entry.kind != "tgen":
+            yield Finding(where, f"kind: {entry.kind} fetches from servers alone")
+        if entry.circuit == "one":
+            message = "circuit: one is a circuit through an exit, and onion services have none"
+            yield Finding(where, message)
+
+
 def _hosts(settings: Settings) -> Iterator[Finding]:
     if settings.client_count - settings.network.perf_clients == 0:
         yield Finding(("traffic",), "no client: every class has a count of 0")
@@ -141,6 +156,7 @@ def _hosts(settings: Settings) -> Iterator[Finding]:
     crowds = [
         ("clients", settings.client_count, ("traffic",)),
         ("servers", network.servers.count, ("network", "servers", "count")),
+        ("onion services", network.onion_services, ("network", "onion_services")),
         ("authorities", network.authorities, ("network", "authorities")),
         *(
             (f"{role} relays", entry.count, ("network", "relays", role, "count"))

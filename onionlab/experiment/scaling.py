@@ -41,6 +41,7 @@ def scale_settings(settings: Settings, scale: float) -> Settings:
             "relays": network.relays.model_copy(update=relays),
             "servers": servers,
             "perf_clients": scaled(network.perf_clients),
+            "onion_services": scaled(network.onion_services),
             "scale": scale,
         }
     )
@@ -64,6 +65,7 @@ def changes(full: Settings, scaled: Settings) -> list[str]:
         counted(f"{name} clients", full.traffic[name].count, scaled.traffic[name].count)
     counted("perf clients", full.network.perf_clients, scaled.network.perf_clients)
     counted("servers", full.network.servers.count, scaled.network.servers.count)
+    counted("onion services", full.network.onion_services, scaled.network.onion_services)
     entries = dict(scaled.network.relays.items())
     for role, entry in full.network.relays.items():
         if entry.count:

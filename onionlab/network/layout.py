@@ -44,9 +44,9 @@ class OwnLimit:
 class Host:
     """One simulated machine.
 
-    role: "authority", one of RELAY_ROLES, "server" or "client"; traffic_class: for clients the
-    class of the experiment ("bulk", "web") or "perf", for others None; own_limit: of a relay whose
-    limit is lower than its link's; link: its own, or None: that of its place.
+    role: "authority", one of RELAY_ROLES, "server", "onion-service" or "client"; traffic_class: for
+    clients the class of the experiment ("bulk", "web") or "perf", for others None; own_limit: of a
+    relay whose limit is lower than its link's; link: its own, or None: that of its place.
     """
 
     name: str

@@ -34,6 +34,7 @@ _NETWORKS = {
     "authority": ipaddress.IPv4Network("100.0.0.0/16"),
     **{role: ipaddress.IPv4Network(f"100.{1 + i}.0.0/16") for i, role in enumerate(RELAY_ROLES)},
     "server": ipaddress.IPv4Network("100.10.0.0/16"),
+    "onion-service": ipaddress.IPv4Network("100.11.0.0/16"),
     "client": ipaddress.IPv4Network("100.20.0.0/16"),
 }
 ADDRESSES_PER_ROLE = 250 * 256
@@ -60,7 +61,8 @@ class NetworkRequest:
     """What to draw.
 
     clients: class of traffic -> number of hosts; client_bit_per_s: up and down alike, or None for
-    what the geography says of each region; perf_clients: how many hosts named as tornettools' are.
+    what the geography says of each region; perf_clients: how many hosts named as tornettools' are;
+    onion_services: how many hosts serve as one, with the servers' places and bandwidth.
     """
 
     geography: Geography
@@ -72,6 +74,7 @@ class NetworkRequest:
     client_bit_per_s: int | None
     perf_clients: int
     packet_loss: float
+    onion_services: int = 0
 
 
 def sample_network(request: NetworkRequest, seed: int) -> Network:
@@ -110,10 +113,12 @@ def sample_network(request: NetworkRequest, seed: int) -> Network:
             name = f"relay{number}{role}"
             region = _draw_region(geography, role, seed, f"{role} {i}")
             attach(name, role, None, Place(name, region, link, link), own)
-    for name in _names("server", request.servers):
+    serving = [(name, "server") for name in _names("server", request.servers)]
+    serving += [(name, "onion-service") for name in _names("onionservice", request.onion_services)]
+    for name, role in serving:
         region = _draw_region(geography, "server", seed, name)
         bandwidth = (request.server_bit_per_s, request.server_bit_per_s)
-        attach(name, "server", None, _shared_place("server", region, bandwidth, seed, name))
+        attach(name, role, None, _shared_place("server", region, bandwidth, seed, name))
     clients = [
         (name, traffic_class)
         for traffic_class, count in request.clients.items()

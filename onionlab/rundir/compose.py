@@ -42,6 +42,7 @@ from onionlab.programs.tor.variants import TorVariant
 from onionlab.rundir import keys, tgen, torrc
 from onionlab.rundir.circuits import APP_LOG, OneCircuit
 from onionlab.rundir.keycache import authority_keys
+from onionlab.rundir.rendezvous import RENDEZVOUS_LOG, Rendezvous
 from onionlab.rundir.trace import trace_lines, trace_plan, traced_hosts, traced_series
 from onionlab.rundir.verify_tor import Expectation, Shows
 
@@ -53,6 +54,7 @@ AUTHORITY_START_MS = 1_000
 RELAY_START_MS = (2_000, 8_000)
 CLIENT_START_SHARE_OF_BOOTSTRAP = (0.75, 0.9)
 SERVER_START_MS = 1_000
+ONION_SERVICE_START_MS = (25_000, 30_000)
 FIRST_CONSENSUS_S = 25.0
 
 # tornettools' own clients: what its `plot` command expects to find (50 KiB, 1 MiB, 5 MiB).
@@ -85,7 +87,7 @@ class RunDirectory:
 
     files: relative path -> content; expectations: host -> what its program must log, as the
     experiment's kind has it; tor_programs: base names of the built programs in use;
-    private_folders: those that are for their owner alone.
+    private_folders: those that are for their owner alone, as Tor wants a HiddenServiceDir.
     """
 
     files: dict[str, bytes]
@@ -137,6 +139,7 @@ def compose(
     network = sample_network(_network_request(root, settings), seed)
     authorities = {h.name: authority_keys(root, seed, h.name) for h in network.by_role("authority")}
     relays = {h.name: _relay_keys(seed, h.name) for h in network.relays}
+    services = {h.name: _onion_keys(seed, h.name) for h in network.by_role("onion-service")}
     deployed = _deployed_hosts(settings, network, seed)
     traced = traced_hosts(settings.tor.trace, network, seed)
     variant_of = {
@@ -171,7 +174,7 @@ def compose(
         relays,
         dedicated_middles=settings.network.middle_hops == "dedicated",
     )
-    files |= _traffic_files(settings, network)
+    files |= _traffic_files(settings, network, services)
     plan = trace_plan(traced, network)
     if plan is not None:
         files[TRACE_PLAN] = written(plan)
@@ -191,6 +194,9 @@ def compose(
         own_keys = authorities.get(host.name) or relays.get(host.name)
         for name, content in (own_keys.files if own_keys else {}).items():
             files[f"{HOST_TEMPLATES}/{host.name}/keys/{name}"] = content
+        if host.name in services:
+            folder = f"{HOST_TEMPLATES}/{host.name}/{torrc.ONION_SERVICE_FOLDER}"
+            files |= {f"{folder}/{name}": c for name, c in services[host.name].files.items()}
         processes[host.name] = _host_processes(settings, network, host, programs[host.name], seed)
 
     simulation = Simulation(
@@ -207,7 +213,7 @@ def compose(
         simulation=simulation,
         expectations={
             host.name: replace(
-                _expectation(settings, network, relays, host, variant_of[host.name]),
+                _expectation(settings, network, relays, authorities, host, variant_of[host.name]),
                 traced=host.name in traced,
             )
             for host in network.hosts
@@ -220,6 +226,9 @@ def compose(
                     *(peer_program(entry.request_rule) for _, entry in _pieces_classes(settings)),
                 }
             )
+        ),
+        private_folders=tuple(
+            f"{HOST_TEMPLATES}/{name}/{torrc.ONION_SERVICE_FOLDER}" for name in sorted(services)
         ),
     )
 
@@ -260,14 +269,20 @@ def _network_request(root: Path, settings: Settings) -> NetworkRequest:
         client_bit_per_s=net.clients.bandwidth_bit_per_s,
         perf_clients=net.perf_clients,
         packet_loss=net.packet_loss,
+        onion_services=net.onion_services,
     )
 
 
-def _traffic_files(settings: Settings, network: Network) -> dict[str, bytes]:
+def _traffic_files(
+    settings: Settings, network: Network, services: Mapping[str, keys.OnionServiceKeys]
+) -> dict[str, bytes]:
     """Return the tgen graphs, and the two files that tell the analysis who is who and when."""
+    peers = {
+        "servers": [host.name for host in network.by_role("server")],
+        "onion-services": [one.address for one in services.values()],
+    }
     client_graph = functools.partial(
         tgen.client_graph,
-        servers=[host.name for host in network.by_role("server")],
         heartbeat_ms=_ms(settings.engine.tgen.heartbeat_s),
         log_level=settings.engine.tgen.loglevel,
     )
@@ -276,6 +291,7 @@ def _traffic_files(settings: Settings, network: Network) -> dict[str, bytes]:
         if entry.kind != "tgen":
             continue
         files[f"conf/tgen.{name}.graphml"] = client_graph(
+            servers=peers[entry.to],
             request_bytes=entry.request_bytes,
             pause_choices_ms=[_ms(time_s) for time_s in entry.pause.times_s],
             timeout_ms=_ms(entry.timeout_s or 0),
@@ -286,6 +302,7 @@ def _traffic_files(settings: Settings, network: Network) -> dict[str, bytes]:
         )
     if settings.network.perf_clients:
         files[f"conf/tgen.{PERF_CLASS}.graphml"] = client_graph(
+            servers=peers["servers"],
             request_bytes=PERF_REQUEST_BYTES,
             pause_choices_ms=[PERF_PAUSE_MS],
             timeout_ms=PERF_TIMEOUT_MS,
@@ -360,6 +377,9 @@ def _host_processes(
     bootstrap_ms = _ms(settings.time.bootstrap_s)
     if host.role == "authority":
         tor_start_ms = AUTHORITY_START_MS
+    elif host.role == "onion-service":
+        # Before the clients: its descriptor has to be there when they ask for it.
+        tor_start_ms = _draw_ms(*ONION_SERVICE_START_MS, seed, "tor start", host.name)
     elif host.role == "client":
         early, late = (round(share * bootstrap_ms) for share in CLIENT_START_SHARE_OF_BOOTSTRAP)
         first_ms = max(_ms(FIRST_CONSENSUS_S), early)
@@ -371,6 +391,11 @@ def _host_processes(
         arguments=("--defaults-torrc", "torrc-defaults", "-f", "torrc"),
         start_ms=tor_start_ms,
     )
+    if host.role == "onion-service":
+        # Reached by its own Tor alone.
+        loopback = {**TGEN_ENVIRONMENT, "TGENIP": "127.0.0.1"}
+        server = replace(_tgen_process("server", SERVER_START_MS), environment=loopback)
+        return (tor, server)
     if host.role != "client":
         return (tor,)
     assert host.traffic_class is not None
@@ -389,8 +414,12 @@ def _tgen_process(graph: str, start_ms: int) -> Process:
 
 def _own_options(settings: Settings, host: Host) -> list[str]:
     """Return the torrc lines that a host has for its role or class alone."""
+    if host.role == "onion-service":
+        return [f"+Log {RENDEZVOUS_LOG}"]
     if host.role == "client":
         entry = settings.traffic.get(host.traffic_class or "")
+        if entry is not None and entry.to == "onion-services":
+            return [f"+Log {RENDEZVOUS_LOG}"]
         return [f"+Log {APP_LOG}"] if entry is not None and entry.circuit == "one" else []
     if host.own_limit is not None:
         return [
@@ -425,10 +454,30 @@ def _one_circuit(
     return OneCircuit(entry.streams, hops)
 
 
+def _rendezvous(
+    settings: Settings,
+    network: Network,
+    relays: Mapping[str, keys.RelayKeys],
+    authorities: Mapping[str, keys.AuthorityKeys],
+    traffic_class: str | None,
+) -> Rendezvous | None:
+    """Return which relays a client's circuits to onion services may have, if it makes any."""
+    entry = settings.traffic.get(traffic_class or "")
+    if entry is None or entry.to != "onion-services":
+        return None
+    guards = network.by_role("guard", "exitguard")
+    return Rendezvous(
+        guards=frozenset(relays[host.name].fingerprint for host in guards),
+        relays=frozenset(one.fingerprint for one in relays.values())
+        | frozenset(one.fingerprint for one in authorities.values()),
+    )
+
+
 def _expectation(
     settings: Settings,
     network: Network,
     relays: Mapping[str, keys.RelayKeys],
+    authorities: Mapping[str, keys.AuthorityKeys],
     host: Host,
     variant: TorVariant,
 ) -> Expectation:
@@ -438,9 +487,10 @@ def _expectation(
         shows = Shows.ONE_OF if host.role in ("exit", "exitguard") else Shows.MAY
     return Expectation(
         proof=variant.proof,
-        is_client=host.role == "client",
+        is_client=host.role in ("client", "onion-service"),
         shows=shows,
         circuit=_one_circuit(settings, network, relays, host.traffic_class),
+        rendezvous=_rendezvous(settings, network, relays, authorities, host.traffic_class),
     )
 
 
@@ -481,3 +531,4 @@ def _ms(seconds: float) -> int:
 
 # A seed's keys serve all its variants and levels.
 _relay_keys = functools.cache(keys.make_relay_keys)
+_onion_keys = functools.cache(keys.make_onion_service_keys)

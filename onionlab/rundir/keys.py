@@ -15,7 +15,7 @@ import base64
 import hashlib
 from dataclasses import dataclass
 
-from Crypto.PublicKey import RSA
+from Crypto.PublicKey import ECC, RSA
 
 from onionlab.network.draws import ByteStream, draw_bytes
 
@@ -28,12 +28,25 @@ AUTHORITY_IDENTITY_RSA_BITS = 3072
 CERTIFICATE_PUBLISHED = "1999-12-31 00:00:00"
 CERTIFICATE_EXPIRES = "2000-12-31 00:00:00"
 
+_ONION_VERSION = b"\x03"
+
 
 @dataclass(frozen=True)
 class RelayKeys:
     """A relay's identity: `files` are names below its keys/ directory."""
 
     fingerprint: str
+    files: dict[str, bytes]
+
+
+@dataclass(frozen=True)
+class OnionServiceKeys:
+    """An onion service's identity: `files` are names below its HiddenServiceDir.
+
+    address: with its ending, as clients ask for it.
+    """
+
+    address: str
     files: dict[str, bytes]
 
 
@@ -59,6 +72,28 @@ def make_relay_keys(seed: int, name: str) -> RelayKeys:
             "ed25519_master_id_secret_key": _make_ed25519_secret_file(seed, name),
         },
     )
+
+
+def make_onion_service_keys(seed: int, name: str) -> OnionServiceKeys:
+    """Make the identity of one onion service (rend-spec-v3, section 6: encoding of addresses)."""
+    secret = draw_bytes(32, seed, "onion service identity", name)
+    public = ECC.construct(curve="Ed25519", seed=secret).public_key().export_key(format="raw")
+    address = onion_address(public)
+    return OnionServiceKeys(
+        address=address,
+        files={
+            "hs_ed25519_secret_key": _ed25519_secret_file(secret),
+            "hs_ed25519_public_key": b"== ed25519v1-public: type0 ==".ljust(32, b"\0") + public,
+            "hostname": f"{address}\n".encode(),
+        },
+    )
+
+
+def onion_address(public: bytes) -> str:
+    """Return the address of the onion service with this ed25519 public key."""
+    checksum = hashlib.sha3_256(b".onion checksum" + public + _ONION_VERSION).digest()[:2]
+    label = base64.b32encode(public + checksum + _ONION_VERSION).decode().lower()
+    return f"{label}.onion"
 
 
 def make_authority_keys(seed: int, name: str) -> AuthorityKeys:
@@ -98,8 +133,12 @@ def _make_rsa(bits: int, seed: int, *label: str) -> RSA.RsaKey:
 
 
 def _make_ed25519_secret_file(seed: int, name: str) -> bytes:
+    return _ed25519_secret_file(draw_bytes(32, seed, "ed25519 identity", name))
+
+
+def _ed25519_secret_file(secret: bytes) -> bytes:
     """Return Tor's file of an expanded ed25519 secret key: a 32-byte tag, then 64 bytes."""
-    expanded = bytearray(hashlib.sha512(draw_bytes(32, seed, "ed25519 identity", name)).digest())
+    expanded = bytearray(hashlib.sha512(secret).digest())
     expanded[0] &= 248
     expanded[31] &= 63
     expanded[31] |= 64

@@ -13,6 +13,8 @@ from onionlab.rundir.keys import AuthorityKeys, RelayKeys
 FRAGMENTS = "configs/tor"
 OR_PORT = 9111
 DIR_PORT = 9112
+ONION_SERVICE_FOLDER = "hs"
+"""Of a host: what configs/tor/onion-service.torrc names as HiddenServiceDir."""
 BANDWIDTH_FILE = f"{HOST_TEMPLATES}/bwauthority/v3bw"
 
 # Tor takes a bandwidth file for stale after a few days; it is dated to the simulated start.
@@ -25,6 +27,7 @@ _FRAGMENT_OF_ROLE = {
     "exit": ("relay", "exit"),
     "guard": ("relay", "non-exit"),
     "middle": ("relay", "non-exit"),
+    "onion-service": ("client", "onion-service"),
     "client": ("client",),
 }
 
@@ -75,6 +78,8 @@ def shared_files(
         "non-exit": fragment("non-exit"),
         "client": fragment("client", *option_lines(extra.get("client", {}))),
     }
+    if network.by_role("onion-service"):
+        files["onion-service"] = fragment("onion-service")
     for name, options in variants.items():
         text = "".join(f"{option} {value}\n" for option, value in options.items())
         files[f"variant.{name}"] = f"# Variant {name}.\n{text}".encode()

@@ -1,7 +1,8 @@
 """Whether a finished simulation is what it claims to be, from Tor's own logs.
 
 A run is refused, and never reported, where a Tor did not bootstrap, did not run the variant that
-the experiment asked of it, or spread a client's streams over circuits where they were to share one.
+the experiment asked of it, spread a client's streams over circuits where they were to share one, or
+reached an onion service in another way than over rendezvous circuits.
 This reads only the layout that all engines share.
 """
 
@@ -13,6 +14,7 @@ from enum import Enum
 from pathlib import Path
 
 from onionlab.rundir.circuits import OneCircuit, circuit_problem
+from onionlab.rundir.rendezvous import Rendezvous, rendezvous_problem
 from onionlab.rundir.trace import CELL_TRACE_IN_USE, TRACE_FILE
 
 BOOTSTRAPPED = "Bootstrapped 100%"
@@ -49,7 +51,8 @@ class Expectation:
     one exit and never at another. Whether a relay could also build circuits of its own says
     nothing: in a network with two guards a guard often cannot.
 
-    circuit: of a client whose streams had to share one circuit, what that circuit is.
+    circuit: of a client whose streams had to share one circuit, what that circuit is. rendezvous:
+    of a client of onion services, which relays its circuits may have.
 
     traced: it must have said that it writes a cell trace, and have left one.
     """
@@ -59,6 +62,7 @@ class Expectation:
     shows: Shows = Shows.MUST
     circuit: OneCircuit | None = None
     traced: bool = False
+    rendezvous: Rendezvous | None = None
 
 
 def verify_tor_logs(
@@ -115,6 +119,8 @@ def _problem(lines: list[str], expectation: Expectation, shown: list[str]) -> st
         return f'Tor did not log "{wanted}"'
     if expectation.circuit is not None:
         return circuit_problem(lines, expectation.circuit)
+    if expectation.rendezvous is not None:
+        return rendezvous_problem(lines, expectation.rendezvous)
     return None
 
 

@@ -9,10 +9,16 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from Crypto.PublicKey import RSA
+from Crypto.PublicKey import ECC, RSA
 
 from onionlab.rundir.keycache import authority_keys, has_keys
-from onionlab.rundir.keys import AuthorityKeys, make_authority_keys, make_relay_keys
+from onionlab.rundir.keys import (
+    AuthorityKeys,
+    make_authority_keys,
+    make_onion_service_keys,
+    make_relay_keys,
+    onion_address,
+)
 
 
 @pytest.fixture(scope="module")
@@ -138,3 +144,36 @@ def test_a_damaged_cache_is_drawn_again(
     )
     assert cached(tmp_path) == authority
     assert file.read_text() == text
+
+
+def test_an_onion_services_address_is_that_of_its_secret_key() -> None:
+    keys = make_onion_service_keys(1, "onionservice1")
+    assert keys == make_onion_service_keys(1, "onionservice1")
+    assert keys.address != make_onion_service_keys(2, "onionservice1").address
+    assert keys.files["hostname"] == f"{keys.address}\n".encode()
+    public = keys.files["hs_ed25519_public_key"]
+    assert public[:32] == b"== ed25519v1-public: type0 ==".ljust(32, b"\0")
+    secret = keys.files["hs_ed25519_secret_key"]
+    assert secret[:32] == b"== ed25519v1-secret: type0 ==".ljust(32, b"\0")
+    # The scalar times the base point, by the curve's own arithmetic.
+    scalar = int.from_bytes(secret[32:64], "little")
+    base = ECC.construct(
+        curve="Ed25519",
+        point_x=15112221349535400772501151409588531511454012693041857206046113283949847762202,
+        point_y=46316835694926478169428394003475163141307993866256225615783033603165251855960,
+    ).pointQ
+    point = base * scalar
+    y, x = int(point.y), int(point.x)
+    assert public[32:] == (y | (x & 1) << 255).to_bytes(32, "little")
+    label = base64.b32decode(keys.address.removesuffix(".onion").upper())
+    assert label[:32] == public[32:]
+    assert label[34:] == b"\x03"
+
+
+def test_an_onion_address_is_the_one_that_the_specification_gives() -> None:
+    """rend-spec-v3's encoding, checked on an address that Tor made."""
+    address = "scnsleif7vscaf6qlylydtg4szgilhjssrf3pkbvycp3o3awe6q6m4qd"
+    raw = base64.b32decode(address.upper())
+    public, checksum, version = raw[:32], raw[32:34], raw[34:]
+    assert onion_address(public) == f"{address}.onion"
+    assert (len(checksum), version) == (2, b"\x03")

@@ -24,7 +24,9 @@ WARM_UP_S = 4.0
 
 
 def say(**data: object) -> None:
-    print(json.dumps(data), flush=True)
+    # At once, as several threads do so.
+    sys.stdout.write(json.dumps(data) + "\n")
+    sys.stdout.flush()
 
 
 def accept_all(serve: Callable[[socket.socket], None], port: int) -> None:
@@ -54,8 +56,18 @@ def echo(connection: socket.socket) -> None:
         connection.sendall(data)
 
 
+def confirm(connection: socket.socket) -> None:
+    """Answer each transfer, which begins with its size, with a byte at its end."""
+    while head := connection.recv(8, socket.MSG_WAITALL):
+        (left,) = struct.unpack("=Q", head)
+        while left:
+            left -= len(connection.recv(min(left, BUFFER_BYTES)))
+        connection.sendall(b"x")
+
+
 def serve() -> None:
-    """Swallow on PORT, echo on PORT + 1."""
+    """Swallow on PORT, echo on PORT + 1, confirm on PORT + 2."""
+    threading.Thread(target=accept_all, args=(confirm, PORT + 2), daemon=True).start()
     threading.Thread(target=accept_all, args=(echo, PORT + 1), daemon=True).start()
     accept_all(swallow, PORT)
 
@@ -114,16 +126,34 @@ def send(host: str, seconds: str, connections: str = "1", name: str = "send") ->
         thread.join()
 
 
-def ping(host: str, count: str, interval_s: str) -> None:
-    """Echo a byte so many times and print each round trip."""
-    with socket.create_connection((host, PORT + 1)) as connection:
-        connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+def ping(host: str, count: str, interval_s: str, connections: str = "1") -> None:
+    """Echo a byte so many times over each of so many connections and print each round trip."""
+
+    def echoed() -> None:
+        with socket.create_connection((host, PORT + 1)) as connection:
+            connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            for _ in range(int(count)):
+                started_s = time.monotonic()
+                connection.sendall(b"x")
+                connection.recv(1)
+                say(ping_s=time.monotonic() - started_s)
+                time.sleep(float(interval_s))
+
+    threads = [threading.Thread(target=echoed) for _ in range(int(connections))]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+
+
+def transfer(host: str, size_bytes: str, count: str) -> None:
+    """Send so much, so many times, and print how long each took."""
+    with socket.create_connection((host, PORT + 2)) as connection:
         for _ in range(int(count)):
             started_s = time.monotonic()
-            connection.sendall(b"x")
+            connection.sendall(struct.pack("=Q", int(size_bytes)) + bytes(int(size_bytes)))
             connection.recv(1)
-            say(ping_s=time.monotonic() - started_s)
-            time.sleep(float(interval_s))
+            say(transfer_s=time.monotonic() - started_s)
 
 
 def facts() -> None:
@@ -146,8 +176,9 @@ def facts() -> None:
     )
 
 
-def fail(status: str) -> None:
+def fail(status: str, after_s: str = "0") -> None:
     """End with a status."""
+    time.sleep(float(after_s))
     print("the last words", file=sys.stderr, flush=True)
     sys.exit(int(status))
 
@@ -182,6 +213,7 @@ def main() -> None:
         "connect": connect,
         "send": send,
         "ping": ping,
+        "transfer": transfer,
         "facts": facts,
         "fail": fail,
         "spin": spin,

@@ -9,9 +9,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from onionlab.engines.base import Process, Progress, Simulation, Usage
+from onionlab.engines.base import Engine, Process, Progress, Simulation, Usage
 from onionlab.engines.uml.engine import UmlEngine
-from onionlab.network.layout import Host, Network, Place
+from onionlab.network.layout import Host, Link, Network, Place
 
 PROBE = Path(__file__).with_name("guest_probe.py")
 MBIT = 1_000_000
@@ -31,47 +31,61 @@ class Net:
     processes: dict[str, list[Process]] = field(default_factory=dict)
     default_latency_us: int = 10_000
     watched: tuple[str, ...] = ()
+    path_loss: dict[frozenset[str], float] = field(default_factory=dict)
+    bootstrap_end_ms: int = 0
 
     def host(
-        self, name: str, *, up: int = 100 * MBIT, down: int = 100 * MBIT, place: str | None = None
+        self,
+        name: str,
+        *,
+        up: int = 100 * MBIT,
+        down: int = 100 * MBIT,
+        place: str | None = None,
+        address: str | None = None,
+        link: Link | None = None,
     ) -> None:
         where = place or f"place-{name}"
         self.places.setdefault(where, Place(where, "region", up, down))
-        self.hosts.append(Host(name, "server", None, where, f"100.10.0.{len(self.hosts) + 1}"))
+        own = address or f"100.10.0.{len(self.hosts) + 1}"
+        self.hosts.append(Host(name, "server", None, where, own, link=link))
         self.processes[name] = []
 
     def latency(self, one: str, other: str, us: int) -> None:
         self.latency_us[frozenset((f"place-{one}", f"place-{other}"))] = us
 
-    def run(self, name: str, *arguments: str, at_ms: int = 1000) -> None:
+    def run(self, name: str, *arguments: str, at_ms: int = 1000, runs_to_end: bool = True) -> None:
         """Let a host run a command of the probe."""
         command = ("-S", "-B", str(PROBE), *arguments)
-        self.processes[name].append(Process("python", command, at_ms))
+        self.processes[name].append(Process("python", command, at_ms, runs_to_end=runs_to_end))
 
     def simulation(self, stop_ms: int) -> Simulation:
         places = tuple(self.places.values())
+        pairs = [(a.name, b.name) for i, a in enumerate(places) for b in places[i:]]
         return Simulation(
             network=Network(
                 hosts=tuple(self.hosts),
                 places=places,
                 latency_us={
-                    (a.name, b.name): self.latency_us.get(
-                        frozenset((a.name, b.name)), self.default_latency_us
-                    )
-                    for i, a in enumerate(places)
-                    for b in places[i:]
+                    pair: self.latency_us.get(frozenset(pair), self.default_latency_us)
+                    for pair in pairs
                 },
                 packet_loss=self.packet_loss,
+                path_loss={
+                    pair: self.path_loss[frozenset(pair)]
+                    for pair in pairs
+                    if frozenset(pair) in self.path_loss
+                },
             ),
             processes={name: tuple(each) for name, each in self.processes.items()},
             seed=self.seed,
             stop_ms=stop_ms,
             options=self.options,
             watched=self.watched,
+            bootstrap_end_ms=self.bootstrap_end_ms,
         )
 
 
-def write_directory(directory: Path, engine: UmlEngine, simulation: Simulation) -> None:
+def write_directory(directory: Path, engine: Engine, simulation: Simulation) -> None:
     """Write what the harness writes of a run, as far as the engine needs it."""
     for relative, content in engine.configuration(simulation).items():
         (directory / relative).parent.mkdir(parents=True, exist_ok=True)
@@ -81,7 +95,7 @@ def write_directory(directory: Path, engine: UmlEngine, simulation: Simulation) 
 
 def run_guest(
     directory: Path,
-    engine: UmlEngine,
+    engine: Engine,
     net: Net,
     *,
     stop_s: float,

@@ -6,7 +6,7 @@ import json
 import subprocess
 import sys
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -14,10 +14,13 @@ from typing import Any
 import pytest
 
 from onionlab import engines
+from onionlab.engines.base import Process
 from onionlab.engines.uml import memory
-from onionlab.engines.uml.engine import UmlEngine
+from onionlab.engines.uml.engine import CONFIGURATION, UmlEngine
+from onionlab.engines.uml.guest import description
 from onionlab.errors import UserError
 from onionlab.experiment import load
+from onionlab.network.layout import Link
 from onionlab.paths import working_root
 from uml.guest_support import Net
 
@@ -184,3 +187,66 @@ def test_a_machine_without_room_is_told_before_the_start(
     monkeypatch.setattr("psutil.virtual_memory", lambda: SimpleNamespace(available=50 * 2**20))
     with pytest.raises(UserError, match="the machine has 50 MiB available"):
         memory.memory_folder(simulation, 2**30)
+
+
+def test_what_a_simulation_lacks_is_not_in_its_description(small_net: Net) -> None:
+    data = json.loads(
+        UmlEngine(NoKernel()).configuration(small_net.simulation(5000))[CONFIGURATION]
+    )
+    assert not {"path_loss", "bootstrap_end_ms"} & data.keys()
+    assert "runs_to_end" not in data["hosts"][0]["programs"][0]
+    # A loss of its own that is that of all others is none.
+    small_net.path_loss[frozenset(("place-a",))] = small_net.packet_loss
+    same = UmlEngine(NoKernel()).configuration(small_net.simulation(5000))[CONFIGURATION]
+    assert json.loads(same) == data
+
+
+def test_the_description_has_links_losses_and_ends_of_their_own(small_net: Net) -> None:
+    small_net.bootstrap_end_ms = 3000
+    small_net.path_loss[frozenset(("place-a", "place-c"))] = 0.5
+    small_net.path_loss[frozenset(("place-a",))] = 0.0
+    small_net.host("d", place="place-c", link=Link(7, 8), address="9.9.9.9")
+    small_net.run("d", "fail", "0", runs_to_end=False)
+    files = UmlEngine(NoKernel()).configuration(small_net.simulation(5000))
+    data = json.loads(files[CONFIGURATION])
+    assert data["path_loss"] == [[0.0, 0.5], [0.5, 0.01]]
+    assert data["bootstrap_end_ms"] == 3000
+    added = data["hosts"][3]
+    assert (added["address"], added["up_bit_per_s"], added["down_bit_per_s"]) == ("9.9.9.9", 7, 8)
+    assert added["programs"][0]["runs_to_end"] is False
+
+
+def test_a_description_is_read_as_it_was_written(small_net: Net, tmp_path: Path) -> None:
+    small_net.bootstrap_end_ms = 3000
+    small_net.path_loss[frozenset(("place-a", "place-c"))] = 0.5
+    (tmp_path / "uml.json").write_bytes(
+        UmlEngine(NoKernel()).configuration(small_net.simulation(5000))[CONFIGURATION]
+    )
+    described = description.read_description(tmp_path / "uml.json")
+    losses = [[described.loss(one, other) for other in (0, 1)] for one in (0, 1)]
+    assert losses == [[0.01, 0.5], [0.5, 0.01]]
+    assert described.bootstrap_end_ms == 3000
+    assert described.hosts[0].programs[0].runs_to_end
+
+
+@pytest.mark.parametrize(
+    ("changes", "wrong"),
+    [
+        ({"arguments": ("one.graphml", "two.graphml")}, "one argument"),
+        ({"arguments": ()}, "one argument"),
+        ({"environment": {"TGENSOCKS": "127.0.0.1:9050"}}, "has no TGENSOCKS"),
+        ({"environment": {"TGENHOSTNAME": "other"}}, "has no TGENHOSTNAME"),
+        ({"environment": {"TGENIP": "localhost"}}, "needs an IPv4 address in TGENIP"),
+        ({"runs_to_end": False}, "runs to the end"),
+    ],
+)
+def test_what_the_driver_cannot_do_in_tgens_place_is_refused(
+    small_net: Net, changes: dict[str, Any], wrong: str
+) -> None:
+    good = Process("tgen", ("graph.graphml",), 1000, {"TGENIP": "127.0.0.1", "OTHER": "x"})
+    small_net.processes["c"] = [good]
+    UmlEngine(NoKernel()).configuration(small_net.simulation(5000))
+    small_net.processes["c"] = [replace(good, **changes)]
+    with pytest.raises(UserError, match=wrong) as caught:
+        UmlEngine(NoKernel()).configuration(small_net.simulation(5000))
+    assert "host c" in caught.value.message

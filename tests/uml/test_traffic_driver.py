@@ -578,3 +578,28 @@ def test_ctrl_c_ends_it_too(tmp_path: Path) -> None:
         driver.process.send_signal(signal.SIGINT)
         driver.wait()
     assert (driver.status, driver.errors) == (0, "")
+
+
+def test_sockets_of_a_host_have_the_address_that_it_is_given(tmp_path: Path) -> None:
+    port = free_port()
+    graphs = {"server": server_graphml(port), "client": client_graphml(port, host="127.0.0.2")}
+    entries = [
+        {
+            "name": name,
+            "graph": str(tmp_path / f"{name}.graphml"),
+            "start_ms": 0,
+            "log": str(tmp_path / f"{name}.log"),
+            "bind": address,
+        }
+        for name, address in (("server", "127.0.0.2"), ("client", "127.0.0.3"))
+    ]
+    result = play_until(tmp_path, graphs, {"client": ("stream-success", 1)}, hosts=entries)
+    assert f"server listening at 127.0.0.2:{port}" in result.text("server")
+    assert "127.0.0.3" in result.text("server")
+
+
+def test_an_address_that_is_none_is_refused(tmp_path: Path) -> None:
+    entry = {"name": "a", "graph": "a", "start_ms": 0, "log": "b", "bind": "localhost"}
+    path = write_traffic_file(tmp_path, {}, hosts=[entry])
+    with pytest.raises(UserError, match="'localhost' is not an IPv4 address"):
+        load_traffic_file(path)

@@ -15,11 +15,19 @@ import sys
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from ipaddress import IPv4Address
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeVar
 
 from analysis.formats.files import HOSTS, LOGS
-from onionlab.engines.base import EPOCH_UNIX_S, EngineFailureError, Progress, Simulation, Usage
+from onionlab.engines.base import (
+    EPOCH_UNIX_S,
+    EngineFailureError,
+    Process,
+    Progress,
+    Simulation,
+    Usage,
+)
 from onionlab.engines.following import Command, Ended, follow
 from onionlab.engines.processes import end_processes_below
 from onionlab.engines.uml import memory
@@ -50,6 +58,11 @@ DEFAULT_OPTIONS: dict[str, Any] = {
     "stall_timeout_s": 120.0,
     "congestion_control": "cubic",
 }
+
+_Value = TypeVar("_Value", int, float)
+
+# Of TGen's own environment variables, those that the traffic driver does not follow.
+_REFUSED_OF_TGEN = {"TGENHOSTNAME", "TGENSOCKS"}
 
 _WRAPPERS = (
     # How much memory the guest finds depends on where its kernel lies in the host's memory.
@@ -282,12 +295,12 @@ def _quoted(path: Path) -> str:
 
 
 def _describe(simulation: Simulation) -> bytes:
+    for host, processes in simulation.processes.items():
+        for process in processes:
+            if process.program == description.TRAFFIC_PROGRAM:
+                _check_traffic(host, process)
     network = simulation.network
     number = {place.name: i for i, place in enumerate(network.places)}
-    latency_us = [[0] * len(number) for _ in number]
-    for (one, other), value_us in network.latency_us.items():
-        latency_us[number[one]][number[other]] = value_us
-        latency_us[number[other]][number[one]] = value_us
     options = {**DEFAULT_OPTIONS, **simulation.options}
     data = {
         "format": description.FORMAT,
@@ -297,20 +310,21 @@ def _describe(simulation: Simulation) -> bytes:
         "memory_bytes": memory.guest_bytes(simulation, options["memory_bytes"]),
         "packet_loss": network.packet_loss,
         "congestion_control": options["congestion_control"],
-        "latency_us": latency_us,
+        "latency_us": _matrix(number, network.latency_us),
         "hosts": [
             {
                 "name": host.name,
                 "address": host.address,
                 "place": number[host.place],
-                "up_bit_per_s": network.place_of(host).up_bit_per_s,
-                "down_bit_per_s": network.place_of(host).down_bit_per_s,
+                "up_bit_per_s": network.link_of(host).up_bit_per_s,
+                "down_bit_per_s": network.link_of(host).down_bit_per_s,
                 "programs": [
                     {
                         "program": process.program,
                         "arguments": list(process.arguments),
                         "environment": dict(process.environment),
                         "start_ms": process.start_ms,
+                        **({} if process.runs_to_end else {"runs_to_end": False}),
                     }
                     for process in simulation.processes[host.name]
                 ],
@@ -318,7 +332,43 @@ def _describe(simulation: Simulation) -> bytes:
             for host in network.hosts
         ],
     }
+    # What most simulations lack is not said of them: their files stay as they were.
+    if any(loss != network.packet_loss for loss in network.path_loss.values()):
+        data["path_loss"] = _matrix(number, {p: network.loss_of(p) for p in network.latency_us})
+    if simulation.bootstrap_end_ms:
+        data["bootstrap_end_ms"] = simulation.bootstrap_end_ms
     return (json.dumps(data, indent=1, sort_keys=True) + "\n").encode()
+
+
+def _matrix(
+    number: Mapping[str, int], of_pair: Mapping[tuple[str, str], _Value]
+) -> list[list[_Value | int]]:
+    """Return what each pair of places has, in rows and columns of their numbers."""
+    rows: list[list[_Value | int]] = [[0] * len(number) for _ in number]
+    for (one, other), value in of_pair.items():
+        rows[number[one]][number[other]] = value
+        rows[number[other]][number[one]] = value
+    return rows
+
+
+def _check_traffic(host: str, process: Process) -> None:
+    """Refuse what the traffic driver does not do in TGen's place. Raises UserError."""
+    wrong = ""
+    if len(process.arguments) != 1:
+        wrong = f"takes one argument, a graph, and not {' '.join(process.arguments)!r}"
+    elif refused := sorted(_REFUSED_OF_TGEN & process.environment.keys()):
+        wrong = f"has no {refused[0]}, which its environment sets"
+    elif not process.runs_to_end:
+        wrong = "runs to the end, and this one is to end before"
+    elif (address := process.environment.get(description.BIND_VARIABLE)) is not None:
+        try:
+            IPv4Address(address)
+        except ValueError:
+            wrong = f"needs an IPv4 address in {description.BIND_VARIABLE}, not {address!r}"
+    if wrong:
+        raise UserError(
+            f"host {host}: tgen on the embedded engine {wrong}", "run it on Shadow: ENGINE=shadow"
+        )
 
 
 def _guest_seed(seed: int) -> str:

@@ -105,6 +105,12 @@ class NetworkSettings(Model):
         "much; `both`: link, rate and burst are those of one relay of the distribution",
     )
     servers: Servers = key(description="servers that the clients fetch from")
+    onion_services: Annotated[int, COUNT] = key(
+        0,
+        description="onion services, each with a Tor and a web server of its own on a link of "
+        "`servers`' bandwidth; classes of `to: onion-services` fetch from them; SCALE leaves one "
+        "at least",
+    )
     clients: Clients = key({}, description="what holds for all clients")
     perf_clients: Annotated[int, COUNT] = key(
         0, description="clients named as tornettools' `perfclientNexit` hosts, for its own tools"

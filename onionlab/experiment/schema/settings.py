@@ -88,4 +88,5 @@ class Settings(Model):
     def host_count(self) -> int:
         """All simulated hosts."""
         net = self.network
-        return net.authorities + net.relays.count + net.servers.count + self.client_count
+        services = net.servers.count + net.onion_services
+        return net.authorities + net.relays.count + services + self.client_count

@@ -116,6 +116,11 @@ class TrafficClass(Model):
         description="`one`: a run counts only if its log shows that all streams of each client "
         "shared one circuit of guard, middle and exit; takes `repeat: once`",
     )
+    to: Annotated[str, kinds.choice("servers", "onion-services")] = key(
+        "servers",
+        description="whom they fetch from; with `onion-services` a run counts only if its log "
+        "shows that all their streams went over rendezvous circuits",
+    )
     kind: Annotated[str, kinds.choice("tgen", "pieces")] = key(
         "tgen",
         description="`tgen`: a download is one stream; `pieces`: libtorrent over TCP fetches it "

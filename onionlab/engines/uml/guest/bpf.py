@@ -23,7 +23,7 @@ _BPF_PSEUDO_MAP_FD = 1
 _BPF_ANY = 0
 _BPF_ALU64, _BPF_DW = 0x07, 0x18
 _BPF_MOV, _BPF_END, _BPF_TO_BE = 0xB0, 0xD0, 0x08
-_BPF_JNE, _BPF_CALL, _BPF_EXIT = 0x50, 0x80, 0x90
+_BPF_JNE, _BPF_JLE, _BPF_CALL, _BPF_EXIT = 0x50, 0xB0, 0x80, 0x90
 BPF_FUNC_MAP_LOOKUP_ELEM, BPF_FUNC_KTIME_GET_NS, BPF_FUNC_GET_PRANDOM_U32 = 1, 5, 7
 BPF_FUNC_CLONE_REDIRECT, BPF_FUNC_REDIRECT, BPF_FUNC_SKB_SET_TSTAMP = 13, 23, 192
 BPF_SKB_TSTAMP_DELIVERY_MONO = 1
@@ -131,6 +131,12 @@ class Assembler:
         """32 bits at target + offset = source."""
         self._add(_BPF_STX | _BPF_MEM | _BPF_W, target, source, offset)
 
+    def set_value64(self, target: int, value: int) -> None:
+        """Target = a value of 64 bits."""
+        self._add(_BPF_LD | _BPF_IMM | _BPF_DW, target, value=_signed32(value & 0xFFFFFFFF))
+        # An instruction of twice the size: the upper half of the value.
+        self._add(0, value=_signed32(value >> 32))
+
     def load_map(self, target: int, map_descriptor: int) -> None:
         """Target = the map."""
         self._add(_BPF_LD | _BPF_IMM | _BPF_DW, target, _BPF_PSEUDO_MAP_FD, value=map_descriptor)
@@ -165,10 +171,20 @@ class Assembler:
         self._jumps.append((len(self._code), label))
         self._add(_BPF_JMP | _BPF_JGT | _BPF_K, register, value=value)
 
+    def jump_not_greater(self, register: int, other: int, label: str) -> None:
+        """Jump where the register is at most another one (both unsigned)."""
+        self._jumps.append((len(self._code), label))
+        self._add(_BPF_JMP | _BPF_JLE | _BPF_X, register, other)
+
     def jump(self, label: str) -> None:
         """Jump."""
         self._jumps.append((len(self._code), label))
         self._add(_BPF_JMP | _BPF_JA)
+
+
+def _signed32(value: int) -> int:
+    """Return 32 bits as the number that an instruction's field takes."""
+    return value - (1 << 32) if value >= 1 << 31 else value
 
 
 class Map:

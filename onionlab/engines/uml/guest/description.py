@@ -10,15 +10,25 @@ from typing import Any
 
 FORMAT = 1
 
+TRAFFIC_PROGRAM = "tgen"
+"""The program in whose place the traffic driver plays."""
+BIND_VARIABLE = "TGENIP"
+"""Of TGen's environment: the address that its sockets have on their own side."""
+
 
 @dataclass(frozen=True)
 class Program:
-    """One program of one host. start_ms: simulated time since the start of the simulation."""
+    """One program of one host.
+
+    start_ms: simulated time since the start of the simulation; runs_to_end: whether it must still
+    run when the simulation ends, else it has to have ended well.
+    """
 
     program: str
     arguments: tuple[str, ...]
     environment: Mapping[str, str]
     start_ms: int
+    runs_to_end: bool = True
 
 
 @dataclass(frozen=True)
@@ -38,7 +48,9 @@ class Description:
     """A whole simulation.
 
     latency_us: one-way latency in microseconds, [place][place]; packet_loss: share of the packets
-    with payload that each path loses; memory_bytes: of the guest, from which Tor derives limits.
+    with payload that each path loses; path_loss: the same, [place][place], or None where all paths
+    have packet_loss; bootstrap_end_ms: simulated time until which no link limits anything and no
+    path loses anything; memory_bytes: of the guest, from which Tor derives limits.
     """
 
     seed: int
@@ -49,6 +61,12 @@ class Description:
     congestion_control: str
     latency_us: tuple[tuple[int, ...], ...]
     hosts: tuple[GuestHost, ...]
+    path_loss: tuple[tuple[float, ...], ...] | None = None
+    bootstrap_end_ms: int = 0
+
+    def loss(self, source: int, target: int) -> float:
+        """Return the share of packets with payload that the path between two places loses."""
+        return self.packet_loss if self.path_loss is None else self.path_loss[source][target]
 
 
 def read_description(path: Path) -> Description:
@@ -57,6 +75,8 @@ def read_description(path: Path) -> Description:
     if data.pop("format") != FORMAT:
         raise ValueError(f"{path} has another format than {FORMAT}")
     data["latency_us"] = tuple(tuple(row) for row in data["latency_us"])
+    if "path_loss" in data:
+        data["path_loss"] = tuple(tuple(row) for row in data["path_loss"])
     data["hosts"] = tuple(
         GuestHost(
             **{

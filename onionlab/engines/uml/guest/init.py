@@ -24,9 +24,15 @@ from onionlab.engines.uml.guest.boot import (
     Result,
     read_boot,
 )
-from onionlab.engines.uml.guest.description import Description, GuestHost, read_description
+from onionlab.engines.uml.guest.description import (
+    BIND_VARIABLE,
+    TRAFFIC_PROGRAM,
+    Description,
+    GuestHost,
+    read_description,
+)
 from onionlab.engines.uml.guest.launch import Running
-from onionlab.engines.uml.guest.wiring import NAMESPACES, build_network
+from onionlab.engines.uml.guest.wiring import NAMESPACES, Links, build_network
 
 PROGRESS_INTERVAL_NS = 10**9
 REPEAT_INTERVAL_NS = 10 * PROGRESS_INTERVAL_NS
@@ -34,7 +40,6 @@ REPEAT_INTERVAL_NS = 10 * PROGRESS_INTERVAL_NS
 READY_STEP_MS = 100
 """Programs may start from the first multiple of this on, once the network is made."""
 DRIVER_PATIENCE_S = 60.0
-TRAFFIC_PROGRAM = "tgen"
 TRAFFIC_FOLDER = "onionlab/engines/uml/traffic"
 # After the first byte of a stream, the driver is woken for pieces of this size.
 TRAFFIC_PIECE_BYTES = 16384
@@ -58,11 +63,19 @@ class ProgramEndedError(Exception):
         self.last_words = running.last_words()
 
 
+class ProgramRunsError(Exception):
+    """A program that was to end by itself still runs when the simulation ends."""
+
+    def __init__(self, running: Running) -> None:
+        super().__init__(f"{running.program} of {running.host} was to end by itself and still runs")
+        self.last_words = running.last_words()
+
+
 def main(boot_file: str) -> None:
     """Run the simulation, write its result, switch the guest off. Never returns."""
     try:
         result = _run(read_boot(Path(boot_file)))
-    except ProgramEndedError as error:
+    except (ProgramEndedError, ProgramRunsError) as error:
         at_s = time.clock_gettime(time.CLOCK_MONOTONIC)
         result = Result(f"{error} after {at_s:.3f} s", tuple(error.last_words))
     except BaseException as error:
@@ -90,8 +103,8 @@ def _run(boot: Boot) -> Result:
     file_systems.copy_in()
     for host in description.hosts:
         (file_systems.HOSTS / host.name).mkdir(mode=0o700, parents=True, exist_ok=True)
-    build_network(description)
-    simulation = Simulation(boot, description)
+    links = build_network(description)
+    simulation = Simulation(boot, description, links)
     try:
         simulation.run()
     finally:
@@ -102,18 +115,26 @@ def _run(boot: Boot) -> Result:
 class Simulation:
     """All programs of all hosts, from the first start to the stop."""
 
-    def __init__(self, boot: Boot, description: Description) -> None:
+    def __init__(self, boot: Boot, description: Description, links: Links) -> None:
         self._boot = boot
         self._description = description
+        self._links = links
         self._epoch_ns = description.epoch_unix_s * 10**9
         self._alarm = system.Alarm(signal.SIGCHLD)
         self._running: dict[int, Running] = {}
+        self._may_end: set[int] = set()
         self._driver: Running | None = None
         self._repeated: dict[int, int] = {}
 
     def run(self) -> None:
-        """Start everything at its time and stop at the end. Raises ProgramEndedError."""
+        """Start everything at its time and stop at the end.
+
+        Raises ProgramEndedError, ProgramRunsError.
+        """
         events: list[tuple[int, Callable[[], None]]] = []
+        if 0 < self._description.bootstrap_end_ms < self._description.stop_ms:
+            # Before what starts at the same moment.
+            events.append((self._description.bootstrap_end_ms, self._links.end_bootstrap))
         traffic = []
         for host in self._description.hosts:
             for position, program in enumerate(host.programs):
@@ -125,9 +146,9 @@ class Simulation:
         self._sleep_until(self._ready_ms())
         if traffic:
             self._start_driver(traffic)
-        for start_ms, start in events:
-            self._sleep_until(start_ms)
-            start()
+        for at_ms, happen in events:
+            self._sleep_until(at_ms)
+            happen()
         self._sleep_until(self._description.stop_ms)
         self._stop()
 
@@ -159,6 +180,8 @@ class Simulation:
                 directory=file_systems.HOSTS / host.name,
             )
             self._running[running.pid] = running
+            if not program.runs_to_end:
+                self._may_end.add(running.pid)
 
         return start
 
@@ -172,6 +195,7 @@ class Simulation:
             "log": str(launch.log_file(host.name, TRAFFIC_PROGRAM, position)),
             "netns": str(NAMESPACES / host.name),
             "address": host.address,
+            **({"bind": bind} if (bind := program.environment.get(BIND_VARIABLE)) else {}),
         }
 
     def _start_driver(self, traffic: list[dict[str, str | int]]) -> None:
@@ -250,10 +274,12 @@ class Simulation:
     def _look_after_programs(self) -> None:
         for pid, status in _ended_children():
             running = self._running.pop(pid, None)
-            if running is not None:
+            if running is not None and not (pid in self._may_end and status == 0):
                 raise ProgramEndedError(running, status)
 
     def _stop(self) -> None:
+        for pid in self._may_end & self._running.keys():
+            raise ProgramRunsError(self._running[pid])
         driver = self._driver
         if driver is not None:
             del self._running[driver.pid]

@@ -219,19 +219,24 @@ class Netlink:
         overhead: int = 0,
     ) -> None:
         """Add a queueing discipline. overhead: bytes added to each packet's size (or taken off)."""
-        attributes = [(_TCA_KIND, text(kind))]
-        if options:
-            attributes.append(nested(_TCA_OPTIONS, options))
-        if overhead:
-            # struct tc_sizespec: cell and size logarithms, cell alignment, overhead, link layer,
-            # least packet, largest packet, entries of the table.
-            base = struct.pack("=BBhiIIII", 0, 0, 0, overhead, _TC_LINKLAYER_ETHERNET, 0, 0, 0)
-            attributes.append(nested(_TCA_STAB, pack([(_TCA_STAB_BASE, base)])))
         self._request(
             _RTM_NEWQDISC,
             _traffic_control(index, handle=handle, parent=parent),
-            attributes,
+            _qdisc(kind, options, overhead),
             create=True,
+        )
+
+    def change_qdisc(
+        self, index: int, kind: str, options: bytes, *, handle: int, overhead: int = 0
+    ) -> None:
+        """Give the first queueing discipline of a link other options; what it holds stays there.
+
+        overhead: as in add_qdisc, and anew, as the kernel forgets the one from before.
+        """
+        self._request(
+            _RTM_NEWQDISC,
+            _traffic_control(index, handle=handle, parent=_TC_H_ROOT),
+            _qdisc(kind, options, overhead),
         )
 
     def add_ingress_hook(self, index: int) -> None:
@@ -281,6 +286,18 @@ class Netlink:
             raise NetlinkError(-code, f"rtnetlink request {kind}: {os.strerror(-code)}")
 
 
+def _qdisc(kind: str, options: bytes, overhead: int) -> list[Attribute]:
+    attributes = [(_TCA_KIND, text(kind))]
+    if options:
+        attributes.append(nested(_TCA_OPTIONS, options))
+    if overhead:
+        # struct tc_sizespec: cell and size logarithms, cell alignment, overhead, link layer,
+        # least packet, largest packet, entries of the table.
+        base = struct.pack("=BBhiIIII", 0, 0, 0, overhead, _TC_LINKLAYER_ETHERNET, 0, 0, 0)
+        attributes.append(nested(_TCA_STAB, pack([(_TCA_STAB_BASE, base)])))
+    return attributes
+
+
 def _link(index: int, flags: int = 0, changed_flags: int = 0) -> bytes:
     """Return a struct ifinfomsg: family, hardware type, link, flags, which of them are meant."""
     return struct.pack("=BxHiII", socket.AF_UNSPEC, 0, index, flags, changed_flags)
@@ -300,13 +317,16 @@ def _traffic_control(index: int, *, handle: int, parent: int, info: int = 0) -> 
     return struct.pack("=BxxxiIII", socket.AF_UNSPEC, index, handle, parent, info)
 
 
-def token_bucket(rate_bytes_per_s: int, burst_bytes: int) -> bytes:
-    """Return the options of a `tbf` without a queue of its own (add one at parent HANDLE:1)."""
+def token_bucket(rate_bytes_per_s: int, burst_bytes: int, *, limit_packets: int = 0) -> bytes:
+    """Return the options of a `tbf` without a queue of its own (add one at parent HANDLE:1).
+
+    limit_packets: of a `pfifo` that was added; a new `tbf` has none.
+    """
     # struct tc_tbf_qopt: two of struct tc_ratespec (cell logarithm, link layer, overhead, cell
     # alignment, least packet, rate), then queue, bucket and largest packet.
     rate = struct.pack("=BBHhHI", 0, _TC_LINKLAYER_ETHERNET, 0, 0, 0, rate_bytes_per_s)
     no_peak = struct.pack("=BBHhHI", 0, 0, 0, 0, 0, 0)
-    parameters = rate + no_peak + struct.pack("=III", 0, 0, 0)
+    parameters = rate + no_peak + struct.pack("=III", limit_packets, 0, 0)
     return pack([(_TCA_TBF_PARMS, parameters), (_TCA_TBF_BURST, u32(burst_bytes))])
 
 

@@ -11,6 +11,9 @@ The upstream bucket stands in A's own namespace, so a full link holds packets ba
 and nothing is ever lost there. Latency is no property of a queue: a program writes the time when
 the packet is due at the other end into the packet, and one queue for all paths lets each packet go
 at that time exactly. Rates, bursts and CoDel's two times are those of Shadow's model.
+
+Until the bootstrap ends, the buckets are so large and fill so fast that they hold nothing back, and
+no path loses anything: a simulation may let its hosts find each other first.
 """
 
 from __future__ import annotations
@@ -18,6 +21,7 @@ from __future__ import annotations
 import os
 import socket
 import struct
+import time
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -35,6 +39,8 @@ _UNLIMITED_PACKETS = 10_000_000
 # What lies between IP and the wire: not part of a packet's size, there is no Ethernet in the model.
 _LINK_HEADER_BYTES = 14
 _TICKS_PER_S = 1000
+# More than a simulated host can send: the largest that the kernel takes in 32 bits.
+_NO_LIMIT_BYTES_PER_S, _NO_LIMIT_BURST_BYTES = 2**32 - 1, 2**31
 
 _GATEWAY = "169.254.0.1"
 # All links may have the same one: nothing here looks at it but each receiver, once.
@@ -53,6 +59,8 @@ _IP_BYTES, _TCP_BYTES = 20, 20
 _TCP = _IP + _IP_BYTES
 _IP_TOTAL_LENGTH, _IP_PROTOCOL, _IP_SOURCE, _IP_TARGET = 2, 9, 12, 16
 _TCP_DATA_OFFSET = 12
+_PATH = struct.Struct("=QI4x")
+"""A path in its map: latency in nanoseconds, and how many of 2**31 draws lose a packet."""
 
 # tc's notation: the bucket is 1:, what waits for it stands at 1:1 and is 2: itself.
 _FIRST_QDISC, _BELOW_FIRST_QDISC, _SECOND_QDISC = 0x00010000, 0x00010001, 0x00020000
@@ -72,8 +80,55 @@ _SETTINGS_OF_HOST = {
 }
 
 
-def build_network(description: Description) -> None:
+class Links:
+    """The links of a network: their limits hold from the end of the bootstrap on."""
+
+    def __init__(self, bootstrap_end_ms: int) -> None:
+        self._bootstrap = bootstrap_end_ms > 0
+        self._limits: list[tuple[netlink.Netlink, int, int]] = []
+        self._sockets: list[netlink.Netlink] = []
+
+    def add_bucket(self, link: netlink.Netlink, index: int, bit_per_s: int) -> None:
+        """Put a token bucket at the head of a link; link: of the namespace that it stands in."""
+        bytes_per_s = max(1, bit_per_s // 8)
+        options = (
+            netlink.token_bucket(_NO_LIMIT_BYTES_PER_S, _NO_LIMIT_BURST_BYTES)
+            if self._bootstrap
+            else netlink.token_bucket(bytes_per_s, burst_bytes(bytes_per_s))
+        )
+        link.add_qdisc(index, "tbf", options, handle=_FIRST_QDISC, overhead=-_LINK_HEADER_BYTES)
+        if self._bootstrap:
+            self._limits.append((link, index, bytes_per_s))
+
+    def done_with(self, link: netlink.Netlink) -> None:
+        """Close a socket, once its links' limits hold."""
+        if self._bootstrap:
+            self._sockets.append(link)
+        else:
+            link.close()
+
+    def end_bootstrap(self) -> None:
+        """Let all limits hold from now on: each bucket begins full, as in Shadow."""
+        for link, index, bytes_per_s in self._limits:
+            link.change_qdisc(
+                index,
+                "tbf",
+                # With a limit, or the kernel would give the queue in the bucket that of 0 packets.
+                netlink.token_bucket(
+                    bytes_per_s, burst_bytes(bytes_per_s), limit_packets=_UNLIMITED_PACKETS
+                ),
+                handle=_FIRST_QDISC,
+                overhead=-_LINK_HEADER_BYTES,
+            )
+        for link in self._sockets:
+            link.close()
+        self._limits.clear()
+        self._sockets.clear()
+
+
+def build_network(description: Description) -> Links:
     """Make all hosts and links, and leave the caller in the core namespace."""
+    links = Links(description.bootstrap_end_ms)
     for name, value in _SETTINGS_OF_MACHINE.items():
         _set(name, value)
     _set("net/ipv4/tcp_congestion_control", description.congestion_control)
@@ -86,12 +141,13 @@ def build_network(description: Description) -> None:
         "net/ipv4/tcp_congestion_control": description.congestion_control,
     }
     for number, host in enumerate(description.hosts):
-        _make_host(host, _core_link(number), core, settings)
+        _make_host(host, _core_link(number), core, settings, links)
         system.enter_namespace(core, system.CLONE_NEWNET)
         system.enter_namespace(no_host, system.CLONE_NEWUTS)
-    _make_core(description, core)
+    _make_core(description, core, links)
     os.close(core)
     os.close(no_host)
+    return links
 
 
 def enter_host(name: str) -> None:
@@ -111,7 +167,9 @@ def _core_link(number: int) -> str:
     return f"h{number}"
 
 
-def _make_host(host: GuestHost, core_link: str, core: int, settings: dict[str, str]) -> None:
+def _make_host(
+    host: GuestHost, core_link: str, core: int, settings: dict[str, str], links: Links
+) -> None:
     system.unshare(system.CLONE_NEWNET | system.CLONE_NEWUTS)
     # The kernel's random numbers follow the name and how often this namespace has asked for some.
     system.set_host_name(host.name)
@@ -133,7 +191,7 @@ def _make_host(host: GuestHost, core_link: str, core: int, settings: dict[str, s
     link.add_address(index, host.address)
     link.add_neighbour(index, _GATEWAY, _HARDWARE_ADDRESS)
     link.add_default_route(index, _GATEWAY, host.address)
-    _add_bucket(link, index, host.up_bit_per_s)
+    links.add_bucket(link, index, host.up_bit_per_s)
     link.add_qdisc(
         index,
         "pfifo",
@@ -141,10 +199,10 @@ def _make_host(host: GuestHost, core_link: str, core: int, settings: dict[str, s
         parent=_BELOW_FIRST_QDISC,
         handle=_SECOND_QDISC,
     )
-    link.close()
+    links.done_with(link)
 
 
-def _make_core(description: Description, core: int) -> None:
+def _make_core(description: Description, core: int, links: Links) -> None:
     link = netlink.Netlink()
     link.make_veth(
         _DELAY_LINE, _DELAY_LINE_END, peer_namespace=core, address=_HARDWARE_ADDRESS, mtu=MTU_BYTES
@@ -165,7 +223,7 @@ def _make_core(description: Description, core: int) -> None:
     link.add_ingress_hook(end)
     link.add_ingress_program(end, bpf.load_filter(_arrival_program()), "arrival")
     for host, index in zip(description.hosts, indices, strict=True):
-        _add_bucket(link, index, host.down_bit_per_s)
+        links.add_bucket(link, index, host.down_bit_per_s)
         link.add_qdisc(
             index,
             "codel",
@@ -176,18 +234,7 @@ def _make_core(description: Description, core: int) -> None:
         link.add_ingress_hook(index)
         link.add_ingress_program(index, program, "path")
         link.set_up(index, arp=False)
-    link.close()
-
-
-def _add_bucket(link: netlink.Netlink, index: int, bit_per_s: int) -> None:
-    bytes_per_s = max(1, bit_per_s // 8)
-    link.add_qdisc(
-        index,
-        "tbf",
-        netlink.token_bucket(bytes_per_s, burst_bytes(bytes_per_s)),
-        handle=_FIRST_QDISC,
-        overhead=-_LINK_HEADER_BYTES,
-    )
+    links.done_with(link)
 
 
 def _path_program(description: Description, indices: Sequence[int], delay_line: int) -> bytes:
@@ -201,26 +248,29 @@ def _path_program(description: Description, indices: Sequence[int], delay_line: 
     hosts = bpf.hash_map(4, 8, len(description.hosts))
     for host, index in zip(description.hosts, indices, strict=True):
         hosts[socket.inet_aton(host.address)] = struct.pack("=II", host.place, index)
-    latencies = bpf.array_map(8, places * places)
+    paths = bpf.array_map(_PATH.size, places * places)
+    loses = False
     for source, row in enumerate(description.latency_us):
         for target, latency_us in enumerate(row):
-            latencies[struct.pack("=I", source * places + target)] = struct.pack(
-                "=Q", latency_us * 1000
+            threshold = _loss_threshold(description.loss(source, target))
+            loses = loses or threshold > 0
+            paths[struct.pack("=I", source * places + target)] = _PATH.pack(
+                latency_us * 1000, threshold
             )
     program = bpf.Assembler()
     program.set_register(6, 1)
     program.load32(7, 6, _SKB_DATA)
     program.load32(8, 6, _SKB_DATA_END)
     program.set_register(2, 7)
-    program.add_value(2, _TCP + _TCP_BYTES)
-    program.jump_greater(2, 8, "short")
-    if description.packet_loss > 0:
-        _add_loss(program, description.packet_loss)
-    program.label("addresses")
+    program.add_value(2, _IP + _IP_BYTES)
+    program.jump_greater(2, 8, "drop")
+    # On the stack: the sender's address, the receiver's, the path's number, the payload's size.
     program.load32(1, 7, _IP + _IP_SOURCE)
     program.store32(10, -4, 1)
     program.load32(1, 7, _IP + _IP_TARGET)
     program.store32(10, -8, 1)
+    if loses:
+        _add_payload_size(program)
     program.load_map(1, hosts.descriptor)
     program.set_register(2, 10)
     program.add_value(2, -4)
@@ -238,14 +288,19 @@ def _path_program(description: Description, indices: Sequence[int], delay_line: 
     program.load32(1, 0, 4)
     program.store32(6, _SKB_MARK, 1)
     program.store32(10, -12, 9)
-    program.load_map(1, latencies.descriptor)
+    program.load_map(1, paths.descriptor)
     program.set_register(2, 10)
     program.add_value(2, -12)
     program.call(bpf.BPF_FUNC_MAP_LOOKUP_ELEM)
     program.jump_equal(0, 0, "drop")
     program.load64(9, 0, 0)
+    program.load32(8, 0, 8)
     program.call(bpf.BPF_FUNC_KTIME_GET_NS)
-    program.add_register(9, 0)
+    program.set_register(7, 0)
+    if loses:
+        _add_loss(program, _bootstrap_end_ns(description))
+    program.label("send")
+    program.add_register(9, 7)
     program.set_register(1, 6)
     program.set_register(2, 9)
     program.set_value(3, bpf.BPF_SKB_TSTAMP_DELIVERY_MONO)
@@ -256,22 +311,40 @@ def _path_program(description: Description, indices: Sequence[int], delay_line: 
     program.call(bpf.BPF_FUNC_CLONE_REDIRECT)
     program.set_value(0, _TC_ACT_STOLEN)
     program.leave()
-    # Less than TCP's headers: a short datagram, where it holds an IP header at all.
-    program.label("short")
-    program.set_register(2, 7)
-    program.add_value(2, _TCP)
-    program.jump_greater(2, 8, "drop")
-    program.jump("addresses")
     program.label("drop")
     program.set_value(0, _TC_ACT_SHOT)
     program.leave()
     return program.bytes()
 
 
-def _add_loss(program: bpf.Assembler, packet_loss: float) -> None:
-    """Lose a share of the TCP packets that carry data, as Shadow does: acknowledgements arrive."""
+def _bootstrap_end_ns(description: Description) -> int:
+    """Return when the bootstrap ends by the clock that programs read; 0: there is none."""
+    if not description.bootstrap_end_ms:
+        return 0
+    epoch_ms = 1000 * description.epoch_unix_s
+    since_ms = (
+        time.clock_gettime_ns(time.CLOCK_MONOTONIC) - time.clock_gettime_ns(time.CLOCK_REALTIME)
+    ) / 10**6
+    # Whole milliseconds: the two clocks are read one after the other.
+    return (round(since_ms + epoch_ms) + description.bootstrap_end_ms) * 10**6
+
+
+def _loss_threshold(share: float) -> int:
+    """Return how many of the 2**31 values of a draw lose a packet."""
+    return min(round(share * 2**31) + 1, 2**31) if share > 0 else 0
+
+
+def _add_payload_size(program: bpf.Assembler) -> None:
+    """Store the size of a TCP packet's payload, in bytes; 0 for any other packet.
+
+    Register 7 is where the packet begins, 8 where what can be read of it ends.
+    """
+    program.set_value(9, 0)
+    program.set_register(2, 7)
+    program.add_value(2, _TCP + _TCP_BYTES)
+    program.jump_greater(2, 8, "payload")
     program.load8(1, 7, _IP + _IP_PROTOCOL)
-    program.jump_not_equal(1, socket.IPPROTO_TCP, "addresses")
+    program.jump_not_equal(1, socket.IPPROTO_TCP, "payload")
     program.load16(9, 7, _IP + _IP_TOTAL_LENGTH)
     program.from_big_endian16(9)
     program.load8(1, 7, _IP)
@@ -282,11 +355,25 @@ def _add_loss(program: bpf.Assembler, packet_loss: float) -> None:
     program.shift_right(1, 4)
     program.multiply_value(1, 4)
     program.subtract_register(9, 1)
-    program.jump_equal(9, 0, "addresses")
+    program.label("payload")
+    program.store32(10, -16, 9)
+
+
+def _add_loss(program: bpf.Assembler, bootstrap_end_ns: int) -> None:
+    """Lose a share of the TCP packets that carry data, as Shadow does: acknowledgements arrive.
+
+    Register 7 is the time, 8 the path's threshold. bootstrap_end_ns: by the same clock, or 0.
+    """
+    if bootstrap_end_ns:
+        program.set_value64(1, bootstrap_end_ns)
+        program.jump_greater(1, 7, "send")
+    program.jump_equal(8, 0, "send")
+    program.load32(1, 10, -16)
+    program.jump_equal(1, 0, "send")
     program.call(bpf.BPF_FUNC_GET_PRANDOM_U32)
-    # Half of the range: a comparison takes 31 bits as they are, and more as a negative number.
+    # Half of the range, as a threshold of all of it is to have room in 32 bits.
     program.shift_right(0, 1)
-    program.jump_greater_value(0, min(round(packet_loss * 2**31), 2**31 - 1), "addresses")
+    program.jump_not_greater(8, 0, "send")
     program.set_value(0, _TC_ACT_SHOT)
     program.leave()
 

@@ -42,6 +42,9 @@ class HostNames:
             for stream in graph.streams:
                 unknown |= {peer.name for peer in (*stream.peers, *stream.proxies)}
         for name in sorted(unknown - self._addresses.keys()):
+            if name.endswith(".onion"):
+                # A proxy's matter, and no name that the system could know.
+                continue
             with contextlib.suppress(OSError, UnicodeError):
                 self._addresses[name] = socket.gethostbyname(name)
 

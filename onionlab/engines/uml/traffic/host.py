@@ -94,6 +94,7 @@ class Host:
         self.log = log
         self.wants_info = log.wants_info
         self._entry = entry
+        self._bind = entry.bind or "0.0.0.0"
         self._graph = graph
         self._seed = seed
         self._loop = loop
@@ -174,7 +175,7 @@ class Host:
             self._namespaces.enter(self._entry.netns)
             listener = socket.socket(socket.AF_INET, _NONBLOCKING_STREAM)
             listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-            listener.bind(("0.0.0.0", port))
+            listener.bind((self._bind, port))
             listener.listen(socket.SOMAXCONN)
         except OSError as error:
             raise UserError(
@@ -184,7 +185,7 @@ class Host:
         # Level-triggered: one accept() per wake-up, and none that only learns that it was the last.
         self._loop.watch(listener.fileno(), LEVEL_IN, self._accept)
         self.log.message(
-            "[tgen-server.c:164] [tgenserver_new]", f"server listening at 0.0.0.0:{port}"
+            "[tgen-server.c:164] [tgenserver_new]", f"server listening at {self._bind}:{port}"
         )
         self.log.message(
             "[tgen-driver.c:675] [_tgendriver_startServerHelper]",
@@ -359,6 +360,8 @@ class Host:
         try:
             self._namespaces.enter(self._entry.netns)
             sock = socket.socket(socket.AF_INET, _NONBLOCKING_STREAM)
+            if self._entry.bind is not None:
+                sock.bind((self._entry.bind, 0))
             number = sock.connect_ex((target.address or "0.0.0.0", target.port))
         except OSError as error:
             self._raise_if_out_of_resources(error)

@@ -8,7 +8,8 @@ A JSON object::
                 "address": "11.0.0.5"}]}
 
 Times count from ``epoch_unix_s`` on the wall clock. A host's ``netns`` is null for the process's
-own network, its ``address`` may be null. These keys may be left out:
+own network, its ``address`` may be null; with ``bind`` all its sockets have that address on their
+own side (TGen's environment variable TGENIP). These keys may be left out:
 
 ``names``: name -> IPv4 address of hosts that are not played here, to resolve them without asking
 the system and to name them in the servers' logs.
@@ -44,6 +45,7 @@ class HostEntry:
     log: Path
     netns: str | None
     address: str | None
+    bind: str | None = None
 
 
 @dataclass(frozen=True)
@@ -115,11 +117,11 @@ _UNIQUE: dict[str, Callable[[HostEntry], str]] = {
 
 
 def _host(data: Any, where: str) -> HostEntry:
-    _check_keys(data, where, {"name", "graph", "start_ms", "log"}, {"netns", "address"})
+    _check_keys(data, where, {"name", "graph", "start_ms", "log"}, {"netns", "address", "bind"})
     name = _of(data, "name", where, str)
     if not name or any(character in name for character in " ,[]=\n"):
         raise ValueError(f"{where}: {name!r} cannot be a host's name")
-    netns, address = data.get("netns"), data.get("address")
+    netns, address, bind = data.get("netns"), data.get("address"), data.get("bind")
     if netns is not None and not isinstance(netns, str):
         raise ValueError(f"{where}: netns must be a path or null")
     return HostEntry(
@@ -129,6 +131,7 @@ def _host(data: Any, where: str) -> HostEntry:
         log=Path(_of(data, "log", where, str)),
         netns=netns,
         address=None if address is None else _address(address, where),
+        bind=None if bind is None else _address(bind, where),
     )
 
 

@@ -1,0 +1,107 @@
+"""Onion services of our own networks: their files, and downloads from them on both engines."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+from xml.etree import ElementTree
+
+import pytest
+import yaml
+
+from onionlab.engines.shadow.engine import ShadowEngine
+from onionlab.errors import UserError
+from onionlab.experiment import load
+from onionlab.programs.tor.variants import load_variants
+from onionlab.rundir import RunDirectory, compose
+from onionlab.rundir.keys import make_onion_service_keys
+
+from .checkout import Checkout
+from .test_end_to_end import ENGINES
+
+REPOSITORY = Path(__file__).resolve().parents[2]
+TEMPLATE = "shadow.data.template/hosts/onionservice1"
+
+
+def composed(engine: ShadowEngine) -> RunDirectory:
+    (level,) = load("minimal-tor", root=REPOSITORY).levels.values()
+    variant = load_variants(REPOSITORY)["ewma"]
+    return compose(
+        REPOSITORY, level.settings, variant=variant, baseline=variant, seed=1, engine=engine
+    )
+
+
+def test_a_service_has_its_keys_and_a_server_for_its_own_tor_alone(
+    shadow_engine: ShadowEngine,
+) -> None:
+    run = composed(shadow_engine)
+    keys = make_onion_service_keys(1, "onionservice1")
+    for name, content in keys.files.items():
+        assert run.files[f"{TEMPLATE}/hs/{name}"] == content
+    assert b"conf/tor.onion-service.torrc" in run.files[f"{TEMPLATE}/torrc-defaults"]
+    assert b"HiddenServiceDir hs\n" in run.files["conf/tor.onion-service.torrc"]
+    tor, server = run.simulation.processes["onionservice1"]
+    assert server.environment["TGENIP"] == "127.0.0.1"
+    assert tor.start_ms < min(
+        run.simulation.processes[host.name][0].start_ms
+        for host in run.simulation.network.by_role("client")
+    )
+
+
+def test_clients_ask_for_whom_their_class_names(shadow_engine: ShadowEngine) -> None:
+    files = composed(shadow_engine).files
+    address = make_onion_service_keys(1, "onionservice1").address
+    peers = {}
+    for name in ("web", "onion"):
+        texts = ElementTree.fromstring(files[f"conf/tgen.{name}.graphml"]).itertext()
+        peers[name] = {text for text in texts if ":80" in text}
+    assert peers == {"web": {"server1:80,server2:80"}, "onion": {f"{address}:80"}}
+    assert b"[app,rend]info" in files["shadow.data.template/hosts/onionclient1/torrc"]
+    assert b"Log" not in files["shadow.data.template/hosts/webclient1/torrc"]
+
+
+def test_nobody_else_reads_a_services_folder(tmp_path: Path, shadow_engine: ShadowEngine) -> None:
+    composed(shadow_engine).write(tmp_path)
+    assert (tmp_path / TEMPLATE / "hs").stat().st_mode & 0o777 == 0o700
+
+
+@pytest.mark.parametrize(
+    ("changes", "problem"),
+    [
+        ({"network": {"onion_services": 0}}, "no onion service: network.onion_services is 0"),
+        ({"traffic": {"onion": {"kind": "pieces"}}}, "fetches from servers alone"),
+        (
+            {"traffic": {"onion": {"circuit": "one", "repeat": "once"}}},
+            "onion services have none",
+        ),
+        ({"network": {"onion_services": 64_001}}, "more onion services than addresses"),
+    ],
+)
+def test_what_cannot_be_is_refused(tmp_path: Path, changes: dict[str, Any], problem: str) -> None:
+    path = tmp_path / "one.yaml"
+    path.write_text(
+        yaml.safe_dump({"extends": f"{REPOSITORY}/experiments/minimal-tor.yaml", **changes})
+    )
+    with pytest.raises(UserError) as caught:
+        load(str(path), root=REPOSITORY)
+    assert problem in str(caught.value)
+
+
+@pytest.mark.slow
+@pytest.mark.tor
+@ENGINES
+def test_downloads_from_an_onion_service_take_rendezvous_circuits(
+    engine: str, checkout: Checkout, circuit_policy_build: None
+) -> None:
+    """The command refuses the run where a client's log does not show it."""
+    done = checkout.onionlab("run", "--engine", engine, "minimal-tor")
+    assert done.returncode == 0, done.stdout + done.stderr
+    (run_id,) = checkout.run_names("minimal-tor")
+    parse = json.loads(next(checkout.store.run(run_id).glob("records-*/parse.json")).read_text())
+    assert parse["streams"]["onion"]["success"] >= 20
+    assert parse["streams"]["web"]["success"] >= 20
+    hosts = checkout.store.run(run_id) / "shadow.data/hosts"
+    # The other half: the service's own circuits, the fourth relay of which a client chose.
+    (log,) = (hosts / "onionservice1").glob("tor-*.stdout")
+    assert "Rendezvous circuit " in log.read_text()

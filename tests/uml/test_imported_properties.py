@@ -1,0 +1,161 @@
+"""What networks that are imported ask of an engine, measured on both by the same programs.
+
+Losses of paths of their own, links of hosts' own, two hosts at one place, any IPv4 address,
+a bootstrap during which nothing limits and nothing is lost, programs that end.
+"""
+
+from __future__ import annotations
+
+import json
+import statistics
+from pathlib import Path
+
+import pytest
+
+from onionlab.engines.base import Engine, EngineFailureError
+from onionlab.engines.shadow.engine import ShadowEngine
+from onionlab.errors import UserError
+from onionlab.network.layout import Link
+from uml.guest_support import MBIT, Net, run_guest
+
+pytestmark = [pytest.mark.uml, pytest.mark.slow]
+
+BOOTSTRAP_END_S = 40
+# A lost packet takes Shadow's TCP three seconds and more: many ping at a time.
+PINGERS, PINGS_BEFORE, PINGS_AFTER, PING_INTERVAL_S = 40, 50, 200, 0.5
+STOP_S = 180
+TRANSFER_BYTES, TRANSFERS = 1_000_000, 4
+OWN_LINK = Link(2 * MBIT, 4 * MBIT)
+PAYLOAD_SHARE = 1448 / 1500
+# One-way latencies and losses from the place of `near`.
+PATHS = {"neighbour": (7_000, 0.1), "far": (20_000, 0.05), "clean": (10_000, 0.0)}
+
+
+@pytest.fixture(scope="module", params=["uml", "shadow"])
+def engine(request: pytest.FixtureRequest) -> Engine:
+    """Each engine; a test is skipped, by name, where it is missing."""
+    if request.param == "uml":
+        found: Engine = request.getfixturevalue("uml_engine")
+        return found
+    try:
+        return ShadowEngine()
+    except UserError as error:
+        pytest.skip(f"needs Shadow and TGen: {error.message}")
+
+
+def network() -> Net:
+    net = Net(bootstrap_end_ms=1000 * BOOTSTRAP_END_S, packet_loss=0.01)
+    net.host("near", address="77.225.99.40")
+    net.host("neighbour", place="place-near", address="9.9.9.9")
+    net.host("far", address="151.184.142.83")
+    net.host("clean", address="223.1.2.3")
+    net.host("own", place="place-clean", link=OWN_LINK)
+    net.latency_us[frozenset(("place-near",))] = PATHS["neighbour"][0]
+    net.path_loss[frozenset(("place-near",))] = PATHS["neighbour"][1]
+    for name in ("far", "clean"):
+        net.latency("near", name, PATHS[name][0])
+        net.path_loss[frozenset(("place-near", f"place-{name}"))] = PATHS[name][1]
+    net.path_loss[frozenset(("place-clean",))] = 0.0
+    for name in ("neighbour", "far", "clean", "own"):
+        net.run(name, "serve")
+    # In the order of their starts, which is that of Shadow's numbers of processes.
+    for start_s, count in ((2, PINGS_BEFORE), (BOOTSTRAP_END_S + 1, PINGS_AFTER)):
+        for name in PATHS:
+            arguments = ("ping", name, str(count), str(PING_INTERVAL_S), str(PINGERS))
+            net.run("near", *arguments, at_ms=1000 * start_s)
+        # One after the other: acknowledgements would wait behind the other's data.
+        for sender, receiver, after_s in (("own", "clean", 0), ("clean", "own", 30)):
+            sizes = str(TRANSFER_BYTES), str(TRANSFERS)
+            net.run(sender, "transfer", receiver, *sizes, at_ms=1000 * (start_s + after_s))
+    net.run("far", "fail", "0", "3", runs_to_end=False)
+    return net
+
+
+@pytest.fixture(scope="module")
+def measured(tmp_path_factory: pytest.TempPathFactory, engine: Engine) -> Path:
+    directory = tmp_path_factory.mktemp(engine.name)
+    run_guest(directory, engine, network(), stop_s=STOP_S)
+    return directory
+
+
+def printed(measured: Path, host: str, position: int) -> list[dict[str, float]]:
+    """Return what the program printed that was started there after so many others."""
+    logs = (measured / "shadow.data/hosts" / host).glob("python*.stdout")
+    log = sorted(logs, key=lambda path: int(path.name.split(".")[-2]))[position]
+    return [json.loads(line) for line in log.read_text().splitlines()]
+
+
+def pings(measured: Path, name: str, *, bootstrap: bool) -> tuple[list[float], float]:
+    """Round trips in seconds, and the share of them that a lost packet has made longer."""
+    position = list(PATHS).index(name) + (0 if bootstrap else len(PATHS))
+    trips_s = [line["ping_s"] for line in printed(measured, "near", position)]
+    round_trip_s = 2 * PATHS[name][0] / 1e6
+    late = sum(trip_s > 1.5 * round_trip_s for trip_s in trips_s)
+    return trips_s, late / len(trips_s)
+
+
+@pytest.mark.parametrize("name", PATHS)
+def test_each_path_loses_its_own_share_and_none_before_the_bootstrap_ends(
+    measured: Path, name: str
+) -> None:
+    latency_us, loss = PATHS[name]
+    before_s, late_before = pings(measured, name, bootstrap=True)
+    after_s, late_after = pings(measured, name, bootstrap=False)
+    assert (len(before_s), late_before) == (PINGERS * PINGS_BEFORE, 0.0)
+    assert statistics.median(after_s) == pytest.approx(2 * latency_us / 1e6, rel=0.02)
+    assert statistics.median(before_s) == pytest.approx(2 * latency_us / 1e6, rel=0.02)
+    # A ping is lost where one of its two packets is: four standard deviations of so many.
+    expected = 1 - (1 - loss) ** 2
+    tolerance = 4 * (expected * (1 - expected) / len(after_s)) ** 0.5
+    assert len(after_s) > 1000
+    assert late_after == pytest.approx(expected, abs=tolerance)
+
+
+@pytest.mark.parametrize(
+    ("sender", "first", "bit_per_s"),
+    [("own", 1, OWN_LINK.up_bit_per_s), ("clean", 1, OWN_LINK.down_bit_per_s)],
+)
+def test_a_link_of_its_own_limits_a_host_once_the_bootstrap_has_ended(
+    measured: Path, sender: str, first: int, bit_per_s: int
+) -> None:
+    before_s, after_s = (
+        [line["transfer_s"] for line in printed(measured, sender, position)]
+        for position in (first, first + 1)
+    )
+    assert len(before_s) == len(after_s) == TRANSFERS
+    of_link_s = TRANSFER_BYTES * 8 / bit_per_s / PAYLOAD_SHARE
+    # Slow start takes its round trips; the link, had it held, many times as long.
+    assert max(before_s) < 0.5 < of_link_s
+    assert statistics.median(after_s) == pytest.approx(of_link_s, rel=0.05)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "runs_to_end", "said_of_it"),
+    [
+        (("fail", "3", "1"), False, "3"),
+        (("serve",), False, "run"),
+        (("fail", "0", "1"), True, "0"),
+    ],
+    ids=["fails", "never-ends", "ends-early"],
+)
+def test_a_program_has_to_end_as_it_was_said_to(
+    tmp_path: Path, engine: Engine, arguments: tuple[str, ...], runs_to_end: bool, said_of_it: str
+) -> None:
+    net = Net()
+    net.host("a")
+    net.run("a", *arguments, runs_to_end=runs_to_end)
+    with pytest.raises(EngineFailureError) as failed:
+        run_guest(tmp_path, engine, net, stop_s=5)
+    assert said_of_it in "\n".join([failed.value.message, *failed.value.log_tail])
+
+
+def test_a_bootstrap_without_an_end_does_not_make_a_simulation_longer(
+    tmp_path: Path, engine: Engine
+) -> None:
+    net = Net(bootstrap_end_ms=20_000, packet_loss=1.0)
+    net.host("a")
+    net.host("b")
+    net.run("b", "serve")
+    net.run("a", "ping", "b", "1000", "1", at_ms=2000)
+    run_guest(tmp_path, engine, net, stop_s=10)
+    assert len(printed(tmp_path, "a", 0)) == 8
