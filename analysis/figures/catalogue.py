@@ -10,10 +10,11 @@ from analysis.errors import AnalysisError
 from analysis.figures.panels import PANEL_FIGURES, PanelFigure
 from analysis.figures.picture import Picture
 from analysis.figures.side_by_side import SIDE_BY_SIDE_PICTURES
+from analysis.figures.tornettools import TORNET_PICTURES
 from analysis.figures.transfers import TRANSFER_PICTURES
 from analysis.formats.study import FigureSpec
 
-PICTURES: dict[str, Picture] = {**SIDE_BY_SIDE_PICTURES, **TRANSFER_PICTURES}
+PICTURES: dict[str, Picture] = {**SIDE_BY_SIDE_PICTURES, **TRANSFER_PICTURES, **TORNET_PICTURES}
 
 
 def check_kind(spec: FigureSpec) -> None:

@@ -263,6 +263,65 @@ RELAY_TIME: tuple[Column, ...] = (
 )
 
 
+PERF: tuple[Column, ...] = (
+    Column("client", _NAME, "host name of the client"),
+    Column("class", _NAME, "its traffic class"),
+    Column("stream_index", pa.int32(), "as in streams.parquet"),
+    Column("end_s", pa.float64(), "time of the line that tells of its end"),
+    Column("success", pa.bool_(), "whether TGen calls it a success"),
+    Column("error", _NAME, "tgentools' name of the error; null if none", optional=True),
+    Column("payload_bytes", pa.int64(), "payload received"),
+    Column("response_s", pa.float64(), "command sent to the server's response", optional=True),
+    Column("first_byte_s", pa.float64(), "command sent to first payload byte", optional=True),
+    Column(
+        "last_byte_s", pa.float64(), "command sent to the last payload byte so far", optional=True
+    ),
+    Column("at_500kib_s", pa.float64(), "start to payload byte 512000", optional=True),
+    Column("at_1mib_s", pa.float64(), "start to payload byte 1048576", optional=True),
+    Column(
+        "at_4mib_s",
+        pa.float64(),
+        "start to 80.00% of 5 MiB, as TGen rounds it: payload byte 4194042",
+        optional=True,
+    ),
+    Column("at_5mib_s", pa.float64(), "start to payload byte 5242880", optional=True),
+)
+"""Streams of perf clients that ended, as tgentools takes them from the log."""
+
+
+CIRCUITS: tuple[Column, ...] = (
+    Column("host", _NAME, "host name of the Tor that made it"),
+    Column("role", _NAME, "the host's role (hosts.json)"),
+    Column(
+        "class", _NAME, "traffic class of a client (clients.json); null elsewhere", optional=True
+    ),
+    Column("circuit_id", pa.int64(), "Tor's number of the circuit"),
+    Column("purpose", _NAME, "its PURPOSE when it was built or failed", optional=True),
+    Column("hops", pa.int16(), "relays of its path then"),
+    Column("launched_s", pa.float64(), "time of the line LAUNCHED; null without", optional=True),
+    Column("created_s", pa.float64(), "its TIME_CREATED then", optional=True),
+    Column(
+        "end_s", pa.float64(), "time of the line that tells the result; null: open", optional=True
+    ),
+    Column("duration_s", pa.float64(), "created_s to end_s", optional=True),
+    Column("result", _NAME, "built, failed, closed before either, or open when the log ends"),
+    Column("reason", _NAME, "Tor's REASON why it failed or was closed", optional=True),
+    Column("built_again", pa.int32(), "further lines BUILT: cannibalized for another purpose"),
+    Column("failed_again", pa.int32(), "lines FAILED after the result"),
+)
+"""Circuits that OnionTrace saw. Tor's own clock and OnionTrace's are the simulated one."""
+
+
+RELAY_BYTES: tuple[Column, ...] = (
+    Column("host", _NAME, "host name of the relay"),
+    Column("role", _NAME, "its role (hosts.json)"),
+    Column("time_s", pa.float64(), "time of the line; it counts for the second before"),
+    Column("bytes_read", pa.int64(), "bytes that Tor read in the second"),
+    Column("bytes_written", pa.int64(), "bytes that Tor wrote in the second"),
+)
+"""What OnionTrace's BW lines say of relays and authorities."""
+
+
 HISTORY_FORMAT = 1
 """Version of the history of nights."""
 

@@ -1,7 +1,7 @@
 """Names of files and folders: each stands here, once, for those who write it and those who read it.
 
     runs/<id>/                 a run's directory: a tornettools-style prefix
-        run.json clients.json peers.json trace.json conf/ shadow.data.template/
+        run.json clients.json peers.json trace.json hosts.json conf/ shadow.data.template/
         shadow.data/hosts/<host>/     what each host's programs left: logs and traces
         manifest.json                 the run is finished
         records-v<N>/                 what was read from its logs
@@ -23,6 +23,8 @@ PEERS = "peers.json"
 """Of a run of libtorrent's peers alone, in place of clients.json."""
 TRACE_PLAN = "trace.json"
 """Of a run with cell traces alone."""
+HOST_ROLES = "hosts.json"
+"""Of a run of a network of tornettools."""
 TEMPLATE = "shadow.data.template"
 """What an engine starts the hosts' folders from."""
 HOST_TEMPLATES = f"{TEMPLATE}/hosts"
@@ -57,6 +59,10 @@ RELAY_TIME_TABLE = "relay_time.parquet"
 ARRIVALS_TABLE = "cell_arrivals.parquet"
 """Records from before there was this table are without it."""
 TRACE_COUNTS = "celltrace.json"
+PERF_TABLE = "perf.parquet"
+CIRCUITS_TABLE = "circuits.parquet"
+RELAY_BYTES_TABLE = "relay_bytes.parquet"
+"""These three are of runs with hosts.json alone."""
 
 # Of a run in a published pack, in its records' folder: in place of streams, goodput and progress.
 PUBLISHED = "published.json"

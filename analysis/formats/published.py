@@ -140,6 +140,9 @@ AS_THEY_ARE = (
     files.RELAY_TIME_TABLE,
     files.ARRIVALS_TABLE,
     files.TRACE_COUNTS,
+    files.PERF_TABLE,
+    files.CIRCUITS_TABLE,
+    files.RELAY_BYTES_TABLE,
 )
 """Files that a published run has as they are: of their tables figures and claims read all."""
 

@@ -40,7 +40,10 @@ class FileProblems:
     malformed_lines: int = Field(default=0, description="lines that were not understood")
     examples: list[Example] = Field(default_factory=list, description="the first of them")
     cut_last_line: bool = Field(default=False, description="whether the last line has no end")
-    damage: str | None = Field(default=None, description="where its compressed data is broken")
+    damage: str | None = Field(
+        default=None,
+        description="where its compressed data is broken, or that it ends before its run",
+    )
     lost_streams: int = Field(
         default=0, description="streams that tgen counted and whose line is missing"
     )
@@ -74,7 +77,7 @@ class ParseReport:
     other_lines: int = Field(default=0, description="lines without data")
     malformed_lines: int = Field(default=0, description="lines that were not understood")
     truncated_files: int = Field(default=0, description="logs that end within a line, or broken")
-    damaged_files: int = Field(default=0, description="logs whose compressed data is broken")
+    damaged_files: int = Field(default=0, description="logs of which `damage` is told")
     clients: dict[str, int] = Field(default_factory=dict, description="class -> clients")
     clients_without_streams: list[str] = Field(
         default_factory=list, description="host names of clients that started no stream"

@@ -73,6 +73,22 @@ class TracePlan(FormatModel):
         return self
 
 
+class RoleOfHost(FormatModel):
+    """What one host is, as far as the analysis needs to know it."""
+
+    role: Name = Field(description="its role, as in tornet.json: guard, perf-client, ...")
+    oniontrace: bool = Field(
+        default=False, description="whether OnionTrace, or what writes as it does, runs there"
+    )
+
+
+class HostRoles(FormatModel):
+    """hosts.json: who is who in a network of tornettools, and whose Tor OnionTrace watches."""
+
+    format: Literal[1] = Field(default=1, exclude=True, description="version; not written")
+    hosts: dict[Name, RoleOfHost] = Field(min_length=1, description="host name -> the host")
+
+
 def written(file: FormatModel | Clients) -> bytes:
     """The bytes of one of these files; they are part of what names the run."""
     return json_text(file.model_dump(mode="json", exclude_none=True)).encode()
@@ -112,3 +128,12 @@ def read_trace_plan(run_directory: Path) -> TracePlan:
         AnalysisError: missing, not JSON, or it does not say which relays were traced.
     """
     return read_as(TracePlan, run_directory / files.TRACE_PLAN, "plan of cell traces")
+
+
+def read_host_roles(run_directory: Path) -> dict[str, RoleOfHost]:
+    """A run's hosts.json: host name -> the host.
+
+    Raises:
+        AnalysisError: missing, not JSON, or not such a mapping.
+    """
+    return read_as(HostRoles, run_directory / files.HOST_ROLES, "list of hosts and roles").hosts

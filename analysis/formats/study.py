@@ -15,6 +15,7 @@ from analysis.errors import SHOWN, AnalysisError
 from analysis.formats.format_model import FormatModel
 from analysis.formats.json_files import read_as, write_json
 from analysis.formats.plan_file import PlannedRun
+from analysis.formats.public_tor import PublicTor
 
 LARGEST_SCALE = 1e6
 """No network is so many times its full size."""
@@ -211,6 +212,9 @@ class Study(FormatModel):
     )
     published_cell_times: PublishedCellTimes | None = Field(
         default=None, description="what others measured of cells, for the report's table"
+    )
+    public_tor: PublicTor | None = Field(
+        default=None, description="what was measured of the public Tor, for lines in figures"
     )
     looks: Looks | None = Field(
         default=None,

@@ -10,9 +10,12 @@ from analysis.formats import files
 from analysis.formats.columns import (
     ARRIVALS,
     CELLS,
+    CIRCUITS,
     GOODPUT,
     PEERS,
+    PERF,
     PROGRESS,
+    RELAY_BYTES,
     RELAY_TIME,
     STREAMS,
     Column,
@@ -43,6 +46,9 @@ TABLES: dict[str, tuple[Column, ...]] = {
     files.CELLS_TABLE: CELLS,
     files.RELAY_TIME_TABLE: RELAY_TIME,
     files.ARRIVALS_TABLE: ARRIVALS,
+    files.PERF_TABLE: PERF,
+    files.CIRCUITS_TABLE: CIRCUITS,
+    files.RELAY_BYTES_TABLE: RELAY_BYTES,
 }
 
 PUBLISHED_FILES = {

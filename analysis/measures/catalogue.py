@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from analysis.measures.data import ALL, ClassData
-from analysis.measures.families import cells, fairness, side_by_side, streams, transfers
+from analysis.measures.families import cells, fairness, perf, side_by_side, streams, transfers
 from analysis.measures.metric import Catalogue, Metric, Statistic
 
 METRICS: tuple[Metric, ...] = (
@@ -17,6 +17,7 @@ METRICS: tuple[Metric, ...] = (
     *fairness.METRICS,
     *side_by_side.METRICS,
     *transfers.METRICS,
+    *perf.METRICS,
     *cells.METRICS,
 )
 """In the order in which tables show them."""

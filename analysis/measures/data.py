@@ -10,12 +10,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from analysis.arrays import Floats, Ints
+from analysis.arrays import Bools, Floats, Ints
 from analysis.celltrace.serving import Served
 from analysis.celltrace.statistics import Relayed
 from analysis.celltrace.waiting import Waits
 from analysis.measures.downloads import Downloads
 from analysis.measures.peer_transfer import PeerTransfer
+from analysis.measures.perf import Circuits, PerfStreams, RelayBytes
 from analysis.measures.service import longest_gaps
 from analysis.measures.time_series import cumulative_at
 
@@ -39,10 +40,19 @@ class Streams:
     ttfb_from_command_s: Floats | None
     time_to_320kib_s: Floats
     time_to_last_byte_s: Floats
+    bytes_requested: Floats | None = None
+
+    def of_size(self, size_bytes: int) -> Streams:
+        """The streams that asked for so much payload; those that do not tell are left out."""
+        if self.bytes_requested is None:
+            raise ValueError("these streams are without their sizes")
+        return self._where(self.bytes_requested == size_bytes)
 
     def started_in(self, begin_s: float, end_s: float) -> Streams:
         """The streams whose start is in [begin, end)."""
-        keep = (self.start_s >= begin_s) & (self.start_s < end_s)
+        return self._where((self.start_s >= begin_s) & (self.start_s < end_s))
+
+    def _where(self, keep: Bools) -> Streams:
         kept: dict[str, Any] = {
             name: None if (column := getattr(self, name)) is None else column[keep]
             for name in Streams.__dataclass_fields__
@@ -108,6 +118,12 @@ class ClassData:
     """When these relays served their channels towards clients."""
     waits: Waits | None = None
     """Where their cells towards clients waited."""
+    perf: PerfStreams | None = None
+    """Of a class of perf clients in a network of tornettools: their streams that ended."""
+    circuits: Circuits | None = None
+    """Of a class of clients whose Tors OnionTrace watched: their circuits."""
+    relay_bytes: RelayBytes | None = None
+    """Of all classes together, where OnionTrace watched the relays: what these wrote."""
     published_read: BytesRead | None = None
     """Of a published pack: what its clients read together; None without any heartbeat."""
 

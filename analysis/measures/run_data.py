@@ -30,6 +30,7 @@ from analysis.formats.tables import read_table
 from analysis.measures.data import ALL, Beats, ClassData, Streams
 from analysis.measures.downloads import Download, Downloads, download
 from analysis.measures.peer_transfer import PeerTransfer
+from analysis.measures.perf_data import with_tornet
 from analysis.measures.published import load_received, load_sums, stream_rows
 from analysis.records.peerlog import Kind
 
@@ -71,7 +72,7 @@ def load_run(records: Path, level: Level) -> dict[str, ClassData]:
             _side_by_side(own, clients, progress, level),
         )
     of_all = _class_data(streams, _beats(beats), level, None, clients)
-    return {**classes, **_by_role(records, level), ALL: of_all}
+    return with_tornet(records, {**classes, **_by_role(records, level), ALL: of_all})
 
 
 def _published(records: Path, level: Level) -> dict[str, ClassData]:
@@ -98,7 +99,7 @@ def _published(records: Path, level: Level) -> dict[str, ClassData]:
         )
     of_all = _class_data(streams, None, level, None, clients)
     of_all = replace(of_all, published_read=sums.get(ALL))
-    return {**classes, **_by_role(records, level), ALL: of_all}
+    return with_tornet(records, {**classes, **_by_role(records, level), ALL: of_all})
 
 
 def _by_role(records: Path, level: Level) -> dict[str, ClassData]:
@@ -222,6 +223,7 @@ def _class_data(
             ttfb_from_command_s=None if beats is None else _floats(streams, from_command),
             time_to_320kib_s=_floats(streams, "time_to_320kib_s"),
             time_to_last_byte_s=_floats(streams, "time_to_last_byte_s"),
+            bytes_requested=_floats(streams, "bytes_requested"),
         ),
         beats=beats,
         begin_s=level.measured_start_s,

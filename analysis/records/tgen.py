@@ -18,10 +18,19 @@ from analysis.formats import files
 from analysis.formats.columns import GOODPUT, PROGRESS, STREAMS, Outcome, arrow_schema
 from analysis.formats.record_files import FileProblems, ParseReport
 from analysis.formats.run_files import RunClock
+from analysis.formats.tables import TableWriter
 from analysis.records.logfile import MOST_MALFORMED, LogFile
 from analysis.records.open_streams import Missing, find_missing
 from analysis.records.outcomes import classify
-from analysis.records.tgenlog import PASSIVE_VERTEX, TARGET_BYTES, Complete, Progress, TgenLog
+from analysis.records.perf import MARK_BYTES, perf_table
+from analysis.records.tgenlog import (
+    DAY_S,
+    PASSIVE_VERTEX,
+    TARGET_BYTES,
+    Complete,
+    Progress,
+    TgenLog,
+)
 
 LOG_NAME = re.compile(r"tgen(\.\d+)?\.stdout(\.gz|\.xz|\.zst)?\Z")
 
@@ -50,9 +59,22 @@ def _find_logs(run_directory: Path, host: str) -> list[Path]:
 
 
 def read_client(
-    run_directory: Path, host: str, class_name: str, clock: RunClock, report: ParseReport
+    run_directory: Path,
+    host: str,
+    class_name: str,
+    clock: RunClock,
+    report: ParseReport,
+    perf: TableWriter | None = None,
 ) -> tuple[pa.Table, pa.Table, pa.Table]:
     """Streams, goodput and progress of one client; counts what was read in ``report``.
+
+    Args:
+        run_directory: of the run.
+        host: the client's.
+        class_name: the client's.
+        clock: of the run.
+        report: where to count.
+        perf: of a perf client: takes the rows of perf.parquet.
 
     Raises:
         AnalysisError: no log, one twice, or one that is empty, not tgen's, or not understood.
@@ -61,9 +83,11 @@ def read_client(
     streams: list[Row] = []
     goodput: list[pa.Table] = []
     came: list[tuple[Row, list[tuple[int, int]]]] = []
+    ended: list[tuple[Row, Complete, Progress | None]] = []
+    run_s = DAY_S if clock.stop_s is None else clock.stop_s
     for path in _find_logs(run_directory, host):
         file = LogFile(path)
-        log = TgenLog() if clock.stop_s is None else TgenLog(run_s=clock.stop_s)
+        log = TgenLog(run_s=run_s, mark_bytes=() if perf is None else MARK_BYTES)
         for lines in file.batches():
             log.feed(lines)
             if log.malformed > MOST_MALFORMED and log.malformed > log.understood:
@@ -92,6 +116,11 @@ def read_client(
         problems.malformed_lines = log.malformed
         problems.examples = log.examples
         streams += rows
+        active = (one for one in log.completes if one.vertex != PASSIVE_VERTEX)
+        ended += [
+            (row, one, log.progress.get(one.stream_id))
+            for row, one in zip(rows, active, strict=False)
+        ]
         came += [
             (row, log.progress[row["stream_id"]].samples)
             for row in rows
@@ -104,6 +133,8 @@ def read_client(
     for index, row in enumerate(streams):
         row.update({"client": host, "class": class_name, "stream_index": index})
         outcomes[row["outcome"]] = outcomes.get(row["outcome"], 0) + 1
+    if perf is not None:
+        perf.add(perf_table(ended, epoch_us))
     if not streams:
         report.clients_without_streams.append(host)
     beats = pa.concat_tables(goodput).sort_by("time_s")

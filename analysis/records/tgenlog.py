@@ -78,6 +78,8 @@ _COMPLETE = re.compile(
 _CREATED = re.compile(_PREFIX + rb"Created new stream \[([^\[\]]*)\] on transport \[[^\[\]]*\]\Z")
 _INTEGER = re.compile(rb"-?\d{1,18}\Z")
 
+_RESPONSE = b"usecs-to-response"
+
 PASSIVE_VERTEX = "passive-stream"
 """The vertex name tgen gives a stream that its server accepted (tgen-driver.c)."""
 
@@ -124,6 +126,8 @@ class Complete(NamedTuple):
     last_byte_us: int | None
     heartbeats_before: int
     """How many heartbeats stand before this line in the log."""
+    response_us: int | None = None
+    transport_state: str = ""
 
 
 @dataclass
@@ -138,6 +142,8 @@ class Progress:
     first_byte_us: int | None = None
     target_us: int | None = None
     payload_bytes: int = 0
+    marks_us: dict[int, int] = field(default_factory=dict)
+    """Of each of the log's ``mark_bytes`` that was reached: when a line first told so."""
     _samples: list[tuple[int, int]] = field(default_factory=list)
     _newest: tuple[int, int] | None = None
 
@@ -160,9 +166,13 @@ class Progress:
 
 @dataclass
 class TgenLog:
-    """All that one log of a run of ``run_s`` said. ``feed`` takes its lines in order."""
+    """All that one log of a run of ``run_s`` said. ``feed`` takes its lines in order.
+
+    ``mark_bytes``: amounts of payload, ascending, whose times are wanted of each stream.
+    """
 
     run_s: float = DAY_S
+    mark_bytes: tuple[int, ...] = ()
     heartbeats: Heartbeats = field(default_factory=Heartbeats)
     completes: list[Complete] = field(default_factory=list)
     progress: dict[int, Progress] = field(default_factory=dict)
@@ -286,6 +296,14 @@ class TgenLog:
             progress.target_us = time_us
         if payload > progress.payload_bytes:
             progress.take(time_us, payload)
+        if self.mark_bytes:
+            self._mark(progress, time_us, payload)
+
+    def _mark(self, progress: Progress, time_us: int, payload: int) -> None:
+        for amount in self.mark_bytes[len(progress.marks_us) :]:
+            if payload < amount:
+                break
+            progress.marks_us[amount] = time_us
 
     def _add_created(self, line: bytes) -> None:
         match = _CREATED.match(line)
@@ -331,10 +349,16 @@ class TgenLog:
             first_byte_us=_optional(times, b"usecs-to-first-byte-recv"),
             last_byte_us=_optional(times, b"usecs-to-last-byte-recv"),
             heartbeats_before=len(self.heartbeats),
+            # Only metrics of perf clients ask for these two: a line without them counts as before.
+            response_us=_optional(times, _RESPONSE) if _RESPONSE in times else None,
+            transport_state=_text(transport, b"state") if b"state" in transport else "",
         )
         self._require_possible(complete.stream_id)
         self._see(end_us)
         self.completes.append(complete)
+        if self.mark_bytes and complete.stream_id in self.progress:
+            # tgentools takes a stream's last line as one more that tells how it came along.
+            self._mark(self.progress[complete.stream_id], end_us, complete.payload_bytes)
 
 
 def _line_us(match: re.Match[bytes]) -> int:

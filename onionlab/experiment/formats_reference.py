@@ -21,7 +21,7 @@ from analysis.formats.manifest import Manifest
 from analysis.formats.pack_index import PackIndex
 from analysis.formats.plan_file import PlanFile
 from analysis.formats.record_files import ParseReport, TraceCounts, TransferFacts
-from analysis.formats.run_files import Clients, PeerPair, RunClock, TracePlan
+from analysis.formats.run_files import Clients, HostRoles, PeerPair, RunClock, TracePlan
 from analysis.formats.study import Study
 from onionlab.experiment.published_formats import IN_FILE, PUBLISHED_SECTION, Described
 from onionlab.tornet.model import Tornet
@@ -103,6 +103,14 @@ SECTIONS: tuple[tuple[str, str, tuple[Described, ...]], ...] = (
                 NOT_WRITTEN,
                 TracePlan,
             ),
+            Described(
+                files.HOST_ROLES,
+                f"{RUN_FOLDER} of a network of tornettools",
+                "`onionlab/rundir`",
+                "`analysis/records`",
+                NOT_WRITTEN,
+                HostRoles,
+            ),
         ),
     ),
     (
@@ -166,6 +174,33 @@ SECTIONS: tuple[tuple[str, str, tuple[Described, ...]], ...] = (
                 OF_TABLES,
                 columns.PROGRESS,
                 "a time at which payload of a stream came",
+            ),
+            Described(
+                files.PERF_TABLE,
+                f"{RECORDS_FOLDER} of a network of tornettools",
+                "`analysis/records/perf.py`",
+                "`analysis/measures/perf_data.py`",
+                OF_TABLES,
+                columns.PERF,
+                "each stream of a perf client that ended",
+            ),
+            Described(
+                files.CIRCUITS_TABLE,
+                f"{RECORDS_FOLDER} of a network of tornettools, where OnionTrace ran",
+                "`analysis/records/oniontrace.py`",
+                "`analysis/measures/perf_data.py`",
+                OF_TABLES,
+                columns.CIRCUITS,
+                "each circuit of each Tor that OnionTrace watched",
+            ),
+            Described(
+                files.RELAY_BYTES_TABLE,
+                f"beside `{files.CIRCUITS_TABLE}`",
+                "`analysis/records/oniontrace.py`",
+                "`analysis/measures/perf_data.py`",
+                OF_TABLES,
+                columns.RELAY_BYTES,
+                "each second of each relay and authority that OnionTrace watched",
             ),
             Described(
                 files.PEERS_TABLE,

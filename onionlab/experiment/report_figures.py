@@ -20,6 +20,10 @@ FIGURE_TITLES = {
     "stream-progress": "Bytes of each stream over time",
     "starvation-map": "Starvation by bottleneck and number of streams",
     "transfer-window": "Congestion window, bytes in flight and requests",
+    "perf-transfer-times": "Transfer times",
+    "perf-circuits": "Circuits and first bytes",
+    "perf-goodput": "Client goodput and errors",
+    "relay-goodput": "Goodput of relays",
 }
 
 

@@ -121,13 +121,15 @@ class LogWriter:
             "[tgen-stream.c:1738] [_tgenstream_log]",
         )
 
-    def status(self, time_s: float, stream_id: int, requested: int, payload: int) -> None:
+    def status(
+        self, time_s: float, stream_id: int, requested: int, payload: int, server: int = 1
+    ) -> None:
         self.line(
             time_s,
             "[stream-status] transport [fd=9,local=localhost:127.0.0.1:21473,"
-            "proxy=localhost:127.0.0.1:9050,remote=server1:11.0.0.5:80,state=SUCCESS_OPEN,"
-            f"error=NONE] stream [id={stream_id},vertexid=stream,name={self.name},peername=server1,"
-            f"sendsize=1024,recvsize={requested},sendstate=SEND_FOOTER,recvstate=RECV_PAYLOAD,"
+            f"proxy=localhost:127.0.0.1:9050,remote=server{server}:11.0.0.5:80,state=SUCCESS_OPEN,"
+            f"error=NONE] stream [id={stream_id},vertexid=stream,name={self.name},"
+            f"peername=server{server},sendsize=1024,recvsize={requested},sendstate=SEND_FOOTER,recvstate=RECV_PAYLOAD,"
             f"error=NONE] bytes [total-bytes-recv={payload + 64},total-bytes-send=3238,"
             f"payload-bytes-recv={payload},payload-bytes-send=1024,"
             f"payload-progress-recv={100 * payload / requested:.2f}%,"

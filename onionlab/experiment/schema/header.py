@@ -22,6 +22,9 @@ DEFAULT_FIGURE_KINDS = ("throughput-timeouts", "ttfb-320kib", "quantile-ratios")
 COMPARING_FIGURE_KINDS = ("quantile-ratios",)
 """Those that show nothing where there is one variant only."""
 
+TORNET_FIGURE_KINDS = ("perf-transfer-times", "perf-circuits", "perf-goodput", "relay-goodput")
+"""Those of networks of tornettools."""
+
 FIGURE_KINDS = (*DEFAULT_FIGURE_KINDS, "stream-progress", "starvation-map")
 
 

@@ -1,0 +1,59 @@
+"""The mean quantile function of several samples, as tornettools draws it. Arrays in, arrays out."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from analysis.arrays import Floats
+from analysis.inference.intervals import CONFIDENCE, t_quantile
+
+
+@dataclass(frozen=True)
+class MeanQuantiles:
+    """At each share: the samples' mean quantile and its t interval; shape (g,).
+
+    The interval holds for one share at a time, and is NaN where there is one sample only.
+    """
+
+    mean: Floats
+    low: Floats
+    high: Floats
+    samples: int
+
+
+def lower_quantiles(sample: ArrayLike, shares: Floats) -> Floats:
+    """The sample's quantiles, each a value of the sample: the largest at or below its place."""
+    values = np.sort(np.asarray(sample, dtype=np.float64))
+    return values[((values.size - 1) * shares).astype(np.int64)]
+
+
+def mean_quantiles(
+    samples: Sequence[Floats], shares: Floats, confidence: float = CONFIDENCE
+) -> MeanQuantiles | None:
+    """Mean quantiles over samples, and mean +- t(n-1) sd / sqrt(n), from 0 on.
+
+    A sample counts once however many values it has, and not at all without any.
+
+    Args:
+        samples: of values that are not negative, one sample a simulation.
+        shares: in [0, 1], shape (g,).
+        confidence: coverage at each share, in (0, 1).
+
+    Returns:
+        None where no sample has a value.
+    """
+    found = [lower_quantiles(sample, shares) for sample in samples if np.size(sample)]
+    if not found:
+        return None
+    values = np.stack(found)
+    mean, count = values.mean(axis=0), len(found)
+    if count == 1:
+        nothing = np.full(shares.shape, np.nan)
+        return MeanQuantiles(mean, nothing, nothing, 1)
+    half = t_quantile((1 + confidence) / 2, count - 1.0) * values.std(axis=0, ddof=1)
+    half /= np.sqrt(count)
+    return MeanQuantiles(mean, np.maximum(0.0, mean - half), mean + half, count)

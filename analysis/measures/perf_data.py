@@ -1,0 +1,108 @@
+"""Reads what a run's records have of perf clients, circuits and relays of a tornettools network."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa  # type: ignore[import-untyped]
+import pyarrow.compute as pc  # type: ignore[import-untyped]
+from numpy.typing import NDArray
+
+from analysis.arrays import Floats
+from analysis.formats import files
+from analysis.formats.columns import CIRCUITS, PERF, RELAY_BYTES
+from analysis.formats.tables import read_table
+from analysis.measures.data import ALL, ClassData
+from analysis.measures.perf import MARK_BYTES, Circuits, PerfStreams, RelayBytes
+
+
+def with_tornet(records: Path, classes: dict[str, ClassData]) -> dict[str, ClassData]:
+    """The classes with what these tables hold; as they are where there are no such tables.
+
+    Raises:
+        AnalysisError: a table cannot be read.
+    """
+    found = dict(classes)
+    for name, perf in load_perf(records).items():
+        if name in found:
+            found[name] = replace(found[name], perf=perf)
+    for name, circuits in load_circuits(records).items():
+        if name in found:
+            found[name] = replace(found[name], circuits=circuits)
+    relay_bytes = load_relay_bytes(records)
+    if relay_bytes is not None and ALL in found:
+        found[ALL] = replace(found[ALL], relay_bytes=relay_bytes)
+    return found
+
+
+def load_perf(records: Path) -> dict[str, PerfStreams]:
+    """Class of perf clients -> their streams. Raises as ``with_tornet``."""
+    path = records / files.PERF_TABLE
+    if not path.is_file():
+        return {}
+    table = read_table(path, PERF)
+    return {name: perf_of(rows) for name, rows in _by_class(table).items()}
+
+
+def perf_of(table: pa.Table) -> PerfStreams:
+    """Rows of perf.parquet as arrays."""
+    return PerfStreams(
+        client=_texts(table, "client"),
+        end_s=_floats(table, "end_s"),
+        success=np.asarray(table["success"].to_numpy(), dtype=np.bool_),
+        error=_texts(table, "error"),
+        payload_bytes=table["payload_bytes"].to_numpy(),
+        response_s=_floats(table, "response_s"),
+        first_byte_s=_floats(table, "first_byte_s"),
+        last_byte_s=_floats(table, "last_byte_s"),
+        at_s={mark: _floats(table, f"at_{mark}_s") for mark in MARK_BYTES},
+    )
+
+
+def load_circuits(records: Path) -> dict[str, Circuits]:
+    """Class of clients -> circuits of their Tors. Raises as ``with_tornet``."""
+    path = records / files.CIRCUITS_TABLE
+    if not path.is_file():
+        return {}
+    return {name: circuits_of(rows) for name, rows in _by_class(read_table(path, CIRCUITS)).items()}
+
+
+def circuits_of(table: pa.Table) -> Circuits:
+    """Rows of circuits.parquet as arrays."""
+    return Circuits(_floats(table, "end_s"), _floats(table, "duration_s"), _texts(table, "result"))
+
+
+def load_relay_bytes(records: Path) -> RelayBytes | None:
+    """What relays wrote; None without OnionTrace. Raises as ``with_tornet``."""
+    path = records / files.RELAY_BYTES_TABLE
+    if not path.is_file():
+        return None
+    return relay_bytes_of(read_table(path, RELAY_BYTES))
+
+
+def relay_bytes_of(table: pa.Table) -> RelayBytes:
+    """Rows of relay_bytes.parquet as arrays."""
+    # A large network has millions of rows: each relay's last one is found in one pass.
+    ends = table.group_by("host").aggregate([("time_s", "max")])["time_s_max"].to_pylist()
+    written = table["bytes_written"].to_numpy()
+    return RelayBytes(_floats(table, "time_s"), written, min(ends, default=np.inf))
+
+
+def _by_class(table: pa.Table) -> dict[str, pa.Table]:
+    """Class -> its rows; rows without a class are left out."""
+    classes = table["class"].cast(pa.string())
+    names = sorted(pc.unique(classes.drop_null()).to_pylist())
+    return {name: table.filter(pc.equal(classes, name)) for name in names}
+
+
+def _texts(table: pa.Table, name: str) -> NDArray[np.str_]:
+    values = table[name].cast(pa.string()).to_pylist()
+    return np.asarray([value or "" for value in values], dtype=np.str_)
+
+
+def _floats(table: pa.Table, name: str) -> Floats:
+    """A column as floats of shape (n,), NaN for null."""
+    column = table[name].cast(pa.float64()).combine_chunks()
+    return np.asarray(column.to_numpy(zero_copy_only=False), dtype=np.float64)

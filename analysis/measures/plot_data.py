@@ -1,0 +1,95 @@
+"""A run's records as the JSON files of tornettools' ``tornet.plot.data``, number for number.
+
+What `tornettools parse` makes of the same logs (2.0, parse_tgen.py and parse_oniontrace.py).
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from analysis.formats import files
+from analysis.formats.columns import CIRCUITS, PERF, RELAY_BYTES
+from analysis.formats.tables import read_table
+from analysis.measures.perf import GOODPUTS, PerfStreams
+from analysis.measures.perf_data import circuits_of, perf_of, relay_bytes_of
+
+CONVERGE_S = 1200
+"""From when on tornettools counts, unless it is told otherwise."""
+
+MIBIT_BYTES = 2**20 / 8
+"""tornettools tells client goodput in Mibit/s."""
+
+GOODPUT_NAMES = ("perfclient_goodput", "perfclient_goodput_5MiB")
+
+
+def plot_data(records: Path, converge_s: int = CONVERGE_S) -> dict[str, Any]:
+    """Name of a file -> what is in it, for the files that come of TGen's and OnionTrace's logs.
+
+    Args:
+        records: of one run of a network of tornettools. A host's name tells its kind of circuits,
+            as it does for tornettools: perfclient1exit, perfclient2onionservice.
+        converge_s: simulated time from which downloads and circuits count.
+
+    Raises:
+        AnalysisError: a table is missing or cannot be read.
+    """
+    made: dict[str, Any] = {}
+    perf = read_table(records / files.PERF_TABLE, PERF)
+    clients = perf["client"].to_pylist()
+    for circuit in ("exit", "onionservice"):
+        rows = np.array([_is_perf(name, circuit) for name in clients], dtype=np.bool_)
+        streams = perf_of(perf.filter(rows))
+        late = streams.ended_in(converge_s, np.inf)
+        made |= {
+            f"time_to_first_byte_recv.{circuit}.json": _by_size(late, late.first_byte_s),
+            f"time_to_last_byte_recv.{circuit}.json": _by_size(late, late.last_byte_s),
+            f"round_trip_time.{circuit}.json": late.round_trips_s().tolist(),
+            f"error_rate.{circuit}.json": _error_rates(late),
+        }
+        # Of goodput tornettools takes all, whenever it was.
+        for name, marks in zip(GOODPUT_NAMES, GOODPUTS, strict=True):
+            speeds = streams.goodputs_bytes_per_s(*marks) / MIBIT_BYTES
+            made[f"{name}.{circuit}.json"] = speeds.tolist()
+    if (records / files.CIRCUITS_TABLE).is_file():
+        table = read_table(records / files.CIRCUITS_TABLE, CIRCUITS)
+        hosts = table["host"].to_pylist()
+        for circuit in ("exit", "onionservice"):
+            rows = np.array([_is_perf(name, circuit) for name in hosts], dtype=np.bool_)
+            built = circuits_of(table.filter(rows)).build_times_s(converge_s, np.inf)
+            made[f"perfclient_circuit_build_time.{circuit}.json"] = built.tolist()
+        written = relay_bytes_of(read_table(records / files.RELAY_BYTES_TABLE, RELAY_BYTES))
+        per_second = written.per_second(converge_s, np.inf)
+        made["relay_goodput.json"] = {str(second): sent for second, sent in per_second.items()}
+    return made
+
+
+def _is_perf(host: str, circuit: str) -> bool:
+    number = host.removeprefix("perfclient").removesuffix(circuit)
+    return host == f"perfclient{number}{circuit}" and number.isdecimal()
+
+
+def _by_size(streams: PerfStreams, time_s: Any) -> dict[str, list[float]]:
+    rows = streams.success & (streams.payload_bytes > 0) & np.isfinite(time_s)
+    sizes = np.unique(streams.payload_bytes[rows])
+    by_size = {str(size): time_s[rows & (streams.payload_bytes == size)].tolist() for size in sizes}
+    return {"ALL": time_s[rows].tolist(), **by_size}
+
+
+def _error_rates(streams: PerfStreams) -> dict[str, list[list[float]]]:
+    """Error -> a pair of rate and resolution in per cent for each client that had one so.
+
+    tornettools lists every client under ALL twice: once as itself, once as one of its errors.
+    """
+    rates: dict[str, list[list[float]]] = {"ALL": []}
+    for client in np.unique(streams.client):
+        of_client = streams.of(str(client))
+        failed, total = of_client.counts()
+        if not total:
+            continue
+        for error, count in {"ALL": failed, **of_client.errors()}.items():
+            pair = [100.0 * count / total, 100.0 / total]
+            rates.setdefault(error, []).extend([pair] * (2 if error == "ALL" else 1))
+    return rates

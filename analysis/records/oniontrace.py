@@ -1,0 +1,165 @@
+"""OnionTrace's logs to circuits.parquet and relay_bytes.parquet, one host in memory at a time."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa  # type: ignore[import-untyped]
+
+from analysis.errors import AnalysisError
+from analysis.formats import files
+from analysis.formats.columns import CIRCUITS, RELAY_BYTES, arrow_schema
+from analysis.formats.record_files import FileProblems, ParseReport
+from analysis.formats.run_files import RoleOfHost, RunClock
+from analysis.formats.tables import TableWriter
+from analysis.records.logfile import MOST_MALFORMED, LogFile
+from analysis.records.oniontracelog import Circuit, OnionTraceLog
+
+LOG_NAME = re.compile(r"oniontrace(\.\d+)?\.stdout(\.gz|\.xz|\.zst)?\Z")
+
+LEAST_SEEN_S = 5.0
+"""How long before the end of the run a log may end; Tor tells of bytes each second."""
+
+RELAY_ROLES = ("authority", "exitguard", "guard", "exit", "middle")
+"""Whose bytes count: tornettools takes the hosts whose names have `relay` or `4uthority`."""
+
+
+def extract(
+    run_directory: Path,
+    roles: Mapping[str, RoleOfHost],
+    classes: Mapping[str, str],
+    clock: RunClock,
+    directory: Path,
+    report: ParseReport,
+) -> None:
+    """Reads the logs of all hosts that have OnionTrace, and writes both tables.
+
+    Args:
+        run_directory: of the run.
+        roles: its hosts.json.
+        classes: its clients.json.
+        clock: of the run.
+        directory: where the tables go.
+        report: where to count.
+
+    Raises:
+        AnalysisError: a host without its log, with more than one, or with one that is not
+            OnionTrace's or not understood.
+    """
+    hosts = sorted(name for name, host in roles.items() if host.oniontrace)
+    if not hosts:
+        return
+    with (
+        TableWriter(directory / files.CIRCUITS_TABLE, CIRCUITS) as circuits,
+        TableWriter(directory / files.RELAY_BYTES_TABLE, RELAY_BYTES) as relay_bytes,
+    ):
+        for host in hosts:
+            role = roles[host].role
+            is_relay = role in RELAY_ROLES
+            log = _read(run_directory, host, is_relay, clock, report)
+            circuits.add(_circuits(log, host, role, classes.get(host), clock.epoch_us))
+            if is_relay:
+                relay_bytes.add(_relay_bytes(log, host, role, clock.epoch_us))
+
+
+def _read(
+    run_directory: Path, host: str, keeps_bytes: bool, clock: RunClock, report: ParseReport
+) -> OnionTraceLog:
+    folder = run_directory / files.HOSTS / host
+    logs = [path for path in folder.iterdir() if LOG_NAME.match(path.name)]
+    if len(logs) != 1:
+        found = "no log" if not logs else f"{len(logs)} logs"
+        raise AnalysisError(
+            f"host {host} has {found} of OnionTrace in {folder}",
+            "the run did not start it, its output was removed, or it is there twice",
+        )
+    path = logs[0]
+    file, log = LogFile(path), OnionTraceLog(keeps_bytes=keeps_bytes)
+    for lines in file.batches():
+        log.feed(lines)
+        if log.malformed > max(MOST_MALFORMED, log.understood):
+            break
+    if not log.started or log.malformed > max(MOST_MALFORMED, log.understood):
+        first = log.examples[0] if log.examples else None
+        raise AnalysisError(
+            f"host {host}: {path} is no log of OnionTrace",
+            file.damage or (f"line {first.line}: {first.reason}" if first else None),
+        )
+    damage = file.damage or _early_end(log, clock)
+    problems = FileProblems(path.relative_to(run_directory).as_posix(), damage=damage)
+    # What stands after the last newline is not known to be whole: a number in it may be cut.
+    problems.cut_last_line = bool(file.tail)
+    problems.malformed_lines = log.malformed
+    problems.examples = log.examples
+    report.files += 1
+    report.bytes += file.bytes_read
+    report.lines += log.lines + problems.cut_last_line
+    report.heartbeat_lines += log.bytes_lines
+    report.other_lines += log.other_lines + log.circuit_lines
+    report.malformed_lines += log.malformed
+    report.truncated_files += problems.cut_last_line or problems.damage is not None
+    report.damaged_files += problems.damage is not None
+    if problems.what:
+        report.problems.append(problems)
+    return log
+
+
+def _early_end(log: OnionTraceLog, clock: RunClock) -> str | None:
+    """That a log ends before its run: OnionTrace ended, or its Tor never bootstrapped."""
+    if clock.stop_s is None:
+        return None
+    last_s = None if log.last_us is None else (log.last_us - clock.epoch_us) / 1e6
+    if last_s is None:
+        return "it tells of no second: Tor never bootstrapped, or did not answer"
+    if last_s < clock.stop_s - LEAST_SEEN_S:
+        return f"it ends at {last_s:.0f} s, and the run at {clock.stop_s:g} s"
+    return None
+
+
+def _circuits(
+    log: OnionTraceLog, host: str, role: str, class_name: str | None, epoch_us: int
+) -> pa.Table:
+    def since(time_us: int | None) -> float | None:
+        return None if time_us is None else (time_us - epoch_us) / 1e6
+
+    def duration(one: Circuit) -> float | None:
+        if one.end_us is None or one.created_us is None:
+            return None
+        return (one.end_us - one.created_us) / 1e6
+
+    rows = [
+        {
+            "host": host,
+            "role": role,
+            "class": class_name,
+            "circuit_id": one.number,
+            "purpose": one.purpose or None,
+            "hops": one.hops,
+            "launched_s": since(one.launched_us),
+            "created_s": since(one.created_us),
+            "end_s": since(one.end_us),
+            "duration_s": duration(one),
+            "result": one.result,
+            "reason": one.reason or None,
+            "built_again": one.built_again,
+            "failed_again": one.failed_again,
+        }
+        for _, one in sorted(log.circuits.items())
+    ]
+    return pa.Table.from_pylist(rows, schema=arrow_schema(CIRCUITS))
+
+
+def _relay_bytes(log: OnionTraceLog, host: str, role: str, epoch_us: int) -> pa.Table:
+    schema = arrow_schema(RELAY_BYTES)
+    time_us = np.array([one.time_us for one in log.seconds], dtype=np.int64)
+    columns = {
+        "host": pa.array([host] * len(log.seconds), schema.field("host").type),
+        "role": pa.array([role] * len(log.seconds), schema.field("role").type),
+        "time_s": pa.array((time_us - epoch_us) / 1e6, pa.float64()),
+        "bytes_read": pa.array([one.read for one in log.seconds], pa.int64()),
+        "bytes_written": pa.array([one.written for one in log.seconds], pa.int64()),
+    }
+    return pa.table(columns, schema=schema)

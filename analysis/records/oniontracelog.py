@@ -1,0 +1,166 @@
+"""The grammar of OnionTrace's log lines, and what one log says of circuits and bytes.
+
+Every line of OnionTrace 1.0 is written by ``_oniontracelogger_log`` (oniontrace-logger.c)::
+
+    2000-01-01 00:05:37 946685137.865305 [default] [FUNCTION] TEXT
+
+Two texts carry data, each one line of Tor's control port (control-spec, 4.1)::
+
+    Logger: 650 BW BYTES-READ BYTES-WRITTEN
+    Logger: 650 CIRC NUMBER STATUS [PATH] KEY=VALUE ...
+
+OnionTrace asks for them once Tor has bootstrapped: what was before is not in the log.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from typing import NamedTuple
+
+from analysis.formats.record_files import Example
+from analysis.records.logfile import LONGEST_LINE_BYTES
+from analysis.records.tgenlog import MAX_EXAMPLES, MalformedError
+
+_PREFIX = rb"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d (\d{1,12})\.(\d{6}) \[[a-z]+\] \[[^\[\]]*\] "
+_ANY_LINE = re.compile(_PREFIX)
+_EVENT = b"Logger: 650 "
+_BYTES = re.compile(_PREFIX + _EVENT + rb"BW (\d{1,18}) (\d{1,18})(?: |\Z)")
+_CIRCUIT = re.compile(_PREFIX + _EVENT + rb"CIRC (\d{1,18}) ([A-Z_]+)(?: (.*))?\Z")
+_CREATED = re.compile(rb"(\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d)\.(\d{6})\Z")
+
+STATUSES = (b"LAUNCHED", b"GUARD_WAIT", b"EXTENDED", b"BUILT", b"FAILED", b"CLOSED")
+"""That Tor writes (control-spec, CIRC)."""
+
+OPEN, BUILT, FAILED, CLOSED = "open", "built", "failed", "closed"
+
+
+class Bytes(NamedTuple):
+    """What Tor read and wrote in one second, and when it said so."""
+
+    time_us: int
+    read: int
+    written: int
+
+
+@dataclass
+class Circuit:
+    """One circuit; wall-clock microseconds. Its result is the first BUILT or FAILED of its number.
+
+    A later BUILT is of the same circuit taken for another purpose (cannibalized), and its
+    TIME_CREATED tells nothing of that: https://gitlab.torproject.org/tpo/core/tor/-/issues/40570
+    """
+
+    number: int
+    result: str = OPEN
+    purpose: str = ""
+    hops: int = 0
+    launched_us: int | None = None
+    created_us: int | None = None
+    end_us: int | None = None
+    reason: str = ""
+    built_again: int = 0
+    failed_again: int = 0
+
+
+@dataclass
+class OnionTraceLog:
+    """All that one log said. ``feed`` takes its lines in order.
+
+    Only circuits and bytes are kept: memory grows with these, not with the log.
+    """
+
+    keeps_bytes: bool = True
+    circuits: dict[int, Circuit] = field(default_factory=dict)
+    seconds: list[Bytes] = field(default_factory=list)
+    started: bool = False
+    last_us: int | None = None
+    """Time of the last line of bytes, which comes each second."""
+    lines: int = 0
+    bytes_lines: int = 0
+    circuit_lines: int = 0
+    other_lines: int = 0
+    malformed: int = 0
+    examples: list[Example] = field(default_factory=list)
+
+    @property
+    def understood(self) -> int:
+        """Lines that carried data."""
+        return self.bytes_lines + self.circuit_lines
+
+    def feed(self, lines: Iterable[bytes]) -> None:
+        """Takes whole lines, without their newlines."""
+        for line in lines:
+            self.lines += 1
+            try:
+                self._feed(line)
+            except MalformedError as error:
+                self.malformed += 1
+                if len(self.examples) < MAX_EXAMPLES:
+                    text = line[:200].decode("ascii", "backslashreplace")
+                    self.examples.append(Example(self.lines, str(error), text))
+
+    def _feed(self, line: bytes) -> None:
+        if len(line) > LONGEST_LINE_BYTES:
+            raise MalformedError(f"the line is longer than {LONGEST_LINE_BYTES} bytes")
+        if match := _BYTES.match(line):
+            self.bytes_lines += 1
+            self.last_us = _line_us(match)
+            if self.keeps_bytes:
+                self.seconds.append(Bytes(self.last_us, int(match[3]), int(match[4])))
+        elif match := _CIRCUIT.match(line):
+            self._take(_line_us(match), int(match[3]), match[4], match[5] or b"")
+            self.circuit_lines += 1
+        elif match := _ANY_LINE.match(line):
+            if line.startswith((_EVENT + b"BW", _EVENT + b"CIRC "), match.end()):
+                raise MalformedError("an event that does not follow the grammar")
+            self.other_lines += 1
+            self.started = self.started or line.startswith(b"Starting OnionTrace", match.end())
+        else:
+            raise MalformedError("not a line of OnionTrace's log")
+
+    def _take(self, time_us: int, number: int, status: bytes, rest: bytes) -> None:
+        if status not in STATUSES:
+            raise MalformedError(f"no status of circuits: {status[:40]!r}")
+        words = rest.split(b" ")
+        pairs = dict(word.split(b"=", 1) for word in words if b"=" in word and word[:1] != b"$")
+        created_us = _created_us(pairs)
+        circuit = self.circuits.get(number)
+        if circuit is None:
+            circuit = self.circuits[number] = Circuit(number)
+        if status == b"LAUNCHED" and circuit.launched_us is None:
+            circuit.launched_us = time_us
+        again = circuit.result in (BUILT, FAILED)
+        if status == b"BUILT" and again:
+            circuit.built_again += 1
+        elif status == b"FAILED" and again:
+            circuit.failed_again += 1
+        elif not again and circuit.result == OPEN:
+            circuit.created_us = created_us
+            circuit.purpose = _text(pairs, b"PURPOSE")
+            circuit.hops = words[0].count(b",") + 1 if words[0].startswith(b"$") else 0
+            if status in (b"BUILT", b"FAILED", b"CLOSED"):
+                circuit.result = status.decode().lower()
+                circuit.end_us = time_us
+                circuit.reason = _text(pairs, b"REASON")
+
+
+def _line_us(match: re.Match[bytes]) -> int:
+    return int(match[1] + match[2])
+
+
+def _created_us(pairs: dict[bytes, bytes]) -> int:
+    match = _CREATED.match(pairs.get(b"TIME_CREATED", b""))
+    if match is None:
+        raise MalformedError("no TIME_CREATED")
+    try:
+        whole = datetime.fromisoformat(match[1].decode()).replace(tzinfo=UTC)
+    except ValueError:
+        raise MalformedError("TIME_CREATED is no time") from None
+    return int(whole.timestamp()) * 1_000_000 + int(match[2])
+
+
+def _text(pairs: dict[bytes, bytes], key: bytes) -> str:
+    return pairs.get(key, b"").decode("ascii", "backslashreplace")

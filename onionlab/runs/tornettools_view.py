@@ -1,0 +1,130 @@
+"""Finished runs as directories that tornettools' own `parse`, `plot` and `archive` work on.
+
+    OUT/<level>-<variant>/tornet-<seed>/    what `tornettools simulate` would have left:
+        shadow.data/hosts/<host>/
+        shadow.log free.log ...
+
+A folder for each level and variant is a collection, as `tornettools plot` wants it.
+
+Nothing in the store is changed by what is done there.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+from collections.abc import Sequence
+from pathlib import Path
+
+from analysis.formats import files
+from analysis.formats.compressed import DamagedError, TooLargeError, pieces
+from analysis.formats.json_files import write_json
+from analysis.formats.plan_file import PlannedRun
+from analysis.measures.plot_data import plot_data
+from onionlab.errors import UserError
+from onionlab.runs.store import Store
+
+PLOT_DATA = "tornet.plot.data"
+
+LOG_NAME = re.compile(
+    r"(?P<program>tgen|oniontrace)(\.(?P<process>\d+))?\.stdout(\.gz|\.xz|\.zst)?"
+)
+"""tornettools looks for `tgen.1000.stdout`, not compressed."""
+
+USUAL_PROCESS = "1000"
+"""Number in a log's name where the engine gives none."""
+
+OWN_FILES = (files.RUN, files.CLIENTS, files.HOST_ROLES, files.MANIFEST)
+"""Of this project: tornettools knows none of them."""
+
+
+def lay_out(
+    store: Store, runs: Sequence[PlannedRun], out: Path, *, with_plot_data: bool = False
+) -> list[Path]:
+    """Lay finished runs out below ``out``; returns their directories.
+
+    Args:
+        store: where the runs are.
+        runs: of networks of tornettools.
+        out: a folder that is made; what is there of a run already is left as it is.
+        with_plot_data: also write what `tornettools parse` would, from the runs' records.
+
+    Raises:
+        UserError: a run is not finished, came without its logs, or is of another kind of network.
+        AnalysisError: its records cannot be read.
+    """
+    levels = {run.level for run in runs}
+    made = []
+    for run in runs:
+        group = f"{run.level}-{run.variant}" if len(levels) > 1 else run.variant
+        target = out / group / f"tornet-{run.seed}"
+        if not target.exists():
+            _lay_out_one(store.run(run.run_id), target, run.title)
+        if with_plot_data:
+            _write_plot_data(store.run(run.run_id) / files.RECORDS, target / PLOT_DATA)
+        made.append(target)
+    return made
+
+
+def _lay_out_one(run: Path, target: Path, title: str) -> None:
+    if not (run / files.MANIFEST).is_file():
+        raise UserError(f"run {title} is not finished", "make the experiment first")
+    if not (run / files.HOST_ROLES).is_file():
+        raise UserError(
+            f"run {title} is of no network of tornettools", "such runs are of kind tornettools"
+        )
+    if not (run / files.HOSTS).is_dir():
+        raise UserError(f"run {title} came without its logs", "pack it with --logs where it is")
+    partial = target.with_name(f".{target.name}.partial")
+    shutil.rmtree(partial, ignore_errors=True)
+    partial.mkdir(parents=True)
+    for path in sorted(run.iterdir()):
+        if path.name in OWN_FILES or path.match(files.ANY_RECORDS):
+            continue
+        if path.is_dir():
+            _copy_folder(path, partial / path.name)
+        else:
+            # `archive` compresses these in place, and xz refuses files of several names.
+            shutil.copy2(path, partial / path.name)
+    partial.rename(target)
+
+
+def _copy_folder(source: Path, target: Path) -> None:
+    """A folder's regular files under new names of the same content; logs as plain text."""
+    target.mkdir()
+    for path in sorted(source.iterdir()):
+        if path.is_symlink():
+            (target / path.name).symlink_to(path.readlink())
+        elif path.is_dir():
+            _copy_folder(path, target / path.name)
+        elif path.is_file():
+            _copy_file(path, target)
+    shutil.copystat(source, target)
+
+
+def _copy_file(path: Path, folder: Path) -> None:
+    match = LOG_NAME.fullmatch(path.name)
+    name = path.name
+    if match is not None:
+        name = f"{match['program']}.{match['process'] or USUAL_PROCESS}.stdout"
+    if (folder / name).exists():
+        raise UserError(f"{path.parent} has {name} twice", "remove the compressed copy")
+    if path.suffix in (".gz", ".xz", ".zst") and match is not None:
+        try:
+            with path.open("rb") as packed, (folder / name).open("wb") as plain:
+                for piece in pieces(packed, path.suffix):
+                    plain.write(piece)
+        except (DamagedError, TooLargeError) as error:
+            raise UserError(f"{path}: {error}", "make the run again") from None
+        return
+    try:
+        os.link(path, folder / name)
+    except OSError:  # another file system, or one without links
+        shutil.copy2(path, folder / name)
+
+
+def _write_plot_data(records: Path, folder: Path) -> None:
+    folder.mkdir(exist_ok=True)
+    for name, content in plot_data(records).items():
+        write_json(folder / name, content)

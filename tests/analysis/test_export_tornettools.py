@@ -1,0 +1,144 @@
+"""Runs laid out for tornettools' own parse, plot and archive."""
+
+from __future__ import annotations
+
+import json
+import lzma
+import os
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+from tornet_synthetic import write_tornet_run
+
+from analysis.formats import files
+from analysis.formats.plan_file import PlannedRun
+from analysis.measures.plot_data import plot_data
+from analysis.records.extract import extract
+from onionlab.errors import UserError
+from onionlab.runs.store import Store
+from onionlab.runs.tornettools_view import lay_out
+
+PROGRAMS = ("tornettools", "tgentools", "oniontracetools")
+
+RUNS = [
+    PlannedRun(run_id=f"{variant}{seed}", level="tornet", variant=variant, seed=seed)
+    for variant in ("stock", "swrr")
+    for seed in (1, 2)
+]
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Store:
+    made = Store(tmp_path / "runs")
+    for planned in RUNS:
+        run = made.run(planned.run_id)
+        write_tornet_run(run, planned.seed, 1.2 if planned.variant == "swrr" else 1.0)
+        (run / "shadow.log").write_text("what Shadow said\n")
+        (run / files.MANIFEST).write_text("{}")
+    return made
+
+
+def all_files(folder: Path) -> dict[str, bytes]:
+    return {
+        path.relative_to(folder).as_posix(): path.read_bytes()
+        for path in sorted(folder.rglob("*"))
+        if path.is_file()
+    }
+
+
+def test_a_run_is_laid_out_whole_and_stays_as_it_was(store: Store, tmp_path: Path) -> None:
+    before = all_files(store.directory)
+    made = lay_out(store, RUNS, tmp_path / "out")
+    assert [path.relative_to(tmp_path / "out").as_posix() for path in made] == [
+        "stock/tornet-1",
+        "stock/tornet-2",
+        "swrr/tornet-1",
+        "swrr/tornet-2",
+    ]
+    log = made[0] / files.HOSTS / "perfclient1exit/tgen.1004.stdout"
+    assert log.read_bytes() == before["stock1/shadow.data/hosts/perfclient1exit/tgen.1004.stdout"]
+    own = {files.CLIENTS, files.HOST_ROLES, files.RUN, files.MANIFEST}
+    assert not own & {path.name for path in made[0].iterdir()}
+    # As `archive` does: compress what is at the top, remove the rest.
+    (made[0] / "shadow.log").write_text("compressed")
+    shutil.rmtree(made[0] / files.LOGS)
+    assert all_files(store.directory) == before
+
+
+def test_compressed_logs_are_unpacked_under_the_names_that_parse_looks_for(
+    store: Store, tmp_path: Path
+) -> None:
+    folder = store.run("stock1") / files.HOSTS / "perfclient1exit"
+    text = (folder / "tgen.1004.stdout").read_bytes()
+    (folder / "tgen.stdout.xz").write_bytes(lzma.compress(text))
+    (folder / "tgen.1004.stdout").unlink()
+    made = lay_out(store, RUNS[:1], tmp_path / "out")
+    found = made[0] / files.HOSTS / "perfclient1exit/tgen.1000.stdout"
+    assert found.read_bytes() == text
+
+
+def test_plot_data_come_of_the_records(store: Store, tmp_path: Path) -> None:
+    run = store.run("stock1")
+    extract(run, run / files.RECORDS)
+    made = lay_out(store, RUNS[:1], tmp_path / "out", with_plot_data=True)
+    expected = plot_data(run / files.RECORDS)
+    found = {
+        path.name: json.loads(path.read_text()) for path in (made[0] / "tornet.plot.data").iterdir()
+    }
+    assert found == expected
+    assert found["relay_goodput.json"]
+
+
+@pytest.mark.parametrize(
+    ("missing", "what"),
+    [
+        (files.MANIFEST, "is not finished"),
+        (files.HOST_ROLES, "is of no network of tornettools"),
+        (files.LOGS, "came without its logs"),
+    ],
+)
+def test_what_cannot_be_laid_out_is_an_error_and_leaves_nothing(
+    store: Store, tmp_path: Path, missing: str, what: str
+) -> None:
+    path = store.run("stock1") / missing
+    shutil.rmtree(path) if path.is_dir() else path.unlink()
+    with pytest.raises(UserError, match=what):
+        lay_out(store, RUNS[:1], tmp_path / "out")
+    assert not (tmp_path / "out").exists()
+
+
+def test_a_log_that_is_there_twice_is_an_error(store: Store, tmp_path: Path) -> None:
+    folder = store.run("stock1") / files.HOSTS / "perfclient1exit"
+    shutil.copy(folder / "tgen.1004.stdout", folder / "copy")
+    (folder / "tgen.1004.stdout.xz").write_bytes(lzma.compress((folder / "copy").read_bytes()))
+    with pytest.raises(UserError, match="twice"):
+        lay_out(store, RUNS[:1], tmp_path / "out")
+
+
+@pytest.mark.skipif(
+    any(shutil.which(name) is None for name in PROGRAMS),
+    reason=f"needs {', '.join(PROGRAMS)} in PATH",
+)
+def test_tornettools_parses_plots_and_archives(store: Store, tmp_path: Path) -> None:
+    made = lay_out(store, RUNS, tmp_path / "out")
+
+    def tornettools(*words: str) -> None:
+        subprocess.run(
+            ["tornettools", *words],
+            check=True,
+            capture_output=True,
+            env=dict(os.environ),
+            cwd=tmp_path,
+        )
+
+    for path in made:
+        tornettools("parse", str(path))
+        assert (path / "tornet.plot.data/time_to_last_byte_recv.exit.json").is_file()
+    collections = sorted({str(path.parent) for path in made})
+    tornettools("plot", *collections, "--prefix", str(tmp_path / "plots"), "--pngs")
+    assert (tmp_path / "plots/transfer_time_51200.exit.png").is_file()
+    tornettools("archive", str(made[0]))
+    assert (made[0] / "shadow.data.tar.xz").is_file()
+    assert (store.run("stock1") / files.HOSTS / "perfclient1exit/tgen.1004.stdout").is_file()

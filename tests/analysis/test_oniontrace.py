@@ -1,0 +1,219 @@
+"""OnionTrace's log lines, and their way to the record tables."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+import pyarrow.parquet as pq  # type: ignore[import-untyped]
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from tornet_synthetic import CLIENTS, RELAYS, OnionTraceWriter, write_tornet_run
+
+from analysis.errors import AnalysisError
+from analysis.formats import files
+from analysis.formats.record_files import read_parse_report
+from analysis.formats.whole_run import TABLES
+from analysis.records.extract import extract
+from analysis.records.oniontracelog import Bytes, Circuit, OnionTraceLog
+
+EPOCH_US = 946684800 * 1_000_000
+
+circuits = st.lists(
+    st.tuples(
+        st.integers(0, 10**9),  # created
+        st.integers(0, 10**8),  # and so much later the result
+        st.sampled_from(["built", "failed", "closed", "open"]),
+        st.integers(0, 8),  # hops
+        st.integers(0, 3),  # built again
+        st.sampled_from(["GENERAL", "HS_CLIENT_REND", "MEASURE_TIMEOUT"]),
+    ),
+    max_size=8,
+)
+seconds = st.lists(
+    st.tuples(*(st.integers(0, 10**12) for _ in range(3))).map(lambda t: (t[0], t[1], t[2])),
+    max_size=8,
+)
+
+
+@given(circuits, seconds)
+@settings(max_examples=150)
+def test_what_was_written_is_read(
+    written: list[tuple[int, int, str, int, int, str]], beats: list[tuple[int, int, int]]
+) -> None:
+    log = OnionTraceWriter("relay1guard")
+    log.start(0)
+    expected = {}
+    for number, (created, later, result, hops, again, purpose) in enumerate(written, 1):
+        log.circuit(created, number, "LAUNCHED", created, purpose=purpose)
+        one = Circuit(number, result, purpose, 0, EPOCH_US + created, EPOCH_US + created)
+        if result != "open":
+            end = created + later
+            reason = "" if result == "built" else "DESTROYED"
+            log.circuit(
+                end, number, result.upper(), created, hops=hops, purpose=purpose, reason=reason
+            )
+            one.hops, one.end_us, one.reason = hops, EPOCH_US + end, reason
+            if result != "closed":
+                for _ in range(again):
+                    log.circuit(end + 1, number, "BUILT", created, hops=4)
+                one.built_again = again
+        expected[number] = one
+    for time_us, read, sent in beats:
+        log.seconds(time_us, read, sent)
+    found = OnionTraceLog()
+    found.feed(log.text().split(b"\n")[:-1])
+    assert found.malformed == 0
+    assert found.circuits == expected
+    assert found.seconds == [Bytes(EPOCH_US + t, r, w) for t, r, w in beats]
+
+
+def sample_log() -> bytes:
+    log = OnionTraceWriter("perfclient1exit")
+    log.start(241_000_000)
+    log.seconds(250_865_305, 1000, 2000)
+    log.circuit(300_000_000, 7, "LAUNCHED", 300_000_000)
+    log.circuit(300_500_000, 7, "EXTENDED", 300_000_000, hops=1)
+    log.circuit(301_250_001, 7, "BUILT", 300_000_000, hops=3)
+    return log.text()
+
+
+SAMPLE = sample_log()
+
+
+@given(st.lists(st.binary(max_size=120), max_size=20))
+def test_any_bytes_are_counted(lines: list[bytes]) -> None:
+    log = OnionTraceLog()
+    log.feed(lines)
+    assert log.lines == len(lines)
+    assert log.malformed + log.understood + log.other_lines == len(lines)
+
+
+@given(st.integers(0, len(SAMPLE) - 1), st.integers(0, 255))
+def test_one_damaged_byte_harms_one_line(place: int, value: int) -> None:
+    damaged = bytearray(SAMPLE)
+    damaged[place] = value
+    log = OnionTraceLog()
+    lines = bytes(damaged).split(b"\n")[:-1]
+    log.feed(lines)
+    assert log.malformed + log.understood + log.other_lines == len(lines)
+    assert log.malformed <= 2
+
+
+@pytest.mark.parametrize(
+    ("text", "why"),
+    [
+        ("BW 1", "grammar"),
+        ("BW -1 2", "grammar"),
+        ("CIRC x BUILT", "grammar"),
+        ("CIRC 1 BUILT", "no TIME_CREATED"),
+        ("CIRC 1 BUILD TIME_CREATED=2000-01-01T00:05:00.000000", "no status"),
+        ("CIRC 1 BUILT TIME_CREATED=2000-13-01T00:05:00.000000", "is no time"),
+    ],
+)
+def test_lines_that_no_tor_writes(text: str, why: str) -> None:
+    log = OnionTraceWriter("relay1guard")
+    log.start(0)
+    log.event(1, text)
+    found = OnionTraceLog()
+    found.feed(log.text().split(b"\n")[:-1])
+    assert found.malformed == 1
+    assert why in found.examples[0].reason
+    assert not found.circuits
+
+
+@pytest.fixture(scope="module")
+def made_once(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    run = tmp_path_factory.mktemp("tornet") / "run"
+    write_tornet_run(run, 1)
+    extract(run, run / files.RECORDS)
+    return run
+
+
+def test_tables_hold_what_the_logs_say(made_once: Path) -> None:
+    records = made_once / files.RECORDS
+    for name in (files.PERF_TABLE, files.CIRCUITS_TABLE, files.RELAY_BYTES_TABLE):
+        assert pq.read_schema(records / name).names == [column.name for column in TABLES[name]]
+    circuits = pq.read_table(records / files.CIRCUITS_TABLE).to_pylist()
+    lines = (made_once / files.HOSTS / "perfclient1exit/oniontrace.1003.stdout").read_text()
+    own = [row for row in circuits if row["host"] == "perfclient1exit"]
+    assert len(own) == lines.count(" LAUNCHED ")
+    assert sum(row["result"] == "failed" for row in own) == lines.count(" FAILED ")
+    built = sum(row["result"] == "built" for row in own)
+    assert built + sum(row["built_again"] for row in own) == lines.count(" BUILT ")
+    assert {row["class"] for row in own} == {"perf-exit"}
+    assert all(row["duration_s"] == round(row["end_s"] - row["created_s"], 6) for row in own)
+    sent = pq.read_table(records / files.RELAY_BYTES_TABLE)
+    assert set(sent["host"].to_pylist()) == set(RELAYS)
+    perf = pq.read_table(records / files.PERF_TABLE)
+    assert set(perf["client"].to_pylist()) == set(CLIENTS)
+    error = {row["error"] for row in perf.to_pylist() if not row["success"]}
+    assert error == {"PROXY-TIMEOUT-SUCCESS_OPEN"}
+
+
+def test_the_same_logs_give_the_same_bytes(made_once: Path, tmp_path: Path) -> None:
+    extract(made_once, tmp_path)
+    for path in sorted((made_once / files.RECORDS).iterdir()):
+        assert path.read_bytes() == (tmp_path / path.name).read_bytes()
+
+
+def test_without_roles_there_are_no_such_tables(made_once: Path, tmp_path: Path) -> None:
+    run = tmp_path / "run"
+    shutil.copytree(made_once, run)
+    (run / files.HOST_ROLES).unlink()
+    shutil.rmtree(run / files.RECORDS)
+    extract(run, run / files.RECORDS)
+    streams = (run / files.RECORDS / files.STREAMS_TABLE).read_bytes()
+    assert streams == (made_once / files.RECORDS / files.STREAMS_TABLE).read_bytes()
+    assert not (run / files.RECORDS / files.PERF_TABLE).exists()
+    assert not (run / files.RECORDS / files.CIRCUITS_TABLE).exists()
+
+
+def test_a_log_that_is_missing_or_not_onion_trace_s_is_an_error(
+    made_once: Path, tmp_path: Path
+) -> None:
+    run = tmp_path / "run"
+    shutil.copytree(made_once, run)
+    log = run / files.HOSTS / "relay2middle/oniontrace.1003.stdout"
+    log.write_text("something else\n")
+    with pytest.raises(AnalysisError, match=r"relay2middle.*is no log of OnionTrace"):
+        extract(run, tmp_path / "a")
+    log.unlink()
+    with pytest.raises(AnalysisError, match="relay2middle has no log of OnionTrace"):
+        extract(run, tmp_path / "a")
+
+
+def test_damaged_lines_are_counted_and_the_rest_counts(made_once: Path, tmp_path: Path) -> None:
+    run = tmp_path / "run"
+    shutil.copytree(made_once, run)
+    log = run / files.HOSTS / "relay2middle/oniontrace.1003.stdout"
+    text = log.read_bytes()
+    first, newline, rest = text.partition(b"\n")
+    log.write_bytes(first + newline + b"what is this\n" + rest + b"2000-01-01 00:1")
+    report = extract(run, run / files.RECORDS)
+    assert report.malformed_lines == 1
+    assert [(one.file, one.malformed_lines, one.cut_last_line) for one in report.problems] == [
+        ("shadow.data/hosts/relay2middle/oniontrace.1003.stdout", 1, True)
+    ]
+    own = (run / files.RECORDS / files.RELAY_BYTES_TABLE).read_bytes()
+    assert own == (made_once / files.RECORDS / files.RELAY_BYTES_TABLE).read_bytes()
+
+
+def test_a_log_that_ends_before_its_run_is_a_problem(made_once: Path, tmp_path: Path) -> None:
+    run = tmp_path / "run"
+    shutil.copytree(made_once, run)
+    log = run / files.HOSTS / "perfclient1exit/oniontrace.1003.stdout"
+    lines = log.read_bytes().splitlines(keepends=True)
+    log.write_bytes(b"".join(lines[: len(lines) // 2]))
+    report = extract(run, run / files.RECORDS)
+    assert [one.file.split("/")[2] for one in report.problems] == ["perfclient1exit"]
+    assert "and the run at 2000 s" in str(report.problems[0].damage)
+    assert report.damaged_files == 1
+    log.write_bytes(b"".join(lines[:1]))
+    report = extract(run, run / files.RECORDS)
+    assert "it tells of no second" in str(report.problems[0].damage)
+
+
+def test_whole_logs_have_no_problem(made_once: Path) -> None:
+    assert read_parse_report(made_once / files.RECORDS / files.PARSE_REPORT).clean

@@ -1,0 +1,225 @@
+"""Metrics of perf clients, circuits and relays, and their agreement with tornettools' own."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from analysis_synthetic import EPOCH, LogWriter
+from tornet_synthetic import write_tornet_run
+
+from analysis.formats import files
+from analysis.formats.study import ClassLoad, Level
+from analysis.imports.tornettools import read_plot_data
+from analysis.measures.catalogue import run_statistics
+from analysis.measures.data import ALL
+from analysis.measures.perf import Circuits, PerfStreams, RelayBytes
+from analysis.measures.plot_data import CONVERGE_S, plot_data
+from analysis.measures.publishing import publish
+from analysis.measures.run_data import load_run
+from analysis.records.extract import extract
+from analysis.records.perf import FOUR_MIB_BYTES, MARK_BYTES
+from analysis.records.tgenlog import TgenLog
+
+PROGRAMS = ("tornettools", "tgentools", "oniontracetools")
+
+LEVEL = Level(
+    name="tornet",
+    label="tornet",
+    measured_start_s=1200.0,
+    measured_end_s=1800.0,
+    stop_s=2000.0,
+    classes={
+        name: ClassLoad(timeout_s=120.0, count=count)
+        for name, count in (("perf-exit", 2), ("perf-onionservice", 1))
+    },
+)
+
+
+def streams(**columns: Any) -> PerfStreams:
+    count = len(columns["end_s"])
+    usual: dict[str, Any] = {
+        "client": np.array(["a"] * count),
+        "success": np.array([True] * count),
+        "error": np.array([""] * count),
+        "payload_bytes": np.full(count, 51200),
+        **{f"{name}_s": np.full(count, np.nan) for name in ("response", "first_byte", "last_byte")},
+        "at_s": {},
+    }
+    given = {
+        name: value if name == "at_s" else np.asarray(value) for name, value in columns.items()
+    }
+    return PerfStreams(**{**usual, **given})
+
+
+def test_a_download_counts_by_its_end_and_only_when_it_completed() -> None:
+    some = streams(
+        end_s=[9.999999, 10.0, 19.5, 20.0],
+        last_byte_s=[1.0, 2.0, 3.0, 4.0],
+        success=[True, True, False, True],
+        error=["", "", "TIMEOUT", ""],
+    )
+    inside = some.ended_in(10, 20)
+    assert inside.last_bytes_s().tolist() == [2.0]
+    assert inside.counts() == (1, 2)
+    assert inside.errors() == {"TIMEOUT": 1}
+    assert some.last_bytes_s(51200).tolist() == [1.0, 2.0, 4.0]
+    assert some.last_bytes_s(2**20).size == 0
+
+
+def test_goodput_is_between_two_amounts_that_came_at_two_times() -> None:
+    some = streams(
+        end_s=[1.0] * 4,
+        success=[True, True, True, False],
+        at_s={
+            "500kib": np.array([1.0, 1.0, np.nan, 1.0]),
+            "1mib": np.array([3.0, 1.0, 2.0, 3.0]),
+        },
+    )
+    assert some.goodputs_bytes_per_s("500kib", "1mib").tolist() == [(2**20 - 512_000) / 2]
+
+
+def test_a_circuit_counts_by_when_it_was_built() -> None:
+    some = Circuits(
+        np.array([5.0, 10.0, 11.0, 12.0, np.nan]),
+        np.array([1.0, 2.0, 3.0, 4.0, np.nan]),
+        np.array(["built", "built", "failed", "closed", "open"]),
+    )
+    assert some.build_times_s(10, 20).tolist() == [2.0]
+    assert some.counts(10, 20) == (1, 2)
+
+
+def test_bytes_of_all_relays_are_added_up_by_whole_seconds() -> None:
+    some = RelayBytes(np.array([9.9, 10.2, 10.9, 12.0]), np.array([1, 2, 4, 8]))
+    assert some.per_second(10, 20) == {10: 6, 12: 8}
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    made = tmp_path_factory.mktemp("perf") / "tornet-1"
+    write_tornet_run(made, 1)
+    extract(made, made / files.RECORDS)
+    return made
+
+
+def test_metrics_apply_where_the_records_are(run: Path) -> None:
+    data = load_run(run / files.RECORDS, LEVEL)
+    found = run_statistics(data)
+    for name in ("perf-exit", "perf-onionservice"):
+        for metric in ("time_to_last_byte_50kib_p50_s", "download_ttlb_50kib_p50_s"):
+            assert found[name, metric].value is not None
+        assert found[name, "circuit_build_time_p50_s"].value is not None
+    perf, circuits = data["perf-exit"].perf, data["perf-exit"].circuits
+    assert perf is not None
+    assert circuits is not None
+    # From the command, what is over by then is not in it.
+    own = found["perf-exit", "time_to_last_byte_50kib_p50_s"].value
+    theirs = found["perf-exit", "download_ttlb_50kib_p50_s"].value
+    assert own is not None
+    assert theirs is not None
+    assert own > theirs
+    built = circuits.build_times_s(1200, 1800)
+    assert found["perf-exit", "circuit_build_time_p90_s"].value == float(np.quantile(built, 0.9))
+    relays = found[ALL, "relay_goodput_bytes_per_s"].value
+    assert relays == pytest.approx(3e6, rel=0.05)  # three relays, at up to 2 MB/s each
+    assert ("perf-exit", "relay_goodput_bytes_per_s") not in found
+
+
+def test_relays_that_were_not_watched_to_the_end_give_no_mean(run: Path) -> None:
+    data = load_run(run / files.RECORDS, LEVEL)[ALL]
+    assert data.relay_bytes is not None
+    assert data.relay_bytes.seen_until_s == 1999.865305
+    cut = replace(data, relay_bytes=replace(data.relay_bytes, seen_until_s=1790.0))
+    found = run_statistics({ALL: cut})[ALL, "relay_goodput_bytes_per_s"]
+    assert found.value is None
+    assert "ends before" in found.reason
+
+
+def test_failed_downloads_count_as_never_there(run: Path) -> None:
+    data = load_run(run / files.RECORDS, LEVEL)["perf-exit"]
+    of_size = data.streams.of_size(51200).started_in(1200.0, 1800.0)
+    failed = (of_size.outcome != "success").sum()
+    assert failed  # else this says nothing
+    times = np.sort(np.where(of_size.outcome == "success", of_size.time_to_last_byte_s, np.inf))
+    expected = times[int(np.ceil(0.5 * times.size)) - 1]
+    found = run_statistics({"perf-exit": data})["perf-exit", "time_to_last_byte_50kib_p50_s"]
+    assert found.value == expected
+
+
+def test_a_published_pack_has_the_same_values(run: Path, tmp_path: Path) -> None:
+    publish(run / files.RECORDS, [LEVEL], tmp_path / "published")
+    whole = run_statistics(load_run(run / files.RECORDS, LEVEL))
+    published = run_statistics(load_run(tmp_path / "published", LEVEL))
+    names = {key for key in whole if "download_" in key[1] or "circuit_" in key[1]}
+    names |= {key for key in whole if "time_to_last_byte_50kib" in key[1] or "relay_" in key[1]}
+    assert names
+    assert {key: published[key] for key in names} == {key: whole[key] for key in names}
+
+
+def test_what_is_written_for_plot_is_what_an_import_reads(run: Path, tmp_path: Path) -> None:
+    for name, content in plot_data(run / files.RECORDS).items():
+        (tmp_path / name).write_text(json.dumps(content))
+    read = read_plot_data(tmp_path)
+    found = run_statistics(load_run(run / files.RECORDS, LEVEL.model_copy(update=LATE)))
+    for q, metric in ((0.5, "download_ttlb_50kib_p50_s"), (0.9, "download_ttlb_50kib_p90_s")):
+        times = read.durations["exit 50 KiB", "download_ttlb"]
+        assert found["perf-exit", metric].value == float(np.quantile(times, q))
+    failed, total = read.downloads["exit"]
+    assert found["perf-exit", "download_error_rate"].value == pytest.approx(failed / total)
+    assert found[ALL, "relay_goodput_bytes_per_s"].value == np.mean(read.relay_goodput)
+
+
+LATE = {"measured_start_s": float(CONVERGE_S), "measured_end_s": 2000.0}
+
+
+def in_any_order(content: Any) -> Any:
+    """Lists sorted: in which order tornettools has clients and seconds is of no account."""
+    if isinstance(content, list):
+        return sorted(map(in_any_order, content))
+    if isinstance(content, dict):
+        return {str(key): in_any_order(value) for key, value in content.items()}
+    return content
+
+
+def programs() -> Path | None:
+    """Where tornettools is installed, which runs its two helpers from PATH."""
+    missing = [name for name in PROGRAMS if shutil.which(name) is None]
+    return None if missing else Path(str(shutil.which("tornettools")))
+
+
+@pytest.mark.skipif(programs() is None, reason=f"needs {', '.join(PROGRAMS)} in PATH")
+def test_tornettools_makes_the_same_of_the_same_logs(run: Path, tmp_path: Path) -> None:
+    copy = tmp_path / "tornet-1"
+    shutil.copytree(run, copy)
+    subprocess.run(
+        ["tornettools", "parse", str(copy)], check=True, capture_output=True, env=dict(os.environ)
+    )
+    made = plot_data(run / files.RECORDS)
+    for name, content in made.items():
+        theirs = json.loads((copy / "tornet.plot.data" / name).read_text())
+        assert in_any_order(content) == in_any_order(theirs), name
+    assert json.loads((copy / "tornet.plot.data/error_rate.exit.json").read_text())["ALL"]
+
+
+def test_four_mib_are_the_least_payload_that_tgen_prints_as_80_per_cent_of_5_mib() -> None:
+    shares = [
+        f"{100 * payload / (5 << 20):.2f}" for payload in (FOUR_MIB_BYTES - 1, FOUR_MIB_BYTES)
+    ]
+    assert shares == ["79.99", "80.00"]
+    log = LogWriter("perfclient1exit")
+    log.start(240.0)
+    log.create()
+    log.status(301.0, 0, 5 << 20, FOUR_MIB_BYTES - 1)
+    log.status(302.0, 0, 5 << 20, FOUR_MIB_BYTES)
+    log.status(303.0, 0, 5 << 20, 5 << 20)
+    read = TgenLog(mark_bytes=MARK_BYTES)
+    read.feed(log.text().split(b"\n")[:-1])
+    at_s = {amount: us / 1e6 - EPOCH for amount, us in read.progress[0].marks_us.items()}
+    assert at_s == {512_000: 301.0, 2**20: 301.0, FOUR_MIB_BYTES: 302.0, 5 << 20: 303.0}

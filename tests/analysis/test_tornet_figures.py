@@ -1,0 +1,234 @@
+"""Figures in tornettools' form."""
+
+from __future__ import annotations
+
+import copy
+import csv
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+from analysis_synthetic import VARIANTS
+from hypothesis import given
+from hypothesis import strategies as st
+from tornet_synthetic import write_tornet_run
+
+from analysis.errors import AnalysisError
+from analysis.figures.figure_data import FigureData
+from analysis.figures.style import COLUMN, TEXT
+from analysis.figures.tornettools import TORNET_PICTURES
+from analysis.figures.writing import FigurePaths, write_figure
+from analysis.formats import files
+from analysis.formats.study import FigureSpec, Study, write_study
+from analysis.imports.tor_metrics import read_tor_metrics
+from analysis.inference.intervals import t_interval
+from analysis.inference.mean_quantiles import lower_quantiles, mean_quantiles
+from analysis.measures.run_data import load_run
+from analysis.pages.report import build
+from analysis.records.extract import extract
+
+SEEDS = (1, 2, 3)
+
+
+@given(st.lists(st.lists(st.floats(0, 1e6), min_size=1, max_size=20), min_size=2, max_size=5))
+def test_bands_are_t_intervals_of_each_quantile(samples: list[list[float]]) -> None:
+    shares = np.array([0.0, 0.5, 0.9, 1.0])
+    found = mean_quantiles([np.array(one) for one in samples], shares)
+    assert found is not None
+    for place, share in enumerate(shares):
+        values = [sorted(one)[int((len(one) - 1) * share)] for one in samples]
+        expected = t_interval(values)
+        assert expected.low is not None
+        assert expected.high is not None
+        assert found.mean[place] == pytest.approx(expected.estimate)
+        assert found.low[place] == pytest.approx(max(0.0, expected.low), abs=1e-6)
+        assert found.high[place] == pytest.approx(expected.high)
+
+
+def test_a_simulation_without_a_value_is_left_out_and_one_has_no_band() -> None:
+    shares = np.array([0.5])
+    one = mean_quantiles([np.array([1.0, 2.0, 9.0]), np.empty(0)], shares)
+    assert one is not None
+    assert (one.samples, one.mean.tolist()) == (1, [2.0])
+    assert np.isnan(one.low).all()
+    assert mean_quantiles([np.empty(0)], shares) is None
+    assert lower_quantiles([3.0, 1.0], np.array([0.99])).tolist() == [1.0]
+
+
+def metrics_file(folder: Path) -> Path:
+    """A small tor_metrics file; its numbers are made up."""
+    rng = np.random.default_rng(7)
+    path = folder / "tor_metrics_2026-01-01--2026-01-31.json"
+    content = {
+        "circuit_rtt": rng.lognormal(-1.0, 0.6, 400).tolist(),
+        "circuit_build_times": rng.lognormal(-0.5, 0.5, 400).tolist(),
+        "client_goodput": (1e6 * rng.lognormal(1.0, 0.5, 200)).tolist(),
+        "client_goodput_5MiB": (1e6 * rng.lognormal(1.5, 0.5, 200)).tolist(),
+        "download_times": {
+            size: rng.lognormal(center, 0.5, 300).tolist()
+            for size, center in (("ALL", 0.5), ("51200", -0.3), ("1048576", 1.0), ("5242880", 2.4))
+        },
+        "daily_counts": {
+            "2026-01-01": {"requests": 200, "timeouts": 2, "failures": 4},
+            "2026-01-02": {"requests": 0, "timeouts": 0, "failures": 0},
+        },
+        "relay_goodput": {"2026-01-01": 250.0, "2026-01-02": 260.0},
+    }
+    path.write_text(json.dumps(content))
+    return path
+
+
+def test_measurements_of_the_public_tor_are_read(tmp_path: Path) -> None:
+    path = metrics_file(tmp_path)
+    read = read_tor_metrics(path, 0.01)
+    content = json.loads(path.read_text())
+    assert read.counts["last_byte_50kib"] == 300
+    assert read.quantiles["last_byte_50kib"][0] == min(content["download_times"]["51200"])
+    assert read.quantiles["last_byte_50kib"][1000] == max(content["download_times"]["51200"])
+    assert read.quantiles["error_rate"] == (3.0,) * 1001
+    assert read.quantiles["relay_goodput"][0] == 250e9
+
+
+@pytest.mark.parametrize(
+    ("content", "what"),
+    [
+        ({}, "no measurement of the public Tor"),
+        ({"circuit_rtt": 3}, "expected an array"),
+        ({"circuit_rtt": ["x"]}, "expected a number"),
+        ({"daily_counts": {"2026-01-01": {"requests": 1}}}, 'expected "timeouts"'),
+    ],
+)
+def test_what_is_no_such_file_is_an_error(tmp_path: Path, content: object, what: str) -> None:
+    path = tmp_path / "tor_metrics.json"
+    path.write_text(json.dumps(content))
+    with pytest.raises(AnalysisError, match=what):
+        read_tor_metrics(path)
+
+
+@pytest.fixture(scope="module")
+def store(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Two variants, three seeds: the second one is slower by a fifth."""
+    folder = tmp_path_factory.mktemp("tornet-figures")
+    for variant, slow in (("ewma", 1.0), ("swrr", 1.2)):
+        for seed in SEEDS:
+            run = folder / f"{variant}-{seed}"
+            write_tornet_run(run, seed, slow)
+            extract(run, run / files.RECORDS)
+    return folder
+
+
+def study_of(store: Path) -> Study:
+    variants = [one for one in copy.deepcopy(VARIANTS) if one["name"] in ("ewma", "swrr")]
+    figures = [
+        {"id": kind, "kind": kind, "level": "tornet", "title": kind} for kind in TORNET_PICTURES
+    ]
+    return Study.model_validate(
+        {
+            "format": 1,
+            "name": "tornet-test",
+            "title": "Two variants",
+            "baseline": "ewma",
+            "variants": variants,
+            "levels": [
+                {
+                    "name": "tornet",
+                    "label": "0.3%",
+                    "measured_start_s": 300,
+                    "measured_end_s": 1800,
+                    "stop_s": 2000,
+                    "classes": {"perf-exit": {}, "perf-onionservice": {}},
+                }
+            ],
+            "figures": figures,
+            "public_tor": read_tor_metrics(metrics_file(store), 0.0001).model_dump(),
+            "runs": [
+                {
+                    "run_id": f"{variant['name']}-{seed}",
+                    "level": "tornet",
+                    "variant": variant["name"],
+                    "seed": seed,
+                    "directory": f"{variant['name']}-{seed}",
+                    "records": f"{variant['name']}-{seed}/{files.RECORDS}",
+                }
+                for variant in variants
+                for seed in SEEDS
+            ],
+        }
+    )
+
+
+def drawn(study: Study, store: Path, kind: str, out: Path, *, narrow: bool = False) -> FigurePaths:
+    spec = FigureSpec(id=kind, kind=kind, level="tornet", title=kind)
+    data = FigureData(spec, study.levels[0], study.baseline)
+    for run in study.runs:
+        data.add(run.variant, run.seed, load_run(store / run.records, study.levels[0]))
+    out.mkdir(exist_ok=True)
+    return write_figure(data, study, out, COLUMN if narrow else TEXT)
+
+
+@pytest.mark.parametrize("kind", TORNET_PICTURES)
+def test_a_figure_is_drawn_and_the_same_data_give_the_same_bytes(
+    store: Path, tmp_path: Path, kind: str
+) -> None:
+    study = study_of(store)
+    first = drawn(study, store, kind, tmp_path / "a")
+    again = drawn(study, store, kind, tmp_path / "b")
+    for name in ("pdf", "png", "csv"):
+        assert getattr(first, name).read_bytes() == getattr(again, name).read_bytes()
+    drawn(study, store, kind, tmp_path / "c", narrow=True)
+    rows = list(csv.DictReader(first.csv.open()))
+    assert {row["variant"] for row in rows} == {"ewma", "swrr", "public Tor"}
+    assert {row["simulations"] for row in rows} == {"3", ""}
+    assert not [
+        row
+        for row in rows
+        if row["variant"] == "public Tor" and row["class"] == "perf-onionservice"
+    ]
+    assert "95% t interval" in first.caption
+    assert "tor_metrics_2026-01-01--2026-01-31.json" in first.caption
+
+
+def test_the_line_is_the_mean_of_each_simulation_s_quantile(store: Path, tmp_path: Path) -> None:
+    study = study_of(store)
+    paths = drawn(study, store, "perf-transfer-times", tmp_path / "a")
+    rows = [
+        row
+        for row in csv.DictReader(paths.csv.open())
+        if (row["quantity"], row["class"], row["variant"])
+        == ("last_byte_50kib", "perf-exit", "swrr")
+    ]
+    row = min(rows, key=lambda row: abs(float(row["share"]) - 0.5))
+    times = []
+    for seed in SEEDS:
+        records = store / f"swrr-{seed}" / files.RECORDS
+        perf = load_run(records, study.levels[0])["perf-exit"].perf
+        assert perf is not None
+        of_run = np.sort(perf.ended_in(300, 1800).last_bytes_s(51200))
+        times.append(of_run[int((of_run.size - 1) * float(row["share"]))])
+    assert float(row["mean"]) == pytest.approx(np.mean(times), rel=1e-8)
+
+
+def test_runs_of_another_kind_have_no_such_figure(store: Path, tmp_path: Path) -> None:
+    study = study_of(store).model_copy(update={"runs": ()})
+    paths = drawn(study, store, "perf-circuits", tmp_path / "a")
+    assert paths.csv.read_text().count("\n") == 1
+
+
+def test_a_report_shows_metrics_and_figures(store: Path, tmp_path: Path) -> None:
+    path = tmp_path / "study.json"
+    write_study(path, study_of(store))
+    build(path, store, tmp_path / "out")
+    page = (tmp_path / "out" / files.REPORT).read_text()
+    assert "Time to last byte of 50 KiB, median" in page
+    with (tmp_path / "out" / files.SUMMARY_CSV).open() as lines:
+        rows = list(csv.DictReader(lines))
+    slower = next(
+        row
+        for row in rows
+        if (row["class"], row["metric"], row["variant"])
+        == ("perf-exit", "download_ttlb_50kib_p50_s", "swrr")
+    )
+    assert float(slower["ratio"]) == pytest.approx(1.2, rel=0.1)
+    for kind in TORNET_PICTURES:
+        assert (tmp_path / "out" / files.FIGURES / f"{kind}.png").is_file()
