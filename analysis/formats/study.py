@@ -47,6 +47,11 @@ class ClassLoad(FormatModel):
         default=None, description="payload of each stream; null: not fixed"
     )
     count: int | None = Field(default=None, description="clients of the class; null: not known")
+    load: bool = Field(
+        default=False,
+        description="whether they are there for the load alone: what they carry is told, and no "
+        "times of their streams",
+    )
 
 
 class Level(FormatModel):

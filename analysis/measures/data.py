@@ -110,6 +110,8 @@ class ClassData:
     horizon_s: float | None
     side_by_side: tuple[Downloads, ...] = ()
     clients: tuple[str, ...] = ()
+    load: bool = False
+    """Whether the class is there for the load alone: nothing but what it carries is a metric."""
     transfer: PeerTransfer | None = None
     """What peers say of a transfer between them; such a class has no streams and no beats."""
     relayed: Relayed | None = None

@@ -149,8 +149,13 @@ class Quantity:
     carried: bool = False
 
 
-def _of_streams(data: ClassData) -> bool:
+def of_clients(data: ClassData) -> bool:
+    """Whether a class's data are of clients with streams, even those that are load alone."""
     return data.transfer is None and data.relayed is None
+
+
+def _of_streams(data: ClassData) -> bool:
+    return of_clients(data) and not data.load
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -71,7 +71,8 @@ def load_run(records: Path, level: Level) -> dict[str, ClassData]:
             clients,
             _side_by_side(own, clients, progress, level),
         )
-    of_all = _class_data(streams, _beats(beats), level, None, clients)
+    of_all = _class_data(_that_measure(streams, level), _beats(beats), level, None, clients)
+    classes = _with_load(classes, level)
     return with_tornet(records, {**classes, **_by_role(records, level), ALL: of_all})
 
 
@@ -97,9 +98,26 @@ def _published(records: Path, level: Level) -> dict[str, ClassData]:
             _class_data(own, None, level, level.horizon_s(name), clients, side_by_side),
             published_read=sums.get(name),
         )
-    of_all = _class_data(streams, None, level, None, clients)
+    of_all = _class_data(_that_measure(streams, level), None, level, None, clients)
+    classes = _with_load(classes, level)
     of_all = replace(of_all, published_read=sums.get(ALL))
     return with_tornet(records, {**classes, **_by_role(records, level), ALL: of_all})
+
+
+def _that_measure(streams: pa.Table, level: Level) -> pa.Table:
+    """The streams of classes that are not there for the load alone."""
+    load = [name for name, one in level.classes.items() if one.load]
+    if not load:
+        return streams
+    return streams.filter(pc.invert(pc.is_in(streams["class"], pa.array(load, pa.string()))))
+
+
+def _with_load(classes: dict[str, ClassData], level: Level) -> dict[str, ClassData]:
+    """The classes, those that are load marked as such."""
+    loads = {name for name, one in level.classes.items() if one.load}
+    return {
+        name: replace(data, load=True) if name in loads else data for name, data in classes.items()
+    }
 
 
 def _by_role(records: Path, level: Level) -> dict[str, ClassData]:

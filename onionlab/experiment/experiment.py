@@ -40,6 +40,7 @@ class Experiment:
         figures: Each with its level and title filled in.
         margins: What counts as equivalent, for metrics where the file says so.
         published_cell_times: What others measured of cells, or None.
+        public_tor: File with measurements of the public Tor, relative to the checkout, or None.
         scale: SCALE, 1.0 for the network as the file has it.
         files: The files read, the experiment's own first.
         warnings: One line each, with file and line: allowed, but hardly meant.
@@ -56,6 +57,7 @@ class Experiment:
     figures: tuple[Figure, ...]
     margins: dict[str, float]
     published_cell_times: PublishedCellTimes | None
+    public_tor: str | None
     scale: float
     files: tuple[str, ...]
     warnings: tuple[str, ...]

@@ -19,7 +19,7 @@ from onionlab.experiment.schema import (
 )
 from onionlab.experiment.tornettools import KIND as TORNETTOOLS
 from onionlab.experiment.tornettools import (
-    TORNET_FIGURE_KINDS,
+    TORNET_DEFAULT_FIGURE_KINDS,
     TornetFile,
     TornetHeader,
     TornetSettings,
@@ -75,7 +75,7 @@ FILE_KINDS = {
         TornetFile,
         TornetHeader,
         TornetSettings,
-        TORNET_FIGURE_KINDS,
+        TORNET_DEFAULT_FIGURE_KINDS,
         tornet_impossible,
         lambda settings: (),
     ),

@@ -14,6 +14,7 @@ from onionlab.experiment.peers import PeersSettings
 from onionlab.experiment.report_figures import figures_of, figures_without_streams
 from onionlab.experiment.scaling import scale_settings
 from onionlab.experiment.schema import Settings, TorHeader
+from onionlab.experiment.tornettools import TornetHeader
 from onionlab.yamlfile.reading import MOST_PROBLEMS, in_order, validate_tree
 from onionlab.yamlfile.shape import shape_of_model, unknown_keys
 from onionlab.yamlfile.tree import Node, Problem, merge
@@ -71,6 +72,7 @@ def resolve(
         figures=figures,
         margins=header.margins,
         published_cell_times=header.published_cell_times if isinstance(header, TorHeader) else None,
+        public_tor=header.public_tor if isinstance(header, TornetHeader) else None,
         scale=1.0,
         files=files,
         warnings=tuple(str(warning) for warning in in_order(warnings, files)),

@@ -12,6 +12,8 @@ from typing import Annotated, Any
 from onionlab.experiment import values
 from onionlab.experiment.schema import (
     DEFAULT_FIGURE_KINDS,
+    TORNET_FIGURE_KINDS,
+    Figure,
     Header,
     LevelEntry,
     LevelName,
@@ -25,7 +27,8 @@ from onionlab.yamlfile import kinds
 from onionlab.yamlfile.model import Model, key
 
 KIND = "tornettools"
-TORNET_FIGURE_KINDS = DEFAULT_FIGURE_KINDS
+TORNET_DEFAULT_FIGURE_KINDS = (*TORNET_FIGURE_KINDS, "quantile-ratios")
+"""What an experiment that names no figures gets for each level."""
 MARKOV, PERF = "markov", "perf"
 TO_EXITS, TO_ONION_SERVICES = "exit", "onion"
 
@@ -37,6 +40,8 @@ class NetworkFacts(Model):
 
     stop_s: float
     bootstrap_end_s: float
+    network_scale: float | None
+    """Size, as a share of the public Tor; None: nobody told."""
     classes: dict[str, int]
     """Class of clients -> how many there are."""
     hosts: int
@@ -182,15 +187,17 @@ class TornetSettings(Model):
 
     @property
     def classes(self) -> dict[str, dict[str, Any]]:
-        """What the analysis is told of each class of clients that measure.
+        """What the analysis is told of each class of clients; those of Markov models are load.
 
-        Their downloads have one of several sizes, each with a timeout of its own.
+        Downloads of perf clients have one of several sizes, each with a timeout of its own.
         """
-        return {
-            name: {"count": count}
-            for name, count in self.facts.classes.items()
-            if name.startswith(f"{PERF}-")
-        }
+        share = self.traffic.markov_clients
+        found = {}
+        for name, count in self.facts.classes.items():
+            is_load = name.startswith(f"{MARKOV}-")
+            running = max(1, round(share * count)) if is_load else count
+            found[name] = {"count": running, "load": is_load}
+        return found
 
 
 class TornetLevel(LevelEntry):
@@ -201,12 +208,28 @@ class TornetLevel(LevelEntry):
     )
 
 
+class TornetFigure(Figure):
+    """One figure of the report."""
+
+    kind: Annotated[str, kinds.choice(*TORNET_FIGURE_KINDS, *DEFAULT_FIGURE_KINDS)] = key(
+        description="what it shows; the first four in tornettools' form"
+    )
+
+
 class TornetHeader(Header):
     """What a file holds besides the settings of its runs."""
 
     kind: Annotated[str, kinds.choice(KIND)] = key(description="this kind of experiment")
     levels: dict[LevelName, TornetLevel] = key(  # type: ignore[assignment]
         {}, description="settings to compare; without it one level, named like the experiment"
+    )
+    figures: tuple[TornetFigure, ...] = key(
+        (), strict=False, description="figures of the report; without it each kind for each level"
+    )
+    public_tor: Annotated[str, kinds.text()] | None = key(
+        None,
+        description="a `tor_metrics_*.json` that `tornettools stage` wrote, relative to the "
+        "checkout: the public Tor as a line in figures",
     )
 
 

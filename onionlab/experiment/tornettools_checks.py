@@ -38,5 +38,5 @@ def impossible_in_networks(settings: TornetSettings) -> Iterator[Finding]:
             "limits anything"
         )
         yield Finding(("time", "measured_from"), message)
-    if not settings.classes:
+    if all(one["load"] for one in settings.classes.values()):
         yield Finding(("network", "name"), "none of its clients fetches files: nothing to measure")

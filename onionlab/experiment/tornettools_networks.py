@@ -41,6 +41,7 @@ def facts_of(tornet: Tornet) -> NetworkFacts:
     return NetworkFacts(
         stop_s=tornet.stop_ms / 1000,
         bootstrap_end_s=tornet.bootstrap_end_ms / 1000,
+        network_scale=_number(tornet.origin.generate.get("network_scale")),
         classes=dict(sorted(classes.items())),
         hosts=len(tornet.hosts),
         tors=tornet.programs.get("tor", 0),
@@ -88,3 +89,7 @@ def require_networks(root: Path, experiment: Experiment) -> None:
                 f"{', '.join(map(str, missing))}: they have {', '.join(map(str, there))}",
                 f"SEEDS={len(there)}, or more networks: {how}",
             )
+
+
+def _number(value: object) -> float | None:
+    return float(value) if isinstance(value, int | float) and value > 0 else None

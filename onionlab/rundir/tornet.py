@@ -12,8 +12,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from typing import Any
 
-from analysis.formats.files import CLIENTS, HOST_TEMPLATES, RUN
-from analysis.formats.run_files import Clients, RunClock, written
+from analysis.formats.files import CLIENTS, HOST_ROLES, HOST_TEMPLATES, RUN
+from analysis.formats.run_files import Clients, HostRoles, RoleOfHost, RunClock, written
 from onionlab.engines.base import EPOCH_UNIX_S, Engine, Process, Simulation
 from onionlab.errors import UserError
 from onionlab.experiment.tornettools import MARKOV, TornetSettings
@@ -68,6 +68,7 @@ def compose_tornet(
         files[path] = _with_lines(files.get(path, b""), lines)
     clients = {name: kind for name, host in hosts.items() if (kind := client_class(host))}
     files[CLIENTS] = written(Clients(clients))
+    files[HOST_ROLES] = written(_roles(settings, hosts))
     files[RUN] = written(RunClock(epoch_unix_s=EPOCH_UNIX_S, stop_s=settings.time.stop_s))
     simulation = Simulation(
         network=_network(kept, hosts),
@@ -266,6 +267,20 @@ def _processes(
             )
         )
     return tuple(found)
+
+
+def _roles(settings: TornetSettings, hosts: Mapping[str, TornetHost]) -> HostRoles:
+    """Who is who, for the analysis."""
+    wanted = settings.network.oniontrace != "none"
+    return HostRoles(
+        hosts={
+            name: RoleOfHost(
+                role=host.role,
+                oniontrace=wanted and any(one.program == ONIONTRACE for one in host.processes),
+            )
+            for name, host in hosts.items()
+        }
+    )
 
 
 def _options(settings: TornetSettings, tornet: Tornet, engine: str) -> dict[str, Any]:

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from pathlib import Path
 
 from analysis.formats import files
 from analysis.formats.manifest import read_manifest
 from analysis.formats.plan_file import PlannedRun
+from analysis.formats.public_tor import PublicTor
 from analysis.formats.study import (
     ClassLoad,
     FigureSpec,
@@ -76,6 +78,7 @@ def study_of(bench: Bench, runs: Sequence[PlannedRun], looks: Looks | None) -> S
         ),
         margins=experiment.margins,
         published_cell_times=published_cell_times(experiment),
+        public_tor=_public_tor(bench.root, experiment),
         looks=looks,
         asked=experiment.asked,
         shrunk=tuple(experiment.shrunk),
@@ -175,3 +178,17 @@ def _relays(settings: AnySettings) -> dict[str, int]:
     if isinstance(settings, TornetSettings):
         return {role: n for role, n in settings.facts.relays.items() if role != "authority"}
     return {}
+
+
+def _public_tor(root: Path, experiment: Experiment) -> PublicTor | None:
+    """What the experiment's file tells of the public Tor; None where it names none.
+
+    Raises AnalysisError where it cannot be read.
+    """
+    if experiment.public_tor is None:
+        return None
+    # Late: it brings statistics, which plans have no use for.
+    from analysis.imports.tor_metrics import read_tor_metrics
+
+    first = next(iter(experiment.levels.values())).settings
+    return read_tor_metrics(root / experiment.public_tor, first.facts.network_scale)

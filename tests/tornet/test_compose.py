@@ -125,7 +125,7 @@ def test_what_tornettools_wrote_is_changed_by_one_line_of_each_tor(
     run = compose(settings(), kept)
     original = kept.contents()
     own = "conf/onionlab.variant.stock.torrc"
-    added = {"clients.json", "run.json", "shadow.config.yaml", own}
+    added = {"clients.json", "hosts.json", "run.json", "shadow.config.yaml", own}
     assert run.files.keys() == original.keys() | added
     changed = {path for path in original if run.files[path] != original[path]}
     defaults = {f"{HOSTS}/{name}/torrc-defaults" for name in run.expectations}
@@ -284,12 +284,27 @@ def test_clients_are_in_classes_and_perf_clients_are_measured(
     settings: Callable[..., TornetSettings], kept: KeptTornet
 ) -> None:
     found = settings()
-    assert found.classes == {"perf-exit": {"count": 1}, "perf-onion": {"count": 1}}
+    assert found.classes == {
+        "markov-exit": {"count": 10, "load": True},
+        "perf-exit": {"count": 1, "load": False},
+        "perf-onion": {"count": 1, "load": False},
+    }
     run = compose(found, kept)
     clients = yaml.safe_load(run.files["clients.json"])
     assert clients["probe"] == "perf-exit"
     assert clients["peek"] == "perf-onion"
     assert clients["user"] == "markov-exit"
+
+
+def test_the_analysis_is_told_who_is_who(
+    settings: Callable[..., TornetSettings], kept: KeptTornet
+) -> None:
+    told = yaml.safe_load(compose(settings(), kept).files["hosts.json"])["hosts"]
+    assert told["bob"] == {"role": "guard", "oniontrace": True}
+    assert told["probe"] == {"role": "perf-client", "oniontrace": False}
+    without = settings(network={"name": "tiny", "oniontrace": "none"})
+    told = yaml.safe_load(compose(without, kept).files["hosts.json"])["hosts"]
+    assert not any(host["oniontrace"] for host in told.values())
 
 
 def test_what_a_host_has_to_log(settings: Callable[..., TornetSettings], kept: KeptTornet) -> None:
@@ -426,8 +441,10 @@ def test_levels_may_differ_in_what_the_kind_has(
 
 def test_figures_are_drawn_for_each_level(loaded: Callable[..., Experiment]) -> None:
     assert [figure.kind for figure in loaded().figures] == [
-        "throughput-timeouts",
-        "ttfb-320kib",
+        "perf-transfer-times",
+        "perf-circuits",
+        "perf-goodput",
+        "relay-goodput",
         "quantile-ratios",
     ]
 

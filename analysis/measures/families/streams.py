@@ -17,6 +17,7 @@ from analysis.measures.metric import (
     WHOLE,
     Metric,
     Statistic,
+    of_clients,
     rank,
     rank_words,
     time_at,
@@ -177,6 +178,7 @@ METRICS: tuple[Metric, ...] = (
         judged=WHOLE,
         carried=True,
         compute=_goodput,
+        when=of_clients,
     ),
     Metric(
         name="timeout_rate",
