@@ -11,7 +11,7 @@ NAMED_OF_CLUSTER := $(foreach one,PARTITION ACCOUNT QOS MAX_JOBS PROFILE,$(if $(
 # expand them again, and a recipe says "$${NAME}", which its shell takes from the environment.
 VARIABLES := NAME SCALE SEEDS VARIANTS JOBS ENGINE SHADOW TGEN TOR_SOURCE LINUX_SOURCE LIBTORRENT_SOURCE \
 	PYTHON MAX_SEEDS CLAIMS NO_RUN ONLY RUNS A B ABOUT PAIRED OUT ACCEPT STATE DURATION SCHEDULER OVERHEAD LOGS PUBLISHED FROM LIST \
-	THOROUGH REPETITIONS \
+	THOROUGH REPETITIONS STAGED TMODEL OPTIONS \
 	EXECUTOR PARTITION ACCOUNT QOS MAX_JOBS PROFILE
 define as_text
 override $(1) := $$(value $(1))
@@ -53,7 +53,7 @@ SIDES = `make compare A=quick:ewma B=quick:rr`
 # line or comes from there.
 
 .PHONY: help setup setup-dev list doctor estimate build generate run experiment analyse report pack unpack
-.PHONY: celltrace-live compare-engines compare import-network export-tornettools nightly bench figures validate-statistics test test-all test-rest lint docs check-variants lock clean-build clean-results clean-setup clean
+.PHONY: celltrace-live compare-engines compare import-network generate-network export-tornettools nightly bench figures validate-statistics test test-all test-rest lint docs check-variants lock clean-build clean-results clean-setup clean
 
 help: ## this list
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  \1\t\2/p' $(MAKEFILE_LIST) | expand -t 22
@@ -143,6 +143,12 @@ unpack: $(READY) ## take the runs of such files, so that they are not made again
 import-network: $(READY) ## keep networks of `tornettools generate` as NAME, one a seed: FROM="directory ..."
 	@$(ONIONLAB) import-network --name=$(call needed,NAME,`make $@ FROM=tornet NAME=name`) \
 		-- $(call needed,FROM,`make $@ FROM=tornet NAME=name`)
+
+generate-network: $(READY) ## tornettools makes networks NAME: STAGED=dir TMODEL=dir [SEEDS, OPTIONS="--network_scale ..."]
+	@$(ONIONLAB) generate-network --name=$(call needed,NAME,`make $@ NAME=name STAGED=dir TMODEL=dir`) \
+		--staged=$(call needed,STAGED,what `tornettools stage` wrote) \
+		--tmodel=$(call needed,TMODEL,a copy of tmodel-ccs2018.github.io) \
+		$(call option,SEEDS,seeds) $(call option,OPTIONS,options)
 
 export-tornettools: $(READY) ## runs of NAME as directories for tornettools' parse, plot and archive [OUT]
 	@$(ONIONLAB) export-tornettools $(call option,OUT,out) $(NAMED)

@@ -1,0 +1,55 @@
+"""Have tornettools generate networks, and import them."""
+
+from __future__ import annotations
+
+import argparse
+import shlex
+from pathlib import Path
+
+from onionlab.commands._arguments import whole_number
+from onionlab.commands.import_network import summary
+from onionlab.paths import networks_directory, working_root
+from onionlab.programs.tor.build import ensure_series
+from onionlab.tornet.generating import Tors, generate_tornets
+
+HELP = "have an installed tornettools generate networks, and import them"
+
+
+def setup_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare the arguments."""
+    parser.add_argument("--name", required=True, help="name of the networks: networks/NAME")
+    parser.add_argument(
+        "--seeds", type=whole_number, default=1, help="how many networks (default: 1)"
+    )
+    parser.add_argument(
+        "--staged", type=Path, required=True, help="folder with what `tornettools stage` wrote"
+    )
+    parser.add_argument(
+        "--tmodel", type=Path, required=True, help="copy of tmodel-ccs2018.github.io"
+    )
+    parser.add_argument(
+        "--options",
+        default="",
+        help="further options of `tornettools generate`, as one text: '--network_scale 0.01'",
+    )
+
+
+def run(args: argparse.Namespace) -> int:
+    """Print what each network is, and their folder on the last line."""
+    root = working_root()
+    built = ensure_series(root, {None}, say=print)[None]
+    kept = generate_tornets(
+        root,
+        args.name,
+        args.seeds,
+        staged=args.staged,
+        tmodel=args.tmodel,
+        options=shlex.split(args.options),
+        tors=Tors(built.path, built.path.with_name("tor-gencert")),
+        say=print,
+    )
+    for one in kept:
+        for line in summary(one):
+            print(line)
+    print(networks_directory(root) / args.name)
+    return 0

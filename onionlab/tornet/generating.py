@@ -1,0 +1,142 @@
+"""Networks made by an installed tornettools from what its `stage` wrote, and then imported.
+
+tornettools samples the hosts by its `--seed`; keys are drawn anew each time, with our own Tor as
+released, so that the directories are kept as they are imported.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import uuid
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from onionlab.errors import UserError
+from onionlab.paths import is_folder, networks_directory
+from onionlab.tornet.keeping import KeptTornet, import_tornets, seeds_of
+
+VARIABLE = "TORNETTOOLS"
+DOCUMENTATION = "https://github.com/shadow/tornettools"
+STAGED = ("relayinfo_staging*.json", "userinfo_staging*.json", "networkinfo_staging*.gml")
+"""What `tornettools stage` writes, in the order of the arguments of `generate`."""
+OURS = ("--prefix", "--tor", "--torgencert", "--seed", "-s", "-r", "--do_trace")
+"""Options that the command sets, or that a comparison has no use for."""
+TMODEL_FOLDER = "data"
+LAST_LINES = 12
+
+
+@dataclass(frozen=True)
+class Tors:
+    """Programs that draw keys and certificates."""
+
+    tor: Path
+    gencert: Path
+
+
+def generate_tornets(
+    root: Path,
+    name: str,
+    seeds: int,
+    *,
+    staged: Path,
+    tmodel: Path,
+    options: Sequence[str],
+    tors: Tors,
+    say: Callable[[str], None],
+) -> list[KeptTornet]:
+    """Have tornettools generate networks with the seeds 1 to `seeds`, and import them.
+
+    Args:
+        root: The checkout.
+        name: Of the set of networks, which must be new.
+        seeds: How many networks.
+        staged: A folder with what `tornettools stage` wrote.
+        tmodel: A folder with tmodel's data, as `generate` wants it.
+        options: Further options of `generate`, such as ``--network_scale``.
+        tors: What draws keys.
+        say: Receives a line for each network.
+
+    Raises:
+        UserError: tornettools is missing or fails, an input is missing, or what it made cannot be
+            imported. Nothing was imported then.
+    """
+    program = find_tornettools()
+    if seeds_of(root, name):
+        raise UserError(
+            f"there are networks {name} already",
+            "choose another name; make import-network adds seeds to those that are there",
+        )
+    taken = sorted({word.partition("=")[0] for word in options} & set(OURS))
+    if taken:
+        raise UserError(f"{', '.join(taken)}: not here", "the command decides that itself")
+    inputs = [str(_only(staged, pattern)) for pattern in STAGED]
+    if not is_folder(tmodel / TMODEL_FOLDER):
+        raise UserError(
+            f"{tmodel} has no folder {TMODEL_FOLDER}",
+            "it is to be a copy of https://github.com/tmodel-ccs2018/tmodel-ccs2018.github.io",
+        )
+    place = networks_directory(root) / ".generating" / uuid.uuid4().hex
+    place.mkdir(parents=True)
+    try:
+        made = []
+        for seed in range(1, seeds + 1):
+            say(f"network {seed} of {seeds}: tornettools generate, seed {seed}")
+            target = place / f"tornet-{seed}"
+            _generate(
+                [str(program), "-s", str(seed), "generate", *inputs, str(tmodel.resolve())],
+                [*options, "--prefix", str(target)],
+                tors,
+            )
+            made.append(target)
+        return import_tornets(root, name, made)
+    finally:
+        shutil.rmtree(place, ignore_errors=True)
+        if not any(place.parent.iterdir()):
+            place.parent.rmdir()
+
+
+def find_tornettools() -> Path:
+    """tornettools: from the variable TORNETTOOLS, else from the PATH. Raises UserError."""
+    named = os.environ.get(VARIABLE) or None
+    found = shutil.which(named or "tornettools")
+    if found is None:
+        raise UserError(
+            f"there is no {named}" if named else "tornettools is not installed",
+            f"How to install it: {DOCUMENTATION}\nIf it is installed elsewhere, name the "
+            f"executable: {VARIABLE}=/path/to/tornettools",
+        )
+    return Path(found).absolute()
+
+
+def _only(folder: Path, pattern: str) -> Path:
+    """The file of a folder that is named so. Raises UserError unless there is one."""
+    found = sorted(folder.glob(pattern)) if is_folder(folder) else []
+    if len(found) != 1:
+        what = "no" if not found else f"{len(found)} of"
+        raise UserError(
+            f"{folder} has {what} {pattern}",
+            "it is to hold what one `tornettools stage` wrote",
+        )
+    return found[0].resolve()
+
+
+def _generate(words: Sequence[str], options: Sequence[str], tors: Tors) -> None:
+    command = [*words, "--tor", str(tors.tor), "--torgencert", str(tors.gencert), *options]
+    done = subprocess.run(
+        command,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        errors="replace",
+        check=False,
+    )
+    if done.returncode != 0:
+        lines = done.stdout.strip().splitlines()[-LAST_LINES:]
+        raise UserError(
+            f"tornettools generate failed (exit status {done.returncode})",
+            "its last lines:\n" + "\n".join(f"  {line[:300]}" for line in lines),
+        )

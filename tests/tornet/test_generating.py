@@ -1,0 +1,155 @@
+"""Networks that an installed tornettools makes: what it is told, and what can go wrong."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from onionlab.errors import UserError
+from onionlab.tornet import seeds_of
+from onionlab.tornet.generating import Tors, generate_tornets
+
+from .tiny import TinyTornet
+
+TORNETTOOLS = """\
+#!{python}
+# Stands for tornettools: says what it was told, and gives a tiny network for its seed.
+import json, shutil, sys
+words = sys.argv[1:]
+with open({calls!r}, "a") as calls:
+    calls.write(json.dumps(words) + "\\n")
+if "--fail" in words:
+    print("first line")
+    sys.exit("ValueError: no relays")
+shutil.copytree({made!r} + words[1], words[words.index("--prefix") + 1], symlinks=True)
+"""
+
+
+class Place:
+    """A checkout, staged files, and what stands for tornettools."""
+
+    def __init__(self, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.root = folder / "checkout"
+        self.calls = folder / "calls"
+        self.staged = folder / "staged"
+        self.tmodel = folder / "tmodel"
+        (self.tmodel / "data").mkdir(parents=True)
+        self.staged.mkdir()
+        for name in ("relayinfo_staging_2026.json", "userinfo_staging.json"):
+            (self.staged / name).write_text("{}")
+        (self.staged / "networkinfo_staging.gml").write_text("graph []")
+        for seed in (1, 2):
+            TinyTornet(seed).write(folder / f"made{seed}")
+        program = folder / "tornettools"
+        program.write_text(
+            TORNETTOOLS.format(
+                python=sys.executable, calls=str(self.calls), made=str(folder / "made")
+            )
+        )
+        program.chmod(0o755)
+        monkeypatch.setenv("TORNETTOOLS", str(program))
+        self.said: list[str] = []
+
+    def generate(self, seeds: int = 2, *options: str) -> list[int]:
+        kept = generate_tornets(
+            self.root,
+            "tiny",
+            seeds,
+            staged=self.staged,
+            tmodel=self.tmodel,
+            options=options,
+            tors=Tors(Path("/x/tor-stock"), Path("/x/tor-gencert")),
+            say=self.said.append,
+        )
+        return [one.seed for one in kept]
+
+    def refused(self, *options: str) -> UserError:
+        with pytest.raises(UserError) as caught:
+            self.generate(2, *options)
+        assert seeds_of(self.root, "tiny") == []
+        assert not (self.root / "networks").exists() or not any((self.root / "networks").iterdir())
+        return caught.value
+
+
+@pytest.fixture
+def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Place:
+    return Place(tmp_path, monkeypatch)
+
+
+def test_each_seed_is_a_network(place: Place) -> None:
+    assert place.generate(2, "--network_scale", "0.01") == [1, 2]
+    assert seeds_of(place.root, "tiny") == [1, 2]
+    calls = [json.loads(line) for line in place.calls.read_text().splitlines()]
+    assert [words[:3] for words in calls] == [["-s", "1", "generate"], ["-s", "2", "generate"]]
+    names = [Path(word).name for word in calls[0][3:7]]
+    expected = ["relayinfo_staging_2026.json", "userinfo_staging.json", "networkinfo_staging.gml"]
+    assert names == [*expected, "tmodel"]
+    assert calls[0][7:13] == [
+        *("--tor", "/x/tor-stock", "--torgencert", "/x/tor-gencert", "--network_scale", "0.01"),
+    ]
+    assert [path.name for path in (place.root / "networks").iterdir()] == ["tiny"]
+    assert place.said[1] == "network 2 of 2: tornettools generate, seed 2"
+
+
+def test_a_failure_is_told_with_its_last_words(place: Place) -> None:
+    error = place.refused("--fail")
+    assert error.message == "tornettools generate failed (exit status 1)"
+    assert "ValueError: no relays" in (error.hint or "")
+
+
+def no_relays(place: Place) -> None:
+    (place.staged / "relayinfo_staging_2026.json").unlink()
+
+
+def two_graphs(place: Place) -> None:
+    shutil.copy(place.staged / "networkinfo_staging.gml", place.staged / "networkinfo_staging2.gml")
+
+
+def no_tmodel(place: Place) -> None:
+    (place.tmodel / "data").rmdir()
+
+
+@pytest.mark.parametrize(
+    ("spoil", "message"),
+    [
+        (no_relays, "has no relayinfo_staging*.json"),
+        (two_graphs, "has 2 of networkinfo_staging*.gml"),
+        (no_tmodel, "has no folder data"),
+    ],
+)
+def test_inputs_that_are_missing(
+    place: Place, spoil: Callable[[Place], None], message: str
+) -> None:
+    spoil(place)
+    assert message in place.refused().message
+
+
+def test_what_the_command_decides_is_refused(place: Place) -> None:
+    assert place.refused("--prefix=elsewhere").message == "--prefix: not here"
+
+
+def test_tornettools_that_is_missing(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TORNETTOOLS", "/nonexistent/tornettools")
+    assert place.refused().message == "there is no /nonexistent/tornettools"
+    monkeypatch.delenv("TORNETTOOLS")
+    monkeypatch.setenv("PATH", "/nonexistent")
+    error = place.refused()
+    assert error.message == "tornettools is not installed"
+    assert "TORNETTOOLS=/path/to/tornettools" in (error.hint or "")
+
+
+def test_a_set_that_is_there_stays(place: Place) -> None:
+    place.generate(1)
+    with pytest.raises(UserError, match="there are networks tiny already"):
+        place.generate(2)
+    assert seeds_of(place.root, "tiny") == [1]
+
+
+def test_a_network_that_cannot_be_imported_leaves_nothing(place: Place, tmp_path: Path) -> None:
+    (tmp_path / "made2" / "shadow.config.yaml").unlink()
+    place.refused()
