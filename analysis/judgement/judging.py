@@ -24,6 +24,7 @@ from analysis.measures.metric import (
     Quantity,
     Statistic,
 )
+from analysis.measures.perf import SIZES_BYTES
 from analysis.measures.run_data import load_run
 
 Statistics = dict[tuple[str, str], dict[tuple[str, str], dict[int, Statistic]]]
@@ -187,11 +188,16 @@ def classes_of(level: str, statistics: Statistics) -> list[str]:
     return sorted(names, key=lambda name: (name == ALL, name))
 
 
+BY_SIZE = frozenset(f"{TO_LAST_BYTE}_{size}_p50_s" for size in SIZES_BYTES)
+"""Metrics of classes whose downloads have one of several sizes."""
+
+
 def is_primary(level: str, statistics: Statistics, class_name: str, metric: Quantity) -> bool:
     """Whether a metric is one of those that a comparison is made for.
 
     Throughput and timeout rate over all classes; median, p90 and p99 of the times to first byte and
-    to 320 KiB of each class, or to the last byte where the logs do not tell of 320 KiB.
+    to 320 KiB of each class, or to the last byte where the logs do not tell of 320 KiB. Where a
+    class fetches several sizes, the median time to the last byte of each size.
     """
     if not metric.headline or metric.unit == "streams":
         return False
@@ -200,6 +206,8 @@ def is_primary(level: str, statistics: Statistics, class_name: str, metric: Quan
     if metric.duration not in (TO_320_KIB, TO_LAST_BYTE):
         return True
     of_class = statistics.get((level, class_name), {})
+    if any(name in BY_SIZE for name, _ in of_class):
+        return False
     # The median is the last of the three to get lost to failures.
     known = any(
         statistic.value is not None

@@ -18,7 +18,8 @@ from tornet_synthetic import write_tornet_run
 from analysis.formats import files
 from analysis.formats.study import ClassLoad, Level
 from analysis.imports.tornettools import read_plot_data
-from analysis.measures.catalogue import run_statistics
+from analysis.judgement.judging import is_primary
+from analysis.measures.catalogue import METRICS, run_statistics
 from analysis.measures.data import ALL
 from analysis.measures.perf import Circuits, PerfStreams, RelayBytes
 from analysis.measures.plot_data import CONVERGE_S, plot_data
@@ -107,6 +108,25 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
     write_tornet_run(made, 1)
     extract(made, made / files.RECORDS)
     return made
+
+
+def test_downloads_of_several_sizes_are_compared_by_size(run: Path) -> None:
+    found = run_statistics(load_run(run / files.RECORDS, LEVEL))
+    of_class = {
+        (metric, "ewma"): {1: statistic}
+        for (name, metric), statistic in found.items()
+        if name == "perf-exit"
+    }
+    statistics = {("level", "perf-exit"): of_class}
+    primary = {
+        metric.name
+        for metric in METRICS
+        if (metric.name, "ewma") in of_class
+        and is_primary("level", statistics, "perf-exit", metric)
+    }
+    assert {f"time_to_last_byte_{size}_p50_s" for size in ("50kib", "1mib", "5mib")} <= primary
+    assert not any(name.startswith("time_to_last_byte_p") for name in primary)
+    assert "ttfb_p50_s" in primary
 
 
 def test_metrics_apply_where_the_records_are(run: Path) -> None:
