@@ -8,6 +8,7 @@ stock Tor and nothing asked for, each host starts from the files that tornettool
 from __future__ import annotations
 
 import ipaddress
+import posixpath
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from typing import Any
@@ -30,7 +31,6 @@ from onionlab.tornet.model import RELAY_ROLES
 from onionlab.tornet.reading import GRAPH
 
 ONIONTRACE = "oniontrace"
-DEFAULTS = "torrc-defaults"
 EXITS = ("exit", "exitguard")
 CLIENTS_OF_TOR = ("markov-client", "perf-client")
 NS_PER_US = 1000
@@ -62,10 +62,10 @@ def compose_tornet(
     own = _own_torrc(settings, {its.name: its for its in variant_of.values()}.values())
     files |= {f"conf/{name}": content for name, content in own.items()}
     for name, its in variant_of.items():
-        path = f"{HOST_TEMPLATES}/{name}/{DEFAULTS}"
+        path = _defaults_path(name, hosts[name])
         wanted = [*_own_names(hosts[name].role), f"onionlab.variant.{its.name}.torrc"]
         lines = [f"%include ../../../conf/{one}\n" for one in wanted if one in own]
-        files[path] = _with_lines(files.get(path, b""), lines)
+        files[path] = _with_lines(files[path], lines)
     clients = {name: kind for name, host in hosts.items() if (kind := client_class(host))}
     files[CLIENTS] = written(Clients(clients))
     files[HOST_ROLES] = written(_roles(settings, hosts))
@@ -91,7 +91,7 @@ def compose_tornet(
         simulation=simulation,
         expectations={name: _expectation(hosts[name], its) for name, its in variant_of.items()},
         tor_programs=tuple(sorted(programs)),
-        private_folders=_private_folders(files),
+        private_folders=_private_folders(files, hosts),
     )
 
 
@@ -194,6 +194,24 @@ def _own_names(role: str) -> list[str]:
     groups += ["relay"] if role in RELAY_ROLES else ["client"] if role in CLIENTS_OF_TOR else []
     groups += ["authority"] if role == "authority" else []
     return [f"onionlab.{name}.torrc" for name in groups]
+
+
+def _defaults_path(name: str, host: TornetHost) -> str:
+    """The file of defaults that a host's Tor reads, whatever its name.
+
+    Raises UserError where it is not the host's own.
+    """
+    (tor,) = (process for process in host.processes if process.program == "tor")
+    folder = f"{HOST_TEMPLATES}/{name}"
+    given = tor.arguments[tor.arguments.index("--defaults-torrc") + 1]
+    path = posixpath.normpath(f"{folder}/{given}")
+    if not path.startswith(f"{folder}/"):
+        raise UserError(
+            f"{name}: its file of defaults, {path}, is not in its own folder: what this host is to "
+            "read would be read by others",
+            "give each host a torrc-defaults of its own, as tornettools does, and import that",
+        )
+    return path
 
 
 def _with_lines(content: bytes, lines: Iterable[str]) -> bytes:
@@ -317,11 +335,15 @@ def _expectation(host: TornetHost, variant: TorVariant) -> Expectation:
     return expected if is_relay else replace(expected, shows=Shows.MAY)
 
 
-def _private_folders(files: Iterable[str]) -> tuple[str, ...]:
-    """Folders that are for their owner alone, as tornettools makes hosts', and Tor wants them."""
-    found = set()
-    for path in files:
-        parts = path.split("/")
-        first = len(HOST_TEMPLATES.split("/")) + 1
-        found |= {"/".join(parts[:end]) for end in range(first, len(parts))}
-    return tuple(sorted(one for one in found if one.startswith(f"{HOST_TEMPLATES}/")))
+def _private_folders(files: Iterable[str], hosts: Mapping[str, TornetHost]) -> tuple[str, ...]:
+    """Folders that are for their owner alone: those that Tor made when tornettools drew its keys.
+
+    The others it leaves open, and Tor closes them in the run, and says so in its log.
+    """
+    found = {f"{HOST_TEMPLATES}/{name}" for name, host in hosts.items() if host.fingerprint}
+    found |= {
+        posixpath.dirname(path)
+        for path in files
+        if path.startswith(f"{HOST_TEMPLATES}/") and "secret" in posixpath.basename(path)
+    }
+    return tuple(sorted(found))

@@ -314,14 +314,44 @@ def test_what_a_host_has_to_log(settings: Callable[..., TornetSettings], kept: K
     assert (expected["hidden"].is_client, expected["hidden"].shows) == (True, Shows.MAY)
 
 
-def test_hosts_folders_are_for_their_owner(
+def test_folders_that_tor_made_are_for_their_owner_and_no_others(
     settings: Callable[..., TornetSettings], kept: KeptTornet, tmp_path: Path
 ) -> None:
     compose(settings(), kept).write(tmp_path / "run")
-    for path in (tmp_path / "run" / HOSTS).rglob("*"):
-        if path.is_dir():
-            assert path.stat().st_mode & 0o777 == 0o700, path
-    assert (tmp_path / "run" / HOSTS).stat().st_mode & 0o777 != 0o700
+    folders = [path for path in (tmp_path / "run" / HOSTS).rglob("*") if path.is_dir()]
+    closed = {
+        path.relative_to(tmp_path / "run" / HOSTS).as_posix()
+        for path in folders
+        if path.stat().st_mode & 0o777 == 0o700
+    }
+    relays = ("alice", "bob", "eve", "mo")
+    assert closed == {*relays, *(f"{name}/keys" for name in relays), "hidden/hs"}
+    assert len(folders) > len(closed)
+
+
+def with_defaults(kept: KeptTornet, path: str) -> KeptTornet:
+    """The network where Tor of the host `user` reads its defaults from another file."""
+    user = kept.tornet.hosts["user"]
+    (tor,) = (one for one in user.processes if one.program == "tor")
+    told = tor.model_copy(update={"arguments": ("--defaults-torrc", path, "-f", "torrc")})
+    others = tuple(one for one in user.processes if one.program != "tor")
+    changed = user.model_copy(update={"processes": (told, *others)})
+    hosts = {**kept.tornet.hosts, "user": changed}
+    return replace(kept, tornet=kept.tornet.model_copy(update={"hosts": hosts}))
+
+
+def test_a_variant_reaches_tor_whatever_its_files_are_called(
+    settings: Callable[..., TornetSettings], kept: KeptTornet
+) -> None:
+    run = compose(settings(), with_defaults(kept, "./torrc"), "rr")
+    assert b"onionlab.variant.rr.torrc" in run.files[f"{HOSTS}/user/torrc"]
+
+
+def test_a_file_of_defaults_that_two_hosts_share_is_refused(
+    settings: Callable[..., TornetSettings], kept: KeptTornet
+) -> None:
+    with pytest.raises(UserError, match=r"user: .*probe/torrc-defaults, is not in its own folder"):
+        compose(settings(), with_defaults(kept, "../probe/torrc-defaults"))
 
 
 def test_the_same_again(settings: Callable[..., TornetSettings], root: Path) -> None:
