@@ -238,7 +238,13 @@ def _network(kept: KeptTornet, hosts: Mapping[str, TornetHost]) -> Network:
                 continue
             path = graph.paths[a, b]
             pair = (places[a].name, places[b].name)
-            latency_us[pair] = max(1, -(-path.latency_ns // NS_PER_US))
+            if path.latency_ns % NS_PER_US:
+                raise UserError(
+                    f"{kept.directory / GRAPH} has a latency of {path.latency_ns} ns, and paths "
+                    "have whole microseconds here",
+                    "generate the network with an atlas whose latencies are, as tornettools' own",
+                )
+            latency_us[pair] = path.latency_ns // NS_PER_US
             loss[pair] = path.packet_loss
     return Network(
         hosts=tuple(

@@ -486,3 +486,13 @@ def test_a_directed_graph_is_refused(
     monkeypatch.setattr(KeptTornet, "path_graph", lambda self: graph)
     with pytest.raises(UserError, match="is directed"):
         compose(settings(), kept)
+
+
+def test_a_latency_that_would_be_rounded_is_refused(
+    settings: Callable[..., TornetSettings], kept: KeptTornet, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    graph = kept.path_graph()
+    finer = {pair: replace(path, latency_ns=2_500) for pair, path in graph.paths.items()}
+    monkeypatch.setattr(KeptTornet, "path_graph", lambda self: replace(graph, paths=finer))
+    with pytest.raises(UserError, match="a latency of 2500 ns"):
+        compose(settings(), kept)
