@@ -6,8 +6,8 @@ keys below the settings, so that the loader can point at the line.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 
 from onionlab.experiment.schema import (
     RELAY_ROLES,
@@ -16,16 +16,29 @@ from onionlab.experiment.schema import (
     Settings,
     Torrc,
     TorSettings,
+    TrafficClass,
 )
+from onionlab.experiment.schema.traffic_settings import MARKOV, MODEL_KEYS
 from onionlab.experiment.tor_parameters import CONSENSUS_PARAMETERS, RESERVED_OPTIONS
 from onionlab.network.sample import ADDRESSES_PER_ROLE, LEAST_BANDWIDTH_RATE_BYTES_PER_S
 from onionlab.yamlfile.kinds import nearest
+from onionlab.yamlfile.shape import expected_at, shape_of_model
 from onionlab.yamlfile.units import format_rate, format_time, milliseconds, show
 
 KIST_INTERVAL_MAX_MS = 100  # KIST_SCHED_RUN_INTERVAL_MAX in src/core/or/scheduler.h
 LEAST_BANDWIDTH_RATE_BIT_PER_S = 8 * LEAST_BANDWIDTH_RATE_BYTES_PER_S
 CC_ALGORITHMS = (0, 2)  # fixed windows and Vegas: Tor 0.4.9 replaces any other by its default
 PERF_CLASS = "perf"
+_CLASS = shape_of_model(TrafficClass)
+_NOT_WITH_MARKOV = {
+    "request": "request_bytes",
+    "pause": "pause",
+    "streams": "streams",
+    "stagger": "stagger_s",
+    "repeat": "repeat",
+    "circuit": "circuit",
+}
+"""Keys of a class of traffic that ask for downloads of a size -> their attributes."""
 
 
 @dataclass(frozen=True)
@@ -36,6 +49,8 @@ class KnownNames:
     capacities: frozenset[str] | None = None
     geographies: frozenset[str] | None = None
     peers: frozenset[str] | None = None
+    is_file: Callable[[str], bool] | None = field(default=None, compare=False)
+    """Whether there is a file of that path, relative to the checkout."""
 
 
 @dataclass(frozen=True)
@@ -53,6 +68,7 @@ def impossible(settings: Settings, known: KnownNames) -> Iterator[Finding]:
     yield from _tor(settings.tor, known)
     yield from _traffic(settings)
     yield from _pieces(settings, known)
+    yield from _markov(settings, known)
     yield from _onion_services(settings)
 
 
@@ -68,7 +84,11 @@ def questionable(settings: Settings) -> Iterator[Finding]:
                 f"inside the measured span (warm_up is {format_time(loaded_s)})"
             )
             yield Finding(("traffic", name, "start"), message)
-    limits = {c.timeout_s for c in settings.traffic.values() if c.count and c.timeout_s is not None}
+    limits = {
+        one.timeout_s
+        for one in settings.traffic.values()
+        if one.count and one.timeout_s is not None and not one.is_load
+    }
     if limits and settings.time.drain_s < min(limits):
         # Longer timeouts than the drain are common (bulk): the estimates know censored streams.
         message = (
@@ -96,6 +116,30 @@ def _pieces(settings: Settings, known: KnownNames) -> Iterator[Finding]:
             )
         if entry.stallout_s is not None:
             yield Finding((*where, "stallout"), "a download in pieces knows no stallout: null")
+
+
+def _markov(settings: Settings, known: KnownNames) -> Iterator[Finding]:
+    for name, entry in sorted(settings.traffic.items()):
+        where = ("traffic", name)
+        if entry.kind != MARKOV:
+            if entry.request_bytes is None:
+                message = f"missing; expected {expected_at(_CLASS, ('request',))}"
+                yield Finding((*where, "request"), message)
+            for key in entry.models:
+                yield Finding((*where, key), "only read with kind: markov")
+            continue
+        for key in MODEL_KEYS:
+            path = entry.models.get(key)
+            if path is None:
+                message = "missing; with kind: markov expected a file with a Markov model of TGen"
+                yield Finding((*where, key), message)
+            elif known.is_file is not None and not known.is_file(path):
+                message = f"there is no file {show(path)}; paths are relative to the checkout"
+                yield Finding((*where, key), message)
+        for key, attribute in _NOT_WITH_MARKOV.items():
+            if attribute in entry.model_fields_set and getattr(entry, attribute) is not None:
+                message = "cannot be set with kind: markov: the models say when and how much"
+                yield Finding((*where, key), message)
 
 
 def _network(network: NetworkSettings, known: KnownNames) -> Iterator[Finding]:
@@ -142,7 +186,7 @@ def _onion_services(settings: Settings) -> Iterator[Finding]:
         where = ("traffic", name, "to")
         if settings.network.onion_services == 0:
             yield Finding(where, "no onion service: network.onion_services is 0")
-        if entry.kind != "tgen":
+        if entry.kind == "pieces":
             yield Finding(where, f"kind: {entry.kind} fetches from servers alone")
         if entry.circuit == "one":
             message = "circuit: one is a circuit through an exit, and onion services have none"

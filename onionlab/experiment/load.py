@@ -7,6 +7,7 @@ was written on.
 
 from __future__ import annotations
 
+import functools
 from pathlib import Path
 
 from onionlab.experiment.checks import KnownNames
@@ -17,7 +18,7 @@ from onionlab.experiment.resolving import resolve
 from onionlab.experiment.tornettools import KIND as TORNETTOOLS
 from onionlab.experiment.tornettools_networks import knowing_networks
 from onionlab.network.geography import known_capacities, known_geographies
-from onionlab.paths import shipped
+from onionlab.paths import is_file, shipped
 from onionlab.programs.libtorrent.variants import FOLDER as LIBTORRENT_FOLDER
 from onionlab.programs.libtorrent.variants import load_peer_variants
 from onionlab.programs.tor.variants import FOLDER as TOR_FOLDER
@@ -62,4 +63,9 @@ def _known_names(root: Path) -> KnownNames:
         peers=peers,
         capacities=known_capacities(root),
         geographies=known_geographies(root),
+        is_file=functools.partial(_is_file, root),
     )
+
+
+def _is_file(root: Path, path: str) -> bool:
+    return is_file(shipped(root, path))

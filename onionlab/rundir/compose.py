@@ -25,6 +25,7 @@ from onionlab.experiment.schema import (
     Settings,
     TrafficClass,
 )
+from onionlab.experiment.schema.traffic_settings import MARKOV
 from onionlab.network import (
     Host,
     Network,
@@ -39,7 +40,7 @@ from onionlab.network.layout import RELAY_ROLES
 from onionlab.network.sample import PERF_CLASS
 from onionlab.programs.libtorrent.build import peer_program
 from onionlab.programs.tor.variants import TorVariant
-from onionlab.rundir import keys, tgen, torrc
+from onionlab.rundir import keys, markov, tgen, torrc
 from onionlab.rundir.circuits import APP_LOG, OneCircuit
 from onionlab.rundir.keycache import authority_keys
 from onionlab.rundir.rendezvous import RENDEZVOUS_LOG, Rendezvous
@@ -174,7 +175,7 @@ def compose(
         relays,
         dedicated_middles=settings.network.middle_hops == "dedicated",
     )
-    files |= _traffic_files(settings, network, services)
+    files |= _traffic_files(root, settings, network, services, seed)
     plan = trace_plan(traced, network)
     if plan is not None:
         files[TRACE_PLAN] = written(plan)
@@ -274,9 +275,16 @@ def _network_request(root: Path, settings: Settings) -> NetworkRequest:
 
 
 def _traffic_files(
-    settings: Settings, network: Network, services: Mapping[str, keys.OnionServiceKeys]
+    root: Path,
+    settings: Settings,
+    network: Network,
+    services: Mapping[str, keys.OnionServiceKeys],
+    seed: int,
 ) -> dict[str, bytes]:
-    """Return the tgen graphs, and the two files that tell the analysis who is who and when."""
+    """Return the tgen graphs, and the two files that tell the analysis who is who and when.
+
+    Raises UserError where a Markov model is missing or broken.
+    """
     peers = {
         "servers": [host.name for host in network.by_role("server")],
         "onion-services": [one.address for one in services.values()],
@@ -288,8 +296,13 @@ def _traffic_files(
     )
     files = {"conf/tgen.server.graphml": tgen.server_graph()}
     for name, entry in settings.traffic.items():
+        if entry.kind == MARKOV:
+            files |= markov.markov_files(
+                root, name, entry, settings, network, servers=peers[entry.to], seed=seed
+            )
         if entry.kind != "tgen":
             continue
+        assert entry.request_bytes is not None
         files[f"conf/tgen.{name}.graphml"] = client_graph(
             servers=peers[entry.to],
             request_bytes=entry.request_bytes,
@@ -405,6 +418,8 @@ def _host_processes(
     start_ms = _draw_ms(first_ms, first_ms + _ms(spread_s), seed, "traffic start", host.name)
     if entry is not None and entry.kind == "pieces":
         return (tor, _pieces_process(settings, network, host, entry, start_ms, seed))
+    if entry is not None and entry.kind == MARKOV:
+        return (tor, Process("tgen", (markov.GRAPH,), start_ms, TGEN_ENVIRONMENT))
     return (tor, _tgen_process(host.traffic_class, start_ms))
 
 

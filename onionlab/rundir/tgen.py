@@ -1,13 +1,13 @@
 """TGen's action graphs (GraphML) for the servers and clients of an experiment.
 
-Only this part of TGen's language is used: one start vertex, streams, pauses, the edges between
-them. TGen's options: doc/TGen-Options.md in its repository.
+Only this part of TGen's language is used: one start vertex, streams or a traffic, pauses, the edges
+between them. TGen's options: doc/TGen-Options.md in its repository.
 """
 
 from __future__ import annotations
 
 import io
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import networkx as nx
 
@@ -86,6 +86,47 @@ def client_graph(
             graph.add_edge(pause, stream)
         else:
             graph.add_edge(stream, stream)
+    return _graphml(graph)
+
+
+def markov_graph(
+    *,
+    servers: Sequence[str],
+    models: Mapping[str, str],
+    model_seed: int,
+    login_seed: int,
+    timeout_ms: int,
+    stallout_ms: int,
+    heartbeat_ms: int,
+    log_level: str,
+) -> bytes:
+    """Return the graph of a client that plays Markov models until the simulation ends.
+
+    The form is tornettools'. servers, timeout_ms, stallout_ms: as `client_graph` has them; models:
+    "flow", "stream" and "packet" -> path from the host's folder; model_seed: of the walks through
+    them; login_seed: of the names that the proxy is told, one for each flow, so that each flow has
+    a circuit of its own.
+    """
+    graph: nx.DiGraph[str] = nx.DiGraph()
+    graph.add_node(
+        "start",
+        peers=",".join(f"{server}:{SERVER_PORT}" for server in servers),
+        socksproxy=f"localhost:{SOCKS_PORT}",
+        loglevel=log_level,
+        heartbeat=_milliseconds(heartbeat_ms),
+        timeout=_milliseconds(timeout_ms),
+        stallout=_milliseconds(stallout_ms),
+    )
+    graph.add_node(
+        "traffic",
+        **{f"{kind}modelpath": path for kind, path in models.items()},
+        packetmodelmode="path",
+        markovmodelseed=str(model_seed),
+        socksauthseed=str(login_seed),
+    )
+    graph.add_edge("start", "traffic")
+    # A flow model may end; then it begins again.
+    graph.add_edge("traffic", "traffic")
     return _graphml(graph)
 
 

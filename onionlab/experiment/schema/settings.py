@@ -75,6 +75,7 @@ class Settings(Model):
                 "stallout_s": entry.stallout_s,
                 "request_bytes": entry.request_bytes,
                 "count": entry.count,
+                **({"load": True} if entry.is_load else {}),
             }
             for name, entry in self.traffic.items()
         }

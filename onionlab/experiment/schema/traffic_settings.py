@@ -12,6 +12,9 @@ from onionlab.yamlfile.model import Model, key
 
 MAX_PAUSE_CHOICES = 10_000
 MAX_STREAMS = 1000
+MARKOV = "markov"
+MODEL_KEYS = ("flow_model", "stream_model", "packet_model")
+"""What a class of kind `markov` plays, each a file."""
 
 
 class Pause(Model):
@@ -89,8 +92,8 @@ class TrafficClass(Model):
     derived = frozenset({"full_count"})
 
     count: Annotated[int, COUNT] = key(description="how many clients")
-    request_bytes: Annotated[int, kinds.size()] = key(
-        alias="request", description="size of each download"
+    request_bytes: Annotated[int, kinds.size()] | None = key(
+        None, alias="request", description="size of each download; required but with `markov`"
     )
     pause: Pause = key(
         "none", description="between a download's end and the next: `none` or a rule"
@@ -121,15 +124,38 @@ class TrafficClass(Model):
         description="whom they fetch from; with `onion-services` a run counts only if its log "
         "shows that all their streams went over rendezvous circuits",
     )
-    kind: Annotated[str, kinds.choice("tgen", "pieces")] = key(
+    kind: Annotated[str, kinds.choice("tgen", "pieces", "markov")] = key(
         "tgen",
         description="`tgen`: a download is one stream; `pieces`: libtorrent over TCP fetches it "
-        "from one server in requests of 16 KiB (see docs/explanation/slowstart.md)",
+        "from one server in requests of 16 KiB (see docs/explanation/slowstart.md); `markov`: "
+        "users as Markov models of TGen have them, load alone (see "
+        "docs/how-to/play-markov-models.md)",
     )
     request_rule: Annotated[str, IDENTIFIER] = key(
         "slow-start",
         description="with `pieces`: a variant of `libtorrent-patches/variants.yaml`, whose rule "
         "decides how many requests are outstanding",
     )
+    flow_model: Annotated[str, kinds.text()] | None = key(
+        None,
+        description="with `markov`: file with the model of when circuits begin, relative to the "
+        "checkout",
+    )
+    stream_model: Annotated[str, kinds.text()] | None = key(
+        None, description="the same, of when the streams of a circuit begin"
+    )
+    packet_model: Annotated[str, kinds.text()] | None = key(
+        None, description="the same, of what both sides of a stream send, and when"
+    )
     full_count: int = 0
     """`count` before SCALE."""
+
+    @property
+    def is_load(self) -> bool:
+        """Whether its clients are there for the load alone: no times of their streams count."""
+        return self.kind == MARKOV
+
+    @property
+    def models(self) -> dict[str, str]:
+        """The files of its Markov models, by their keys; empty with any other kind."""
+        return {name: path for name in MODEL_KEYS if (path := getattr(self, name)) is not None}

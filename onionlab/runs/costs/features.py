@@ -171,7 +171,7 @@ def _of_network(root: Path, settings: Settings) -> Features:
         crowded_bytes=flowing * math.log1p(_open_streams(root, settings)),
         kist_rounds=_kist_rounds(settings),
         streams=sum(
-            carried[name] / entry.request_bytes for name, entry in settings.traffic.items()
+            carried[name] / _stream_bytes(entry) for name, entry in settings.traffic.items()
         ),
         directory_entries=tors * (settings.network.relays.count + settings.network.authorities),
         traced_bytes=total * RELAYS_ON_PATH * _traced_share(settings),
@@ -262,20 +262,29 @@ def _asking(settings: Settings, entry: TrafficClass, geography: Geography) -> _A
     once = entry.repeat == "once"
     pause_s = sum(pauses) / len(pauses) if pauses and not once else 0.0
     streams = entry.count * entry.streams
+    if entry.is_load:
+        pause_s = 1 / MARKOV_STREAMS_PER_S
     time = settings.time
     window = STREAM_WINDOW_BYTES if _has_fixed_windows(settings) else VEGAS_WINDOW_BYTES
     access = _access_bytes_per_s(settings, geography) / entry.streams
     return _Asking(
         streams=streams,
-        request_bytes=entry.request_bytes,
+        request_bytes=_stream_bytes(entry),
         idle_s=RTTS_TO_FIRST_BYTE * rtt_s + pause_s,
         most_bytes_per_s=max(LEAST_BYTES_PER_S, min(window / max(rtt_s, LEAST_RTT_S), access)),
         loaded_s=max(
             0.0,
             time.stop_s - time.bootstrap_s - entry.start.after_s - entry.start.spread_s / 2,
         ),
-        most_bytes=float(streams * entry.request_bytes) if once else math.inf,
+        most_bytes=float(streams * _stream_bytes(entry)) if once else math.inf,
     )
+
+
+def _stream_bytes(entry: TrafficClass) -> int:
+    """Payload of one download; of a client of Markov models a rough measure, in the mean."""
+    if entry.request_bytes is None:
+        return round(MARKOV_BYTES_PER_S / MARKOV_STREAMS_PER_S)
+    return entry.request_bytes
 
 
 def _access_bytes_per_s(settings: Settings, geography: Geography) -> float:

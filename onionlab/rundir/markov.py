@@ -1,0 +1,66 @@
+"""Files of clients that play Markov models: the models, and each client's own graph.
+
+The models of a class lie in conf/ and are hashed with the rest of the run. A client's graph lies in
+its own folder, because each client has seeds of its own: drawn from the run's seed and the host's
+name, so that a host which two networks share plays the same in both, on any engine.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from analysis.formats.files import HOST_TEMPLATES
+from onionlab.engines.markov_models import read_markov_model
+from onionlab.errors import UserError
+from onionlab.experiment.schema import Settings, TrafficClass
+from onionlab.network import Network
+from onionlab.network.draws import draw_integer
+from onionlab.paths import shipped
+from onionlab.rundir import tgen
+from onionlab.yamlfile.units import milliseconds
+
+GRAPH = "tgen.graphml"
+"""A client's graph, in its folder."""
+LARGEST_SEED = 2**31 - 1
+
+
+def markov_files(
+    root: Path,
+    name: str,
+    entry: TrafficClass,
+    settings: Settings,
+    network: Network,
+    *,
+    servers: Sequence[str],
+    seed: int,
+) -> dict[str, bytes]:
+    """Return the models of a class and the graphs of its clients.
+
+    servers: whom they ask, by names. Raises UserError where a model is missing or broken.
+    """
+    files = {}
+    paths = {}
+    for key, path in entry.models.items():
+        kind = key.removesuffix("_model")
+        place = f"conf/tgen.{name}.{kind}-model.graphml"
+        try:
+            files[place] = read_markov_model(shipped(root, path), path)
+        except UserError as error:
+            raise UserError(f"traffic.{name}.{key}: {error.message}", error.hint) from error
+        # A server gets the path, not the model, and reads it from its own folder, as deep as this.
+        paths[kind] = f"../../../{place}"
+    for host in network.by_role("client"):
+        if host.traffic_class != name:
+            continue
+        files[f"{HOST_TEMPLATES}/{host.name}/{GRAPH}"] = tgen.markov_graph(
+            servers=servers,
+            models=paths,
+            model_seed=draw_integer(0, LARGEST_SEED, seed, "markov models", host.name),
+            login_seed=draw_integer(0, LARGEST_SEED, seed, "markov logins", host.name),
+            timeout_ms=milliseconds(entry.timeout_s or 0),
+            stallout_ms=milliseconds(entry.stallout_s or 0),
+            heartbeat_ms=milliseconds(settings.engine.tgen.heartbeat_s),
+            log_level=settings.engine.tgen.loglevel,
+        )
+    return files

@@ -1,0 +1,81 @@
+"""Three small Markov models, and what a client that plays them has to send and receive."""
+
+from __future__ import annotations
+
+import itertools
+import re
+from pathlib import Path
+
+from uml.markov_support import emits, model_graphml, to
+
+from onionlab.engines.uml.traffic.glib_random import GlibRandom
+from onionlab.engines.uml.traffic.markov_model import Event, parse_model
+from onionlab.engines.uml.traffic.markov_walk import MarkovWalk
+from onionlab.engines.uml.traffic.packet_schedule import PACKET_BYTES
+
+# A flow every one to three seconds, with one stream each: so its seeds come in one order only.
+FLOW = model_graphml(
+    ("s0", "s1"),
+    [to("s0", "s1"), to("s1", "s1"), emits("s1", "+", "uniform", low=1e6, high=3e6)],
+)
+STREAM = model_graphml(
+    ("s0", "s1", "s2"),
+    [
+        to("s0", "s1"),
+        to("s1", "s2"),
+        emits("s1", "+", "uniform", low=1000, high=2000),
+        emits("s2", "F", "uniform", low=0, high=0),
+    ],
+)
+PACKET = model_graphml(
+    ("s0", "s1", "s2"),
+    [
+        to("s0", "s1"),
+        to("s1", "s1", 0.95),
+        to("s1", "s2", 0.05),
+        emits("s1", "-", "exponential", 4, rate=0.001),
+        emits("s1", "+", "uniform", 1, low=50, high=20_000),
+        emits("s2", "F", "uniform", low=0, high=0),
+    ],
+)
+MODELS = {"flow": FLOW, "stream": STREAM, "packet": PACKET}
+
+
+def write_models(folder: Path) -> dict[str, str]:
+    """Write the three files into a folder; returns a class's keys for them, with that folder's."""
+    folder.mkdir(parents=True, exist_ok=True)
+    for kind, text in MODELS.items():
+        (folder / f"{kind}.graphml").write_text(text)
+    return {f"{kind}_model": f"{folder}/{kind}.graphml" for kind in MODELS}
+
+
+def seed_of(graph: bytes) -> int:
+    """`markovmodelseed` of a client's graph."""
+    (key,) = re.findall(rb'id="(\w+)" for="node" attr.name="markovmodelseed"', graph)
+    (seed,) = re.findall(rb'<data key="%s">(\d+)</data>' % key, graph)
+    return int(seed)
+
+
+def drawn_streams(model_seed: int, count: int) -> list[tuple[int, int]]:
+    """Payload sent and received, in bytes, of a client's first streams, as its seed has them."""
+    packets = parse_model("packet.graphml", PACKET.encode())
+    seeds = GlibRandom(model_seed)
+    seeds.integer()  # of the flow model
+    found = []
+    for _ in range(count):
+        seeds.integer()  # of the stream model
+        walk = MarkovWalk(packets, seeds.integer())
+        sent = dict.fromkeys(Event, 0)
+        while not walk.ended:
+            sent[walk.step().event] += PACKET_BYTES
+        found.append((sent[Event.TO_SERVER], sent[Event.TO_ORIGIN]))
+    return found
+
+
+def logged_streams(log: str, count: int) -> list[tuple[int, int] | None]:
+    """The same from TGen's log or the driver's; None where a stream did not succeed."""
+    counts = r"payload-bytes-recv=(\d+),payload-bytes-send=(\d+)"
+    lines = re.findall(rf"\[stream-success\].*stream \[id=(\d+),.*{counts}", log)
+    by_id = {int(number): (int(sent), int(got)) for number, got, sent in lines}
+    ids = sorted({int(number) for number in re.findall(r"stream \[id=(\d+),", log)})
+    return [by_id.get(number) for number in itertools.islice(ids, count)]

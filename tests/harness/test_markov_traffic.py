@@ -1,0 +1,226 @@
+"""Classes of kind `markov`: what is refused, their files, and whole runs on both engines."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+from xml.etree import ElementTree
+
+import pytest
+import yaml
+
+from onionlab.engines.shadow.engine import ShadowEngine
+from onionlab.errors import UserError
+from onionlab.experiment import Experiment, load
+from onionlab.programs.tor.variants import load_variants
+from onionlab.rundir import RunDirectory, compose
+from onionlab.runs.costs.features import MARKOV_BYTES_PER_S, carried_bytes, features_of
+
+from .checkout import TINY, Checkout
+from .markov_models import MODELS, drawn_streams, logged_streams, seed_of, write_models
+from .test_end_to_end import ENGINES
+
+REPOSITORY = Path(__file__).resolve().parents[2]
+CLASS = {"kind": "markov", "count": 2, "timeout": "60 s", "stallout": "30 s"}
+HOSTS = "shadow.data.template/hosts"
+FIRST_STREAMS = 4
+
+
+def write_experiment(folder: Path, **traffic: Any) -> Path:
+    path = folder / "one.yaml"
+    # Its bulk clients are one, its web clients four.
+    path.write_text(yaml.safe_dump({"extends": str(TINY), "traffic": traffic}))
+    return path
+
+
+def loaded(folder: Path, **changes: Any) -> Experiment:
+    users = {**CLASS, **write_models(folder / "models"), **changes}
+    users = {name: value for name, value in users.items() if value is not None}
+    return load(str(write_experiment(folder, users=users)), root=REPOSITORY)
+
+
+def composed(experiment: Experiment, engine: ShadowEngine, seed: int = 1) -> RunDirectory:
+    (level,) = experiment.levels.values()
+    variant = load_variants(REPOSITORY)["ewma"]
+    return compose(
+        REPOSITORY, level.settings, variant=variant, baseline=variant, seed=seed, engine=engine
+    )
+
+
+def nodes_of(graph: bytes) -> dict[str, dict[str, str]]:
+    """Vertex -> its attributes."""
+    root = ElementTree.fromstring(graph)
+    names = {key.get("id"): key.get("attr.name", "") for key in root.findall("{*}key")}
+    return {
+        node.get("id", ""): {
+            names[data.get("key")]: data.text or "" for data in node.findall("{*}data")
+        }
+        for node in root.iter("{http://graphml.graphdrawing.org/xmlns}node")
+    }
+
+
+def test_a_client_has_a_graph_of_its_own_and_its_class_the_models(
+    tmp_path: Path, shadow_engine: ShadowEngine
+) -> None:
+    run = composed(loaded(tmp_path), shadow_engine)
+    for kind, text in MODELS.items():
+        assert run.files[f"conf/tgen.users.{kind}-model.graphml"] == text.encode()
+    assert "conf/tgen.users.graphml" not in run.files
+    graphs = [run.files[f"{HOSTS}/usersclient{number}/tgen.graphml"] for number in (1, 2)]
+    nodes = [nodes_of(graph) for graph in graphs]
+    assert nodes[0]["start"]["peers"] == "server1:80,server2:80"
+    assert nodes[0]["start"]["timeout"] == "60 seconds"
+    assert nodes[0]["start"]["stallout"] == "30 seconds"
+    for name in ("markovmodelseed", "socksauthseed"):
+        assert nodes[0]["traffic"].pop(name) != nodes[1]["traffic"].pop(name)
+    assert nodes[0] == nodes[1]
+    assert nodes[0]["traffic"] == {
+        "packetmodelmode": "path",
+        **{f"{kind}modelpath": f"../../../conf/tgen.users.{kind}-model.graphml" for kind in MODELS},
+    }
+    _, tgen = run.simulation.processes["usersclient1"]
+    assert tgen.arguments == ("tgen.graphml",)
+    assert tgen.start_ms >= 80_000
+
+
+def test_seeds_follow_the_runs_seed_and_the_host_alone(
+    tmp_path: Path, shadow_engine: ShadowEngine
+) -> None:
+    def seeds(seed: int, count: int) -> list[int]:
+        files = composed(loaded(tmp_path, count=count), shadow_engine, seed).files
+        return [
+            seed_of(content)
+            for path, content in sorted(files.items())
+            if "/usersclient" in path and path.endswith("tgen.graphml")
+        ]
+
+    assert seeds(1, 3)[:2] == seeds(1, 2)
+    assert not set(seeds(1, 3)) & set(seeds(2, 3))
+
+
+def test_a_model_is_part_of_what_names_a_run(tmp_path: Path, shadow_engine: ShadowEngine) -> None:
+    experiment = loaded(tmp_path)
+    before = composed(experiment, shadow_engine).files
+    path = tmp_path / "models" / "packet.graphml"
+    path.write_text(path.read_text().replace("0.95", "0.9"))
+    after = composed(experiment, shadow_engine).files
+    assert {name for name in before if before[name] != after[name]} == {
+        "conf/tgen.users.packet-model.graphml"
+    }
+
+
+def test_the_class_is_load(tmp_path: Path) -> None:
+    (level,) = loaded(tmp_path).levels.values()
+    classes = level.settings.classes
+    assert classes["users"] == {
+        **{"timeout_s": 60.0, "stallout_s": 30.0, "request_bytes": None},
+        **{"count": 2, "load": True},
+    }
+    assert "load" not in classes["web"]
+
+
+def test_users_carry_what_they_ask_for_at_most(tmp_path: Path) -> None:
+    few, many = (loaded(tmp_path, count=count).levels["tiny"].settings for count in (2, 4))
+    carried = [carried_bytes(REPOSITORY, one)["users"] for one in (few, many)]
+    loaded_s = few.time.stop_s - few.time.bootstrap_s
+    assert 0 < carried[0] < carried[1] <= 4 * MARKOV_BYTES_PER_S * loaded_s
+    assert features_of(REPOSITORY, many).streams > 0
+
+
+@pytest.mark.parametrize(
+    ("changes", "problem"),
+    [
+        ({"request": "1 MiB"}, "users.request: cannot be set with kind: markov"),
+        ({"pause": "none"}, "users.pause: cannot be set with kind: markov"),
+        ({"streams": 2}, "users.streams: cannot be set with kind: markov"),
+        ({"stagger": "1 s"}, "users.stagger: cannot be set with kind: markov"),
+        ({"repeat": "once"}, "users.repeat: cannot be set with kind: markov"),
+        ({"circuit": "one"}, "users.circuit: cannot be set with kind: markov"),
+        ({"request_rule": "slow-start"}, "users.request_rule: only read with kind: pieces"),
+        ({"flow_model": None}, "users.flow_model: missing; with kind: markov"),
+        ({"packet_model": "no/such.graphml"}, 'there is no file "no/such.graphml"'),
+        ({"packet_model": "experiments"}, 'there is no file "experiments"'),
+        ({"stream_model": 3}, "users.stream_model: expected"),
+        ({"timeout": None}, "users.timeout: missing"),
+        ({"to": "onion-services"}, "network.onion_services is 0"),
+    ],
+)
+def test_what_makes_no_sense_is_refused_by_name(
+    tmp_path: Path, changes: dict[str, Any], problem: str
+) -> None:
+    with pytest.raises(UserError) as caught:
+        loaded(tmp_path, **changes)
+    assert problem in caught.value.message
+
+
+@pytest.mark.parametrize(
+    ("traffic", "problem"),
+    [
+        ({"packet_model": "README.md"}, "extra.packet_model: only read with kind: markov"),
+        ({"request": None}, "extra.request: missing; expected a size"),
+        ({"kind": "pieces", "request": None}, "extra.request: missing; expected a size"),
+    ],
+)
+def test_other_kinds_are_as_before(tmp_path: Path, traffic: dict[str, Any], problem: str) -> None:
+    entry = {"count": 1, "request": "1 MiB", "timeout": "none", "stallout": "none", **traffic}
+    entry = {name: value for name, value in entry.items() if value is not None}
+    with pytest.raises(UserError) as caught:
+        load(str(write_experiment(tmp_path, extra=entry)), root=REPOSITORY)
+    assert problem in caught.value.message
+
+
+@pytest.mark.parametrize(
+    ("content", "problem"),
+    [
+        (b"", "no Markov model of TGen that can be played"),
+        (b"\xff\x00", "no Markov model of TGen that can be played"),
+        (MODELS["packet"][:700].encode(), "no Markov model of TGen that can be played"),
+        (MODELS["packet"].replace(">start<", ">begin<").encode(), "needs one state"),
+        (MODELS["packet"].replace("exponential", "poisson").encode(), "'distribution'"),
+    ],
+)
+def test_a_broken_model_is_one_error_that_names_it(
+    tmp_path: Path, shadow_engine: ShadowEngine, content: bytes, problem: str
+) -> None:
+    experiment = loaded(tmp_path)
+    (tmp_path / "models" / "packet.graphml").write_bytes(content)
+    with pytest.raises(UserError) as caught:
+        composed(experiment, shadow_engine)
+    assert caught.value.message.startswith("traffic.users.packet_model: ")
+    assert problem in caught.value.message
+    assert caught.value.hint
+
+
+def test_a_model_that_is_gone_is_one_error(tmp_path: Path, shadow_engine: ShadowEngine) -> None:
+    experiment = loaded(tmp_path)
+    (tmp_path / "models" / "flow.graphml").unlink()
+    with pytest.raises(UserError, match=r"users\.flow_model: .*No such file"):
+        composed(experiment, shadow_engine)
+
+
+@pytest.mark.slow
+@pytest.mark.tor
+@ENGINES
+def test_both_engines_play_what_the_seeds_say(engine: str, checkout: Checkout) -> None:
+    """Each engine's first streams are those that the models give for the seeds: so they agree."""
+    users = {**CLASS, **write_models(checkout.root / "models")}
+    path = write_experiment(checkout.root, users=users)
+    done = checkout.onionlab("experiment", str(path), "--variants", "rr", "--engine", engine)
+    assert done.returncode == 0, done.stdout + done.stderr
+    (run_id,) = checkout.run_names("one")
+    run = checkout.store.run(run_id)
+    parse = json.loads(next(run.glob("records-*/parse.json")).read_text())
+    assert parse["malformed_lines"] == 0
+    assert parse["streams"]["users"]["success"] >= 2 * FIRST_STREAMS
+    for number in (1, 2):
+        name = f"usersclient{number}"
+        (log,) = (run / "shadow.data" / "hosts" / name).glob("tgen.*.stdout")
+        expected = drawn_streams(
+            seed_of((run / HOSTS / name / "tgen.graphml").read_bytes()), FIRST_STREAMS
+        )
+        assert logged_streams(log.read_text(), FIRST_STREAMS) == expected
+    summary = (checkout.results("one") / "summary.csv").read_text()
+    assert "users,goodput" in summary
+    assert "users,ttfb" not in summary
+    assert "web,ttfb" in summary
