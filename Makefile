@@ -53,7 +53,7 @@ SIDES = `make compare A=quick:ewma B=quick:rr`
 # line or comes from there.
 
 .PHONY: help setup setup-dev list doctor estimate build generate run experiment analyse report pack unpack
-.PHONY: celltrace-live compare-engines compare import-network generate-network export-tornettools nightly bench figures validate-statistics test test-all test-rest lint docs check-variants lock clean-build clean-results clean-setup clean
+.PHONY: celltrace-live compare-engines compare import-consensus import-network generate-network export-tornettools nightly bench figures validate-statistics test test-all test-rest lint docs check-variants lock clean-build clean-results clean-setup clean
 
 help: ## this list
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  \1\t\2/p' $(MAKEFILE_LIST) | expand -t 22
@@ -143,6 +143,10 @@ unpack: $(READY) ## take the runs of such files, so that they are not made again
 import-network: $(READY) ## keep networks of `tornettools generate` as NAME, one a seed: FROM="directory ..."
 	@$(ONIONLAB) import-network --name=$(call needed,NAME,`make $@ FROM=tornet NAME=name`) \
 		-- $(call needed,FROM,`make $@ FROM=tornet NAME=name`)
+
+import-consensus: $(READY) ## relays' weights of a consensus as distributions of capacity NAME: FROM=file
+	@$(ONIONLAB) import-consensus --name=$(call needed,NAME,`make $@ FROM=consensus NAME=name`) \
+		-- $(call needed,FROM,`make $@ FROM=consensus NAME=name`)
 
 generate-network: $(READY) ## tornettools makes networks NAME: STAGED=dir TMODEL=dir [SEEDS, OPTIONS="--network_scale ..."]
 	@$(ONIONLAB) generate-network --name=$(call needed,NAME,`make $@ NAME=name STAGED=dir TMODEL=dir`) \

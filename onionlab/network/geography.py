@@ -1,4 +1,7 @@
-"""The distributions that networks are drawn from (configs/regions.yaml, relay-capacity.yaml)."""
+"""The distributions that networks are drawn from (configs/regions.yaml, relay-capacity.yaml).
+
+Further distributions of capacity may stand in files of configs/relay-capacity/, in the same form.
+"""
 
 from __future__ import annotations
 
@@ -10,7 +13,8 @@ from pathlib import Path
 from typing import Annotated, TypeVar
 
 from onionlab.errors import UserError
-from onionlab.paths import shipped
+from onionlab.network.layout import RELAY_ROLES
+from onionlab.paths import shipped, shipped_files
 from onionlab.yamlfile import kinds
 from onionlab.yamlfile.kinds import nearest
 from onionlab.yamlfile.model import Model, key
@@ -27,6 +31,7 @@ from onionlab.yamlfile.units import show
 
 REGIONS_FILE = "configs/regions.yaml"
 CAPACITY_FILE = "configs/relay-capacity.yaml"
+CAPACITY_FOLDER = "configs/relay-capacity"
 KIB_PER_S_IN_BIT_PER_S = 8 * 1024
 HINT = "the comments at the top of the file say what it holds"
 MAX_HOSTS = 1_000_000
@@ -171,9 +176,17 @@ def load_geography(root: Path, name: str) -> Geography:
 
 
 def load_relays(root: Path, name: str) -> tuple[SourceRelay, ...]:
-    """Read one distribution of relays, by the capacity of their links. Raises UserError."""
+    """Read one distribution of relays, by the capacity of their links. Raises UserError.
+
+    A name that several files have means the one in CAPACITY_FILE, or else in the first file.
+    """
     content, tree = _read(root, CAPACITY_FILE, CapacitiesFile)
-    found = _named(content.distributions, name, tree.file)
+    known = dict(content.distributions)
+    for file in [] if name in known else _further_files(root):
+        known = {**_read(root, file, CapacitiesFile)[0].distributions, **known}
+        if name in known:
+            break
+    found = _named(known, name, tree.file)
     # A stable sort: relays with equal links stay in the file's order.
     return tuple(sorted(found, key=lambda relay: relay.link_bit_per_s))
 
@@ -188,7 +201,18 @@ def known_geographies(root: Path) -> frozenset[str] | None:
 
 def known_capacities(root: Path) -> frozenset[str] | None:
     """The names of all distributions of capacities, as `known_geographies`."""
-    return _keys_in(root, CAPACITY_FILE, "distributions")
+    found = [_keys_in(root, f, "distributions") for f in (CAPACITY_FILE, *_further_files(root))]
+    names = [one for one in found if one is not None]
+    return frozenset().union(*names) if len(names) == len(found) else None
+
+
+def distribution_names(name: str) -> frozenset[str]:
+    """What the distributions of a set are called: its name and a relay's position."""
+    return frozenset(f"{name}-{role}" for role in RELAY_ROLES)
+
+
+def _further_files(root: Path) -> list[str]:
+    return [f"{CAPACITY_FOLDER}/{name}" for name in shipped_files(root, CAPACITY_FOLDER, "*.yaml")]
 
 
 def _keys_in(root: Path, file: str, section: str) -> frozenset[str] | None:
@@ -211,7 +235,7 @@ def _read(root: Path, file: str, model: type[AnyModel]) -> tuple[AnyModel, Node]
     return _read_once(path, shown, model, now)
 
 
-@functools.lru_cache(maxsize=8)
+@functools.lru_cache(maxsize=32)
 def _read_once(path: Path, shown: str, model: type[AnyModel], now: bytes) -> tuple[AnyModel, Node]:
     """What the file says now: each run of a plan asks for it again."""
     content, tree, problems = read_model(path, shown, model)

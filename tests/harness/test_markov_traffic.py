@@ -15,6 +15,7 @@ from onionlab.errors import UserError
 from onionlab.experiment import Experiment, load
 from onionlab.programs.tor.variants import load_variants
 from onionlab.rundir import RunDirectory, compose
+from onionlab.rundir.keys import make_onion_service_keys
 from onionlab.runs.costs.features import MARKOV_BYTES_PER_S, carried_bytes, features_of
 
 from .checkout import TINY, Checkout
@@ -82,6 +83,20 @@ def test_a_client_has_a_graph_of_its_own_and_its_class_the_models(
     _, tgen = run.simulation.processes["usersclient1"]
     assert tgen.arguments == ("tgen.graphml",)
     assert tgen.start_ms >= 80_000
+
+
+def test_a_class_can_ask_onion_services(tmp_path: Path, shadow_engine: ShadowEngine) -> None:
+    path = tmp_path / "one.yaml"
+    users = {**CLASS, **write_models(tmp_path / "models"), "to": "onion-services"}
+    extended = f"{REPOSITORY}/experiments/minimal-tor.yaml"
+    path.write_text(yaml.safe_dump({"extends": extended, "traffic": {"users": users}}))
+    run = composed(load(str(path), root=REPOSITORY), shadow_engine)
+    address = make_onion_service_keys(1, "onionservice1").address
+    nodes = nodes_of(run.files[f"{HOSTS}/usersclient1/tgen.graphml"])
+    assert nodes["start"]["peers"] == f"{address}:80"
+    # Its streams have to take rendezvous circuits like anybody's.
+    assert run.expectations["usersclient1"].rendezvous is not None
+    assert b"[app,rend]info" in run.files[f"{HOSTS}/usersclient1/torrc"]
 
 
 def test_seeds_follow_the_runs_seed_and_the_host_alone(

@@ -85,6 +85,8 @@ def test_what_make_is_given_is_text(project: Project, letters: str) -> None:
     assert project.words("unpack", f"FROM={text}") == ["unpack", "--", text]
     imported = project.words("import-network", f"FROM={text}", f"NAME={text}")
     assert imported == ["import-network", f"--name={text}", "--", text]
+    consensus = project.words("import-consensus", f"FROM={text}", f"NAME={text}")
+    assert consensus == ["import-consensus", f"--name={text}", "--", text]
     assert project.words("list", f"ANY_OTHER={text}") == ["list"]
     assert not project.mark.exists()
 

@@ -68,6 +68,8 @@ def said(words: list[str], capsys: pytest.CaptureFixture[str]) -> str:
         (["import", "--name", "x", "--from", "nan", "."], "invalid number of seconds value: 'nan'"),
         (["import", "--name", "x", "--to", "inf", "."], "invalid number of seconds value: 'inf'"),
         (["import", "--name", "x", "--from=9", "--to=9", "."], "--from 9 is not before --to 9"),
+        (["import-consensus", "--name", LONG, "."], "is no name for a distribution"),
+        (["import-consensus", "--name", "x", LONG], "File name too long"),
         (["import-network", "--name", LONG, "."], "is no name for networks"),
         (["import-network", "--name", "x", LONG], "there is no directory"),
         (["run", "quick", "--scale", "nan"], "--scale: expected a number such as 0.1"),

@@ -20,7 +20,8 @@ class RelayRole(Model):
 
     count: Annotated[int, COUNT] = key(description="how many relays")
     capacity: Annotated[str, IDENTIFIER] = key(
-        description="a distribution of `configs/relay-capacity.yaml`"
+        description="a distribution of `configs/relay-capacity.yaml`, or of a file that `make "
+        "import-consensus` made (see docs/how-to/import-a-consensus.md)"
     )
     capacity_factor: Annotated[float, kinds.number()] = key(
         1.0, description="multiplies the capacity of each relay of this role"

@@ -1,0 +1,214 @@
+"""Distributions of capacity from a consensus of Tor."""
+
+from __future__ import annotations
+
+import base64
+from pathlib import Path
+
+import pytest
+import yaml
+from hypothesis import given
+from hypothesis import strategies as st
+
+from onionlab.cli import main
+from onionlab.commands import import_consensus as command
+from onionlab.errors import UserError
+from onionlab.experiment import load
+from onionlab.network import load_relays
+from onionlab.network.consensus import ConsensusError, import_consensus, read_consensus
+from onionlab.network.geography import SourceRelay, known_capacities
+
+REPOSITORY = Path(__file__).resolve().parents[2]
+
+Relay = tuple[str, int]
+RELAYS: list[Relay] = [
+    ("Exit Fast Guard Running Valid", 9000),
+    ("Exit Running Valid", 128),
+    ("BadExit Exit Running Valid", 3),
+    ("BadExit Exit Guard Running Valid", 70_000),
+    ("Guard Running Valid", 256),
+    ("Fast Running Stable Valid", 1),
+    ("Running Valid", 0),
+    ("Guard Running", 7),
+    ("Exit Valid", 8),
+]
+FLAGS = ("Authority", "BadExit", "Exit", "Fast", "Guard", "Running", "Stable", "Valid")
+
+
+def document(relays: list[Relay], flavour: str = "ns") -> str:
+    microdesc = flavour == "microdesc"
+    lines = [f"network-status-version 3{' microdesc' if microdesc else ''}"]
+    lines += ["vote-status consensus", "consensus-method 35", "valid-after 2026-07-12 10:00:00"]
+    lines += ["known-flags " + " ".join(FLAGS), "contact s and w have to do with relays alone"]
+    for number, (flags, weight) in enumerate(relays):
+        identity = base64.b64encode(number.to_bytes(20, "big")).decode().rstrip("=")
+        digest = "" if microdesc else f"{identity} "
+        lines += [f"r relay{number} {identity} {digest}2026-07-12 04:01:55 10.0.0.1 9001 0"]
+        lines += [f"m {identity}"] if microdesc else []
+        lines += [f"s {flags}", "v Tor 0.4.9.11", f"w Bandwidth={weight}", "p accept 80,443"]
+    lines += ["directory-footer", "bandwidth-weights Wbd=0", "directory-signature A B", ""]
+    return "\n".join(lines)
+
+
+@pytest.fixture
+def root(tmp_path: Path) -> Path:
+    """A checkout with the shipped distributions."""
+    (tmp_path / "configs").mkdir()
+    for name in ("relay-capacity.yaml", "regions.yaml"):
+        (tmp_path / "configs" / name).write_bytes((REPOSITORY / "configs" / name).read_bytes())
+    return tmp_path
+
+
+def written(root: Path, text: str) -> Path:
+    path = root / "cached-consensus"
+    path.write_text(text)
+    return path
+
+
+@pytest.mark.parametrize("flavour", ["ns", "microdesc"])
+@pytest.mark.parametrize("head", ["", "@type network-status-consensus-3 1.0\n"])
+def test_flags_decide_the_position(flavour: str, head: str) -> None:
+    consensus = read_consensus((head + document(RELAYS, flavour)).encode())
+    assert consensus.weights_kb_per_s == {
+        "exitguard": (9000,),
+        "exit": (128,),
+        "guard": (256, 70_000),
+        "middle": (1, 3),
+    }
+    assert (consensus.not_running, consensus.without_weight) == (2, 1)
+    assert consensus.valid_after == "2026-07-12 10:00:00"
+
+
+@given(
+    st.lists(st.tuples(st.sets(st.sampled_from(FLAGS)), st.integers(0, 2**32 - 1)), min_size=1),
+    st.sampled_from(["ns", "microdesc"]),
+)
+def test_every_relay_is_somewhere(drawn: list[tuple[set[str], int]], flavour: str) -> None:
+    relays = [(" ".join(sorted(flags)), weight) for flags, weight in drawn]
+    counted = [w for flags, w in drawn if {"Running", "Valid"} <= flags and w]
+    content = document(relays, flavour).encode()
+    if not counted:
+        with pytest.raises(ConsensusError, match="no relay in it"):
+            read_consensus(content)
+        return
+    consensus = read_consensus(content)
+    weights = consensus.weights_kb_per_s
+    assert sorted(w for found in weights.values() for w in found) == sorted(counted)
+    assert len(counted) + consensus.not_running + consensus.without_weight == len(relays)
+    exits = [w for f, w in drawn if {"Exit", "Running", "Valid"} <= f and "BadExit" not in f and w]
+    assert sorted([*weights["exit"], *weights["exitguard"]]) == sorted(exits)
+
+
+@given(st.integers(0, len(document(RELAYS).encode()) - 1), st.binary(max_size=4))
+def test_a_damaged_document_is_read_or_refused(place: int, change: bytes) -> None:
+    content = document(RELAYS).encode()
+    try:
+        consensus = read_consensus(content[:place] + change + content[place + len(change) :])
+    except ConsensusError:
+        return
+    assert any(consensus.weights_kb_per_s.values())
+
+
+@given(st.integers(0, document(RELAYS).index("directory-footer") + len("directory-foote")))
+def test_one_that_is_cut_short_is_refused(length: int) -> None:
+    with pytest.raises(ConsensusError):
+        read_consensus(document(RELAYS).encode()[:length])
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "problem"),
+    [
+        ("status-version 3", "status-version 4", "line 1: expected network-status-version 3"),
+        ("vote-status consensus", "vote-status vote", "no line `vote-status consensus`"),
+        ("valid-after 2026", "valid-after now", "no line valid-after"),
+        ("w Bandwidth=128\n", "", "no line `w`"),
+        ("s Exit Running Valid\n", "", "no line `s`"),
+        ("w Bandwidth=128", "w Bandwidth=128\nw Bandwidth=1", "second line `w`"),
+        ("w Bandwidth=128", "w Bandwidth=-1", "line 15: expected one Bandwidth="),
+        ("w Bandwidth=128", "w Bandwidth=4294967296", "line 15: expected one Bandwidth="),
+        ("w Bandwidth=128", "w Measured=128", "line 15: expected one Bandwidth="),
+        ("relay1 AAAAAAAAAAAAAAAAAAAAAAAAAAE", "relay1 AAAAAAAAAAAAAAAAAAAAAAAAAAA", "twice"),
+        ("r relay1 ", "r ", "`r` is cut short or damaged"),
+        ("p accept", "p acc\udcffpt", "not text in UTF-8"),
+    ],
+)
+def test_what_is_damaged_is_told_with_its_line(old: str, new: str, problem: str) -> None:
+    assert old in document(RELAYS)
+    content = document(RELAYS).replace(old, new, 1).encode(errors="surrogateescape")
+    with pytest.raises(ConsensusError) as caught:
+        read_consensus(content)
+    assert problem in str(caught.value)
+
+
+def test_relays_can_be_drawn_from_it(root: Path) -> None:
+    source = written(root, document(RELAYS))
+    _, path = import_consensus(root, source, "july")
+    assert path == root / "configs" / "relay-capacity" / "july.yaml"
+    assert "july-guard" in (known_capacities(root) or ())
+    # A kB/s is 8000 bit/s, to the bit.
+    assert load_relays(root, "july-guard") == (SourceRelay(256 * 8000), SourceRelay(70_000 * 8000))
+    assert load_relays(root, "july-middle") == (SourceRelay(8000), SourceRelay(24_000))
+    assert load_relays(root, "middle") == load_relays(REPOSITORY, "middle")
+    before = path.read_bytes()
+    import_consensus(root, source, "july")
+    assert path.read_bytes() == before
+    with pytest.raises(UserError) as caught:
+        load_relays(root, "july-gard")
+    assert 'there is no "july-gard"; did you mean "july-guard"' in caught.value.message
+
+
+def test_an_experiment_can_name_it(root: Path) -> None:
+    import_consensus(root, written(root, document(RELAYS)), "july")
+    relays = {role: {"count": 2, "capacity": f"july-{role}"} for role in ("guard", "middle")}
+    experiment = {
+        "extends": f"{REPOSITORY}/experiments/minimal-tor.yaml",
+        "network": {"relays": relays},
+    }
+    path = root / "one.yaml"
+    path.write_text(yaml.safe_dump(experiment))
+    assert load(str(path), root=root).levels["one"].settings.network.relays.guard.capacity
+    path.write_text(path.read_text().replace("july-middle", "june-middle"))
+    with pytest.raises(UserError, match='unknown capacity distribution "june-middle"'):
+        load(str(path), root=root)
+
+
+@pytest.mark.parametrize("name", ["", "July", "a/b", "..", "a" * 51, "a\n"])
+def test_what_is_no_name(root: Path, name: str) -> None:
+    with pytest.raises(UserError, match="is no name for a distribution"):
+        import_consensus(root, written(root, document(RELAYS)), name)
+    assert not (root / "configs" / "relay-capacity").exists()
+
+
+def test_a_name_is_not_taken_twice(root: Path) -> None:
+    import_consensus(root, written(root, document(RELAYS)), "july")
+    with pytest.raises(UserError, match=r"july-\* already"):
+        import_consensus(root, written(root, document(RELAYS[:5])), "july")
+    own = root / "configs" / "relay-capacity" / "mine.yaml"
+    own.write_text("distributions:\n  aug-exit: [100]\n")
+    with pytest.raises(UserError, match=r"aug-\* already"):
+        import_consensus(root, written(root, document(RELAYS)), "aug")
+
+
+def test_a_broken_file_of_distributions_is_named(root: Path) -> None:
+    folder = root / "configs" / "relay-capacity"
+    folder.mkdir()
+    (folder / "mine.yaml").write_text("distributions:\n  one: [-1]\n")
+    with pytest.raises(UserError, match=r"configs/relay-capacity/mine\.yaml:2: "):
+        load_relays(root, "one")
+
+
+def test_the_command(
+    root: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(command, "working_root", lambda: root)
+    source = written(root, document(RELAYS[:2]))
+    assert main(["import-consensus", "--name", "july", str(source)]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert "  july-exitguard: 1 relays, 98.6% of all weight" in lines
+    assert "  no july-guard: no relay takes this position" in lines
+    assert lines[-1] == str(root / "configs" / "relay-capacity" / "july.yaml")
+    source.write_text("nothing")
+    assert main(["import-consensus", "--name", "june", str(source)]) == 2
+    assert "no consensus that can be read: line 1" in capsys.readouterr().err
+    assert main(["import-consensus", "--name", "june", str(root / "none")]) == 2
+    assert "cannot be read: No such file" in capsys.readouterr().err
