@@ -127,7 +127,7 @@ def test_the_analysis_is_told_who_is_who(settings: PeersSettings) -> None:
 @pytest.mark.parametrize(
     ("old", "new", "message"),
     [
-        ("kind: peers", "kind: peer", "expected peers, or no key `kind`"),
+        ("kind: peers", "kind: peer", "expected peers or tornettools, or no key `kind`"),
         ("[rate-only, slow-start]", "[rate-onyl, slow-start]", 'no variant "rate-onyl"'),
         ("baseline: slow-start", "baseline: other", "libtorrent.baseline"),
         ('size: "1 MiB"', 'size: "1 MiB", piece: "100 KiB"', "expected a piece of 16 KiB"),

@@ -85,6 +85,11 @@ def test_what_make_is_given_is_text(project: Project, letters: str) -> None:
     assert project.words("unpack", f"FROM={text}") == ["unpack", "--", text]
     imported = project.words("import-network", f"FROM={text}", f"NAME={text}")
     assert imported == ["import-network", f"--name={text}", "--", text]
+    made = project.words(
+        "generate-network", *(f"{name}={text}" for name in ("NAME", "STAGED", "TMODEL", "OPTIONS"))
+    )
+    expected = [f"--{name}={text}" for name in ("name", "staged", "tmodel", "options")]
+    assert made == ["generate-network", *expected]
     consensus = project.words("import-consensus", f"FROM={text}", f"NAME={text}")
     assert consensus == ["import-consensus", f"--name={text}", "--", text]
     assert project.words("list", f"ANY_OTHER={text}") == ["list"]

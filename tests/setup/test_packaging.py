@@ -101,7 +101,15 @@ def test_help_is_the_default_and_lists_every_target() -> None:
 
 @pytest.mark.parametrize("target", sorted(targets()))
 def test_a_recipe_is_one_line_or_two(target: str) -> None:
-    result = make(target, NAME="quick", A="quick:ewma", B="quick:rr", FROM="runs.tar.xz")
+    result = make(
+        target,
+        NAME="quick",
+        A="quick:ewma",
+        B="quick:rr",
+        FROM="runs.tar.xz",
+        STAGED="staged",
+        TMODEL="tmodel",
+    )
     assert result.returncode == 0, result.stderr
     assert 1 <= len(result.stdout.strip().splitlines()) <= 6
 
