@@ -1,8 +1,8 @@
 """The run directory of a `tornettools` experiment: an imported network, with our Tor in it.
 
 Files, hosts, start times and options are the network's. Changed are which Tor runs where, and,
-where the experiment asks for it, Tor's options, how many Markov clients there are, the end. With
-stock Tor and nothing asked for, each host starts from the files that tornettools wrote.
+where the experiment asks for it, Tor's options, how many Markov clients there are, the end. Each
+host starts from the files that tornettools wrote, with a line for what is set in its defaults.
 """
 
 from __future__ import annotations
