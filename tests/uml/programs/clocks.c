@@ -19,7 +19,7 @@
 #define PROCESSES 40
 #define THREADS 3
 #define ROUNDS 150
-#define BUSY_WAIT_NS 10000000L
+#define BUSY_WAIT_NS 200000000L
 
 static const clockid_t clocks[] = {
     CLOCK_REALTIME,        CLOCK_MONOTONIC,        CLOCK_MONOTONIC_RAW, CLOCK_REALTIME_COARSE,
