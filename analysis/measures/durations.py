@@ -11,6 +11,7 @@ import numpy as np
 from analysis.arrays import Floats, Ints
 from analysis.formats.columns import Outcome
 from analysis.measures.data import ClassData, Streams
+from analysis.measures.metric import Statistic
 from analysis.measures.survival import (
     CENSORED,
     EVENT,
@@ -83,6 +84,18 @@ def duration_curve(data: ClassData, name: str, method: Method) -> tuple[Curve | 
         return None, reason
     make = cumulative_incidence if method == "incidence" else kaplan_meier
     return make(*observed), ""
+
+
+def duration_quantile(data: ClassData, name: str, method: Method, q: float) -> Statistic:
+    """When a share of the measured streams was there, or why that cannot be told."""
+    curve, reason = duration_curve(data, name, method)
+    if curve is None:
+        return Statistic(None, reason)
+    value = curve.quantile(q)
+    if value is None:
+        top = 100 * float(curve.probability[-1]) if curve.probability.size else 0.0
+        return Statistic(None, f"the curve ends at {top:.1f}%")
+    return Statistic(value)
 
 
 def duration_quantiles(data: ClassData, name: str, shares: Floats) -> Floats:

@@ -20,8 +20,12 @@ from onionlab.experiment.schema import (
     ShadowOptions,
     UmlOptions,
 )
-from onionlab.experiment.schema.names import IDENTIFIER, ParameterName
-from onionlab.experiment.schema.tor_settings import Scheduler, Torrc
+from onionlab.experiment.schema.tor_settings import (
+    ComparedTors,
+    ConsensusParameters,
+    Scheduler,
+    Torrc,
+)
 from onionlab.experiment.values import Deployment
 from onionlab.yamlfile import kinds
 from onionlab.yamlfile.model import Model, key
@@ -77,26 +81,18 @@ class TornetTraffic(Model):
     )
 
 
-class TornetTor(Model):
+class TornetTor(ComparedTors):
     """Which Tor runs, and what is set otherwise than in the networks' own files."""
 
-    variants: tuple[Annotated[str, IDENTIFIER], ...] = key(
-        strict=False,
-        min_length=1,
-        description="names from `tor-patches/variants.yaml`; their order is the order in figures",
-    )
-    baseline: Annotated[str, IDENTIFIER] = key(
-        description="the variant that the others are compared with"
-    )
     deployment: Annotated[Deployment, values.deployment_by_role()] = key(
         "all", description="who runs the variant; the others run the baseline"
     )
     scheduler: Scheduler | None = key(
         None, description="channel scheduler; without it as the network has it"
     )
-    consensus_params: dict[
-        ParameterName, Annotated[int, kinds.whole_number(-(2**31), 2**31 - 1)]
-    ] = key({}, description="network parameters that the authorities vote for")
+    consensus_params: ConsensusParameters = key(
+        {}, description="network parameters that the authorities vote for"
+    )
     torrc: Torrc = key({}, description="further options; they win over the network's files for all")
 
 

@@ -19,7 +19,6 @@ import statistics
 import subprocess
 import sys
 import tempfile
-import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -46,6 +45,7 @@ from onionlab.engines.processes import kill_processes_below
 from onionlab.errors import UserError
 from onionlab.paths import build_directory
 from onionlab.questions.open_sets import record_hashes
+from onionlab.runs.beside import Done, beside
 from onionlab.runs.commit import project_name
 from onionlab.runs.costs.calibration import (
     MEASURES,
@@ -265,21 +265,16 @@ def _make_all(
 @contextlib.contextmanager
 def _shown(view: ProgressView, store: Store, run: PlannedRun, finished: int) -> Iterator[None]:
     """Show how far a run is until the block ends."""
-    done, since_s = threading.Event(), time.time()
+    since_s = time.time()
 
-    def look() -> None:
+    def look(done: Done) -> None:
         while not done.wait(POLL_S):
             states = running_states(store, [run.run_id], since_s)
             waits = any(state.waiting for state in states)
             view.show(finished, states, holders(sorted(os.sched_getaffinity(0))) if waits else ())
 
-    thread = threading.Thread(target=look, daemon=True)
-    thread.start()
-    try:
+    with beside(look):
         yield
-    finally:
-        done.set()
-        thread.join()
 
 
 def make_and_remove(root: Path, plan: Plan, run: PlannedRun) -> Made:

@@ -22,6 +22,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from onionlab.errors import UserError
+from onionlab.runs.beside import Done, beside
 
 PATIENCE_S = 5.0
 RETRY_S = 0.2
@@ -105,9 +106,8 @@ def writing_beats(
     Always as many bytes at the same place: that works on a full disk too. after_each: is called
     after each beat.
     """
-    done = threading.Event()
 
-    def beat() -> None:
+    def beat(done: Done) -> None:
         for number in itertools.count():
             with contextlib.suppress(OSError):
                 os.pwrite(descriptor, f"{number:012d} {words}\n".encode(), 0)
@@ -116,13 +116,8 @@ def writing_beats(
             if done.wait(BEAT_S):
                 return
 
-    thread = threading.Thread(target=beat, daemon=True)
-    thread.start()
-    try:
+    with beside(beat):
         yield
-    finally:
-        done.set()
-        thread.join()
 
 
 class Beats:
@@ -167,9 +162,8 @@ def ending_with_beats(file: Path, say: Callable[[str], None]) -> Iterator[None]:
 def _ending_without(is_there: Callable[[], bool], say: Callable[[str], None]) -> Iterator[None]:
     """End this process when something is not there any more, or what started this process."""
     starter = os.getppid()
-    done = threading.Event()
 
-    def watch() -> None:
+    def watch(done: Done) -> None:
         while not done.wait(ASK_S):
             if os.getppid() != starter or not is_there():
                 say("the command that started this run has ended; so does the run")
@@ -177,13 +171,8 @@ def _ending_without(is_there: Callable[[], bool], say: Callable[[str], None]) ->
                 signal.pthread_kill(threading.main_thread().ident or 0, signal.SIGTERM)
                 return
 
-    watcher = threading.Thread(target=watch, daemon=True)
-    watcher.start()
-    try:
+    with beside(watch):
         yield
-    finally:
-        done.set()
-        watcher.join()
 
 
 def end_with_starter() -> None:

@@ -15,7 +15,7 @@ import numpy as np
 
 from analysis.arrays import Floats
 from analysis.measures.data import ClassData
-from analysis.measures.durations import TO_LAST_BYTE, duration_curve
+from analysis.measures.durations import TO_LAST_BYTE, duration_quantile
 from analysis.measures.metric import (
     QUANTILES,
     RATE,
@@ -71,14 +71,7 @@ def _last_byte_of_size(size_bytes: int, q: float) -> Callable[[ClassData], Stati
 
     def compute(data: ClassData) -> Statistic:
         of_size = replace(data, streams=data.streams.of_size(size_bytes))
-        curve, reason = duration_curve(of_size, TO_LAST_BYTE, "incidence")
-        if curve is None:
-            return Statistic(None, reason)
-        value = curve.quantile(q)
-        if value is None:
-            top = 100 * float(curve.probability[-1]) if curve.probability.size else 0.0
-            return Statistic(None, f"the curve ends at {top:.1f}%")
-        return Statistic(value)
+        return duration_quantile(of_size, TO_LAST_BYTE, "incidence", q)
 
     return compute
 

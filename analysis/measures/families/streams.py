@@ -8,7 +8,14 @@ import numpy as np
 
 from analysis.formats.columns import FAILURES, Outcome
 from analysis.measures.data import ClassData
-from analysis.measures.durations import DURATIONS, METHODS, Duration, Method, duration_curve
+from analysis.measures.durations import (
+    DURATIONS,
+    METHODS,
+    Duration,
+    Method,
+    duration_curve,
+    duration_quantile,
+)
 from analysis.measures.metric import (
     NOT_PUBLISHED,
     QUANTILES,
@@ -99,17 +106,7 @@ def _count_metric(outcome: Outcome, label: str) -> Metric:
 
 
 def _quantile(name: str, method: Method, q: float) -> Callable[[ClassData], Statistic]:
-    def compute(data: ClassData) -> Statistic:
-        curve, reason = duration_curve(data, name, method)
-        if curve is None:
-            return Statistic(None, reason)
-        value = curve.quantile(q)
-        if value is None:
-            top = 100 * float(curve.probability[-1]) if curve.probability.size else 0.0
-            return Statistic(None, f"the curve ends at {top:.1f}%")
-        return Statistic(value)
-
-    return compute
+    return lambda data: duration_quantile(data, name, method, q)
 
 
 def _restricted_mean(name: str, method: Method) -> Callable[[ClassData], Statistic]:

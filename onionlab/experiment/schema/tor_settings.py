@@ -35,8 +35,8 @@ class Torrc(Model):
     client: TorrcOptions = key({}, description="clients")
 
 
-class TorSettings(Model):
-    """Which Tor runs, and how it is set."""
+class ComparedTors(Model):
+    """Which Tors are compared."""
 
     variants: tuple[Annotated[str, IDENTIFIER], ...] = key(
         strict=False,
@@ -46,6 +46,14 @@ class TorSettings(Model):
     baseline: Annotated[str, IDENTIFIER] = key(
         description="the variant that the others are compared with"
     )
+
+
+ConsensusParameters = dict[ParameterName, Annotated[int, kinds.whole_number(-(2**31), 2**31 - 1)]]
+
+
+class TorSettings(ComparedTors):
+    """Which Tor runs, and how it is set."""
+
     deployment: Annotated[Deployment, values.deployment()] = key(
         "all", description="who runs the variant; the others run the baseline"
     )
@@ -55,7 +63,7 @@ class TorSettings(Model):
         description="relays that write down when each cell passes "
         "(see docs/explanation/celltrace.md)",
     )
-    consensus_params: dict[
-        ParameterName, Annotated[int, kinds.whole_number(-(2**31), 2**31 - 1)]
-    ] = key({}, description="network parameters that the authorities vote for")
+    consensus_params: ConsensusParameters = key(
+        {}, description="network parameters that the authorities vote for"
+    )
     torrc: Torrc = key({}, description="further options")
