@@ -154,6 +154,11 @@ class PlannedLooks:
         """Sizes and budget, as ``inference.sequential`` takes them."""
         return self.sizes, self.budget
 
+    @property
+    def judges(self) -> bool:
+        """Whether it tells anything: one pair of runs has no spread."""
+        return self.sizes[-1] > 1
+
 
 @dataclass(frozen=True)
 class Looks(PlannedLooks):
@@ -170,9 +175,16 @@ class Looks(PlannedLooks):
         return tuple(size / self.budget for size in self.sizes)
 
     @property
+    def telling(self) -> tuple[PlannedLooks, ...]:
+        """Those before that told something of these runs: not one pair, nor of more runs only."""
+        return tuple(
+            past for past in self.earlier if past.judges and past.sizes[0] <= self.sizes[-1]
+        )
+
+    @property
     def plans(self) -> list[tuple[tuple[int, ...], int]]:
-        """Sizes and budget of each plan, this one last."""
-        return [*(looks.plan for looks in self.earlier), self.plan]
+        """Sizes and budget of each plan that told something, this one last."""
+        return [*(past.plan for past in self.telling), self.plan]
 
 
 @dataclass(frozen=True)

@@ -77,9 +77,9 @@ def _verdict_text(judgement: Judgement | None) -> tuple[str, str]:
 
 def looks_before(plan: Study) -> str:
     """How often the runs were looked at under earlier plans, and what that costs; "" if not."""
-    if plan.looks is None or not plan.looks.earlier:
+    if plan.looks is None or not plan.looks.telling:
         return ""
-    past = [str(size) for looks in plan.looks.earlier for size in looks.sizes]
+    past = [str(size) for looks in plan.looks.telling for size in looks.sizes]
     level = 100 * level_of(plan)
     words = f"These runs were looked at before, with {', '.join(past)} seeds."
     if level > 100 * LEVEL:

@@ -43,11 +43,27 @@ def with_earlier_looks(
     earlier = [
         past
         for past in _looks_of(before, store)
-        if past.sizes[0] <= own.sizes[-1] and not _same(past, own, growing=looks is not None)
+        if past.judges
+        and past.sizes[0] <= own.sizes[-1]
+        and not _same(past, own, growing=looks is not None)
     ]
     if looks is None and not earlier:
         return None
     return Looks(own.sizes, own.budget, tuple(earlier))
+
+
+def looks_together(parts: Sequence[Looks | None], seeds: int) -> Looks | None:
+    """The looks of a study that is put together of parts, each with seeds of its own.
+
+    Whoever looked at a part of a part before saw some of what all of them tell.
+
+    Args:
+        parts: the looks of each part; None: it was looked at once, as a whole.
+        seeds: of all parts together.
+    """
+    before = {past for looks in parts if looks is not None for past in looks.earlier}
+    earlier = sorted(before, key=lambda past: past.plan)
+    return Looks((seeds,), seeds, tuple(earlier)) if earlier else None
 
 
 def _same(past: PlannedLooks, own: PlannedLooks, growing: bool) -> bool:

@@ -7,6 +7,7 @@ from pathlib import Path
 
 from analysis.formats.study import Study, load_study, write_study
 from onionlab.errors import UserError
+from onionlab.runs.earlier_looks import looks_together
 
 
 def part_of_study(study: Study, seeds: Iterable[int]) -> Study:
@@ -50,8 +51,10 @@ def add_study(target: Path, study: Path, file: Path) -> None:
     used = list(one.provenance.get("runs", []))
     described = {run["run_id"] for run in used}
     used += [r for r in other.provenance.get("runs", []) if r["run_id"] not in described]
+    seeds = sorted({*one.asked["seeds"], *other.asked["seeds"]})
     together = {
-        "asked": {**one.asked, "seeds": sorted({*one.asked["seeds"], *other.asked["seeds"]})},
+        "asked": {**one.asked, "seeds": seeds},
+        "looks": looks_together([one.looks, other.looks], len(seeds)),
         "runs": (*one.runs, *(run for run in other.runs if run.run_id not in there)),
         "provenance": {**one.provenance, "runs": used},
     }
@@ -66,5 +69,7 @@ def _set_up(study: Study) -> Study:
             "provenance": {**study.provenance, "machine": None, "runs": None},
             "runs": (),
             "levels": (),
+            # Each part's own: where its seeds were looked at before they were all there.
+            "looks": None,
         }
     )

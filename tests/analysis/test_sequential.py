@@ -99,6 +99,19 @@ def test_repeated_looks_keep_the_error_rate_and_plain_tests_do_not() -> None:
     assert naive / 2000 > 0.12
 
 
+def test_a_look_at_one_pair_is_none() -> None:
+    """Whoever runs one seed and then more gets the verdicts of more, as if at once."""
+    rng = np.random.default_rng(3)
+    base = rng.lognormal(0, 0.5, 5)
+    sides = {"it": Paired(1.2 * base * np.exp(rng.normal(0, 0.02, 5)), base, Margin(0.05))}
+    one, two = PlannedLooks((1,), 1), PlannedLooks((2,), 2)
+    assert Looks((5,), 5, (one,)).plans == Looks((5,), 5).plans
+    assert decide(sides, looks=Looks((5,), 5, (one,))) == decide(sides, looks=Looks((5,), 5))
+    assert decide(sides, looks=Looks((5,), 5, (one, two)))["it"].settled
+    # Nor is one at more than these runs: of a part of a study, say.
+    assert Looks((5,), 5, (PlannedLooks((8,), 8),)).plans == Looks((5,), 5).plans
+
+
 def test_verdicts_over_looks() -> None:
     rng = np.random.default_rng(3)
     base = rng.lognormal(0, 0.5, 8)

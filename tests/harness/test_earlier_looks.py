@@ -9,7 +9,7 @@ import pytest
 from analysis.formats.files import MANIFEST
 from analysis.formats.plan_file import PlannedRun
 from analysis.formats.study import Looks, PlannedLooks, Run, load_study, write_study
-from onionlab.runs.earlier_looks import with_earlier_looks
+from onionlab.runs.earlier_looks import looks_together, with_earlier_looks
 from onionlab.runs.store import Store
 
 from .test_engine_comparison import study
@@ -59,6 +59,28 @@ def test_more_seeds_are_a_further_look(bench: Bench) -> None:
     third = bench.plan(20)
     assert third == Looks((20,), 20, (PlannedLooks((5,), 5), PlannedLooks((8,), 8)))
     assert bench.plan(3) is None
+
+
+def test_one_seed_is_no_look(bench: Bench) -> None:
+    """It judges nothing, so that nothing of the error rate is spent."""
+    assert bench.plan(1) is None
+    bench.run()
+    assert bench.plan(3) is None
+    bench.run()
+    assert bench.plan(5) == Looks((5,), 5, (PlannedLooks((3,), 3),))
+
+
+def test_parts_remember_each_ones_looks() -> None:
+    assert looks_together([None, None], 5) is None
+    before = (PlannedLooks((1,), 1), PlannedLooks((2,), 2))
+    one, other = Looks((3,), 3, before), Looks((4,), 9, (PlannedLooks((3,), 9), before[1]))
+    assert looks_together([one, None], 5) == looks_together([None, one], 5)
+    assert looks_together([one, one], 5) == Looks((5,), 5, before)
+    together = looks_together([one, other], 7)
+    assert together == looks_together([other, one], 7)
+    assert together == Looks((7,), 7, (*before, PlannedLooks((3,), 9)))
+    # However many files they come in.
+    assert looks_together([looks_together([one, None], 4), other], 7) == together
 
 
 def test_a_raised_budget_remembers_the_first(bench: Bench) -> None:

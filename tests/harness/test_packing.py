@@ -20,7 +20,16 @@ from analysis.formats.files import PACK_INDEX as INDEX
 from analysis.formats.json_files import read_json, write_json
 from analysis.formats.manifest import Manifest, identity_hash
 from analysis.formats.plan_file import PlannedRun, Request, Resources
-from analysis.formats.study import Level, Run, Study, Variant, load_study, write_study
+from analysis.formats.study import (
+    Level,
+    Looks,
+    PlannedLooks,
+    Run,
+    Study,
+    Variant,
+    load_study,
+    write_study,
+)
 from analysis.records.extract import extract
 from onionlab.cli import main
 from onionlab.commands import pack as pack_command
@@ -542,6 +551,16 @@ def test_parts_of_a_study_come_together(here: Store, tmp_path: Path) -> None:
             (records,) = folder.glob(f"{run_id}/records-*")
             assert (records / "streams.parquet").is_file()
     assert not list(tmp_path.glob("scratch*"))
+
+
+def test_parts_may_have_been_looked_at(here: Store, tmp_path: Path) -> None:
+    looks = Looks((3,), 3, (PlannedLooks((2,), 2),))
+    (one, _), (two, _) = part(here, tmp_path, 1, looks=looks), part(here, tmp_path, 2)
+    (three, _) = part(here, tmp_path, 3)
+    for files in ([one, two, three], [three, two, one]):
+        with opened_together(files, tmp_path / "scratch") as folder:
+            study = load_study(folder / STUDIES / "small.json")
+            assert study.looks == Looks((3,), 3, (PlannedLooks((2,), 2),))
 
 
 @pytest.mark.parametrize(
