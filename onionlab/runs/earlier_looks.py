@@ -55,13 +55,16 @@ def with_earlier_looks(
 def looks_together(parts: Sequence[Looks | None], seeds: int) -> Looks | None:
     """The looks of a study that is put together of parts, each with seeds of its own.
 
-    Whoever looked at a part of a part before saw some of what all of them tell.
+    Whoever looked at a part of a part before saw some of what all of them tell, and so did whoever
+    looked several times while a part grew.
 
     Args:
         parts: the looks of each part; None: it was looked at once, as a whole.
         seeds: of all parts together.
     """
-    before = {past for looks in parts if looks is not None for past in looks.earlier}
+    known = [looks for looks in parts if looks is not None]
+    before = {past for looks in known for past in looks.earlier}
+    before |= {PlannedLooks(one.sizes, one.budget) for one in known if len(one.sizes) > 1}
     earlier = sorted(before, key=lambda past: past.plan)
     return Looks((seeds,), seeds, tuple(earlier)) if earlier else None
 

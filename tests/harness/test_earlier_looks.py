@@ -79,6 +79,10 @@ def test_parts_remember_each_ones_looks() -> None:
     together = looks_together([one, other], 7)
     assert together == looks_together([other, one], 7)
     assert together == Looks((7,), 7, (*before, PlannedLooks((3,), 9)))
+    # Several looks at a part that grew are no one look.
+    grown = Looks((3, 4), 9)
+    assert looks_together([grown, None], 6) == Looks((6,), 6, (PlannedLooks((3, 4), 9),))
+    assert looks_together([grown, grown], 4) == Looks((4,), 4, (PlannedLooks((3, 4), 9),))
     # However many files they come in.
     assert looks_together([looks_together([one, None], 4), other], 7) == together
 
