@@ -232,7 +232,7 @@ def test_a_kernel_that_does_not_boot_is_an_error(tmp_path: Path, script: str) ->
             "the guest ended before its time: its kernel ended with status 3"
             in caught.value.message
         )
-        assert caught.value.log_tail == ["boom"]
+        assert caught.value.log_tail[-1] == "boom"
     else:
         assert "it does not start" in caught.value.message
     assert leftovers(run) == []

@@ -43,6 +43,7 @@ from onionlab.engines.uml.guest.boot import (
     Result,
     read_result,
 )
+from onionlab.engines.uml.huge_pages import command as huge_pages_command
 from onionlab.errors import UserError
 from onionlab.paths import code_root
 
@@ -70,6 +71,9 @@ _WRAPPERS = (
     # A guest's panic ends in abort(3); its memory on the disk would help nobody.
     *("prlimit", "--core=0"),
 )
+
+_HUGE_PAGES_MARGIN_BYTES = 64 * 2**20
+"""Of the tmpfs with huge pages, beyond the memory of the guest: for what else lies there."""
 
 _TIME = re.compile(rb"^" + TIME_MARK.encode() + rb" (\d+) (\d+)\r?\n", re.MULTILINE)
 _LINE = re.compile(
@@ -163,7 +167,11 @@ class UmlEngine:
         try:
             ended = follow(
                 Command(
-                    words=[*_WRAPPERS, *self._command(simulation, memory_bytes, directory)],
+                    words=[
+                        *huge_pages_command(memory_bytes + _HUGE_PAGES_MARGIN_BYTES),
+                        *_WRAPPERS,
+                        *self._command(simulation, memory_bytes, directory),
+                    ],
                     directory=directory,
                     log=directory / LOG,
                     environment={

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import os
+import subprocess
 from collections.abc import Iterator
+from pathlib import Path
 
 from onionlab.engines.examination import MISSING, OK, WARN, Finding, Question
+from onionlab.engines.uml import huge_pages
 from onionlab.engines.uml.bootcheck import memory_directory
 from onionlab.engines.uml.kernel import (
     BUILD_PROGRAMS,
@@ -46,9 +49,34 @@ def examine(question: Question, *, needed: bool) -> Iterator[Finding]:
     else:
         yield from _kernel_build(f"{title}: kernel", lacking)
     try:
-        yield Finding(OK, f"{title}: memory in", str(memory_directory()))
+        place = memory_directory()
     except UserError as error:
         yield Finding(lacking, f"{title}: memory in", error.message, error.hint or "")
+        return
+    yield Finding(OK, f"{title}: memory in", str(place))
+    because = why_no_huge_pages(place)
+    if because:
+        text = f"no, which costs time and memory with hundreds of hosts: {because}"
+        mend = (
+            "let this user mount a tmpfs in a namespace of its own; without, results are the same"
+        )
+        yield Finding(WARN, f"{title}: huge pages", text, mend)
+    else:
+        yield Finding(OK, f"{title}: huge pages", "yes")
+
+
+def why_no_huge_pages(folder: Path) -> str:
+    """Why a guest's memory in this folder would not lie on huge pages; empty where it would."""
+    done = subprocess.run(
+        [*huge_pages.command(2**21), "true"],
+        env={"PATH": "/usr/bin:/bin", "TMPDIR": str(folder)},
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    found = done.stdout.partition(f"{huge_pages.REFUSED}: ")[2].strip()
+    return found or done.stderr.strip()
 
 
 def _kernel_build(subject: str, lacking: str) -> Iterator[Finding]:

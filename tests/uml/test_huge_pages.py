@@ -1,0 +1,136 @@
+"""A guest's memory lies on huge pages where the machine lets it, and elsewhere it runs without."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from onionlab.engines.base import Progress
+from onionlab.engines.uml import huge_pages
+from onionlab.engines.uml.engine import LOG, UmlEngine
+from onionlab.engines.uml.examine import why_no_huge_pages
+from onionlab.engines.uml.huge_pages import REFUSED
+from uml.guest_support import Net, run_guest
+
+SCRIPT = Path(huge_pages.__file__)
+SIZE_BYTES = 64 * 2**20
+NOBODY = 65534
+SHOW = 'id -u; grep " $TMPDIR " /proc/self/mountinfo | tail -n 1; touch "$TMPDIR/there"; exit 3'
+
+
+def started(folder: Path) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [*huge_pages.command(SIZE_BYTES), "sh", "-c", SHOW],
+        env={"PATH": "/usr/bin:/bin", "TMPDIR": str(folder)},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+
+@pytest.fixture(scope="module", autouse=True)
+def granted(tmp_path_factory: pytest.TempPathFactory) -> None:
+    """Skips the tests by name where the machine lets nobody have them."""
+    folder = tmp_path_factory.mktemp("granted")
+    said = started(folder).stdout
+    if REFUSED in said:
+        pytest.skip(f"needs a mount namespace and huge pages: {said.splitlines()[0]}")
+
+
+def test_the_command_gets_a_tmpfs_of_its_own(tmp_path: Path) -> None:
+    done = started(tmp_path)
+    user, mounted = done.stdout.splitlines()
+    assert done.returncode == 3
+    assert user == str(os.geteuid())
+    assert re.search(r" - tmpfs tmpfs .*size=65536k.*huge=within_size", mounted)
+    assert not (tmp_path / "there").exists(), "nobody else sees it"
+    assert str(tmp_path) not in Path("/proc/self/mountinfo").read_text()
+
+
+AS_NOBODY = ("setpriv", f"--reuid={NOBODY}", f"--regid={NOBODY}", "--clear-groups")
+
+
+@pytest.fixture
+def readable() -> Iterator[Path]:
+    """A folder that everybody may read: pytest's own are their user's alone."""
+    with tempfile.TemporaryDirectory() as name:
+        Path(name).chmod(0o755)
+        yield Path(name)
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="needs root, to be somebody else")
+def test_without_roots_rights_too(readable: Path) -> None:
+    allowed = subprocess.run(
+        [*AS_NOBODY, "unshare", "--user", "--mount", "true"],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    if allowed.returncode:
+        pytest.skip(f"needs user namespaces for everybody: {allowed.stderr.strip()}")
+    # Debian's interpreter: that of the environment may lie where only its owner reads.
+    script, folder = shutil.copy2(SCRIPT, readable), Path("/dev/shm")
+    done = subprocess.run(
+        [
+            *AS_NOBODY,
+            "/usr/bin/python3",
+            "-I",
+            "-S",
+            str(script),
+            str(SIZE_BYTES),
+            "sh",
+            "-c",
+            SHOW,
+        ],
+        env={"PATH": "/usr/bin:/bin", "TMPDIR": str(folder)},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 3, done.stderr
+    user, mounted = done.stdout.splitlines()
+    assert user == str(NOBODY)
+    assert "huge=within_size" in mounted
+    assert not (folder / "there").exists()
+
+
+def test_where_it_is_refused_the_command_runs_without(tmp_path: Path) -> None:
+    done = started(tmp_path / "nowhere")
+    assert done.returncode == 3
+    assert done.stdout.splitlines()[0].startswith(f"{REFUSED}: mount: No such file or directory")
+
+
+def test_the_doctor_tells_whether(tmp_path: Path) -> None:
+    assert why_no_huge_pages(tmp_path) == ""
+    assert why_no_huge_pages(tmp_path / "nowhere") == "mount: No such file or directory"
+
+
+@pytest.mark.uml
+def test_a_guests_memory_lies_on_them(tmp_path: Path, uml_engine: UmlEngine) -> None:
+    huge_bytes = 0
+
+    def look(progress: Progress) -> None:
+        nonlocal huge_bytes
+        for entry in Path("/proc").iterdir():
+            try:
+                if entry.name.isdigit() and (entry / "cwd").readlink() == tmp_path:
+                    found = re.search(
+                        r"^ShmemPmdMapped: +(\d+) kB", (entry / "smaps_rollup").read_text(), re.M
+                    )
+                    huge_bytes = max(huge_bytes, int(found[1]) * 1024 if found else 0)
+            except OSError:
+                continue
+
+    net = Net()
+    net.host("a")
+    net.run("a", "facts")
+    run_guest(tmp_path, uml_engine, net, stop_s=20, on_progress=look)
+    assert REFUSED not in (tmp_path / LOG).read_text()
+    assert huge_bytes >= 2**24
