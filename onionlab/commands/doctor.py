@@ -35,7 +35,7 @@ def setup_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     root = working_root()
-    need, cost = need_of(args, root) if args.name else (None, None)
+    need, cost = need_of(args, root) if args.name else (None, ())
     question = Question(
         root=root,
         engine=engine_that_would_run(
@@ -45,7 +45,7 @@ def run(args: argparse.Namespace) -> int:
         shadow=args.shadow or None,
         tgen=args.tgen or None,
     )
-    findings = [*examine(question), *([cost] if cost else []), *cluster_of(args, root)]
+    findings = [*examine(question), *cost, *cluster_of(args, root)]
     if sys.stdout.isatty():
         show_table(findings)
     else:
@@ -58,18 +58,28 @@ def run(args: argparse.Namespace) -> int:
     return 0
 
 
-def need_of(args: argparse.Namespace, root: Path) -> tuple[Need, Finding]:
-    """What the experiment takes, and its cost in one line.
+def need_of(args: argparse.Namespace, root: Path) -> tuple[Need | None, tuple[Finding, ...]]:
+    """What the experiment takes, and its cost in one line; None where its networks are missing.
 
     Imported late: a machine without its packages has a doctor too.
     """
     from onionlab.commands._request import request_of
+    from onionlab.errors import UserError
+    from onionlab.experiment import load
+    from onionlab.experiment.tornettools_networks import require_networks
     from onionlab.runs.costs.asking import ask
     from onionlab.runs.costs.estimate import Costs
     from onionlab.runs.costs.words import cost_text
     from onionlab.runs.resources import estimate_resources
 
     request = request_of(args)
+    experiment = load(request.experiment, root=root).with_overrides(
+        scale=request.scale, seeds=request.seeds
+    )
+    try:
+        require_networks(root, experiment)
+    except UserError as error:
+        return None, (Finding(MISSING, "networks", error.message, error.hint or ""),)
     asked = ask(root, request)
     resources = estimate_resources(root, asked.experiment, asked.engine)
     estimate = Costs(root).estimate([request])
@@ -79,7 +89,7 @@ def need_of(args: argparse.Namespace, root: Path) -> tuple[Need, Finding]:
         disk_bytes=round(estimate.disk_bytes.high),
         processes=resources.processes,
     )
-    return need, Finding(OK, "cost", cost_text(estimate))
+    return need, (Finding(OK, "cost", cost_text(estimate)),)
 
 
 def cluster_of(args: argparse.Namespace, root: Path) -> list[Finding]:

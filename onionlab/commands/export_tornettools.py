@@ -27,7 +27,8 @@ def setup_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Print each run's directory, and on the last lines what to call with them."""
-    plan = plan_of(args.name, working_root())
+    root = working_root()
+    plan = plan_of(args.name, root)
     store = Store(plan.store)
     finished = store.finished_among([run.run_id for run in plan.runs])
     runs = [run for run in plan.runs if run.run_id in finished]
@@ -36,7 +37,7 @@ def run(args: argparse.Namespace) -> int:
             f"no run of {args.name} is finished", f"make them: make experiment NAME={args.name}"
         )
     out = output_folder(args.out or plan.out / "tornettools")
-    made = lay_out(store, runs, out, with_plot_data=args.plot_data)
+    made = lay_out(root, store, runs, out, with_plot_data=args.plot_data)
     for path in made:
         print(path)
     collections = list(dict.fromkeys(str(path.parent) for path in made))

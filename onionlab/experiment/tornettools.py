@@ -12,6 +12,7 @@ from typing import Annotated, Any
 from onionlab.experiment import values
 from onionlab.experiment.schema import (
     DEFAULT_FIGURE_KINDS,
+    RELAY_ROLES,
     TORNET_FIGURE_KINDS,
     Figure,
     Header,
@@ -26,7 +27,7 @@ from onionlab.experiment.schema.tor_settings import (
     Scheduler,
     Torrc,
 )
-from onionlab.experiment.values import Deployment
+from onionlab.experiment.values import Deployment, Traced
 from onionlab.yamlfile import kinds
 from onionlab.yamlfile.model import Model, key
 
@@ -89,6 +90,11 @@ class TornetTor(ComparedTors):
     )
     scheduler: Scheduler | None = key(
         None, description="channel scheduler; without it as the network has it"
+    )
+    trace: Annotated[Traced, values.traced(RELAY_ROLES)] = key(
+        "none",
+        description="relays that write down when each cell passes "
+        "(see docs/explanation/celltrace.md)",
     )
     consensus_params: ConsensusParameters = key(
         {}, description="network parameters that the authorities vote for"

@@ -76,8 +76,10 @@ def _knowing(root: Path, name: str, settings: TornetSettings) -> TornetSettings:
 
 
 def require_networks(root: Path, experiment: Experiment) -> None:
-    """Raises UserError unless there is a network for each seed of each level."""
-    for name in dict.fromkeys(level.settings.network.name for level in experiment.levels.values()):
+    """Raises UserError unless there is a network for each seed of each level that takes one."""
+    settings = [level.settings for level in experiment.levels.values()]
+    names = [one.network.name for one in settings if isinstance(one, TornetSettings)]
+    for name in dict.fromkeys(names):
         there = seeds_of(root, name)
         how = HOW_TO_IMPORT.format(name=name)
         if not there:

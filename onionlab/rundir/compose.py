@@ -15,7 +15,7 @@ from typing import Any, Protocol
 
 from analysis.formats.files import CLIENTS, HOST_TEMPLATES, RUN, TRACE_PLAN
 from analysis.formats.manifest import identity_hash
-from analysis.formats.run_files import Clients, RunClock, written
+from analysis.formats.run_files import Clients, RunClock, TracedHost, written
 from onionlab.engines.base import EPOCH_UNIX_S, Engine, Process, Simulation
 from onionlab.experiment import AnySettings
 from onionlab.experiment.schema import (
@@ -42,7 +42,7 @@ from onionlab.programs.libtorrent.build import peer_program
 from onionlab.programs.tor.variants import TorVariant
 from onionlab.rundir import keys, markov, tgen, torrc
 from onionlab.rundir.circuits import APP_LOG, OneCircuit
-from onionlab.rundir.keycache import authority_keys
+from onionlab.rundir.keycache import authority_keys, relay_keys
 from onionlab.rundir.rendezvous import RENDEZVOUS_LOG, Rendezvous
 from onionlab.rundir.trace import trace_lines, trace_plan, traced_hosts, traced_series
 from onionlab.rundir.verify_tor import Expectation, Shows
@@ -139,10 +139,10 @@ def compose(
     """
     network = sample_network(_network_request(root, settings), seed)
     authorities = {h.name: authority_keys(root, seed, h.name) for h in network.by_role("authority")}
-    relays = {h.name: _relay_keys(seed, h.name) for h in network.relays}
+    relays = {h.name: relay_keys(root, seed, h.name) for h in network.relays}
     services = {h.name: _onion_keys(seed, h.name) for h in network.by_role("onion-service")}
     deployed = _deployed_hosts(settings, network, seed)
-    traced = traced_hosts(settings.tor.trace, network, seed)
+    traced = traced_hosts(settings.tor.trace, {h.name: h.role for h in network.relays}, seed)
     variant_of = {
         h.name: variant if h.name in deployed else baseline
         for h in network.hosts
@@ -176,7 +176,9 @@ def compose(
         dedicated_middles=settings.network.middle_hops == "dedicated",
     )
     files |= _traffic_files(root, settings, network, services, seed)
-    plan = trace_plan(traced, network)
+    plan = trace_plan(
+        traced, {h.name: TracedHost(role=h.role, address=h.address) for h in network.hosts}
+    )
     if plan is not None:
         files[TRACE_PLAN] = written(plan)
     processes: dict[str, tuple[Process, ...]] = {}
@@ -545,5 +547,4 @@ def _ms(seconds: float) -> int:
 
 
 # A seed's keys serve all its variants and levels.
-_relay_keys = functools.cache(keys.make_relay_keys)
 _onion_keys = functools.cache(keys.make_onion_service_keys)

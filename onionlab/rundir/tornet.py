@@ -9,12 +9,19 @@ from __future__ import annotations
 
 import ipaddress
 import posixpath
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import replace
 from typing import Any
 
-from analysis.formats.files import CLIENTS, HOST_ROLES, HOST_TEMPLATES, RUN
-from analysis.formats.run_files import Clients, HostRoles, RoleOfHost, RunClock, written
+from analysis.formats.files import CLIENTS, HOST_ROLES, HOST_TEMPLATES, RUN, TRACE_PLAN
+from analysis.formats.run_files import (
+    Clients,
+    HostRoles,
+    RoleOfHost,
+    RunClock,
+    TracedHost,
+    written,
+)
 from onionlab.engines.base import EPOCH_UNIX_S, Engine, Process, Simulation
 from onionlab.errors import UserError
 from onionlab.experiment.tornettools import MARKOV, TornetSettings
@@ -25,6 +32,7 @@ from onionlab.programs.tor.variants import TorVariant
 from onionlab.rundir.compose import WATCHED_ROLES, RunDirectory, engine_options, tor_program
 from onionlab.rundir.compose import scheduler_lines as lines_of_scheduler
 from onionlab.rundir.torrc import option_lines
+from onionlab.rundir.trace import trace_lines, trace_plan, traced_hosts, traced_series
 from onionlab.rundir.verify_tor import Expectation, Shows
 from onionlab.tornet import KeptTornet, Tornet, TornetHost
 from onionlab.tornet.model import RELAY_ROLES
@@ -33,6 +41,8 @@ from onionlab.tornet.reading import GRAPH
 ONIONTRACE = "oniontrace"
 EXITS = ("exit", "exitguard")
 CLIENTS_OF_TOR = ("markov-client", "perf-client")
+TRACED_ROLES = tuple(role for role in RELAY_ROLES if role != "authority")
+TRACE_TORRC = "onionlab.trace.torrc"
 NS_PER_US = 1000
 _FIRST_ADDRESS = ipaddress.IPv4Address("11.0.0.0")
 
@@ -59,21 +69,38 @@ def compose_tornet(
         if any(process.program == "tor" for process in host.processes)
     }
     files = _files_of_network(kept, left_out=tornet.hosts.keys() - hosts.keys())
-    own = _own_torrc(settings, {its.name: its for its in variant_of.values()}.values())
+    relays = {name: host.role for name, host in hosts.items() if host.role in TRACED_ROLES}
+    traced = traced_hosts(settings.tor.trace, relays, kept.seed)
+    programs = {
+        name: tor_program(traced_series(its.series) if name in traced else its.series)
+        for name, its in variant_of.items()
+    }
+    own = _own_torrc(settings, {its.name: its for its in variant_of.values()}.values(), traced)
     files |= {f"conf/{name}": content for name, content in own.items()}
     for name, its in variant_of.items():
         path = _defaults_path(name, hosts[name])
         wanted = [*_own_names(hosts[name].role), f"onionlab.variant.{its.name}.torrc"]
+        wanted += [TRACE_TORRC] if name in traced else []
         lines = [f"%include ../../../conf/{one}\n" for one in wanted if one in own]
         files[path] = _with_lines(files[path], lines)
     clients = {name: kind for name, host in hosts.items() if (kind := client_class(host))}
     files[CLIENTS] = written(Clients(clients))
+    address_of = addresses(tornet)
+    plan = trace_plan(
+        traced,
+        {
+            name: TracedHost(role=host.role, address=address_of[name])
+            for name, host in hosts.items()
+        },
+    )
+    if plan is not None:
+        files[TRACE_PLAN] = written(plan)
     files[HOST_ROLES] = written(_roles(settings, hosts))
     files[RUN] = written(RunClock(epoch_unix_s=EPOCH_UNIX_S, stop_s=settings.time.stop_s))
     simulation = Simulation(
         network=_network(kept, hosts),
         processes={
-            name: _processes(settings, host, variant_of.get(name)) for name, host in hosts.items()
+            name: _processes(settings, host, programs.get(name)) for name, host in hosts.items()
         },
         seed=kept.seed,
         stop_ms=round(settings.time.stop_s * 1000),
@@ -83,14 +110,17 @@ def compose_tornet(
     )
     _require_time(simulation)
     files |= engine.configuration(simulation)
-    programs = {tor_program(its.series) for its in variant_of.values()}
+    started = set(programs.values())
     if any(p.program == ONIONTRACE for each in simulation.processes.values() for p in each):
-        programs.add(ONIONTRACE)
+        started.add(ONIONTRACE)
     return RunDirectory(
         files=files,
         simulation=simulation,
-        expectations={name: _expectation(hosts[name], its) for name, its in variant_of.items()},
-        tor_programs=tuple(sorted(programs)),
+        expectations={
+            name: replace(_expectation(hosts[name], its), traced=name in traced)
+            for name, its in variant_of.items()
+        },
+        tor_programs=tuple(sorted(started)),
         private_folders=_private_folders(files, hosts),
     )
 
@@ -161,7 +191,9 @@ def _files_of_network(kept: KeptTornet, left_out: Iterable[str]) -> dict[str, by
     }
 
 
-def _own_torrc(settings: TornetSettings, variants: Iterable[TorVariant]) -> dict[str, bytes]:
+def _own_torrc(
+    settings: TornetSettings, variants: Iterable[TorVariant], traced: Collection[str]
+) -> dict[str, bytes]:
     """Files with what the experiment and its variants set; none for what sets nothing."""
     tor = settings.tor
     params = " ".join(f"{name}={value}" for name, value in sorted(tor.consensus_params.items()))
@@ -181,6 +213,8 @@ def _own_torrc(settings: TornetSettings, variants: Iterable[TorVariant]) -> dict
             for one in variants
         },
     }
+    if traced:
+        lines["trace"] = trace_lines(True)
     return {
         f"onionlab.{name}.torrc": "".join(f"{line}\n" for line in its).encode()
         for name, its in lines.items()
@@ -191,8 +225,12 @@ def _own_torrc(settings: TornetSettings, variants: Iterable[TorVariant]) -> dict
 def _own_names(role: str) -> list[str]:
     """The files of `_own_torrc` that a host with Tor reads, in order; a later line wins."""
     groups = ["all"]
-    groups += ["relay"] if role in RELAY_ROLES else ["client"] if role in CLIENTS_OF_TOR else []
-    groups += ["authority"] if role == "authority" else []
+    if role in RELAY_ROLES:
+        groups.append("relay")
+    elif role in (*CLIENTS_OF_TOR, "onion-service"):
+        groups.append("client")
+    if role == "authority":
+        groups.append("authority")
     return [f"onionlab.{name}.torrc" for name in groups]
 
 
@@ -270,17 +308,15 @@ def _place(number: int) -> Place:
     return Place(f"node{number}", f"node{number}", 10**9, 10**9)
 
 
-def _processes(
-    settings: TornetSettings, host: TornetHost, variant: TorVariant | None
-) -> tuple[Process, ...]:
+def _processes(settings: TornetSettings, host: TornetHost, tor: str | None) -> tuple[Process, ...]:
     found = []
     for process in host.processes:
         if process.program == ONIONTRACE and settings.network.oniontrace == "none":
             continue
         program: str = process.program
         if program == "tor":
-            assert variant is not None
-            program = tor_program(variant.series)
+            assert tor is not None
+            program = tor
         found.append(
             Process(
                 program=program,

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from analysis.formats.run_files import TracedHost, TracePlan
 from onionlab.engines.base import EPOCH_UNIX_S
 from onionlab.errors import UserError
 from onionlab.experiment.values import Traced
 from onionlab.network.draws import draw_order
-from onionlab.network.layout import Network
 
 TRACE_SERIES = "cell-trace"
 """The patch series that adds the trace to a build."""
@@ -24,17 +25,17 @@ def traced_series(series: str | None) -> str:
     return TRACE_SERIES if series is None else f"{series}+{TRACE_SERIES}"
 
 
-def traced_hosts(trace: Traced, network: Network, seed: int) -> frozenset[str]:
+def traced_hosts(trace: Traced, relays: Mapping[str, str], seed: int) -> frozenset[str]:
     """Return the names of the relays that are traced.
 
-    Of a fraction, the relays of a smaller one are a subset of those of a larger one, as with
+    relays: of the network without its authorities, name -> role, in the network's order. Of a
+    fraction, the relays of a smaller one are a subset of those of a larger one, as with
     `tor.deployment`. Raises UserError for a host that is no relay of this network.
     """
-    relays = [host.name for host in network.relays]
     if trace.where == "none":
         return frozenset()
     if trace.where == "roles":
-        return frozenset(host.name for host in network.relays if host.role in trace.names)
+        return frozenset(name for name, role in relays.items() if role in trace.names)
     if trace.where == "hosts":
         for name in trace.names:
             if name not in relays:
@@ -43,21 +44,22 @@ def traced_hosts(trace: Traced, network: Network, seed: int) -> frozenset[str]:
                     f"its relays are: {', '.join(relays)}",
                 )
         return frozenset(trace.names)
-    ranked = draw_order(relays, seed, "trace")
+    ranked = draw_order(list(relays), seed, "trace")
     return frozenset(ranked[: round(trace.fraction * len(ranked))])
 
 
-def trace_plan(traced: frozenset[str], network: Network) -> TracePlan | None:
-    """Return what the analysis needs to know of the traces; None without any."""
+def trace_plan(traced: frozenset[str], hosts: Mapping[str, TracedHost]) -> TracePlan | None:
+    """Return what the analysis needs to know of the traces; None without any.
+
+    hosts: all of the network, by name.
+    """
     if not traced:
         return None
     return TracePlan(
         epoch_unix_s=EPOCH_UNIX_S,
         file=TRACE_FILE,
         traced=tuple(sorted(traced)),
-        hosts={
-            host.name: TracedHost(role=host.role, address=host.address) for host in network.hosts
-        },
+        hosts=dict(hosts),
     )
 
 

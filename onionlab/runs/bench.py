@@ -137,15 +137,21 @@ class Bench(ABC):
         return lambda simulated_s: None
 
 
+def _series_of_tor(bench: Bench) -> set[str | None]:
+    """The patch series of the Tors that an experiment's runs take, traced ones included."""
+    series = {bench.variants[name].series for name in bench.needed}
+    if any(bench.settings(name).tor.trace.where != "none" for name in bench.experiment.levels):
+        series |= {traced_series(name) for name in series}
+    return series
+
+
 class Workbench(Bench):
     """An experiment with Tor."""
 
     def build(self, say: Callable[[str], None]) -> Mapping[str, Built]:
         """Build Tor, and libtorrent's peers where clients fetch in pieces."""
-        series = {self.variants[name].series for name in self.needed}
         levels = self.experiment.levels
-        if any(self.settings(name).tor.trace.where != "none" for name in levels):
-            series |= {traced_series(name) for name in series}
+        series = _series_of_tor(self)
         programs: dict[str, Built] = {
             tor_program(built.series): built
             for built in ensure_series(self.root, series, say=say).values()
@@ -279,8 +285,7 @@ class TornetBench(Bench):
         if self._needs_oniontrace():
             tool = find_oniontrace()
             programs[ONIONTRACE] = Installed(tool.path, tool.version, file_sha256(tool.path))
-        series = {self.variants[name].series for name in self.needed}
-        for built in ensure_series(self.root, series, say=say).values():
+        for built in ensure_series(self.root, _series_of_tor(self), say=say).values():
             programs[tor_program(built.series)] = built
         return programs
 

@@ -3,6 +3,7 @@
     OUT/<level>-<variant>/tornet-<seed>/    what `tornettools simulate` would have left:
         shadow.data/hosts/<host>/
         shadow.log free.log ...
+        tornettools.generate.log        where the network is still there and was imported with it
 
 A folder for each level and variant is a collection, as `tornettools plot` wants it.
 
@@ -24,6 +25,7 @@ from analysis.formats.plan_file import PlannedRun
 from analysis.measures.plot_data import plot_data
 from onionlab.errors import UserError
 from onionlab.runs.store import Store
+from onionlab.tornet import generate_log_of
 
 PLOT_DATA = "tornet.plot.data"
 
@@ -40,11 +42,17 @@ OWN_FILES = (files.RUN, files.CLIENTS, files.HOST_ROLES, files.MANIFEST)
 
 
 def lay_out(
-    store: Store, runs: Sequence[PlannedRun], out: Path, *, with_plot_data: bool = False
+    root: Path,
+    store: Store,
+    runs: Sequence[PlannedRun],
+    out: Path,
+    *,
+    with_plot_data: bool = False,
 ) -> list[Path]:
     """Lay finished runs out below ``out``; returns their directories.
 
     Args:
+        root: the checkout, which has the networks.
         store: where the runs are.
         runs: of networks of tornettools.
         out: a folder that is made; what is there of a run already is left as it is.
@@ -60,14 +68,15 @@ def lay_out(
         group = f"{run.level}-{run.variant}" if len(levels) > 1 else run.variant
         target = out / group / f"tornet-{run.seed}"
         if not target.exists():
-            _lay_out_one(store.run(run.run_id), target, run.title)
+            _lay_out_one(root, store.run(run.run_id), target, run)
         if with_plot_data:
             _write_plot_data(store.run(run.run_id) / files.RECORDS, target / PLOT_DATA)
         made.append(target)
     return made
 
 
-def _lay_out_one(run: Path, target: Path, title: str) -> None:
+def _lay_out_one(root: Path, run: Path, target: Path, planned: PlannedRun) -> None:
+    title = planned.title
     if not (run / files.MANIFEST).is_file():
         raise UserError(f"run {title} is not finished", "make the experiment first")
     if not (run / files.HOST_ROLES).is_file():
@@ -87,6 +96,9 @@ def _lay_out_one(run: Path, target: Path, title: str) -> None:
         else:
             # `archive` compresses these in place, and xz refuses files of several names.
             shutil.copy2(path, partial / path.name)
+    log = generate_log_of(root, planned.seed, run / files.HOSTS)
+    if log is not None:
+        shutil.copy2(log, partial / log.name)
     partial.rename(target)
 
 

@@ -5,7 +5,13 @@ files, TGen's graphs and models, and Shadow's configuration. It is imported once
 set of networks; runs are composed from the copy. https://github.com/shadow/tornettools
 """
 
-from onionlab.tornet.keeping import KeptTornet, import_tornets, load_tornet, seeds_of
+from onionlab.tornet.keeping import (
+    KeptTornet,
+    generate_log_of,
+    import_tornets,
+    load_tornet,
+    seeds_of,
+)
 from onionlab.tornet.model import Role, Tornet, TornetHost, TornetProcess
 from onionlab.tornet.path_graph import Path, PathGraph, PathNode
 from onionlab.tornet.reading import FoundTornet, read_tornet
@@ -20,6 +26,7 @@ __all__ = [
     "Tornet",
     "TornetHost",
     "TornetProcess",
+    "generate_log_of",
     "import_tornets",
     "load_tornet",
     "read_tornet",

@@ -3,6 +3,7 @@
     networks/<name>/<seed>/             one network: seed n of its set is the n-th directory
         tornet.json                     its model, hashes and origin (onionlab/tornet/model.py)
         conf/ shadow.data.template/     its files, with the cut graph as conf/network.gml
+        tornettools.generate.log        what `tornettools generate` told, if it was there; in no run
     networks/.partial/                  what is being imported; never read
 
 Keys of tornettools are not drawn from a seed, so the files themselves have to be kept. A network
@@ -31,6 +32,8 @@ from onionlab.tornet.reading import GRAPH, FoundTornet, read_tornet
 from onionlab.yamlfile.units import show
 
 NAME_PATTERN = r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}"
+GENERATE_LOG = "tornettools.generate.log"
+"""`tornettools parse` takes any file whose name begins so."""
 AGAIN = "import it again: make import-network FROM=directory NAME=name"
 
 
@@ -49,7 +52,7 @@ class KeptTornet:
         Raises:
             UserError: one is missing, or is not what was imported.
         """
-        return {path: self._content(path) for path in sorted(self.tornet.files)}
+        return {path: self.content(path) for path in sorted(self.tornet.files)}
 
     def path_graph(self) -> PathGraph:
         """The paths between the nodes that hosts attach to, from GRAPH.
@@ -58,10 +61,11 @@ class KeptTornet:
             UserError: as `contents`.
         """
         nodes = {host.node for host in self.tornet.hosts.values()}
-        lines = self._content(GRAPH).splitlines(keepends=True)
+        lines = self.content(GRAPH).splitlines(keepends=True)
         return read_path_graph(lines, str(self.directory / GRAPH), nodes)
 
-    def _content(self, path: str) -> bytes:
+    def content(self, path: str) -> bytes:
+        """The bytes of one file. Raises UserError as `contents`."""
         place = self.directory / path
         try:
             content = place.read_bytes()
@@ -134,6 +138,35 @@ def load_tornet(root: Path, name: str, seed: int) -> KeptTornet:
     if content_hash(tornet) != tornet.content_sha256:
         raise UserError(f"{directory / TORNET} is not what was imported", AGAIN)
     return KeptTornet(directory, seed, tornet)
+
+
+def generate_log_of(root: Path, seed: int, hosts: Path) -> Path | None:
+    """The log of ``tornettools generate`` of the network that a run was made in.
+
+    Args:
+        root: the checkout.
+        seed: the run's.
+        hosts: the run's folder of hosts. Keys are drawn for each network anew, so that relays'
+            fingerprints tell which one it is.
+
+    Returns:
+        None where that network is not here, or came without its log.
+    """
+    for log in sorted(networks_directory(root).glob(f"[!.]*/{seed}/{GENERATE_LOG}")):
+        tornet = read_as(Tornet, log.parent / TORNET, "imported network", wrong=AGAIN)
+        relays = [f"{name}/fingerprint" for name, host in tornet.hosts.items() if host.fingerprint]
+        if relays and all(
+            _sha256(hosts / path) == tornet.files[f"{HOST_TEMPLATES}/{path}"] for path in relays
+        ):
+            return log
+    return None
+
+
+def _sha256(path: Path) -> str | None:
+    try:
+        return hashlib.sha256(path.read_bytes()).hexdigest()
+    except OSError:
+        return None
 
 
 def _require_name(name: str) -> None:
@@ -215,6 +248,8 @@ def _write(directory: Path, found: FoundTornet) -> None:
         target = directory / path
         _make_folder(target.parent, directory)
         target.write_bytes(content)
+    if found.generate_log is not None:
+        (directory / GENERATE_LOG).write_bytes(found.generate_log)
     (directory / TORNET).write_text(json_text(found.tornet.content()), encoding="utf-8")
 
 

@@ -28,6 +28,7 @@ from onionlab.tornet.shadow_config import (
     ShadowConfig,
     read_shadow_config,
 )
+from onionlab.tornet.shadow_options import OF_A_RUN
 from onionlab.tornet.shadow_units import time_ms
 from onionlab.yamlfile.reading import as_user_error
 from onionlab.yamlfile.tree import Node
@@ -39,10 +40,10 @@ OF_SHADOW_1 = "shadow.config.xml"
 MOST_SHOWN = 20
 _XZ_MAGIC = b"\xfd7zXZ\x00"
 
-# What a run decides itself, and what shows how it comes along.
-_OF_A_RUN = {
-    *("bootstrap_end_time", "data_directory", "heartbeat_interval", "log_level", "parallelism"),
-    *("progress", "seed", "stop_time", "template_directory"),
+# What a run decides itself or the network's model tells, and what shows how it comes along.
+_NOT_KEPT = {
+    *OF_A_RUN,
+    *("bootstrap_end_time", "heartbeat_interval", "log_level", "parallelism"),
 }
 
 # Of `tornettools generate`, without the files and programs of the machine where it ran.
@@ -60,11 +61,14 @@ class FoundTornet:
     """A network as it was found: its model, and where each file that is kept has its bytes from.
 
     graph: the cut graph of paths, kept as GRAPH, which is among the model's files and not here.
+    generate_log: of `tornettools generate`, without the lines that name paths of the machine where
+    it ran; it determines no run. None where there is none.
     """
 
     tornet: Tornet
     files: TornetFiles
     graph: bytes
+    generate_log: bytes | None = None
 
 
 def read_tornet(directory: Path) -> FoundTornet:
@@ -94,10 +98,11 @@ def read_tornet(directory: Path) -> FoundTornet:
         hashes = {**files.hashes(), GRAPH: hashlib.sha256(cut).hexdigest()}
     except FileError as error:
         raise UserError(f"{shown}: {error}", COMPLETE) from None
+    log = _generate_log(directory)
     tornet = Tornet(
         origin=Origin(
             directory=directory.resolve().name.encode(errors="replace").decode(),
-            generate=_generate_options(directory),
+            generate=_generate_options(log),
             atlas=Atlas(
                 sha256=graph_sha256,
                 nodes=graph.nodes_read,
@@ -114,7 +119,7 @@ def read_tornet(directory: Path) -> FoundTornet:
         hosts=hosts,
         files=hashes,
     ).sealed()
-    return FoundTornet(tornet, files, cut)
+    return FoundTornet(tornet, files, cut, _without_paths(log))
 
 
 def _require_tornet(directory: Path, shown: str) -> None:
@@ -221,7 +226,7 @@ def _lines(stream: IO[bytes]) -> Iterator[bytes]:
 def _options(config: ShadowConfig) -> dict[str, dict[str, Any]]:
     """What the configuration tells Shadow besides, without what a run decides."""
     sections = {
-        "general": {k: v for k, v in config.general.items() if k not in _OF_A_RUN},
+        "general": {k: v for k, v in config.general.items() if k not in _NOT_KEPT},
         "experimental": config.experimental,
         "host_option_defaults": config.host_option_defaults,
     }
@@ -240,16 +245,27 @@ def _refused(shown: str, problems: list[str]) -> UserError:
     )
 
 
-def _generate_options(directory: Path) -> dict[str, Any]:
-    """The options of ``tornettools generate`` as its log tells them; none where there is no log."""
+def _generate_log(directory: Path) -> bytes | None:
+    """The latest log of ``tornettools generate``, None where there is none to be read."""
     logs = sorted(directory.glob(_LOGS))
     if not logs:
-        return {}
+        return None
     try:
         with logs[-1].open("rb") as stream:
-            text = stream.read(_LARGEST_LOG_BYTES).decode(errors="replace")
+            return stream.read(_LARGEST_LOG_BYTES)
     except OSError:
-        return {}
+        return None
+
+
+def _without_paths(log: bytes | None) -> bytes | None:
+    if log is None:
+        return None
+    return b"".join(line for line in log.splitlines(keepends=True) if b"/" not in line)
+
+
+def _generate_options(log: bytes | None) -> dict[str, Any]:
+    """The options of ``tornettools generate`` as its log tells them."""
+    text = (log or b"").decode(errors="replace")
     line = re.search(r"The argument namespace is: Namespace\((.*)\)", text)
     found = {}
     for name in _GENERATE_OPTIONS:

@@ -6,6 +6,8 @@ import ipaddress
 import itertools
 import math
 import shlex
+from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -13,6 +15,13 @@ import yaml
 
 from onionlab.errors import UserError
 from onionlab.tornet.model import PROGRAMS, Program
+from onionlab.tornet.shadow_options import (
+    EXPERIMENTAL,
+    GENERAL,
+    HOST_OPTION_DEFAULTS,
+    OF_A_RUN,
+    REFUSED,
+)
 from onionlab.tornet.shadow_units import rate_bit_per_s, time_ms
 from onionlab.yamlfile import kinds
 from onionlab.yamlfile.model import Model, key
@@ -25,6 +34,7 @@ CONFIGURATION = "shadow.config.yaml"  # spelt by the engine that writes it, and 
 LARGEST_BYTES = 2**26
 """Of a configuration: tornettools writes half a kilobyte for each host."""
 LARGEST_NODE = 2**32 - 1
+_REFUSED = {option: why for option, why in REFUSED.items() if option not in OF_A_RUN}
 HINT = (
     "it is read as tornettools 2.0 writes it; what the simulator is told besides belongs in "
     "the experiment"
@@ -39,13 +49,16 @@ def _rate() -> kinds.Kind:
     return kinds.Kind("rate", 'a bandwidth such as "10 Mbit"', rate_bit_per_s, {})
 
 
-def _free_mapping() -> kinds.Kind:
+def _options(takes: Mapping[str, kinds.Option]) -> kinds.Kind:
+    """Options of Shadow; those that a run decides may stand there, and are not read."""
+    kind = kinds.raw_options("Shadow", takes, _REFUSED)
+
     def parse(value: object) -> dict[str, Any]:
         if not isinstance(value, dict) or not _is_json(value):
             raise ValueError(f"expected a mapping, got {show(value)}")
         return value
 
-    return kinds.Kind("mapping", "a mapping (key: value)", parse, {})
+    return replace(kind, parse=parse)
 
 
 def _is_json(value: object) -> bool:
@@ -141,7 +154,6 @@ def _address() -> kinds.Kind:
 Text = Annotated[str, kinds.exact_text()]
 Time = Annotated[int, _time()]
 Rate = Annotated[int, _rate()]
-Mapping = Annotated[dict[str, Any], _free_mapping()]
 # Neither a path nor hidden: hosts have folders of their names.
 HostName = Annotated[str, kinds.name(r"[a-z0-9][a-z0-9-]{0,62}", "lower-case letters and digits")]
 
@@ -196,10 +208,16 @@ class NetworkSection(Model):
 class ShadowConfig(Model):
     """The configuration of one simulation."""
 
-    general: Mapping = key(description="the simulation")
+    general: Annotated[dict[str, Any], _options(GENERAL | OF_A_RUN)] = key(
+        description="the simulation"
+    )
     network: NetworkSection = key(description="the network's paths")
-    experimental: Mapping = key({}, description="options of the simulator")
-    host_option_defaults: Mapping = key({}, description="options of all hosts")
+    experimental: Annotated[dict[str, Any], _options(EXPERIMENTAL)] = key(
+        {}, description="options of the simulator"
+    )
+    host_option_defaults: Annotated[dict[str, Any], _options(HOST_OPTION_DEFAULTS)] = key(
+        {}, description="options of all hosts"
+    )
     hosts: dict[HostName, HostEntry] = key(min_length=1, description="hosts, by name")
 
 

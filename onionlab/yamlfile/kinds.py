@@ -10,7 +10,7 @@ from __future__ import annotations
 import difflib
 import math
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -307,3 +307,56 @@ def torrc_lines() -> Kind:
 
     schema = {"anyOf": [_TORRC_SCHEMA, {"type": "array", "items": _TORRC_SCHEMA, "minItems": 1}]}
     return Kind("text, number, or list of them", expected, parse, schema)
+
+
+Option = type | tuple[str, ...]
+"""What an option of another program takes: bool, int, str (text or number), or one of the words."""
+
+
+def raw_options(program: str, takes: Mapping[str, Option], refused: Mapping[str, str]) -> Kind:
+    """A mapping of another program's options, handed on as written.
+
+    takes: option -> what it takes (null is always allowed: as if it were not there); refused:
+    option -> why it cannot be set. Parsing does not look into the mapping:
+    ``check_item`` does, and so each option's error has a line of its own.
+    """
+    expected = f"a mapping of {program}'s options"
+    words = {bool: "true or false", int: "a whole number", str: "text"}
+
+    def problem(option: str, value: object) -> str | None:
+        if option in refused:
+            return f"cannot be set here: {refused[option]}"
+        if option not in takes:
+            return f"unknown option of {program}{nearest(option, takes)}"
+        kind = takes[option]
+        if value is None:
+            return None
+        if isinstance(kind, tuple):
+            if value in kind:
+                return None
+            return (
+                f"expected one of {', '.join(kind)}, got {show(value)}{nearest(str(value), kind)}"
+            )
+        is_bool = isinstance(value, bool)
+        wanted = (str, int) if kind is str else (kind,)
+        if isinstance(value, wanted) and is_bool == (kind is bool):
+            return None
+        return f"expected {words[kind]}, got {show(value)}"
+
+    def parse(value: object) -> dict[str, str | int | bool | None]:
+        if not isinstance(value, dict):
+            raise ValueError(f"expected {expected}, got {show(value)}")
+        return dict(value)
+
+    def option_schema(kind: Option) -> dict[str, Any]:
+        if isinstance(kind, tuple):
+            return {"enum": [*kind, None]}
+        names = {bool: ["boolean"], int: ["integer"], str: ["string", "integer"]}[kind]
+        return {"type": [*names, "null"]}
+
+    schema = {
+        "type": "object",
+        "properties": {option: option_schema(kind) for option, kind in sorted(takes.items())},
+        "additionalProperties": False,
+    }
+    return Kind("mapping", expected, parse, schema, check_item=problem)

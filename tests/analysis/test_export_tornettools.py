@@ -17,6 +17,7 @@ from analysis.formats.plan_file import PlannedRun
 from analysis.measures.plot_data import plot_data
 from analysis.records.extract import extract
 from onionlab.errors import UserError
+from onionlab.runs import tornettools_view
 from onionlab.runs.store import Store
 from onionlab.runs.tornettools_view import lay_out
 
@@ -50,7 +51,7 @@ def all_files(folder: Path) -> dict[str, bytes]:
 
 def test_a_run_is_laid_out_whole_and_stays_as_it_was(store: Store, tmp_path: Path) -> None:
     before = all_files(store.directory)
-    made = lay_out(store, RUNS, tmp_path / "out")
+    made = lay_out(tmp_path, store, RUNS, tmp_path / "out")
     assert [path.relative_to(tmp_path / "out").as_posix() for path in made] == [
         "stock/tornet-1",
         "stock/tornet-2",
@@ -74,7 +75,7 @@ def test_compressed_logs_are_unpacked_under_the_names_that_parse_looks_for(
     text = (folder / "tgen.1004.stdout").read_bytes()
     (folder / "tgen.stdout.xz").write_bytes(lzma.compress(text))
     (folder / "tgen.1004.stdout").unlink()
-    made = lay_out(store, RUNS[:1], tmp_path / "out")
+    made = lay_out(tmp_path, store, RUNS[:1], tmp_path / "out")
     found = made[0] / files.HOSTS / "perfclient1exit/tgen.1000.stdout"
     assert found.read_bytes() == text
 
@@ -82,13 +83,31 @@ def test_compressed_logs_are_unpacked_under_the_names_that_parse_looks_for(
 def test_plot_data_come_of_the_records(store: Store, tmp_path: Path) -> None:
     run = store.run("stock1")
     extract(run, run / files.RECORDS)
-    made = lay_out(store, RUNS[:1], tmp_path / "out", with_plot_data=True)
+    made = lay_out(tmp_path, store, RUNS[:1], tmp_path / "out", with_plot_data=True)
     expected = plot_data(run / files.RECORDS)
     found = {
         path.name: json.loads(path.read_text()) for path in (made[0] / "tornet.plot.data").iterdir()
     }
     assert found == expected
     assert found["relay_goodput.json"]
+
+
+def test_the_log_of_generate_comes_from_the_network(
+    store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    log = tmp_path / "tornettools.generate.log"
+    log.write_text("Chose 20 of 6500 relays\n")
+    asked = []
+
+    def of_the_first_seed(root: Path, seed: int, hosts: Path) -> Path | None:
+        asked.append((root, hosts))
+        return log if seed == 1 else None
+
+    monkeypatch.setattr(tornettools_view, "generate_log_of", of_the_first_seed)
+    one, two = lay_out(tmp_path, store, RUNS[:2], tmp_path / "out")
+    assert (one / log.name).read_bytes() == log.read_bytes()
+    assert not (two / log.name).exists()
+    assert asked[0] == (tmp_path, store.run("stock1") / files.HOSTS)
 
 
 @pytest.mark.parametrize(
@@ -105,7 +124,7 @@ def test_what_cannot_be_laid_out_is_an_error_and_leaves_nothing(
     path = store.run("stock1") / missing
     shutil.rmtree(path) if path.is_dir() else path.unlink()
     with pytest.raises(UserError, match=what):
-        lay_out(store, RUNS[:1], tmp_path / "out")
+        lay_out(tmp_path, store, RUNS[:1], tmp_path / "out")
     assert not (tmp_path / "out").exists()
 
 
@@ -114,7 +133,7 @@ def test_a_log_that_is_there_twice_is_an_error(store: Store, tmp_path: Path) -> 
     shutil.copy(folder / "tgen.1004.stdout", folder / "copy")
     (folder / "tgen.1004.stdout.xz").write_bytes(lzma.compress((folder / "copy").read_bytes()))
     with pytest.raises(UserError, match="twice"):
-        lay_out(store, RUNS[:1], tmp_path / "out")
+        lay_out(tmp_path, store, RUNS[:1], tmp_path / "out")
 
 
 @pytest.mark.skipif(
@@ -122,7 +141,7 @@ def test_a_log_that_is_there_twice_is_an_error(store: Store, tmp_path: Path) -> 
     reason=f"needs {', '.join(PROGRAMS)} in PATH",
 )
 def test_tornettools_parses_plots_and_archives(store: Store, tmp_path: Path) -> None:
-    made = lay_out(store, RUNS, tmp_path / "out")
+    made = lay_out(tmp_path, store, RUNS, tmp_path / "out")
 
     def tornettools(*words: str) -> None:
         subprocess.run(

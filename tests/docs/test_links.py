@@ -16,7 +16,7 @@ TEXTS = (".cfg", ".json", ".py", ".sh", ".toml", ".txt", ".yaml", ".yml", ".j2")
 # Not of this repository: what is part of the bytes of published records, and a page of Shadow's.
 OF_OTHERS = {
     "analysis/formats/columns.py": "docs/metrics.md",
-    "onionlab/experiment/shadow_options.py": "docs/shadow_config_spec.md",
+    "onionlab/tornet/shadow_options.py": "docs/shadow_config_spec.md",
 }
 PLACES = ("analysis/", "configs/", "docs/", "experiments/", "onionlab/", "tests/", "tor-patches/")
 # What a reader of the tutorial or of a how-to writes, or what is made by a command.

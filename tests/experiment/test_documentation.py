@@ -14,7 +14,7 @@ from onionlab.errors import UserError
 from onionlab.experiment import experiment_names, load
 from onionlab.experiment.formats_reference import formats_page
 from onionlab.experiment.reference import with_reference
-from onionlab.experiment.shadow_options import EXPERIMENTAL, GENERAL, HOST_OPTION_DEFAULTS, REFUSED
+from onionlab.tornet.shadow_options import EXPERIMENTAL, GENERAL, HOST_OPTION_DEFAULTS, REFUSED
 from onionlab.yamlfile.units import RATE_UNITS, SIZE_UNITS, TIME_UNITS
 
 from .conftest import REPOSITORY, VALID

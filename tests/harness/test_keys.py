@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from Crypto.PublicKey import ECC, RSA
 
-from onionlab.rundir.keycache import authority_keys, has_keys
+from onionlab.rundir.keycache import authority_keys, has_keys, relay_keys
 from onionlab.rundir.keys import (
     AuthorityKeys,
     make_authority_keys,
@@ -97,9 +97,11 @@ def test_a_certificate_is_valid_at_the_simulated_start(authority: AuthorityKeys)
 @pytest.fixture
 def fresh_memory() -> Iterator[None]:
     """Nothing is remembered in the process: only files count."""
-    authority_keys.cache_clear()
+    for one in (authority_keys, relay_keys):
+        one.cache_clear()
     yield
-    authority_keys.cache_clear()
+    for one in (authority_keys, relay_keys):
+        one.cache_clear()
 
 
 def cached(root: Path) -> AuthorityKeys:
@@ -144,6 +146,18 @@ def test_a_damaged_cache_is_drawn_again(
     )
     assert cached(tmp_path) == authority
     assert file.read_text() == text
+
+
+@pytest.mark.usefixtures("fresh_memory")
+def test_a_relays_keys_are_drawn_once_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    made = make_relay_keys(1, "relay1guard")
+    assert relay_keys(tmp_path, 1, "relay1guard") == made
+    assert not has_keys(tmp_path, 1), "those of authorities take time"
+    relay_keys.cache_clear()
+    monkeypatch.delattr("onionlab.rundir.keys.make_relay_keys")
+    assert relay_keys(tmp_path, 1, "relay1guard") == made
+    with pytest.raises(AttributeError):
+        relay_keys(tmp_path, 2, "relay1guard")
 
 
 def test_an_onion_services_address_is_that_of_its_secret_key() -> None:

@@ -16,7 +16,8 @@ from onionlab.experiment import Experiment, load
 from onionlab.programs.tor.variants import load_variants
 from onionlab.rundir import RunDirectory, compose
 from onionlab.rundir.keys import make_onion_service_keys
-from onionlab.runs.costs.features import MARKOV_BYTES_PER_S, carried_bytes, features_of
+from onionlab.runs.costs.features import carried_bytes, features_of
+from onionlab.runs.costs.markov_load import load_of_class
 
 from .checkout import TINY, Checkout
 from .markov_models import MODELS, drawn_streams, logged_streams, seed_of, write_models
@@ -139,8 +140,19 @@ def test_users_carry_what_they_ask_for_at_most(tmp_path: Path) -> None:
     few, many = (loaded(tmp_path, count=count).levels["tiny"].settings for count in (2, 4))
     carried = [carried_bytes(REPOSITORY, one)["users"] for one in (few, many)]
     loaded_s = few.time.stop_s - few.time.bootstrap_s
-    assert 0 < carried[0] < carried[1] <= 4 * MARKOV_BYTES_PER_S * loaded_s
+    each = load_of_class(REPOSITORY, many.traffic["users"]).bytes_per_s
+    assert 0 < carried[0] < carried[1] <= 4 * each * loaded_s
     assert features_of(REPOSITORY, many).streams > 0
+
+
+def test_users_that_only_send_carry_next_to_nothing(tmp_path: Path) -> None:
+    """Their cost is told all the same."""
+    (level,) = loaded(tmp_path).levels.values()
+    packets = tmp_path / "models" / "packet.graphml"
+    packets.write_text(packets.read_text().replace(">-<", ">+<"))
+    assert load_of_class(REPOSITORY, level.settings.traffic["users"]).stream_bytes == 0
+    assert carried_bytes(REPOSITORY, level.settings)["users"] < 1e3
+    assert features_of(REPOSITORY, level.settings).streams > 0
 
 
 @pytest.mark.parametrize(

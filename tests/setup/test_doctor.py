@@ -264,7 +264,9 @@ def test_an_experiment_is_judged_by_what_it_takes(
     verb.setup_arguments(parser)
 
     def need_of(*words: str) -> tuple[Need, Finding]:
-        return verb.need_of(parser.parse_args(["quick", *words]), REPOSITORY)
+        need, (cost,) = verb.need_of(parser.parse_args(["quick", *words]), REPOSITORY)
+        assert need is not None
+        return need, cost
 
     (one, _), (three, cost) = need_of("--seeds", "1"), need_of("--seeds", "3")
     assert three.disk_bytes == pytest.approx(3 * one.disk_bytes)

@@ -6,12 +6,16 @@ import hashlib
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 import pytest
 import yaml
 
 from analysis.formats.plan_file import Request
+from analysis.formats.run_files import TracePlan
+from onionlab.cli import main
+from onionlab.commands import doctor, estimate
 from onionlab.engines.shadow.engine import ShadowEngine
 from onionlab.errors import UserError
 from onionlab.experiment import Experiment, load
@@ -206,11 +210,48 @@ def test_what_an_experiment_sets_reaches_whom_it_is_for(
         name: run.files[f"{HOSTS}/{name}/torrc-defaults"].decode().count("onionlab.")
         for name in ("alice", "bob", "user", "hidden")
     }
-    assert included == {"alice": 4, "bob": 3, "user": 3, "hidden": 2}
+    assert included == {"alice": 4, "bob": 3, "user": 3, "hidden": 3}
     assert b"Schedulers Vanilla" in run.files["conf/onionlab.all.torrc"]
     assert run.files["conf/onionlab.authority.torrc"] == b"ConsensusParams cc_alg=0\n"
     assert run.files["conf/onionlab.relay.torrc"] == b"MaxMemInQueues 1 GB\n"
     assert run.files["conf/onionlab.client.torrc"] == b"ConfluxEnabled 0\n"
+
+
+def test_traced_relays_run_a_build_that_traces_and_say_where(
+    settings: Callable[..., TornetSettings], kept: KeptTornet
+) -> None:
+    tor = {"variants": ["stock", "ewma"], "baseline": "stock", "trace": {"hosts": ["bob"]}}
+    run = compose(settings(tor=tor), kept)
+    assert run.files["conf/onionlab.trace.torrc"] == b"CellTraceFile cells.stdtrace\n"
+    last = {
+        name: run.files[f"{HOSTS}/{name}/torrc-defaults"].splitlines()[-1].decode()
+        for name in ("alice", "bob", "user")
+    }
+    assert [name for name, line in last.items() if line.endswith("/onionlab.trace.torrc")] == [
+        "bob"
+    ]
+    assert [name for name, one in run.expectations.items() if one.traced] == ["bob"]
+    started = {
+        name: next(one.program for one in run.simulation.processes[name] if "tor" in one.program)
+        for name in ("alice", "bob")
+    }
+    assert (started["alice"], started["bob"]) == ("tor-stock", "tor-cell-trace")
+    assert set(run.tor_programs) >= set(started.values())
+    plan = TracePlan.model_validate_json(run.files["trace.json"])
+    assert plan.traced == ("bob",)
+    assert plan.hosts["bob"].role == "guard"
+    assert plan.hosts["alice"].address == "100.0.0.1"
+
+
+def test_of_traced_relays_authorities_are_none(
+    settings: Callable[..., TornetSettings], kept: KeptTornet
+) -> None:
+    tor: dict[str, Any] = {"variants": ["stock"], "baseline": "stock", "trace": "relays"}
+    traced = {n for n, one in compose(settings(tor=tor), kept).expectations.items() if one.traced}
+    assert traced == {"bob", "eve", "mo"}
+    tor["trace"] = {"hosts": ["alice"]}
+    with pytest.raises(UserError, match="there is no relay 'alice' in this network"):
+        compose(settings(tor=tor), kept)
 
 
 @pytest.mark.parametrize(
@@ -452,6 +493,24 @@ def test_a_cost_is_told_from_hosts_time_and_users(
     assert (whole.hosts, whole.tors) == (18, 17)
     assert half.carried_bytes < whole.carried_bytes < 2 * half.carried_bytes
     assert whole.tor_s == 17 * 3600
+
+
+@pytest.mark.parametrize("verb", [estimate, doctor])
+def test_what_takes_no_run_says_that_networks_are_missing(
+    verb: ModuleType,
+    loaded: Callable[..., Experiment],
+    root: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    loaded(network={"name": "other"})
+    (root / "requirements.lock").symlink_to(REPOSITORY / "requirements.lock")
+    monkeypatch.setattr(verb, "working_root", lambda: root)
+    status = main([verb.__name__.rpartition(".")[2], "tiny", "--engine", "uml"])
+    told = "".join(capsys.readouterr())
+    assert status == (1 if verb is doctor else 2), told
+    assert 'tiny: there are no networks "other"' in told
+    assert "make import-network FROM='directory ...' NAME=other" in told
 
 
 def test_levels_may_differ_in_what_the_kind_has(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import stat
 from pathlib import Path
 
@@ -10,7 +11,14 @@ import pytest
 from onionlab.cli import main
 from onionlab.commands import import_network
 from onionlab.errors import UserError
-from onionlab.tornet import import_tornets, keeping, load_tornet, read_tornet, seeds_of
+from onionlab.tornet import (
+    generate_log_of,
+    import_tornets,
+    keeping,
+    load_tornet,
+    read_tornet,
+    seeds_of,
+)
 from onionlab.tornet.reading import GRAPH
 
 from .tiny import HOSTS, TinyTornet, process
@@ -50,7 +58,7 @@ def test_what_is_kept(tmp_path: Path) -> None:
     assert b'"node 7"' in contents[GRAPH]
     assert b'"node 5"' not in contents[GRAPH]
     kept_files = all_files(kept.directory)
-    assert kept_files.keys() == {*contents, "tornet.json"}
+    assert kept_files.keys() == {*contents, "tornet.json", "tornettools.generate.log"}
     assert not any(path.is_symlink() for path in kept.directory.rglob("*"))
 
 
@@ -63,6 +71,28 @@ def test_the_paths_that_are_kept(tmp_path: Path) -> None:
     (kept.directory / GRAPH).write_bytes(b"graph [\n]\n")
     with pytest.raises(UserError, match="is not what was imported"):
         kept.path_graph()
+
+
+def test_the_log_of_a_network_is_found_by_its_relays_keys(tmp_path: Path) -> None:
+    (kept,) = import_tornets(tmp_path, "tiny", written(tmp_path, 1))
+    hosts = tmp_path / "run/hosts"
+    shutil.copytree(kept.directory / HOSTS, hosts)
+    log = generate_log_of(tmp_path, 1, hosts)
+    assert log is not None
+    assert log.read_bytes() == b"[INFO] Chose 20 of 6500 relays using scale factor 0.003\n"
+    assert generate_log_of(tmp_path, 2, hosts) is None
+    log.unlink()
+    assert generate_log_of(tmp_path, 1, hosts) is None
+
+
+def test_another_networks_log_is_not_taken(tmp_path: Path) -> None:
+    (kept,) = import_tornets(tmp_path, "tiny", written(tmp_path, 1))
+    hosts = tmp_path / "run/hosts"
+    shutil.copytree(kept.directory / HOSTS, hosts)
+    (hosts / "bob/fingerprint").write_text(f"bob {7:040X}\n")
+    assert generate_log_of(tmp_path, 1, hosts) is None
+    (hosts / "bob/fingerprint").unlink()
+    assert generate_log_of(tmp_path, 1, hosts) is None
 
 
 def test_no_path_of_the_machine_is_kept(tmp_path: Path) -> None:

@@ -81,6 +81,35 @@ def test_times_and_options_of_the_simulation(tmp_path: Path) -> None:
     }
 
 
+@pytest.mark.parametrize(
+    ("section", "option", "message"),
+    [
+        (
+            "experimental",
+            {"native_preemption_enabled": True},
+            r"yaml:\d+: experimental\.native_preemption_enabled: cannot be set here: "
+            "it makes two runs of one seed differ",
+        ),
+        (
+            "experimental",
+            {"use_preload_openssl_crypto": True},
+            r"use_preload_openssl_crypto: cannot be set here: Tor 0\.4\.9 exits",
+        ),
+        ("experimental", {"interface_qdisk": "fifo"}, 'did you mean "interface_qdisc"'),
+        ("experimental", {"seed": 1}, "experimental.seed: unknown option of Shadow"),
+        ("general", {"progress": 3}, "general.progress: expected true or false, got 3"),
+        ("host_option_defaults", {"pcap_enabled": "x"}, "expected true or false"),
+    ],
+)
+def test_an_option_that_shadow_or_a_run_cannot_take(
+    section: str, option: dict[str, object], message: str, tmp_path: Path
+) -> None:
+    tiny = TinyTornet()
+    tiny.config.setdefault(section, {}).update(option)
+    with pytest.raises(UserError, match=message):
+        read(tiny, tmp_path)
+
+
 def test_the_origin_as_far_as_the_directory_tells(tmp_path: Path) -> None:
     origin = read(TinyTornet(4), tmp_path).origin
     assert origin.directory == "tornet"

@@ -149,6 +149,7 @@ class TinyTornet:
             "tornettools.generate.2026-01-01.log": (
                 f"[INFO] The argument namespace is: Namespace(quiet=0, seed={seed}, tor='/x/tor', "
                 "network_scale=0.003, events_csv='BW,CIRC', do_trace=False, geoip_path=None)\n"
+                "[INFO] Chose 20 of 6500 relays using scale factor 0.003\n"
             ).encode(),
         }
         self.files |= {

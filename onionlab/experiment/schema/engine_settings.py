@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated
 
-from onionlab.experiment import shadow_options, values
+from onionlab.tornet import shadow_options
 from onionlab.yamlfile import kinds
 from onionlab.yamlfile.model import Model, key
 
@@ -26,13 +26,14 @@ class ShadowOptions(Model):
     """Options of Shadow, handed on as written; see Shadow's configuration reference."""
 
     general: Annotated[
-        RawOptions, values.raw_options(shadow_options.GENERAL, shadow_options.REFUSED)
+        RawOptions, kinds.raw_options("Shadow", shadow_options.GENERAL, shadow_options.REFUSED)
     ] = key({}, description="Shadow's `general` section")
     experimental: Annotated[
-        RawOptions, values.raw_options(shadow_options.EXPERIMENTAL, shadow_options.REFUSED)
+        RawOptions, kinds.raw_options("Shadow", shadow_options.EXPERIMENTAL, shadow_options.REFUSED)
     ] = key({}, description="Shadow's `experimental` section")
     host_option_defaults: Annotated[
-        RawOptions, values.raw_options(shadow_options.HOST_OPTION_DEFAULTS, shadow_options.REFUSED)
+        RawOptions,
+        kinds.raw_options("Shadow", shadow_options.HOST_OPTION_DEFAULTS, shadow_options.REFUSED),
     ] = key({}, description="Shadow's `host_option_defaults` section")
 
 

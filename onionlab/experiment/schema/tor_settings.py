@@ -32,7 +32,7 @@ class Torrc(Model):
     all: TorrcOptions = key({}, description="every Tor")
     authority: TorrcOptions = key({}, description="directory authorities")
     relay: TorrcOptions = key({}, description="relays")
-    client: TorrcOptions = key({}, description="clients")
+    client: TorrcOptions = key({}, description="clients and onion services")
 
 
 class ComparedTors(Model):

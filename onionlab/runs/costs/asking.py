@@ -10,6 +10,7 @@ from analysis.formats.plan_file import Request
 from onionlab.engines import ENGINES, engine_that_would_run
 from onionlab.experiment import Experiment, load
 from onionlab.experiment.peers import PeersSettings
+from onionlab.experiment.tornettools_networks import require_networks
 from onionlab.rundir.compose import engine_options
 from onionlab.runs.bench import known_variants, select_variants
 
@@ -68,6 +69,7 @@ def ask(root: Path, request: Request) -> Asked:
     experiment = load(request.experiment, root=root).with_overrides(
         scale=request.scale, seeds=request.seeds
     )
+    require_networks(root, experiment)
     chosen: Sequence[str] = select_variants(
         experiment, known_variants(root, experiment), request.variants, lambda line: None
     )

@@ -15,10 +15,12 @@ from pathlib import Path
 from onionlab.experiment import AnySettings, Settings
 from onionlab.experiment.peers import PeersSettings
 from onionlab.experiment.schema import TrafficClass
-from onionlab.experiment.tornettools import MARKOV, PERF, TornetSettings
+from onionlab.experiment.tornettools import PERF, TornetSettings
+from onionlab.experiment.values import Traced
 from onionlab.network.geography import Geography, load_geography
 from onionlab.rundir.compose import mean_capacity_bit_per_s
 from onionlab.runs.bench import TOR_CC_ALG
+from onionlab.runs.costs.markov_load import load_of_class, tornet_load
 
 CELL_PAYLOAD_BYTES = 498
 CELL_WIRE_BYTES = 514 * 1.05
@@ -50,10 +52,8 @@ LEGS = 2
 PERF_PAUSE_S = 60.0
 PERF_BYTES_PER_S = (12 * 50 * 2**10 + 2 * 2**20 + 5 * 2**20) / 15 / PERF_PAUSE_S
 """A perf client of tornettools fetches one of three sizes a minute, with weights 12, 2 and 1."""
-MARKOV_BYTES_PER_S = 11_065.0
-MARKOV_STREAMS_PER_S = 0.0397
-"""What each of 29 Markov clients got in a run of 3,600 s of one network (tornettools 1848691,
-tmodel's models of 2018, Shadow 3.3.0): other models ask for something else."""
+LEAST_STREAMS_PER_S = 1e-6
+"""Of a client whose models never begin one."""
 PATH = ("client", "guard", "middle", "exit", "server")
 
 
@@ -117,26 +117,33 @@ def features_of(root: Path, settings: AnySettings) -> Features:
     if isinstance(settings, Settings):
         return _of_network(root, settings)
     if isinstance(settings, TornetSettings):
-        return _of_tornet(settings)
+        return _of_tornet(root, settings)
     return _of_peers(settings)
 
 
-def _of_tornet(settings: TornetSettings) -> Features:
-    """An imported network: a rough measure, by what its clients' models ask for in the mean."""
+def _of_tornet(root: Path, settings: TornetSettings) -> Features:
+    """An imported network: what its clients ask for in the mean, as far as its relays carry it."""
     facts, stop_s = settings.facts, settings.time.stop_s
     loaded_s = max(0.0, stop_s - facts.bootstrap_end_s)
+    load = tornet_load(root, settings.network.name)
     share = settings.traffic.markov_clients
-    markov = share * sum(n for name, n in facts.classes.items() if name.startswith(MARKOV))
     perf = sum(n for name, n in facts.classes.items() if name.startswith(PERF))
-    carried = loaded_s * (markov * MARKOV_BYTES_PER_S + perf * PERF_BYTES_PER_S)
+    asked = share * load.bytes_per_s + perf * PERF_BYTES_PER_S
+    carried = loaded_s * min(asked, load.relays_bytes_per_s / RELAYS_ON_PATH)
     return Features(
         hosts=facts.hosts,
         tors=facts.tors,
         tor_s=facts.tors * stop_s,
         carried_bytes=carried,
         paced_bytes=carried,
-        streams=loaded_s * (markov * MARKOV_STREAMS_PER_S + perf / PERF_PAUSE_S),
+        streams=loaded_s * (share * load.streams_per_s + perf / PERF_PAUSE_S),
         directory_entries=facts.tors * sum(facts.relays.values()),
+        traced_bytes=carried
+        * RELAYS_ON_PATH
+        * _traced_share(
+            settings.tor.trace,
+            {role: n for role, n in facts.relays.items() if role != "authority"},
+        ),
         log_lines=facts.tors * stop_s,
     )
 
@@ -171,10 +178,15 @@ def _of_network(root: Path, settings: Settings) -> Features:
         crowded_bytes=flowing * math.log1p(_open_streams(root, settings)),
         kist_rounds=_kist_rounds(settings),
         streams=sum(
-            carried[name] / _stream_bytes(entry) for name, entry in settings.traffic.items()
+            carried[name] / _stream_bytes(root, entry) for name, entry in settings.traffic.items()
         ),
         directory_entries=tors * (settings.network.relays.count + settings.network.authorities),
-        traced_bytes=total * RELAYS_ON_PATH * _traced_share(settings),
+        traced_bytes=total
+        * RELAYS_ON_PATH
+        * _traced_share(
+            settings.tor.trace,
+            {role: entry.count for role, entry in settings.network.relays.items()},
+        ),
         log_lines=settings.client_count * settings.time.stop_s / settings.engine.tgen.heartbeat_s,
         verbose_bytes=total if settings.engine.tgen.loglevel == "info" else 0.0,
     )
@@ -235,7 +247,7 @@ def _all_asking(root: Path, settings: Settings) -> dict[str, _Asking]:
     """Each class that has clients, by name."""
     geography = load_geography(root, settings.network.geography)
     return {
-        name: _asking(settings, entry, geography)
+        name: _asking(root, settings, entry, geography)
         for name, entry in settings.traffic.items()
         if entry.count
     }
@@ -256,34 +268,34 @@ def _fair_bytes_per_s(asking: Sequence[_Asking], capacity: float) -> float:
     return low
 
 
-def _asking(settings: Settings, entry: TrafficClass, geography: Geography) -> _Asking:
+def _asking(root: Path, settings: Settings, entry: TrafficClass, geography: Geography) -> _Asking:
     rtt_s = circuit_rtt_s(geography)
     pauses = entry.pause.times_s
     once = entry.repeat == "once"
     pause_s = sum(pauses) / len(pauses) if pauses and not once else 0.0
     streams = entry.count * entry.streams
     if entry.is_load:
-        pause_s = 1 / MARKOV_STREAMS_PER_S
+        pause_s = 1 / max(load_of_class(root, entry).streams_per_s, LEAST_STREAMS_PER_S)
     time = settings.time
     window = STREAM_WINDOW_BYTES if _has_fixed_windows(settings) else VEGAS_WINDOW_BYTES
     access = _access_bytes_per_s(settings, geography) / entry.streams
     return _Asking(
         streams=streams,
-        request_bytes=_stream_bytes(entry),
+        request_bytes=_stream_bytes(root, entry),
         idle_s=RTTS_TO_FIRST_BYTE * rtt_s + pause_s,
         most_bytes_per_s=max(LEAST_BYTES_PER_S, min(window / max(rtt_s, LEAST_RTT_S), access)),
         loaded_s=max(
             0.0,
             time.stop_s - time.bootstrap_s - entry.start.after_s - entry.start.spread_s / 2,
         ),
-        most_bytes=float(streams * _stream_bytes(entry)) if once else math.inf,
+        most_bytes=float(streams * _stream_bytes(root, entry)) if once else math.inf,
     )
 
 
-def _stream_bytes(entry: TrafficClass) -> int:
-    """Payload of one download; of a client of Markov models a rough measure, in the mean."""
+def _stream_bytes(root: Path, entry: TrafficClass) -> int:
+    """Payload of one download; of a client of Markov models in the mean."""
     if entry.request_bytes is None:
-        return round(MARKOV_BYTES_PER_S / MARKOV_STREAMS_PER_S)
+        return max(1, round(load_of_class(root, entry).stream_bytes))
     return entry.request_bytes
 
 
@@ -426,15 +438,13 @@ def _link_bit_per_s(root: Path, settings: Settings, role: str) -> float:
     return mean_capacity_bit_per_s(root, network, entry) * network.capacity_total_factor(role)
 
 
-def _traced_share(settings: Settings) -> float:
-    """Share of the relays that write a cell trace."""
-    trace, relays = settings.tor.trace, settings.network.relays
-    if trace.where == "none" or not relays.count:
+def _traced_share(trace: Traced, relays: Mapping[str, int]) -> float:
+    """Share of the relays that write a cell trace; relays: how many there are of each role."""
+    count = sum(relays.values())
+    if trace.where == "none" or not count:
         return 0.0
     if trace.where == "roles":
-        return (
-            sum(entry.count for role, entry in relays.items() if role in trace.names) / relays.count
-        )
+        return sum(n for role, n in relays.items() if role in trace.names) / count
     if trace.where == "hosts":
-        return len(trace.names) / relays.count
+        return len(trace.names) / count
     return trace.fraction

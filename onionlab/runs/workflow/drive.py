@@ -124,8 +124,10 @@ def _carry_out(
     targets = [target]
     if target == REPORT and missing and not elsewhere and not _is_compiled():
         targets.append(FIRST_TIME)
+    there = len(distinct) - len(missing)
     say(
-        f"{len(distinct)} runs: {len(distinct) - len(missing)} are there, {len(missing)} to do"
+        f"{len(distinct)} {'run' if len(distinct) == 1 else 'runs'}: "
+        f"{there} {'is' if there == 1 else 'are'} there, {len(missing)} to do"
         + (f", {_at_a_time(side_by_side, elsewhere)}" if missing else "")
     )
 

@@ -1,4 +1,4 @@
-"""The options of Shadow that an experiment may set, as Shadow 3's configuration reference has them.
+"""The options of Shadow that an experiment or an imported network may set.
 
 Source: shadow_config_spec.md in the docs of Shadow 3.3.0. They are handed to Shadow as written;
 this table only makes a misspelt one fail before a run does.
@@ -6,7 +6,7 @@ this table only makes a misspelt one fail before a run does.
 
 from __future__ import annotations
 
-from onionlab.experiment.values import Option
+from onionlab.yamlfile.kinds import Option
 
 _LOG_LEVEL = ("error", "warning", "info", "debug", "trace")
 
@@ -49,6 +49,15 @@ HOST_OPTION_DEFAULTS: dict[str, Option] = {
     "pcap_enabled": bool,
 }
 
+OF_A_RUN: dict[str, Option] = {
+    "data_directory": str,
+    "progress": bool,
+    "seed": int,
+    "stop_time": str,
+    "template_directory": str,
+}
+"""Of the section `general`: what a run decides itself."""
+
 _PLACES = "each run has a directory of its own"
 _NONDETERMINISTIC = "it makes two runs of one seed differ"
 
@@ -63,4 +72,4 @@ REFUSED: dict[str, str] = {
     "native_preemption_sim_interval": _NONDETERMINISTIC,
     "use_preload_openssl_crypto": "Tor 0.4.9 exits at start with it (its AES self-test fails)",
 }
-"""Option -> why an experiment cannot set it."""
+"""Option -> why neither an experiment nor an imported network can set it."""
