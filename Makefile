@@ -1,7 +1,7 @@
 # One line each: the work is done by the console program, `.venv/bin/onionlab --help`.
 #
 # Variables: NAME (an experiment), SCALE, SEEDS, VARIANTS, JOBS, ENGINE, SHADOW, TGEN, TOR_SOURCE,
-# PYTHON; EXECUTOR=slurm with PARTITION, ACCOUNT, QOS, MAX_JOBS, PROFILE; MAX_SEEDS for SEEDS=auto, CLAIMS and NO_RUN for figures, ONLY for check-variants, RUNS for validate-statistics. For example: make experiment NAME=quick SEEDS=3 SHADOW=/opt/shadow/bin/shadow
+# PYTHON; EXECUTOR=slurm with PARTITION, ACCOUNT, QOS, MAX_JOBS, PROFILE; MAX_SEEDS for SEEDS=auto, CLAIMS, NO_RUN and BESIDE for figures, ONLY for check-variants, RUNS for validate-statistics. For example: make experiment NAME=quick SEEDS=3 SHADOW=/opt/shadow/bin/shadow
 
 # Of a cluster. ACCOUNT and the like may stand in the environment for something else: they count with
 # EXECUTOR, or where they are on the command line.
@@ -10,7 +10,7 @@ NAMED_OF_CLUSTER := $(foreach one,PARTITION ACCOUNT QOS MAX_JOBS PROFILE,$(if $(
 # What they hold is text that neither make nor a shell reads, whatever its letters: make does not
 # expand them again, and a recipe says "$${NAME}", which its shell takes from the environment.
 VARIABLES := NAME SCALE SEEDS VARIANTS JOBS ENGINE SHADOW TGEN TOR_SOURCE LINUX_SOURCE LIBTORRENT_SOURCE \
-	PYTHON MAX_SEEDS CLAIMS NO_RUN ONLY RUNS A B ABOUT PAIRED OUT ACCEPT STATE DURATION SCHEDULER OVERHEAD LOGS PUBLISHED FROM LIST \
+	PYTHON MAX_SEEDS CLAIMS NO_RUN ONLY RUNS A B ABOUT PAIRED OUT ACCEPT STATE DURATION SCHEDULER OVERHEAD LOGS PUBLISHED FROM BESIDE LIST \
 	THOROUGH REPETITIONS STAGED TMODEL OPTIONS \
 	EXECUTOR PARTITION ACCOUNT QOS MAX_JOBS PROFILE
 define as_text
@@ -129,9 +129,9 @@ analyse: $(READY) ## estimates and figures of NAME from its runs
 validate-statistics: $(READY) ## simulate: coverage, false verdicts, power, seeds saved [RUNS: on a runs.csv]
 	@$(ONIONLAB) validate-statistics $(call option,RUNS,runs) $(call option,JOBS,jobs)
 
-figures: $(READY) ## the paper's figures and claims, running what is missing [SCALE, SEEDS, ENGINE; CLAIMS; NO_RUN; FROM]
+figures: $(READY) ## the paper's figures and claims, running what is missing [SCALE, SEEDS, ENGINE; CLAIMS; NO_RUN; FROM; BESIDE]
 	@$(ONIONLAB) figures $(ASKED) $(call option,JOBS,jobs) $(call option,CLAIMS,claims) $(if $(NO_RUN),--no-run) \
-		$(call option,FROM,from) $(CLUSTER)
+		$(call option,FROM,from) $(call option,BESIDE,beside) $(CLUSTER)
 
 pack: $(READY) ## the runs of NAME in one file, to publish or to go on elsewhere [OUT, SEEDS, LOGS=1, PUBLISHED=1]
 	@$(ONIONLAB) pack $(call option,OUT,out) $(call option,SEEDS,seeds) $(if $(LOGS),--logs) \

@@ -93,6 +93,7 @@ FIGURES_INDEX = "manifest.json"
 CLAIMS = "claims"  # and an ending: the plot of all claims, as PDF and PNG
 CLAIMS_CSV = f"{CLAIMS}.csv"
 CLAIMS_JSON = "claims.json"
+CLAIMS_BESIDE_CSV = "claims-beside.csv"
 
 # An imported network.
 TORNET = "tornet.json"

@@ -29,7 +29,8 @@ def _number(value: float | None) -> float | None:
     return None if value is None else float(f"{value:.9g}")
 
 
-def _bounds(effect: Interval | None) -> tuple[float | None, float | None, float | None]:
+def bounds(effect: Interval | None) -> tuple[float | None, float | None, float | None]:
+    """Estimate, lower and upper bound; three times None without an effect."""
     return (None, None, None) if effect is None else (effect.estimate, effect.low, effect.high)
 
 
@@ -56,7 +57,7 @@ def claims_csv(answers: Sequence[Answered]) -> str:
                 part.text,
                 part.metric.name,
                 part.scale if effect else "",
-                *(exact(value) for value in _bounds(effect)),
+                *(exact(value) for value in bounds(effect)),
                 exact(part.margin),
                 exact(part.p_different),
                 exact(part.p_equivalent),
@@ -106,7 +107,7 @@ def _part_data(part: Part) -> dict[str, Any]:
         "metric": part.metric.name,
         "answer": part.answer.value,
         "scale": part.scale if effect else None,
-        **dict(zip(("effect", "low", "high"), map(_number, _bounds(effect)), strict=True)),
+        **dict(zip(("effect", "low", "high"), map(_number, bounds(effect)), strict=True)),
         "margin": _number(part.margin),
         "p_different": _number(part.p_different),
         "p_equivalent": _number(part.p_equivalent),

@@ -26,13 +26,16 @@ from analysis.judgement.judging import Statistics, add_run
 from analysis.judgement.verdicts import LEVEL
 from analysis.measures.leeway import leeway
 from analysis.measures.run_data import load_run
+from analysis.pages.beside import Beside, beside_csv, beside_values
 from analysis.pages.claim_tables import claim_row, claims_csv, claims_data
 from analysis.pages.claims_answer import CAPTION, claims_answer, claims_panel, sorted_answers
 from analysis.pages.html import environment, image_uri, replaced, write_answer
-from analysis.pages.paper_runs import Drawing, distinct_runs, drawings_of, key_of
+from analysis.pages.paper_runs import Drawing, Key, distinct_runs, drawings_of, key_of
 from analysis.pages.simulated import simulated
 
 MANIFEST_FORMAT = 1
+
+Runs = Mapping[Key, Run]
 
 
 @dataclass(frozen=True)
@@ -64,8 +67,30 @@ class PaperPaths:
     missing: tuple[Run, ...]
 
 
+def answers_beside(paper: Paper, store: Path, title: str) -> Beside:
+    """The answers of other runs of a paper's experiments, for ``build``.
+
+    Args:
+        paper: their studies, and the same claims.
+        store: as for ``build``.
+        title: where the runs come from.
+
+    Raises:
+        AnalysisError: the studies do not fit together, none of their runs is there, or records are
+            damaged.
+    """
+    there = _there(paper, store)
+    if not there:
+        raise AnalysisError(f"{title}: none of the runs is there", "pack them again")
+    return Beside(title, tuple(simulated(*paper.studies)), _answers(paper, store, there, ()))
+
+
 def build(
-    paper: Paper, store: Path, out: Path, software: Mapping[str, str] | None = None
+    paper: Paper,
+    store: Path,
+    out: Path,
+    software: Mapping[str, str] | None = None,
+    beside: Beside | None = None,
 ) -> PaperPaths:
     """Writes the figures, claims.csv, claims.json, manifest.json and figures.html into ``out``.
 
@@ -74,13 +99,14 @@ def build(
         store: directory to which the studies' run and record directories are relative.
         out: made if missing; what an earlier call wrote there is replaced.
         software: names and versions of what made the runs, for the manifest.
+        beside: other runs' answers to the same claims, for claims-beside.csv and the page.
 
     Raises:
         AnalysisError: the studies do not fit together, there is nothing to draw, no run at all is
             there, or records are damaged.
     """
     runs = distinct_runs(paper.studies)
-    there = {key: run for key, run in runs.items() if _has_records(run, store)}
+    there = _there(paper, store)
     missing = tuple(run for key, run in runs.items() if key not in there)
     drawings = drawings_of(paper.studies, there)
     if not (drawings or paper.claims):
@@ -93,21 +119,7 @@ def build(
         raise AnalysisError(
             f"none of the {len(runs)} runs is in the store", "make them first: make figures"
         )
-    statistics: Statistics = {}
-    leeways = {}
-    study_of = {level.name: study for study in paper.studies for level in study.levels}
-    # One run's records at a time, and each once, though several figures show it.
-    for run in there.values():
-        study, level = study_of[run.level], study_of[run.level].level(run.level)
-        with study.naming(run):
-            data = load_run(store / run.records, level)
-            add_run(statistics, run, data)
-            leeways[key_of(run)] = leeway(data, level)
-        for drawing in drawings:
-            if key_of(run) in map(key_of, drawing.shown):
-                drawing.data.add(run.variant, run.seed, data, level)
-    margins, labels = _margins(paper.studies), _labels(paper.studies)
-    answers = tuple(answer_claims(paper.claims, statistics, margins, labels, leeways))
+    answers = _answers(paper, store, there, drawings)
     out.mkdir(parents=True, exist_ok=True)
     drawn_names = [f"{d.data.spec.id}.{end}" for d in drawings for end in ("pdf", "png", "csv")]
     plots = [f"{files.CLAIMS}.{end}" for end in ("pdf", "png")] if answers else []
@@ -116,6 +128,7 @@ def build(
         files.ANSWER,
         files.CLAIMS_CSV,
         files.CLAIMS_JSON,
+        *([files.CLAIMS_BESIDE_CSV] if beside else []),
         files.FIGURES_INDEX,
         files.FIGURES_PAGE,
     )
@@ -134,9 +147,12 @@ def build(
             forest = write_panels([claims_panel(answers)], table, scratch / files.CLAIMS, CAPTION)
         else:
             (scratch / files.CLAIMS_CSV).write_text(table, encoding="utf-8")
-        html = _page(paper, drawings, drawn, answers, forest, missing, manifest)
+        if beside:
+            table = beside_csv(answers, beside)
+            (scratch / files.CLAIMS_BESIDE_CSV).write_text(table, encoding="utf-8")
+        html = _page(paper, drawings, drawn, answers, forest, missing, manifest, beside)
         (scratch / files.FIGURES_PAGE).write_text(html, encoding="utf-8")
-    for name in stale:
+    for name in stale | (set() if beside else {files.CLAIMS_BESIDE_CSV}):
         (out / name).unlink(missing_ok=True)
     return PaperPaths(
         html=out / files.FIGURES_PAGE,
@@ -147,6 +163,33 @@ def build(
         answers=answers,
         missing=missing,
     )
+
+
+def _there(paper: Paper, store: Path) -> Runs:
+    """The runs that have records, each once."""
+    runs = distinct_runs(paper.studies)
+    return {key: run for key, run in runs.items() if _has_records(run, store)}
+
+
+def _answers(
+    paper: Paper, store: Path, there: Runs, drawings: Sequence[Drawing]
+) -> tuple[Answered, ...]:
+    """The answers of these runs, whose data go to the drawings that show them as well."""
+    statistics: Statistics = {}
+    leeways = {}
+    study_of = {level.name: study for study in paper.studies for level in study.levels}
+    # One run's records at a time, and each once, though several figures show it.
+    for run in there.values():
+        study, level = study_of[run.level], study_of[run.level].level(run.level)
+        with study.naming(run):
+            data = load_run(store / run.records, level)
+            add_run(statistics, run, data)
+            leeways[key_of(run)] = leeway(data, level)
+        for drawing in drawings:
+            if key_of(run) in map(key_of, drawing.shown):
+                drawing.data.add(run.variant, run.seed, data, level)
+    margins, labels = _margins(paper.studies), _labels(paper.studies)
+    return tuple(answer_claims(paper.claims, statistics, margins, labels, leeways))
 
 
 def _drawn_before(manifest: Path) -> set[str]:
@@ -240,6 +283,7 @@ def _page(
     forest: Drawn | None,
     missing: Sequence[Run],
     manifest: Mapping[str, Any],
+    beside: Beside | None,
 ) -> str:
     numbers = {drawing.number for drawing in drawings}
     values = {
@@ -250,6 +294,7 @@ def _page(
         "forest": None if forest is None else image_uri(forest.svg),
         "forest_caption": "" if forest is None else forest.caption,
         "simulated": simulated(*paper.studies),
+        "beside": beside_values(answers, beside),
         "claims": [claim_row(answered, numbers) for answered in sorted_answers(answers)],
         "figures": [
             {

@@ -45,12 +45,20 @@ def setup_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="FILE",
         help="from the runs of files that `pack` wrote, alone",
     )
+    parser.add_argument(
+        "--beside",
+        nargs="+",
+        default=[],
+        metavar="FILE",
+        help="also what the runs of these files answer, of another size, engine or Tor",
+    )
 
 
 def run(args: argparse.Namespace) -> int:
     """Print the answers, and the page's path on the last line; 1 if runs are missing."""
+    beside = listed_files(args.beside)
     if args.files:
-        made = published_paper(working_root(), args.claims, listed_files(args.files))
+        made = published_paper(working_root(), args.claims, listed_files(args.files), beside)
     else:
         root, jobs, request = working_root(), jobs_of(args), overrides_of(args, "")
         executor = executor_of(args)
@@ -66,6 +74,7 @@ def run(args: argparse.Namespace) -> int:
             run=not args.no_run,
             say=print,
             executor=executor,
+            beside=beside,
         )
     paths = made.paths
     print_table("Claims", ((one.answer.value, one.claim.statement) for one in paths.answers))

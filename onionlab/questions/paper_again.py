@@ -12,6 +12,7 @@ from analysis.formats.files import PLAN, STUDIES
 from analysis.formats.plan_file import Request
 from analysis.formats.study import load_study
 from analysis.pages import paper
+from analysis.pages.beside import Beside
 from onionlab import __version__
 from onionlab.errors import UserError
 from onionlab.experiment.claims_file import ClaimSet, load_claims
@@ -53,16 +54,19 @@ def repeat_paper(
     run: bool,
     say: Callable[[str], None],
     executor: Executor | None = None,
+    beside: Sequence[Path] = (),
 ) -> PaperAgain:
     """Make the runs that are missing, and the figures and answers from those that are there.
 
     request: what to change in every experiment; its own experiment's name is not used. run: whether
     missing runs are made; if not, nothing is built either. A run that fails is missing in figures
-    and tables, and all that do not need it are made. Raises UserError where claims or experiments
-    are wrong, a tool is missing, or there is no run at all.
+    and tables, and all that do not need it are made. beside: packs whose answers stand beside
+    these. Raises UserError where claims or experiments are wrong, a tool is missing, or there is no
+    run at all.
     """
     wanted = load_claims(claims, root=root)
     out = results_of(root, wanted)
+    others = _answers_of(beside, wanted, out)
 
     def plan_of(name: str) -> Plan:
         asked, place = replace(request, experiment=name), out / "plans" / name
@@ -79,7 +83,7 @@ def repeat_paper(
             failure = error
     store = next(iter(plans.values())).store
     try:
-        paths = _draw(wanted, [plan.study for plan in plans.values()], store, out)
+        paths = _draw(wanted, [plan.study for plan in plans.values()], store, out, others)
     except UserError as error:
         # With no run at all the reason is what failed, not the empty store.
         if failure is not None:
@@ -148,27 +152,50 @@ def _words(request: Request) -> str:
     return ", ".join(f"{name}={value}" for name, value in asked.items() if value is not None)
 
 
-def published_paper(root: Path, claims: str, files: Sequence[Path]) -> PaperAgain:
+def published_paper(
+    root: Path, claims: str, files: Sequence[Path], beside: Sequence[Path] = ()
+) -> PaperAgain:
     """Make the figures and answers from the runs of packs, which needs no build and no engine.
 
-    Raises UserError where the claims are wrong, a pack is damaged, none has an experiment, or two
-    do not go together.
+    beside: packs of other runs, whose answers stand beside these. Raises UserError where the claims
+    are wrong, a pack is damaged, none has an experiment, or two do not go together.
     """
     wanted = load_claims(claims, root=root)
     out = results_of(root, wanted)
+    others = _answers_of(beside, wanted, out)
     with opened_together(files, out / f".unpacking-{os.getpid()}") as folder:
-        studies = [folder / STUDIES / f"{name}.json" for name in wanted.experiments]
-        absent = [path.stem for path in studies if not path.is_file()]
-        if absent:
-            raise UserError(
-                f"{' '.join(map(str, files))} has no runs of {', '.join(absent)}",
-                f"it was written of other results than `make figures CLAIMS={claims}`",
-            )
-        return PaperAgain(_draw(wanted, studies, folder, out), None)
+        studies = _studies_of(files, folder, wanted)
+        return PaperAgain(_draw(wanted, studies, folder, out, others), None)
 
 
-def _draw(wanted: ClaimSet, studies: Sequence[Path], store: Path, out: Path) -> paper.PaperPaths:
+def _answers_of(packs: Sequence[Path], wanted: ClaimSet, out: Path) -> Beside | None:
+    """What the runs of packs answer; None without packs."""
+    if not packs:
+        return None
+    with opened_together(packs, out / f".unpacking-beside-{os.getpid()}") as folder:
+        content = _content(wanted, _studies_of(packs, folder, wanted))
+        title = " and ".join(path.name for path in packs)
+        return paper.answers_beside(content, folder, title)
+
+
+def _studies_of(packs: Sequence[Path], folder: Path, wanted: ClaimSet) -> list[Path]:
+    """The studies of the experiments that claims are about. Raises UserError where one has none."""
+    studies = [folder / STUDIES / f"{name}.json" for name in wanted.experiments]
+    absent = [path.stem for path in studies if not path.is_file()]
+    if absent:
+        raise UserError(
+            f"{' '.join(map(str, packs))} has no runs of {', '.join(absent)}",
+            f"it was written of other results than `make figures CLAIMS={wanted.name}`",
+        )
+    return studies
+
+
+def _content(wanted: ClaimSet, studies: Sequence[Path]) -> paper.Paper:
+    return paper.Paper(wanted.paper, tuple(map(load_study, studies)), wanted.claims)
+
+
+def _draw(
+    wanted: ClaimSet, studies: Sequence[Path], store: Path, out: Path, beside: Beside | None
+) -> paper.PaperPaths:
     software = {"onionlab": __version__, **{name: version(name) for name in _DRAWN_WITH}}
-    loaded = tuple(load_study(path) for path in studies)
-    content = paper.Paper(wanted.paper, loaded, wanted.claims)
-    return paper.build(content, store, out, software)
+    return paper.build(_content(wanted, studies), store, out, software, beside)

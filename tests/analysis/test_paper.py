@@ -18,7 +18,7 @@ from analysis.errors import AnalysisError
 from analysis.formats.study import Study
 from analysis.judgement.claims.claim import Answer, Claim
 from analysis.pages.claim_tables import CLAIM_COLUMNS
-from analysis.pages.paper import Paper, PaperPaths, build
+from analysis.pages.paper import Paper, PaperPaths, answers_beside, build
 from analysis.records.extract import extract
 
 SEEDS = [1, 2, 3]
@@ -93,6 +93,9 @@ TABLES = (
 """What stands beside the figures."""
 
 PAPER = Paper("A paper <about> things", STUDIES, CLAIMS)
+WITHOUT_FIGURES = Paper(
+    "A paper", tuple(one.model_copy(update={"figures": ()}) for one in STUDIES), CLAIMS
+)
 
 
 @pytest.fixture(scope="module")
@@ -360,13 +363,38 @@ def test_studies_that_do_not_fit_together_are_refused(store: Path, tmp_path: Pat
 
 def test_claims_without_numbered_figures_are_answered(store: Path, tmp_path: Path) -> None:
     """The texts on cell times number none of their graphs."""
-    without = tuple(one.model_copy(update={"figures": ()}) for one in STUDIES)
-    made = build(Paper("A paper", without, CLAIMS), store, tmp_path)
+    made = build(WITHOUT_FIGURES, store, tmp_path)
     assert made.figures == ()
     assert rows_of(made.claims_csv)["fastest"]["answer"] == "supported"
     html = made.html.read_text()
     assert "Those of swrr-20mid, swrr-5mid, weights-5mid are in their own reports." in html
     assert "Of 5 claims: 3 supported, 1 opposite and 1 cannot be tested here." in html
+
+
+def test_other_runs_answers_stand_beside(store: Path, tmp_path: Path) -> None:
+    runs = tuple(run for run in STUDIES[1].runs if run.seed == 1)
+    one_seed = Paper("A paper", (STUDIES[1].model_copy(update={"runs": runs}),), CLAIMS)
+    beside = answers_beside(one_seed, store, "one-seed.tar.xz")
+    made = build(WITHOUT_FIGURES, store, tmp_path, beside=beside)
+    table = tmp_path / "claims-beside.csv"
+    rows = rows_of(table)
+    assert list(rows) == [claim.id for claim in CLAIMS], "in the order of the paper"
+    fastest = rows["fastest"]
+    assert (fastest["answer"], fastest["seeds"]) == ("supported", "3")
+    assert (fastest["answer_beside"], fastest["seeds_beside"]) == ("not settled", "1")
+    assert fastest["low"]
+    assert not fastest["low_beside"]
+    assert fastest["note_beside"] == "one pair: no spread to judge by"
+    assert rows["timeouts"]["answer"] == rows["timeouts"]["answer_beside"]
+    html = made.html.read_text()
+    assert "The runs of one-seed.tar.xz give 1 of the 5 claims the same answer." in html
+    build(WITHOUT_FIGURES, store, tmp_path)
+    assert not table.exists(), "of an earlier call"
+
+
+def test_other_runs_have_to_be_there(tmp_path: Path) -> None:
+    with pytest.raises(AnalysisError, match=r"other\.tar\.xz: none of the runs is there"):
+        answers_beside(PAPER, tmp_path, "other.tar.xz")
 
 
 @pytest.mark.slow

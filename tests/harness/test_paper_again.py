@@ -14,6 +14,7 @@ from analysis.formats.json_files import write_json
 from analysis.formats.manifest import identity_hash
 from analysis.formats.plan_file import Request, Resources
 from analysis.formats.study import Run, write_study
+from analysis.pages.beside import Beside
 from analysis.pages.paper import Paper, PaperPaths
 from onionlab.cli import main
 from onionlab.commands import figures
@@ -41,6 +42,7 @@ class Bench:
         self.planned: list[tuple[Request, Path]] = []
         self.ran: list[str] = []
         self.built: list[Paper] = []
+        self.beside: Beside | None = None
         self.failing: set[str] = set()
         self.missing: tuple[Run, ...] = ()
         self.nothing_there = False
@@ -49,6 +51,7 @@ class Bench:
         monkeypatch.setattr(paper, "make_plan", self.make_plan)
         monkeypatch.setattr(paper, "make_runs", self.make_runs)
         monkeypatch.setattr(analysis.pages.paper, "build", self.build)
+        monkeypatch.setattr(analysis.pages.paper, "answers_beside", self.answers_beside)
 
     def make_plan(
         self, root: Path, request: Request, say: Callable[[str], None], *, out: Path
@@ -68,12 +71,24 @@ class Bench:
         if self.failing:
             raise UserError(f"{len(self.failing)} of 9 runs failed", "look there")
 
-    def build(self, content: Paper, store: Path, out: Path, software: dict[str, str]) -> PaperPaths:
+    def answers_beside(self, content: Paper, store: Path, title: str) -> Beside:
+        assert [study.name for study in content.studies] == EXPERIMENTS
+        return Beside(title, (), ())
+
+    def build(
+        self,
+        content: Paper,
+        store: Path,
+        out: Path,
+        software: dict[str, str],
+        beside: Beside | None,
+    ) -> PaperPaths:
         if self.nothing_there:
             raise AnalysisError("none of the runs is in the store", "make them first")
         assert store in (self.store, *self.store.glob(".unpacking-*"))
         assert {"onionlab", "matplotlib"} <= set(software)
         self.built.append(content)
+        self.beside = beside
         page = out / "figures.html"
         return PaperPaths(page, page, page, page, (), (), self.missing)
 
@@ -198,6 +213,12 @@ def test_published_runs_need_neither_build_nor_engine(
     (built,) = bench.built
     assert [study.name for study in built.studies] == EXPERIMENTS
     assert (bench.planned, bench.ran) == ([], [])
+    assert not list(bench.store.glob(".unpacking-*"))
+    assert bench.beside is None
+    other = bench.tmp_path / "others.tar.xz"
+    other.write_bytes(file.read_bytes())
+    assert main(["figures", "--from", str(file), "--beside", str(other)]) == 0
+    assert bench.beside == Beside("others.tar.xz", (), ())
     assert not list(bench.store.glob(".unpacking-*"))
     pack(runs, [run_id], file, studies=studies[1:], logs=False, say=print)
     assert main(["figures", "--from", str(file)]) == 2
