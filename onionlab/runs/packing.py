@@ -246,8 +246,18 @@ def opened_together(files: Sequence[Path], scratch: Path) -> Iterator[Path]:
                 if not there.exists():
                     run.rename(there)
             for study in sorted((part / STUDIES).glob("*.json")):
-                add_study(whole / STUDIES / study.name, study, file)
+                target = whole / STUDIES / study.name
+                # Of runs that were planned and not made there is nothing to put together.
+                if target.exists() and not _has_runs_of(study, whole):
+                    continue
+                if target.exists() and not _has_runs_of(target, whole):
+                    target.unlink()
+                add_study(target, study, file)
         yield whole
+
+
+def _has_runs_of(study: Path, folder: Path) -> bool:
+    return any((folder / run.run_id / MANIFEST).is_file() for run in load_study(study).runs)
 
 
 def _files(run: Path, *, logs: bool) -> list[str]:

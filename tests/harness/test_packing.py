@@ -584,6 +584,24 @@ def test_what_is_no_part_of_the_same_study_is_refused(
     assert not list(tmp_path.glob("scratch*"))
 
 
+def test_what_was_planned_and_not_made_stands_in_nobodys_way(here: Store, tmp_path: Path) -> None:
+    """A pack of one experiment names the others of its paper too, as they would have been made."""
+    (made, run_id), (one, _) = part(here, tmp_path, 1), part(here, tmp_path, 3)
+    planned = study_of("small", {1: "0123456789abcdef"}, title="with an older engine")
+    write_study(tmp_path / "planned.json", planned)
+    other = make_run(here, "of another experiment")
+    older = tmp_path / "older.tar.xz"
+    pack(here, [other], older, studies=[tmp_path / "planned.json"], logs=False, say=print)
+    for files in ([older, made, one], [made, older, one]):
+        with opened_together(files, tmp_path / "scratch") as folder:
+            study = load_study(folder / STUDIES / "small.json")
+            assert study.asked["seeds"] == [1, 3]
+            assert study.runs[0].run_id == run_id
+            assert study.title != planned.title
+    with opened_together([older, older], tmp_path / "scratch") as folder:
+        assert load_study(folder / STUDIES / "small.json") == planned
+
+
 def level(**changes: Any) -> Level:
     return study_of("small", {}).levels[0].model_copy(update=changes)
 

@@ -92,6 +92,7 @@ def write_checkout(root: Path, patches: dict[str, str] | None = None) -> Path:
     patch_folder = root / "configs/uml/patches"
     patch_folder.mkdir(parents=True)
     (root / "configs/uml/kernel.config").write_text(FRAGMENT)
+    (root / "configs/uml/calls.c").write_text("int calls;\n")
     for name, text in ({"0001-two.patch": PATCH} if patches is None else patches).items():
         (patch_folder / name).write_text(text)
     return root

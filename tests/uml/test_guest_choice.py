@@ -33,6 +33,8 @@ class NoKernel:
     version: str = "6.12.0"
     sha256: str = "00"
     ptrace_because: str = ""
+    calls: Path | None = None
+    calls_sha256: str = ""
 
 
 @pytest.fixture

@@ -33,6 +33,8 @@ class OtherKernel:
     version: str = "0"
     sha256: str = "0"
     ptrace_because: str = ""
+    calls: Path | None = None
+    calls_sha256: str = ""
 
 
 def one_host(*arguments: str, at_ms: int = 1000, **options: object) -> Net:

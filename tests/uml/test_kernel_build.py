@@ -77,9 +77,7 @@ def kernel_that(does: str) -> dict[str, str]:
 def test_how_system_calls_are_taken_is_found_out_by_the_first_boot(
     checkout: Path, tmp_path: Path, does: str, because: str
 ) -> None:
-    (checkout / "configs/uml/patches/0001-two.patch").rename(
-        checkout / f"configs/uml/patches/{kernel.IN_PROCESSES_PATCH}.patch"
-    )
+    rename_patch(checkout, kernel.IN_PROCESSES_PATCH)
     say = Sayings()
     built = build(checkout, tarball_of(kernel_that(does), tmp_path / "linux.tar.xz"), say)
     assert because in built.ptrace_because
@@ -139,6 +137,38 @@ def test_a_damaged_kernel_is_built_again(checkout: Path, linux_tarball: Path, ha
     say = Sayings()
     assert build(checkout, linux_tarball, say) == built
     assert any("damaged" in line for line in say)
+
+
+def rename_patch(checkout: Path, name: str) -> None:
+    folder = checkout / "configs/uml/patches"
+    (folder / "0001-two.patch").rename(folder / f"{name}.patch")
+
+
+def test_the_library_for_calls_is_built_where_the_kernel_can_be_called(
+    checkout: Path, linux_tarball: Path, tmp_path: Path
+) -> None:
+    assert build(checkout, linux_tarball).calls is None
+    rename_patch(checkout, kernel.CALLS_PATCH)
+    built = build(checkout, linux_tarball)
+    assert built.calls is not None
+    assert built.calls.parent == built.path.parent
+    symbols = subprocess.run(["nm", "-D", built.calls], capture_output=True, text=True, check=True)
+    assert " calls\n" in symbols.stdout
+    other = write_checkout(tmp_path / "somewhere" / "else")
+    rename_patch(other, kernel.CALLS_PATCH)
+    assert build(other, linux_tarball).calls_sha256 == built.calls_sha256
+    (other / "configs/uml/calls.c").write_text("int others;\n")
+    assert build(other, linux_tarball).calls_sha256 != built.calls_sha256
+
+
+def test_a_damaged_library_is_built_again(checkout: Path, linux_tarball: Path) -> None:
+    rename_patch(checkout, kernel.CALLS_PATCH)
+    built = build(checkout, linux_tarball)
+    assert built.calls is not None
+    built.calls.write_bytes(b"")
+    assert find_kernel(checkout) is None
+    assert build(checkout, linux_tarball) == built
+    assert find_kernel(checkout) == built
 
 
 def test_an_option_that_is_dropped_is_named(checkout: Path, linux_tarball: Path) -> None:

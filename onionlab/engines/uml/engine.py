@@ -103,6 +103,14 @@ class Kernel(Protocol):
     def ptrace_because(self) -> str:
         """Why it cannot run inside of its processes; empty where it can."""
 
+    @property
+    def calls(self) -> Path | None:
+        """The library by which programs call it; None without one."""
+
+    @property
+    def calls_sha256(self) -> str:
+        """Of that library; empty without one."""
+
 
 class UmlEngine:
     """A Linux kernel built for it, with all hosts of a simulation inside."""
@@ -119,6 +127,7 @@ class UmlEngine:
             "name": self.name,
             "version": self._kernel.version,
             "kernel_sha256": self._kernel.sha256,
+            "calls_sha256": self._kernel.calls_sha256,
             "python": ".".join(map(str, sys.version_info[:3])),
             "engine_sha256": _own_sha256(),
         }
@@ -160,6 +169,7 @@ class UmlEngine:
             package_root=str(code_root()),
             python=str(Path(sys.executable).resolve()),
             programs={name: str(path.resolve()) for name, path in programs.items()},
+            calls=str(self._kernel.calls.resolve()) if self._kernel.calls else "",
             open_files=OPEN_FILES,
             watched=simulation.watched,
         ).write(directory / BOOT_FILE)

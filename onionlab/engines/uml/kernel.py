@@ -4,6 +4,7 @@ The layout under ``build/uml``::
 
     source/              the tarball of Linux and what is known of it
     store/KEY/linux      a finished kernel, with built.json beside it
+    store/KEY/calls.so   what programs call it by (configs/uml/calls.c)
     linux -> store/KEY/linux
     logs/                the compiler's whole output, and the last boot check's
 
@@ -42,10 +43,19 @@ from onionlab.programs.building import (
 )
 from onionlab.programs.sources import Source
 
-FORMAT = 2
+FORMAT = 3
 """Part of every key: raise it when a kernel is built differently."""
 
 IN_PROCESSES_PATCH = "0009-kernel-in-each-process"
+CALLS_PATCH = "0010-calls-without-signals"
+
+CALLS = "calls.so"
+CALLS_FLAGS = (
+    *("-std=gnu11", "-O2", "-shared", "-fPIC", "-fno-stack-protector"),
+    # It calls within assembly, and the kernel does not keep vector registers.
+    *("-mno-red-zone", "-mgeneral-regs-only"),
+    *("-Wl,--build-id=none", "-Wl,-z,now"),
+)
 
 # Program -> Debian package.
 BUILD_PROGRAMS = {
@@ -70,6 +80,8 @@ class BuiltKernel:
         path: The executable.
         version: What it calls itself, e.g. ``6.12.117``.
         sha256: Of the executable.
+        calls: The library that its programs are started with; None where it has no use of it.
+        calls_sha256: Of that library; empty without one.
         config_sha256: Of the whole configuration that it was built with.
         patches: Names of the patches that are in it, e.g. ``0001-seeded-random-numbers``.
         source: Where it comes from (source, patches, options, compiler); JSON, for manifests.
@@ -84,6 +96,8 @@ class BuiltKernel:
     patches: tuple[str, ...]
     source: dict[str, Any]
     ptrace_because: str = ""
+    calls: Path | None = None
+    calls_sha256: str = ""
 
 
 @dataclass(frozen=True)
@@ -93,6 +107,7 @@ class Inputs:
     root: Path
     source: Source
     fragment: Path
+    calls: Path
     patches: tuple[KernelPatch, ...]
     toolchain: dict[str, str]
     jobs: int
@@ -192,6 +207,7 @@ def _prepare(
         root=root,
         source=obtain_source(uml_directory(root), named, update=update_source, say=say),
         fragment=configuration / "kernel.config",
+        calls=configuration / "calls.c",
         patches=load_patches(configuration / "patches"),
         toolchain={
             "compiler": first_line("gcc", "--version"),
@@ -213,6 +229,7 @@ def provenance(inputs: Inputs) -> dict[str, Any]:
             for variant in patch.variants
         ],
         "fragment_sha256": file_sha256(inputs.fragment),
+        "calls_source_sha256": file_sha256(inputs.calls),
         "toolchain": inputs.toolchain,
     }
 
@@ -238,7 +255,10 @@ def _read_intact(store: Path) -> BuiltKernel | None:
     try:
         record: dict[str, Any] = json.loads((store / "built.json").read_text(encoding="utf-8"))
         built = _from_record(store, record)
-        return built if file_sha256(built.path) == built.sha256 else None
+        whole = file_sha256(built.path) == built.sha256 and (
+            built.calls is None or file_sha256(built.calls) == built.calls_sha256
+        )
+        return built if whole else None
     except (OSError, ValueError, KeyError, TypeError, AttributeError):
         return None
 
@@ -252,6 +272,8 @@ def _from_record(store: Path, record: dict[str, Any]) -> BuiltKernel:
         patches=tuple(record["patches"]),
         source=record["source"],
         ptrace_because=record["ptrace_because"],
+        calls=store / CALLS if record["calls_sha256"] else None,
+        calls_sha256=record["calls_sha256"],
     )
 
 
@@ -275,6 +297,12 @@ def _build(inputs: Inputs, store: Path) -> BuiltKernel:
         # With its symbols: a profile of a simulation names the kernel's functions by them.
         kernel = staged / "linux"
         shutil.copy2(tree / "linux", kernel)
+        calls_sha256 = ""
+        if CALLS_PATCH in patches:
+            calls = staged / CALLS
+            command = ["gcc", *CALLS_FLAGS, "-o", str(calls), str(inputs.calls)]
+            run_logged(inputs, command, work, log, "the kernel: calls")
+            calls_sha256 = file_sha256(calls)
         boot, ptrace_because = _boot(inputs, kernel, patches)
         inputs.say(f"the kernel: boots in {boot.wall_s:.1f} s")
         if ptrace_because:
@@ -286,6 +314,7 @@ def _build(inputs: Inputs, store: Path) -> BuiltKernel:
             "config_sha256": config_sha256,
             "patches": patches,
             "ptrace_because": ptrace_because,
+            "calls_sha256": calls_sha256,
             "source": provenance(inputs),
         }
         text = json.dumps(record, indent=2, sort_keys=True) + "\n"

@@ -26,14 +26,15 @@ class Boot:
     """Paths are the host's.
 
     run_directory: where conf/ stands and logs go; package_root: the folder that holds the package
-    onionlab; programs: base name -> executable; watched: hosts whose programs' output the
-    guest repeats on its console.
+    onionlab; programs: base name -> executable; calls: the library by which programs call the
+    kernel, or empty; watched: hosts whose programs' output the guest repeats on its console.
     """
 
     run_directory: str
     package_root: str
     python: str
     programs: Mapping[str, str]
+    calls: str
     open_files: int
     watched: Sequence[str]
 

@@ -6,6 +6,7 @@ system in the guest's memory: each write to a file of the host would be a call t
 
 from __future__ import annotations
 
+import os
 import shutil
 from collections.abc import Iterable, Mapping
 from pathlib import Path
@@ -17,6 +18,9 @@ from onionlab.engines.uml.guest.description import Description
 MEMORY = Path("/run")
 SIMULATION = MEMORY / "simulation"
 PROGRAMS = MEMORY / "programs"
+CALLS = Path("/proc/fs/nfsd")
+"""A folder that the kernel keeps for mounts. One that is made here would take a number from its
+random generator, and all that come after would get others than they always did."""
 HOSTS = SIMULATION / "shadow.data" / "hosts"
 OUTSIDE = MEMORY / "outside"
 """The run directory on the host, for what is carried out."""
@@ -52,6 +56,15 @@ def provide_programs(programs: Mapping[str, str]) -> None:
     for name, path in programs.items():
         (PROGRAMS / name).touch()
         system.mount(path, str(PROGRAMS / name), flags=system.MS_BIND)
+
+
+def provide_calls(library: str) -> dict[str, str]:
+    """Make the library for system calls appear there; returns the environment that loads it."""
+    if not library:
+        return {}
+    folder, name = os.path.split(library)
+    system.mount(folder, str(CALLS), flags=system.MS_BIND)
+    return {"LD_PRELOAD": str(CALLS / name)}
 
 
 def copy_in() -> None:

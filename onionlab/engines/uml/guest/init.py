@@ -12,7 +12,7 @@ import signal
 import sys
 import time
 import traceback
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
 from onionlab.engines.uml.guest import file_systems, launch, system
@@ -99,12 +99,13 @@ def _run(boot: Boot) -> Result:
     resource.setrlimit(resource.RLIMIT_NOFILE, (boot.open_files, boot.open_files))
     signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGCHLD})
     file_systems.provide_programs(boot.programs)
+    preload = file_systems.provide_calls(boot.calls)
     file_systems.write_names(description)
     file_systems.copy_in()
     for host in description.hosts:
         (file_systems.HOSTS / host.name).mkdir(mode=0o700, parents=True, exist_ok=True)
     links = build_network(description)
-    simulation = Simulation(boot, description, links)
+    simulation = Simulation(boot, description, links, preload)
     try:
         simulation.run()
     finally:
@@ -115,8 +116,12 @@ def _run(boot: Boot) -> Result:
 class Simulation:
     """All programs of all hosts, from the first start to the stop."""
 
-    def __init__(self, boot: Boot, description: Description, links: Links) -> None:
+    def __init__(
+        self, boot: Boot, description: Description, links: Links, preload: Mapping[str, str]
+    ) -> None:
+        """preload: of every program's environment."""
         self._boot = boot
+        self._preload = preload
         self._description = description
         self._links = links
         self._epoch_ns = description.epoch_unix_s * 10**9
@@ -176,7 +181,7 @@ class Simulation:
                 [str(file_systems.PROGRAMS / program.program), *program.arguments],
                 host=host.name,
                 log=launch.log_file(host.name, program.program, position),
-                environment=program.environment,
+                environment={**self._preload, **program.environment},
                 directory=file_systems.HOSTS / host.name,
             )
             self._running[running.pid] = running
@@ -227,6 +232,7 @@ class Simulation:
             host="all hosts",
             log=file_systems.SIMULATION / "traffic.0.stdout",
             directory=file_systems.SIMULATION,
+            environment=self._preload,
             in_network=False,
         )
         self._running[self._driver.pid] = self._driver

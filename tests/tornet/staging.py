@@ -1,0 +1,227 @@
+"""Made-up files as `tornettools stage` writes them, from which real tornettools can generate.
+
+    python tests/tornet/staging.py FOLDER
+
+writes ``FOLDER/staged`` (relays, users, nodes) and the atlas to ``FOLDER/tmodel``, which takes
+tmodel's own data besides: a copy of https://github.com/tmodel-ccs2018/tmodel-ccs2018.github.io.
+Then: make generate-network STAGED=FOLDER/staged TMODEL=FOLDER/tmodel.
+
+What `stage` reads (a month of consensuses and server descriptors) is too large to ship. So the
+relays are drawn from the quantiles below: of the 2,011 relays of the network of 31% that
+neverenough-sec2021 published (model_validation/configs, shadowtor-0.31-1), which tornettools had
+sampled from the consensuses of January 2019. Delays of paths are made up of the regions of
+configs/regions.yaml; a path loses nothing.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import lzma
+import math
+import random
+import sys
+from dataclasses import dataclass
+from itertools import combinations_with_replacement
+from pathlib import Path
+
+ATLAS = "data/shadow/network/atlas_v201801.shadow_v2.gml.xz"
+SEED = 2019
+DATES = "2019-01-01--2019-01-31"
+KIB = 1024
+UNLIMITED = 2**30
+"""A BandwidthRate that nobody has set."""
+
+
+@dataclass(frozen=True)
+class Position:
+    """Relays of one position.
+
+    Attributes:
+        count: in the public Tor.
+        weight: their share of the consensus weight.
+        capacity_kib_per_s: 5% quantiles, from the least to the most.
+        log_weight_sd: of the logarithm of weight to capacity.
+        unlimited: share of relays without a BandwidthRate of their own.
+    """
+
+    count: int
+    weight: float
+    capacity_kib_per_s: tuple[int, ...]
+    log_weight_sd: float
+    unlimited: float
+
+
+POSITIONS = {
+    "exitguard": Position(
+        count=455,
+        weight=0.188,
+        capacity_kib_per_s=(
+            *(3490, 5200, 6280, 7270, 8580, 9710, 11160, 11780, 12220, 12800, 14440),
+            *(17260, 20980, 23740, 25000, 29420, 33020, 37570, 41460, 53340, 71240),
+        ),
+        log_weight_sd=0.36,
+        unlimited=0.47,
+    ),
+    "exit": Position(
+        count=403,
+        weight=0.042,
+        capacity_kib_per_s=(
+            *(110, 260, 610, 970, 1220, 1310, 1550, 1950, 2350, 3010, 4490),
+            *(5690, 6720, 8540, 10390, 11780, 14300, 15900, 19540, 28140, 49100),
+        ),
+        log_weight_sd=1.25,
+        unlimited=0.45,
+    ),
+    "guard": Position(
+        count=2061,
+        weight=0.607,
+        capacity_kib_per_s=(
+            *(1940, 2890, 3690, 4520, 5550, 6280, 7190, 8020, 8970, 10010, 10890),
+            *(11410, 11840, 12540, 14020, 15780, 18740, 21190, 25740, 33850, 75790),
+        ),
+        log_weight_sd=0.30,
+        unlimited=0.52,
+    ),
+    "middle": Position(
+        count=3567,
+        weight=0.163,
+        capacity_kib_per_s=(
+            *(20, 120, 140, 230, 350, 500, 620, 770, 960, 1060, 1220),
+            *(1290, 1400, 1720, 2120, 2540, 3430, 4690, 6850, 11440, 53140),
+        ),
+        log_weight_sd=0.96,
+        unlimited=0.19,
+    ),
+}
+RATE_TO_CAPACITY = (3.2, 6.0, 7.0, 8.0, 9.0, 12.0, 20.0)
+"""Of relays with a BandwidthRate: 1 in 70 middles alone has one below its capacity."""
+
+COUNTRIES = {
+    "de": ("europe", 397), "us": ("north-america", 320), "fr": ("europe", 263),
+    "nl": ("europe", 152), "ru": ("europe", 79), "gb": ("europe", 76), "ca": ("north-america", 75),
+    "se": ("europe", 55), "ch": ("europe", 53), "fi": ("europe", 48), "ua": ("europe", 32),
+    "it": ("europe", 27), "pl": ("europe", 23), "jp": ("japan", 23), "au": ("australia", 17),
+    "sg": ("asia-pacific", 16), "br": ("south-america", 16), "in": ("asia-pacific", 13),
+}  # fmt: skip
+"""Code -> region and number of relays, of the same network."""
+
+USERS = {
+    "us": 0.20, "ru": 0.15, "de": 0.09, "fr": 0.06, "gb": 0.06, "ua": 0.05, "nl": 0.05, "ca": 0.04,
+    "in": 0.06, "br": 0.06, "it": 0.05, "pl": 0.05, "jp": 0.04, "se": 0.02, "au": 0.02,
+}  # fmt: skip
+"""Share of users by country: made up."""
+
+NODES_OF_COUNTRY = 3
+REGION_RTT_MS = {
+    ("north-america", "north-america"): 32, ("europe", "north-america"): 124,
+    ("north-america", "south-america"): 184, ("asia-pacific", "north-america"): 198,
+    ("japan", "north-america"): 151, ("australia", "north-america"): 189,
+    ("europe", "europe"): 11, ("europe", "south-america"): 227, ("asia-pacific", "europe"): 237,
+    ("europe", "japan"): 252, ("australia", "europe"): 294,
+    ("south-america", "south-america"): 88, ("asia-pacific", "south-america"): 325,
+    ("japan", "south-america"): 301, ("australia", "south-america"): 322,
+    ("asia-pacific", "asia-pacific"): 85, ("asia-pacific", "japan"): 58,
+    ("asia-pacific", "australia"): 198, ("japan", "japan"): 12, ("australia", "japan"): 126,
+    ("australia", "australia"): 16,
+}  # fmt: skip
+"""Of configs/regions.yaml, which names their source."""
+
+
+def write_staged(folder: Path, *, relays: int | None = None) -> tuple[Path, Path]:
+    """Write the staged files and the atlas; returns the folders ``staged`` and ``tmodel``.
+
+    relays: how many there are in the public Tor; without it as many as there were.
+    """
+    draw = random.Random(SEED)
+    staged, tmodel = folder / "staged", folder / "tmodel"
+    staged.mkdir(parents=True)
+    share = 1.0 if relays is None else relays / sum(one.count for one in POSITIONS.values())
+    (staged / f"relayinfo_staging_{DATES}.json").write_text(json.dumps(_relays(draw, share)))
+    (staged / f"userinfo_staging_{DATES}.json").write_text(json.dumps(USERS))
+    nodes = _nodes()
+    (staged / "networkinfo_staging.gml").write_text(f"graph [\n{nodes}]\n")
+    atlas = tmodel / ATLAS
+    atlas.parent.mkdir(parents=True)
+    atlas.write_bytes(lzma.compress(f"graph [\n  directed 0\n{nodes}{_edges(draw)}]\n".encode()))
+    return staged, tmodel
+
+
+def _relays(draw: random.Random, share: float) -> dict[str, object]:
+    counts = {name: max(1, round(share * one.count)) for name, one in POSITIONS.items()}
+    relays = {}
+    for name, position in POSITIONS.items():
+        drawn = [_relay(draw, name, position, number) for number in range(counts[name])]
+        total = sum(float(one["weight"]) for one in drawn)
+        for one in drawn:
+            one["weight"] = float(one["weight"]) / total * position.weight
+            relays[str(one["fingerprint"])] = one
+    stats: dict[str, float] = {"med_count_total": sum(counts.values()), "med_weight_total": 1.0}
+    for name, position in POSITIONS.items():
+        stats |= {f"med_count_{name}": counts[name], f"med_weight_{name}": position.weight}
+    return {
+        "min_unix_time": 1546300800,
+        "max_unix_time": 1548975600,
+        "network_stats": stats,
+        "relays": relays,
+    }
+
+
+def _relay(
+    draw: random.Random, name: str, position: Position, number: int
+) -> dict[str, str | float]:
+    capacity = round(KIB * _quantile(position.capacity_kib_per_s, draw.random()))
+    limited = draw.random() >= position.unlimited
+    rate = round(capacity * draw.choice(RATE_TO_CAPACITY)) if limited else UNLIMITED
+    countries = list(COUNTRIES)
+    return {
+        "fingerprint": hashlib.sha1(f"{name} {number}".encode()).hexdigest().upper(),
+        "address": f"{draw.randrange(20, 90)}.{draw.randrange(256)}.{draw.randrange(256)}.1",
+        "running_frequency": 1.0,
+        "guard_frequency": float("guard" in name),
+        "exit_frequency": float("exit" in name),
+        "weight": capacity * math.exp(draw.gauss(0, position.log_weight_sd)),
+        "bandwidth_capacity": capacity,
+        "bandwidth_rate": min(rate, UNLIMITED),
+        "bandwidth_burst": min(rate, UNLIMITED),
+        "country_code": draw.choices(countries, [COUNTRIES[one][1] for one in countries])[0],
+    }
+
+
+def _quantile(quantiles: tuple[int, ...], share: float) -> float:
+    place = share * (len(quantiles) - 1)
+    low = min(int(place), len(quantiles) - 2)
+    return quantiles[low] + (place - low) * (quantiles[low + 1] - quantiles[low])
+
+
+def _places() -> list[tuple[int, str, str]]:
+    """Each node's number, country and region."""
+    all_of_them = [(c, r) for c, (r, _) in COUNTRIES.items() for _ in range(NODES_OF_COUNTRY)]
+    return [(number, country, region) for number, (country, region) in enumerate(all_of_them)]
+
+
+def _nodes() -> str:
+    return "".join(
+        f'  node [\n    id {number}\n    label "node at {number}"\n'
+        f'    country_code "{country.upper()}"\n    ip_address "{20 + number}.1.1.1"\n'
+        '    host_bandwidth_up "1048576 Kibit"\n    host_bandwidth_down "1048576 Kibit"\n  ]\n'
+        for number, country, _ in _places()
+    )
+
+
+def _edges(draw: random.Random) -> str:
+    lines = []
+    for (a, _, one), (b, _, other) in combinations_with_replacement(_places(), 2):
+        first, second = sorted((one, other))
+        mean_us = REGION_RTT_MS[first, second] * 1000 / 2
+        delay_us = round(mean_us * math.exp(draw.gauss(0, 0.2)))
+        lines.append(
+            f'  edge [\n    source {a}\n    target {b}\n    latency "{delay_us} us"\n'
+            "    packet_loss 0.0\n  ]\n"
+        )
+    return "".join(lines)
+
+
+if __name__ == "__main__":
+    for made in write_staged(Path(sys.argv[1])):
+        print(made)
