@@ -1,0 +1,73 @@
+"""Real tornettools, where it is installed: what it makes of made-up staged files is imported."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from pathlib import Path
+
+import pytest
+
+from onionlab.errors import UserError
+from onionlab.paths import working_root
+from onionlab.programs.tor.build import ensure_series
+from onionlab.tornet import seeds_of
+from onionlab.tornet.generating import Tors, find_tornettools, generate_tornets
+
+from .staging import ATLAS, write_staged
+
+TMODEL = "ONIONLAB_TMODEL"
+OPTIONS = (
+    *("--network_scale", "0.003", "--process_scale", "0.001", "--load_scale", "0.01"),
+    *("--torperf_num_exit", "2", "--torperf_num_onion_service", "2"),
+    *("--onion_service_user_scale", "1"),
+)
+
+
+@pytest.fixture(scope="module")
+def inputs(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
+    """Staged files, and tmodel's data with the made-up atlas among them."""
+    try:
+        find_tornettools()
+    except UserError as error:
+        pytest.skip(f"needs tornettools: {error.message}")
+    named = os.environ.get(TMODEL)
+    if not named:
+        pytest.skip(f"needs a copy of tmodel's data, named by {TMODEL}")
+    staged, tmodel = write_staged(tmp_path_factory.mktemp("made-up"))
+    for folder in ("data/privcount", "data/shadow/tgen"):
+        shutil.copytree(Path(named) / folder, tmodel / folder)
+    return staged, tmodel
+
+
+@pytest.mark.slow
+def test_networks_are_generated_and_imported(inputs: tuple[Path, Path], tmp_path: Path) -> None:
+    staged, tmodel = inputs
+    built = ensure_series(working_root(), {None}, say=print)[None]
+    one, other = generate_tornets(
+        tmp_path,
+        "made-up",
+        2,
+        staged=staged,
+        tmodel=tmodel,
+        options=OPTIONS,
+        tors=Tors(built.path, built.path.with_name("tor-gencert")),
+        say=print,
+    )
+    assert seeds_of(tmp_path, "made-up") == [1, 2]
+    assert one.tornet.content_sha256 != other.tornet.content_sha256
+    for kept in (one, other):
+        counts = kept.tornet.counts
+        # Of 6,486 relays 0.3%, in the shares that the public Tor has of them.
+        assert counts["guard"] in range(4, 8)
+        assert counts["middle"] in range(9, 13)
+        assert (counts["authority"], counts["perf-client"]) == (3, 4)
+        assert counts["markov-client"] > 100
+        assert counts["onion-service"] >= 1
+        assert kept.tornet.origin.generate["network_scale"] == 0.003
+        assert kept.tornet.origin.atlas.sha256
+        # Only relays have a limit of their own, and most have one that never holds.
+        relays = kept.tornet.by_role("guard", "middle", "exit", "exitguard").values()
+        limited = [h for h in relays if (h.rate_bytes_per_s or 2**40) < h.up_bit_per_s / 8]
+        assert len(limited) <= 2
+    assert (tmodel / ATLAS).is_file()
