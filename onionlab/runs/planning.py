@@ -22,8 +22,8 @@ from onionlab.runs.bench import Bench, open_bench
 from onionlab.runs.earlier_looks import with_earlier_looks
 from onionlab.runs.made_again import builds_that_changed
 from onionlab.runs.places import require_writable
-from onionlab.runs.plan import Plan, write_plan
-from onionlab.runs.presence import end_with_starter
+from onionlab.runs.plan import Plan, read_plan, write_plan
+from onionlab.runs.presence import end_with_starter, in_use, is_present
 from onionlab.runs.resources import estimate_resources
 from onionlab.runs.store import Store
 from onionlab.runs.study_file import study_of
@@ -88,10 +88,21 @@ def make_plan(
     )
     if again:
         say(f"note: {again}")
+    _require_nobody_elses(plan)
     write_plan(plan)
     all_looks = with_earlier_looks(plan.study, Store(plan.store), plan.runs, looks)
     write_study(plan.study, study_of(bench, plan.runs, all_looks))
     return plan
+
+
+def _require_nobody_elses(plan: Plan) -> None:
+    """Raises UserError where another command makes runs of a plan that this one would replace."""
+    if not is_present(plan.out):
+        return
+    with contextlib.suppress(UserError):
+        if {run.run_id for run in read_plan(plan.file).runs} == {run.run_id for run in plan.runs}:
+            return
+    raise in_use(plan.out)
 
 
 def _name_runs(bench: Bench, request: Request) -> list[PlannedRun]:

@@ -47,12 +47,16 @@ def presence(out: Path) -> Iterator[None]:
             except BlockingIOError:
                 # For an instant it may be a job that asks.
                 if time.monotonic() > deadline:
-                    raise UserError(
-                        f"{out} is in use: another command is making this experiment",
-                        "wait for it, or end it",
-                    ) from None
+                    raise in_use(out) from None
                 time.sleep(RETRY_S)
         yield
+
+
+def in_use(out: Path) -> UserError:
+    """The error of who finds another command there."""
+    return UserError(
+        f"{out} is in use: another command is making this experiment", "wait for it, or end it"
+    )
 
 
 def is_present(out: Path) -> bool:

@@ -15,6 +15,7 @@ import pytest
 from analysis.formats.study import load_study
 from onionlab.engines.uml.guest.boot import LOG_MARK
 from onionlab.runs.plan import read_plan
+from onionlab.runs.presence import presence
 
 from .checkout import CONTENDED, TINY, Checkout, arguments, processes_below
 
@@ -57,6 +58,25 @@ def test_an_experiment_from_the_command_to_its_report(
     assert parse["streams"]["web"]["success"] >= 10
     assert "web,ttfb" in (results / "summary.csv").read_text()
     assert len(checkout.record_hashes(run_id)) == 3
+
+
+@pytest.mark.slow
+@pytest.mark.tor
+@pytest.mark.uml
+@pytest.mark.parametrize("engine", ["uml"], indirect=True)
+def test_the_plan_of_runs_that_are_being_made_stays(engine: str, checkout: Checkout) -> None:
+    assert checkout.onionlab("generate", *arguments(engine)).returncode == 0
+    results = checkout.results("tiny")
+    plan = (results / "plan.json").read_bytes()
+    with presence(results):
+        same = checkout.onionlab("generate", *arguments(engine))
+        other = checkout.onionlab("generate", *arguments(engine, "ewma"))
+    assert same.returncode == 0, same.stderr
+    assert other.returncode == 2
+    assert f"{results} is in use: another command is making this experiment" in other.stderr
+    assert (results / "plan.json").read_bytes() == plan
+    assert checkout.onionlab("generate", *arguments(engine, "ewma")).returncode == 0
+    assert (results / "plan.json").read_bytes() != plan
 
 
 @pytest.mark.slow
