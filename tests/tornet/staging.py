@@ -1,6 +1,6 @@
 """Made-up files as `tornettools stage` writes them, from which real tornettools can generate.
 
-    python tests/tornet/staging.py FOLDER
+    .venv/bin/python tests/tornet/staging.py FOLDER
 
 writes ``FOLDER/staged`` (relays, users, nodes) and the atlas to ``FOLDER/tmodel``, which takes
 tmodel's own data besides: a copy of https://github.com/tmodel-ccs2018/tmodel-ccs2018.github.io.
@@ -24,6 +24,9 @@ import sys
 from dataclasses import dataclass
 from itertools import combinations_with_replacement
 from pathlib import Path
+
+from onionlab.network.geography import load_geography
+from onionlab.paths import code_root
 
 ATLAS = "data/shadow/network/atlas_v201801.shadow_v2.gml.xz"
 SEED = 2019
@@ -113,19 +116,7 @@ USERS = {
 """Share of users by country: made up."""
 
 NODES_OF_COUNTRY = 3
-REGION_RTT_MS = {
-    ("north-america", "north-america"): 32, ("europe", "north-america"): 124,
-    ("north-america", "south-america"): 184, ("asia-pacific", "north-america"): 198,
-    ("japan", "north-america"): 151, ("australia", "north-america"): 189,
-    ("europe", "europe"): 11, ("europe", "south-america"): 227, ("asia-pacific", "europe"): 237,
-    ("europe", "japan"): 252, ("australia", "europe"): 294,
-    ("south-america", "south-america"): 88, ("asia-pacific", "south-america"): 325,
-    ("japan", "south-america"): 301, ("australia", "south-america"): 322,
-    ("asia-pacific", "asia-pacific"): 85, ("asia-pacific", "japan"): 58,
-    ("asia-pacific", "australia"): 198, ("japan", "japan"): 12, ("australia", "japan"): 126,
-    ("australia", "australia"): 16,
-}  # fmt: skip
-"""Of configs/regions.yaml, which names their source."""
+GEOGRAPHY = "internet-2019"
 
 
 def write_staged(folder: Path, *, relays: int | None = None) -> tuple[Path, Path]:
@@ -210,10 +201,10 @@ def _nodes() -> str:
 
 
 def _edges(draw: random.Random) -> str:
+    rtt_ms = load_geography(code_root(), GEOGRAPHY).rtt_ms
     lines = []
     for (a, _, one), (b, _, other) in combinations_with_replacement(_places(), 2):
-        first, second = sorted((one, other))
-        mean_us = REGION_RTT_MS[first, second] * 1000 / 2
+        mean_us = rtt_ms[one, other] * 1000 / 2
         delay_us = round(mean_us * math.exp(draw.gauss(0, 0.2)))
         lines.append(
             f'  edge [\n    source {a}\n    target {b}\n    latency "{delay_us} us"\n'

@@ -14,7 +14,7 @@ from onionlab.programs.tor.build import ensure_series
 from onionlab.tornet import seeds_of
 from onionlab.tornet.generating import Tors, find_tornettools, generate_tornets
 
-from .staging import ATLAS, write_staged
+from .staging import write_staged
 
 TMODEL = "ONIONLAB_TMODEL"
 OPTIONS = (
@@ -70,4 +70,3 @@ def test_networks_are_generated_and_imported(inputs: tuple[Path, Path], tmp_path
         relays = kept.tornet.by_role("guard", "middle", "exit", "exitguard").values()
         limited = [h for h in relays if (h.rate_bytes_per_s or 2**40) < h.up_bit_per_s / 8]
         assert len(limited) <= 2
-    assert (tmodel / ATLAS).is_file()
