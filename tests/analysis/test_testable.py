@@ -169,15 +169,42 @@ def test_other_metrics_do_not_ask_whose_streams_fail() -> None:
     assert answer(claim("lowest", "ttfb_p50_s"), of, SAME).answer is not Answer.UNTESTABLE
 
 
-def test_one_such_level_is_enough_for_a_change_of_a_gap() -> None:
-    differ = fates("many", a=[TIMED_OUT] * 5, b=[NONE] * 5)
-    found = answer(
-        claim("falls-against", "timeout_rate", ["many", "few"]),
-        rates("many", "few"),
-        {**SAME, **differ},
-    )
+DIFFER = fates("many", a=[TIMED_OUT] * 5, b=[NONE] * 5)
+SAME_BEFORE = {("many", variant, seed): run for (_, variant, seed), run in SAME.items()}
+DIFFER_AFTER = {("few", variant, seed): run for (_, variant, seed), run in DIFFER.items()}
+
+
+@pytest.mark.parametrize(
+    ("direction", "leeways", "level"),
+    [
+        ("falls-against", {**DIFFER, **SAME}, "few"),
+        ("rises-against", {**DIFFER, **SAME}, "few"),
+        ("converges", {**DIFFER, **SAME}, "few"),
+        ("converges", {**SAME_BEFORE, **DIFFER_AFTER}, "many"),
+    ],
+)
+def test_a_gap_that_cannot_be_tests_nothing(direction: str, leeways: Runs, level: str) -> None:
+    one = claim(direction, "timeout_rate", ["many", "few"])
+    found = answer(one, rates("many", "few"), leeways)
     assert found.answer is Answer.UNTESTABLE
-    assert "at few" in found.deciding.reason
+    assert f"at {level}" in found.deciding.reason
+
+
+def test_a_gap_may_open_from_a_level_where_the_same_streams_fail() -> None:
+    of = statistics_of(
+        "timeout_rate",
+        {
+            ("many", "a"): RATES["a"], ("many", "b"): RATES["a"],
+            ("few", "a"): [0.1, 0.11, 0.1, 0.12, 0.1], ("few", "b"): [0.3, 0.31, 0.32, 0.3, 0.31],
+        },
+    )  # fmt: skip
+    leeways = {**SAME_BEFORE, **DIFFER_AFTER}
+    levels = ["many", "few"]
+    found = answer(claim("falls-against", "timeout_rate", levels), of, leeways)
+    assert found.answer is Answer.SUPPORTED
+    assert answer(claim("rises-against", "timeout_rate", levels), of, leeways).answer is (
+        Answer.OPPOSITE
+    )
 
 
 def test_levels_are_compared_whoever_fails() -> None:
@@ -338,12 +365,24 @@ def test_what_one_class_gets_can_differ_in_a_saturated_network() -> None:
     assert answer(one, of, FULL).answer is Answer.NO_DIFFERENCE
 
 
-def test_one_saturated_level_is_enough_for_a_change_of_a_gap() -> None:
+def test_what_a_gap_is_at_a_saturated_level_tests_nothing() -> None:
     free = lost("many", a=shifted(0.5), b=shifted(0.5))
     for direction in ("rises-against", "falls-against", "converges"):
         one = claim(direction, THROUGHPUT, ["many", "few"])
         assert answer(one, carried("many", "few"), {**free, **FULL}).answer is Answer.UNTESTABLE
         assert answer(one, carried("many", "few"), free).answer is Answer.NO_DIFFERENCE
+
+
+def test_a_gap_may_open_from_a_saturated_level_and_cannot_shrink_from_there() -> None:
+    full = lost("many", a=ALL_LOST, b=ALL_LOST)
+    leeways = {**full, **lost("few", a=shifted(0.5), b=shifted(0.5))}
+    for direction, expected in (
+        ("rises-against", Answer.NO_DIFFERENCE),
+        ("falls-against", Answer.NO_DIFFERENCE),
+        ("converges", Answer.UNTESTABLE),
+    ):
+        one = claim(direction, THROUGHPUT, ["many", "few"])
+        assert answer(one, carried("many", "few"), leeways).answer is expected
 
 
 def test_levels_carry_different_amounts_though_both_are_full() -> None:

@@ -57,7 +57,7 @@ class Statement(ABC):
 
     @property
     def contrasts(self) -> tuple[Contrast, ...]:
-        """The pairs of variants at one level that it takes a difference between, or a likeness."""
+        """The pairs of variants at one level that have to be able to differ for it to be tested."""
         return ()
 
     @abstractmethod

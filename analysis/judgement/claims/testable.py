@@ -36,10 +36,7 @@ def at_a_bound(statement: Statement, evidence: Evidence) -> Untestable | None:
 
 
 def cannot_differ(statement: Statement, evidence: Evidence) -> Untestable | None:
-    """Whether at one of its levels the two variants could not be told apart, whatever they do.
-
-    What changes from level to level is then not the variants' doing, so one such level is enough.
-    """
+    """Whether where they would have to, two variants could not be told apart, whatever they do."""
     for contrast in statement.contrasts:
         found = _same_streams(contrast, evidence) or _saturated(contrast, evidence)
         if found is not None:

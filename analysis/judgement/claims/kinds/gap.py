@@ -85,6 +85,11 @@ class GapOrder(_Gap):
 
     lower: bool
 
+    @property
+    def contrasts(self) -> tuple[Contrast, ...]:
+        """Both variants after: from a level where they cannot differ, a gap can open."""
+        return super().contrasts[1:]
+
     def text(self, evidence: Evidence) -> str:
         """The two variants and levels."""
         return self._text(evidence, "lower" if self.lower else "higher")
