@@ -27,7 +27,8 @@ from analysis.celltrace.summaries import (
     mean_waits,
     over_seeds,
 )
-from analysis.figures.style import PNG_DPI, RC
+from analysis.figures.png import save_png
+from analysis.figures.style import RC
 from analysis.formats.study import Study
 
 WIDTH_IN = 7.0
@@ -118,7 +119,7 @@ def _save(directory: Path, name: str, heading: str, caption: str, figure: Figure
     pdf, png = directory / f"{name}.pdf", directory / f"{name}.png"
     nothing = {"Creator": None, "Producer": None, "CreationDate": None}
     figure.savefig(pdf, format="pdf", metadata=nothing)
-    figure.savefig(png, format="png", dpi=PNG_DPI, metadata={"Software": None})
+    save_png(figure, png)
     # Tens of thousands of points as paths would make the report slow to show: they are a picture.
     image = io.BytesIO()
     figure.savefig(

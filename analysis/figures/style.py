@@ -34,8 +34,6 @@ TEXT = Page(7.0, 2.75, stacked=False)
 COLUMN = Page(3.5, 2.1, stacked=True)
 """In one column of IEEE's two-column format."""
 
-PNG_DPI = 200
-
 RC: dict[str, Any] = {
     "font.family": "DejaVu Sans",
     "font.size": 8.0,

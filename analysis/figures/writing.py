@@ -16,7 +16,8 @@ from analysis.figures.catalogue import PICTURES, panel_figure
 from analysis.figures.figure_data import FigureData
 from analysis.figures.lines import draw_lines, lines_csv
 from analysis.figures.picture import Shown
-from analysis.figures.style import PNG_DPI, RC, TEXT, Page
+from analysis.figures.png import save_png
+from analysis.figures.style import RC, TEXT, Page
 from analysis.formats.study import FigureSpec, Study
 
 
@@ -64,7 +65,7 @@ def save(draw: Callable[[], Figure], pdf: Path, png: Path) -> bytes:
         figure = draw()
         nothing = {"Creator": None, "Producer": None, "CreationDate": None}
         figure.savefig(pdf, format="pdf", metadata=nothing)
-        figure.savefig(png, format="png", dpi=PNG_DPI, metadata={"Software": None})
+        save_png(figure, png)
         svg = io.BytesIO()
         nothing = dict.fromkeys(("Date", "Creator", "Format", "Type"))
         figure.savefig(svg, format="svg", metadata=nothing)
