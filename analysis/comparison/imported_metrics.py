@@ -9,13 +9,13 @@ downloads.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 
 from analysis.measures.metric import (
     QUANTILES,
     RATE,
     WHOLE,
     Catalogue,
-    Judged,
     Quantity,
     rank,
     rank_words,
@@ -64,7 +64,7 @@ def _quantities() -> Iterator[Quantity]:
         better="lower",
         headline=True,
         # A simulation's downloads are not counted in its files, so the step is not known.
-        judged=Judged(RATE.margin, 0.0, unseen=RATE.unseen),
+        judged=replace(RATE, step="unit", resolution=0.0),
     )
     for name, label in DURATIONS.items():
         for q in QUANTILES:

@@ -16,7 +16,7 @@ from analysis.comparison.imported_metrics import IMPORTED
 from analysis.errors import AnalysisError
 from analysis.formats.format_model import FormatModel
 from analysis.formats.json_files import read_as
-from analysis.judgement.judging import Statistics
+from analysis.judgement.judging import Statistics, complete
 from analysis.measures.catalogue import OWN
 from analysis.measures.metric import Catalogue, Statistic
 
@@ -159,7 +159,7 @@ class RunSet(FormatModel):
             by_seed = by_variant.setdefault((v.metric, v.variant), {})
             reason = "" if v.value is not None else v.reason or "no value"
             by_seed[v.seed] = Statistic(v.value, reason)
-        return made
+        return complete(made, self.catalogue)
 
     def only(self, variant: str) -> RunSet:
         """The runs of one variant.

@@ -67,7 +67,7 @@ def positive_interval(values: ArrayLike, confidence: float = CONFIDENCE) -> Inte
         confidence: coverage, in (0, 1).
 
     Returns:
-        Without bounds for one value, and for zeros alone, which have no spread to judge by.
+        Without bounds for one value, and for equal ones, which have no spread to judge by.
 
     Raises:
         ValueError: no values, or a negative one.
@@ -76,7 +76,7 @@ def positive_interval(values: ArrayLike, confidence: float = CONFIDENCE) -> Inte
     plain = t_interval(array, confidence)
     if array.min() < 0:
         raise ValueError("a value is negative")
-    if plain.low is None or plain.high is None or plain.estimate == 0:
+    if plain.low is None or plain.high is None or np.ptp(array) == 0:
         return Interval(plain.estimate, None, None)
     half = (plain.high - plain.low) / 2 / plain.estimate
     around = exponential(Interval(0.0, -half, half))

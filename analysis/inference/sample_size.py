@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
+from scipy.special import stdtr
 
 from analysis.inference.effects import Effect
 from analysis.inference.intervals import t_quantile
@@ -37,6 +38,7 @@ def count_to_settle(
     effect: Effect,
     margin: float | None,
     level: float,
+    level_equivalent: float | None = None,
     power: float = POWER,
     largest_unseen: float = 0.0,
 ) -> int | None:
@@ -48,7 +50,8 @@ def count_to_settle(
     Args:
         effect: from the pairs that there are.
         margin: what counts as equivalent, or None.
-        level: error rate of one test, corrected for the number of tests.
+        level: error rate of a test for a difference, corrected for the number of tests.
+        level_equivalent: likewise for equivalence; None: the same.
         power: chance to get there.
         largest_unseen: by how much a network that was not seen may be off, where that is asked for
             equivalence (``rare``); 0: it is not.
@@ -56,6 +59,7 @@ def count_to_settle(
     Returns:
         None where ``MAX_SEEDS_ASKED`` would not do.
     """
+    level_inside = level if level_equivalent is None else level_equivalent
 
     def settles(count: int) -> bool:
         later = effect.with_count(count)
@@ -64,10 +68,14 @@ def count_to_settle(
             return True
         if margin is None:
             return False
-        if largest_unseen and p_rare(size, margin, largest_unseen, count) > level:
+        if largest_unseen and p_rare(size, margin, largest_unseen, count) > level_inside:
             return False
-        needed = later.t_needed(level, both_sides=False) + t_quantile(power, later.df)
-        return margin - size >= needed * later.standard_error
+        if later.standard_error == 0:
+            return size < margin
+        needed = later.t_needed(level_inside, both_sides=False)
+        # Both of the one-sided tests have to reject: each misses in its own tail.
+        near, far = ((margin + side) / later.standard_error for side in (-size, size))
+        return float(np.sum(stdtr(later.df, np.subtract((near, far), needed)))) - 1 >= power
 
     low, high = effect.count, MAX_SEEDS_ASKED
     if not settles(high):

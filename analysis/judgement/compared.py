@@ -49,4 +49,5 @@ def size_in_margins(found: Verdict | Part) -> float:
     effect = found.effect.estimate
     if found.scale == "ratio":
         return float(abs(np.log(effect)) / np.log(found.margin))
-    return abs(effect) / found.margin
+    # A margin that is a share of next to nothing would make it infinite.
+    return min(abs(effect) / found.margin, 1e300)

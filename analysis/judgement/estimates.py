@@ -91,12 +91,19 @@ def estimate(statistics: Mapping[int, Statistic]) -> Estimate:
 
 
 def against_baseline(
-    variant: Mapping[int, Statistic], baseline: Mapping[int, Statistic]
+    variant: Mapping[int, Statistic],
+    baseline: Mapping[int, Statistic],
+    resolution: float = 0.0,
 ) -> AgainstBaseline:
     """Differences (variant - baseline) and ratios (variant / baseline) over common seeds.
 
     The ratio is the geometric mean of the pairs' ratios, with the interval of their logarithms. A
     seed with a run on one side only makes no pair and is named in the note.
+
+    Args:
+        variant: by seed.
+        baseline: by seed.
+        resolution: step in which the values are known, in their unit; 0: not known.
     """
     common = sorted(set(variant) & set(baseline))
     notes = []
@@ -116,17 +123,18 @@ def against_baseline(
     if len(pairs) == 1:
         notes.append(ONE_PAIR)
     own, base_values = zip(*pairs, strict=True)
-    difference = _paired_interval(np.subtract(own, base_values))
+    difference = _paired_interval(np.subtract(own, base_values), resolution)
     ratio = None
     if min(own) > 0 and min(base_values) > 0:
-        ratio = exponential(_paired_interval(log_ratios(own, base_values)))
+        step = resolution / float(np.mean(base_values))
+        ratio = exponential(_paired_interval(log_ratios(own, base_values), step))
     else:
         notes.append(NO_RATIO)
     return AgainstBaseline(difference, ratio, len(pairs), tuple(notes))
 
 
-def _paired_interval(differences: Floats) -> Interval:
-    """The interval that verdicts rest on; one pair has no bounds."""
-    if differences.size == 1:
+def _paired_interval(differences: Floats, resolution: float) -> Interval:
+    """The interval that verdicts rest on; one pair has no bounds, nor have pairs without spread."""
+    if differences.size == 1 or not (resolution or np.ptp(differences)):
         return Interval(float(differences[0]), None, None)
-    return paired_effect(differences).interval()
+    return paired_effect(differences, resolution).interval()

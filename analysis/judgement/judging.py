@@ -18,6 +18,7 @@ from analysis.measures.catalogue import OWN, run_statistics
 from analysis.measures.data import ALL, ClassData
 from analysis.measures.durations import TO_320_KIB, TO_LAST_BYTE
 from analysis.measures.metric import (
+    NOTHING_THERE,
     TIME_RESOLUTION_S,
     Catalogue,
     Judged,
@@ -115,6 +116,24 @@ def add_run(statistics: Statistics, run: Run, data: Mapping[str, ClassData]) -> 
         by_variant.setdefault((metric, run.variant), {})[run.seed] = statistic
 
 
+def complete(statistics: Statistics, catalogue: Catalogue = OWN) -> Statistics:
+    """``statistics``, in which a run without a metric that another run of its level has says so.
+
+    A client whose downloads never ended, or a class without any, leaves nothing to compute from.
+    That is an outcome: without the run its pair would be missing, and the others would be selected.
+    """
+    read: dict[str, set[tuple[str, int]]] = {}
+    for (level, _), of_class in statistics.items():
+        for (_, variant), by_seed in of_class.items():
+            read.setdefault(level, set()).update((variant, seed) for seed in by_seed)
+    drawn = {quantity.name for quantity in catalogue.quantities if quantity.drawn}
+    for (level, _), of_class in statistics.items():
+        for metric in sorted({name for name, _ in of_class} - drawn):
+            for variant, seed in sorted(read[level]):
+                of_class.setdefault((metric, variant), {}).setdefault(seed, NOTHING_THERE)
+    return statistics
+
+
 def read_statistics(study: Study, store: Path) -> Statistics:
     """All metrics of all runs of a study, from their records.
 
@@ -129,7 +148,7 @@ def read_statistics(study: Study, store: Path) -> Statistics:
     for run in in_order(study):
         with study.naming(run):
             add_run(statistics, run, load_run(store / run.records, study.level(run.level)))
-    return statistics
+    return complete(statistics)
 
 
 RUNS_COLUMNS = ("run_id", "level", "variant", "seed", "class", "metric", "unit", "value", "note")

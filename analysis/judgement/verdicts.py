@@ -143,20 +143,23 @@ class _Measured:
         """Of all pairs, or of the first few; None where there is no test."""
         if self.reason:
             return None
-        c = self.comparison
         variant, baseline = self.variant[:first], self.baseline[:first]
-        resolution = c.resolution
-        if self.ratio:
-            # A small step of x is the step / x of log x.
-            resolution /= float(np.mean(self.baseline))
-        paired = isinstance(c, Paired)
+        paired = isinstance(self.comparison, Paired)
         if self.ratio and paired:
-            return paired_effect(log_ratios(variant, baseline), resolution)
+            return paired_effect(log_ratios(variant, baseline), self.resolution)
         if self.ratio:
-            return welch_effect(np.log(variant), np.log(baseline), resolution)
+            return welch_effect(np.log(variant), np.log(baseline), self.resolution)
         if paired:
-            return paired_effect(variant - baseline, resolution)
-        return welch_effect(variant, baseline, resolution)
+            return paired_effect(variant - baseline, self.resolution)
+        return welch_effect(variant, baseline, self.resolution)
+
+    @property
+    def resolution(self) -> float:
+        """The step of the values on the scale of the tests."""
+        if not self.ratio:
+            return self.comparison.resolution
+        # A small step of x is the step / x of log x.
+        return self.comparison.resolution / float(np.mean(self.baseline))
 
     def p_values(self, effect: Effect, looks: Spending | None) -> tuple[float, float]:
         """Of "no difference", two-sided, and of "not equivalent" (1 without a margin).
@@ -241,10 +244,16 @@ def decide(
         ValueError: a name twice, a level outside of (0, 1), or looks at unpaired data.
     """
     tested = _test(comparisons, level, looks)
-    # What Holm would ask of the next one: the level divided among those not settled.
-    open_count = sum(test.state is State.UNKNOWN for test in tested.values())
-    share = level / max(1, open_count)
-    return {name: _verdict(test, level, share) for name, test in tested.items()}
+    shares = _Shares(
+        *(
+            level / max(1, sum(p > level for p in p_values))
+            for p_values in (
+                [test.p_different for test in tested.values()],
+                [test.p_equivalent for test in tested.values()],
+            )
+        )
+    )
+    return {name: _verdict(test, level, shares) for name, test in tested.items()}
 
 
 def states(
@@ -271,6 +280,18 @@ class _Test:
     state: State
     p_different: float
     p_equivalent: float
+
+
+@dataclass(frozen=True)
+class _Shares:
+    """What Holm asks of the next test of each kind: the level over how many are not rejected.
+
+    The two kinds are families of their own: what is shown to be equivalent is still open as to
+    whether it differs at all.
+    """
+
+    different: float
+    equivalent: float
 
 
 def _test(
@@ -331,7 +352,18 @@ def _measure(comparison: Sides, looks: Looks | None) -> _Measured:
             raise ValueError("looks are for paired data")
         if variant.size < looks.sizes[-1]:
             reason = f"{variant.size} pairs, fewer than the {looks.sizes[-1]} looked at"
+    if not reason and not comparison.resolution and _agree(comparison, variant, baseline):
+        # With a known step they would have its spread at least.
+        reason = "all agree exactly, and their step is not known: no spread to judge by"
     return _Measured(comparison, variant, baseline, ratio, size, reason)
+
+
+def _agree(comparison: Sides, variant: Floats, baseline: Floats) -> bool:
+    """Whether the values differ without any spread."""
+    if isinstance(comparison, Paired):
+        differences = variant - baseline
+        return bool(differences[0] != 0 and np.ptp(differences) == 0)
+    return bool(np.ptp(variant) == 0 and np.ptp(baseline) == 0 and variant[0] != baseline[0])
 
 
 def _why_not(comparison: Sides, variant: Floats, baseline: Floats) -> str:
@@ -353,7 +385,7 @@ def _why_not(comparison: Sides, variant: Floats, baseline: Floats) -> str:
     )
 
 
-def _verdict(test: _Test, level: float, share: float) -> Verdict:
+def _verdict(test: _Test, level: float, shares: _Shares) -> Verdict:
     member, effect, state = test.member, test.effect, test.state
     interval = None
     if effect is not None:
@@ -362,7 +394,13 @@ def _verdict(test: _Test, level: float, share: float) -> Verdict:
         interval = Interval(member.lone_estimate, None, None)
     more, reason = None, member.reason
     if effect is not None and state is State.UNKNOWN:
-        total = count_to_settle(effect, member.margin, share, largest_unseen=member.unseen)
+        total = count_to_settle(
+            effect,
+            member.margin,
+            shares.different,
+            shares.equivalent,
+            largest_unseen=member.unseen,
+        )
         more = None if total is None else total - effect.count
         if more is None:
             reason = f"{MAX_SEEDS_ASKED} seeds would not settle it"
@@ -387,7 +425,7 @@ def _verdict(test: _Test, level: float, share: float) -> Verdict:
         member.count,
         more,
         reason,
-        _caution(test, share),
+        _caution(test, shares.equivalent),
         bool(member.scaled.size and not member.scaled.any()),
         effect,
     )
@@ -396,7 +434,7 @@ def _verdict(test: _Test, level: float, share: float) -> Verdict:
 def _caution(test: _Test, share: float) -> str:
     """What the verdict does not cover in these data; "" if nothing was seen.
 
-    share: level that Holm asks of the next test.
+    share: level that Holm asks of the next test of equivalence.
     """
     member, effect = test.member, test.effect
     if effect is None:
@@ -408,7 +446,7 @@ def _caution(test: _Test, share: float) -> str:
             f"harm to up to {percent:.0f}% of networks would not show in {effect.count} seeds"
         )
     values = member.scaled
-    if looks_skewed(values, member.comparison.resolution):
+    if looks_skewed(values, member.resolution):
         typical = typical_value(values)
         numbers = ""
         if member.ratio:

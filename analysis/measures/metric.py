@@ -40,6 +40,9 @@ class Statistic:
 NOT_PUBLISHED = Statistic(None, "not in a published pack")
 """Of a metric that takes what a published pack leaves out."""
 
+NOTHING_THERE = Statistic(None, "the run has nothing that it could be taken of")
+"""Of a metric that other runs of the level have: to leave such a run out would be to select."""
+
 
 @dataclass(frozen=True)
 class Margin:
@@ -71,12 +74,14 @@ class Judged:
             whole number of steps and so comes from heartbeats; else a time as any other.
         unseen: by how much a single network may be off without having been seen, in the metric's
             unit, for what is near zero in most networks; 0: that is not asked.
+        bounded: it is a share of something, so that 0 or 1 in all runs shows nothing.
     """
 
     margin: Margin
     resolution: float
     step: Literal["unit", "stream", "heartbeat"] = "unit"
     unseen: float = 0.0
+    bounded: bool = False
 
 
 TIME_RESOLUTION_S = 1e-6
@@ -93,13 +98,13 @@ TAIL = Judged(Margin(0.10), TIME_RESOLUTION_S)
 UNSEEN_RATE = 0.2
 """A network that is harmed without having been seen may lose a fifth of its streams."""
 
-RATE = Judged(Margin(0.01, relative=False), 1.0, "stream", UNSEEN_RATE)
+RATE = Judged(Margin(0.01, relative=False), 1.0, "stream", UNSEEN_RATE, bounded=True)
 """One percentage point. A share of a rate near zero would be no margin at all."""
 
 INDEX = Judged(Margin(0.02, relative=False), 1e-6)
 """Of an index between 1/n and 1."""
 
-SHARE = Judged(Margin(0.05, relative=False), 1e-6)
+SHARE = Judged(Margin(0.05, relative=False), 1e-6, bounded=True)
 """Of a share of a file that a single stream has or lacks, of cells, or of their time."""
 
 NUMBER = Judged(Margin(0.05), 1e-6)
@@ -133,6 +138,8 @@ class Quantity:
         of_outcome: it counts the streams that ended in one way, which may be none at all.
         share_of: it is the share of streams that ended in one of these ways; () if it is none.
         carried: it is what the network carries, as long as it is asked of all classes together.
+        drawn: which runs have it is drawn with the network and no outcome of it, as the roles of
+            traced relays are; of other metrics a run that lacks one has no value.
     """
 
     name: str
@@ -147,6 +154,7 @@ class Quantity:
     of_outcome: bool = False
     share_of: tuple[Outcome, ...] = ()
     carried: bool = False
+    drawn: bool = False
 
 
 def of_clients(data: ClassData) -> bool:

@@ -22,7 +22,7 @@ from analysis.formats.study import Run, Study
 from analysis.inference.intervals import CONFIDENCE
 from analysis.judgement.claims.answers import answer_claims
 from analysis.judgement.claims.claim import Answered, Claim, Labels
-from analysis.judgement.judging import Statistics, add_run
+from analysis.judgement.judging import Statistics, add_run, complete
 from analysis.judgement.verdicts import LEVEL
 from analysis.measures.leeway import leeway
 from analysis.measures.run_data import load_run
@@ -189,7 +189,7 @@ def _answers(
             if key_of(run) in map(key_of, drawing.shown):
                 drawing.data.add(run.variant, run.seed, data, level)
     margins, labels = _margins(paper.studies), _labels(paper.studies)
-    return tuple(answer_claims(paper.claims, statistics, margins, labels, leeways))
+    return tuple(answer_claims(paper.claims, complete(statistics), margins, labels, leeways))
 
 
 def _drawn_before(manifest: Path) -> set[str]:
@@ -309,6 +309,7 @@ def _page(
             for drawing, paths in zip(drawings, drawn, strict=True)
         ],
         "missing": missing,
+        "grown": [study.name for study in paper.studies if study.looks is not None],
         "studies": paper.studies,
         "provenance": _json({name: manifest[name] for name in ("software", "experiments")}),
     }

@@ -22,6 +22,7 @@ from analysis.inference.rare import unseen_share
 from analysis.judgement.judging import (
     Statistics,
     add_run,
+    complete,
     in_order,
     level_of,
 )
@@ -101,6 +102,7 @@ def build(study: Path, store: Path, out: Path) -> ReportPaths:
         for figure in figures:
             if figure.takes(level):
                 figure.add(run.variant, run.seed, data, level)
+    complete(statistics)
     rows = summarise(plan, statistics)
     bias_rows = list(biases.rows(plan))
     out.mkdir(parents=True, exist_ok=True)

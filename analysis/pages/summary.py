@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import csv
 import io
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 
 from analysis.formats.study import Level, Study, Variant
@@ -22,10 +22,11 @@ from analysis.judgement.judging import (
     design_of,
     in_order,
     judge_comparison,
+    resolution_of,
 )
 from analysis.measures.catalogue import METRICS
 from analysis.measures.data import ALL
-from analysis.measures.metric import Metric
+from analysis.measures.metric import Metric, Quantity, Statistic
 from analysis.pages.numbers import (
     exact,
     exact_bounds,
@@ -94,7 +95,8 @@ def summarise(plan: Study, statistics: Statistics) -> list[SummaryRow]:
                     comparison = None
                     judgement = judged.get((variant.name, class_name, metric.name))
                     if plan.baseline is not None and variant.name != plan.baseline:
-                        comparison = _as_judged(against_baseline(own, base), judgement)
+                        step = _step(metric, of_class, (variant.name, plan.baseline))
+                        comparison = _as_judged(against_baseline(own, base, step), judgement)
                     rows.append(
                         SummaryRow(
                             level,
@@ -108,6 +110,17 @@ def summarise(plan: Study, statistics: Statistics) -> list[SummaryRow]:
                         )
                     )
     return rows
+
+
+def _step(
+    metric: Quantity,
+    of_class: Mapping[tuple[str, str], Mapping[int, Statistic]],
+    variants: tuple[str, str],
+) -> float:
+    """The step in which a metric is known, in its unit; 0: not known."""
+    if metric.judged is not None:
+        return resolution_of(metric.name, metric.judged, of_class, variants)
+    return 1.0 if metric.unit == "streams" else 0.0
 
 
 def _as_judged(comparison: AgainstBaseline, judgement: Judgement | None) -> AgainstBaseline:

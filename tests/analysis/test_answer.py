@@ -43,9 +43,11 @@ def compared(
         add("web", metric, factor)
     add("all", "goodput_bytes_per_s", factors[0], 1e6)
     if rate is not None:
-        for who, value in (("ewma", 0.1), ("swrr", 0.1 + rate)):
+        # Rates without any spread would have no test.
+        for who, value, spread in (("ewma", 0.1, 0.0), ("swrr", 0.1 + rate, 1e-6)):
             table["5mid", "all"]["timeout_rate", who] = {
-                seed: Statistic(value + 0.001 * (seed % 3)) for seed in range(1, seeds + 1)
+                seed: Statistic(value + 0.001 * (seed % 3) + spread * (seed % 2))
+                for seed in range(1, seeds + 1)
             }
     judged = judge_comparison("5mid", table, "swrr", "ewma")
     return Compared(place, variant, "EWMA", tuple(j for j in judged if j.primary))

@@ -152,6 +152,21 @@ def test_every_part_has_to_hold_and_one_that_fails_decides() -> None:
     assert effect.estimate == pytest.approx(1.2, rel=0.01)
 
 
+def test_an_order_rests_on_the_part_whose_difference_is_least_sure() -> None:
+    # A hundredth is the less sure difference, and very surely within the margin.
+    values = runs({("5mid", "a"): 1.0, ("5mid", "b"): 1.01}, noise=0.001)
+    noisy = runs({("5mid", "a"): 1.0, ("5mid", "c"): 1.2}, noise=0.02)
+    values["5mid", "web"]["ttfb_p50_s", "c"] = noisy["5mid", "web"]["ttfb_p50_s", "c"]
+    answered = answer(claim("lowest", "a b c"), values)
+    to_b, to_c = answered.parts
+    assert answered.answer is Answer.SUPPORTED
+    assert to_b.p_different is not None
+    assert to_c.p_different is not None
+    assert to_b.p_equivalent is not None
+    assert to_b.p_equivalent < to_c.p_different < to_b.p_different
+    assert answered.deciding is to_b
+
+
 def test_a_direction_is_supported_however_small() -> None:
     statistics = runs({("5mid", "a"): 1.0, ("5mid", "b"): 1.02}, noise=0.001)
     (part,) = answer(claim("lowest", "a b"), statistics).parts

@@ -106,3 +106,14 @@ def test_a_zero_leaves_the_arithmetic_mean() -> None:
     result = estimate(by_seed(0.0, 2.0))
     assert result.geometric is None
     assert result.beside("ratio") is result.mean
+
+
+def test_pairs_that_agree_have_the_spread_of_their_step_or_no_bounds() -> None:
+    own, base = ({1: Statistic(a), 2: Statistic(b)} for a, b in ((3.0, 1.0), (2.0, 0.0)))
+    unknown = against_baseline(own, base).difference
+    assert unknown is not None
+    assert (unknown.estimate, unknown.low, unknown.high) == (1.0, None, None)
+    counted = against_baseline(own, base, 1.0).difference
+    assert counted is not None
+    assert counted.low is not None
+    assert counted.low < 1.0

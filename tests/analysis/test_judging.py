@@ -16,6 +16,7 @@ from analysis.judgement.judging import (
     Design,
     Judgement,
     Statistics,
+    complete,
     judge_comparison,
     read_runs_csv,
     read_statistics,
@@ -228,3 +229,29 @@ def test_a_bad_table_is_refused(tmp_path: Path, text: str, message: str) -> None
 def test_every_metric_but_counts_has_a_margin() -> None:
     without = ({metric.name for metric in METRICS} & shipped.METRICS) - set(OWN.judged)
     assert all(name.endswith("_count") for name in without)
+
+
+def test_a_run_without_what_others_have_lacks_a_value_and_is_not_left_out() -> None:
+    # No download of the variant ended in seed 5, so nothing could be computed from it.
+    table = synthetic(2.0)
+    del table["5mid", "web"]["ttfb_p50_s", "rr"][5]
+    complete(table)
+    lacking = table["5mid", "web"]["ttfb_p50_s", "rr"][5]
+    assert lacking.value is None
+    assert lacking.reason
+    verdict = by_metric(judge_comparison("5mid", table, "rr", "ewma"))["web", "ttfb_p50_s"].verdict
+    assert (verdict.state, verdict.reason) == (State.UNKNOWN, "1 of 6 pairs lack a value")
+
+
+def test_only_runs_that_were_read_lack_a_value_and_only_where_it_is_an_outcome() -> None:
+    table = synthetic(2.0)
+    table["5mid", "guard"] = {("cell_time_p50_s", "ewma"): {1: Statistic(1.0)}}
+    for of_class in table.values():
+        of_class.pop(("ttfb_p50_s", "rr"), None)
+        for key in [key for key in of_class if key[1] == "rr"]:
+            del of_class[key][6]
+    complete(table)
+    # The sixth run of rr is not there; the others had no download.
+    assert set(table["5mid", "web"]["ttfb_p50_s", "rr"]) == {1, 2, 3, 4, 5}
+    # Which relays are traced is drawn with the network.
+    assert set(table["5mid", "guard"]) == {("cell_time_p50_s", "ewma")}

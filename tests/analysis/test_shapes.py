@@ -154,3 +154,13 @@ def test_the_typical_value_of_a_shape() -> None:
     assert shapes.SHAPES["exponential"].typical == pytest.approx(TYPICAL_EXPONENTIAL, abs=1e-4)
     assert shapes.SHAPES["normal"].typical == pytest.approx(0.0, abs=1e-4)
     assert shapes.SHAPES["normal"].spread == pytest.approx(1.0)
+
+
+def test_skewed_throughput_is_seen_as_skewed_times_are() -> None:
+    # The step of a byte a second is nothing beside a megabyte: on ratios it has to be so as well.
+    rng = np.random.default_rng(3)
+    ratios = np.exp([*rng.normal(0, 0.01, 9), 0.6])
+    base = rng.lognormal(0, 0.3, 10)
+    for scale, step in ((1.0, 1e-6), (1e6, 1.0)):
+        sides = Paired(scale * base * ratios, scale * base, Margin(0.05), "higher", step)
+        assert "a few seeds are far off" in decide({"it": sides})["it"].caution

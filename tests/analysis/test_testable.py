@@ -75,6 +75,12 @@ def test_a_rate_that_is_the_same_elsewhere_is_no_bound() -> None:
     assert answer(claim("lowest", "timeout_rate"), of, {}).answer is not Answer.UNTESTABLE
 
 
+@pytest.mark.parametrize("metric", ["cells_at_once", "circuits_waiting", "jain_index_streams"])
+def test_a_number_without_a_unit_that_is_no_share_has_no_bound(metric: str) -> None:
+    of = statistics_of(metric, {("few", "a"): [1.0] * 5, ("few", "b"): [1.0] * 5})
+    assert answer(claim("alike", metric), of, {}).answer is Answer.SUPPORTED
+
+
 def test_a_value_of_a_rate_is_answered_by_runs_at_its_bound() -> None:
     of = statistics_of("timeout_rate", {("few", "a"): AT_ZERO, ("few", "b"): AT_ZERO})
     assert answer(claim("below", "timeout_rate"), of, {}).answer is Answer.SUPPORTED

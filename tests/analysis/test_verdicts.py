@@ -106,8 +106,17 @@ def test_a_few_equal_counts_are_no_certainty() -> None:
     # One timeout more in each of two runs of 500 streams.
     sides = Paired([0.002, 0.002], [0.0, 0.0], Margin(0.0001, relative=False), "lower", 0.002)
     assert alone(sides).state is State.UNKNOWN
-    certain = Paired([0.002, 0.002], [0.0, 0.0], Margin(0.0001, relative=False), "lower")
-    assert alone(certain).state is State.DIFFERENT
+    finer = Paired([0.002, 0.002], [0.0, 0.0], Margin(0.0001, relative=False), "lower", 1e-9)
+    assert alone(finer).state is State.DIFFERENT
+
+
+@pytest.mark.parametrize("kind", [Paired, Unpaired])
+def test_agreement_is_no_certainty_where_the_step_is_not_known(kind: type[Paired]) -> None:
+    # One failure more of 200 in each of three runs, of files that do not tell how many there were.
+    agreeing = kind([0.005] * 3, [0.0] * 3, Margin(0.0001, relative=False), "lower")
+    verdict = alone(agreeing)
+    assert verdict.state is State.UNKNOWN
+    assert "agree exactly" in verdict.reason
 
 
 def test_the_family_is_corrected_for() -> None:
@@ -180,3 +189,21 @@ def test_never_nan_and_always_one_of_three(family: list[Any]) -> None:
         assert verdict.settled or verdict.reason or verdict.more_seeds
         if verdict.direction:
             assert verdict.state is State.DIFFERENT
+
+
+def test_metrics_that_are_equivalent_are_still_open_as_to_a_difference() -> None:
+    """Holm steps through both kinds by themselves, so seeds are asked for at the level of each."""
+    open_one = Paired(1.0 + np.tile([0.105, -0.035], 10), np.ones(20), FIVE, "lower", 1e-6)
+    alike = {
+        f"alike {n}": Paired(1.0 + np.tile([1e-4, -1e-4], 10), np.ones(20), FIVE, "lower", 1e-6)
+        for n in range(7)
+    }
+    beside = decide({"it": open_one, **alike})
+    assert [beside[name].state for name in alike] == [State.EQUIVALENT] * 7
+    assert beside["it"].state is State.UNKNOWN
+    assert (
+        beside["it"].more_seeds
+        == decide({"it": open_one, **{name: Paired([None], [1.0], FIVE) for name in alike}})[
+            "it"
+        ].more_seeds
+    )

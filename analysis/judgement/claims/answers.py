@@ -161,6 +161,7 @@ def _part(question: _Question, verdicts: Sequence[Verdict], beyond: Sequence[Ver
         needed = [v.more_seeds for v in verdicts if not v.settled]
         more = max((n for n in needed if n is not None), default=None)
         reason = reason or next((v.reason for v in verdicts if v.reason), "")
+    tested = answer not in (Answer.OPEN, Answer.UNTESTABLE)
     return Part(
         question.text,
         question.metric,
@@ -174,4 +175,5 @@ def _part(question: _Question, verdicts: Sequence[Verdict], beyond: Sequence[Ver
         None if reason else more,
         reason,
         untestable,
+        question.statement.p_behind(answer, verdicts, beyond) if tested else 1.0,
     )

@@ -134,6 +134,7 @@ class Part:
         more_seeds: how many more would settle it; None if settled or if that cannot be told.
         reason: why it is not settled, or what else to know.
         untestable: why it cannot be tested, if so.
+        p_answer: of the tests that the answer rests on; 1 where it rests on none.
     """
 
     text: str
@@ -148,6 +149,7 @@ class Part:
     more_seeds: int | None
     reason: str
     untestable: Untestable | None = None
+    p_answer: float = 1.0
 
 
 @dataclass(frozen=True)
@@ -179,7 +181,7 @@ class Answered:
         if self.answer is Answer.UNTESTABLE:
             return parts[0]
         pick = max if self.answer is Answer.SUPPORTED else min
-        return pick(parts, key=_surest)
+        return pick(parts, key=lambda part: part.p_answer)
 
     @property
     def seeds(self) -> int:
@@ -194,8 +196,3 @@ class Answered:
         needed = [part.more_seeds for part in self.parts if part.answer is Answer.OPEN]
         known = [seeds for seeds in needed if seeds is not None]
         return max(known) if len(known) == len(needed) else None
-
-
-def _surest(part: Part) -> float:
-    tests = [p for p in (part.p_different, part.p_equivalent) if p is not None]
-    return min(tests, default=1.0)

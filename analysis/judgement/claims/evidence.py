@@ -25,6 +25,7 @@ class Evidence:
         metric: the metric.
         margin: what counts as the same.
         unseen: by how much a network that was not seen may be off, as in ``Judged``.
+        bounded: whether it is a share, as in ``Judged``.
         labels: how readers know levels and variants.
         class_name: the claim's class of clients.
     """
@@ -45,6 +46,7 @@ class Evidence:
         self.metric = _METRIC[metric]
         self.margin: Margin = self._judged.margin
         self.unseen = self._judged.unseen
+        self.bounded = self._judged.bounded
         self.labels = labels
         self._leeways = leeways
 

@@ -64,6 +64,20 @@ class Statement(ABC):
     def judge(self, verdicts: Sequence[Verdict], beyond: Sequence[Verdict]) -> Answering:
         """The answer from the verdicts on ``sides`` and on ``beyond``, all of them with a test."""
 
+    def p_behind(
+        self, answer: Answer, verdicts: Sequence[Verdict], beyond: Sequence[Verdict]
+    ) -> float:
+        """The p-value that the answer rests on, the larger one where that takes two tests.
+
+        1 for what is not settled.
+        """
+        del beyond
+        if answer is Answer.NO_DIFFERENCE:
+            return min(_known(verdict.p_equivalent) for verdict in verdicts)
+        if answer in (Answer.SUPPORTED, Answer.OPPOSITE):
+            return max(_known(verdict.p_different) for verdict in verdicts)
+        return 1.0
+
 
 @dataclass(frozen=True)
 class Direction:
@@ -117,6 +131,19 @@ def within_margin(shown: Verdict, far: Verdict) -> Answering:
     if shown.state is State.DIFFERENT:
         return Answer.OPEN, "they differ, but it may be by less than the margin"
     return Answer.OPEN, ""
+
+
+def p_within_margin(answer: Answer, shown: Verdict, far: Verdict) -> float:
+    """The p-value behind an answer of ``within_margin``; 1 for what is not settled."""
+    if answer is Answer.SUPPORTED:
+        return _known(shown.p_equivalent)
+    if answer is Answer.OPPOSITE:
+        return max(_known(shown.p_different), _known(far.p_different))
+    return 1.0
+
+
+def _known(p: float | None) -> float:
+    return 1.0 if p is None else p
 
 
 def beyond_margin(sides: Paired) -> Paired:

@@ -21,11 +21,11 @@ from analysis.measures.leeway import Displacement, Leeway
 
 
 def at_a_bound(statement: Statement, evidence: Evidence) -> Untestable | None:
-    """Whether the rate is 0% in all runs that are compared, or 100%.
+    """Whether the share is 0% in all runs that are compared, or 100%.
 
-    A statement about a value of that rate is answered by just such runs.
+    A statement about a value of that share is answered by just such runs.
     """
-    if evidence.metric.unit != "1" or statement.against_value:
+    if not evidence.bounded or statement.against_value:
         return None
     values = np.concatenate(evidence.arrays(statement.points))
     if values[0] not in (0.0, 1.0) or values.min() < values.max():

@@ -31,7 +31,7 @@ def _is_relayed(data: ClassData) -> bool:
     return data.relayed is not None
 
 
-_Metric = partial(Metric, when=_is_relayed)
+_Metric = partial(Metric, when=_is_relayed, drawn=True)
 
 
 def _of_relayed(compute: Callable[[Relayed], Statistic]) -> Callable[[ClassData], Statistic]:

@@ -20,7 +20,6 @@ from analysis.measures.metric import (
     QUANTILES,
     RATE,
     WHOLE,
-    Judged,
     Metric,
     Statistic,
     rank,
@@ -162,7 +161,7 @@ def _perf_metrics() -> Iterator[Metric]:
         label="Download error rate",
         unit="1",
         better="lower",
-        judged=Judged(RATE.margin, 0.0, unseen=RATE.unseen),
+        judged=RATE,
         compute=_error_rate,
     )
 
@@ -186,7 +185,8 @@ METRICS: tuple[Metric, ...] = (
         label="Circuits that failed before they were built",
         unit="1",
         better="lower",
-        judged=Judged(RATE.margin, 0.0, unseen=RATE.unseen),
+        # How many circuits a client built is no metric, so the step is not known.
+        judged=replace(RATE, step="unit", resolution=0.0),
         compute=_circuit_failures,
         when=_has_circuits,
     ),

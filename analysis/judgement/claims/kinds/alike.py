@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import combinations
 
-from analysis.judgement.claims.claim import Claim, Point
+from analysis.judgement.claims.claim import Answer, Claim, Point
 from analysis.judgement.claims.evidence import Evidence
 from analysis.judgement.claims.statement import (
     Answering,
@@ -14,6 +14,7 @@ from analysis.judgement.claims.statement import (
     Direction,
     Statement,
     beyond_margin,
+    p_within_margin,
     within_margin,
 )
 from analysis.judgement.verdicts import Paired, Verdict
@@ -54,6 +55,12 @@ class Alike(Statement):
     def judge(self, verdicts: Sequence[Verdict], beyond: Sequence[Verdict]) -> Answering:
         """By equivalence."""
         return within_margin(verdicts[0], beyond[0])
+
+    def p_behind(
+        self, answer: Answer, verdicts: Sequence[Verdict], beyond: Sequence[Verdict]
+    ) -> float:
+        """Of equivalence, or of a difference beyond the margin."""
+        return p_within_margin(answer, verdicts[0], beyond[0])
 
 
 def _alike(claim: Claim) -> Iterator[Statement]:

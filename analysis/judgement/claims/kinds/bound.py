@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from analysis.judgement.claims.claim import Claim, Point
+from analysis.judgement.claims.claim import Answer, Claim, Point
 from analysis.judgement.claims.evidence import Evidence
 from analysis.judgement.claims.statement import (
     Answering,
@@ -15,6 +15,7 @@ from analysis.judgement.claims.statement import (
     Statement,
     beyond_margin,
     one_sided,
+    p_within_margin,
     sign,
     wanted_sign,
     within_margin,
@@ -37,8 +38,8 @@ class _AgainstValue(Statement):
 
     def _text(self, evidence: Evidence, word: str) -> str:
         level, variant = evidence.labels.level(self.left.level), evidence.labels.variant
-        unit = evidence.metric.unit
-        named = f"{100 * self.value:g}%" if unit == "1" else f"{self.value:g} {unit}"
+        unit = "" if evidence.metric.unit == "1" else f" {evidence.metric.unit}"
+        named = f"{100 * self.value:g}%" if evidence.bounded else f"{self.value:g}{unit}"
         return f"{level}: {variant(self.left.variant)} {word} {named}"
 
     def sides(self, evidence: Evidence) -> tuple[Paired, ...]:
@@ -82,6 +83,12 @@ class Near(_AgainstValue):
     def judge(self, verdicts: Sequence[Verdict], beyond: Sequence[Verdict]) -> Answering:
         """By equivalence."""
         return within_margin(verdicts[0], beyond[0])
+
+    def p_behind(
+        self, answer: Answer, verdicts: Sequence[Verdict], beyond: Sequence[Verdict]
+    ) -> float:
+        """Of equivalence, or of a difference beyond the margin."""
+        return p_within_margin(answer, verdicts[0], beyond[0])
 
 
 def _bound(lower: bool) -> Callable[[Claim], Iterator[Statement]]:
