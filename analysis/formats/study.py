@@ -182,6 +182,11 @@ class Looks(PlannedLooks):
         )
 
     @property
+    def several(self) -> bool:
+        """Whether more than one of them told something."""
+        return bool(self.telling) or sum(size > 1 for size in self.sizes) > 1
+
+    @property
     def plans(self) -> list[tuple[tuple[int, ...], int]]:
         """Sizes and budget of each plan that told something, this one last."""
         return [*(past.plan for past in self.telling), self.plan]

@@ -309,7 +309,7 @@ def _page(
             for drawing, paths in zip(drawings, drawn, strict=True)
         ],
         "missing": missing,
-        "grown": [study.name for study in paper.studies if study.looks is not None],
+        "grown": [one.name for one in paper.studies if one.looks is not None and one.looks.several],
         "studies": paper.studies,
         "provenance": _json({name: manifest[name] for name in ("software", "experiments")}),
     }

@@ -15,7 +15,7 @@ from analysis_synthetic import VARIANTS, study_content, write_run
 from test_analysis_report import Collector, digests
 
 from analysis.errors import AnalysisError
-from analysis.formats.study import Study
+from analysis.formats.study import Looks, PlannedLooks, Study
 from analysis.judgement.claims.claim import Answer, Claim
 from analysis.pages.claim_tables import CLAIM_COLUMNS
 from analysis.pages.paper import Paper, PaperPaths, answers_beside, build
@@ -407,3 +407,22 @@ def test_figures_of_other_claims_do_not_stay(store: Path, tmp_path: Path) -> Non
     assert {path.name for path in tmp_path.iterdir()} == {*TABLES, "figure-of-mine.png"}
     (tmp_path / "manifest.json").write_text("[]")
     assert build(PAPER, store, tmp_path).figures
+
+
+@pytest.mark.parametrize(
+    ("looks", "told"),
+    [
+        (None, False),
+        (Looks((3,), 3), False),
+        (Looks((1, 3), 3), False),
+        (Looks((2, 3), 3), True),
+        (Looks((3,), 3, (PlannedLooks((2,), 2),)), True),
+    ],
+)
+def test_seeds_that_were_added_after_looks_are_told(
+    store: Path, tmp_path: Path, looks: Looks | None, told: bool
+) -> None:
+    grown = WITHOUT_FIGURES.studies[0].model_copy(update={"looks": looks})
+    paper = Paper("A paper", (grown, *WITHOUT_FIGURES.studies[1:]), CLAIMS)
+    html = build(paper, store, tmp_path).html.read_text(encoding="utf-8")
+    assert ("Of swrr-20mid seeds were added after looks" in html) == told
