@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import functools
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from onionlab.tornet.certificates import (
@@ -39,6 +39,12 @@ SERVICE_KEYS = ("hostname", "hs_ed25519_secret_key")
 
 # Options of Tor that name a file, if they name anything.
 _FILE_OPTIONS = ("ServerDNSResolvConfFile", "V3BandwidthsFile", "GeoIPFile", "GeoIPv6File")
+
+# A relay in a file of bandwidths, in a whole line.
+_MEASURED = re.compile(
+    r"^(?=(?:[^\n]*[ \t])?bw=[0-9])(?:[^\n]*[ \t])?node_id=\$?([0-9A-Fa-f]{40})(?:[ \t][^\n]*)?\n",
+    re.MULTILINE,
+)
 
 _TORRC_ARGUMENTS = ("--defaults-torrc", "-f")
 
@@ -88,7 +94,12 @@ class Checker:
         found = list(self._host_problems())
         if found:
             return found
-        return [*self._addresses(), *self._authority_problems(), *self._peer_problems()]
+        return [
+            *self._addresses(),
+            *self._authority_problems(),
+            *self._relay_problems(),
+            *self._peer_problems(),
+        ]
 
     def _host_problems(self) -> Iterator[str]:
         for name, entry in self._config.hosts.items():
@@ -96,7 +107,7 @@ class Checker:
                 self._parts[name] = self._parts_of(name, entry)
             except (FileError, TorrcError, GraphError) as error:
                 yield f"host {name}: {error}"
-        guards, exits = self._voted()
+        guards, exits = self._voted("Guard"), self._voted("Exit")
         for name, parts in self._parts.items():
             entry = self._config.hosts[name]
             role = self._role(name, parts, guards, exits)
@@ -160,14 +171,14 @@ class Checker:
         except GraphError as error:
             raise GraphError(f"{path}: {error}") from None
 
-    def _voted(self) -> tuple[set[str], set[str]]:
-        """Fingerprints of those that authorities call guards, and exits, whatever they measure."""
-        found: tuple[set[str], set[str]] = (set(), set())
-        for parts in self._parts.values():
-            for kind, option in zip(found, ("Guard", "Exit"), strict=True):
-                listed = parts.tor.get(f"TestingDirAuthVote{option}") if parts.tor else None
-                kind.update(_fingerprint(one) for one in (listed or "").split(","))
-        return found
+    def _voted(self, flag: str) -> set[str]:
+        """Fingerprints of those that authorities give a flag, whatever they measure."""
+        listed = (
+            parts.tor.get(f"TestingDirAuthVote{flag}") or ""
+            for parts in self._parts.values()
+            if parts.tor is not None
+        )
+        return {_fingerprint(one) for line in listed for one in line.split(",")} - {""}
 
     def _role(self, name: str, parts: _Parts, guards: set[str], exits: set[str]) -> Role | None:
         tor, tgen = parts.tor, parts.tgen
@@ -340,6 +351,44 @@ class Checker:
                 f"{path} is not valid when the simulation runs, from 2000-01-01 on: "
                 "generate it with faketime, as tornettools does"
             )
+
+    def _relay_problems(self) -> Iterator[str]:
+        """Whether authorities measure and vote on those that are there: else roles are wrong."""
+        relays = {host.fingerprint: name for name, host in self.hosts.items() if host.fingerprint}
+        measured = {
+            self._files.seen_by(name, path)
+            for name, parts in self._parts.items()
+            if self.hosts[name].role == "authority"
+            and parts.tor is not None
+            and (path := parts.tor.get("V3BandwidthsFile"))
+        }
+        problems = [one for path in sorted(measured) for one in self._unmeasured(path, relays)]
+        yield from problems
+        if problems:
+            return
+        for flag in ("Guard", "Exit"):
+            for stranger in sorted(self._voted(flag) - relays.keys())[:1]:
+                yield (
+                    f"TestingDirAuthVote{flag} names {stranger}, which is no relay's fingerprint: "
+                    "it is of another network"
+                )
+
+    def _unmeasured(self, path: str, relays: Mapping[str, str]) -> Iterator[str]:
+        """How a file of bandwidths differs from the relays: tornettools lists all, authorities too.
+
+        relays: fingerprint -> name.
+        """
+        listed = {_fingerprint(found[1]) for found in _MEASURED.finditer(self._text_at(path))}
+        missing = sorted(name for fingerprint, name in relays.items() if fingerprint not in listed)
+        strangers = sorted(listed - relays.keys())
+        if missing:
+            more = f", nor {len(missing) - 1} more" if len(missing) > 1 else ""
+            yield (
+                f"{path} does not list host {missing[0]}{more}: "
+                "it is cut short, or of another network"
+            )
+        elif strangers:
+            yield f"{path} lists {strangers[0]}, which is no host's: it is of another network"
 
     def _peer_problems(self) -> Iterator[str]:
         """Streams that would go to nobody."""

@@ -16,8 +16,19 @@ from onionlab.tornet import host_files, read_tornet, shadow_config
 from onionlab.tornet.model import EPOCH_UNIX_S, Tornet, content_hash
 from onionlab.tornet.reading import GRAPH
 
-from .tiny import HOSTS, SERVICE, TOR_ARGUMENTS, TinyTornet, ed25519_certificate, graphml, process
+from .tiny import (
+    FINGERPRINTS,
+    HOSTS,
+    SERVICE,
+    TOR_ARGUMENTS,
+    TinyTornet,
+    bandwidths,
+    ed25519_certificate,
+    graphml,
+    process,
+)
 
+BANDWIDTHS = f"{HOSTS}/bw/v3bw.init"
 CERTIFICATE = f"{HOSTS}/alice/keys/authority_certificate"
 
 
@@ -280,6 +291,30 @@ FAULTS: dict[str, tuple[Change, str]] = {
     "keys of another network": (
         lambda t: t.replace(f"{HOSTS}/alice/fingerprint", "0000", "1111"),
         "host alice: its keys are of another network",
+    ),
+    "a bandwidth file that is empty": (
+        lambda t: t.files.update({BANDWIDTHS: b""}),
+        r"\S+/bw/v3bw does not list host alice, nor 3 more",
+    ),
+    "a bandwidth file that is cut short": (
+        lambda t: t.files.update({BANDWIDTHS: t.files[BANDWIDTHS][:-1]}),
+        r"\S+/bw/v3bw does not list host mo: it is cut short, or of another network",
+    ),
+    "a bandwidth file with a relay that is no host": (
+        lambda t: t.files.update({BANDWIDTHS: bandwidths({**FINGERPRINTS, "x": "E" * 40})}),
+        r"\S+/bw/v3bw lists E{40}, which is no host's: it is of another network",
+    ),
+    "a guard whose folder is of another network": (
+        lambda t: t.files.update({f"{HOSTS}/bob/fingerprint": f"bob {'E' * 40}\n".encode()}),
+        r"\S+/bw/v3bw does not list host bob: it is cut short, or of another network",
+    ),
+    "a guard that is no host": (
+        lambda t: t.replace("conf/authority.torrc", FINGERPRINTS["bob"], "E" * 40),
+        "TestingDirAuthVoteGuard names E{40}, which is no relay's fingerprint",
+    ),
+    "an exit that is no host": (
+        lambda t: t.replace("conf/authority.torrc", "VoteExit ", f"VoteExit {'E' * 40},"),
+        "TestingDirAuthVoteExit names E{40}, which is no relay's fingerprint",
     ),
     "another address than every Tor believes": (
         lambda t: t.host("alice").update(ip_addr="100.0.0.9"),

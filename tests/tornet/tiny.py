@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import copy
 import lzma
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -55,6 +56,14 @@ def ed25519_certificate(hours: int) -> bytes:
     """As Tor writes keys/ed25519_signing_cert; hours: since 1970, when it expires."""
     head = b"== ed25519v1-cert: type4 ==".ljust(32, b"\0")
     return head + b"\x01\x04" + hours.to_bytes(4, "big") + bytes(134)
+
+
+def bandwidths(relays: Mapping[str, str]) -> bytes:
+    """As tornettools writes what the authorities take for measured; relays: name -> fingerprint."""
+    lines = [
+        f"node_id=${fingerprint}\tbw=20\tnick={name}\n" for name, fingerprint in relays.items()
+    ]
+    return "".join(["946684801\n", *lines]).encode()
 
 
 def process(program: str, arguments: str, start_s: int, **more: Any) -> dict[str, Any]:
@@ -145,7 +154,7 @@ class TinyTornet:
             "conf/perf-hs.graphml": graphml(
                 {"start": {"peers": f"{SERVICE}:8080"}, "stream": {"recvsize": "50 KiB"}}
             ),
-            f"{HOSTS}/bw/v3bw.init": b"946684801\n",
+            f"{HOSTS}/bw/v3bw.init": bandwidths(FINGERPRINTS),
             "tornettools.generate.2026-01-01.log": (
                 f"[INFO] The argument namespace is: Namespace(quiet=0, seed={seed}, tor='/x/tor', "
                 "network_scale=0.003, events_csv='BW,CIRC', do_trace=False, geoip_path=None)\n"
