@@ -1,4 +1,4 @@
-"""The certificates of an authority and of a relay: whose they are, and when they are valid."""
+"""Certificates of authorities and relays: whose they are, when they are valid; and their keys."""
 
 from __future__ import annotations
 
@@ -9,6 +9,13 @@ from dataclasses import dataclass
 
 _ED25519_HEAD = b"== ed25519v1-cert: type4 ==".ljust(32, b"\0")
 """Of a file of Tor: src/lib/crypt_ops/crypto_format.c, crypto_write_tagged_contents_to_file()."""
+_SECRET_HEAD = b"== ed25519v1-secret: type0 ==".ljust(32, b"\0")
+_SECRET_BYTES = 96
+# Tor ends its own with a NUL, tor-gencert without.
+_RSA_SECRET = re.compile(
+    rb"-----BEGIN ((?:RSA )?PRIVATE KEY)-----\n[A-Za-z0-9+/=\n]+\n-----END \1-----[\s\0]*"
+)
+_LAST_LINE = "-----END SIGNATURE-----"
 _MOST_AGE_S = 365 * 24 * 3600
 
 
@@ -42,6 +49,8 @@ def read_authority_certificate(text: str) -> AuthorityCertificate:
             raise ValueError(f"no line {keyword}")
         return found[1]
 
+    if _LAST_LINE not in text.splitlines():
+        raise ValueError(f"no line {_LAST_LINE}")
     when = r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d"
     return AuthorityCertificate(
         identity=line("fingerprint", "[0-9A-Fa-f]{40}").upper(),
@@ -63,3 +72,13 @@ def signing_key_expires_unix_s(content: bytes) -> int:
     if not content.startswith(_ED25519_HEAD) or len(content) < len(_ED25519_HEAD) + 6:
         raise ValueError("no certificate of a signing key")
     return 3600 * int.from_bytes(content[len(_ED25519_HEAD) + 2 : len(_ED25519_HEAD) + 6], "big")
+
+
+def is_rsa_secret(content: bytes) -> bool:
+    """Whether it is a whole RSA key, as keys/secret_id_key and keys/authority_signing_key are."""
+    return _RSA_SECRET.fullmatch(content) is not None
+
+
+def is_ed25519_secret(content: bytes) -> bool:
+    """Whether it is a whole secret key, as those of relays' and onion services' identities are."""
+    return content.startswith(_SECRET_HEAD) and len(content) == _SECRET_BYTES

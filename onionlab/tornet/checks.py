@@ -6,12 +6,15 @@ No rule looks at a host's name: what a torrc makes of a Tor and a graph of a TGe
 from __future__ import annotations
 
 import functools
+import posixpath
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from onionlab.tornet.certificates import (
     AuthorityCertificate,
+    is_ed25519_secret,
+    is_rsa_secret,
     read_authority_certificate,
     signing_key_expires_unix_s,
 )
@@ -36,6 +39,13 @@ AUTHORITY_KEYS = (
 )
 SERVICE_KEYS = ("hostname", "hs_ed25519_secret_key")
 """Below HiddenServiceDir."""
+
+_SECRET_KEYS = {
+    "secret_id_key": is_rsa_secret,
+    "authority_signing_key": is_rsa_secret,
+    "ed25519_master_id_secret_key": is_ed25519_secret,
+    "hs_ed25519_secret_key": is_ed25519_secret,
+}
 
 # Options of Tor that name a file, if they name anything.
 _FILE_OPTIONS = ("ServerDNSResolvConfFile", "V3BandwidthsFile", "GeoIPFile", "GeoIPv6File")
@@ -229,7 +239,9 @@ class Checker:
         missing = [path for path in wanted if f"{folder}/{path}" not in self._files]
         if missing:
             yield f"without its keys: {folder}/{missing[0]} is missing"
-        elif role in RELAY_ROLES:
+        else:
+            yield from self._damaged(f"{folder}/{path}" for path in wanted)
+        if not missing and role in RELAY_ROLES:
             if self._identity(name) is None:
                 yield f"{folder}/{RELAY_KEYS[0]} holds no fingerprint"
             yield from self._expired(f"{folder}/keys/ed25519_signing_cert")
@@ -237,6 +249,13 @@ class Checker:
             self._peers[name] = parts.tgen.peers()
             if role in ("markov-client", "perf-client") and not self._peers[name]:
                 yield "its TGen has no peers to stream with"
+
+    def _damaged(self, paths: Iterable[str]) -> Iterator[str]:
+        """Secret keys that Tor would replace at its start, and be another host."""
+        for path in paths:
+            kind = _SECRET_KEYS.get(posixpath.basename(path))
+            if kind is not None and not kind(self._files.content(path)):
+                yield f"{path} is no whole secret key: Tor would make another"
 
     def _expired(self, path: str) -> Iterator[str]:
         """Whether a signing key is one that Tor would replace at its start."""

@@ -19,11 +19,13 @@ from onionlab.tornet.reading import GRAPH
 from .tiny import (
     FINGERPRINTS,
     HOSTS,
+    RSA_SECRET,
     SERVICE,
     TOR_ARGUMENTS,
     TinyTornet,
     bandwidths,
     ed25519_certificate,
+    ed25519_secret,
     graphml,
     process,
 )
@@ -255,6 +257,36 @@ FAULTS: dict[str, tuple[Change, str]] = {
     "an onion service without its key": (
         lambda t: t.files.pop(f"{HOSTS}/hidden/hs/hs_ed25519_secret_key"),
         r"host hidden: without its keys: \S+/hs/hs_ed25519_secret_key is missing",
+    ),
+    "an identity key that is empty": (
+        lambda t: t.files.update({f"{HOSTS}/bob/keys/secret_id_key": b""}),
+        r"host bob: \S+/keys/secret_id_key is no whole secret key: Tor would make another",
+    ),
+    "an identity key that is cut short": (
+        lambda t: t.files.update({f"{HOSTS}/bob/keys/secret_id_key": RSA_SECRET[:-6]}),
+        r"host bob: \S+/keys/secret_id_key is no whole secret key",
+    ),
+    "an ed25519 key that is cut short": (
+        lambda t: t.files.update(
+            {f"{HOSTS}/mo/keys/ed25519_master_id_secret_key": ed25519_secret()[:-1]}
+        ),
+        r"host mo: \S+/keys/ed25519_master_id_secret_key is no whole secret key",
+    ),
+    "an ed25519 key that is none": (
+        lambda t: t.replace(f"{HOSTS}/mo/keys/ed25519_master_id_secret_key", "type0", "type4"),
+        r"host mo: \S+/keys/ed25519_master_id_secret_key is no whole secret key",
+    ),
+    "a signing key of an authority that is empty": (
+        lambda t: t.files.update({f"{HOSTS}/alice/keys/authority_signing_key": b""}),
+        r"host alice: \S+/keys/authority_signing_key is no whole secret key",
+    ),
+    "an onion service's key that is empty": (
+        lambda t: t.files.update({f"{HOSTS}/hidden/hs/hs_ed25519_secret_key": b""}),
+        r"host hidden: \S+/hs/hs_ed25519_secret_key is no whole secret key",
+    ),
+    "a certificate that is cut short": (
+        lambda t: t.replace(CERTIFICATE, "-----END SIGNATURE-----", "-----END"),
+        "authority_certificate is no key certificate: no line -----END SIGNATURE-----",
     ),
     "a certificate that has expired": (
         lambda t: t.replace(

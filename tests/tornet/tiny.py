@@ -21,6 +21,7 @@ NODES = {"alice": 3, "bob": 3, "eve": 7, "mo": 9, "web": 9, "hidden": 3, "user":
 NODES |= {"peek": 9}
 ATLAS_NODES = (1, 3, 5, 7, 9)
 TOR_ARGUMENTS = "--defaults-torrc torrc-defaults -f torrc"
+RSA_SECRET = b"-----BEGIN RSA PRIVATE KEY-----\nMIIC\n-----END RSA PRIVATE KEY-----\n"
 MODEL = {"s0": {"type": "state", "name": "start"}, "o0": {"type": "observation", "name": "+"}}
 
 
@@ -64,6 +65,11 @@ def bandwidths(relays: Mapping[str, str]) -> bytes:
         f"node_id=${fingerprint}\tbw=20\tnick={name}\n" for name, fingerprint in relays.items()
     ]
     return "".join(["946684801\n", *lines]).encode()
+
+
+def ed25519_secret() -> bytes:
+    """As Tor keeps keys/ed25519_master_id_secret_key, and tornettools writes onion services'."""
+    return b"== ed25519v1-secret: type0 ==".ljust(32, b"\0") + bytes(64)
 
 
 def process(program: str, arguments: str, start_s: int, **more: Any) -> dict[str, Any]:
@@ -113,7 +119,7 @@ class TinyTornet:
         )
         self._torrc("hidden", "onion")
         self.files[f"{HOSTS}/hidden/hs/hostname"] = f"{SERVICE}\n".encode()
-        self.files[f"{HOSTS}/hidden/hs/hs_ed25519_secret_key"] = b"secret"
+        self.files[f"{HOSTS}/hidden/hs/hs_ed25519_secret_key"] = ed25519_secret()
         for name, graph in (
             ("user", "tgenrc.graphml"),
             ("probe", "../../../conf/perf.graphml"),
@@ -181,15 +187,16 @@ class TinyTornet:
         self._torrc(name, *kinds, own=own)
         keys = {
             "fingerprint": f"{name} {FINGERPRINTS[name]}\n".encode(),
-            "keys/secret_id_key": b"secret",
-            "keys/ed25519_master_id_secret_key": b"secret",
+            "keys/secret_id_key": RSA_SECRET + b"\0",
+            "keys/ed25519_master_id_secret_key": ed25519_secret(),
             "keys/ed25519_signing_cert": ed25519_certificate(500_000),
         }
         if kind == "authority":
-            keys["keys/authority_signing_key"] = b"secret"
+            keys["keys/authority_signing_key"] = RSA_SECRET
             keys["keys/authority_certificate"] = (
                 f"dir-key-certificate-version 3\nfingerprint {IDENTITY}\n"
                 "dir-key-published 1999-12-01 00:00:01\ndir-key-expires 2001-12-01 00:00:01\n"
+                "dir-key-certification\n-----BEGIN SIGNATURE-----\n-----END SIGNATURE-----\n"
             ).encode()
         self.files |= {f"{HOSTS}/{name}/{path}": content for path, content in keys.items()}
 
