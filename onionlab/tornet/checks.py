@@ -140,6 +140,9 @@ class Checker:
         tgens = [process for process in entry.processes if process.path == "tgen"]
         if len(tors) > 1 or len(tgens) > 1:
             raise FileError("it runs a program twice, of which tornettools has one")
+        if sum(process.path == "oniontrace" for process in entry.processes) > 1:
+            # Its log is looked for by the program's name, and two are not told apart.
+            raise FileError("it runs OnionTrace twice: generate the network without --record")
         return _Parts(
             tor=self._tor_options(name, tors[0]) if tors else None,
             tgen=self._tgen_graph(name, tgens[0]) if tgens else None,

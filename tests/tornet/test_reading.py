@@ -418,6 +418,10 @@ FAULTS: dict[str, tuple[Change, str]] = {
         lambda t: t.host("probe")["processes"].append(process("tor", TOR_ARGUMENTS, 5)),
         "host probe: it runs a program twice",
     ),
+    "a network that was generated to be recorded": (
+        lambda t: t.host("bob")["processes"].append(process("oniontrace", "Mode=record", 300)),
+        "host bob: it runs OnionTrace twice.*: generate the network without --record",
+    ),
     "a client without peers": (
         lambda t: t.files.update({"conf/perf.graphml": graphml({"s": {"recvsize": "1 B"}})}),
         "host probe: its TGen has no peers to stream with",
