@@ -11,6 +11,7 @@ import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
+from analysis.formats.files import HOST_TEMPLATES
 from onionlab.tornet.certificates import (
     AuthorityCertificate,
     is_ed25519_secret,
@@ -21,7 +22,7 @@ from onionlab.tornet.certificates import (
 from onionlab.tornet.host_files import FileError, TornetFiles
 from onionlab.tornet.model import EPOCH_UNIX_S, RELAY_ROLES, Role, TornetHost, TornetProcess
 from onionlab.tornet.path_graph import PathGraph
-from onionlab.tornet.shadow_config import HostEntry, ProcessEntry, ShadowConfig
+from onionlab.tornet.shadow_config import CONFIGURATION, HostEntry, ProcessEntry, ShadowConfig
 from onionlab.tornet.tgen_graph import MODEL_PATHS, GraphError, TgenGraph, read_tgen_graph
 from onionlab.tornet.torrc_options import Options, TorrcError, read_options
 from onionlab.yamlfile.units import show
@@ -46,6 +47,9 @@ _SECRET_KEYS = {
     "ed25519_master_id_secret_key": is_ed25519_secret,
     "hs_ed25519_secret_key": is_ed25519_secret,
 }
+
+# Of a host, and of nothing else.
+_HOST_FILES = ("torrc-defaults", "torrc", "tgenrc.graphml", "fingerprint", "hostname")
 
 # Options of Tor that name a file, if they name anything.
 _FILE_OPTIONS = ("ServerDNSResolvConfFile", "V3BandwidthsFile", "GeoIPFile", "GeoIPv6File")
@@ -101,7 +105,7 @@ class Checker:
         What hosts are to each other is looked at once each is whole: else one missing file would be
         told as many faults.
         """
-        found = list(self._host_problems())
+        found = [*self._left_over(), *self._host_problems()]
         if found:
             return found
         return [
@@ -110,6 +114,19 @@ class Checker:
             *self._relay_problems(),
             *self._peer_problems(),
         ]
+
+    def _left_over(self) -> Iterator[str]:
+        """A host's files without their host: YAML that is cut short is YAML still."""
+        folders = {
+            path.removeprefix(f"{HOST_TEMPLATES}/").partition("/")[0]: path
+            for path in sorted(self._files.paths, reverse=True)
+            if path.startswith(f"{HOST_TEMPLATES}/") and posixpath.basename(path) in _HOST_FILES
+        }
+        for name in sorted(folders.keys() - self._config.hosts.keys())[:1]:
+            yield (
+                f"{folders[name]} is of no host of {CONFIGURATION}: that is cut short, or the "
+                "folder is left over and to be removed"
+            )
 
     def _host_problems(self) -> Iterator[str]:
         for name, entry in self._config.hosts.items():

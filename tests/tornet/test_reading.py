@@ -422,6 +422,14 @@ FAULTS: dict[str, tuple[Change, str]] = {
         lambda t: t.host("bob")["processes"].append(process("oniontrace", "Mode=record", 300)),
         "host bob: it runs OnionTrace twice.*: generate the network without --record",
     ),
+    "a configuration that is cut short": (
+        lambda t: t.config["hosts"].pop("peek"),
+        rf"{HOSTS}/peek/torrc is of no host of shadow\.config\.yaml: that is cut short",
+    ),
+    "a process that starts at no time": (
+        lambda t: t.host("web")["processes"][0].pop("start_time"),
+        r"hosts\.web\.processes\[1\]\.start_time: missing",
+    ),
     "a client without peers": (
         lambda t: t.files.update({"conf/perf.graphml": graphml({"s": {"recvsize": "1 B"}})}),
         "host probe: its TGen has no peers to stream with",
