@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
+import itertools
 import re
 import shutil
 import uuid
@@ -202,30 +203,43 @@ def _require_replicates(
                 f"{found[same - 1][0]} is seed {seed} of {name} already: it would count twice",
                 "name the directories in the order of the first import, new ones last",
             )
-    kinds: dict[_Kind, str] = {}
-    for place, tornet in (
+    networks = [
         *((str(path), one.tornet) for path, one in found),
         *((str(kept.directory), kept.tornet) for kept in there.values()),
-    ):
-        kinds.setdefault(_kind(tornet), place)
-    if len(kinds) > 1:
-        (a, at_a), (b, at_b) = list(kinds.items())[:2]
-        different = ", ".join(
-            name for name, of_a, of_b in zip(a._fields, a, b, strict=True) if of_a != of_b
-        )
-        raise UserError(
-            f"{at_a} and {at_b} are no replicates: they differ in {different}",
-            "generate them with the same options but --seed, or import them under two names",
-        )
+    ]
+    kinds = [(place, _kind(tornet), tornet.origin.generate) for place, tornet in networks]
+    for (at_a, a, told_a), (at_b, b, told_b) in itertools.combinations(kinds, 2):
+        different = [
+            *(name for name, of_a, of_b in zip(a._fields, a, b, strict=True) if of_a != of_b),
+            # What only one of them tells need not differ: logs are lost, and options are new.
+            *(
+                name
+                for name in sorted(told_a.keys() & told_b.keys() - {"seed"})
+                if told_a[name] != told_b[name]
+            ),
+        ]
+        if different:
+            raise UserError(
+                f"{at_a} and {at_b} are no replicates: they differ in {', '.join(different)}",
+                "generate them with the same options but --seed, or import them under two names",
+            )
 
 
 class _Kind(NamedTuple):
-    """What replicates have in common; the fields' names are for people."""
+    """What replicates have in common; the fields' names are for people.
+
+    How many relays of a position there are tornettools draws, and of all others the options say.
+    """
 
     stop_time: int
     bootstrap_end_time: int
     options: str
     programs: frozenset[tuple[str, tuple[str, ...]]]
+    authorities: int
+    servers: int
+    onion_services: int
+    markov_clients: int
+    perf_clients: int
 
 
 def _kind(tornet: Tornet) -> _Kind:
@@ -237,6 +251,11 @@ def _kind(tornet: Tornet) -> _Kind:
             (host.role, tuple(process.program for process in host.processes))
             for host in tornet.hosts.values()
         ),
+        authorities=tornet.counts.get("authority", 0),
+        servers=tornet.counts.get("server", 0),
+        onion_services=tornet.counts.get("onion-service", 0),
+        markov_clients=tornet.counts.get("markov-client", 0),
+        perf_clients=tornet.counts.get("perf-client", 0),
     )
 
 

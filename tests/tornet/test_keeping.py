@@ -192,6 +192,32 @@ def test_networks_of_two_kinds_are_no_replicates(tmp_path: Path) -> None:
             import_tornets(tmp_path, "tiny", [*first, directory])
 
 
+LOG = "tornettools.generate.2026-01-01.log"
+
+
+def test_networks_of_two_scales_are_no_replicates(tmp_path: Path) -> None:
+    """Their log tells, and where there is none, how many hosts there are that none draws."""
+    first = written(tmp_path, 1)
+    other, fewer = TinyTornet(2), TinyTornet(3)
+    other.replace(LOG, "network_scale=0.003", "network_scale=0.3")
+    del fewer.files[LOG], fewer.config["hosts"]["peek"]
+    for path in [path for path in fewer.files if path.startswith(f"{HOSTS}/peek/")]:
+        del fewer.files[path]
+    for tiny, word in ((other, "network_scale"), (fewer, "perf_clients")):
+        directory = tiny.write(tmp_path / word)
+        with pytest.raises(UserError, match=f"are no replicates: they differ in {word}\n"):
+            import_tornets(tmp_path, "tiny", [*first, directory])
+
+
+def test_replicates_need_not_know_the_same_options(tmp_path: Path) -> None:
+    first = written(tmp_path, 1)
+    silent, newer = TinyTornet(2), TinyTornet(3)
+    del silent.files[LOG]
+    newer.replace(LOG, "geoip_path=None", "server_scale=0.1")
+    others = [silent.write(tmp_path / "silent"), newer.write(tmp_path / "newer")]
+    assert len(import_tornets(tmp_path, "tiny", [*first, *others])) == 3
+
+
 @pytest.mark.parametrize("name", ["", "..", ".partial", "a/b", "a b", "x" * 101, "\n"])
 def test_what_is_no_name(name: str, tmp_path: Path) -> None:
     with pytest.raises(UserError, match="is no name for networks"):
