@@ -53,6 +53,7 @@ _GENERATE_OPTIONS = (
     *("torperf_num_exit", "torperf_num_onion_service", "torperf_scale", "events_csv", "do_trace"),
 )
 _LOGS = "tornettools.generate.*.log"
+_CHOSEN = re.compile(rb"Chose \d+ of \d+ relays using scale factor \S")
 _LARGEST_LOG_BYTES = 2**24
 
 
@@ -246,15 +247,19 @@ def _refused(shown: str, problems: list[str]) -> UserError:
 
 
 def _generate_log(directory: Path) -> bytes | None:
-    """The latest log of ``tornettools generate``, None where there is none to be read."""
-    logs = sorted(directory.glob(_LOGS))
-    if not logs:
-        return None
-    try:
-        with logs[-1].open("rb") as stream:
-            return stream.read(_LARGEST_LOG_BYTES)
-    except OSError:
-        return None
+    """The latest log of a ``tornettools generate`` that chose relays, None where there is none.
+
+    One that is called again for a directory that is there fails, and leaves a log all the same.
+    """
+    for path in sorted(directory.glob(_LOGS), reverse=True):
+        try:
+            with path.open("rb") as stream:
+                log = stream.read(_LARGEST_LOG_BYTES)
+        except OSError:
+            continue
+        if _CHOSEN.search(log):
+            return log
+    return None
 
 
 def _without_paths(log: bytes | None) -> bytes | None:

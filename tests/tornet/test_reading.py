@@ -136,6 +136,17 @@ def test_the_origin_as_far_as_the_directory_tells(tmp_path: Path) -> None:
     assert (atlas.nodes, atlas.edges, atlas.nodes_kept, atlas.edges_kept) == (5, 15, 3, 6)
 
 
+def test_a_generate_that_failed_later_tells_nothing(tmp_path: Path) -> None:
+    """It finds the folders of the first one, ends, and leaves a log of other options."""
+    tiny = TinyTornet()
+    log = tiny.files["tornettools.generate.2026-01-01.log"]
+    failed = log.replace(b"0.003", b"0.3").partition(b"[INFO] Chose")[0]
+    tiny.files["tornettools.generate.2026-01-02.log"] = failed
+    found = read_tornet(tiny.write(tmp_path / "tornet"))
+    assert found.tornet.origin.generate["network_scale"] == 0.003
+    assert b"Chose 20 of 6500" in (found.generate_log or b"")
+
+
 def test_a_directory_without_its_log_has_no_options(tmp_path: Path) -> None:
     tiny = TinyTornet()
     del tiny.files["tornettools.generate.2026-01-01.log"]
