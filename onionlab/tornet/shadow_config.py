@@ -21,6 +21,7 @@ from onionlab.tornet.shadow_options import (
     HOST_OPTION_DEFAULTS,
     OF_A_RUN,
     REFUSED,
+    SPOILING,
 )
 from onionlab.tornet.shadow_units import rate_bit_per_s, time_ms
 from onionlab.yamlfile import kinds
@@ -51,7 +52,7 @@ def _rate() -> kinds.Kind:
 
 def _options(takes: Mapping[str, kinds.Option]) -> kinds.Kind:
     """Options of Shadow; those that a run decides may stand there, and are not read."""
-    kind = kinds.raw_options("Shadow", takes, _REFUSED)
+    kind = kinds.raw_options("Shadow", takes, _REFUSED, SPOILING)
 
     def parse(value: object) -> dict[str, Any]:
         if not isinstance(value, dict) or not _is_json(value):

@@ -21,6 +21,9 @@ GENERAL: dict[str, Option] = {
 EXPERIMENTAL: dict[str, Option] = {
     "interface_qdisc": ("fifo", "round-robin"),
     "max_unapplied_cpu_latency": str,
+    "native_preemption_enabled": bool,
+    "native_preemption_native_interval": str,
+    "native_preemption_sim_interval": str,
     "report_errors_to_stderr": bool,
     "runahead": str,
     "scheduler": ("thread-per-core", "thread-per-host"),
@@ -37,6 +40,7 @@ EXPERIMENTAL: dict[str, Option] = {
     "use_new_tcp": bool,
     "use_object_counters": bool,
     "use_preload_libc": bool,
+    "use_preload_openssl_crypto": bool,
     "use_preload_openssl_rng": bool,
     "use_sched_fifo": bool,
     "use_syscall_counters": bool,
@@ -67,9 +71,15 @@ REFUSED: dict[str, str] = {
     "progress": "the harness shows the progress",
     "seed": "it is the seed of the run",
     "stop_time": "it follows from the times of the experiment",
-    "native_preemption_enabled": _NONDETERMINISTIC,
-    "native_preemption_native_interval": _NONDETERMINISTIC,
-    "native_preemption_sim_interval": _NONDETERMINISTIC,
-    "use_preload_openssl_crypto": "Tor 0.4.9 exits at start with it (its AES self-test fails)",
 }
 """Option -> why neither an experiment nor an imported network can set it."""
+
+SPOILING: dict[str, tuple[bool, str]] = {
+    "native_preemption_enabled": (True, _NONDETERMINISTIC),
+    "use_preload_openssl_crypto": (
+        True,
+        "Tor 0.4.9 exits at start with it (its AES self-test fails)",
+    ),
+    "use_preload_openssl_rng": (False, _NONDETERMINISTIC),
+}
+"""Option -> the value that neither an experiment nor an imported network can give it, and why."""

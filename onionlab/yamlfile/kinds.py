@@ -313,12 +313,18 @@ Option = type | tuple[str, ...]
 """What an option of another program takes: bool, int, str (text or number), or one of the words."""
 
 
-def raw_options(program: str, takes: Mapping[str, Option], refused: Mapping[str, str]) -> Kind:
+def raw_options(
+    program: str,
+    takes: Mapping[str, Option],
+    refused: Mapping[str, str],
+    spoiling: Mapping[str, tuple[bool, str]],
+) -> Kind:
     """A mapping of another program's options, handed on as written.
 
     takes: option -> what it takes (null is always allowed: as if it were not there); refused:
-    option -> why it cannot be set. Parsing does not look into the mapping:
-    ``check_item`` does, and so each option's error has a line of its own.
+    option -> why it cannot be set; spoiling: option -> the value it cannot have, and why. Parsing
+    does not look into the mapping: ``check_item`` does, and so each option's error has a line of
+    its own.
     """
     expected = f"a mapping of {program}'s options"
     words = {bool: "true or false", int: "a whole number", str: "text"}
@@ -331,6 +337,8 @@ def raw_options(program: str, takes: Mapping[str, Option], refused: Mapping[str,
         kind = takes[option]
         if value is None:
             return None
+        if option in spoiling and value is spoiling[option][0]:
+            return f"cannot be {show(value)} here: {spoiling[option][1]}"
         if isinstance(kind, tuple):
             if value in kind:
                 return None
@@ -348,7 +356,9 @@ def raw_options(program: str, takes: Mapping[str, Option], refused: Mapping[str,
             raise ValueError(f"expected {expected}, got {show(value)}")
         return dict(value)
 
-    def option_schema(kind: Option) -> dict[str, Any]:
+    def option_schema(option: str, kind: Option) -> dict[str, Any]:
+        if option in spoiling:
+            return {"enum": [not spoiling[option][0], None]}
         if isinstance(kind, tuple):
             return {"enum": [*kind, None]}
         names = {bool: ["boolean"], int: ["integer"], str: ["string", "integer"]}[kind]
@@ -356,7 +366,9 @@ def raw_options(program: str, takes: Mapping[str, Option], refused: Mapping[str,
 
     schema = {
         "type": "object",
-        "properties": {option: option_schema(kind) for option, kind in sorted(takes.items())},
+        "properties": {
+            option: option_schema(option, kind) for option, kind in sorted(takes.items())
+        },
         "additionalProperties": False,
     }
     return Kind("mapping", expected, parse, schema, check_item=problem)

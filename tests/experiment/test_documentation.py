@@ -14,7 +14,13 @@ from onionlab.errors import UserError
 from onionlab.experiment import experiment_names, load
 from onionlab.experiment.formats_reference import formats_page
 from onionlab.experiment.reference import with_reference
-from onionlab.tornet.shadow_options import EXPERIMENTAL, GENERAL, HOST_OPTION_DEFAULTS, REFUSED
+from onionlab.tornet.shadow_options import (
+    EXPERIMENTAL,
+    GENERAL,
+    HOST_OPTION_DEFAULTS,
+    REFUSED,
+    SPOILING,
+)
 from onionlab.yamlfile.units import RATE_UNITS, SIZE_UNITS, TIME_UNITS
 
 from .conftest import REPOSITORY, VALID
@@ -82,8 +88,8 @@ def test_every_unit_is_named(unit: str) -> None:
 
 
 def test_every_refused_option_of_shadow_is_named() -> None:
-    for option in REFUSED:
-        assert option in PAGE or option.startswith("native_preemption_")
+    for option in (*REFUSED, *SPOILING):
+        assert option in PAGE
 
 
 def test_no_option_of_shadow_is_both_taken_and_refused() -> None:

@@ -287,7 +287,7 @@ CASES = {
     "an option of Shadow that spoils a run": (
         "title:",
         "engine: {shadow: {experimental: {use_preload_openssl_crypto: true}}}\ntitle:",
-        "1: engine.shadow.experimental.use_preload_openssl_crypto: cannot be set here: "
+        "1: engine.shadow.experimental.use_preload_openssl_crypto: cannot be true here: "
         "Tor 0.4.9 exits at start with it (its AES self-test fails)",
     ),
     "an option of Shadow with a bad value": (

@@ -100,13 +100,18 @@ def test_times_and_options_of_the_simulation(tmp_path: Path) -> None:
         (
             "experimental",
             {"native_preemption_enabled": True},
-            r"yaml:\d+: experimental\.native_preemption_enabled: cannot be set here: "
+            r"yaml:\d+: experimental\.native_preemption_enabled: cannot be true here: "
             "it makes two runs of one seed differ",
         ),
         (
             "experimental",
             {"use_preload_openssl_crypto": True},
-            r"use_preload_openssl_crypto: cannot be set here: Tor 0\.4\.9 exits",
+            r"use_preload_openssl_crypto: cannot be true here: Tor 0\.4\.9 exits",
+        ),
+        (
+            "experimental",
+            {"use_preload_openssl_rng": False},
+            "use_preload_openssl_rng: cannot be false here: it makes two runs of one seed differ",
         ),
         ("experimental", {"interface_qdisk": "fifo"}, 'did you mean "interface_qdisc"'),
         ("experimental", {"seed": 1}, "experimental.seed: unknown option of Shadow"),
@@ -121,6 +126,17 @@ def test_an_option_that_shadow_or_a_run_cannot_take(
     tiny.config.setdefault(section, {}).update(option)
     with pytest.raises(UserError, match=message):
         read(tiny, tmp_path)
+
+
+def test_an_option_that_only_another_value_of_spoils_a_run(tmp_path: Path) -> None:
+    tiny = TinyTornet()
+    tiny.config["experimental"] = {
+        "native_preemption_enabled": False,
+        "native_preemption_sim_interval": "10 ms",
+        "use_preload_openssl_crypto": False,
+        "use_preload_openssl_rng": True,
+    }
+    assert read(tiny, tmp_path).options["experimental"] == tiny.config["experimental"]
 
 
 def test_the_origin_as_far_as_the_directory_tells(tmp_path: Path) -> None:

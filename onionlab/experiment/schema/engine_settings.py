@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Annotated
 
 from onionlab.tornet import shadow_options
@@ -22,19 +23,22 @@ class TgenOptions(Model):
     )
 
 
+def _options(takes: Mapping[str, kinds.Option]) -> kinds.Kind:
+    return kinds.raw_options("Shadow", takes, shadow_options.REFUSED, shadow_options.SPOILING)
+
+
 class ShadowOptions(Model):
     """Options of Shadow, handed on as written; see Shadow's configuration reference."""
 
-    general: Annotated[
-        RawOptions, kinds.raw_options("Shadow", shadow_options.GENERAL, shadow_options.REFUSED)
-    ] = key({}, description="Shadow's `general` section")
-    experimental: Annotated[
-        RawOptions, kinds.raw_options("Shadow", shadow_options.EXPERIMENTAL, shadow_options.REFUSED)
-    ] = key({}, description="Shadow's `experimental` section")
-    host_option_defaults: Annotated[
-        RawOptions,
-        kinds.raw_options("Shadow", shadow_options.HOST_OPTION_DEFAULTS, shadow_options.REFUSED),
-    ] = key({}, description="Shadow's `host_option_defaults` section")
+    general: Annotated[RawOptions, _options(shadow_options.GENERAL)] = key(
+        {}, description="Shadow's `general` section"
+    )
+    experimental: Annotated[RawOptions, _options(shadow_options.EXPERIMENTAL)] = key(
+        {}, description="Shadow's `experimental` section"
+    )
+    host_option_defaults: Annotated[RawOptions, _options(shadow_options.HOST_OPTION_DEFAULTS)] = (
+        key({}, description="Shadow's `host_option_defaults` section")
+    )
 
 
 class UmlOptions(Model):
