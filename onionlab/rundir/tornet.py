@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import ipaddress
 import posixpath
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -44,6 +44,23 @@ CLIENTS_OF_TOR = ("markov-client", "perf-client")
 TRACED_ROLES = tuple(role for role in RELAY_ROLES if role != "authority")
 TRACE_TORRC = "onionlab.trace.torrc"
 NS_PER_US = 1000
+# Lists of Tor 0.4.9 (src/app/config/config.c: LINELIST), but for those whose lines of the network
+# have to stay: logs, ports, how those are guarded, and what belongs to an onion service.
+_LISTS = frozenset(
+    name.casefold()
+    for name in (
+        *("AlternateBridgeAuthority", "AlternateDirAuthority", "Bridge", "FallbackDir"),
+        *("AuthDirBadExit", "AuthDirInvalid", "AuthDirMiddleOnly", "AuthDirReject"),
+        *("DirPolicy", "ExitPolicy", "MetricsPortPolicy", "SocksPolicy"),
+        *("FamilyId", "MapAddress", "MyFamily", "NodeFamily"),
+        *("ClientTransportPlugin", "ServerTransportPlugin"),
+        *("ServerTransportListenAddr", "ServerTransportOptions"),
+        *("OutboundBindAddress", "OutboundBindAddressOR"),
+        *("OutboundBindAddressExit", "OutboundBindAddressPT"),
+        *("ReachableAddresses", "ReachableDirAddresses", "ReachableORAddresses"),
+        *("RecommendedVersions", "RecommendedClientVersions", "RecommendedServerVersions"),
+    )
+)
 _FIRST_ADDRESS = ipaddress.IPv4Address("11.0.0.0")
 
 
@@ -200,16 +217,16 @@ def _own_torrc(
     lines = {
         "all": [
             *(lines_of_scheduler(tor.scheduler) if tor.scheduler else []),
-            *option_lines(tor.torrc.all),
+            *_replacing_lines(tor.torrc.all),
         ],
-        "relay": option_lines(tor.torrc.relay),
+        "relay": _replacing_lines(tor.torrc.relay),
         "authority": [
             *([f"ConsensusParams {params}"] if params else []),
-            *option_lines(tor.torrc.authority),
+            *_replacing_lines(tor.torrc.authority),
         ],
-        "client": option_lines(tor.torrc.client),
+        "client": _replacing_lines(tor.torrc.client),
         **{
-            f"variant.{one.name}": [f"{name} {value}" for name, value in one.torrc.items()]
+            f"variant.{one.name}": _replacing_lines({k: (v,) for k, v in one.torrc.items()})
             for one in variants
         },
     }
@@ -220,6 +237,17 @@ def _own_torrc(
         for name, its in lines.items()
         if its
     }
+
+
+def _replacing_lines(given: Mapping[str, Sequence[str]]) -> list[str]:
+    """Torrc's lines of options, in the place of what stands before them."""
+    lines = []
+    for name, values in given.items():
+        if name.casefold() in _LISTS:
+            # Tor adds the lines of a list to those before; a slash makes it forget them.
+            lines.append(f"/{name}")
+        lines += option_lines({name: values})
+    return lines
 
 
 def _own_names(role: str) -> list[str]:

@@ -217,6 +217,19 @@ def test_what_an_experiment_sets_reaches_whom_it_is_for(
     assert run.files["conf/onionlab.client.torrc"] == b"ConfluxEnabled 0\n"
 
 
+def test_lists_of_an_experiment_take_the_place_of_the_networks(
+    settings: Callable[..., TornetSettings], kept: KeptTornet
+) -> None:
+    """Else they would come behind, and of a policy's lines the first that fits counts."""
+    policy = ["reject *:25", "accept *:*"]
+    torrc = {"relay": {"exitpolicy": policy, "Log": "info file x", "BandwidthRate": "1 MB"}}
+    tor = {"variants": ["stock", "ewma"], "baseline": "stock", "torrc": torrc}
+    assert compose(settings(tor=tor), kept).files["conf/onionlab.relay.torrc"] == (
+        b"/exitpolicy\nexitpolicy reject *:25\nexitpolicy accept *:*\n"
+        b"Log info file x\nBandwidthRate 1 MB\n"
+    )
+
+
 def test_traced_relays_run_a_build_that_traces_and_say_where(
     settings: Callable[..., TornetSettings], kept: KeptTornet
 ) -> None:
