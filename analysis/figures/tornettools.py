@@ -48,7 +48,7 @@ class _Quantity:
         name: in the CSV, and in ``PublicTor``; its unit is told there.
         title: above the axes.
         x_label: with its unit.
-        values: of one class of one run, or of all together.
+        values: of one class of one run, or of all together; shape (n,), or (n, 2) with resolutions.
         scale: factor from the values' unit to that of ``x_label``.
         tail: whether the axis of shares stretches the tail.
     """
@@ -90,9 +90,13 @@ def _build_times_s(data: ClassData) -> Floats:
 
 
 def _error_rates(streams: PerfStreams) -> Floats:
-    """Per cent of each client's downloads."""
+    """Per cent of each client's downloads, with what one download is of them; shape (n, 2).
+
+    Each client is there twice, as tornettools lists it under ALL.
+    """
     counts = [streams.of(str(client)).counts() for client in np.unique(streams.client)]
-    return np.array([100.0 * failed / total for failed, total in counts if total])
+    rates = [(100.0 * failed / total, 100.0 / total) for failed, total in counts if total]
+    return np.repeat(np.array(rates).reshape(-1, 2), 2, axis=0)
 
 
 def _goodput_bit_per_s(streams: PerfStreams, low: str, high: str) -> Floats:

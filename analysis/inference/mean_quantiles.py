@@ -26,9 +26,14 @@ class MeanQuantiles:
 
 
 def lower_quantiles(sample: ArrayLike, shares: Floats) -> Floats:
-    """The sample's quantiles, each a value of the sample: the largest at or below its place."""
-    values = np.sort(np.asarray(sample, dtype=np.float64))
-    return values[((values.size - 1) * shares).astype(np.int64)]
+    """The sample's quantiles, each a value of the sample: the largest at or below its place.
+
+    sample: shape (n,); or (n, 2), of values with something each, which stays with its value.
+    """
+    values = np.asarray(sample, dtype=np.float64)
+    keys = values if values.ndim == 1 else values[:, 0]
+    ordered = values[np.argsort(keys, kind="stable")]
+    return ordered[((len(ordered) - 1) * shares).astype(np.int64)]
 
 
 def mean_quantiles(
@@ -36,10 +41,13 @@ def mean_quantiles(
 ) -> MeanQuantiles | None:
     """Mean quantiles over samples, and mean +- t(n-1) sd / sqrt(n), from 0 on.
 
-    A sample counts once however many values it has, and not at all without any.
+    A sample counts once however many values it has, and not at all without any. A value with a
+    resolution lies anywhere in a span of that width: sd^2 grows by the samples' resolution^2 / 12,
+    summed over n - 1.
 
     Args:
-        samples: of values that are not negative, one sample a simulation.
+        samples: of values that are not negative, one sample a simulation; shape (n,), or (n, 2) of
+            values with their resolutions.
         shares: in [0, 1], shape (g,).
         confidence: coverage at each share, in (0, 1).
 
@@ -49,11 +57,18 @@ def mean_quantiles(
     found = [lower_quantiles(sample, shares) for sample in samples if np.size(sample)]
     if not found:
         return None
-    values = np.stack(found)
+    values, resolutions = _columns(np.stack(found))
     mean, count = values.mean(axis=0), len(found)
     if count == 1:
         nothing = np.full(shares.shape, np.nan)
         return MeanQuantiles(mean, nothing, nothing, 1)
-    half = t_quantile((1 + confidence) / 2, count - 1.0) * values.std(axis=0, ddof=1)
-    half /= np.sqrt(count)
+    variance = values.var(axis=0, ddof=1) + (resolutions**2).sum(axis=0) / 12 / (count - 1)
+    half = t_quantile((1 + confidence) / 2, count - 1.0) * np.sqrt(variance) / np.sqrt(count)
     return MeanQuantiles(mean, np.maximum(0.0, mean - half), mean + half, count)
+
+
+def _columns(stacked: Floats) -> tuple[Floats, Floats]:
+    """Values and resolutions, without which these are 0."""
+    if stacked.ndim == 2:
+        return stacked, np.zeros(stacked.shape)
+    return stacked[..., 0], stacked[..., 1]

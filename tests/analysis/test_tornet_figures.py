@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import csv
 import json
+import math
 from pathlib import Path
 
 import numpy as np
@@ -22,7 +23,7 @@ from analysis.figures.writing import FigurePaths, write_figure
 from analysis.formats import files
 from analysis.formats.study import FigureSpec, Study, write_study
 from analysis.imports.tor_metrics import read_tor_metrics
-from analysis.inference.intervals import t_interval
+from analysis.inference.intervals import t_interval, t_quantile
 from analysis.inference.mean_quantiles import lower_quantiles, mean_quantiles
 from analysis.measures.run_data import load_run
 from analysis.pages.report import build
@@ -44,6 +45,19 @@ def test_bands_are_t_intervals_of_each_quantile(samples: list[list[float]]) -> N
         assert found.mean[place] == pytest.approx(expected.estimate)
         assert found.low[place] == pytest.approx(max(0.0, expected.low), abs=1e-6)
         assert found.high[place] == pytest.approx(expected.high)
+
+
+def test_a_resolution_widens_the_band() -> None:
+    """Of two simulations: t(1) sqrt((var + sum of resolutions^2 / 12 / 2) / 1), from 0 on."""
+    pairs = np.array([[10.0, 6.0], [20.0, 3.0]])
+    found = mean_quantiles([pairs[:1], pairs[1:]], np.array([0.5]))
+    assert found is not None
+    half = t_quantile(0.975, 1.0) * math.sqrt(25.0 + (36.0 + 9.0) / 12 / 2)
+    assert found.mean.tolist() == [15.0]
+    assert found.high[0] == pytest.approx(15.0 + half)
+    # The value at a share has its own resolution with it.
+    three = np.array([[2.0, 7.0], [1.0, 5.0], [3.0, 9.0]])
+    assert lower_quantiles(three, np.array([0.0, 0.5, 1.0]))[:, 1].tolist() == [5.0, 7.0, 9.0]
 
 
 def test_a_simulation_without_a_value_is_left_out_and_one_has_no_band() -> None:
@@ -187,6 +201,33 @@ def test_a_figure_is_drawn_and_the_same_data_give_the_same_bytes(
     ]
     assert "95% t interval" in first.caption
     assert "tor_metrics_2026-01-01--2026-01-31.json" in first.caption
+
+
+def test_error_rates_are_drawn_with_their_resolution(store: Path, tmp_path: Path) -> None:
+    """As `tornettools plot` does: each client twice, and what its downloads cannot tell apart."""
+    study = study_of(store)
+    paths = drawn(study, store, "perf-goodput", tmp_path / "a")
+    rows = [
+        row
+        for row in csv.DictReader(paths.csv.open())
+        if (row["quantity"], row["class"], row["variant"]) == ("error_rate", "perf-exit", "ewma")
+    ]
+    runs = [load_run(store / f"ewma-{seed}" / files.RECORDS, study.levels[0]) for seed in SEEDS]
+    clients = []
+    for run in runs:
+        perf = run["perf-exit"].perf
+        assert perf is not None
+        ended = perf.ended_in(300, 1800)
+        counts = [ended.of(str(name)).counts() for name in sorted(set(ended.client))]
+        listed = [(100 * failed / total, 100 / total) for failed, total in counts]
+        clients.append(sorted([*listed, *listed]))
+    for row, share in zip(rows, np.linspace(0.0, 1.0, len(rows)), strict=True):
+        at = [one[int((len(one) - 1) * share)] for one in clients]
+        rates = np.array([rate for rate, _ in at])
+        spread = sum(resolution**2 for _, resolution in at) / 12 / 3
+        half = t_quantile(0.975, 2.0) * math.sqrt((rates.var() + spread) / 2)
+        assert float(row["mean"]) == pytest.approx(rates.mean())
+        assert float(row["high"]) == pytest.approx(rates.mean() + half)
 
 
 def test_the_line_is_the_mean_of_each_simulation_s_quantile(store: Path, tmp_path: Path) -> None:
