@@ -16,8 +16,10 @@ from hypothesis import strategies as st
 
 from onionlab.engines.uml.traffic import wire
 from onionlab.engines.uml.traffic.action_graph import StreamOptions
-from onionlab.engines.uml.traffic.markov_model import MarkovModel
+from onionlab.engines.uml.traffic.markov_model import Event, MarkovModel
+from onionlab.engines.uml.traffic.markov_walk import MarkovWalk, Step
 from onionlab.engines.uml.traffic.options import Peer
+from onionlab.engines.uml.traffic.packet_schedule import PACKET_BYTES, PacketSchedule
 from onionlab.engines.uml.traffic.states import StreamFault
 from onionlab.engines.uml.traffic.stream import Stream
 from onionlab.engines.uml.traffic.transport import Address
@@ -156,8 +158,8 @@ def client(host: FakeHost, sock: FakeSocket, **options: Any) -> Stream:
             proxies=(),
             username=options.pop("username", None),
             password=options.pop("password", None),
-            send_bytes=REQUEST,
-            recv_bytes=PAYLOAD,
+            send_bytes=options.pop("send_bytes", REQUEST),
+            recv_bytes=options.pop("recv_bytes", PAYLOAD),
             timeout_us=0,
             stallout_us=0,
         ),
@@ -455,6 +457,33 @@ def test_nothing_in_one_direction() -> None:
     play(host, sock, stream, [asked], [])
     assert stream.fault == "NONE"
     assert bytes(sock.sent) == SERVER_SAYS
+
+
+class OneSided:
+    """A packet model's walk: one packet of the client, and none of the server."""
+
+    def __init__(self) -> None:
+        self.left = [Event.TO_SERVER, Event.END]
+
+    @property
+    def ended(self) -> bool:
+        return not self.left
+
+    def step(self) -> Step:
+        return Step(self.left.pop(0), 0)
+
+
+def test_a_client_that_expects_nothing_does_not_wait_for_the_response() -> None:
+    """tgen-stream.c, _tgenstream_computeWantedEvents(): whatever the state of receiving."""
+    host, sock = FakeHost(), FakeSocket()
+    stream = client(host, sock, send_bytes=0, recv_bytes=0)
+    walk = cast(MarkovWalk, OneSided())
+    stream.sending.schedule = PacketSchedule(walk, Event.TO_SERVER)
+    play(host, sock, stream, [CHOICE + GRANTED], [])
+    assert host.ended == [stream]
+    assert stream.sending.payload_bytes == PACKET_BYTES
+    assert "sendstate=SEND_SUCCESS,recvstate=RECV_SUCCESS,error=NONE]" in host.last
+    assert "usecs-to-response=-1," in host.last
 
 
 def test_a_server_whose_client_vanishes_fails_to_write() -> None:

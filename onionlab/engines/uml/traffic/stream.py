@@ -422,9 +422,10 @@ class Stream:
     def end_if_complete(self) -> None:
         """End the stream if both directions have come to theirs."""
         receiving, schedule = self.receiving, self.sending.schedule
+        # A model's end says what was to come: a client that expects nothing waits for no response.
         if (
             receiving.wanted_bytes == 0
-            and receiving.state is ReceiveState.PAYLOAD
+            and receiving.state is not ReceiveState.ERROR
             and self.sending.state is SendState.SUCCESS
             and schedule is not None
             and receiving.payload_bytes >= schedule.expected_bytes
