@@ -8,6 +8,7 @@ import os
 import re
 import resource
 import signal
+import socket
 import subprocess
 import sys
 import time
@@ -217,6 +218,18 @@ def test_a_silent_server_times_out_at_a_heartbeat(tmp_path: Path, low_water: int
     assert timeout.last_byte_us < timeout.duration_us - 500_000
     assert stallout.last_byte_us is not None
     assert stallout.duration_us - stallout.last_byte_us >= 990_000
+
+
+def test_a_silent_client_stalls_a_server(tmp_path: Path) -> None:
+    """A server's streams have the limits of its start vertex."""
+    port = free_port()
+    graphs = {"server1": server_graphml(port, stallout="500 ms")}
+    with played(tmp_path, graphs) as driver:
+        wait_until(lambda: "server listening" in driver.text("server1"), "the server")
+        with socket.create_connection(("127.0.0.1", port)):
+            wait_until(lambda: "[stream-error]" in driver.text("server1"), "a stallout")
+        driver.terminate()
+    assert ",error=STALLOUT]" in driver.text("server1")
 
 
 @pytest.mark.parametrize(

@@ -58,6 +58,7 @@ class Start:
     """Options of the start vertex. Times in microseconds.
 
     heartbeat_us: 0 for none. No stream times out then: TGen looks for that at heartbeats.
+    timeout_us, stallout_us: of streams that others begin; 0 for none.
     """
 
     id: str
@@ -65,6 +66,8 @@ class Start:
     delay_us: int
     heartbeat_us: int
     log_level: LogLevel
+    timeout_us: int
+    stallout_us: int
 
 
 @dataclass(frozen=True)
@@ -288,6 +291,8 @@ def _checked(
             delay_us=defaults.get("time", 0),
             heartbeat_us=defaults.get("heartbeat", DEFAULT_HEARTBEAT_US),
             log_level=defaults.get("loglevel", LogLevel.MESSAGE),
+            timeout_us=defaults.get("timeout", 0),
+            stallout_us=defaults.get("stallout", DEFAULT_STALLOUT_US),
         ),
         actions=actions,
         next=following,

@@ -396,7 +396,17 @@ class Host:
             )
             return
         remote = Address(self._names.name(address), address, port)
-        self._add(Stream(self, sock, self._stream_count, vertex="passive-stream", remote=remote))
+        start = self._graph.start
+        stream = Stream(
+            self,
+            sock,
+            self._stream_count,
+            vertex="passive-stream",
+            remote=remote,
+            timeout_us=start.timeout_us,
+            stallout_us=start.stallout_us,
+        )
+        self._add(stream)
 
     def _add(self, stream: Stream) -> None:
         self._stream_count += 1
