@@ -22,8 +22,11 @@ VARIABLE = "TORNETTOOLS"
 DOCUMENTATION = "https://github.com/shadow/tornettools"
 STAGED = ("relayinfo_staging*.json", "userinfo_staging*.json", "networkinfo_staging*.gml")
 """What `tornettools stage` writes, in the order of the arguments of `generate`."""
-OURS = ("--prefix", "--tor", "--torgencert", "--seed", "-s", "-r", "--do_trace")
-"""Options that the command sets, or that a comparison has no use for."""
+OURS = ("--prefix", "--tor", "--torgencert")
+"""Options of `generate` that the command sets; `--seed` is tornettools' own, before `generate`."""
+RECORD = ("-r", "--record")
+FILES = ("-a", "--atlas", "-g", "--geoip_path")
+"""Options of `generate` that name files."""
 TMODEL_FOLDER = "data"
 LAST_LINES = 12
 
@@ -69,16 +72,14 @@ def generate_tornets(
             f"there are networks {name} already",
             "choose another name; make import-network adds seeds to those that are there",
         )
-    taken = sorted({word.partition("=")[0] for word in options} & set(OURS))
-    if taken:
-        raise UserError(f"{', '.join(taken)}: not here", "the command decides that itself")
+    _require_free(options)
     inputs = [str(_only(staged, pattern)) for pattern in STAGED]
     if not is_folder(tmodel / TMODEL_FOLDER):
         raise UserError(
             f"{tmodel} has no folder {TMODEL_FOLDER}",
             "it is to be a copy of https://github.com/tmodel-ccs2018/tmodel-ccs2018.github.io",
         )
-    place = networks_directory(root) / ".generating" / uuid.uuid4().hex
+    place = networks_directory(root).absolute() / ".generating" / uuid.uuid4().hex
     place.mkdir(parents=True)
     try:
         made = []
@@ -87,8 +88,9 @@ def generate_tornets(
             target = place / f"tornet-{seed}"
             _generate(
                 [str(program), "-s", str(seed), "generate", *inputs, str(tmodel.resolve())],
-                [*options, "--prefix", str(target)],
+                [*_with_absolute_files(options), "--prefix", str(target)],
                 tors,
+                place,
             )
             made.append(target)
         return import_tornets(root, name, made)
@@ -123,10 +125,52 @@ def _only(folder: Path, pattern: str) -> Path:
     return found[0].resolve()
 
 
-def _generate(words: Sequence[str], options: Sequence[str], tors: Tors) -> None:
-    command = [*words, "--tor", str(tors.tor), "--torgencert", str(tors.gencert), *options]
+def _require_free(options: Sequence[str]) -> None:
+    """Raises UserError where options are the command's own, or make what cannot be imported."""
+    names = [word.partition("=")[0] for word in options]
+    if taken := sorted({name for name in names if name == "--seed" or _means(name, OURS)}):
+        raise UserError(f"{', '.join(taken)}: not here", "the command decides that itself")
+    if recorded := [name for name in names if _means(name, RECORD)]:
+        raise UserError(
+            f"{recorded[0]}: not here",
+            "it starts a second OnionTrace on each host, whose log cannot be told from the first's",
+        )
+
+
+def _means(name: str, options: Sequence[str]) -> bool:
+    """Whether argparse takes a word for one of the options: abbreviated, or with a value behind."""
+    if name.startswith("--"):
+        return len(name) > 2 and any(option.startswith(name) for option in options)
+    return name[:2] in options
+
+
+def _with_absolute_files(options: Sequence[str]) -> list[str]:
+    """The options, for a program that works in another folder."""
+    found = []
+    is_file = False
+    for word in options:
+        name, equals, value = word.partition("=")
+        if is_file:
+            found.append(str(Path(word).absolute()))
+            is_file = False
+        elif not _means(name, FILES):
+            found.append(word)
+        elif equals:
+            found.append(f"{name}={Path(value).absolute()}")
+        elif word.startswith("--") or len(word) == 2:
+            found.append(word)
+            is_file = True
+        else:
+            found.append(word[:2] + str(Path(word[2:]).absolute()))
+    return found
+
+
+def _generate(words: Sequence[str], options: Sequence[str], tors: Tors, folder: Path) -> None:
+    """Call tornettools in a folder of its own: tor-gencert writes into the current one."""
+    ours = ["--tor", str(tors.tor.absolute()), "--torgencert", str(tors.gencert.absolute())]
     done = subprocess.run(
-        command,
+        [*words, *ours, *options],
+        cwd=folder,
         stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,

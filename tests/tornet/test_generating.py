@@ -23,6 +23,7 @@ import json, shutil, sys
 words = sys.argv[1:]
 with open({calls!r}, "a") as calls:
     calls.write(json.dumps(words) + "\\n")
+open("authority_certificate", "w").close()
 if "--fail" in words:
     print("first line")
     sys.exit("ValueError: no relays")
@@ -129,8 +130,51 @@ def test_inputs_that_are_missing(
     assert message in place.refused().message
 
 
-def test_what_the_command_decides_is_refused(place: Place) -> None:
-    assert place.refused("--prefix=elsewhere").message == "--prefix: not here"
+@pytest.mark.parametrize("word", ["--prefix=elsewhere", "--pref", "--tor", "--torg", "--seed"])
+def test_what_the_command_decides_is_refused(place: Place, word: str) -> None:
+    assert place.refused(word, "x").message == f"{word.partition('=')[0]}: not here"
+    assert not place.calls.exists()
+
+
+@pytest.mark.parametrize("word", ["-r", "--record", "--rec", "-rm2"])
+def test_a_record_is_refused(place: Place, word: str) -> None:
+    error = place.refused(word)
+    assert error.message == f"{word}: not here"
+    assert "a second OnionTrace" in (error.hint or "")
+
+
+def test_options_of_generate_go_to_it(place: Place) -> None:
+    """Its -s is the servers' scale, whatever tornettools' own -s is."""
+    options = ["-s", "0.2", "--se=0.2", "--torperf_num_exit", "3", "-n0.01", "-e", "BW"]
+    assert place.generate(1, *options) == [1]
+    (call,) = [json.loads(line) for line in place.calls.read_text().splitlines()]
+    assert call[11:-2] == options
+
+
+@pytest.mark.parametrize(
+    ("words", "expected"),
+    [
+        (("--atlas", "a.gml"), ("--atlas", "{}/a.gml")),
+        (("--geo=a.gml",), ("--geo={}/a.gml",)),
+        (("-a", "a.gml", "-m", "2"), ("-a", "{}/a.gml", "-m", "2")),
+        (("-ga.gml",), ("-g{}/a.gml",)),
+    ],
+)
+def test_it_works_in_a_folder_of_its_own(
+    place: Place,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    words: tuple[str, ...],
+    expected: tuple[str, ...],
+) -> None:
+    """tor-gencert writes into the current folder; files that options name are in this one."""
+    here = tmp_path / "here"
+    here.mkdir()
+    monkeypatch.chdir(here)
+    place.generate(1, *words)
+    (call,) = [json.loads(line) for line in place.calls.read_text().splitlines()]
+    assert call[11:-2] == [word.format(here) for word in expected]
+    assert not any(here.iterdir())
 
 
 def test_tornettools_that_is_missing(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
