@@ -160,6 +160,13 @@ class Checker:
         if sum(process.path == "oniontrace" for process in entry.processes) > 1:
             # Its log is looked for by the program's name, and two are not told apart.
             raise FileError("it runs OnionTrace twice: generate the network without --record")
+        for process in entry.processes:
+            # The last line of a process, and of the file.
+            if process.expected_final_state is None:
+                raise FileError(
+                    f"its {process.path} has no expected_final_state: Shadow would expect that it "
+                    "ends, and tornettools writes `running`"
+                )
         return _Parts(
             tor=self._tor_options(name, tors[0]) if tors else None,
             tgen=self._tgen_graph(name, tgens[0]) if tgens else None,
@@ -318,7 +325,7 @@ class Checker:
                     arguments=process.args,
                     start_ms=process.start_time,
                     environment=process.environment,
-                    runs_to_end=process.expected_final_state,
+                    runs_to_end=process.expected_final_state is True,
                 )
                 for process in entry.processes
             ),

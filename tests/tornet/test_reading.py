@@ -446,7 +446,9 @@ FAULTS: dict[str, tuple[Change, str]] = {
         "host probe: it runs a program twice",
     ),
     "a network that was generated to be recorded": (
-        lambda t: t.host("bob")["processes"].append(process("oniontrace", "Mode=record", 300)),
+        lambda t: t.host("bob")["processes"].append(
+            {"path": "~/.local/bin/oniontrace", "args": "Mode=record", "start_time": 300}
+        ),
         "host bob: it runs OnionTrace twice.*: generate the network without --record",
     ),
     "a configuration that is cut short": (
@@ -456,6 +458,10 @@ FAULTS: dict[str, tuple[Change, str]] = {
     "a process that starts at no time": (
         lambda t: t.host("web")["processes"][0].pop("start_time"),
         r"hosts\.web\.processes\[1\]\.start_time: missing",
+    ),
+    "a process that ends in no state": (
+        lambda t: t.host("user")["processes"][1].pop("expected_final_state"),
+        "host user: its tgen has no expected_final_state: Shadow would expect that it ends",
     ),
     "a client without peers": (
         lambda t: t.files.update({"conf/perf.graphml": graphml({"s": {"recvsize": "1 B"}})}),
