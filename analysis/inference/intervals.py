@@ -76,7 +76,8 @@ def positive_interval(values: ArrayLike, confidence: float = CONFIDENCE) -> Inte
     plain = t_interval(array, confidence)
     if array.min() < 0:
         raise ValueError("a value is negative")
-    if plain.low is None or plain.high is None or np.ptp(array) == 0:
+    # The mean of next to nothing can be 0 as a float.
+    if plain.low is None or plain.high is None or np.ptp(array) == 0 or plain.estimate == 0:
         return Interval(plain.estimate, None, None)
     half = (plain.high - plain.low) / 2 / plain.estimate
     around = exponential(Interval(0.0, -half, half))
