@@ -38,6 +38,10 @@ def lease(file: Path) -> Iterator[None]:
     words = f"{platform.node()} {os.getpid()} {os.environ.get('SLURM_JOB_ID', '-')}"
 
     def end_where_it_is_gone() -> None:
+        if _is_own(file, descriptor):
+            return
+        # Who takes it for lost has it aside for an instant, and puts it back if it is not.
+        time.sleep(RETRY_S)
         if not _is_own(file, descriptor):
             signal.pthread_kill(threading.main_thread().ident or 0, signal.SIGTERM)
 

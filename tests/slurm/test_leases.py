@@ -99,6 +99,20 @@ def test_a_lease_that_is_younger_than_it_was_thought_stays(tmp_path: Path) -> No
     assert not list(tmp_path.iterdir())
 
 
+def test_a_lease_that_is_put_back_was_never_lost(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # Who takes it for lost has it aside for an instant, which may be just when its holder looks.
+    monkeypatch.setattr(leases, "RETRY_S", 1.0)
+    file, aside = tmp_path / "held", tmp_path / "aside"
+    with lease(file):
+        file.rename(aside)
+        time.sleep(0.3)
+        aside.rename(file)
+        time.sleep(1.5)
+    assert not list(tmp_path.iterdir())
+
+
 def test_who_makes_a_run_here_waits_for_who_makes_it_elsewhere(tmp_path: Path) -> None:
     store = Store(tmp_path)
     (tmp_path / ".locks").mkdir()
