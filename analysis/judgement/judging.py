@@ -177,7 +177,7 @@ def read_runs_csv(path: Path) -> Statistics:
         raise AnalysisError(f"{path} is missing", "make the report that writes it") from None
     except (OSError, UnicodeDecodeError, csv.Error) as error:
         raise AnalysisError(f"{path} cannot be read: {error}") from None
-    return statistics
+    return complete(statistics)
 
 
 def _add_row(statistics: Statistics, row: Mapping[str, str | None], where: str) -> None:

@@ -203,15 +203,21 @@ def test_a_figure_is_drawn_and_the_same_data_give_the_same_bytes(
     assert "tor_metrics_2026-01-01--2026-01-31.json" in first.caption
 
 
+def rows_of(paths: FigurePaths, quantity: str, variant: str) -> list[dict[str, str]]:
+    """The lines of one curve of perf clients to exits."""
+    with paths.csv.open(encoding="utf-8") as lines:
+        return [
+            row
+            for row in csv.DictReader(lines)
+            if (row["quantity"], row["class"], row["variant"]) == (quantity, "perf-exit", variant)
+        ]
+
+
 def test_error_rates_are_drawn_with_their_resolution(store: Path, tmp_path: Path) -> None:
     """As `tornettools plot` does: each client twice, and what its downloads cannot tell apart."""
     study = study_of(store)
     paths = drawn(study, store, "perf-goodput", tmp_path / "a")
-    rows = [
-        row
-        for row in csv.DictReader(paths.csv.open())
-        if (row["quantity"], row["class"], row["variant"]) == ("error_rate", "perf-exit", "ewma")
-    ]
+    rows = rows_of(paths, "error_rate", "ewma")
     runs = [load_run(store / f"ewma-{seed}" / files.RECORDS, study.levels[0]) for seed in SEEDS]
     clients = []
     for run in runs:
@@ -233,12 +239,7 @@ def test_error_rates_are_drawn_with_their_resolution(store: Path, tmp_path: Path
 def test_the_line_is_the_mean_of_each_simulation_s_quantile(store: Path, tmp_path: Path) -> None:
     study = study_of(store)
     paths = drawn(study, store, "perf-transfer-times", tmp_path / "a")
-    rows = [
-        row
-        for row in csv.DictReader(paths.csv.open())
-        if (row["quantity"], row["class"], row["variant"])
-        == ("last_byte_50kib", "perf-exit", "swrr")
-    ]
+    rows = rows_of(paths, "last_byte_50kib", "swrr")
     row = min(rows, key=lambda row: abs(float(row["share"]) - 0.5))
     times = []
     for seed in SEEDS:
