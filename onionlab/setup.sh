@@ -176,6 +176,11 @@ install_environment() {
         return
     fi
     was=$(cat "$place_file" 2>/dev/null) || was=
+    # Making it anew would empty what somebody else works with.
+    if [ -L "$venv" ] && [ -e "$venv/pyvenv.cfg" ] && [ "$was" != "$root" ]; then
+        fail "$venv is a link to an environment of ${was:-something else}, which is left as it is" \
+            "For one of this checkout: rm $venv"
+    fi
     if [ -n "$was" ] && [ "$was" != "$root" ]; then
         echo "setup: $venv was made in $was, and this is $root: it is made anew"
     fi
@@ -186,7 +191,8 @@ install_environment() {
         echo "setup: bringing $venv up to date"
     else
         echo "setup: Python environment $venv with $("$python" --version) (about 620 MB)"
-        "$python" -m venv --clear "$venv" ||
+        # By its own path: venv makes none where a link is.
+        "$python" -m venv --clear "$(readlink -f "$venv")" ||
             fail "$python cannot make a virtual environment" \
                 "On Debian and Ubuntu: apt-get install python3-venv"
     fi

@@ -30,6 +30,7 @@ NEEDED = [
     "cp",
     "sleep",
     "setpriv",
+    "readlink",
 ]
 
 # Installed is what stands in $MACHINE/installed; apt-get install adds to it.
@@ -55,7 +56,10 @@ case "$1 $2" in
   "-c import sys; print"*) cat "$MACHINE/python-version";;
   "--version ") echo "Python 3.11.2";;
   "-m venv") echo "venv $3" >> "$MACHINE/calls"
-    rm -rf "$4"; mkdir -p "$4/bin"; cp "$MACHINE/pip" "$4/bin/python";;
+    [ ! -L "$4" ] || exit 1
+    mkdir -p "$4"
+    (cd "$4" && rm -rf * && mkdir bin && touch pyvenv.cfg)
+    cp "$MACHINE/pip" "$4/bin/python";;
   "-m onionlab.commands._ahead") echo begun >> "$MACHINE/builds"
     trap 'echo ended >> "$MACHINE/builds"; exit 1' TERM
     for _ in $(cat "$MACHINE/building"); do sleep 0.1; done
@@ -252,6 +256,34 @@ def test_a_checkout_that_was_moved_makes_another_environment(machine: Machine) -
     machine.run()
     machine.checkout = machine.checkout.rename(machine.checkout.with_name("moved"))
     machine.run()
+    assert machine.calls == ["venv --clear", *PIP_CALLS]
+
+
+def test_a_link_to_an_environment_of_another_checkout_is_refused(machine: Machine) -> None:
+    machine.run()
+    first = machine.checkout
+    second = first.with_name("second")
+    shutil.copytree(first, second, ignore=shutil.ignore_patterns(".venv"))
+    (second / ".venv").symlink_to(first / ".venv")
+    machine.checkout = second
+    result = machine.run()
+    assert result.returncode == 2
+    assert result.stderr == (
+        f"error: .venv is a link to an environment of {first}, which is left as it is\n"
+        "For one of this checkout: rm .venv\n"
+    )
+    assert machine.calls == []
+    machine.checkout = first
+    assert (machine.run().returncode, machine.calls) == (0, [])
+
+
+def test_an_environment_may_lie_elsewhere(machine: Machine) -> None:
+    elsewhere = machine.checkout.with_name("large disk")
+    elsewhere.mkdir()
+    (machine.checkout / ".venv").symlink_to(elsewhere)
+    assert machine.run().returncode == 0
+    (machine.state / "python-version").write_text("3.13.0 /usr\n")
+    assert machine.run().returncode == 0
     assert machine.calls == ["venv --clear", *PIP_CALLS]
 
 
