@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import csv
 import io
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -12,8 +12,8 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
-from matplotlib.ticker import FixedLocator, FuncFormatter, NullLocator
 
+from analysis.figures.effect_axes import BAND_COLOR, draw_interval, limit, position, ratio_ticks
 from analysis.figures.style import TEXT, Page
 from analysis.figures.writing import save
 from analysis.inference.intervals import Interval
@@ -28,11 +28,6 @@ ROW_IN = 0.17
 
 ACROSS = 3
 """Panels side by side at most."""
-
-WIDEST = 8.0
-"""Ratios up to this and down to its inverse are drawn; what goes further ends in an arrow."""
-
-BAND_COLOR = "#e4e7eb"
 
 LOOKS = {
     "worse": ("v", "#b2182b", "#b2182b", "worse"),
@@ -51,17 +46,11 @@ LOOKS = {
 Shapes tell them apart in grey.
 """
 
-RATIO_TICKS = (0.125, 0.25, 0.5, 0.8, 1.0, 1.25, 2.0, 4.0, 8.0)
-
-FEW_TICKS = (0.125, 0.25, 0.5, 1.0, 2.0, 4.0, 8.0)
-"""Where the others would run into each other."""
-
 MOST_PANELS = 6
 """Comparisons that are drawn; of more, those in which most was found."""
 
-COLUMNS = (
-    "comparison", "class", "metric", "scale", "effect", "low", "high", "margin", "verdict",
-    "direction",
+EFFECT_COLUMNS = (
+    "class", "metric", "scale", "effect", "low", "high", "margin", "verdict", "direction",
 )  # fmt: skip
 
 CAPTION = (
@@ -154,7 +143,7 @@ def write_panels(
 def panel_of(one: Compared) -> Panel:
     """A comparison as a panel: its primary metrics, rates apart from all others."""
     marks = (
-        Mark(_label(j), _axis(j), _looks(j.verdict), j.verdict.effect, j.verdict.scale,
+        Mark(label_of(j), axis_of(j), _looks(j.verdict), j.verdict.effect, j.verdict.scale,
              j.verdict.margin)
         for j in one.judgements
     )  # fmt: skip
@@ -192,7 +181,7 @@ def draw(panels: Sequence[Panel], page: Page) -> Figure:
     return figure
 
 
-def _draw_panel(axes: Axes, one: Panel, lines: Sequence[str], axis: str, limit: float) -> None:
+def _draw_panel(axes: Axes, one: Panel, lines: Sequence[str], axis: str, half: float) -> None:
     """One panel's lines of an axis; positions are logarithms of ratios, or points."""
     by_label = {mark.label: mark for mark in one.marks if mark.axis == axis}
     for row, label in enumerate(lines):
@@ -208,60 +197,40 @@ def _draw_panel(axes: Axes, one: Panel, lines: Sequence[str], axis: str, limit: 
             )  # fmt: skip
             continue
         if mark.margin:
-            half = _position(axis, mark.margin)
-            axes.fill_between([-half, half], row - 0.42, row + 0.42, color=BAND_COLOR, lw=0)
-        _draw_mark(axes, row, mark, limit)
+            margin = position(axis, mark.margin)
+            axes.fill_between([-margin, margin], row - 0.42, row + 0.42, color=BAND_COLOR, lw=0)
+        _draw_mark(axes, row, mark, half)
     axes.axvline(0, color="#333333", lw=0.7, zorder=1.5)
     axes.set_yticks(range(len(lines)), list(lines))
     axes.set_ylim(len(lines) - 0.4, -0.6)
-    axes.set_xlim(-limit, limit)
+    axes.set_xlim(-half, half)
     axes.tick_params(axis="y", length=0)
     axes.spines["left"].set_visible(False)
     axes.grid(axis="y", visible=False)
 
 
-def _dress(axes: Axes, one: Panel, axis: str, limit: float, across: int) -> None:
+def _dress(axes: Axes, one: Panel, axis: str, half: float, across: int) -> None:
     """Ticks and a label that fit below a panel, one of ``across``."""
     # Three labels side by side have no room for a name; the caption says what the baseline is.
     against = one.against if across < ACROSS else ""
     if axis == "difference":
         axes.set_xlabel(f"points more than {against}" if against else "points")
         return
-    wide = across == ACROSS and limit > np.log(3)
-    ticks = [t for t in (FEW_TICKS if wide else RATIO_TICKS) if abs(np.log(t)) <= limit]
-    axes.xaxis.set_major_locator(FixedLocator([float(np.log(t)) for t in ticks]))
-    axes.xaxis.set_minor_locator(NullLocator())
-    axes.xaxis.set_major_formatter(FuncFormatter(lambda x, _: f"{np.exp(x):.3g}"))
+    ratio_ticks(axes, half, narrow=across == ACROSS)
     axes.set_xlabel(f"ratio to {against}" if against else "ratio")
 
 
-def _draw_mark(axes: Axes, row: int, mark: Mark, limit: float) -> None:
+def _draw_mark(axes: Axes, row: int, mark: Mark, half: float) -> None:
     assert mark.effect is not None
     marker, face, edge, _ = LOOKS[mark.looks]
-    at = float(np.clip(_position(mark.scale, mark.effect.estimate), -limit, limit))
-    low, high = (
-        None if bound is None else _position(mark.scale, bound)
-        for bound in (mark.effect.low, mark.effect.high)
-    )
-    if low is not None and high is not None:
-        axes.plot(np.clip([low, high], -limit, limit), [row, row], color=edge, lw=1.1, zorder=2)
-        for bound, beyond, arrow in ((low, low < -limit, 4), (high, high > limit, 5)):
-            if beyond:
-                end = float(np.clip(bound, -limit, limit))
-                axes.plot([end], [row], marker=arrow, color=edge, ms=4, clip_on=False, zorder=2)
+    draw_interval(axes, row, mark.effect, mark.scale, half, edge)
+    at = float(np.clip(position(mark.scale, mark.effect.estimate), -half, half))
     axes.plot(
         [at], [row], marker=marker, mfc=face, mec=edge, mew=0.9, ms=4.5, zorder=3, clip_on=False
     )
 
 
-def _position(scale: str, value: float) -> float:
-    """Where on the axis a value stands: a ratio's logarithm, or a rate's percentage points."""
-    if scale == "ratio":
-        return float(np.log(value)) if value > 0 else -np.inf
-    return 100 * value
-
-
-def _axis(judgement: Judgement) -> str:
+def axis_of(judgement: Judgement) -> str:
     """Where a metric stands: rates as differences, all others as ratios, if they have one."""
     return "difference" if judgement.metric.unit == "1" else "ratio"
 
@@ -271,24 +240,14 @@ def _looks(verdict: Verdict) -> str:
 
 
 def _limit(panels: Sequence[Panel], axis: str) -> float:
-    """Half of an axis: all estimates and most bounds fit, and nothing very far off rules it."""
-    marks = [m for one in panels for m in one.marks if m.effect and m.scale == axis == m.axis]
-    estimates = [abs(_position(axis, m.effect.estimate)) for m in marks if m.effect]
-    margins = [_position(axis, m.margin) for m in marks if m.margin]
-    bounds = [
-        abs(_position(axis, bound))
-        for m in marks
-        if m.effect
-        for bound in (m.effect.low, m.effect.high)
-        if bound is not None and abs(_position(axis, bound)) < np.inf
-    ]
-    wide = float(np.quantile(bounds, 0.9)) if bounds else 0.0
-    inner = 1.15 * max([*estimates, *(1.5 * m for m in margins), 1e-3])
-    widest = float(np.log(WIDEST)) if axis == "ratio" else 100.0
-    return min(max(inner, 1.05 * wide), widest)
+    """Half of an axis, for all of its panels."""
+    marks = [m for one in panels for m in one.marks if m.scale == axis == m.axis]
+    effects = [m.effect for m in marks if m.effect]
+    return limit(axis, effects, [m.margin for m in marks if m.effect and m.margin])
 
 
-def _label(judgement: Judgement) -> str:
+def label_of(judgement: Judgement) -> str:
+    """What a line of a plot is called: the metric, and the class where it is of one."""
     label = judgement.metric.label
     return label if judgement.class_name == ALL else f"{label} ({judgement.class_name})"
 
@@ -307,16 +266,22 @@ def _legend(figure: Figure, panels: Sequence[Panel]) -> None:
 
 
 def _csv(compared: Sequence[Compared]) -> str:
+    rows = ((one.name, *effect_columns(j)) for one in compared for j in one.judgements)
+    return effects_csv(("comparison",), rows)
+
+
+def effect_columns(one: Judgement) -> tuple[str, ...]:
+    """A metric's effect and verdict, as ``EFFECT_COLUMNS`` name them."""
+    v = one.verdict
+    effect = (v.effect.estimate, v.effect.low, v.effect.high) if v.effect else (None,) * 3
+    numbers = ("" if x is None else f"{x:.9g}" for x in (*effect, v.margin))
+    return (one.class_name, one.metric.name, v.scale, *numbers, v.state.value, v.direction)
+
+
+def effects_csv(which: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
+    """Effects as CSV; which: the columns before ``EFFECT_COLUMNS``."""
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
-    writer.writerow(COLUMNS)
-    for one in compared:
-        for j in one.judgements:
-            v = j.verdict
-            effect = (v.effect.estimate, v.effect.low, v.effect.high) if v.effect else (None,) * 3
-            numbers = ["" if x is None else f"{x:.9g}" for x in (*effect, v.margin)]
-            writer.writerow(
-                [one.name, j.class_name, j.metric.name, v.scale, *numbers, v.state.value,
-                 v.direction]
-            )  # fmt: skip
+    writer.writerow((*which, *EFFECT_COLUMNS))
+    writer.writerows(rows)
     return text.getvalue()

@@ -78,6 +78,8 @@ ANSWER = "answer.txt"
 """The report's first sentences, a line each."""
 FOREST = "answer"
 """The plot below them, without its ending; in FIGURES."""
+LEVELS = "levels"
+"""The plot of several levels, without its ending; there too."""
 FIGURES = "figures"
 SUMMARY_CSV = "summary.csv"
 RUNS_CSV = "runs.csv"
@@ -93,6 +95,8 @@ FIGURES_INDEX = "manifest.json"
 CLAIMS = "claims"  # and an ending: the plot of all claims, as PDF and PNG
 CLAIMS_CSV = f"{CLAIMS}.csv"
 CLAIMS_JSON = "claims.json"
+LEVELS_AGAINST = "levels-"
+"""And a baseline's name: the plot of all levels with it, as LEVELS of one experiment."""
 CLAIMS_BESIDE_CSV = "claims-beside.csv"
 
 # An imported network.

@@ -52,8 +52,12 @@ def claims_answer(answers: Sequence[Answered]) -> list[str]:
     told = [_told(one) for one in shown[:MOST_TOLD]]
     small = len(of[Answer.NO_DIFFERENCE])
     if small:
-        verb = "claims" if small == 1 else "claim"
-        told.append(f"No difference: {small} {verb} one that is shown to be within the margin.")
+        told.append(
+            "No difference: 1 claim is of a difference that is shown to be within the margin."
+            if small == 1
+            else f"No difference: {small} claims are of differences that are shown to be within "
+            "the margin."
+        )
     return [first, *told, *_untestable(of[Answer.UNTESTABLE]), *_open(of[Answer.OPEN])]
 
 

@@ -24,12 +24,13 @@ from analysis.judgement.claims.answers import answer_claims
 from analysis.judgement.claims.claim import Answered, Claim, Labels
 from analysis.judgement.judging import Statistics, add_run, complete
 from analysis.judgement.verdicts import LEVEL
-from analysis.measures.leeway import leeway
+from analysis.measures.leeway import Leeway, leeway
 from analysis.measures.run_data import load_run
 from analysis.pages.beside import Beside, beside_csv, beside_values
 from analysis.pages.claim_tables import claim_row, claims_csv, claims_data
 from analysis.pages.claims_answer import CAPTION, claims_answer, claims_panel, sorted_answers
 from analysis.pages.html import environment, image_uri, replaced, write_answer
+from analysis.pages.paper_levels import write_paper_levels
 from analysis.pages.paper_runs import Drawing, Key, distinct_runs, drawings_of, key_of
 from analysis.pages.simulated import simulated
 
@@ -82,7 +83,8 @@ def answers_beside(paper: Paper, store: Path, title: str) -> Beside:
     there = _there(paper, store)
     if not there:
         raise AnalysisError(f"{title}: none of the runs is there", "pack them again")
-    return Beside(title, tuple(simulated(*paper.studies)), _answers(paper, store, there, ()))
+    answers = _answers(paper, _statistics(paper, store, there, ()))
+    return Beside(title, tuple(simulated(*paper.studies)), answers)
 
 
 def build(
@@ -119,7 +121,8 @@ def build(
         raise AnalysisError(
             f"none of the {len(runs)} runs is in the store", "make them first: make figures"
         )
-    answers = _answers(paper, store, there, drawings)
+    measured = _statistics(paper, store, there, drawings)
+    answers = _answers(paper, measured)
     out.mkdir(parents=True, exist_ok=True)
     drawn_names = [f"{d.data.spec.id}.{end}" for d in drawings for end in ("pdf", "png", "csv")]
     plots = [f"{files.CLAIMS}.{end}" for end in ("pdf", "png")] if answers else []
@@ -133,14 +136,17 @@ def build(
         files.FIGURES_PAGE,
     )
     # Of an earlier call with other claims, or with figures that have other names now.
-    stale = _drawn_before(out / files.FIGURES_INDEX) - set(drawn_names)
-    with replaced(out, [*drawn_names, *tables]) as scratch:
+    before = _drawn_before(out / files.FIGURES_INDEX)
+    written = [*drawn_names, *tables]
+    with replaced(out, written) as scratch:
         drawn = [write_figure(d.data, d.study, scratch, COLUMN) for d in drawings]
         write_answer(scratch, claims_answer(answers))
         (scratch / files.CLAIMS_JSON).write_text(
             _json(claims_data(paper.title, answers)), encoding="utf-8"
         )
-        manifest = _manifest(paper, drawings, drawn, dict(software or {}))
+        levels = write_paper_levels(paper.studies, there, measured.statistics, scratch)
+        written += [path.name for one in levels for path in (one.pdf, one.png, one.csv)]
+        manifest = _manifest(paper, drawings, drawn, levels, dict(software or {}))
         (scratch / files.FIGURES_INDEX).write_text(_json(manifest), encoding="utf-8")
         table, forest = claims_csv(answers), None
         if answers:
@@ -150,9 +156,9 @@ def build(
         if beside:
             table = beside_csv(answers, beside)
             (scratch / files.CLAIMS_BESIDE_CSV).write_text(table, encoding="utf-8")
-        html = _page(paper, drawings, drawn, answers, forest, missing, manifest, beside)
+        html = _page(paper, drawings, drawn, answers, (forest, levels), missing, manifest, beside)
         (scratch / files.FIGURES_PAGE).write_text(html, encoding="utf-8")
-    for name in stale | (set() if beside else {files.CLAIMS_BESIDE_CSV}):
+    for name in (before - set(written)) | (set() if beside else {files.CLAIMS_BESIDE_CSV}):
         (out / name).unlink(missing_ok=True)
     return PaperPaths(
         html=out / files.FIGURES_PAGE,
@@ -171,10 +177,16 @@ def _there(paper: Paper, store: Path) -> Runs:
     return {key: run for key, run in runs.items() if _has_records(run, store)}
 
 
-def _answers(
-    paper: Paper, store: Path, there: Runs, drawings: Sequence[Drawing]
-) -> tuple[Answered, ...]:
-    """The answers of these runs, whose data go to the drawings that show them as well."""
+@dataclass(frozen=True)
+class _Measured:
+    """What there is of the runs: the metrics, and what their clients got and could have got."""
+
+    statistics: Statistics
+    leeways: dict[Key, Leeway]
+
+
+def _statistics(paper: Paper, store: Path, there: Runs, drawings: Sequence[Drawing]) -> _Measured:
+    """The metrics of these runs, whose data go to the drawings that show them as well."""
     statistics: Statistics = {}
     leeways = {}
     study_of = {level.name: study for study in paper.studies for level in study.levels}
@@ -188,15 +200,23 @@ def _answers(
         for drawing in drawings:
             if key_of(run) in map(key_of, drawing.shown):
                 drawing.data.add(run.variant, run.seed, data, level)
+    return _Measured(complete(statistics), leeways)
+
+
+def _answers(paper: Paper, measured: _Measured) -> tuple[Answered, ...]:
     margins, labels = _margins(paper.studies), _labels(paper.studies)
-    return tuple(answer_claims(paper.claims, complete(statistics), margins, labels, leeways))
+    return tuple(
+        answer_claims(paper.claims, measured.statistics, margins, labels, measured.leeways)
+    )
 
 
 def _drawn_before(manifest: Path) -> set[str]:
     """The figures' files that an earlier manifest lists; none where there is no such manifest."""
     try:
-        figures = read_json(manifest)["figures"]
-        return {Path(name).name for figure in figures for name in figure["files"]}
+        index = read_json(manifest)
+        # The second is younger than the first.
+        plots = [*index["figures"], *index.get("levels", [])]
+        return {Path(name).name for plot in plots for name in plot["files"]}
     except (AnalysisError, KeyError, TypeError):
         return set()
 
@@ -228,6 +248,7 @@ def _manifest(
     paper: Paper,
     drawings: Sequence[Drawing],
     drawn: Sequence[FigurePaths],
+    levels: Sequence[Drawn],
     software: dict[str, str],
 ) -> dict[str, Any]:
     """Which figure is of which runs, made with what."""
@@ -253,10 +274,7 @@ def _manifest(
                 "kind": drawing.data.spec.kind,
                 "level": drawing.data.level.name,
                 "experiment": drawing.study.name,
-                "files": {
-                    path.name: hashlib.sha256(path.read_bytes()).hexdigest()
-                    for path in (paths.pdf, paths.png, paths.csv)
-                },
+                "files": _hashes(paths),
                 "data": paths.csv.name,
                 "runs": _run_list(drawing.shown),
                 "left_out": _run_list(drawing.left_out),
@@ -264,6 +282,15 @@ def _manifest(
             }
             for drawing, paths in zip(drawings, drawn, strict=True)
         ],
+        "levels": [{"files": _hashes(one)} for one in levels],
+    }
+
+
+def _hashes(drawn: FigurePaths | Drawn) -> dict[str, str]:
+    """SHA-256 of each file of a drawing."""
+    return {
+        path.name: hashlib.sha256(path.read_bytes()).hexdigest()
+        for path in (drawn.pdf, drawn.png, drawn.csv)
     }
 
 
@@ -280,12 +307,13 @@ def _page(
     drawings: Sequence[Drawing],
     drawn: Sequence[FigurePaths],
     answers: Sequence[Answered],
-    forest: Drawn | None,
+    plots: tuple[Drawn | None, Sequence[Drawn]],
     missing: Sequence[Run],
     manifest: Mapping[str, Any],
     beside: Beside | None,
 ) -> str:
     numbers = {drawing.number for drawing in drawings}
+    forest, levels = plots
     values = {
         "title": paper.title,
         "confidence": round(100 * CONFIDENCE),
@@ -293,6 +321,7 @@ def _page(
         "answer": claims_answer(answers),
         "forest": None if forest is None else image_uri(forest.svg),
         "forest_caption": "" if forest is None else forest.caption,
+        "levels": [{"paths": one, "uri": image_uri(one.svg)} for one in levels],
         "simulated": simulated(*paper.studies),
         "beside": beside_values(answers, beside),
         "claims": [claim_row(answered, numbers) for answered in sorted_answers(answers)],

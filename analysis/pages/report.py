@@ -13,6 +13,7 @@ from analysis.figures import cells as trace_figures
 from analysis.figures.catalogue import check_kind
 from analysis.figures.figure_data import FigureData
 from analysis.figures.forest import Drawn, write_forest
+from analysis.figures.levels import write_levels
 from analysis.figures.writing import FigurePaths, write_figure
 from analysis.formats import files
 from analysis.formats.record_files import ParseReport, read_parse_report
@@ -61,10 +62,17 @@ class ReportPaths:
 
 @dataclass(frozen=True)
 class Found:
-    """What stands at the top: the answer in sentences, and its plot; none without a baseline."""
+    """What stands at the top: the answer in sentences, and its plots; none without a baseline.
+
+    Attributes:
+        sentences: the answer.
+        forest: all primary metrics.
+        levels: how they change from level to level; None where there is one level.
+    """
 
     sentences: Sequence[str]
     forest: Drawn | None
+    levels: Drawn | None = None
 
 
 def build(study: Path, store: Path, out: Path) -> ReportPaths:
@@ -136,7 +144,9 @@ def build(study: Path, store: Path, out: Path) -> ReportPaths:
         sentences = answer(compared)
         write_answer(scratch, sentences)
         forest = write_forest(compared, scratch / files.FIGURES / files.FOREST)
-        html = render(plan, rows, bias_rows, drawn, parse_reports, Found(sentences, forest), trace)
+        levels = write_levels(compared, plan.variants, scratch / files.FIGURES / files.LEVELS)
+        found = Found(sentences, forest, levels)
+        html = render(plan, rows, bias_rows, drawn, parse_reports, found, trace)
         (scratch / files.REPORT).write_text(html, encoding="utf-8")
     return ReportPaths(
         out / files.SUMMARY_CSV,
@@ -186,6 +196,9 @@ def render(
         forest=None if found.forest is None else image_uri(found.forest.svg),
         forest_caption="" if found.forest is None else found.forest.caption,
         forest_data=f"{files.FIGURES}/{files.FOREST}.csv",
+        by_level=None if found.levels is None else image_uri(found.levels.svg),
+        by_level_caption="" if found.levels is None else found.levels.caption,
+        by_level_data=f"{files.FIGURES}/{files.LEVELS}.csv",
         confidence=round(100 * CONFIDENCE),
         window_s=THROUGHPUT_WINDOW_S,
         starved_s=STARVED_S,

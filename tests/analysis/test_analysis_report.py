@@ -348,6 +348,8 @@ def test_levels_are_kept_apart(store: Path, tmp_path: Path) -> None:
     assert data[0]["x_s"] == "640"
     html = paths.html.read_text()
     assert html.count("<summary>5 middles at scale 0.1, class web</summary>") == 1
+    assert html.count('<figure id="levels">') == 1
+    assert (paths.figures[0].csv.parent / "levels.png").stat().st_size > 1000
     assert html.count("<summary>10 middles at scale 0.1, class web</summary>") == 1
 
 

@@ -7,9 +7,12 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from matplotlib.lines import Line2D
 
+from analysis.figures import levels
 from analysis.figures.forest import draw, panel_of, write_forest
 from analysis.figures.style import TEXT
+from analysis.formats.study import Variant
 from analysis.judgement.compared import Compared, size_in_margins
 from analysis.judgement.judging import Statistics, judge_comparison, seeds_left
 from analysis.judgement.verdicts import State
@@ -145,4 +148,55 @@ def test_the_plot_has_a_line_for_each_metric_and_repeats(tmp_path: Path) -> None
 
 def test_without_a_comparison_there_is_no_plot(tmp_path: Path) -> None:
     assert write_forest([], tmp_path / "none") is None
+    assert list(tmp_path.iterdir()) == []
+
+
+LOOKS_OF = [
+    Variant(name=name.lower(), label=name, color=color, marker="D", linestyle="-")
+    for name, color in (("SWRR", "#4477aa"), ("RR", "#882255"))
+]
+
+
+def test_levels_stand_below_each_other_with_a_panel_for_each_metric(tmp_path: Path) -> None:
+    shown = [
+        compared([1.0, 1.5, 30.0], noise=0.005, rate=0.02, place="5 middles"),
+        compared([1.0, 1.0, 2.0], noise=0.005, rate=0.02, place="5 middles", variant="RR"),
+        compared([1.0, 1.0, 1.0], noise=0.4, seeds=4, rate=0.0, place="10 middles"),
+    ]
+    first = levels.write_levels(shown, LOOKS_OF, tmp_path / "one")
+    again = levels.write_levels(shown, LOOKS_OF, tmp_path / "two")
+    assert first is not None
+    assert again is not None
+    assert first.svg == again.svg
+    assert first.pdf.read_bytes() == again.pdf.read_bytes()
+    # Tails of times are left to the plot of all primary metrics.
+    assert len(first.csv.read_text().splitlines()) == 1 + 3 * 4
+    figure = levels.draw(shown, {one.label: one for one in LOOKS_OF}, TEXT)
+    panels = {" ".join(axes.get_title(loc="left").split()): axes for axes in figure.axes}
+    titles = ["Time to first byte, median (web)", "Time to 320 KiB, median (web)", "Throughput"]
+    assert {*titles, "Timeout rate"} <= set(panels)
+    times = panels["Time to 320 KiB, median (web)"]
+    first_panel = figure.axes[0]
+    assert [t.get_text() for t in first_panel.get_yticklabels()] == ["5 middles", "10 middles"]
+    marks = {round(_at(line, 1), 2): line for line in times.lines if line.get_marker() == "D"}
+    # The first variant above the second, in the row of their level.
+    assert list(marks) == [-0.17, 0.17, 0.83]
+    assert _at(marks[0.17], 0) == pytest.approx(np.log(2), rel=1e-2)
+    # Filled: shown to differ.
+    assert marks[0.17].get_markerfacecolor() == "#882255"
+    assert marks[0.83].get_markerfacecolor() == "white"
+    # What is far beyond the axis is drawn at its end.
+    assert _at(marks[-0.17], 0) == pytest.approx(times.get_xlim()[1])
+
+
+def _at(line: Line2D, axis: int) -> float:
+    """Where a mark stands."""
+    return float(np.asarray(line.get_xydata(), dtype=float)[0, axis])
+
+
+def test_one_level_or_one_seed_is_no_plot_of_levels(tmp_path: Path) -> None:
+    one = [compared([1.0, 1.5, 2.0], place="5 middles")]
+    assert levels.write_levels(one, LOOKS_OF, tmp_path / "none") is None
+    two = [compared([1.0, 1.5, 2.0], seeds=1, place=f"{n} middles") for n in (5, 10)]
+    assert levels.write_levels(two, LOOKS_OF, tmp_path / "none") is None
     assert list(tmp_path.iterdir()) == []

@@ -70,7 +70,7 @@ def test_sentences_tell_the_findings_and_what_is_open() -> None:
         "\N{MULTIPLICATION SIGN}2.870 [2.583, 3.157].)",
         "Supported: The claim right. (Time to first byte, median, a: x below y: "
         "\N{MULTIPLICATION SIGN}0.800 [0.720, 0.880].)",
-        "No difference: 1 claims one that is shown to be within the margin.",
+        "No difference: 1 claim is of a difference that is shown to be within the margin.",
         "Cannot be tested here: 1 since timeout rate is 0% in all of these runs; "
         "1 since throughput is saturated at a.",
         "Not settled: 1 for want of seeds (about 12 more would do for all of them); "
@@ -82,7 +82,7 @@ def test_claims_of_one_outcome_are_one_sentence() -> None:
     assert claims_answer([]) == []
     assert claims_answer([SMALL, SMALL]) == [
         "Of 2 claims: 2 no difference.",
-        "No difference: 2 claim one that is shown to be within the margin.",
+        "No difference: 2 claims are of differences that are shown to be within the margin.",
     ]
     assert claims_answer([OPEN])[0] == "Of 1 claim: 1 not settled."
 

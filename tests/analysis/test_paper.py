@@ -88,7 +88,7 @@ STUDIES = (
 )
 TABLES = (
     "answer.txt", "claims.csv", "claims.json", "claims.pdf", "claims.png", "figures.html",
-    "manifest.json",
+    "levels-ewma.csv", "levels-ewma.pdf", "levels-ewma.png", "manifest.json",
 )  # fmt: skip
 """What stands beside the figures."""
 
@@ -186,6 +186,40 @@ def test_the_manifest_leads_from_a_figure_to_its_runs(made: PaperPaths) -> None:
     assert manifest["software"] == {"onionlab": "1"}
 
 
+def test_levels_of_studies_with_one_baseline_stand_in_one_plot(
+    store: Path, made: PaperPaths, tmp_path: Path
+) -> None:
+    folder = made.html.parent
+    with (folder / "levels-ewma.csv").open(newline="") as lines:
+        rows = list(csv.DictReader(lines))
+    places = [f"{n} middles at scale 0.1" for n in (20, 5)]
+    assert list(dict.fromkeys((r["level"], r["variant"]) for r in rows)) == [
+        (place, variant) for place in places for variant in ("Round robin", "SWRR")
+    ]
+    assert {r["baseline"] for r in rows} == {"EWMA"}
+    medians = {r["metric"] for r in rows if r["class"] == "web"}
+    assert medians == {"ttfb_p50_s", "time_to_320kib_p50_s"}
+    slow = {
+        r["level"]: float(r["effect"])
+        for r in rows
+        if (r["variant"], r["class"], r["metric"]) == ("Round robin", "web", "ttfb_p50_s")
+    }
+    # Made so: alike with many middles, with few by these factors.
+    assert slow[places[0]] == pytest.approx(1.0, rel=0.1)
+    assert slow[places[1]] == pytest.approx(SLOW["rr"] / SLOW["ewma"], rel=0.1)
+    manifest = json.loads(made.manifest.read_text())
+    assert [set(plot["files"]) for plot in manifest["levels"]] == [
+        {f"levels-ewma.{end}" for end in ("csv", "pdf", "png")}
+    ]
+    assert '<section id="levels">' in made.html.read_text()
+    # One level has nothing to be compared with, and what an earlier call drew goes.
+    shutil.copytree(folder, tmp_path / "again")
+    one_level = Paper("A paper", STUDIES[1:], CLAIMS)
+    page = build(one_level, store, tmp_path / "again").html
+    assert not list((tmp_path / "again").glob("levels*"))
+    assert '<section id="levels">' not in page.read_text()
+
+
 def test_each_figure_shows_the_variants_of_its_own_experiment(made: PaperPaths) -> None:
     shown = {}
     for figure in made.figures:
@@ -237,11 +271,12 @@ def test_answers_stand_in_both_tables_and_on_the_page(made: PaperPaths) -> None:
     page = Collector()
     page.feed(html)
     assert page.open == []
-    local = {f"{f.spec.id}.{end}" for f in made.figures for end in ("pdf", "png", "csv")}
+    drawn = ["levels-ewma", *(figure.spec.id for figure in made.figures)]
+    local = {f"{name}.{end}" for name in drawn for end in ("pdf", "png", "csv")}
     assert {r for r in page.resources if not r.startswith(("data:image/svg+xml", "#"))} == local
     assert "Of 5 claims: 3 supported, 1 opposite and 1 cannot be tested here." in html
     assert "The claim &lt;fastest&gt; &amp; more." in html
-    assert html.count("data:image/svg+xml") == 7
+    assert html.count("data:image/svg+xml") == 8
     assert 'href="#figure-11"' in html
     # Panels stand one above the other here.
     assert "first payload byte (above) and 320 KiB (below)" in html

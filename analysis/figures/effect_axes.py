@@ -1,0 +1,74 @@
+"""Axes of effects, no difference in the middle: ratios by their logarithm, rates in points."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.ticker import FixedLocator, FuncFormatter, NullLocator
+
+from analysis.inference.intervals import Interval
+
+WIDEST = 8.0
+"""Ratios up to this and down to its inverse are drawn; what goes further ends in an arrow."""
+
+BAND_COLOR = "#e4e7eb"
+"""Of the margin within which two count as alike."""
+
+RATIO_TICKS = (
+    (0.12, (0.9, 0.95, 1.0, 1.05, 1.1)),
+    (0.3, (0.8, 0.9, 1.0, 1.1, 1.25)),
+    (np.inf, (0.125, 0.25, 0.5, 0.8, 1.0, 1.25, 2.0, 4.0, 8.0)),
+)
+"""Half of an axis, up to which it has these ticks."""
+
+FEW_TICKS = (0.125, 0.25, 0.5, 1.0, 2.0, 4.0, 8.0)
+"""Where the last of those would run into each other."""
+
+
+def position(scale: str, value: float) -> float:
+    """Where on the axis a value stands: a ratio's logarithm, or a rate's percentage points."""
+    if scale == "ratio":
+        return float(np.log(value)) if value > 0 else -np.inf
+    return 100 * value
+
+
+def limit(scale: str, effects: Sequence[Interval], margins: Sequence[float]) -> float:
+    """Half of an axis: all estimates and most bounds fit, and nothing very far off rules it."""
+    estimates = [abs(position(scale, effect.estimate)) for effect in effects]
+    around = [position(scale, margin) for margin in margins]
+    bounds = [
+        abs(position(scale, bound))
+        for effect in effects
+        for bound in (effect.low, effect.high)
+        if bound is not None and abs(position(scale, bound)) < np.inf
+    ]
+    wide = float(np.quantile(bounds, 0.9)) if bounds else 0.0
+    inner = 1.15 * max([*estimates, *(1.5 * m for m in around), 1e-3])
+    widest = float(np.log(WIDEST)) if scale == "ratio" else 100.0
+    return min(max(inner, 1.05 * wide), widest)
+
+
+def ratio_ticks(axes: Axes, half: float, narrow: bool = False) -> None:
+    """Ticks of an axis of ratios that reaches to ``half`` on either side; narrow: few if it is."""
+    of_width = next(ticks for up_to, ticks in RATIO_TICKS if half < up_to)
+    wide = narrow and half > np.log(3)
+    ticks = [t for t in (FEW_TICKS if wide else of_width) if abs(np.log(t)) <= half]
+    axes.xaxis.set_major_locator(FixedLocator([float(np.log(t)) for t in ticks]))
+    axes.xaxis.set_minor_locator(NullLocator())
+    axes.xaxis.set_major_formatter(FuncFormatter(lambda x, _: f"{np.exp(x):.3g}"))
+
+
+def draw_interval(
+    axes: Axes, y: float, effect: Interval, scale: str, half: float, color: str
+) -> None:
+    """An effect's interval as a line at ``y``; an arrow where it goes further than ``half``."""
+    if effect.low is None or effect.high is None:
+        return
+    low, high = position(scale, effect.low), position(scale, effect.high)
+    axes.plot(np.clip([low, high], -half, half), [y, y], color=color, lw=1.1, zorder=2)
+    for bound, beyond, arrow in ((low, low < -half, 4), (high, high > half, 5)):
+        if beyond:
+            end = float(np.clip(bound, -half, half))
+            axes.plot([end], [y], marker=arrow, color=color, ms=4, clip_on=False, zorder=2)

@@ -1,0 +1,60 @@
+"""How a paper's variants differ from level to level: one plot for each baseline."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+
+from analysis.figures.forest import Drawn
+from analysis.figures.levels import write_levels
+from analysis.figures.style import TEXT
+from analysis.formats import files
+from analysis.formats.study import Run, Study, Variant
+from analysis.judgement.compared import Compared
+from analysis.judgement.judging import Statistics
+from analysis.pages.paper_runs import Key, key_of
+from analysis.pages.summary import compared_of, summarise
+
+
+def write_paper_levels(
+    studies: Sequence[Study], there: Mapping[Key, Run], statistics: Statistics, out: Path
+) -> list[Drawn]:
+    """Draws the levels of all studies with the same baseline together, in the studies' order.
+
+    Args:
+        studies: of the paper.
+        there: the runs that have records.
+        statistics: of those.
+        out: where ``levels-<baseline>``.pdf, .png and .csv are written.
+
+    Returns:
+        One for each baseline with two levels or more, and more than one seed.
+    """
+    compared: dict[str, dict[tuple[str, str], Compared]] = {}
+    variants: dict[str, Variant] = {}
+    for study in studies:
+        runs = tuple(run for run in study.runs if key_of(run) in there)
+        if study.baseline is None or not runs:
+            continue
+        variants |= {variant.name: variant for variant in study.variants}
+        for level in study.levels:
+            of_level = tuple(run for run in runs if run.level == level.name)
+            # Judged as the paper's claims are: as if there had been one look at the runs.
+            one_level = study.model_copy(
+                update={"runs": of_level, "levels": (level,), "looks": None}
+            )
+            for one in compared_of(one_level, summarise(one_level, statistics)):
+                found = compared.setdefault(study.baseline, {})
+                placed = replace(one, place=study.label(level))
+                found.setdefault((placed.place, placed.variant), placed)
+    drawn = (
+        write_levels(
+            list(found.values()),
+            variants.values(),
+            out / f"{files.LEVELS_AGAINST}{baseline}",
+            TEXT,
+        )
+        for baseline, found in compared.items()
+    )
+    return [one for one in drawn if one is not None]
