@@ -28,7 +28,7 @@ from analysis.celltrace.summaries import (
     over_seeds,
 )
 from analysis.figures.png import save_png
-from analysis.figures.style import RC
+from analysis.figures.style import RC, as_drawn
 from analysis.formats.study import Study
 
 WIDTH_IN = 7.0
@@ -190,7 +190,7 @@ def _scatter(table: TraceTable, study: Study, role: str) -> Figure:
                 )
             ax.set_yscale("log")
             if i == 0:
-                ax.set_title(label)
+                ax.set_title(as_drawn(label))
             if i == len(rows) - 1:
                 ax.set_xlabel("Simulated time (s)")
             if j == 0:
@@ -241,7 +241,7 @@ def _stages(table: TraceTable, study: Study) -> Figure:
             heights = np.array([row.summary.mean_ms if row else np.nan for row in rows])
             ax.bar(roles, heights, bottom=base, color=STAGE_COLORS[stage], label=stage.value)
             base = base + np.nan_to_num(heights)
-        ax.set_title(label)
+        ax.set_title(as_drawn(label))
         ax.grid(visible=False, axis="x")
         if j == 0:
             ax.set_ylabel("Mean time inside the relay (ms)")
@@ -272,7 +272,7 @@ def _waits(table: TraceTable, study: Study) -> Figure:
                     base_ms += 1000 * part_s
             if np.isnan(row.parts_s[-1]):
                 ax.text(base_ms, y, " + ?", va="center")
-        ax.set_yticks(range(len(runs)), [label for _, _, label in runs])
+        ax.set_yticks(range(len(runs)), [as_drawn(label) for _, _, label in runs])
         ax.invert_yaxis()
         ax.set_title(role)
         ax.grid(visible=False, axis="y")
@@ -315,7 +315,7 @@ def _first_bytes(table: TraceTable, study: Study) -> Figure:
             )
             ax.bar(names, heights, bottom=base, color=STAGE_COLORS[stage], label=stage.value)
             base = base + heights
-        ax.set_title(label)
+        ax.set_title(as_drawn(label))
         ax.grid(visible=False, axis="x")
         ax.tick_params(axis="x", labelsize=6.5)
         if j == 0:

@@ -14,7 +14,7 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
 from analysis.figures.effect_axes import BAND_COLOR, draw_interval, limit, position, ratio_ticks
-from analysis.figures.style import TEXT, Page
+from analysis.figures.style import TEXT, Page, as_drawn
 from analysis.figures.writing import save
 from analysis.inference.intervals import Interval
 from analysis.judgement.claims.claim import Answer
@@ -174,7 +174,7 @@ def draw(panels: Sequence[Panel], page: Page) -> Figure:
                 axes.set_visible(False)
                 continue
             if at == 0 and (len(panels) > 1 or panels[place].title):
-                axes.set_title(panels[place].title, loc="left")
+                axes.set_title(as_drawn(panels[place].title), loc="left")
             _draw_panel(axes, panels[place], lines[axis], axis, limits[axis])
             _dress(axes, panels[place], axis, limits[axis], across)
     _legend(figure, panels)
@@ -201,7 +201,7 @@ def _draw_panel(axes: Axes, one: Panel, lines: Sequence[str], axis: str, half: f
             axes.fill_between([-margin, margin], row - 0.42, row + 0.42, color=BAND_COLOR, lw=0)
         _draw_mark(axes, row, mark, half)
     axes.axvline(0, color="#333333", lw=0.7, zorder=1.5)
-    axes.set_yticks(range(len(lines)), list(lines))
+    axes.set_yticks(range(len(lines)), list(map(as_drawn, lines)))
     axes.set_ylim(len(lines) - 0.4, -0.6)
     axes.set_xlim(-half, half)
     axes.tick_params(axis="y", length=0)
@@ -212,7 +212,7 @@ def _draw_panel(axes: Axes, one: Panel, lines: Sequence[str], axis: str, half: f
 def _dress(axes: Axes, one: Panel, axis: str, half: float, across: int) -> None:
     """Ticks and a label that fit below a panel, one of ``across``."""
     # Three labels side by side have no room for a name; the caption says what the baseline is.
-    against = one.against if across < ACROSS else ""
+    against = as_drawn(one.against) if across < ACROSS else ""
     if axis == "difference":
         axes.set_xlabel(f"points more than {against}" if against else "points")
         return

@@ -18,7 +18,7 @@ from analysis.figures.catalogue import panel_figure
 from analysis.figures.figure_data import FigureData, Lines
 from analysis.figures.panels import WEB, Panel
 from analysis.figures.picture import draw_legend
-from analysis.figures.style import OUTSIDE_COLOR, Page, line_style
+from analysis.figures.style import OUTSIDE_COLOR, Page, as_drawn, line_style
 from analysis.formats.study import Level, Study
 
 DIFFERENCE_HEIGHT = 0.6
@@ -118,7 +118,7 @@ def _draw_lines(
         line = lines[variant.name]
         y = scale * line.mean[keep]
         marks = _mark_indices(panel, y, (place + 0.5) / len(shown))
-        axes.plot(x, y, label=variant.label, zorder=3, **line_style(variant, marks))
+        axes.plot(x, y, label=as_drawn(variant.label), zorder=3, **line_style(variant, marks))
         if line.seeds > 1:
             axes.fill_between(
                 x,
@@ -143,7 +143,7 @@ def _draw_differences(
     _draw_lines(axes, panel, grid, keep, lines, scale, study)
     baseline = next(v.label for v in study.variants if v.name == data.baseline)
     axes.set(xlabel=panel.x_label, ylabel=y_label)
-    axes.set_title(f"less that of {baseline}", fontsize=7.5)
+    axes.set_title(f"less that of {as_drawn(baseline)}", fontsize=7.5)
     if panel.x_axis == "duration":
         _duration_axis(axes)
     else:

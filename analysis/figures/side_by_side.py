@@ -14,7 +14,7 @@ from matplotlib.lines import Line2D
 from analysis.arrays import Floats
 from analysis.errors import AnalysisError
 from analysis.figures.picture import Picture, Shown
-from analysis.figures.style import Page
+from analysis.figures.style import Page, as_drawn
 from analysis.formats.study import Level, Variant
 from analysis.measures.catalogue import METRICS, run_statistics
 from analysis.measures.data import ClassData
@@ -139,7 +139,7 @@ def _draw_bytes(axes: Axes, variant: Variant, one: _Curves) -> None:
             alpha=1.0 if last else 0.45 + 0.55 * place / max(1, count - 1),
             zorder=3 if last else 2,
         )
-    axes.set_title(variant.label)
+    axes.set_title(as_drawn(variant.label))
     axes.set_ylim(bottom=0.0)
     axes.set_xlim(left=0.0)
 
@@ -260,7 +260,7 @@ def _draw_map(shown: Shown, page: Page) -> Figure:
                 text, color = f"{100 * value:.0f}", "white" if value > 0.5 else "black"
             axes.text(column, row, text, ha="center", va="center", fontsize=7, color=color)
         axes.grid(visible=False)
-        axes.set_title(variant.label)
+        axes.set_title(as_drawn(variant.label))
         axes.set_xticks(range(len(rates)), [f"{rate:g}" for rate in rates])
         axes.set_yticks(range(len(streams)), [f"{count:g}" for count in streams])
     for axes in grid[-1]:

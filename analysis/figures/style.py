@@ -63,6 +63,16 @@ OUTSIDE_COLOR = "#ececec"
 """Shade of what is not in the measured span."""
 
 
+def as_drawn(name: str) -> str:
+    """A name as text for Matplotlib, which shows it letter for letter.
+
+    To Matplotlib what stands between two dollars is a formula, and a line whose label begins with
+    an underscore is not for the legend.
+    """
+    plain = name.replace("$", r"\$")
+    return f"\N{ZERO WIDTH SPACE}{plain}" if plain.startswith("_") else plain
+
+
 def line_style(variant: Variant, marks: list[int]) -> dict[str, Any]:
     """Line properties of a variant: colour, dashes and sparse markers tell it apart, also in grey.
 

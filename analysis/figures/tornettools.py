@@ -21,7 +21,7 @@ from matplotlib.ticker import FixedLocator, FuncFormatter, NullFormatter
 
 from analysis.arrays import Floats
 from analysis.figures.picture import Picture, Shown, draw_legend
-from analysis.figures.style import Page, line_style
+from analysis.figures.style import Page, as_drawn, line_style
 from analysis.formats.public_tor import STEPS, PublicTor
 from analysis.formats.study import Variant
 from analysis.inference.mean_quantiles import MeanQuantiles, mean_quantiles
@@ -292,7 +292,7 @@ def _draw_panel(axes: Axes, shown: Shown, quantity: _Quantity, class_name: str) 
             continue
         x = quantity.scale * line.mean
         marks = list(range(20 + 15 * place, shares.size, 60))
-        axes.plot(x, shares, label=variant.label, **line_style(variant, marks))
+        axes.plot(x, shares, label=as_drawn(variant.label), **line_style(variant, marks))
         if line.samples > 1:
             low, high = quantity.scale * line.low, quantity.scale * line.high
             axes.fill_betweenx(shares, low, high, color=variant.color, alpha=0.2, linewidth=0)
@@ -301,7 +301,7 @@ def _draw_panel(axes: Axes, shown: Shown, quantity: _Quantity, class_name: str) 
     if public is not None:
         axes.plot(quantity.scale * public, shares, label=PUBLIC_LABEL, **PUBLIC_STYLE)
         ends.append(float(quantity.scale * public[-1]))
-    name = "" if class_name == ALL else f"\n{class_name}"
+    name = "" if class_name == ALL else f"\n{as_drawn(class_name)}"
     axes.set(title=f"{quantity.title}{name}", xlabel=quantity.x_label)
     if not ends:
         axes.text(0.5, 0.5, "no data", ha="center", va="center", transform=axes.transAxes)

@@ -12,7 +12,7 @@ from matplotlib.figure import Figure
 
 from analysis.arrays import Floats
 from analysis.figures.picture import Picture, Shown, draw_legend
-from analysis.figures.style import Page
+from analysis.figures.style import Page, as_drawn
 from analysis.formats.study import Variant
 from analysis.measures.data import ClassData
 from analysis.measures.peer_transfer import BLOCK_BYTES, PeerTransfer
@@ -148,7 +148,7 @@ def _draw_panel(axes: Axes, one: _OneRun, end_s: float) -> None:
             # Of several lines that it may cross, none can be read through it.
             bbox={"facecolor": "white", "edgecolor": "none", "pad": 1.0},
         )
-    axes.set(title=one.variant.label, xlabel="Time since the connection (s)")
+    axes.set(title=as_drawn(one.variant.label), xlabel="Time since the connection (s)")
     axes.set_xlim(0.0, end_s)
 
 

@@ -416,3 +416,21 @@ def test_a_legend_never_reaches_beyond_its_page(page: Page, columns: int) -> Non
     assert len(legend.get_texts()) == 3
     tops = [axes.get_position().y0 for axes in figure.axes]
     assert (tops[0] > tops[1]) == page.stacked
+
+
+@pytest.mark.parametrize("label", ["$x^$", "$5 or $6", "_EWMA", "<b> | \\$"])
+def test_a_label_is_shown_letter_for_letter(label: str) -> None:
+    content = study_content([1])
+    content["variants"][0]["label"] = label
+    plan = Study.model_validate(content)
+    data = FigureData(plan.figures[0], plan.levels[0], plan.baseline)
+    grid = PANEL_FIGURES[plan.figures[0].kind].panels[0].grid(plan.levels[0])
+    data.runs = {variant.name: [[np.ones_like(grid)] * 2] for variant in plan.variants}
+    data.seeds = {variant.name: [1] for variant in plan.variants}
+    figure = draw_lines(data, plan, TEXT)
+    (legend,) = figure.legends
+    first, *others = legend.get_texts()
+    assert len(others) == 2
+    shown, formula = first._preprocess_math(first.get_text())  # type: ignore[attr-defined]
+    assert (shown.removeprefix("\N{ZERO WIDTH SPACE}"), formula) == (label, False)
+    figure.draw_without_rendering()
