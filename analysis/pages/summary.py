@@ -153,14 +153,16 @@ def _judgements(
 def compared_of(plan: Study, rows: Iterable[SummaryRow]) -> list[Compared]:
     """The verdicts on primary metrics, by level and variant; a level's name where several are."""
     labels = {variant.name: variant.label for variant in plan.variants}
+    where = {level.name: plan.label(level) if len(plan.levels) > 1 else "" for level in plan.levels}
+    # By name, which is one thing's own: two of them may have the same label.
     by_place: dict[tuple[str, str], list[Judgement]] = {}
     for row in rows:
         if row.judgement is not None and row.judgement.primary:
-            where = plan.label(row.level) if len(plan.levels) > 1 else ""
-            by_place.setdefault((where, row.variant.label), []).append(row.judgement)
+            place = row.level.name, row.variant.name
+            by_place.setdefault(place, []).append(row.judgement)
     return [
-        Compared(where, variant, labels[plan.baseline or ""], tuple(judgements))
-        for (where, variant), judgements in by_place.items()
+        Compared(where[level], labels[variant], labels[plan.baseline or ""], tuple(judgements))
+        for (level, variant), judgements in by_place.items()
     ]
 
 

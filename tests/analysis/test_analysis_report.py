@@ -23,9 +23,12 @@ from analysis.figures.panels import PANEL_FIGURES
 from analysis.figures.style import COLUMN, RC, TEXT, Page
 from analysis.formats.study import Study
 from analysis.inference.intervals import Interval
+from analysis.judgement.judging import Statistics
+from analysis.measures.data import ALL
+from analysis.measures.metric import Statistic
 from analysis.pages.numbers import format_interval, format_number
 from analysis.pages.report import build
-from analysis.pages.summary import SUMMARY_COLUMNS
+from analysis.pages.summary import SUMMARY_COLUMNS, compared_of, summarise
 from analysis.records.extract import extract
 
 
@@ -221,6 +224,27 @@ def test_texts_of_a_study_are_escaped(store: Path, tmp_path: Path) -> None:
     html = (tmp_path / "out" / "report.html").read_text()
     assert "<script>alert" not in html
     assert "&lt;script&gt;alert(1)&lt;/script&gt; &amp; co" in html
+
+
+def test_variants_and_levels_of_the_same_label_are_told_apart() -> None:
+    content = study_content([1, 2, 3], ["5mid", "10mid"])
+    for variant in content["variants"][1:]:
+        variant["label"] = "Round robin"
+    for level in content["levels"]:
+        level["label"] = "heavy load"
+    plan = Study.model_validate(content)
+    statistics: Statistics = {
+        (run.level, ALL): {("goodput_bytes_per_s", variant.name): {} for variant in plan.variants}
+        for run in plan.runs
+    }
+    for run in plan.runs:
+        by_seed = statistics[run.level, ALL]["goodput_bytes_per_s", run.variant]
+        by_seed[run.seed] = Statistic(1000.0 + run.seed)
+    compared = compared_of(plan, summarise(plan, statistics))
+    assert [len(one.judgements) for one in compared] == [1, 1, 1, 1]
+    assert {(one.place, one.variant) for one in compared} == {
+        ("heavy load at scale 0.1", "Round robin")
+    }
 
 
 def test_figure_data_is_what_is_drawn(report: Path) -> None:
