@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
@@ -294,9 +295,12 @@ class Study(FormatModel):
         """What stands above a figure, its level included."""
         level = self.level(figure.level)
         title = figure.title or figure.id
-        if level.label in title:
-            return title.replace(level.label, self.label(level))
-        return f"{title}, {self.label(level)}"
+        # As words of their own, and the last ones: the level's may stand in other words as well.
+        found = [*re.finditer(rf"(?<!\w){re.escape(level.label)}(?!\w)", title)]
+        if not found:
+            return f"{title}, {self.label(level)}"
+        begin, end = found[-1].span()
+        return f"{title[:begin]}{self.label(level)}{title[end:]}"
 
     def runs_of(self, level: str, variant: str) -> list[Run]:
         """Runs of a variant at a level, by seed."""

@@ -70,3 +70,23 @@ def test_a_bad_study_is_refused(tmp_path: Path, content: Any, message: str) -> N
 def test_no_study(tmp_path: Path) -> None:
     with pytest.raises(AnalysisError, match="is missing"):
         load_study(tmp_path / "study.json")
+
+
+@pytest.mark.parametrize(
+    ("label", "title", "shown"),
+    [
+        ("5 middles", "Times, 5 middles", "Times, 5 middles at scale 0.1"),
+        ("5 middles", "Times with 5 middles (web)", "Times with 5 middles at scale 0.1 (web)"),
+        ("5 middles", "Times", "Times, 5 middles at scale 0.1"),
+        ("5 middles", "Beside 15 middles", "Beside 15 middles, 5 middles at scale 0.1"),
+        ("byte", "Time to first byte, byte", "Time to first byte, byte at scale 0.1"),
+        ("a", "Load at a", "Load at a at scale 0.1"),
+        ("(a|b)", "Load, (a|b)", "Load, (a|b) at scale 0.1"),
+    ],
+)
+def test_a_title_names_its_level_once(tmp_path: Path, label: str, title: str, shown: str) -> None:
+    content = study_content([1])
+    content["levels"][0]["label"] = label
+    content["figures"][0]["title"] = title
+    study = load(tmp_path, content)
+    assert study.title_of(study.figures[0]) == shown
