@@ -180,7 +180,12 @@ def read_runs_csv(path: Path) -> Statistics:
     return complete(statistics)
 
 
-def _add_row(statistics: Statistics, row: Mapping[str, str | None], where: str) -> None:
+def _add_row(statistics: Statistics, row: Mapping[str | None, str | None], where: str) -> None:
+    # A number that a cut file ends with may be a part of one.
+    if None in row or None in row.values():
+        raise AnalysisError(
+            f"{where}: not as many cells as the table has columns", "get the file again, whole"
+        )
     try:
         texts = {name: row[name] or "" for name in RUNS_COLUMNS}
         value = float(texts["value"]) if texts["value"] else None

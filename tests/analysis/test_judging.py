@@ -214,7 +214,9 @@ ROW = "r1,5mid,ewma,1,web,ttfb_p50_s,s,1.5,\n"
         (HEAD + ROW.replace(",1,web", ",x,web"), "line 2: invalid literal"),
         (HEAD + ROW + ROW, "line 3: ttfb_p50_s of seed 1 is there twice"),
         (HEAD + ROW.replace("ttfb_p50_s", "speed"), "line 2: unknown metric 'speed'"),
-        (HEAD + "r1,5mid\n", "line 2: invalid literal"),
+        (HEAD + "r1,5mid\n", "line 2: not as many cells as the table has columns"),
+        (HEAD + ROW.replace("1.5,\n", "1."), "line 2: not as many cells as the table has columns"),
+        (HEAD + ROW.replace("1.5", "1,5"), "line 2: not as many cells as the table has columns"),
     ],
 )
 def test_a_bad_table_is_refused(tmp_path: Path, text: str, message: str) -> None:
