@@ -184,6 +184,8 @@ class TgenLog:
     status_lines: int = 0
     malformed: int = 0
     examples: list[Example] = field(default_factory=list)
+    _ended: set[tuple[bool, int]] = field(default_factory=set)
+    """Of each ended stream: whether the process's own server accepted it, and its number."""
 
     @property
     def understood(self) -> int:
@@ -354,6 +356,11 @@ class TgenLog:
             transport_state=_text(transport, b"state") if b"state" in transport else "",
         )
         self._require_possible(complete.stream_id)
+        # Numbers are never used again: in a log that is there twice, each stream counts once.
+        number = (complete.vertex == PASSIVE_VERTEX, complete.stream_id)
+        if number in self._ended:
+            raise MalformedError(f"stream {complete.stream_id} has ended before")
+        self._ended.add(number)
         self._see(end_us)
         self.completes.append(complete)
         if self.mark_bytes and complete.stream_id in self.progress:

@@ -218,3 +218,14 @@ def test_counters_that_run_backwards_are_malformed() -> None:
     log = parse([beats[0], beats[2], beats[1], beats[3]])
     assert log.malformed == 1
     assert log.heartbeats.bytes_read == [0, 327000, 12]
+
+
+def test_a_stream_ends_once() -> None:
+    lines = SAMPLE.split(b"\n")[:-1]
+    log = parse(lines + lines)
+    assert [complete.stream_id for complete in log.completes] == [0, 1]
+    assert log.malformed == len(lines) - 1
+    assert "stream 0 has ended before" in [example.reason for example in log.examples]
+    # Those that the process accepts as a server may have numbers of their own.
+    accepted = [line.replace(b"vertexid=stream", b"vertexid=passive-stream") for line in lines]
+    assert len(parse([*lines, *accepted]).completes) == 4
