@@ -20,6 +20,7 @@ from analysis.measures.survival import (
     cumulative_incidence,
     kaplan_meier,
 )
+from analysis.records.tgenlog import TARGET_BYTES
 
 Method = Literal["incidence", "km"]
 """How the distribution treats failed streams: as never, or as not known (Kaplan-Meier)."""
@@ -69,12 +70,29 @@ def duration_observations(data: ClassData, name: str) -> tuple[tuple[Floats, Int
         return None, "no stream started in the measured span"
     times_s = _DURATION[name].times(streams)
     without = (streams.outcome == Outcome.SUCCESS) & ~np.isfinite(times_s)
-    if np.any(without):
+    if np.any(without) or (name == TO_320_KIB and not _tells_320kib(data)):
         return None, "the log does not tell this time for streams of this size"
     times, kinds = observations(streams, times_s)
     if times.size == 0:
         return None, "no stream with a known fate"
     return (times, kinds), ""
+
+
+def _tells_320kib(data: ClassData) -> bool:
+    """Whether streams without the time to 320 KiB are known to have had less.
+
+    One that asked for more and failed on its way, or is open, may have had so much: without status
+    lines the log does not tell, and one such time of the run shows that there are status lines.
+    """
+    streams, measured = data.streams, data.measured
+    if streams.bytes_requested is None or measured.bytes_requested is None:
+        return True
+    on_its_way = np.isfinite(measured.ttfb_s) & ~np.isfinite(measured.time_to_320kib_s)
+    on_its_way &= measured.outcome != Outcome.UNKNOWN
+    if not np.any(on_its_way & (measured.bytes_requested > TARGET_BYTES)):
+        return True
+    told = np.isfinite(streams.time_to_320kib_s)
+    return bool(np.any(told & (streams.bytes_requested > TARGET_BYTES)))
 
 
 def duration_curve(data: ClassData, name: str, method: Method) -> tuple[Curve | None, str]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -34,6 +35,10 @@ def streams(*rows: tuple[float, float, str, float, float]) -> Streams:
         time_to_320kib_s=np.array(target, dtype=np.float64),
         time_to_last_byte_s=np.array(target, dtype=np.float64),
     )
+
+
+def of_size(rows: Streams, kib: float) -> Streams:
+    return replace(rows, bytes_requested=np.full(rows.start_s.shape, kib * KIB))
 
 
 def data(rows: Streams, horizon_s: float | None = 60.0) -> ClassData:
@@ -132,6 +137,21 @@ def test_a_time_that_the_log_does_not_hold_has_no_distribution() -> None:
     rows = streams((100.0, 130.0, "success", 1.0, NAN), (110.0, 170.0, "timeout", 1.0, NAN))
     result = statistic(data(rows), "time_to_320kib_p50_s")
     assert result == Statistic(None, "the log does not tell this time for streams of this size")
+
+
+def test_streams_that_failed_on_their_way_may_have_had_320_kib() -> None:
+    name = "time_to_320kib_restricted_mean_s"
+    untold = Statistic(None, "the log does not tell this time for streams of this size")
+    failed = (110.0, 170.0, "timeout", 1.0, NAN)
+    rows = streams((100.0, 160.0, "timeout", NAN, NAN), failed)
+    assert statistic(data(of_size(rows, 5120)), name) == untold
+    # One that asked for no more had less.
+    assert statistic(data(of_size(rows, 320)), name) == Statistic(60.0)
+    # One without a first byte had none.
+    assert statistic(data(of_size(streams((100.0, 160.0, "timeout", NAN, NAN)), 5120)), name) == Statistic(60.0)
+    # Status lines told the time of another stream, which began before the span.
+    told = streams(failed, (50.0, 110.0, "timeout", 1.0, 6.0))
+    assert statistic(data(of_size(told, 5120)), name) == Statistic(60.0)
 
 
 def test_logs_that_end_inside_the_span_have_no_goodput() -> None:
