@@ -5,6 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
+from matplotlib.backend_bases import GraphicsContextBase
+from matplotlib.lines import Line2D
+
+from analysis.errors import AnalysisError
 from analysis.formats.study import Variant
 
 
@@ -71,6 +75,24 @@ def as_drawn(name: str) -> str:
     """
     plain = name.replace("$", r"\$")
     return f"\N{ZERO WIDTH SPACE}{plain}" if plain.startswith("_") else plain
+
+
+def check_look(variant: Variant) -> None:
+    """Whether Matplotlib can draw a variant's lines.
+
+    Raises:
+        AnalysisError: its colour, marker or line style is none.
+    """
+    try:
+        Line2D([], [], **line_style(variant, []))
+        if not isinstance(variant.linestyle, str):
+            # Lengths of dashes are looked at when they are drawn.
+            GraphicsContextBase().set_dashes(*variant.linestyle)
+    except ValueError as error:
+        raise AnalysisError(
+            f"lines of {variant.name} cannot be drawn: {' '.join(str(error).split())[:200]}",
+            "color: #rrggbb; marker and linestyle: as Matplotlib has them",
+        ) from None
 
 
 def line_style(variant: Variant, marks: list[int]) -> dict[str, Any]:

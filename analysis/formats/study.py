@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from pydantic import Field, model_validator
+from pydantic import Field, FiniteFloat, model_validator
 
 from analysis.errors import SHOWN, AnalysisError
 from analysis.formats.format_model import FormatModel
@@ -21,6 +21,9 @@ from analysis.formats.public_tor import PublicTor
 LARGEST_SCALE = 1e6
 """No network is so many times its full size."""
 
+LONGEST_S = 366 * 86_400.0
+"""No run takes longer: as long as a time in an experiment's file may be."""
+
 
 class Variant(FormatModel):
     """One system under comparison, and how every figure shows it."""
@@ -30,7 +33,7 @@ class Variant(FormatModel):
     description: str = Field(default="", description="one line for tables")
     color: str = Field(description="its colour, #rrggbb")
     marker: str = Field(description="Matplotlib's marker")
-    linestyle: str | tuple[float, tuple[float, ...]] = Field(
+    linestyle: str | tuple[FiniteFloat, tuple[FiniteFloat, ...]] = Field(
         description="Matplotlib's line style: its name, or offset and lengths of the dashes"
     )
 
@@ -39,10 +42,16 @@ class ClassLoad(FormatModel):
     """What one class of clients does. ``None``: no such limit, or not fixed."""
 
     timeout_s: float | None = Field(
-        default=None, description="a stream that takes longer is given up; null: none is"
+        default=None,
+        ge=0,
+        allow_inf_nan=False,
+        description="a stream that takes longer is given up; null: none is",
     )
     stallout_s: float | None = Field(
-        default=None, description="a stream without a byte for so long is given up; null: none is"
+        default=None,
+        ge=0,
+        allow_inf_nan=False,
+        description="a stream without a byte for so long is given up; null: none is",
     )
     request_bytes: int | None = Field(
         default=None, description="payload of each stream; null: not fixed"
@@ -64,7 +73,7 @@ class Level(FormatModel):
         ge=0, description="simulated time from which streams that start count"
     )
     measured_end_s: float = Field(description="simulated time before which they count")
-    stop_s: float = Field(description="simulated time at which runs end")
+    stop_s: float = Field(le=LONGEST_S, description="simulated time at which runs end")
     classes: dict[str, ClassLoad] = Field(description="class of clients -> what they do")
     relays: dict[str, int] = Field(
         default={}, description="role -> relays that are simulated; empty: none, or not known"

@@ -9,6 +9,7 @@ from itertools import chain
 from analysis.errors import AnalysisError
 from analysis.figures.catalogue import check_kind
 from analysis.figures.figure_data import FigureData
+from analysis.figures.style import check_look
 from analysis.formats.study import Level, Run, Study
 
 Key = tuple[str, str, int]
@@ -59,6 +60,8 @@ def drawings_of(studies: Sequence[Study], there: Mapping[Key, Run]) -> list[Draw
     """The figures that have a number in the paper, by that number."""
     drawings: dict[int, Drawing] = {}
     for study in studies:
+        for variant in study.variants:
+            check_look(variant)
         for spec in study.figures:
             if spec.paper is None:
                 continue

@@ -14,6 +14,7 @@ from analysis.figures.catalogue import check_kind
 from analysis.figures.figure_data import FigureData
 from analysis.figures.forest import Drawn, write_forest
 from analysis.figures.levels import write_levels
+from analysis.figures.style import check_look
 from analysis.figures.writing import FigurePaths, write_figure
 from analysis.formats import files
 from analysis.formats.record_files import ParseReport, read_parse_report
@@ -93,6 +94,8 @@ def build(study: Path, store: Path, out: Path) -> ReportPaths:
     figures = [FigureData(spec, plan.level(spec.level), plan.baseline) for spec in plan.figures]
     for figure in figures:
         check_kind(figure.spec)
+    for variant in plan.variants if figures else ():
+        check_look(variant)
     statistics: Statistics = {}
     biases = BiasTable()
     traces = TraceTable()

@@ -323,6 +323,26 @@ def test_unknown_kinds_of_figures_are_refused_before_any_work(store: Path, tmp_p
     assert not (tmp_path / "out").exists()
 
 
+@pytest.mark.parametrize(
+    ("key", "value"),
+    [
+        ("color", "#12"),
+        ("marker", "zigzag"),
+        ("marker", "$x^$"),
+        ("linestyle", "wavy"),
+        ("linestyle", [0, [-1, 1]]),
+    ],
+)
+def test_a_look_that_cannot_be_drawn_is_refused_before_any_work(
+    store: Path, tmp_path: Path, key: str, value: Any
+) -> None:
+    variants = json.loads((store / "study.json").read_text())["variants"]
+    variants[1][key] = value
+    with pytest.raises(AnalysisError, match="lines of rr cannot be drawn"):
+        build(changed_study(store, tmp_path, variants=variants), store, tmp_path / "out")
+    assert not (tmp_path / "out").exists()
+
+
 def test_missing_records_are_named(store: Path, tmp_path: Path) -> None:
     runs = json.loads((store / "study.json").read_text())["runs"]
     runs[1]["records"] = "records/gone"

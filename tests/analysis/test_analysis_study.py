@@ -59,6 +59,10 @@ def change(path: list[Any], value: Any) -> dict[str, Any]:
         (change(["figures", 0, "id"], "../x"), "figures.0.id"),
         (change(["levels", 0, "measured_end_s"], 400.0), "measured_start_s"),
         (change(["levels", 0, "stop_s"], 1000.0), "stop_s"),
+        (change(["levels", 0, "stop_s"], float("inf")), "levels.0.stop_s"),
+        (change(["levels", 0, "stop_s"], 1e12), "levels.0.stop_s"),
+        (change(["levels", 0, "classes", "web", "timeout_s"], float("nan")), "web.timeout_s"),
+        (change(["variants", 0, "linestyle"], [0, [float("inf"), 1]]), "variants.0.linestyle"),
         (change(["variants"], []), "variants"),
     ],
 )
