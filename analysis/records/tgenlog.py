@@ -48,6 +48,9 @@ DAY_S = 86_400.0
 MOST_OPEN = 1 << 16
 """Streams open at once: each takes a port of its host."""
 
+MOST_BYTES = 1 << 50
+"""In one count: the most that an experiment may ask for. Doubles hold eight times as much."""
+
 _PREFIX = (
     rb"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d (\d{1,12})\.(\d{6}) \[[a-z]+\] \[[^\[\]]*\] \[[^\[\]]*\] "
 )
@@ -273,6 +276,7 @@ class TgenLog:
         if created - succeeded - failed > MOST_OPEN:
             raise MalformedError("heartbeat has more streams open than a host has ports")
         self._require_possible(created)
+        _require_bytes(read, written)
         self._see(time_us)
         beats.time_us.append(time_us)
         beats.bytes_read.append(read)
@@ -287,6 +291,7 @@ class TgenLog:
 
     def _add_status(self, time_us: int, stream_id: int, payload: int) -> None:
         self._require_possible(stream_id)
+        _require_bytes(payload)
         self._see(time_us)
         self.status_lines += 1
         progress = self.progress.get(stream_id)
@@ -356,6 +361,7 @@ class TgenLog:
             transport_state=_text(transport, b"state") if b"state" in transport else "",
         )
         self._require_possible(complete.stream_id)
+        _require_bytes(complete.requested_bytes, complete.total_bytes, complete.payload_bytes)
         # Numbers are never used again: in a log that is there twice, each stream counts once.
         number = (complete.vertex == PASSIVE_VERTEX, complete.stream_id)
         if number in self._ended:
@@ -366,6 +372,11 @@ class TgenLog:
         if self.mark_bytes and complete.stream_id in self.progress:
             # tgentools takes a stream's last line as one more that tells how it came along.
             self._mark(self.progress[complete.stream_id], end_us, complete.payload_bytes)
+
+
+def _require_bytes(*counts: int) -> None:
+    if max(counts) > MOST_BYTES:
+        raise MalformedError(f"{max(counts)} bytes are more than there can be")
 
 
 def _line_us(match: re.Match[bytes]) -> int:

@@ -148,7 +148,9 @@ def test_streams_that_failed_on_their_way_may_have_had_320_kib() -> None:
     # One that asked for no more had less.
     assert statistic(data(of_size(rows, 320)), name) == Statistic(60.0)
     # One without a first byte had none.
-    assert statistic(data(of_size(streams((100.0, 160.0, "timeout", NAN, NAN)), 5120)), name) == Statistic(60.0)
+    assert statistic(
+        data(of_size(streams((100.0, 160.0, "timeout", NAN, NAN)), 5120)), name
+    ) == Statistic(60.0)
     # Status lines told the time of another stream, which began before the span.
     told = streams(failed, (50.0, 110.0, "timeout", 1.0, 6.0))
     assert statistic(data(of_size(told, 5120)), name) == Statistic(60.0)

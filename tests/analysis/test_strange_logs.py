@@ -11,13 +11,16 @@ from pathlib import Path
 
 import pytest
 import zstandard
-from analysis_synthetic import EPOCH, KIB, LogWriter, write_logs
+from analysis_synthetic import EPOCH, KIB, LogWriter, study_content, write_logs
 
 from analysis.errors import AnalysisError
 from analysis.formats import compressed
 from analysis.formats.compressed import most_bytes
 from analysis.formats.json_files import read_json
 from analysis.formats.record_files import ParseReport
+from analysis.formats.study import Study
+from analysis.measures.catalogue import run_statistics
+from analysis.measures.run_data import load_run
 from analysis.records.extract import extract
 from analysis.records.logfile import CUT, LONGEST_LINE_BYTES, MOST_LINES, LogFile
 from analysis.records.peerlog import PeerLog
@@ -235,3 +238,25 @@ def test_the_clock_of_a_run_has_a_time(tmp_path: Path, value: str) -> None:
         (tmp_path / "run" / "run.json").write_text(text)
         with pytest.raises(AnalysisError, match=r"run.json is not "):
             extract(tmp_path / "run", tmp_path / "out")
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        (b"[bytes-read=300,", b"[bytes-read=%d,"),
+        (b"recvsize=327680", b"recvsize=%d"),
+        (b"total-bytes-recv=327778", b"total-bytes-recv=%d"),
+    ],
+)
+def test_more_bytes_than_there_can_be_are_not_believed(
+    tmp_path: Path, old: bytes, new: bytes
+) -> None:
+    text = usual_log().text()
+    assert old in text
+    for number in (2**50 + 1, 10**18 - 1):
+        report = read(tmp_path, text.replace(old, new % number, 1))
+        (problem,) = report.problems
+        reason = f"{number} bytes are more than there can be"
+        assert [example.reason for example in problem.examples] == [reason]
+    level = Study.model_validate(study_content([1])).levels[0]
+    run_statistics(load_run(tmp_path / "out", level))
