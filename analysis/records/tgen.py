@@ -200,11 +200,13 @@ def _complete_row(c: Complete, progress: Progress | None, epoch_us: int) -> Row:
     whole = c.success or (requested is not None and c.payload_bytes >= requested)
     last_byte_us = c.last_byte_us if whole else None
     target_us = None
+    told_us = None if progress is None else progress.target_us
     if c.payload_bytes >= TARGET_BYTES:
         if requested == TARGET_BYTES:
             target_us = last_byte_us
-        elif progress is not None and progress.target_us is not None:
-            target_us = progress.target_us - start_us
+        # A line from before the stream's start tells of the clock, and not of the stream.
+        elif told_us is not None and told_us >= start_us:
+            target_us = told_us - start_us
     from_command = None
     if c.first_byte_us is not None and c.command_us is not None:
         from_command = c.first_byte_us - c.command_us

@@ -260,3 +260,18 @@ def test_more_bytes_than_there_can_be_are_not_believed(
         assert [example.reason for example in problem.examples] == [reason]
     level = Study.model_validate(study_content([1])).levels[0]
     run_statistics(load_run(tmp_path / "out", level))
+
+
+def test_a_status_line_from_before_its_stream_tells_no_time(tmp_path: Path) -> None:
+    size = 5 * KIB * KIB
+    log = LogWriter("client1")
+    log.start(240.0)
+    stream = log.create()
+    log.status(500.0, stream, size, 400 * KIB)
+    log.end(560.0, stream, 510.0, requested=size, payload=size, first_byte_s=0.5, last_byte_s=40.0)
+    log.heartbeat(561.0, size)
+    read(tmp_path, log.text())
+    level = Study.model_validate(study_content([1])).levels[0]
+    found = run_statistics(load_run(tmp_path / "out", level))
+    assert found["web", "time_to_last_byte_p50_s"].value == 40.0
+    assert "does not tell this time" in found["web", "time_to_320kib_p50_s"].reason
