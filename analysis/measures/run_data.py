@@ -81,6 +81,7 @@ def _published(records: Path, level: Level) -> dict[str, ClassData]:
     stored = read_streams(records)
     gaps = stored[GAP.name].to_pylist()
     streams = restored(stored) if "pause_ticks" in stored.column_names else stored
+    _require_times(records / files.PUBLISHED_STREAMS, streams)
     streams = streams.append_column(GAP.name, pa.array(gaps, pa.float64()))
     sums, progress = load_sums(records), load_received(records)
     clients = sorted(pc.unique(streams["client"].cast(pa.string())).to_pylist())
@@ -203,7 +204,20 @@ def _texts(table: pa.Table, name: str) -> NDArray[np.str_]:
 
 
 def _read(path: Path, columns: tuple[Column, ...]) -> pa.Table:
-    return _with_texts(read_table(path, columns, missing="extract the run's records first"))
+    table = _with_texts(read_table(path, columns, missing="extract the run's records first"))
+    _require_times(path, table)
+    return table
+
+
+def _require_times(path: Path, table: pa.Table) -> None:
+    """Raises AnalysisError for a table with a time that is none: no program of ours writes it."""
+    for name in table.column_names:
+        if table.schema.field(name).type != pa.float64():
+            continue
+        known = np.asarray(table[name].drop_null().to_numpy(), dtype=np.float64)
+        low = 0.0 if name in _SINCE_START else -np.inf
+        if not np.all(np.isfinite(known) & (known >= low)):
+            raise AnalysisError(f"{path} has rows whose {name} is no time", GET_AGAIN)
 
 
 def _with_texts(table: pa.Table) -> pa.Table:
@@ -260,6 +274,12 @@ def _beats(table: pa.Table) -> Beats:
         end_s=end_s,
         bytes_read=_floats(table, "bytes_read"),
     )
+
+
+GET_AGAIN = "extract the run's records again, or get them anew"
+
+_SINCE_START = ("ttfb_from_start_s", "time_to_320kib_s", "time_to_last_byte_s")
+"""Times that are counted from a stream's start."""
 
 
 Progress = dict[tuple[str, int], tuple[Floats, Floats]]
@@ -343,5 +363,6 @@ def _codes(table: pa.Table) -> NDArray[np.int64]:
 
 def _floats(table: pa.Table, name: str) -> Floats:
     """A column as floats of shape (n,), NaN for null."""
-    column = table[name].cast(pa.float64()).combine_chunks()
+    # Of more bytes than a double holds exactly the nearest number.
+    column = table[name].cast(pa.float64(), safe=False).combine_chunks()
     return np.asarray(column.to_numpy(zero_copy_only=False), dtype=np.float64)

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import json
+import math
+import shutil
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pyarrow as pa  # type: ignore[import-untyped]
+import pyarrow.parquet as pq  # type: ignore[import-untyped]
 import pytest
 from analysis_synthetic import study_content, write_run
 from celltrace_synthetic import Model, write_traces
@@ -210,6 +213,45 @@ def test_what_does_not_go_together_is_no_number(
     records = published_run(run, tmp_path)
     change(records)
     with pytest.raises(AnalysisError, match=message):
+        load_run(records, LEVEL)
+
+
+def changed_column(path: Path, name: str, value: float) -> None:
+    """Another value in the middle of a column."""
+    table = read_table(path)
+    values = table[name].to_pylist()
+    values[len(values) // 2] = value
+    column = table.schema.get_field_index(name)
+    field = table.schema.field(column)
+    pq.write_table(table.set_column(column, field, pa.array(values, field.type)), path)
+
+
+@pytest.mark.parametrize(
+    ("table", "column", "value"),
+    [
+        (files.STREAMS_TABLE, "start_s", math.inf),
+        (files.STREAMS_TABLE, "end_s", math.nan),
+        (files.STREAMS_TABLE, "ttfb_from_start_s", -1.0),
+        (files.STREAMS_TABLE, "time_to_320kib_s", math.inf),
+        (files.STREAMS_TABLE, "time_to_last_byte_s", -1e-9),
+        (files.GOODPUT_TABLE, "time_s", -math.inf),
+        (files.GOODPUT_TABLE, "interval_s", math.nan),
+    ],
+)
+def test_a_time_that_is_none_is_named(
+    run: Path, tmp_path: Path, table: str, column: str, value: float
+) -> None:
+    records = tmp_path / "records-v1"
+    shutil.copytree(run, records)
+    changed_column(records / table, column, value)
+    with pytest.raises(AnalysisError, match=f"{table} has rows whose {column} is no time"):
+        load_run(records, LEVEL)
+
+
+def test_a_time_of_a_published_run_that_is_none_is_named(run: Path, tmp_path: Path) -> None:
+    records = published_run(run, tmp_path)
+    changed_column(records / files.PUBLISHED_STREAMS, "ttfb_ticks", -4_000_000)
+    with pytest.raises(AnalysisError, match="has rows whose ttfb_from_start_s is no time"):
         load_run(records, LEVEL)
 
 
