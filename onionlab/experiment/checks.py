@@ -29,6 +29,7 @@ KIST_INTERVAL_MAX_MS = 100  # KIST_SCHED_RUN_INTERVAL_MAX in src/core/or/schedul
 LEAST_BANDWIDTH_RATE_BIT_PER_S = 8 * LEAST_BANDWIDTH_RATE_BYTES_PER_S
 CC_ALGORITHMS = (0, 2)  # fixed windows and Vegas: Tor 0.4.9 replaces any other by its default
 PERF_CLASS = "perf"
+SERVER_GRAPH = "server"
 _CLASS = shape_of_model(TrafficClass)
 _NOT_WITH_MARKOV = {
     "request": "request_bytes",
@@ -262,6 +263,10 @@ def _traffic(settings: Settings) -> Iterator[Finding]:
         if role in settings.traffic:
             message = "this name belongs to the relays of this role, where they are traced"
             yield Finding(("traffic", role), message)
+    if SERVER_GRAPH in settings.traffic:
+        # A class's traffic stands in a file of the class's name, and so does the servers'.
+        message = "this name belongs to what the servers run"
+        yield Finding(("traffic", SERVER_GRAPH), message)
     ends_s = settings.time.warm_up_s + settings.time.measured_s
     for name, traffic_class in sorted(settings.traffic.items()):
         start = traffic_class.start

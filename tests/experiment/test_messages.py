@@ -302,6 +302,11 @@ CASES = {
         "1: engine.shadow.general.log_level: expected one of error, warning, info, debug, trace, "
         'got "warn"; did you mean "warning"?',
     ),
+    "a class named like the servers": (
+        "  web:\n",
+        "  server:\n",
+        "15: traffic.server: this name belongs to what the servers run",
+    ),
     "no seeds": (
         "seeds: 2",
         "seeds: 0",
