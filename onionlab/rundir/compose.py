@@ -44,6 +44,7 @@ from onionlab.rundir import keys, markov, tgen, torrc
 from onionlab.rundir.circuits import APP_LOG, OneCircuit
 from onionlab.rundir.keycache import authority_keys, relay_keys
 from onionlab.rundir.rendezvous import RENDEZVOUS_LOG, Rendezvous
+from onionlab.rundir.shares import first_of
 from onionlab.rundir.trace import trace_lines, trace_plan, traced_hosts, traced_series
 from onionlab.rundir.verify_tor import Expectation, Shows
 
@@ -515,13 +516,13 @@ def _deployed_hosts(settings: Settings, network: Network, seed: int) -> set[str]
     """Return the hosts that run the variant.
 
     Of a fraction of the relays, the relays of a smaller fraction are a subset of those of a larger
-    one: each relay has a fixed rank.
+    one: each relay has a fixed rank. Raises UserError where a fraction is less than one relay.
     """
     deployment = settings.tor.deployment
     if deployment.where == "all":
         return {host.name for host in network.hosts}
     ranked = draw_order([host.name for host in network.relays], seed, "deployment")
-    return set(ranked[: round(deployment.fraction * len(ranked))])
+    return set(first_of(ranked, deployment.fraction, "tor.deployment", "relays"))
 
 
 def scheduler_lines(scheduler: Scheduler) -> list[str]:

@@ -31,6 +31,7 @@ from onionlab.network.layout import Host, Link, Network, Place
 from onionlab.programs.tor.variants import TorVariant
 from onionlab.rundir.compose import WATCHED_ROLES, RunDirectory, engine_options, tor_program
 from onionlab.rundir.compose import scheduler_lines as lines_of_scheduler
+from onionlab.rundir.shares import first_of
 from onionlab.rundir.torrc import option_lines
 from onionlab.rundir.trace import trace_lines, trace_plan, traced_hosts, traced_series
 from onionlab.rundir.verify_tor import Expectation, Shows
@@ -145,7 +146,10 @@ def compose_tornet(
 def deployed_hosts(
     settings: TornetSettings, hosts: Mapping[str, TornetHost], seed: int
 ) -> set[str]:
-    """The hosts that run the variant. Those of a smaller fraction are among those of a larger."""
+    """The hosts that run the variant. Those of a smaller fraction are among those of a larger.
+
+    Raises UserError where a fraction is less than one host.
+    """
     deployment = settings.tor.deployment
     if deployment.where == "all":
         return set(hosts)
@@ -155,7 +159,7 @@ def deployed_hosts(
         "clients": CLIENTS_OF_TOR,
     }[deployment.where]
     ranked = draw_order(_of_roles(hosts, roles), seed, "deployment")
-    return set(ranked[: round(deployment.fraction * len(ranked))])
+    return set(first_of(ranked, deployment.fraction, "tor.deployment", deployment.where))
 
 
 def addresses(tornet: Tornet) -> dict[str, str]:

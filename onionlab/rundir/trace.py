@@ -9,6 +9,7 @@ from onionlab.engines.base import EPOCH_UNIX_S
 from onionlab.errors import UserError
 from onionlab.experiment.values import Traced
 from onionlab.network.draws import draw_order
+from onionlab.rundir.shares import first_of
 
 TRACE_SERIES = "cell-trace"
 """The patch series that adds the trace to a build."""
@@ -30,7 +31,8 @@ def traced_hosts(trace: Traced, relays: Mapping[str, str], seed: int) -> frozens
 
     relays: of the network without its authorities, name -> role, in the network's order. Of a
     fraction, the relays of a smaller one are a subset of those of a larger one, as with
-    `tor.deployment`. Raises UserError for a host that is no relay of this network.
+    `tor.deployment`. Raises UserError for a host that is no relay of this network, and for a share
+    of the relays that is less than one.
     """
     if trace.where == "none":
         return frozenset()
@@ -45,7 +47,7 @@ def traced_hosts(trace: Traced, relays: Mapping[str, str], seed: int) -> frozens
                 )
         return frozenset(trace.names)
     ranked = draw_order(list(relays), seed, "trace")
-    return frozenset(ranked[: round(trace.fraction * len(ranked))])
+    return frozenset(first_of(ranked, trace.fraction, "tor.trace", "relays"))
 
 
 def trace_plan(traced: frozenset[str], hosts: Mapping[str, TracedHost]) -> TracePlan | None:

@@ -13,7 +13,9 @@ import pytest
 import yaml
 
 from onionlab.engines.shadow.engine import ShadowEngine
+from onionlab.errors import UserError
 from onionlab.experiment import Experiment, load
+from onionlab.experiment.values import Deployment
 from onionlab.programs.tor.build import BuiltTor
 from onionlab.programs.tor.variants import load_variants
 from onionlab.rundir import RunDirectory, compose
@@ -170,8 +172,6 @@ def test_clients_json_names_the_class_of_every_client(shadow_engine: ShadowEngin
 def test_a_fraction_of_the_relays_runs_the_variant(
     shadow_engine: ShadowEngine, fraction: float, deployed: int
 ) -> None:
-    from onionlab.experiment.values import Deployment
-
     run = composed(shadow_engine, deployment=Deployment("relays", fraction))
     proofs = {name: e.proof for name, e in run.expectations.items() if name.startswith("relay")}
     assert sum(proof == VARIANTS["rr"].proof for proof in proofs.values()) == deployed
@@ -181,6 +181,12 @@ def test_a_fraction_of_the_relays_runs_the_variant(
         included = run.files[f"shadow.data.template/hosts/{name}/torrc-defaults"]
         assert f"conf/tor.variant.{variant}.torrc".encode() in included
     assert run.expectations["webclient1"].proof == VARIANTS["ewma"].proof
+
+
+def test_a_deployment_of_less_than_one_relay_is_refused(shadow_engine: ShadowEngine) -> None:
+    """It would be that of nobody, and both variants one and the same run."""
+    with pytest.raises(UserError, match=r"tor\.deployment: 0\.1 of 4 relays is less than one"):
+        composed(shadow_engine, deployment=Deployment("relays", 0.1))
 
 
 def test_dedicated_middles_make_guards_and_exits_scarce(shadow_engine: ShadowEngine) -> None:

@@ -91,6 +91,11 @@ def test_a_smaller_share_is_part_of_a_larger_one(shadow_engine: ShadowEngine) ->
     assert of(0.25) < of(0.5) < of(1.0)
 
 
+def test_a_share_of_less_than_one_relay(shadow_engine: ShadowEngine) -> None:
+    with pytest.raises(UserError, match=r"tor\.trace: 0\.1 of 4 relays is less than one"):
+        composed(shadow_engine, trace=Traced("relays", 0.1))
+
+
 def test_a_host_that_is_no_relay(shadow_engine: ShadowEngine) -> None:
     with pytest.raises(UserError, match="there is no relay 'guard99'"):
         composed(shadow_engine, trace=Traced("hosts", names=("guard99",)))

@@ -306,6 +306,8 @@ def test_a_smaller_deployment_is_part_of_a_larger_one(
     assert len(half) == 6
     assert half < most < hosts("clients", 1.0)
     assert hosts("relays", 0.0) == set()
+    with pytest.raises(UserError, match=r"tor\.deployment: 0\.01 of \d+ exits is less than one"):
+        hosts("exits", 0.01)
 
 
 def test_fewer_markov_clients_are_some_of_them_and_perf_clients_stay(
