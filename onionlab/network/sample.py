@@ -28,6 +28,9 @@ SLOWEST_RELAY_BIT_PER_S = 100_000
 AMPLE_LINK = 10
 LEAST_BANDWIDTH_RATE_BYTES_PER_S = 75 * 1024
 """Tor takes no less: RELAY_REQUIRED_MIN_BANDWIDTH in src/core/or/or.h."""
+MOST_ABOVE_TOTAL = 1.05
+"""What a role may carry, as a multiple of what was asked for: some of its relays are at the least
+that a relay can have."""
 
 # The second octet of an address tells a host's role. 100.0.0.0/8 is what Shadow's own examples use.
 _NETWORKS = {
@@ -81,7 +84,8 @@ def sample_network(request: NetworkRequest, seed: int) -> Network:
     """Draw the network of one seed.
 
     A host's draws depend on the seed and its name alone, so networks of different sizes share what
-    they can. Raises UserError where there are more hosts of a role than addresses.
+    they can. Raises UserError where there are more hosts of a role than addresses, or where relays
+    cannot be as slow as they are asked to be.
     """
     geography = request.geography
     hosts: list[Host] = []
@@ -108,7 +112,9 @@ def sample_network(request: NetworkRequest, seed: int) -> Network:
     number = 0
     for role in RELAY_ROLES:
         group = request.relays[role]
-        for i, (link, own) in enumerate(_draw_limits(group, seed, role)):
+        limits = _draw_limits(group, seed, role)
+        _require_total(group, role, limits)
+        for i, (link, own) in enumerate(limits):
             number += 1
             name = f"relay{number}{role}"
             region = _draw_region(geography, role, seed, f"{role} {i}")
@@ -210,6 +216,29 @@ def _draw_limits(group: RelayGroup, seed: int, role: str) -> list[tuple[int, Own
     # The burst is a second's: Tor's own, a gigabyte, is a limit that would never be felt.
     rates = [max(LEAST_BANDWIDTH_RATE_BYTES_PER_S, bit_per_s // 8) for bit_per_s in carried]
     return [(AMPLE_LINK * 8 * rate, OwnLimit(rate, rate)) for rate in rates]
+
+
+def _require_total(
+    group: RelayGroup, role: str, limits: Sequence[tuple[int, OwnLimit | None]]
+) -> None:
+    """Raises UserError where a role carries more than it was asked to.
+
+    Everything that is said of the network's congestion would be wrong.
+    """
+    carried_bit_per_s = sum(
+        min(link, 8 * own.rate_bytes_per_s) if own else link for link, own in limits
+    )
+    if carried_bit_per_s <= group.total_bit_per_s * MOST_ABOVE_TOTAL:
+        return
+    least = SLOWEST_RELAY_BIT_PER_S
+    if group.limited_by != "link":
+        least = max(least, 8 * LEAST_BANDWIDTH_RATE_BYTES_PER_S)
+    raise UserError(
+        f"{role} relays are to carry {group.total_bit_per_s / 1000:.3g} Kbit/s in total, and "
+        f"{group.count} of them carry {carried_bit_per_s / 1000:.3g} Kbit/s at least: none can "
+        f"have less than {least / 1000:g} Kbit/s",
+        "take a larger SCALE or capacity factor, or fewer relays",
+    )
 
 
 def _relay_bit_per_s(value: float) -> int:

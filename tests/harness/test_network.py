@@ -244,6 +244,13 @@ def test_what_a_role_carries_does_not_depend_on_seed_or_limit(
     )
 
 
+@pytest.mark.parametrize("limited_by", ["link", "bandwidth-rate", "both"])
+def test_relays_that_would_be_slower_than_a_relay_can_be_are_refused(limited_by: str) -> None:
+    """They would carry more than the experiment says, with less congestion than it says."""
+    with pytest.raises(UserError, match=r"^exitguard relays are to carry .* in total, and 1 of "):
+        sample_network(request_for(factor=0.001, limited_by=limited_by), 1)
+
+
 def test_a_relay_that_limits_itself_has_a_link_that_does_not() -> None:
     linked = sample_network(request_for({"guard": 1, "exit": 1, "middle": 9}), 3)
     own = sample_network(
