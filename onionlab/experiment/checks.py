@@ -10,6 +10,8 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from onionlab.experiment.schema import (
+    FIRST_CONSENSUS_S,
+    ONION_SERVICES_START_S,
     RELAY_ROLES,
     NetworkSettings,
     Scheduler,
@@ -66,6 +68,7 @@ def impossible(settings: Settings, known: KnownNames) -> Iterator[Finding]:
     """Everything for which a run of these settings could not give a result."""
     yield from _network(settings.network, known)
     yield from _hosts(settings)
+    yield from _bootstrap(settings)
     yield from _tor(settings.tor, known)
     yield from _traffic(settings)
     yield from _pieces(settings, known)
@@ -212,6 +215,16 @@ def _hosts(settings: Settings) -> Iterator[Finding]:
         if count > ADDRESSES_PER_ROLE:
             message = f"more {who} than addresses: {count} of them, {ADDRESSES_PER_ROLE} addresses"
             yield Finding(location, message)
+
+
+def _bootstrap(settings: Settings) -> Iterator[Finding]:
+    """Streams that begin before their client's Tor is there fail, and would count."""
+    least_s, why = FIRST_CONSENSUS_S, "clients' Tors do not start before"
+    if any(one.to == "onion-services" for one in settings.traffic.values()):
+        least_s, why = ONION_SERVICES_START_S[1], "onion services start until then"
+    if settings.time.bootstrap_s < least_s:
+        message = f"expected at least {format_time(least_s)}: {why}, and traffic starts at its end"
+        yield Finding(("time", "bootstrap"), message)
 
 
 def _tor(tor: TorSettings, known: KnownNames) -> Iterator[Finding]:

@@ -19,6 +19,8 @@ from analysis.formats.run_files import Clients, RunClock, TracedHost, written
 from onionlab.engines.base import EPOCH_UNIX_S, Engine, Process, Simulation
 from onionlab.experiment import AnySettings
 from onionlab.experiment.schema import (
+    FIRST_CONSENSUS_S,
+    ONION_SERVICES_START_S,
     NetworkSettings,
     RelayRole,
     Scheduler,
@@ -56,8 +58,6 @@ AUTHORITY_START_MS = 1_000
 RELAY_START_MS = (2_000, 8_000)
 CLIENT_START_SHARE_OF_BOOTSTRAP = (0.75, 0.9)
 SERVER_START_MS = 1_000
-ONION_SERVICE_START_MS = (25_000, 30_000)
-FIRST_CONSENSUS_S = 25.0
 
 # tornettools' own clients: what its `plot` command expects to find (50 KiB, 1 MiB, 5 MiB).
 PERF_REQUEST_BYTES = 51_200
@@ -394,8 +394,8 @@ def _host_processes(
     if host.role == "authority":
         tor_start_ms = AUTHORITY_START_MS
     elif host.role == "onion-service":
-        # Before the clients: its descriptor has to be there when they ask for it.
-        tor_start_ms = _draw_ms(*ONION_SERVICE_START_MS, seed, "tor start", host.name)
+        first_ms, last_ms = map(_ms, ONION_SERVICES_START_S)
+        tor_start_ms = _draw_ms(first_ms, last_ms, seed, "tor start", host.name)
     elif host.role == "client":
         early, late = (round(share * bootstrap_ms) for share in CLIENT_START_SHARE_OF_BOOTSTRAP)
         first_ms = max(_ms(FIRST_CONSENSUS_S), early)

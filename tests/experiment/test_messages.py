@@ -307,6 +307,12 @@ CASES = {
         "  server:\n",
         "15: traffic.server: this name belongs to what the servers run",
     ),
+    "a bootstrap that ends before clients' Tors begin": (
+        'bootstrap: "5 min"',
+        'bootstrap: "24999 ms"',
+        "28: time.bootstrap: expected at least 25 s: clients' Tors do not start before, and "
+        "traffic starts at its end",
+    ),
     "no seeds": (
         "seeds: 2",
         "seeds: 0",

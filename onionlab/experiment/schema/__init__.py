@@ -33,7 +33,12 @@ from onionlab.experiment.schema.network_settings import (
     Relays,
     Servers,
 )
-from onionlab.experiment.schema.settings import Settings, TimeSettings
+from onionlab.experiment.schema.settings import (
+    FIRST_CONSENSUS_S,
+    ONION_SERVICES_START_S,
+    Settings,
+    TimeSettings,
+)
 from onionlab.experiment.schema.tor_settings import Scheduler, Torrc, TorSettings
 from onionlab.experiment.schema.traffic_settings import Pause, Start, TrafficClass
 
@@ -41,6 +46,8 @@ __all__ = [
     "COMPARING_FIGURE_KINDS",
     "DEFAULT_FIGURE_KINDS",
     "FIGURE_KINDS",
+    "FIRST_CONSENSUS_S",
+    "ONION_SERVICES_START_S",
     "RELAY_ROLES",
     "TORNET_FIGURE_KINDS",
     "ClassName",

@@ -12,6 +12,11 @@ from onionlab.experiment.schema.traffic_settings import TrafficClass
 from onionlab.yamlfile import kinds
 from onionlab.yamlfile.model import Model, key
 
+FIRST_CONSENSUS_S = 25.0
+"""When all relays have the first consensus: clients' Tors start then at the earliest."""
+ONION_SERVICES_START_S = (25.0, 30.0)
+"""Before the clients: their descriptors have to be there when clients ask for them."""
+
 
 class TimeSettings(Model):
     """The phases of a run, one after the other."""
