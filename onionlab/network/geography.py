@@ -35,6 +35,8 @@ CAPACITY_FOLDER = "configs/relay-capacity"
 KIB_PER_S_IN_BIT_PER_S = 8 * 1024
 HINT = "the comments at the top of the file say what it holds"
 MAX_HOSTS = 1_000_000
+PLACED = ("authority", *RELAY_ROLES, "server", "client")
+"""The kinds of host that have places of their own; an onion service stands where servers do."""
 
 T = TypeVar("T")
 
@@ -70,6 +72,10 @@ def _quantile() -> kinds.Kind:
 
 
 Name = Annotated[str, kinds.text()]
+# Names of places begin with it, and Shadow's GML has neither quotes nor letters beyond ASCII.
+Region = Annotated[
+    str, kinds.name(r"[A-Za-z0-9][A-Za-z0-9 ._-]*", "letters, digits, spaces, dots and hyphens")
+]
 Number = Annotated[float, kinds.number()]
 
 
@@ -122,7 +128,7 @@ class GeographyEntry(Model):
     """One geography."""
 
     description: Name | None = key(None, description="one line")
-    regions: tuple[Name, ...] = key(strict=False, min_length=1, description="their names")
+    regions: tuple[Region, ...] = key(strict=False, min_length=1, description="their names")
     rtt_ms: dict[Name, dict[Name, Number]] = key(
         description="round-trip time between two regions, in either order"
     )
@@ -264,6 +270,12 @@ def _impossible(entry: GeographyEntry, tree: Node, where: tuple[str, ...]) -> It
         for region in sorted(regions - set(entry.regions)):
             message = f"there is no region {show(region)}{nearest(region, entry.regions)}"
             yield tree.locate((*where, section), message)
+    for a, row in entry.rtt_ms.items():
+        for b, value in row.items():
+            # Of two figures one would count, and which one is not to be seen.
+            if a < b and entry.rtt_ms.get(b, {}).get(a, value) != value:
+                message = f"{a} - {b} has another figure than {b} - {a}; one of them is enough"
+                yield tree.locate((*where, "rtt_ms", a, b), message)
     known = {frozenset((a, b)) for a, row in entry.rtt_ms.items() for b in row}
     pairs = itertools.combinations_with_replacement(entry.regions, 2)
     missing = [f"{a} - {b}" for a, b in pairs if frozenset((a, b)) not in known]
@@ -272,3 +284,11 @@ def _impossible(entry: GeographyEntry, tree: Node, where: tuple[str, ...]) -> It
     without = sorted(set(entry.regions) - set(entry.client_bandwidth_mbit_per_s))
     if without:
         yield tree.locate((*where, "client_bandwidth_mbit_per_s"), f"lacks {', '.join(without)}")
+    if {min(entry.rtt_deviation), max(entry.rtt_deviation)} != {0.0, 1.0}:
+        yield tree.locate((*where, "rtt_deviation"), "lacks the quantile 0.0 or 1.0: its ends")
+    for kind, weights in entry.places.items():
+        if kind not in PLACED:
+            others = nearest(kind, PLACED) or f"; they are {', '.join(PLACED)}"
+            yield tree.locate((*where, "places", kind), f"no kind of host{others}")
+        elif not any(weights.values()):
+            yield tree.locate((*where, "places", kind), "no region has a weight")

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 from onionlab.errors import UserError
 from onionlab.network.draws import draw, draw_integer
-from onionlab.network.geography import Geography, SourceRelay
+from onionlab.network.geography import REGIONS_FILE, Geography, SourceRelay
 from onionlab.network.layout import RELAY_ROLES, Host, Network, OwnLimit, Place
 
 AUTHORITY_BIT_PER_S = 50_000_000
@@ -84,8 +84,8 @@ def sample_network(request: NetworkRequest, seed: int) -> Network:
     """Draw the network of one seed.
 
     A host's draws depend on the seed and its name alone, so networks of different sizes share what
-    they can. Raises UserError where there are more hosts of a role than addresses, or where relays
-    cannot be as slow as they are asked to be.
+    they can. Raises UserError where there are more hosts of a role than addresses, where relays
+    cannot be as slow as they are asked to be, or where the geography lacks the places of a kind.
     """
     geography = request.geography
     hosts: list[Host] = []
@@ -177,7 +177,12 @@ def _shared_place(
 
 
 def _draw_region(geography: Geography, kind: str, seed: int, host: str) -> str:
-    weights = geography.places[kind]
+    weights = geography.places.get(kind)
+    if weights is None:
+        raise UserError(
+            f"{REGIONS_FILE}: the geography has no place for hosts of kind {kind}",
+            f"places: it lacks a line {kind}: with weights of regions",
+        )
     point = draw(seed, "region", kind, host) * sum(weights.values())
     for region, weight in weights.items():
         point -= weight

@@ -214,6 +214,12 @@ def test_a_geography_is_read(tmp_path: Path) -> None:
         ("down: 20", "dawn: 20", "10: geographies.lab.client_bandwidth_mbit_per_s.b.dawn"),
         ("b: 3", "b: x", "12: geographies.lab.places.client.b: expected a whole number"),
         ("b: 3", "c: 3", '11: geographies.lab.places: there is no region "c"'),
+        ("{b: 1.5}", "{b: 1.5, a: 2}", "5: geographies.lab.rtt_ms.a.b: a - b has another figure"),
+        ("0.0: 1.0", "0.1: 1.0", "7: geographies.lab.rtt_deviation: lacks the quantile 0.0 or 1.0"),
+        (", 1.0: 1.5", "", "7: geographies.lab.rtt_deviation: lacks the quantile 0.0 or 1.0"),
+        ("client: {a", "clients: {a", 'places.clients: no kind of host; did you mean "client"?'),
+        ("{a: 1, b: 3}", "{a: 0}", "12: geographies.lab.places.client: no region has a weight"),
+        ("[a, b]", '["São", b]', "3: geographies.lab.regions[1]: expected a name (letters, digits"),
         ("[a, b]", "]", "3: broken YAML"),
     ],
 )
@@ -227,6 +233,13 @@ def test_a_broken_geography_is_named_with_its_line(
         load_geography(tmp_path, "lab")
     assert message in caught.value.message
     assert "configs/regions.yaml" in caught.value.message
+
+
+def test_a_kind_of_host_without_places_is_named() -> None:
+    places = {kind: weights for kind, weights in GEOGRAPHY.places.items() if kind != "middle"}
+    request = replace(request_for(), geography=replace(GEOGRAPHY, places=places))
+    with pytest.raises(UserError, match="the geography has no place for hosts of kind middle"):
+        sample_network(request, 1)
 
 
 @pytest.mark.parametrize("limited_by", ["link", "bandwidth-rate", "both"])
