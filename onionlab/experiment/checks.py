@@ -262,10 +262,18 @@ def tor_options(
             message = f"Tor 0.4.9 reads no parameter of this name{meant}"
             yield Finding(("tor", "consensus_params", parameter), message)
     for who in ("all", "authority", "relay", "client"):
+        given: dict[str, str] = {}
         for option in sorted(getattr(torrc, who)):
-            reason = RESERVED_OPTIONS.get(option.casefold())
-            if reason is not None:
-                yield Finding(("tor", "torrc", who, option), f"cannot be set here: {reason}")
+            where = ("tor", "torrc", who, option)
+            letters = option.casefold()
+            # Tor takes the beginning of an option's name for the option.
+            taken_for = next((one for one in RESERVED_OPTIONS if one.startswith(letters)), None)
+            if taken_for is not None:
+                yield Finding(where, f"cannot be set here: {RESERVED_OPTIONS[taken_for]}")
+            if letters in given:
+                message = f"Tor does not tell cases apart, and {given[letters]} stands here too"
+                yield Finding(where, message)
+            given[letters] = option
 
 
 def _traffic(settings: Settings) -> Iterator[Finding]:

@@ -280,9 +280,12 @@ def _torrc_value(value: object, expected: str) -> str:
         raise ValueError(f"expected {expected}, got {show(value)}; Tor's switches are 0 and 1")
     if isinstance(value, (int, float)):
         return str(value)
-    # A line break would smuggle in another option; a '#' would cut the value short.
+    # A line break would smuggle in another option; a '#' would cut the value short, and a backslash
+    # at its end would make the next option a part of it.
     if isinstance(value, str) and value.isprintable() and "#" not in value:
-        return value.strip()
+        text = value.strip()
+        if not text.endswith("\\"):
+            return text
     raise ValueError(f"expected {expected}, got {show(value)}")
 
 

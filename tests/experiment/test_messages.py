@@ -313,6 +313,22 @@ CASES = {
         "28: time.bootstrap: expected at least 25 s: clients' Tors do not start before, and "
         "traffic starts at its end",
     ),
+    "a torrc option of the harness's, abbreviated as Tor allows": (
+        "  baseline: ewma\n",
+        "  baseline: ewma\n  torrc: {client: {socksPor: 1}}\n",
+        "25: tor.torrc.client.socksPor: cannot be set here: the harness gives every host its own",
+    ),
+    "a torrc option twice in other letters": (
+        "  baseline: ewma\n",
+        "  baseline: ewma\n  torrc: {all: {NumCPUs: 1, numcpus: 2}}\n",
+        "25: tor.torrc.all.numcpus: Tor does not tell cases apart, and NumCPUs stands here too",
+    ),
+    "a torrc value that goes on in the next line": (
+        "  baseline: ewma\n",
+        "  baseline: ewma\n  torrc: {all: {ContactInfo: 'me \\'}}\n",
+        "25: tor.torrc.all.ContactInfo: expected text, a number, or a list of them (one torrc line "
+        'each), got "me \\\\"',
+    ),
     "no seeds": (
         "seeds: 2",
         "seeds: 0",
