@@ -19,9 +19,17 @@ export $(1)
 endef
 given = $(filter command environment,$(firstword $(origin $(1))))
 $(foreach one,$(VARIABLES),$(if $(call given,$(one)),$(eval $(call as_text,$(one)))))
-# Any other one of the command line goes into the environment as well: make's own doing.
-$(foreach one,$(filter-out $(VARIABLES) MAKE%,$(.VARIABLES)),$(if \
-	$(filter command,$(firstword $(origin $(one)))),$(eval $(call as_text,$(one)))))
+# Any other one of the command line would go into the environment, make's own doing, and a slip such
+# as SEED=3 would be passed over. What a make around this one was given is not meant for it.
+OTHERS := $(foreach one,$(filter-out $(VARIABLES) MAKE% SHELL,$(.VARIABLES)),$(if \
+	$(filter command,$(firstword $(origin $(one)))),$(one)))
+meant = $(firstword $(filter $(1)%,$(VARIABLES)) \
+	$(foreach known,$(filter-out A B,$(VARIABLES)),$(if $(filter $(known)%,$(1)),$(known))))
+$(if $(filter 0,$(MAKELEVEL)),$(foreach one,$(OTHERS),$(error $(one) is no variable of this project$(if \
+	$(call meant,$(one)),; did you mean $(call meant,$(one))?): `make help` shows all. For the programs' \
+	environment it goes before make: $(one)=... make)))
+# Names and values of what is left are not looked at again.
+$(foreach one,$(OTHERS),$(eval $(call as_text,$(one))))
 
 .DEFAULT_GOAL := help
 MAKEFLAGS += --no-print-directory

@@ -92,7 +92,29 @@ def test_what_make_is_given_is_text(project: Project, letters: str) -> None:
     assert made == ["generate-network", *expected]
     consensus = project.words("import-consensus", f"FROM={text}", f"NAME={text}")
     assert consensus == ["import-consensus", f"--name={text}", "--", text]
-    assert project.words("list", f"ANY_OTHER={text}") == ["list"]
+    assert project.words("list", ANY_OTHER=text) == ["list"]
+    # That of a make around this one.
+    assert "list" in project.make("list", f"ANY_OTHER={text}", MAKELEVEL="1").stdout.split("\0")
+    assert not project.mark.exists()
+
+
+@pytest.mark.parametrize(
+    ("given", "meant"),
+    [
+        ("SEED=3", "; did you mean SEEDS?"),
+        ("VARIANT=rr", "; did you mean VARIANTS?"),
+        ("SCALES=0.1", "; did you mean SCALE?"),
+        ("name=quick", ""),
+        ("ANY_OTHER=$(shell touch {mark})", ""),
+    ],
+)
+def test_a_variable_that_nothing_reads_is_refused(project: Project, given: str, meant: str) -> None:
+    """A slip: what was asked for is not what would be run."""
+    result = project.make("run", "NAME=quick", given.format(mark=project.mark))
+    name = given.partition("=")[0]
+    assert result.returncode == 2
+    assert f"{name} is no variable of this project{meant}: `make help` shows all" in result.stderr
+    assert not result.stdout
     assert not project.mark.exists()
 
 
