@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
-import os
 import re
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
@@ -96,8 +95,7 @@ class _Packs(contextlib.ExitStack):
         """Where its content is. Raises UserError: no pack, or damaged."""
         file = file.resolve()
         if file not in self._open:
-            scratch = self._below / f".unpacking-{os.getpid()}-{len(self._open)}"
-            self._open[file] = self.enter_context(opened(file, scratch))
+            self._open[file] = self.enter_context(opened(file, self._below))
         return self._open[file]
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from importlib.metadata import version
@@ -163,7 +162,7 @@ def published_paper(
     wanted = load_claims(claims, root=root)
     out = results_of(root, wanted)
     others = _answers_of(beside, wanted, out)
-    with opened_together(files, out / f".unpacking-{os.getpid()}") as folder:
+    with opened_together(files, out) as folder:
         studies = _studies_of(files, folder, wanted)
         return PaperAgain(_draw(wanted, studies, folder, out, others), None)
 
@@ -172,7 +171,7 @@ def _answers_of(packs: Sequence[Path], wanted: ClaimSet, out: Path) -> Beside | 
     """What the runs of packs answer; None without packs."""
     if not packs:
         return None
-    with opened_together(packs, out / f".unpacking-beside-{os.getpid()}") as folder:
+    with opened_together(packs, out) as folder:
         content = _content(wanted, _studies_of(packs, folder, wanted))
         title = " and ".join(path.name for path in packs)
         return paper.answers_beside(content, folder, title)

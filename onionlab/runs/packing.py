@@ -31,6 +31,7 @@ from analysis.formats.json_files import json_text, parse_json
 from analysis.formats.manifest import read_manifest
 from analysis.formats.pack_index import PackIndex
 from analysis.formats.published import is_published, read_published
+from analysis.formats.scratch import scratch_folder
 from analysis.formats.study import Level, load_study
 from analysis.formats.whole_run import require_published, require_whole
 from analysis.measures.publishing import publish
@@ -38,6 +39,8 @@ from onionlab.errors import UserError
 from onionlab.runs.packed_studies import add_study
 from onionlab.runs.store import Store
 
+SCRATCH = ".unpacking-"
+"""How the folders begin that packs are unpacked in."""
 LARGEST_INDEX_BYTES = 2**27
 LARGEST_HEADER_BYTES = 2**16
 """Of a member's name and the like, where they do not fit into tar's own fields."""
@@ -176,7 +179,7 @@ def unpack(store: Store, file: Path) -> Unpacked:
             it is a published pack, whose runs never are.
     """
     found: dict[str, list[str]] = {"new": [], "same": [], "different": []}
-    with opened(file, store.directory / f".unpacking-{os.getpid()}") as folder:
+    with opened(file, store.directory) as folder:
         runs = sorted(path.parent for path in folder.glob(f"*/{MANIFEST}"))
         if any(is_published(run / RECORDS) for run in runs):
             raise UserError(
@@ -190,10 +193,16 @@ def unpack(store: Store, file: Path) -> Unpacked:
 
 
 @contextlib.contextmanager
-def opened(file: Path, scratch: Path) -> Iterator[Path]:
-    """A pack's content below ``scratch``, checked, until the block ends. Raises as `unpack`."""
+def opened(file: Path, below: Path) -> Iterator[Path]:
+    """A pack's content in a folder below ``below``, checked, until the block ends.
+
+    What was left there by who was killed goes. Raises as `unpack`.
+    """
     try:
-        with file.open("rb") as packed:
+        with contextlib.ExitStack() as stack:
+            packed = stack.enter_context(file.open("rb"))
+            below.mkdir(parents=True, exist_ok=True)
+            scratch = stack.enter_context(scratch_folder(below, SCRATCH))
             try:
                 _extract(packed, scratch)
             # Of what the system refuses, as where the disk is full, the pack is not guilty.
@@ -202,13 +211,11 @@ def opened(file: Path, scratch: Path) -> Iterator[Path]:
                     f"{file} is no pack of runs, or damaged: {_shown(error, scratch)}",
                     "get it anew; nothing was taken from it",
                 ) from error
-        yield scratch
+            yield scratch
     except FileNotFoundError as error:
         if error.filename != os.fspath(file):
             raise
         raise UserError(f"there is no {file}") from error
-    finally:
-        shutil.rmtree(scratch, ignore_errors=True)
 
 
 def _shown(error: Exception, scratch: Path) -> str:
@@ -220,8 +227,8 @@ def _shown(error: Exception, scratch: Path) -> str:
 
 
 @contextlib.contextmanager
-def opened_together(files: Sequence[Path], scratch: Path) -> Iterator[Path]:
-    """The content of packs as if it were that of one, until the block ends.
+def opened_together(files: Sequence[Path], below: Path) -> Iterator[Path]:
+    """The content of packs as if it were that of one, in a folder below ``below``, likewise.
 
     A run of several of them counts once, and the seeds of one experiment come together in its
     study.
@@ -231,10 +238,7 @@ def opened_together(files: Sequence[Path], scratch: Path) -> Iterator[Path]:
             experiment differ in more than their seeds and the machine.
     """
     with contextlib.ExitStack() as stack:
-        whole, *others = (
-            stack.enter_context(opened(file, scratch.with_name(f"{scratch.name}-{number}")))
-            for number, file in enumerate(files)
-        )
+        whole, *others = (stack.enter_context(opened(file, below)) for file in files)
         for part, file in zip(others, files[1:], strict=True):
             for run in sorted(path.parent for path in part.glob(f"*/{MANIFEST}")):
                 there = whole / run.name

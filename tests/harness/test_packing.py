@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import io
 import json
+import os
 import shutil
 import tarfile
 import tracemalloc
@@ -199,7 +200,7 @@ def test_studies_come_along_and_are_no_runs(here: Store, there: Store, tmp_path:
         assert load_study(folder / "studies" / "quick.json") == study_of("quick", {1: run_id})
         assert (folder / run_id / MANIFEST).is_file()
         assert len(list((folder / "studies").iterdir())) == 2
-    assert not (tmp_path / "open").exists()
+    assert not list((tmp_path / "open").iterdir())
     assert unpack(there, file).new == (run_id,)
     assert {name.partition("/")[0] for name in content(there)} == {run_id}
 
@@ -515,6 +516,24 @@ def test_a_cut_pack(here: Store, there: Store, tmp_path: Path, share: float) -> 
     assert not content(there)
 
 
+def test_what_a_killed_command_left_goes(here: Store, there: Store, tmp_path: Path) -> None:
+    """Whatever the number of its process: in containers it is the same again and again."""
+    file, (run_id,) = packed(here, tmp_path, "rr seed 1")
+    left = there.directory / f".unpacking-{os.getpid()}" / run_id / MANIFEST
+    left.parent.mkdir(parents=True)
+    left.write_text("half of one")
+    assert unpack(there, file).new == (run_id,)
+    assert not list(there.directory.glob(".unpacking-*"))
+
+
+def test_two_commands_unpack_side_by_side(here: Store, tmp_path: Path) -> None:
+    file, (run_id,) = packed(here, tmp_path, "rr seed 1")
+    with opened(file, tmp_path / "scratch") as one, opened(file, tmp_path / "scratch") as other:
+        assert one != other
+        assert (one / run_id / MANIFEST).is_file()
+        assert (other / run_id / MANIFEST).is_file()
+
+
 def test_a_file_that_is_not_there(there: Store, tmp_path: Path) -> None:
     with pytest.raises(UserError, match="there is no"):
         unpack(there, tmp_path / "nothing.tar.xz")
@@ -550,7 +569,7 @@ def test_parts_of_a_study_come_together(here: Store, tmp_path: Path) -> None:
         for run_id in (run_1, run_2, run_3):
             (records,) = folder.glob(f"{run_id}/records-*")
             assert (records / "streams.parquet").is_file()
-    assert not list(tmp_path.glob("scratch*"))
+    assert not list(tmp_path.glob("scratch/*"))
 
 
 def test_parts_may_have_been_looked_at(here: Store, tmp_path: Path) -> None:
@@ -581,7 +600,7 @@ def test_what_is_no_part_of_the_same_study_is_refused(
         opened_together([one, other], tmp_path / "scratch"),
     ):
         pass
-    assert not list(tmp_path.glob("scratch*"))
+    assert not list(tmp_path.glob("scratch/*"))
 
 
 def test_what_was_planned_and_not_made_stands_in_nobodys_way(here: Store, tmp_path: Path) -> None:
