@@ -22,7 +22,7 @@ from analysis.formats.plan_file import PlannedRun, Request, Resources
 from onionlab.engines.shadow.engine import _simulated_seconds
 from onionlab.errors import UserError
 from onionlab.experiment import load
-from onionlab.runs.plan import Plan, read_plan
+from onionlab.runs.plan import Plan, read_plan, write_plan
 from onionlab.runs.resources import estimate_resources
 from onionlab.runs.store import Store
 from onionlab.runs.workflow import drive
@@ -320,6 +320,18 @@ def test_an_interrupted_command_says_what_is_kept(
     monkeypatch.setattr(drive, "_watch", interrupted)
     with pytest.raises(KeyboardInterrupt, match=r"1 of 5 runs are finished and stay in .*/runs; "):
         workflow.make()
+
+
+def test_a_plan_that_another_command_has_replaced_is_not_carried_out(workflow: Workflow) -> None:
+    """What is drawn and reported is read from these files: it would be the other command's."""
+    for plan in workflow.plans:
+        write_plan(plan)
+    write_plan(workflow.plan("two", {"d1": 1}))
+    with pytest.raises(UserError, match="/two: another command has planned other runs there"):
+        workflow.make()
+    assert not list(workflow.store.glob("*/manifest.json"))
+    write_plan(workflow.plans[1])
+    workflow.make()
 
 
 def test_a_checkout_may_lie_anywhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -21,11 +21,12 @@ from analysis.formats import files
 from analysis.formats.attempt import RunFailure, RunState
 from analysis.formats.json_files import read_as, write_json
 from analysis.formats.plan_file import PlannedRun
+from analysis.formats.study import load_study
 from onionlab.engines.processes import ended_with_caller
 from onionlab.errors import UserError
 from onionlab.paths import build_directory, code_root
 from onionlab.runs.cpus import holders
-from onionlab.runs.plan import Plan
+from onionlab.runs.plan import Plan, read_plan
 from onionlab.runs.presence import beating, presence
 from onionlab.runs.resources import MEMORY_SHARE
 from onionlab.runs.store import Store
@@ -134,6 +135,8 @@ def _carry_out(
     with contextlib.ExitStack() as present:
         for plan in plans:
             present.enter_context(presence(plan.out))
+        for plan in plans:
+            _require_not_replaced(plan)
         for run_id in store.failed_among(distinct if elsewhere else missing):
             shutil.rmtree(store.failed(run_id), ignore_errors=True)
         log = present.enter_context((out / "workflow.log").open("wb"))
@@ -151,6 +154,24 @@ def _carry_out(
             raise KeyboardInterrupt(_kept(distinct, store, elsewhere)) from None
         if not succeeded:
             raise _failure(distinct, store, out / "workflow.log", elsewhere)
+
+
+def _require_not_replaced(plan: Plan) -> None:
+    """Raises UserError where another command has planned other runs in the same place.
+
+    Nobody holds the place while it is planned, which takes minutes where there are several plans.
+    From now on it is this command's. What cannot be read is for its readers to say.
+    """
+    found: list[set[PlannedRun]] = []
+    with contextlib.suppress(AnalysisError, UserError):
+        found.append(set(read_plan(plan.file).runs))
+        study = load_study(plan.study)
+        found.append({PlannedRun(r.run_id, r.level, r.variant, r.seed) for r in study.runs})
+    if any(runs != set(plan.runs) for runs in found):
+        raise UserError(
+            f"{plan.out}: another command has planned other runs there meanwhile",
+            "start this one again; runs that are finished stay",
+        )
 
 
 def _follow(
