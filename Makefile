@@ -1,7 +1,18 @@
 # One line each: the work is done by the console program, `.venv/bin/onionlab --help`.
 #
-# Variables: NAME (an experiment), SCALE, SEEDS, VARIANTS, JOBS, ENGINE, SHADOW, TGEN, TOR_SOURCE,
-# PYTHON; EXECUTOR=slurm with PARTITION, ACCOUNT, QOS, MAX_JOBS, PROFILE; MAX_SEEDS for SEEDS=auto, CLAIMS, NO_RUN and BESIDE for figures, ONLY for check-variants, RUNS for validate-statistics. For example: make experiment NAME=quick SEEDS=3 SHADOW=/opt/shadow/bin/shadow
+# Variables, behind the target (make experiment NAME=quick SEEDS=3) or in the environment:
+#   NAME        an experiment (`make list`); of some targets, what they make or take
+#   SCALE       multiplies hosts and load: 0.1 for a tenth
+#   SEEDS       a number n (seeds 1 to n), a list (1,4,7), or auto: as many as it takes to know
+#   MAX_SEEDS   the most that SEEDS=auto may take
+#   VARIANTS    some of the experiment's variants, or others that there are: rr,ewma
+#   ENGINE      shadow or uml; without it Shadow where it is installed, else the embedded one (uml)
+#   SHADOW      path of Shadow, if it is not on the PATH; TGEN the same of TGen
+#   JOBS        at most so many simulations, or compilers, side by side
+#   EXECUTOR    slurm: a cluster makes the runs; PARTITION, ACCOUNT, QOS, MAX_JOBS, PROFILE are its own
+#   TOR_SOURCE  Tor's source to build, an archive or a tree; LINUX_SOURCE, LIBTORRENT_SOURCE as well
+#   PYTHON      the Python that .venv is made with
+# Any other one stands in the line of its target.
 
 # Of a cluster. ACCOUNT and the like may stand in the environment for something else: they count with
 # EXECUTOR, or where they are on the command line.
@@ -20,12 +31,13 @@ endef
 given = $(filter command environment,$(firstword $(origin $(1))))
 $(foreach one,$(VARIABLES),$(if $(call given,$(one)),$(eval $(call as_text,$(one)))))
 # Any other one of the command line would go into the environment, make's own doing, and a slip such
-# as SEED=3 would be passed over. What a make around this one was given is not meant for it.
+# as SEED=3 would be passed over. ONIONLAB_... is for the tests, and what a make around this one was
+# given is not meant for it.
 OTHERS := $(foreach one,$(filter-out $(VARIABLES) MAKE% SHELL,$(.VARIABLES)),$(if \
 	$(filter command,$(firstword $(origin $(one)))),$(one)))
 meant = $(firstword $(filter $(1)%,$(VARIABLES)) \
 	$(foreach known,$(filter-out A B,$(VARIABLES)),$(if $(filter $(known)%,$(1)),$(known))))
-$(if $(filter 0,$(MAKELEVEL)),$(foreach one,$(OTHERS),$(error $(one) is no variable of this project$(if \
+$(if $(filter 0,$(MAKELEVEL)),$(foreach one,$(filter-out ONIONLAB_%,$(OTHERS)),$(error $(one) is no variable of this project$(if \
 	$(call meant,$(one)),; did you mean $(call meant,$(one))?): `make help` shows all. For the programs' \
 	environment it goes before make: $(one)=... make)))
 # Names and values of what is left are not looked at again.
@@ -65,7 +77,7 @@ SIDES = `make compare A=quick:ewma B=quick:rr`
 
 help: ## this list
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  \1\t\2/p' $(MAKEFILE_LIST) | expand -t 22
-	@sed -n 's/^# \(Variables: .*\)/\n\1/p; s/^# \(PYTHON; .*\)/\1/p' $(MAKEFILE_LIST)
+	@sed -n '/^# Variables, /,/^# Any/{s/^# \?//; s/^V/\nV/; p}' $(MAKEFILE_LIST)
 
 setup: ## install the Debian packages that are missing and the Python environment .venv
 	@onionlab/setup.sh
@@ -131,7 +143,7 @@ celltrace-live: $(READY) ## trace a real guard with LTTng on this machine [DURAT
 	@$(ONIONLAB) celltrace-live $(call option,DURATION,seconds) $(call option,SCHEDULER,scheduler) \
 		$(call option,OVERHEAD,overhead) $(call option,JOBS,jobs)
 
-analyse: $(READY) ## estimates and figures of NAME from its runs
+analyse: $(READY) ## read the logs of NAME's finished runs anew; `make report` shows them
 	@$(ONIONLAB) analyse $(NAMED)
 
 validate-statistics: $(READY) ## simulate: coverage, false verdicts, power, seeds saved [RUNS: on a runs.csv]
@@ -176,7 +188,7 @@ TEST_LISTS = $(foreach one,lint test libtorrent,configs/apt-packages-$(one).txt)
 # Tests with a cluster of their own are among the rest.
 REST_LISTS = $(TEST_LISTS) configs/apt-packages-slurm.txt
 
-test: $(DEV_READY) ## the tests for every change, in minutes: with real Tor and a real run; builds both
+test: $(DEV_READY) ## the tests for every change, in minutes: with a real run; builds Tor and the kernel
 	@onionlab/setup.sh $(TEST_LISTS)
 	@$(PYTEST) -m "$(QUICK_TESTS)"
 

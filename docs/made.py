@@ -30,6 +30,7 @@ def commands_page(root: Path = ROOT) -> str:
     """docs/reference/commands.md: targets of make, verbs and options of the program."""
     makefile = (root / "Makefile").read_text(encoding="utf-8")
     targets = re.findall(r"^([a-z-]+):.*? ## (.*)$", makefile, re.MULTILINE)
+    variables = re.findall(r"^#   ([A-Z_]+) +(.*)$", makefile, re.MULTILINE)
     parts = [
         "# Commands",
         NOTE,
@@ -40,6 +41,8 @@ def commands_page(root: Path = ROOT) -> str:
         "## Targets of make",
         "Variables stand behind the target: `make experiment NAME=quick SEEDS=3`.",
         _table(("Target", "What it does"), ((f"`{name}`", what) for name, what in targets)),
+        _table(("Variable", "What it is"), ((f"`{name}`", what) for name, what in variables)),
+        "Any other one stands in the line of its target.",
         "## Exit status",
         _paragraph(
             "Every verb ends with 0 where it has done what was asked, with 2 where that cannot be "

@@ -140,6 +140,17 @@ def test_no_recipe_reads_a_variable(project: Project, letters: str) -> None:
         assert not project.mark.exists(), target
 
 
+def test_a_variable_for_the_tests_is_let_through(project: Project) -> None:
+    assert project.make("run", "NAME=quick", "ONIONLAB_TESTS_SLOWER=2", SEDS="2").stderr == ""
+
+
+def test_every_variable_that_is_explained_is_one(project: Project) -> None:
+    shown = project.make("help").stdout
+    explained = re.findall(r"^  ([A-Z_]+) ", shown, re.MULTILINE)
+    assert len(explained) > 8
+    assert project.make("list", *(f"{name}=1" for name in explained)).stderr == ""
+
+
 def test_python_reaches_the_setup_as_it_is(project: Project) -> None:
     text = f'x"; touch {project.mark}; "'
     assert project.make("setup", f"PYTHON={text}").stdout == f"PYTHON={text}\0"
