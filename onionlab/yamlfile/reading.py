@@ -93,6 +93,8 @@ def validate_tree(
         location = tuple(part for part in one["loc"] if part != "[key]")
         if one["type"] == "extra_forbidden" or (partial and one["type"] == "missing"):
             continue  # unknown keys are reported by unknown_keys(), with the nearest known one
+        if one["type"] == "too_short" and len(one["input"]) >= one["ctx"]["min_length"]:
+            continue  # as long as it has to be, but for items that are wrong, which are reported
         if one["type"] == "value_error":
             message = str(one["ctx"]["error"])
         else:

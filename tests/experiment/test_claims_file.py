@@ -121,6 +121,15 @@ def test_all_mistakes_are_listed(read: Read) -> None:
     assert len(caught.value.message.splitlines()) == 3
 
 
+def test_a_list_whose_only_item_is_wrong_is_not_empty(read: Read) -> None:
+    one = CLAIMS[: CLAIMS.index("  - id: second")]
+    with pytest.raises(UserError, match="direction: expected one of lowest") as caught:
+        read(one.replace("highest", "highst"))
+    assert len(caught.value.message.splitlines()) == 1
+    with pytest.raises(UserError, match=r"claims: expected a list, .* not an empty one"):
+        read(one[: one.index("claims:")] + "claims: []\n")
+
+
 def test_a_variant_has_to_run_at_the_claims_level(
     read: Read, write: Callable[[str, str], None]
 ) -> None:
