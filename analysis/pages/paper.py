@@ -119,7 +119,7 @@ def build(
         )
     if not there:
         raise AnalysisError(
-            f"none of the {len(runs)} runs is in the store", "make them first: make figures"
+            f"none of the {len(runs)} runs is in the store", "leave NO_RUN out, and they are made"
         )
     measured = _statistics(paper, store, there, drawings)
     answers = _answers(paper, measured)
