@@ -86,7 +86,7 @@ def execute_watched(
                 )
                 raise UserError(
                     f"run {planned.title} failed: {failure.message}",
-                    _failure_hint(store.failed(run_id), failure.log_tail),
+                    store.kept_of_failed(run_id, failure.log_tail),
                 ) from failure
             store.finish(run_id, manifest, place)
 
@@ -190,14 +190,3 @@ class _FullDisk:
     def words(self) -> str:
         """To stand behind a message; nothing where it never was."""
         return ": the disk was full while it ran" if self._was_full else ""
-
-
-def _failure_hint(failed: Path, log_tail: list[str]) -> str:
-    tail = "".join(f"\n  {line[:300]}" for line in log_tail)
-    return f"all it left is kept in {_relative(failed)}{'; its last words:' if tail else ''}{tail}"
-
-
-def _relative(path: Path) -> Path:
-    with contextlib.suppress(ValueError):
-        return path.relative_to(Path.cwd())
-    return path

@@ -15,7 +15,7 @@ import errno
 import fcntl
 import shutil
 import uuid
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from pathlib import Path
 
 from analysis.formats import files
@@ -116,6 +116,14 @@ class Store:
         failed.parent.mkdir(parents=True, exist_ok=True)
         self._bring(made, failed)
         shutil.rmtree(self.partial(run_id), ignore_errors=True)
+
+    def kept_of_failed(self, run_id: str, log: Iterable[str]) -> str:
+        """For an error: where the last failed attempt is, and the last lines of its log, if any."""
+        place = self.failed(run_id)
+        if place.is_relative_to(Path.cwd()):
+            place = place.relative_to(Path.cwd())
+        words = "".join(f"\n  {line[:300]}" for line in log)
+        return f"all it left is kept in {place}{'; its last words:' if words else ''}{words}"
 
     def _bring(self, made: Path, to: Path) -> None:
         """Let a directory be there under another name, whole at once, also from another disk."""

@@ -77,6 +77,19 @@ def test_a_failed_run_is_kept_apart_and_replaced(tmp_path: Path) -> None:
     assert read_json(store.failed("ab") / ERROR)["message"] == "second"
 
 
+def test_an_error_says_where_a_failed_run_is_kept(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store = Store(tmp_path / "runs")
+    kept = f"all it left is kept in {tmp_path / 'runs/.failed/a'}"
+    assert store.kept_of_failed("a", []) == kept
+    monkeypatch.chdir(tmp_path)
+    said = store.kept_of_failed("a", ["killed", "x" * 400])
+    assert said.splitlines() == [
+        *("all it left is kept in runs/.failed/a; its last words:", "  killed", "  " + "x" * 300)
+    ]
+
+
 def test_the_hash_of_an_identity_does_not_depend_on_order() -> None:
     assert identity_hash({"a": 1, "b": 2}) == identity_hash({"b": 2, "a": 1})
     assert identity_hash({"a": 1}) != identity_hash({"a": 2})

@@ -466,10 +466,9 @@ def _failure(
             "the workflow failed", f"its log is {log_path}; its last lines:\n" + "\n".join(tail)
         )
     run, error = failures[0]
-    words = "".join(f"\n  {line[:300]}" for line in error.log)
     return UserError(
         f"{len(failures)} of {len(runs)} runs failed; the first, {run.title}: {error.message}",
-        f"all it left is kept in {store.failed(run.run_id)}; its last words:{words}\n"
+        f"{store.kept_of_failed(run.run_id, error.log)}\n"
         "runs that finished are kept: the same command goes on from there",
     )
 
