@@ -122,7 +122,7 @@ def _tell_status(status: int, statuses: Mapping[int, str], arguments: Sequence[s
     if status in statuses and status != 0 and "MAKELEVEL" in os.environ:
         command = shlex.join([".venv/bin/onionlab", *arguments])
         print(f"exit status {status}: {statuses[status]}", file=sys.stderr)
-        print(f"make ends with 2; with {status} does: {command}", file=sys.stderr)
+        print(f"make ends with 2; what ends with {status} is: {command}", file=sys.stderr)
 
 
 def _require_text(arguments: Sequence[str]) -> None:

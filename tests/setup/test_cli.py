@@ -153,7 +153,9 @@ def test_an_answer_is_told_where_make_hides_it(
     said = capsys.readouterr().err
     if under_make and status == 3:
         command = """.venv/bin/onionlab play -- 'it'"'"'s'"""
-        assert said == f"exit status 3: {meaning}\nmake ends with 2; with 3 does: {command}\n"
+        assert (
+            said == f"exit status 3: {meaning}\nmake ends with 2; what ends with 3 is: {command}\n"
+        )
     else:
         assert said == ""
 
