@@ -160,7 +160,7 @@ def _draw_differences(
     if band > 1.06 * top:
         _note_cut(axes)
     if panel.nothing and not band and not any(data.lines(number)[v].high.any() for v in lines):
-        _say(axes, panel.nothing)
+        _say(axes, panel.nothing, 0.75)  # The lines of nothing lie in the middle.
 
 
 def _reach(lines: Mapping[str, Lines], keep: slice) -> tuple[float, float]:
@@ -176,9 +176,10 @@ def _reach(lines: Mapping[str, Lines], keep: slice) -> tuple[float, float]:
     )
 
 
-def _say(axes: Axes, words: str) -> None:
-    """Words in place of a scale with nothing on it."""
-    axes.text(0.5, 0.5, words, ha="center", va="center", transform=axes.transAxes, color="#555555")
+def _say(axes: Axes, words: str, height: float = 0.5) -> None:
+    """Words in place of a scale with nothing on it; height: where, as a share of the panel's."""
+    place = {"ha": "center", "va": "center", "transform": axes.transAxes}
+    axes.text(0.5, height, words, color="#555555", **place)
     axes.set_yticks([])
 
 

@@ -89,6 +89,11 @@ def test_a_panel_without_timeouts_says_so() -> None:
     by_title = {axes.get_title(): axes for axes in figure.axes}
     assert texts(by_title["Download timeouts"]) == ["no timeouts"]
     assert len(by_title["Download timeouts"].get_yticks()) == 0
+    # Of the differences the lines lie in the middle of the panel, and no word on them.
+    (below,) = [
+        text for axes in figure.axes for text in axes.texts if axes.get_title()[:4] == "less"
+    ]
+    assert (below.get_text(), below.get_position()) == ("no timeouts", (0.5, 0.75))
     some = drawn(data_of(ALIKE, {**NONE, "rr": [0.0, 0.0, 1.0]}))
     by_title = {axes.get_title(): axes for axes in some.axes}
     assert texts(by_title["Download timeouts"]) == []
