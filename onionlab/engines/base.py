@@ -59,7 +59,7 @@ class Simulation:
 
 @dataclass(frozen=True)
 class Progress:
-    """How far a running simulation is. rss_bytes: resident memory of all its processes."""
+    """How far a running simulation is. memory_bytes: of all its processes together."""
 
     simulated_s: float
     stop_s: float
