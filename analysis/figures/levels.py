@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import textwrap
-from collections.abc import Iterable, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -20,7 +20,7 @@ from analysis.figures.forest import (
     effects_csv,
     label_of,
 )
-from analysis.figures.style import TEXT, Page
+from analysis.figures.style import TEXT, Page, as_drawn
 from analysis.figures.writing import save
 from analysis.formats.study import Variant
 from analysis.judgement.compared import Compared
@@ -45,13 +45,13 @@ CAPTION = (
 
 
 def write_levels(
-    compared: Sequence[Compared], variants: Iterable[Variant], base: Path, page: Page = TEXT
+    compared: Sequence[Compared], looks: Mapping[str, Variant], base: Path, page: Page = TEXT
 ) -> Drawn | None:
     """Draws ``base``.pdf, .png and .csv; same data, same bytes.
 
     Args:
-        compared: with places, all against the same baseline, in the order of rows and lines.
-        variants: how the figures show those that are compared.
+        compared: with keys, all against the same baseline, in the order of rows and lines.
+        looks: variants by name, as figures show them.
         base: path of the files without their ending.
         page: where the plot is to stand.
 
@@ -63,20 +63,19 @@ def write_levels(
         for one in compared
         for j in _shown(one)
     )
-    if len({one.place for one in compared}) < 2 or not several:
+    if len({one.key[0] for one in compared}) < 2 or not several:
         return None
     paths = {ending: base.with_name(f"{base.name}.{ending}") for ending in ("pdf", "png", "csv")}
     paths["csv"].write_text(_csv(compared), encoding="utf-8")
-    looks = {variant.label: variant for variant in variants}
     svg = save(lambda: draw(compared, looks, page), paths["pdf"], paths["png"])
     caption = CAPTION.format(baseline=compared[0].baseline)
     return Drawn(paths["pdf"], paths["png"], paths["csv"], svg, caption)
 
 
-def draw(compared: Sequence[Compared], looks: dict[str, Variant], page: Page) -> Figure:
+def draw(compared: Sequence[Compared], looks: Mapping[str, Variant], page: Page) -> Figure:
     """The panels in rows of three, all with the same levels, each with an axis of its own."""
-    rows = list(dict.fromkeys(one.place for one in compared))
-    lines = list(dict.fromkeys(one.variant for one in compared))
+    rows = {one.key[0]: one.place for one in compared}
+    lines = [looks[name] for name in dict.fromkeys(one.key[1] for one in compared)]
     panels = list(
         dict.fromkeys(
             label_of(j) for one in compared for j in _shown(one) if j.verdict.effect is not None
@@ -93,10 +92,10 @@ def draw(compared: Sequence[Compared], looks: dict[str, Variant], page: Page) ->
         if place >= len(panels):
             axes.set_visible(False)
             continue
-        _draw_panel(axes, panels[place], compared, rows, [looks[line] for line in lines])
+        _draw_panel(axes, panels[place], compared, rows, lines)
     handles = [
-        Line2D([], [], color=looks[line].color, lw=1.1, marker=looks[line].marker, mfc="white",
-               mec=looks[line].color, ms=4.5, label=line)
+        Line2D([], [], color=line.color, lw=1.1, marker=line.marker, mfc="white", mec=line.color,
+               ms=4.5, label=as_drawn(line.label))
         for line in lines
     ]  # fmt: skip
     figure.legend(handles=handles, loc="outside upper center", ncols=len(handles), frameon=False)
@@ -107,12 +106,12 @@ def _draw_panel(
     axes: Axes,
     label: str,
     compared: Sequence[Compared],
-    rows: Sequence[str],
+    rows: Mapping[str, str],
     variants: Sequence[Variant],
 ) -> None:
     """One metric: a row a level, and in it a line a variant, from above in their order."""
     found = {
-        (one.place, one.variant): judgement
+        one.key: judgement
         for one in compared
         for judgement in _shown(one)
         if label_of(judgement) == label
@@ -120,25 +119,25 @@ def _draw_panel(
     axis = axis_of(next(iter(found.values())))
     drawn = [j.verdict for j in found.values() if j.verdict.effect and j.verdict.scale == axis]
     half = limit(axis, [v.effect for v in drawn if v.effect], [v.margin for v in drawn if v.margin])
-    for row, place in enumerate(rows):
-        margins = [j.verdict.margin for (of, _), j in found.items() if of == place]
+    for row, level in enumerate(rows):
+        margins = [j.verdict.margin for (of, _), j in found.items() if of == level]
         if margins and margins[0]:
             margin = position(axis, margins[0])
             axes.fill_between([-margin, margin], row - 0.47, row + 0.47, color=BAND_COLOR, lw=0)
         for line, variant in enumerate(variants):
-            one = found.get((place, variant.label))
+            one = found.get((level, variant.name))
             if one is not None:
                 y = row + ((line + 1) / (len(variants) + 1) - 0.5)
                 _draw_mark(axes, y, one, axis, half, variant)
     axes.axvline(0, color="#333333", lw=0.7, zorder=1.5)
-    axes.set_yticks(range(len(rows)), list(rows))
+    axes.set_yticks(range(len(rows)), [as_drawn(label) for label in rows.values()])
     axes.set_ylim(len(rows) - 0.45, -0.55)
     axes.set_xlim(-half, half)
-    axes.set_title(textwrap.fill(label, TITLE_CHARACTERS), loc="left")
+    axes.set_title(textwrap.fill(as_drawn(label), TITLE_CHARACTERS), loc="left")
     axes.tick_params(axis="y", length=0)
     axes.spines["left"].set_visible(False)
     axes.grid(axis="y", visible=False)
-    against = compared[0].baseline
+    against = as_drawn(compared[0].baseline)
     if axis == "difference":
         axes.set_xlabel(f"points more than {against}")
     else:

@@ -20,12 +20,14 @@ class Compared:
         variant: its label.
         baseline: its label.
         judgements: on the primary metrics, in the order of the tables.
+        key: names of level and variant, which are one thing's own where labels are not.
     """
 
     place: str
     variant: str
     baseline: str
     judgements: tuple[Judgement, ...]
+    key: tuple[str, str] = ("", "")
 
     @property
     def name(self) -> str:

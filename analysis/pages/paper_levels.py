@@ -45,13 +45,13 @@ def write_paper_levels(
                 update={"runs": of_level, "levels": (level,), "looks": None}
             )
             for one in compared_of(one_level, summarise(one_level, statistics)):
+                # The same runs may be of several studies.
                 found = compared.setdefault(study.baseline, {})
-                placed = replace(one, place=study.label(level))
-                found.setdefault((placed.place, placed.variant), placed)
+                found.setdefault(one.key, replace(one, place=study.label(level)))
     drawn = (
         write_levels(
             list(found.values()),
-            variants.values(),
+            variants,
             out / f"{files.LEVELS_AGAINST}{baseline}",
             TEXT,
         )

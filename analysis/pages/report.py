@@ -147,7 +147,8 @@ def build(study: Path, store: Path, out: Path) -> ReportPaths:
         sentences = answer(compared)
         write_answer(scratch, sentences)
         forest = write_forest(compared, scratch / files.FIGURES / files.FOREST)
-        levels = write_levels(compared, plan.variants, scratch / files.FIGURES / files.LEVELS)
+        looks = {variant.name: variant for variant in plan.variants}
+        levels = write_levels(compared, looks, scratch / files.FIGURES / files.LEVELS)
         found = Found(sentences, forest, levels)
         html = render(plan, rows, bias_rows, drawn, parse_reports, found, trace)
         (scratch / files.REPORT).write_text(html, encoding="utf-8")

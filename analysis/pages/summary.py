@@ -161,8 +161,8 @@ def compared_of(plan: Study, rows: Iterable[SummaryRow]) -> list[Compared]:
             place = row.level.name, row.variant.name
             by_place.setdefault(place, []).append(row.judgement)
     return [
-        Compared(where[level], labels[variant], labels[plan.baseline or ""], tuple(judgements))
-        for (level, variant), judgements in by_place.items()
+        Compared(where[level], labels[who], labels[plan.baseline or ""], tuple(found), (level, who))
+        for (level, who), found in by_place.items()
     ]
 
 

@@ -53,7 +53,8 @@ def compared(
                 for seed in range(1, seeds + 1)
             }
     judged = judge_comparison("5mid", table, "swrr", "ewma")
-    return Compared(place, variant, "EWMA", tuple(j for j in judged if j.primary))
+    primary = tuple(j for j in judged if j.primary)
+    return Compared(place, variant, "EWMA", primary, (place, variant))
 
 
 def test_all_is_alike() -> None:
@@ -151,10 +152,10 @@ def test_without_a_comparison_there_is_no_plot(tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == []
 
 
-LOOKS_OF = [
-    Variant(name=name.lower(), label=name, color=color, marker="D", linestyle="-")
+LOOKS_OF = {
+    name: Variant(name=name, label=name, color=color, marker="D", linestyle="-")
     for name, color in (("SWRR", "#4477aa"), ("RR", "#882255"))
-]
+}
 
 
 def test_levels_stand_below_each_other_with_a_panel_for_each_metric(tmp_path: Path) -> None:
@@ -171,7 +172,7 @@ def test_levels_stand_below_each_other_with_a_panel_for_each_metric(tmp_path: Pa
     assert first.pdf.read_bytes() == again.pdf.read_bytes()
     # Tails of times are left to the plot of all primary metrics.
     assert len(first.csv.read_text().splitlines()) == 1 + 3 * 4
-    figure = levels.draw(shown, {one.label: one for one in LOOKS_OF}, TEXT)
+    figure = levels.draw(shown, LOOKS_OF, TEXT)
     panels = {" ".join(axes.get_title(loc="left").split()): axes for axes in figure.axes}
     titles = ["Time to first byte, median (web)", "Time to 320 KiB, median (web)", "Throughput"]
     assert {*titles, "Timeout rate"} <= set(panels)
