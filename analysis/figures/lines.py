@@ -178,8 +178,9 @@ def _reach(lines: Mapping[str, Lines], keep: slice) -> tuple[float, float]:
 
 def _say(axes: Axes, words: str, height: float = 0.5) -> None:
     """Words in place of a scale with nothing on it; height: where, as a share of the panel's."""
-    place = {"ha": "center", "va": "center", "transform": axes.transAxes}
-    axes.text(0.5, height, words, color="#555555", **place)
+    axes.text(
+        0.5, height, words, ha="center", va="center", transform=axes.transAxes, color="#555555"
+    )
     axes.set_yticks([])
 
 
