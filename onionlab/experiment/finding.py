@@ -14,6 +14,8 @@ from onionlab.yamlfile.units import show
 EXPERIMENTS = "experiments"
 SUFFIX = ".yaml"
 NAME = re.compile(r"[a-z0-9]+(?:-[a-z0-9]+)*")
+# Folders of results that are other commands', which an experiment of the same name would share.
+OF_OTHERS = re.compile(r"figures(?:-.*)?|compare|nightly|celltrace-live|.*-engines")
 # What else lies in the folder.
 NOT_EXPERIMENTS = ("nightly.yaml",)
 LIST_HINT = "`make list` shows all experiments"
@@ -52,5 +54,11 @@ def find_experiment(name_or_path: str, root: Path) -> Path:
         raise UserError(
             f"{path}: an experiment is named like its file, and this name cannot be used: "
             "expected lower-case letters, digits and hyphens"
+        )
+    if OF_OTHERS.fullmatch(path.stem) is not None:
+        raise UserError(
+            f"{path}: an experiment is named like its file, and results/{path.stem} is for what "
+            "another command makes",
+            "give the file another name",
         )
     return path

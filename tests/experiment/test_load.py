@@ -249,6 +249,13 @@ def test_names(checkout: Path, write: Write, tmp_path: Path) -> None:
     elsewhere.rename(tmp_path / "My Own.yaml")
     with pytest.raises(UserError, match="named like its file"):
         load(str(tmp_path / "My Own.yaml"), root=checkout)
+    # Results of both would lie in one folder.
+    for name in ("figures", "figures-swrr", "compare", "celltrace-live", "swrr-5mid-engines"):
+        write(name, VALID)
+        with pytest.raises(UserError, match=f"results/{name} is for what another command makes"):
+            load(name, root=checkout)
+    write("figure", VALID)
+    assert load("figure", root=checkout).name == "figure"
 
 
 @pytest.mark.parametrize(("text", "seeds"), [("3", 3), ("1,2,7", [1, 2, 7]), ("5,", [5])])
