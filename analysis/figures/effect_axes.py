@@ -8,6 +8,7 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.ticker import FixedLocator, FuncFormatter, NullLocator
 
+from analysis.figures.style import as_drawn
 from analysis.inference.intervals import Interval
 
 WIDEST = 8.0
@@ -58,6 +59,16 @@ def ratio_ticks(axes: Axes, half: float, narrow: bool = False) -> None:
     axes.xaxis.set_major_locator(FixedLocator([float(np.log(t)) for t in ticks]))
     axes.xaxis.set_minor_locator(NullLocator())
     axes.xaxis.set_major_formatter(FuncFormatter(lambda x, _: f"{np.exp(x):.3g}"))
+
+
+def dress_rows(axes: Axes, labels: Sequence[str], half: float) -> None:
+    """Rows from above with their labels, on an axis that reaches to ``half`` on either side."""
+    axes.axvline(0, color="#333333", lw=0.7, zorder=1.5)
+    axes.set_yticks(range(len(labels)), [as_drawn(label) for label in labels])
+    axes.set_xlim(-half, half)
+    axes.tick_params(axis="y", length=0)
+    axes.spines["left"].set_visible(False)
+    axes.grid(axis="y", visible=False)
 
 
 def draw_interval(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import csv
 import io
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -13,7 +13,14 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
-from analysis.figures.effect_axes import BAND_COLOR, draw_interval, limit, position, ratio_ticks
+from analysis.figures.effect_axes import (
+    BAND_COLOR,
+    draw_interval,
+    dress_rows,
+    limit,
+    position,
+    ratio_ticks,
+)
 from analysis.figures.style import TEXT, Page, as_drawn
 from analysis.figures.writing import save
 from analysis.inference.intervals import Interval
@@ -134,9 +141,14 @@ def write_panels(
         caption: what to know of the drawing.
         page: where the plot is to stand.
     """
+    return write_plot(lambda: draw(panels, page), table, base, caption)
+
+
+def write_plot(picture: Callable[[], Figure], table: str, base: Path, caption: str) -> Drawn:
+    """``base``.pdf and .png of what ``picture`` draws, and ``base``.csv; same data, same bytes."""
     paths = {ending: base.with_name(f"{base.name}.{ending}") for ending in ("pdf", "png", "csv")}
     paths["csv"].write_text(table, encoding="utf-8")
-    svg = save(lambda: draw(panels, page), paths["pdf"], paths["png"])
+    svg = save(picture, paths["pdf"], paths["png"])
     return Drawn(paths["pdf"], paths["png"], paths["csv"], svg, caption)
 
 
@@ -200,13 +212,8 @@ def _draw_panel(axes: Axes, one: Panel, lines: Sequence[str], axis: str, half: f
             margin = position(axis, mark.margin)
             axes.fill_between([-margin, margin], row - 0.42, row + 0.42, color=BAND_COLOR, lw=0)
         _draw_mark(axes, row, mark, half)
-    axes.axvline(0, color="#333333", lw=0.7, zorder=1.5)
-    axes.set_yticks(range(len(lines)), list(map(as_drawn, lines)))
+    dress_rows(axes, lines, half)
     axes.set_ylim(len(lines) - 0.4, -0.6)
-    axes.set_xlim(-half, half)
-    axes.tick_params(axis="y", length=0)
-    axes.spines["left"].set_visible(False)
-    axes.grid(axis="y", visible=False)
 
 
 def _dress(axes: Axes, one: Panel, axis: str, half: float, across: int) -> None:

@@ -11,7 +11,14 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
-from analysis.figures.effect_axes import BAND_COLOR, draw_interval, limit, position, ratio_ticks
+from analysis.figures.effect_axes import (
+    BAND_COLOR,
+    draw_interval,
+    dress_rows,
+    limit,
+    position,
+    ratio_ticks,
+)
 from analysis.figures.forest import (
     ACROSS,
     Drawn,
@@ -19,9 +26,9 @@ from analysis.figures.forest import (
     effect_columns,
     effects_csv,
     label_of,
+    write_plot,
 )
 from analysis.figures.style import TEXT, Page, as_drawn
-from analysis.figures.writing import save
 from analysis.formats.study import Variant
 from analysis.judgement.compared import Compared
 from analysis.judgement.judging import Judgement
@@ -65,11 +72,8 @@ def write_levels(
     )
     if len({one.key[0] for one in compared}) < 2 or not several:
         return None
-    paths = {ending: base.with_name(f"{base.name}.{ending}") for ending in ("pdf", "png", "csv")}
-    paths["csv"].write_text(_csv(compared), encoding="utf-8")
-    svg = save(lambda: draw(compared, looks, page), paths["pdf"], paths["png"])
     caption = CAPTION.format(baseline=compared[0].baseline)
-    return Drawn(paths["pdf"], paths["png"], paths["csv"], svg, caption)
+    return write_plot(lambda: draw(compared, looks, page), _csv(compared), base, caption)
 
 
 def draw(compared: Sequence[Compared], looks: Mapping[str, Variant], page: Page) -> Figure:
@@ -129,14 +133,9 @@ def _draw_panel(
             if one is not None:
                 y = row + ((line + 1) / (len(variants) + 1) - 0.5)
                 _draw_mark(axes, y, one, axis, half, variant)
-    axes.axvline(0, color="#333333", lw=0.7, zorder=1.5)
-    axes.set_yticks(range(len(rows)), [as_drawn(label) for label in rows.values()])
+    dress_rows(axes, list(rows.values()), half)
     axes.set_ylim(len(rows) - 0.45, -0.55)
-    axes.set_xlim(-half, half)
     axes.set_title(textwrap.fill(as_drawn(label), TITLE_CHARACTERS), loc="left")
-    axes.tick_params(axis="y", length=0)
-    axes.spines["left"].set_visible(False)
-    axes.grid(axis="y", visible=False)
     against = as_drawn(compared[0].baseline)
     if axis == "difference":
         axes.set_xlabel(f"points more than {against}")

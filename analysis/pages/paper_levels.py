@@ -8,7 +8,6 @@ from pathlib import Path
 
 from analysis.figures.forest import Drawn
 from analysis.figures.levels import write_levels
-from analysis.figures.style import TEXT
 from analysis.formats import files
 from analysis.formats.study import Run, Study, Variant
 from analysis.judgement.compared import Compared
@@ -38,23 +37,14 @@ def write_paper_levels(
         if study.baseline is None or not runs:
             continue
         variants |= {variant.name: variant for variant in study.variants}
-        for level in study.levels:
-            of_level = tuple(run for run in runs if run.level == level.name)
-            # Judged as the paper's claims are: as if there had been one look at the runs.
-            one_level = study.model_copy(
-                update={"runs": of_level, "levels": (level,), "looks": None}
-            )
-            for one in compared_of(one_level, summarise(one_level, statistics)):
-                # The same runs may be of several studies.
-                found = compared.setdefault(study.baseline, {})
-                found.setdefault(one.key, replace(one, place=study.label(level)))
+        # Judged as the paper's claims are: as if there had been one look at the runs.
+        plan = study.model_copy(update={"runs": runs, "looks": None})
+        for one in compared_of(plan, summarise(plan, statistics)):
+            # The same runs may be of several studies.
+            found = compared.setdefault(study.baseline, {})
+            found.setdefault(one.key, replace(one, place=plan.label(plan.level(one.key[0]))))
     drawn = (
-        write_levels(
-            list(found.values()),
-            variants,
-            out / f"{files.LEVELS_AGAINST}{baseline}",
-            TEXT,
-        )
+        write_levels(list(found.values()), variants, out / f"{files.LEVELS_AGAINST}{baseline}")
         for baseline, found in compared.items()
     )
     return [one for one in drawn if one is not None]
