@@ -129,6 +129,22 @@ def test_a_link_of_its_own_limits_a_host_once_the_bootstrap_has_ended(
     assert statistics.median(after_s) == pytest.approx(of_link_s, rel=0.05)
 
 
+@pytest.mark.parametrize("bootstrap_end_ms", [0, 2000], ids=["at-once", "after-the-bootstrap"])
+def test_a_link_may_carry_more_than_32_bits_of_bytes_in_a_second(
+    tmp_path: Path, engine: Engine, bootstrap_end_ms: int
+) -> None:
+    # tornettools gives servers 100 Gbit/s. This rate's lower 32 bits alone would be 1 Mbit/s.
+    fast = Link(2**32 * 8 + MBIT, 2**32 * 8 + MBIT)
+    net = Net(bootstrap_end_ms=bootstrap_end_ms)
+    net.host("a", link=fast)
+    net.host("b", link=fast)
+    net.run("b", "serve")
+    net.run("a", "transfer", "b", str(TRANSFER_BYTES), "1", at_ms=3000)
+    run_guest(tmp_path, engine, net, stop_s=20)
+    (of_transfer,) = printed(tmp_path, "a", 0)
+    assert of_transfer["transfer_s"] < 0.5
+
+
 @pytest.mark.parametrize(
     ("arguments", "runs_to_end", "said_of_it"),
     [

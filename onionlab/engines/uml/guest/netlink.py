@@ -57,7 +57,7 @@ _ETH_P_ALL = 0x0003
 _TC_H_ROOT, _TC_H_CLSACT, _TC_H_MAJ_MASK = 0xFFFFFFFF, 0xFFFFFFF1, 0xFFFF0000
 _TC_LINKLAYER_ETHERNET = 1
 _TCA_STAB_BASE = 1
-_TCA_TBF_PARMS, _TCA_TBF_BURST = 1, 6
+_TCA_TBF_PARMS, _TCA_TBF_RATE64, _TCA_TBF_BURST = 1, 4, 6
 _TCA_CODEL_TARGET, _TCA_CODEL_LIMIT, _TCA_CODEL_INTERVAL, _TCA_CODEL_ECN = 1, 2, 3, 4
 _TCA_FQ_PLIMIT, _TCA_FQ_FLOW_PLIMIT, _TCA_FQ_RATE_ENABLE = 1, 2, 5
 _TCA_FQ_BUCKETS_LOG, _TCA_FQ_ORPHAN_MASK, _TCA_FQ_TIMER_SLACK = 8, 10, 13
@@ -324,10 +324,14 @@ def token_bucket(rate_bytes_per_s: int, burst_bytes: int, *, limit_packets: int 
     """
     # struct tc_tbf_qopt: two of struct tc_ratespec (cell logarithm, link layer, overhead, cell
     # alignment, least packet, rate), then queue, bucket and largest packet.
-    rate = struct.pack("=BBHhHI", 0, _TC_LINKLAYER_ETHERNET, 0, 0, 0, rate_bytes_per_s)
+    rate_of_32_bits = min(rate_bytes_per_s, 2**32 - 1)
+    rate = struct.pack("=BBHhHI", 0, _TC_LINKLAYER_ETHERNET, 0, 0, 0, rate_of_32_bits)
     no_peak = struct.pack("=BBHhHI", 0, 0, 0, 0, 0, 0)
     parameters = rate + no_peak + struct.pack("=III", limit_packets, 0, 0)
-    return pack([(_TCA_TBF_PARMS, parameters), (_TCA_TBF_BURST, u32(burst_bytes))])
+    attributes = [(_TCA_TBF_PARMS, parameters), (_TCA_TBF_BURST, u32(burst_bytes))]
+    if rate_of_32_bits < rate_bytes_per_s:
+        attributes.append((_TCA_TBF_RATE64, struct.pack("=Q", rate_bytes_per_s)))
+    return pack(attributes)
 
 
 def codel(target_us: int, interval_us: int, limit_packets: int) -> bytes:
