@@ -45,7 +45,8 @@ class Simulation:
     options: the experiment's options for this engine alone, as in its YAML; watched: hosts whose
     programs' output can be read in the run directory while the simulation runs, all of it that is
     older than `WATCHED_LATE_S`. Watching changes no result. bootstrap_end_ms: simulated time until
-    which no link limits anything and no path loses anything.
+    which no link limits anything and no path loses anything. shadow_options: Shadow's options that
+    an imported network brings along, by section; `options` win over them.
     """
 
     network: Network
@@ -55,6 +56,7 @@ class Simulation:
     options: Mapping[str, Any]
     watched: tuple[str, ...] = ()
     bootstrap_end_ms: int = 0
+    shadow_options: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)

@@ -11,7 +11,6 @@ import ipaddress
 import posixpath
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
-from typing import Any
 
 from analysis.formats.files import CLIENTS, HOST_ROLES, HOST_TEMPLATES, RUN, TRACE_PLAN
 from analysis.formats.run_files import (
@@ -52,7 +51,7 @@ _LISTS = frozenset(
     for name in (
         *("AlternateBridgeAuthority", "AlternateDirAuthority", "Bridge", "FallbackDir"),
         *("AuthDirBadExit", "AuthDirInvalid", "AuthDirMiddleOnly", "AuthDirReject"),
-        *("DirPolicy", "ExitPolicy", "MetricsPortPolicy", "SocksPolicy"),
+        *("ConsensusParams", "DirPolicy", "ExitPolicy", "MetricsPortPolicy", "SocksPolicy"),
         *("FamilyId", "MapAddress", "MyFamily", "NodeFamily"),
         *("ClientTransportPlugin", "ServerTransportPlugin"),
         *("ServerTransportListenAddr", "ServerTransportOptions"),
@@ -122,9 +121,10 @@ def compose_tornet(
         },
         seed=kept.seed,
         stop_ms=round(settings.time.stop_s * 1000),
-        options=_options(settings, tornet, engine.name),
+        options=engine_options(settings, engine.name),
         watched=tuple(name for name, host in hosts.items() if host.role in WATCHED_ROLES),
         bootstrap_end_ms=tornet.bootstrap_end_ms,
+        shadow_options=tornet.options,
     )
     _require_time(simulation)
     files |= engine.configuration(simulation)
@@ -225,7 +225,7 @@ def _own_torrc(
         ],
         "relay": _replacing_lines(tor.torrc.relay),
         "authority": [
-            *([f"ConsensusParams {params}"] if params else []),
+            *_replacing_lines({"ConsensusParams": (params,)} if params else {}),
             *_replacing_lines(tor.torrc.authority),
         ],
         "client": _replacing_lines(tor.torrc.client),
@@ -373,18 +373,6 @@ def _roles(settings: TornetSettings, hosts: Mapping[str, TornetHost]) -> HostRol
             for name, host in hosts.items()
         }
     )
-
-
-def _options(settings: TornetSettings, tornet: Tornet, engine: str) -> dict[str, Any]:
-    """The experiment's options for an engine; for Shadow, on top of the network's own."""
-    own = engine_options(settings, engine)
-    if engine != "shadow":
-        return own
-    sections = {*tornet.options, *own}
-    return {
-        section: {**tornet.options.get(section, {}), **own.get(section, {})}
-        for section in sorted(sections)
-    }
 
 
 def _require_time(simulation: Simulation) -> None:

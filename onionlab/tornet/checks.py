@@ -161,6 +161,8 @@ class Checker:
             # Its log is looked for by the program's name, and two are not told apart.
             raise FileError("it runs OnionTrace twice: generate the network without --record")
         for process in entry.processes:
+            if process.path == "oniontrace" and _mode(process.args) != "log":
+                raise FileError("its OnionTrace logs no events: generate the network with --events")
             # The last line of a process, and of the file.
             if process.expected_final_state is None:
                 raise FileError(
@@ -449,6 +451,12 @@ def _pairs(words: Sequence[str]) -> dict[str, str]:
     if len(words) % 2 or not all(word.startswith("-") for word in words[::2]):
         raise TorrcError("its Tor is called with other arguments than options and their values")
     return dict(zip(words[::2], words[1::2], strict=True))
+
+
+def _mode(words: Sequence[str]) -> str:
+    """How an OnionTrace is called: keys and values, of any case (its oniontrace-config.c)."""
+    given = dict(word.lower().split("=", 1) for word in words if "=" in word)
+    return given.get("mode", "log")
 
 
 def _fingerprint(text: str) -> str:

@@ -212,7 +212,9 @@ def test_what_an_experiment_sets_reaches_whom_it_is_for(
     }
     assert included == {"alice": 4, "bob": 3, "user": 3, "hidden": 3}
     assert b"Schedulers Vanilla" in run.files["conf/onionlab.all.torrc"]
-    assert run.files["conf/onionlab.authority.torrc"] == b"ConsensusParams cc_alg=0\n"
+    assert run.files["conf/onionlab.authority.torrc"] == (
+        b"/ConsensusParams\nConsensusParams cc_alg=0\n"
+    )
     assert run.files["conf/onionlab.relay.torrc"] == b"MaxMemInQueues 1 GB\n"
     assert run.files["conf/onionlab.client.torrc"] == b"ConfluxEnabled 0\n"
 

@@ -451,6 +451,10 @@ FAULTS: dict[str, tuple[Change, str]] = {
         ),
         "host bob: it runs OnionTrace twice.*: generate the network without --record",
     ),
+    "an OnionTrace that only records": (
+        lambda t: t.host("bob")["processes"][-1].update(args="TorControlPort=9051 Mode=record"),
+        "host bob: its OnionTrace logs no events",
+    ),
     "a configuration that is cut short": (
         lambda t: t.config["hosts"].pop("peek"),
         rf"{HOSTS}/peek/torrc is of no host of shadow\.config\.yaml: that is cut short",

@@ -133,7 +133,7 @@ def network_graph(network: Network) -> bytes:
 
 
 def _configuration(simulation: Simulation) -> dict[str, Any]:
-    options = _merge_options(simulation.options)
+    options = _merge_options(simulation.shadow_options, simulation.options)
     number = {place.name: i for i, place in enumerate(simulation.network.places)}
     bootstrap = (
         {"bootstrap_end_time": f"{simulation.bootstrap_end_ms} ms"}
@@ -189,13 +189,15 @@ def _process(process: Process) -> dict[str, Any]:
 
 def cpus_per_run(options: Mapping[str, Any]) -> int:
     """How many CPUs a run with an experiment's options is to have for itself."""
-    return int(_merge_options(options)["general"]["parallelism"])
+    return int(_merge_options({}, options)["general"]["parallelism"])
 
 
-def _merge_options(options: Mapping[str, Any]) -> dict[str, Any]:
-    """Lay an experiment's options over the defaults, section by section."""
+def _merge_options(
+    of_network: Mapping[str, Any], of_experiment: Mapping[str, Any]
+) -> dict[str, Any]:
+    """Lay a network's options and then an experiment's over the defaults, section by section."""
     return {
-        section: {**defaults, **options.get(section, {})}
+        section: {**defaults, **of_network.get(section, {}), **of_experiment.get(section, {})}
         for section, defaults in DEFAULT_OPTIONS.items()
     }
 
