@@ -28,11 +28,6 @@ class RunState:
         """Simulated seconds per second of wall time, so far."""
         return self.simulated_s / self.wall_s if self.wall_s > 0 else 0.0
 
-    @property
-    def left_s(self) -> float | None:
-        """Wall time to the end at the speed so far; None before there is one."""
-        return (self.stop_s - self.simulated_s) / self.speed if self.speed > 0 else None
-
 
 class RunFailure(FormatModel):
     """error.json: why an attempt failed."""

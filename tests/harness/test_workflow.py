@@ -96,7 +96,7 @@ def test_off_a_terminal_progress_is_plain_lines() -> None:
         view.show(1, [])
     lines = out.getvalue().splitlines()
     assert lines == [
-        "[0:00] 0/2 runs done; 5mid rr seed 1: 200/600 s simulated at 2.0 s/s, 3:20 left, 300 MiB",
+        "[0:00] 0/2 runs done; 5mid rr seed 1: 200/600 s simulated at 2 s/s, 3:20 left, 300 MiB",
         "[0:00] 1/2 runs done",
     ]
 
@@ -353,8 +353,35 @@ def test_a_brace_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
         Workflow(tmp_path / "{a}", monkeypatch).make()
 
 
+def lines_of(*states: RunState) -> list[str]:
+    """What a view says of one run, time after time."""
+    out = io.StringIO()
+    with ProgressView(2, Console(file=out, force_terminal=False)) as view:
+        for number, one in enumerate(states):
+            view.show(number % 2, [one])
+    return [line.partition("; ")[2] for line in out.getvalue().splitlines()]
+
+
 def test_nothing_is_left_before_the_first_heartbeat() -> None:
-    assert state(0).left_s is None
+    assert lines_of(state(0)) == ["5mid rr seed 1: 0/600 s simulated at 0 s/s, 300 MiB"]
+
+
+def test_a_runs_pace_is_that_of_late() -> None:
+    """A bootstrap of 300 s in 30 s says nothing of 0.2 s/s under load."""
+    seen = [(30, 300), (60, 306), (100, 314), (150, 324), (400, 324), (20, 200)]
+    states = [replace(state(simulated_s), wall_s=wall_s) for wall_s, simulated_s in seen]
+    paces = [line.split(" at ")[1].removesuffix(", 300 MiB") for line in lines_of(*states)]
+    assert paces == [
+        "10 s/s, 0:30 left",
+        "0.2 s/s, 24:30 left",
+        "0.2 s/s, 23:50 left",
+        "0.2 s/s, 23:00 left",
+        # It stands, for longer than is looked back.
+        "0 s/s",
+        # Another attempt.
+        "10 s/s, 0:40 left",
+    ]
+    assert " at 120 s/s, 0:02 left" in lines_of(replace(state(360), wall_s=3.0))[0]
 
 
 def test_the_simulated_time_is_that_of_the_last_heartbeat(tmp_path: Path) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import time
+from collections import deque
 from collections.abc import Sequence
 from types import TracebackType
 from typing import Self
@@ -16,6 +17,10 @@ from rich.table import Table
 from analysis.formats.attempt import RunState
 
 PLAIN_INTERVAL_S = 30.0
+RECENT_S = 120.0
+"""Wall time over which a run's pace is told: a bootstrap goes many times as fast as load."""
+LEAST_S = 10.0
+"""Over less of it a pace is chance."""
 
 
 class _Console(Console):
@@ -24,6 +29,38 @@ class _Console(Console):
     def on_broken_pipe(self) -> None:
         """Be silent from then on."""
         self.quiet = True
+
+
+class _Paces:
+    """How fast runs go of late: simulated seconds per second of wall time."""
+
+    def __init__(self) -> None:
+        self._seen: dict[str, deque[tuple[float, float]]] = {}
+
+    def take(self, states: Sequence[RunState]) -> None:
+        """Note how far the runs under way are."""
+        self._seen = {state.title: self._with(state) for state in states}
+
+    def _with(self, state: RunState) -> deque[tuple[float, float]]:
+        seen = self._seen.get(state.title, deque())
+        if seen and state.wall_s < seen[-1][0]:
+            seen = deque()  # it began again
+        if not seen or state.wall_s > seen[-1][0]:
+            seen.append((state.wall_s, state.simulated_s))
+        while len(seen) > 1 and state.wall_s - seen[1][0] >= RECENT_S:
+            seen.popleft()
+        return seen
+
+    def of(self, state: RunState) -> float:
+        """The pace of a run that was taken; over all its time where it was not seen for long."""
+        wall_s, simulated_s = self._seen[state.title][0]
+        passed_s = state.wall_s - wall_s
+        return state.speed if passed_s < LEAST_S else (state.simulated_s - simulated_s) / passed_s
+
+    def left(self, state: RunState) -> str | None:
+        """The wall time to a run's end at its pace; None while it has none."""
+        pace = self.of(state)
+        return _duration((state.stop_s - state.simulated_s) / pace) if pace > 0 else None
 
 
 class ProgressView:
@@ -42,6 +79,7 @@ class ProgressView:
         self._last_plain = self._started - PLAIN_INTERVAL_S
         self._last_finished = 0
         self._last_waiting: set[str] = set()
+        self._paces = _Paces()
 
     def __enter__(self) -> Self:
         if self._live:
@@ -81,6 +119,7 @@ class ProgressView:
         waiting = {state.title for state in states if state.waiting}
         self._worked_s += (now - self._last_shown) * _share_at_work(states)
         self._last_shown = now
+        self._paces.take(states)
         with contextlib.suppress(OSError):
             if self._live:
                 self._live.update(self._table(finished, states, holders, notes, elapsed_s))
@@ -90,7 +129,7 @@ class ProgressView:
                 or now - self._last_plain >= PLAIN_INTERVAL_S
             ):
                 self._last_finished, self._last_plain = finished, now
-                parts = [_line(state) for state in states]
+                parts = [self._line(state) for state in states]
                 if waiting:
                     parts += map(str, holders)
                 parts += notes
@@ -141,11 +180,21 @@ class ProgressView:
             table.add_row(
                 state.title,
                 f"{state.simulated_s:.0f} of {state.stop_s:.0f} s",
-                f"{state.speed:.1f} s/s",
-                _duration(state.left_s) if state.left_s is not None else "-",
+                f"{_two_digits(self._paces.of(state))} s/s",
+                self._paces.left(state) or "-",
                 f"{state.memory_bytes / 2**20:.0f} MiB",
             )
         return table
+
+    def _line(self, state: RunState) -> str:
+        if state.waiting:
+            return f"{state.title}: waits for a CPU"
+        left = self._paces.left(state)
+        return (
+            f"{state.title}: {state.simulated_s:.0f}/{state.stop_s:.0f} s simulated at "
+            f"{_two_digits(self._paces.of(state))} s/s{f', {left} left' if left else ''}, "
+            f"{state.memory_bytes / 2**20:.0f} MiB"
+        )
 
 
 def _share_at_work(states: Sequence[RunState]) -> float:
@@ -155,14 +204,8 @@ def _share_at_work(states: Sequence[RunState]) -> float:
     return sum(not state.waiting for state in states) / len(states)
 
 
-def _line(state: RunState) -> str:
-    if state.waiting:
-        return f"{state.title}: waits for a CPU"
-    left = f", {_duration(state.left_s)} left" if state.left_s is not None else ""
-    return (
-        f"{state.title}: {state.simulated_s:.0f}/{state.stop_s:.0f} s simulated at "
-        f"{state.speed:.1f} s/s{left}, {state.memory_bytes / 2**20:.0f} MiB"
-    )
+def _two_digits(number: float) -> str:
+    return f"{number:.2g}" if number < 99.5 else f"{number:.0f}"
 
 
 def _duration(seconds: float) -> str:
