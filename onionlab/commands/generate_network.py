@@ -7,8 +7,8 @@ import shlex
 from pathlib import Path
 
 from onionlab.commands._arguments import whole_number
-from onionlab.commands.import_network import summary
-from onionlab.paths import networks_directory, working_root
+from onionlab.commands.import_network import tell
+from onionlab.paths import working_root
 from onionlab.programs.tor.build import ensure_series
 from onionlab.tornet.generating import Tors, generate_tornets
 
@@ -35,7 +35,7 @@ def setup_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Print what each network is, and their folder on the last line."""
+    """Print what each network is, the experiment, and the networks' folder on the last line."""
     root = working_root()
     built = ensure_series(root, {None}, say=print)[None]
     kept = generate_tornets(
@@ -48,8 +48,5 @@ def run(args: argparse.Namespace) -> int:
         tors=Tors(built.path, built.path.with_name("tor-gencert")),
         say=print,
     )
-    for one in kept:
-        for line in summary(one):
-            print(line)
-    print(networks_directory(root) / args.name)
+    tell(root, args.name, kept)
     return 0

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import argparse
+from collections.abc import Sequence
+from pathlib import Path
 
 from onionlab.commands._arguments import listed_files
+from onionlab.experiment.tornettools_writing import write_first_experiment
 from onionlab.paths import networks_directory, working_root
 from onionlab.tornet import KeptTornet, import_tornets
 
@@ -23,16 +26,22 @@ def setup_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Print what each network is, and their folder on the last line."""
+    """Print what each network is, the experiment, and the networks' folder on the last line."""
     root = working_root()
-    for kept in import_tornets(root, args.name, listed_files(args.directories)):
-        for line in summary(kept):
-            print(line)
-    print(networks_directory(root) / args.name)
+    tell(root, args.name, import_tornets(root, args.name, listed_files(args.directories)))
     return 0
 
 
-def summary(kept: KeptTornet) -> list[str]:
+def tell(root: Path, name: str, networks: Sequence[KeptTornet]) -> None:
+    """Say what was kept, and write an experiment on it where there is none."""
+    for kept in networks:
+        for line in _summary(kept):
+            print(line)
+    print(write_first_experiment(root, name, networks[0].tornet, len(networks)))
+    print(networks_directory(root) / name)
+
+
+def _summary(kept: KeptTornet) -> list[str]:
     """What one network is, in lines."""
     tornet = kept.tornet
     atlas = tornet.origin.atlas

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-from onionlab.engines.examination import MISSING, OK, WARN, Finding, Need, size_text
+from onionlab.engines.examination import MISSING, OK, SMALLER, WARN, Finding, Need, size_text
 from onionlab.engines.system_limits import cgroup_limit
 
 BUILD_DISK_BYTES = 1500 * 2**20
@@ -26,7 +26,7 @@ def memory(available: int, need: Need | None) -> Finding:
         return Finding(OK, "memory", text)
     text += f"; {need.name} takes about {size_text(need.memory_bytes)} a run"
     if available < need.memory_bytes:
-        return Finding(MISSING, "memory", text, "a smaller network (SCALE=0.1), or more memory")
+        return Finding(MISSING, "memory", text, f"{SMALLER}, or add memory")
     return Finding(OK, "memory", text)
 
 

@@ -59,6 +59,10 @@ class Question:
     tgen: str | None = None
 
 
+SMALLER = "make the network smaller (SCALE=0.1, or where it is imported `traffic: markov_clients`)"
+"""What to do where a run is too large for a machine."""
+
+
 def size_text(count: int) -> str:
     """A number of bytes for a reader."""
     if count < 2**30:

@@ -22,6 +22,7 @@ from analysis.formats.attempt import RunFailure, RunState
 from analysis.formats.json_files import read_as, write_json
 from analysis.formats.plan_file import PlannedRun
 from analysis.formats.study import load_study
+from onionlab.engines.examination import SMALLER
 from onionlab.engines.processes import ended_with_caller
 from onionlab.errors import UserError
 from onionlab.paths import build_directory, code_root
@@ -421,7 +422,7 @@ def _require_resources(plan: Plan, side_by_side: int, *, elsewhere: bool = False
         raise UserError(
             f"one run needs about {_size(plan.resources.memory_bytes)} of memory, "
             f"and {_size(available)} are available",
-            "use a smaller SCALE, or a machine with more memory",
+            f"{SMALLER}, or use a machine with more memory",
         )
     plan.store.mkdir(parents=True, exist_ok=True)
     free = shutil.disk_usage(plan.store).free
@@ -430,7 +431,7 @@ def _require_resources(plan: Plan, side_by_side: int, *, elsewhere: bool = False
         raise UserError(
             f"{side_by_side} runs side by side need about {_size(need)} of disk, "
             f"and {_size(free)} are free below {plan.store}",
-            f"free some, or use a smaller SCALE or fewer {'MAX_JOBS' if elsewhere else 'JOBS'}",
+            f"free some, use fewer {'MAX_JOBS' if elsewhere else 'JOBS'}, or {SMALLER}",
         )
 
 
