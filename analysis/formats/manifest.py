@@ -44,7 +44,8 @@ class Manifest(FormatModel):
     proofs: dict[str, int] = Field(
         default={},
         description="line that proves what a program did -> hosts that logged it; an empty line: "
-        "hosts that had nothing to prove",
+        "hosts that had nothing to prove; `Tor never bootstrapped`: clients and onion services of "
+        "an imported network that were not there by the end",
     )
     onionlab: str = Field(default="", description="version of the program that made the run")
     commit: str = Field(

@@ -394,7 +394,7 @@ def _expectation(host: TornetHost, variant: TorVariant) -> Expectation:
         shows = Shows.ONE_OF if host.role in EXITS else Shows.MAY
     expected = Expectation(proof=variant.proof, is_client=not is_relay, shows=shows)
     # An onion service's own circuits need not carry anything.
-    return expected if is_relay else replace(expected, shows=Shows.MAY)
+    return expected if is_relay else replace(expected, shows=Shows.MAY, may_never_bootstrap=True)
 
 
 def _private_folders(files: Iterable[str], hosts: Mapping[str, TornetHost]) -> tuple[str, ...]:

@@ -330,6 +330,26 @@ def test_a_run_is_refused(
         verify_tor_logs(tmp_path, {"host1": Expectation(proof, is_client)}, [PREFIX])
 
 
+@pytest.mark.parametrize(("without", "counts"), [(0, True), (1, True), (2, True), (3, False)])
+def test_of_clients_of_an_imported_network_a_few_may_never_bootstrap(
+    tmp_path: Path, without: int, counts: bool
+) -> None:
+    expectations = {}
+    for number in range(40):
+        name = f"client{number}"
+        write_log(tmp_path, name, "Opening" if number < without else "Bootstrapped 100%")
+        expectations[name] = Expectation(RR, True, may_never_bootstrap=True)
+    if counts:
+        proofs = verify_tor_logs(tmp_path, expectations, [PREFIX])
+        assert proofs == {"": 40 - without} | (
+            {"Tor never bootstrapped": without} if without else {}
+        )
+    else:
+        told = r"Tor never bootstrapped \(3 of 40, where 5% may\): client0, client1, client2"
+        with pytest.raises(RunRefusedError, match=told):
+            verify_tor_logs(tmp_path, expectations, [PREFIX])
+
+
 def test_of_relays_that_may_be_idle_one_is_enough(tmp_path: Path) -> None:
     write_log(tmp_path, "exit1", f"[notice] {RR}")
     write_log(tmp_path, "exit2", "[notice] Tor 0.4.9")
