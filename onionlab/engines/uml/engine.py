@@ -35,8 +35,10 @@ from onionlab.engines.uml.bootcheck import IN_PROCESSES
 from onionlab.engines.uml.guest import description
 from onionlab.engines.uml.guest.boot import (
     BOOT_FILE,
+    END_MARK,
     LOG_MARK,
     LOGS_FOLDER,
+    MARKS,
     RESULT_FILE,
     TIME_MARK,
     Boot,
@@ -75,6 +77,7 @@ _WRAPPERS = (
 _HUGE_PAGES_MARGIN_BYTES = 64 * 2**20
 """Of the tmpfs with huge pages, beyond the memory of the guest: for what else lies there."""
 
+_END = re.compile(rb"^" + END_MARK.encode() + rb" ([^\r\n]*)\r?\n", re.MULTILINE)
 _TIME = re.compile(rb"^" + TIME_MARK.encode() + rb" (\d+) (\d+)\r?\n", re.MULTILINE)
 _LINE = re.compile(
     rb"^" + LOG_MARK.encode() + rb" ([\w-]+) ([\w.+-]+) ([^\r\n]*)\r?\n", re.MULTILINE
@@ -249,6 +252,7 @@ class _Watch:
     hosts: Path
     patience_s: float
     simulated_s: float = 0.0
+    _doing: str = ""
     _offset: int = 0
 
     def __post_init__(self) -> None:
@@ -268,10 +272,19 @@ class _Watch:
         for found in _TIME.finditer(new[:end]):
             self.simulated_s = float(found[1])
             self._moved()
+        for found in _END.finditer(new[:end]):
+            self._doing = found[1].decode(errors="replace")
+            self._moved()
         still_s = time.monotonic() - self._moved_wall_s
         if still_s > self.patience_s and self._offset == 0 and not new:
             raise EngineFailureError(
                 f"the guest has said nothing for {still_s:.0f} s: it does not start"
+            )
+        if still_s > self.patience_s and self._doing:
+            raise EngineFailureError(
+                f"the simulated time is over, and the guest does not end: {self._doing} has taken "
+                f"{still_s:.0f} s",
+                _log_tail(self.log),
             )
         if still_s > self.patience_s:
             raise EngineFailureError(
@@ -430,6 +443,6 @@ def _log_tail(log: Path) -> list[str]:
     with log.open("rb") as lines:
         lines.seek(max(0, log.stat().st_size - 200_000))
         text = lines.read().decode(errors="replace").splitlines()
-    said = [line for line in text if line.strip() and not line.startswith((TIME_MARK, LOG_MARK))]
+    said = [line for line in text if line.strip() and not line.startswith(MARKS)]
     panics = [line for line in said[:-LOG_TAIL_LINES] if _PANIC.search(line)]
     return panics + said[-LOG_TAIL_LINES:]

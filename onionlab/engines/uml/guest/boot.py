@@ -19,6 +19,9 @@ TIME_MARK = "onionlab-time"
 """Begins a line on the guest's console: simulated seconds, and the guest's free memory in bytes."""
 LOG_MARK = "onionlab-log"
 """Likewise: a watched host, the name of a log of its, and a line of that."""
+END_MARK = "onionlab-end"
+"""Likewise: what the guest does once the simulated time is over, at each step of it."""
+MARKS = (TIME_MARK, LOG_MARK, END_MARK)
 
 
 @dataclass(frozen=True)

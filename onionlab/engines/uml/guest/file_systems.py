@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 import shutil
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 
 from onionlab.engines.uml.guest import system
@@ -73,14 +73,13 @@ def copy_in() -> None:
     _copy_private(OUTSIDE / "shadow.data.template", SIMULATION / "shadow.data")
 
 
-def copy_out(names: Iterable[str]) -> None:
-    """Copy what the hosts' programs printed to the host; empty error logs stay behind."""
-    for name in names:
-        target = OUTSIDE / LOGS_FOLDER / name
-        target.mkdir(parents=True, exist_ok=True)
-        for path in sorted((HOSTS / name).glob("*.std*")):
-            if path.suffix == ".stdout" or path.stat().st_size:
-                shutil.copyfile(path, target / path.name)
+def copy_out(name: str) -> None:
+    """Copy what a host's programs printed to the host; empty error logs stay behind."""
+    target = OUTSIDE / LOGS_FOLDER / name
+    target.mkdir(parents=True, exist_ok=True)
+    for path in sorted((HOSTS / name).glob("*.std*")):
+        if path.suffix == ".stdout" or path.stat().st_size:
+            shutil.copyfile(path, target / path.name)
 
 
 def _copy_private(source: Path, target: Path) -> None:

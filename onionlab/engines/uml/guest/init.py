@@ -17,6 +17,7 @@ from pathlib import Path
 
 from onionlab.engines.uml.guest import file_systems, launch, system
 from onionlab.engines.uml.guest.boot import (
+    END_MARK,
     LOG_MARK,
     RESULT_FILE,
     TIME_MARK,
@@ -109,7 +110,10 @@ def _run(boot: Boot) -> Result:
     try:
         simulation.run()
     finally:
-        file_systems.copy_out(host.name for host in description.hosts)
+        _say_end("copying logs")
+        for host in description.hosts:
+            file_systems.copy_out(host.name)
+            _say_end("copying logs")
     return Result("")
 
 
@@ -289,6 +293,12 @@ class Simulation:
         driver = self._driver
         if driver is not None:
             del self._running[driver.pid]
+            _say_end("stopping programs")
+            # For them it is over: what they would make of the traffic's end is of no run's logs,
+            # and under load it would take minutes.
+            for pid in self._running:
+                os.kill(pid, signal.SIGSTOP)
+            _say_end("waiting for the traffic's logs")
             os.kill(driver.pid, signal.SIGTERM)
             deadline_ns = self._now_ns() + round(DRIVER_PATIENCE_S * 1e9)
             while True:
@@ -300,8 +310,13 @@ class Simulation:
                 signal.sigtimedwait({signal.SIGCHLD}, DRIVER_PATIENCE_S)
             if ended[driver.pid]:
                 raise ProgramEndedError(driver, ended[driver.pid])
+        _say_end("ending programs")
         for pid in self._running:
             os.kill(pid, signal.SIGKILL)
+
+
+def _say_end(doing: str) -> None:
+    print(f"{END_MARK} {doing}", flush=True)
 
 
 def _ended_children() -> list[tuple[int, int]]:
