@@ -11,11 +11,12 @@ from typing import Any
 
 import pytest
 
-from onionlab.engines.base import EngineFailureError, Progress
+from onionlab.engines.base import EngineFailureError, Process, Progress
 from onionlab.engines.following import Command, Ended, follow
 from onionlab.engines.uml import engine
 from onionlab.engines.uml.engine import LOG, UmlEngine
 from uml.guest_support import MBIT, Net, run_guest, said
+from uml.traffic_support import client_graphml
 
 pytestmark = [pytest.mark.uml]
 
@@ -184,6 +185,33 @@ def test_a_program_that_is_missing_is_an_error(tmp_path: Path, uml_engine: UmlEn
             programs={"python": Path("/nowhere/python")},
         )
     assert "/nowhere/python" in caught.value.message
+
+
+def test_no_program_sees_how_the_traffic_ends(tmp_path: Path, uml_engine: UmlEngine) -> None:
+    """Else each one works at that: with 200 users of a large network for minutes."""
+    net = one_host("serve")
+    net.processes["a"].append(Process("tgen", ("../../../conf/graph.graphml",), 1500))
+    (tmp_path / "conf").mkdir()
+    (tmp_path / "conf/graph.graphml").write_text(client_graphml(5000, host="localhost"))
+    run_guest(tmp_path, uml_engine, net, stop_s=5)
+    (log,) = (tmp_path / "shadow.data/hosts/a").glob("tgen*.stdout")
+    assert "streams-pending=1" in log.read_text()
+    # What serves says a line for each connection that has ended.
+    assert said(tmp_path, "a") == []
+
+
+def test_a_guest_that_does_not_end_says_at_what(tmp_path: Path) -> None:
+    log = tmp_path / LOG
+    log.write_text("onionlab-time 720 1000\nonionlab-end copying logs\nonionlab-")
+    watch = engine._Watch(log, tmp_path, patience_s=0.05)
+    assert watch.look() == 720
+    time.sleep(0.1)
+    with log.open("a") as more:
+        more.write("end copying logs\n")
+    assert watch.look() == 720
+    time.sleep(0.1)
+    with pytest.raises(EngineFailureError, match=r"is over, .* not end: copying logs has taken"):
+        watch.look()
 
 
 @pytest.mark.slow
