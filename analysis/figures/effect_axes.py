@@ -27,6 +27,9 @@ RATIO_TICKS = (
 FEW_TICKS = (0.125, 0.25, 0.5, 1.0, 2.0, 4.0, 8.0)
 """Where the last of those would run into each other."""
 
+WIDEST_WITH_ALL = {2: 5.0, 3: 3.0}
+"""Panels side by side -> the largest ratio up to which they do not."""
+
 
 def position(scale: str, value: float) -> float:
     """Where on the axis a value stands: a ratio's logarithm, or a rate's percentage points."""
@@ -51,11 +54,11 @@ def limit(scale: str, effects: Sequence[Interval], margins: Sequence[float]) -> 
     return min(max(inner, 1.05 * wide), widest)
 
 
-def ratio_ticks(axes: Axes, half: float, narrow: bool = False) -> None:
-    """Ticks of an axis of ratios that reaches to ``half`` on either side; narrow: few if it is."""
+def ratio_ticks(axes: Axes, half: float, across: int) -> None:
+    """Ticks of an axis of ratios that reaches to ``half`` on either side, one of ``across``."""
     of_width = next(ticks for up_to, ticks in RATIO_TICKS if half < up_to)
-    wide = narrow and half > np.log(3)
-    ticks = [t for t in (FEW_TICKS if wide else of_width) if abs(np.log(t)) <= half]
+    few = half > np.log(WIDEST_WITH_ALL.get(across, np.inf))
+    ticks = [t for t in (FEW_TICKS if few else of_width) if abs(np.log(t)) <= half]
     axes.xaxis.set_major_locator(FixedLocator([float(np.log(t)) for t in ticks]))
     axes.xaxis.set_minor_locator(NullLocator())
     axes.xaxis.set_major_formatter(FuncFormatter(lambda x, _: f"{np.exp(x):.3g}"))

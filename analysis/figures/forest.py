@@ -223,7 +223,7 @@ def _dress(axes: Axes, one: Panel, axis: str, half: float, across: int) -> None:
     if axis == "difference":
         axes.set_xlabel(f"points more than {against}" if against else "points")
         return
-    ratio_ticks(axes, half, narrow=across == ACROSS)
+    ratio_ticks(axes, half, across)
     axes.set_xlabel(f"ratio to {against}" if against else "ratio")
 
 

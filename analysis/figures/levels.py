@@ -140,7 +140,7 @@ def _draw_panel(
     if axis == "difference":
         axes.set_xlabel(f"points more than {against}")
     else:
-        ratio_ticks(axes, half, narrow=True)
+        ratio_ticks(axes, half, ACROSS)
         axes.set_xlabel(f"ratio to {against}")
 
 

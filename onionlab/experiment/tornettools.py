@@ -32,8 +32,6 @@ from onionlab.yamlfile import kinds
 from onionlab.yamlfile.model import Model, key
 
 KIND = "tornettools"
-TORNET_DEFAULT_FIGURE_KINDS = (*TORNET_FIGURE_KINDS, "quantile-ratios")
-"""What an experiment that names no figures gets for each level."""
 MARKOV, PERF = "markov", "perf"
 TO_EXITS, TO_ONION_SERVICES = "exit", "onion"
 
@@ -200,6 +198,22 @@ class TornetSettings(Model):
             running = max(1, round(share * count)) if is_load else count
             found[name] = {"count": running, "load": is_load}
         return found
+
+    @property
+    def left_out(self) -> int:
+        """Hosts of the network that do not run: Markov clients, each with a Tor."""
+        running = sum(int(entry["count"]) for entry in self.classes.values())
+        return sum(self.facts.classes.values()) - running
+
+    @property
+    def hosts(self) -> int:
+        """Hosts that run."""
+        return self.facts.hosts - self.left_out
+
+    @property
+    def tors(self) -> int:
+        """Hosts with a Tor that run."""
+        return self.facts.tors - self.left_out
 
 
 class TornetLevel(LevelEntry):

@@ -26,7 +26,7 @@ from onionlab.programs.tor.build import ensure_series
 from onionlab.programs.tor.variants import TorVariant, load_registry, load_variants
 from onionlab.rundir import RunDirectory, compose
 from onionlab.rundir.compose import mean_capacity_bit_per_s, tor_program
-from onionlab.rundir.keycache import authority_keys
+from onionlab.rundir.keycache import authority_keys, has_keys
 from onionlab.rundir.peers import compose_peers
 from onionlab.rundir.tornet import ONIONTRACE, compose_tornet
 from onionlab.rundir.trace import traced_series
@@ -113,6 +113,10 @@ class Bench(ABC):
     def draw(self) -> None:
         """Draw what composing would draw slowly, where it is kept."""
 
+    def is_drawn(self, seed: int) -> bool:
+        """Whether a seed's runs can be composed without drawing anything slowly."""
+        return True
+
     @abstractmethod
     def compose(self, level: str, variant: str, seed: int) -> RunDirectory:
         """Compose one run."""
@@ -176,6 +180,10 @@ class Workbench(Bench):
                 if is_given_up():
                     return
                 authority_keys(self.root, seed, name)
+
+    def is_drawn(self, seed: int) -> bool:
+        """Whether the authorities' keys are."""
+        return has_keys(self.root, seed)
 
     def compose(self, level: str, variant: str, seed: int) -> RunDirectory:
         """Compose one run."""

@@ -17,7 +17,6 @@ from analysis.formats.study import Looks, write_study
 from onionlab.errors import UserError
 from onionlab.experiment import Experiment
 from onionlab.rundir.compose import engine_options
-from onionlab.rundir.keycache import has_keys
 from onionlab.runs.bench import Bench, open_bench
 from onionlab.runs.earlier_looks import with_earlier_looks
 from onionlab.runs.made_again import builds_that_changed
@@ -110,7 +109,7 @@ def _name_runs(bench: Bench, request: Request) -> list[PlannedRun]:
     seeds = bench.experiment.seeds
     processes = min(len(seeds), len(os.sched_getaffinity(0)))
     # A seed's keys take seconds to draw.
-    slow = sum(not has_keys(bench.root, seed) for seed in seeds) > 1
+    slow = sum(not bench.is_drawn(seed) for seed in seeds) > 1
     many = len(seeds) * len(_composed(bench)) >= SIDE_BY_SIDE_RUNS
     if processes == 1 or not (slow or many):
         found = [_name_runs_of_seed(bench, seed) for seed in seeds]

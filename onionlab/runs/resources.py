@@ -39,7 +39,7 @@ def _of_level(root: Path, model: CostModel, settings: AnySettings, engine: str) 
         processes = settings.host_count + settings.client_count
     elif isinstance(settings, TornetSettings):
         # A Tor, a TGen and an OnionTrace, on most hosts two of them.
-        processes = 2 * settings.facts.hosts + settings.facts.tors
+        processes = 2 * settings.hosts + settings.tors
     return Resources(
         memory_bytes=round(model.need(engine, MEMORY, features).high),
         disk_bytes=round(model.need(engine, DISK, features).high),

@@ -232,6 +232,10 @@ class FakeBench:
         self.root, self.programs, self.engine = root, None, None
         self.takes_s = takes_s
         self.composed: list[int] = []
+        self.drawn = True
+
+    def is_drawn(self, _seed: int) -> bool:
+        return self.drawn
 
     def compose(self, level: str, variant: str, seed: int) -> SimpleNamespace:
         self.composed.append(seed)
@@ -247,7 +251,6 @@ def name_of(variant: str, seed: int) -> str:
 def bench(root: Path, monkeypatch: pytest.MonkeyPatch) -> FakeBench:
     made = FakeBench(root)
     monkeypatch.setattr(past, "open_bench", lambda *_: made)
-    monkeypatch.setattr(past, "has_keys", lambda *_: True)
     return made
 
 
@@ -303,10 +306,8 @@ def test_large_runs_are_compared_as_long_as_it_is_worth(
     assert bench.composed == [1]
 
 
-def test_no_keys_are_drawn_for_an_estimate(
-    root: Path, bench: FakeBench, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(past, "has_keys", lambda *_: False)
+def test_no_keys_are_drawn_for_an_estimate(root: Path, bench: FakeBench) -> None:
+    bench.drawn = False
     finish(root, name_of("rr", 1), "rr", 1)
     found = estimate(root, request())
     assert (found.there, found.unknown) == (0, 1)

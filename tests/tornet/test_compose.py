@@ -543,6 +543,14 @@ def test_levels_may_differ_in_what_the_kind_has(
         for name, level in experiment.levels.items()
     }
     assert hosts == {"whole": 18, "half": 13}
+    # By these a run of the store is recognised, and costs are told.
+    told = {name: level.settings for name, level in experiment.levels.items()}
+    assert {name: one.hosts for name, one in told.items()} == hosts
+    tors = {
+        name: sum(path.endswith("/torrc") for path in compose(one, kept).files)
+        for name, one in told.items()
+    }
+    assert {name: one.tors for name, one in told.items()} == tors
 
 
 def test_figures_are_drawn_for_each_level(loaded: Callable[..., Experiment]) -> None:
@@ -551,7 +559,6 @@ def test_figures_are_drawn_for_each_level(loaded: Callable[..., Experiment]) -> 
         "perf-circuits",
         "perf-goodput",
         "relay-goodput",
-        "quantile-ratios",
     ]
 
 

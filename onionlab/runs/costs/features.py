@@ -131,20 +131,20 @@ def _of_tornet(root: Path, settings: TornetSettings) -> Features:
     asked = share * load.bytes_per_s + perf * PERF_BYTES_PER_S
     carried = loaded_s * min(asked, load.relays_bytes_per_s / RELAYS_ON_PATH)
     return Features(
-        hosts=facts.hosts,
-        tors=facts.tors,
-        tor_s=facts.tors * stop_s,
+        hosts=settings.hosts,
+        tors=settings.tors,
+        tor_s=settings.tors * stop_s,
         carried_bytes=carried,
         paced_bytes=carried,
         streams=loaded_s * (share * load.streams_per_s + perf / PERF_PAUSE_S),
-        directory_entries=facts.tors * sum(facts.relays.values()),
+        directory_entries=settings.tors * sum(facts.relays.values()),
         traced_bytes=carried
         * RELAYS_ON_PATH
         * _traced_share(
             settings.tor.trace,
             {role: n for role, n in facts.relays.items() if role != "authority"},
         ),
-        log_lines=facts.tors * stop_s,
+        log_lines=settings.tors * stop_s,
     )
 
 

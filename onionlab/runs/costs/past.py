@@ -16,7 +16,6 @@ from onionlab.errors import UserError
 from onionlab.experiment import Settings
 from onionlab.experiment.tornettools import TornetSettings
 from onionlab.programs.building import NotBuiltError, only_what_is_built
-from onionlab.rundir.keycache import has_keys
 from onionlab.runs.bench import Bench, open_bench
 from onionlab.runs.costs.asking import Asked, Kind
 from onionlab.runs.host_facts import host_facts
@@ -120,7 +119,7 @@ def _alike(asked: Asked, kind: Kind, seed: int, finished: Iterable[Finished]) ->
     if isinstance(settings, Settings):
         tors = settings.host_count - settings.network.servers.count
     elif isinstance(settings, TornetSettings):
-        tors = settings.facts.tors
+        tors = settings.tors
     return [
         run
         for run in finished
@@ -139,7 +138,7 @@ def _compared(bench: Bench, candidates: Mapping[tuple[Kind, int], list[Finished]
     until_s = time.monotonic() + COMPARING_S
     # What a seed's runs have in common is drawn once.
     for kind, seed in sorted(candidates, key=lambda place: place[1]):
-        if time.monotonic() > until_s or not has_keys(bench.root, seed):
+        if time.monotonic() > until_s or not bench.is_drawn(seed):
             left.append((kind, seed))
             continue
         run = bench.compose(kind.level, kind.variant, seed)

@@ -22,8 +22,11 @@ def cost_text(estimate: Estimate) -> str:
         return (
             f"none: {'the run is' if estimate.runs == 1 else f'all {estimate.runs} runs are'} there"
         )
+    there = f"{estimate.there} of {estimate.runs} there"
+    if estimate.unknown:
+        there += f", {estimate.unknown} more may be"
     return (
-        f"{_runs(estimate.missing)} to make ({estimate.there} of {estimate.runs} there), "
+        f"{_runs(estimate.missing)} to make ({there}), "
         f"about {time_text(estimate.wall_s.middle)} "
         f"({span_text(estimate.wall_s)}) with {estimate.side_by_side} at a time on "
         f"{' and '.join(estimate.engines)}; {time_text(estimate.cpu_s.middle)} of CPU time, "
