@@ -350,6 +350,16 @@ def test_of_clients_of_an_imported_network_a_few_may_never_bootstrap(
             verify_tor_logs(tmp_path, expectations, [PREFIX])
 
 
+def test_without_a_bootstrap_it_still_has_to_be_its_variant(tmp_path: Path) -> None:
+    write_log(tmp_path, "client0", f"{PREFIX}EWMA.")
+    write_log(tmp_path, "client1", "Bootstrapped 100%")
+    expectations = {
+        f"client{number}": Expectation(RR, True, may_never_bootstrap=True) for number in (0, 1)
+    }
+    with pytest.raises(RunRefusedError, match=r"instead of .*: client0$"):
+        verify_tor_logs(tmp_path, expectations, [PREFIX])
+
+
 def test_of_relays_that_may_be_idle_one_is_enough(tmp_path: Path) -> None:
     write_log(tmp_path, "exit1", f"[notice] {RR}")
     write_log(tmp_path, "exit2", "[notice] Tor 0.4.9")
