@@ -106,6 +106,14 @@ def test_a_submit_command_is_enough(generic: Generic) -> None:
     assert not list((generic.root / "results" / "one").glob(".command-*"))
 
 
+def test_a_path_that_a_job_script_would_take_apart_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "a folder").mkdir()
+    with pytest.raises(UserError, match="a folder/runs: no job of a cluster can have this path"):
+        Generic(tmp_path / "a folder", monkeypatch).make(a2=2)
+
+
 @pytest.mark.slow
 def test_a_run_that_fails_leaves_the_others(generic: Generic) -> None:
     with pytest.raises(UserError, match="the workflow failed"):

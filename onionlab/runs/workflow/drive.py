@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import shlex
 import shutil
 import signal
 import subprocess
@@ -109,6 +110,8 @@ def _carry_out(
 ) -> None:
     (directory,) = {plan.store for plan in plans}
     _require_names((directory, *(plan.out for plan in plans)))
+    if executor:
+        _require_plain_names((Path(sys.executable), directory))
     store = Store(directory)
     distinct = _distinct_runs(plans)
     finished = store.finished_among(distinct)
@@ -245,6 +248,17 @@ def _require_names(folders: Iterable[Path]) -> None:
     for folder in folders:
         if set("{}") & set(str(folder)):
             raise UserError(f"{folder} has a brace in it", "move the checkout to another place")
+
+
+def _require_plain_names(paths: Iterable[Path]) -> None:
+    """Raises UserError for what a shell would take apart: Snakemake's job scripts quote nothing."""
+    for path in paths:
+        if shlex.quote(str(path)) != str(path):
+            raise UserError(
+                f"{path}: no job of a cluster can have this path, with a space or another "
+                "sign that a shell reads",
+                "move the checkout to a place without, and run `make setup` there",
+            )
 
 
 def _environment() -> dict[str, str]:
