@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from onionlab.experiment.finding import EXPERIMENTS, NAME, OF_OTHERS, SUFFIX, experiment_names
+from onionlab.experiment.tornettools import TornetTime
 from onionlab.experiment.tornettools_networks import facts_of
 from onionlab.paths import shipped
 from onionlab.tornet import Tornet
@@ -12,8 +13,6 @@ from onionlab.yamlfile.units import format_time
 
 CONVERGED_SHARE = 1 / 3
 """Of the simulated time, before anything counts: tornettools' 1200 s of 3600 s."""
-DRAIN_S = 120.0
-"""tornettools' longest timeout."""
 
 
 def write_first_experiment(root: Path, name: str, tornet: Tornet, seeds: int) -> str:
@@ -42,7 +41,9 @@ def write_first_experiment(root: Path, name: str, tornet: Tornet, seeds: int) ->
 
 def _text(name: str, tornet: Tornet, seeds: int, schema: str | None) -> str:
     facts = facts_of(tornet)
-    drain_s = DRAIN_S if facts.stop_s - DRAIN_S > facts.bootstrap_end_s else 0.0
+    drain_s = TornetTime().drain_s
+    if facts.stop_s - drain_s <= facts.bootstrap_end_s:
+        drain_s = 0.0
     measured_from_s = max(facts.bootstrap_end_s, round(CONVERGED_SHARE * facts.stop_s))
     if measured_from_s >= facts.stop_s - drain_s:
         measured_from_s = facts.bootstrap_end_s

@@ -219,6 +219,18 @@ def test_what_an_experiment_sets_reaches_whom_it_is_for(
     assert run.files["conf/onionlab.client.torrc"] == b"ConfluxEnabled 0\n"
 
 
+def test_shadow_gets_the_networks_options_below_the_experiments(
+    root: Path, settings: Callable[..., TornetSettings]
+) -> None:
+    tiny = TinyTornet(5)
+    tiny.config["experimental"] = {"runahead": "1 ms", "use_worker_spinning": True}
+    (kept,) = import_tornets(root, "optioned", [tiny.write(root / "optioned")])
+    own = {"shadow": {"experimental": {"use_worker_spinning": False}}}
+    run = compose(settings(engine=own), kept)
+    options = yaml.safe_load(run.files["shadow.config.yaml"])["experimental"]
+    assert (options["runahead"], options["use_worker_spinning"]) == ("1 ms", False)
+
+
 def test_lists_of_an_experiment_take_the_place_of_the_networks(
     settings: Callable[..., TornetSettings], kept: KeptTornet
 ) -> None:
