@@ -150,15 +150,28 @@ def _name_side_by_side(
 def _started_without_interrupts() -> Iterator[None]:
     """Start processes that Ctrl-C does not reach: it is for this one, which ends them.
 
-    A terminal sends it to all of them, and each would show where it was.
+    A terminal sends it to all of them, and each would show where it was. What comes meanwhile is
+    taken at the end: a helper whose start was broken off would show that too.
     """
     # Lets interrupts through when it starts, in Python 3.11; so it is started before.
     resource_tracker.ensure_running()
+    came = False
+
+    def keep(*_: object) -> None:
+        nonlocal came
+        came = True
+
     before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+    # A thread of a library, as numpy's has them, gets what this one has blocked, and Python then
+    # handles it here.
+    handler = signal.signal(signal.SIGINT, keep)
     try:
         yield
     finally:
+        signal.signal(signal.SIGINT, handler)
         signal.pthread_sigmask(signal.SIG_SETMASK, before)
+        if came:
+            signal.raise_signal(signal.SIGINT)
 
 
 def _composed(bench: Bench) -> list[tuple[str, str]]:

@@ -23,10 +23,24 @@ PATIENCE_S = 20.0
 PLANNER = """
 import sys
 import time
+from multiprocessing import util
 from pathlib import Path
 
 from onionlab import cli
 from onionlab.runs import planning
+
+
+spawn = util.spawnv_passfds
+
+
+def spawn_slowly(*args):
+    pid = spawn(*args)
+    time.sleep(0.2)
+    return pid
+
+
+# An interrupt comes while a helper is there that has not been told what to do.
+util.spawnv_passfds = spawn_slowly
 
 
 def open_helper(root, request):
