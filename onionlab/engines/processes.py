@@ -13,6 +13,9 @@ from pathlib import Path
 import psutil
 
 SAMPLE_INTERVAL_S = 5.0
+SAMPLE_SHARE = 0.01
+"""Of one CPU's time, at most: a sample of hundreds of processes takes a tenth of a second."""
+
 _PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
 
 
@@ -48,11 +51,15 @@ class MemorySampler:
         """Return the memory of the tree in bytes, measured anew at most once each few seconds.
 
         At first more often, as the time since the start doubles: a short run has a peak as well.
+        Less often where a sample takes long.
         """
         now = time.monotonic()
         if now >= self._next_s:
-            self._next_s = now + min(SAMPLE_INTERVAL_S, now - self._started_s)
+            cpu_before_s = time.process_time()
             self._latest_bytes = _private_bytes(self._pid) + self._shared_bytes(self._pid)
+            took_s = time.process_time() - cpu_before_s
+            interval_s = max(SAMPLE_INTERVAL_S, took_s / SAMPLE_SHARE)
+            self._next_s = now + min(interval_s, now - self._started_s)
             self.peak_bytes = max(self.peak_bytes, self._latest_bytes)
             # What cannot be written, where the disk is full, is not worth the simulation.
             with contextlib.suppress(OSError), self._free_log.open("a") as out:

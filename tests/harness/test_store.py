@@ -248,6 +248,28 @@ def test_memory_is_measured_again_soon_after_the_start(
     assert sampler.peak_bytes == 7
 
 
+def test_samples_that_take_long_take_a_hundredth_of_the_time(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As of a thousand processes, on a machine that has other things to do."""
+    now, used = [100.0], [3.0]
+    measured_at: list[float] = []
+    monkeypatch.setattr("onionlab.engines.processes.time.monotonic", lambda: now[0])
+    monkeypatch.setattr("onionlab.engines.processes.time.process_time", lambda: used[0])
+
+    def private_bytes(pid: int) -> int:
+        measured_at.append(now[0] - 100)
+        used[0] += 0.1875
+        return 7
+
+    monkeypatch.setattr("onionlab.engines.processes._private_bytes", private_bytes)
+    sampler = MemorySampler(os.getpid(), tmp_path / "free.log")
+    for later in range(1, 201):
+        now[0] = 100 + later
+        sampler.sample()
+    assert measured_at == [1, 2, 4, 8, 16, 32, *range(51, 200, 19)]
+
+
 def test_a_full_disk_keeps_no_sample_and_ends_nothing(tmp_path: Path) -> None:
     sampler = MemorySampler(os.getpid(), Path("/dev/full"))
     assert sampler.sample() > 0
