@@ -10,6 +10,7 @@ from onionlab.commands._arguments import whole_number
 from onionlab.commands.import_network import tell
 from onionlab.paths import working_root
 from onionlab.programs.tor.build import ensure_series
+from onionlab.rundir.seeded_keys import draw_seeded_keys
 from onionlab.tornet.generating import Tors, generate_tornets
 
 HELP = "have an installed tornettools generate networks, and import them"
@@ -46,6 +47,7 @@ def run(args: argparse.Namespace) -> int:
         tmodel=args.tmodel,
         options=shlex.split(args.options),
         tors=Tors(built.path, built.path.with_name("tor-gencert")),
+        draw_keys=draw_seeded_keys,
         say=print,
     )
     tell(root, args.name, kept)

@@ -1,7 +1,8 @@
 """Networks made by an installed tornettools from what its `stage` wrote, and then imported.
 
-tornettools samples the hosts by its `--seed`; keys are drawn anew each time, with our own Tor as
-released, so that the directories are kept as they are imported.
+tornettools samples the hosts by its `--seed`, but has our Tor, as released, draw keys by chance.
+Before the import others take their place that depend on the seed, so that the same inputs give the
+same network.
 """
 
 from __future__ import annotations
@@ -48,6 +49,7 @@ def generate_tornets(
     tmodel: Path,
     options: Sequence[str],
     tors: Tors,
+    draw_keys: Callable[[Path, int], None],
     say: Callable[[str], None],
 ) -> list[KeptTornet]:
     """Have tornettools generate networks with the seeds 1 to `seeds`, and import them.
@@ -59,7 +61,8 @@ def generate_tornets(
         staged: A folder with what `tornettools stage` wrote.
         tmodel: A folder with tmodel's data, as `generate` wants it.
         options: Further options of `generate`, such as ``--network_scale``.
-        tors: What draws keys.
+        tors: What draws keys first.
+        draw_keys: Replaces them, in a directory that tornettools wrote, by those of a seed.
         say: Receives a line for each network.
 
     Raises:
@@ -92,6 +95,7 @@ def generate_tornets(
                 tors,
                 place,
             )
+            draw_keys(target, seed)
             made.append(target)
         return import_tornets(root, name, made)
     finally:

@@ -55,6 +55,7 @@ class Place:
         program.chmod(0o755)
         monkeypatch.setenv("TORNETTOOLS", str(program))
         self.said: list[str] = []
+        self.keyed: list[tuple[str, int]] = []
 
     def generate(self, seeds: int = 2, *options: str) -> list[int]:
         kept = generate_tornets(
@@ -65,6 +66,7 @@ class Place:
             tmodel=self.tmodel,
             options=options,
             tors=Tors(Path("/x/tor-stock"), Path("/x/tor-gencert")),
+            draw_keys=lambda folder, seed: self.keyed.append((folder.name, seed)),
             say=self.said.append,
         )
         return [one.seed for one in kept]
@@ -94,6 +96,7 @@ def test_each_seed_is_a_network(place: Place) -> None:
         *("--tor", "/x/tor-stock", "--torgencert", "/x/tor-gencert", "--network_scale", "0.01"),
     ]
     assert [path.name for path in (place.root / "networks").iterdir()] == ["tiny"]
+    assert place.keyed == [("tornet-1", 1), ("tornet-2", 2)]
     assert place.said[1] == "network 2 of 2: tornettools generate, seed 2"
 
 

@@ -11,8 +11,10 @@ import pytest
 from onionlab.errors import UserError
 from onionlab.paths import working_root
 from onionlab.programs.tor.build import ensure_series
+from onionlab.rundir.seeded_keys import draw_seeded_keys
 from onionlab.tornet import seeds_of
 from onionlab.tornet.generating import Tors, find_tornettools, generate_tornets
+from onionlab.tornet.keeping import KeptTornet
 
 from .staging import write_staged
 
@@ -44,16 +46,25 @@ def inputs(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
 def test_networks_are_generated_and_imported(inputs: tuple[Path, Path], tmp_path: Path) -> None:
     staged, tmodel = inputs
     built = ensure_series(working_root(), {None}, say=print)[None]
-    one, other = generate_tornets(
-        tmp_path,
-        "made-up",
-        2,
-        staged=staged,
-        tmodel=tmodel,
-        options=OPTIONS,
-        tors=Tors(built.path, built.path.with_name("tor-gencert")),
-        say=print,
-    )
+
+    def generate(root: Path, seeds: int) -> list[KeptTornet]:
+        return generate_tornets(
+            root,
+            "made-up",
+            seeds,
+            staged=staged,
+            tmodel=tmodel,
+            options=OPTIONS,
+            tors=Tors(built.path, built.path.with_name("tor-gencert")),
+            draw_keys=draw_seeded_keys,
+            say=print,
+        )
+
+    one, other = generate(tmp_path, 2)
+    # Elsewhere and with other chances, the same network.
+    (again,) = generate(tmp_path / "elsewhere", 1)
+    assert again.tornet.files == one.tornet.files
+    assert again.tornet.content_sha256 == one.tornet.content_sha256
     assert seeds_of(tmp_path, "made-up") == [1, 2]
     assert one.tornet.content_sha256 != other.tornet.content_sha256
     for kept in (one, other):
