@@ -24,9 +24,9 @@ _MADE_BY_TOR = ("fingerprint-ed25519", "lock")
 def draw_seeded_keys(directory: Path, seed: int) -> None:
     """Replace the keys of all relays, authorities and onion services, and what tells of them.
 
-    They are a function of the seed, of the host's name and of all texts in the directory, so that no
-    two networks have the same. Keys that last for a month Tor makes at the start of each run, as it
-    does in networks of this project.
+    They are a function of the seed, of the host's name and of all texts in the directory, so that
+    no two networks have the same. Keys that last for a month Tor makes at the start of each run, as
+    it does in networks of this project.
 
     Args:
         directory: what `tornettools generate` wrote, and nobody has changed.
