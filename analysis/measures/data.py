@@ -92,7 +92,7 @@ class ClassData:
     """What one run's records say about one class, or about all together.
 
     Attributes:
-        streams: all streams of the run.
+        streams: all streams of the run; none of a class that is there for the load alone.
         beats: all heartbeat intervals of the run; None in a published pack, which has but their
             sums: ``published_read``.
         begin_s: start of the measured span.

@@ -106,11 +106,15 @@ def _displacement(data: Mapping[str, ClassData]) -> Displacement | None:
     reads = {
         name: read
         for name, of_class in data.items()
-        if name != ALL and of_class.streams.client.size and (read := of_class.bytes_read)
+        if name != ALL
+        and (of_class.streams.client.size or of_class.load)
+        and (read := of_class.bytes_read)
     }
-    if len(reads) < 2:
+    # What a class that is load alone asks for its models say, not what the links have left.
+    elastic = [name for name in sorted(reads) if not data[name].load]
+    if len(reads) < 2 or not elastic:
         return None
-    always = max(sorted(reads), key=lambda name: _open_share(data[name]))
+    always = max(elastic, key=lambda name: _open_share(data[name]))
     got = {name: _windows(data[name], read) for name, read in reads.items()}
     others = np.sum([got[name] for name in sorted(got) if name != always], axis=0)
     share = displaced_share(others, got[always])

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import numpy as np
 import pyarrow as pa  # type: ignore[import-untyped]
+import pyarrow.compute as pc  # type: ignore[import-untyped]
 
 from analysis.arrays import Floats
 from analysis.errors import AnalysisError
@@ -67,7 +68,10 @@ def publish(records: Path, levels: Sequence[Level], out: Path) -> None:
     if not (records / files.PEERS_TABLE).is_file():
         heard = _write_sums(out / files.PUBLISHED_GOODPUT, data, _asked(levels))
         gaps = _write_received(out / files.PUBLISHED_PROGRESS, records, levels)
-        _write_streams(out / files.PUBLISHED_STREAMS, records / files.STREAMS_TABLE, gaps)
+        streams = read_table(records / files.STREAMS_TABLE, STREAMS)
+        if not gaps:
+            streams = _without_load(streams, levels)
+        _write_streams(out / files.PUBLISHED_STREAMS, streams, gaps)
     hashes = {path.name: _sha256(path) for path in sorted(records.glob("*.parquet"))}
     write_published(out / files.PUBLISHED, PublishedRun(records=hashes, classes=heard))
 
@@ -157,8 +161,17 @@ def _write_received(path: Path, records: Path, levels: Sequence[Level]) -> dict[
     return {key: one.longest_gap_s for key, one in downloads.items()}
 
 
-def _write_streams(path: Path, table: Path, gaps: Mapping[Key, float]) -> None:
-    streams = read_table(table, STREAMS)
+def _without_load(streams: pa.Table, levels: Sequence[Level]) -> pa.Table:
+    """The streams but those of classes that are load alone at all levels.
+
+    Nobody reads these, unless it is known how downloads side by side came along.
+    """
+    of_each = [{name for name, one in level.classes.items() if one.load} for level in levels]
+    load = pa.array(sorted(set.intersection(*of_each)), pa.string())
+    return streams.filter(pc.invert(pc.is_in(streams["class"].cast(pa.string()), value_set=load)))
+
+
+def _write_streams(path: Path, streams: pa.Table, gaps: Mapping[Key, float]) -> None:
     keys = zip(streams["client"].to_pylist(), streams["stream_index"].to_pylist(), strict=True)
     of_gaps = {GAP.name: pa.array([gaps.get(key) for key in keys], pa.float64())}
     short = coded(streams)

@@ -114,10 +114,16 @@ def _that_measure(streams: pa.Table, level: Level) -> pa.Table:
 
 
 def _with_load(classes: dict[str, ClassData], level: Level) -> dict[str, ClassData]:
-    """The classes, those that are load marked as such."""
+    """The classes, those that are load marked as such and without their streams.
+
+    No metric is of these, and a published pack has none.
+    """
     loads = {name for name, one in level.classes.items() if one.load}
     return {
-        name: replace(data, load=True) if name in loads else data for name, data in classes.items()
+        name: replace(data, load=True, streams=data.streams.started_in(0.0, 0.0))
+        if name in loads
+        else data
+        for name, data in classes.items()
     }
 
 

@@ -52,13 +52,17 @@ class _Hosts:
 
     def __init__(self, directory: Path) -> None:
         hosts = directory / HOST_TEMPLATES
-        self._relays = sorted(path.parent for path in hosts.glob("*/fingerprint"))
+        self._relays: list[Path] = []
         self._services = sorted(path.parent for path in hosts.glob("*/*/hostname"))
         # What files tell -> what stands for it.
         self._places: dict[bytes, bytes] = {}
-        for host in self._relays:
-            (_, fingerprint) = (host / "fingerprint").read_text().split()
-            self._note(host.name, "relay", fingerprint)
+        for host in sorted(path.parent for path in hosts.glob("*/fingerprint")):
+            words = (host / "fingerprint").read_text().split()
+            if len(words) != 2:
+                # An import says what is wrong with it.
+                continue
+            self._relays.append(host)
+            self._note(host.name, "relay", words[1])
             if (certificate := host / "keys/authority_certificate").is_file():
                 found = re.search(r"^fingerprint (\S+)$", certificate.read_text(), re.MULTILINE)
                 if found is not None:
@@ -104,7 +108,8 @@ class _Hosts:
             service = make_onion_service_keys(seed, f"{of_network} {folder.parent.name}")
             drawn[_place(folder.parent.name, "service")] = service.address.encode()
             for path in folder.iterdir():
-                path.write_bytes(service.files[path.name])
+                if path.name in service.files:
+                    path.write_bytes(service.files[path.name])
         return drawn
 
 

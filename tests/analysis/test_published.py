@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import math
 import shutil
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -59,14 +59,15 @@ LEFT_OUT = {
 """docs/how-to/publish-runs.md names them."""
 
 
-def level_of(begin_s: float, end_s: float, stop_s: float) -> Level:
+def level_of(begin_s: float, end_s: float, stop_s: float, load: Sequence[str] = ()) -> Level:
+    """load: classes that are there for the load alone."""
     return Level(
         name="only",
         label="only",
         measured_start_s=begin_s,
         measured_end_s=end_s,
         stop_s=stop_s,
-        classes={},
+        classes={name: ClassLoad(load=True) for name in load},
     )
 
 
@@ -345,16 +346,17 @@ def test_any_records_give_the_same_values(
     records.mkdir()
     streams = data.draw(stream_rows(seconds))
     begin_s, end_s = sorted(data.draw(st.lists(halves, min_size=2, max_size=2, unique=True)))
-    level = level_of(begin_s, end_s, end_s + 20)
+    load = data.draw(st.sampled_from([(), ("web",), ("bulk",), ("web", "bulk")]))
+    level, other = level_of(begin_s, end_s, end_s + 20, load), level_of(0.0, 50.0, 60.0, load)
     write_rows(records / files.STREAMS_TABLE, STREAMS, streams)
     write_rows(records / files.GOODPUT_TABLE, GOODPUT, data.draw(beat_rows()))
     if data.draw(st.booleans()):
         rows = data.draw(progress_rows(streams))
         write_rows(records / files.PROGRESS_TABLE, PROGRESS, rows)
     write_beside_tables(records / files.PARSE_REPORT, ParseReport())
-    publish(records, [level, level_of(0.0, 50.0, 60.0)], small)
+    publish(records, [level, other], small)
     require_same(records, small, level)
-    require_same(records, small, level_of(0.0, 50.0, 60.0))
+    require_same(records, small, other)
 
 
 def table_of(rows: Rows) -> pa.Table:
