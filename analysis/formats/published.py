@@ -6,7 +6,8 @@
         published-goodput.parquet       in place of goodput.parquet: sums by class and second
         published-progress.parquet      in place of progress.parquet, where downloads are compared
 
-The tables of peers and of cell traces are there as they are. What is here has the values that it
+The tables of peers, of perf clients and of cell traces are there as they are, and of those of
+circuits and of relays' bytes the rows that metrics read. What is here has the values that it
 had in the records, to the last bit. The pack is compressed as a whole, so its tables are not.
 """
 
@@ -141,10 +142,11 @@ AS_THEY_ARE = (
     files.ARRIVALS_TABLE,
     files.TRACE_COUNTS,
     files.PERF_TABLE,
-    files.CIRCUITS_TABLE,
-    files.RELAY_BYTES_TABLE,
 )
 """Files that a published run has as they are: of their tables figures and claims read all."""
+
+IN_PART = (files.CIRCUITS_TABLE, files.RELAY_BYTES_TABLE)
+"""Tables of which a published run has the rows that metrics and figures read."""
 
 DICTIONARIES = ("client", "class", "outcome")
 """Columns of few values."""

@@ -23,6 +23,7 @@ from analysis.formats.columns import (
 from analysis.formats.manifest import read_manifest
 from analysis.formats.published import (
     AS_THEY_ARE,
+    IN_PART,
     GET_ANEW,
     RECEIVED,
     SUMS,
@@ -53,6 +54,7 @@ TABLES: dict[str, tuple[Column, ...]] = {
 
 PUBLISHED_FILES = {
     *AS_THEY_ARE,
+    *IN_PART,
     files.PUBLISHED,
     files.PUBLISHED_STREAMS,
     files.PUBLISHED_GOODPUT,

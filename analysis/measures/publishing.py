@@ -4,17 +4,18 @@ from __future__ import annotations
 
 import hashlib
 import shutil
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 import numpy as np
 import pyarrow as pa  # type: ignore[import-untyped]
 import pyarrow.compute as pc  # type: ignore[import-untyped]
+import pyarrow.parquet as pq  # type: ignore[import-untyped]
 
 from analysis.arrays import Floats
 from analysis.errors import AnalysisError
 from analysis.formats import files
-from analysis.formats.columns import STREAMS
+from analysis.formats.columns import CIRCUITS, RELAY_BYTES, STREAMS, Column
 from analysis.formats.published import (
     AS_THEY_ARE,
     CODED_STREAMS,
@@ -43,6 +44,9 @@ LONGEST_S = 1e6
 Key = tuple[str, int]
 """Client and number of a stream."""
 
+_ReadRows = Callable[[pa.Table, Sequence[Level]], pa.Array]
+"""A table, and levels by which it is measured, to which of its rows their metrics read."""
+
 
 def publish(records: Path, levels: Sequence[Level], out: Path) -> None:
     """Write what a published pack holds of a run's records.
@@ -64,6 +68,10 @@ def publish(records: Path, levels: Sequence[Level], out: Path) -> None:
     for name in AS_THEY_ARE:
         if (records / name).is_file():
             shutil.copyfile(records / name, out / name)
+    for name, (columns, read_rows) in _ROWS_THAT_COUNT.items():
+        if (records / name).is_file():
+            table = read_table(records / name, columns)
+            _write_rows(out / name, table.filter(read_rows(table, levels)))
     heard: dict[str, Heard] = {}
     if not (records / files.PEERS_TABLE).is_file():
         heard = _write_sums(out / files.PUBLISHED_GOODPUT, data, _asked(levels))
@@ -74,6 +82,48 @@ def publish(records: Path, levels: Sequence[Level], out: Path) -> None:
         _write_streams(out / files.PUBLISHED_STREAMS, streams, gaps)
     hashes = {path.name: _sha256(path) for path in sorted(records.glob("*.parquet"))}
     write_published(out / files.PUBLISHED, PublishedRun(records=hashes, classes=heard))
+
+
+def _circuits_that_count(table: pa.Table, levels: Sequence[Level]) -> pa.Array:
+    """Rows of circuits of clients that were built or failed in a measured span."""
+    ended = pc.is_in(table["result"].cast(pa.string()), value_set=pa.array(["built", "failed"]))
+    end_s = table["end_s"].cast(pa.float64()).to_numpy()
+    return pc.and_(pc.and_(pc.is_valid(table["class"]), ended), _in_spans(end_s, levels))
+
+
+def _relay_bytes_that_count(table: pa.Table, levels: Sequence[Level]) -> pa.Array:
+    """Rows in the seconds of a measured span, and each host's last: until when it was watched."""
+    time_s = table["time_s"].to_numpy()
+    host = np.asarray(table["host"].cast(pa.string()).to_pylist(), dtype=np.str_)
+    order = np.lexsort((time_s, host))
+    last = np.zeros(time_s.shape, dtype=np.bool_)
+    last[order[np.append(host[order][1:] != host[order][:-1], [True] * bool(order.size))]] = True
+    return pc.or_(pa.array(last), _in_spans(np.floor(time_s), levels))
+
+
+def _in_spans(time_s: Floats, levels: Sequence[Level]) -> pa.Array:
+    inside = np.zeros(time_s.shape, dtype=np.bool_)
+    for level in levels:
+        inside |= (time_s >= level.measured_start_s) & (time_s < level.measured_end_s)
+    return pa.array(inside)
+
+
+_ROWS_THAT_COUNT: Mapping[str, tuple[tuple[Column, ...], _ReadRows]] = {
+    files.CIRCUITS_TABLE: (CIRCUITS, _circuits_that_count),
+    files.RELAY_BYTES_TABLE: (RELAY_BYTES, _relay_bytes_that_count),
+}
+"""Tables of which metrics read but some rows."""
+
+
+def _write_rows(path: Path, table: pa.Table) -> None:
+    """Write rows of a record table: with its columns, but not compressed twice."""
+    pq.write_table(
+        table,
+        path,
+        compression="none",
+        row_group_size=max(1, table.num_rows),
+        write_statistics=False,
+    )
 
 
 def _asked(levels: Sequence[Level]) -> Floats:
