@@ -23,8 +23,8 @@ from analysis.formats.columns import (
 from analysis.formats.manifest import read_manifest
 from analysis.formats.published import (
     AS_THEY_ARE,
-    IN_PART,
     GET_ANEW,
+    IN_PART,
     RECEIVED,
     SUMS,
     is_published,

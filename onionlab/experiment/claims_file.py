@@ -25,7 +25,7 @@ from onionlab.experiment.experiment import Experiment
 from onionlab.experiment.file_kinds import AnySettings
 from onionlab.experiment.finding import EXPERIMENTS, SUFFIX, experiment_names
 from onionlab.experiment.load import load
-from onionlab.experiment.schema import RELAY_ROLES, ClassName, LevelName, MetricName, Settings
+from onionlab.experiment.schema import RELAY_ROLES, AnyClassName, LevelName, MetricName, Settings
 from onionlab.paths import is_file, shipped, shipped_files
 from onionlab.yamlfile import kinds
 from onionlab.yamlfile.kinds import nearest
@@ -66,7 +66,7 @@ class ClaimEntry(Model):
         min_length=1,
         description="metrics of docs/reference/metrics.md; it has to hold in each",
     )
-    class_name: ClassName = Field(
+    class_name: AnyClassName = Field(
         alias="class", description="a class of clients, a role of traced relays, or all"
     )
     levels: tuple[LevelName, ...] = Field(

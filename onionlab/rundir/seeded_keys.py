@@ -102,8 +102,8 @@ class _Hosts:
                     drawn[_place(host.name, f"{kind} {form}")] = write(fingerprint).encode()
             for path in (*(host / "keys").iterdir(), *(host / name for name in _MADE_BY_TOR)):
                 path.unlink(missing_ok=True)
-            for path, content in files.items():
-                (host / "keys" / path).write_bytes(content)
+            for name_of_key, content in files.items():
+                (host / "keys" / name_of_key).write_bytes(content)
         for folder in self._services:
             service = make_onion_service_keys(seed, f"{of_network} {folder.parent.name}")
             drawn[_place(folder.parent.name, "service")] = service.address.encode()

@@ -25,7 +25,13 @@ from onionlab.experiment.schema.header import (
     PublishedCellTimes,
     TorHeader,
 )
-from onionlab.experiment.schema.names import RELAY_ROLES, ClassName, LevelName, MetricName
+from onionlab.experiment.schema.names import (
+    RELAY_ROLES,
+    AnyClassName,
+    ClassName,
+    LevelName,
+    MetricName,
+)
 from onionlab.experiment.schema.network_settings import (
     Clients,
     NetworkSettings,
@@ -50,6 +56,7 @@ __all__ = [
     "ONION_SERVICES_START_S",
     "RELAY_ROLES",
     "TORNET_FIGURE_KINDS",
+    "AnyClassName",
     "ClassName",
     "Clients",
     "EngineSettings",

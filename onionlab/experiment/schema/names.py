@@ -14,6 +14,8 @@ POSITIVE_COUNT = kinds.whole_number(1, MAX_COUNT)
 IDENTIFIER = kinds.name(r"[a-z0-9][a-z0-9-]*", "lower-case letters, digits and hyphens")
 
 ClassName = Annotated[str, kinds.name(r"[a-z]+", "lower-case letters")]
+AnyClassName = Annotated[str, IDENTIFIER]
+"""Of any kind of experiment: an imported network has perf-exit, for instance."""
 LevelName = Annotated[str, IDENTIFIER]
 MetricName = Annotated[str, kinds.name(r"[a-z0-9_]+", "a metric of docs/reference/metrics.md")]
 ParameterName = Annotated[str, kinds.name(r"[A-Za-z][A-Za-z0-9_-]*", "a consensus parameter")]
