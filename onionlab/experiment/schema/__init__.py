@@ -28,7 +28,6 @@ from onionlab.experiment.schema.header import (
 from onionlab.experiment.schema.names import (
     RELAY_ROLES,
     AnyClassName,
-    ClassName,
     LevelName,
     MetricName,
 )
@@ -57,7 +56,6 @@ __all__ = [
     "RELAY_ROLES",
     "TORNET_FIGURE_KINDS",
     "AnyClassName",
-    "ClassName",
     "Clients",
     "EngineSettings",
     "ExperimentFile",
