@@ -6,6 +6,7 @@ the end.
 
 from __future__ import annotations
 
+import contextlib
 import fcntl
 import json
 import os
@@ -50,6 +51,12 @@ def swallow(connection: socket.socket) -> None:
     say(received=total, seconds=last_s - first_s, **tcp_info(connection))
 
 
+def hold(connection: socket.socket) -> None:
+    """Read nothing."""
+    time.sleep(1_000_000)
+    connection.close()
+
+
 def echo(connection: socket.socket) -> None:
     connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
     while data := connection.recv(BUFFER_BYTES):
@@ -66,7 +73,8 @@ def confirm(connection: socket.socket) -> None:
 
 
 def serve() -> None:
-    """Swallow on PORT, echo on PORT + 1, confirm on PORT + 2."""
+    """Swallow on PORT, echo on PORT + 1, confirm on PORT + 2, hold on PORT + 3."""
+    threading.Thread(target=accept_all, args=(hold, PORT + 3), daemon=True).start()
     threading.Thread(target=accept_all, args=(confirm, PORT + 2), daemon=True).start()
     threading.Thread(target=accept_all, args=(echo, PORT + 1), daemon=True).start()
     accept_all(swallow, PORT)
@@ -124,6 +132,24 @@ def send(host: str, seconds: str, connections: str = "1", name: str = "send") ->
         thread.start()
     for thread in threads:
         thread.join()
+
+
+def fill(host: str, connections: str) -> None:
+    """Fill so many connections whose other ends read nothing; print what each one took."""
+    data = bytes(BUFFER_BYTES)
+    opened = [socket.create_connection((host, PORT + 3)) for _ in range(int(connections))]
+    taken = dict.fromkeys(opened, 0)
+    for connection in opened:
+        connection.setblocking(False)
+    for _ in range(100):
+        for connection in opened:
+            with contextlib.suppress(BlockingIOError):
+                while True:
+                    taken[connection] += connection.send(data)
+        time.sleep(0.1)
+    for amount in taken.values():
+        say(taken=amount)
+    time.sleep(1_000_000)
 
 
 def ping(host: str, count: str, interval_s: str, connections: str = "1") -> None:
@@ -214,6 +240,7 @@ def main() -> None:
         "serve": serve,
         "connect": connect,
         "send": send,
+        "fill": fill,
         "ping": ping,
         "transfer": transfer,
         "facts": facts,

@@ -21,6 +21,8 @@ HANDSHAKE_ON_WIRE_S = 0.00005
 # Each link's Mbit/s, up and down, and for how long it is filled; TCP has its pace after 4 s.
 PAIRS = [(10, 50, 12), (50, 10, 12), (2, 2, 20), (100, 100, 6), (0.5, 20, 20)]
 CONNECTIONS = 10
+MANY = 200
+MEMORY_BYTES = 384 * 2**20
 
 
 def add_round_trips(net: Net) -> None:
@@ -115,6 +117,27 @@ def test_codel_keeps_the_queue_of_a_full_downstream_link_short(guest: Path) -> N
     # CoDel drives the standing queue to its target of 10 ms; TCP's saw teeth go above it.
     assert 0.002 < statistics.median(queued_s) < 0.025
     assert queued_s[int(0.95 * len(queued_s))] < 0.060
+
+
+def test_how_much_memory_a_guest_has_does_not_show_in_its_connections(
+    tmp_path: Path, uml_engine: UmlEngine
+) -> None:
+    """Linux has one limit for the buffers of all connections, a sixteenth of a machine's memory."""
+    taken = []
+    for memory_bytes in (MEMORY_BYTES, 4 * MEMORY_BYTES):
+        net = Net(options={"memory_bytes": memory_bytes}, default_latency_us=1_000)
+        net.host("busy")
+        net.host("reader")
+        net.run("reader", "serve")
+        net.run("busy", "fill", "reader", str(MANY), at_ms=2000)
+        directory = tmp_path / str(memory_bytes)
+        directory.mkdir()
+        run_guest(directory, uml_engine, net, stop_s=20)
+        taken.append([line["taken"] for line in said(directory, "busy")])
+    assert len(taken[0]) == MANY
+    # Else this says nothing.
+    assert sum(taken[0]) > MEMORY_BYTES / 16
+    assert taken[0] == taken[1]
 
 
 @pytest.mark.parametrize(("packet_loss", "seconds"), [(0.0, 10), (0.02, 20)])

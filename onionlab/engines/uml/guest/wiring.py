@@ -36,6 +36,8 @@ CODEL_TARGET_US, CODEL_INTERVAL_US = 10_000, 100_000
 
 # No queue but CoDel's ever drops a packet: this many never wait in one place.
 _UNLIMITED_PACKETS = 10_000_000
+_UNLIMITED_PAGES = 2**40
+_UNLIMITED_CONNECTIONS = 2**30
 # What lies between IP and the wire: not part of a packet's size, there is no Ethernet in the model.
 _LINK_HEADER_BYTES = 14
 _TICKS_PER_S = 1000
@@ -66,6 +68,11 @@ _PATH = struct.Struct("=QI4x")
 _FIRST_QDISC, _BELOW_FIRST_QDISC, _SECOND_QDISC = 0x00010000, 0x00010001, 0x00020000
 
 _SETTINGS_OF_MACHINE = {
+    # All hosts have one such limit together, which follows the guest's memory. Beyond it Linux
+    # gives all connections smaller windows, so that a busy host would slow the others.
+    "net/ipv4/tcp_mem": f"{_UNLIMITED_PAGES} {_UNLIMITED_PAGES} {_UNLIMITED_PAGES}",
+    # Likewise, of connections that no program has any more.
+    "net/ipv4/tcp_max_orphans": f"{_UNLIMITED_CONNECTIONS}",
     # All packets between two hosts pass one such queue for an instant.
     "net/core/netdev_max_backlog": f"{_UNLIMITED_PACKETS}",
     "net/core/netdev_budget": "100000",
@@ -76,6 +83,8 @@ _SETTINGS_OF_HOST = {
     "net/ipv4/tcp_rmem": "4096 131072 6291456",
     "net/ipv4/tcp_wmem": "4096 16384 4194304",
     "net/ipv4/ip_local_port_range": "10000 65001",
+    # What Linux sets on a machine of 16 GiB or more; it follows the guest's memory, too.
+    "net/ipv4/tcp_max_tw_buckets": "262144",
     "net/core/somaxconn": "4096",
 }
 
