@@ -69,7 +69,7 @@ PUBLISHED_SECTION: tuple[str, str, tuple[Described, ...]] = (
             f"these columns of `{files.STREAMS_TABLE}` instead: "
             f"{', '.join(f'`{column.name}`' for column in KEPT)}; and `{GAP.name}`.",
             CODED_STREAMS,
-            "each stream that a client started",
+            "each stream that a client started, but for classes that are there for the load alone",
         ),
         Described(
             files.PUBLISHED_GOODPUT,
