@@ -6,6 +6,7 @@ from them: docs/reference/claims.md.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 
@@ -156,7 +157,8 @@ def displaced_share(others: Floats, own: Floats) -> float | None:
     if others.size < LEAST_WINDOWS or np.ptp(others) == 0:
         return None
     away = others - others.mean()
-    return -float(away @ (own - own.mean()) / (away @ away))
+    # Sums that are rounded once: those of a BLAS differ between processors.
+    return -math.fsum(away * (own - own.mean())) / math.fsum(away * away)
 
 
 def open_s(start_s: Floats, end_s: Floats, begin_s: float, stop_s: float) -> float:
