@@ -63,6 +63,9 @@ def save(draw: Callable[[], Figure], pdf: Path, png: Path) -> bytes:
     settings: Any = {**mpl.rcParamsDefault, **RC, "backend": "agg"}
     with mpl.rc_context(settings):
         figure = draw()
+        # Laid out once: each file would do it twice, and it takes as long as drawing.
+        figure.draw_without_rendering()
+        figure.set_layout_engine(None)
         nothing = {"Creator": None, "Producer": None, "CreationDate": None}
         figure.savefig(pdf, format="pdf", metadata=nothing)
         save_png(figure, png)
