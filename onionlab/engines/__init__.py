@@ -1,4 +1,4 @@
-"""The engines. To add one, write its room and name it here; nothing else changes."""
+"""The engines. To add one, write its package and name it here; nothing else changes."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
 """What an engine is: it takes a run directory and makes simulated time pass in it.
 
-Nothing outside an engine's own room may know which engine ran: plan, run directory, store and
-analysis see only this interface. A new engine is one room with a class that satisfies `Engine`, a
-function that examines the machine for it, and one line in `onionlab.engines.ENGINES`.
+Nothing outside an engine's own package may know which engine ran: plan, run directory, store and
+analysis see only this interface. A new engine is one package with a class that satisfies `Engine`,
+a function that examines the machine for it, and one line in `onionlab.engines.ENGINES`.
 """
 
 from __future__ import annotations

@@ -218,8 +218,8 @@ def test_names_of_files_stand_in_one_place() -> None:
     }
     assert len(names) > 30
     found = []
-    for room in ("analysis", "onionlab"):
-        for path in sorted((REPOSITORY / room).rglob("*.py")):
+    for package in ("analysis", "onionlab"):
+        for path in sorted((REPOSITORY / package).rglob("*.py")):
             where = path.relative_to(REPOSITORY).as_posix()
             if path != Path(files.__file__) and not where.startswith(OWN_NAMES):
                 found += spelt(path, names)

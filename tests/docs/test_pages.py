@@ -39,7 +39,7 @@ def test_the_page_of_variants_names_every_shipped_series_and_variant() -> None:
 
 
 def layers(package: str) -> list[set[str]]:
-    """The rooms of a package from the lowest to the highest, as `make lint` checks them."""
+    """The packages of one from the lowest to the highest, as `make lint` checks them."""
     settings = tomllib.loads((REPOSITORY / "pyproject.toml").read_text(encoding="utf-8"))
     (found,) = (
         contract["layers"]

@@ -35,5 +35,5 @@ def test_the_site_builds_and_loads_nothing_from_elsewhere(tmp_path: Path) -> Non
     for page in ("index", "tutorial/own-variant", "reference/api/analysis.measures"):
         html = (tmp_path / "site" / f"{page}.html").read_text(encoding="utf-8")
         assert not re.search(r"<(?:script|img|link)[^>]*(?:src|href)=\"(?:https?:)?//", html), page
-    room = (tmp_path / "site/reference/api/analysis.measures.html").read_text(encoding="utf-8")
-    assert "families.streams" in room
+    page = (tmp_path / "site/reference/api/analysis.measures.html").read_text(encoding="utf-8")
+    assert "families.streams" in page
