@@ -7,7 +7,7 @@
 #   MAX_SEEDS   the most that SEEDS=auto may take
 #   VARIANTS    some of the experiment's variants, or others that there are: rr,ewma
 #   ENGINE      shadow or uml; without it Shadow where it is installed, else the embedded one (uml)
-#   SHADOW      path of Shadow, if it is not on the PATH; TGEN the same of TGen
+#   SHADOW      path of Shadow, if it is not on the PATH; so TGEN, ONIONTRACE, TORNETTOOLS
 #   JOBS        at most so many simulations, or compilers, side by side
 #   EXECUTOR    slurm: a cluster makes the runs; PARTITION, ACCOUNT, QOS, MAX_JOBS, PROFILE are its own
 #   TOR_SOURCE  Tor's source to build, an archive or a tree; LINUX_SOURCE, LIBTORRENT_SOURCE as well
@@ -20,7 +20,7 @@ NAMED_OF_CLUSTER := $(foreach one,PARTITION ACCOUNT QOS MAX_JOBS PROFILE,$(if $(
 
 # What they hold is text that neither make nor a shell reads, whatever its letters: make does not
 # expand them again, and a recipe says "$${NAME}", which its shell takes from the environment.
-VARIABLES := NAME SCALE SEEDS VARIANTS JOBS ENGINE SHADOW TGEN TOR_SOURCE LINUX_SOURCE LIBTORRENT_SOURCE \
+VARIABLES := NAME SCALE SEEDS VARIANTS JOBS ENGINE SHADOW TGEN ONIONTRACE TORNETTOOLS TOR_SOURCE LINUX_SOURCE LIBTORRENT_SOURCE \
 	PYTHON MAX_SEEDS CLAIMS NO_RUN ONLY RUNS A B ABOUT PAIRED OUT ACCEPT STATE DURATION SCHEDULER OVERHEAD LOGS PUBLISHED FROM BESIDE LIST \
 	THOROUGH REPETITIONS STAGED TMODEL OPTIONS \
 	EXECUTOR PARTITION ACCOUNT QOS MAX_JOBS PROFILE

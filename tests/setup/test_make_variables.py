@@ -10,6 +10,9 @@ from pathlib import Path
 
 import pytest
 
+from onionlab.programs.installed import ONIONTRACE, SHADOW, TGEN
+from onionlab.tornet.generating import VARIABLE as TORNETTOOLS
+
 REPOSITORY = Path(__file__).resolve().parents[2]
 PREREQUISITES = (
     *("requirements-build.lock", "requirements.lock", "requirements-dev.lock", "pyproject.toml"),
@@ -142,6 +145,12 @@ def test_no_recipe_reads_a_variable(project: Project, letters: str) -> None:
 
 def test_a_variable_for_the_tests_is_let_through(project: Project) -> None:
     assert project.make("run", "NAME=quick", "ONIONLAB_TESTS_SLOWER=2", SEDS="2").stderr == ""
+
+
+def test_a_program_can_be_named(project: Project) -> None:
+    """As docs/reference/dependencies.md says, and as the errors of missing programs do."""
+    for name in (SHADOW.variable, TGEN.variable, ONIONTRACE.variable, TORNETTOOLS):
+        assert project.make("list", f"{name}=/path/to/it").stderr == ""
 
 
 def test_every_variable_that_is_explained_is_one(project: Project) -> None:
