@@ -26,6 +26,7 @@ from onionlab.experiment.file_kinds import AnySettings
 from onionlab.experiment.finding import EXPERIMENTS, SUFFIX, experiment_names
 from onionlab.experiment.load import load
 from onionlab.experiment.schema import RELAY_ROLES, AnyClassName, LevelName, MetricName, Settings
+from onionlab.experiment.tornettools import TornetSettings
 from onionlab.paths import is_file, shipped, shipped_files
 from onionlab.yamlfile import kinds
 from onionlab.yamlfile.kinds import nearest
@@ -205,13 +206,12 @@ def _of_claim(entry: ClaimEntry, experiments: dict[str, Experiment]) -> Found:
         for position, name in enumerate(entry.variants):
             if level in levels and name in variants and name not in here:
                 yield ("variants", position), f"no experiment runs {name} at the level {level}"
-    known_classes = {
-        name
-        for one in experiments.values()
-        for level in one.levels.values()
-        for name in (*level.settings.classes, *_traced_roles(level.settings))
-    }
-    yield from _known("class", (entry.class_name,), known_classes | {ALL})
+    known_classes = [
+        _classes(level.settings) for one in experiments.values() for level in one.levels.values()
+    ]
+    if None not in known_classes:
+        known = {name for names in known_classes for name in names or ()}
+        yield from _known("class", (entry.class_name,), known | {ALL})
     numbers = {f.paper for one in experiments.values() for f in one.figures if f.paper is not None}
     for position, number in enumerate(entry.figures):
         if number not in numbers:
@@ -226,6 +226,16 @@ def _of_claim(entry: ClaimEntry, experiments: dict[str, Experiment]) -> Found:
     for key, least in (("levels", direction.least_levels), ("variants", direction.least_variants)):
         if len(getattr(entry, key)) < least:
             yield (key,), f"{entry.direction} takes at least {least}: {direction.meaning}"
+
+
+def _classes(settings: AnySettings) -> tuple[str, ...] | None:
+    """None where imported networks would tell them that are not here.
+
+    Packs of runs on such networks are read without them.
+    """
+    if isinstance(settings, TornetSettings) and settings.network.facts is None:
+        return None
+    return (*settings.classes, *_traced_roles(settings))
 
 
 def _traced_roles(settings: AnySettings) -> tuple[str, ...]:

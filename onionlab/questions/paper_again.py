@@ -10,17 +10,20 @@ from pathlib import Path
 from analysis.formats.files import PLAN, STUDIES
 from analysis.formats.plan_file import Request
 from analysis.formats.study import load_study
+from analysis.measures.data import ALL
 from analysis.pages import paper
 from analysis.pages.beside import Beside
 from onionlab import __version__
 from onionlab.errors import UserError
 from onionlab.experiment.claims_file import ClaimSet, load_claims
+from onionlab.experiment.schema import RELAY_ROLES
 from onionlab.programs.building import NotBuiltError, only_what_is_built
 from onionlab.runs.packing import opened_together
 from onionlab.runs.plan import Plan, read_plan
 from onionlab.runs.planning import make_plan
 from onionlab.runs.workflow.drive import make_runs
 from onionlab.runs.workflow.executor import Executor
+from onionlab.yamlfile.units import show
 
 DEFAULT_CLAIMS = "swrr"
 """Those of `make figures` without CLAIMS."""
@@ -186,7 +189,23 @@ def _studies_of(packs: Sequence[Path], folder: Path, wanted: ClaimSet) -> list[P
             f"{' '.join(map(str, packs))} has no runs of {', '.join(absent)}",
             f"it was written of other results than `make figures CLAIMS={wanted.name}`",
         )
+    _require_classes(wanted, studies)
     return studies
+
+
+def _require_classes(wanted: ClaimSet, studies: Sequence[Path]) -> None:
+    """Raise UserError where a claim is of a class that no run has.
+
+    Of experiments on imported networks, only their runs tell it where the networks are not here.
+    """
+    levels = [level for study in map(load_study, studies) for level in study.levels]
+    there = {ALL, *RELAY_ROLES, *(name for level in levels for name in level.classes)}
+    for claim in wanted.claims:
+        if claim.class_name not in there:
+            raise UserError(
+                f"claims {wanted.name}, {claim.id}: class: no run has {show(claim.class_name)}",
+                f"the runs have {', '.join(sorted(there))}",
+            )
 
 
 def _content(wanted: ClaimSet, studies: Sequence[Path]) -> paper.Paper:

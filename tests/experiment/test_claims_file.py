@@ -45,6 +45,15 @@ claims:
     direction: rises
 """
 
+TORNET = """\
+kind: tornettools
+title: On networks that are elsewhere
+description: It says what it is.
+network: {name: elsewhere}
+tor: {variants: [ewma, rr], baseline: ewma}
+seeds: 1
+"""
+
 Read = Callable[[str], ClaimSet]
 
 
@@ -59,6 +68,21 @@ def read(checkout: Path, write: Callable[[str, str], None]) -> Read:
         return load_claims("it", root=checkout)
 
     return read_it
+
+
+@pytest.mark.parametrize("name", claim_files(REPOSITORY))
+def test_shipped_claims_are_read_in_a_new_checkout(name: str) -> None:
+    """Packs of runs are answered wherever they are, without networks that were imported."""
+    assert load_claims(name, root=REPOSITORY).claims
+
+
+def test_classes_of_a_network_that_is_not_here_are_not_known(
+    checkout: Path, write: Callable[[str, str], None], read: Read
+) -> None:
+    write("tornet", TORNET)
+    of_network = CLAIMS.replace("[foo]", "[tornet]").replace("figures: [3]\n    ", "")
+    (one,) = read(re.sub(r"(?s)  - id: second.*", "", of_network).replace("few", "tornet")).claims
+    assert one.class_name == "web"
 
 
 def test_what_is_written_is_what_is_read(read: Read, checkout: Path) -> None:

@@ -13,7 +13,7 @@ from analysis.errors import AnalysisError
 from analysis.formats.json_files import write_json
 from analysis.formats.manifest import identity_hash
 from analysis.formats.plan_file import Request, Resources
-from analysis.formats.study import Run, write_study
+from analysis.formats.study import ClassLoad, Run, write_study
 from analysis.pages.beside import Beside
 from analysis.pages.paper import Paper, PaperPaths
 from onionlab.cli import main
@@ -202,10 +202,8 @@ def test_published_runs_need_neither_build_nor_engine(
     write_json(runs.manifest(run_id), {"identity": identity})
     # Another version's, of which only the format is read.
     write_json(runs.run(run_id) / "records-v0" / "parse.json", {"format": 0})
-    studies = []
-    for name in EXPERIMENTS:
-        studies.append(bench.tmp_path / name / "study.json")
-        write_study(studies[-1], study("shadow").model_copy(update={"name": name}))
+    studies = [bench.tmp_path / name / "study.json" for name in EXPERIMENTS]
+    write_studies(studies, "web")
     file = bench.tmp_path / "runs.tar.xz"
     pack(runs, [run_id], file, studies=studies, logs=False, say=print)
     bench.store = bench.tmp_path / "results" / "figures"
@@ -223,6 +221,20 @@ def test_published_runs_need_neither_build_nor_engine(
     pack(runs, [run_id], file, studies=studies[1:], logs=False, say=print)
     assert main(["figures", "--from", str(file)]) == 2
     assert f"has no runs of {EXPERIMENTS[0]}" in capsys.readouterr().err
+    write_studies(studies, "perf-exit")
+    pack(runs, [run_id], file, studies=studies, logs=False, say=print)
+    assert main(["figures", "--from", str(file)]) == 2
+    assert 'class: no run has "web"' in capsys.readouterr().err
+
+
+def write_studies(paths: list[Path], class_name: str) -> None:
+    """A study of each experiment of the paper, with clients of one class."""
+    made = study("shadow")
+    levels = tuple(
+        level.model_copy(update={"classes": {class_name: ClassLoad()}}) for level in made.levels
+    )
+    for path, name in zip(paths, EXPERIMENTS, strict=True):
+        write_study(path, made.model_copy(update={"name": name, "levels": levels}))
 
 
 def test_claims_of_another_paper_need_no_code(bench: Bench, tmp_path: Path) -> None:
