@@ -7,7 +7,7 @@
 #   MAX_SEEDS   the most that SEEDS=auto may take
 #   VARIANTS    some of the experiment's variants, or others that there are: rr,ewma
 #   ENGINE      shadow or uml; without it Shadow where it is installed, else the embedded one (uml)
-#   SHADOW      path of Shadow, if it is not on the PATH; so TGEN, ONIONTRACE, TORNETTOOLS
+#   SHADOW      path of Shadow, if it is not on the PATH; TGEN, ONIONTRACE, TORNETTOOLS likewise
 #   JOBS        at most so many simulations, or compilers, side by side
 #   EXECUTOR    slurm: a cluster makes the runs; PARTITION, ACCOUNT, QOS, MAX_JOBS, PROFILE are its own
 #   TOR_SOURCE  Tor's source to build, an archive or a tree; LINUX_SOURCE, LIBTORRENT_SOURCE as well

@@ -63,7 +63,7 @@ def save(draw: Callable[[], Figure], pdf: Path, png: Path) -> bytes:
     settings: Any = {**mpl.rcParamsDefault, **RC, "backend": "agg"}
     with mpl.rc_context(settings):
         figure = draw()
-        # Laid out once: each file would do it twice, and it takes as long as drawing.
+        # Laid out once: each file would do it again, and be drawn once more for that.
         figure.draw_without_rendering()
         figure.set_layout_engine(None)
         nothing = {"Creator": None, "Producer": None, "CreationDate": None}
