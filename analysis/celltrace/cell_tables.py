@@ -237,7 +237,7 @@ def _by_relay(table: pa.Table) -> Iterator[tuple[str, pa.Table]]:
     """Each relay's rows; rows that stand together, as they are written, are not copied."""
     if not table.num_rows:
         return
-    relay = table.unify_dictionaries()["relay"].combine_chunks()
+    relay = table["relay"].combine_chunks()
     codes = relay.indices.to_numpy()
     for code, name in enumerate(relay.dictionary.to_pylist()):
         rows = np.flatnonzero(codes == code)

@@ -80,6 +80,8 @@ def read_table(
             _require_plausible(file, path.stat().st_size)
             table = file.read(columns=names)
         table.validate(full=True)
+        # Each row group has a dictionary of its own, which group_by() of Arrow refuses.
+        table = table.unify_dictionaries()
     except FileNotFoundError:
         raise AnalysisError(f"{path} is missing", missing) from None
     # Of Arrow's own errors some are OSError, some ValueError, some KeyError.

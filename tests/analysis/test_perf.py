@@ -153,6 +153,19 @@ def test_metrics_apply_where_the_records_are(run: Path) -> None:
     assert ("perf-exit", "relay_goodput_bytes_per_s") not in found
 
 
+def test_row_groups_make_no_difference(
+    run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("analysis.formats.tables.ROWS_PER_GROUP", 50)
+    extract(run, tmp_path)
+    for table in (files.RELAY_BYTES_TABLE, files.CIRCUITS_TABLE, files.PERF_TABLE):
+        assert pq.ParquetFile(tmp_path / table).num_row_groups > 1
+    assert run_statistics(load_run(tmp_path, LEVEL)) == run_statistics(
+        load_run(run / files.RECORDS, LEVEL)
+    )
+    assert plot_data(tmp_path) == plot_data(run / files.RECORDS)
+
+
 def test_relays_that_were_not_watched_to_the_end_give_no_mean(run: Path) -> None:
     data = load_run(run / files.RECORDS, LEVEL)[ALL]
     assert data.relay_bytes is not None
