@@ -18,6 +18,7 @@ from pathlib import Path
 import psutil
 import pytest
 import yaml
+from harness import imported
 from harness.checkout import REPOSITORY, Checkout, arguments, processes_below
 
 from analysis.formats.files import PROGRESS
@@ -36,6 +37,7 @@ AWAY_S = 45.0
 """A round of five questions, each of which waits for a controller that is away."""
 ENDS = int(os.environ.get("ONIONLAB_ENDS", "1"))
 SEED = int(os.environ.get("ONIONLAB_ENDS_SEED", "1"))
+THROUGH_SLURM = ("--executor", "slurm", "--profile", "soon", "--partition", "main")
 KINDS = ("node", "kill", "terminate", "cancel", "slurmd", "controller")
 """A node that loses its power; the command, killed or ended; a job; a daemon, restarted."""
 
@@ -65,7 +67,7 @@ def runs(engine: str) -> list[str]:
 
 
 def on_slurm(engine: str = "uml") -> list[str]:
-    return [*runs(engine), "--executor", "slurm", "--profile", "soon", "--partition", "main"]
+    return [*runs(engine), *THROUGH_SLURM]
 
 
 @pytest.fixture
@@ -126,10 +128,21 @@ def test_records_are_those_of_runs_made_here(here: Checkout, engine: str) -> Non
     assert hashes(here) == through_slurm
 
 
-def log_of(checkout: Checkout) -> str:
+def test_an_imported_network_gives_the_same_bytes(here: Checkout, tmp_path: Path) -> None:
+    imported.import_network(here, tmp_path / "tornet-1")
+    made = here.onionlab(*imported.words("run", "uml", *THROUGH_SLURM))
+    assert made.returncode == 0, made.stderr + log_of(here, imported.NAME)
+    through_slurm = imported.hashes_of_run(here)
+    here.remove_run(imported.the_run(here))
+    again = here.onionlab(*imported.words("run", "uml"))
+    assert again.returncode == 0, again.stderr
+    assert imported.hashes_of_run(here) == through_slurm
+
+
+def log_of(checkout: Checkout, experiment: str = "tiny") -> str:
     """What Snakemake said, and the jobs."""
-    logs = [*checkout.results("tiny").glob("workflow.log")]
-    logs += checkout.results("tiny").glob("job-logs/**/*.log")
+    logs = [*checkout.results(experiment).glob("workflow.log")]
+    logs += checkout.results(experiment).glob("job-logs/**/*.log")
     return "\n".join(path.read_text(errors="replace")[-3000:] for path in logs)
 
 

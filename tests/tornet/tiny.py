@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import copy
 import lzma
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -15,26 +15,34 @@ import yaml
 
 HOSTS = "shadow.data.template/hosts"
 IDENTITY = "AB" * 20
-FINGERPRINTS = {name: f"{number:040X}" for number, name in enumerate(("alice", "bob", "eve", "mo"))}
+RELAYS = {"alice": "authority", "bob": "relay", "eve": "relay", "mo": "relay"}
+FINGERPRINTS = {name: f"{number:040X}" for number, name in enumerate(RELAYS)}
 SERVICE = "a" * 56 + ".onion"
 NODES = {"alice": 3, "bob": 3, "eve": 7, "mo": 9, "web": 9, "hidden": 3, "user": 7, "probe": 7}
 NODES |= {"peek": 9}
+FURTHER_NODE = 3
 ATLAS_NODES = (1, 3, 5, 7, 9)
 TOR_ARGUMENTS = "--defaults-torrc torrc-defaults -f torrc"
 RSA_SECRET = b"-----BEGIN RSA PRIVATE KEY-----\nMIIC\n-----END RSA PRIVATE KEY-----\n"
 MODEL = {"s0": {"type": "state", "name": "start"}, "o0": {"type": "observation", "name": "+"}}
 
 
-def graphml(vertices: dict[str, dict[str, str]]) -> bytes:
-    """TGen's GraphML with the vertices' attributes."""
+def graphml(
+    vertices: Mapping[str, Mapping[str, str]], edges: Sequence[tuple[str, str, str | None]] = ()
+) -> bytes:
+    """TGen's GraphML: the vertices' attributes, and for each edge its ends and its weight."""
     names = sorted({name for vertex in vertices.values() for name in vertex})
     lines = ["<?xml version='1.0' encoding='utf-8'?>"]
     lines += ['<graphml xmlns="http://graphml.graphdrawing.org/xmlns">']
     lines += [f'<key id="{n}" for="node" attr.name="{n}" attr.type="string" />' for n in names]
+    lines += ['<key id="weight" for="edge" attr.name="weight" attr.type="string" />']
     lines += ['<graph edgedefault="directed">']
     for vertex, values in vertices.items():
         data = "".join(f'<data key="{name}">{value}</data>' for name, value in values.items())
         lines.append(f'<node id="{vertex}">{data}</node>')
+    for source, target, weight in edges:
+        data = "" if weight is None else f'<data key="weight">{weight}</data>'
+        lines.append(f'<edge source="{source}" target="{target}">{data}</edge>')
     return "\n".join([*lines, "</graph>", "</graphml>", ""]).encode()
 
 
@@ -83,9 +91,13 @@ def process(program: str, arguments: str, start_s: int, **more: Any) -> dict[str
 
 
 class TinyTornet:
-    """Configuration and files, to be changed and then written."""
+    """Configuration and files, to be changed and then written.
 
-    def __init__(self, seed: int = 1) -> None:
+    relays: name -> `authority` or `relay`.
+    """
+
+    def __init__(self, seed: int = 1, relays: Mapping[str, str] = RELAYS) -> None:
+        self.fingerprints = {name: f"{number:040X}" for number, name in enumerate(relays)}
         self.atlas = atlas()
         self.files: dict[str, bytes] = {}
         self.links: dict[str, str] = {f"{HOSTS}/bw/v3bw": "v3bw.init"}
@@ -106,7 +118,6 @@ class TinyTornet:
             "hosts": {},
         }
         self._write_conf(seed)
-        relays = {"alice": "authority", "bob": "relay", "eve": "relay", "mo": "relay"}
         for number, (name, kind) in enumerate(relays.items(), start=1):
             self._add_relay(name, kind, f"100.0.0.{number}")
         self._add("web", [process("tgen", "../../../conf/server.graphml", 300)])
@@ -160,7 +171,7 @@ class TinyTornet:
             "conf/perf-hs.graphml": graphml(
                 {"start": {"peers": f"{SERVICE}:8080"}, "stream": {"recvsize": "50 KiB"}}
             ),
-            f"{HOSTS}/bw/v3bw.init": bandwidths(FINGERPRINTS),
+            f"{HOSTS}/bw/v3bw.init": bandwidths(self.fingerprints),
             "tornettools.generate.2026-01-01.log": (
                 f"[INFO] The argument namespace is: Namespace(quiet=0, seed={seed}, tor='/x/tor', "
                 "network_scale=0.003, events_csv='BW,CIRC', do_trace=False, geoip_path=None)\n"
@@ -172,7 +183,7 @@ class TinyTornet:
         }
 
     def _add(self, name: str, processes: list[dict[str, Any]], address: str | None = None) -> None:
-        entry: dict[str, Any] = {"network_node_id": NODES[name]}
+        entry: dict[str, Any] = {"network_node_id": NODES.get(name, FURTHER_NODE)}
         if address is not None:
             entry |= {"ip_addr": address}
         entry |= {"bandwidth_down": "1000000 kilobit", "bandwidth_up": "1000000 kilobit"}
@@ -186,7 +197,7 @@ class TinyTornet:
         kinds = ("relay", "authority") if kind == "authority" else ("relay",)
         self._torrc(name, *kinds, own=own)
         keys = {
-            "fingerprint": f"{name} {FINGERPRINTS[name]}\n".encode(),
+            "fingerprint": f"{name} {self.fingerprints[name]}\n".encode(),
             "keys/secret_id_key": RSA_SECRET + b"\0",
             "keys/ed25519_master_id_secret_key": ed25519_secret(),
             "keys/ed25519_signing_cert": ed25519_certificate(500_000),

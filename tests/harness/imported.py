@@ -1,0 +1,60 @@
+"""A checkout with an imported network that runs in seconds, and the experiment on it."""
+
+from __future__ import annotations
+
+import hashlib
+import shutil
+from pathlib import Path
+
+from tornet.runnable import RunnableTornet
+
+from onionlab.errors import UserError
+from onionlab.programs.installed import find_oniontrace
+
+from .checkout import REPOSITORY, Checkout
+
+NAME = "imported"
+OF_THE_MACHINE = ("manifest.json", "uml.log", "free.log", "uml.result.json")
+"""Files of a run on the embedded engine that tell of the machine that it was made on."""
+
+
+def import_network(checkout: Checkout, directory: Path) -> None:
+    """Import one network, with what its import writes as experiment.
+
+    Without OnionTrace, which the network has, where it is not installed.
+    """
+    # Its own, since an import writes there.
+    experiments = checkout.root / "experiments"
+    experiments.unlink()
+    shutil.copytree(REPOSITORY / "experiments", experiments)
+    written = RunnableTornet().write(directory)
+    done = checkout.onionlab("import-network", str(written), "--name", NAME)
+    assert done.returncode == 0, done.stderr
+    try:
+        find_oniontrace()
+    except UserError:
+        path = experiments / f"{NAME}.yaml"
+        text = path.read_text()
+        assert "oniontrace: as-imported" in text
+        path.write_text(text.replace("oniontrace: as-imported", "oniontrace: none"))
+
+
+def words(verb: str, engine: str, *more: str) -> list[str]:
+    """Of a command that makes the one run of a variant."""
+    return [verb, NAME, "--engine", engine, "--variants", "rr", *more]
+
+
+def the_run(checkout: Checkout) -> str:
+    """Its name, once it is planned."""
+    (run_id,) = checkout.run_names(NAME)
+    return run_id
+
+
+def hashes_of_run(checkout: Checkout) -> dict[str, str]:
+    """SHA-256 of each file that a finished run left, but those that tell of the machine."""
+    directory = checkout.store.run(the_run(checkout))
+    return {
+        str(path.relative_to(directory)): hashlib.sha256(path.read_bytes()).hexdigest()
+        for path in sorted(directory.rglob("*"))
+        if path.is_file() and path.name not in OF_THE_MACHINE
+    }

@@ -1,0 +1,96 @@
+"""An imported network as a user runs it: to its report, and the same bytes however it was run."""
+
+from __future__ import annotations
+
+import json
+import signal
+import time
+from pathlib import Path
+
+import psutil
+import pyarrow.compute as pc  # type: ignore[import-untyped]
+import pyarrow.parquet as pq  # type: ignore[import-untyped]
+import pytest
+
+from analysis.formats.files import PROGRESS
+
+from .checkout import Checkout, processes_below
+from .imported import NAME, hashes_of_run, import_network, the_run, words
+from .test_end_to_end import ENGINES
+
+START_LIMIT_S = 300.0
+END_LIMIT_S = 60.0
+UNDER_WAY_S = 70.0
+"""Simulated; users begin at 60 s."""
+
+pytestmark = [pytest.mark.slow, pytest.mark.tor]
+
+
+@ENGINES
+def test_an_imported_network_to_its_report(
+    engine: str, checkout: Checkout, circuit_policy_build: None, tmp_path: Path
+) -> None:
+    import_network(checkout, tmp_path / "tornet-1")
+    done = checkout.onionlab(*words("experiment", engine))
+    assert done.returncode == 0, done.stdout + done.stderr
+    results = checkout.results(NAME)
+    assert done.stdout.splitlines()[-1] == str(results / "report.html")
+    run = checkout.store.run(the_run(checkout))
+    manifest = json.loads((run / "manifest.json").read_text())
+    # One authority, six relays, an onion service and three clients.
+    assert manifest["proofs"] == {"Circuit policy in use: RR.": 11}
+    (records,) = run.glob("records-*")
+    downloads = pq.read_table(records / "perf.parquet")
+    for name in ("perf-exit", "perf-onion"):
+        own = downloads.filter(pc.equal(downloads["class"].cast("string"), name))
+        assert pc.sum(own["success"]).as_py() >= 10, name
+        assert f",{name},download_ttlb_50kib_p50_s," in (results / "summary.csv").read_text()
+    parse = json.loads((records / "parse.json").read_text())
+    assert parse["streams"]["markov-exit"]["success"] >= 20
+    made = checkout.onionlab("export-tornettools", NAME)
+    assert made.returncode == 0, made.stderr
+
+
+@pytest.mark.uml
+def test_it_gives_the_same_bytes_elsewhere_and_after_a_kill(
+    uml_kernel: object, circuit_policy_build: None, tmp_path: Path
+) -> None:
+    places = tmp_path / "one", tmp_path / "a folder with a much longer name" / "checkout"
+    checkouts = []
+    for place in places:
+        place.mkdir(parents=True)
+        checkouts.append(Checkout(place))
+        import_network(checkouts[-1], place / "tornet-1")
+    one, other = checkouts
+    assert one.onionlab(*words("run", "uml")).returncode == 0
+    expected = hashes_of_run(one)
+
+    command = other.start(*words("run", "uml"))
+    started_s = time.monotonic()
+    while simulated_s(other) < UNDER_WAY_S:
+        assert command.poll() is None, "over before it was killed"
+        assert time.monotonic() - started_s < START_LIMIT_S
+        time.sleep(0.05)
+    everything = psutil.Process(command.pid).children(recursive=True)
+    command.send_signal(signal.SIGKILL)
+    command.wait(END_LIMIT_S)
+    _, left = psutil.wait_procs(everything, END_LIMIT_S)
+    assert not left
+    assert processes_below(other.store.directory) == []
+    assert not other.store.is_finished(the_run(other))
+
+    made = other.onionlab(*words("run", "uml"))
+    assert made.returncode == 0, made.stderr
+    assert hashes_of_run(other) == expected
+    # Tor's and the traffic's logs of every host, and records.
+    assert sum(path.endswith(".stdout") for path in expected) >= 15
+
+
+def simulated_s(checkout: Checkout) -> float:
+    """How far the run under way is; 0 where there is none yet."""
+    for path in checkout.store.directory.glob(f".partial/*/{PROGRESS}"):
+        try:
+            return float(json.loads(path.read_text())["simulated_s"])
+        except (OSError, ValueError):
+            continue
+    return 0.0
