@@ -1,6 +1,6 @@
 """From the logs of a run to records, metrics, estimates, verdicts, figures and pages.
 
-The rooms in the order of the data flow: ``formats`` (what a study and a record say of themselves),
+The subpackages in the order of the data flow: ``formats`` (what a study and a record say of themselves),
 ``celltrace`` and ``records`` (logs to tables), ``measures`` (tables to one run's metrics),
 ``inference`` (arrays to intervals and tests), ``judgement`` (runs to estimates, verdicts and
 answers to claims), ``comparison`` (two sets of runs), ``figures``, ``pages``, ``imports`` (other

@@ -239,32 +239,36 @@ def site_links(text: str, written_at: Path, shown_at: Path) -> str:
 
 
 def write_api_pages(folder: Path) -> None:
-    """Pages of the site for each room of both packages, and one that lists them.
+    """Pages of the site for each subpackage of both packages, and one that lists them.
 
     Args:
         folder: is made anew; git ignores it.
     """
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir(parents=True)
-    rooms = [room for package in (analysis, onionlab) for room in _rooms(package.__name__)]
-    for room in rooms:
-        (folder / f"{room}.rst").write_text(_api_page(room), encoding="utf-8")
-    index = "API\n===\n\nA page for each room, from the docstrings.\n\n.. toctree::\n"
-    index += "   :maxdepth: 1\n\n" + "".join(f"   {room}\n" for room in rooms)
+    subpackages = [
+        subpackage
+        for package in (analysis, onionlab)
+        for subpackage in _subpackages(package.__name__)
+    ]
+    for subpackage in subpackages:
+        (folder / f"{subpackage}.rst").write_text(_api_page(subpackage), encoding="utf-8")
+    index = "API\n===\n\nA page for each subpackage, from the docstrings.\n\n.. toctree::\n"
+    index += "   :maxdepth: 1\n\n" + "".join(f"   {subpackage}\n" for subpackage in subpackages)
     (folder / "index.rst").write_text(index, encoding="utf-8")
 
 
-def _rooms(package: str) -> list[str]:
+def _subpackages(package: str) -> list[str]:
     paths = {"analysis": analysis.__path__, "onionlab": onionlab.__path__}[package]
     names = sorted(info.name for info in pkgutil.iter_modules(paths))
     return [f"{package}.{name}" for name in names if not name.startswith("_")]
 
 
-def _api_page(room: str) -> str:
+def _api_page(subpackage: str) -> str:
     parts = []
-    for name, is_package in _modules(room):
-        title = name if name == room else name.removeprefix(f"{room}.")
-        underline = "=" if name == room else "-"
+    for name, is_package in _modules(subpackage):
+        title = name if name == subpackage else name.removeprefix(f"{subpackage}.")
+        underline = "=" if name == subpackage else "-"
         # A package's page says what it is; what it passes on is with the module that defines it.
         members = "   :no-members:\n" if is_package else ""
         parts.append(f"{title}\n{underline * len(title)}\n\n.. automodule:: {name}\n{members}")
