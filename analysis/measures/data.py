@@ -14,6 +14,7 @@ from analysis.arrays import Bools, Floats, Ints
 from analysis.celltrace.serving import Served
 from analysis.celltrace.statistics import Relayed
 from analysis.celltrace.waiting import Waits
+from analysis.formats.columns import Outcome
 from analysis.measures.downloads import Downloads
 from analysis.measures.peer_transfer import PeerTransfer
 from analysis.measures.perf import Circuits, PerfStreams, RelayBytes
@@ -51,6 +52,11 @@ class Streams:
     def started_in(self, begin_s: float, end_s: float) -> Streams:
         """The streams whose start is in [begin, end)."""
         return self._where((self.start_s >= begin_s) & (self.start_s < end_s))
+
+    def open_at(self, time_s: float) -> int:
+        """How many have begun by a time and not ended by then."""
+        going_on = (self.end_s > time_s) | (self.outcome == Outcome.OPEN)
+        return int(np.count_nonzero((self.start_s <= time_s) & going_on))
 
     def _where(self, keep: Bools) -> Streams:
         kept: dict[str, Any] = {
@@ -111,7 +117,11 @@ class ClassData:
     side_by_side: tuple[Downloads, ...] = ()
     clients: tuple[str, ...] = ()
     load: bool = False
-    """Whether the class is there for the load alone: nothing but what it carries is a metric."""
+    """Whether the class is there for the load alone: nothing but how much of it there is and what
+    it carries is a metric."""
+    open_streams: tuple[int, int] | None = None
+    """Of such a class: how many of its streams were under way when the measured span began, and
+    when it ended. A published pack does not have it."""
     transfer: PeerTransfer | None = None
     """What peers say of a transfer between them; such a class has no streams and no beats."""
     relayed: Relayed | None = None

@@ -1,0 +1,30 @@
+"""Metrics of classes that are there for the load alone. Definitions: docs/reference/metrics.md."""
+
+from __future__ import annotations
+
+from analysis.measures.data import ClassData
+from analysis.measures.metric import NOT_PUBLISHED, Metric, Statistic
+
+
+def _is_load(data: ClassData) -> bool:
+    return data.load
+
+
+def _open(which: int, at: str) -> Metric:
+    def compute(data: ClassData) -> Statistic:
+        if data.open_streams is None:
+            return NOT_PUBLISHED
+        return Statistic(float(data.open_streams[which]))
+
+    return Metric(
+        name=f"open_streams_at_{at}",
+        label=f"Streams under way at the {at} of the measured span",
+        unit="streams",
+        better="",
+        judged=None,
+        compute=compute,
+        when=_is_load,
+    )
+
+
+METRICS: tuple[Metric, ...] = (_open(0, "begin"), _open(1, "end"))
