@@ -63,12 +63,12 @@ def save(draw: Callable[[], Figure], pdf: Path, png: Path) -> bytes:
     settings: Any = {**mpl.rcParamsDefault, **RC, "backend": "agg"}
     with mpl.rc_context(settings):
         figure = draw()
-        # Laid out once: each file would do it again, and be drawn once more for that.
-        figure.draw_without_rendering()
-        figure.set_layout_engine(None)
+        # Letters of a PNG are fitted to its pixels, which makes words wider, so it is laid out on
+        # its own. PDF and SVG measure words alike, and the second of them would do it again.
+        save_png(figure, png)
         nothing = {"Creator": None, "Producer": None, "CreationDate": None}
         figure.savefig(pdf, format="pdf", metadata=nothing)
-        save_png(figure, png)
+        figure.set_layout_engine(None)
         svg = io.BytesIO()
         nothing = dict.fromkeys(("Date", "Creator", "Format", "Type"))
         figure.savefig(svg, format="svg", metadata=nothing)
