@@ -373,6 +373,8 @@ def test_unpaired_and_single_seeds_are_said(store: Path, tmp_path: Path) -> None
     assert "no common seed" in none["note"]
 
 
+@pytest.mark.slow
+@pytest.mark.always
 def test_levels_are_kept_apart(store: Path, tmp_path: Path) -> None:
     both = study_content([1, 2, 3], ["5mid", "10mid"])
     both["levels"][1]["measured_start_s"] = 700.0

@@ -186,6 +186,8 @@ def test_the_manifest_leads_from_a_figure_to_its_runs(made: PaperPaths) -> None:
     assert manifest["software"] == {"onionlab": "1"}
 
 
+@pytest.mark.slow
+@pytest.mark.always
 def test_levels_of_studies_with_one_baseline_stand_in_one_plot(
     store: Path, made: PaperPaths, tmp_path: Path
 ) -> None:

@@ -181,6 +181,8 @@ def drawn(study: Study, store: Path, kind: str, out: Path, *, narrow: bool = Fal
     return write_figure(data, study, out, COLUMN if narrow else TEXT)
 
 
+@pytest.mark.slow
+@pytest.mark.always
 @pytest.mark.parametrize("kind", TORNET_PICTURES)
 def test_a_figure_is_drawn_and_the_same_data_give_the_same_bytes(
     store: Path, tmp_path: Path, kind: str
