@@ -12,7 +12,8 @@ from collections.abc import Generator
 
 import pytest
 
-SLOW_S = 10.0
+SLOW_S = 15.0
+"""Ten seconds is where the mark belongs; machines and hours differ by half of that."""
 # From a fresh clone a fixture may first have to build the kernel, and to wait for who builds Tor.
 BUILD_S = 2400.0
 LIMIT_S = {"slow": 900.0, "tor": BUILD_S, "uml": BUILD_S}
