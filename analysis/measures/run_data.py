@@ -72,7 +72,7 @@ def load_run(records: Path, level: Level) -> dict[str, ClassData]:
             _side_by_side(own, clients, progress, level),
         )
     of_all = _class_data(_that_measure(streams, level), _beats(beats), level, None, clients)
-    classes = _with_load(classes, level, whole=True)
+    classes = _with_load(classes, level)
     return with_tornet(records, {**classes, **_by_role(records, level), ALL: of_all})
 
 
@@ -100,7 +100,7 @@ def _published(records: Path, level: Level) -> dict[str, ClassData]:
             published_read=sums.get(name),
         )
     of_all = _class_data(_that_measure(streams, level), None, level, None, clients)
-    classes = _with_load(classes, level, whole=False)
+    classes = _with_load(classes, level)
     of_all = replace(of_all, published_read=sums.get(ALL))
     return with_tornet(records, {**classes, **_by_role(records, level), ALL: of_all})
 
@@ -113,11 +113,10 @@ def _that_measure(streams: pa.Table, level: Level) -> pa.Table:
     return streams.filter(pc.invert(pc.is_in(streams["class"], pa.array(load, pa.string()))))
 
 
-def _with_load(classes: dict[str, ClassData], level: Level, *, whole: bool) -> dict[str, ClassData]:
+def _with_load(classes: dict[str, ClassData], level: Level) -> dict[str, ClassData]:
     """The classes, those that are load marked as such and without their streams.
 
-    Of these no metric takes more than how many there are. whole: all streams are there; a
-    published pack has none of a load.
+    Of these no metric takes more than how many there are, and a published pack has none.
     """
     loads = {name for name, one in level.classes.items() if one.load}
     return {
@@ -126,7 +125,7 @@ def _with_load(classes: dict[str, ClassData], level: Level, *, whole: bool) -> d
             load=True,
             streams=data.streams.started_in(0.0, 0.0),
             open_streams=(data.streams.open_at(data.begin_s), data.streams.open_at(data.end_s))
-            if whole
+            if data.beats is not None
             else None,
         )
         if name in loads
