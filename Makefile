@@ -22,7 +22,7 @@ NAMED_OF_CLUSTER := $(foreach one,PARTITION ACCOUNT QOS MAX_JOBS PROFILE,$(if $(
 # expand them again, and a recipe says "$${NAME}", which its shell takes from the environment.
 VARIABLES := NAME SCALE SEEDS VARIANTS JOBS ENGINE SHADOW TGEN ONIONTRACE TORNETTOOLS TOR_SOURCE LINUX_SOURCE LIBTORRENT_SOURCE \
 	PYTHON MAX_SEEDS CLAIMS NO_RUN ONLY RUNS A B ABOUT PAIRED OUT ACCEPT STATE DURATION SCHEDULER OVERHEAD LOGS PUBLISHED FROM BESIDE LIST \
-	THOROUGH REPETITIONS STAGED TMODEL OPTIONS \
+	THOROUGH FULL_SIZE BY_PTRACE REPETITIONS STAGED TMODEL OPTIONS \
 	EXECUTOR PARTITION ACCOUNT QOS MAX_JOBS PROFILE
 define as_text
 override $(1) := $$(value $(1))
@@ -134,8 +134,9 @@ nightly: $(READY) ## the list in experiments/nightly.yaml against its baseline [
 		$(call option,SEEDS,seeds) $(call option,ENGINE,engine) $(TOOLS) $(call option,JOBS,jobs) \
 		$(CLUSTER)
 
-bench: $(READY) ## what the embedded engine costs against Shadow, and whether it has changed [THOROUGH=1, REPETITIONS, STATE]
-	@$(ONIONLAB) bench $(if $(THOROUGH),--thorough) $(call option,REPETITIONS,repetitions) \
+bench: $(READY) ## what the embedded engine costs against Shadow, and whether it has changed [THOROUGH=1, FULL_SIZE=1, BY_PTRACE=1, REPETITIONS, STATE]
+	@$(ONIONLAB) bench $(if $(THOROUGH),--thorough) $(if $(FULL_SIZE),--full-size) \
+		$(if $(BY_PTRACE),--by-ptrace) $(call option,REPETITIONS,repetitions) \
 		$(call option,STATE,state) $(TOOLS)
 
 celltrace-live: $(READY) ## trace a real guard with LTTng on this machine [DURATION, SCHEDULER, OVERHEAD]

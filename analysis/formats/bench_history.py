@@ -54,7 +54,9 @@ class BenchCase(FormatModel):
     level: str = Field(description="name of its level")
     variant: str = Field(description="name of its variant")
     seed: int = Field(description="seed of all that is drawn")
-    sides: dict[str, BenchSide] = Field(description="name of an engine -> its runs")
+    sides: dict[str, BenchSide] = Field(
+        description="name of an engine, or uml-ptrace (the embedded one by ptrace) -> its runs"
+    )
 
     @property
     def place(self) -> tuple[str, float | None, str, str, int]:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from onionlab.commands._request import whole_number_of
 from onionlab.paths import working_root
-from onionlab.questions.engine_bench import SHORT, THOROUGH, run_bench
+from onionlab.questions.engine_bench import FULL_SIZE, SHORT, THOROUGH, run_bench
 from onionlab.questions.engine_bench_words import lines_of
 
 HELP = "measure what the embedded engine costs against Shadow; exit status 1: it costs more"
@@ -22,8 +22,17 @@ REPETITIONS = 3
 
 def setup_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the arguments."""
-    parser.add_argument(
+    which = parser.add_mutually_exclusive_group()
+    which.add_argument(
         "--thorough", action="store_true", help="swrr-5mid at a tenth of its size too, three seeds"
+    )
+    which.add_argument(
+        "--full-size", action="store_true", help="swrr-5mid at its full size instead, one seed"
+    )
+    parser.add_argument(
+        "--by-ptrace",
+        action="store_true",
+        help="the embedded engine by ptrace too, as it is where nothing else can be had",
     )
     parser.add_argument(
         "--repetitions",
@@ -43,12 +52,13 @@ def run(args: argparse.Namespace) -> int:
     )
     bench = run_bench(
         root,
-        THOROUGH if args.thorough else SHORT,
+        THOROUGH if args.thorough else FULL_SIZE if args.full_size else SHORT,
         repetitions=repetitions,
         state=args.state or root / "bench",
         shadow=args.shadow or None,
         tgen=args.tgen or None,
         say=print,
+        by_ptrace=args.by_ptrace,
     )
     for line in lines_of(bench):
         print(line)

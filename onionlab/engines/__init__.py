@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import shutil
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -30,6 +30,10 @@ __all__ = [
 
 AUTO = "auto"
 PREFERRED, EMBEDDED = "shadow", "uml"
+
+BY_PTRACE = "ONIONLAB_PTRACE"
+"""Variable of the environment by which the embedded engine's kernel follows its processes by ptrace
+though it need not: for measurements, since records are the same and it takes longer."""
 
 Say = Callable[[str], None]
 
@@ -82,7 +86,10 @@ def _open_uml(root: Path, say: Say, shadow: str | None, tgen: str | None) -> Eng
     from onionlab.engines.uml.engine import UmlEngine
     from onionlab.engines.uml.kernel import ensure_kernel
 
-    return UmlEngine(ensure_kernel(root, say=say))
+    kernel = ensure_kernel(root, say=say)
+    if os.environ.get(BY_PTRACE):
+        kernel = replace(kernel, ptrace_because=f"{BY_PTRACE} is set")
+    return UmlEngine(kernel)
 
 
 def _build_uml(root: Path, say: Say) -> object:

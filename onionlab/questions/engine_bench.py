@@ -20,8 +20,8 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -40,7 +40,14 @@ from analysis.formats.files import BENCH_HISTORY, RECORDS
 from analysis.formats.manifest import identity_hash, read_manifest
 from analysis.formats.plan_file import PlannedRun, Request
 from analysis.records.extract import extract
-from onionlab.engines import AUTO, EMBEDDED, PREFERRED, engine_that_would_run, open_engine
+from onionlab.engines import (
+    AUTO,
+    BY_PTRACE,
+    EMBEDDED,
+    PREFERRED,
+    engine_that_would_run,
+    open_engine,
+)
 from onionlab.engines.processes import kill_processes_below
 from onionlab.errors import UserError
 from onionlab.paths import build_directory
@@ -91,6 +98,26 @@ class BenchEntry:
 
 SHORT = (BenchEntry("quick", "ewma", (1,)),)
 THOROUGH = (*SHORT, BenchEntry("swrr-5mid", "ewma", (1, 2, 3), 0.1))
+FULL_SIZE = (BenchEntry("swrr-5mid", "ewma", (1,)),)
+
+
+@dataclass(frozen=True)
+class Way:
+    """How runs are made.
+
+    Attributes:
+        name: of the side in a measurement.
+        engine: name of the engine.
+        environment: variables that a run gets besides.
+    """
+
+    name: str
+    engine: str
+    environment: Mapping[str, str] = field(default_factory=dict, hash=False)
+
+
+PTRACE = Way("uml-ptrace", EMBEDDED, {BY_PTRACE: "1"})
+"""The embedded engine as it is where its kernel cannot run inside of its processes."""
 
 
 @dataclass(frozen=True)
@@ -125,7 +152,7 @@ class Made:
     programs: dict[str, str]
 
 
-MakeRun = Callable[[Path, Plan, PlannedRun], Made]
+MakeRun = Callable[[Path, Plan, PlannedRun, Way], Made]
 PlanRuns = Callable[[Path, Request, Path, Say], Plan]
 
 
@@ -138,6 +165,7 @@ def run_bench(
     shadow: str | None,
     tgen: str | None,
     say: Say,
+    by_ptrace: bool = False,
     plan_runs: PlanRuns | None = None,
     make_run: MakeRun | None = None,
     measure_machine: Callable[[], Calibration] | None = None,
@@ -153,6 +181,7 @@ def run_bench(
         shadow: path of the user's Shadow, else looked for.
         tgen: the same of TGen.
         say: takes lines on what is done.
+        by_ptrace: whether the embedded engine makes each run by ptrace too.
         plan_runs: plans an entry for an engine (for tests).
         make_run: makes a run (for tests).
         measure_machine: measures the CPU (for tests).
@@ -170,16 +199,18 @@ def run_bench(
         earlier = read_bench_history(path)
         measured_at = (when or datetime.now(UTC)).strftime("%Y-%m-%dT%H:%M:%SZ")
         engines = engines_here(root, shadow, tgen, say)
-        requests = [
-            [_request(entry, engine, shadow, tgen) for engine in engines] for entry in entries
-        ]
-        _say_cost(root, requests, repetitions, say)
-        plans = [
-            {one.engine: plan_runs(root, one, place, say) for one in of_entry}
-            for of_entry in requests
-        ]
+        ways = [*([PTRACE] if by_ptrace else []), *(Way(name, name) for name in engines)]
+        requests = {
+            (entry, engine): _request(entry, engine, shadow, tgen)
+            for entry in entries
+            for engine in engines
+        }
+        asked = [requests[entry, way.engine] for entry in entries for way in ways]
+        _say_cost(root, asked, repetitions, say)
+        made_plans = {key: plan_runs(root, one, place, say) for key, one in requests.items()}
+        plans = [{way: made_plans[entry, way.engine] for way in ways} for entry in entries]
         before = measure_machine()
-        runs = sum(len(entry.seeds) for entry in entries) * len(engines) * repetitions
+        runs = sum(len(entry.seeds) for entry in entries) * len(ways) * repetitions
         with _nothing_left(place / "runs"), ProgressView(total=runs) as view:
             made = _make_all(root, plans, repetitions, make_run, view)
         after = measure_machine()
@@ -218,10 +249,10 @@ def _request(entry: BenchEntry, engine: str, shadow: str | None, tgen: str | Non
     )
 
 
-def _say_cost(root: Path, requests: list[list[Request]], repetitions: int, say: Say) -> None:
+def _say_cost(root: Path, requests: Sequence[Request], repetitions: int, say: Say) -> None:
     """How many runs there will be and how long they take; they are made though they be there."""
     count, wall_s = 0, 0.0
-    for request in (one for of_entry in requests for one in of_entry):
+    for request in requests:
         assert isinstance(request.seeds, list)
         of_engine = len(request.seeds) * repetitions
         costs = costs_of_runs(root, request).values()
@@ -241,22 +272,22 @@ def _plan(root: Path, request: Request, place: Path, say: Say) -> Plan:
 
 def _make_all(
     root: Path,
-    plans: Sequence[dict[str, Plan]],
+    plans: Sequence[dict[Way, Plan]],
     repetitions: int,
     make_run: MakeRun,
     view: ProgressView,
-) -> dict[tuple[int, str, int], list[Made]]:
-    """Make all runs, the engines in turns: number of the entry, engine and seed -> repetitions."""
-    made: dict[tuple[int, str, int], list[Made]] = {}
+) -> dict[tuple[int, Way, int], list[Made]]:
+    """Make all runs, the ways in turns: number of the entry, way and seed -> repetitions."""
+    made: dict[tuple[int, Way, int], list[Made]] = {}
     finished = 0
     for number, of_entry in enumerate(plans):
         for seed in dict.fromkeys(run.seed for plan in of_entry.values() for run in plan.runs):
             for _ in range(repetitions):
-                for engine, plan in of_entry.items():
+                for way, plan in of_entry.items():
                     (run,) = (one for one in plan.runs if one.seed == seed)
                     with _shown(view, Store(plan.store), run, finished):
-                        one = make_run(root, plan, run)
-                    made.setdefault((number, engine, seed), []).append(one)
+                        one = make_run(root, plan, run, way)
+                    made.setdefault((number, way, seed), []).append(one)
                     finished += 1
                     view.show(finished, [])
     return made
@@ -277,11 +308,11 @@ def _shown(view: ProgressView, store: Store, run: PlannedRun, finished: int) -> 
         yield
 
 
-def make_and_remove(root: Path, plan: Plan, run: PlannedRun) -> Made:
+def make_and_remove(root: Path, plan: Plan, run: PlannedRun, way: Way) -> Made:
     """Make a run, hash its records, and remove it. Raises UserError where it fails."""
     store = Store(plan.store)
     busy_s, begun_s = _busy_s(), time.monotonic()
-    own_s = _run_one(root, plan, run)
+    own_s = _run_one(root, plan, run, way.environment)
     wall_s = time.monotonic() - begun_s
     others_cpus = max(0.0, _busy_s() - busy_s - own_s) / wall_s
     folder = store.run(run.run_id)
@@ -311,7 +342,7 @@ def _busy_s() -> float:
     return float(sum(getattr(times, name, 0.0) for name in named))
 
 
-def _run_one(root: Path, plan: Plan, run: PlannedRun) -> float:
+def _run_one(root: Path, plan: Plan, run: PlannedRun, environment: Mapping[str, str]) -> float:
     """Make a run in a process of its own; returns its CPU time in seconds, with its children's.
 
     Interrupted, it ends the run. Raises UserError where the run fails.
@@ -322,6 +353,7 @@ def _run_one(root: Path, plan: Plan, run: PlannedRun) -> float:
         process = subprocess.Popen(
             command,
             cwd=root,
+            env={**os.environ, **environment},
             stdin=subprocess.DEVNULL,
             stdout=subprocess.DEVNULL,
             stderr=said,
@@ -352,8 +384,8 @@ def _end(process: subprocess.Popen[bytes]) -> None:
 
 def _cases(
     entries: Sequence[BenchEntry],
-    plans: Sequence[dict[str, Plan]],
-    made: dict[tuple[int, str, int], list[Made]],
+    plans: Sequence[dict[Way, Plan]],
+    made: dict[tuple[int, Way, int], list[Made]],
 ) -> tuple[BenchCase, ...]:
     return tuple(
         BenchCase(
@@ -362,7 +394,7 @@ def _cases(
             level=next(iter(plans[number].values())).runs[0].level,
             variant=entry.variant,
             seed=seed,
-            sides={engine: _side(made[number, engine, seed]) for engine in plans[number]},
+            sides={way.name: _side(made[number, way, seed]) for way in plans[number]},
         )
         for number, entry in enumerate(entries)
         for seed in entry.seeds
@@ -409,6 +441,9 @@ def _measurement(
 def marks_of_runs(cases: Sequence[BenchCase]) -> Iterator[str]:
     """Why the runs of a measurement do not count: others were at work, or records differ."""
     for case in cases:
+        by_ptrace, own = case.sides.get(PTRACE.name), case.sides.get(PTRACE.engine)
+        if by_ptrace and own and by_ptrace.records != own.records:
+            yield f"{case.title}: by ptrace there are other records"
         for engine, side in case.sides.items():
             if " " in side.records:
                 yield f"{case.title} on {engine}: repetitions have other records"

@@ -12,8 +12,9 @@ from analysis.comparison.bench_steps import (
     CostStep,
     incomparable,
     measurements_needed,
+    values_of,
 )
-from analysis.formats.bench_history import BenchCase, BenchSide
+from analysis.formats.bench_history import BenchCase, BenchMeasurement, BenchSide
 from analysis.inference.change_points import NIGHTS_ALONE
 from onionlab.engines import PREFERRED
 from onionlab.questions.engine_bench import Bench
@@ -25,7 +26,9 @@ SHOWN_MARKS = 5
 def lines_of(bench: Bench) -> Iterator[str]:
     """All of it: tables, marks, what cannot be compared, steps and alarms."""
     for case in bench.measurement.cases:
-        yield from _table(case, [one for one in bench.series if one.case == case])
+        yield from _table(
+            bench.measurement, case, [one for one in bench.series if one.case == case]
+        )
     yield from _marks(bench.measurement.marks)
     for case, before, why in incomparable(bench.earlier, bench.measurement, PREFERRED):
         yield (
@@ -35,15 +38,25 @@ def lines_of(bench: Bench) -> Iterator[str]:
     yield from _steps(bench)
 
 
-def _table(case: BenchCase, series: Sequence[CostSeries]) -> Iterator[str]:
-    """What each engine took in the mean, and the ratio or the reference machine's seconds."""
+def _table(
+    measurement: BenchMeasurement, case: BenchCase, series: Sequence[CostSeries]
+) -> Iterator[str]:
+    """What each side took in the mean, and the ratio or the reference machine's seconds.
+
+    Ratios to sides that the series are not of stand behind that.
+    """
     first = series[0]
     last = f"{first.of} / {first.to}" if first.to else "on the reference machine"
-    rows = [("", *case.sides, last)]
+    others = [side for side in case.sides if side not in (first.of, first.to)]
+    rows = [("", *case.sides, last, *(f"{first.of} / {other}" for other in others))]
     for one in series:
         shown = one.measure if one.to is None else ""
         took = [_amount(one.measure, _mean(side, one.measure)) for side in case.sides.values()]
-        rows.append((MEASURES[one.measure], *took, _spread(one.values, shown)))
+        ratios = [
+            _spread(values_of(measurement, case, one.measure, one.of, other), "")
+            for other in others
+        ]
+        rows.append((MEASURES[one.measure], *took, _spread(one.values, shown), *ratios))
     count = len(next(iter(case.sides.values())).repetitions)
     yield f"{case.title}: mean of {count} {'repetition' if count == 1 else 'repetitions'}"
     widths = [max(len(row[i]) for row in rows) for i in range(len(rows[0]))]

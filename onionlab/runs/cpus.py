@@ -20,6 +20,8 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
+import psutil
+
 from onionlab.errors import UserError
 
 RETRY_S = 1.0
@@ -27,6 +29,9 @@ SHARED_PLACES = (Path("/run/lock"), Path("/tmp"))
 QUEUE = "onionlab-cpus"
 MAKER_PATIENCE_S = 1.0
 SHOWN_LETTERS = 200
+LOOK_S = 0.25
+BUSY_PERCENT = 50.0
+"""What somebody else's program, such as a Shadow that was started by hand, takes of its CPU."""
 
 
 @dataclass(frozen=True)
@@ -124,7 +129,7 @@ def _take(
         while True:
             with contextlib.ExitStack() as round_:
                 taken: dict[int, int] = {}
-                for cpu in allowed:
+                for cpu in _idle_first(allowed) if wanted < len(allowed) else allowed:
                     if len(taken) == wanted:
                         break
                     lock = _locked(_cpu_lock(directory, cpu))
@@ -138,6 +143,13 @@ def _take(
                     return list(taken)
             waits()
             time.sleep(RETRY_S)
+
+
+def _idle_first(allowed: list[int]) -> list[int]:
+    """CPUs that nobody keeps busy before those that somebody does, who may know of no locks."""
+    shares = psutil.cpu_percent(LOOK_S, percpu=True)
+    busy = {cpu for cpu, share in enumerate(shares) if share > BUSY_PERCENT}
+    return sorted(allowed, key=lambda cpu: (cpu in busy, cpu))
 
 
 class _Once:

@@ -26,6 +26,7 @@ import sys
 from pathlib import Path
 from onionlab.runs import cpus
 cpus.SHARED_PLACES = (Path(sys.argv[1]),)
+cpus.BUSY_PERCENT = 1000
 with cpus.own_cpus(int(sys.argv[2]), sys.argv[3], lambda: print("waits", flush=True)) as mine:
     print(*mine, flush=True)
     sys.stdin.read()
@@ -40,6 +41,8 @@ def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     folder.chmod(0o1777)
     monkeypatch.setattr(cpus, "SHARED_PLACES", (folder,))
     monkeypatch.setattr(cpus, "RETRY_S", 0.05)
+    # These tests are about locks, whatever else the machine does.
+    monkeypatch.setattr(cpus, "BUSY_PERCENT", 1000)
     return folder
 
 
@@ -252,3 +255,35 @@ def test_who_waits_for_one_cpu_does_not_keep_others_from_another(place: Path) ->
         for process in started:
             process.kill()
             process.wait()
+
+
+@pytest.mark.parametrize(
+    ("busy", "order"),
+    [
+        ((0, 0, 0), [0, 1, 2]),
+        ((100, 3, 0), [1, 2, 0]),
+        ((100, 100, 100), [0, 1, 2]),
+        # As many CPUs as may be used are not as many as there are.
+        ((0, 0, 99, 99), [0, 1, 2]),
+    ],
+)
+def test_what_others_keep_busy_is_taken_last(
+    monkeypatch: pytest.MonkeyPatch, busy: Sequence[float], order: list[int]
+) -> None:
+    looked: list[bool] = []
+
+    def look(interval_s: float, percpu: bool) -> list[float]:
+        looked.append(percpu and interval_s > 0)
+        return list(busy)
+
+    monkeypatch.setattr("psutil.cpu_percent", look)
+    assert cpus._idle_first([0, 1, 2]) == order
+    assert looked == [True]
+
+
+@pytest.mark.skipif(len(os.sched_getaffinity(0)) < 2, reason="one CPU leaves no choice")
+def test_a_run_takes_the_cpu_that_is_not_busy(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    first, second, *_ = sorted(os.sched_getaffinity(0))
+    monkeypatch.setattr(cpus, "_idle_first", lambda allowed: [second, first])
+    with cpus.own_cpus(1) as mine:
+        assert mine == [second]

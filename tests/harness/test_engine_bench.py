@@ -19,7 +19,17 @@ from analysis.formats.plan_file import PlannedRun, Request, Resources
 from onionlab.cli import main
 from onionlab.errors import UserError
 from onionlab.questions import engine_bench
-from onionlab.questions.engine_bench import SHORT, THOROUGH, Bench, Made, engines_here, run_bench
+from onionlab.questions.engine_bench import (
+    FULL_SIZE,
+    PTRACE,
+    SHORT,
+    THOROUGH,
+    Bench,
+    Made,
+    Way,
+    engines_here,
+    run_bench,
+)
 from onionlab.questions.engine_bench_words import lines_of
 from onionlab.runs.costs.calibration import Calibration
 from onionlab.runs.plan import Plan
@@ -53,29 +63,30 @@ class Machine:
         runs = tuple(PlannedRun(f"{request.engine}{s}", "5mid", "ewma", s) for s in seeds)
         return Plan(request, runs, place / "runs", place / "out", 1, Resources(1, 1, 1))
 
-    def make(self, root: Path, plan: Plan, run: PlannedRun) -> Made:
+    def make(self, root: Path, plan: Plan, run: PlannedRun, way: Way) -> Made:
         self.found = sorted(path.name for path in plan.store.glob("*"))
         if self.fails and len(self.made) == 3:
             for name in (".partial", ".failed"):
                 (plan.store / name / run.run_id).mkdir(parents=True)
             raise self.fails
         engine = plan.request.engine
-        self.made.append(run.run_id)
+        assert engine == way.engine
+        self.made.append(f"{way.name}{run.seed}")
         # No two runs are quite alike.
-        cpu_s = self.cost[engine] * (1 + 0.002 * (len(self.made) * 7 % 5))
+        cpu_s = self.cost[way.name] * (1 + 0.002 * (len(self.made) * 7 % 5))
         took = BenchRepetition(
             cpu_s=cpu_s,
             wall_s=cpu_s * self.wall_to_cpu,
             peak_memory_bytes=10**8 + len(self.made) * 7919 % 13 * 10**5,
             others_cpus=self.others_cpus,
         )
-        return Made(took, self.records[engine], {"name": engine}, {"tor": "ab"})
+        return Made(took, self.records[way.name], {"name": engine}, {"tor": "ab"})
 
     def calibrate(self) -> Calibration:
         us = self.switch_us.pop(0) if len(self.switch_us) > 1 else self.switch_us[0]
         return Calibration(us, 0.2, 0.5)
 
-    def bench(self, repetitions: int = 3, entries: Any = SHORT) -> Bench:
+    def bench(self, repetitions: int = 3, entries: Any = SHORT, by_ptrace: bool = False) -> Bench:
         self.measurements += 1
         return run_bench(
             self.root,
@@ -85,6 +96,7 @@ class Machine:
             shadow=None,
             tgen=None,
             say=self.said.append,
+            by_ptrace=by_ptrace,
             plan_runs=self.plan,
             make_run=self.make,
             measure_machine=self.calibrate,
@@ -96,7 +108,8 @@ class Machine:
 def machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Machine:
     ship(tmp_path)
     played = Machine(tmp_path)
-    monkeypatch.setattr(engine_bench, "engines_here", lambda *args: list(played.cost))
+    engines = lambda *args: [name for name in played.cost if name != PTRACE.name]  # noqa: E731
+    monkeypatch.setattr(engine_bench, "engines_here", engines)
     monkeypatch.setattr(engine_bench, "_say_cost", lambda *args: None)
     monkeypatch.setattr(engine_bench, "project_name", lambda: f"commit{played.measurements}")
     return played
@@ -113,6 +126,38 @@ def test_engines_take_turns(machine: Machine) -> None:
         "quick 5mid ewma seed 1",
         *(f"swrr-5mid at 0.1 5mid ewma seed {seed}" for seed in (1, 2, 3)),
     ]
+
+
+def test_the_embedded_engine_is_measured_by_ptrace_too(machine: Machine) -> None:
+    machine.cost["uml-ptrace"] = 60.0
+    machine.records["uml-ptrace"] = machine.records["uml"]
+    made = machine.bench(repetitions=2, entries=FULL_SIZE, by_ptrace=True)
+    assert machine.made == ["uml-ptrace1", "uml1", "shadow1"] * 2
+    (case,) = made.measurement.cases
+    assert list(case.sides) == ["uml-ptrace", "uml", "shadow"]
+    assert made.measurement.marks == ()
+    # What is searched for steps is the engine as it runs.
+    assert {(one.of, one.to) for one in made.series} == {("uml", "shadow")}
+    assert set(made.measurement.slowness) == {"uml", "shadow"}
+    lines = list(lines_of(made))
+    assert lines[1].split() == [
+        *("uml-ptrace", "uml", "shadow"),
+        *("uml", "/", "shadow"),
+        *("uml", "/", "uml-ptrace"),
+    ]
+    assert lines[2].startswith("  CPU time     60.3 s")
+    assert lines[2].endswith("  0.333 (0.331 to 0.335)")
+    machine.records["uml-ptrace"] = "another"
+    (mark,) = machine.bench(entries=FULL_SIZE, by_ptrace=True).measurement.marks
+    assert mark == "swrr-5mid 5mid ewma seed 1: by ptrace there are other records"
+
+
+def test_by_ptrace_is_said_to_the_run(program: Callable[[str], Path], tmp_path: Path) -> None:
+    file = program("echo $ONIONLAB_PTRACE > {file}")
+    engine_bench._run_one(tmp_path, *_planned(tmp_path), PTRACE.environment)
+    assert file.read_text() == "1\n"
+    engine_bench._run_one(tmp_path, *_planned(tmp_path), {})
+    assert file.read_text() == "\n"
 
 
 def test_a_measurement_is_a_line_of_the_history(machine: Machine) -> None:
@@ -185,9 +230,9 @@ def test_runs_that_do_not_repeat_themselves_do_not_count(machine: Machine) -> No
     machine.records = dict.fromkeys(COST, "00ff")
     make = machine.make
 
-    def differing(root: Path, plan: Plan, run: PlannedRun) -> Made:
+    def differing(root: Path, plan: Plan, run: PlannedRun, way: Way) -> Made:
         machine.records["uml"] = str(len(machine.made))
-        return make(root, plan, run)
+        return make(root, plan, run, way)
 
     machine.make = differing  # type: ignore[method-assign]
     made = machine.bench(repetitions=2)
@@ -257,10 +302,10 @@ def test_a_history_that_cannot_be_written_is_refused_before_anything_runs(machin
 def test_two_do_not_measure_at_once(machine: Machine) -> None:
     make = machine.make
 
-    def meanwhile(root: Path, plan: Plan, run: PlannedRun) -> Made:
+    def meanwhile(root: Path, plan: Plan, run: PlannedRun, way: Way) -> Made:
         with pytest.raises(UserError, match="another measurement is under way"):
             machine.bench()
-        return make(root, plan, run)
+        return make(root, plan, run, way)
 
     machine.make = meanwhile  # type: ignore[method-assign]
     assert len(machine.bench(repetitions=1).measurement.cases) == 1
@@ -285,6 +330,9 @@ def test_the_alarm_is_the_exit_status(
     assert main(words) == status
     assert capsys.readouterr().out.splitlines()[-1] == str(machine.state / "history.jsonl")
     assert (asked["entries"], asked["repetitions"]) == (THOROUGH, 5)
+    assert not asked["by_ptrace"]
+    assert main(["bench", "--full-size", "--by-ptrace"]) == status
+    assert (asked["entries"], asked["by_ptrace"]) == (FULL_SIZE, True)
     assert main(["bench", "--repetitions", "0"]) == 2
     assert "--repetitions: expected a whole number" in capsys.readouterr().err
 
@@ -312,13 +360,13 @@ def _planned(tmp_path: Path) -> tuple[Plan, PlannedRun]:
 def test_a_run_that_fails_says_why(program: Callable[[str], Path], tmp_path: Path) -> None:
     program("echo 'error: run quick failed: no tor' >&2; exit 2")
     with pytest.raises(UserError, match=r"^run quick failed: no tor$"):
-        engine_bench._run_one(tmp_path, *_planned(tmp_path))
+        engine_bench._run_one(tmp_path, *_planned(tmp_path), {})
 
 
 def test_an_interrupt_ends_the_run(program: Callable[[str], Path], tmp_path: Path) -> None:
     file = program(f"echo $$ > {{file}}; sleep 0.5; kill -INT {os.getpid()}; exec sleep 60")
     with pytest.raises(KeyboardInterrupt):
-        engine_bench._run_one(tmp_path, *_planned(tmp_path))
+        engine_bench._run_one(tmp_path, *_planned(tmp_path), {})
     with pytest.raises(ProcessLookupError):
         os.kill(int(file.read_text()), signal.SIGCONT)
 

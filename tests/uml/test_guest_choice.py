@@ -16,6 +16,7 @@ import pytest
 from onionlab import engines
 from onionlab.engines.base import Process
 from onionlab.engines.uml import memory
+from onionlab.engines.uml.bootcheck import IN_PROCESSES
 from onionlab.engines.uml.engine import CONFIGURATION, UmlEngine
 from onionlab.engines.uml.guest import description
 from onionlab.errors import UserError
@@ -103,6 +104,23 @@ def test_an_engine_that_is_asked_for_is_never_replaced(
         engines.open_engine("uml", root=ROOT, say=said.append)
     with pytest.raises(UserError, match="there is no engine 'qemu'"):
         engines.open_engine("qemu", root=ROOT, say=said.append)
+
+
+def test_the_kernel_takes_ptrace_where_it_is_told_to(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("onionlab.engines.uml.kernel.ensure_kernel", lambda *_, **__: NoKernel())
+    simulation = Net().simulation(stop_ms=1000)
+
+    def words() -> list[str]:
+        engine = engines.open_engine("uml", root=ROOT, say=lambda line: None)
+        assert isinstance(engine, UmlEngine)
+        return engine._command(simulation, 2**28, tmp_path)
+
+    monkeypatch.delenv(engines.BY_PTRACE, raising=False)
+    assert IN_PROCESSES in words()
+    monkeypatch.setenv(engines.BY_PTRACE, "1")
+    assert IN_PROCESSES not in words()
 
 
 def test_the_guest_needs_nothing_but_the_standard_library() -> None:
