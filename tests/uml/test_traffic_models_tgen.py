@@ -283,6 +283,10 @@ def arrivals(sock: socket.socket, bursts: list[Burst]) -> list[tuple[float, int]
     return found
 
 
+READ_LATE_S = 0.02
+"""The pauses that are checked are 0.04 s and more."""
+
+
 def check_bursts(found: list[tuple[float, int]], bursts: list[Burst]) -> None:
     """Check that bytes came in these bursts: so many, and not before their time."""
     assert sum(burst.pause_us > AT_ONCE_US for burst in bursts) > 3
@@ -295,8 +299,9 @@ def check_bursts(found: list[tuple[float, int]], bursts: list[Burst]) -> None:
         wanted = come + burst.send_bytes
         while come < wanted:
             when, size = found[at]
-            # Nothing of this burst came before its time, and nothing of the next one with it.
-            assert due_s - 0.005 <= when - first < due_s + 5
+            # Nothing of this burst came before its time, and nothing of the next one with it. The
+            # first may have been read late, which makes others early: by less than any pause.
+            assert due_s - READ_LATE_S <= when - first < due_s + 5
             come, at = come + size, at + 1
         assert come == wanted
         due_s += burst.pause_us / 1e6
