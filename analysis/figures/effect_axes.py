@@ -27,7 +27,7 @@ RATIO_TICKS = (
 FEW_TICKS = (0.125, 0.25, 0.5, 1.0, 2.0, 4.0, 8.0)
 """Where the last of those would run into each other."""
 
-WIDEST_WITH_ALL = {2: 5.0, 3: 3.0}
+WIDEST_WITH_ALL = {2: 3.5, 3: 3.0}
 """Panels side by side -> the largest ratio up to which they do not."""
 
 
