@@ -108,12 +108,12 @@ class Way:
     Attributes:
         name: of the side in a measurement.
         engine: name of the engine.
-        environment: variables that a run gets besides.
+        environment: variables that a run gets, whatever this command's own.
     """
 
     name: str
     engine: str
-    environment: Mapping[str, str] = field(default_factory=dict, hash=False)
+    environment: Mapping[str, str] = field(default_factory=lambda: {BY_PTRACE: ""}, hash=False)
 
 
 PTRACE = Way("uml-ptrace", EMBEDDED, {BY_PTRACE: "1"})

@@ -108,8 +108,11 @@ class Machine:
 def machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Machine:
     ship(tmp_path)
     played = Machine(tmp_path)
-    engines = lambda *args: [name for name in played.cost if name != PTRACE.name]  # noqa: E731
-    monkeypatch.setattr(engine_bench, "engines_here", engines)
+    monkeypatch.setattr(
+        engine_bench,
+        "engines_here",
+        lambda *args: [name for name in played.cost if name != PTRACE.name],
+    )
     monkeypatch.setattr(engine_bench, "_say_cost", lambda *args: None)
     monkeypatch.setattr(engine_bench, "project_name", lambda: f"commit{played.measurements}")
     return played
@@ -152,12 +155,15 @@ def test_the_embedded_engine_is_measured_by_ptrace_too(machine: Machine) -> None
     assert mark == "swrr-5mid 5mid ewma seed 1: by ptrace there are other records"
 
 
-def test_by_ptrace_is_said_to_the_run(program: Callable[[str], Path], tmp_path: Path) -> None:
+@pytest.mark.parametrize("own", ["", "1"])
+def test_how_a_run_is_made_does_not_follow_from_who_measures(
+    program: Callable[[str], Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, own: str
+) -> None:
+    monkeypatch.setenv("ONIONLAB_PTRACE", own)
     file = program("echo $ONIONLAB_PTRACE > {file}")
-    engine_bench._run_one(tmp_path, *_planned(tmp_path), PTRACE.environment)
-    assert file.read_text() == "1\n"
-    engine_bench._run_one(tmp_path, *_planned(tmp_path), {})
-    assert file.read_text() == "\n"
+    for way, said in ((PTRACE, "1\n"), (Way("uml", "uml"), "\n")):
+        engine_bench._run_one(tmp_path, *_planned(tmp_path), way.environment)
+        assert file.read_text() == said
 
 
 def test_a_measurement_is_a_line_of_the_history(machine: Machine) -> None:
