@@ -46,6 +46,9 @@ def commands(page: Page) -> Iterator[list[str]]:
             yield words[: next((i for i, word in enumerate(words) if word in ("&&", ">", "|")), 99)]
 
 
+BY_PATH = list(REPOSITORY.glob("configs/costs/*.yaml"))
+"""Experiments that are no choice of a user's, and are named by their paths."""
+
 CALLS = {
     f"{path}: {' '.join(words)}": words for path, page in PAGES.items() for words in commands(page)
 }
@@ -68,6 +71,7 @@ def test_make(words: list[str]) -> None:
         if name == "NAME":
             # An import writes an experiment of the networks' name.
             names = set() if "network" in words[1] else set(experiment_names(REPOSITORY))
+            names |= {str(path.relative_to(REPOSITORY)) for path in BY_PATH}
             assert value in names | NETWORKS | OF_READERS, value
         if name == "CLAIMS":
             assert value in {*claim_files(REPOSITORY), *OF_READERS}, value
