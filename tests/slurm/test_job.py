@@ -77,8 +77,8 @@ def test_cpus_of_a_node_that_confines_nobody_are_locked(
     monkeypatch.setattr(os, "sched_getaffinity", lambda pid: {0, 1})
     monkeypatch.setattr(os, "sched_setaffinity", lambda pid, mask: None)
     with cpus.own_cpus(1, allocated=True) as taken:
-        assert taken == [0]
-        assert [holder.cpu for holder in cpus.holders([0, 1])] == [0]
+        assert len(taken) == 1
+        assert [holder.cpu for holder in cpus.holders([0, 1])] == taken
 
 
 class OneRun:
