@@ -28,7 +28,7 @@ class BenchRepetition(FormatModel):
         description="the largest sum of their memory, sampled every few seconds"
     )
     others_cpus: Annotated[float, Field(ge=0, le=LARGEST_NUMBER, allow_inf_nan=False)] = Field(
-        description="how many CPUs others kept busy meanwhile, in the mean"
+        description="how many CPUs other programs kept busy meanwhile, in the mean"
     )
 
 

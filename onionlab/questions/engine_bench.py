@@ -78,7 +78,13 @@ from onionlab.runs.workflow.progress import ProgressView
 MOST_WALL_TO_CPU = 1.25
 """On an idle machine a run takes 1.01 to 1.05 times its CPU time by the clock."""
 MOST_OTHERS_CPUS = 0.25
-"""What others may take of all CPUs while a run is made, in CPUs: caches and memory are shared."""
+"""What others may take of all CPUs while a run is made, in CPUs: caches and memory are shared.
+
+The kernel's threads are no others: on some hosts one of them looks at the memory of a large run
+all the time, at up to half a CPU, whatever the engine.
+"""
+PF_KTHREAD = 0x0020_0000
+"""In a process's flags, field 9 of /proc/PID/stat: a thread of the kernel (linux/sched.h)."""
 POLL_S = 0.5
 PATIENCE_S = 10.0
 """For a run that is told to end."""
@@ -311,10 +317,11 @@ def _shown(view: ProgressView, store: Store, run: PlannedRun, finished: int) -> 
 def make_and_remove(root: Path, plan: Plan, run: PlannedRun, way: Way) -> Made:
     """Make a run, hash its records, and remove it. Raises UserError where it fails."""
     store = Store(plan.store)
-    busy_s, begun_s = _busy_s(), time.monotonic()
+    others_s, begun_s = _busy_s() - _kernel_threads_s(), time.monotonic()
     own_s = _run_one(root, plan, run, way.environment)
     wall_s = time.monotonic() - begun_s
-    others_cpus = max(0.0, _busy_s() - busy_s - own_s) / wall_s
+    others_s = _busy_s() - _kernel_threads_s() - others_s - own_s
+    others_cpus = max(0.0, others_s) / wall_s
     folder = store.run(run.run_id)
     manifest = read_manifest(store.manifest(run.run_id))
     extract(folder, folder / RECORDS)
@@ -340,6 +347,19 @@ def _busy_s() -> float:
     times = psutil.cpu_times()
     named = ("user", "nice", "system", "irq", "softirq", "steal")
     return float(sum(getattr(times, name, 0.0) for name in named))
+
+
+def _kernel_threads_s() -> float:
+    """CPU time that the kernel's threads have had: they tend a run's memory and files."""
+    ticks = 0
+    for stat in Path("/proc").glob("[0-9]*/stat"):
+        try:
+            after_name = stat.read_text(errors="replace").rpartition(")")[2].split()
+        except OSError:
+            continue
+        flags, user, system = (int(after_name[field - 3]) for field in (9, 14, 15))
+        ticks += user + system if flags & PF_KTHREAD else 0
+    return ticks / os.sysconf("SC_CLK_TCK")
 
 
 def _run_one(root: Path, plan: Plan, run: PlannedRun, environment: Mapping[str, str]) -> float:

@@ -12,6 +12,7 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+import psutil
 import pytest
 
 from analysis.formats.bench_history import BenchRepetition, read_bench_history
@@ -381,3 +382,19 @@ def test_others_are_those_who_are_not_the_run() -> None:
     before_s = engine_bench._busy_s()
     subprocess.run([sys.executable, "-c", "sum(range(10**7))"], check=True)
     assert engine_bench._busy_s() > before_s
+
+
+def test_threads_of_the_kernel_are_no_others() -> None:
+    """Whatever runs has some, or sees none of them; a program of ours is none of them."""
+    before_s = engine_bench._kernel_threads_s()
+    sum(range(5 * 10**7))
+    assert 0 <= engine_bench._kernel_threads_s() - before_s < 0.3
+    kernels = [
+        process
+        for process in psutil.process_iter(["ppid", "cmdline", "cpu_times"])
+        if process.info["ppid"] == 2 and not process.info["cmdline"]
+    ]
+    told_s = sum(
+        process.info["cpu_times"].user + process.info["cpu_times"].system for process in kernels
+    )
+    assert engine_bench._kernel_threads_s() == pytest.approx(told_s, abs=1, rel=0.01)
