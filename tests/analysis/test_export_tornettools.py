@@ -136,6 +136,7 @@ def test_a_log_that_is_there_twice_is_an_error(store: Store, tmp_path: Path) -> 
         lay_out(tmp_path, store, RUNS[:1], tmp_path / "out")
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(
     any(shutil.which(name) is None for name in PROGRAMS),
     reason=f"needs {', '.join(PROGRAMS)} in PATH",
