@@ -385,10 +385,7 @@ def test_others_are_those_who_are_not_the_run() -> None:
 
 
 def test_threads_of_the_kernel_are_no_others() -> None:
-    """Whatever runs has some, or sees none of them; a program of ours is none of them."""
-    before_s = engine_bench._kernel_threads_s()
-    sum(range(5 * 10**7))
-    assert 0 <= engine_bench._kernel_threads_s() - before_s < 0.3
+    """They alone are counted: children of kthreadd, of which a container sees none."""
     kernels = [
         process
         for process in psutil.process_iter(["ppid", "cmdline", "cpu_times"])
