@@ -9,7 +9,14 @@ from hypothesis import settings
 from onionlab.engines.uml.kernel import BuiltKernel, ensure_kernel
 from onionlab.paths import working_root
 
-pytest_plugins = ["pytester", "suite_limits", "suite_order", "suite_roots", "suite_checkouts"]
+pytest_plugins = [
+    "pytester",
+    "suite_limits",
+    "suite_order",
+    "suite_roots",
+    "suite_checkouts",
+    "suite_cpu_locks",
+]
 
 # Whoever runs the tests in the background of a shell has Ctrl-C ignored, and so have all programs
 # that they start: tests of an interrupt would wait for nothing.

@@ -39,6 +39,7 @@ def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     folder = tmp_path / "lock"
     folder.mkdir()
     folder.chmod(0o1777)
+    monkeypatch.delenv(cpus.PLACE_VARIABLE)
     monkeypatch.setattr(cpus, "SHARED_PLACES", (folder,))
     monkeypatch.setattr(cpus, "RETRY_S", 0.05)
     # These tests are about locks, whatever else the machine does.
@@ -76,11 +77,25 @@ def test_the_place_follows_from_the_machine_alone(
     for folder, mode in ((mine, 0o755), (sticky, 0o1777)):
         folder.mkdir()
         folder.chmod(mode)
+    monkeypatch.delenv(cpus.PLACE_VARIABLE)
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
     monkeypatch.setattr(cpus, "SHARED_PLACES", (tmp_path / "missing", mine, sticky))
     assert cpus.lock_directory() == sticky
     monkeypatch.setattr(cpus, "SHARED_PLACES", (mine,))
     assert cpus.lock_directory() == tmp_path / f"onionlab-cpus-{os.getuid()}"
+
+
+def test_the_suites_runs_do_not_wait_for_the_machines() -> None:
+    """Whatever long runs hold: all processes of this suite have one place of their own."""
+    taken = subprocess.run(
+        [sys.executable, "-c", "from onionlab.runs.cpus import *; print(lock_directory())"],
+        capture_output=True,
+        text=True,
+        check=True,
+        cwd=REPOSITORY,
+    )
+    assert taken.stdout.strip() == str(cpus.lock_directory()) not in map(str, cpus.SHARED_PLACES)
+    assert cpus.lock_directory().is_dir()
 
 
 def test_whoever_waits_can_tell_for_whom(place: Path) -> None:

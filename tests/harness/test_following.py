@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import signal
+import subprocess
 import sys
 from pathlib import Path
 
+import psutil
 import pytest
 
 from onionlab.engines import following
 from onionlab.engines.base import Progress, Usage
 from onionlab.engines.following import Command, Ended, follow
-from onionlab.engines.shadow.engine import LOG_TAIL_LINES, _log_tail
+from onionlab.engines.processes import MemorySampler
+from onionlab.engines.shadow.engine import LOG_TAIL_LINES, _log_tail, managed_shared_bytes
 
 USAGE = Usage(1.0, 1.0, 1)
 
@@ -108,3 +111,31 @@ def test_of_shadows_log_is_shown_what_is_not_in_every_log(tmp_path: Path) -> Non
     assert len(_log_tail(log)) == LOG_TAIL_LINES
     log.write_text("".join(f"{line}\n" for line in range(100)))
     assert _log_tail(log) == [str(line) for line in range(100 - LOG_TAIL_LINES, 100)]
+
+
+def test_heaps_that_shadow_keeps_in_shared_memory_count(tmp_path: Path) -> None:
+    """As its memory manager does: both a managed process and Shadow map them; they count once."""
+    code = """
+import mmap, os, sys, time
+heap = mmap.mmap(-1, 48 << 20)
+heap.write(b"x" * len(heap))
+if os.fork():
+    time.sleep(60)
+heap.seek(0)
+heap.read()
+print("held", flush=True)
+time.sleep(60)
+"""
+    shadow = subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE)
+    try:
+        assert shadow.stdout
+        shadow.stdout.readline()
+        assert 48 << 20 <= managed_shared_bytes(shadow.pid) < 56 << 20
+        sampler = MemorySampler(shadow.pid, tmp_path / "free.log", managed_shared_bytes)
+        assert 48 << 20 <= sampler.sample() < 90 << 20
+    finally:
+        for child in psutil.Process(shadow.pid).children():
+            child.kill()
+        shadow.kill()
+        shadow.communicate()
+    assert managed_shared_bytes(shadow.pid) == 0

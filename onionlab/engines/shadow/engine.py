@@ -5,6 +5,7 @@ Configuration: https://shadow.github.io/docs/guide/shadow_config_spec.html
 
 from __future__ import annotations
 
+import contextlib
 import os
 import re
 import shutil
@@ -12,6 +13,7 @@ from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
+import psutil
 import yaml
 
 from analysis.formats.files import LOGS, TEMPLATE
@@ -93,6 +95,7 @@ class ShadowEngine:
                 directory=directory,
                 log=directory / LOG,
                 environment={**os.environ, "PATH": search_path},
+                shared_bytes=managed_shared_bytes,
             ),
             simulated_s=lambda: next(simulated),
             stop_s=simulation.stop_ms / 1000,
@@ -101,6 +104,22 @@ class ShadowEngine:
         if ended.status != 0:
             raise EngineFailureError(f"Shadow {ended}", _log_tail(directory / LOG))
         return ended.usage
+
+
+def managed_shared_bytes(pid: int) -> int:
+    """Return the shared memory that Shadow's managed processes hold; pid: Shadow's own.
+
+    With `use_memory_manager` that is where Shadow puts their heaps: files that a managed process
+    and Shadow both map, which are counted once, at the managed process.
+    """
+    total_kib = 0
+    with contextlib.suppress(psutil.NoSuchProcess):
+        for process in psutil.Process(pid).children(recursive=True):
+            with contextlib.suppress(OSError):
+                status = Path(f"/proc/{process.pid}/status").read_text()
+                found = re.search(r"^RssShmem:\s+(\d+) kB$", status, re.MULTILINE)
+                total_kib += int(found[1]) if found else 0
+    return total_kib * 1024
 
 
 def network_graph(network: Network) -> bytes:
