@@ -182,24 +182,26 @@ report: $(READY) ## the report of NAME
 	@$(ONIONLAB) report $(NAMED)
 
 # Files that take long start first (tests/suite_order.py), and all CPUs are at work until the end.
-PYTEST = $(TOOL) pytest --numprocesses logical --dist loadfile --no-loadscope-reorder --durations 25
+PYTEST = $(TOOL) pytest --dist loadfile --no-loadscope-reorder --durations 25 --numprocesses
 QUICK_TESTS = not slow or always
 
 TEST_LISTS = $(foreach one,lint test libtorrent,configs/apt-packages-$(one).txt)
 # Tests with a cluster of their own are among the rest.
 REST_LISTS = $(TEST_LISTS) configs/apt-packages-slurm.txt
+# Those mostly wait for Slurm: the CPUs are at work with one process of tests more.
+ONE_MORE = $$(($$(nproc) + 1))
 
 test: $(DEV_READY) ## the tests for every change, in minutes: with a real run; builds Tor and the kernel
 	@onionlab/setup.sh $(TEST_LISTS)
-	@$(PYTEST) -m "$(QUICK_TESTS)"
+	@$(PYTEST) logical -m "$(QUICK_TESTS)"
 
 test-all: $(DEV_READY) ## every test; builds all variants of Tor, and libtorrent
 	@onionlab/setup.sh $(REST_LISTS)
-	@$(PYTEST)
+	@$(PYTEST) $(ONE_MORE)
 
 test-rest: $(DEV_READY) ## what test-all has more than test
 	@onionlab/setup.sh $(REST_LISTS)
-	@$(PYTEST) -m "not ($(QUICK_TESTS))"
+	@$(PYTEST) $(ONE_MORE) -m "not ($(QUICK_TESTS))"
 
 lint: $(DEV_READY) ## formatting, lint, what may import what, and types
 	@onionlab/setup.sh configs/apt-packages-lint.txt

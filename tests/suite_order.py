@@ -13,10 +13,10 @@ TESTS = Path(__file__).parent
 LONG_FILES = (
     # These build: in `make test` one of them Tor, another the kernel, side by side.
     "tor/test_real_tor.py",
+    "slurm/test_cluster.py",
     "harness/test_other_systems.py",
     "harness/test_end_to_end.py",
     "harness/test_kills.py",
-    "slurm/test_cluster.py",
     "uml/test_guest_kills.py",
     "uml/test_guest_repeats.py",
     "uml/test_guest_network.py",

@@ -127,10 +127,13 @@ def values_of(
 
     Times of one engine are those that the reference machine would take.
     """
-    own = [float(getattr(one, measure)) for one in case.sides[of].repetitions]
+    repetitions = case.sides[of].repetitions
+    own = [float(getattr(one, measure)) for one in repetitions]
     if to is None:
-        slow = measurement.slowness[of] if measure in TIMES else 1.0
-        return [value / slow for value in own]
+        if measure not in TIMES:
+            return own
+        mean = measurement.slowness[of]
+        return [x / (one.slowness or mean) for x, one in zip(own, repetitions, strict=True)]
     others = [float(getattr(one, measure)) for one in case.sides[to].repetitions]
     return [a / b for a, b in zip(own, others, strict=False)]
 

@@ -30,6 +30,11 @@ class BenchRepetition(FormatModel):
     others_cpus: Annotated[float, Field(ge=0, le=LARGEST_NUMBER, allow_inf_nan=False)] = Field(
         description="how many CPUs other programs kept busy meanwhile, in the mean"
     )
+    slowness: Amount | None = Field(
+        default=None,
+        description="how many times slower than the reference machine this one was at its "
+        "engine's work, in the mean of before and after the run; null in older lines",
+    )
 
 
 class BenchSide(FormatModel):
@@ -87,10 +92,13 @@ class BenchMeasurement(FormatModel):
     after: dict[str, Amount] = Field(description="the same after them")
     slowness: dict[str, Amount] = Field(
         description="engine -> how many times slower than the reference machine this one was at "
-        "its work, in the mean of before and after"
+        "its work, in the mean of before, between and after the runs"
     )
     marks: tuple[str, ...] = Field(
         description="why it does not count, as where others had the CPU; empty: it does"
+    )
+    made_again: tuple[str, ...] = Field(
+        default=(), description="what disturbed repetitions in whose place others stand"
     )
     cases: tuple[BenchCase, ...] = Field(description="what was run")
 

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import contextlib
 import fcntl
+import math
 import os
 import shutil
 import signal
@@ -62,7 +63,7 @@ from onionlab.runs.costs.calibration import (
     cpus_of_runs,
 )
 from onionlab.runs.costs.estimate import costs_of_runs
-from onionlab.runs.costs.model import load_model, slowness
+from onionlab.runs.costs.model import CostModel, load_model, slowness
 from onionlab.runs.costs.past import MACHINE_FACTS
 from onionlab.runs.costs.words import time_text
 from onionlab.runs.cpus import holders
@@ -88,6 +89,12 @@ PF_KTHREAD = 0x0020_0000
 POLL_S = 0.5
 PATIENCE_S = 10.0
 """For a run that is told to end."""
+TRIES = 3
+"""How often a repetition is made until nothing disturbs it; the last one stays, whatever it is."""
+PROBES = 5
+"""A measurement of the machine is the median of so many, of two thirds of a second each."""
+SPELL_S = 10.0
+"""How long to wait for the end of a slow spell of seconds, as neighbours on a host make them."""
 
 Say = Callable[[str], None]
 
@@ -167,6 +174,76 @@ MakeRun = Callable[[Path, Plan, PlannedRun, Way], Made]
 PlanRuns = Callable[[Path, Request, Path, Say], Plan]
 
 
+class _Speed:
+    """How fast the machine is, measured before and after each run."""
+
+    def __init__(
+        self, model: CostModel, engines: Sequence[str], measure: Callable[[], Calibration]
+    ) -> None:
+        self._model, self._engines, self._measure = model, engines, measure
+        self.measured = [measure()]
+
+    def look(self) -> None:
+        """Measure it after a run.
+
+        Where it differs from before, it is measured once more: a slow spell that only the
+        measurement fell into says nothing of the run.
+        """
+        found = self._measure()
+        if list(self._changes([self.measured[-1], found])):
+            time.sleep(SPELL_S)
+            again = self._measure()
+            found = min(found, again, key=self._distance)
+        self.measured.append(found)
+
+    def of_last_run(self, engine: str) -> float:
+        """How many times slower than the reference the machine was beside the last run."""
+        return statistics.geometric_mean(self._slow(engine, self.measured[-2:]))
+
+    def mean(self, engine: str) -> float:
+        """The same, of all runs."""
+        return statistics.geometric_mean(self._slow(engine, self.measured))
+
+    def changes_of_last(self, runs: int) -> Iterator[str]:
+        """What changed too much while the last runs were made, before and behind them included."""
+        return self._changes(self.measured[-runs - 1 :])
+
+    def _changes(self, measured: Sequence[Calibration]) -> Iterator[str]:
+        for engine in self._engines:
+            slow = self._slow(engine, measured)
+            factor = max(slow) / min(slow)
+            if factor > self._model.drift_factor:
+                slower = slow.index(max(slow)) > slow.index(min(slow))
+                yield (
+                    f"the machine's speed at {engine}'s work changed meanwhile, x "
+                    f"{1 / factor if slower else factor:.2f}"
+                )
+
+    def _slow(self, engine: str, measured: Sequence[Calibration]) -> list[float]:
+        exponents, reference = self._model.of(engine).speed, self._model.reference
+        return [slowness(exponents, one, reference) for one in measured]
+
+    def _distance(self, found: Calibration) -> float:
+        """From the measurement before, at the work at which it is largest."""
+        both = [self._slow(engine, [self.measured[-1], found]) for engine in self._engines]
+        return max(abs(math.log(now / before)) for before, now in both)
+
+
+@dataclass
+class _Runs:
+    """All runs of a measurement.
+
+    Attributes:
+        made: number of the entry, way and seed -> repetitions.
+        marks: what disturbed repetitions that stay.
+        made_again: what disturbed those that were made again.
+    """
+
+    made: dict[tuple[int, Way, int], list[Made]] = field(default_factory=dict)
+    marks: list[str] = field(default_factory=list)
+    made_again: list[str] = field(default_factory=list)
+
+
 def run_bench(
     root: Path,
     entries: Sequence[BenchEntry],
@@ -220,14 +297,12 @@ def run_bench(
         _say_cost(root, asked, repetitions, say)
         made_plans = {key: plan_runs(root, one, place, say) for key, one in requests.items()}
         plans = [{way: made_plans[entry, way.engine] for way in ways} for entry in entries]
-        before = measure_machine()
-        runs = sum(len(entry.seeds) for entry in entries) * len(ways) * repetitions
-        with _nothing_left(place / "runs"), ProgressView(total=runs) as view:
-            made = _make_all(root, plans, repetitions, make_run, view)
-        after = measure_machine()
-        measurement = _measurement(
-            root, measured_at, _cases(entries, plans, made), engines, before, after
-        )
+        speed = _Speed(load_model(root), engines, measure_machine)
+        count = sum(len(entry.seeds) for entry in entries) * len(ways) * repetitions
+        with _nothing_left(place / "runs"), ProgressView(total=count) as view:
+            runs = _make_all(root, entries, plans, repetitions, make_run, speed, view)
+        cases = _cases(entries, plans, runs.made)
+        measurement = _measurement(measured_at, cases, engines, runs, speed)
         series = series_of(earlier, measurement, EMBEDDED, PREFERRED)
         add_to_bench_history(path, measurement)
     return Bench(measurement, tuple(earlier), tuple(series), path)
@@ -272,8 +347,8 @@ def _say_cost(
         count += of_engine * len(costs)
         of_runs_s = sum(cost.wall_s.middle for cost in costs)
         wall_s += of_engine * of_runs_s * way.times_as_long
-    runs = "1 run" if count == 1 else f"{count} runs"
-    say(f"cost: {runs}, one after the other, about {time_text(wall_s)} on an idle machine")
+    runs = "1 run" if count == 1 else f"{count} runs, one after the other"
+    say(f"cost: {runs}, about {time_text(wall_s)} on an idle machine")
 
 
 def _plan(root: Path, request: Request, place: Path, say: Say) -> Plan:
@@ -286,25 +361,63 @@ def _plan(root: Path, request: Request, place: Path, say: Say) -> Plan:
 
 def _make_all(
     root: Path,
+    entries: Sequence[BenchEntry],
     plans: Sequence[dict[Way, Plan]],
     repetitions: int,
     make_run: MakeRun,
+    speed: _Speed,
     view: ProgressView,
-) -> dict[tuple[int, Way, int], list[Made]]:
-    """Make all runs, the ways in turns: number of the entry, way and seed -> repetitions."""
-    made: dict[tuple[int, Way, int], list[Made]] = {}
+) -> _Runs:
+    """Make all runs; a repetition that is disturbed is made again on all sides.
+
+    So a ratio is always that of runs in a row.
+    """
+    runs = _Runs()
     finished = 0
-    for number, of_entry in enumerate(plans):
-        for seed in dict.fromkeys(run.seed for plan in of_entry.values() for run in plan.runs):
+    for number, (entry, of_entry) in enumerate(zip(entries, plans, strict=True)):
+        for seed in entry.seeds:
+            title = _case(entry, of_entry, seed).title
             for _ in range(repetitions):
-                for way, plan in of_entry.items():
-                    (run,) = (one for one in plan.runs if one.seed == seed)
-                    with _shown(view, Store(plan.store), run, finished):
-                        one = make_run(root, plan, run, way)
-                    made.setdefault((number, way, seed), []).append(one)
-                    finished += 1
-                    view.show(finished, [])
-    return made
+                turn = _make_turn(root, of_entry, seed, make_run, speed, view, finished)
+                for _ in range(TRIES - 1):
+                    why = [*speed.changes_of_last(len(turn)), *_disturbances_of(turn)]
+                    if not why:
+                        break
+                    runs.made_again.append(f"{title}: {'; '.join(why)}")
+                    view.show(finished, [], notes=[f"made again, {runs.made_again[-1]}"])
+                    turn = _make_turn(root, of_entry, seed, make_run, speed, view, finished)
+                finished += len(turn)
+                runs.marks += [f"{title}: {why}" for why in speed.changes_of_last(len(turn))]
+                for way, one in turn.items():
+                    runs.made.setdefault((number, way, seed), []).append(one)
+    return runs
+
+
+def _make_turn(
+    root: Path,
+    plans: dict[Way, Plan],
+    seed: int,
+    make_run: MakeRun,
+    speed: _Speed,
+    view: ProgressView,
+    finished: int,
+) -> dict[Way, Made]:
+    """One repetition: the run on each side in turn, with the machine's speed beside it."""
+    turn: dict[Way, Made] = {}
+    for way, plan in plans.items():
+        run = _run_of(plan, seed)
+        with _shown(view, Store(plan.store), run, finished + len(turn)):
+            one = make_run(root, plan, run, way)
+        speed.look()
+        slow = round(speed.of_last_run(way.engine), 4)
+        turn[way] = replace(one, took=one.took.model_copy(update={"slowness": slow}))
+        view.show(finished + len(turn), [])
+    return turn
+
+
+def _run_of(plan: Plan, seed: int) -> PlannedRun:
+    (run,) = (one for one in plan.runs if one.seed == seed)
+    return run
 
 
 @contextlib.contextmanager
@@ -416,16 +529,23 @@ def _cases(
     made: dict[tuple[int, Way, int], list[Made]],
 ) -> tuple[BenchCase, ...]:
     return tuple(
-        BenchCase(
-            experiment=entry.experiment,
-            scale=entry.scale,
-            level=next(iter(plans[number].values())).runs[0].level,
-            variant=entry.variant,
-            seed=seed,
-            sides={way.name: _side(made[number, way, seed]) for way in plans[number]},
+        _case(entry, plans[number], seed).model_copy(
+            update={"sides": {way.name: _side(made[number, way, seed]) for way in plans[number]}}
         )
         for number, entry in enumerate(entries)
         for seed in entry.seeds
+    )
+
+
+def _case(entry: BenchEntry, plans: dict[Way, Plan], seed: int) -> BenchCase:
+    """What is run, before it is."""
+    return BenchCase(
+        experiment=entry.experiment,
+        scale=entry.scale,
+        level=_run_of(next(iter(plans.values())), seed).level,
+        variant=entry.variant,
+        seed=seed,
+        sides={},
     )
 
 
@@ -439,19 +559,14 @@ def _side(made: Sequence[Made]) -> BenchSide:
 
 
 def _measurement(
-    root: Path,
     measured_at: str,
     cases: tuple[BenchCase, ...],
     engines: Sequence[str],
-    before: Calibration,
-    after: Calibration,
+    runs: _Runs,
+    speed: _Speed,
 ) -> BenchMeasurement:
-    model = load_model(root)
     facts = host_facts()
-    slow = {
-        engine: [slowness(model.of(engine).speed, one, model.reference) for one in (before, after)]
-        for engine in engines
-    }
+    before, after = speed.measured[0], speed.measured[-1]
     return BenchMeasurement(
         format=1,
         measured_at=measured_at,
@@ -460,8 +575,9 @@ def _measurement(
         host={name: value for name, value in facts.items() if name not in MACHINE_FACTS},
         before={name: getattr(before, name) for name in MEASURES},
         after={name: getattr(after, name) for name in MEASURES},
-        slowness={name: round(statistics.geometric_mean(two), 4) for name, two in slow.items()},
-        marks=(*marks_of_runs(cases), *_marks_of_machine(slow, model.drift_factor)),
+        slowness={engine: round(speed.mean(engine), 4) for engine in engines},
+        marks=(*marks_of_runs(cases), *runs.marks),
+        made_again=tuple(runs.made_again),
         cases=cases,
     )
 
@@ -476,29 +592,32 @@ def marks_of_runs(cases: Sequence[BenchCase]) -> Iterator[str]:
             if " " in side.records:
                 yield f"{case.title} on {engine}: repetitions have other records"
             for number, one in enumerate(side.repetitions, start=1):
-                where = f"{case.title} on {engine}, repetition {number}"
-                if one.wall_s > MOST_WALL_TO_CPU * one.cpu_s:
-                    yield (
-                        f"{where}: {one.wall_s:.0f} s by the clock for {one.cpu_s:.0f} s of CPU "
-                        "time"
-                    )
-                elif one.others_cpus > MOST_OTHERS_CPUS:
-                    yield f"{where}: others kept {one.others_cpus:.1f} CPUs busy"
+                for why in disturbances(one):
+                    yield f"{case.title} on {engine}, repetition {number}: {why}"
 
 
-def _marks_of_machine(slow: dict[str, list[float]], drift_factor: float) -> Iterator[str]:
-    for engine, (before, after) in slow.items():
-        factor = after / before
-        if max(factor, 1 / factor) > drift_factor:
-            yield f"the machine's speed at {engine}'s work changed meanwhile, x {1 / factor:.2f}"
+def _disturbances_of(turn: Mapping[Way, Made]) -> Iterator[str]:
+    for way, one in turn.items():
+        yield from (f"{way.name}: {why}" for why in disturbances(one.took))
+
+
+def disturbances(one: BenchRepetition) -> Iterator[str]:
+    """Why what a run took does not count: others were at work meanwhile."""
+    if one.wall_s > MOST_WALL_TO_CPU * one.cpu_s:
+        yield f"{one.wall_s:.0f} s by the clock for {one.cpu_s:.0f} s of CPU time"
+    elif one.others_cpus > MOST_OTHERS_CPUS:
+        yield f"others kept {one.others_cpus:.1f} CPUs busy"
 
 
 def _measured_machine() -> Calibration:
     """What the CPU of a run takes for the pieces of its work. Raises UserError."""
     try:
-        return calibrate(cpus_of_runs(1))
+        found = [calibrate(cpus_of_runs(1)) for _ in range(PROBES)]
     except NoCalibrationError as error:
         raise UserError(f"this machine cannot be measured: {error}", "try it again") from error
+    return Calibration(
+        **{name: statistics.median(getattr(one, name) for one in found) for name in MEASURES}
+    )
 
 
 @contextlib.contextmanager

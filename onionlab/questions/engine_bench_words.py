@@ -21,6 +21,7 @@ from onionlab.questions.engine_bench import Bench
 from onionlab.runs.costs.words import bytes_text
 
 SHOWN_MARKS = 5
+NOT_COUNTED = "NOT COUNTED: the machine was not idle, or the runs are not alike; measure again"
 
 
 def lines_of(bench: Bench) -> Iterator[str]:
@@ -29,7 +30,8 @@ def lines_of(bench: Bench) -> Iterator[str]:
         yield from _table(
             bench.measurement, case, [one for one in bench.series if one.case == case]
         )
-    yield from _marks(bench.measurement.marks)
+    yield from _shown_of("made again, since disturbed:", bench.measurement.made_again)
+    yield from _shown_of(NOT_COUNTED, bench.measurement.marks)
     for case, before, why in incomparable(bench.earlier, bench.measurement, PREFERRED):
         yield (
             f"{case.title}: {' and '.join(why)} than at {before.measured_at} ({before.project}); "
@@ -84,14 +86,15 @@ def _spread(values: Sequence[float], measure: str) -> str:
     return f"{middle} ({_amount(measure, min(values))} to {_amount(measure, max(values))})"
 
 
-def _marks(marks: Sequence[str]) -> Iterator[str]:
-    if not marks:
+def _shown_of(title: str, lines: Sequence[str]) -> Iterator[str]:
+    """The first lines below a title; nothing without lines."""
+    if not lines:
         return
-    yield "NOT COUNTED: the machine was not idle, or the runs are not alike; measure again"
-    for mark in marks[:SHOWN_MARKS]:
-        yield f"  {mark}"
-    if len(marks) > SHOWN_MARKS:
-        yield f"  and {len(marks) - SHOWN_MARKS} more"
+    yield title
+    for line in lines[:SHOWN_MARKS]:
+        yield f"  {line}"
+    if len(lines) > SHOWN_MARKS:
+        yield f"  and {len(lines) - SHOWN_MARKS} more"
 
 
 def _steps(bench: Bench) -> Iterator[str]:

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import itertools
 import os
 import signal
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from types import SimpleNamespace
@@ -25,6 +26,7 @@ from onionlab.questions.engine_bench import (
     PTRACE,
     SHORT,
     THOROUGH,
+    TRIES,
     Bench,
     Made,
     Way,
@@ -53,7 +55,7 @@ class Machine:
         self.records = dict.fromkeys(COST, "00ff")
         self.wall_to_cpu = 1.02
         self.others_cpus = 0.0
-        self.switch_us = [2.0]
+        self.switch_us: Iterator[float] = itertools.repeat(2.0)
         self.measurements = 0
         self.fails: BaseException | None = None
         self.found: list[str] = []
@@ -84,8 +86,7 @@ class Machine:
         return Made(took, self.records[way.name], {"name": engine}, {"tor": "ab"})
 
     def calibrate(self) -> Calibration:
-        us = self.switch_us.pop(0) if len(self.switch_us) > 1 else self.switch_us[0]
-        return Calibration(us, 0.2, 0.5)
+        return Calibration(next(self.switch_us), 0.2, 0.5)
 
     def bench(self, repetitions: int = 3, entries: Any = SHORT, by_ptrace: bool = False) -> Bench:
         self.measurements += 1
@@ -115,6 +116,7 @@ def machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Machine:
         lambda *args: [name for name in played.cost if name != PTRACE.name],
     )
     monkeypatch.setattr(engine_bench, "_say_cost", lambda *args: None)
+    monkeypatch.setattr(engine_bench, "SPELL_S", 0.0)
     monkeypatch.setattr(engine_bench, "project_name", lambda: f"commit{played.measurements}")
     return played
 
@@ -168,7 +170,7 @@ def test_how_a_run_is_made_does_not_follow_from_who_measures(
 
 
 def test_a_measurement_is_a_line_of_the_history(machine: Machine) -> None:
-    machine.switch_us = [2.0, 2.2]
+    machine.switch_us = itertools.chain([2.0] * 6, itertools.repeat(2.2))
     first = machine.bench()
     second = machine.bench()
     assert read_bench_history(machine.state / "history.jsonl") == [
@@ -216,21 +218,63 @@ def test_a_planted_step_is_an_alarm_and_no_step_is_none(machine: Machine) -> Non
 @pytest.mark.parametrize(
     ("change", "mark"),
     [
-        ({"wall_to_cpu": 2.0}, "repetition 1: 40 s by the clock for 20 s of CPU time"),
-        ({"others_cpus": 0.9}, "repetition 1: others kept 0.9 CPUs busy"),
-        ({"switch_us": [2.0, 4.0]}, "the machine's speed at uml's work changed meanwhile, x 0.66"),
+        ({"wall_to_cpu": 2.0}, " on uml, repetition 1: 40 s by the clock for 20 s of CPU time"),
+        ({"others_cpus": 0.9}, " on uml, repetition 1: others kept 0.9 CPUs busy"),
+        (
+            # Each is measured twice where it differs from the one before.
+            {"switch_us": itertools.chain([2.0], itertools.cycle([4.0, 4.0, 2.0, 2.0]))},
+            ": the machine's speed at uml's work changed meanwhile, x 0.66",
+        ),
     ],
 )
-def test_a_machine_that_was_not_idle_does_not_count(
+def test_a_machine_that_is_never_idle_does_not_count(
     machine: Machine, change: dict[str, Any], mark: str
 ) -> None:
     vars(machine).update(change)
     made = machine.bench()
-    assert made.measurement.marks[0].endswith(mark)
+    assert f"quick 5mid ewma seed 1{mark}" in made.measurement.marks
+    assert len(machine.made) == 2 * 3 * TRIES
     lines = list(lines_of(made))
     assert any(line.startswith("NOT COUNTED") for line in lines)
     assert lines[-1] == "steps: not looked for with this measurement"
     assert len(read_bench_history(made.history)) == 1
+
+
+def test_a_repetition_that_is_disturbed_is_made_again_on_all_engines(machine: Machine) -> None:
+    # Before all, behind uml, behind Shadow twice since it differs; from then on it stays.
+    machine.switch_us = itertools.chain([2.0, 2.0], itertools.repeat(4.0))
+    made = machine.bench(repetitions=2)
+    assert machine.made == ["uml1", "shadow1"] * 3
+    assert made.measurement.marks == ()
+    why = "quick 5mid ewma seed 1: the machine's speed at uml's work changed meanwhile, x 0.66"
+    assert made.measurement.made_again == (why,)
+    lines = list(lines_of(made))
+    assert lines[lines.index("made again, since disturbed:") + 1] == f"  {why}"
+    # What stays is what was made last.
+    sides = made.measurement.cases[0].sides
+    assert [one.cpu_s for one in sides["uml"].repetitions] == pytest.approx([20.04, 20.0])
+    slow = {one.slowness for side in sides.values() for one in side.repetitions}
+    assert len(slow) == 2  # one for each engine, at the new speed
+    # Others who come for one run alone.
+    make, machine.switch_us = machine.make, itertools.repeat(2.0)
+
+    def disturbed_once(root: Path, plan: Plan, run: PlannedRun, way: Way) -> Made:
+        machine.others_cpus = 0.9 if len(machine.made) == 7 else 0.0
+        return make(root, plan, run, way)
+
+    machine.make = disturbed_once  # type: ignore[method-assign]
+    made = machine.bench(repetitions=2)
+    assert made.measurement.marks == ()
+    assert made.measurement.made_again == (
+        "quick 5mid ewma seed 1: shadow: others kept 0.9 CPUs busy",
+    )
+
+
+def test_a_slow_spell_of_seconds_is_no_other_speed(machine: Machine) -> None:
+    machine.switch_us = itertools.chain([2.0, 4.0], itertools.repeat(2.0))
+    made = machine.bench()
+    assert machine.made == ["uml1", "shadow1"] * 3
+    assert (made.measurement.marks, made.measurement.made_again) == ((), ())
 
 
 def test_runs_that_do_not_repeat_themselves_do_not_count(machine: Machine) -> None:
@@ -250,12 +294,20 @@ def test_runs_that_do_not_repeat_themselves_do_not_count(machine: Machine) -> No
 
 def test_without_shadow_an_engine_is_measured_by_the_machines_speed(machine: Machine) -> None:
     del machine.cost["shadow"]
-    machine.switch_us = [4.0]
+    machine.switch_us = itertools.repeat(4.0)
     made = machine.bench()
     assert machine.made == ["uml1"] * 3
     slow = made.measurement.slowness["uml"]
     assert made.series[0].middle == pytest.approx(20.1 / slow, rel=0.01)
     assert list(lines_of(made))[1].split() == ["uml", "on", "the", "reference", "machine"]
+    # A machine that gets slower bit by bit: each run by its own speed.
+    machine.switch_us = (2.0 * 1.05**number for number in itertools.count())
+    made = machine.bench()
+    repetitions = made.measurement.cases[0].sides["uml"].repetitions
+    slow_by = [one.slowness or 0.0 for one in repetitions]
+    assert 0 < slow_by[0] < slow_by[1] < slow_by[2]
+    expected = [one.cpu_s / by for one, by in zip(repetitions, slow_by, strict=True)]
+    assert made.series[0].values == pytest.approx(expected)
 
 
 def test_shadow_is_left_out_by_name_and_not_where_it_was_asked_for(
