@@ -61,6 +61,7 @@ from onionlab.runs.costs.calibration import (
     NoCalibrationError,
     calibrate,
     cpus_of_runs,
+    median_of,
 )
 from onionlab.runs.costs.estimate import costs_of_runs
 from onionlab.runs.costs.model import CostModel, load_model, slowness
@@ -615,9 +616,7 @@ def _measured_machine() -> Calibration:
         found = [calibrate(cpus_of_runs(1)) for _ in range(PROBES)]
     except NoCalibrationError as error:
         raise UserError(f"this machine cannot be measured: {error}", "try it again") from error
-    return Calibration(
-        **{name: statistics.median(getattr(one, name) for one in found) for name in MEASURES}
-    )
+    return median_of(found)
 
 
 @contextlib.contextmanager

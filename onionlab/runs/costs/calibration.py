@@ -60,6 +60,13 @@ def calibrate(cpus: Sequence[int]) -> Calibration:
     )
 
 
+def median_of(found: Sequence[Calibration]) -> Calibration:
+    """Each measure's median."""
+    return Calibration(
+        **{name: statistics.median(getattr(one, name) for one in found) for name in MEASURES}
+    )
+
+
 def _answer(process: subprocess.Popen[str]) -> dict[str, float]:
     try:
         text, _ = process.communicate(timeout=PATIENCE_S)

@@ -27,7 +27,7 @@ from scipy.optimize import nnls
 from analysis.errors import AnalysisError
 from analysis.formats.json_files import write_json
 from onionlab.paths import code_root
-from onionlab.runs.costs.calibration import MEASURES, Calibration
+from onionlab.runs.costs.calibration import MEASURES, Calibration, median_of
 from onionlab.runs.costs.features import FEATURES, Features
 from onionlab.runs.costs.model import (
     CPU,
@@ -156,12 +156,8 @@ def _calibration(row: dict[str, str]) -> Calibration | None:
 def fit(runs: Sequence[Measured]) -> CostModel:
     """Fit the model to measured runs."""
     machines = [run.calibration for run in runs if run.calibration is not None]
-    reference = Calibration(
-        **{
-            name: _rounded(statistics.median(getattr(one, name) for one in machines))
-            for name in MEASURES
-        }
-    )
+    middle = median_of(machines)
+    reference = Calibration(**{name: _rounded(getattr(middle, name)) for name in MEASURES})
     engines = {}
     for engine, speed in SPEED.items():
         own = [run for run in runs if run.engine == engine]
