@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import re
 import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -156,6 +157,16 @@ def compiled(name: str, folder: Path) -> Path:
     source = PROGRAMS / f"{name}.c"
     subprocess.run(["gcc", "-O2", "-pthread", "-o", program, source], check=True)
     return program
+
+
+def test_a_kernel_boots_in_a_checkout_whose_path_has_a_space(
+    kernel: BuiltKernel, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    python = tmp_path / "a checkout" / "python"
+    python.parent.mkdir()
+    python.symlink_to(Path(sys.executable).resolve())
+    monkeypatch.setattr(sys, "executable", str(python))
+    assert check_boot(kernel.path, tmp_path / "log").report["slept"] >= 1000
 
 
 def test_all_patches_are_in(kernel: BuiltKernel) -> None:

@@ -86,6 +86,20 @@ def memory_directory() -> Path:
     )
 
 
+def quote_argument(path: Path) -> str:
+    """Return a path as one argument of the kernel's command line, which is split at spaces.
+
+    Raises:
+        UserError: The path holds a double quote or a line break, which the kernel cannot quote.
+    """
+    if '"' in str(path) or "\n" in str(path):
+        raise UserError(
+            f"the embedded engine accepts no double quote and no line break in a path: {path}",
+            "move the checkout to another place",
+        )
+    return f'"{path}"' if " " in str(path) or "\t" in str(path) else str(path)
+
+
 def check_boot(
     kernel: Path, log: Path, *, guest: str = GUEST, arguments: tuple[str, ...] = ()
 ) -> BootReport:
@@ -105,8 +119,7 @@ def check_boot(
     with tempfile.TemporaryDirectory(prefix="onionlab-boot-", dir=memory) as name:
         place = Path(name)
         script = place / "init.py"
-        script.write_text(f"#!{sys.executable} -SE\n{guest}", encoding="utf-8")
-        script.chmod(0o755)
+        script.write_text(guest, encoding="utf-8")
         command = [
             str(kernel),
             f"mem={MEMORY_MIB}M",
@@ -114,7 +127,7 @@ def check_boot(
             "rootfstype=hostfs",
             "rootflags=/",
             "rw",
-            f"init={script}",
+            f"init={quote_argument(Path(sys.executable).resolve())}",
             "time-travel=inf-cpu",
             f"time-travel-start={START_UNIX_S * 10**9}",
             "con=null",
@@ -122,6 +135,9 @@ def check_boot(
             "quiet",
             f"uml_dir={place}",
             *arguments,
+            "--",
+            "-SE",
+            quote_argument(script),
         ]
         cpu = str(min(os.sched_getaffinity(0)))
         if shutil.which("taskset") is not None:

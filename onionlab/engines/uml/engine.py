@@ -31,7 +31,7 @@ from onionlab.engines.base import (
 from onionlab.engines.following import Command, Ended, follow
 from onionlab.engines.processes import end_processes_below
 from onionlab.engines.uml import memory
-from onionlab.engines.uml.bootcheck import IN_PROCESSES
+from onionlab.engines.uml.bootcheck import IN_PROCESSES, quote_argument
 from onionlab.engines.uml.guest import description
 from onionlab.engines.uml.guest.boot import (
     BOOT_FILE,
@@ -231,13 +231,13 @@ class UmlEngine:
             # The guest's own start takes no simulated time; how much it has to do depends on the
             # checkout. Ends before anything is started (guest/init.py).
             f"onionlab.start={START_ENDS_NS}",
-            f"init={_quoted(Path(sys.executable).resolve())}",
+            f"init={quote_argument(Path(sys.executable).resolve())}",
             "--",
             "-I",
             "-S",
             "-B",
-            _quoted(guest),
-            _quoted(directory / BOOT_FILE),
+            quote_argument(guest),
+            quote_argument(directory / BOOT_FILE),
         ]
 
 
@@ -313,16 +313,6 @@ def _take_logs(directory: Path) -> None:
         shutil.rmtree(directory / HOSTS, ignore_errors=True)
         (directory / LOGS).mkdir(exist_ok=True)
         (directory / LOGS_FOLDER).rename(directory / HOSTS)
-
-
-def _quoted(path: Path) -> str:
-    """Return a path as the kernel's command line takes it, which is split at spaces."""
-    if '"' in str(path) or "\n" in str(path):
-        raise UserError(
-            f"the embedded engine takes no double quote and no line break in a path: {path}",
-            "move the checkout to another place",
-        )
-    return f'"{path}"' if " " in str(path) or "\t" in str(path) else str(path)
 
 
 def _describe(simulation: Simulation) -> bytes:
