@@ -36,6 +36,7 @@ class Manifest(FormatModel):
         default={},
         description="all that determines the run's results: format (its version), files (path -> "
         "SHA-256 of each file the run starts from), programs (name -> SHA-256 of the executable), "
+        "libraries (name -> SHA-256 of each shared library that the programs load), "
         "engine (name, version and the like)",
     )
     tor: dict[str, Build] = Field(

@@ -1,4 +1,4 @@
-"""Find Shadow, TGen and OnionTrace on this machine and say which versions they are.
+"""Find Shadow, TGen, OnionTrace and shared libraries on this machine, and their versions.
 
 None is packaged in Debian, so all come from their own source; this module says what is missing,
 which version is needed and which page tells how to install it.
@@ -6,6 +6,8 @@ which version is needed and which page tells how to install it.
 
 from __future__ import annotations
 
+import functools
+import hashlib
 import os
 import re
 import shutil
@@ -176,6 +178,29 @@ def find_tool(program: Program, explicit: str | None = None) -> Tool:
             _hint(program),
         )
     return Tool(path=path, version=version, commit=commit)
+
+
+@functools.cache
+def shared_libraries(program: Path) -> dict[str, str]:
+    """Return the shared libraries that a program loads on this machine.
+
+    A library decides how a program allocates memory and which system calls it makes, so another
+    version of one can change a simulation's results.
+
+    Returns:
+        File name -> SHA-256 of the file; empty for a program that is not linked dynamically.
+
+    Raises:
+        UserError: The program `ldd` is missing.
+    """
+    try:
+        listed = subprocess.run(
+            ["ldd", program], capture_output=True, text=True, errors="replace", check=False
+        ).stdout
+    except FileNotFoundError as error:
+        raise UserError("the program `ldd` is missing", "apt-get install libc-bin") from error
+    paths = [Path(found) for found in re.findall(r"(/\S+) \(0x[0-9a-f]+\)$", listed, re.MULTILINE)]
+    return {path.name: hashlib.sha256(path.read_bytes()).hexdigest() for path in sorted(paths)}
 
 
 def _locate(program: Program, named: str | None) -> Path:

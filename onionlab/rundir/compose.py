@@ -40,6 +40,7 @@ from onionlab.network import (
 from onionlab.network.draws import draw, draw_integer, draw_order
 from onionlab.network.layout import RELAY_ROLES
 from onionlab.network.sample import PERF_CLASS
+from onionlab.programs.installed import shared_libraries
 from onionlab.programs.libtorrent.build import peer_program
 from onionlab.programs.tor.variants import TorVariant
 from onionlab.rundir import keys, markov, tgen, torrc
@@ -79,6 +80,10 @@ class Built(Protocol):
     """What a run's identity needs to know of a program that was built."""
 
     @property
+    def path(self) -> Path:
+        """The executable."""
+
+    @property
     def sha256(self) -> str:
         """Of the executable."""
 
@@ -107,8 +112,17 @@ class RunDirectory:
                 for path, content in sorted(self.files.items())
             },
             "programs": {name: programs[name].sha256 for name in self.tor_programs},
+            "libraries": self._libraries(programs, engine),
             "engine": engine.identity,
         }
+
+    def _libraries(self, programs: Mapping[str, Built], engine: Engine) -> dict[str, str]:
+        """Return the shared libraries of all programs: file name -> SHA-256."""
+        built = [programs[name].path for name in self.tor_programs]
+        libraries: dict[str, str] = {}
+        for path in [*built, *engine.programs.values()]:
+            libraries |= shared_libraries(path)
+        return libraries
 
     def run_id(self, programs: Mapping[str, Built], engine: Engine) -> str:
         """Return the run's name in the store."""

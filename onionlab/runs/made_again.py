@@ -83,4 +83,11 @@ def _changed(
             f"{' and '.join(programs)} is another build than theirs (its patches, its source or "
             "the compiler has changed)"
         )
+    libraries = sorted(
+        name
+        for name, digest in now["libraries"].items()
+        if was.get("libraries", {}).get(name, digest) != digest
+    )
+    if libraries:
+        return f"this machine has another version of {' and '.join(libraries)}"
     return "the engine is another one than theirs, or another version"

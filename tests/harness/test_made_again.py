@@ -17,10 +17,12 @@ from onionlab.runs.store import Store
 OLD: dict[str, Any] = {
     "files": {"run.json": "f"},
     "programs": {"tor-circuit-policy": "1", "tor-stock": "2"},
+    "libraries": {"libssl.so.3": "3", "libz.so.1": "4"},
     "engine": {"name": "shadow", "version": "3.2.0"},
 }
 OTHER_BUILD = OLD | {"programs": {"tor-circuit-policy": "9", "tor-stock": "2"}}
 OTHER_ENGINE = OLD | {"engine": {"name": "shadow", "version": "3.3.0"}}
+OTHER_LIBRARY = OLD | {"libraries": {"libssl.so.3": "5", "libz.so.1": "4"}}
 OTHER_FILES = OTHER_BUILD | {"files": {"run.json": "g"}}
 
 
@@ -48,6 +50,10 @@ def told(tmp_path: Path, now: Mapping[str, Any], finished: str = "abcd") -> str 
     ("now", "words"),
     [
         (OTHER_BUILD, "4 finished runs are made again: tor-circuit-policy is another build than"),
+        (
+            OTHER_LIBRARY,
+            "4 finished runs are made again: this machine has another version of libssl",
+        ),
         (OTHER_ENGINE, "4 finished runs are made again: the engine is another one than theirs"),
     ],
 )

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import hashlib
+import os
 from pathlib import Path
 
 import pytest
@@ -43,6 +45,20 @@ def path_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.delenv("SHADOW", raising=False)
     monkeypatch.delenv("TGEN", raising=False)
     return folder
+
+
+def test_shared_libraries_of_a_program(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("PATH", os.defpath)
+    libraries = tools.shared_libraries(Path("/bin/sh"))
+    maps = Path("/proc/self/maps").read_text().split()
+    libc = next(Path(word) for word in maps if word.endswith("/libc.so.6"))
+    assert libraries["libc.so.6"] == hashlib.sha256(libc.read_bytes()).hexdigest()
+    assert tools.shared_libraries(write_tool(tmp_path / "script", "")) == {}
+
+
+def test_programs_are_refused_whose_libraries_nobody_can_list(path_folder: Path) -> None:
+    with pytest.raises(UserError, match="`ldd` is missing"):
+        tools.shared_libraries(path_folder / "tor")
 
 
 def test_shadow_on_the_path(path_folder: Path) -> None:
