@@ -16,7 +16,7 @@ from analysis.formats.plan_file import Request
 from analysis.formats.run_files import TracePlan
 from onionlab.cli import main
 from onionlab.commands import doctor, estimate
-from onionlab.engines.shadow.engine import ShadowEngine
+from onionlab.engines.shadow.engine import FIXED_ENVIRONMENT, ShadowEngine
 from onionlab.errors import UserError
 from onionlab.experiment import Experiment, load
 from onionlab.experiment.tornettools import TornetSettings
@@ -157,7 +157,7 @@ def test_shadow_is_told_what_tornettools_told_it(
             assert mine["args"] == its["args"].split()
             assert mine["start_time"] == f"{its['start_time'] * 1000} ms"
             assert mine["expected_final_state"] == "running"
-            assert mine.get("environment") == its.get("environment")
+            assert mine["environment"] == FIXED_ENVIRONMENT | its.get("environment", {})
     graph = compose(settings(), kept).files["conf/network.gml"].decode()
     assert 'latency "307 us"\n    packet_loss 0.0025' in graph
     # A node and itself: two hosts may share it.

@@ -71,7 +71,10 @@ def test_a_program_finds_the_host_that_was_described(tmp_path: Path, uml_engine:
     assert facts["open_files"] >= 65536
     assert facts["working_directory"].endswith("/shadow.data/hosts/a")
     assert "OPENSSL_ia32cap" in facts["environment"]
-    names = {"PATH", "HOME", "LC_ALL", "OPENSSL_ia32cap", "LD_PRELOAD"}
+    # The host's own time zone and configuration of OpenSSL change no run.
+    assert facts["environment"]["TZ"] == "UTC0"
+    assert facts["environment"]["OPENSSL_CONF"] == "/dev/null"
+    names = {"PATH", "HOME", "LC_ALL", "TZ", "OPENSSL_CONF", "OPENSSL_ia32cap", "LD_PRELOAD"}
     assert set(facts["environment"]) <= names
     # A hundred seconds of nothing take no time; and its use is measured, not guessed.
     assert time.monotonic() - started_s < PATIENCE_S

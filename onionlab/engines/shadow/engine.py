@@ -39,6 +39,9 @@ DEFAULT_OPTIONS: dict[str, Any] = {
 _REPORT = " System memory usage in bytes at simtime "
 _HEARTBEAT = re.compile(rb"resource usage at simtime (\d+) ")
 
+# Programs would otherwise read the host's own time zone and configuration of OpenSSL.
+FIXED_ENVIRONMENT = {"TZ": "UTC0", "OPENSSL_CONF": "/dev/null"}
+
 
 class ShadowEngine:
     """Shadow as installed by the user."""
@@ -196,13 +199,12 @@ def _own_link(host: Host) -> dict[str, str]:
 
 
 def _process(process: Process) -> dict[str, Any]:
-    environment = {"environment": dict(process.environment)} if process.environment else {}
     return {
         "path": process.program,
         "args": list(process.arguments),
         "start_time": f"{process.start_ms} ms",
         "expected_final_state": "running" if process.runs_to_end else {"exited": 0},
-        **environment,
+        "environment": {**FIXED_ENVIRONMENT, **process.environment},
     }
 
 

@@ -42,6 +42,9 @@ UNIT_TESTS = "src/test/test"
 # simulated network; documentation takes time.
 CONFIGURE_OPTIONS = (
     "--prefix=/usr/local",
+    # A relay reads GeoIP files below this folder. Those of a Tor that somebody installed would
+    # change its memory, and with it the simulation.
+    "--datadir=/nonexistent",
     "--disable-asciidoc",
     "--disable-html-manual",
     "--disable-manpage",

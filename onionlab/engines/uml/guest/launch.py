@@ -22,6 +22,9 @@ ENVIRONMENT = {
     "PATH": "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin",
     "HOME": "/nonexistent",
     "LC_ALL": "C",
+    # Programs would otherwise read the host's own time zone and configuration of OpenSSL.
+    "TZ": "UTC0",
+    "OPENSSL_CONF": "/dev/null",
     # OpenSSL's random generator mixes in the processor's time stamp counter and its random numbers.
     # Without these two abilities it has only what the kernel gives, and that follows the seed.
     "OPENSSL_ia32cap": "~0x4000000000000010:~0x40000",

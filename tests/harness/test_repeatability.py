@@ -1,0 +1,223 @@
+"""Runs of one identity give the same bytes, whatever else the machine does or holds."""
+
+from __future__ import annotations
+
+import compileall
+import contextlib
+import hashlib
+import os
+import shutil
+import signal
+import subprocess
+import time
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import pytest
+
+from analysis.formats.plan_file import Request
+from onionlab.engines.uml import engine as uml
+from onionlab.paths import code_root, working_root
+from onionlab.programs.tor.variants import load_registry
+from onionlab.rundir.compose import RunDirectory
+from onionlab.rundir.verify_tor import verify_tor_logs
+from onionlab.runs import planning
+from onionlab.runs.bench import Bench, open_bench
+from onionlab.runs.planning import make_plan
+
+from .test_end_to_end import ENGINES
+
+DATA = working_root() / "tests" / "harness" / "data"
+TINY = DATA / "tiny.yaml"
+SHORTENED = DATA / "shortened.yaml"
+TRANSFER = DATA / "transfer.yaml"
+LOOK_FOR_FILES = "import os\n[os.path.exists('/nowhere') for _ in range(3000)]\n"
+DAY_S = 86400.0
+
+
+@dataclass(frozen=True)
+class Surroundings:
+    """What differs on a machine while a run is made.
+
+    Attributes:
+        read_before_s: When the run's files were last read, in seconds before the start; None for
+            when they were written. They were last changed five days before the start.
+        busy: Whether other programs read the run's files, start processes, and use memory and disk.
+        other_checkout: Whether the code lies in another folder, compiled, with a search for
+            thousands of missing files, as an interpreter with many folders of packages makes it.
+    """
+
+    name: str
+    environment: Mapping[str, str] = field(default_factory=dict)
+    umask: int = 0o022
+    read_before_s: float | None = None
+    busy: bool = False
+    other_checkout: bool = False
+
+
+ALL_SURROUNDINGS = (
+    Surroundings("an idle machine"),
+    Surroundings("files read before they were changed", read_before_s=10 * DAY_S),
+    Surroundings("files read after they were changed", read_before_s=-5.0),
+    Surroundings("files read when they were changed", read_before_s=5 * DAY_S),
+    Surroundings("a busy machine", busy=True),
+    Surroundings("another checkout with a much longer name", other_checkout=True),
+    Surroundings("another locale", {"LC_ALL": "tr_TR.UTF-8", "LANG": "tr_TR.UTF-8"}),
+    Surroundings("another time zone", {"TZ": "Asia/Tokyo"}),
+    Surroundings("a folder for temporary files with a space", {"TMPDIR": "temporary files"}),
+    Surroundings(
+        "all at once",
+        {"LC_ALL": "C", "TZ": "America/Lima", "MALLOC_ARENA_MAX": "1", "EXTRA": "x" * 5000},
+        umask=0o077,
+        read_before_s=-5.0,
+        busy=True,
+        other_checkout=True,
+    ),
+)
+
+
+@contextlib.contextmanager
+def other_work(directory: Path, scratch: Path) -> Iterator[None]:
+    """Read the run's files, start processes, and use memory and disk while the block lasts."""
+    command = (
+        f"while :; do find '{directory}' -type f -exec cat {{}} + >'{scratch}';"
+        " head -c 30000000 /dev/zero | sort -z | wc -c; sleep 0.2; done"
+    )
+    worker = subprocess.Popen(
+        ["sh", "-c", command],
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+        start_new_session=True,
+    )
+    try:
+        yield
+    finally:
+        os.killpg(worker.pid, signal.SIGKILL)
+        worker.wait()
+
+
+@contextlib.contextmanager
+def within(around: Surroundings, directory: Path) -> Iterator[None]:
+    """Set the surroundings for a run whose files are in `directory`."""
+    now = time.time()
+    if around.read_before_s is not None:
+        for path in directory.rglob("*"):
+            os.utime(path, (now - around.read_before_s, now - 5 * DAY_S))
+    with contextlib.ExitStack() as stack:
+        change = stack.enter_context(pytest.MonkeyPatch.context())
+        for name, value in around.environment.items():
+            if name == "TMPDIR":
+                value = str(directory.with_name(value))
+                Path(value).mkdir()
+            change.setenv(name, value)
+        if around.other_checkout:
+            use_other_checkout(directory.with_name("a checkout with a much longer name"), change)
+        if around.busy:
+            stack.enter_context(other_work(directory, directory.with_name("scratch")))
+        yield
+
+
+def use_other_checkout(checkout: Path, change: pytest.MonkeyPatch) -> None:
+    """Let the embedded engine's guest take its code from a copy of this checkout."""
+    for package in ("analysis", "onionlab"):
+        shutil.copytree(
+            code_root() / package,
+            checkout / package,
+            ignore=shutil.ignore_patterns("__pycache__"),
+        )
+    start = checkout / "onionlab/engines/uml/guest/__main__.py"
+    first, mark, rest = start.read_text().partition("if __name__")
+    assert mark
+    start.write_text(first + LOOK_FOR_FILES + mark + rest)
+    compileall.compile_dir(checkout, quiet=1)
+    change.setattr(uml, "__file__", str(checkout / "onionlab/engines/uml/engine.py"))
+    change.setattr(uml, "code_root", lambda: checkout)
+
+
+def composed(experiment: Path, engine: str, variant: str) -> tuple[Bench, RunDirectory]:
+    """Return an experiment with one level, and its run of seed 1."""
+    bench = open_bench(working_root(), Request(str(experiment), engine=engine), print)
+    (level,) = bench.experiment.levels
+    return bench, bench.compose(level, variant, 1)
+
+
+def hashes_of_run(
+    run: RunDirectory, bench: Bench, around: Surroundings, directory: Path
+) -> dict[str, str]:
+    """Make a run in its surroundings.
+
+    Returns:
+        File below the folder of hosts -> SHA-256, for all that the programs printed.
+    """
+    directory.parent.mkdir()
+    old_umask = os.umask(around.umask)
+    try:
+        directory.mkdir()
+        run.write(directory)
+        with within(around, directory):
+            bench.engine.run(
+                directory,
+                simulation=run.simulation,
+                programs=bench.executables(),
+                on_progress=lambda _progress: None,
+            )
+    finally:
+        os.umask(old_umask)
+    hosts = directory / "shadow.data" / "hosts"
+    return {
+        str(path.relative_to(hosts)): hashlib.sha256(path.read_bytes()).hexdigest()
+        for path in sorted(hosts.rglob("*.stdout"))
+    }
+
+
+@pytest.mark.uml
+@pytest.mark.tor
+@pytest.mark.slow
+def test_runs_have_the_same_names_whichever_process_composes_them(
+    tmp_path: Path, uml_kernel: object, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    request = Request(str(TINY), seeds=[1, 2], engine="uml")
+    planned = []
+    for least in (1, 1000):
+        monkeypatch.setattr(planning, "SIDE_BY_SIDE_RUNS", least)
+        planned.append(make_plan(working_root(), request, print, out=tmp_path / str(least)).runs)
+    assert planned[0] == planned[1]
+    assert [run.seed for run in planned[0]] == sorted(run.seed for run in planned[0])
+    assert len({run.run_id for run in planned[0]}) == len(planned[0]) >= 4
+
+
+@pytest.mark.tor
+@pytest.mark.slow
+@ENGINES
+def test_a_run_gives_the_same_logs_in_all_surroundings(tmp_path: Path, engine: str) -> None:
+    bench, run = composed(SHORTENED if engine == "uml" else TINY, engine, "rr")
+    first: dict[str, str] = {}
+    for around in ALL_SURROUNDINGS:
+        hashes = hashes_of_run(run, bench, around, tmp_path / around.name / "run")
+        first = first or hashes
+        different = [name for name, sha256 in first.items() if hashes.get(name) != sha256]
+        assert not different, f"{around.name}: other logs of {', '.join(different[:5])}"
+        assert hashes.keys() == first.keys()
+    hosts = tmp_path / ALL_SURROUNDINGS[0].name / "run" / "shadow.data" / "hosts"
+    proofs = verify_tor_logs(hosts, run.expectations, load_registry(working_root()).proof_prefixes)
+    clients = len(list(hosts.glob("*client*")))
+    assert proofs == {"Circuit policy in use: RR.": 3 + 4 + clients}
+    successes = sum(
+        path.read_text().count("[stream-success]") for path in hosts.glob("webclient*/tgen.*")
+    )
+    assert successes > clients
+
+
+@pytest.mark.uml
+@pytest.mark.slow
+def test_the_same_seed_gives_the_same_transfer_to_the_byte(
+    tmp_path: Path, uml_kernel: object
+) -> None:
+    bench, run = composed(TRANSFER, "uml", "slow-start")
+    hashes = [
+        hashes_of_run(run, bench, around, tmp_path / around.name / "run")
+        for around in (ALL_SURROUNDINGS[0], ALL_SURROUNDINGS[-1])
+    ]
+    assert len(hashes[0]) == 2
+    assert hashes[0] == hashes[1]
