@@ -37,6 +37,7 @@ class Manifest(FormatModel):
         description="all that determines the run's results: format (its version), files (path -> "
         "SHA-256 of each file the run starts from), programs (name -> SHA-256 of the executable), "
         "libraries (name -> SHA-256 of each shared library that the programs load), "
+        "processor (the only feature that decides: aes), "
         "engine (name, version and the like)",
     )
     tor: dict[str, Build] = Field(

@@ -203,6 +203,17 @@ def shared_libraries(program: Path) -> dict[str, str]:
     return {path.name: hashlib.sha256(path.read_bytes()).hexdigest() for path in sorted(paths)}
 
 
+def has_aes() -> bool:
+    """Return whether the processor has instructions for AES.
+
+    Without them OpenSSL chooses other ciphers, which changes what relays send. Of the extensions
+    that processors differ by, this is the only one that changed a run when it was switched off
+    (AVX2 and AVX-512, BMI, ADX and SHA did not).
+    """
+    found = re.search(r"^flags\s*:(.*)$", Path("/proc/cpuinfo").read_text(), re.MULTILINE)
+    return found is not None and "aes" in found[1].split()
+
+
 def _locate(program: Program, named: str | None) -> Path:
     found = shutil.which(named or program.name)
     if found is None:

@@ -40,7 +40,7 @@ from onionlab.network import (
 from onionlab.network.draws import draw, draw_integer, draw_order
 from onionlab.network.layout import RELAY_ROLES
 from onionlab.network.sample import PERF_CLASS
-from onionlab.programs.installed import shared_libraries
+from onionlab.programs.installed import has_aes, shared_libraries
 from onionlab.programs.libtorrent.build import peer_program
 from onionlab.programs.tor.variants import TorVariant
 from onionlab.rundir import keys, markov, tgen, torrc
@@ -113,6 +113,7 @@ class RunDirectory:
             },
             "programs": {name: programs[name].sha256 for name in self.tor_programs},
             "libraries": self._libraries(programs, engine),
+            "processor": {"aes": has_aes()},
             "engine": engine.identity,
         }
 

@@ -56,6 +56,15 @@ def test_shared_libraries_of_a_program(monkeypatch: pytest.MonkeyPatch, tmp_path
     assert tools.shared_libraries(write_tool(tmp_path / "script", "")) == {}
 
 
+@pytest.mark.parametrize(("flags", "found"), [("fpu aes avx", True), ("fpu vaes avx", False)])
+def test_a_processor_with_instructions_for_aes(
+    monkeypatch: pytest.MonkeyPatch, flags: str, found: bool
+) -> None:
+    said = f"processor\t: 0\nflags\t\t: {flags}\nbugs\t\t: aes\n"
+    monkeypatch.setattr(Path, "read_text", lambda path: said)
+    assert tools.has_aes() is found
+
+
 def test_programs_are_refused_whose_libraries_nobody_can_list(path_folder: Path) -> None:
     with pytest.raises(UserError, match="`ldd` is missing"):
         tools.shared_libraries(path_folder / "tor")
