@@ -24,8 +24,14 @@ VERSION = 6
 PATCHLEVEL = 12
 SUBLEVEL = 99
 
+RUSTC = rustc
+PAHOLE = pahole
+BINDGEN = bindgen
+
 allnoconfig:
 \t@{ echo "# a comment"; grep -v CONFIG_NOT_IN_THIS_VERSION $(KCONFIG_ALLCONFIG); } > .config
+\t@for tool in $(RUSTC) $(PAHOLE) $(BINDGEN); do \\
+\t  echo "CONFIG_TOOL_VERSION=\"$$($$tool --version 2>/dev/null)\""; done >> .config
 \t@echo "configured by $(KBUILD_BUILD_USER)"
 
 linux:

@@ -100,10 +100,24 @@ def test_what_is_built_is_taken_as_it_is(checkout: Path, linux_tarball: Path) ->
 
 
 def test_the_same_inputs_give_the_same_bytes_elsewhere(
-    checkout: Path, linux_tarball: Path, tmp_path: Path
+    checkout: Path, linux_tarball: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    other = write_checkout(tmp_path / "somewhere" / "else")
-    assert build(checkout, linux_tarball).sha256 == build(other, linux_tarball).sha256
+    first = build(checkout, linux_tarball)
+    tools = tmp_path / "tools"
+    tools.mkdir()
+    for name in ("rustc", "pahole", "bindgen"):
+        (tools / name).write_text(f"#!/bin/sh\necho {name} 1.2.3\n")
+        (tools / name).chmod(0o755)
+    monkeypatch.setenv("PATH", str(tools), prepend=os.pathsep)
+    monkeypatch.setenv("LC_ALL", "tr_TR.UTF-8")
+    monkeypatch.setenv("TZ", "Asia/Tokyo")
+    monkeypatch.setenv("HOME", str(tmp_path / "another home"))
+    umask = os.umask(0o077)
+    try:
+        other = build(write_checkout(tmp_path / "somewhere" / "else"), linux_tarball)
+    finally:
+        os.umask(umask)
+    assert other.sha256 == first.sha256
 
 
 @pytest.mark.parametrize("what", ["fragment", "patch", "source"])

@@ -169,6 +169,14 @@ def test_a_kernel_boots_in_a_checkout_whose_path_has_a_space(
     assert check_boot(kernel.path, tmp_path / "log").report["slept"] >= 1000
 
 
+def test_the_configuration_names_no_tool_that_the_build_does_not_use(kernel: BuiltKernel) -> None:
+    shown = subprocess.run(
+        [kernel.path, "--showconfig"], capture_output=True, text=True, check=True
+    ).stdout.splitlines()
+    assert "CONFIG_RUSTC_VERSION=0" in shown
+    assert "CONFIG_PAHOLE_VERSION=0" in shown
+
+
 def test_all_patches_are_in(kernel: BuiltKernel) -> None:
     patches = load_patches(REPOSITORY / "configs/uml/patches")
     # An older one does without what only saves time.

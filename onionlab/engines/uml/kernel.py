@@ -43,7 +43,7 @@ from onionlab.programs.building import (
 )
 from onionlab.programs.sources import Source
 
-FORMAT = 3
+FORMAT = 4
 """Part of every key: raise it when a kernel is built differently."""
 
 IN_PROCESSES_PATCH = "0009-kernel-in-each-process"

@@ -21,13 +21,18 @@ FIXED_IDENTITY = (
     "LOCALVERSION=",
 )
 
+# Kconfig records the versions of these, which the build does not use, if a machine has them. The
+# whole configuration is in the executable.
+UNUSED_TOOLS = ("RUSTC=false", "BINDGEN=false", "PAHOLE=false")
+
 
 def make_command(tree: Path) -> list[str]:
-    """How make is called in ``tree``, without a target."""
+    """Return the command line of make in ``tree``, without a target."""
     # The tree's path could otherwise get into a kernel by way of __FILE__.
     # Warnings are for Linux's developers (-w).
     flags = f"KCFLAGS=-ffile-prefix-map={tree}=. -w"
-    return ["make", "-s", "ARCH=um", f"CC={through_cache('gcc')}", *FIXED_IDENTITY, flags]
+    compiler = f"CC={through_cache('gcc')}"
+    return ["make", "-s", "ARCH=um", compiler, *FIXED_IDENTITY, *UNUSED_TOOLS, flags]
 
 
 def configure(workshop: Workshop, fragment: Path, tree: Path, log: Path) -> str:
