@@ -19,8 +19,8 @@ class UserError(Exception):
     """Something the user can put right: a missing tool, a malformed file, an impossible request.
 
     The base of all such errors of both packages. The command line prints ``error: MESSAGE``, then
-    the hint, and exits with status 2. Every other exception is a defect of this program and keeps
-    its traceback.
+    the hint, and exits with status 2. Every other exception is a defect of this program: it keeps
+    its traceback, and the status is 70.
     """
 
     def __init__(self, message: str, hint: str | None = None) -> None:

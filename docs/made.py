@@ -17,7 +17,7 @@ from pathlib import Path
 
 import analysis
 import onionlab
-from onionlab.cli import build_parser, command_modules, load_command, own_statuses
+from onionlab.cli import STATUSES, build_parser, command_modules, load_command, own_statuses
 from onionlab.programs.libtorrent.variants import load_peer_variants
 from onionlab.programs.tor.variants import load_registry
 
@@ -45,10 +45,17 @@ def commands_page(root: Path = ROOT) -> str:
         "Any other one stands in the line of its target.",
         "## Exit status",
         _paragraph(
-            "Every verb ends with 0 where it has done what was asked, with 2 where that cannot be "
-            "done (the message says why), and with 130 where it was interrupted. These answer with "
-            "it:"
+            "An exit status is an answer of some verbs, or says why there is none. It does not "
+            "depend on whether somebody reads the output to its end."
         ),
+        _table(
+            ("Status", "Meaning"),
+            (
+                *((str(number), meaning) for number, meaning in STATUSES.items()),
+                ("137, 143", "killed: by SIGKILL, or by SIGTERM while the program still started"),
+            ),
+        ),
+        _paragraph("These verbs answer with it:"),
         _table(("Verb", "Status", "Meaning"), _statuses()),
         _paragraph(
             "`make` ends with 2 whatever status a verb had. It prints the verb's own, with what it "

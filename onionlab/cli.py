@@ -9,29 +9,35 @@ from __future__ import annotations
 
 import argparse
 import ast
+import errno
 import importlib
 import importlib.util
+import io
 import os
 import pkgutil
 import shlex
 import sys
+import traceback
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Protocol, cast
+from typing import Any, Protocol, cast
 
 from onionlab import __version__, commands
 from onionlab.errors import UserError
 from onionlab.interruption import interrupt_at_sigterm
 
 EXIT_USER_ERROR = 2
+EXIT_DEFECT = 70
+"""EX_SOFTWARE of sysexits.h. Python's own status of a traceback, 1, is an answer of some verbs."""
 EXIT_INTERRUPTED = 130
 
 STATUSES: Mapping[int, str] = {
     0: "done",
     EXIT_USER_ERROR: "what was asked cannot be done: the message says why",
-    EXIT_INTERRUPTED: "interrupted",
+    EXIT_DEFECT: "a defect of this program: it prints a traceback, and how to report it",
+    EXIT_INTERRUPTED: "interrupted, by Ctrl-C or SIGTERM",
 }
-"""Of every verb; a verb's own go before them."""
+"""Exit status of every verb -> meaning; a verb's own meanings replace these."""
 
 SHOWN_LINE = 2000
 SHOWN_NAME = 200
@@ -154,21 +160,58 @@ def _complain(error: UserError) -> None:
             print(shown, file=sys.stderr)
 
 
+class _Output(io.FileIO):
+    """An output that nobody may read any more: the command goes on, and its exit status stays."""
+
+    def write(self, data: Any, /) -> int:
+        """Write to the output, or to nowhere once a pipe or terminal is closed."""
+        try:
+            return super().write(data)
+        except OSError as error:
+            if error.errno not in (errno.EPIPE, errno.EIO):
+                raise
+            # By this number, since processes that are started inherit the output.
+            nowhere = os.open(os.devnull, os.O_WRONLY)
+            os.dup2(nowhere, self.fileno())
+            os.close(nowhere)
+            return super().write(data)
+
+
+def _open_outputs() -> None:
+    """Replace both outputs of this process, so that writing to them cannot end the command.
+
+    Lines appear when they are written, also through a pipe into a log or `make`. A letter that the
+    terminal or the file cannot take is shown by its number.
+    """
+    for name in ("stdout", "stderr"):
+        before = getattr(sys, name)
+        # Somebody may have closed it, and tests have replaced it.
+        if before is not None and before is getattr(sys, f"__{name}__"):
+            raw = _Output(before.fileno(), "w", closefd=False)
+            setattr(
+                sys,
+                name,
+                io.TextIOWrapper(
+                    io.BufferedWriter(raw),
+                    encoding=before.encoding,
+                    errors="backslashreplace",
+                    line_buffering=True,
+                ),
+            )
+
+
 def main(argv: Sequence[str] | None = None) -> int:
     """Run one verb.
 
     Returns its exit status; 2 for a :class:`UserError` (printed without a traceback), as for wrong
     arguments. What the system refuses (a disk that is full, a folder that may not be written, a
-    name that is too long) is a user's error too, whoever meets it.
+    name that is too long) is a user's error too, whoever meets it. 70 for any other exception.
     """
     arguments = list(sys.argv[1:] if argv is None else argv)
-    # Lines appear when they are written, also through a pipe into a log or `make`.
-    # A letter that the terminal or the file cannot take is shown by its number.
-    if hasattr(sys.stdout, "reconfigure"):
-        sys.stdout.reconfigure(line_buffering=True, errors="backslashreplace")
-    # Ended politely, a command ends what it has started.
-    interrupt_at_sigterm()
+    _open_outputs()
     try:
+        # A command that is interrupted ends what it has started.
+        interrupt_at_sigterm()
         _require_text(arguments)
         args = build_parser(arguments[0] if arguments else None).parse_args(arguments)
         status = int(args.run(args))
@@ -181,11 +224,6 @@ def main(argv: Sequence[str] | None = None) -> int:
         # Whoever was interrupted may say what is kept.
         print(": ".join(["interrupted", *map(str, interrupt.args)]), file=sys.stderr)
         return EXIT_INTERRUPTED
-    except BrokenPipeError:
-        # `onionlab list | head`: the reader has seen enough. Python would complain at exit when it
-        # flushes the closed stream, so give it another one.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return 0
     except OSError as error:
         _complain(of_system(error))
         return EXIT_USER_ERROR
@@ -195,3 +233,13 @@ def main(argv: Sequence[str] | None = None) -> int:
     except RecursionError:
         _complain(UserError("a file is nested too deeply to be read"))
         return EXIT_USER_ERROR
+    except Exception:
+        traceback.print_exc()
+        _complain(
+            UserError(
+                "this is a defect of onionlab, not of what it was asked for",
+                "report it with the lines above, the command, and what `onionlab --version` and "
+                "`onionlab doctor` print",
+            )
+        )
+        return EXIT_DEFECT

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import argparse
+import os
 import subprocess
 import sys
+import textwrap
 import types
 from pathlib import Path
 
@@ -168,10 +170,20 @@ def test_help_says_what_an_exit_status_means(capsys: pytest.CaptureFixture[str])
     assert "; 2: what was asked cannot be done: the message says why; 3: not settled: no" in text
 
 
-def test_a_defect_keeps_its_traceback(monkeypatch: pytest.MonkeyPatch) -> None:
-    play(monkeypatch, ZeroDivisionError())
-    with pytest.raises(ZeroDivisionError):
-        cli.main(["play"])
+def test_a_defect_has_a_traceback_and_no_status_of_an_answer(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    play(monkeypatch, ZeroDivisionError("no"))
+    assert cli.main(["play"]) == cli.EXIT_DEFECT
+    answers = {
+        status
+        for module in cli.command_modules().values()
+        for status in cli.own_statuses(cli.load_command(module))
+    }
+    assert cli.EXIT_DEFECT not in answers
+    said = capsys.readouterr().err
+    assert said.startswith("Traceback")
+    assert "\nZeroDivisionError: no\nerror: this is a defect of onionlab" in said
 
 
 def test_an_interrupt_is_quiet(
@@ -185,16 +197,45 @@ def test_an_interrupt_is_quiet(
     assert capsys.readouterr().err == "interrupted: 2 of 9 runs stay\n"
 
 
-def test_a_reader_that_has_seen_enough_is_no_error() -> None:
-    command = f"{sys.executable} -m onionlab doctor | head -n 1"
+@pytest.mark.parametrize("closed", ["stdout", "stderr"])
+def test_a_command_whose_output_is_closed_goes_on_and_keeps_its_status(
+    tmp_path: Path, closed: str
+) -> None:
+    code = """
+    import argparse, pathlib, subprocess, sys, types
+    from onionlab import cli
+
+    def run(args: argparse.Namespace) -> int:
+        for number in range(3):
+            print(number)
+            print(number, file=sys.stderr)
+            subprocess.run(["echo", "child"], check=True)
+        pathlib.Path("done").touch()
+        return 3
+
+    play = types.SimpleNamespace(HELP="play", setup_arguments=lambda _: None, run=run)
+    cli.command_modules, cli.load_command = lambda: {"play": "play"}, lambda _: play
+    sys.exit(cli.main(["play"]))
+    """
+    read_end, write_end = os.pipe()
+    os.close(read_end)
+    outputs = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, closed: write_end}
     result = subprocess.run(
-        ["bash", "-o", "pipefail", "-c", command],
-        cwd=REPOSITORY,
-        capture_output=True,
+        [sys.executable, "-c", textwrap.dedent(code)],
+        cwd=tmp_path,
+        env={**os.environ, "PYTHONPATH": os.pathsep.join([str(REPOSITORY), *sys.path])},
         text=True,
         check=False,
+        stdout=outputs["stdout"],
+        stderr=outputs["stderr"],
     )
-    assert result.stderr == ""
+    os.close(write_end)
+    assert (tmp_path / "done").exists()
+    assert result.returncode == 3
+    if closed == "stdout":
+        assert result.stderr == "0\n1\n2\n"
+    else:
+        assert result.stdout == "0\nchild\n1\nchild\n2\nchild\n"
 
 
 def test_an_unknown_variant_through_the_program() -> None:

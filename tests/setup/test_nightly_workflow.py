@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import shutil
 import subprocess
@@ -39,6 +40,26 @@ def test_its_commands_are_those_of_this_program() -> None:
     makefile = (REPOSITORY / "Makefile").read_text()
     assert targets == {"setup", "build"}
     assert all(re.search(rf"^{target}:", makefile, re.MULTILINE) for target in targets)
+
+
+@pytest.mark.parametrize("status", [0, 1, 2, 70, 130, 137, 143])
+def test_only_an_answer_is_a_night(tmp_path: Path, status: int) -> None:
+    content = yaml.safe_load(WORKFLOW.read_text(encoding="utf-8"))
+    (script,) = (s["run"] for s in content["jobs"]["nightly"]["steps"] if s.get("id") == "night")
+    program = tmp_path / ".venv/bin/onionlab"
+    program.parent.mkdir(parents=True)
+    program.write_text(f"#!/bin/sh\nexit {status}\n")
+    program.chmod(0o755)
+    (tmp_path / "shell").write_text(script)
+    # As GitHub starts it.
+    result = subprocess.run(
+        ["bash", "-e", "shell"],
+        cwd=tmp_path,
+        env={**os.environ, "GITHUB_OUTPUT": "output", "GITHUB_STEP_SUMMARY": "s", "ENGINE": "uml"},
+        check=False,
+    )
+    assert (result.returncode == 0) is (status in (0, 1))
+    assert (tmp_path / "output").read_text() == f"status={status}\n"
 
 
 def test_its_cache_hashes_what_is_there() -> None:
