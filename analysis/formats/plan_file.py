@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from typing import Annotated, Literal
 
@@ -60,12 +61,18 @@ class Resources:
 class PlanFile(FormatModel):
     """plan.json: which runs an experiment has, and all that a job process needs to make one."""
 
-    format: Literal[1] = Field(description="version")
+    format: Literal[1, 2] = Field(description="version; 1 has the absolute path of the store")
     request: Request = Field(description="what was asked for")
     runs: tuple[PlannedRun, ...] = Field(description="by seed, level and variant")
-    store: str = Field(description="path of the run store")
+    store: str = Field(description="path of the run store, from the folder of this file")
     cpus_per_run: Annotated[int, Field(ge=0)] = Field(description="CPUs that one run has to itself")
     resources: Resources = Field(description="what the largest run needs")
+
+
+def store_of(path: Path, store: str) -> Path:
+    """Return the path of the run store that the plan.json at ``path`` names as ``store``."""
+    # Not by way of symbolic links: a folder of results may be one to another disk.
+    return Path(os.path.normpath(path.parent / store))
 
 
 def read_plan_file(path: Path) -> PlanFile:

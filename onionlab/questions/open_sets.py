@@ -24,6 +24,7 @@ from analysis.errors import AnalysisError
 from analysis.formats import files
 from analysis.formats.json_files import read_json
 from analysis.formats.manifest import read_manifest
+from analysis.formats.plan_file import store_of
 from analysis.formats.published import is_published, read_published
 from analysis.formats.record_files import read_records_format
 from analysis.formats.study import Level, Run, Study, load_study
@@ -194,11 +195,12 @@ def _packed_study(named: Named) -> tuple[Study, Path]:
 
 
 def _store_of(folder: Path) -> Path:
-    """The run store of a results folder: as its plan says, or where the folder was moved to."""
+    """Return the run store that a results folder's plan names, or that is next to the folder."""
     candidates = []
-    # Of a plan of any format: its store may be all that is known of it.
+    plan = folder / files.PLAN
+    # The plan may be of a format that this version does not read otherwise.
     with contextlib.suppress(AnalysisError, KeyError, TypeError):
-        candidates.append(Path(read_json(folder / files.PLAN)["store"]))
+        candidates.append(store_of(plan, read_json(plan)["store"]))
     candidates += [parent / "runs" for parent in folder.parents]
     for store in candidates:
         if store.is_dir():

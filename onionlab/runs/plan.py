@@ -6,6 +6,7 @@ It stands in `results/<name>/plan.json` with all that a job process needs to com
 
 from __future__ import annotations
 
+import os
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -19,6 +20,7 @@ from analysis.formats.plan_file import (
     Request,
     Resources,
     read_plan_file,
+    store_of,
 )
 from onionlab.errors import UserError
 
@@ -48,10 +50,10 @@ class Plan:
 def write_plan(plan: Plan) -> None:
     """Write a plan where it belongs."""
     content = PlanFile(
-        format=1,
+        format=2,
         request=plan.request,
         runs=plan.runs,
-        store=str(plan.store),
+        store=os.path.relpath(plan.store, plan.out),
         cpus_per_run=plan.cpus_per_run,
         resources=plan.resources,
     )
@@ -67,7 +69,7 @@ def read_plan(path: Path) -> Plan:
     return Plan(
         request=content.request,
         runs=content.runs,
-        store=Path(content.store),
+        store=store_of(path, content.store),
         out=path.parent,
         cpus_per_run=content.cpus_per_run,
         resources=content.resources,

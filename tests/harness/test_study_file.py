@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from pathlib import Path
 
 import pytest
@@ -35,6 +36,22 @@ def finish(plan: Plan, run: PlannedRun) -> None:
         run.run_id,
         Manifest(run_id=run.run_id, wall_s=1.0 + run.seed, cpu_s=1.0, proofs={"RR": 4}),
     )
+
+
+def test_the_plan_of_a_copied_checkout_names_the_copy_s_runs(plan: Plan, tmp_path: Path) -> None:
+    copy = tmp_path / "copy"
+    shutil.copytree(plan.out, copy / plan.out.relative_to(tmp_path))
+    assert read_plan(plan.file) == plan
+    copied = read_plan(copy / plan.file.relative_to(tmp_path))
+    assert copied.store == copy / plan.store.relative_to(tmp_path)
+
+
+def test_a_results_folder_may_be_a_link_to_another_disk(plan: Plan, tmp_path: Path) -> None:
+    disk = tmp_path / "mnt" / "disk" / "results"
+    disk.parent.mkdir(parents=True)
+    plan.out.rename(disk)
+    plan.out.symlink_to(disk)
+    assert read_plan(plan.file) == plan
 
 
 def test_what_each_run_took_stands_in_the_study(plan: Plan) -> None:
