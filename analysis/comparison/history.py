@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -16,6 +15,7 @@ import pyarrow.parquet as pq  # type: ignore[import-untyped]
 from analysis.comparison.run_sets import CATALOGUES, RunSet
 from analysis.errors import AnalysisError
 from analysis.formats.columns import HISTORY, HISTORY_FORMAT, arrow_schema
+from analysis.formats.durable import whole_file
 from analysis.formats.tables import read_table, require_columns
 from analysis.inference.change_points import MINIMUM_DF, Step, find_steps, noise_of_means
 
@@ -77,10 +77,8 @@ def read_history(path: Path) -> pa.Table:
 
 def write_history(path: Path, table: pa.Table) -> None:
     """Write the history so that a reader sees the old file or the whole new one."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    part = path.with_name(f".{path.name}.{os.getpid()}")
-    pq.write_table(table, part, compression="zstd", version="2.6")
-    part.replace(path)
+    with whole_file(path) as part:
+        pq.write_table(table, part, compression="zstd", version="2.6")
 
 
 def rows_of(

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -12,6 +11,7 @@ from pydantic_core import from_json
 
 from analysis.errors import AnalysisError, problems_of
 from analysis.formats.compressed import DamagedError, TooLargeError, read_whole
+from analysis.formats.durable import write_whole
 
 T = TypeVar("T")
 
@@ -26,18 +26,10 @@ def json_text(data: Any) -> str:
     return json.dumps(data, indent=1, sort_keys=True) + "\n"
 
 
-def write_json(path: Path, data: Any) -> None:
-    """Write JSON so that a reader sees the old file or the whole new one."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    part = path.with_name(f".{path.name}.{os.getpid()}")
+def write_json(path: Path, data: Any, *, durable: bool = True) -> None:
+    """Write JSON so that a reader sees the old file or the whole new one (see `whole_file`)."""
     text = json.dumps(data, indent=2, sort_keys=True, ensure_ascii=False) + "\n"
-    try:
-        part.write_text(text, encoding="utf-8")
-        part.replace(path)
-    except OSError:
-        # Where the disk is full: its name takes room too.
-        part.unlink(missing_ok=True)
-        raise
+    write_whole(path, text, durable=durable)
 
 
 def read_json(path: Path, *, missing: str | None = None, wrong: str | None = None) -> Any:

@@ -10,8 +10,9 @@ from typing import Any, Literal
 
 from pydantic import Field
 
+from analysis.formats import files
 from analysis.formats.format_model import FormatModel
-from analysis.formats.json_files import read_as, write_json
+from analysis.formats.json_files import parse_json, read_as, write_json
 
 ID_HEX_DIGITS = 16
 
@@ -68,6 +69,9 @@ class Manifest(FormatModel):
     host: dict[str, Any] = Field(
         default={}, description="the machine: cpu, cpus, kernel, memory_bytes, python"
     )
+    log_bytes: dict[str, int] = Field(
+        default={}, description="path of each file below shadow.data -> its size"
+    )
 
     @property
     def identity_hash(self) -> str:
@@ -88,10 +92,44 @@ def read_manifest(path: Path) -> Manifest:
         AnalysisError: missing, not JSON, or no manifest.
     """
     return read_as(
-        Manifest, path, "manifest", missing="finish the experiment first", wrong="make it again"
+        Manifest,
+        path,
+        "manifest",
+        missing="finish the experiment first",
+        wrong=f"remove the run, and the experiment makes it again: rm -r {path.parent}",
     )
 
 
 def write_manifest(path: Path, manifest: Manifest) -> None:
     """Writes a run's manifest."""
     write_json(path, manifest.content())
+
+
+def log_sizes(run: Path) -> dict[str, int]:
+    """Return the size in bytes of each file below ``shadow.data`` of a run, by its path there."""
+    logs = run / files.LOGS
+    paths = sorted(path for path in logs.rglob("*") if path.is_file() and not path.is_symlink())
+    return {path.relative_to(logs).as_posix(): path.stat().st_size for path in paths}
+
+
+def is_whole(run: Path) -> bool:
+    """Return whether a run has a manifest, and all of the logs that the manifest lists.
+
+    A loss of power or a copy that was cut short may leave files empty or cut. A run without any
+    logs is whole, as one from a pack is. So is a run whose logs were compressed since.
+    """
+    try:
+        content = parse_json((run / files.MANIFEST).read_bytes())
+    except (FileNotFoundError, NotADirectoryError, ValueError):
+        return False
+    if not isinstance(content, dict):
+        return False
+    logs, sizes = run / files.LOGS, content.get("log_bytes", {})
+    return not logs.is_dir() or all(_has_size(logs / path, size) for path, size in sizes.items())
+
+
+def _has_size(path: Path, size_bytes: int) -> bool:
+    try:
+        return path.stat().st_size == size_bytes
+    except FileNotFoundError:
+        return any(path.with_name(f"{path.name}.{end}").exists() for end in ("gz", "xz", "zst"))

@@ -13,10 +13,13 @@ from analysis.errors import AnalysisError
 from analysis.formats import files
 from analysis.formats.files import RECORDS_FORMAT
 from analysis.formats.format_model import FormatModel, Number
-from analysis.formats.json_files import json_text, read_as, read_json
+from analysis.formats.json_files import json_text, parse_json, read_as, read_json
 
 TRACE_COUNTS_FORMAT: Final = 1
 """Version of celltrace.json and of the tables of cell traces."""
+
+PARQUET_MAGIC = b"PAR1"
+"""The first and the last bytes of each Parquet file."""
 
 EXTRACT_AGAIN = "extract the run's records again"
 
@@ -157,6 +160,27 @@ def write_beside_tables(path: Path, content: ParseReport | TransferFacts | Trace
     """Write one of these files; the same content gives the same bytes."""
     data: Any = to_jsonable_python(content)
     path.write_text(json_text(data), encoding="utf-8")
+
+
+def has_cut_files(records: Path) -> bool:
+    """Return whether a file of a folder of records is empty or cut, as after a loss of power."""
+    return any(map(_is_cut_json, records.glob("[!.]*.json"))) or any(
+        map(_is_cut_table, records.glob("[!.]*.parquet"))
+    )
+
+
+def _is_cut_json(path: Path) -> bool:
+    try:
+        parse_json(path.read_bytes())
+    except ValueError:
+        return True
+    return False
+
+
+def _is_cut_table(path: Path) -> bool:
+    with path.open("rb") as file:
+        file.seek(max(0, path.stat().st_size - len(PARQUET_MAGIC)))
+        return file.read() != PARQUET_MAGIC
 
 
 def read_parse_report(path: Path) -> ParseReport:

@@ -13,6 +13,7 @@ from analysis.errors import AnalysisError
 from analysis.formats import files
 from analysis.formats.columns import Column, arrow_schema
 from analysis.formats.compressed import most_bytes, require_size
+from analysis.formats.durable import make_folder, put_in_place
 from analysis.formats.scratch import scratch_folder
 
 ROWS_PER_GROUP = 1 << 16
@@ -115,10 +116,11 @@ def _require_plausible(file: pq.ParquetFile, size_bytes: int) -> None:
 @contextmanager
 def atomic(out: Path) -> Iterator[Path]:
     """A scratch directory inside ``out``, whose files move to ``out`` when all went well."""
+    make_folder(out)
     with scratch_folder(out, ".extract-") as directory:
         yield directory
         # parse.json goes last: whoever finds it finds the tables that belong to it.
         (out / files.PARSE_REPORT).unlink(missing_ok=True)
         (out / files.PROGRESS_TABLE).unlink(missing_ok=True)
         for path in sorted(directory.iterdir(), key=lambda p: p.suffix == ".json"):
-            path.replace(out / path.name)
+            put_in_place(path, out / path.name)

@@ -13,6 +13,7 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup
 
 from analysis.formats import files
+from analysis.formats.durable import put_in_place
 from analysis.formats.scratch import scratch_folder
 
 TEMPLATES = Path(__file__).with_name("templates")
@@ -64,4 +65,4 @@ def replaced(out: Path, names: Iterable[str]) -> Iterator[Path]:
             old = out / entry
             if old.is_dir() and not old.is_symlink():
                 shutil.rmtree(old)
-            (scratch / entry).replace(old)
+            put_in_place(scratch / entry, old)

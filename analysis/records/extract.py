@@ -71,7 +71,6 @@ def extract_clients(run_directory: Path, out: Path) -> ParseReport:
         clients={name: clients[name] for name in sorted(clients)},
         streams={name: {} for name in sorted(clients)},
     )
-    out.mkdir(parents=True, exist_ok=True)
     with atomic(out) as directory:
         with (
             TableWriter(directory / files.STREAMS_TABLE, STREAMS) as streams,

@@ -38,7 +38,6 @@ def extract_peers(run_directory: Path, out: Path) -> ParseReport:
     peers = read_peers(run_directory)
     epoch_us = read_clock(run_directory).epoch_us
     report = ParseReport(clients={"transfer": 1})
-    out.mkdir(parents=True, exist_ok=True)
     with atomic(out) as directory:
         with TableWriter(directory / files.PEERS_TABLE, PEERS) as table:
             for role, host in (("seed", peers.seed), ("downloader", peers.downloader)):

@@ -7,6 +7,7 @@ import math
 import re
 from pathlib import Path
 
+from analysis.formats.durable import write_whole
 from analysis.formats.files import RUN_SET, STUDY
 from analysis.imports.importing import ImportOptions, import_runs
 from onionlab.errors import UserError
@@ -57,9 +58,8 @@ def run(args: argparse.Namespace) -> int:
         raise UserError(f"{folder} holds results of an experiment", "choose another name")
     options = ImportOptions(args.begin_s, args.end_s, args.leave_out_empty, args.network)
     made = import_runs(args.paths, args.name, options)
-    folder.mkdir(parents=True, exist_ok=True)
     path = folder / RUN_SET
-    path.write_text(made.text(), encoding="utf-8")
+    write_whole(path, made.text())
     print(f"{len(made.runs)} simulations")
     for note in made.notes:
         print(f"note: {note}")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from analysis.formats.durable import write_whole
 from onionlab.experiment.finding import EXPERIMENTS, NAME, OF_OTHERS, SUFFIX, experiment_names
 from onionlab.experiment.tornettools import TornetTime
 from onionlab.experiment.tornettools_networks import facts_of
@@ -33,9 +34,8 @@ def write_first_experiment(root: Path, name: str, tornet: Tornet, seeds: int) ->
         return f"no {EXPERIMENTS}/{name}{SUFFIX}: no experiment can have this name"
     if name in experiment_names(root):
         return f"{shipped(root, f'{EXPERIMENTS}/{name}{SUFFIX}')} was there: left as it is"
-    path.parent.mkdir(exist_ok=True)
     schema = path.with_name("tornettools.schema.json")
-    path.write_text(_text(name, tornet, seeds, schema.name if schema.exists() else None), "utf-8")
+    write_whole(path, _text(name, tornet, seeds, schema.name if schema.exists() else None))
     return f"{path} written: make experiment NAME={name}"
 
 

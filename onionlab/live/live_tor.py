@@ -9,6 +9,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
+from analysis.formats.durable import put_in_place
 from onionlab.errors import UserError
 from onionlab.paths import build_directory
 from onionlab.programs.building import (
@@ -16,7 +17,6 @@ from onionlab.programs.building import (
     build_lock,
     building_directory,
     new_log,
-    put_in_place,
     run_logged,
 )
 from onionlab.programs.tor.build_trees import (

@@ -13,6 +13,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+from analysis.formats.durable import write_whole
 from onionlab.errors import UserError
 from onionlab.network.geography import (
     CAPACITY_FOLDER,
@@ -197,8 +198,7 @@ def import_consensus(root: Path, source: Path, name: str) -> tuple[Consensus, Pa
             f"choose another name, or remove {CAPACITY_FOLDER}/{name}.yaml: runs that were made "
             "with it are not made again by that name",
         )
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_bytes(text)
+    write_whole(path, text)
     return consensus, path
 
 

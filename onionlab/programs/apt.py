@@ -13,11 +13,12 @@ import re
 import shlex
 import shutil
 import subprocess
-import tempfile
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, Literal
 
+from analysis.formats.durable import put_in_place
+from analysis.formats.scratch import scratch_folder
 from onionlab.errors import UserError
 from onionlab.programs.building import file_sha256, require_leave_to_build
 
@@ -123,7 +124,7 @@ def keep(folder: Path, work: Path, files: Iterable[Path], facts: dict[str, Any])
     record = json.dumps(facts, indent=2, sort_keys=True) + "\n"
     (staged / KEPT_RECORD).write_text(record, encoding="utf-8")
     shutil.rmtree(folder, ignore_errors=True)
-    staged.rename(folder)
+    put_in_place(staged, folder)
     return folder / str(facts["file"])
 
 
@@ -151,8 +152,7 @@ def fetch_source_package(
     cache.parent.mkdir(parents=True, exist_ok=True)
     log = cache.parent / "logs" / "source.log"
     say(f"fetching {what}'s source package with apt")
-    with tempfile.TemporaryDirectory(prefix=".fetch-", dir=cache.parent) as name:
-        work = Path(name)
+    with scratch_folder(cache.parent, ".fetch-") as work:
         apt = PrivateApt(work, log, f"{what}'s source package", archives="deb-src", way_out=way_out)
         # An index of some other archive may be missing (no sources there): what counts is
         # whether the package can be had afterwards.

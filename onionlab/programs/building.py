@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import concurrent.futures
 import contextlib
-import errno
 import fcntl
 import hashlib
 import json
@@ -24,6 +23,8 @@ from contextvars import ContextVar, copy_context
 from pathlib import Path
 from typing import Any, Protocol, TypeVar
 
+from analysis.formats.durable import put_in_place
+from analysis.formats.scratch import scratch_folder
 from onionlab.errors import UserError
 from onionlab.programs.compiler_cache import cache_environment
 from onionlab.programs.patches import Patch, Series
@@ -99,34 +100,13 @@ def build_lock(directory: Path, what: str, say: Callable[[str], None]) -> Iterat
         except BlockingIOError:
             say(f"waiting for another build of {what} in this checkout")
             fcntl.flock(stream, fcntl.LOCK_EX)
-        _clear_leftovers(directory)
         yield
 
 
-def _clear_leftovers(directory: Path) -> None:
-    """Remove work directories of builds that were killed: nobody holds their lock."""
-    for leftover in directory.glob(".work-*"):
-        try:
-            with (leftover / "lock").open("a", encoding="utf-8") as stream:
-                fcntl.flock(stream, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                shutil.rmtree(leftover, ignore_errors=True)
-        except BlockingIOError:
-            continue
-
-
-@contextlib.contextmanager
-def work_directory(workshop: Workshop) -> Iterator[Path]:
-    """A directory for one step, on the file system where its result belongs; gone afterwards."""
-    # Born under another name, so that nobody sees it before it is locked.
-    # By its real path: compilers record that, and are told to leave it out.
-    born = Path(tempfile.mkdtemp(prefix=".born-", dir=workshop.directory.resolve()))
-    with (born / "lock").open("a", encoding="utf-8") as stream:
-        fcntl.flock(stream, fcntl.LOCK_EX)
-        path = born.rename(born.with_name(born.name.replace(".born-", ".work-")))
-        try:
-            yield path
-        finally:
-            shutil.rmtree(path, ignore_errors=True)
+def work_directory(workshop: Workshop) -> contextlib.AbstractContextManager[Path]:
+    """Return a scratch folder for one step, on the file system where its result belongs."""
+    # By its real path: compilers record the path, and are told to leave it out.
+    return scratch_folder(workshop.directory.resolve(), ".work-")
 
 
 @contextlib.contextmanager
@@ -151,21 +131,8 @@ def building_directory(workshop: Workshop) -> Iterator[Path]:
             "have letters that makefiles cannot take",
             "name another folder for temporary files: TMPDIR=/tmp make ...",
         )
-    with tempfile.TemporaryDirectory(prefix="onionlab-build-", dir=folder) as name:
-        yield Path(name)
-
-
-def put_in_place(staged: Path, target: Path) -> None:
-    """Give what was built its place, whole or not at all; it may come from another file system."""
-    try:
-        staged.rename(target)
-    except OSError as error:
-        if error.errno != errno.EXDEV:
-            raise
-        part = target.with_name(f".{target.name}.{os.getpid()}")
-        # With time stamps (-a): make goes by them.
-        subprocess.run(["cp", "-a", staged, part], check=True)
-        part.rename(target)
+    with scratch_folder(folder, "onionlab-build-") as path:
+        yield path
 
 
 def _until(halt: threading.Event, build: Callable[[], First]) -> First:

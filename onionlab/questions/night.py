@@ -35,6 +35,7 @@ from analysis.comparison.history import (
 from analysis.comparison.run_sets import RunSet, read_run_set
 from analysis.comparison.sight import sight_of
 from analysis.figures.forest import write_forest
+from analysis.formats.durable import write_whole
 from analysis.formats.files import FOREST, HISTORY, RECORDS
 from analysis.formats.manifest import identity_hash
 from analysis.formats.plan_file import Request
@@ -245,12 +246,10 @@ def _baseline(state: Path, item: Prepared, accept_with: str) -> RunSet:
 
 
 def _write_baseline(state: Path, item: Prepared, tonight: RunSet, night: str) -> None:
-    path = _baseline_path(state, item)
-    path.parent.mkdir(parents=True, exist_ok=True)
     made = tonight.model_copy(
         update={"name": f"baseline of {night}", "notes": (*tonight.notes, f"accepted {night}")}
     )
-    path.write_text(made.text(), encoding="utf-8")
+    write_whole(_baseline_path(state, item), made.text())
 
 
 def _compare(baseline: RunSet, tonight: RunSet, level: float) -> Comparison:

@@ -68,7 +68,7 @@ def _drawn_once(file: Path, kind: type[Keys], make: Callable[[], Keys]) -> Keys:
         pass  # not there, or not whole: drawn again below
     made = make()
     data = _to_json(made)
-    write_json(file, {"sha256": _checksum(data), "keys": data})
+    write_json(file, {"sha256": _checksum(data), "keys": data}, durable=False)
     return made
 
 

@@ -105,7 +105,7 @@ def _say_it_waits(store: Store, planned: PlannedRun, say: Callable[[str], None])
         waiting=True,
     )
     with contextlib.suppress(OSError):
-        write_json(store.partial(planned.run_id) / files.PROGRESS, asdict(state))
+        write_json(store.partial(planned.run_id) / files.PROGRESS, asdict(state), durable=False)
 
 
 def _simulate(
@@ -129,7 +129,7 @@ def _simulate(
         look(progress.simulated_s)
         state = RunState(title=planned.title, **asdict(progress), at_s=time.time())
         with disk.noticed():
-            write_json(store.partial(planned.run_id) / files.PROGRESS, asdict(state))
+            write_json(store.partial(planned.run_id) / files.PROGRESS, asdict(state), durable=False)
 
     try:
         usage = bench.engine.run(

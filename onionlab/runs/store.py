@@ -11,17 +11,18 @@ A run directory enters the first level by one rename, after all of it was writte
 from __future__ import annotations
 
 import contextlib
-import errno
 import fcntl
 import shutil
 import uuid
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 from pathlib import Path
 
 from analysis.formats import files
 from analysis.formats.attempt import RunFailure
+from analysis.formats.durable import make_folder, put_in_place
 from analysis.formats.json_files import write_json
-from analysis.formats.manifest import Manifest, write_manifest
+from analysis.formats.manifest import Manifest, is_whole, log_sizes, write_manifest
+from analysis.formats.record_files import has_cut_files
 from onionlab.runs.leases import lease, wait_for_lease
 
 
@@ -36,7 +37,7 @@ class Store:
         return self.directory / run_id
 
     def manifest(self, run_id: str) -> Path:
-        """The file whose presence says that a run is finished."""
+        """Where the manifest of a finished run is."""
         return self.run(run_id) / files.MANIFEST
 
     def partial(self, run_id: str) -> Path:
@@ -48,8 +49,8 @@ class Store:
         return self.directory / ".failed" / run_id
 
     def is_finished(self, run_id: str) -> bool:
-        """Whether the run is there, whole."""
-        return self.manifest(run_id).exists()
+        """Whether the run is in the store, with all of its logs."""
+        return is_whole(self.run(run_id))
 
     def finished_among(self, run_ids: Collection[str]) -> set[str]:
         """Which of these runs are there, whole.
@@ -74,7 +75,7 @@ class Store:
         without waits for those who have it.
         """
         locks = self.directory / ".locks"
-        locks.mkdir(parents=True, exist_ok=True)
+        make_folder(locks)
         with (locks / run_id).open("w") as lock:
             fcntl.flock(lock, fcntl.LOCK_EX)
             held = locks / f"{run_id}.held"
@@ -86,18 +87,38 @@ class Store:
                 yield
 
     def remove_unfinished(self, run_id: str) -> None:
-        """Remove what is no run, however it came there: no manifest, or still on its way."""
-        for way in (self.directory / ".partial").glob(f"{run_id}-*"):
-            shutil.rmtree(way, ignore_errors=True)
+        """Remove what a killed copy left, and the run itself unless it is finished."""
+        for copy in (self.directory / ".partial").glob(f"{run_id}-*"):
+            shutil.rmtree(copy, ignore_errors=True)
         if not self.is_finished(run_id):
             shutil.rmtree(self.run(run_id), ignore_errors=True)
+
+    def remove_damaged(self, run_ids: Collection[str], log: Callable[[str], None]) -> None:
+        """Remove runs that are not whole, and records that are cut, as after a loss of power.
+
+        Args:
+            run_ids: The runs to look at.
+            log: Receives a line for each run that has to be made or extracted again.
+        """
+        for run_id in sorted(_listed(self.directory, run_ids)):
+            records = self.run(run_id) / files.RECORDS
+            if self.is_finished(run_id) and not has_cut_files(records):
+                continue
+            with self.exclusive(run_id):
+                if not self.is_finished(run_id):
+                    log(f"{self.run(run_id)} is not whole: the run is made again")
+                    self.remove_unfinished(run_id)
+                elif has_cut_files(records):
+                    log(f"{records} is not whole: the records are extracted again")
+                    shutil.rmtree(records)
 
     def finish(self, run_id: str, manifest: Manifest, made: Path | None = None) -> None:
         """Make an attempt the finished run. made: where it was written, if not the partial one."""
         made = made or self.partial(run_id)
         (made / files.PROGRESS).unlink(missing_ok=True)
+        manifest = manifest.model_copy(update={"log_bytes": log_sizes(made)})
         write_manifest(made / files.MANIFEST, manifest)
-        self._bring(made, self.run(run_id))
+        self._move(made, self.run(run_id))
         shutil.rmtree(self.partial(run_id), ignore_errors=True)
         shutil.rmtree(self.failed(run_id), ignore_errors=True)
 
@@ -108,13 +129,13 @@ class Store:
         try:
             write_json(made / files.ERROR, error.content())
         except OSError:
-            # Of a full disk it takes no more than the progress, which is of no use any more.
+            # On a full disk, it needs no more room than the progress, which has no use any more.
             (made / files.PROGRESS).unlink(missing_ok=True)
             with contextlib.suppress(OSError):
                 write_json(made / files.ERROR, error.content())
         shutil.rmtree(failed, ignore_errors=True)
         failed.parent.mkdir(parents=True, exist_ok=True)
-        self._bring(made, failed)
+        self._move(made, failed)
         shutil.rmtree(self.partial(run_id), ignore_errors=True)
 
     def kept_of_failed(self, run_id: str, log: Iterable[str]) -> str:
@@ -125,19 +146,10 @@ class Store:
         words = "".join(f"\n  {line[:300]}" for line in log)
         return f"all it left is kept in {place}{'; its last words:' if words else ''}{words}"
 
-    def _bring(self, made: Path, to: Path) -> None:
-        """Let a directory be there under another name, whole at once, also from another disk."""
-        try:
-            made.rename(to)
-        except OSError as error:
-            if error.errno != errno.EXDEV:
-                raise
-            way = self.directory / ".partial" / f"{to.name}-{uuid.uuid4().hex}"
-            try:
-                shutil.copytree(made, way, symlinks=True)
-                way.rename(to)
-            finally:
-                shutil.rmtree(way, ignore_errors=True)
+    def _move(self, made: Path, target: Path) -> None:
+        """Rename a directory durably, also from another file system."""
+        copy = self.directory / ".partial" / f"{target.name}-{uuid.uuid4().hex}"
+        put_in_place(made, target, copy)
 
 
 def _listed(folder: Path, names: Collection[str]) -> set[str]:

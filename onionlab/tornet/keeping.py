@@ -23,6 +23,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
 
+from analysis.formats.durable import put_in_place
 from analysis.formats.files import HOST_TEMPLATES, TORNET
 from analysis.formats.json_files import json_text, read_as
 from onionlab.errors import UserError
@@ -99,8 +100,7 @@ def import_tornets(root: Path, name: str, directories: Sequence[Path]) -> list[K
         for seed, one in new:
             _write(partial / str(seed), one)
         for seed, _ in new:
-            (place / name).mkdir(parents=True, exist_ok=True)
-            (partial / str(seed)).rename(place / name / str(seed))
+            put_in_place(partial / str(seed), place / name / str(seed))
     finally:
         shutil.rmtree(partial, ignore_errors=True)
         with contextlib.suppress(OSError):  # others may be at work in it

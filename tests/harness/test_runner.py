@@ -66,7 +66,7 @@ def one_run(tmp_path: Path) -> OneRun:
 
 
 def refuse_to_write(monkeypatch: pytest.MonkeyPatch, number: int) -> None:
-    def write(path: Path, data: Any) -> None:
+    def write(path: Path, data: Any, *, durable: bool) -> None:
         raise OSError(number, "it cannot be written", str(path))
 
     monkeypatch.setattr(runner, "write_json", write)

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import errno
 import os
+import shutil
 import signal
 import subprocess
 import sys
 import textwrap
 import threading
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +19,7 @@ import psutil
 import pytest
 
 from analysis.formats.attempt import RunFailure
-from analysis.formats.files import ERROR, PROGRESS
+from analysis.formats.files import ERROR, MANIFEST, PROGRESS
 from analysis.formats.json_files import read_json, write_json
 from analysis.formats.manifest import Manifest, identity_hash
 from onionlab.engines.processes import MemorySampler, ended_with_caller, kill_processes_below
@@ -26,6 +28,8 @@ from onionlab.rundir.verify_tor import Expectation, RunRefusedError, Shows, veri
 from onionlab.runs import cpus
 from onionlab.runs.presence import is_present, presence
 from onionlab.runs.store import Store
+
+from .whole_runs import write_records
 
 PREFIX = "Circuit policy in use: "
 RR = "Circuit policy in use: RR."
@@ -41,7 +45,7 @@ def python(code: str) -> subprocess.Popen[bytes]:
     )
 
 
-def test_a_run_is_there_when_its_manifest_is(tmp_path: Path) -> None:
+def test_a_run_is_there_when_it_is_finished(tmp_path: Path) -> None:
     store = Store(tmp_path)
     (store.partial("ab") / "conf").mkdir(parents=True)
     assert not store.is_finished("ab")
@@ -49,6 +53,54 @@ def test_a_run_is_there_when_its_manifest_is(tmp_path: Path) -> None:
     assert store.is_finished("ab")
     assert (store.run("ab") / "conf").is_dir()
     assert not store.partial("ab").exists()
+
+
+LOG = "shadow.data/hosts/web1/tgen.1000.stdout"
+
+
+@pytest.mark.parametrize(
+    ("change", "whole"),
+    [
+        (lambda run: None, True),
+        (lambda run: (run / MANIFEST).write_text(""), False),
+        (lambda run: (run / MANIFEST).write_text('{"format": 1,'), False),
+        (lambda run: (run / LOG).write_text(""), False),
+        (lambda run: (run / LOG).write_text("lo"), False),
+        (lambda run: (run / LOG).unlink(), False),
+        (lambda run: (run / LOG).rename(run / f"{LOG}.xz"), True),
+        (lambda run: shutil.rmtree(run / "shadow.data"), True),
+    ],
+)
+def test_a_run_that_is_not_whole_is_not_there(
+    tmp_path: Path, change: Callable[[Path], object], whole: bool
+) -> None:
+    store = Store(tmp_path)
+    log = store.partial("ab") / LOG
+    log.parent.mkdir(parents=True)
+    log.write_text("log")
+    store.finish("ab", Manifest(run_id="ab"))
+    change(store.run("ab"))
+    assert store.is_finished("ab") is whole
+    said: list[str] = []
+    store.remove_damaged(["ab", "nowhere"], said.append)
+    assert store.run("ab").exists() is whole
+    assert said == ([] if whole else [f"{tmp_path}/ab is not whole: the run is made again"])
+
+
+@pytest.mark.parametrize("file", ["streams.parquet", "parse.json"])
+def test_cut_records_are_extracted_again(tmp_path: Path, file: str) -> None:
+    store, said = Store(tmp_path), list[str]()
+    records = store.partial("ab") / "records-v1"
+    write_records(records, "rr")
+    store.finish("ab", Manifest(run_id="ab"))
+    store.remove_damaged(["ab"], said.append)
+    assert said == []
+    cut = store.run("ab") / "records-v1" / file
+    cut.write_bytes(cut.read_bytes()[:-9])
+    store.remove_damaged(["ab"], said.append)
+    assert said == [f"{cut.parent} is not whole: the records are extracted again"]
+    assert store.is_finished("ab")
+    assert not cut.parent.exists()
 
 
 def test_many_runs_are_looked_for_at_once_as_one_by_one(tmp_path: Path) -> None:

@@ -8,12 +8,12 @@ import re
 import shutil
 import subprocess
 import sys
-import tempfile
 import time
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from analysis.formats.scratch import scratch_folder
 from onionlab.engines.uml.memory import room_bytes
 from onionlab.errors import UserError
 
@@ -116,8 +116,7 @@ def check_boot(
     """
     memory = memory_directory()
     started = time.monotonic()
-    with tempfile.TemporaryDirectory(prefix="onionlab-boot-", dir=memory) as name:
-        place = Path(name)
+    with scratch_folder(Path(memory), "onionlab-boot-") as place:
         script = place / "init.py"
         script.write_text(guest, encoding="utf-8")
         command = [

@@ -24,6 +24,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from analysis.formats.durable import put_in_place
 from onionlab.engines.uml.bootcheck import IN_PROCESSES, BootReport, check_boot, takes_ptrace
 from onionlab.engines.uml.kernel_configuration import configure, make_command
 from onionlab.engines.uml.kernel_patches import KernelPatch, apply_patches, load_patches
@@ -37,7 +38,6 @@ from onionlab.programs.building import (
     file_sha256,
     first_line,
     new_log,
-    put_in_place,
     run_logged,
     work_directory,
 )

@@ -13,11 +13,11 @@ import lzma
 import re
 import shutil
 import subprocess
-import tempfile
 from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import IO, Any
 
+from analysis.formats.scratch import scratch_folder
 from onionlab.errors import UserError
 from onionlab.programs.apt import PrivateApt, keep
 from onionlab.programs.building import file_sha256
@@ -232,8 +232,7 @@ def _fetch_package(cache: Path, say: Callable[[str], None]) -> Source:
     cache.parent.mkdir(parents=True, exist_ok=True)
     log = cache.parent / "logs" / "source.log"
     say("fetching Linux's source package with apt (about 150 MB)")
-    with tempfile.TemporaryDirectory(prefix=".fetch-", dir=cache.parent) as name:
-        work = Path(name)
+    with scratch_folder(cache.parent, ".fetch-") as work:
         apt = PrivateApt(work, log, "Linux's source package", archives="deb", way_out=WAY_OUT)
         updated = apt.get("update")
         offered = offered_packages(apt.cache)

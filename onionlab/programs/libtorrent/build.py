@@ -21,6 +21,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from analysis.formats.durable import put_in_place
 from onionlab.errors import UserError
 from onionlab.paths import build_directory, shipped
 from onionlab.programs.building import (
@@ -32,7 +33,6 @@ from onionlab.programs.building import (
     new_log,
     patched_copy,
     put_build,
-    put_in_place,
     read_build,
     require_leave_to_build,
     run_logged,

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from analysis.formats.durable import put_in_place
 from onionlab.errors import UserError
 from onionlab.paths import build_directory
 from onionlab.programs.building import (
@@ -23,7 +24,6 @@ from onionlab.programs.building import (
     first_line,
     new_log,
     patched_copy,
-    put_in_place,
     run_logged,
 )
 from onionlab.programs.compiler_cache import through_cache

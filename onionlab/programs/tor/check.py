@@ -16,6 +16,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
+from analysis.formats.durable import write_whole
 from onionlab.errors import UserError
 from onionlab.paths import build_directory
 from onionlab.programs.building import build_lock, new_log, run_logged, work_directory
@@ -310,6 +311,4 @@ def _write_result(root: Path, outcomes: list[Outcome], only: str | None) -> None
         for outcome in outcomes
     ]
     document = {"format": 1, "only": only, "builds": builds, "problems": new_problems(outcomes)}
-    partial = path.with_suffix(".partial")
-    partial.write_text(json.dumps(document, indent=2) + "\n", encoding="utf-8")
-    partial.replace(path)
+    write_whole(path, json.dumps(document, indent=2) + "\n")

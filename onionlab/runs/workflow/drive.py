@@ -114,6 +114,7 @@ def _carry_out(
         _require_plain_names((Path(sys.executable), directory))
     store = Store(directory)
     distinct = _distinct_runs(plans)
+    store.remove_damaged(distinct, say)
     finished = store.finished_among(distinct)
     missing = [run_id for run_id in distinct if run_id not in finished]
     out = Path(os.path.commonpath([plan.out for plan in plans]))

@@ -23,14 +23,6 @@ LEAST_S = 10.0
 """Over less of it a pace is chance."""
 
 
-class _Console(Console):
-    """Does not end the program where its output goes nowhere."""
-
-    def on_broken_pipe(self) -> None:
-        """Be silent from then on."""
-        self.quiet = True
-
-
 class _Paces:
     """How fast runs go of late: simulated seconds per second of wall time."""
 
@@ -68,7 +60,7 @@ class ProgressView:
 
     def __init__(self, total: int, console: Console | None = None) -> None:
         self._total = total
-        self._console = console or _Console()
+        self._console = console or Console()
         self._live = (
             Live(console=self._console, refresh_per_second=2, transient=True)
             if self._console.is_terminal
@@ -105,8 +97,7 @@ class ProgressView:
         """Show the present state.
 
         On no terminal that is a line now and then, at each run that is finished, and where one
-        begins to wait. Where nothing can be written, since the disk is full or nobody reads it any
-        more, the runs go on without.
+        begins to wait. On a full disk nothing is shown, and the runs go on.
 
         Args:
             finished: how many runs are.

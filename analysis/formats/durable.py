@@ -1,0 +1,139 @@
+"""Write files so that a reader, a kill or a loss of power never leaves half of one.
+
+Content is written under another name, synced to the disk, and renamed. Without the sync, a file
+system may keep the new name and lose the content when the power fails. The standard library is
+enough here.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import fcntl
+import os
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+
+_CANNOT_SYNC = frozenset({errno.EINVAL, errno.ENOTSUP})
+"""Some file systems cannot sync folders."""
+
+
+@contextlib.contextmanager
+def whole_file(path: Path, *, durable: bool = True) -> Iterator[Path]:
+    """Yield a path to write to; its content replaces the file ``path`` at the end of the block.
+
+    A second writer waits for the first. What a killed writer left is overwritten by the next one.
+
+    Args:
+        path: The file. Its folder is made if necessary.
+        durable: Whether the content has to survive a loss of power.
+    """
+    make_folder(path.parent)
+    part = path.with_name(f".{path.name}.part")
+    descriptor = _lock(part)
+    try:
+        yield part
+        if durable:
+            put_in_place(part, path)
+        else:
+            part.replace(path)
+    except BaseException:
+        # On a full disk, its name needs room too.
+        part.unlink(missing_ok=True)
+        raise
+    finally:
+        os.close(descriptor)
+
+
+def write_whole(path: Path, content: str | bytes, *, durable: bool = True) -> None:
+    """Replace the content of a file, as `whole_file` does. Text is encoded as UTF-8."""
+    with whole_file(path, durable=durable) as part:
+        part.write_bytes(content.encode() if isinstance(content, str) else content)
+
+
+def put_in_place(made: Path, target: Path, copy: Path | None = None) -> None:
+    """Rename a file or folder, so that its new place has all of it also after a loss of power.
+
+    Args:
+        made: The file or folder.
+        target: Where it goes; it replaces a file or an empty folder.
+        copy: Where it is copied first if it comes from another file system: a path on that of
+            ``target``. By default, in the same folder.
+    """
+    sync_tree(made)
+    make_folder(target.parent)
+    try:
+        made.replace(target)
+    except OSError as error:
+        if error.errno != errno.EXDEV:
+            raise
+        copy = copy or target.with_name(f".{target.name}.part")
+        _remove(copy)
+        try:
+            # Both keep the time stamps, which make goes by.
+            if made.is_dir():
+                shutil.copytree(made, copy, symlinks=True)
+            else:
+                shutil.copy2(made, copy)
+            sync_tree(copy)
+            copy.replace(target)
+        finally:
+            _remove(copy)
+    sync(target.parent)
+
+
+def make_folder(path: Path) -> None:
+    """Make a folder and its parents, if they are missing."""
+    missing = [one for one in (path, *path.parents) if not one.exists()]
+    path.mkdir(parents=True, exist_ok=True)
+    for one in missing:
+        sync(one.parent)
+
+
+def sync_tree(path: Path) -> None:
+    """Sync a file, or a folder with everything below it."""
+    if path.is_symlink():
+        return
+    if path.is_dir():
+        for entry in path.iterdir():
+            sync_tree(entry)
+    elif not path.is_file():
+        return  # Opening a named pipe would wait for its other end.
+    sync(path)
+
+
+def sync(path: Path) -> None:
+    """Return when the disk has the content of a file, or the names in a folder."""
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    except OSError as error:
+        if error.errno not in _CANNOT_SYNC:
+            raise
+    finally:
+        os.close(descriptor)
+
+
+def _lock(part: Path) -> int:
+    """Return a descriptor that holds the lock of a temporary file, which is made if necessary."""
+    while True:
+        descriptor = os.open(part, os.O_WRONLY | os.O_CREAT, 0o666)
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX)
+            # The writer before may have renamed the file meanwhile.
+            if part.exists() and os.path.samestat(os.fstat(descriptor), part.stat()):
+                return descriptor
+        except FileNotFoundError:
+            pass
+        except BaseException:
+            os.close(descriptor)
+            raise
+        os.close(descriptor)
+
+
+def _remove(path: Path) -> None:
+    if path.is_dir() and not path.is_symlink():
+        shutil.rmtree(path, ignore_errors=True)
+    else:
+        path.unlink(missing_ok=True)
