@@ -28,14 +28,16 @@ def setup_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     """Print for each run how many lines did not count, and in which of its files."""
     if args.run_directory:
-        directories = [args.run_directory]
+        directories = [args.run_directory.resolve()]
     else:
         plan = plan_of(args.name, working_root())
         store = Store(plan.store)
         finished = [run.run_id for run in plan.runs if store.is_finished(run.run_id)]
         directories = [store.run(run_id) for run_id in finished]
     for directory in directories:
-        report = extract(directory, directory / RECORDS)
+        # Nobody else looks for records, or extracts them, meanwhile.
+        with Store(directory.parent).exclusive(directory.name):
+            report = extract(directory, directory / RECORDS)
         relays = (
             read_trace_counts(directory / RECORDS / TRACE_COUNTS).relays
             if is_traced(directory)

@@ -44,7 +44,8 @@ def make_as_job(root: Path, plan: Plan, run_id: str, job: Job, say: Callable[[st
             _require_no_failure(store, planned)
         try:
             execute_watched(root, plan, planned, say, elsewhere=True)
-            _extract(store.run(run_id))
+            with store.exclusive(run_id, everywhere=True):
+                _extract(store.run(run_id))
         except UserError as error:
             _leave_word(store, planned, error)
             raise

@@ -16,7 +16,6 @@ import os
 import re
 import shutil
 import tarfile
-import tempfile
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -26,15 +25,24 @@ from pydantic import ValidationError
 
 from analysis.errors import AnalysisError, problems_of
 from analysis.formats.compressed import PIECE_BYTES, UnpackedFile, most_bytes, require_size
-from analysis.formats.files import ANY_RECORDS, MANIFEST, PACK_INDEX, RECORDS, STUDIES
+from analysis.formats.durable import put_in_place, whole_file
+from analysis.formats.files import (
+    ANY_RECORDS,
+    MANIFEST,
+    PACK_INDEX,
+    PARSE_REPORT,
+    RECORDS,
+    STUDIES,
+)
 from analysis.formats.json_files import json_text, parse_json
-from analysis.formats.manifest import read_manifest
+from analysis.formats.manifest import is_whole, read_manifest
 from analysis.formats.pack_index import PackIndex
 from analysis.formats.published import is_published, read_published
 from analysis.formats.scratch import scratch_folder
 from analysis.formats.study import Level, load_study
 from analysis.formats.whole_run import require_published, require_whole
 from analysis.measures.publishing import publish
+from analysis.records.extract import extract
 from onionlab.errors import UserError
 from onionlab.runs.packed_studies import add_study
 from onionlab.runs.store import Store
@@ -106,8 +114,7 @@ def pack(
     out.parent.mkdir(parents=True, exist_ok=True)
     with contextlib.ExitStack() as stack:
         if published:
-            folder = tempfile.TemporaryDirectory(dir=out.parent, prefix=f".{out.name}.")
-            scratch = Path(stack.enter_context(folder))
+            scratch = stack.enter_context(scratch_folder(out.parent, f".{out.name}-"))
             members.update(_published_files(store, finished, of_studies.values(), scratch))
         else:
             members.update(_whole_files(store, finished, logs=logs))
@@ -151,18 +158,16 @@ def _write_archive(
 ) -> None:
     hashes = {name: _sha256(path) for name, path in members.items()}
     index = json_text(PackIndex(format=2 if published else 1, files=hashes).content()).encode()
-    part = out.with_name(f".{out.name}.{os.getpid()}")
-    try:
-        with tarfile.open(part, "w:xz", format=tarfile.PAX_FORMAT) as archive:
-            _add(archive, PACK_INDEX, len(index), io.BytesIO(index))
-            for name, path in members.items():
-                with path.open("rb") as file:
-                    _add(archive, name, path.stat().st_size, file)
-                if path.name == MANIFEST:
-                    say(f"{path.parent.name} {read_manifest(path).title}")
-        part.replace(out)
-    finally:
-        part.unlink(missing_ok=True)
+    with (
+        whole_file(out) as part,
+        tarfile.open(part, "w:xz", format=tarfile.PAX_FORMAT) as archive,
+    ):
+        _add(archive, PACK_INDEX, len(index), io.BytesIO(index))
+        for name, path in members.items():
+            with path.open("rb") as file:
+                _add(archive, name, path.stat().st_size, file)
+            if path.name == MANIFEST:
+                say(f"{path.parent.name} {read_manifest(path).title}")
 
 
 def unpack(store: Store, file: Path) -> Unpacked:
@@ -389,23 +394,27 @@ def _write(archive: tarfile.TarFile, member: tarfile.TarInfo, path: Path) -> str
 
 
 def _take(store: Store, unpacked: Path) -> str:
-    """Move one run into the store; says which of `Unpacked` it is."""
+    """Move one run into the store; return which of `Unpacked` it is."""
     target = store.run(unpacked.name)
     with store.exclusive(unpacked.name):
+        if store.is_finished(target.name) and not (target / RECORDS / PARSE_REPORT).is_file():
+            # Another command made the run a moment ago, or was killed before it read the logs.
+            with contextlib.suppress(AnalysisError):
+                extract(target, target / RECORDS)
         if not _is_whole(target):
             shutil.rmtree(target, ignore_errors=True)
-            unpacked.rename(target)
+            put_in_place(unpacked, target)
             return "new"
         return "same" if _records(unpacked) == _records(target) else "different"
 
 
 def _is_whole(run: Path) -> bool:
-    """Whether a run is there and can be read."""
+    """Return whether a run is in the store and can be read."""
     try:
         require_whole(run)
     except AnalysisError:
         return False
-    return True
+    return is_whole(run)
 
 
 def _records(run: Path) -> dict[str, str]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import random
 from collections.abc import Callable
 from pathlib import Path
@@ -11,6 +12,7 @@ from analysis_synthetic import write_run
 from celltrace_synthetic import CLIENTS, Model, write_traces
 
 from analysis.formats.files import RECORDS
+from analysis.formats.record_files import ParseReport
 from onionlab.cli import main
 
 HOSTS = Path("shadow.data") / "hosts"
@@ -55,6 +57,22 @@ def corrupt(content: bytes) -> bytes:
 
 def headless(content: bytes) -> bytes:
     return random.Random(2).randbytes(64) + content[64:]
+
+
+def test_nobody_else_has_a_run_while_its_records_are_extracted(
+    run_directory: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Otherwise `unpack` would find a part of the records."""
+
+    def extract(run: Path, out: Path) -> ParseReport:
+        with (run.parent / ".locks" / run.name).open() as lock, pytest.raises(BlockingIOError):
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        return ParseReport()
+
+    monkeypatch.setattr("onionlab.commands.analyse.is_traced", lambda run: False)
+    monkeypatch.setattr("onionlab.commands.analyse.extract", extract)
+    monkeypatch.chdir(run_directory)
+    assert main(["analyse", "--run-directory", "."]) == 0
 
 
 def test_whole_logs_have_no_more_than_their_line(

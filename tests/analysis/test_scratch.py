@@ -2,16 +2,25 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 import textwrap
+import threading
+from collections.abc import Callable
+from contextlib import AbstractContextManager
 from pathlib import Path
 
 import pytest
 
+from analysis.comparison.history import read_history, write_history
+from analysis.formats.durable import sync, whole_file, write_whole
+from analysis.formats.manifest import Manifest
 from analysis.formats.scratch import scratch_folder
 from analysis.formats.tables import atomic
 from analysis.pages.html import replaced
+from onionlab.runs.packing import pack
+from onionlab.runs.store import Store
 
 REPOSITORY = Path(__file__).resolve().parents[2]
 
@@ -51,7 +60,28 @@ with replaced(Path(sys.argv[1]), ["report.html"]) as folder:
 """
 
 
-@pytest.mark.parametrize(("code", "name"), [(RECORDS, "parse.json"), (REPORT, "report.html")])
+ONE_FILE = """
+import sys
+from pathlib import Path
+from analysis.formats.durable import whole_file
+with whole_file(Path(sys.argv[1]) / "history.parquet") as part:
+    part.write_text("half")
+    print("open", flush=True)
+    sys.stdin.read()
+"""
+
+
+def writing(name: str, out: Path) -> AbstractContextManager[Path]:
+    """Write as the programs above do; yield the file to write to or its folder."""
+    if name == "history.parquet":
+        return whole_file(out / name)
+    return atomic(out) if name == "parse.json" else replaced(out, [name])
+
+
+@pytest.mark.parametrize(
+    ("code", "name"),
+    [(RECORDS, "parse.json"), (REPORT, "report.html"), (ONE_FILE, "history.parquet")],
+)
 def test_what_a_killed_writer_left_goes_with_the_next_one(
     tmp_path: Path, code: str, name: str
 ) -> None:
@@ -59,9 +89,119 @@ def test_what_a_killed_writer_left_goes_with_the_next_one(
     killed.kill()
     killed.communicate()
     assert len(list(tmp_path.iterdir())) == 1
-    with atomic(tmp_path) if name == "parse.json" else replaced(tmp_path, [name]) as folder:
-        (folder / name).write_text("{}")
+    with writing(name, tmp_path) as place:
+        (place / name if place.is_dir() else place).write_text("{}")
     assert [path.name for path in tmp_path.iterdir()] == [name]
+    assert (tmp_path / name).read_text() == "{}"
+
+
+def test_a_second_writer_of_a_file_waits_for_the_first(tmp_path: Path) -> None:
+    first = writer(ONE_FILE, tmp_path)
+    file = tmp_path / "history.parquet"
+    second = threading.Thread(target=write_whole, args=(file, "second"))
+    second.start()
+    second.join(0.1)
+    assert second.is_alive()
+    first.communicate()
+    second.join(10)
+    assert [path.read_text() for path in tmp_path.iterdir()] == ["second"]
+
+
+def test_what_is_not_written_to_its_end_leaves_the_file_as_it_was(tmp_path: Path) -> None:
+    file = tmp_path / "a.json"
+    write_whole(file, "before")
+    with pytest.raises(ZeroDivisionError), whole_file(file) as part:
+        part.write_text(f"{1 / 0}")
+    assert [path.read_text() for path in tmp_path.iterdir()] == ["before"]
+
+
+class Disk:
+    """What a disk has of a folder: only what was synced.
+
+    Names are written to a disk at any time. So a name that leads to content that was not synced is
+    a fault as soon as it is there, and a name that was not synced may be lost.
+    """
+
+    def __init__(self, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.synced: dict[int, bytes | dict[str, int]] = {}
+        self.folder = folder
+        rename = os.replace
+
+        def fsync(descriptor: int) -> None:
+            path = Path(f"/proc/self/fd/{descriptor}").readlink()
+            self.synced[path.stat().st_ino] = self.now(path)
+
+        def replace(source: Path, target: Path) -> None:
+            rename(source, target)
+            for path in (target, *target.rglob("*")):
+                assert self.synced.get(path.stat().st_ino) == self.now(path), path
+
+        monkeypatch.setattr("analysis.formats.durable.os.fsync", fsync)
+        monkeypatch.setattr("os.replace", replace)
+        monkeypatch.setattr("os.rename", replace)
+        sync(folder)
+
+    def now(self, path: Path) -> bytes | dict[str, int]:
+        if path.is_dir():
+            return {entry.name: entry.stat().st_ino for entry in path.glob("[!.]*")}
+        return path.read_bytes()
+
+    def require(self, path: Path) -> None:
+        """Fails if a loss of power would take something of a file or folder away."""
+        for one in (path, *path.rglob("*")):
+            assert self.synced[one.stat().st_ino] == self.now(one)
+        for one in (path, *path.parents):
+            if one == self.folder:
+                return
+            names = self.synced[one.parent.stat().st_ino]
+            assert isinstance(names, dict)
+            assert names[one.name] == one.stat().st_ino
+
+
+def finish_run(root: Path) -> Path:
+    store = Store(root / "runs")
+    with store.exclusive("ab"):
+        logs = store.partial("ab") / "shadow.data" / "hosts" / "relay1"
+        logs.mkdir(parents=True)
+        (logs / "tor.1000.stdout").write_text("log")
+        store.finish("ab", Manifest(run_id="ab"))
+    return store.run("ab")
+
+
+def write_records(root: Path) -> Path:
+    out = root / "run" / "records-v1"
+    with atomic(out) as folder:
+        (folder / "streams.parquet").write_text("table")
+        (folder / "parse.json").write_text("{}")
+    return out
+
+
+def write_page(root: Path) -> Path:
+    with replaced(root, ["figures"]) as folder:
+        (folder / "figures").mkdir()
+        (folder / "figures" / "a.pdf").write_text("figure")
+    return root / "figures"
+
+
+def write_history_of_nights(root: Path) -> Path:
+    history = root / "nightly" / "history.parquet"
+    write_history(history, read_history(history))
+    return history
+
+
+def write_pack(root: Path) -> Path:
+    pack(Store(root / "runs"), [finish_run(root).name], root / "a.xz", logs=True, say=print)
+    return root / "a.xz"
+
+
+@pytest.mark.parametrize(
+    "write", [finish_run, write_records, write_page, write_history_of_nights, write_pack]
+)
+def test_a_loss_of_power_takes_nothing_of_what_is_in_its_place(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, write: Callable[[Path], Path]
+) -> None:
+    disk = Disk(tmp_path, monkeypatch)
+    disk.require(write(tmp_path))
 
 
 def test_a_folder_in_which_somebody_writes_stays(tmp_path: Path) -> None:

@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 
 from analysis.errors import AnalysisError
-from analysis.formats.files import MANIFEST, STUDIES
+from analysis.formats.files import MANIFEST, RECORDS, STUDIES
 from analysis.formats.files import PACK_INDEX as INDEX
 from analysis.formats.json_files import read_json, write_json
 from analysis.formats.manifest import Manifest, identity_hash
@@ -178,6 +178,21 @@ def test_other_records_of_the_same_run_are_kept_and_named(
     before = own.read_bytes()
     assert unpack(there, file) == Unpacked((), (), (run_id,))
     assert own.read_bytes() == before
+
+
+def test_records_that_are_about_to_be_extracted_are_not_other_records(
+    here: Store, there: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A run of an experiment that is being made: its logs are there, and not read yet."""
+    file, (run_id,) = packed(here, tmp_path, "rr seed 1")
+    make_run(there, "rr seed 1")
+    shutil.rmtree(there.run(run_id) / RECORDS)
+    (there.run(run_id) / RECORDS / ".extract-by-another").mkdir(parents=True)
+    monkeypatch.setattr(
+        "onionlab.runs.packing.extract", lambda run, out: write_records(out, "rr seed 1")
+    )
+    assert unpack(there, file) == Unpacked((), (run_id,), ())
+    assert there.run(run_id).joinpath("shadow.data").is_dir()
 
 
 def test_a_run_that_was_interrupted_here_is_replaced(
