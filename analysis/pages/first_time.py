@@ -14,6 +14,7 @@ from pathlib import Path
 from matplotlib.figure import Figure
 
 from analysis.figures.writing import save
+from analysis.formats.scratch import scratch_folder
 
 IMPORTED = ("analysis.pages.report", "pandas", "_strptime")
 """The report's own code, and what libraries import with the first table: pandas is PyArrow's."""
@@ -23,8 +24,8 @@ def main() -> None:
     """Import what reports take, and draw a figure in each of their formats."""
     for name in IMPORTED:
         importlib.import_module(name)
-    with tempfile.TemporaryDirectory() as folder:
-        save(_figure, Path(folder) / "a.pdf", Path(folder) / "a.png")
+    with scratch_folder(Path(tempfile.gettempdir()), "onionlab-first-") as folder:
+        save(_figure, folder / "a.pdf", folder / "a.png")
 
 
 def _figure() -> Figure:

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import argparse
-import tempfile
 from pathlib import Path
 
 from analysis.formats.files import PLAN
+from analysis.formats.scratch import scratch_folder
 from analysis.formats.study import load_study, write_study
 from onionlab.commands._request import output_file, results_folder
 from onionlab.errors import UserError
@@ -52,11 +52,11 @@ def run(args: argparse.Namespace) -> int:
     }
     if not wanted:
         raise UserError(f"there is no run of {args.name} with these seeds: {args.seeds}")
-    with tempfile.TemporaryDirectory() as scratch:
+    with scratch_folder(folder, ".packing-") as scratch:
         studies = [plan.study for plan in plans]
         if seeds is not None:
             for number, study in enumerate(studies):
-                studies[number] = Path(scratch) / f"{number}.json"
+                studies[number] = scratch / f"{number}.json"
                 write_study(studies[number], part_of_study(load_study(study), seeds))
         count = pack(
             Store(plans[0].store),

@@ -6,9 +6,14 @@ imports pandas and asks the cluster: half a second of each command, for nothing.
 
 from __future__ import annotations
 
+import functools
 import pkgutil
 import sys
+import tempfile
 from collections.abc import Iterable, Iterator
+from pathlib import Path
+
+from analysis.formats.scratch import scratch_folder
 
 PREFIX = "snakemake_executor_plugin_"
 
@@ -25,7 +30,13 @@ def main() -> None:
     pkgutil.iter_modules = lambda *words: without_executors(all_modules(*words))
     from snakemake.cli import main as snakemake  # type: ignore[import-untyped]
 
-    snakemake(sys.argv[1:])
+    with scratch_folder(Path(tempfile.gettempdir()), "onionlab-snakemake-") as folder:
+        # The next command removes the folder of a Snakemake that was killed. TMPDIR remains as it
+        # is: the jobs inherit it.
+        tempfile.TemporaryDirectory = functools.partial(  # type: ignore[misc,assignment]
+            tempfile.TemporaryDirectory, dir=folder
+        )
+        snakemake(sys.argv[1:])
 
 
 if __name__ == "__main__":
