@@ -24,7 +24,7 @@ def main() -> None:
     """Import what reports take, and draw a figure in each of their formats."""
     for name in IMPORTED:
         importlib.import_module(name)
-    with scratch_folder(Path(tempfile.gettempdir()), "onionlab-first-") as folder:
+    with scratch_folder(Path(tempfile.gettempdir()), "first-report-onionlab-") as folder:
         save(_figure, folder / "a.pdf", folder / "a.png")
 
 

@@ -1,21 +1,29 @@
-"""Whatever is killed, and whenever: nothing is left, and the same command finishes the experiment.
+"""Whatever is ended or stopped, and whenever: nothing is left, and the same command goes on.
 
-``ONIONLAB_KILLS=20 pytest tests/harness/test_kills.py`` kills more often; ONIONLAB_KILLS_SEED draws
-other moments and victims.
+``ONIONLAB_KILLS=25 pytest tests/harness/test_kills.py`` kills more often; ONIONLAB_KILLS_SEED draws
+other moments and victims, and ONIONLAB_KILLS_STOP_S says how long processes are stopped.
 """
 
 from __future__ import annotations
 
+import contextlib
+import hashlib
+import itertools
 import os
 import random
+import shutil
 import signal
 import subprocess
 import time
+from collections.abc import Mapping
+from pathlib import Path
 
 import psutil
 import pytest
 from uml.guest_support import traces
 
+from analysis.comparison.history import read_history
+from analysis.comparison.run_sets import read_run_set
 from onionlab.engines.uml.kernel import BuiltKernel
 from onionlab.runs.store import Store
 
@@ -23,9 +31,22 @@ from .checkout import KILLED, Checkout, arguments, processes_below
 
 KILLS = int(os.environ.get("ONIONLAB_KILLS", "4"))
 SEED = int(os.environ.get("ONIONLAB_KILLS_SEED", "1"))
-PATIENCE_S = 60.0
-# Between the command and the simulation stand the workflow's own processes and a job for each run.
+STOP_S = float(os.environ.get("ONIONLAB_KILLS_STOP_S", "3"))
+TIMEOUT_S = 120.0
+SIGNALS = (signal.SIGKILL, signal.SIGTERM, signal.SIGSTOP, signal.SIGINT)
+COMMANDS = ("experiment", "nightly", "pack", "unpack")
+# A command has the workflow's own processes, a job for each run, and the simulation.
 KINDS = ("command", "workflow", "job", "simulation")
+STATUSES = {
+    # Of a command that was interrupted, also while Python still started.
+    signal.SIGTERM: (130, -signal.SIGTERM),
+    signal.SIGINT: (130, -signal.SIGINT),
+    # Of a command that was killed, or of which some process was.
+    signal.SIGKILL: (-signal.SIGKILL, 2),
+    signal.SIGSTOP: (),
+}
+PERMANENT = {".locks", ".partial", ".failed", ".in-use", ".lock"}
+"""Hidden files and folders that are always there."""
 
 
 def kind_of(process: psutil.Process, store: Store) -> str:
@@ -38,76 +59,201 @@ def kind_of(process: psutil.Process, store: Store) -> str:
     return "workflow"
 
 
-def part_of(command: subprocess.Popen[bytes], store: Store) -> dict[str, list[psutil.Process]]:
-    """Processes of a command by kind."""
-    parts: dict[str, list[psutil.Process]] = {}
+def processes_by_kind(
+    command: subprocess.Popen[bytes], store: Store
+) -> dict[str, list[psutil.Process]]:
+    """Processes of a command that has not been waited for."""
     root = psutil.Process(command.pid)
-    parts["command"] = [root]
+    found = {"command": [root]}
     for process in root.children(recursive=True):
-        try:
-            parts.setdefault(kind_of(process, store), []).append(process)
-        except psutil.Error:
-            continue
-    return parts
+        with contextlib.suppress(psutil.Error):
+            found.setdefault(kind_of(process, store), []).append(process)
+    return found
+
+
+class Kills:
+    """Commands in a checkout of their own, that are ended at some moment and then repeated."""
+
+    def __init__(self, checkout: Checkout, temporary: Path) -> None:
+        self.checkout = checkout
+        self.temporary = temporary
+        self.draws = random.Random(SEED)
+        self.state = checkout.root / "nightly"
+        self.pack = checkout.root / "runs.tar.xz"
+        packed = checkout.root / "packed.tar.xz"
+        # A list of nightly experiments needs their names.
+        experiments = checkout.root / "experiments"
+        shipped = experiments.readlink()
+        experiments.unlink()
+        experiments.mkdir()
+        shutil.copy(shipped / "quick.yaml", experiments)
+        (experiments / "base").symlink_to(shipped / "base")
+        text = KILLED.read_text().replace("../../../experiments/", "./")
+        (experiments / KILLED.name).write_text(text)
+        night = checkout.root / "night.yaml"
+        night.write_text(
+            "false_alarms_per_year: 2\nnights_per_year: 365\nfalse_steps_per_year: 1\n"
+            "experiments:\n  - {name: killed, variants: [rr]}\n"
+        )
+        self.words = {
+            "experiment": ["experiment", *arguments("uml", experiment=Path("killed"))],
+            "nightly": [
+                *("nightly", "--list", str(night), "--state", str(self.state)),
+                *("--accept", "--engine", "uml"),
+            ],
+            "pack": ["pack", "killed", "--logs", "--out", str(self.pack)],
+            "unpack": ["unpack", str(packed)],
+        }
+        self.expected: dict[str, Mapping[str, object]] = {}
+        self.took_s: dict[str, float] = {}
+        started = time.monotonic()
+        self.succeed("experiment")
+        self.took_s["experiment"] = time.monotonic() - started
+        (self.run_id,) = checkout.run_names("killed")
+        self.records = checkout.record_hashes(self.run_id)
+        assert len(self.records) == 3
+        self.expected["experiment"] = self.records
+        self.succeed("pack")
+        shutil.copy(self.pack, packed)
+
+    def succeed(self, name: str) -> None:
+        """Run a command to its end."""
+        result = self.checkout.onionlab(*self.words[name])
+        assert result.returncode == 0, result.stdout + result.stderr
+
+    def clear(self, name: str) -> None:
+        """Remove what a command makes."""
+        shutil.rmtree(self.state, ignore_errors=True)
+        self.pack.unlink(missing_ok=True)
+        if name == "pack":
+            if not self.checkout.store.is_finished(self.run_id):
+                self.succeed("unpack")
+        else:
+            self.checkout.remove_run(self.run_id)
+
+    def result(self, name: str) -> Mapping[str, object]:
+        """What a command has made."""
+        if name == "pack":
+            return {"pack": hashlib.sha256(self.pack.read_bytes()).hexdigest()}
+        found: dict[str, object] = {**self.checkout.record_hashes(self.run_id)}
+        if name == "nightly":
+            (baseline,) = (self.state / "baselines").iterdir()
+            history = read_history(self.state / "history.parquet")
+            found["baseline"] = read_run_set(baseline).runs
+            found["nights"] = len(set(history["night"].to_pylist()))
+            found["rows"] = history.drop_columns("night").to_pylist()
+        return found
+
+    def undisturbed(self, name: str) -> Mapping[str, object]:
+        """What a command makes where nobody disturbs it."""
+        # A pack has the times of its run, which may have been made again.
+        if name == "pack" or name not in self.expected:
+            self.clear(name)
+            started = time.monotonic()
+            self.succeed(name)
+            self.took_s[name] = time.monotonic() - started
+            self.expected[name] = self.result(name)
+        return self.expected[name]
+
+    def leftovers(self) -> list[Path]:
+        """Files and folders that no command leaves where it ends by itself."""
+        root = self.checkout.root
+        hidden = [
+            path
+            for place in (root, root / "runs", root / "results", self.state)
+            for path in (place.glob(".*") if place == root else place.rglob(".*"))
+            if path.name not in PERMANENT
+        ]
+        unfinished = (root / "runs").glob(".[pf]a*/*")
+        return [*hidden, *unfinished, *self.temporary.iterdir()]
+
+    def moment(self, name: str, number: signal.Signals) -> tuple[subprocess.Popen[bytes], float]:
+        """Start a command and return at a moment before its end; repeat where it ended before."""
+        kind = self.draws.choice(KINDS if name in ("experiment", "nightly") else KINDS[:1])
+        share = self.draws.uniform(0.0, 0.9)
+        while True:
+            self.clear(name)
+            command = self.checkout.start(*self.words[name])
+            started = time.monotonic()
+            at_s = share * self.took_s[name]
+            while time.monotonic() - started < at_s or (
+                number == signal.SIGKILL
+                and kind not in processes_by_kind(command, self.checkout.store)
+            ):
+                if command.poll() is not None:
+                    break
+                time.sleep(0.02)
+            passed_s = time.monotonic() - started
+            if command.poll() is None:
+                self.victim = kind
+                return command, passed_s
+            self.took_s[name] = min(self.took_s[name], passed_s)
+
+    def end(self, name: str, number: signal.Signals) -> str:
+        """End or stop a command at a moment; return when, what, and its status."""
+        store = self.checkout.store
+        command, passed_s = self.moment(name, number)
+        parts = processes_by_kind(command, store)
+        everything = [process for processes in parts.values() for process in processes]
+        what = f"{name}: {number.name} after {passed_s:.1f} s"
+        if number == signal.SIGSTOP:
+            self.send(number, everything)
+            time.sleep(STOP_S)
+            self.send(signal.SIGCONT, everything)
+        elif number == signal.SIGKILL:
+            what += f" to the {self.victim}"
+            self.send(number, [self.draws.choice(parts.get(self.victim, parts["command"]))])
+        else:
+            command.send_signal(number)
+        status = command.wait(TIMEOUT_S)
+        what += f", status {status}"
+        # Towards its end, a command no longer needs what was killed.
+        assert status in (0, *STATUSES[number]), what
+        _, left = psutil.wait_procs(everything, TIMEOUT_S)
+        assert not left, f"{what}: left {left}"
+        deadline = time.monotonic() + TIMEOUT_S
+        while below := processes_below(store.partial(self.run_id)):
+            assert time.monotonic() < deadline, f"{what}: left {below}"
+            time.sleep(0.1)
+        if store.is_finished(self.run_id):
+            found = self.checkout.record_hashes(self.run_id)
+            assert found.items() <= self.records.items(), what
+        return what
+
+    def send(self, number: signal.Signals, processes: list[psutil.Process]) -> None:
+        for process in processes:
+            with contextlib.suppress(psutil.NoSuchProcess):
+                process.send_signal(number)
+
+
+@pytest.fixture
+def kills(
+    checkout: Checkout,
+    uml_kernel: BuiltKernel,
+    circuit_policy_build: None,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> Kills:
+    temporary = tmp_path / "temporary"
+    temporary.mkdir()
+    monkeypatch.setenv("TMPDIR", str(temporary))
+    return Kills(checkout, temporary)
 
 
 @pytest.mark.slow
 @pytest.mark.uml
 @pytest.mark.tor
-def test_nothing_is_left_and_the_command_goes_on(
-    checkout: Checkout, uml_kernel: BuiltKernel, circuit_policy_build: None
-) -> None:
-    store = checkout.store
-    words = ["experiment", *arguments("uml", experiment=KILLED)]
-    started = time.monotonic()
-    assert checkout.onionlab(*words).returncode == 0
-    whole_s = time.monotonic() - started
-    run_id = checkout.run_names(KILLED.stem)[0]
-    hashes = checkout.record_hashes(run_id)
-    assert len(hashes) == 3
-
-    draws = random.Random(SEED)
+def test_nothing_is_left_and_the_command_goes_on(kills: Kills) -> None:
     before = traces()
-    killed: list[str] = []
-    kinds = [KINDS[number % len(KINDS)] for number in range(KILLS)]
-    draws.shuffle(kinds)
-    while len(killed) < KILLS:
-        kind = kinds[len(killed)]
-        checkout.remove_run(run_id)
-        command = checkout.start(*words)
-        at_s = draws.uniform(0.0, 0.9) * whole_s
-        started = time.monotonic()
-        while time.monotonic() - started < at_s or kind not in part_of(command, store):
-            if command.poll() is not None:
-                break
-            time.sleep(0.02)
-        if command.poll() is not None:
-            # It was faster than those before: this was no kill, and the next one comes sooner.
-            whole_s = min(whole_s, time.monotonic() - started)
-            continue
-        parts = part_of(command, store)
-        everything = [process for processes in parts.values() for process in processes]
-        victim = draws.choice(parts.get(kind, [psutil.Process(command.pid)]))
-        os.kill(victim.pid, signal.SIGKILL)
-        killed.append(kind)
-        print(f"kill {len(killed)}: {kind} after {time.monotonic() - started:.1f} s", flush=True)
-        status = command.wait(PATIENCE_S)
-        # Towards the end of a command the run may be there, and only the report be missing.
-        assert status != 0 or store.is_finished(run_id), f"killed {kind} after {at_s:.1f} s"
-        _, left = psutil.wait_procs(everything, PATIENCE_S)
-        assert not left, f"left after killing {kind} at {at_s:.1f} s: {left}"
-        deadline = time.monotonic() + PATIENCE_S
-        while below := processes_below(store.partial(run_id)):
-            assert time.monotonic() < deadline, f"left after killing {kind}: {below}"
-            time.sleep(0.1)
-        if store.is_finished(run_id):
-            assert checkout.record_hashes(run_id).items() <= hashes.items()
-        assert traces() <= before
-    print(f"{KILLS} kills: {sorted(killed)}")
-
-    assert checkout.onionlab(*words).returncode == 0
-    assert checkout.record_hashes(run_id) == hashes
-    # What was being written when its writer was killed is not there for good.
-    places = (store.run(run_id), checkout.results(KILLED.stem))
-    unfinished = [path for place in places for path in place.rglob(".*-*") if path.is_dir()]
-    assert unfinished == []
+    pairs = list(itertools.product(COMMANDS, SIGNALS))
+    kills.draws.shuffle(pairs)
+    # Each of the commands and each of the signals, before any of them comes again.
+    pairs.sort(key=lambda pair: (COMMANDS.index(pair[0]) + SIGNALS.index(pair[1])) % 4)
+    for name, number in itertools.islice(itertools.cycle(pairs), KILLS):
+        expected = kills.undisturbed(name)
+        what = kills.end(name, number)
+        kills.succeed(name)
+        assert kills.result(name) == expected, what
+        assert kills.leftovers() == [], what
+        assert traces() <= before, what
+        print(f"{what}; repeated: the same, nothing left", flush=True)

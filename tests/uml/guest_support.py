@@ -136,7 +136,7 @@ def traces() -> set[str]:
 
     Named network namespaces are mounts too; other programs make them, and the engine never does.
     Nor does it make the folder of attempts, which jobs of a cluster do (onionlab/runs/attempts.py),
-    and tests of those may run meanwhile.
+    nor that of CPU locks (suite_cpu_locks.py). Other tests may run meanwhile.
     """
     mounts = {
         line.split(" ", 5)[4] for line in Path("/proc/self/mountinfo").read_text().splitlines()
@@ -146,6 +146,6 @@ def traces() -> set[str]:
         for folder in ("/dev/shm", "/tmp")
         for path in Path(folder).iterdir()
         if path.name.startswith(MEMORY_FILE_NAMES)
-        and not path.name.startswith("onionlab-attempts-")
+        and not path.name.startswith(("onionlab-attempts-", "onionlab-test-cpus-"))
     }
     return {mount for mount in mounts if not mount.startswith("/run/netns")} | memory

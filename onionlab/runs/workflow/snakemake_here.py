@@ -30,7 +30,7 @@ def main() -> None:
     pkgutil.iter_modules = lambda *words: without_executors(all_modules(*words))
     from snakemake.cli import main as snakemake  # type: ignore[import-untyped]
 
-    with scratch_folder(Path(tempfile.gettempdir()), "onionlab-snakemake-") as folder:
+    with scratch_folder(Path(tempfile.gettempdir()), "snakemake-onionlab-") as folder:
         # The next command removes the folder of a Snakemake that was killed. TMPDIR remains as it
         # is: the jobs inherit it.
         tempfile.TemporaryDirectory = functools.partial(  # type: ignore[misc,assignment]
