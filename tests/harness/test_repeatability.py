@@ -148,7 +148,8 @@ def hashes_of_run(
     """Make a run in its surroundings.
 
     Returns:
-        File below the folder of hosts -> SHA-256, for all that the programs printed.
+        File below the folder of hosts -> SHA-256, for all that the programs printed. Under Shadow,
+        Tor logs the path of its configuration: the run's folder is left out of it.
     """
     directory.parent.mkdir()
     old_umask = os.umask(around.umask)
@@ -166,7 +167,9 @@ def hashes_of_run(
         os.umask(old_umask)
     hosts = directory / "shadow.data" / "hosts"
     return {
-        str(path.relative_to(hosts)): hashlib.sha256(path.read_bytes()).hexdigest()
+        str(path.relative_to(hosts)): hashlib.sha256(
+            path.read_bytes().replace(bytes(directory), b"")
+        ).hexdigest()
         for path in sorted(hosts.rglob("*.stdout"))
     }
 
