@@ -21,6 +21,8 @@ LARGEST_BYTES = 2**18
 
 MOST_PROBLEMS = 100
 """That are looked for and shown."""
+MAX_ERRORS = 10_000
+"""Of pydantic, which needs 2 KB for each: a file with more is not described value by value."""
 
 AnyModel = TypeVar("AnyModel", bound=Model)
 
@@ -85,6 +87,8 @@ def validate_tree(
     try:
         return model.model_validate(plain(tree)), []
     except ValidationError as error:
+        if error.error_count() > MAX_ERRORS:
+            return None, [tree.problem(f"{error.error_count()} values are wrong or missing")]
         found = error.errors(include_url=False)
     problems: list[Problem] = []
     for one in found:

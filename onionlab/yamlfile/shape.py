@@ -6,7 +6,8 @@ models without a second list of keys.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import functools
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from types import NoneType, UnionType
 from typing import Annotated, Any, Union, get_args, get_origin
@@ -61,8 +62,9 @@ def shape_of_model(model: type[Model]) -> Shape:
     return Shape(model=model)
 
 
-def keys_of(model: type[Model]) -> dict[str, Key]:
-    """The keys that a file may use, in the order of the model."""
+@functools.cache
+def keys_of(model: type[Model]) -> Mapping[str, Key]:
+    """Return the keys that a file may use, in the order of the model."""
     keys = {}
     for attribute, info in model.model_fields.items():
         if attribute in model.derived:

@@ -10,15 +10,18 @@ from __future__ import annotations
 import functools
 import re
 from collections.abc import Container, Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 import yaml
 
 Scalar = str | int | float | bool | None
 
 MAX_DEPTH = 50
-MOST_COMPOSED = 4 * MAX_DEPTH
-"""Beyond it nothing is looked at: PyYAML calls itself for each level."""
+MAX_NODES = 2**20
+"""Of one file. A network of tornettools has 22 for each host; the public Tor has 8,000 relays."""
+
+_LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+"""libyaml is several times faster; PyYAML can be built without it."""
 
 
 @dataclass(frozen=True)
@@ -46,7 +49,7 @@ class YamlError(Exception):
         self.problems = problems
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class Node:
     """A mapping, a list or a scalar, and the file, line and path where it was written.
 
@@ -139,8 +142,9 @@ def read_tree(text: str, file: str) -> Node:
     Raises:
         YamlError: broken YAML, a key twice, or YAML that is not used here.
     """
+    composer = _Composer(yaml.parse(text, Loader=_LOADER), file)
     try:
-        root = yaml.compose(text, Loader=_CoreLoader)
+        tree = composer.document()
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark or error.context_mark
         context = f" ({error.context}" if error.context else ""
@@ -149,45 +153,18 @@ def read_tree(text: str, file: str) -> Node:
         message = f"broken YAML: {error.problem}{context and context + ')'}"
         raise YamlError([Problem(file, mark.line + 1 if mark else 1, "", message)]) from None
     except yaml.reader.ReaderError as error:
-        line = text.count("\n", 0, error.position) + 1
+        # libyaml counts the bytes of UTF-8.
+        line = text.encode()[: error.position].count(b"\n") + 1
         # PyYAML gives the code of the character, though its annotations promise the character.
-        character = str(error.character)
-        code = int(character) if character.isdecimal() else ord(character)
-        message = f"broken YAML: a character that YAML does not allow (U+{code:04X})"
+        message = f"broken YAML: a character that YAML does not allow (U+{error.character:04X})"
         raise YamlError([Problem(file, line, "", message)]) from None
-    except RecursionError:
-        raise YamlError([Problem(file, 1, "", "broken YAML: nested too deeply")]) from None
-    if root is None:
-        raise YamlError([Problem(file, 1, "", "the file is empty")])
-    problems: list[Problem] = []
-    tree = _convert(root, file, root.start_mark.line + 1, "", problems, 0)
     if not isinstance(tree.value, dict):
-        problems.append(tree.problem("expected a mapping (key: value) at the top of the file"))
-    if problems:
-        raise YamlError(problems)
+        composer.problems.append(
+            tree.problem("expected a mapping (key: value) at the top of the file")
+        )
+    if composer.problems:
+        raise YamlError(composer.problems)
     return tree
-
-
-class _CoreLoader(yaml.SafeLoader):
-    """The composer of PyYAML with the scalars of YAML 1.2's core schema and without aliases."""
-
-    yaml_implicit_resolvers: dict[str, list[tuple[str, re.Pattern[str]]]] = {}  # noqa: RUF012 - filled below
-
-    _depth = 0
-
-    def compose_node(self, parent: yaml.Node | None, index: int) -> yaml.Node | None:
-        if self.check_event(yaml.AliasEvent):
-            message = "aliases (*name) are not used here; extend a file that holds what is shared"
-            mark = self.get_event().start_mark  # type: ignore[no-untyped-call]
-            raise yaml.composer.ComposerError(None, None, message, mark)
-        self._depth += 1
-        try:
-            if self._depth > MOST_COMPOSED:
-                mark = self.peek_event().start_mark  # type: ignore[no-untyped-call]
-                raise yaml.composer.ComposerError(None, None, "nested too deeply", mark)
-            return super().compose_node(parent, index)
-        finally:
-            self._depth -= 1
 
 
 _INT = re.compile(r"[-+]?[0-9]{1,18}", re.ASCII)
@@ -199,9 +176,9 @@ _WORDS: Mapping[str, bool | None] = {
 }
 
 
-def _scalar(node: yaml.ScalarNode) -> Scalar:
-    text = str(node.value)
-    if node.style is not None:  # quoted or a block: always text
+def _scalar(event: yaml.ScalarEvent) -> Scalar:
+    text = str(event.value)
+    if event.style:  # quoted or a block: always text
         return text
     if text in _WORDS:
         return _WORDS[text]
@@ -212,41 +189,81 @@ def _scalar(node: yaml.ScalarNode) -> Scalar:
     return text
 
 
-_PLAIN_TAGS = {f"tag:yaml.org,2002:{name}" for name in ("str", "map", "seq", "null")}
+_PLAIN_TAGS = {None, "!", *(f"tag:yaml.org,2002:{name}" for name in ("str", "map", "seq", "null"))}
 
 
-def _convert(
-    node: yaml.Node, file: str, line: int, path: str, problems: list[Problem], depth: int
-) -> Node:
-    def child_of(value: yaml.Node, line: int, part: str | int) -> Node:
-        return _convert(value, file, line, join_path(path, part), problems, depth + 1)
+@dataclass
+class _Composer:
+    """Build the tree of a document from the events of PyYAML's parser."""
 
-    if depth > MAX_DEPTH:
-        problems.append(Problem(file, line, path[:80], "nested too deeply"))
-        return Node(None, file, line, path)
-    if node.tag not in _PLAIN_TAGS:
-        problems.append(Problem(file, line, path, f"tags ({node.tag}) are not used here"))
-    if isinstance(node, yaml.SequenceNode):
-        items = [child_of(v, v.start_mark.line + 1, i) for i, v in enumerate(node.value)]
-        return Node(items, file, line, path)
-    if isinstance(node, yaml.MappingNode):
+    events: Iterator[yaml.Event]
+    file: str
+    problems: list[Problem] = field(default_factory=list)
+    _nodes: int = 0
+
+    def document(self) -> Node:
+        """Return the tree of the only document. Raises YamlError, yaml.YAMLError."""
+        next(self.events)  # the stream's start
+        if isinstance(next(self.events), yaml.StreamEndEvent):
+            raise YamlError([Problem(self.file, 1, "", "the file is empty")])
+        first = next(self.events)
+        tree = self._node(first, _line(first), "", 0)
+        next(self.events)  # the document's end
+        another = next(self.events)
+        if not isinstance(another, yaml.StreamEndEvent):
+            raise self._refused(another, "but found another document")
+        return tree
+
+    def _refused(self, event: yaml.Event, message: str) -> YamlError:
+        return YamlError([Problem(self.file, _line(event), "", f"broken YAML: {message}")])
+
+    def _node(self, event: yaml.Event, line: int, path: str, depth: int) -> Node:
+        self._nodes += 1
+        if self._nodes > MAX_NODES:
+            raise self._refused(event, f"more than {MAX_NODES} values")
+        if depth > MAX_DEPTH:
+            raise self._refused(event, "nested too deeply")
+        if isinstance(event, yaml.AliasEvent):
+            message = "aliases (*name) are not used here; extend a file that holds what is shared"
+            raise self._refused(event, message)
+        assert isinstance(event, yaml.ScalarEvent | yaml.CollectionStartEvent)
+        if event.tag not in _PLAIN_TAGS:
+            self._add(line, path, f"tags ({event.tag}) are not used here")
+        if isinstance(event, yaml.ScalarEvent):
+            return Node(_scalar(event), self.file, line, path)
+        if isinstance(event, yaml.MappingStartEvent):
+            return Node(self._entries(path, depth), self.file, line, path)
+        items: list[Node] = []
+        while not isinstance(item := next(self.events), yaml.SequenceEndEvent):
+            items.append(self._node(item, _line(item), join_path(path, len(items)), depth + 1))
+        return Node(items, self.file, line, path)
+
+    def _entries(self, path: str, depth: int) -> dict[str, Node]:
         entries: dict[str, Node] = {}
-        for key_node, value_node in node.value:
-            key_line = key_node.start_mark.line + 1
-            if not isinstance(key_node, yaml.ScalarNode):
-                problems.append(Problem(file, key_line, path, "a key must be plain text"))
-                continue
-            key = str(key_node.value)
+        while not isinstance(event := next(self.events), yaml.MappingEndEvent):
+            line = _line(event)
+            key = str(event.value) if isinstance(event, yaml.ScalarEvent) else None
+            if key is None:
+                self._node(event, line, path, depth + 1)
+                self._add(line, path, "a key must be plain text")
+            below = path if key is None else join_path(path, key)
+            value = self._node(next(self.events), line, below, depth + 1)
             if key == "<<":
                 message = (
                     "merge keys (<<) are not used here; extend a file that holds what is shared"
                 )
-                problems.append(Problem(file, key_line, path, message))
+                self._add(line, path, message)
             elif key in entries:
                 message = f"the key stands twice, first on line {entries[key].line}"
-                problems.append(Problem(file, key_line, join_path(path, key), message))
-            else:
-                entries[key] = child_of(value_node, key_line, key)
-        return Node(entries, file, line, path)
-    assert isinstance(node, yaml.ScalarNode)
-    return Node(_scalar(node), file, line, path)
+                self._add(line, below, message)
+            elif key is not None:
+                entries[key] = value
+        return entries
+
+    def _add(self, line: int, path: str, message: str) -> None:
+        self.problems.append(Problem(self.file, line, path, message))
+
+
+def _line(event: yaml.Event) -> int:
+    assert event.start_mark is not None
+    return event.start_mark.line + 1

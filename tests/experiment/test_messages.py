@@ -411,7 +411,7 @@ CASES = {
     "broken YAML": (
         "    guard: {count: 2}",
         "    guard: {count: 2",
-        "7: broken YAML: expected ',' or '}', but got ':' (while parsing a flow mapping that "
+        "7: broken YAML: did not find expected ',' or '}' (while parsing a flow mapping that "
         "begins on line 6)",
     ),
 }

@@ -4,6 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from onionlab.yamlfile import tree
 from onionlab.yamlfile.tree import Node, YamlError, merge, plain, read_tree
 
 KEYS = st.sampled_from(["a", "b", "c"])
@@ -158,7 +159,7 @@ def test_nodes_know_line_and_path() -> None:
         ("a: 'x\n", ["f:2: broken YAML: found unexpected end of stream"]),
         ("a: 1\n---\nb: 2\n", ["f:2: broken YAML: but found another document"]),
         ("a: 1\nb: \x07\n", ["f:2: broken YAML: a character that YAML does not allow (U+0007)"]),
-        ("a: " + "[" * 100 + "]" * 100, ["f:1: a"]),
+        ("a: " + "[" * 100 + "]" * 100, ["f:1: broken YAML: nested too deeply"]),
         ("a: " + "[" * 100_000, ["f:1: broken YAML: nested too deeply"]),
     ],
 )
@@ -169,3 +170,10 @@ def test_refused(text: str, messages: list[str]) -> None:
     assert len(lines) == len(messages)
     for line, message in zip(lines, messages, strict=True):
         assert line.startswith(message), line
+
+
+def test_a_file_of_too_many_values(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tree, "MAX_NODES", 10)
+    assert plain(read_tree("a: [1, 2, 3, 4, 5, 6, 7, 8]\n", "f1"))
+    with pytest.raises(YamlError, match="f2:2: broken YAML: more than 10 values"):
+        read_tree("a: [1, 2, 3, 4, 5, 6, 7, 8]\nb: 1\n", "f2")
