@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from onionlab.engines.uml.traffic.graphml import MAX_BYTES
 from onionlab.engines.uml.traffic.markov_model import parse_model
 from onionlab.errors import UserError
 
@@ -18,7 +19,8 @@ def read_markov_model(path: Path, shown: str) -> bytes:
     shown: what messages call the file. Raises UserError that says what is wrong with it.
     """
     try:
-        content = path.read_bytes()
+        with path.open("rb") as stream:
+            content = stream.read(MAX_BYTES + 1)
     # A path with a null byte in it is a ValueError.
     except (OSError, ValueError) as error:
         reason = error.strerror if isinstance(error, OSError) else str(error)

@@ -206,7 +206,7 @@ def test_no_program_sees_how_the_traffic_ends(tmp_path: Path, uml_engine: UmlEng
 def test_a_guest_that_does_not_end_says_at_what(tmp_path: Path) -> None:
     log = tmp_path / LOG
     log.write_text("onionlab-time 720 1000\nonionlab-end copying logs\nonionlab-")
-    watch = engine._Watch(log, tmp_path, patience_s=0.05)
+    watch = engine._Watch(log, tmp_path, patience_s=0.05, memory_bytes=2**30)
     assert watch.look() == 720
     time.sleep(0.1)
     with log.open("a") as more:
@@ -214,6 +214,26 @@ def test_a_guest_that_does_not_end_says_at_what(tmp_path: Path) -> None:
     assert watch.look() == 720
     time.sleep(0.1)
     with pytest.raises(EngineFailureError, match=r"is over, .* not end: copying logs has taken"):
+        watch.look()
+
+
+@pytest.mark.parametrize(
+    ("free_mib", "cause"),
+    [
+        (
+            13,
+            r"The guest is short of memory: 13 of 704 MiB were free\. Give it more: `engine: \{uml",
+        ),
+        (300, "A program that never sleeps does that"),
+    ],
+)
+def test_a_guest_that_stands_still_says_why(tmp_path: Path, free_mib: int, cause: str) -> None:
+    log = tmp_path / LOG
+    log.write_text(f"onionlab-time 5 {600 * 2**20}\nonionlab-time 6 {free_mib * 2**20}\n")
+    watch = engine._Watch(log, tmp_path, patience_s=0.05, memory_bytes=704 * 2**20)
+    assert watch.look() == 6
+    time.sleep(0.1)
+    with pytest.raises(EngineFailureError, match=cause):
         watch.look()
 
 

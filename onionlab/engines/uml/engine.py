@@ -55,6 +55,10 @@ STATE_FOLDER = "uml.state"
 LOG_TAIL_LINES = 25
 OPEN_FILES = 65_536
 START_ENDS_NS = 50 * 10**6
+MAX_LOW_MEMORY = 0.05
+"""Of the guest's memory: with less free it may do nothing but look for some."""
+
+_MORE_MEMORY = "Give it more: `engine: {uml: {memory: ...}}` in the experiment"
 
 DEFAULT_OPTIONS: dict[str, Any] = {
     "memory_bytes": None,
@@ -176,7 +180,9 @@ class UmlEngine:
             open_files=OPEN_FILES,
             watched=simulation.watched,
         ).write(directory / BOOT_FILE)
-        watch = _Watch(directory / LOG, directory / HOSTS, float(options["stall_timeout_s"]))
+        watch = _Watch(
+            directory / LOG, directory / HOSTS, float(options["stall_timeout_s"]), memory_bytes
+        )
         try:
             ended = follow(
                 Command(
@@ -245,13 +251,16 @@ class UmlEngine:
 class _Watch:
     """Follows a guest's simulated time, and notices when it stands still.
 
-    hosts: where the logs of watched hosts grow meanwhile (see _take_logs).
+    hosts: where the logs of watched hosts grow meanwhile (see _take_logs). memory_bytes: of the
+    guest.
     """
 
     log: Path
     hosts: Path
     patience_s: float
+    memory_bytes: int
     simulated_s: float = 0.0
+    _free_bytes: int | None = None
     _doing: str = ""
     _offset: int = 0
 
@@ -271,6 +280,7 @@ class _Watch:
         self._add_lines(new[:end])
         for found in _TIME.finditer(new[:end]):
             self.simulated_s = float(found[1])
+            self._free_bytes = int(found[2])
             self._moved()
         for found in _END.finditer(new[:end]):
             self._doing = found[1].decode(errors="replace")
@@ -289,10 +299,18 @@ class _Watch:
         if still_s > self.patience_s:
             raise EngineFailureError(
                 f"simulated time stands still: after {self.simulated_s:.0f} s of it, the next "
-                f"second has not ended for {still_s:.0f} s. A program that never sleeps does that",
+                f"second has not ended for {still_s:.0f} s. {self._likely_cause()}",
                 _log_tail(self.log),
             )
         return self.simulated_s
+
+    def _likely_cause(self) -> str:
+        if self._free_bytes is None or self._free_bytes > MAX_LOW_MEMORY * self.memory_bytes:
+            return "A program that never sleeps does that"
+        return (
+            f"The guest is short of memory: {self._free_bytes // 2**20} of "
+            f"{self.memory_bytes // 2**20} MiB were free. {_MORE_MEMORY}"
+        )
 
     def _add_lines(self, said: bytes) -> None:
         """Add what the guest repeats of logs to them; a full disk is not its matter."""
@@ -414,10 +432,7 @@ def _check(result: Result | None, log: Path, ended: Ended) -> None:
         if panic is None:
             message = f"the guest ended before its time: its kernel {ended}"
         elif any(sign in line for sign in _OUT_OF_MEMORY for line in tail):
-            message = (
-                "the guest ran out of memory; give it more: engine: {uml: {memory: ...}} in "
-                "the experiment"
-            )
+            message = f"the guest ran out of memory. {_MORE_MEMORY}"
         else:
             message = f"the guest's kernel panicked: {panic}"
         raise EngineFailureError(message, tail)

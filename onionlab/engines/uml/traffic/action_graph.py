@@ -14,9 +14,11 @@ import itertools
 import math
 import re
 from bisect import bisect_right
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from enum import Enum
+from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
 from typing import Any
 
@@ -257,23 +259,22 @@ def _checked(
     edges = list(weights)
     # TGen takes the neighbours in the order of the vertices, whatever the order of the edges.
     order = {vertex: position for position, vertex in enumerate(vertices)}
-    targets = {
-        vertex: sorted((t for s, t in edges if s == vertex), key=order.__getitem__)
-        for vertex in vertices
-    }
+    targets: dict[str, list[str]] = {vertex: [] for vertex in vertices}
+    for source, target in sorted(edges, key=lambda ends: order[ends[1]]):
+        targets[source].append(target)
+    incoming = Counter(target for _, target in edges)
     if start in targets[start]:
         raise ValueError(f"vertex {start!r} has an edge to itself, which TGen refuses")
     _check_connected(vertices, edges)
     actions: dict[str, Action | Pause] = {}
     for vertex, kind in kinds.items():
         if kind == "pause":
-            incoming = sum(target == vertex for _, target in edges)
-            actions[vertex] = Pause(vertex, parsed[vertex].get("time", ()), incoming)
+            actions[vertex] = Pause(vertex, parsed[vertex].get("time", ()), incoming[vertex])
         elif kind != "start":
             options = {**defaults, **parsed[vertex]}
             owners = {name: vertex if name in parsed[vertex] else start for name in options}
             actions[vertex] = _action(vertex, kind, options, owners, path.parent)
-    _check_no_timeless_cycle(actions, targets, start)
+    _check_no_timeless_cycle(actions, targets)
     following: dict[str, tuple[str, ...]] = {}
     choices: dict[str, tuple[tuple[str, float], ...]] = {}
     for vertex, reached in targets.items():
@@ -416,7 +417,6 @@ def _check_connected(vertices: Iterable[str], edges: list[tuple[str, str]]) -> N
 def _check_no_timeless_cycle(
     actions: Mapping[str, Action | Pause],
     following: Mapping[str, list[str]],
-    start: str,
 ) -> None:
     """Refuse a loop on which no time can pass: TGen itself would never come out of it."""
 
@@ -424,12 +424,13 @@ def _check_no_timeless_cycle(
         action = actions.get(vertex)
         return action is None or (isinstance(action, Pause) and 0 in (action.times_us or (0,)))
 
-    # A vertex from which only a path of timeless vertices leads back to it.
-    for first in actions:
-        reached: set[str] = set()
-        border = {first} if timeless(first) else set()
-        while border:
-            border = {n for vertex in border for n in following[vertex] if timeless(n)} - reached
-            reached |= border
-        if first in reached:
-            raise ValueError(f"vertex {first!r} is on a loop on which no time passes")
+    instant = {
+        vertex: [target for target in targets if timeless(target)]
+        for vertex, targets in following.items()
+        if timeless(vertex)
+    }
+    try:
+        TopologicalSorter(instant).prepare()
+    except CycleError as error:
+        first = next(vertex for vertex in actions if vertex in error.args[1])
+        raise ValueError(f"vertex {first!r} is on a loop on which no time passes") from None

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import functools
 import xml.etree.ElementTree as ElementTree
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 from xml.sax.saxutils import escape
@@ -11,6 +12,8 @@ from xml.sax.saxutils import escape
 NUMERIC_TYPES = ("double", "float", "int", "integer", "long")
 """GraphML's types of attributes that are numbers to igraph."""
 
+MAX_BYTES = 2**24
+"""Of a file; the graphs and models of tornettools have 25 KB."""
 
 _ID = ("node", "id")
 
@@ -42,18 +45,25 @@ class Graphml:
     vertices: Mapping[str, Mapping[str, str]]
     edges: tuple[Edge, ...]
 
-    def out_edges(self, vertex: str) -> Iterator[Edge]:
-        """Edges that leave a vertex, in igraph's order: by the place of their targets in the file.
+    @functools.cached_property
+    def out_edges(self) -> Mapping[str, Sequence[Edge]]:
+        """Edges by the vertex that they leave, in igraph's order: by their targets in the file.
 
         Of edges between the same two vertices the last in the file comes first.
         """
         place = {name: index for index, name in enumerate(self.vertices)}
-        leaving = [edge for edge in reversed(self.edges) if edge.source == vertex]
-        return iter(sorted(leaving, key=lambda edge: place[edge.target]))
+        leaving: dict[str, list[Edge]] = {vertex: [] for vertex in self.vertices}
+        for edge in reversed(self.edges):
+            leaving[edge.source].append(edge)
+        for edges in leaving.values():
+            edges.sort(key=lambda edge: place[edge.target])
+        return leaving
 
 
 def parse_graphml(data: bytes) -> Graphml:
     """Read a file's bytes. Raises ValueError that says what is not supported."""
+    if len(data) > MAX_BYTES:
+        raise ValueError(f"larger than {MAX_BYTES // 2**20} MiB: no graph of TGen is")
     try:
         root = ElementTree.fromstring(data)
     # An encoding that Python does not know, or not for XML, is no ParseError.

@@ -228,7 +228,7 @@ def _state(
     numbers: Mapping[str, int],
     observations: Mapping[str, Event],
 ) -> State:
-    edges = list(graph.out_edges(vertex))
+    edges = graph.out_edges[vertex]
     transitions = [edge for edge in edges if edge.target in numbers]
     emissions = [edge for edge in edges if edge.target in observations]
     return State(
