@@ -24,8 +24,8 @@ from onionlab.network.layout import RELAY_ROLES
 from onionlab.yamlfile.reading import LARGEST_BYTES
 from onionlab.yamlfile.units import show
 
-LARGEST_CONSENSUS_BYTES = 2**26
-"""More than ten times as much as a consensus of today."""
+LARGEST_CONSENSUS_BYTES = 2**24
+"""Four to eight times as much as a consensus of today."""
 MOST_KB_PER_S = 2**32 - 1
 """What Tor itself can hold."""
 NAME_PATTERN = r"[a-z0-9][a-z0-9-]{0,49}"
@@ -97,8 +97,10 @@ def read_consensus(content: bytes) -> Consensus:
             if parts[1] in relays:
                 raise ConsensusError(f"line {number}: this relay stands there twice")
             latest = relays[parts[1]] = _Relay(number)
-        elif latest is None:
+        elif latest is None and word in ("vote-status", "valid-after"):
             header.setdefault(word, rest)
+        elif latest is None:
+            continue
         elif word == "s":
             _once(latest.flags, number, "s")
             latest.flags = frozenset(rest.split())
