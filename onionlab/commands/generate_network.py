@@ -7,7 +7,7 @@ import shlex
 from pathlib import Path
 
 from onionlab.commands._arguments import whole_number
-from onionlab.commands.import_network import tell
+from onionlab.commands.import_network import FirstExperiment, report
 from onionlab.paths import working_root
 from onionlab.programs.tor.build import ensure_series
 from onionlab.rundir.seeded_keys import draw_seeded_keys
@@ -38,6 +38,7 @@ def setup_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     """Print what each network is, the experiment, and the networks' folder on the last line."""
     root = working_root()
+    experiment = FirstExperiment(root, args.name)
     built = ensure_series(root, {None}, say=print)[None]
     kept = generate_tornets(
         root,
@@ -49,6 +50,7 @@ def run(args: argparse.Namespace) -> int:
         tors=Tors(built.path, built.path.with_name("tor-gencert")),
         draw_keys=draw_seeded_keys,
         say=print,
+        before_rename=experiment.write,
     )
-    tell(root, args.name, kept)
+    report(experiment, kept)
     return 0

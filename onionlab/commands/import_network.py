@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 from onionlab.commands._arguments import listed_files
 from onionlab.experiment.tornettools_writing import write_first_experiment
 from onionlab.paths import networks_directory, working_root
-from onionlab.tornet import KeptTornet, import_tornets
+from onionlab.tornet import KeptTornet, Tornet, import_tornets
 
 HELP = "import networks that `tornettools generate` wrote, one for each seed"
 
@@ -28,17 +29,32 @@ def setup_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     """Print what each network is, the experiment, and the networks' folder on the last line."""
     root = working_root()
-    tell(root, args.name, import_tornets(root, args.name, listed_files(args.directories)))
+    experiment = FirstExperiment(root, args.name)
+    directories = listed_files(args.directories)
+    report(experiment, import_tornets(root, args.name, directories, experiment.write))
     return 0
 
 
-def tell(root: Path, name: str, networks: Sequence[KeptTornet]) -> None:
-    """Say what was kept, and write an experiment on it where there is none."""
+@dataclass
+class FirstExperiment:
+    """An experiment on a set of networks, written where there is none of its name."""
+
+    root: Path
+    name: str
+    result: str = ""
+
+    def write(self, network: Tornet, count: int) -> None:
+        """Write it; `result` says what was done."""
+        self.result = write_first_experiment(self.root, self.name, network, count)
+
+
+def report(experiment: FirstExperiment, networks: Sequence[KeptTornet]) -> None:
+    """Print what was imported, the experiment and the networks' folder."""
     for kept in networks:
         for line in _summary(kept):
             print(line)
-    print(write_first_experiment(root, name, networks[0].tornet, len(networks)))
-    print(networks_directory(root) / name)
+    print(experiment.result)
+    print(networks_directory(experiment.root) / experiment.name)
 
 
 def _summary(kept: KeptTornet) -> list[str]:
@@ -47,6 +63,7 @@ def _summary(kept: KeptTornet) -> list[str]:
     atlas = tornet.origin.atlas
     hosts = ", ".join(f"{count} {role}" for role, count in tornet.counts.items())
     processes = ", ".join(f"{count} {name}" for name, count in tornet.programs.items())
+    options = [f"{section}.{option}" for section, its in tornet.options.items() for option in its]
     state = "imported" if kept.is_new else "was there"
     return [
         f"seed {kept.seed}: {tornet.origin.directory}, {tornet.content_sha256[:16]}, {state}",
@@ -56,4 +73,6 @@ def _summary(kept: KeptTornet) -> list[str]:
         f"{atlas.edges} edges, those in use",
         f"  simulated time: {tornet.stop_ms / 1000:g} s, of which "
         f"{tornet.bootstrap_end_ms / 1000:g} s bootstrap",
+        f"  left out: {', '.join(kept.left_out) or 'nothing'}",
+        *([f"  options that only Shadow follows: {', '.join(options)}"] if options else []),
     ]

@@ -24,7 +24,7 @@ from onionlab.tornet.model import EPOCH_UNIX_S, RELAY_ROLES, Role, TornetHost, T
 from onionlab.tornet.path_graph import PathGraph
 from onionlab.tornet.shadow_config import CONFIGURATION, HostEntry, ProcessEntry, ShadowConfig
 from onionlab.tornet.tgen_graph import MODEL_PATHS, GraphError, TgenGraph, read_tgen_graph
-from onionlab.tornet.torrc_options import Options, TorrcError, read_options
+from onionlab.tornet.torrc_options import Options, TorrcError, parse_memory, read_options
 from onionlab.yamlfile.units import show
 
 # Below the host's folder. Without them Tor makes others at its start: another relay.
@@ -53,6 +53,8 @@ _HOST_FILES = ("torrc-defaults", "torrc", "tgenrc.graphml", "fingerprint", "host
 
 # Options of Tor that name a file, if they name anything.
 _FILE_OPTIONS = ("ServerDNSResolvConfFile", "V3BandwidthsFile", "GeoIPFile", "GeoIPv6File")
+
+_LIMITS = ("BandwidthRate", "BandwidthBurst")
 
 # A relay in a file of bandwidths, in a whole line.
 _MEASURED = re.compile(
@@ -105,7 +107,7 @@ class Checker:
         What hosts are to each other is looked at once each is whole: else one missing file would be
         told as many faults.
         """
-        found = [*self._left_over(), *self._host_problems()]
+        found = [*self._left_over(), *self._executables(), *self._host_problems()]
         if found:
             return found
         return [
@@ -127,6 +129,23 @@ class Checker:
                 f"{folders[name]} is of no host of {CONFIGURATION}: that is cut short, or the "
                 "folder is left over and to be removed"
             )
+
+    def _executables(self) -> Iterator[str]:
+        """Programs with several executables: a run has one Tor for each variant, and one TGen."""
+        hosts: dict[str, dict[str, list[str]]] = {}
+        for name, entry in self._config.hosts.items():
+            for process in entry.processes:
+                path = posixpath.normpath(process.path)
+                hosts.setdefault(process.program, {}).setdefault(path, []).append(name)
+        for program, by_path in hosts.items():
+            if len(by_path) > 1:
+                named = ", ".join(f"{path} ({_some(names)})" for path, names in by_path.items())
+                yield (
+                    f"{CONFIGURATION} names {len(by_path)} executables of {program}, and a run "
+                    f"would use one for all: {named}. Give each {program} the same path; "
+                    "which hosts run another Tor, an experiment says with tor.variants and "
+                    "tor.deployment"
+                )
 
     def _host_problems(self) -> Iterator[str]:
         for name, entry in self._config.hosts.items():
@@ -153,21 +172,21 @@ class Checker:
 
     def _parts_of(self, name: str, entry: HostEntry) -> _Parts:
         """Read what a host's programs are told. Raises FileError, TorrcError, GraphError."""
-        tors = [process for process in entry.processes if process.path == "tor"]
-        tgens = [process for process in entry.processes if process.path == "tgen"]
+        tors = [process for process in entry.processes if process.program == "tor"]
+        tgens = [process for process in entry.processes if process.program == "tgen"]
         if len(tors) > 1 or len(tgens) > 1:
             raise FileError("it runs a program twice, of which tornettools has one")
-        if sum(process.path == "oniontrace" for process in entry.processes) > 1:
+        if sum(process.program == "oniontrace" for process in entry.processes) > 1:
             # Its log is looked for by the program's name, and two are not told apart.
             raise FileError("it runs OnionTrace twice: generate the network without --record")
         for process in entry.processes:
-            if process.path == "oniontrace" and _mode(process.args) != "log":
+            if process.program == "oniontrace" and _mode(process.args) != "log":
                 raise FileError("its OnionTrace logs no events: generate the network with --events")
             # The last line of a process, and of the file.
             if process.expected_final_state is None:
                 raise FileError(
-                    f"its {process.path} has no expected_final_state: Shadow would expect that it "
-                    "ends, and tornettools writes `running`"
+                    f"its {process.program} has no expected_final_state: Shadow would expect that "
+                    "it ends, and tornettools writes `running`"
                 )
         return _Parts(
             tor=self._tor_options(name, tors[0]) if tors else None,
@@ -187,6 +206,11 @@ class Checker:
         options = Options(tuple(pairs))
         if options.get("DataDirectory") != ".":
             raise TorrcError("its DataDirectory is not the host's own folder")
+        for option in _LIMITS:
+            try:
+                _bytes(options, option)
+            except TorrcError as error:
+                raise TorrcError(f"its {option}: {error}") from None
         for option in _FILE_OPTIONS:
             path = options.get(option)
             if path:
@@ -196,7 +220,18 @@ class Checker:
     def _tgen_graph(self, name: str, process: ProcessEntry) -> TgenGraph:
         if len(process.args) != 1:
             raise GraphError("its TGen is called with more than a graph")
-        graph = self._graph_at(self._files.seen_by(name, process.args[0]))
+        place = self._files.seen_by(name, process.args[0])
+        graph = self._graph_at(place)
+        try:
+            graph.require_actions()
+            if process.expected_final_state:
+                graph.require_no_end()
+            if not graph.is_server:
+                graph.require_log()
+                if not graph.has_models:
+                    graph.require_measurable()
+        except GraphError as error:
+            raise GraphError(f"{place}: {error}") from None
         for attribute in MODEL_PATHS:
             for value in graph.values(attribute):
                 path = self._files.seen_by(name, value)
@@ -239,7 +274,7 @@ class Checker:
             return None
         if tgen.has_models:
             return "markov-client"
-        return "perf-client" if tgen.fetches else None
+        return "perf-client"
 
     def _identity(self, name: str) -> str | None:
         """A relay's fingerprint as its own file has it; None where there is none."""
@@ -307,8 +342,7 @@ class Checker:
         self, name: str, entry: HostEntry, role: Role, parts: _Parts, links: tuple[int, int]
     ) -> TornetHost:
         rate, burst = (
-            _bytes(parts.tor.get(option)) if parts.tor is not None else None
-            for option in ("BandwidthRate", "BandwidthBurst")
+            _bytes(parts.tor, option) if parts.tor is not None else None for option in _LIMITS
         )
         peers = self._peers.get(name, set())
         return TornetHost(
@@ -323,7 +357,7 @@ class Checker:
             fingerprint=self._identity(name) if role in RELAY_ROLES else None,
             processes=tuple(
                 TornetProcess(
-                    program=process.path,
+                    program=process.program,
                     arguments=process.args,
                     start_ms=process.start_time,
                     environment=process.environment,
@@ -446,6 +480,11 @@ class Checker:
                 yield f"host {name}: its peer {show(peer)} is neither a host nor an onion service"
 
 
+def _some(hosts: Sequence[str]) -> str:
+    """The first of some hosts, and how many more there are."""
+    return f"host {hosts[0]}" + (f" and {len(hosts) - 1} more" if len(hosts) > 1 else "")
+
+
 def _pairs(words: Sequence[str]) -> dict[str, str]:
     """The command line of a Tor: option -> value. Raises TorrcError for any other form."""
     if len(words) % 2 or not all(word.startswith("-") for word in words[::2]):
@@ -483,19 +522,7 @@ def _authority(line: str) -> _Authority:
     )
 
 
-_BYTE_UNITS = {
-    **dict.fromkeys(("", "b", "byte", "bytes"), 1),
-    **dict.fromkeys(("kb", "kbyte", "kbytes", "kilobyte", "kilobytes"), 2**10),
-    **dict.fromkeys(("m", "mb", "mbyte", "mbytes", "megabyte", "megabytes"), 2**20),
-    **dict.fromkeys(("gb", "gbyte", "gbytes", "gigabyte", "gigabytes"), 2**30),
-}
-
-
-def _bytes(text: str | None) -> int | None:
-    """A size in a torrc; None where there is none. Units that are not Tor's are Tor's to refuse."""
-    if text is None:
-        return None
-    number, _, unit = text.partition(" ")
-    factor = _BYTE_UNITS.get(unit.strip().lower())
-    is_whole = re.fullmatch("[0-9]{1,18}", number, re.ASCII) is not None
-    return int(number) * factor if is_whole and factor else None
+def _bytes(options: Options, name: str) -> int | None:
+    """The bytes of an option; None where it has its default. Raises TorrcError."""
+    text = (options.get(name) or "").strip('"')
+    return parse_memory(text) if text else None

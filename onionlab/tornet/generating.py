@@ -18,6 +18,7 @@ from pathlib import Path
 from onionlab.errors import UserError
 from onionlab.paths import is_folder, networks_directory
 from onionlab.tornet.keeping import KeptTornet, import_tornets, seeds_of
+from onionlab.tornet.model import Tornet
 
 VARIABLE = "TORNETTOOLS"
 DOCUMENTATION = "https://github.com/shadow/tornettools"
@@ -51,6 +52,7 @@ def generate_tornets(
     tors: Tors,
     draw_keys: Callable[[Path, int], None],
     say: Callable[[str], None],
+    before_rename: Callable[[Tornet, int], None] = lambda _network, _count: None,
 ) -> list[KeptTornet]:
     """Have tornettools generate networks with the seeds 1 to `seeds`, and import them.
 
@@ -64,6 +66,7 @@ def generate_tornets(
         tors: What draws keys first.
         draw_keys: Replaces them, in a directory that tornettools wrote, by those of a seed.
         say: Receives a line for each network.
+        before_rename: As `import_tornets` takes it.
 
     Raises:
         UserError: tornettools is missing or fails, an input is missing, or what it made cannot be
@@ -97,7 +100,7 @@ def generate_tornets(
             )
             draw_keys(target, seed)
             made.append(target)
-        return import_tornets(root, name, made)
+        return import_tornets(root, name, made, before_rename)
     finally:
         shutil.rmtree(place, ignore_errors=True)
         if not any(place.parent.iterdir()):

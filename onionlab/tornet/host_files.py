@@ -19,7 +19,10 @@ LARGEST_FILE_BYTES = 2**26
 MOST_FILES = 1_000_000
 ATLAS_ENDINGS = (".gml", ".gml.xz")
 """Atlases are cut, not kept."""
-COMPLETE = "copy the whole directory that `tornettools generate` wrote, or generate it again"
+COMPLETE = (
+    "copy the whole directory that `tornettools generate` wrote, or generate it again; "
+    "docs/how-to/import-networks.md lists what is refused"
+)
 
 
 class FileError(Exception):

@@ -18,7 +18,7 @@ import itertools
 import re
 import shutil
 import uuid
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
@@ -41,12 +41,16 @@ AGAIN = "import it again: make import-network FROM=directory NAME=name"
 
 @dataclass(frozen=True)
 class KeptTornet:
-    """An imported network. is_new: whether this import brought it."""
+    """An imported network.
+
+    is_new: whether this import brought it; left_out: what it did not carry over.
+    """
 
     directory: Path
     seed: int
     tornet: Tornet
     is_new: bool = False
+    left_out: tuple[str, ...] = ()
 
     def contents(self) -> dict[str, bytes]:
         """The bytes of each file that a run starts from, by path.
@@ -78,10 +82,22 @@ class KeptTornet:
         return content
 
 
-def import_tornets(root: Path, name: str, directories: Sequence[Path]) -> list[KeptTornet]:
+def import_tornets(
+    root: Path,
+    name: str,
+    directories: Sequence[Path],
+    before_rename: Callable[[Tornet, int], None] = lambda _network, _count: None,
+) -> list[KeptTornet]:
     """Import directories of ``tornettools generate`` as seeds 1, 2, ... of one set of networks.
 
     Seeds that are there already have to be the same networks; they are left as they are.
+
+    Args:
+        root: The working root.
+        name: Of the set.
+        directories: What ``tornettools generate`` wrote.
+        before_rename: Writes what belongs to the networks, from the first of them and their number,
+            so that an interrupted import leaves no network without it.
 
     Raises:
         UserError: the name is none, a directory cannot be imported, or it is no replicate of the
@@ -99,6 +115,7 @@ def import_tornets(root: Path, name: str, directories: Sequence[Path]) -> list[K
         new = [(seed, one) for seed, (_, one) in enumerate(found, start=1) if seed not in there]
         for seed, one in new:
             _write(partial / str(seed), one)
+        before_rename(found[0][1].tornet, len(found))
         for seed, _ in new:
             put_in_place(partial / str(seed), place / name / str(seed))
     finally:
@@ -106,7 +123,9 @@ def import_tornets(root: Path, name: str, directories: Sequence[Path]) -> list[K
         with contextlib.suppress(OSError):  # others may be at work in it
             partial.parent.rmdir()
     return [
-        KeptTornet(place / name / str(seed), seed, one.tornet, is_new=seed not in there)
+        KeptTornet(
+            place / name / str(seed), seed, one.tornet, seed not in there, left_out=one.left_out
+        )
         for seed, (_, one) in enumerate(found, start=1)
     ]
 

@@ -20,6 +20,8 @@ from onionlab.yamlfile.units import show
 T = TypeVar("T")
 
 LONGEST_LINE = 2**16
+MAX_LINES = 2**25
+"""Seven for each edge: twice as many as a complete graph of 2,000 nodes has. tmodel's has fewer."""
 MOST_MISSING_SHOWN = 3
 HINT = "Shadow reads GML with each attribute on a line of its own; generate the network again"
 
@@ -67,13 +69,19 @@ class PathGraph:
         ]
 
 
-@dataclass
+@dataclass(slots=True)
 class _Record:
-    """A node or an edge while it is read; values as they are written, without quotes."""
+    """A node, an edge or the graph while it is read; values without quotes."""
 
     kind: str
+    file: str
     line: int
     values: dict[str, str] = field(default_factory=dict)
+
+    @property
+    def place(self) -> str:
+        """Where it begins, for messages."""
+        return f"{self.file}:{self.line}: {self.kind}"
 
 
 def read_path_graph(lines: Iterable[bytes], file: str, keep: Collection[int]) -> PathGraph:
@@ -94,21 +102,21 @@ def read_path_graph(lines: Iterable[bytes], file: str, keep: Collection[int]) ->
             directed = record.values.get("directed", "0") == "1"
             continue
         read[record.kind] += 1
-        where = f"{file}:{record.line}: {record.kind}"
         if record.kind == "node":
-            number = _value(where, record, "id", _whole)
+            number = _value(record, "id", _whole)
             if number in nodes:
-                raise UserError(f"{where}: the id {number} stands twice", HINT)
+                raise UserError(f"{record.place}: the id {number} stands twice", HINT)
             if number in keep:
-                nodes[number] = _node(where, record)
+                nodes[number] = _node(record)
             continue
-        ends = (_value(where, record, "source", _whole), _value(where, record, "target", _whole))
+        ends = (_value(record, "source", _whole), _value(record, "target", _whole))
         if ends[0] not in keep or ends[1] not in keep:
             continue
         pair = ends if directed or ends[0] <= ends[1] else (ends[1], ends[0])
         if pair in paths:
-            raise UserError(f"{where}: there is another one between {pair[0]} and {pair[1]}", HINT)
-        paths[pair] = _path(where, record)
+            message = f"there is another one between {pair[0]} and {pair[1]}"
+            raise UserError(f"{record.place}: {message}", HINT)
+        paths[pair] = _path(record)
     graph = PathGraph(directed, nodes, paths, read["node"], read["edge"])
     absent = sorted(set(keep) - set(nodes))
     if absent:
@@ -157,8 +165,8 @@ def _time(amount_ns: int) -> str:
     return f"{amount_ns} ns" if amount_ns % 1000 else f"{amount_ns // 1000} us"
 
 
-_ATTRIBUTE = re.compile(r'([A-Za-z]\w*)\s+("[^"]*"|[-+]?[0-9][0-9.eE+-]*)', re.ASCII)
-_OPENING = re.compile(r"([A-Za-z]\w*)\s*\[", re.ASCII)
+_LINE = re.compile(rb"""([A-Za-z]\w*)(?:\s*(\[)|\s+("[^"]*"|[-+]?[0-9][0-9.eE+-]*))|\]""")
+"""An opening bracket with its name, an attribute with its value, or a closing bracket."""
 
 
 def _records(lines: Iterable[bytes], file: str) -> Iterator[_Record]:
@@ -168,53 +176,65 @@ def _records(lines: Iterable[bytes], file: str) -> Iterator[_Record]:
         UserError: not GML as Shadow reads it; says in which line.
     """
     graph: _Record | None = None
-    told = closed = False
     inner: _Record | None = None
+    told = closed = False
     number = 0
     for number, raw in enumerate(lines, start=1):
         if len(raw) > LONGEST_LINE:
             raise UserError(f"{file}:{number}: the line is longer than {LONGEST_LINE} bytes", HINT)
-        try:
-            line = raw.decode().strip()
-        except UnicodeDecodeError:
-            raise UserError(f"{file}:{number}: not text in UTF-8", HINT) from None
-        if not line or line.startswith("#"):
+        if number > MAX_LINES:
+            raise UserError(f"{file}: more than {MAX_LINES} lines: no atlas has so many", HINT)
+        line = raw.strip()
+        if not line or line.startswith(b"#"):
             continue
-        opening = _OPENING.fullmatch(line)
-        attribute = _ATTRIBUTE.fullmatch(line)
-        record = inner or graph
-        if graph is None and opening is not None and opening[1] == "graph":
-            graph = _Record("graph", number)
-        elif graph is None and attribute is not None:
-            continue  # who made the file
-        elif record is None or closed:
+        found = _LINE.fullmatch(line)
+        if found is None or not _is_text(line):
             break
-        elif line == "]" and inner is not None:
-            yield inner
-            inner = None
-        elif line == "]":
-            closed = True
-        elif inner is None and opening is not None and opening[1] in ("node", "edge"):
-            if not told:
-                yield record
-                told = True
-            inner = _Record(opening[1], number)
-        elif attribute is not None and attribute[1] not in record.values:
-            if told and inner is None:
+        name, opening, value = found.groups()
+        if value is not None:
+            record = inner or graph
+            if record is None:
+                continue  # who made the file
+            key = name.decode()
+            if key in record.values or (told and inner is None):
                 break  # whether the graph is directed has to stand before its nodes
-            record.values[attribute[1]] = attribute[2].strip('"')
-        else:
+            record.values[key] = value.decode().strip('"')
+        elif opening is None:  # a closing bracket
+            if inner is not None:
+                yield inner
+                inner = None
+            elif graph is None or closed:
+                break
+            else:
+                closed = True
+        elif graph is None and name == b"graph":
+            graph = _Record("graph", file, number)
+        elif graph is None or closed or inner is not None or name not in (b"node", b"edge"):
             break
+        else:
+            if not told:
+                yield graph
+                told = True
+            inner = _Record(name.decode(), file, number)
     else:
         if not closed:
             raise UserError(f"{file}: ends after line {number}, inside of the graph", HINT)
         return
-    raise UserError(f"{file}:{number}: not GML as it is read here: {show(line)}", HINT)
+    if not _is_text(line):
+        raise UserError(f"{file}:{number}: not text in UTF-8", HINT)
+    raise UserError(f"{file}:{number}: not GML as it is read here: {show(line.decode())}", HINT)
 
 
-def _node(where: str, record: _Record) -> PathNode:
+def _is_text(line: bytes) -> bool:
+    try:
+        return line.isascii() or bool(line.decode())
+    except UnicodeDecodeError:
+        return False
+
+
+def _node(record: _Record) -> PathNode:
     def rate(name: str) -> int | None:
-        return _value(where, record, name, rate_bit_per_s) if name in record.values else None
+        return _value(record, name, rate_bit_per_s) if name in record.values else None
 
     return PathNode(
         label=record.values.get("label"),
@@ -224,31 +244,29 @@ def _node(where: str, record: _Record) -> PathNode:
     )
 
 
-def _path(where: str, record: _Record) -> Path:
-    latency_ns = _value(where, record, "latency", _unit_time)
+def _path(record: _Record) -> Path:
+    latency_ns = _value(record, "latency", _unit_time)
     if latency_ns == 0:
-        raise UserError(f"{where}: latency: expected more than 0", HINT)
+        raise UserError(f"{record.place}: latency: expected more than 0", HINT)
     return Path(
         latency_ns=latency_ns,
-        jitter_ns=_value(where, record, "jitter", _unit_time) if "jitter" in record.values else 0,
-        packet_loss=_value(where, record, "packet_loss", _loss, "0.0"),
+        jitter_ns=_value(record, "jitter", _unit_time) if "jitter" in record.values else 0,
+        packet_loss=_value(record, "packet_loss", _loss, "0.0"),
     )
 
 
-def _value(
-    where: str, record: _Record, name: str, parse: Callable[[str], T], default: str | None = None
-) -> T:
+def _value(record: _Record, name: str, parse: Callable[[str], T], default: str | None = None) -> T:
     text = record.values.get(name, default)
     if text is None:
-        raise UserError(f"{where}: {name} is missing", HINT)
+        raise UserError(f"{record.place}: {name} is missing", HINT)
     try:
         return parse(text)
     except ValueError as error:
-        raise UserError(f"{where}: {name}: {error}", HINT) from None
+        raise UserError(f"{record.place}: {name}: {error}", HINT) from None
 
 
 def _whole(text: str) -> int:
-    if not re.fullmatch(r"[0-9]{1,10}", text, re.ASCII):
+    if not (text.isascii() and text.isdigit() and len(text) <= 10):
         raise ValueError(f"expected a whole number, got {show(text)}")
     return int(text)
 

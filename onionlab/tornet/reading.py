@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import hashlib
-import lzma
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import IO, Any
+from typing import Any
 
+from analysis.formats.compressed import DamagedError, TooLargeError, pieces
 from analysis.formats.files import HOST_TEMPLATES
 from onionlab.errors import UserError
 from onionlab.paths import is_file, is_folder
@@ -32,12 +32,15 @@ from onionlab.tornet.shadow_options import OF_A_RUN
 from onionlab.tornet.shadow_units import time_ms
 from onionlab.yamlfile.reading import as_user_error
 from onionlab.yamlfile.tree import Node
+from onionlab.yamlfile.units import show
 
 GRAPH = f"{CONF}/network.gml"
 """Where the cut graph is kept."""
 
 OF_SHADOW_1 = "shadow.config.xml"
 MOST_SHOWN = 20
+MAX_ATLAS_BYTES = 2**30
+"""Unpacked: several times as much as tmodel's atlas holds."""
 _XZ_MAGIC = b"\xfd7zXZ\x00"
 
 # What a run decides itself or the network's model tells, and what shows how it comes along.
@@ -64,12 +67,14 @@ class FoundTornet:
     graph: the cut graph of paths, kept as GRAPH, which is among the model's files and not here.
     generate_log: of `tornettools generate`, without the lines that name paths of the machine where
     it ran; it determines no run. None where there is none.
+    left_out: executables, options and files of the directory that no run uses.
     """
 
     tornet: Tornet
     files: TornetFiles
     graph: bytes
     generate_log: bytes | None = None
+    left_out: tuple[str, ...] = ()
 
 
 def read_tornet(directory: Path) -> FoundTornet:
@@ -120,7 +125,7 @@ def read_tornet(directory: Path) -> FoundTornet:
         hosts=hosts,
         files=hashes,
     ).sealed()
-    return FoundTornet(tornet, files, cut, _without_paths(log))
+    return FoundTornet(tornet, files, cut, _without_paths(log), _left_out(directory, config))
 
 
 def _require_tornet(directory: Path, shown: str) -> None:
@@ -210,18 +215,27 @@ def _read_graph(path: Path, keep: set[int]) -> tuple[PathGraph, str]:
             is_xz = stream.read(len(_XZ_MAGIC)) == _XZ_MAGIC
             stream.seek(0)
             sha256 = hashlib.file_digest(stream, "sha256").hexdigest()
-        with lzma.open(path) if is_xz else path.open("rb") as text:
-            return read_path_graph(_lines(text), str(path), keep), sha256
-    except (lzma.LZMAError, EOFError) as error:
+            stream.seek(0)
+            unpacked = pieces(stream, ".xz" if is_xz else "", MAX_ATLAS_BYTES)
+            return read_path_graph(_lines(unpacked), str(path), keep), sha256
+    except DamagedError as error:
         raise UserError(f"{path} is damaged: {error}", "get the atlas again") from None
+    except TooLargeError as error:
+        raise UserError(f"{path} is no atlas: {error}", "get the atlas again") from None
     except OSError as error:
         raise UserError(f"{path} cannot be read: {error.strerror}") from None
 
 
-def _lines(stream: IO[bytes]) -> Iterator[bytes]:
-    """The lines, of each no more than shows that it is too long."""
-    while line := stream.readline(LONGEST_LINE + 1):
-        yield line
+def _lines(unpacked: Iterable[bytes]) -> Iterator[bytes]:
+    """Yield the lines; of one that is too long no more than shows that."""
+    rest = b""
+    for piece in unpacked:
+        *lines, rest = (rest + piece).split(b"\n")
+        yield from lines
+        if len(rest) > LONGEST_LINE:
+            break
+    if rest:
+        yield rest
 
 
 def _options(config: ShadowConfig) -> dict[str, dict[str, Any]]:
@@ -232,6 +246,22 @@ def _options(config: ShadowConfig) -> dict[str, dict[str, Any]]:
         "host_option_defaults": config.host_option_defaults,
     }
     return {name: section for name, section in sections.items() if section}
+
+
+def _left_out(directory: Path, config: ShadowConfig) -> tuple[str, ...]:
+    """Return what is not carried over because each run decides it, or nothing reads it."""
+    executables = {process.path for host in config.hosts.values() for process in host.processes}
+    options = _NOT_KEPT & config.general.keys() - {"bootstrap_end_time", "stop_time"}
+    read = {CONFIGURATION, CONF, HOST_TEMPLATES.partition("/")[0]}
+    return (
+        *sorted(executables),
+        *sorted(f"general.{option}" for option in options),
+        *sorted(
+            show(path.name)
+            for path in directory.iterdir()
+            if path.name not in read and not path.match(_LOGS)
+        ),
+    )
 
 
 def _refused(shown: str, problems: list[str]) -> UserError:

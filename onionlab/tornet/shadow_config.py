@@ -9,7 +9,7 @@ import shlex
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, cast
 
 import yaml
 
@@ -32,7 +32,7 @@ from onionlab.yamlfile.tree import Node, Problem, YamlError, read_tree
 from onionlab.yamlfile.units import show
 
 CONFIGURATION = "shadow.config.yaml"  # spelt by the engine that writes it, and by tornettools
-LARGEST_BYTES = 2**26
+LARGEST_BYTES = 2**24
 """Of a configuration: tornettools writes half a kilobyte for each host."""
 LARGEST_NODE = 2**32 - 1
 _REFUSED = {option: why for option, why in REFUSED.items() if option not in OF_A_RUN}
@@ -96,16 +96,15 @@ def _arguments() -> kinds.Kind:
     return kinds.Kind("arguments", expected, parse, {})
 
 
-def _program() -> kinds.Kind:
+def _executable() -> kinds.Kind:
     expected = f"the path of one of {', '.join(PROGRAMS)}"
 
     def parse(value: object) -> str:
-        name = Path(value).name if isinstance(value, str) else ""
-        if name not in PROGRAMS:
+        if not isinstance(value, str) or Path(value).name not in PROGRAMS:
             raise ValueError(
                 f"expected {expected}, got {show(value)}: no other program is at hand in a run"
             )
-        return name
+        return value
 
     return kinds.Kind("path", expected, parse, {})
 
@@ -120,6 +119,22 @@ def _final_state() -> kinds.Kind:
         return value == "running"
 
     return kinds.Kind("state", expected, parse, {})
+
+
+def _variable() -> kinds.Kind:
+    expected = "the name of an environment variable"
+
+    def parse(value: object) -> str:
+        if not isinstance(value, str) or not _is_text(value) or not value or "=" in value:
+            raise ValueError(f"expected {expected}, got {show(value)}")
+        if value.startswith("LD_"):
+            raise ValueError(
+                f"{value} names libraries of the machine where the network was generated: a run "
+                "would not have them"
+            )
+        return value
+
+    return kinds.Kind("variable", expected, parse, {})
 
 
 def _environment_value() -> kinds.Kind:
@@ -162,9 +177,9 @@ HostName = Annotated[str, kinds.name(r"[a-z0-9][a-z0-9-]{0,62}", "lower-case let
 class ProcessEntry(Model):
     """One process of a host."""
 
-    path: Annotated[Program, _program()] = key(description="of the executable")
+    path: Annotated[str, _executable()] = key(description="of the executable")
     args: Annotated[tuple[str, ...], _arguments()] = key("", description="its arguments")
-    environment: dict[Text, Annotated[str, _environment_value()]] = key(
+    environment: dict[Annotated[str, _variable()], Annotated[str, _environment_value()]] = key(
         {}, description="its environment"
     )
     # Without it Shadow starts a process at once; tornettools always writes it.
@@ -172,6 +187,11 @@ class ProcessEntry(Model):
     expected_final_state: Annotated[bool, _final_state()] | None = key(
         None, description="how it is when the simulation ends"
     )
+
+    @property
+    def program(self) -> Program:
+        """The base name of its executable."""
+        return cast(Program, Path(self.path).name)
 
 
 class HostEntry(Model):

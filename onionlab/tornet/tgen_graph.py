@@ -1,7 +1,12 @@
-"""TGen's GraphML, as far as an import has to know it: vertices with their attributes."""
+"""TGen's GraphML as far as an import has to know it: vertices with their attributes.
+
+A graph that TGen 1.x would refuse, or a client whose streams nothing could measure, is refused by
+name before anything runs (tgen-graph.c of TGen 1.1.2).
+"""
 
 from __future__ import annotations
 
+import re
 import xml.etree.ElementTree as ElementTree
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -10,6 +15,21 @@ _GRAPHML = "{http://graphml.graphdrawing.org/xmlns}"
 MODEL_PATHS = ("flowmodelpath", "streammodelpath", "packetmodelpath")
 """Attributes that name a file with a Markov model, from the host's folder."""
 
+MAX_BYTES = 2**24
+"""Of a graph or a model; those of tornettools have 25 KB."""
+
+# TGen looks for these words in a vertex's id, in this order.
+_ACTIONS = ("start", "end", "pause", "stream", "flow", "traffic")
+_ATTRIBUTES = frozenset(
+    (
+        *("id", "serverport", "time", "heartbeat", "loglevel", "packetmodelmode", "count"),
+        *("markovmodelseed", "peers", "socksproxy", "socksusername", "sockspassword"),
+        *("socksauthseed", "sendsize", "recvsize", "timeout", "stallout", *MODEL_PATHS),
+    )
+)
+_QUIET = ("error", "critical", "warning")
+"""Levels of a log without the lines of streams, which TGen writes at `message`."""
+
 
 class GraphError(Exception):
     """What is wrong with a graph, as a sentence."""
@@ -17,12 +37,16 @@ class GraphError(Exception):
 
 @dataclass(frozen=True)
 class TgenGraph:
-    """An action graph or a Markov model: id of each vertex -> its attributes."""
+    """An action graph or a Markov model: id of each vertex -> its attributes, in lower case.
+
+    attributes: those of vertices that the file declares, as it spells them.
+    """
 
     vertices: Mapping[str, Mapping[str, str]]
+    attributes: tuple[str, ...] = ()
 
     def values(self, attribute: str) -> list[str]:
-        """What the vertices say of one attribute; an empty value is as good as none."""
+        """Return what the vertices say of one attribute; an empty value counts as none."""
         found = (vertex.get(attribute, "").strip() for vertex in self.vertices.values())
         return [value for value in found if value]
 
@@ -33,13 +57,10 @@ class TgenGraph:
 
     @property
     def has_models(self) -> bool:
-        """Whether traffic is drawn from Markov models."""
-        return any(self.values(name) for name in MODEL_PATHS[:2])
-
-    @property
-    def fetches(self) -> bool:
-        """Whether there are streams of a given size."""
-        return bool(self.values("recvsize"))
+        """Whether streams begin as Markov models say: the graph's own, or TGen's internal ones."""
+        return any(self.values(name) for name in MODEL_PATHS[:2]) or any(
+            kind in ("flow", "traffic") for kind in map(_action, self.vertices)
+        )
 
     @property
     def is_model(self) -> bool:
@@ -50,9 +71,67 @@ class TgenGraph:
         )
 
     def peers(self) -> set[str]:
-        """Hosts that streams go to, without their ports."""
+        """Return the hosts that streams go to, without their ports."""
         listed = [peer for value in self.values("peers") for peer in value.split(",")]
         return {peer.strip().rpartition(":")[0] for peer in listed if peer.strip()}
+
+    def require_actions(self) -> None:
+        """Raise GraphError where TGen would refuse the graph when it starts."""
+        for attribute in self.attributes:
+            if attribute.lower() not in _ATTRIBUTES:
+                raise GraphError(
+                    f"attribute {attribute!r} of vertices is none of TGen 1.x; a graph for TGen "
+                    "before 1.0 has to be written anew"
+                )
+        for vertex in self.vertices:
+            if _action(vertex) is None:
+                raise GraphError(
+                    f"vertex {vertex!r} is no action of TGen: its id has none of the words "
+                    f"{', '.join(_ACTIONS)}"
+                )
+
+    def require_measurable(self) -> None:
+        """Raise GraphError for a client without Markov flows whose streams cannot be measured.
+
+        A stream needs both sizes: TGen sends until the packet model ends where one is missing, and
+        a packet model alone says neither how many streams there are nor how large they are.
+        """
+        start = next((d for v, d in self.vertices.items() if _action(v) == "start"), {})
+        streams = [vertex for vertex in self.vertices if _action(vertex) == "stream"]
+        if not streams:
+            raise GraphError("it has no vertex that is a stream, a flow or traffic")
+        for vertex in streams:
+            options = {**start, **self.vertices[vertex]}
+            for size, least in (("sendsize", 0), ("recvsize", 1)):
+                text = options.get(size, "").strip()
+                if not text or (least and re.fullmatch(r"0+( .*)?", text)):
+                    raise GraphError(
+                        f"vertex {vertex!r}: attribute {size!r} is "
+                        f"{repr(text) if text else 'missing'}: only downloads of a given size are "
+                        "measured; load comes from flow and stream models"
+                    )
+
+    def require_no_end(self) -> None:
+        """Raise GraphError where TGen would end by itself."""
+        for vertex in self.vertices:
+            if _action(vertex) == "end":
+                raise GraphError(
+                    f"vertex {vertex!r}: TGen ends there, and expected_final_state is `running`"
+                )
+
+    def require_log(self) -> None:
+        """Raise GraphError where TGen would log no stream."""
+        for vertex, data in self.vertices.items():
+            level = data.get("loglevel", "").strip()
+            if level.lower() in _QUIET:
+                raise GraphError(
+                    f"vertex {vertex!r}: attribute 'loglevel' is {level!r}: TGen logs no streams "
+                    "then; set message or info"
+                )
+
+
+def _action(vertex: str) -> str | None:
+    return next((word for word in _ACTIONS if word in vertex), None)
 
 
 def read_tgen_graph(content: bytes) -> TgenGraph:
@@ -61,6 +140,8 @@ def read_tgen_graph(content: bytes) -> TgenGraph:
     Raises:
         GraphError: it is none.
     """
+    if len(content) > MAX_BYTES:
+        raise GraphError(f"larger than {MAX_BYTES // 2**20} MiB: no graph of TGen is")
     try:
         root = ElementTree.fromstring(content)
     except (ElementTree.ParseError, ValueError, LookupError) as error:
@@ -74,10 +155,11 @@ def read_tgen_graph(content: bytes) -> TgenGraph:
     }
     vertices = {
         node.get("id", ""): {
-            names.get(data.get("key"), ""): data.text or "" for data in node.iter(f"{_GRAPHML}data")
+            names.get(data.get("key"), "").lower(): data.text or ""
+            for data in node.iter(f"{_GRAPHML}data")
         }
         for node in root.iter(f"{_GRAPHML}node")
     }
     if not vertices:
         raise GraphError("a graph without vertices")
-    return TgenGraph(vertices)
+    return TgenGraph(vertices, tuple(names.values()))

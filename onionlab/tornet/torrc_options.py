@@ -2,8 +2,36 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+
+from onionlab.yamlfile.units import show
+
+# src/lib/confmgt/unitparse.c of Tor 0.4.9: bytes of each unit, in lower case.
+_MEMORY_UNITS = {
+    **dict.fromkeys(("", "b", "byte", "bytes"), 1),
+    "m": 2**20,
+    **{
+        unit: factor
+        for short, long, bytes_of in (
+            ("k", "kilo", 2**10),
+            ("m", "mega", 2**20),
+            ("g", "giga", 2**30),
+            ("t", "tera", 2**40),
+        )
+        for unit, factor in (
+            (f"{short}b", bytes_of),
+            *((f"{prefix}byte{s}", bytes_of) for prefix in (short, long) for s in ("", "s")),
+            *((f"{prefix}bit{s}", bytes_of // 8) for prefix in (short, long) for s in ("", "s")),
+        )
+    },
+}
+_QUANTITY = re.compile(
+    r"(?:([0-9]+)|((?:[0-9]+\.[0-9]*|\.[0-9]+)(?:e[+-]?[0-9]+)?))\s*([a-z]*)",
+    re.ASCII | re.IGNORECASE,
+)
+_MAX_BYTES = 2**63 - 1
 
 MOST_INCLUDES = 100
 """Of one host; tornettools writes four."""
@@ -31,6 +59,22 @@ class Options:
     def is_on(self, name: str) -> bool:
         """Whether an option is 1."""
         return self.get(name) == "1"
+
+
+def parse_memory(text: str) -> int:
+    """Return the bytes of a quantity such as "1 MBits" or "0.25 MBytes", as Tor counts them.
+
+    Raises:
+        TorrcError: Tor would refuse it.
+    """
+    found = _QUANTITY.fullmatch(text)
+    factor = _MEMORY_UNITS.get(found[3].lower()) if found is not None else None
+    if found is not None and factor is not None:
+        # Tor multiplies a fraction as a double and cuts it off.
+        amount = int(found[1]) * factor if found[1] else float(found[2]) * factor
+        if amount <= _MAX_BYTES:
+            return int(amount)
+    raise TorrcError(f"{show(text)} is not a number of bytes as Tor reads it, such as 1 MBytes")
 
 
 def read_options(path: str, read: Callable[[str], str]) -> Iterator[tuple[str, str]]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 import shutil
 import stat
 from pathlib import Path
@@ -265,8 +266,38 @@ def test_the_command(
     assert lines[2] == "  processes: 8 tor, 5 tgen, 4 oniontrace"
     assert lines[3] == "  paths: 3 of 5 nodes and 6 of 15 edges, those in use"
     assert lines[4] == "  simulated time: 3600 s, of which 300 s bootstrap"
+    assert lines[5] == (
+        "  left out: ~/.local/bin/oniontrace, ~/.local/bin/tgen, ~/.local/bin/tor, "
+        "general.progress, general.template_directory"
+    )
     assert lines[-1] == str(tmp_path / "networks/tiny")
     assert main(["import-network", "--name", "tiny", str(one)]) == 0
     assert capsys.readouterr().out.splitlines()[0].endswith(", was there")
     assert main(["import-network", "--name", "other", str(tmp_path)]) == 2
     assert "is no directory of tornettools" in capsys.readouterr().err
+
+
+def test_a_closed_output_leaves_network_and_experiment(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(import_network, "working_root", lambda: tmp_path)
+    (one,) = written(tmp_path, 1)
+
+    def closed(*_: object) -> None:
+        raise BrokenPipeError
+
+    monkeypatch.setattr("builtins.print", closed)
+    arguments = argparse.Namespace(directories=[str(one)], name="tiny")
+    with pytest.raises(BrokenPipeError):
+        import_network.run(arguments)
+    assert seeds_of(tmp_path, "tiny") == [1]
+    assert (tmp_path / "experiments/tiny.yaml").is_file()
+
+
+def test_no_network_without_what_belongs_to_it(tmp_path: Path) -> None:
+    def full(*_: object) -> None:
+        raise OSError("no space left")
+
+    with pytest.raises(OSError, match="no space left"):
+        import_tornets(tmp_path, "tiny", written(tmp_path, 1), full)
+    assert not (tmp_path / "networks").exists() or not any((tmp_path / "networks").iterdir())

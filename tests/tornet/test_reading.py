@@ -12,7 +12,14 @@ import pytest
 
 from onionlab.engines import base
 from onionlab.errors import UserError
-from onionlab.tornet import host_files, read_tornet, shadow_config
+from onionlab.tornet import (
+    host_files,
+    path_graph,
+    read_tornet,
+    reading,
+    shadow_config,
+    tgen_graph,
+)
 from onionlab.tornet.model import EPOCH_UNIX_S, Tornet, content_hash
 from onionlab.tornet.reading import GRAPH
 
@@ -439,7 +446,81 @@ FAULTS: dict[str, tuple[Change, str]] = {
     ),
     "a client that neither fetches nor has models": (
         lambda t: t.files.update({"conf/perf.graphml": graphml({"start": {"peers": "web:80"}})}),
-        "host probe: no rule says what it is",
+        r"host probe: conf/perf\.graphml: it has no vertex that is a stream",
+    ),
+    "a graph for TGen before 1.0": (
+        lambda t: t.files.update(
+            {"conf/perf.graphml": graphml({"start": {}, "transfer": {"protocol": "tcp"}})}
+        ),
+        r"host probe: conf/perf\.graphml: attribute 'protocol' of vertices is none of TGen 1\.x",
+    ),
+    "an action that TGen does not have": (
+        lambda t: t.replace("conf/perf.graphml", '"stream"', '"transfer"'),
+        r"host probe: conf/perf\.graphml: vertex 'transfer' is no action of TGen",
+    ),
+    "an upload": (
+        lambda t: t.replace("conf/perf.graphml", "50 KiB", "0"),
+        r"host probe: conf/perf\.graphml: vertex 'stream': attribute 'recvsize' is '0': only down",
+    ),
+    "a download that sends without end": (
+        lambda t: t.replace("conf/perf.graphml", "1 KiB", ""),
+        r"host probe: conf/perf\.graphml: vertex 'stream': attribute 'sendsize' is missing",
+    ),
+    "a packet model alone": (
+        lambda t: t.files.update(
+            {
+                "conf/perf.graphml": graphml(
+                    {
+                        "start": {"peers": "web:80"},
+                        "stream": {"packetmodelpath": "../../../conf/packet.graphml"},
+                    }
+                )
+            }
+        ),
+        r"host probe: conf/perf\.graphml: vertex 'stream': attribute 'sendsize' is missing: .*"
+        "load comes from flow and stream models",
+    ),
+    "a log without streams": (
+        lambda t: t.files.update(
+            {
+                f"{HOSTS}/user/tgenrc.graphml": graphml(
+                    {"start": {"peers": "web:80", "loglevel": "Critical"}, "traffic": {}}
+                )
+            }
+        ),
+        rf"host user: {HOSTS}/user/tgenrc\.graphml: vertex 'start': attribute 'loglevel' is "
+        "'Critical': TGen logs no streams",
+    ),
+    "a TGen that ends by itself": (
+        lambda t: t.files.update(
+            {"conf/server.graphml": graphml({"start": {"serverport": "80"}, "end": {}})}
+        ),
+        r"host web: conf/server\.graphml: vertex 'end': TGen ends there",
+    ),
+    "two executables of Tor": (
+        lambda t: t.host("eve")["processes"][0].update(path="~/tor-kist//bin/tor"),
+        r"shadow\.config\.yaml names 2 executables of tor, .*: ~/\.local/bin/tor \(host alice and 6"
+        r" more\), ~/tor-kist/bin/tor \(host eve\)",
+    ),
+    "two executables of TGen": (
+        lambda t: t.host("web")["processes"][0].update(path="tgen"),
+        r"names 2 executables of tgen, .*: tgen \(host web\), ~/\.local/bin/tgen \(host hidden and",
+    ),
+    "libraries of another machine": (
+        lambda t: t.host("web")["processes"][0].update(environment={"LD_PRELOAD": "/x.so"}),
+        r"hosts\.web\.processes\[1\]\.environment\.LD_PRELOAD: LD_PRELOAD names libraries",
+    ),
+    "a host with options of its own": (
+        lambda t: t.host("web").update(host_options={"pcap_enabled": True}),
+        r"hosts\.web\.host_options: unknown key",
+    ),
+    "a process that is to end early": (
+        lambda t: t.host("web")["processes"][0].update(shutdown_time="10 s"),
+        r"hosts\.web\.processes\[1\]\.shutdown_time: unknown key",
+    ),
+    "a limit that Tor cannot read": (
+        lambda t: t.replace(f"{HOSTS}/bob/torrc-defaults", "32 MBytes", "1 MBit/s"),
+        'host bob: its BandwidthBurst: "1 MBit/s" is not a number of bytes as Tor reads it',
     ),
     "two Tors": (
         lambda t: t.host("probe")["processes"].append(process("tor", TOR_ARGUMENTS, 5)),
@@ -468,7 +549,7 @@ FAULTS: dict[str, tuple[Change, str]] = {
         "host user: its tgen has no expected_final_state: Shadow would expect that it ends",
     ),
     "a client without peers": (
-        lambda t: t.files.update({"conf/perf.graphml": graphml({"s": {"recvsize": "1 B"}})}),
+        lambda t: t.replace("conf/perf.graphml", "web:80", ""),
         "host probe: its TGen has no peers to stream with",
     ),
     "a peer that is not there": (
@@ -616,7 +697,7 @@ def test_another_directory(removed: str | None, message: str, tmp_path: Path) ->
     ("content", "message"),
     [
         (b"", r"shadow\.config\.yaml:1: the file is empty"),
-        (b"general: {", r"shadow\.config\.yaml:1: broken YAML"),
+        (b"general: {", r"shadow\.config\.yaml:2: broken YAML"),
         (b"a: 1\nb: \xff\n", r"shadow\.config\.yaml:2: not text in UTF-8"),
         (b"general: {}\n", r"shadow\.config\.yaml: 2 things are wrong"),
         (b"- x\n", "expected a mapping"),
@@ -675,6 +756,43 @@ def test_what_cannot_be_kept(change: Callable[[Path], None], message: str, tmp_p
     change(written)
     with pytest.raises(UserError, match=message):
         read_tornet(written)
+
+
+def test_an_atlas_that_holds_more_than_any_does(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Half a megabyte of xz can hold gigabytes of blank lines."""
+    tiny = TinyTornet()
+    tiny.atlas = tiny.atlas.replace("graph [\n", "graph [" + "\n" * 20_000, 1)
+    written = tiny.write(tmp_path / "tornet")
+    monkeypatch.setattr(reading, "MAX_ATLAS_BYTES", 20_000)
+    with pytest.raises(UserError, match=r"atlas\.gml\.xz is no atlas: it holds more than"):
+        read_tornet(written)
+    monkeypatch.undo()
+    monkeypatch.setattr(path_graph, "MAX_LINES", 20_000)
+    with pytest.raises(UserError, match=r"atlas\.gml\.xz: more than 20000 lines"):
+        read_tornet(written)
+
+
+def test_a_graph_of_tgen_that_is_too_large(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tgen_graph, "MAX_BYTES", 10)
+    with pytest.raises(UserError, match=r"conf/server\.graphml: larger than 0 MiB"):
+        read(TinyTornet(), tmp_path)
+
+
+def test_what_is_left_out_is_listed(tmp_path: Path) -> None:
+    tiny = TinyTornet()
+    tiny.config["general"]["seed"] = 666
+    tiny.files["shadow.log"] = b""
+    assert read_tornet(tiny.write(tmp_path / "tornet")).left_out == (
+        "~/.local/bin/oniontrace",
+        "~/.local/bin/tgen",
+        "~/.local/bin/tor",
+        "general.progress",
+        "general.seed",
+        "general.template_directory",
+        '"shadow.log"',
+    )
 
 
 def test_an_atlas_that_is_cut_short(tmp_path: Path) -> None:

@@ -166,10 +166,16 @@ class TinyTornet:
             "conf/resolv.conf": b"nameserver 127.0.0.1\n",
             "conf/server.graphml": graphml({"start": {"serverport": "80"}}),
             "conf/perf.graphml": graphml(
-                {"start": {"peers": "web:80"}, "stream": {"recvsize": "50 KiB"}}
+                {
+                    "start": {"peers": "web:80"},
+                    "stream": {"sendsize": "1 KiB", "recvsize": "50 KiB"},
+                }
             ),
             "conf/perf-hs.graphml": graphml(
-                {"start": {"peers": f"{SERVICE}:8080"}, "stream": {"recvsize": "50 KiB"}}
+                {
+                    "start": {"peers": f"{SERVICE}:8080"},
+                    "stream": {"sendsize": "1 KiB", "recvsize": "50 KiB"},
+                }
             ),
             f"{HOSTS}/bw/v3bw.init": bandwidths(self.fingerprints),
             "tornettools.generate.2026-01-01.log": (
