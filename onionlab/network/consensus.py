@@ -13,6 +13,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+from analysis.formats.compressed import read_whole
 from analysis.formats.durable import write_whole
 from onionlab.errors import UserError
 from onionlab.network.geography import (
@@ -74,14 +75,15 @@ class _Relay:
 def read_consensus(content: bytes) -> Consensus:
     """Read a consensus. Raises ConsensusError."""
     try:
-        lines = content.decode("utf-8").split("\n")
+        lines = content.decode("utf-8").replace("\r\n", "\n").split("\n")
     except UnicodeDecodeError as error:
         line = content.count(b"\n", 0, error.start) + 1
         raise ConsensusError(f"line {line}: not text in UTF-8") from None
     # CollecTor's files begin with a line of their own.
     first = 1 if lines[0].startswith("@type ") else 0
     if first >= len(lines) or _FLAVOUR.fullmatch(lines[first]) is None:
-        raise ConsensusError(f"line {first + 1}: expected network-status-version 3")
+        found = show(lines[min(first, len(lines) - 1)])
+        raise ConsensusError(f"line {first + 1}: expected network-status-version 3, got {found}")
     flavour = "microdesc" if lines[first].endswith("microdesc") else "ns"
     header: dict[str, str] = {}
     relays: dict[str, _Relay] = {}
@@ -109,8 +111,10 @@ def read_consensus(content: bytes) -> Consensus:
             latest.kb_per_s = _bandwidth(rest, number)
     else:
         raise ConsensusError("it is cut short: there is no line directory-footer")
-    if header.get("vote-status") != "consensus":
-        raise ConsensusError("it is none: there is no line `vote-status consensus`")
+    status = header.get("vote-status")
+    if status != "consensus":
+        found = "no line vote-status" if status is None else f"vote-status {show(status)}"
+        raise ConsensusError(f"expected the line `vote-status consensus`, got {found}")
     valid_after = header.get("valid-after", "")
     if _TIME.fullmatch(valid_after) is None:
         raise ConsensusError("there is no line valid-after with a time")
@@ -176,13 +180,10 @@ def import_consensus(root: Path, source: Path, name: str) -> tuple[Consensus, Pa
             "lower-case letters, digits and hyphens only, at most 50 of them",
         )
     try:
-        with source.open("rb") as stream:
-            content = stream.read(LARGEST_CONSENSUS_BYTES + 1)
+        content = bytes(read_whole(source, LARGEST_CONSENSUS_BYTES))
     except (OSError, ValueError) as error:
         reason = error.strerror if isinstance(error, OSError) else str(error)
         raise UserError(f"{source}: cannot be read: {reason}", HINT) from error
-    if len(content) > LARGEST_CONSENSUS_BYTES:
-        raise UserError(f"{source}: larger than {LARGEST_CONSENSUS_BYTES // 2**20} MiB", HINT)
     try:
         consensus = read_consensus(content)
     except ConsensusError as error:

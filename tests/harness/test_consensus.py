@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import lzma
 from pathlib import Path
 
 import pytest
@@ -99,6 +100,17 @@ def test_every_relay_is_somewhere(drawn: list[tuple[set[str], int]], flavour: st
     assert sorted([*weights["exit"], *weights["exitguard"]]) == sorted(exits)
 
 
+def test_other_line_ends_and_compression(root: Path) -> None:
+    """The first as in stem's cached-microdesc-consensus_with_carriage_returns."""
+    expected = read_consensus(document(RELAYS).encode())
+    source = root / "consensus.xz"
+    source.write_bytes(lzma.compress(document(RELAYS).replace("\n", "\r\n").encode()))
+    assert import_consensus(root, source, "july")[0] == expected
+    source.write_bytes(lzma.compress(b"\n" * 2**25))
+    with pytest.raises(UserError, match="it holds more than 16 MiB"):
+        import_consensus(root, source, "june")
+
+
 @given(st.integers(0, len(document(RELAYS).encode()) - 1), st.binary(max_size=4))
 def test_a_damaged_document_is_read_or_refused(place: int, change: bytes) -> None:
     content = document(RELAYS).encode()
@@ -118,8 +130,8 @@ def test_one_that_is_cut_short_is_refused(length: int) -> None:
 @pytest.mark.parametrize(
     ("old", "new", "problem"),
     [
-        ("status-version 3", "status-version 4", "line 1: expected network-status-version 3"),
-        ("vote-status consensus", "vote-status vote", "no line `vote-status consensus`"),
+        ("status-version 3", "status-version 4", 'got "network-status-version 4"'),
+        ("vote-status consensus", "vote-status vote", 'got vote-status "vote"'),
         ("valid-after 2026", "valid-after now", "no line valid-after"),
         ("w Bandwidth=128\n", "", "no line `w`"),
         ("s Exit Running Valid\n", "", "no line `s`"),
