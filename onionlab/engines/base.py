@@ -107,6 +107,12 @@ class Engine(Protocol):
     def configuration(self, simulation: Simulation) -> dict[str, bytes]:
         """Return the engine's own files of a run directory: relative path -> content."""
 
+    def check_files(self, simulation: Simulation, files: Mapping[str, bytes]) -> None:
+        """Raise UserError where programs start from a file that the engine cannot play.
+
+        files: of the run directory, by relative path.
+        """
+
     def cpus_per_run(self, options: Mapping[str, Any]) -> int:
         """Return how many CPUs one run is to have for itself."""
 

@@ -128,6 +128,7 @@ def compose_tornet(
     )
     _require_time(simulation)
     files |= engine.configuration(simulation)
+    engine.check_files(simulation, files)
     started = set(programs.values())
     if any(p.program == ONIONTRACE for each in simulation.processes.values() for p in each):
         started.add(ONIONTRACE)

@@ -16,7 +16,9 @@ from analysis.formats.plan_file import Request
 from analysis.formats.run_files import TracePlan
 from onionlab.cli import main
 from onionlab.commands import doctor, estimate
+from onionlab.engines.base import Engine
 from onionlab.engines.shadow.engine import FIXED_ENVIRONMENT, ShadowEngine
+from onionlab.engines.uml.engine import UmlEngine
 from onionlab.errors import UserError
 from onionlab.experiment import Experiment, load
 from onionlab.experiment.tornettools import TornetSettings
@@ -112,11 +114,30 @@ def variant(name: str) -> TorVariant:
 
 
 def compose(
-    settings: TornetSettings, kept: KeptTornet, name: str = "stock", baseline: str = "stock"
+    settings: TornetSettings,
+    kept: KeptTornet,
+    name: str = "stock",
+    baseline: str = "stock",
+    made: Engine | None = None,
 ) -> RunDirectory:
     return compose_tornet(
-        settings, kept, variant=variant(name), baseline=variant(baseline), engine=engine()
+        settings, kept, variant=variant(name), baseline=variant(baseline), engine=made or engine()
     )
+
+
+def test_a_graph_that_the_embedded_engine_cannot_play(
+    settings: Callable[..., TornetSettings], root: Path
+) -> None:
+    tiny = TinyTornet()
+    del tiny.host("hidden")["processes"][0]["environment"]
+    (kept,) = import_tornets(root, "other", [tiny.write(root / "other")])
+    with pytest.raises(UserError) as refused:
+        compose(settings(), kept, made=UmlEngine.__new__(UmlEngine))
+    assert refused.value.message == (
+        "host peek: the embedded engine cannot play its graph of TGen: conf/perf-hs.graphml: "
+        "vertex 'stream' is not connected to the others"
+    )
+    assert refused.value.hint == "run it on Shadow: ENGINE=shadow"
 
 
 def configuration(run: RunDirectory) -> Any:

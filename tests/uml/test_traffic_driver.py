@@ -398,11 +398,13 @@ def test_servers_know_the_models_of_clients_by_path(tmp_path: Path) -> None:
     for name, graph in graphs.items():
         directory = tmp_path / name
         directory.mkdir()
-        (directory / "graph.graphml").write_text(graph)
+        # Paths of models count from the host's directory, wherever its graph is.
+        (tmp_path / f"{name}.graphml").write_text(graph)
         model = model_graphml(SIMPLE_STATES, SIMPLE_EDGES)
         if name != "server1":
             (directory / "m.graphml").write_text(model)
-        paths = {"graph": str(directory / "graph.graphml"), "log": str(directory / "log")}
+        paths = {"graph": str(tmp_path / f"{name}.graphml"), "log": str(directory / "log")}
+        paths["directory"] = str(directory)
         hosts.append({"name": name, "start_ms": 0, **paths})
     traffic_file = write_traffic_file(tmp_path, {}, hosts=hosts)
     driver = Driver(load_traffic_file(traffic_file))

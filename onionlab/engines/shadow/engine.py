@@ -75,6 +75,9 @@ class ShadowEngine:
             GRAPH: network_graph(simulation.network),
         }
 
+    def check_files(self, simulation: Simulation, files: Mapping[str, bytes]) -> None:
+        """Accept all files: the programs themselves read them."""
+
     def cpus_per_run(self, options: Mapping[str, Any]) -> int:
         """One CPU for each of Shadow's worker threads."""
         return cpus_per_run(options)

@@ -7,8 +7,11 @@ the simulation is the guest's matter (guest/).
 from __future__ import annotations
 
 import contextlib
+import errno
 import hashlib
 import json
+import os
+import posixpath
 import re
 import shutil
 import sys
@@ -19,7 +22,7 @@ from ipaddress import IPv4Address
 from pathlib import Path
 from typing import Any, Protocol, TypeVar
 
-from analysis.formats.files import HOSTS, LOGS
+from analysis.formats.files import HOST_TEMPLATES, HOSTS, LOGS
 from onionlab.engines.base import (
     EPOCH_UNIX_S,
     EngineFailureError,
@@ -46,6 +49,7 @@ from onionlab.engines.uml.guest.boot import (
     read_result,
 )
 from onionlab.engines.uml.huge_pages import command as huge_pages_command
+from onionlab.engines.uml.traffic.action_graph import load_graph
 from onionlab.errors import UserError
 from onionlab.paths import code_root
 
@@ -147,6 +151,30 @@ class UmlEngine:
     def configuration(self, simulation: Simulation) -> dict[str, bytes]:
         """Return the simulation as the guest reads it."""
         return {CONFIGURATION: _describe(simulation)}
+
+    def check_files(self, simulation: Simulation, files: Mapping[str, bytes]) -> None:
+        """Refuse graphs of TGen that the traffic driver cannot play. Raises UserError."""
+
+        def read(path: Path) -> bytes:
+            content = files.get(posixpath.normpath(path))
+            if content is None:
+                raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT))
+            return content
+
+        for host, processes in simulation.processes.items():
+            for process in processes:
+                if process.program != description.TRAFFIC_PROGRAM:
+                    continue
+                folder = Path(HOST_TEMPLATES) / host
+                graph = Path(posixpath.normpath(folder / process.arguments[0]))
+                try:
+                    load_graph(graph, folder, read)
+                except UserError as error:
+                    raise UserError(
+                        f"host {host}: the embedded engine cannot play its graph of TGen: "
+                        f"{error.message}",
+                        "run it on Shadow: ENGINE=shadow",
+                    ) from error
 
     def cpus_per_run(self, options: Mapping[str, Any]) -> int:
         """One: the guest has a single processor, and its processes take turns."""

@@ -200,6 +200,7 @@ class Simulation:
         return {
             "name": host.name,
             "graph": graph,
+            "directory": str(file_systems.HOSTS / host.name),
             "start_ms": program.start_ms,
             "log": str(launch.log_file(host.name, TRAFFIC_PROGRAM, position)),
             "netns": str(NAMESPACES / host.name),

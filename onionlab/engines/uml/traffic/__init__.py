@@ -23,6 +23,5 @@ What differs from TGen:
 - A graph or a command that has only one of the two sizes is refused: in TGen such a stream goes on
   until it stalls. So is a size of 0 in a graph, and so are Markov models by which TGen would abort
   or send on forever (``markov_model.py``).
-- A path of a model counts from its graph's directory, TGen's from where it was started. A server
-  that is asked for a model by path takes the one that a client's graph has at that path.
+- A server that is asked for a model by path takes the one that a client's graph has at that path.
 """

@@ -4,8 +4,8 @@ Supported: one ``start`` vertex, ``stream``, ``flow``, ``traffic`` and ``pause``
 with and without weights, loops. As in TGen, a vertex is what its id contains ("stream_1" is a
 stream), options of a stream, flow or traffic may stand at ``start`` as defaults, an empty value is
 as good as none, and a walk follows all edges without a weight that leave a vertex and one of those
-that have one. Paths of Markov models count from the graph's directory. Whatever else a graph says
-is refused by name: played wrongly it would give wrong results.
+that have one. Whatever else a graph says is refused by name: played wrongly it would give wrong
+results.
 """
 
 from __future__ import annotations
@@ -161,6 +161,20 @@ class ActionGraph:
         ]
 
     @property
+    def has_models(self) -> bool:
+        """Whether it names a file with a model."""
+        return any(
+            options.packet_model_path is not None
+            or (
+                isinstance(action, FlowOptions) and action.stream_model is not INTERNAL_STREAM_MODEL
+            )
+            or isinstance(action, TrafficOptions)
+            for action in self.actions.values()
+            if not isinstance(action, Pause)
+            for options in [stream_options(action)]
+        )
+
+    @property
     def packet_models(self) -> dict[str, MarkovModel]:
         """The packet models that servers are asked for by path, by these paths."""
         return {
@@ -232,21 +246,33 @@ _OPTIONS: dict[str, dict[str, Callable[[str], Any]]] = {
 }
 
 
-def load_graph(path: Path) -> ActionGraph:
-    """Read a GraphML file. Raises UserError that names the file and what in it is not supported."""
+def load_graph(
+    path: Path, directory: Path | None = None, read: Callable[[Path], bytes] = Path.read_bytes
+) -> ActionGraph:
+    """Read a GraphML file and the models that it names.
+
+    directory: where paths of models count from; None: the graph's own. read: gives a file's bytes,
+    or raises OSError. Raises UserError that names the file and what in it is not supported.
+    """
     try:
-        content = path.read_bytes()
+        content = read(path)
     except OSError as error:
         raise UserError(f"{path}: cannot read this TGen graph: {error.strerror}") from error
+    folder = path.parent if directory is None else directory
     try:
         graph = parse_graphml(content)
-        return _checked(path, graph.vertices, graph.edges)
+        return _checked(
+            path, graph.vertices, graph.edges, lambda one: load_model(folder / one, read)
+        )
     except ValueError as error:
         raise UserError(f"{path}: {error}") from error
 
 
 def _checked(
-    path: Path, vertices: Mapping[str, Mapping[str, str]], all_edges: Iterable[Edge]
+    path: Path,
+    vertices: Mapping[str, Mapping[str, str]],
+    all_edges: Iterable[Edge],
+    load: Callable[[str], MarkovModel],
 ) -> ActionGraph:
     kinds = {vertex: _kind(vertex) for vertex in vertices}
     parsed = {vertex: _parsed(vertex, kinds[vertex], data) for vertex, data in vertices.items()}
@@ -273,7 +299,7 @@ def _checked(
         elif kind != "start":
             options = {**defaults, **parsed[vertex]}
             owners = {name: vertex if name in parsed[vertex] else start for name in options}
-            actions[vertex] = _action(vertex, kind, options, owners, path.parent)
+            actions[vertex] = _action(vertex, kind, options, owners, load)
     _check_no_timeless_cycle(actions, targets)
     following: dict[str, tuple[str, ...]] = {}
     choices: dict[str, tuple[tuple[str, float], ...]] = {}
@@ -321,11 +347,15 @@ def _weights(edges: Iterable[Edge]) -> dict[tuple[str, str], float | None]:
 
 
 def _action(
-    vertex: str, kind: str, options: dict[str, Any], owners: Mapping[str, str], directory: Path
+    vertex: str,
+    kind: str,
+    options: dict[str, Any],
+    owners: Mapping[str, str],
+    load: Callable[[str], MarkovModel],
 ) -> Action:
     def model(option: str, internal: MarkovModel) -> MarkovModel:
         path = options.get(option)
-        return internal if path is None else load_model(directory / path)
+        return internal if path is None else load(path)
 
     stream = _stream(vertex, options, owners, model("packetmodelpath", INTERNAL_PACKET_MODEL))
     if kind == "stream":

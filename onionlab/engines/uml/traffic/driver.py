@@ -68,16 +68,21 @@ class Driver:
         self._namespaces = Namespaces()
         self._hosts: list[Host] = []
         raise_file_limit(SPARE_FILES + len(traffic.hosts) * (3 + STREAMS_PER_HOST))
-        by_path: dict[Path, ActionGraph] = {}
+        graphs: list[ActionGraph] = []
+        shared: dict[Path, ActionGraph] = {}
         for host in traffic.hosts:
-            if host.graph not in by_path:
-                by_path[host.graph] = load_graph(host.graph)
+            graph = shared.get(host.graph)
+            if graph is None:
+                graph = load_graph(host.graph, host.start_directory)
+                # Paths of models count from each host's own directory.
+                if not graph.has_models:
+                    shared[host.graph] = graph
+            graphs.append(graph)
             if host.netns is not None:
                 self._namespaces.open(host.netns)
-        packet_models = _packet_models(by_path.values())
-        names = HostNames(traffic, list(by_path.values()))
-        for host in traffic.hosts:
-            graph = by_path[host.graph]
+        packet_models = _packet_models(graphs)
+        names = HostNames(traffic, graphs)
+        for host, graph in zip(traffic.hosts, graphs, strict=True):
             self._hosts.append(
                 Host(
                     host,

@@ -456,11 +456,11 @@ class Host:
         self._loop.at(time_us, callback)
 
     def model_at(self, path: str) -> MarkovModel | None:
-        """Return the packet model at a path: one of a client's graph, or one beside this graph."""
+        """Return the packet model at a path: one of a client's graph, or the server's own file."""
         if path in self._packet_models:
             return self._packet_models[path]
         try:
-            return load_model(self._entry.graph.parent / path)
+            return load_model(self._entry.start_directory / path)
         except UserError:
             return None
 

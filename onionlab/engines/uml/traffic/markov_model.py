@@ -16,7 +16,7 @@ import functools
 import itertools
 import math
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Generic, TypeVar
@@ -98,10 +98,10 @@ class MarkovModel:
         return igraph_text(self.graph)
 
 
-def load_model(path: Path) -> MarkovModel:
+def load_model(path: Path, read: Callable[[Path], bytes] = Path.read_bytes) -> MarkovModel:
     """Read a model's file. Raises UserError that names the file and what is wrong in it."""
     try:
-        content = path.read_bytes()
+        content = read(path)
     # A path with a null byte in it is a ValueError.
     except (OSError, ValueError) as error:
         reason = error.strerror if isinstance(error, OSError) else str(error)

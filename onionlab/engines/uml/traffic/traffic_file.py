@@ -37,7 +37,10 @@ FORMAT = 1
 
 @dataclass(frozen=True)
 class HostEntry:
-    """One host. start_ms counts from the file's epoch."""
+    """One host. start_ms counts from the file's epoch.
+
+    directory: where TGen would be started, from which paths of models count; None: the graph's.
+    """
 
     name: str
     graph: Path
@@ -46,6 +49,12 @@ class HostEntry:
     netns: str | None
     address: str | None
     bind: str | None = None
+    directory: Path | None = None
+
+    @property
+    def start_directory(self) -> Path:
+        """Where paths of models count from."""
+        return self.directory or self.graph.parent
 
 
 @dataclass(frozen=True)
@@ -117,7 +126,8 @@ _UNIQUE: dict[str, Callable[[HostEntry], str]] = {
 
 
 def _host(data: Any, where: str) -> HostEntry:
-    _check_keys(data, where, {"name", "graph", "start_ms", "log"}, {"netns", "address", "bind"})
+    optional = {"netns", "address", "bind", "directory"}
+    _check_keys(data, where, {"name", "graph", "start_ms", "log"}, optional)
     name = _of(data, "name", where, str)
     if not name or any(character in name for character in " ,[]=\n"):
         raise ValueError(f"{where}: {name!r} cannot be a host's name")
@@ -132,6 +142,7 @@ def _host(data: Any, where: str) -> HostEntry:
         netns=netns,
         address=None if address is None else _address(address, where),
         bind=None if bind is None else _address(bind, where),
+        directory=Path(_of(data, "directory", where, str)) if "directory" in data else None,
     )
 
 
