@@ -46,7 +46,8 @@ class Simulation:
     programs' output can be read in the run directory while the simulation runs, all of it that is
     older than `WATCHED_LATE_S`. Watching changes no result. bootstrap_end_ms: simulated time until
     which no link limits anything and no path loses anything. shadow_options: Shadow's options that
-    an imported network brings along, by section; `options` win over them.
+    an imported network brings along, by section; `options` win over them. endless_streams: how many
+    streams are open at the end, in the mean, of those that only a timeout ends.
     """
 
     network: Network
@@ -57,6 +58,7 @@ class Simulation:
     watched: tuple[str, ...] = ()
     bootstrap_end_ms: int = 0
     shadow_options: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    endless_streams: int = 0
 
 
 @dataclass(frozen=True)

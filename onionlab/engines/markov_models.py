@@ -13,6 +13,11 @@ from onionlab.engines.uml.traffic.markov_model import parse_model
 from onionlab.errors import UserError
 
 
+def never_ends(packet_model: bytes) -> bool:
+    """Whether only a timeout ends a stream with this packet model. Raises ValueError."""
+    return not parse_model("packet", packet_model).ends
+
+
 def read_markov_model(path: Path, shown: str) -> bytes:
     """Return the content of a model's file.
 

@@ -225,6 +225,7 @@ def compose(
         stop_ms=_ms(settings.time.stop_s),
         options=engine_options(settings, engine.name),
         watched=tuple(host.name for host in network.hosts if host.role in WATCHED_ROLES),
+        endless_streams=markov.endless_streams(settings, files),
     )
     files |= engine.configuration(simulation)
     return RunDirectory(

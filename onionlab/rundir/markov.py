@@ -7,13 +7,15 @@ name, so that a host which two networks share plays the same in both, on any eng
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from analysis.formats.files import HOST_TEMPLATES
-from onionlab.engines.markov_models import read_markov_model
+from onionlab.engines.markov_load import markov_load
+from onionlab.engines.markov_models import never_ends, read_markov_model
 from onionlab.errors import UserError
 from onionlab.experiment.schema import Settings, TrafficClass
+from onionlab.experiment.schema.traffic_settings import MODEL_KEYS
 from onionlab.network import Network
 from onionlab.network.draws import draw_integer
 from onionlab.paths import shipped
@@ -43,11 +45,17 @@ def markov_files(
     paths = {}
     for key, path in entry.models.items():
         kind = key.removesuffix("_model")
-        place = f"conf/tgen.{name}.{kind}-model.graphml"
+        place = _place(name, kind)
         try:
             files[place] = read_markov_model(shipped(root, path), path)
         except UserError as error:
             raise UserError(f"traffic.{name}.{key}: {error.message}", error.hint) from error
+        if kind == "packet" and not entry.timeout_s and never_ends(files[place]):
+            raise UserError(
+                f"traffic.{name}.{key}: {path} never ends: TGen would send on each stream until "
+                "the simulation is over",
+                f"set traffic.{name}.timeout, or give the model an observation `F`",
+            )
         # A server gets the path, not the model, and reads it from its own folder, as deep as this.
         paths[kind] = f"../../../{place}"
     for host in network.by_role("client"):
@@ -64,3 +72,25 @@ def markov_files(
             log_level=settings.engine.tgen.loglevel,
         )
     return files
+
+
+def endless_streams(settings: Settings, files: Mapping[str, bytes]) -> int:
+    """Return how many streams without an end of their own are open at the end, in the mean.
+
+    files: of the run directory, the models among them.
+    """
+    found = 0.0
+    for name, entry in settings.traffic.items():
+        models = [files.get(_place(name, key.removesuffix("_model"))) for key in MODEL_KEYS]
+        packet = models[MODEL_KEYS.index("packet_model")]
+        if packet is None or not never_ends(packet):
+            continue
+        running_s = settings.time.stop_s - settings.time.bootstrap_s - entry.start.after_s
+        open_s = max(0.0, min(running_s, entry.timeout_s or running_s))
+        found += entry.count * markov_load(*models).streams_per_s * open_s
+    return round(found)
+
+
+def _place(name: str, kind: str) -> str:
+    """Where a model of a class is in a run directory."""
+    return f"conf/tgen.{name}.{kind}-model.graphml"

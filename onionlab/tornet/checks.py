@@ -237,6 +237,15 @@ class Checker:
                 path = self._files.seen_by(name, value)
                 if not self._graph_at(path).is_model:
                     raise GraphError(f"{path} is no Markov model: it has no state called start")
+        if graph.has_models and not graph.has_timeouts:
+            paths = [self._files.seen_by(name, one) for one in graph.values("packetmodelpath")]
+            endless = [path for path in paths if not self._graph_at(path).ends]
+            if endless or not paths:
+                model = endless[0] if endless else "TGen's own packet model"
+                raise GraphError(
+                    f"{place}: its streams never end: {model} has no observation 'F', and there is "
+                    "no 'timeout'"
+                )
         return graph
 
     def _read_graph(self, path: str) -> TgenGraph:

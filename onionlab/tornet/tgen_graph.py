@@ -70,6 +70,25 @@ class TgenGraph:
             for vertex in self.vertices.values()
         )
 
+    @property
+    def ends(self) -> bool:
+        """Of a model: whether it has an observation that ends a walk."""
+        return any(
+            vertex.get("type", "").startswith("observation")
+            and vertex.get("name", "").upper().startswith("F")
+            for vertex in self.vertices.values()
+        )
+
+    @property
+    def has_timeouts(self) -> bool:
+        """Whether each stream, flow or traffic ends its streams after some time."""
+        start = next((d for v, d in self.vertices.items() if _action(v) == "start"), {})
+        return all(
+            _is_positive({**start, **data}.get("timeout", ""))
+            for vertex, data in self.vertices.items()
+            if _action(vertex) in ("stream", "flow", "traffic")
+        )
+
     def peers(self) -> set[str]:
         """Return the hosts that streams go to, without their ports."""
         listed = [peer for value in self.values("peers") for peer in value.split(",")]
@@ -104,7 +123,7 @@ class TgenGraph:
             options = {**start, **self.vertices[vertex]}
             for size, least in (("sendsize", 0), ("recvsize", 1)):
                 text = options.get(size, "").strip()
-                if not text or (least and re.fullmatch(r"0+( .*)?", text)):
+                if not text or (least and not _is_positive(text)):
                     raise GraphError(
                         f"vertex {vertex!r}: attribute {size!r} is "
                         f"{repr(text) if text else 'missing'}: only downloads of a given size are "
@@ -128,6 +147,10 @@ class TgenGraph:
                     f"vertex {vertex!r}: attribute 'loglevel' is {level!r}: TGen logs no streams "
                     "then; set message or info"
                 )
+
+
+def _is_positive(quantity: str) -> bool:
+    return bool(quantity.strip()) and re.fullmatch(r"0+( .*)?", quantity.strip()) is None
 
 
 def _action(vertex: str) -> str | None:

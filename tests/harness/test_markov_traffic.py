@@ -9,8 +9,10 @@ from xml.etree import ElementTree
 
 import pytest
 import yaml
+from uml.markov_support import emits, model_graphml, to
 
 from onionlab.engines.shadow.engine import ShadowEngine
+from onionlab.engines.uml import memory
 from onionlab.errors import UserError
 from onionlab.experiment import Experiment, load
 from onionlab.programs.tor.variants import load_variants
@@ -217,6 +219,25 @@ def test_a_broken_model_is_one_error_that_names_it(
     assert caught.value.message.startswith("traffic.users.packet_model: ")
     assert problem in caught.value.message
     assert caught.value.hint
+
+
+def test_a_packet_model_without_end_takes_a_timeout_and_memory(
+    tmp_path: Path, shadow_engine: ShadowEngine
+) -> None:
+    endless = model_graphml(
+        ("s0", "s1"), [to("s0", "s1"), to("s1", "s1"), emits("s1", "-", "exponential", rate=50)]
+    )
+    with_timeout = loaded(tmp_path)
+    ending = composed(with_timeout, shadow_engine).simulation
+    (tmp_path / "models" / "packet.graphml").write_text(endless)
+    simulation = composed(with_timeout, shadow_engine).simulation
+    # Two clients, each with a stream every two seconds or so, for 45 s.
+    assert (ending.endless_streams, simulation.endless_streams) == (0, 45)
+    assert memory.expected_bytes(simulation) - memory.expected_bytes(ending) == 45 * 6 * 2**20
+    without = loaded(tmp_path, timeout="none")
+    (tmp_path / "models" / "packet.graphml").write_text(endless)
+    with pytest.raises(UserError, match=r"users\.packet_model: .* never ends: TGen would send"):
+        composed(without, shadow_engine)
 
 
 def test_a_model_that_is_gone_is_one_error(tmp_path: Path, shadow_engine: ShadowEngine) -> None:

@@ -491,6 +491,15 @@ FAULTS: dict[str, tuple[Change, str]] = {
         rf"host user: {HOSTS}/user/tgenrc\.graphml: vertex 'start': attribute 'loglevel' is "
         "'Critical': TGen logs no streams",
     ),
+    "streams without end": (
+        lambda t: t.replace("conf/packet.graphml", ">F<", ">-<"),
+        rf"host user: {HOSTS}/user/tgenrc\.graphml: its streams never end: conf/packet\.graphml "
+        "has no observation 'F', and there is no 'timeout'",
+    ),
+    "streams without end, by TGen's own model": (
+        lambda t: t.replace(f"{HOSTS}/user/tgenrc.graphml", "../../../conf/packet.graphml", ""),
+        "its streams never end: TGen's own packet model has no observation 'F'",
+    ),
     "a TGen that ends by itself": (
         lambda t: t.files.update(
             {"conf/server.graphml": graphml({"start": {"serverport": "80"}, "end": {}})}

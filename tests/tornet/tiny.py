@@ -24,7 +24,11 @@ FURTHER_NODE = 3
 ATLAS_NODES = (1, 3, 5, 7, 9)
 TOR_ARGUMENTS = "--defaults-torrc torrc-defaults -f torrc"
 RSA_SECRET = b"-----BEGIN RSA PRIVATE KEY-----\nMIIC\n-----END RSA PRIVATE KEY-----\n"
-MODEL = {"s0": {"type": "state", "name": "start"}, "o0": {"type": "observation", "name": "+"}}
+MODEL = {
+    "s0": {"type": "state", "name": "start"},
+    "o0": {"type": "observation", "name": "+"},
+    "o1": {"type": "observation", "name": "F"},
+}
 
 
 def graphml(

@@ -23,6 +23,9 @@ TRAFFIC_BYTES = 2**19
 # Heartbeat lines of a client, which stay in the guest's memory until the end.
 LOG_BYTES_PER_S = 300
 
+# Measured with 189 streams that send without a pause: the buffers of both ends and of the Tors.
+ENDLESS_STREAM_BYTES = 6 * 2**20
+
 LIMIT_FACTOR = 1.5
 LIMIT_MARGIN_BYTES = 384 * 2**20
 LIMIT_STEP_BYTES = 64 * 2**20
@@ -40,6 +43,7 @@ def expected_bytes(simulation: Simulation) -> int:
         + len(simulation.network.hosts) * HOST_BYTES
         + (len(programs) - traffic) * TOR_BYTES
         + traffic * (TRAFFIC_BYTES + LOG_BYTES_PER_S * simulation.stop_ms // 1000)
+        + simulation.endless_streams * ENDLESS_STREAM_BYTES
     )
 
 

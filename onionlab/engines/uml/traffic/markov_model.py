@@ -92,6 +92,15 @@ class MarkovModel:
     start: int
     graph: Graphml = field(repr=False)
 
+    @property
+    def ends(self) -> bool:
+        """Whether a walk can come to an end."""
+        return any(
+            emission.event is Event.END
+            for state in self.states
+            for emission in state.emissions.options
+        )
+
     @functools.cached_property
     def text(self) -> bytes:
         """The model as TGen sends it to a server."""
