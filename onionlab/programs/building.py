@@ -178,8 +178,20 @@ def apply_patch(tree: Path, patch: Patch, origin: str, hint: str) -> None:
     Raises:
         UserError: It does not apply; the message names the patch, the file and the hunk.
     """
-    arguments = ["patch", "-p1", "--batch", "--forward", "--no-backup-if-mismatch"]
-    arguments += ["--reject-file=-", f"--directory={tree}"]
+    problem = patch_problem(tree, patch)
+    if problem is not None:
+        name = f"{patch.path.parent.name}/{patch.path.name}"
+        raise UserError(f"{name} does not apply to {origin}: {problem}", hint)
+
+
+def patch_problem(tree: Path, patch: Patch, *, dry_run: bool = False) -> str | None:
+    """Apply a patch, or only try it; returns why it does not apply, or None where it does.
+
+    Every line of a hunk's context has to match: with fewer, a hunk may land in the wrong one of
+    several similar places.
+    """
+    arguments = ["patch", "-p1", "--batch", "--forward", "--fuzz=0", "--no-backup-if-mismatch"]
+    arguments += ["--reject-file=-", f"--directory={tree}", *(["--dry-run"] if dry_run else [])]
     try:
         result = subprocess.run(
             arguments,
@@ -191,12 +203,8 @@ def apply_patch(tree: Path, patch: Patch, origin: str, hint: str) -> None:
     except FileNotFoundError as error:
         raise UserError("the program `patch` is missing", "`make setup` installs it.") from error
     if result.returncode == 0:
-        return
-    raise UserError(
-        f"{patch.path.parent.name}/{patch.path.name} does not apply to {origin}: "
-        + _patch_failure((result.stdout + result.stderr).decode(errors="replace")),
-        hint,
-    )
+        return None
+    return _patch_failure((result.stdout + result.stderr).decode(errors="replace"))
 
 
 def _patch_failure(output: str) -> str:

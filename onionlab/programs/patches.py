@@ -7,11 +7,14 @@ before the Python packages are there (onionlab/commands/_ahead.py).
 from __future__ import annotations
 
 import hashlib
+import re
 from dataclasses import dataclass
 from pathlib import Path
 
 from onionlab.errors import UserError
 from onionlab.paths import shipped
+
+_HUNK = re.compile(rb"^@@ -\d", re.MULTILINE)
 
 
 @dataclass(frozen=True)
@@ -25,6 +28,21 @@ class Patch:
     def sha256(self) -> str:
         """SHA-256 of the file, in hexadecimal."""
         return hashlib.sha256(self.content).hexdigest()
+
+    @classmethod
+    def read(cls, path: Path) -> Patch:
+        """Return the patch of a file.
+
+        Raises:
+            UserError: The file has no hunk. The program `patch` applies such a file without a word.
+        """
+        content = path.read_bytes()
+        if _HUNK.search(content) is None:
+            raise UserError(
+                f"{path.parent.name}/{path.name} changes nothing: it has no hunk",
+                "Write the patch again, for instance with `git format-patch`, or remove it.",
+            )
+        return cls(path, content)
 
 
 @dataclass(frozen=True)
@@ -41,14 +59,15 @@ class Series:
 
 
 def load_series(root: Path, name: str, collection: str) -> Series:
-    """The patches of one series, in the order of its file ``series``.
+    """Return the patches of one series, in the order of its file ``series``.
 
     Without such a file the patches apply in the order of their names. A name such as ``a+b`` stands
     for the patches of ``a`` and then those of ``b``. ``collection`` is the folder of the checkout
     that holds the series.
 
     Raises:
-        UserError: The folder or a patch is missing, or a patch is left out of the order.
+        UserError: The folder or a patch is missing, a patch is left out of the order, or a patch
+            has no hunk.
     """
     if "+" in name:
         parts = [load_series(root, part, collection) for part in name.split("+")]
@@ -72,6 +91,4 @@ def load_series(root: Path, name: str, collection: str) -> Series:
         listed = present
     if not listed:
         raise UserError(f"patch series {name}: {collection}/{name} holds no *.patch")
-    return Series(
-        name, tuple(Patch(folder / entry, (folder / entry).read_bytes()) for entry in listed)
-    )
+    return Series(name, tuple(Patch.read(folder / entry) for entry in listed))

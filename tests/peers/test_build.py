@@ -104,9 +104,11 @@ def test_a_damaged_build_is_made_again(checkout: Path) -> None:
 def test_a_patch_that_does_not_fit_is_named(checkout: Path) -> None:
     wrong = checkout / "libtorrent-patches/rate-only/0001-b.patch"
     wrong.write_text(patch("something else", "rate only"))
+    said = Sayings()
     with pytest.raises(UserError, match=r"rate-only/0001-b\.patch does not apply") as caught:
-        build(checkout)
+        ensure_peers(checkout, ["slow-start", "rate-only"], say=said, jobs=1)
     assert "LIBTORRENT_SOURCE" in (caught.value.hint or "")
+    assert not any("compile" in line for line in said)
 
 
 def test_a_compiler_that_fails_is_an_error_with_its_last_words(checkout: Path) -> None:

@@ -219,6 +219,25 @@ def test_a_patch_that_does_not_apply_is_named_with_its_hunk(
     assert (checkout / "build/tor/greeting/bin/tor-greeting").is_file()
 
 
+def test_a_patch_with_other_context_does_not_apply(checkout: Path, tiny_tarball: Path) -> None:
+    patch = checkout / "tor-patches/greeting/0001-greeting.patch"
+    # GNU patch would apply it with fuzz 2.
+    patch.write_text(CHANGE_GREETING.replace(" #include <stdio.h>", " #include <stdlib.h>"))
+    with pytest.raises(UserError, match=r"does not apply .*hunk 1 of src/app/main\.c"):
+        ensure_series(checkout, ["greeting"], say=Sayings(), tor_source=str(tiny_tarball))
+
+
+def test_a_series_that_does_not_fit_is_refused_before_anything_is_compiled(
+    new_checkout: Path, tiny_tarball: Path
+) -> None:
+    patch = new_checkout / "tor-patches/greeting/0001-greeting.patch"
+    patch.write_text(CHANGE_GREETING.replace('= "hello"', '= "bonjour"'))
+    say = Sayings()
+    with pytest.raises(UserError, match="does not apply"):
+        ensure_series(new_checkout, [None, "greeting"], say=say, tor_source=str(tiny_tarball))
+    assert say.compiled() == []
+
+
 def test_a_patch_to_a_file_that_is_not_there(checkout: Path, tiny_tarball: Path) -> None:
     patch = checkout / "tor-patches/greeting/0001-greeting.patch"
     patch.write_text(CHANGE_GREETING.replace("main.c", "gone.c"))

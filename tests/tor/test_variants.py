@@ -13,9 +13,11 @@ from .conftest import VARIANTS, write_files
 
 REPOSITORY = Path(__file__).resolve().parents[2]
 
+HUNK = "--- a/x\n+++ b/x\n@@ -1 +1 @@\n-one\n+two\n"
+
 
 def write_registry(root: Path, text: str) -> Path:
-    write_files(root / "tor-patches", {"variants.yaml": text, "greeting/0001.patch": "x"})
+    write_files(root / "tor-patches", {"variants.yaml": text, "greeting/0001.patch": HUNK})
     return root
 
 
@@ -112,17 +114,25 @@ def test_patches_apply_in_the_order_of_the_series_file(tmp_path: Path) -> None:
     write_files(
         tmp_path / "tor-patches/one",
         {
-            "b.patch": "first",
-            "a.patch": "second",
+            "b.patch": HUNK,
+            "a.patch": f"second\n{HUNK}",
             "README": "",
             "series": "# x\nb.patch\na.patch\n",
         },
     )
     patches = tor_series(tmp_path, "one").patches
-    assert [patch.content for patch in patches] == [b"first", b"second"]
+    assert [patch.path.name for patch in patches] == ["b.patch", "a.patch"]
+    assert patches[0].content == HUNK.encode()
     (tmp_path / "tor-patches/one/series").unlink()
     patches = tor_series(tmp_path, "one").patches
-    assert [patch.content for patch in patches] == [b"second", b"first"]
+    assert [patch.path.name for patch in patches] == ["a.patch", "b.patch"]
+
+
+@pytest.mark.parametrize("text", ["", "A message without a change.\n", "--- a/x\n+++ b/x\n"])
+def test_a_patch_without_a_hunk_is_named(tmp_path: Path, text: str) -> None:
+    write_files(tmp_path / "tor-patches/one", {"a.patch": HUNK, "b.patch": text})
+    with pytest.raises(UserError, match=r"one/b\.patch changes nothing"):
+        tor_series(tmp_path, "one")
 
 
 @pytest.mark.parametrize(

@@ -213,6 +213,12 @@ def test_a_required_patch_that_does_not_apply_is_an_error(
         build(root, linux_tarball)
 
 
+def test_a_patch_of_the_kernel_without_a_hunk_is_named(tmp_path: Path) -> None:
+    root = write_checkout(tmp_path / "root", {"0001-two.patch": "Onionlab: optional\n"})
+    with pytest.raises(UserError, match=r"0001-two\.patch changes nothing"):
+        load_patches(root / "configs/uml/patches")
+
+
 def test_an_optional_patch_that_does_not_apply_is_left_out(
     tmp_path: Path, linux_tarball: Path
 ) -> None:

@@ -6,14 +6,13 @@ A patch may have variants for different versions of Linux; the first one that ap
 from __future__ import annotations
 
 import re
-import subprocess
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from itertools import groupby
 from pathlib import Path
 
 from onionlab.engines.uml.kernel_source import ENVIRONMENT_VARIABLE
-from onionlab.programs.building import apply_patch, build_environment
+from onionlab.programs.building import apply_patch, patch_problem
 from onionlab.programs.patches import Patch
 
 PATCHES_HINT = (
@@ -51,7 +50,7 @@ def load_patches(directory: Path) -> tuple[KernelPatch, ...]:
     files = sorted(directory.glob("*.patch"), key=lambda p: (name_of(p), len(p.suffixes), p.name))
     found = []
     for name, variants in groupby(files, name_of):
-        patches = tuple(Patch(path, path.read_bytes()) for path in variants)
+        patches = tuple(Patch.read(path) for path in variants)
         required = re.search(rb"^Onionlab: optional$", patches[0].content, re.MULTILINE) is None
         found.append(KernelPatch(name, patches, required))
     return tuple(found)
@@ -73,7 +72,9 @@ def apply_patches(
     """
     applied = []
     for patch in patches:
-        fitting = next((one for one in patch.variants if _applies(tree, one)), None)
+        fitting = next(
+            (one for one in patch.variants if patch_problem(tree, one, dry_run=True) is None), None
+        )
         if fitting is not None:
             apply_patch(tree, fitting, origin, PATCHES_HINT)
             applied.append(patch.name)
@@ -82,14 +83,3 @@ def apply_patches(
         else:
             say(f"the kernel: {patch.name} does not fit this version and is left out")
     return applied
-
-
-def _applies(tree: Path, patch: Patch) -> bool:
-    result = subprocess.run(
-        ["patch", "-p1", "--batch", "--forward", "--dry-run", f"--directory={tree}"],
-        input=patch.content,
-        capture_output=True,
-        env=build_environment(),
-        check=False,
-    )
-    return result.returncode == 0

@@ -83,11 +83,17 @@ class BuiltPeer:
 
 @dataclass(frozen=True)
 class _Inputs:
-    """What every build of one call shares. ``own``: the files of ours that are compiled."""
+    """What every build of one call shares.
+
+    Attributes:
+        own: The files of ours that are compiled.
+        wanted: The variants that are built.
+    """
 
     root: Path
     source: Source
     own: dict[str, bytes]
+    wanted: tuple[PeerVariant, ...]
     toolchain: dict[str, str]
     jobs: int
     say: Callable[[str], None]
@@ -134,6 +140,7 @@ def ensure_peers(
             root=root,
             source=obtain_source(directory, os.environ.get(ENVIRONMENT_VARIABLE), say=say),
             own=_own_files(root),
+            wanted=tuple(variants[name] for name in names),
             toolchain=_toolchain(),
             jobs=jobs or len(os.sched_getaffinity(0)),
             say=say,
@@ -246,6 +253,11 @@ def _ensure_base(inputs: _Inputs) -> tuple[Path, str]:
         inputs.say(f"libtorrent {version}: building the base that all variants start from")
         for patch in series.patches:
             apply_patch(staged / "tree", patch, inputs.source.path.name, PATCHES_HINT)
+        # A patch that does not fit is refused before the library is compiled.
+        for variant in inputs.wanted:
+            own = series_of(inputs.root, variant)
+            with patched_copy(inputs, staged / "tree", own, inputs.source.path.name, PATCHES_HINT):
+                pass
         (staged / "tree" / "build.mk").write_bytes(inputs.own["build.mk"])
         _make(inputs, staged / "tree", "library", f"libtorrent {version}", log)
         (staged / "version").write_text(version, encoding="utf-8")

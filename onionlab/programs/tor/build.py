@@ -52,6 +52,7 @@ from onionlab.programs.tor.build_trees import (
     patched_tree,
     prepare,
     provenance,
+    require_fit,
 )
 from onionlab.programs.tor.source import source_at_hand
 from onionlab.programs.tor.variants import STOCK, load_variants, tor_series
@@ -160,6 +161,8 @@ def ensure_series(
             root, say=say, tor_source=tor_source, update_source=update_source, jobs=jobs
         )
         missing = [one for one in series.values() if _read(inputs, one) is None]
+        if len(missing) > 1:
+            require_fit(inputs, filter(None, missing))
         if None in missing or len(missing) >= BASE_PAYS:
             ensure_base(inputs)
         return {name: _ensure_build(inputs, one) for name, one in series.items()}

@@ -9,7 +9,7 @@ from __future__ import annotations
 import contextlib
 import os
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -217,6 +217,18 @@ def ensure_configured(inputs: Inputs, *, hardened: bool = False) -> Path:
         tree.parent.mkdir(parents=True, exist_ok=True)
         put_in_place(staged, tree)
     return tree
+
+
+def require_fit(inputs: Inputs, wanted: Iterable[Series], *, hardened: bool = False) -> None:
+    """Apply each series to a copy of the configured tree, before anything is compiled.
+
+    Raises:
+        UserError: A patch does not apply.
+    """
+    configured = ensure_configured(inputs, hardened=hardened)
+    for series in wanted:
+        with patched_tree(inputs, configured, series):
+            pass
 
 
 def ensure_base(inputs: Inputs, *, hardened: bool = False) -> Path:

@@ -30,6 +30,7 @@ from onionlab.programs.tor.build_trees import (
     make_command,
     patched_tree,
     prepare,
+    require_fit,
     settle,
 )
 from onionlab.programs.tor.variants import STOCK, load_registry, tor_series
@@ -114,6 +115,9 @@ def check_series(
     """
     series = [tor_series(root, name) for name in names or load_registry(root).series]
     outcomes: list[Outcome] = []
+    with build_lock(build_directory(root) / "tor", "Tor", say):
+        inputs = prepare(root, say=say, tor_source=tor_source, jobs=jobs)
+        require_fit(inputs, series, hardened=hardened[0])
     for sanitized in hardened:
         for one in (None, *series):
             started = time.monotonic()
