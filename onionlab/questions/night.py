@@ -96,7 +96,7 @@ def run_night(
     measure: Callable[[Path, Prepared, int | None, Say], RunSet] | None = None,
     when: datetime | None = None,
 ) -> tuple[Night, NightPaths]:
-    """Run all experiments of the list and judge them.
+    """Run all experiments of the list and judge them; then write baselines and history.
 
     Args:
         root: the checkout.
@@ -124,7 +124,7 @@ def run_night(
         history = read_history(state / HISTORY)
         prepared = [prepare(root, entry, asked, say) for entry in nightly.experiments]
         baselines = [None if accept else _baseline(state, item, accept_with) for item in prepared]
-        results, primary, rows = [], set(), []
+        results, primary, rows, accepted = [], set(), [], []
         for item, baseline in zip(prepared, baselines, strict=True):
             say(f"nightly: {item.entry.name}")
             tonight = measure(root, item, jobs, say)
@@ -147,8 +147,7 @@ def run_night(
                 for row in new_rows
                 if (row["class"], row["metric"]) in of_primary
             }
-            if accept:
-                _write_baseline(state, item, tonight, night)
+            accepted.append((item, tonight))
         history = add_rows(history, rows)
         made = Night(
             night,
@@ -161,6 +160,9 @@ def run_night(
             len(primary),
             unsearched(history, primary),
         )
+        # Nothing is written before all is measured: an interrupted night changes nothing.
+        for item, tonight in accepted if accept else ():
+            _write_baseline(state, item, tonight, night)
         write_history(state / HISTORY, history)
     return made, _write_summaries(made, root / "results" / "nightly", state)
 

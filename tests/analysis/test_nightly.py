@@ -44,6 +44,7 @@ class Machine:
         self.root = root
         self.nights = 0
         self.measured = 0
+        self.fails_at = 0
         self.key = "key1"
 
     def night(
@@ -56,6 +57,8 @@ class Machine:
 
         def measure(root: Path, item: Prepared, jobs: int | None, say: Any) -> RunSet:
             self.measured += 1
+            if self.measured == self.fails_at:
+                raise KeyboardInterrupt
             return made
 
         self.nights += 1
@@ -94,6 +97,21 @@ def test_without_a_baseline_nothing_runs(machine: Machine) -> None:
     machine.key = "key2"
     with pytest.raises(UserError, match="there are 1 for another engine"):
         machine.night(make_set())
+
+
+def test_an_interrupted_night_changes_neither_baselines_nor_history(machine: Machine) -> None:
+    both = nightly_list(experiments=[{"name": "quick"}, {"name": "swrr"}])
+    machine.night(make_set(), accept=True, nights=both)
+
+    def written() -> dict[Path, bytes]:
+        files = [path for path in (machine.root / "nightly").rglob("*") if path.is_file()]
+        return {path: path.read_bytes() for path in files}
+
+    before = written()
+    machine.fails_at = machine.measured + 2
+    with pytest.raises(KeyboardInterrupt):
+        machine.night(make_set(noise_seed=2), accept=True, nights=both)
+    assert written() == before
 
 
 def test_the_command_that_makes_a_baseline_keeps_what_was_given() -> None:
