@@ -49,11 +49,17 @@ from onionlab.runs.store import Store
 
 SCRATCH = ".unpacking-"
 """How the folders begin that packs are unpacked in."""
+
+# What is read of a pack. `compressed.most_bytes` limits its whole size.
 LARGEST_INDEX_BYTES = 2**27
+"""At some 100 bytes for each, it limits the number of members."""
 LARGEST_HEADER_BYTES = 2**16
 """Of a member's name and the like, where they do not fit into tar's own fields."""
 LONGEST_NAME_BYTES = 1024
 LONGEST_PART_BYTES = 255
+MAX_DEPTH = 16
+"""Parts of a name. Those of hosts' files in a run have seven."""
+
 SHOWN_NAME = 100
 SHOWN = 300
 """So much of what is wrong with a pack is shown, which may name a name of any length."""
@@ -349,22 +355,23 @@ def _read_index(archive: tarfile.TarFile) -> PackIndex:
         raise ValueError(f"{PACK_INDEX} is not valid: {problems}") from None
     except ValueError as error:
         raise ValueError(f"{PACK_INDEX} is not valid JSON: {error}") from None
-    folders = {folder for name in index.files for folder in _folders(name)}
     for name in index.files:
-        if not _is_name(name) or name in folders:
+        if not _is_name(name) or any(folder in index.files for folder in _folders(name)):
             raise ValueError(f"{name[:SHOWN_NAME]!r} is no file of a run")
     return index
 
 
 def _folders(name: str) -> Iterator[str]:
     """All folders that a file lies in: `a` and `a/b` of `a/b/c`."""
-    return (name[:at] for at, letter in enumerate(name[:LONGEST_NAME_BYTES]) if letter == "/")
+    return (name[:at] for at, letter in enumerate(name) if letter == "/")
 
 
 def _is_name(name: str) -> bool:
     """Whether a member may have this name: of a file of a run, or of a study."""
     first, *rest = parts = name.split("/")
     if len(name.encode()) > LONGEST_NAME_BYTES or not name.isprintable():
+        return False
+    if len(parts) > MAX_DEPTH:
         return False
     if any(part in ("", ".", "..") or len(part.encode()) > LONGEST_PART_BYTES for part in parts):
         return False
