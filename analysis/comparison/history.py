@@ -16,12 +16,13 @@ from analysis.comparison.run_sets import CATALOGUES, RunSet
 from analysis.errors import AnalysisError
 from analysis.formats.columns import HISTORY, HISTORY_FORMAT, arrow_schema
 from analysis.formats.durable import whole_file
-from analysis.formats.tables import read_table, require_columns
+from analysis.formats.format_model import LARGEST_VALUE
+from analysis.formats.tables import read_table
 from analysis.inference.change_points import MINIMUM_DF, Step, find_steps, noise_of_means
 
 SCHEMA = arrow_schema(HISTORY, HISTORY_FORMAT)
 
-RESTORE = "restore the history, or move it away to begin anew"
+RESTORE = "restore the history from a copy, or move it away to begin a new one"
 
 TIME_SERIES = ("experiment", "level", "variant", "class", "metric", "key")
 
@@ -61,18 +62,38 @@ class HistoryStep:
 
 
 def read_history(path: Path) -> pa.Table:
-    """The history; an empty one where there is no file.
+    """Read the history; it is empty where there is no file.
 
     Raises:
         AnalysisError: damaged, or of another format.
     """
     if not path.exists():
         return SCHEMA.empty_table()
-    table = read_table(path, wrong=RESTORE)
+    table = read_table(path, HISTORY, wrong=RESTORE)
     if (table.schema.metadata or {}).get(b"format") != str(HISTORY_FORMAT).encode():
         raise AnalysisError(f"{path} is no history of format {HISTORY_FORMAT}", RESTORE)
-    require_columns(path, table, HISTORY, RESTORE)
+    columns = (table[name].to_pylist() for name in ("seeds", "values", "estimate"))
+    for row, night in enumerate(zip(*columns, strict=True), start=1):
+        if problem := _problem(*night):
+            raise AnalysisError(f"{path} is damaged: row {row}: {problem}", RESTORE)
     return table.cast(SCHEMA)
+
+
+def _problem(
+    seeds: Sequence[int | None], values: Sequence[float | None], estimate: float | None
+) -> str | None:
+    """Return what is wrong with a night's values of one metric, or None."""
+    if None in seeds or len(set(seeds)) < len(seeds):
+        return "a seed is null, or there more than once"
+    if not seeds or len(values) != len(seeds):
+        return f"{len(values)} values for {len(seeds)} seeds"
+    known = [value for value in values if value is not None]
+    # NaN is not within the bounds either.
+    if not all(0 <= value <= LARGEST_VALUE for value in known):
+        return f"a value is not from 0 to {LARGEST_VALUE:g}"
+    if (estimate is None) == (len(known) == len(values)):
+        return "there is an estimate in spite of a null value, or none without one"
+    return None
 
 
 def write_history(path: Path, table: pa.Table) -> None:

@@ -8,13 +8,13 @@ from __future__ import annotations
 import json
 from collections import Counter
 from pathlib import Path
-from typing import Literal, Self
+from typing import Annotated, Literal, Self
 
 from pydantic import ConfigDict, Field, model_validator
 
 from analysis.comparison.imported_metrics import IMPORTED
 from analysis.errors import AnalysisError
-from analysis.formats.format_model import FormatModel
+from analysis.formats.format_model import LARGEST_VALUE, FormatModel
 from analysis.formats.json_files import read_as
 from analysis.judgement.judging import Statistics, complete
 from analysis.measures.catalogue import OWN
@@ -60,21 +60,21 @@ class SetRun(FormatModel):
 class Value(FormatModel):
     """One statistic of one run, or why there is none."""
 
-    model_config = ConfigDict(allow_inf_nan=False, populate_by_name=True)
+    model_config = ConfigDict(populate_by_name=True)
 
     level: str = Field(description="of the run")
     variant: str = Field(description="of the run")
     seed: int = Field(description="of the run")
     class_name: str = Field(alias="class", description="class of streams, or all")
     metric: str = Field(description="name of the metric, with its unit")
-    value: float | None = Field(description="null: there is none")
+    value: Annotated[float, Field(ge=0, le=LARGEST_VALUE)] | None = Field(
+        description="null: there is none"
+    )
     reason: str = Field(default="", description="why there is none")
 
 
 class Span(FormatModel):
     """When a level's streams count, and what its classes of clients do: class -> key -> value."""
-
-    model_config = ConfigDict(allow_inf_nan=False)
 
     measured_start_s: float = Field(description="simulated time from which streams count")
     measured_end_s: float = Field(description="simulated time before which they count")
@@ -86,8 +86,6 @@ class Span(FormatModel):
 
 class RunSet(FormatModel):
     """A set of runs as data: an import, or a nightly baseline."""
-
-    model_config = ConfigDict(allow_inf_nan=False)
 
     format: Literal[1] = Field(default=1, description="version")
     name: str = Field(description="for readers")

@@ -5,12 +5,14 @@ Times on the simulated clock (``start_s``, ``end_s``, ``time_s``) count from the
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from enum import StrEnum
 
 import pyarrow as pa  # type: ignore[import-untyped]
 
 from analysis.formats.files import RECORDS_FORMAT
+from analysis.formats.format_model import LARGEST_NUMBER, LARGEST_VALUE
 
 
 class Outcome(StrEnum):
@@ -47,17 +49,24 @@ FAILURES = (
 )
 
 
+MAX_BYTES = 2**53
+"""Doubles hold every number of bytes up to here."""
+
+
 @dataclass(frozen=True)
 class Column:
-    """One column: its type and what it means.
+    """One column: its type, its meaning, and the values that it may have.
 
     Attributes:
         name: with its unit.
         type: Arrow's.
-        description: stands in the file and is part of its bytes, so that it keeps its words for
-            good, also where a module that it names has moved.
+        description: is in the file and part of its bytes. Its words never change, even if a module
+            that it names moves.
         meaning: what the reference says instead, where the description would mislead.
         optional: whether a row may have no value, as a stream without a first byte.
+        signed: whether a value may be negative.
+        not_before: column that has a lower or the same value in each row.
+        choices: the only values of a text; empty: any text.
     """
 
     name: str
@@ -65,6 +74,25 @@ class Column:
     description: str
     meaning: str = ""
     optional: bool = False
+    signed: bool = False
+    not_before: str = ""
+    choices: tuple[str, ...] = ()
+
+    @property
+    def is_number(self) -> bool:
+        """Whether its values are integers or floats."""
+        return bool(pa.types.is_integer(self.type) or pa.types.is_floating(self.type))
+
+    @property
+    def bounds(self) -> tuple[float, float]:
+        """Lowest and highest value of a column of numbers."""
+        if self.name.endswith("_s"):
+            most = LARGEST_NUMBER
+        elif "bytes" in self.name:
+            most = MAX_BYTES
+        else:
+            most = LARGEST_VALUE if pa.types.is_floating(self.type) else math.inf
+        return (-most if self.signed else 0), most
 
 
 _NAME = pa.dictionary(pa.int32(), pa.string())
@@ -122,9 +150,20 @@ STREAMS: tuple[Column, ...] = (
         "payload received (open: from heartbeats, with ~100 B extra)",
         optional=True,
     ),
-    Column("outcome", _NAME, "see analysis.schema.Outcome", f"one of: {', '.join(Outcome)}"),
+    Column(
+        "outcome",
+        _NAME,
+        "see analysis.schema.Outcome",
+        f"one of: {', '.join(Outcome)}",
+        choices=tuple(Outcome),
+    ),
     Column("error", _NAME, "tgen's name of the error; null if none", optional=True),
-    Column("end_s", pa.float64(), "end of the observation: end of the stream, or of the log"),
+    Column(
+        "end_s",
+        pa.float64(),
+        "end of the observation: end of the stream, or of the log",
+        not_before="start_s",
+    ),
 )
 
 GOODPUT: tuple[Column, ...] = (
@@ -301,7 +340,11 @@ CIRCUITS: tuple[Column, ...] = (
     Column("launched_s", pa.float64(), "time of the line LAUNCHED; null without", optional=True),
     Column("created_s", pa.float64(), "its TIME_CREATED then", optional=True),
     Column(
-        "end_s", pa.float64(), "time of the line that tells the result; null: open", optional=True
+        "end_s",
+        pa.float64(),
+        "time of the line that tells the result; null: open",
+        optional=True,
+        not_before="created_s",
     ),
     Column("duration_s", pa.float64(), "created_s to end_s", optional=True),
     Column("result", _NAME, "built, failed, closed before either, or open when the log ends"),

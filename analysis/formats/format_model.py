@@ -9,6 +9,9 @@ from pydantic import BaseModel, ConfigDict, Field, StrictFloat, StrictInt
 LARGEST_NUMBER = 1e11
 """As a time in seconds, 3,000 years: with its microseconds an integer and a float hold it."""
 
+LARGEST_VALUE = 1e18
+"""More than any time, size, speed or count that is measured; sums and products are finite."""
+
 Number = (
     Annotated[StrictInt, Field(ge=0, le=LARGEST_NUMBER)]
     | Annotated[StrictFloat, Field(ge=0, le=LARGEST_NUMBER, allow_inf_nan=False)]
@@ -23,7 +26,7 @@ class FormatModel(BaseModel):
     an older program can no longer understand gets a new number of its ``format``.
     """
 
-    model_config = ConfigDict(extra="ignore", frozen=True)
+    model_config = ConfigDict(extra="ignore", frozen=True, allow_inf_nan=False)
 
     def content(self) -> Any:
         """What the file holds, as JSON knows it."""

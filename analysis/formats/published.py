@@ -22,10 +22,10 @@ import pyarrow.parquet as pq  # type: ignore[import-untyped]
 from pydantic import Field, FiniteFloat
 
 from analysis.formats import files
-from analysis.formats.columns import STREAMS, Column, arrow_schema
+from analysis.formats.columns import STREAMS, Column, Outcome, arrow_schema
 from analysis.formats.format_model import FormatModel
 from analysis.formats.json_files import json_text, read_as
-from analysis.formats.tables import read_table, require_columns
+from analysis.formats.tables import read_table
 
 PUBLISHED_FORMAT: Final = 1
 """Version of published.json and the tables beside it."""
@@ -66,32 +66,36 @@ GAP = Column(
 CODED_STREAMS: tuple[Column, ...] = (
     Column("client", pa.string(), "host name of the client; its streams stand together"),
     Column("class", pa.string(), "traffic class of the client"),
-    Column("outcome", pa.string(), "as in streams"),
+    Column("outcome", pa.string(), "as in streams", choices=tuple(Outcome)),
     Column("bytes_requested", pa.int64(), "as in streams", optional=True),
     Column(
         "pause_s",
         pa.int64(),
         "start_s less the end_s of the row before, or less 0 in a client's first row, in whole "
         "seconds",
+        signed=True,
     ),
-    Column("pause_ticks", pa.int64(), "the rest of that, which may be negative"),
+    Column("pause_ticks", pa.int64(), "the rest of that, which may be negative", signed=True),
     Column("ttfb_ticks", pa.int64(), "ttfb_from_start_s", optional=True),
     Column(
         "last_byte_ticks",
         pa.int64(),
         "time_to_last_byte_s, less ttfb_from_start_s where there is one",
         optional=True,
+        signed=True,
     ),
     Column(
         "target_ticks",
         pa.int64(),
         "time_to_320kib_s, less time_to_last_byte_s where there is one",
         optional=True,
+        signed=True,
     ),
     Column(
         "end_ticks",
         pa.int64(),
         "end_s less start_s, and less time_to_last_byte_s where there is one",
+        signed=True,
     ),
     GAP,
 )
@@ -118,6 +122,7 @@ SUMS: tuple[Column, ...] = (
         "in rows of all: bytes read by then less the sum of the classes', in units in the last "
         "place; null in others",
         optional=True,
+        signed=True,
     ),
 )
 
@@ -214,13 +219,10 @@ def write_table(path: Path, columns: tuple[Column, ...], values: Mapping[str, pa
 
 
 def read_streams(records: Path) -> pa.Table:
-    """The table of streams, ``CODED_STREAMS`` or ``KEPT`` with ``GAP``.
+    """Read the table of streams, ``CODED_STREAMS`` or ``KEPT`` with ``GAP``.
 
     Raises:
         AnalysisError: missing, damaged, or neither of the two.
     """
     path = records / files.PUBLISHED_STREAMS
-    table = read_table(path, missing=GET_ANEW, wrong=GET_ANEW)
-    columns = CODED_STREAMS if "pause_ticks" in table.column_names else (*KEPT, GAP)
-    require_columns(path, table, columns, GET_ANEW)
-    return table
+    return read_table(path, (*KEPT, GAP), CODED_STREAMS, missing=GET_ANEW, wrong=GET_ANEW)

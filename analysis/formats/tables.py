@@ -7,6 +7,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import pyarrow as pa  # type: ignore[import-untyped]
+import pyarrow.compute as pc  # type: ignore[import-untyped]
 import pyarrow.parquet as pq  # type: ignore[import-untyped]
 
 from analysis.errors import AnalysisError
@@ -14,12 +15,21 @@ from analysis.formats import files
 from analysis.formats.columns import Column, arrow_schema
 from analysis.formats.compressed import most_bytes, require_size
 from analysis.formats.durable import make_folder, put_in_place
+from analysis.formats.parquet_pages import require_plausible
 from analysis.formats.scratch import scratch_folder
 
 ROWS_PER_GROUP = 1 << 16
 
-VALUE_BYTES = 8
-"""Of a value as it is read: what a file's claims are checked by."""
+CHARACTER_BYTES = 4
+"""Size of a character in NumPy's arrays of text."""
+
+SHOWN_VALUE = 40
+"""Length at which a damaged value is cut in a message."""
+
+DAMAGED_HINT = (
+    "extract the run's records again (make analyse NAME=...); where its logs are gone, get the run "
+    "again"
+)
 
 
 class TableWriter:
@@ -57,60 +67,108 @@ class TableWriter:
 
 def read_table(
     path: Path,
-    columns: tuple[Column, ...] = (),
-    *,
-    names: Sequence[str] | None = None,
+    *layouts: tuple[Column, ...],
     missing: str | None = None,
-    wrong: str | None = None,
+    wrong: str = DAMAGED_HINT,
 ) -> pa.Table:
-    """Reads a Parquet file, and checks all of it: whatever it holds, nobody stumbles over it later.
+    """Read the columns of a layout from a Parquet file, and check all of their values.
+
+    Other columns are not read.
 
     Args:
         path: of the file.
-        columns: those that it has to have, of these types.
-        names: which to read, if not all.
+        layouts: the file has to have all columns of one of them, of these types; the first that
+            fits is read.
         missing: hint at what to do where it is missing.
-        wrong: hint at what to do where it is no such table.
+        wrong: hint at what to do where it is damaged, or no such table.
 
     Raises:
-        AnalysisError: missing, damaged, larger than a file of its size plausibly is, or without
-            some of the columns.
+        AnalysisError: missing, damaged, larger than a file of its size plausibly is, without some
+            of the columns, or with a value that its column cannot have.
     """
     try:
         with pq.ParquetFile(path) as file:
-            _require_plausible(file, path.stat().st_size)
-            table = file.read(columns=names)
+            columns = _fitting(path, file.schema_arrow, layouts, wrong)
+            metadata = file.metadata
+        names = [column.name for column in columns]
+        require_plausible(path, metadata, names)
+        texts = [column.name for column in columns if column.type == pa.string()]
+        # As a dictionary, a long text that many rows have takes its memory once.
+        with pq.ParquetFile(path, metadata=metadata, read_dictionary=texts) as file:
+            table = file.read(columns=names).select(names)
         table.validate(full=True)
         # Each row group has a dictionary of its own, which group_by() of Arrow refuses.
         table = table.unify_dictionaries()
+        for place, column in enumerate(columns):
+            if column.name in texts or pa.types.is_dictionary(column.type):
+                _require_plausible_texts(table[place], path.stat().st_size)
+            if column.name in texts:
+                field = table.schema.field(place).with_type(pa.string())
+                table = table.set_column(place, field, table[place].cast(pa.string()))
     except FileNotFoundError:
         raise AnalysisError(f"{path} is missing", missing) from None
     # Of Arrow's own errors some are OSError, some ValueError, some KeyError.
     except (pa.ArrowException, OSError, ValueError, KeyError) as error:
         raise AnalysisError(f"{path} cannot be read: {str(error)[:200]}", wrong) from None
-    require_columns(path, table, columns, wrong)
+    require_values(path, table, columns, wrong)
     return table
 
 
-def require_columns(
-    path: Path, table: pa.Table, columns: tuple[Column, ...], hint: str | None = None
+def _fitting(
+    path: Path, schema: pa.Schema, layouts: Sequence[tuple[Column, ...]], hint: str
+) -> tuple[Column, ...]:
+    """Return the first layout whose columns a file has. Raises AnalysisError if there is none."""
+    types = dict(zip(schema.names, schema.types, strict=True))
+    lacking: list[Column] = []
+    for layout in layouts:
+        lacking = [column for column in layout if types.get(column.name) != column.type]
+        if not lacking:
+            return layout
+    raise AnalysisError(f"{path} has no column {lacking[0].name} of {lacking[0].type}", hint)
+
+
+def _require_plausible_texts(column: pa.ChunkedArray, size_bytes: int) -> None:
+    """Raise TooLargeError for texts that would take too much memory as an array of NumPy."""
+    dictionary = column.chunk(0).dictionary if column.num_chunks else pa.array([], pa.string())
+    longest = pc.max(pc.binary_length(dictionary)).as_py() or 0
+    require_size(len(column) * longest * CHARACTER_BYTES, most_bytes(size_bytes))
+
+
+def require_values(
+    path: Path, table: pa.Table, columns: tuple[Column, ...], hint: str = DAMAGED_HINT
 ) -> None:
-    """Raises AnalysisError for a table without some of the columns, or with rows without values."""
+    """Check a table against what its columns may hold.
+
+    Raises:
+        AnalysisError: a value is not possible; names the column and the first such row, from 1.
+    """
     for column in columns:
-        place = table.schema.get_field_index(column.name)
-        if place < 0 or table.schema.field(place).type != column.type:
-            raise AnalysisError(f"{path} has no column {column.name} of {column.type}", hint)
-        if table.column(place).null_count and not column.optional:
-            raise AnalysisError(f"{path} has rows without {column.name}", hint)
+        for why, wrong in _impossible(table, column):
+            if pc.any(wrong).as_py():
+                row = pc.index(wrong, value=True).as_py()
+                value = table[column.name][row].as_py()
+                shown = "null" if value is None else repr(value)[:SHOWN_VALUE]
+                raise AnalysisError(
+                    f"{path} is damaged: column {column.name}, row {row + 1}: {shown} {why}", hint
+                )
 
 
-def _require_plausible(file: pq.ParquetFile, size_bytes: int) -> None:
-    """Raises TooLargeError for a file that says it holds more than its size lets one expect."""
-    facts = file.metadata
-    groups = [facts.row_group(number) for number in range(facts.num_row_groups)]
-    unpacked = max(0, *(group.total_byte_size for group in groups)) if groups else 0
-    values = max(facts.num_rows, *(group.num_rows for group in groups), 0) * facts.num_columns
-    require_size(max(unpacked, values * VALUE_BYTES), most_bytes(size_bytes))
+def _impossible(table: pa.Table, column: Column) -> Iterator[tuple[str, pa.ChunkedArray]]:
+    """What may be wrong with a value, for people, and in which rows it is."""
+    values = table[column.name]
+    if not column.optional:
+        yield "where each row has a value", values.is_null()
+    if column.is_number:
+        low, high = column.bounds
+        inside = pc.and_(pc.greater_equal(values, low), pc.less_equal(values, high))
+        # NaN is not inside either.
+        yield f"is not from {low:g} to {high:g}", pc.invert(inside).fill_null(fill_value=False)
+    if column.not_before:
+        before = pc.less(values, table[column.not_before])
+        yield f"is less than {column.not_before}", before.fill_null(fill_value=False)
+    if column.choices:
+        known = pc.is_in(values.cast(pa.string()), value_set=pa.array(column.choices, pa.string()))
+        yield f"is not one of: {', '.join(column.choices)}", pc.invert(known)
 
 
 @contextmanager

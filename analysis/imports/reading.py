@@ -7,10 +7,8 @@ from pathlib import Path
 from typing import Any
 
 from analysis.errors import AnalysisError
+from analysis.formats.format_model import LARGEST_VALUE
 from analysis.formats.json_files import read_json
-
-MOST = 1e18
-"""More than any time, size, speed or count that is measured; sums and products are finite."""
 
 
 def read_located(path: Path) -> LocatedValue:
@@ -60,13 +58,13 @@ class LocatedValue:
             yield LocatedValue(self.path, value, f"{self.where}/{index}")
 
     def number(self, low: float = 0.0) -> float:
-        """A number from ``low`` to ``MOST``."""
+        """A number from ``low`` to ``LARGEST_VALUE``."""
         value = self.value
         if isinstance(value, bool) or not isinstance(value, int | float):
             raise self.wrong("a number")
         # Compared as it is: of the largest whole numbers there is no float.
-        if not low <= value <= MOST:
-            raise self.wrong(f"a number from {low:g} to {MOST:g}")
+        if not low <= value <= LARGEST_VALUE:
+            raise self.wrong(f"a number from {low:g} to {LARGEST_VALUE:g}")
         return float(value)
 
     def numbers(self) -> list[float]:

@@ -22,11 +22,11 @@ from analysis.celltrace.waiting import waits
 from analysis.errors import AnalysisError
 from analysis.formats import files
 from analysis.formats.columns import GOODPUT, PEERS, PROGRESS, STREAMS, Column, Outcome
-from analysis.formats.published import GAP, GET_ANEW, is_published, read_streams
+from analysis.formats.published import GAP, GET_ANEW, KEPT, is_published, read_streams
 from analysis.formats.published_streams import restored
 from analysis.formats.record_files import read_transfer_facts
 from analysis.formats.study import Level
-from analysis.formats.tables import read_table
+from analysis.formats.tables import read_table, require_values
 from analysis.measures.data import ALL, Beats, ClassData, Streams
 from analysis.measures.downloads import Download, Downloads, download
 from analysis.measures.peer_transfer import PeerTransfer
@@ -81,7 +81,7 @@ def _published(records: Path, level: Level) -> dict[str, ClassData]:
     stored = read_streams(records)
     gaps = stored[GAP.name].to_pylist()
     streams = restored(stored) if "pause_ticks" in stored.column_names else stored
-    _require_times(records / files.PUBLISHED_STREAMS, streams)
+    require_values(records / files.PUBLISHED_STREAMS, streams, KEPT, GET_ANEW)
     streams = streams.append_column(GAP.name, pa.array(gaps, pa.float64()))
     sums, progress = load_sums(records), load_received(records)
     clients = sorted(pc.unique(streams["client"].cast(pa.string())).to_pylist())
@@ -217,20 +217,7 @@ def _texts(table: pa.Table, name: str) -> NDArray[np.str_]:
 
 
 def _read(path: Path, columns: tuple[Column, ...]) -> pa.Table:
-    table = _with_texts(read_table(path, columns, missing="extract the run's records first"))
-    _require_times(path, table)
-    return table
-
-
-def _require_times(path: Path, table: pa.Table) -> None:
-    """Raises AnalysisError for a table with a time that is none: no program of ours writes it."""
-    for name in table.column_names:
-        if table.schema.field(name).type != pa.float64():
-            continue
-        known = np.asarray(table[name].drop_null().to_numpy(), dtype=np.float64)
-        low = 0.0 if name in _SINCE_START else -np.inf
-        if not np.all(np.isfinite(known) & (known >= low)):
-            raise AnalysisError(f"{path} has rows whose {name} is no time", GET_AGAIN)
+    return _with_texts(read_table(path, columns, missing="extract the run's records first"))
 
 
 def _with_texts(table: pa.Table) -> pa.Table:
@@ -287,12 +274,6 @@ def _beats(table: pa.Table) -> Beats:
         end_s=end_s,
         bytes_read=_floats(table, "bytes_read"),
     )
-
-
-GET_AGAIN = "extract the run's records again, or get them anew"
-
-_SINCE_START = ("ttfb_from_start_s", "time_to_320kib_s", "time_to_last_byte_s")
-"""Times that are counted from a stream's start."""
 
 
 Progress = dict[tuple[str, int], tuple[Floats, Floats]]

@@ -5,14 +5,20 @@ from __future__ import annotations
 import ast
 import hashlib
 import json
+import math
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+import pyarrow as pa  # type: ignore[import-untyped]
+import pyarrow.parquet as pq  # type: ignore[import-untyped]
 import pytest
 
 from analysis.errors import AnalysisError
 from analysis.formats import columns, files, run_files
-from analysis.formats.columns import arrow_schema
+from analysis.formats.columns import STREAMS, Column, Outcome, arrow_schema
 from analysis.formats.format_model import FormatModel
 from analysis.formats.json_files import read_as, read_json, write_json
 from analysis.formats.manifest import Build, Manifest, read_manifest, write_manifest
@@ -26,6 +32,7 @@ from analysis.formats.record_files import (
     read_transfer_facts,
     write_beside_tables,
 )
+from analysis.formats.tables import read_table
 
 REPOSITORY = Path(__file__).resolve().parents[2]
 
@@ -197,6 +204,122 @@ def test_what_is_wrong_with_a_json_file(
 def test_a_folder_is_no_file(tmp_path: Path) -> None:
     with pytest.raises(AnalysisError, match="cannot be read: Is a directory"):
         read_json(tmp_path)
+
+
+SOUND: dict[str, Any] = {
+    **{column.name: 1 for column in STREAMS if column.is_number},
+    **{column.name: "a" for column in STREAMS if not column.is_number},
+    "outcome": "success",
+}
+
+
+@pytest.mark.parametrize(
+    ("change", "problem"),
+    [
+        ({"bytes_received": -5}, "column bytes_received, row 2: -5 is not from 0 to "),
+        ({"bytes_received": 2**60}, "column bytes_received, row 2: 1152921504606846976 is not "),
+        ({"start_s": math.nan}, "column start_s, row 2: nan is not from 0 to "),
+        ({"time_to_last_byte_s": math.inf}, "column time_to_last_byte_s, row 2: inf is not "),
+        ({"stream_index": None}, "column stream_index, row 2: null where each row has a value"),
+        ({"start_s": 2.0}, "column end_s, row 2: 1.0 is less than start_s"),
+        ({"outcome": "succes"}, "column outcome, row 2: 'succes' is not one of: success, timeout"),
+    ],
+)
+def test_a_value_that_cannot_be_is_named(
+    tmp_path: Path, change: dict[str, Any], problem: str
+) -> None:
+    table = pa.Table.from_pylist([SOUND, {**SOUND, **change}], schema=arrow_schema(STREAMS))
+    pq.write_table(table, tmp_path / files.STREAMS_TABLE)
+    with pytest.raises(AnalysisError, match=r"streams\.parquet is damaged: ") as refused:
+        read_table(tmp_path / files.STREAMS_TABLE, STREAMS)
+    assert problem in refused.value.message
+    assert "make analyse" in (refused.value.hint or "")
+
+
+def test_values_at_the_ends_of_their_ranges_are_read(tmp_path: Path) -> None:
+    optional = {column.name: None for column in STREAMS if column.optional}
+    lowest = {name: 0 if name in SOUND else 1 for name in SOUND if SOUND[name] == 1}
+    outcomes = [{**SOUND, "outcome": outcome.value} for outcome in Outcome]
+    rows = [SOUND, {**SOUND, **optional}, {**SOUND, **lowest}, *outcomes]
+    table = pa.Table.from_pylist(rows, schema=arrow_schema(STREAMS))
+    for part in (table, table.slice(0, 0)):
+        pq.write_table(part, tmp_path / files.STREAMS_TABLE)
+        assert read_table(tmp_path / files.STREAMS_TABLE, STREAMS).num_rows == part.num_rows
+
+
+LIMITED = """
+import resource, sys
+from pathlib import Path
+from analysis.errors import AnalysisError
+from analysis.formats.columns import HISTORY
+from analysis.formats.tables import read_table
+resource.setrlimit(resource.RLIMIT_AS, (3 << 30, 3 << 30))
+for name in sys.argv[1:]:
+    try:
+        print(read_table(Path(name), HISTORY).num_rows)
+    except AnalysisError as error:
+        print(error.message)
+print(next(line for line in open("/proc/self/status") if line.startswith("VmHWM")).split()[1])
+"""
+
+
+def test_a_small_file_that_holds_gigabytes_takes_little_memory(tmp_path: Path) -> None:
+    """In a column that is not read, and as text or as list in one that is."""
+    rows = 400
+    once = pa.array(np.zeros(rows, np.int32))
+    text = pa.DictionaryArray.from_arrays(once, pa.array(["x" * 10_000_000]))
+    of_list = pa.array([np.zeros(10_000_000, np.int64), *[np.ones(1, np.int64)] * (rows - 1)])
+    sound = {
+        column.name: pa.array([[1]] * rows if column.name == "seeds" else ["1"] * rows).cast(
+            column.type
+        )
+        for column in columns.HISTORY
+        if column.name != "values"
+    }
+    sound["values"] = pa.array([[1.0]] * rows)
+    bombs = {"unread": {"more": text}, "text": {"records": text}, "list": {"seeds": of_list}}
+    for name, change in bombs.items():
+        # Without Arrow's own schema a dictionary is read as texts.
+        pq.write_table(
+            pa.table({**sound, **change}), tmp_path / name, compression="zstd", store_schema=False
+        )
+        assert (tmp_path / name).stat().st_size < 100_000
+    command = [sys.executable, "-c", LIMITED, *(str(tmp_path / name) for name in bombs)]
+    said = subprocess.run(command, capture_output=True, text=True, check=True, cwd=REPOSITORY)
+    *answers, most_kib = said.stdout.splitlines()
+    assert answers[0] == str(rows)
+    assert "text cannot be read: it holds more than 64 MiB" in answers[1]
+    assert "list cannot be read: it holds more than 64 MiB" in answers[2]
+    assert int(most_kib) < 2**19
+
+
+NAME = (Column("name", pa.string(), "a name"),)
+
+
+def test_a_page_that_says_too_much_of_itself_is_refused(tmp_path: Path) -> None:
+    """The footer's sizes are right: those of the page are what Arrow allocates."""
+    path = tmp_path / "x.parquet"
+    pq.write_table(pa.table({"name": ["abc"]}), path, compression="zstd", use_dictionary=False)
+    data = path.read_bytes()
+    assert read_table(path, NAME).num_rows == 1
+    # The header's first fields: type (0), then the unpacked size, as zigzag of 2 to the 31.
+    assert data[4:7] == bytes([0x15, 0, 0x15])
+    begin = next(at for at in range(7, 20) if data[at] < 128) + 1
+    path.write_bytes(data[:7] + b"\xfe\xff\xff\xff\x0f" + data[begin:])
+    with pytest.raises(AnalysisError, match="it holds more than 64 MiB"):
+        read_table(path, NAME)
+    path.write_bytes(data[:7] + b"\xff" * 20 + data[begin:])
+    with pytest.raises(AnalysisError, match="a page's header is damaged"):
+        read_table(path, NAME)
+
+
+def test_an_encoding_that_repeats_texts_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "x.parquet"
+    encoding = {"name": "DELTA_BYTE_ARRAY"}
+    table = pa.table({"name": ["abc", "abc"]})
+    pq.write_table(table, path, use_dictionary=False, column_encoding=encoding)
+    with pytest.raises(AnalysisError, match="a page has the encoding 7"):
+        read_table(path, NAME)
 
 
 OWN_NAMES = ("onionlab/engines/uml/guest", "onionlab/engines/uml/traffic")

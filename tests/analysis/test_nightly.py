@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import shlex
 import xml.etree.ElementTree as ET
 from collections.abc import Callable
@@ -10,12 +11,13 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pyarrow as pa  # type: ignore[import-untyped]
 import pyarrow.parquet as pq  # type: ignore[import-untyped]
 import pytest
 from runset_synthetic import TOR, make_set
 
 from analysis.comparison.comparing import compare_sets
-from analysis.comparison.history import read_history
+from analysis.comparison.history import SCHEMA, read_history, write_history
 from analysis.comparison.run_sets import RunSet, TorBuild
 from analysis.errors import AnalysisError
 from analysis.formats.plan_file import Request, Resources
@@ -384,6 +386,34 @@ def test_a_damaged_history_is_refused(machine: Machine, content: bytes) -> None:
     paths.history.write_bytes(content)
     with pytest.raises(UserError, match=r"history\.parquet cannot be read"):
         machine.night(make_set())
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"values": [1.0, 1.0, 1.0, 1.0, 1.0]},
+        {"values": []},
+        {"values": [None, 1.0, 1.0, 1.0]},
+        {"values": [-1.0, 1.0, 1.0, 1.0]},
+        {"values": [math.nan, 1.0, 1.0, 1.0]},
+        {"estimate": None},
+        {"estimate": math.inf},
+        {"seeds": [1, 1, 2, 3]},
+        {"seeds": [None, 1, 2, 3]},
+        {"seeds": None},
+    ],
+)
+def test_a_history_of_wrong_values_is_refused_before_anything_runs(
+    machine: Machine, change: dict[str, Any]
+) -> None:
+    _, paths = machine.night(make_set(seeds=range(1, 5)), accept=True)
+    *rows, last = read_history(paths.history).to_pylist()
+    write_history(paths.history, pa.Table.from_pylist([*rows, {**last, **change}], schema=SCHEMA))
+    before = machine.measured
+    with pytest.raises(UserError, match=r"history\.parquet is damaged: .*row 9") as refused:
+        machine.night(make_set(seeds=range(1, 5)))
+    assert "restore the history" in (refused.value.hint or "")
+    assert machine.measured == before
 
 
 def test_another_table_is_no_history(tmp_path: Path, machine: Machine) -> None:

@@ -221,7 +221,7 @@ def test_what_does_not_go_together_is_no_number(
 
 def changed_column(path: Path, name: str, value: float) -> None:
     """Another value in the middle of a column."""
-    table = read_table(path)
+    table = pq.read_table(path)
     values = table[name].to_pylist()
     values[len(values) // 2] = value
     column = table.schema.get_field_index(name)
@@ -247,14 +247,16 @@ def test_a_time_that_is_none_is_named(
     records = tmp_path / "records-v1"
     shutil.copytree(run, records)
     changed_column(records / table, column, value)
-    with pytest.raises(AnalysisError, match=f"{table} has rows whose {column} is no time"):
+    with pytest.raises(
+        AnalysisError, match=rf"{table} is damaged: column {column}, row \d+: \S+ is not from 0 to"
+    ):
         load_run(records, LEVEL)
 
 
 def test_a_time_of_a_published_run_that_is_none_is_named(run: Path, tmp_path: Path) -> None:
     records = published_run(run, tmp_path)
     changed_column(records / files.PUBLISHED_STREAMS, "ttfb_ticks", -4_000_000)
-    with pytest.raises(AnalysisError, match="has rows whose ttfb_from_start_s is no time"):
+    with pytest.raises(AnalysisError, match="column ttfb_ticks, row 83: -4000000 is not from 0"):
         load_run(records, LEVEL)
 
 
@@ -448,7 +450,7 @@ def test_downloads_are_told_by_the_second_and_their_gaps_as_they_were(tmp_path: 
 def test_downloads_of_another_span_have_no_value(tmp_path: Path) -> None:
     """A span in which other downloads are compared than were when the pack was written."""
     side_by_side(tmp_path)
-    streams = read_table(tmp_path / files.STREAMS_TABLE).to_pylist()
+    streams = pq.read_table(tmp_path / files.STREAMS_TABLE).to_pylist()
     third = {**streams[-1], "stream_index": 2, "start_s": 25.0, "end_s": 45.0}
     write_rows(tmp_path / files.STREAMS_TABLE, STREAMS, [*streams, third])
     publish(tmp_path, [level_of(0, 20, 60)], tmp_path / "out")
@@ -456,14 +458,13 @@ def test_downloads_of_another_span_have_no_value(tmp_path: Path) -> None:
         load_run(tmp_path / "out", level_of(0, 30, 60))
 
 
-@pytest.mark.parametrize("column", ["time_s", "more_bytes"])
-def test_received_bytes_ascend(tmp_path: Path, column: str) -> None:
+def test_times_of_received_bytes_ascend(tmp_path: Path) -> None:
     side_by_side(tmp_path)
     publish(tmp_path, [level_of(0, 20, 60)], tmp_path / "out")
     path = tmp_path / "out" / files.PUBLISHED_PROGRESS
     table = read_table(path, RECEIVED)
     values = {name: table[name].combine_chunks() for name in table.column_names}
-    values[column] = pa.array([-value for value in values[column].to_pylist()])
+    values["time_s"] = pa.array(values["time_s"].to_pylist()[::-1])
     write_table(path, RECEIVED, values)
     with pytest.raises(AnalysisError, match="do not ascend"):
         load_run(tmp_path / "out", level_of(0, 20, 60))
