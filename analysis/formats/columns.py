@@ -5,7 +5,6 @@ Times on the simulated clock (``start_s``, ``end_s``, ``time_s``) count from the
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
 from enum import StrEnum
 
@@ -85,13 +84,12 @@ class Column:
 
     @property
     def bounds(self) -> tuple[float, float]:
-        """Lowest and highest value of a column of numbers."""
-        if self.name.endswith("_s"):
-            most = LARGEST_NUMBER
-        elif "bytes" in self.name:
+        """Lowest and highest value of a column of numbers; integers for integers."""
+        most: float = 2**63 - 1
+        if pa.types.is_floating(self.type):
+            most = LARGEST_NUMBER if self.name.endswith("_s") else LARGEST_VALUE
+        if "bytes" in self.name:
             most = MAX_BYTES
-        else:
-            most = LARGEST_VALUE if pa.types.is_floating(self.type) else math.inf
         return (-most if self.signed else 0), most
 
 

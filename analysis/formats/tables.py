@@ -159,10 +159,13 @@ def _impossible(table: pa.Table, column: Column) -> Iterator[tuple[str, pa.Chunk
     if not column.optional:
         yield "where each row has a value", values.is_null()
     if column.is_number:
-        low, high = column.bounds
+        low, high = (pa.scalar(bound) for bound in column.bounds)
         inside = pc.and_(pc.greater_equal(values, low), pc.less_equal(values, high))
         # NaN is not inside either.
-        yield f"is not from {low:g} to {high:g}", pc.invert(inside).fill_null(fill_value=False)
+        yield (
+            "is not from {:g} to {:g}".format(*column.bounds),
+            pc.invert(inside).fill_null(fill_value=False),
+        )
     if column.not_before:
         before = pc.less(values, table[column.not_before])
         yield f"is less than {column.not_before}", before.fill_null(fill_value=False)

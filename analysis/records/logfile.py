@@ -8,6 +8,7 @@ from pathlib import Path
 
 from analysis.errors import AnalysisError
 from analysis.formats.compressed import DamagedError, TooLargeError, pieces
+from analysis.formats.format_model import LARGEST_NUMBER
 
 LONGEST_LINE_BYTES = 1 << 16
 """No program that is read here writes a longer one: of what is longer the rest is dropped."""
@@ -78,3 +79,8 @@ def _any_long(lines: list[bytes]) -> bool:
 
 def _cut(line: bytes) -> bytes:
     return line if len(line) <= LONGEST_LINE_BYTES else line[:LONGEST_LINE_BYTES] + CUT
+
+
+def is_in_run(time_us: int, epoch_us: int) -> bool:
+    """Return whether a time of a log is one of its run, which starts at ``epoch_us``."""
+    return 0 <= time_us - epoch_us <= LARGEST_NUMBER * 1e6

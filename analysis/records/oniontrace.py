@@ -77,7 +77,7 @@ def _read(
             "the run did not start it, its output was removed, or it is there twice",
         )
     path = logs[0]
-    file, log = LogFile(path), OnionTraceLog(keeps_bytes=keeps_bytes)
+    file, log = LogFile(path), OnionTraceLog(keeps_bytes, clock.epoch_us)
     for lines in file.batches():
         log.feed(lines)
         if log.malformed > max(MOST_MALFORMED, log.understood):

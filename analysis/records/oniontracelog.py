@@ -22,7 +22,12 @@ from typing import NamedTuple
 
 from analysis.formats.record_files import Example
 from analysis.records.logfile import LONGEST_LINE_BYTES
-from analysis.records.tgenlog import MAX_EXAMPLES, MalformedError
+from analysis.records.tgenlog import (
+    MAX_EXAMPLES,
+    MalformedError,
+    require_bytes,
+    require_in_run,
+)
 
 _PREFIX = rb"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d (\d{1,12})\.(\d{6}) \[[a-z]+\] \[[^\[\]]*\] "
 _ANY_LINE = re.compile(_PREFIX)
@@ -73,6 +78,8 @@ class OnionTraceLog:
     """
 
     keeps_bytes: bool = True
+    epoch_us: int = 0
+    """Start of the run, as Unix time."""
     circuits: dict[int, Circuit] = field(default_factory=dict)
     seconds: list[Bytes] = field(default_factory=list)
     started: bool = False
@@ -106,12 +113,14 @@ class OnionTraceLog:
         if len(line) > LONGEST_LINE_BYTES:
             raise MalformedError(f"the line is longer than {LONGEST_LINE_BYTES} bytes")
         if match := _BYTES.match(line):
+            second = Bytes(self._time_us(match), int(match[3]), int(match[4]))
+            require_bytes(second.read, second.written)
             self.bytes_lines += 1
-            self.last_us = _line_us(match)
+            self.last_us = second.time_us
             if self.keeps_bytes:
-                self.seconds.append(Bytes(self.last_us, int(match[3]), int(match[4])))
+                self.seconds.append(second)
         elif match := _CIRCUIT.match(line):
-            self._take(_line_us(match), int(match[3]), match[4], match[5] or b"")
+            self._take(self._time_us(match), int(match[3]), match[4], match[5] or b"")
             self.circuit_lines += 1
         elif match := _ANY_LINE.match(line):
             if line.startswith((_EVENT + b"BW", _EVENT + b"CIRC "), match.end()):
@@ -121,12 +130,20 @@ class OnionTraceLog:
         else:
             raise MalformedError("not a line of OnionTrace's log")
 
+    def _time_us(self, match: re.Match[bytes]) -> int:
+        time_us = int(match[1] + match[2])
+        require_in_run(time_us, self.epoch_us)
+        return time_us
+
     def _take(self, time_us: int, number: int, status: bytes, rest: bytes) -> None:
         if status not in STATUSES:
             raise MalformedError(f"no status of circuits: {status[:40]!r}")
         words = rest.split(b" ")
         pairs = dict(word.split(b"=", 1) for word in words if b"=" in word and word[:1] != b"$")
         created_us = _created_us(pairs)
+        require_in_run(created_us, self.epoch_us)
+        if created_us > time_us:
+            raise MalformedError("TIME_CREATED is later than the line")
         circuit = self.circuits.get(number)
         if circuit is None:
             circuit = self.circuits[number] = Circuit(number)
@@ -145,10 +162,6 @@ class OnionTraceLog:
                 circuit.result = status.decode().lower()
                 circuit.end_us = time_us
                 circuit.reason = _text(pairs, b"REASON")
-
-
-def _line_us(match: re.Match[bytes]) -> int:
-    return int(match[1] + match[2])
 
 
 def _created_us(pairs: dict[bytes, bytes]) -> int:

@@ -13,7 +13,7 @@ from enum import StrEnum
 from typing import Any
 
 from analysis.formats.record_files import Example
-from analysis.records.logfile import LONGEST_LINE_BYTES
+from analysis.records.logfile import LONGEST_LINE_BYTES, is_in_run
 
 FORMAT = 1
 HEADER = re.compile(rb"onionlab-peer (\d{1,9})((?: [a-z_]+=\S+)+)\Z")
@@ -94,6 +94,7 @@ class PeerLog:
     """What one log says.
 
     Attributes:
+        epoch_us: start of the run, as Unix time in microseconds.
         header: the first line's names and values; empty until it was read.
         entries: one for each other line, in order: ``time_us`` (Unix time), ``kind`` and the kind's
             fields.
@@ -102,6 +103,7 @@ class PeerLog:
         examples: the first few of those.
     """
 
+    epoch_us: int = 0
     header: dict[str, str] = field(default_factory=dict)
     entries: list[Entry] = field(default_factory=list)
     lines: int = 0
@@ -145,6 +147,8 @@ class PeerLog:
         time_us = int(match[1])
         if self.entries and time_us < self.entries[-1]["time_us"]:
             return "the time goes back"
+        if not is_in_run(time_us, self.epoch_us):
+            return "the time is outside of the run"
         entry: Entry = {"time_us": time_us, "kind": kind.value}
         for name, value in zip(names, match.groups()[1:], strict=True):
             entry[name] = value.decode("utf-8", "replace") if name in _TEXTS else int(value)

@@ -60,7 +60,10 @@ def _row(
         "first_byte_s": _since_command(complete, complete.first_byte_us),
         "last_byte_s": _since_command(complete, complete.last_byte_us),
         **{
-            name: (marks_us[amount] - start_us) / 1e6 if amount in marks_us else None
+            # In a damaged log a line may be from before the stream's start.
+            name: (marks_us[amount] - start_us) / 1e6
+            if marks_us.get(amount, -1) >= start_us
+            else None
             for name, amount in MARKS.items()
         },
     }

@@ -39,7 +39,7 @@ def read_client(
         AnalysisError: no log, an empty one, or one that is not a peer's.
     """
     epoch_us = clock.epoch_us
-    log = read_peer_log(run_directory, host, report)
+    log = read_peer_log(run_directory, host, clock, report)
     rows = _stream_rows(log, epoch_us)
     outcomes = report.streams[class_name]
     for index, row in enumerate(rows):

@@ -87,7 +87,8 @@ def read_client(
     run_s = DAY_S if clock.stop_s is None else clock.stop_s
     for path in _find_logs(run_directory, host):
         file = LogFile(path)
-        log = TgenLog(run_s=run_s, mark_bytes=() if perf is None else MARK_BYTES)
+        mark_bytes = () if perf is None else MARK_BYTES
+        log = TgenLog(run_s=run_s, mark_bytes=mark_bytes, epoch_us=epoch_us)
         for lines in file.batches():
             log.feed(lines)
             if log.malformed > MOST_MALFORMED and log.malformed > log.understood:
@@ -189,7 +190,8 @@ def _stream_rows(log: TgenLog, epoch_us: int) -> list[Row]:
 
 
 def _seconds(us: int | None) -> float | None:
-    return None if us is None else us / 1e6
+    # In a damaged line one time may be before another.
+    return None if us is None or us < 0 else us / 1e6
 
 
 def _complete_row(c: Complete, progress: Progress | None, epoch_us: int) -> Row:

@@ -27,7 +27,7 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from analysis.formats.record_files import Example
-from analysis.records.logfile import LONGEST_LINE_BYTES
+from analysis.records.logfile import LONGEST_LINE_BYTES, is_in_run
 
 TARGET_BYTES = 320 * 1024
 """The size of the "time to 320 KiB" measure."""
@@ -172,10 +172,12 @@ class TgenLog:
     """All that one log of a run of ``run_s`` said. ``feed`` takes its lines in order.
 
     ``mark_bytes``: amounts of payload, ascending, whose times are wanted of each stream.
+    ``epoch_us``: start of the run, as Unix time in microseconds.
     """
 
     run_s: float = DAY_S
     mark_bytes: tuple[int, ...] = ()
+    epoch_us: int = 0
     heartbeats: Heartbeats = field(default_factory=Heartbeats)
     completes: list[Complete] = field(default_factory=list)
     progress: dict[int, Progress] = field(default_factory=dict)
@@ -247,6 +249,7 @@ class TgenLog:
             self.other_lines += 1
 
     def _see(self, time_us: int) -> None:
+        require_in_run(time_us, self.epoch_us)
         if self.first_us is None:
             self.first_us = time_us
         if self.last_us is None or time_us > self.last_us:
@@ -271,12 +274,14 @@ class TgenLog:
                 or failed < beats.total_failed[-1]
             ):
                 raise MalformedError("heartbeat's totals went down")
+        elif self.first_us is not None and time_us < self.first_us:
+            raise MalformedError("heartbeat is earlier than the log's first line")
         if succeeded + failed > created:
             raise MalformedError("heartbeat has more streams ended than created")
         if created - succeeded - failed > MOST_OPEN:
             raise MalformedError("heartbeat has more streams open than a host has ports")
         self._require_possible(created)
-        _require_bytes(read, written)
+        require_bytes(read, written)
         self._see(time_us)
         beats.time_us.append(time_us)
         beats.bytes_read.append(read)
@@ -291,7 +296,7 @@ class TgenLog:
 
     def _add_status(self, time_us: int, stream_id: int, payload: int) -> None:
         self._require_possible(stream_id)
-        _require_bytes(payload)
+        require_bytes(payload)
         self._see(time_us)
         self.status_lines += 1
         progress = self.progress.get(stream_id)
@@ -335,6 +340,7 @@ class TgenLog:
         duration_us = _integer(times, b"now-ts") - _integer(times, b"created-ts")
         if duration_us < 0:
             raise MalformedError("stream ended before its start")
+        require_in_run(end_us - duration_us, self.epoch_us)
         success = match[3] == b"success"
         error = _text(stream, b"error")
         if success != (error == "NONE") and success:
@@ -361,7 +367,7 @@ class TgenLog:
             transport_state=_text(transport, b"state") if b"state" in transport else "",
         )
         self._require_possible(complete.stream_id)
-        _require_bytes(complete.requested_bytes, complete.total_bytes, complete.payload_bytes)
+        require_bytes(complete.requested_bytes, complete.total_bytes, complete.payload_bytes)
         # Numbers are never used again: in a log that is there twice, each stream counts once.
         number = (complete.vertex == PASSIVE_VERTEX, complete.stream_id)
         if number in self._ended:
@@ -374,7 +380,14 @@ class TgenLog:
             self._mark(self.progress[complete.stream_id], end_us, complete.payload_bytes)
 
 
-def _require_bytes(*counts: int) -> None:
+def require_in_run(time_us: int, epoch_us: int) -> None:
+    """Raise MalformedError for a time that is not one of the run."""
+    if not is_in_run(time_us, epoch_us):
+        raise MalformedError("the time is outside of the run")
+
+
+def require_bytes(*counts: int) -> None:
+    """Raise MalformedError for a count of bytes that is too large."""
     if max(counts) > MOST_BYTES:
         raise MalformedError(f"{max(counts)} bytes are more than there can be")
 

@@ -18,7 +18,7 @@ from analysis.formats.record_files import (
     TransferFacts,
     write_beside_tables,
 )
-from analysis.formats.run_files import read_clock, read_peers
+from analysis.formats.run_files import RunClock, read_clock, read_peers
 from analysis.formats.tables import TableWriter, atomic
 from analysis.records.logfile import MOST_MALFORMED, LogFile
 from analysis.records.peerlog import PeerLog
@@ -36,20 +36,20 @@ def extract_peers(run_directory: Path, out: Path) -> ParseReport:
         AnalysisError: a peer without a log, or whose log is empty or not a peer's; bad JSON.
     """
     peers = read_peers(run_directory)
-    epoch_us = read_clock(run_directory).epoch_us
+    clock = read_clock(run_directory)
     report = ParseReport(clients={"transfer": 1})
     with atomic(out) as directory:
         with TableWriter(directory / files.PEERS_TABLE, PEERS) as table:
             for role, host in (("seed", peers.seed), ("downloader", peers.downloader)):
-                log = read_peer_log(run_directory, host, report)
-                table.add(_table(log, host, role, epoch_us))
+                log = read_peer_log(run_directory, host, clock, report)
+                table.add(_table(log, host, role, clock.epoch_us))
         facts = TransferFacts(rtt_s=peers.rtt_s, sample_s=peers.sample_s)
         write_beside_tables(directory / files.TRANSFER_FACTS, facts)
         write_beside_tables(directory / files.PARSE_REPORT, report)
     return report
 
 
-def read_peer_log(run_directory: Path, host: str, report: ParseReport) -> PeerLog:
+def read_peer_log(run_directory: Path, host: str, clock: RunClock, report: ParseReport) -> PeerLog:
     """The log of one host's peer; counts what was read, and what was not, in ``report``.
 
     Raises:
@@ -64,7 +64,7 @@ def read_peer_log(run_directory: Path, host: str, report: ParseReport) -> PeerLo
             "the run did not start it, its output was removed, or it is there twice",
         )
     file = LogFile(paths[0])
-    log = PeerLog()
+    log = PeerLog(clock.epoch_us)
     for lines in file.batches():
         log.feed(lines)
         if not log.header or log.malformed > max(MOST_MALFORMED, len(log.entries)):
