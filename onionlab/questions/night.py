@@ -36,7 +36,7 @@ from analysis.comparison.run_sets import RunSet, read_run_set
 from analysis.comparison.sight import sight_of
 from analysis.figures.forest import write_forest
 from analysis.formats.durable import write_whole
-from analysis.formats.files import FOREST, HISTORY, RECORDS
+from analysis.formats.files import FOREST, HISTORY, RECORDS, RECORDS_FORMAT
 from analysis.formats.manifest import identity_hash
 from analysis.formats.plan_file import Request
 from analysis.formats.study import load_study
@@ -233,7 +233,16 @@ def _baseline_path(state: Path, item: Prepared) -> Path:
 def _baseline(state: Path, item: Prepared, accept_with: str) -> RunSet:
     path = _baseline_path(state, item)
     if path.exists():
-        return read_run_set(path)
+        baseline = read_run_set(path)
+        planned = {(run.level, run.variant) for run in item.plan.runs}
+        known = {(run.level, run.variant) for run in baseline.runs}
+        # The key of its name says that these are the same.
+        if baseline.records_format != RECORDS_FORMAT or not planned <= known:
+            raise UserError(
+                f"{path} is damaged: it is not of this experiment and record format",
+                f"restore it from a copy, or make this night's runs the baseline: {accept_with}",
+            )
+        return baseline
     others = sorted(path.parent.glob(f"{item.entry.name}-*.set.json"))
     why = (
         f"; there are {len(others)} for another engine or version, network, load, or definition "

@@ -428,6 +428,7 @@ def test_another_table_is_no_history(tmp_path: Path, machine: Machine) -> None:
     [
         (lambda text: text[:100], "is not valid JSON"),
         (lambda text: text.replace('"runs"', '"ruins"'), "is not a valid set of runs"),
+        (lambda text: text.replace('"records_format": 1', '"records_format": 2'), "is damaged"),
     ],
 )
 def test_a_damaged_baseline_is_refused(
@@ -438,6 +439,7 @@ def test_a_damaged_baseline_is_refused(
     path.write_text(change(path.read_text()))
     with pytest.raises(UserError, match=message):
         machine.night(make_set())
+    assert machine.measured == 1
 
 
 def test_markup_in_names_stays_text() -> None:

@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 import copy
+import io
 import json
 import re
 from collections.abc import Callable
 from typing import Any
 
+import pyarrow as pa  # type: ignore[import-untyped]
+import pyarrow.parquet as pq  # type: ignore[import-untyped]
 from hypothesis import strategies as st
 
 Draw = Callable[[st.SearchStrategy[Any]], Any]
 
 DIGITS = re.compile(rb"\d+")
+MEMBER = re.compile(rb'"[^"]{1,40}": ([^][{},"]+|"[^"]*"),')
 
 # fmt: off
 SNIPPETS = (
@@ -123,9 +127,96 @@ def _replace(draw: Draw, value: Any) -> Any:
 
 
 def json_bytes(draw: Draw, value: Any) -> bytes:
-    """The value as a file, and now and then its bytes damaged in turn."""
+    """Return the value as a file, sometimes with a key twice or with its bytes damaged in turn."""
     try:
         data = json.dumps(value, ensure_ascii=False).encode("utf-8", "surrogatepass")
     except (RecursionError, ValueError):
         data = b"[" * 100_000
-    return changed_bytes(draw, data) if draw(st.integers(0, 7)) == 0 else data
+    how = draw(st.integers(0, 11))
+    if how == 0:
+        return changed_bytes(draw, data)
+    members = list(MEMBER.finditer(data)) if how == 1 else []
+    if members:
+        # A key stands twice, with two values.
+        at = draw(st.sampled_from(members)).start()
+        again: bytes = draw(st.sampled_from(members))[0]
+        data = data[:at] + again + data[at:]
+    return data
+
+
+NUMBERS = (0, 1, -1, 2, 10**6, 2**31 - 1, 2**31, 2**53, 2**62, 2**63 - 1, -(2**63))
+# fmt: off
+FLOATS = (
+    *(float("nan"), float("inf"), float("-inf"), -0.0, -1.0, -1e-9, 5e-324, 0.5, 1e6, 1e11, 1e12),
+    *(1e18, 1e308, -1e308),
+)
+# fmt: on
+
+
+def changed_table(draw: Draw, table: pa.Table) -> bytes:
+    """Return a sound Parquet file whose values, rows or columns are others."""
+    for _ in range(draw(st.integers(1, 3))):
+        try:
+            table = _change(draw, table)
+        # The column cannot have the value that was drawn.
+        except (pa.ArrowException, OverflowError, ValueError):
+            continue
+    data = io.BytesIO()
+    pq.write_table(
+        table,
+        data,
+        compression=draw(st.sampled_from(("zstd", "none", "snappy"))),
+        use_dictionary=draw(st.booleans()),
+        store_schema=draw(st.integers(0, 5)) > 0,
+        data_page_version=draw(st.sampled_from(("1.0", "2.0"))),
+        row_group_size=draw(st.sampled_from((1, 100, 1 << 20))) if table.num_rows < 5000 else None,
+    )
+    return changed_bytes(draw, data.getvalue()) if draw(st.integers(0, 7)) == 0 else data.getvalue()
+
+
+def _change(draw: Draw, table: pa.Table) -> pa.Table:
+    if not table.num_columns:
+        return table
+    place = draw(st.integers(0, table.num_columns - 1))
+    field, column = table.schema.field(place), table.column(place)
+    rows = st.integers(0, max(0, table.num_rows - 1))
+    match draw(st.integers(0, 9)):
+        case 0:
+            return table.remove_column(place)
+        case 1:
+            return table.append_column(draw(st.sampled_from(("more", field.name))), column)
+        case 2:
+            other = table.column(draw(st.integers(0, table.num_columns - 1)))
+            return table.set_column(place, field.with_type(other.type), other)
+        case 3:
+            kind = draw(st.sampled_from((pa.string(), pa.float32(), pa.int8(), pa.int64())))
+            return table.set_column(place, field.with_type(kind), column.cast(kind, safe=False))
+        case 4:
+            return table.slice(draw(rows), draw(st.sampled_from((0, 1, 10))))
+        case 5:
+            return table.take(draw(st.lists(rows, max_size=20)) if table.num_rows else [])
+    values = column.to_pylist()
+    if not values:
+        return table
+    row = draw(rows)
+    changed = _value(draw, field.type, values[row])
+    values = [changed] * len(values) if draw(st.booleans()) else values
+    values[row] = changed
+    return table.set_column(place, field, pa.array(values, field.type))
+
+
+def _value(draw: Draw, kind: pa.DataType, value: Any) -> Any:
+    """Return another value of a type."""
+    if draw(st.integers(0, 5)) == 0:
+        return None
+    if pa.types.is_list(kind):
+        value = value or []
+        of_list = [_value(draw, kind.value_type, None)]
+        return draw(st.sampled_from(([], value[1:], value + of_list, of_list * 3, value * 2)))
+    if pa.types.is_floating(kind):
+        return draw(st.sampled_from(FLOATS) | st.floats())
+    if pa.types.is_integer(kind):
+        return draw(st.sampled_from(NUMBERS))
+    if pa.types.is_boolean(kind):
+        return draw(st.booleans())
+    return draw(st.sampled_from(NAMES))

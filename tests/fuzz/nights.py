@@ -1,26 +1,53 @@
-"""A history of nights, to be damaged."""
+"""A folder of nights with a baseline and a history, to be damaged."""
 
 from __future__ import annotations
 
-import pyarrow as pa  # type: ignore[import-untyped]
+import contextlib
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+from unittest import mock
 
-from analysis.comparison.history import SCHEMA, TIME_SERIES
-from analysis.formats.columns import HISTORY
+from runset_synthetic import make_set
+from test_nightly import Machine
 
+from onionlab.questions import night
 
-def history() -> pa.Table:
-    """Eight nights of one metric, of three seeds."""
-    rows = [
-        {
-            **{column.name: "x" for column in HISTORY},
-            **{"night": f"2026-01-0{night}", "metric": "ttfb_p50_s", "seeds": [1, 2, 3]},
-            **{"values": [1.0, 1.1 + night / 10, 0.9], "estimate": 1.0, "records": str(night)},
-        }
-        for night in range(1, 9)
-    ]
-    return pa.Table.from_pylist(rows, schema=SCHEMA)
+SEEDS = range(1, 5)
 
 
-def primary(table: pa.Table) -> set[tuple[str, ...]]:
-    """All time series of a table."""
-    return {tuple(row[name] for name in TIME_SERIES) for row in table.to_pylist()}
+class Nights:
+    """Three nights of one experiment; ``next_night`` is what a damaged file meets."""
+
+    def __init__(self, root: Path) -> None:
+        self._machine = Machine(root)
+        self._state = root / "nightly"
+        self._pristine = root / "pristine"
+        for number in range(3):
+            self._night(number)
+        (self.baseline,) = (self._state / "baselines").iterdir()
+        self.history = self._state / "history.parquet"
+        shutil.copytree(self._state, self._pristine)
+
+    def _night(self, number: int) -> None:
+        with mock.patch.object(night, "write_forest", return_value=None):
+            self._machine.night(make_set(seeds=SEEDS, noise_seed=number), accept=number == 0)
+
+    def next_night(self) -> None:
+        """Run another night."""
+        self._night(9)
+
+    @property
+    def measured(self) -> int:
+        """How many runs the next night had made, 0 or 1."""
+        return self._machine.measured - 3
+
+    @contextlib.contextmanager
+    def restored(self) -> Iterator[None]:
+        """Put all back at the end."""
+        try:
+            yield
+        finally:
+            shutil.rmtree(self._state)
+            shutil.copytree(self._pristine, self._state)
+            self._machine.measured = self._machine.nights = 3

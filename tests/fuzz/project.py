@@ -14,6 +14,7 @@ import shutil
 import tarfile
 import tempfile
 from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -21,12 +22,19 @@ from unittest import mock
 
 from analysis_synthetic import LogWriter, study_content, write_run
 from celltrace_synthetic import Model, write_traces
+from peers.test_records import DOWNLOADER, SEED
+from peers.test_records import write_run as write_peers
 from test_imports import collection
+from tornet_synthetic import write_tornet_run
 
-from analysis.formats.files import RUN_SET
+from analysis.formats.files import RECORDS, RUN_SET
 from analysis.formats.json_files import write_json
 from analysis.formats.manifest import identity_hash
+from analysis.formats.study import Level
 from analysis.imports.importing import ImportOptions, import_runs
+from analysis.measures.catalogue import run_statistics
+from analysis.measures.publishing import publish
+from analysis.measures.run_data import load_run
 from analysis.records.extract import extract
 from onionlab.cli import command_modules, main
 from onionlab.runs.packing import pack
@@ -38,6 +46,42 @@ REPOSITORY = Path(__file__).resolve().parents[2]
 SEEDS = (1, 2, 3)
 STATUSES = {0, 1, 2, 3}
 NAME = "swrr-test"
+
+
+@dataclass(frozen=True)
+class Sample:
+    """Records of one kind of run, and their level."""
+
+    name: str
+    records: Path
+    level: Level
+
+    @property
+    def files(self) -> list[Path]:
+        """All of them, in a fixed order."""
+        return sorted(self.records.iterdir())
+
+    def read(self, records: Path) -> None:
+        """Compute all metrics of records in the place of these, and publish them."""
+        run_statistics(load_run(records, self.level))
+        publish(records, [self.level], records.parent / "published")
+        run_statistics(load_run(records.parent / "published", self.level))
+
+
+def _samples(root: Path) -> Iterator[Sample]:
+    """Write a run with cell traces, one of two peers and one of a network of tornettools."""
+    level = Level.model_validate(study_content([1])["levels"][0])
+    seed, downloader = ("".join(f"{line}\n" for line in log).encode() for log in (SEED, DOWNLOADER))
+    for name, write in (
+        ("tgen and traces", traced_run),
+        ("peers", lambda run: write_peers(run, seed, downloader)),
+        ("tornettools", lambda run: write_tornet_run(run, 1)),
+    ):
+        run = root / name.replace(" ", "-")
+        run.mkdir(parents=True)
+        write(run)
+        extract(run, run / RECORDS)
+        yield Sample(name, run / RECORDS, level)
 
 
 class Project:
@@ -55,6 +99,7 @@ class Project:
         self._write_results()
         self._write_pack()
         self._write_import()
+        self.samples = list(_samples(root / "samples"))
         (root / "beside").write_text("of somebody else")
         shutil.copytree(self.root, self.pristine)
 

@@ -7,14 +7,17 @@ ones each time (docs/how-to/test.md). At the end stands what the worst took.
 from __future__ import annotations
 
 import gzip
+import io
 import json
 import lzma
 import os
+import shutil
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pyarrow.parquet as pq  # type: ignore[import-untyped]
 import pytest
 import zstandard
 from analysis_synthetic import write_logs
@@ -23,8 +26,10 @@ from hypothesis import strategies as st
 from peers.test_records import DOWNLOADER, SEED, write_run
 from test_imports import analysis, plot_data
 
-from analysis.comparison.history import read_history, steps_of, write_history
+from analysis.formats.files import RECORDS
 from analysis.formats.json_files import read_json
+from analysis.formats.tables import read_table
+from analysis.formats.whole_run import TABLES
 from analysis.judgement.judging import RUNS_COLUMNS
 from onionlab.experiment import load
 from onionlab.experiment.claims_file import load_claims
@@ -33,9 +38,9 @@ from onionlab.network.geography import known_capacities, known_geographies
 from onionlab.programs.libtorrent.variants import load_peer_variants
 from onionlab.programs.tor.variants import load_variants
 
-from . import nights as rows
 from .costs import EXAMPLES
-from .mutations import NAMES, Draw, changed_bytes, changed_json, json_bytes
+from .mutations import NAMES, Draw, changed_bytes, changed_json, changed_table, json_bytes
+from .nights import Nights
 from .project import NAME, Project, repacked, traced_run, usual_log
 
 FEW = 40
@@ -121,7 +126,8 @@ def test_logs_of_tgen(project: Project, data: st.DataObject) -> None:
     log = run / "shadow.data" / "hosts" / "web1client" / "tgen.1000.stdout"
     suffix, content = packed(data.draw, log.read_bytes())
     with project.damaged({log: None, log.with_name(log.name + suffix): content}):
-        project.call("log of tgen", "analyse", "--run-directory", str(run))
+        if project.call("log of tgen", "analyse", "--run-directory", str(run)) == 0:
+            require_readable(run)
 
 
 @fuzz
@@ -131,7 +137,8 @@ def test_logs_of_peers(project: Project, data: st.DataObject) -> None:
     seed, downloader = (PACKERS[suffix](changed_bytes(data.draw, log)) for log in peers_logs())
     with project.damaged({}):
         write_run(run, seed, downloader, suffix)
-        project.call("log of a peer", "analyse", "--run-directory", str(run))
+        if project.call("log of a peer", "analyse", "--run-directory", str(run)) == 0:
+            require_readable(run)
 
 
 @fuzz
@@ -145,7 +152,14 @@ def test_cell_traces_and_what_a_run_says_of_itself(project: Project, data: st.Da
             path.write_bytes(json_bytes(data.draw, changed_json(data.draw, read_json(path))))
         else:
             path.write_bytes(changed_bytes(data.draw, path.read_bytes()))
-        project.call("files of a run", "analyse", "--run-directory", str(run))
+        if project.call("files of a run", "analyse", "--run-directory", str(run)) == 0:
+            require_readable(run)
+
+
+def require_readable(run: Path) -> None:
+    """Whatever the logs are like, their records are what readers take."""
+    for path in (run / RECORDS).glob("*.parquet"):
+        read_table(path, TABLES[path.name])
 
 
 @fuzz
@@ -187,7 +201,7 @@ def changed_pack(draw: Draw, members: Mapping[str, bytes], whole: bytes, version
     elif name.endswith(".json"):
         content = json_bytes(draw, changed_json(draw, json.loads(content)))
     else:
-        content = changed_bytes(draw, content)
+        content = changed_file(draw, content)
     if draw(st.integers(0, 5)):
         members[name] = content
     # The index goes first.
@@ -205,6 +219,13 @@ def test_analyses_of_others(project: Project, data: st.DataObject) -> None:
     with project.damaged({path: PACKERS[suffix](content)}):
         if project.call("tgen.analysis.json", "import", "--name", "theirs", str(path)) == 0:
             project.call("import compared", "compare", "theirs", "others")
+
+
+def changed_file(draw: Draw, content: bytes) -> bytes:
+    """Damage a file's bytes, or of a table its values."""
+    if content.startswith(b"PAR1") and draw(st.booleans()):
+        return changed_table(draw, pq.read_table(io.BytesIO(content)))
+    return changed_bytes(draw, content)
 
 
 LAYOUTS = ("stream_summary", "transfers_summary")
@@ -237,7 +258,7 @@ def test_results(project: Project, data: st.DataObject) -> None:
     if path.suffix == ".json":
         content = json_bytes(draw, changed_json(draw, read_json(path)))
     else:
-        content = changed_bytes(draw, path.read_bytes())
+        content = changed_file(draw, path.read_bytes())
     words = draw(
         st.sampled_from(
             [
@@ -302,17 +323,35 @@ def test_yaml(project: Project, data: st.DataObject) -> None:
 
 
 @fuzz
-def test_a_history_of_nights(project: Project, data: st.DataObject) -> None:
-    path = project.inputs / "history.parquet"
-    write_history(path, rows.history())
-    content = changed_bytes(data.draw, path.read_bytes())
+def test_nights(project: Project, nights: Nights, data: st.DataObject) -> None:
+    """A damaged history is refused before anything runs."""
+    draw = data.draw
+    with nights.restored():
+        path = draw(st.sampled_from([nights.history, nights.baseline]))
+        if path == nights.history:
+            content = changed_file(draw, path.read_bytes())
+        else:
+            content = json_bytes(draw, changed_json(draw, read_json(path)))
+        path.write_bytes(content)
+        status = project.check(path.name.partition("-")[0], nights.next_night)
+        assert path != nights.history or nights.measured == (status == 0)
 
-    def read() -> None:
-        table = read_history(path)
-        steps_of(table, 1.0, rows.primary(table))
 
-    with project.damaged({path: content}):
-        project.check("history.parquet", read)
+@fuzz
+def test_records(project: Project, data: st.DataObject) -> None:
+    """Records of each kind of run, to metrics and to what is published of them."""
+    draw = data.draw
+    sample = draw(st.sampled_from(project.samples))
+    path = draw(st.sampled_from(sample.files))
+    records = project.root / "runs" / "made" / path.parent.name
+    with project.damaged({records / "x": None}):
+        shutil.copytree(path.parent, records)
+        damaged = records / path.name
+        if path.suffix == ".json":
+            damaged.write_bytes(json_bytes(draw, changed_json(draw, read_json(path))))
+        else:
+            damaged.write_bytes(changed_file(draw, path.read_bytes()))
+        project.check(f"records of {sample.name}", lambda: sample.read(records))
 
 
 # fmt: off
