@@ -15,7 +15,7 @@ from pydantic import ConfigDict, Field, model_validator
 from analysis.comparison.imported_metrics import IMPORTED
 from analysis.errors import AnalysisError
 from analysis.formats.format_model import LARGEST_VALUE, FormatModel
-from analysis.formats.json_files import read_as
+from analysis.formats.json_files import LARGEST_BYTES, read_as
 from analysis.judgement.judging import Statistics, complete
 from analysis.measures.catalogue import OWN
 from analysis.measures.metric import Catalogue, Statistic
@@ -209,4 +209,4 @@ def read_run_set(path: Path) -> RunSet:
     Raises:
         AnalysisError: missing, not JSON, or not a valid set; says which fields.
     """
-    return read_as(RunSet, path, "set of runs", wrong="make it again")
+    return read_as(RunSet, path, "set of runs", wrong="make it again", most=LARGEST_BYTES)

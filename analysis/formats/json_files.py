@@ -16,7 +16,10 @@ from analysis.formats.durable import write_whole
 T = TypeVar("T")
 
 LARGEST_BYTES = 2**31
-"""Of a file: as Python's objects it takes several times its size."""
+"""Size of a file of many values. As Python's objects it takes several times as much."""
+
+LARGEST_OWN_BYTES = 2**25
+"""Size of any other file of ours. Python's objects of a damaged one take up to twenty times it."""
 
 _BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 
@@ -32,19 +35,26 @@ def write_json(path: Path, data: Any, *, durable: bool = True) -> None:
     write_whole(path, text, durable=durable)
 
 
-def read_json(path: Path, *, missing: str | None = None, wrong: str | None = None) -> Any:
+def read_json(
+    path: Path,
+    *,
+    missing: str | None = None,
+    wrong: str | None = None,
+    most: int = LARGEST_BYTES,
+) -> Any:
     """Read a JSON file; one whose name ends with .xz is compressed.
 
     Args:
         path: of the file.
         missing: hint at what to do where it is missing.
         wrong: hint at what to do where it is not JSON.
+        most: bytes that it may hold.
 
     Raises:
         AnalysisError: missing, unreadable, not compressed as its name says, too large, or not JSON.
     """
     try:
-        return parse_json(read_whole(path, LARGEST_BYTES))
+        return parse_json(read_whole(path, most))
     except FileNotFoundError:
         raise AnalysisError(f"{path} is missing", missing) from None
     except OSError as error:
@@ -70,7 +80,13 @@ def parse_json(data: bytes | bytearray) -> Any:
 
 
 def read_as(
-    kind: type[T], path: Path, noun: str, *, missing: str | None = None, wrong: str | None = None
+    kind: type[T],
+    path: Path,
+    noun: str,
+    *,
+    missing: str | None = None,
+    wrong: str | None = None,
+    most: int = LARGEST_OWN_BYTES,
 ) -> T:
     """Read a JSON file as a model or data class.
 
@@ -80,11 +96,12 @@ def read_as(
         noun: what the file is: a "study", a "plan".
         missing: hint at what to do where it is missing.
         wrong: hint at what to do where it is not such a file.
+        most: bytes that it may hold.
 
     Raises:
         AnalysisError: missing, not JSON, or not of the model; says which keys.
     """
-    content = read_json(path, missing=missing, wrong=wrong)
+    content = read_json(path, missing=missing, wrong=wrong, most=most)
     try:
         return TypeAdapter(kind).validate_python(content)
     except ValidationError as error:

@@ -53,6 +53,8 @@ SCRATCH = ".unpacking-"
 # What is read of a pack. `compressed.most_bytes` limits its whole size.
 LARGEST_INDEX_BYTES = 2**27
 """At some 100 bytes for each, it limits the number of members."""
+LARGEST_INDEX_SHARE = 4
+"""A quarter of a pack at most: each member has a header of 512 bytes as well."""
 LARGEST_HEADER_BYTES = 2**16
 """Of a member's name and the like, where they do not fit into tar's own fields."""
 LONGEST_NAME_BYTES = 1024
@@ -323,7 +325,7 @@ def _extract(packed: BinaryIO, scratch: Path) -> None:
     # Of a stream tarfile takes no more than its bytes in order.
     unpacked = cast(BinaryIO, UnpackedFile(packed, ".xz"))
     with tarfile.open(fileobj=unpacked, mode="r|", bufsize=PIECE_BYTES, tarinfo=_Member) as archive:
-        first = _read_index(archive)
+        first = _read_index(archive, min(LARGEST_INDEX_BYTES, most // LARGEST_INDEX_SHARE))
         index, published = first.files, first.published
         missing = set(index)
         while (member := archive.next()) is not None:
@@ -343,11 +345,16 @@ def _extract(packed: BinaryIO, scratch: Path) -> None:
         (require_published if published else require_whole)(scratch / run_id)
 
 
-def _read_index(archive: tarfile.TarFile) -> PackIndex:
-    """What the first member says of the others. Raises ValueError."""
+def _read_index(archive: tarfile.TarFile, most: int) -> PackIndex:
+    """Return what the first member says of the others.
+
+    Raises:
+        ValueError: another member, one of more than ``most`` bytes, or no index.
+    """
     member = archive.next()
-    if member is None or member.name != PACK_INDEX or member.size > LARGEST_INDEX_BYTES:
+    if member is None or member.name != PACK_INDEX:
         raise ValueError(f"it does not begin with {PACK_INDEX}")
+    require_size(member.size, most)
     try:
         index = PackIndex.model_validate(parse_json(b"".join(_content(archive, member))))
     except ValidationError as error:

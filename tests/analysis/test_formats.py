@@ -201,6 +201,13 @@ def test_what_is_wrong_with_a_json_file(
     assert refused.value.hint == ("make it" if content is None else "get it again")
 
 
+def test_a_file_of_ours_that_is_too_large_is_not_parsed(tmp_path: Path) -> None:
+    """As Python's objects it would take twenty times its size."""
+    (tmp_path / files.PARSE_REPORT).write_bytes(b"[" + b"[]," * 12_000_000 + b"[]]")
+    with pytest.raises(AnalysisError, match="is too large: it holds more than 32 MiB"):
+        read_parse_report(tmp_path / files.PARSE_REPORT)
+
+
 def test_a_folder_is_no_file(tmp_path: Path) -> None:
     with pytest.raises(AnalysisError, match="cannot be read: Is a directory"):
         read_json(tmp_path)

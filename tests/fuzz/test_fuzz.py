@@ -44,13 +44,21 @@ from .nights import Nights
 from .project import NAME, Project, repacked, traced_run, usual_log
 
 FEW = 40
-"""Inputs of each kind in `make test-all`: some five hundred in all."""
+"""Inputs of each kind in `make test-rest`: some five hundred in all."""
+
+FEWEST = 25
+"""Inputs of each of the kinds that are in `make test` too."""
 
 
 def fuzz(test: Callable[..., None]) -> Any:
     """The same examples each time, unless somebody asks for more."""
-    given_data = settings(
-        max_examples=EXAMPLES or FEW,
+    return pytest.mark.slow(fuzz_always(test, FEW))
+
+
+def fuzz_always(test: Callable[..., None], few: int = FEWEST) -> Any:
+    """Let `make test` damage such inputs too: tables, of which results are made."""
+    made = settings(
+        max_examples=EXAMPLES or few,
         derandomize=not EXAMPLES,
         database=None,
         deadline=None,
@@ -58,8 +66,7 @@ def fuzz(test: Callable[..., None]) -> Any:
         phases=(Phase.generate,),
         suppress_health_check=list(HealthCheck),
     )(given(data=st.data())(test))
-    marked = pytest.mark.slow(given_data)
-    return pytest.mark.timeout(0)(marked) if EXAMPLES else marked
+    return pytest.mark.timeout(0)(made) if EXAMPLES else made
 
 
 PACKERS: dict[str, Callable[[bytes], bytes]] = {
@@ -162,7 +169,7 @@ def require_readable(run: Path) -> None:
         read_table(path, TABLES[path.name])
 
 
-@fuzz
+@fuzz_always
 def test_packs(project: Project, data: st.DataObject) -> None:
     """Damaged as files, as archives, and in what they hold while their index knows of it."""
     draw = data.draw
@@ -274,7 +281,7 @@ def test_results(project: Project, data: st.DataObject) -> None:
         project.call(f"results, {words[0]}", *words)
 
 
-@fuzz
+@fuzz_always
 def test_sets_of_runs(project: Project, data: st.DataObject) -> None:
     path = project.root / "results" / "others" / "runs.set.json"
     content = json_bytes(data.draw, changed_json(data.draw, read_json(path)))
@@ -322,7 +329,7 @@ def test_yaml(project: Project, data: st.DataObject) -> None:
         project.check("yaml", read)
 
 
-@fuzz
+@fuzz_always
 def test_nights(project: Project, nights: Nights, data: st.DataObject) -> None:
     """A damaged history is refused before anything runs."""
     draw = data.draw
@@ -337,7 +344,7 @@ def test_nights(project: Project, nights: Nights, data: st.DataObject) -> None:
         assert path != nights.history or nights.measured == (status == 0)
 
 
-@fuzz
+@fuzz_always
 def test_records(project: Project, data: st.DataObject) -> None:
     """Records of each kind of run, to metrics and to what is published of them."""
     draw = data.draw

@@ -448,7 +448,7 @@ def member(name: str, size_bytes: int, kind: bytes = tarfile.REGTYPE, **facts: s
     ("large", "message"),
     [
         (member("0" * 16 + "/a", 200 * 2**20), "holds more than 64 MiB, the limit for its size"),
-        (member(INDEX, 200 * 2**20), "does not begin with index.json"),
+        (member(INDEX, 200 * 2**20), "it holds more than 16 MiB"),
         (member("x", 200 * 2**20, tarfile.XHDTYPE), "holds more than 0.0625 MiB"),
         (member("x", 200 * 2**20, tarfile.GNUTYPE_LONGNAME), "is no file"),
         (member("x", 0, tarfile.GNUTYPE_SPARSE), "is no file"),
