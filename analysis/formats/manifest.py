@@ -25,6 +25,13 @@ class Build(FormatModel):
     source: Any = Field(default=None, description="what it was built from, with which toolchain")
 
 
+class TorrcSetting(FormatModel):
+    """One torrc option, as Tor was given it."""
+
+    value: str = Field(description="its value; those of several lines with commas between them")
+    set_by: str = Field(description="what set it: a file, a variant or a key of the experiment")
+
+
 class Manifest(FormatModel):
     """manifest.json: what a finished run was made of, and what it took."""
 
@@ -43,6 +50,11 @@ class Manifest(FormatModel):
     )
     tor: dict[str, Build] = Field(
         default={}, description="base name -> program that was built for the run"
+    )
+    torrc: dict[str, dict[str, TorrcSetting]] = Field(
+        default={},
+        description="role of hosts (with the variant, if several run; `all`: shared by all roles) "
+        "-> torrc option -> its setting. Left out are the lines that name hosts and their keys",
     )
     proofs: dict[str, int] = Field(
         default={},

@@ -6,7 +6,8 @@ keys below the settings, so that the loader can point at the line.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+import re
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from onionlab.experiment.schema import (
@@ -14,15 +15,27 @@ from onionlab.experiment.schema import (
     ONION_SERVICES_START_S,
     RELAY_ROLES,
     NetworkSettings,
-    Scheduler,
     Settings,
     Torrc,
     TorSettings,
     TrafficClass,
 )
 from onionlab.experiment.schema.traffic_settings import MARKOV, MODEL_KEYS
-from onionlab.experiment.tor_parameters import CONSENSUS_PARAMETERS, RESERVED_OPTIONS
+from onionlab.experiment.tor_options import (
+    RESERVED_OPTIONS,
+    SOCKS_PORT,
+    Layer,
+    default_layers,
+    defaults_left_out,
+    experiment_layers,
+    keep_options,
+    overriding,
+    resolve_options,
+)
+from onionlab.experiment.tor_parameters import CONSENSUS_PARAMETERS, TOR_DEFAULTS
+from onionlab.experiment.tornettools import TornetTor
 from onionlab.network.sample import ADDRESSES_PER_ROLE, LEAST_BANDWIDTH_RATE_BYTES_PER_S
+from onionlab.programs.tor.variants import TorVariant
 from onionlab.yamlfile.kinds import nearest
 from onionlab.yamlfile.shape import expected_at, shape_of_model
 from onionlab.yamlfile.units import format_rate, format_time, milliseconds, show
@@ -46,14 +59,16 @@ _NOT_WITH_MARKOV = {
 
 @dataclass(frozen=True)
 class KnownNames:
-    """Names that other files define; None where such a file is not there to ask."""
+    """What other files define; None if such a file is missing."""
 
-    variants: frozenset[str] | None = None
+    variants: Mapping[str, TorVariant] | None = None
     capacities: frozenset[str] | None = None
     geographies: frozenset[str] | None = None
     peers: frozenset[str] | None = None
     is_file: Callable[[str], bool] | None = field(default=None, compare=False)
     """Whether there is a file of that path, relative to the checkout."""
+    tor_defaults: Mapping[str, str] = field(default_factory=dict)
+    """Name of a file of configs/tor, without its ending -> its text."""
 
 
 @dataclass(frozen=True)
@@ -69,7 +84,10 @@ def impossible(settings: Settings, known: KnownNames) -> Iterator[Finding]:
     yield from _network(settings.network, known)
     yield from _hosts(settings)
     yield from _bootstrap(settings)
-    yield from _tor(settings.tor, known)
+    yield from variants_of_tor(settings.tor.variants, settings.tor.baseline, known)
+    yield from tor_options(
+        settings.tor, known, defaults=known.tor_defaults, own=_own_options(settings.network)
+    )
     yield from _traffic(settings)
     yield from _pieces(settings, known)
     yield from _markov(settings, known)
@@ -102,7 +120,7 @@ def questionable(settings: Settings) -> Iterator[Finding]:
         yield Finding(("time", "drain"), message)
     for parameter in sorted(settings.tor.consensus_params):
         if parameter not in CONSENSUS_PARAMETERS:
-            message = "Tor 0.4.9 reads no parameter of this name; only a patched Tor would"
+            message = "Tor 0.4.9 reads no parameter of this name; only another Tor may"
             yield Finding(("tor", "consensus_params", parameter), message)
 
 
@@ -227,9 +245,16 @@ def _bootstrap(settings: Settings) -> Iterator[Finding]:
         yield Finding(("time", "bootstrap"), message)
 
 
-def _tor(tor: TorSettings, known: KnownNames) -> Iterator[Finding]:
-    yield from variants_of_tor(tor.variants, tor.baseline, known)
-    yield from tor_options(tor.scheduler, tor.consensus_params, tor.torrc)
+def _own_options(network: NetworkSettings) -> dict[str, str]:
+    """Return the options, in lower case, that relays have in their own torrc, and for which key."""
+    keys = [
+        f"network.relays.{role}.bandwidth_rate"
+        for role, entry in network.relays.items()
+        if entry.count and entry.bandwidth_rate_bit_per_s is not None
+    ]
+    if network.limited_by != "link":
+        keys.append(f"network.limited_by: {network.limited_by}")
+    return dict.fromkeys(("bandwidthrate", "bandwidthburst"), keys[0]) if keys else {}
 
 
 def variants_of_tor(variants: Sequence[str], baseline: str, known: KnownNames) -> Iterator[Finding]:
@@ -246,34 +271,114 @@ def variants_of_tor(variants: Sequence[str], baseline: str, known: KnownNames) -
 
 
 def tor_options(
-    scheduler: Scheduler | None, parameters: Mapping[str, int], torrc: Torrc
+    tor: TorSettings | TornetTor,
+    known: KnownNames,
+    *,
+    defaults: Mapping[str, str] | None = None,
+    own: Mapping[str, str] | None = None,
 ) -> Iterator[Finding]:
-    """What Tor would not take of its scheduler, the consensus and further options."""
-    if scheduler and milliseconds(scheduler.run_interval_s) > KIST_INTERVAL_MAX_MS:
+    """Yield what Tor would refuse or ignore of its scheduler, parameters and options.
+
+    defaults: text of each file of configs/tor; None for networks that bring their own. own: option
+    in lower case -> the key that writes it to the torrc of relays.
+    """
+    if tor.scheduler and milliseconds(tor.scheduler.run_interval_s) > KIST_INTERVAL_MAX_MS:
         message = f"Tor takes at most {KIST_INTERVAL_MAX_MS} ms"
         yield Finding(("tor", "scheduler", "run_interval"), message)
+    every = known.variants or {}
+    variants = [every[name] for name in tor.variants if name in every]
+    own = own or {}
+    for variant in variants:
+        for option in variant.torrc:
+            if option.casefold() in own:
+                message = f"{own[option.casefold()]} overrides {option} of {variant.name}"
+                yield Finding(("tor", "variants"), message)
+    yield from _torrc(tor.torrc, variants, own, port=None if defaults is None else SOCKS_PORT)
+    yield from _consensus_parameters(tor, variants, defaults or {})
+
+
+def _torrc(
+    torrc: Torrc, variants: Sequence[TorVariant], own: Mapping[str, str], port: int | None
+) -> Iterator[Finding]:
+    for who in ("all", "authority", "relay", "client"):
+        given: dict[str, str] = {}
+        for option, lines in sorted(getattr(torrc, who).items()):
+            where = ("tor", "torrc", who, option)
+            letters = option.casefold()
+            # Tor accepts the beginning of an option's name for the option.
+            taken_for = next((one for one in RESERVED_OPTIONS if one.startswith(letters)), None)
+            if who == "client" and letters == "socksport":
+                other = port is not None and lines[0].split()[:1] != [str(port)]
+                if len(lines) > 1 or other:
+                    message = f"expected one line that begins with {port or 'the port'}"
+                    yield Finding(where, f"{message}, which the traffic generators use")
+            elif taken_for is not None:
+                yield Finding(where, f"cannot be set here: {RESERVED_OPTIONS[taken_for]}")
+            elif letters in own and who in ("all", "relay"):
+                message = f"{own[letters]} overrides it in a relay's own torrc: remove one of them"
+                yield Finding(where, message)
+            if letters in given:
+                message = f"Tor does not tell cases apart, and {given[letters]} is set here too"
+                yield Finding(where, message)
+            given[letters] = option
+            yield from (Finding(where, message) for message in _of_variants(option, variants))
+
+
+def _of_variants(option: str, variants: Sequence[TorVariant]) -> Iterator[str]:
+    """Yield why an experiment must not override an option of its variants."""
+    values = {
+        variant.name: value
+        for variant in variants
+        for name, value in variant.torrc.items()
+        if name.casefold() == option.casefold()
+    }
+    for variant in variants:
+        value = values.get(variant.name)
+        # An option whose value the proof names makes the variant what it is.
+        if value and re.search(rf"(?<!\w){re.escape(value)}(?!\w)", variant.proof or ""):
+            yield f"cannot be set here: variant {variant.name} is {option} {value}"
+            return
+    if len(set(values.values())) > 1:
+        names = ", ".join(f"{name}: {value}" for name, value in values.items())
+        yield f"cannot be set here: the compared variants differ in it ({names})"
+
+
+def _consensus_parameters(
+    tor: TorSettings | TornetTor, variants: Sequence[TorVariant], defaults: Mapping[str, str]
+) -> Iterator[Finding]:
+    parameters = tor.consensus_params
     if parameters.get("cc_alg", 0) not in CC_ALGORITHMS:
         message = f"expected 0 (fixed windows) or 2 (Vegas), got {parameters['cc_alg']}"
         yield Finding(("tor", "consensus_params", "cc_alg"), message)
+    left_out = defaults_left_out(parameters)
+    kept = {
+        name: keep_options(text, lambda option: option not in left_out)
+        for name, text in defaults.items()
+    }
+    settings = [
+        {
+            role: resolve_options(
+                [
+                    Layer("Tor's own default", TOR_DEFAULTS),
+                    *default_layers(role, kept),
+                    *experiment_layers(
+                        role, scheduler=tor.scheduler, variant=variant, torrc=tor.torrc
+                    ),
+                ]
+            )
+            for role in ("authority", "relay", "client")
+        }
+        for variant in variants
+    ]
     for parameter in sorted(parameters):
+        where = ("tor", "consensus_params", parameter)
         # Tor ignores a parameter it does not know, so a slip of the pen would go unnoticed.
         meant = nearest(parameter, CONSENSUS_PARAMETERS, cutoff=0.8)
         if parameter not in CONSENSUS_PARAMETERS and meant:
-            message = f"Tor 0.4.9 reads no parameter of this name{meant}"
-            yield Finding(("tor", "consensus_params", parameter), message)
-    for who in ("all", "authority", "relay", "client"):
-        given: dict[str, str] = {}
-        for option in sorted(getattr(torrc, who)):
-            where = ("tor", "torrc", who, option)
-            letters = option.casefold()
-            # Tor takes the beginning of an option's name for the option.
-            taken_for = next((one for one in RESERVED_OPTIONS if one.startswith(letters)), None)
-            if taken_for is not None:
-                yield Finding(where, f"cannot be set here: {RESERVED_OPTIONS[taken_for]}")
-            if letters in given:
-                message = f"Tor does not tell cases apart, and {given[letters]} stands here too"
-                yield Finding(where, message)
-            given[letters] = option
+            yield Finding(where, f"Tor 0.4.9 reads no parameter of this name{meant}")
+        found = [setting for one in settings for setting in overriding(parameter, one)]
+        if found:
+            yield Finding(where, f"Tor ignores it, because {found[0].source} sets {found[0]}")
 
 
 def _traffic(settings: Settings) -> Iterator[Finding]:
@@ -304,6 +409,6 @@ def _traffic(settings: Settings) -> Iterator[Finding]:
             yield Finding(("traffic", name, "stagger"), "there is only one stream: set streams")
 
 
-def _unknown(what: str, name: str, known: frozenset[str]) -> str:
+def _unknown(what: str, name: str, known: Collection[str]) -> str:
     names = ", ".join(sorted(known))
     return f"unknown {what} {show(name)}; known are {names}{nearest(name, sorted(known))}"

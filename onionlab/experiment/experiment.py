@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
 from onionlab.errors import UserError
-from onionlab.experiment.checks import KnownNames, impossible
+from onionlab.experiment.checks import Finding, KnownNames, impossible
 from onionlab.experiment.scaling import changes, checked_scale, scale_settings
 from onionlab.experiment.schema import Figure, PublishedCellTimes
 from onionlab.experiment.seeds import checked_seeds
+from onionlab.experiment.tornettools import KIND as TORNETTOOLS
+from onionlab.experiment.tornettools_checks import impossible as tornet_impossible
 
 
 @dataclass(frozen=True)
@@ -112,6 +114,19 @@ class Experiment:
             changed = replace(changed, seeds=checked_seeds(seeds))
         return changed
 
+    def require_variants(self, names: Sequence[str]) -> None:
+        """Raise UserError if the settings are impossible with these variants of Tor."""
+        check: Callable[..., Iterable[Finding]] = impossible
+        if self.kind == TORNETTOOLS:
+            check = tornet_impossible
+        found = [
+            finding
+            for level in self.levels.values()
+            for finding in check(_with_variants(level.settings, names), self._known)
+        ]
+        if found:
+            raise UserError(_lines(f"{self.name} with {', '.join(names)}", found))
+
     def _scaled(self, scale: float) -> Experiment:
         scale = checked_scale(scale)
         if self.kind is not None:
@@ -125,11 +140,21 @@ class Experiment:
             name: Level(level.label, scale_settings(level.settings, scale))
             for name, level in self._full_size.items()
         }
-        problems = [
-            f"{self.name} at SCALE={scale:g}: {'.'.join(finding.location)}: {finding.message}"
+        found = [
+            finding
             for level in levels.values()
             for finding in impossible(level.settings, self._known)
         ]
-        if problems:
-            raise UserError("\n".join(dict.fromkeys(problems)))
+        if found:
+            raise UserError(_lines(f"{self.name} at SCALE={scale:g}", found))
         return replace(self, scale=scale, levels=levels)
+
+
+def _with_variants(settings: Any, names: Sequence[str]) -> Any:
+    tor = settings.tor.model_copy(update={"variants": tuple(names)})
+    return settings.model_copy(update={"tor": tor})
+
+
+def _lines(what: str, findings: Iterable[Finding]) -> str:
+    lines = [f"{what}: {'.'.join(one.location)}: {one.message}" for one in findings]
+    return "\n".join(dict.fromkeys(lines))

@@ -15,6 +15,7 @@ from onionlab.experiment.experiment import Experiment
 from onionlab.experiment.extending import Reader
 from onionlab.experiment.finding import find_experiment
 from onionlab.experiment.resolving import resolve
+from onionlab.experiment.tor_options import read_defaults
 from onionlab.experiment.tornettools import KIND as TORNETTOOLS
 from onionlab.experiment.tornettools_networks import knowing_networks
 from onionlab.network.geography import known_capacities, known_geographies
@@ -54,7 +55,7 @@ def load(name_or_path: str, *, root: Path) -> Experiment:
 def _known_names(root: Path) -> KnownNames:
     variants = None
     if shipped(root, f"{TOR_FOLDER}/variants.yaml").is_file():
-        variants = frozenset(load_variants(root))
+        variants = load_variants(root)
     peers = None
     if shipped(root, f"{LIBTORRENT_FOLDER}/variants.yaml").is_file():
         peers = frozenset(load_peer_variants(root))
@@ -64,6 +65,7 @@ def _known_names(root: Path) -> KnownNames:
         capacities=known_capacities(root),
         geographies=known_geographies(root),
         is_file=functools.partial(_is_file, root),
+        tor_defaults=read_defaults(root),
     )
 
 

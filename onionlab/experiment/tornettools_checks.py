@@ -12,9 +12,7 @@ from onionlab.yamlfile.units import format_time
 def impossible(settings: TornetSettings, known: KnownNames) -> Iterator[Finding]:
     """Everything for which a run of these settings could not give a result."""
     yield from variants_of_tor(settings.tor.variants, settings.tor.baseline, known)
-    yield from tor_options(
-        settings.tor.scheduler, settings.tor.consensus_params, settings.tor.torrc
-    )
+    yield from tor_options(settings.tor, known)
 
 
 def impossible_in_networks(settings: TornetSettings) -> Iterator[Finding]:

@@ -61,6 +61,7 @@ def checkout(tmp_path: Path) -> Path:
     (tmp_path / "experiments" / "base").mkdir(parents=True)
     # Only the names in these two matter here, and the real ones take long to read.
     (tmp_path / "configs").mkdir()
+    (tmp_path / "configs" / "tor").symlink_to(REPOSITORY / "configs" / "tor")
     for file, key, names in (
         ("regions.yaml", "geographies", ["internet-2019"]),
         ("relay-capacity.yaml", "distributions", ["exitguard", "guard", "exit", "middle"]),

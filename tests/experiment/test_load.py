@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 
@@ -16,7 +17,7 @@ from onionlab.network.sample import ADDRESSES_PER_ROLE
 from onionlab.runs.planning import _require_margins
 from onionlab.runs.study_file import published_cell_times
 
-from .conftest import VALID
+from .conftest import REPOSITORY, VALID
 
 LoadText = Callable[[str], Experiment]
 Write = Callable[[str, str], None]
@@ -399,6 +400,45 @@ def test_names_are_checked_only_against_files_that_are_there(checkout: Path, wri
         (checkout / name).unlink()
     write("foo", VALID.replace("[rr, ewma]", "[new, ewma]").replace("internet-2019", "mars"))
     assert load("foo", root=checkout).variants == ("new", "ewma")
+
+
+def test_parameters_that_tor_builds_from_parts_are_known(load_text: LoadText) -> None:
+    names = [
+        *(f"cc_vegas_{part}_{path}" for part in ("alpha", "delta") for path in ("exit", "onion")),
+        *("cc_sscap_sbws", "nf_pad_single_onion", "max-consensus-age-to-cache-for-diff"),
+    ]
+    parameters = "".join(f"    {name}: 100\n" for name in names)
+    assert load_text(VALID.replace("    cc_alg: 0\n", parameters)).warnings == ()
+
+
+def test_a_parameter_takes_the_place_of_our_default(load_text: LoadText) -> None:
+    parameters = {"DoSCircuitCreationEnabled": 1, "pb_warnpct": 50, "DoSConnectionConnectRate": 9}
+    text = VALID.replace("cc_alg: 0", "\n    ".join(f"{k}: {v}" for k, v in parameters.items()))
+    assert load_text(text).levels["foo"].settings.tor.consensus_params == parameters
+
+
+@pytest.mark.parametrize("port", ["9000", "9000 IsolateDestAddr IsolateDestPort"])
+def test_clients_streams_can_be_isolated(load_text: LoadText, port: str) -> None:
+    torrc = f'  baseline: ewma\n  torrc: {{client: {{SocksPort: "{port}"}}}}\n'
+    tor = load_text(VALID.replace("  baseline: ewma\n", torrc)).levels["foo"].settings.tor
+    assert tor.torrc.client == {"SocksPort": (port,)}
+
+
+def test_a_sweep_of_an_option_that_two_variants_differ_in_is_refused(
+    checkout: Path, write: Write, load_text: LoadText
+) -> None:
+    (checkout / "tor-patches").unlink()
+    shutil.copytree(REPOSITORY / "tor-patches", checkout / "tor-patches")
+    registry = checkout / "tor-patches/variants.yaml"
+    text = registry.read_text()
+    entry = text[text.index("  stock:\n") : text.index("  ewma:\n")]
+    own = entry.replace("stock", "short").replace(": 30", ": 3").replace("#000000", "#888888")
+    registry.write_text(text + own.replace("marker: o", "marker: s"))
+    tor = "  variants: [stock, short]\n  baseline: stock\n"
+    two = VALID.replace("  variants: [rr, ewma]\n  baseline: ewma\n", tor)
+    assert load_text(two).variants == ("stock", "short")
+    with pytest.raises(UserError, match=r"variants differ in it \(stock: 30, short: 3\)"):
+        load_text(two.replace(tor, tor + "  torrc: {relay: {CircuitPriorityHalflife: 9}}\n"))
 
 
 def test_warnings(load_text: LoadText) -> None:

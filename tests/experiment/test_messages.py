@@ -316,12 +316,74 @@ CASES = {
     "a torrc option of the harness's, abbreviated as Tor allows": (
         "  baseline: ewma\n",
         "  baseline: ewma\n  torrc: {client: {socksPor: 1}}\n",
-        "25: tor.torrc.client.socksPor: cannot be set here: the harness gives every host its own",
+        "25: tor.torrc.client.socksPor: cannot be set here: only as SocksPort in tor.torrc.client",
+    ),
+    "a part of a parameter's name that a table has to know": (
+        "cc_alg: 0",
+        "cc_vegas_alpa_exit: 2",
+        "26: tor.consensus_params.cc_vegas_alpa_exit: Tor 0.4.9 reads no parameter of this name; "
+        'did you mean "cc_vegas_alpha_exit"?',
+    ),
+    "a parameter that the scheduler overrides": (
+        "cc_alg: 0",
+        "KISTSchedRunInterval: 2",
+        "26: tor.consensus_params.KISTSchedRunInterval: Tor ignores it, because tor.scheduler sets "
+        "KISTSchedRunInterval 10 msec",
+    ),
+    "a parameter that a variant overrides": (
+        "cc_alg: 0",
+        "CircuitPriorityHalflifeMsec: 90000",
+        "26: tor.consensus_params.CircuitPriorityHalflifeMsec: Tor ignores it, because variant "
+        "ewma sets CircuitPriorityHalflife 30",
+    ),
+    "a parameter that every run overrides": (
+        "cc_alg: 0",
+        "hsdir_interval: 60",
+        "26: tor.consensus_params.hsdir_interval: Tor ignores it, because "
+        "configs/tor/common.torrc sets TestingTorNetwork 1",
+    ),
+    "a parameter that Tor's own default overrides": (
+        "cc_alg: 0",
+        "pb_dropguards: 1",
+        "26: tor.consensus_params.pb_dropguards: Tor ignores it, because Tor's own default sets "
+        "PathBiasDropGuards 0",
+    ),
+    "a parameter that the experiment's own option switches off": (
+        "    cc_alg: 0\n",
+        "    cfx_max_legs_set: 3\n  torrc: {client: {ConfluxEnabled: 0}}\n",
+        "26: tor.consensus_params.cfx_max_legs_set: Tor ignores it, because tor.torrc.client sets "
+        "ConfluxEnabled 0",
+    ),
+    "an option that makes a variant another one": (
+        "  baseline: ewma\n",
+        "  baseline: ewma\n  torrc: {all: {circuitpolicy: RR}}\n",
+        "25: tor.torrc.all.circuitpolicy: cannot be set here: variant rr is circuitpolicy RR",
+    ),
+    "an option that a relay's own limit overrides": (
+        "title:",
+        "levels:\n  x:\n    label: x\n    overrides:\n      network: {relays: {middle: "
+        '{bandwidth_rate: "200 KiB/s"}}}\n      tor: {torrc: {relay: {BandwidthRate: 75 KBytes}}}\n'
+        "title:",
+        "6: levels.x.overrides.tor.torrc.relay.BandwidthRate: network.relays.middle.bandwidth_rate "
+        "overrides it in a relay's own torrc: remove one of them",
+    ),
+    "an option that each relay's own capacity overrides": (
+        "title:",
+        "levels:\n  x:\n    label: x\n    overrides:\n      network: {limited_by: bandwidth-rate}\n"
+        "      tor: {torrc: {all: {bandwidthburst: 75 KBytes}}}\ntitle:",
+        "6: levels.x.overrides.tor.torrc.all.bandwidthburst: network.limited_by: bandwidth-rate "
+        "overrides it in a relay's own torrc: remove one of them",
+    ),
+    "a port where no traffic generator connects": (
+        "  baseline: ewma\n",
+        '  baseline: ewma\n  torrc: {client: {SocksPort: "9050 IsolateDestAddr"}}\n',
+        "25: tor.torrc.client.SocksPort: expected one line that begins with 9000, which the "
+        "traffic generators use",
     ),
     "a torrc option twice in other letters": (
         "  baseline: ewma\n",
         "  baseline: ewma\n  torrc: {all: {NumCPUs: 1, numcpus: 2}}\n",
-        "25: tor.torrc.all.numcpus: Tor does not tell cases apart, and NumCPUs stands here too",
+        "25: tor.torrc.all.numcpus: Tor does not tell cases apart, and NumCPUs is set here too",
     ),
     "a torrc value that goes on in the next line": (
         "  baseline: ewma\n",

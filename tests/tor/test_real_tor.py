@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import fnmatch
 import functools
+import re
 import subprocess
+import tarfile
 from collections.abc import Callable, Iterable
 from pathlib import Path
 
@@ -12,8 +15,10 @@ import shipped
 from _pytest.mark import ParameterSet
 from harness.checkout import share_builds, ship
 
+from onionlab.experiment.tor_parameters import CONSENSUS_PARAMETERS, OVERRIDES, TOR_DEFAULTS
 from onionlab.programs.tor.build import BuiltTor, ensure_variants
 from onionlab.programs.tor.check import Outcome, check_series, new_problems
+from onionlab.programs.tor.source import source_at_hand
 from onionlab.programs.tor.variants import STOCK, load_registry, tor_series
 
 pytestmark = pytest.mark.tor
@@ -84,6 +89,46 @@ def test_stock_refuses_the_options_of_a_patch(
     """Otherwise a build without its patches could pass for the variant."""
     result = verify(builds["stock"].tor, REGISTRY.variants[name].torrc, tmp_path)
     assert result.returncode != 0
+
+
+def test_the_table_of_consensus_parameters_is_that_of_tors_source() -> None:
+    source = source_at_hand(REPOSITORY)
+    if source is None or not (source.version or "").startswith("0.4.9."):
+        pytest.skip("needs the source package of Tor 0.4.9, which a build of it leaves")
+    with tarfile.open(source.path) as tarball:
+        texts = [
+            stream.read().decode("utf-8", "replace")
+            for member in tarball
+            if re.search(r"/src/(app|core|feature)/.*\.[ch]$", member.name)
+            and (stream := tarball.extractfile(member))
+        ]
+    assert parameters_read(texts) == CONSENSUS_PARAMETERS
+
+
+def parameters_read(texts: Iterable[str]) -> set[str]:
+    """Return the names that C files pass to the functions that read consensus parameters."""
+    texts = list(texts)
+    macros = dict(re.findall(r'#define (\w+) *\\?\n? *"([^"]+)"', "\n".join(texts)))
+    found: set[str] = set()
+    for text in texts:
+        for argument in re.findall(
+            r"\b(?:networkstatus_get_param|dirvote_get_intermediate_param_value)"
+            r'\s*\(\s*[\w>-]+,\s*("[\w-]+"|\w+),',
+            text,
+        ):
+            # A variable holds one of the names that are assigned to it in the same file.
+            assigned = re.findall(rf'\b{argument}(?:\[\])?\s*=\s*"([\w-]+)"', text)
+            found.update(assigned)
+            if argument in macros or argument.startswith('"'):
+                found.add(macros.get(argument, argument.strip('"')))
+    return found
+
+
+def test_options_that_override_parameters_exist() -> None:
+    (built,) = ensure_variants(REPOSITORY, ["ewma"], say=print).values()
+    assert {one.option for one in OVERRIDES} | TOR_DEFAULTS.keys() <= built.torrc_options
+    for one in OVERRIDES:
+        assert fnmatch.filter(CONSENSUS_PARAMETERS, one.parameters), one
 
 
 @VARIANTS

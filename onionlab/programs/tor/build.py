@@ -20,6 +20,7 @@ the same bytes in every checkout.
 
 from __future__ import annotations
 
+import functools
 import re
 import subprocess
 from collections.abc import Callable, Iterable, Mapping
@@ -86,6 +87,11 @@ class BuiltTor:
     def path(self) -> Path:
         """The executable, as every program that runs need calls it."""
         return self.tor
+
+    @property
+    def torrc_options(self) -> frozenset[str]:
+        """The options of torrc that the executable knows."""
+        return _torrc_options(self.tor, self.sha256)
 
     @property
     def gencert(self) -> Path:
@@ -247,6 +253,17 @@ def _build(inputs: Inputs, series: Series | None, store: Path) -> dict[str, Any]
             version=_ask_version,
             source=provenance(inputs, series),
         )
+
+
+@functools.cache
+def _torrc_options(tor: Path, sha256: str) -> frozenset[str]:
+    del sha256  # Another executable may take the place of the first one.
+    result = subprocess.run(
+        [tor, "--list-torrc-options"], capture_output=True, text=True, check=False
+    )
+    if result.returncode != 0:
+        raise UserError(f"{tor} does not list its options: {result.stderr.strip()}")
+    return frozenset(result.stdout.split())
 
 
 def _ask_version(tor: Path) -> str:

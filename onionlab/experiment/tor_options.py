@@ -1,0 +1,252 @@
+"""Where Tor's options are set, and which place wins if several set the same one.
+
+This is the one rule for all experiments with Tor. docs/reference/experiments.md has it as a table.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from analysis.formats.manifest import TorrcSetting
+from onionlab.experiment.schema.tor_settings import Scheduler, Torrc
+from onionlab.experiment.tor_parameters import overrides_of
+from onionlab.paths import shipped
+from onionlab.programs.tor.variants import TorVariant
+
+DEFAULTS = "configs/tor"
+"""Folder of the torrc files that every run starts from, unless it has an imported network's."""
+
+COMMON = "common"
+FRAGMENTS: Mapping[str, tuple[str, ...]] = {
+    "authority": ("relay", "authority"),
+    "exitguard": ("relay", "exit"),
+    "exit": ("relay", "exit"),
+    "guard": ("relay", "non-exit"),
+    "middle": ("relay", "non-exit"),
+    "onion-service": ("client", "onion-service"),
+    "client": ("client",),
+}
+"""Role of a host -> the files of DEFAULTS that it reads after `common`."""
+
+SOCKS_PORT = 9000
+"""Where clients' traffic generators reach their Tor; configs/tor/client.torrc has it too."""
+
+Options = Mapping[str, Sequence[str]]
+"""Option, as it is written -> its lines' values."""
+
+# LINELIST in src/app/config/config.c of Tor 0.4.9.
+REPLACED_LISTS = frozenset(
+    name.casefold()
+    for name in (
+        *("AlternateBridgeAuthority", "AlternateDirAuthority", "Bridge", "FallbackDir"),
+        *("AuthDirBadExit", "AuthDirInvalid", "AuthDirMiddleOnly", "AuthDirReject"),
+        *("ConsensusParams", "DirPolicy", "ExitPolicy", "MetricsPortPolicy", "SocksPolicy"),
+        *("FamilyId", "MapAddress", "MyFamily", "NodeFamily", "SocksPort"),
+        *("ClientTransportPlugin", "ServerTransportPlugin"),
+        *("ServerTransportListenAddr", "ServerTransportOptions"),
+        *("OutboundBindAddress", "OutboundBindAddressOR"),
+        *("OutboundBindAddressExit", "OutboundBindAddressPT"),
+        *("ReachableAddresses", "ReachableDirAddresses", "ReachableORAddresses"),
+        *("RecommendedVersions", "RecommendedClientVersions", "RecommendedServerVersions"),
+    )
+)
+"""Options of which Tor collects lines, and of which a later place replaces all lines. Lines of logs
+and of other ports are added instead."""
+
+ADDED_LISTS = frozenset({"log"})
+
+_ELSEWHERE = "it has a key of its own, "
+_OWN = "the harness gives every host its own"
+
+RESERVED_OPTIONS = {
+    option.casefold(): reason
+    for option, reason in {
+        "CellTraceFile": _ELSEWHERE + "tor.trace",
+        "ConsensusParams": _ELSEWHERE + "tor.consensus_params",
+        "KISTSchedRunInterval": _ELSEWHERE + "tor.scheduler.run_interval",
+        "Schedulers": _ELSEWHERE + "tor.scheduler.name",
+        "Address": _OWN,
+        "DataDirectory": _OWN,
+        "DirAuthority": _OWN,
+        "DirPort": _OWN,
+        "Nickname": _OWN,
+        "ORPort": _OWN,
+        "SocksPort": "only as SocksPort in tor.torrc.client",
+    }.items()
+}
+"""Option of torrc in lower case (Tor ignores case) -> why tor.torrc cannot hold it."""
+
+# Runs cannot do without these, even if the experiment votes for a parameter that they override.
+_INDISPENSABLE = frozenset({"assumereachable", "testingtornetwork"})
+
+_NAMES_OF_HOSTS = (
+    *("address", "dirauthority", "dirserver", "nickname", "serverdnstestaddresses"),
+    *("testingdirauthvoteexit", "testingdirauthvoteguard"),
+)
+
+
+@dataclass(frozen=True)
+class Layer:
+    """One place where options are set. source: the place, for messages."""
+
+    source: str
+    options: Options
+
+
+@dataclass(frozen=True)
+class Setting:
+    """An option as a host's Tor gets it. source: the layer that set it."""
+
+    name: str
+    values: tuple[str, ...]
+    source: str
+
+    def __str__(self) -> str:
+        """The option and its values, for messages."""
+        return f"{self.name} {', '.join(self.values)}".rstrip()
+
+
+def groups_of(role: str) -> tuple[str, ...]:
+    """Return the keys of `tor.torrc` whose options a host gets, the lowest first."""
+    if role in ("client", "onion-service", "markov-client", "perf-client"):
+        return ("all", "client")
+    return ("all", "relay", "authority") if role == "authority" else ("all", "relay")
+
+
+def resolve_options(layers: Iterable[Layer]) -> dict[str, Setting]:
+    """Return what Tor ends up with if later layers win; keyed by the option in lower case."""
+    found: dict[str, Setting] = {}
+    for layer in layers:
+        for name, values in layer.options.items():
+            key = name.casefold()
+            before = found[key].values if key in ADDED_LISTS and key in found else ()
+            found[key] = Setting(name, (*before, *values), layer.source)
+    return found
+
+
+def experiment_layers(
+    role: str, *, scheduler: Scheduler | None, variant: TorVariant, torrc: Torrc
+) -> list[Layer]:
+    """Return what an experiment sets for hosts of a role, the lowest layer first.
+
+    Below these are the defaults or an imported network's files; above are a host's own lines.
+    """
+    layers = [Layer("tor.scheduler", scheduler_options(scheduler))] if scheduler else []
+    layers.append(Layer(f"variant {variant.name}", {k: (v,) for k, v in variant.torrc.items()}))
+    return layers + [
+        Layer(f"tor.torrc.{group}", getattr(torrc, group)) for group in groups_of(role)
+    ]
+
+
+def scheduler_options(scheduler: Scheduler) -> dict[str, tuple[str, ...]]:
+    """Return the torrc options of a channel scheduler."""
+    return {
+        "Schedulers": (scheduler.name,),
+        "KISTSchedRunInterval": (f"{round(scheduler.run_interval_s * 1000)} msec",),
+    }
+
+
+def read_defaults(root: Path) -> dict[str, str]:
+    """Return the text of each file of DEFAULTS, by its name without the ending."""
+    names = {COMMON, *(name for names in FRAGMENTS.values() for name in names)}
+    paths = {name: shipped(root, f"{DEFAULTS}/{name}.torrc") for name in sorted(names)}
+    return {name: path.read_text() for name, path in paths.items() if path.is_file()}
+
+
+def parameter_options(parameters: Mapping[str, int]) -> dict[str, tuple[str, ...]]:
+    """Return the torrc option with which authorities vote for consensus parameters."""
+    text = " ".join(f"{name}={value}" for name, value in sorted(parameters.items()))
+    return {"ConsensusParams": (text,)} if text else {}
+
+
+def default_layers(role: str, defaults: Mapping[str, str]) -> list[Layer]:
+    """Return the layers of the default files that a host of a role reads, in order.
+
+    defaults: name of a file -> its text.
+    """
+    return [
+        Layer(f"{DEFAULTS}/{name}.torrc", parse_options(defaults[name]))
+        for name in (COMMON, *FRAGMENTS.get(role, (role,)))
+        if name in defaults
+    ]
+
+
+def parse_options(text: str) -> dict[str, tuple[str, ...]]:
+    """Return the options of a torrc that includes nothing."""
+    found: dict[str, tuple[str, ...]] = {}
+    for line in text.splitlines():
+        name, _, value = line.partition("#")[0].strip().lstrip("+").partition(" ")
+        if name:
+            found[name] = (*found.get(name, ()), value.strip())
+    return found
+
+
+def keep_options(text: str, is_kept: Callable[[str], bool]) -> str:
+    """Return a torrc's text with those options, in lower case, that are to be kept."""
+    return "".join(
+        line
+        for line in text.splitlines(keepends=True)
+        if line.startswith(("#", "\n")) or is_kept(line.partition(" ")[0].strip().casefold())
+    )
+
+
+def defaults_left_out(parameters: Iterable[str]) -> frozenset[str]:
+    """Return the options, in lower case, that have to be unset for Tor to read the parameters.
+
+    If an experiment votes for one of them, its runs do without our default for the option.
+    """
+    options = {one.option.casefold() for name in parameters for one in overrides_of(name)}
+    return frozenset(options - _INDISPENSABLE)
+
+
+def overriding(parameter: str, settings: Mapping[str, Mapping[str, Setting]]) -> Iterator[Setting]:
+    """Yield the settings for which Tor does not read a consensus parameter.
+
+    settings: authority, relay and client -> their options, from `resolve_options`.
+    """
+    for override in overrides_of(parameter):
+        setting = settings.get(override.group, {}).get(override.option.casefold())
+        if setting is not None and override.holds(setting.values[-1]):
+            yield setting
+
+
+def describe_settings(
+    hosts: Iterable[tuple[str, TorVariant, Iterable[Layer]]],
+) -> dict[str, dict[str, TorrcSetting]]:
+    """Return kind of host -> option -> its setting, for a manifest.
+
+    hosts: role, variant and layers of each. A kind is a role, with the variant if several are in
+    use. What all hosts share is under `all`. What differs within a kind has the value "differs by
+    host".
+    """
+    hosts = list(hosts)
+    is_mixed = len({variant.name for _, variant, _ in hosts}) > 1
+    kinds: dict[str, dict[str, TorrcSetting]] = {}
+    for role, variant, layers in hosts:
+        kind = f"{role}, {variant.name}" if is_mixed else role
+        settings = resolve_options(layers)
+        for name in _NAMES_OF_HOSTS:
+            settings.pop(name, None)
+        known = kinds.get(kind)
+        mine = {
+            one.name: TorrcSetting(value=", ".join(one.values), set_by=one.source)
+            for one in settings.values()
+        }
+        if known is not None:
+            for name in known.keys() | mine.keys():
+                if mine.get(name) != known.get(name):
+                    source = (mine.get(name) or known[name]).set_by
+                    mine[name] = TorrcSetting(value="differs by host", set_by=source)
+        kinds[kind] = mine
+    shared = [
+        name
+        for name, one in next(iter(kinds.values()), {}).items()
+        if all(other.get(name) == one for other in kinds.values())
+    ]
+    common = {name: next(iter(kinds.values()))[name] for name in sorted(shared)}
+    return {"all": common} | {
+        kind: {name: one for name, one in sorted(found.items()) if name not in common}
+        for kind, found in sorted(kinds.items())
+    }
