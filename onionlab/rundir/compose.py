@@ -8,13 +8,13 @@ from __future__ import annotations
 
 import functools
 import hashlib
-from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Protocol
 
 from analysis.formats.files import CLIENTS, HOST_TEMPLATES, RUN, TRACE_PLAN
-from analysis.formats.manifest import identity_hash
+from analysis.formats.manifest import TorrcSetting, identity_hash
 from analysis.formats.run_files import Clients, RunClock, TracedHost, written
 from onionlab.engines.base import EPOCH_UNIX_S, Engine, Process, Simulation
 from onionlab.experiment import AnySettings
@@ -23,11 +23,16 @@ from onionlab.experiment.schema import (
     ONION_SERVICES_START_S,
     NetworkSettings,
     RelayRole,
-    Scheduler,
     Settings,
     TrafficClass,
 )
 from onionlab.experiment.schema.traffic_settings import MARKOV
+from onionlab.experiment.tor_options import (
+    SOCKS_PORT,
+    Layer,
+    describe_settings,
+    parse_options,
+)
 from onionlab.network import (
     Host,
     Network,
@@ -94,7 +99,8 @@ class RunDirectory:
 
     files: relative path -> content; expectations: host -> what its program must log, as the
     experiment's kind has it; tor_programs: base names of the built programs in use;
-    private_folders: those that are for their owner alone, as Tor wants a HiddenServiceDir.
+    private_folders: those that are for their owner alone, as Tor wants a HiddenServiceDir;
+    tor_options: kind of host -> torrc option -> its setting, for the manifest.
     """
 
     files: dict[str, bytes]
@@ -102,6 +108,7 @@ class RunDirectory:
     expectations: Mapping[str, Any]
     tor_programs: tuple[str, ...]
     private_folders: tuple[str, ...] = ()
+    tor_options: dict[str, dict[str, TorrcSetting]] = field(default_factory=dict)
 
     def identity(self, programs: Mapping[str, Built], engine: Engine) -> dict[str, Any]:
         """Return everything that determines the run's results."""
@@ -147,11 +154,12 @@ def compose(
     baseline: TorVariant,
     seed: int,
     engine: Engine,
+    known_options: Collection[str] | None = None,
 ) -> RunDirectory:
     """Compose the run of one variant and seed.
 
-    baseline: what the hosts run that the experiment's deployment leaves out. Raises UserError where
-    the network cannot be made.
+    baseline: what the hosts run that the experiment's deployment leaves out; known_options: torrc
+    options of the Tor that was built, in lower case. Raises UserError if the network is impossible.
     """
     network = sample_network(_network_request(root, settings), seed)
     authorities = {h.name: authority_keys(root, seed, h.name) for h in network.by_role("authority")}
@@ -165,6 +173,7 @@ def compose(
         if h.role != "server"
     }
 
+    in_use = {v.name: v for v in variant_of.values()}
     programs = {
         name: tor_program(traced_series(v.series) if name in traced else v.series)
         for name, v in variant_of.items()
@@ -175,16 +184,17 @@ def compose(
         network=network,
         authorities=authorities,
         relays=relays,
-        scheduler_lines=scheduler_lines(settings.tor.scheduler),
-        consensus_params=settings.tor.consensus_params,
-        extra={
-            "all": settings.tor.torrc.all,
-            "authority": settings.tor.torrc.authority,
-            "relay": settings.tor.torrc.relay,
-            "client": settings.tor.torrc.client,
-        },
-        variants={v.name: v.torrc for v in variant_of.values()},
+        tor=settings.tor,
+        variants=in_use.values(),
+        known_options=known_options,
     )
+    shared = frozenset(files)
+    shared_layers = functools.cache(
+        lambda role, name: torrc.shared_layers(
+            root, settings.tor, known_options, role, in_use[name]
+        )
+    )
+    layers: list[tuple[str, TorVariant, list[Layer]]] = []
     files[torrc.BANDWIDTH_FILE] = torrc.bandwidth_file(
         network,
         authorities,
@@ -205,11 +215,12 @@ def compose(
                 *_seed_processes(settings, host, seed),
             )
             continue
-        files |= torrc.host_files(
-            host,
-            variant=variant_of[host.name].name,
-            own=[*_own_options(settings, host), *trace_lines(host.name in traced)],
-        )
+        its_variant = variant_of[host.name]
+        own = [*_own_options(settings, host), *trace_lines(host.name in traced)]
+        files |= torrc.host_files(host, variant=its_variant.name, shared=shared, own=own)
+        below = shared_layers(host.role, its_variant.name)
+        own_layer = Layer("its own torrc", parse_options("\n".join(own)))
+        layers.append((host.role, its_variant, [*below, own_layer]))
         own_keys = authorities.get(host.name) or relays.get(host.name)
         for name, content in (own_keys.files if own_keys else {}).items():
             files[f"{HOST_TEMPLATES}/{host.name}/keys/{name}"] = content
@@ -250,6 +261,7 @@ def compose(
         private_folders=tuple(
             f"{HOST_TEMPLATES}/{name}/{torrc.ONION_SERVICE_FOLDER}" for name in sorted(services)
         ),
+        tor_options=describe_settings(layers),
     )
 
 
@@ -392,7 +404,7 @@ def _pieces_process(
         program=peer_program(entry.request_rule),
         arguments=(
             *("fetch", "--from", servers),
-            *("--socks", f"127.0.0.1:{tgen.SOCKS_PORT}"),
+            *("--socks", f"127.0.0.1:{SOCKS_PORT}"),
             *_peer_arguments(entry, seed),
             *("--downloads", "0"),
             *(("--pause-ms", ",".join(map(str, pauses_ms))) if pauses_ms else ()),
@@ -539,14 +551,6 @@ def _deployed_hosts(settings: Settings, network: Network, seed: int) -> set[str]
         return {host.name for host in network.hosts}
     ranked = draw_order([host.name for host in network.relays], seed, "deployment")
     return set(first_of(ranked, deployment.fraction, "tor.deployment", "relays"))
-
-
-def scheduler_lines(scheduler: Scheduler) -> list[str]:
-    """Return torrc's lines of a channel scheduler."""
-    return [
-        f"Schedulers {scheduler.name}",
-        f"KISTSchedRunInterval {_ms(scheduler.run_interval_s)} msec",
-    ]
 
 
 def engine_options(settings: AnySettings, engine: str) -> dict[str, Any]:

@@ -11,8 +11,9 @@ from collections.abc import Mapping, Sequence
 
 import networkx as nx
 
+from onionlab.experiment.tor_options import SOCKS_PORT
+
 SERVER_PORT = 80
-SOCKS_PORT = 9000
 
 # TGen needs some bytes of request; this many fit into one Tor cell together with TGen's header.
 REQUEST_PAYLOAD_BYTES = 1000

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import ipaddress
 import posixpath
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import replace
 
 from analysis.formats.files import CLIENTS, HOST_ROLES, HOST_TEMPLATES, RUN, TRACE_PLAN
@@ -23,15 +23,22 @@ from analysis.formats.run_files import (
 )
 from onionlab.engines.base import EPOCH_UNIX_S, Engine, Process, Simulation
 from onionlab.errors import UserError
-from onionlab.experiment.tornettools import MARKOV, TornetSettings
+from onionlab.experiment.tor_options import (
+    Options,
+    describe_settings,
+    groups_of,
+    parameter_options,
+    scheduler_options,
+)
+from onionlab.experiment.tornettools import MARKOV, TornetSettings, TornetTor
 from onionlab.experiment.tornettools_networks import client_class
 from onionlab.network.draws import draw_order
 from onionlab.network.layout import Host, Link, Network, Place
 from onionlab.programs.tor.variants import TorVariant
 from onionlab.rundir.compose import WATCHED_ROLES, RunDirectory, engine_options, tor_program
-from onionlab.rundir.compose import scheduler_lines as lines_of_scheduler
 from onionlab.rundir.shares import first_of
-from onionlab.rundir.torrc import option_lines
+from onionlab.rundir.tornet_options import host_options, require_effect
+from onionlab.rundir.torrc import as_file, replacing_lines
 from onionlab.rundir.trace import trace_lines, trace_plan, traced_hosts, traced_series
 from onionlab.rundir.verify_tor import Expectation, Shows
 from onionlab.tornet import KeptTornet, Tornet, TornetHost
@@ -44,23 +51,6 @@ CLIENTS_OF_TOR = ("markov-client", "perf-client")
 TRACED_ROLES = tuple(role for role in RELAY_ROLES if role != "authority")
 TRACE_TORRC = "onionlab.trace.torrc"
 NS_PER_US = 1000
-# Lists of Tor 0.4.9 (src/app/config/config.c: LINELIST), but for those whose lines of the network
-# have to stay: logs, ports, how those are guarded, and what belongs to an onion service.
-_LISTS = frozenset(
-    name.casefold()
-    for name in (
-        *("AlternateBridgeAuthority", "AlternateDirAuthority", "Bridge", "FallbackDir"),
-        *("AuthDirBadExit", "AuthDirInvalid", "AuthDirMiddleOnly", "AuthDirReject"),
-        *("ConsensusParams", "DirPolicy", "ExitPolicy", "MetricsPortPolicy", "SocksPolicy"),
-        *("FamilyId", "MapAddress", "MyFamily", "NodeFamily"),
-        *("ClientTransportPlugin", "ServerTransportPlugin"),
-        *("ServerTransportListenAddr", "ServerTransportOptions"),
-        *("OutboundBindAddress", "OutboundBindAddressOR"),
-        *("OutboundBindAddressExit", "OutboundBindAddressPT"),
-        *("ReachableAddresses", "ReachableDirAddresses", "ReachableORAddresses"),
-        *("RecommendedVersions", "RecommendedClientVersions", "RecommendedServerVersions"),
-    )
-)
 _FIRST_ADDRESS = ipaddress.IPv4Address("11.0.0.0")
 
 
@@ -92,11 +82,13 @@ def compose_tornet(
         name: tor_program(traced_series(its.series) if name in traced else its.series)
         for name, its in variant_of.items()
     }
-    own = _own_torrc(settings, {its.name: its for its in variant_of.values()}.values(), traced)
+    own = _own_torrc(settings.tor, {its.name: its for its in variant_of.values()}.values(), traced)
+    options = host_options(settings.tor, hosts, variant_of, files)
+    require_effect(settings.tor, options)
     files |= {f"conf/{name}": content for name, content in own.items()}
     for name, its in variant_of.items():
         path = _defaults_path(name, hosts[name])
-        wanted = [*_own_names(hosts[name].role), f"onionlab.variant.{its.name}.torrc"]
+        wanted = _own_names(hosts[name].role, its)
         wanted += [TRACE_TORRC] if name in traced else []
         lines = [f"%include ../../../conf/{one}\n" for one in wanted if one in own]
         files[path] = _with_lines(files[path], lines)
@@ -141,6 +133,7 @@ def compose_tornet(
         },
         tor_programs=tuple(sorted(started)),
         private_folders=_private_folders(files, hosts),
+        tor_options=describe_settings((one.role, one.variant, one.layers) for one in options),
     )
 
 
@@ -214,57 +207,28 @@ def _files_of_network(kept: KeptTornet, left_out: Iterable[str]) -> dict[str, by
 
 
 def _own_torrc(
-    settings: TornetSettings, variants: Iterable[TorVariant], traced: Collection[str]
+    tor: TornetTor, variants: Iterable[TorVariant], traced: Collection[str]
 ) -> dict[str, bytes]:
-    """Files with what the experiment and its variants set; none for what sets nothing."""
-    tor = settings.tor
-    params = " ".join(f"{name}={value}" for name, value in sorted(tor.consensus_params.items()))
-    lines = {
-        "all": [
-            *(lines_of_scheduler(tor.scheduler) if tor.scheduler else []),
-            *_replacing_lines(tor.torrc.all),
-        ],
-        "relay": _replacing_lines(tor.torrc.relay),
-        "authority": [
-            *_replacing_lines({"ConsensusParams": (params,)} if params else {}),
-            *_replacing_lines(tor.torrc.authority),
-        ],
-        "client": _replacing_lines(tor.torrc.client),
+    """Return the files with what the experiment and its variants set, by name; none is empty."""
+    authority = {**parameter_options(tor.consensus_params), **tor.torrc.authority}
+    options: dict[str, Options] = {
+        "scheduler": scheduler_options(tor.scheduler) if tor.scheduler else {},
         **{
-            f"variant.{one.name}": _replacing_lines({k: (v,) for k, v in one.torrc.items()})
+            f"variant.{one.name}": {name: (value,) for name, value in one.torrc.items()}
             for one in variants
         },
+        **{**dict(tor.torrc), "authority": authority},
     }
+    lines = {name: replacing_lines(its) for name, its in options.items()}
     if traced:
         lines["trace"] = trace_lines(True)
-    return {
-        f"onionlab.{name}.torrc": "".join(f"{line}\n" for line in its).encode()
-        for name, its in lines.items()
-        if its
-    }
+    return {f"onionlab.{name}.torrc": as_file(its) for name, its in lines.items() if its}
 
 
-def _replacing_lines(given: Mapping[str, Sequence[str]]) -> list[str]:
-    """Torrc's lines of options, in the place of what stands before them."""
-    lines = []
-    for name, values in given.items():
-        if name.casefold() in _LISTS:
-            # Tor adds the lines of a list to those before; a slash makes it forget them.
-            lines.append(f"/{name}")
-        lines += option_lines({name: values})
-    return lines
-
-
-def _own_names(role: str) -> list[str]:
-    """The files of `_own_torrc` that a host with Tor reads, in order; a later line wins."""
-    groups = ["all"]
-    if role in RELAY_ROLES:
-        groups.append("relay")
-    elif role in (*CLIENTS_OF_TOR, "onion-service"):
-        groups.append("client")
-    if role == "authority":
-        groups.append("authority")
-    return [f"onionlab.{name}.torrc" for name in groups]
+def _own_names(role: str, variant: TorVariant) -> list[str]:
+    """Return the files of `_own_torrc` that a host with Tor reads, in order; a later line wins."""
+    names = ["scheduler", f"variant.{variant.name}", *groups_of(role)]
+    return [f"onionlab.{name}.torrc" for name in names]
 
 
 def _defaults_path(name: str, host: TornetHost) -> str:

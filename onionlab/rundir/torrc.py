@@ -2,15 +2,31 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping
 from pathlib import Path
 
 from analysis.formats.files import HOST_TEMPLATES
+from onionlab.experiment.schema import TorSettings
+from onionlab.experiment.tor_options import (
+    COMMON,
+    FRAGMENTS,
+    REPLACED_LISTS,
+    Layer,
+    Options,
+    default_layers,
+    defaults_left_out,
+    experiment_layers,
+    groups_of,
+    keep_options,
+    parameter_options,
+    parse_options,
+    read_defaults,
+    scheduler_options,
+)
 from onionlab.network.layout import Host, Network
-from onionlab.paths import shipped
+from onionlab.programs.tor.variants import TorVariant
 from onionlab.rundir.keys import AuthorityKeys, RelayKeys
 
-FRAGMENTS = "configs/tor"
 OR_PORT = 9111
 DIR_PORT = 9112
 ONION_SERVICE_FOLDER = "hs"
@@ -21,16 +37,6 @@ BANDWIDTH_FILE = f"{HOST_TEMPLATES}/bwauthority/v3bw"
 _BANDWIDTH_FILE_TIME = 946684801
 _AUTHORITY_WEIGHT = 1
 
-_FRAGMENT_OF_ROLE = {
-    "authority": ("relay", "authority"),
-    "exitguard": ("relay", "exit"),
-    "exit": ("relay", "exit"),
-    "guard": ("relay", "non-exit"),
-    "middle": ("relay", "non-exit"),
-    "onion-service": ("client", "onion-service"),
-    "client": ("client",),
-}
-
 
 def shared_files(
     root: Path,
@@ -38,71 +44,124 @@ def shared_files(
     network: Network,
     authorities: Mapping[str, AuthorityKeys],
     relays: Mapping[str, RelayKeys],
-    scheduler_lines: Iterable[str],
-    consensus_params: Mapping[str, int],
-    extra: Mapping[str, Mapping[str, Sequence[str]]],
-    variants: Mapping[str, Mapping[str, str]],
+    tor: TorSettings,
+    variants: Collection[TorVariant],
+    known_options: Collection[str] | None,
 ) -> dict[str, bytes]:
     """Return the files of conf/ that hold Tor's options, keyed by relative path.
 
-    extra: torrc options that the experiment adds for "all", "relay", "authority" and "client";
-    variants: the options of each variant in use, each in a file of its own.
+    variants: those in use; known_options: what their Tor knows, in lower case, or None for all of
+    the default files. An option of the experiment is written after the defaults for the same hosts.
+    If a file that comes later sets it as well, it goes to a file of its own, which comes last.
     """
+    defaults = _defaults(root, tor, known_options)
+    contested = {
+        name.casefold()
+        for names in (
+            *(parse_options(text).keys() for name, text in defaults.items() if name != COMMON),
+            *(variant.torrc.keys() for variant in variants),
+        )
+        for name in names
+    }
+    experiment: dict[str, Options] = dict(tor.torrc)
 
     def fragment(name: str, *lines: str) -> bytes:
-        text = shipped(root, f"{FRAGMENTS}/{name}.torrc").read_text()
-        return (text + "".join(f"{line}\n" for line in lines)).encode()
+        own = experiment.get("all" if name == COMMON else name, {})
+        kept = replacing_lines({k: v for k, v in own.items() if k.casefold() not in contested})
+        return defaults[name].encode() + as_file([*lines, *kept])
 
     guards = network.by_role("guard", "exitguard")
     exits = network.by_role("exit", "exitguard")
-    params = " ".join(f"{name}={value}" for name, value in sorted(consensus_params.items()))
     files = {
-        "common": fragment(
-            "common",
+        COMMON: fragment(
+            COMMON,
             *(
                 _authority_line(host, authorities[host.name])
                 for host in network.by_role("authority")
             ),
-            *scheduler_lines,
-            *option_lines(extra.get("all", {})),
+            *option_lines(scheduler_options(tor.scheduler)),
         ),
-        "relay": fragment("relay", *option_lines(extra.get("relay", {}))),
+        "relay": fragment("relay"),
         "authority": fragment(
             "authority",
             "TestingDirAuthVoteGuard " + ",".join(relays[host.name].fingerprint for host in guards),
             "TestingDirAuthVoteExit " + ",".join(relays[host.name].fingerprint for host in exits),
-            *([f"ConsensusParams {params}"] if params else []),
-            *option_lines(extra.get("authority", {})),
+            *option_lines(parameter_options(tor.consensus_params)),
         ),
         "exit": fragment("exit"),
         "non-exit": fragment("non-exit"),
-        "client": fragment("client", *option_lines(extra.get("client", {}))),
+        "client": fragment("client"),
     }
     if network.by_role("onion-service"):
         files["onion-service"] = fragment("onion-service")
-    for name, options in variants.items():
-        text = "".join(f"{option} {value}\n" for option, value in options.items())
-        files[f"variant.{name}"] = f"# Variant {name}.\n{text}".encode()
+    for variant in variants:
+        options = {name: (value,) for name, value in variant.torrc.items()}
+        files[f"variant.{variant.name}"] = as_file(
+            [f"# Variant {variant.name}.", *option_lines(options)]
+        )
+    for group, own in experiment.items():
+        last = {name: values for name, values in own.items() if name.casefold() in contested}
+        if last:
+            files[f"experiment.{group}"] = as_file(replacing_lines(last))
     return {f"conf/tor.{name}.torrc": content for name, content in files.items()} | {
         # Names of simulated hosts are resolved from the engine's hosts file; this satisfies Tor.
         "conf/resolv.conf": b"nameserver 127.0.0.1\n"
     }
 
 
-def host_files(host: Host, *, variant: str, own: Iterable[str] = ()) -> dict[str, bytes]:
+def shared_layers(
+    root: Path,
+    tor: TorSettings,
+    known_options: Collection[str] | None,
+    role: str,
+    variant: TorVariant,
+) -> list[Layer]:
+    """Return the options of the files of `shared_files` that a host reads, the lowest layer first.
+
+    Lines that name hosts are left out.
+    """
+    voted = parameter_options(tor.consensus_params) if role == "authority" else {}
+    return [
+        *default_layers(role, _defaults(root, tor, known_options)),
+        *([Layer("tor.consensus_params", voted)] if voted else []),
+        *experiment_layers(role, scheduler=tor.scheduler, variant=variant, torrc=tor.torrc),
+    ]
+
+
+def _defaults(
+    root: Path, tor: TorSettings, known_options: Collection[str] | None
+) -> dict[str, str]:
+    """Return the text of the default files.
+
+    Left out are the options that Tor does not know, and those for which it would not read the
+    experiment's consensus parameters.
+    """
+    left_out = defaults_left_out(tor.consensus_params)
+    return {
+        name: keep_options(
+            text,
+            lambda option: (
+                option not in left_out and (known_options is None or option in known_options)
+            ),
+        )
+        for name, text in read_defaults(root).items()
+    }
+
+
+def host_files(
+    host: Host, *, variant: str, shared: Collection[str], own: Iterable[str] = ()
+) -> dict[str, bytes]:
     """Return one host's torrc-defaults (what it shares) and torrc (what is its own).
 
-    own: further lines of its torrc.
+    shared: paths of the files of `shared_files`; own: further lines of its torrc.
     """
-    includes = ["common", *_FRAGMENT_OF_ROLE[host.role], f"variant.{variant}"]
+    wanted = [COMMON, *FRAGMENTS[host.role], f"variant.{variant}"]
+    wanted += [f"experiment.{group}" for group in groups_of(host.role)]
+    paths = [path for name in wanted if (path := f"conf/tor.{name}.torrc") in shared]
     folder = f"{HOST_TEMPLATES}/{host.name}"
     return {
-        f"{folder}/torrc-defaults": "".join(
-            f"%include ../../../conf/tor.{name}.torrc\n" for name in includes
-        ).encode(),
-        f"{folder}/torrc": "".join(
-            f"{line}\n" for line in (f"Nickname {host.name}", f"Address {host.address}", *own)
-        ).encode(),
+        f"{folder}/torrc-defaults": as_file(f"%include ../../../{path}" for path in paths),
+        f"{folder}/torrc": as_file([f"Nickname {host.name}", f"Address {host.address}", *own]),
     }
 
 
@@ -149,6 +208,22 @@ def _authority_line(host: Host, keys: AuthorityKeys) -> str:
     )
 
 
-def option_lines(given: Mapping[str, Sequence[str]]) -> list[str]:
-    """Return torrc's lines: each option once for each of its values."""
-    return [f"{name} {value}" for name, values in given.items() for value in values]
+def option_lines(options: Options) -> list[str]:
+    """Return the lines of a torrc: each option once for each of its values."""
+    return [f"{name} {value}" for name, values in options.items() for value in values]
+
+
+def replacing_lines(options: Options) -> list[str]:
+    """Return the same lines, so that they replace what earlier files set."""
+    lines = []
+    for name, values in options.items():
+        if name.casefold() in REPLACED_LISTS:
+            # Tor adds the lines of a list to earlier ones; a slash clears the list.
+            lines.append(f"/{name}")
+        lines += option_lines({name: values})
+    return lines
+
+
+def as_file(lines: Iterable[str]) -> bytes:
+    """Return the content of a file with these lines."""
+    return "".join(f"{line}\n" for line in lines).encode()

@@ -158,6 +158,7 @@ def _simulate(
             for name, built in bench.programs.items()
             if name in run.tor_programs
         },
+        torrc=run.tor_options,
         proofs=proofs,
         onionlab=__version__,
         commit=current_commit(),

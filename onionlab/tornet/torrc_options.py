@@ -78,7 +78,12 @@ def parse_memory(text: str) -> int:
 
 
 def read_options(path: str, read: Callable[[str], str]) -> Iterator[tuple[str, str]]:
-    """The options of one torrc and of the files it includes, in order.
+    """Yield the options, in lower case, and values of `read_lines`."""
+    return ((name.lstrip("+/").lower(), value) for _, name, value in read_lines(path, read))
+
+
+def read_lines(path: str, read: Callable[[str], str]) -> Iterator[tuple[str, str, str]]:
+    """Yield file, option and value of the lines of a torrc and of what it includes, in order.
 
     path: as `read` takes it, which gives a file's text or raises TorrcError.
 
@@ -87,10 +92,10 @@ def read_options(path: str, read: Callable[[str], str]) -> Iterator[tuple[str, s
     """
     included = 0
 
-    def options(text: str) -> Iterator[tuple[str, str]]:
+    def lines(file: str) -> Iterator[tuple[str, str, str]]:
         nonlocal included
         # A line that ends with a backslash goes on in the next one.
-        for raw in text.replace("\\\n", " ").split("\n"):
+        for raw in read(file).replace("\\\n", " ").split("\n"):
             name, _, value = " ".join(raw.split()).partition(" ")
             if not name.strip("+/") or name.startswith("#"):
                 continue
@@ -98,11 +103,11 @@ def read_options(path: str, read: Callable[[str], str]) -> Iterator[tuple[str, s
                 value = value.partition("#")[0]
             value = value.strip()
             if name.lower() != "%include":
-                yield name.lstrip("+/").lower(), value
+                yield file, name, value
                 continue
             included += 1
             if included > MOST_INCLUDES:
                 raise TorrcError(f"{path} includes more than {MOST_INCLUDES} files")
-            yield from options(read(value.strip('"')))
+            yield from lines(value.strip('"'))
 
-    yield from options(read(path))
+    yield from lines(path)

@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 import yaml
+from harness.torrc_dump import dump
 
 from analysis.formats.plan_file import Request
 from analysis.formats.run_files import TracePlan
@@ -232,7 +233,7 @@ def test_what_an_experiment_sets_reaches_whom_it_is_for(
         for name in ("alice", "bob", "user", "hidden")
     }
     assert included == {"alice": 4, "bob": 3, "user": 3, "hidden": 3}
-    assert b"Schedulers Vanilla" in run.files["conf/onionlab.all.torrc"]
+    assert b"Schedulers Vanilla" in run.files["conf/onionlab.scheduler.torrc"]
     assert run.files["conf/onionlab.authority.torrc"] == (
         b"/ConsensusParams\nConsensusParams cc_alg=0\n"
     )
@@ -263,6 +264,89 @@ def test_lists_of_an_experiment_take_the_place_of_the_networks(
         b"/exitpolicy\nexitpolicy reject *:25\nexitpolicy accept *:*\n"
         b"Log info file x\nBandwidthRate 1 MB\n"
     )
+
+
+EWMA: dict[str, Any] = {"variants": ["ewma"], "baseline": "ewma"}
+HALFLIFE = {"CircuitPriorityHalflife": 3}
+NETWORK = {
+    "conf/common.torrc": "CircuitPriorityHalflife 5\nDoSConnectionEnabled 0\nSchedulers Vanilla\n",
+    f"{HOSTS}/bob/torrc": "MaxMemInQueues 1 GB\n",
+}
+
+
+def imported_with(root: Path, added: dict[str, str]) -> KeptTornet:
+    """A network whose files have more lines."""
+    tiny = TinyTornet(7)
+    for path, lines in added.items():
+        tiny.files[path] += lines.encode()
+    (kept,) = import_tornets(root, "changed", [tiny.write(root / "changed")])
+    return kept
+
+
+@pytest.mark.parametrize(
+    ("tor", "expected"),
+    [
+        ({"torrc": {"all": HALFLIFE}}, {"CircuitPriorityHalflife": [3]}),
+        (
+            {"torrc": {"all": HALFLIFE}, "scheduler": {"run_interval": "7 ms"}},
+            {"Schedulers": ["KIST"], "KISTSchedRunInterval": [7]},
+        ),
+        (
+            {"torrc": {"all": {**HALFLIFE, "BandwidthRate": "90000 bytes"}}},
+            {"BandwidthRate": [90_000]},
+        ),
+    ],
+)
+def test_an_experiment_wins_over_the_variant_and_the_network(
+    tor: dict[str, Any],
+    expected: dict[str, Any],
+    root: Path,
+    settings: Callable[..., TornetSettings],
+    tmp_path: Path,
+) -> None:
+    network = {"conf/common.torrc": NETWORK["conf/common.torrc"]}
+    kept = imported_with(root, {**network, "conf/relay.torrc": "CircuitPriorityHalflife 30\n"})
+    run = compose(settings(tor=EWMA | tor), kept, "ewma", "ewma")
+    assert dump(run.files, "bob", expected, tmp_path / "dump") == expected
+
+
+@pytest.mark.parametrize(
+    ("tor", "message"),
+    [
+        (
+            {},
+            "conf/common.torrc sets CircuitPriorityHalflife 5, and variant ewma sets "
+            "CircuitPriorityHalflife 30",
+        ),
+        (
+            {"torrc": {"all": {**HALFLIFE, "maxmeminqueues": "2 GB"}}},
+            f"{HOSTS}/bob/torrc sets MaxMemInQueues 1 GB, which overrides maxmeminqueues 2 GB of "
+            "tor.torrc.all",
+        ),
+        (
+            {"torrc": {"all": HALFLIFE}, "consensus_params": {"DoSConnectionConnectRate": 5}},
+            "tor.consensus_params.DoSConnectionConnectRate: Tor ignores it, because "
+            "conf/common.torrc sets DoSConnectionEnabled 0",
+        ),
+        (
+            {"torrc": {"all": HALFLIFE}, "consensus_params": {"KISTSchedRunIntervalClient": 5}},
+            "tor.consensus_params.KISTSchedRunIntervalClient: Tor ignores it, because "
+            "conf/common.torrc sets Schedulers Vanilla",
+        ),
+        (
+            {"torrc": {"all": HALFLIFE, "client": {"SocksPort": "9000 IsolateDestAddr"}}},
+            "tor.torrc.client.SocksPort is 9000 IsolateDestAddr, and conf/client.torrc sets "
+            "SocksPort 9050",
+        ),
+    ],
+)
+def test_what_a_network_overrides_is_refused(
+    tor: dict[str, Any], message: str, root: Path, settings: Callable[..., TornetSettings]
+) -> None:
+    kept = imported_with(root, NETWORK)
+    with pytest.raises(UserError) as refused:
+        compose(settings(tor=EWMA | tor), kept, "ewma", "ewma")
+    assert refused.value.message == message
 
 
 def test_traced_relays_run_a_build_that_traces_and_say_where(

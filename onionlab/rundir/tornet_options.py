@@ -1,0 +1,167 @@
+"""Torrc options of an imported network's hosts, and those of an experiment that they leave."""
+
+from __future__ import annotations
+
+import itertools
+import posixpath
+from collections import defaultdict
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+from analysis.formats.files import HOST_TEMPLATES
+from onionlab.errors import UserError
+from onionlab.experiment.tor_options import (
+    ADDED_LISTS,
+    Layer,
+    Setting,
+    experiment_layers,
+    groups_of,
+    overriding,
+    parameter_options,
+    resolve_options,
+)
+from onionlab.experiment.tor_parameters import TOR_DEFAULTS
+from onionlab.experiment.tornettools import TornetTor
+from onionlab.programs.tor.variants import TorVariant
+from onionlab.tornet import TornetHost
+from onionlab.tornet.torrc_options import read_lines
+
+
+@dataclass(frozen=True)
+class HostOptions:
+    """What sets the options of one host with Tor.
+
+    Attributes:
+        role: Its role.
+        variant: Which Tor it runs.
+        network: Layers of its file of defaults and of what that includes, as imported.
+        experiment: Layers of the experiment, which come next.
+        own: Layers of its own torrc and its command line, which come last.
+    """
+
+    role: str
+    variant: TorVariant
+    network: list[Layer]
+    experiment: list[Layer]
+    own: list[Layer]
+
+    @property
+    def layers(self) -> list[Layer]:
+        """All layers, the lowest first."""
+        return [*self.network, *self.experiment, *self.own]
+
+
+def host_options(
+    tor: TornetTor,
+    hosts: Mapping[str, TornetHost],
+    variant_of: Mapping[str, TorVariant],
+    files: Mapping[str, bytes],
+) -> list[HostOptions]:
+    """Return the options of all hosts with Tor; of hosts with equal files, only the first one's.
+
+    files: the network's, by path.
+    """
+    found: dict[object, HostOptions] = {}
+    for name, variant in variant_of.items():
+        host = hosts[name]
+        (process,) = (one for one in host.processes if one.program == "tor")
+        arguments = dict(zip(process.arguments[::2], process.arguments[1::2], strict=True))
+        paths = [arguments.pop(option) for option in ("--defaults-torrc", "-f")]
+        folder = f"{HOST_TEMPLATES}/{name}"
+        contents = [files[posixpath.normpath(f"{folder}/{path}")] for path in paths]
+        key = (host.role, variant.name, *contents)
+        if key in found:
+            continue
+        network, own = ([*_layers(folder, path, files)] for path in paths)
+        given = {option.lstrip("-"): (value,) for option, value in arguments.items()}
+        voted = parameter_options(tor.consensus_params) if host.role == "authority" else {}
+        found[key] = HostOptions(
+            role=host.role,
+            variant=variant,
+            network=network,
+            experiment=[
+                *([Layer("tor.consensus_params", voted)] if voted else []),
+                *experiment_layers(
+                    host.role, scheduler=tor.scheduler, variant=variant, torrc=tor.torrc
+                ),
+            ],
+            own=[*own, Layer("its command line", given)],
+        )
+    return list(found.values())
+
+
+def require_effect(tor: TornetTor, hosts: Collection[HostOptions]) -> None:
+    """Raise UserError if the network's files and the experiment contradict each other."""
+    for host in hosts:
+        _require_variant(host)
+        _require_above(host)
+        if "client" in groups_of(host.role):
+            _require_port(host, tor.torrc.client)
+    _require_parameters(tor.consensus_params, hosts)
+
+
+def _layers(folder: str, path: str, files: Mapping[str, bytes]) -> Iterator[Layer]:
+    def full(relative: str) -> str:
+        return posixpath.normpath(f"{folder}/{relative}")
+
+    lines = read_lines(path, lambda one: files[full(one)].decode())
+    for file, group in itertools.groupby(lines, key=lambda line: line[0]):
+        options: dict[str, tuple[str, ...]] = {}
+        for _, name, value in group:
+            plain = name.lstrip("+/")
+            if plain:
+                options[plain] = (*options.get(plain, ()), value)
+        yield Layer(full(file), options)
+
+
+def _require_variant(host: HostOptions) -> None:
+    """A variant's option must not replace another value of the network unnoticed."""
+    given = resolve_options(host.network)
+    asked = resolve_options(host.experiment)
+    for name, value in host.variant.torrc.items():
+        theirs = given.get(name.casefold())
+        source = f"variant {host.variant.name}"
+        if theirs and theirs.values[-1] != value and asked[name.casefold()].source == source:
+            raise UserError(
+                f"{theirs.source} sets {theirs}, and {source} sets {name} {value}",
+                f"Set the one that you mean in tor.torrc.all.{name}, or remove the network's.",
+            )
+
+
+def _require_above(host: HostOptions) -> None:
+    """A host's own torrc comes last, so the experiment must not set the same options."""
+    asked = resolve_options(host.experiment)
+    for name, theirs in resolve_options(host.own).items():
+        if name in asked and name not in ADDED_LISTS:
+            raise UserError(
+                f"{theirs.source} sets {theirs}, which overrides {asked[name]} of "
+                f"{asked[name].source}",
+                "Remove one of them.",
+            )
+
+
+def _require_port(host: HostOptions, torrc: Mapping[str, Sequence[str]]) -> None:
+    """Traffic generators connect to the network's port."""
+    network = resolve_options(host.network).get("socksport")
+    asked = next((its[0] for name, its in torrc.items() if name.casefold() == "socksport"), None)
+    if network and asked and network.values[-1].split()[:1] != asked.split()[:1]:
+        raise UserError(
+            f"tor.torrc.client.SocksPort is {asked}, and {network.source} sets {network}",
+            "Use the network's port, where its traffic generators connect.",
+        )
+
+
+def _require_parameters(parameters: Mapping[str, int], hosts: Collection[HostOptions]) -> None:
+    settings: dict[str, list[Mapping[str, Setting]]] = defaultdict(list)
+    for host in hosts:
+        layers = [Layer("Tor's own default", TOR_DEFAULTS), *host.layers]
+        settings[groups_of(host.role)[-1]].append(resolve_options(layers))
+    for parameter in sorted(parameters):
+        for group, of_hosts in settings.items():
+            found = [next(overriding(parameter, {group: one}), None) for one in of_hosts]
+            if found[0] is not None and all(found):
+                raise UserError(
+                    f"tor.consensus_params.{parameter}: Tor ignores it, because "
+                    f"{found[0].source} sets {found[0]}",
+                    "Remove the parameter, or unset the option in tor.torrc.",
+                )

@@ -1,0 +1,175 @@
+"""Which place wins if several set an option of Tor: each pair, in the networks made here.
+
+The pairs that are refused are in tests/experiment/test_messages.py, and those with an imported
+network in tests/tornet/test_compose.py.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from onionlab.engines.shadow.engine import ShadowEngine
+from onionlab.experiment import load
+from onionlab.experiment.schema import Scheduler, Settings, Torrc
+from onionlab.programs.tor.variants import load_variants
+from onionlab.rundir import RunDirectory, compose
+
+from .torrc_dump import REPOSITORY, dump, plain
+
+VARIANTS = load_variants(REPOSITORY)
+RELAY, MIDDLE = "relay1exitguard", "relay4middle"
+CLIENT, AUTHORITY = "webclient1", "authority1"
+
+
+def composed(
+    engine: ShadowEngine, *, options: dict[str, str], known: Any = None, **tor: Any
+) -> RunDirectory:
+    """Compose a run of `quick` with further options of its variant."""
+    settings = next(iter(load("quick", root=REPOSITORY).levels.values())).settings
+    assert isinstance(settings, Settings)
+    relays = settings.network.relays
+    middle = relays.middle.model_copy(update={"bandwidth_rate_bit_per_s": 8 * 102_400})
+    network = settings.network.model_copy(
+        update={"relays": relays.model_copy(update={"middle": middle})}
+    )
+    changed = {
+        "scheduler": Scheduler.model_validate(tor.get("scheduler", {})),
+        "torrc": Torrc.model_validate(tor.get("torrc", {})),
+        "consensus_params": tor.get("consensus_params", {}),
+    }
+    return compose(
+        REPOSITORY,
+        settings.model_copy(
+            update={"network": network, "tor": settings.tor.model_copy(update=changed)}
+        ),
+        variant=replace(
+            VARIANTS["ewma"], torrc={**VARIANTS["ewma"].torrc, **options}, name="changed"
+        ),
+        baseline=VARIANTS["ewma"],
+        seed=1,
+        engine=engine,
+        known_options=known,
+    )
+
+
+RATE = 102_400.0
+# lower and higher layer: (options of the variant, of `tor`, a host, what it ends up with)
+PAIRS: dict[str, tuple[dict[str, str], dict[str, Any], str, dict[str, list[str | float]]]] = {
+    "defaults, scheduler": (
+        {},
+        {"scheduler": {"name": "KISTLite", "run_interval": "3 ms"}},
+        RELAY,
+        {"Schedulers": ["KISTLite"], "KISTSchedRunInterval": [3]},
+    ),
+    "defaults, variant": ({"NumCPUs": "2"}, {}, CLIENT, {"NumCPUs": [2]}),
+    "defaults of a role, variant": (
+        {"ServerDNSAllowBrokenConfig": "0"},
+        {},
+        RELAY,
+        {"ServerDNSAllowBrokenConfig": [0]},
+    ),
+    "scheduler, variant": (
+        {"Schedulers": "Vanilla", "KISTSchedRunInterval": "5 msec"},
+        {"scheduler": {"name": "KIST"}},
+        RELAY,
+        {"Schedulers": ["Vanilla"], "KISTSchedRunInterval": [5]},
+    ),
+    "defaults, experiment": ({}, {"torrc": {"all": {"NumCPUs": 3}}}, CLIENT, {"NumCPUs": [3]}),
+    "defaults of a role, experiment": (
+        {},
+        {"torrc": {"all": {"ServerDNSDetectHijacking": 1, "ClientOnly": 0}}},
+        RELAY,
+        {"ServerDNSDetectHijacking": [1]},
+    ),
+    "defaults of authorities, experiment": (
+        {},
+        {"torrc": {"relay": {"AuthDirTestReachability": 1}}},
+        AUTHORITY,
+        {"AuthDirTestReachability": [1]},
+    ),
+    "a list of defaults, experiment": (
+        {},
+        {"torrc": {"relay": {"ExitPolicy": ["reject *:25", "accept *:*"]}}},
+        RELAY,
+        {"ExitPolicy": ["reject *:25", "accept *:*"]},
+    ),
+    "logs of defaults, experiment": (
+        {},
+        {"torrc": {"relay": {"Log": "info file x"}}},
+        RELAY,
+        {"Log": ["notice stdout", "info file x"]},
+    ),
+    "the port of defaults, experiment": (
+        {},
+        {"torrc": {"client": {"SocksPort": "9000 IsolateDestAddr"}}},
+        CLIENT,
+        {"SocksPort": ["9000 IsolateDestAddr"]},
+    ),
+    "variant, experiment": (
+        {},
+        {"torrc": {"relay": {"CircuitPriorityHalflife": 3}}},
+        RELAY,
+        {"CircuitPriorityHalflife": [3]},
+    ),
+    "variant, experiment for others": (
+        {},
+        {"torrc": {"relay": {"CircuitPriorityHalflife": 3}}},
+        CLIENT,
+        {"CircuitPriorityHalflife": [30]},
+    ),
+    "experiment for all, for some": (
+        {"NumCPUs": "2"},
+        {"torrc": {"all": {"NumCPUs": 3}, "relay": {"numcpus": 4}, "authority": {"NUMCPUS": 5}}},
+        AUTHORITY,
+        {"NumCPUs": [5]},
+    ),
+    "defaults, host": (
+        {},
+        {},
+        MIDDLE,
+        {"BandwidthRate": [RATE], "BandwidthBurst": [RATE]},
+    ),
+    "defaults, consensus": (
+        {},
+        {"consensus_params": {"DoSConnectionEnabled": 1, "pb_warnpct": 9}},
+        RELAY,
+        {
+            "DoSConnectionEnabled": [],
+            "PathBiasCircThreshold": [],
+            "PathBiasUseThreshold": [10_000],
+            "DoSCircuitCreationEnabled": [0],
+        },
+    ),
+    "consensus, experiment": (
+        {},
+        {
+            "consensus_params": {"CircuitPriorityHalflifeMsec": 9000},
+            "torrc": {"all": {"CircuitPriorityHalflife": -1}},
+        },
+        RELAY,
+        {"CircuitPriorityHalflife": [-1]},
+    ),
+}
+
+
+@pytest.mark.parametrize(("options", "tor", "host", "expected"), PAIRS.values(), ids=PAIRS)
+def test_the_higher_layer_wins(
+    options: dict[str, str],
+    tor: dict[str, Any],
+    host: str,
+    expected: dict[str, list[str | float]],
+    shadow_engine: ShadowEngine,
+    tmp_path: Path,
+) -> None:
+    run = composed(shadow_engine, options=options, **tor)
+    assert dump(run.files, host, expected, tmp_path) == expected
+    role = {RELAY: "exitguard", CLIENT: "client", MIDDLE: "middle", AUTHORITY: "authority"}[host]
+    told = {**run.tor_options["all"], **run.tor_options[role]}
+    values = {name.lower(): one.value.split(", ") for name, one in told.items()}
+    assert expected == {
+        name: [plain(value) for value in values.get(name.lower(), [])] for name in expected
+    }
