@@ -97,7 +97,9 @@ class TornetTor(ComparedTors):
     consensus_params: ConsensusParameters = key(
         {}, description="network parameters that the authorities vote for"
     )
-    torrc: Torrc = key({}, description="further options; they win over the network's files for all")
+    torrc: Torrc = key(
+        {}, description="further options; they win over a variant's and over the network's files"
+    )
 
 
 class TornetTime(Model):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
@@ -22,8 +23,8 @@ from onionlab.programs.building import at_once, file_sha256, is_given_up
 from onionlab.programs.installed import find_oniontrace
 from onionlab.programs.libtorrent.build import ensure_peers, peer_program
 from onionlab.programs.libtorrent.variants import PeerVariant, load_peer_variants
-from onionlab.programs.tor.build import ensure_series
-from onionlab.programs.tor.variants import TorVariant, load_registry, load_variants
+from onionlab.programs.tor.build import BuiltTor, ensure_series
+from onionlab.programs.tor.variants import STOCK, TorVariant, load_registry, load_variants
 from onionlab.rundir import RunDirectory, compose
 from onionlab.rundir.compose import mean_capacity_bit_per_s, tor_program
 from onionlab.rundir.keycache import authority_keys, has_keys
@@ -80,8 +81,10 @@ class Bench(ABC):
         self.variants: Mapping[str, Any] = known_variants(root, experiment)
         self.selected = select_variants(experiment, self.variants, request.variants, say)
         self.needed = sorted({*self.selected, experiment.baseline})
+        if added := set(self.selected) - set(experiment.variants):
+            experiment.require_variants([*experiment.variants, *sorted(added)])
         self.engine: Engine
-        self.programs: Mapping[str, Built]
+        self.programs: Mapping[str, Built] = {}
 
     def open(self, request: Request, say: Callable[[str], None]) -> None:
         """Make engine and programs ready. Raises UserError where something is missing."""
@@ -92,6 +95,41 @@ class Bench(ABC):
             ),
             lambda: self.build(say),
         )
+        self._require_known_options()
+
+    @property
+    def _tors(self) -> list[BuiltTor]:
+        return [built for built in self.programs.values() if isinstance(built, BuiltTor)]
+
+    @functools.cached_property
+    def known_options(self) -> frozenset[str] | None:
+        """The torrc options that every build of Tor knows, in lower case; None without a build."""
+        known = [{name.casefold() for name in tor.torrc_options} for tor in self._tors]
+        return frozenset(set.intersection(*known)) if known else None
+
+    def _require_known_options(self) -> None:
+        """Raise UserError for a torrc option with which a Tor would exit at its start."""
+        asked = [
+            (tor, f"tor.torrc.{group}", option)
+            for tor in self._tors
+            for level in self.experiment.levels
+            for group, options in self.settings(level).tor.torrc
+            for option in options
+        ] + [
+            (tor, f"variant {name}", option)
+            for tor in self._tors
+            for name in self.needed
+            if tor.series == self.variants[name].series
+            for option in self.variants[name].torrc
+        ]
+        problems = [
+            f"{place}: Tor {tor.version} ({tor.series or STOCK}) has no option {option}"
+            f"{nearest(option, tor.torrc_options, cutoff=0.8)}"
+            for tor, place, option in asked
+            if option.casefold() not in map(str.casefold, tor.torrc_options)
+        ]
+        if problems:
+            raise UserError("\n".join(dict.fromkeys(problems)), "Remove it, or use another Tor.")
 
     @abstractmethod
     def build(self, say: Callable[[str], None]) -> Mapping[str, Built]:
@@ -195,6 +233,7 @@ class Workbench(Bench):
             baseline=self.variants[settings.tor.baseline],
             seed=seed,
             engine=self.engine,
+            known_options=self.known_options,
         )
 
     def coordinates(self, level: str) -> Mapping[str, float]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -14,8 +15,10 @@ from analysis.formats.plan_file import Request
 from onionlab.commands._ahead_of_runs import asked_request
 from onionlab.errors import UserError
 from onionlab.experiment import load
+from onionlab.experiment.schema import Torrc
 from onionlab.network import sample_network
 from onionlab.programs.building import is_given_up
+from onionlab.programs.tor.build import BuiltTor
 from onionlab.rundir.compose import _network_request
 from onionlab.runs import bench as benches
 from onionlab.runs.bench import Workbench
@@ -64,6 +67,77 @@ def test_any_variant_can_be_taken_into_an_experiment(open_bench: Any, tmp_path: 
     assert _composed(several) == [
         (level, name) for level in levels for name in ("stream-list", "rr")
     ]
+
+
+class OldTor(BuiltTor):
+    """A Tor that knows few options."""
+
+    @property
+    def torrc_options(self) -> frozenset[str]:
+        return frozenset({"CircuitPriorityHalflife", "DataDirectory", "NumCPUs", "ORPort"})
+
+
+@pytest.fixture
+def with_old_tor(monkeypatch: pytest.MonkeyPatch, shadow_engine: Any) -> Any:
+    """Opens a bench of stock Tor with such a build; torrc: options of the experiment."""
+
+    def opened(torrc: Mapping[str, str]) -> Workbench:
+        tor = OldTor(None, Path("tor-stock"), "a" * 64, "0.4.5.9", {})
+        monkeypatch.setattr(Workbench, "build", lambda self, say: {"tor-stock": tor})
+        monkeypatch.setattr(benches, "open_engine", lambda *args, **more: shadow_engine)
+        experiment = load("quick", root=REPOSITORY)
+        (name, level) = next(iter(experiment.levels.items()))
+        settings = level.settings.model_copy(
+            update={
+                "tor": level.settings.tor.model_copy(
+                    update={
+                        "variants": ("stock",),
+                        "baseline": "stock",
+                        "torrc": Torrc.model_validate({"all": torrc}),
+                    }
+                )
+            }
+        )
+        experiment = replace(
+            experiment,
+            levels={name: replace(level, settings=settings)},
+            variants=("stock",),
+            baseline="stock",
+        )
+        request = Request("quick")
+        bench = Workbench(REPOSITORY, experiment, request, lambda line: None)
+        bench.open(request, lambda line: None)
+        return bench
+
+    return opened
+
+
+def test_a_default_that_tor_does_not_know_is_left_out(with_old_tor: Any) -> None:
+    bench = with_old_tor({"NumCPUs": "2"})
+    (level,) = bench.experiment.levels
+    common = bench.compose(level, "stock", 1).files["conf/tor.common.torrc"].decode()
+    assert "DataDirectory ." in common
+    assert "OverloadStatistics" not in common
+
+
+def test_an_option_that_tor_does_not_know_is_refused_before_a_run(with_old_tor: Any) -> None:
+    with pytest.raises(UserError) as refused:
+        with_old_tor({"OverloadStatistics": "1", "NumCPU": "2"})
+    assert refused.value.message == (
+        "tor.torrc.all: Tor 0.4.5.9 (stock) has no option OverloadStatistics\n"
+        'tor.torrc.all: Tor 0.4.5.9 (stock) has no option NumCPU; did you mean "NumCPUs"?'
+    )
+
+
+def test_a_variant_that_an_experiment_excludes_is_refused(open_bench: Any, tmp_path: Path) -> None:
+    path = tmp_path / "own.yaml"
+    path.write_text(
+        f"extends: {REPOSITORY}/experiments/quick.yaml\n"
+        "tor: {variants: [rr], baseline: rr, consensus_params: {CircuitPriorityHalflifeMsec: 9}}\n"
+    )
+    open_bench(name=str(path))
+    with pytest.raises(UserError, match="variant ewma sets CircuitPriorityHalflife 30"):
+        open_bench("ewma", name=str(path))
 
 
 def test_a_variant_that_is_nowhere_is_named(open_bench: Any) -> None:

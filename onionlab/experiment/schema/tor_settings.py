@@ -66,4 +66,4 @@ class TorSettings(ComparedTors):
     consensus_params: ConsensusParameters = key(
         {}, description="network parameters that the authorities vote for"
     )
-    torrc: Torrc = key({}, description="further options")
+    torrc: Torrc = key({}, description="further options; they win over a variant's")
