@@ -34,6 +34,7 @@ class OneRun:
         self.look: Callable[[float], None] = lambda simulated_s: None
         self.bench: Any = SimpleNamespace(
             compose=lambda *_: SimpleNamespace(
+                tor_options={},
                 identity=lambda *_: {},
                 run_id=lambda *_: "ab",
                 write=lambda folder: folder.mkdir(parents=True, exist_ok=True),

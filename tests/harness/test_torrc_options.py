@@ -15,6 +15,7 @@ import pytest
 from onionlab.engines.shadow.engine import ShadowEngine
 from onionlab.experiment import load
 from onionlab.experiment.schema import Scheduler, Settings, Torrc
+from onionlab.experiment.tor_options import Layer, describe_settings
 from onionlab.programs.tor.variants import load_variants
 from onionlab.rundir import RunDirectory, compose
 
@@ -173,3 +174,27 @@ def test_the_higher_layer_wins(
     assert expected == {
         name: [plain(value) for value in values.get(name.lower(), [])] for name in expected
     }
+
+
+def test_a_manifest_has_options_by_role_and_variant() -> None:
+    rr, ewma = VARIANTS["rr"], VARIANTS["ewma"]
+    base = Layer("common", {"NumCPUs": ("1",), "Log": ("notice stdout",)})
+    fast, slow = (Layer("host", {"bandwidthrate": (rate,)}) for rate in ("9", "1"))
+    relay = Layer("tor.torrc.relay", {"Log": ("info file x",)})
+    hosts = [
+        ("exit", rr, [base, relay, fast]),
+        ("exit", rr, [base, slow]),
+        ("client", ewma, [base]),
+    ]
+    found = describe_settings(hosts)
+    assert {
+        kind: {k: (v.value, v.set_by) for k, v in its.items()} for kind, its in found.items()
+    } == {
+        "all": {"NumCPUs": ("1", "common")},
+        "client, ewma": {"Log": ("notice stdout", "common")},
+        "exit, rr": {
+            "Log": ("differs by host", "common"),
+            "bandwidthrate": ("differs by host", "host"),
+        },
+    }
+    assert describe_settings(hosts[2:]).keys() == {"all", "client"}
