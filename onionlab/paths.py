@@ -10,10 +10,16 @@ A function that takes `root` takes the working root; every place follows from it
 from __future__ import annotations
 
 import os
+import re
 from pathlib import Path
+
+from onionlab.errors import UserError
 
 SHARE = Path(__file__).resolve().with_name("share")
 """What setup.py puts into a wheel; a checkout has no such folder."""
+
+# setup.sh refuses the same before anything is installed. The last range is bytes that are no UTF-8.
+_REFUSED = re.compile(r'[\x00-\x1f\x7f"$`\\{}:\udc80-\udcff]')
 
 
 # Of names that somebody gave: one that no file can have (too long, with a NUL) names none, and a
@@ -46,8 +52,20 @@ def is_checkout() -> bool:
 
 
 def working_root() -> Path:
-    """Where a user's own files are and where all that is made goes."""
-    return code_root() if is_checkout() else Path.cwd()
+    """Return the folder that holds the user's own files and everything that is made.
+
+    Raises:
+        UserError: Snakemake, apt or the guest's kernel cannot handle a character of its path.
+    """
+    root = code_root() if is_checkout() else Path.cwd()
+    refused = _REFUSED.search(str(root))
+    if refused:
+        raise UserError(
+            f"{str(root)!a}: its path contains {refused[0]!a}, which programs that are used "
+            "here cannot handle",
+            "move or rename the folder",
+        )
+    return root
 
 
 def shipped(root: Path, relative: str | Path) -> Path:

@@ -11,7 +11,9 @@
 # PYTHON names the interpreter to use (3.11, 3.12 or 3.13).
 set -eu
 cd "$(dirname "$0")/.."
-root=$(pwd -P)
+# The sentinel keeps a line break at the end, which $() would remove.
+root=$(pwd -P && echo .)
+root=${root%??}
 venv=.venv
 stamp=$venv/ready
 # Where the environment was made: the Makefile calls us where that is another place.
@@ -37,6 +39,21 @@ fail() {
     exit 2
 }
 
+# venv, the launchers in its bin, Snakemake, apt and the guest's kernel each fail on some of these
+# characters, most of them late. The list is also in onionlab/paths.py.
+require_usable_path() {
+    for character in '"' "$" "\`" "\\" "{" "}" ":"; do
+        case $root in *"$character"*) refuse_path "the character $character" ;; esac
+    done
+    case $root in *[[:cntrl:]]*) refuse_path "a control character, such as a line break" ;; esac
+    printf '%s' "$root" | LC_ALL=C.UTF-8 grep -qax '.*' || refuse_path "bytes that are not UTF-8"
+}
+
+refuse_path() {
+    fail "the path of this checkout contains $1, which tools of the set-up cannot handle" \
+        "Move or rename the folder so that its path is free of it, and run the same command again."
+}
+
 # The packages of the lists that are the arguments. A question mark behind a name: it is wanted, and
 # not needed.
 wanted_packages() {
@@ -50,9 +67,34 @@ missing_packages() {
     done
 }
 
+# Run apt-get as root. Wait up to ten minutes while another program, such as unattended-upgrades,
+# holds one of its three locks. DPkg::Lock::Timeout would cover one of them.
+apt_get() {
+    waits=0
+    while :; do
+        status=0
+        # shellcheck disable=SC2086 # $as_root is empty or one word
+        { errors=$($as_root env LC_ALL=C DEBIAN_FRONTEND=noninteractive \
+            apt-get -q "$@" 2>&1 >&3) || status=$?; } 3>&1
+        case $status$errors in
+        [1-9]*"Could not get lock"*) ;;
+        *) break ;;
+        esac
+        holder=$(echo "$errors" | sed -n 's/.*held by \(process [0-9]* ([^)]*)\).*/\1/p' | sed 1q)
+        [ "$waits" -lt 120 ] || fail \
+            "${holder:-another program} still holds apt's lock after ten minutes" \
+            "Let it end or stop it. Then run the same command again."
+        [ "$waits" -gt 0 ] ||
+            echo "setup: waiting for ${holder:-another program}, which holds apt's lock"
+        waits=$((waits + 1))
+        sleep 5
+    done
+    [ -z "$errors" ] || echo "$errors" >&2
+    return "$status"
+}
+
 apt_install() {
-    # shellcheck disable=SC2086 # words on purpose: no sudo
-    $as_root env DEBIAN_FRONTEND=noninteractive apt-get -q install -y --no-install-recommends "$@"
+    apt_get install -y --no-install-recommends "$@"
 }
 
 install_packages() {
@@ -78,8 +120,7 @@ install_packages() {
         echo "setup: goes on without them: installing takes root, and there is no sudo here"
         return
     fi
-    # shellcheck disable=SC2086 # words on purpose: no sudo
-    $as_root env DEBIAN_FRONTEND=noninteractive apt-get -q update && updated=yes || updated=
+    apt_get update && updated=yes || updated=
     if [ -n "$needed" ]; then
         # shellcheck disable=SC2086 # words on purpose: several packages
         { [ -n "$updated" ] && apt_install $needed; } || fail "apt-get could not install: $needed" \
@@ -250,6 +291,7 @@ wait_for_turn() {
     flock 9
 }
 
+require_usable_path
 wait_for_turn
 if [ -n "$lists_only" ]; then
     install_packages "$@"

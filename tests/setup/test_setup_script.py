@@ -12,6 +12,9 @@ from pathlib import Path
 
 import pytest
 
+from onionlab import paths
+from onionlab.errors import UserError
+
 REPOSITORY = Path(__file__).resolve().parents[2]
 NEEDED = [
     "sh",
@@ -33,7 +36,8 @@ NEEDED = [
     "readlink",
 ]
 
-# Installed is what stands in $MACHINE/installed; apt-get install adds to it.
+# Installed is what stands in $MACHINE/installed; apt-get install adds to it. $MACHINE/locked is a
+# number of calls that meet apt's lock.
 DPKG_QUERY = """\
 for name; do :; done
 grep -qx "$name" "$MACHINE/installed" || exit 1
@@ -42,6 +46,13 @@ printf installed
 APT_GET = """\
 echo "apt-get $*" >> "$MACHINE/calls"
 [ ! -e "$MACHINE/offline" ] || exit 100
+read -r left < "$MACHINE/locked" || left=0
+if [ "$left" -gt 0 ]; then
+  echo $((left - 1)) > "$MACHINE/locked"
+  echo "E: Could not get lock /lock. It is held by process 7 (unattended-upgr)" >&2
+  echo "E: Unable to lock directory /" >&2
+  exit 100
+fi
 for word; do
   [ ! -e "$MACHINE/lacks-$word" ] || exit 100
 done
@@ -108,6 +119,7 @@ class Machine:
         (self.state / "pip").write_text(PIP)
         (self.state / "pip").chmod(0o755)
         (self.state / "installed").write_text("make\n")
+        (self.state / "locked").write_text("0\n")
         (self.state / "building").write_text("1 2 3")
         (self.state / "python-version").write_text("3.11.2 /usr\n")
         shutil.copy(REPOSITORY / "onionlab/setup.sh", self.checkout / "onionlab")
@@ -524,12 +536,71 @@ def test_apt_fails(machine: Machine) -> None:
     assert not any("install" in call for call in machine.calls)
 
 
+@pytest.mark.parametrize("locked", [1, 3])
+def test_the_lock_of_apt_is_waited_for(machine: Machine, locked: int) -> None:
+    """Whether `update` meets it or `install`; optional packages are not given up for it."""
+    machine.program("sleep", "")
+    (machine.state / "locked").write_text(f"{locked}\n")
+    result = machine.run("configs/tests.txt")
+    assert (result.returncode, result.stderr) == (0, "")
+    assert result.stdout.count("setup: waiting for process 7 (unattended-upgr), which holds") == 1
+    assert machine.calls.count("apt-get -q update") == locked + 1
+    assert (machine.state / "installed").read_text().split() == ["make", "cc", "browser"]
+
+
+def test_a_lock_that_stays_is_an_error_for_optional_packages_too(machine: Machine) -> None:
+    machine.program("sleep", "")
+    (machine.state / "installed").write_text("cc\n")
+    (machine.state / "locked").write_text("1000\n")
+    result = machine.run("configs/tests.txt")
+    assert result.returncode == 2
+    assert result.stderr == (
+        "error: process 7 (unattended-upgr) still holds apt's lock after ten minutes\n"
+        "Let it end or stop it. Then run the same command again.\n"
+    )
+
+
 def test_another_system(machine: Machine) -> None:
     (machine.bin / "apt-get").unlink()
     result = machine.run()
     assert result.returncode == 0
     assert "this is not Debian or Ubuntu" in result.stdout
     assert "make gcc libc6-dev" in result.stdout
+
+
+@pytest.mark.parametrize(
+    ("name", "named"),
+    [
+        *((f"a{character}b", f"the character {character}") for character in '"$`\\\\{}:'),
+        *((f"a{character}b", "a control character") for character in "\n\t\x1b\x7f"),
+        ("line\n", "a control character"),
+        (os.fsdecode(b"a\xffb"), "bytes that are not UTF-8"),
+    ],
+)
+def test_paths_that_tools_cannot_handle_are_refused(
+    machine: Machine, monkeypatch: pytest.MonkeyPatch, name: str, named: str
+) -> None:
+    """Before anything is installed; and where a wheel is used, by the program."""
+    folder = machine.checkout.rename(machine.checkout.with_name(name))
+    machine.checkout = folder
+    result = machine.run()
+    assert result.returncode == 2
+    assert result.stderr.startswith(f"error: the path of this checkout contains {named}")
+    assert "Move or rename the folder" in result.stderr
+    assert machine.calls == []
+    monkeypatch.setattr(paths, "SHARE", folder)
+    monkeypatch.chdir(folder)
+    with pytest.raises(UserError, match="cannot handle"):
+        paths.working_root()
+
+
+def test_any_other_path_is_accepted(machine: Machine, monkeypatch: pytest.MonkeyPatch) -> None:
+    name = "müßig & (so) [*] 'on' #%;=,~!?<|>^"
+    machine.checkout = machine.checkout.rename(machine.checkout.with_name(name))
+    assert machine.run().returncode == 0
+    monkeypatch.setattr(paths, "SHARE", machine.checkout)
+    monkeypatch.chdir(machine.checkout)
+    assert paths.working_root() == machine.checkout
 
 
 def test_no_python_that_fits(machine: Machine) -> None:

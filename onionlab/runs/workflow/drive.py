@@ -109,7 +109,6 @@ def _carry_out(
     executor: Executor | None,
 ) -> None:
     (directory,) = {plan.store for plan in plans}
-    _require_names((directory, *(plan.out for plan in plans)))
     if executor:
         _require_plain_names((Path(sys.executable), directory))
     store = Store(directory)
@@ -242,13 +241,6 @@ def _kept(runs: Mapping[str, PlannedRun], store: Store, elsewhere: Remote | None
         f"{cancelled}{finished} of {len(runs)} runs are finished and stay in {store.directory}; "
         "what was under way is dropped, and the same command goes on from there"
     )
-
-
-def _require_names(folders: Iterable[Path]) -> None:
-    """Raises UserError for a brace in a path: to Snakemake, a file with one stands for several."""
-    for folder in folders:
-        if set("{}") & set(str(folder)):
-            raise UserError(f"{folder} has a brace in it", "move the checkout to another place")
 
 
 def _require_plain_names(paths: Iterable[Path]) -> None:
