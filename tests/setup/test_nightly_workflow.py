@@ -6,7 +6,9 @@ import os
 import re
 import shutil
 import subprocess
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 import yaml
@@ -25,18 +27,112 @@ def test_actionlint_finds_nothing() -> None:
     assert (result.returncode, result.stdout) == (0, "")
 
 
-def scripts() -> str:
+def jobs() -> dict[str, Any]:
     content = yaml.safe_load(WORKFLOW.read_text(encoding="utf-8"))
-    return "\n".join(step.get("run", "") for step in content["jobs"]["nightly"]["steps"])
+    assert content["permissions"] == {}
+    found: dict[str, Any] = content["jobs"]
+    return found
+
+
+def script(job: str, name: str = "") -> str:
+    steps = jobs()[job]["steps"]
+    return "\n".join(step.get("run", "") for step in steps if name in step.get("name", ""))
+
+
+def scripts() -> str:
+    return "\n".join(map(script, jobs()))
+
+
+def test_the_job_that_runs_code_may_only_read() -> None:
+    run, publish = jobs()["run"], jobs()["publish"]
+    assert run["permissions"] == {"contents": "read"}
+    assert "github.token" not in str(run)
+    checkouts = [step for step in run["steps"] if "actions/checkout@" in step.get("uses", "")]
+    assert [step["with"]["persist-credentials"] for step in checkouts] == [False]
+    assert publish["permissions"] == {"contents": "write", "issues": "write"}
+    programs = re.findall(r"^ *(\S+)", script("publish"), re.MULTILINE)
+    assert not [name for name in programs if "/" in name or name in ("make", "python3", "pip")]
+
+
+def test_actions_are_pinned_to_commits() -> None:
+    text = WORKFLOW.read_text(encoding="utf-8")
+    uses = re.findall(r"uses: (.*)", text)
+    assert len(uses) == 5
+    assert all(re.fullmatch(r"actions/[a-z-]+@[0-9a-f]{40} # v[\d.]+", one) for one in uses)
+
+
+# Without an open issue `gh issue list` prints nothing.
+GH = """\
+#!/bin/sh
+echo "$1 $2 $3" >> "$CALLS"
+case "$1 $2" in
+"issue list") [ ! -e "$CALLS.open" ] || echo 7 ;;
+"issue create") touch "$CALLS.open" ;;
+esac
+"""
+
+
+@pytest.fixture
+def publish(tmp_path: Path) -> Callable[[str], int]:
+    """Run a step of the second job, with a repository of our own in place of GitHub's."""
+    programs = tmp_path / "bin"
+    programs.mkdir()
+    (programs / "gh").write_text(GH)
+    (programs / "gh").chmod(0o755)
+    subprocess.run(["git", "init", "--quiet", "--bare", tmp_path / "server/owner/name"], check=True)
+
+    def run(step: str) -> int:
+        shutil.rmtree(tmp_path / "state", ignore_errors=True)
+        variables = {
+            "PATH": f"{programs}:{os.environ['PATH']}",
+            "HOME": str(tmp_path),
+            "CALLS": str(tmp_path / "calls"),
+            "GITHUB_SERVER_URL": f"file://{tmp_path}/server",
+            "GITHUB_REPOSITORY": "owner/name",
+        }
+        # As GitHub Actions runs a step.
+        words = ["bash", "-e", "-c", script("publish", step)]
+        return subprocess.run(words, cwd=tmp_path, env=variables, check=False).returncode
+
+    return run
+
+
+def test_each_night_is_a_commit(publish: Callable[[str], int], tmp_path: Path) -> None:
+    artifact = tmp_path / "artifacts" / "nightly-state"
+    (artifact / "baselines" / ".git").mkdir(parents=True)
+    (artifact / "baselines" / ".git" / "config").write_text("[core]\nfsmonitor = false\n")
+    for night in ("one", "two", "two"):
+        (artifact / "history.parquet").write_text(night)
+        (artifact / "baselines" / "a.set.json").write_text("{}")
+        assert publish("Keep") == 0
+    git = ["git", "--git-dir", str(tmp_path / "server/owner/name")]
+    log = [*git, "log", "--name-only", "--format=%s", "nightly-state"]
+    shown = subprocess.run(log, capture_output=True, text=True, check=True).stdout.split("\n")
+    assert [line for line in shown if line and "Night of" not in line] == [
+        "history.parquet",
+        "baselines/a.set.json",
+        "history.parquet",
+    ]
+
+
+def test_an_alarm_that_goes_on_is_one_issue(publish: Callable[[str], int], tmp_path: Path) -> None:
+    summary = tmp_path / "artifacts" / "nightly" / "summary.md"
+    summary.parent.mkdir(parents=True)
+    summary.write_text("slower " * 20_000)
+    assert [publish("alarm"), publish("alarm"), publish("alarm")] == [1, 1, 1]
+    calls = (tmp_path / "calls").read_text().splitlines()
+    said = [call for call in calls if call.startswith(("issue create", "issue comment"))]
+    assert said == ["issue create --title", "issue comment 7", "issue comment 7"]
+    assert (tmp_path / "body.md").stat().st_size < 65_536
 
 
 def test_its_commands_are_those_of_this_program() -> None:
-    (arguments,) = re.findall(r"onionlab (nightly .*?) \|\|", scripts())
+    (arguments,) = re.findall(r"onionlab (nightly .*?) \|\|", script("run"))
     shell = ["sh", "-c", f"ACCEPT=1 ENGINE=uml; printf '%s\\n' {arguments}"]
     words = subprocess.run(shell, capture_output=True, text=True, check=True).stdout.split()
     parsed = build_parser("nightly").parse_args(words)
     assert (parsed.accept, parsed.engine) == (True, "uml")
-    targets = set(re.findall(r"^make ([a-z-]+)", scripts(), re.MULTILINE))
+    targets = set(re.findall(r"^make ([a-z-]+)", script("run"), re.MULTILINE))
     makefile = (REPOSITORY / "Makefile").read_text()
     assert targets == {"setup", "build"}
     assert all(re.search(rf"^{target}:", makefile, re.MULTILINE) for target in targets)
