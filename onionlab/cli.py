@@ -16,15 +16,17 @@ import io
 import os
 import pkgutil
 import shlex
+import shutil
 import sys
 import traceback
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, Protocol, cast
+from typing import Any, Protocol, TextIO, cast
 
 from onionlab import __version__, commands
 from onionlab.errors import UserError
-from onionlab.interruption import interrupt_at_sigterm
+from onionlab.interruption import interrupt_at_sigterm, interrupts_deferred
+from onionlab.paths import working_root
 
 EXIT_USER_ERROR = 2
 EXIT_DEFECT = 70
@@ -39,6 +41,23 @@ STATUSES: Mapping[int, str] = {
 }
 """Exit status of every verb -> meaning; a verb's own meanings replace these."""
 
+FULL_BYTES = 2**20
+"""A file system with less free space is full."""
+REMEDIES = {
+    errno.ENOSPC: "free some space there",
+    errno.EDQUOT: "free some space there, or ask for a larger quota",
+    errno.EROFS: "make it writable, or use a checkout elsewhere",
+    errno.EACCES: "change its permissions, or use a checkout of your own",
+    errno.EPERM: "change its permissions, or use a checkout of your own",
+}
+"""What to do where the operating system refuses something: number of the error -> hint."""
+
+# All but tabs and line breaks. A manifest of somebody else, or a log, may hold any of them.
+_ESCAPES = {
+    number: f"\\x{number:02x}"
+    for number in (*range(32), *range(127, 160))
+    if chr(number) not in "\t\n"
+}
 SHOWN_LINE = 2000
 SHOWN_NAME = 200
 """So many letters of a file's name are shown where the system refuses it."""
@@ -67,7 +86,8 @@ def command_modules() -> dict[str, str]:
 
 def load_command(module_name: str) -> Command:
     """Import one command module."""
-    return cast(Command, importlib.import_module(module_name))
+    with interrupts_deferred():
+        return cast(Command, importlib.import_module(module_name))
 
 
 def help_of(module_name: str) -> str:
@@ -141,11 +161,26 @@ def _require_text(arguments: Sequence[str]) -> None:
 
 
 def of_system(error: OSError) -> UserError:
-    """What the system refused, and for which file: whatever it is, it is the user's to mend."""
+    """Return an error of the operating system as one of the user, with the file and a remedy."""
     names = [os.fsdecode(name) for name in (error.filename, error.filename2) if name is not None]
-    shown = " -> ".join(_short(name) for name in names)
+    full = error.errno in (errno.ENOSPC, errno.EDQUOT)
+    # A failed write names no file.
+    shown = " -> ".join(_short(name) for name in names) or ", ".join(
+        _full_folders() if full else ()
+    )
     what = error.strerror or str(error) or type(error).__name__
-    return UserError(f"{shown}: {what}" if shown else what)
+    return UserError(f"{shown}: {what}" if shown else what, REMEDIES.get(error.errno or 0))
+
+
+def _full_folders() -> list[str]:
+    """Return a folder of each full file system that this program writes to."""
+    root = working_root()
+    below = (root / name for name in ("build", "runs", "results", "networks", "nightly"))
+    full: dict[int, str] = {}
+    for folder in (root, *below, Path(os.environ.get("TMPDIR") or "/tmp"), Path("/dev/shm")):
+        if folder.is_dir() and shutil.disk_usage(folder).free < FULL_BYTES:
+            full.setdefault(folder.stat().st_dev, str(folder))
+    return list(full.values())
 
 
 def _short(name: str) -> str:
@@ -177,27 +212,40 @@ class _Output(io.FileIO):
             return super().write(data)
 
 
+class _Text(io.TextIOWrapper):
+    """Text output in which lines appear at once, also through a pipe into a log or `make`."""
+
+    def __init__(self, output: io.BufferedWriter, encoding: str) -> None:
+        super().__init__(output, encoding, errors="backslashreplace", line_buffering=True)
+
+
+class _EscapedText(_Text):
+    """Text output in which control characters are escaped, so that no text controls a terminal.
+
+    Attributes:
+        terminal: The same output without escaping, for Rich; None if it is not a terminal.
+    """
+
+    def __init__(self, output: io.BufferedWriter, encoding: str) -> None:
+        super().__init__(output, encoding)
+        self.terminal: TextIO | None = _Text(output, encoding) if self.isatty() else None
+
+    def write(self, text: str, /) -> int:
+        """Write text."""
+        return super().write(text.translate(_ESCAPES))
+
+
 def _open_outputs() -> None:
     """Replace both outputs of this process, so that writing to them cannot end the command.
 
-    Lines appear when they are written, also through a pipe into a log or `make`. A letter that the
-    terminal or the file cannot take is shown by its number.
+    Control characters are escaped, and so are letters that the output's encoding lacks.
     """
     for name in ("stdout", "stderr"):
         before = getattr(sys, name)
-        # Somebody may have closed it, and tests have replaced it.
+        # Somebody may have closed it, or replaced it, as tests do.
         if before is not None and before is getattr(sys, f"__{name}__"):
             raw = _Output(before.fileno(), "w", closefd=False)
-            setattr(
-                sys,
-                name,
-                io.TextIOWrapper(
-                    io.BufferedWriter(raw),
-                    encoding=before.encoding,
-                    errors="backslashreplace",
-                    line_buffering=True,
-                ),
-            )
+            setattr(sys, name, _EscapedText(io.BufferedWriter(raw), before.encoding))
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -209,6 +257,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     """
     arguments = list(sys.argv[1:] if argv is None else argv)
     _open_outputs()
+    # Figures are written to files. Matplotlib fails where this names a backend that it lacks.
+    os.environ["MPLBACKEND"] = "agg"
     try:
         # A command that is interrupted ends what it has started.
         interrupt_at_sigterm()

@@ -2,13 +2,37 @@
 
 from __future__ import annotations
 
+import contextlib
 import signal
+from collections.abc import Iterator
 from types import FrameType
 
 
 def interrupt_at_sigterm() -> None:
     """From now on SIGTERM raises KeyboardInterrupt in the main thread, which this is to be."""
     signal.signal(signal.SIGTERM, _interrupt)
+
+
+@contextlib.contextmanager
+def interrupts_deferred() -> Iterator[None]:
+    """Deliver SIGINT and SIGTERM at the end of the block.
+
+    An import that is interrupted can end with any error: extension modules turn the interrupt into
+    a SystemError or an ImportError.
+    """
+    arrived: list[int] = []
+    # A mask would not do: the signal would go to another thread.
+    before = {
+        number: signal.signal(number, lambda received, _frame: arrived.append(received))
+        for number in (signal.SIGINT, signal.SIGTERM)
+    }
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+        for number in arrived:
+            signal.raise_signal(number)
 
 
 def _interrupt(number: int, frame: FrameType | None) -> None:

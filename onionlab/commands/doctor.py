@@ -144,4 +144,4 @@ def show_table(findings: list[Finding]) -> None:
         # Text, not str: square brackets in a str are markup to rich.
         status = Text(finding.status, style=STYLES[finding.status])
         table.add_row(status, Text(finding.subject), text)
-    Console().print(table)
+    Console(file=getattr(sys.stdout, "terminal", None)).print(table)

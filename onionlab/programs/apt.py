@@ -23,6 +23,8 @@ from onionlab.errors import UserError
 from onionlab.programs.building import file_sha256, require_leave_to_build
 
 APT_TIMEOUT_S = 900.0
+ROOM_BYTES = 100 * 2**20
+"""Free space for the lists of Debian's archive (50 MB) and a package. Short of it, apt hangs."""
 KEPT_RECORD = "source.json"
 
 ArchiveType = Literal["deb", "deb-src"]
@@ -53,6 +55,13 @@ class PrivateApt:
         require_leave_to_build(f"{what} is not here")
         if shutil.which("apt-get") is None:
             raise UserError(f"{what} needs apt, and there is no apt-get here", way_out)
+        free = shutil.disk_usage(work).free
+        if free < ROOM_BYTES:
+            raise UserError(
+                f"{work.parent} has {free // 2**20} MiB of free space, and fetching {what} needs "
+                f"about {ROOM_BYTES // 2**20} MiB",
+                "free some space there",
+            )
         self.work = work
         self._log = log
         # apt drops to the user _apt for downloads and must be able to reach the place.
@@ -84,10 +93,11 @@ class PrivateApt:
         return _apt_cache([*self._options, *arguments], self.work)
 
     def reason(self) -> str:
-        """The line of apt's output that says best why it failed."""
+        """Return the line of apt's output that names the cause of its failure."""
         lines = self._log.read_text(encoding="utf-8", errors="replace").splitlines()
-        errors = [line[2:].strip() for line in lines if line.startswith(("E:", "W:"))]
-        # `update` comes first, so the first message is the cause and the later ones follow from it.
+        # `update` runs first, so the first message is the cause and later ones follow from it. It
+        # calls a failed download a warning. Other warnings are no causes.
+        errors = [line[2:].strip() for line in lines if line.startswith(("E:", "W: Failed"))]
         return errors[0] if errors else (lines[-1] if lines else "no output")
 
 

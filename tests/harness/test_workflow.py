@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import io
 import re
 import shlex
@@ -350,6 +351,44 @@ def test_a_checkout_may_lie_anywhere(tmp_path: Path, monkeypatch: pytest.MonkeyP
         *("0e3", "a2", "b3", "c1", "d1")
     }
     assert (root / "calls.path").read_text() == f"{REPOSITORY}:/other\n"
+
+
+def test_a_refusal_of_a_job_is_the_error_of_the_command(tmp_path: Path) -> None:
+    log = tmp_path / "workflow.log"
+    log.write_text(
+        "Execute 2 jobs...\n"
+        "waiting for another build of the kernel\n"
+        "error: no file system in memory has room\nname another one with TMPDIR=/path\n"
+        "error: no file system in memory has room\nname another one with TMPDIR=/path\n"
+        "RuleException:\nCalledProcessError in file ...\nWorkflowError:\n"
+    )
+    error = drive._failure({}, Store(tmp_path), log)
+    assert error.message == "no file system in memory has room"
+    assert error.hint == f"name another one with TMPDIR=/path\nthe whole log is {log}"
+
+
+@pytest.mark.parametrize("full", ["a folder that is missing", "build/workflow"])
+def test_a_folder_without_room_is_named_before_the_work(
+    workflow: Workflow, monkeypatch: pytest.MonkeyPatch, full: str
+) -> None:
+    if full == "build/workflow":
+        monkeypatch.setattr("os.posix_fallocate", refuse_in(workflow.root / full))
+    else:
+        monkeypatch.setenv("TMPDIR", str(workflow.root / full))
+    with pytest.raises(UserError, match=f"{full}: no file can be written: No ") as caught:
+        workflow.make()
+    assert caught.value.hint
+    assert not workflow.calls.exists()
+
+
+def refuse_in(folder: Path) -> Callable[[int, int, int], None]:
+    """posix_fallocate with a full disk in one place."""
+
+    def fallocate(descriptor: int, offset: int, length: int) -> None:
+        if Path(f"/proc/self/fd/{descriptor}").readlink().is_relative_to(folder):
+            raise OSError(errno.ENOSPC, "No space left on device")
+
+    return fallocate
 
 
 def lines_of(*states: RunState) -> list[str]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import errno
 import os
 import subprocess
 import sys
@@ -184,6 +185,47 @@ def test_a_defect_has_a_traceback_and_no_status_of_an_answer(
     said = capsys.readouterr().err
     assert said.startswith("Traceback")
     assert "\nZeroDivisionError: no\nerror: this is a defect of onionlab" in said
+
+
+def test_a_full_disk_is_named_where_the_error_names_no_file(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("shutil.disk_usage", lambda path: types.SimpleNamespace(free=0))
+    error = cli.of_system(OSError(errno.ENOSPC, "No space left on device"))
+    assert str(REPOSITORY) in error.message
+    assert error.message.endswith(": No space left on device")
+    assert error.hint == "free some space there"
+
+
+def test_no_text_controls_the_terminal() -> None:
+    """A manifest of somebody else may hold any title, and a log any line."""
+    code = (
+        "import sys; from onionlab import cli; cli.main(['list'])\n"
+        "for output in sys.stdout, sys.stderr: print('\\x1b]0;title\\x07\\x9b31m\\t.', file=output)"
+    )
+    words = [sys.executable, "-c", code]
+    result = subprocess.run(words, cwd=REPOSITORY, capture_output=True, text=True, check=True)
+    for text in (result.stdout, result.stderr):
+        assert text.splitlines()[-1] == "\\x1b]0;title\\x07\\x9b31m\t."
+
+
+def test_a_backend_of_matplotlib_that_is_not_there_is_no_matter() -> None:
+    code = "from onionlab.cli import main; main(['list']); import matplotlib"
+    environment = {**os.environ, "MPLBACKEND": "bogus"}
+    subprocess.run([sys.executable, "-c", code], cwd=REPOSITORY, env=environment, check=True)
+
+
+def test_an_import_is_not_interrupted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Modules of compiled code turn an interrupt into other errors, at times into a SystemError."""
+    (tmp_path / "interrupted.py").write_text(
+        "import os, pathlib, signal\n"
+        "os.kill(os.getpid(), signal.SIGINT)\n"
+        "pathlib.Path(__file__).with_name('imported').touch()\n"
+    )
+    monkeypatch.syspath_prepend(tmp_path)
+    with pytest.raises(KeyboardInterrupt):
+        cli.load_command("interrupted")
+    assert (tmp_path / "imported").exists()
 
 
 def test_an_interrupt_is_quiet(

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+from types import SimpleNamespace
+
 import pytest
 
-from onionlab.programs.apt import deb822_sources, one_line_sources
+from onionlab.errors import UserError
+from onionlab.programs.apt import PrivateApt, deb822_sources, one_line_sources
 
 
 def test_one_line_sources() -> None:
@@ -74,3 +78,32 @@ Components: main
 def test_no_sources(text: str) -> None:
     assert deb822_sources(text, "deb-src") == ""
     assert one_line_sources(text, "deb-src") == ""
+
+
+UNSANDBOXED = "W: Download is performed unsandboxed as root as file 'tor.dsc' couldn't be accessed"
+FULL = "E: Failed to fetch http://deb/Sources  Error writing to file - write (28: No space left)"
+OFFLINE = "W: Failed to fetch http://deb/InRelease  Could not resolve 'deb'"
+
+
+@pytest.mark.parametrize(
+    ("said", "cause"),
+    [
+        ([UNSANDBOXED, FULL, "E: Unable to fetch some archives"], FULL),
+        ([OFFLINE, "W: Some index files failed", "E: Unable to find a source package"], OFFLINE),
+    ],
+)
+def test_the_cause_of_a_failure_is_named(tmp_path: Path, said: list[str], cause: str) -> None:
+    apt = object.__new__(PrivateApt)
+    apt._log = tmp_path / "log"
+    apt._log.write_text("\n".join(["Get:1 http://deb bookworm InRelease", *said]))
+    assert apt.reason() == cause[2:].strip()
+
+
+def test_nothing_is_fetched_onto_a_disk_without_room(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """apt retries for many minutes there."""
+    monkeypatch.setattr("shutil.which", lambda name: f"/usr/bin/{name}")
+    monkeypatch.setattr("shutil.disk_usage", lambda path: SimpleNamespace(free=20 * 2**20))
+    with pytest.raises(UserError, match=r"has 20 MiB of free space, and fetching Tor needs about"):
+        PrivateApt(tmp_path / "work", tmp_path / "log", "Tor", archives="deb-src", way_out="")

@@ -41,6 +41,12 @@ def test_nothing_is_fetched(tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == []
 
 
+def test_nothing_is_written_for_a_look(tmp_path: Path) -> None:
+    """A checkout may be read-only."""
+    with only_what_is_built(), building.build_lock(tmp_path / "build", "Tor", print):
+        assert list(tmp_path.iterdir()) == []
+
+
 def test_builds_side_by_side_are_bound_by_it_too() -> None:
     def refused() -> str:
         with pytest.raises(NotBuiltError):

@@ -81,9 +81,10 @@ def memory_folder(simulation: Simulation, limit_bytes: int) -> Path:
     best = max(candidates, key=lambda folder: room[folder])
     if room[best] == 0:
         raise UserError(
-            "there is no file system in memory for the guest's memory: looked at "
-            + ", ".join(map(str, candidates)),
-            "a tmpfs that is mounted without `noexec` is needed; name it with TMPDIR=/path",
+            "no file system in memory has room for the guest's memory: looked at "
+            + ", ".join(dict.fromkeys(map(str, candidates))),
+            "free some space in a tmpfs that is mounted without `noexec`, or name another one with "
+            "TMPDIR=/path",
         )
     if room[best] < limit_bytes:
         raise UserError(

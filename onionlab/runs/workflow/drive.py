@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import contextlib
+import itertools
 import os
 import shlex
 import shutil
 import signal
 import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from importlib.util import cache_from_source
@@ -28,6 +30,7 @@ from onionlab.engines.processes import ended_with_caller
 from onionlab.errors import UserError
 from onionlab.paths import build_directory, code_root
 from onionlab.runs.cpus import holders
+from onionlab.runs.places import require_room
 from onionlab.runs.plan import Plan, read_plan
 from onionlab.runs.presence import beating, presence
 from onionlab.runs.resources import MEMORY_SHARE
@@ -48,6 +51,11 @@ LONGEST_POLL_INTERVAL_S = 10.0
 MOST_IN_VAIN = 3
 """So often Snakemake is begun one after the other and makes no run."""
 ANEW = "onionlab: Slurm has no more jobs of this workflow, and Snakemake waits for them: begun anew"
+TEMPORARY_HINT = "name a folder that is writable and has free space: TMPDIR=/path make ..."
+ERROR_PREFIX = "error: "
+"""How the console program starts an error's message; its hint follows."""
+AFTER_ERROR = (ERROR_PREFIX, "RuleException:", "Error in rule ", "[")
+"""How lines start that follow an error: other jobs' errors, and what Snakemake prints."""
 # Shadow keeps its shared memory there, and so do the logs' page caches: room to spare.
 DISK_MARGIN = 1.2
 
@@ -108,6 +116,8 @@ def _carry_out(
     say: Callable[[str], None],
     executor: Executor | None,
 ) -> None:
+    # Snakemake and PuLP use TMPDIR as it is, without Python's search for another folder.
+    require_room(Path(os.environ.get("TMPDIR") or tempfile.gettempdir()), TEMPORARY_HINT)
     (directory,) = {plan.store for plan in plans}
     if executor:
         _require_plain_names((Path(sys.executable), directory))
@@ -314,6 +324,7 @@ def _command(
 ) -> list[str]:
     workdir = build_directory(root) / "workflow"
     workdir.mkdir(parents=True, exist_ok=True)
+    require_room(workdir)
     memory_mb = max(_available_memory_bytes() // 2**20, *(_memory_mb(plan) for plan in plans))
     here = ("--cores", str(cpus), "--resources", f"mem_mb={memory_mb}")
     snakefile = remote.SNAKEFILE if elsewhere else SNAKEFILE
@@ -469,16 +480,27 @@ def _failure(
     if not failures and elsewhere and (ended := _ended(runs, store, elsewhere)):
         return ended
     if not failures:
-        tail = log_path.read_text(errors="replace").splitlines()[-15:]
-        return UserError(
-            "the workflow failed", f"its log is {log_path}; its last lines:\n" + "\n".join(tail)
-        )
+        lines = log_path.read_text(errors="replace").splitlines()
+        refusal = _refusal(lines)
+        if refusal:
+            return UserError(refusal[0], "\n".join([*refusal[1:], f"the whole log is {log_path}"]))
+        tail = "\n".join(lines[-15:])
+        return UserError("the workflow failed", f"its log is {log_path}; its last lines:\n{tail}")
     run, error = failures[0]
     return UserError(
         f"{len(failures)} of {len(runs)} runs failed; the first, {run.title}: {error.message}",
         f"{store.kept_of_failed(run.run_id, error.log)}\n"
         "runs that finished are kept: the same command goes on from there",
     )
+
+
+def _refusal(lines: Sequence[str]) -> list[str]:
+    """Return the first error that one of our jobs printed, its hint included; empty without one."""
+    start = next((i for i, line in enumerate(lines) if line.startswith(ERROR_PREFIX)), None)
+    if start is None:
+        return []
+    hint = itertools.takewhile(lambda line: not line.startswith(AFTER_ERROR), lines[start + 1 :])
+    return [lines[start].removeprefix(ERROR_PREFIX), *hint]
 
 
 def _ended(runs: Mapping[str, PlannedRun], store: Store, elsewhere: Remote) -> UserError | None:

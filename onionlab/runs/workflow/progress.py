@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import sys
 import time
 from collections import deque
 from collections.abc import Sequence
@@ -60,7 +61,7 @@ class ProgressView:
 
     def __init__(self, total: int, console: Console | None = None) -> None:
         self._total = total
-        self._console = console or Console()
+        self._console = console or Console(file=getattr(sys.stdout, "terminal", None))
         self._live = (
             Live(console=self._console, refresh_per_second=2, transient=True)
             if self._console.is_terminal
