@@ -23,7 +23,7 @@ def interrupts_deferred() -> Iterator[None]:
     arrived: list[int] = []
     # A mask would not do: the signal would go to another thread.
     before = {
-        number: signal.signal(number, lambda received, _frame: arrived.append(received))
+        number: signal.signal(number, lambda one, _frame: arrived.append(one))
         for number in (signal.SIGINT, signal.SIGTERM)
     }
     try:
@@ -31,8 +31,8 @@ def interrupts_deferred() -> Iterator[None]:
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)
-        for number in arrived:
-            signal.raise_signal(number)
+        for received in arrived:
+            signal.raise_signal(received)
 
 
 def _interrupt(number: int, frame: FrameType | None) -> None:

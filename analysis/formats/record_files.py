@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Any, Final, Literal
 
@@ -22,6 +23,9 @@ PARQUET_MAGIC = b"PAR1"
 """The first and the last bytes of each Parquet file."""
 
 EXTRACT_AGAIN = "extract the run's records again"
+
+MAX_NAMED_HOSTS = 3
+"""How many hosts a note names."""
 
 Count = Annotated[int, Field(ge=0)]
 
@@ -52,8 +56,23 @@ class FileProblems:
     )
 
     @property
+    def host(self) -> str:
+        """Name of the host that wrote the log."""
+        return Path(self.file).parent.name
+
+    @property
+    def of_oniontrace(self) -> bool:
+        """Whether it is a log of OnionTrace, which says nothing of a client's traffic."""
+        return Path(self.file).name.startswith("oniontrace")
+
+    @property
+    def is_cut(self) -> bool:
+        """Whether the log is not whole."""
+        return self.cut_last_line or self.damage is not None
+
+    @property
     def what(self) -> list[str]:
-        """Each thing that was wrong, for people; the examples come on top."""
+        """Each thing that is wrong, for people; without the examples."""
         parts = []
         if self.malformed_lines:
             parts.append(f"{self.malformed_lines} malformed lines")
@@ -79,8 +98,9 @@ class ParseReport:
     status_lines: int = Field(default=0, description="lines of how streams came along")
     other_lines: int = Field(default=0, description="lines without data")
     malformed_lines: int = Field(default=0, description="lines that were not understood")
-    truncated_files: int = Field(default=0, description="logs that end within a line, or broken")
-    damaged_files: int = Field(default=0, description="logs of which `damage` is told")
+    truncated_files: int = Field(
+        default=0, description="logs that end within a line or before the run, or are broken"
+    )
     clients: dict[str, int] = Field(default_factory=dict, description="class -> clients")
     clients_without_streams: list[str] = Field(
         default_factory=list, description="host names of clients that started no stream"
@@ -95,11 +115,97 @@ class ParseReport:
     problems: list[FileProblems] = Field(
         default_factory=list, description="logs with which something was wrong"
     )
+    classes: dict[str, str] = Field(
+        default_factory=dict,
+        description="host name -> traffic class, or empty text for a host that is not a client; of "
+        "each host that is named above. Older records lack it",
+    )
 
     @property
     def clean(self) -> bool:
         """True if every line of every log was understood."""
         return not self.problems
+
+    def add(self, problems: FileProblems) -> None:
+        """Count a log that was read, and list it if something is wrong with it."""
+        self.files += 1
+        self.malformed_lines += problems.malformed_lines
+        self.truncated_files += problems.is_cut
+        if problems.what:
+            self.problems.append(problems)
+
+    def set_classes(self, classes: Mapping[str, str]) -> None:
+        """Fill ``classes``. classes: host name of each client -> its class."""
+        named = {
+            *self.clients_without_streams,
+            *self.clients_without_heartbeats,
+            *(problems.host for problems in self.problems),
+        }
+        self.classes = {host: classes.get(host, "") for host in sorted(named)}
+
+    def unknown_bytes(self, class_name: str | None) -> str:
+        """Return why it is not known how much a class read; "" if it is.
+
+        class_name: None for all clients.
+        """
+        silent = [host for host in self.clients_without_heartbeats if self._is_of(host, class_name)]
+        # A log that ends within its last line has all that was before.
+        cut = [o.host for o in self._cut(class_name) if o.damage and not o.of_oniontrace]
+        return "; ".join(
+            f"{what} {self._of_clients(hosts, class_name)}"
+            for what, hosts in (
+                ("no heartbeats in the logs of", silent),
+                ("incomplete logs of", cut),
+            )
+            if hosts
+        )
+
+    def not_counted(self, class_name: str | None = None) -> str:
+        """Return what of the logs of a class did not count; "" if all of it did.
+
+        class_name: None for all hosts, relays included.
+        """
+        parts = [self.unknown_bytes(class_name)]
+        idle = [host for host in self.clients_without_streams if self._is_of(host, class_name)]
+        if idle:
+            parts.append(f"no stream of {self._of_clients(idle, class_name)}")
+        problems = [one for one in self.problems if self._is_of(one.host, class_name)]
+        if lines := sum(one.malformed_lines for one in problems):
+            parts.append(f"{lines} malformed lines")
+        if lost := sum(one.lost_streams for one in problems):
+            parts.append(f"{lost} streams without their line")
+        for what, of_oniontrace in (("", False), (" of OnionTrace", True)):
+            cut = [
+                one.host
+                for one in self._cut(class_name)
+                if one.of_oniontrace == of_oniontrace and (of_oniontrace or not one.damage)
+            ]
+            if cut:
+                parts.append(f"cut or damaged logs{what} on {_names(cut)}")
+        return "; ".join(filter(None, parts))
+
+    def damaged_relays(self) -> list[str]:
+        """Return the relays whose log of OnionTrace is damaged or ends early."""
+        return [one.host for one in self.problems if one.damage and self._is_of(one.host, "")]
+
+    def _cut(self, class_name: str | None) -> list[FileProblems]:
+        return [one for one in self.problems if one.is_cut and self._is_of(one.host, class_name)]
+
+    def _is_of(self, host: str, class_name: str | None) -> bool:
+        # Older records do not say: the host may be of any class.
+        return class_name is None or self.classes.get(host, class_name) == class_name
+
+    def _of_clients(self, hosts: Sequence[str], class_name: str | None) -> str:
+        count = sum(self.clients.values()) if class_name is None else self.clients.get(class_name)
+        return f"{len(set(hosts))} of {count or 'unknown'} clients ({_names(hosts)})"
+
+
+def _names(hosts: Sequence[str]) -> str:
+    """Return the first hosts' names, for people."""
+    first = sorted(set(hosts))
+    more = len(first) - MAX_NAMED_HOSTS
+    named = ", ".join(first[:MAX_NAMED_HOSTS])
+    return f"{named} and {more} more" if more > 0 else named
 
 
 class TransferFacts(FormatModel):

@@ -30,6 +30,18 @@ class RunClock(FormatModel):
         """The start of simulated time, as Unix time in microseconds."""
         return round(self.epoch_unix_s * 1_000_000)
 
+    def early_end(self, last_us: int, interval_s: float) -> str | None:
+        """Say that a log ends before the run; None if it does not, or the end is not known.
+
+        Args:
+            last_us: Unix time of its last line, in microseconds.
+            interval_s: time within which its program writes another line.
+        """
+        last_s = (last_us - self.epoch_us) / 1e6
+        if self.stop_s is None or last_s >= self.stop_s - interval_s:
+            return None
+        return f"it ends at {last_s:.0f} s, and the run at {self.stop_s:g} s"
+
 
 class Clients(RootModel[dict[Name, Name]]):
     """clients.json: host name of each client -> its traffic class."""

@@ -92,5 +92,6 @@ def extract_clients(run_directory: Path, out: Path) -> ParseReport:
         if cell_tables.is_traced(run_directory):
             cell_tables.extract(run_directory, directory / files.STREAMS_TABLE, directory)
         oniontrace.extract(run_directory, roles, classes, clock, directory, report)
+        report.set_classes(classes)
         write_beside_tables(directory / files.PARSE_REPORT, report)
     return report

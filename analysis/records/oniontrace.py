@@ -90,33 +90,25 @@ def _read(
         )
     damage = file.damage or _early_end(log, clock)
     problems = FileProblems(path.relative_to(run_directory).as_posix(), damage=damage)
-    # What stands after the last newline is not known to be whole: a number in it may be cut.
+    # The part after the last newline is not known to be whole: a number in it may be cut.
     problems.cut_last_line = bool(file.tail)
     problems.malformed_lines = log.malformed
     problems.examples = log.examples
-    report.files += 1
     report.bytes += file.bytes_read
     report.lines += log.lines + problems.cut_last_line
     report.heartbeat_lines += log.bytes_lines
     report.other_lines += log.other_lines + log.circuit_lines
-    report.malformed_lines += log.malformed
-    report.truncated_files += problems.cut_last_line or problems.damage is not None
-    report.damaged_files += problems.damage is not None
-    if problems.what:
-        report.problems.append(problems)
+    report.add(problems)
     return log
 
 
 def _early_end(log: OnionTraceLog, clock: RunClock) -> str | None:
-    """That a log ends before its run: OnionTrace ended, or its Tor never bootstrapped."""
-    if clock.stop_s is None:
-        return None
-    last_s = None if log.last_us is None else (log.last_us - clock.epoch_us) / 1e6
-    if last_s is None:
-        return "it tells of no second: Tor never bootstrapped, or did not answer"
-    if last_s < clock.stop_s - LEAST_SEEN_S:
-        return f"it ends at {last_s:.0f} s, and the run at {clock.stop_s:g} s"
-    return None
+    """Say that a log ends before its run: OnionTrace ended, or its Tor never bootstrapped."""
+    if log.last_us is None:
+        if clock.stop_s is None:
+            return None
+        return "it reports no second: Tor never bootstrapped, or did not answer"
+    return clock.early_end(log.last_us, LEAST_SEEN_S)
 
 
 def _circuits(

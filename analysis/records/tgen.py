@@ -34,9 +34,6 @@ from analysis.records.tgenlog import (
 
 LOG_NAME = re.compile(r"tgen(\.\d+)?\.stdout(\.gz|\.xz|\.zst)?\Z")
 
-MOST_OTHER = 1000
-"""Lines without data that the log of a client without any may have: it says how tgen starts."""
-
 Row = dict[str, Any]
 
 
@@ -107,8 +104,10 @@ def read_client(
                 f"client {host}: no line of {path} is from tgen",
                 file.damage or (log.examples[0].text if log.examples else None),
             )
-        if not log.understood and max(log.malformed, log.other_lines - MOST_OTHER) > 0:
+        # Whatever a client does, its log has heartbeats, unless they are switched off.
+        if not log.understood and not log.heartbeats_disabled:
             raise _not_understood(host, path, log)
+        problems.damage = problems.damage or log.early_end(clock)
         try:
             rows = _stream_rows(log, epoch_us)
         except AnalysisError as error:
@@ -157,24 +156,14 @@ def _not_understood(host: str, path: Path, log: TgenLog) -> AnalysisError:
 
 
 def _count(report: ParseReport, log: TgenLog, file: LogFile, problems: FileProblems) -> None:
-    report.files += 1
     report.bytes += file.bytes_read
     report.lines += log.lines
     report.heartbeat_lines += len(log.heartbeats)
     report.stream_lines += len(log.completes)
     report.status_lines += log.status_lines
     report.other_lines += log.other_lines
-    report.malformed_lines += log.malformed
-    report.truncated_files += problems.cut_last_line or problems.damage is not None
-    report.damaged_files += problems.damage is not None
     report.passive_streams += sum(c.vertex == PASSIVE_VERTEX for c in log.completes)
-    if (
-        problems.malformed_lines
-        or problems.cut_last_line
-        or problems.damage
-        or problems.lost_streams
-    ):
-        report.problems.append(problems)
+    report.add(problems)
 
 
 def _stream_rows(log: TgenLog, epoch_us: int) -> list[Row]:

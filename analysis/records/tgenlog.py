@@ -21,12 +21,15 @@ clock. Under a simulator both are simulated time.
 
 from __future__ import annotations
 
+import operator
 import re
+import statistics
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from analysis.formats.record_files import Example
+from analysis.formats.run_files import RunClock
 from analysis.records.logfile import LONGEST_LINE_BYTES, is_in_run
 
 TARGET_BYTES = 320 * 1024
@@ -47,6 +50,9 @@ DAY_S = 86_400.0
 
 MOST_OPEN = 1 << 16
 """Streams open at once: each takes a port of its host."""
+
+MAX_SILENCE = 2
+"""How many times the interval between heartbeats a log may end before its run."""
 
 MOST_BYTES = 1 << 50
 """In one count: the most that an experiment may ask for. Doubles hold eight times as much."""
@@ -81,6 +87,8 @@ _COMPLETE = re.compile(
 _CREATED = re.compile(_PREFIX + rb"Created new stream \[([^\[\]]*)\] on transport \[[^\[\]]*\]\Z")
 _INTEGER = re.compile(rb"-?\d{1,18}\Z")
 
+_EXIT = (b"returning 0 from main", b"Freeing TGen driver state")
+_NO_HEARTBEATS = b"The heartbeat message was disabled"
 _RESPONSE = b"usecs-to-response"
 
 PASSIVE_VERTEX = "passive-stream"
@@ -189,6 +197,10 @@ class TgenLog:
     status_lines: int = 0
     malformed: int = 0
     examples: list[Example] = field(default_factory=list)
+    exited: bool = False
+    """Whether the process ended by itself, and not with the run."""
+    heartbeats_disabled: bool = False
+    """Whether the process said that it writes none."""
     _ended: set[tuple[bool, int]] = field(default_factory=set)
     """Of each ended stream: whether the process's own server accepted it, and its number."""
 
@@ -196,6 +208,17 @@ class TgenLog:
     def understood(self) -> int:
         """Lines that carried data."""
         return len(self.heartbeats) + len(self.completes) + self.status_lines + len(self.created_us)
+
+    def early_end(self, clock: RunClock) -> str | None:
+        """Say that the log ends before its run; None if not, or if nothing shows that.
+
+        A process that has heartbeats writes them until the run ends, unless it exits by itself.
+        """
+        beats_us = self.heartbeats.time_us
+        if self.exited or not beats_us or self.first_us is None or self.last_us is None:
+            return None
+        intervals_us = map(operator.sub, beats_us, [self.first_us, *beats_us])
+        return clock.early_end(self.last_us, MAX_SILENCE * statistics.median(intervals_us) / 1e6)
 
     def feed(self, lines: Iterable[bytes]) -> None:
         """Takes whole lines, without their newlines."""
@@ -243,9 +266,12 @@ class TgenLog:
             match = _ANY_LINE.match(line)
             if match is None:
                 raise MalformedError("not a line of tgen's log")
-            if line.startswith(b"[transfer-", match.end()):
-                raise MalformedError("a transfer of TGen before 1.0, whose logs are not read")
             self._see(_line_us(match))
+            # TGen of 2015 had two brackets before the text, so that this is the third.
+            if b"[transfer-" in line:
+                raise MalformedError("a transfer of TGen before 1.0, whose logs are not read")
+            self.exited = line.startswith(_EXIT, match.end())
+            self.heartbeats_disabled |= line.startswith(_NO_HEARTBEATS, match.end())
             self.other_lines += 1
 
     def _see(self, time_us: int) -> None:

@@ -23,6 +23,9 @@ from analysis.formats.tables import TableWriter, atomic
 from analysis.records.logfile import MOST_MALFORMED, LogFile
 from analysis.records.peerlog import PeerLog
 
+MAX_SILENCE_S = 2.0
+"""A peer writes its counter of bytes each second until the run ends."""
+
 
 def extract_peers(run_directory: Path, out: Path) -> ParseReport:
     """Reads the logs of both peers of a run and writes its records into ``out``.
@@ -90,14 +93,11 @@ def read_peer_log(run_directory: Path, host: str, clock: RunClock, report: Parse
         )
     problems.malformed_lines = log.malformed
     problems.examples = log.examples
-    report.files += 1
+    if problems.damage is None and log.entries:
+        problems.damage = clock.early_end(log.entries[-1]["time_us"], MAX_SILENCE_S)
     report.bytes += file.bytes_read
     report.lines += log.lines
-    report.malformed_lines += log.malformed
-    report.truncated_files += problems.cut_last_line or problems.damage is not None
-    report.damaged_files += problems.damage is not None
-    if problems.malformed_lines or problems.cut_last_line or problems.damage:
-        report.problems.append(problems)
+    report.add(problems)
     return log
 
 

@@ -20,6 +20,7 @@ from onionlab import __version__
 from onionlab.engines import EngineFailureError, Progress
 from onionlab.engines.processes import kill_processes_below
 from onionlab.errors import UserError
+from onionlab.rundir.verify_logs import verify_log_ends
 from onionlab.rundir.verify_tor import RunRefusedError
 from onionlab.runs.attempts import attempt
 from onionlab.runs.bench import Bench, open_bench
@@ -146,6 +147,8 @@ def _simulate(
         # Programs lose lines of their logs there without a word.
         raise RunRefusedError(f"its logs may lack lines{disk.words}", [])
     proofs = bench.verify(place / files.HOSTS, run)
+    if (place / files.CLIENTS).is_file():
+        verify_log_ends(place)
     return Manifest(
         format=1,
         run_id=planned.run_id,

@@ -335,7 +335,6 @@ def test_a_cut_compressed_log_gives_what_it_holds(tmp_path: Path, suffix: str) -
     log.with_name(log.name + suffix).write_bytes(data[: len(data) * 3 // 4])
     report = extract(tmp_path / "run", tmp_path / "out")
     assert report.truncated_files == 1
-    assert report.damaged_files == 1
     assert report.problems[0].damage == "compressed data ends early"
     assert 0 < report.lines < text.count(b"\n")
 

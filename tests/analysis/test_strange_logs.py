@@ -160,7 +160,7 @@ def test_more_streams_than_the_run_has_time_for_are_not_believed(tmp_path: Path)
         assert [one.reason for one in report.problems[0].examples] == [reason]
         for key in (b"stream [id=0,", b"stream [id=%d," % number):
             report = read(tmp_path, text.replace(b"stream [id=0,", key))
-            assert (report.problems == []) == (key == b"stream [id=0,")
+            assert (report.malformed_lines == 0) == (key == b"stream [id=0,")
 
 
 def test_streams_that_are_counted_and_have_no_line_are_not_made_up(tmp_path: Path) -> None:
@@ -189,16 +189,23 @@ def test_a_log_of_tgen_before_1_0_is_refused(tmp_path: Path) -> None:
     assert "0 are understood: line 2: a transfer of TGen before 1.0" in refused.value.message
 
 
+def test_a_log_of_tgen_of_2015_is_refused(tmp_path: Path) -> None:
+    """Two brackets come before the text."""
+    text = OLD.format(what="complete", error="NONE").replace("[tgen-transfer.c:1508] ", "")
+    with pytest.raises(AnalysisError, match=r"of 5 lines of .*: a transfer of TGen before 1\.0"):
+        read(tmp_path, text.encode() * 5)
+
+
 @pytest.mark.parametrize(
     ("line", "lines"),
-    [(OTHER, 30_001), ("hello\n", 20_000), ("\n", 20_000), ("\0\0\n", 20_000)],
+    [(OTHER, 1), (OTHER, 30_001), ("hello\n", 20_000), ("\n", 20_000), ("\0\0\n", 20_000)],
 )
 @pytest.mark.parametrize("suffix", ["", *PACKERS])
 def test_a_log_of_which_nothing_is_understood_is_refused(
     tmp_path: Path, line: str, lines: int, suffix: str
 ) -> None:
     """After so many lines as it takes to know."""
-    text = (OTHER + line * 30_000).encode()
+    text = (OTHER + line * (30_000 if lines > 1 else 0)).encode()
     with pytest.raises(AnalysisError, match=rf"of {lines} lines of .* 0 are understood"):
         read(tmp_path, PACKERS[suffix](text) if suffix else text, suffix)
 

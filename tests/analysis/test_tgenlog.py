@@ -13,6 +13,7 @@ from analysis_synthetic import EPOCH, KIB, LogWriter
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from analysis.formats.run_files import RunClock
 from analysis.records.tgenlog import MAX_EXAMPLES, TgenLog
 
 GOLDEN = Path(__file__).parent / "data" / "golden"
@@ -229,3 +230,28 @@ def test_a_stream_ends_once() -> None:
     # Those that the process accepts as a server may have numbers of their own.
     accepted = [line.replace(b"vertexid=stream", b"vertexid=passive-stream") for line in lines]
     assert len(parse([*lines, *accepted]).completes) == 4
+
+
+@pytest.mark.parametrize(
+    ("lines", "problem"),
+    [
+        (600, None),
+        (599, None),
+        (598, "it ends at 838 s, and the run at 841 s"),
+        (300, "it ends at 540 s, and the run at 841 s"),
+    ],
+)
+def test_a_log_that_ends_before_its_run_is_cut(lines: int, problem: str | None) -> None:
+    log = LogWriter("client1")
+    log.start(240.0)
+    for second in range(241, 841):
+        log.heartbeat(float(second), 0)
+    read = TgenLog()
+    read.feed(log.text().splitlines()[: 1 + lines])
+    assert read.early_end(RunClock(epoch_unix_s=EPOCH, stop_s=841.0)) == problem
+    assert read.early_end(RunClock(epoch_unix_s=EPOCH)) is None
+    log.lines = log.lines[: 1 + lines]
+    log.line(845.0, "returning 0 from main")
+    read = TgenLog()
+    read.feed(log.text().splitlines())
+    assert read.early_end(RunClock(epoch_unix_s=EPOCH, stop_s=2000.0)) is None

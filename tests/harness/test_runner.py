@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from analysis.formats.files import PROGRESS
+from analysis.formats.files import CLIENTS, HOSTS, PROGRESS, RUN
 from analysis.formats.json_files import read_json, write_json
 from analysis.formats.plan_file import PlannedRun, Request, Resources
 from onionlab.engines import EngineFailureError, Progress, Usage
@@ -121,6 +121,43 @@ def test_what_the_watch_refuses_ends_the_run(one_run: OneRun) -> None:
     one_run.end = lambda: pytest.fail("the engine went on")
     with pytest.raises(RunRefusedError, match="another proof"):
         one_run.make()
+
+
+BEAT = (
+    "2000-01-01 00:00:{0:02} 9466848{0:02}.000000 [message] [tgen-driver.c:254] "
+    "[_tgendriver_onHeartbeat] [driver-heartbeat] [bytes-read=0,bytes-written=0]\n"
+)
+EXIT = (
+    "2000-01-01 00:00:{0:02} 9466848{0:02}.000000 [message] [tgen-main.c:174] [_tgenmain_run] "
+    "returning 0 from main\n"
+)
+
+
+@pytest.mark.parametrize("padding", [0, 2000])
+def test_a_run_with_a_cut_log_is_refused(one_run: OneRun, padding: int) -> None:
+    """The log ends at the end of a line, so nothing in it shows that lines are missing."""
+    place = one_run.store.partial("ab")
+    beats = [BEAT.format(second) for second in range(1, 30)]
+    logs = {
+        "cut": [*beats[:20], BEAT.format(20).replace("driver-heartbeat", "note") * padding],
+        "exited": [*beats[:10], EXIT.format(10)],
+        "idle": [BEAT.format(1).replace("driver-heartbeat", "note")],
+        "whole": beats,
+    }
+
+    def end() -> None:
+        for host, lines in logs.items():
+            folder = place / HOSTS / host
+            folder.mkdir(parents=True, exist_ok=True)
+            (folder / "tgen.1000.stdout").write_text("".join(lines))
+        write_json(place / CLIENTS, dict.fromkeys(logs, "web"))
+        write_json(place / RUN, {"epoch_unix_s": 946684800, "stop_s": 30})
+
+    one_run.end = end
+    with pytest.raises(RunRefusedError, match=r"1 clients .* \(cut\).* ends at 20 s, .* at 30 s"):
+        one_run.make()
+    del logs["cut"]
+    assert one_run.make() == {"it": 1}
 
 
 def test_a_run_that_waits_says_so(one_run: OneRun) -> None:

@@ -85,7 +85,7 @@ def write_run(folder: Path, seed: bytes, downloader: bytes, ending: str = "") ->
         path.write_bytes(content)
     peers = {"seed": "seed", "downloader": "downloader", "rtt_s": 0.1, "sample_s": 0.005}
     (folder / "peers.json").write_text(json.dumps(peers))
-    (folder / "run.json").write_text(json.dumps({"epoch_unix_s": 946684800, "stop_s": 14.0}))
+    (folder / "run.json").write_text(json.dumps({"epoch_unix_s": 946684800, "stop_s": 10.0}))
     return folder
 
 
