@@ -70,7 +70,7 @@ class Value(FormatModel):
     value: Annotated[float, Field(ge=0, le=LARGEST_VALUE)] | None = Field(
         description="null: there is none"
     )
-    reason: str = Field(default="", description="why there is none")
+    reason: str = Field(default="", description="why there is none, or what it leaves out")
 
 
 class Span(FormatModel):
@@ -155,7 +155,7 @@ class RunSet(FormatModel):
         for v in self.values:
             by_variant = made.setdefault((v.level, v.class_name), {})
             by_seed = by_variant.setdefault((v.metric, v.variant), {})
-            reason = "" if v.value is not None else v.reason or "no value"
+            reason = v.reason or ("no value" if v.value is None else "")
             by_seed[v.seed] = Statistic(v.value, reason)
         return complete(made, self.catalogue)
 

@@ -40,6 +40,7 @@ class Estimate:
         note: why there is no mean, or no interval.
         geometric: the geometric mean, which belongs beside ratios: the ratio of two of them is the
             geometric mean of the pairs' ratios. None also where a value is zero or negative.
+        left_out: what the runs' values leave out.
     """
 
     mean: Interval | None
@@ -49,6 +50,7 @@ class Estimate:
     maximum: float | None
     note: str = ""
     geometric: Interval | None = None
+    left_out: str = ""
 
     def beside(self, scale: str) -> Interval | None:
         """The mean to show beside an effect: of "ratio" the geometric one, if there is one."""
@@ -56,8 +58,8 @@ class Estimate:
 
     @property
     def notes(self) -> tuple[str, ...]:
-        """The note, if there is one."""
-        return (self.note,) if self.note else ()
+        """The note, and what is left out, if there are such."""
+        return tuple(filter(None, (self.note, self.left_out)))
 
 
 @dataclass(frozen=True)
@@ -84,10 +86,13 @@ def estimate(statistics: Mapping[int, Statistic]) -> Estimate:
         where = "" if len(statistics) == 1 else f" in {len(missing)} of {len(statistics)} runs"
         return Estimate(None, len(statistics), None, None, None, f"{reason}{where}")
     sd = float(np.std(values, ddof=1)) if len(values) > 1 else None
+    partial = [s.reason for _, s in sorted(statistics.items()) if s.reason]
+    left_out = f"{partial[0]} (in {len(partial)} of {len(values)} runs)" if partial else ""
     note = ONE_SEED if len(values) == 1 else ""
     mean = t_interval(values) if min(values) < 0 else positive_interval(values)
     geometric = exponential(t_interval(np.log(values))) if min(values) > 0 else None
-    return Estimate(mean, len(values), sd, min(values), max(values), note, geometric)
+    low, high = min(values), max(values)
+    return Estimate(mean, len(values), sd, low, high, note, geometric, left_out)
 
 
 def against_baseline(

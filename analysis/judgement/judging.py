@@ -203,7 +203,7 @@ def _add_row(statistics: Statistics, row: Mapping[str | None, str | None], where
     by_seed = by_variant.setdefault((texts["metric"], texts["variant"]), {})
     if seed in by_seed:
         raise AnalysisError(f"{where}: {texts['metric']} of seed {seed} is there twice")
-    by_seed[seed] = Statistic(value, "" if value is not None else texts["note"] or "no value")
+    by_seed[seed] = Statistic(value, texts["note"] or ("no value" if value is None else ""))
 
 
 def classes_of(level: str, statistics: Statistics) -> list[str]:

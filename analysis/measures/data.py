@@ -138,6 +138,8 @@ class ClassData:
     """Of all classes together, where OnionTrace watched the relays: what these wrote."""
     published_read: BytesRead | None = None
     """Of a published pack: what its clients read together; None without any heartbeat."""
+    unknown_bytes: str = ""
+    """Why it is not known how much all its clients read; empty if it is."""
 
     @property
     def measured(self) -> Streams:
@@ -146,7 +148,9 @@ class ClassData:
 
     @property
     def bytes_read(self) -> BytesRead | None:
-        """What its clients read over time; None where there is no heartbeat in the logs."""
+        """What its clients read over time; None if that is not known of each of them."""
+        if self.unknown_bytes:
+            return None
         if self.beats is None:
             return self.published_read
         begin_s, end_s, amount = self.beats.begin_s, self.beats.end_s, self.beats.bytes_read

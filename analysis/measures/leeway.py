@@ -56,8 +56,8 @@ class Leeway:
     Attributes:
         fates: class of clients, or ``ALL`` -> client -> outcomes of its streams that count, in the
             order in which they started.
-        displacement: None where it cannot be told: there is one class, or what the others get never
-            changes.
+        displacement: None if it is not known: there is one class, what the others get never
+            changes, or not all logs say how much was read.
         carriers: None where the study does not say what relays can carry.
     """
 
@@ -104,6 +104,8 @@ def _fates(data: ClassData) -> dict[str, tuple[str, ...]]:
 
 
 def _displacement(data: Mapping[str, ClassData]) -> Displacement | None:
+    if any(of_class.unknown_bytes for of_class in data.values()):
+        return None
     reads = {
         name: read
         for name, of_class in data.items()

@@ -31,11 +31,14 @@ def rank_words(q: float) -> str:
 
 @dataclass(frozen=True)
 class Statistic:
-    """A number, or the reason why there is none."""
+    """A number, and what it leaves out; or the reason why there is none."""
 
     value: float | None
     reason: str = ""
 
+
+NO_HEARTBEAT = "no heartbeat in the logs"
+"""Why it is not known how much a class read, where no client says so."""
 
 NOT_PUBLISHED = Statistic(None, "not in a published pack")
 """Of a metric that takes what a published pack leaves out."""

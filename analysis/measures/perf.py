@@ -144,7 +144,8 @@ class RelayBytes:
     Attributes:
         time_s: simulated time of the line.
         bytes_written: in the second before.
-        seen_until_s: when the first of the relays' logs ends; infinite where there is none.
+        seen_until_s: when the first of the relays' logs ends; infinite if there is none, minus
+            infinity if one of them does not have a second.
     """
 
     time_s: Floats

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -13,13 +14,16 @@ from numpy.typing import NDArray
 from analysis.arrays import Floats
 from analysis.formats import files
 from analysis.formats.columns import CIRCUITS, PERF, RELAY_BYTES
+from analysis.formats.record_files import ParseReport
 from analysis.formats.tables import read_table
 from analysis.measures.data import ALL, ClassData
 from analysis.measures.perf import MARK_BYTES, Circuits, PerfStreams, RelayBytes
 
 
-def with_tornet(records: Path, classes: dict[str, ClassData]) -> dict[str, ClassData]:
-    """The classes with what these tables hold; as they are where there are no such tables.
+def with_tornet(
+    records: Path, classes: dict[str, ClassData], report: ParseReport
+) -> dict[str, ClassData]:
+    """Return the classes with the content of these tables; unchanged if there are none.
 
     Raises:
         AnalysisError: a table cannot be read.
@@ -31,7 +35,7 @@ def with_tornet(records: Path, classes: dict[str, ClassData]) -> dict[str, Class
     for name, circuits in load_circuits(records).items():
         if name in found:
             found[name] = replace(found[name], circuits=circuits)
-    relay_bytes = load_relay_bytes(records)
+    relay_bytes = load_relay_bytes(records, report.damaged_relays())
     if relay_bytes is not None and ALL in found:
         found[ALL] = replace(found[ALL], relay_bytes=relay_bytes)
     return found
@@ -74,12 +78,19 @@ def circuits_of(table: pa.Table) -> Circuits:
     return Circuits(_floats(table, "end_s"), _floats(table, "duration_s"), _texts(table, "result"))
 
 
-def load_relay_bytes(records: Path) -> RelayBytes | None:
-    """What relays wrote; None without OnionTrace. Raises as ``with_tornet``."""
+def load_relay_bytes(records: Path, damaged: Sequence[str]) -> RelayBytes | None:
+    """Return what relays wrote; None without OnionTrace. Raises as ``with_tornet``.
+
+    damaged: relays whose log is not whole.
+    """
     path = records / files.RELAY_BYTES_TABLE
     if not path.is_file():
         return None
-    return relay_bytes_of(read_table(path, RELAY_BYTES))
+    table = read_table(path, RELAY_BYTES)
+    found = relay_bytes_of(table)
+    # A relay whose log does not have a second has no row either.
+    unseen = set(damaged) - set(_texts(table, "host").tolist())
+    return replace(found, seen_until_s=-np.inf) if unseen else found
 
 
 def relay_bytes_of(table: pa.Table) -> RelayBytes:

@@ -24,7 +24,7 @@ from analysis.formats import files
 from analysis.formats.columns import GOODPUT, PEERS, PROGRESS, STREAMS, Column, Outcome
 from analysis.formats.published import GAP, GET_ANEW, KEPT, is_published, read_streams
 from analysis.formats.published_streams import restored
-from analysis.formats.record_files import read_transfer_facts
+from analysis.formats.record_files import ParseReport, read_parse_report, read_transfer_facts
 from analysis.formats.study import Level
 from analysis.formats.tables import read_table, require_values
 from analysis.measures.data import ALL, Beats, ClassData, Streams
@@ -49,6 +49,7 @@ def load_run(records: Path, level: Level) -> dict[str, ClassData]:
         return {name: replace(nothing, transfer=transfer) for name in level.classes}
     if is_published(records):
         return _published(records, level)
+    report = read_parse_report(records / files.PARSE_REPORT)
     streams = _read(records / files.STREAMS_TABLE, STREAMS)
     beats = _read(records / files.GOODPUT_TABLE, GOODPUT)
     progress = _progress(records)
@@ -73,7 +74,16 @@ def load_run(records: Path, level: Level) -> dict[str, ClassData]:
         )
     of_all = _class_data(_that_measure(streams, level), _beats(beats), level, None, clients)
     classes = _with_load(classes, level)
-    return with_tornet(records, {**classes, **_by_role(records, level), ALL: of_all})
+    data = {**classes, **_by_role(records, level), ALL: of_all}
+    return with_tornet(records, _with_unknown(data, report), report)
+
+
+def _with_unknown(data: dict[str, ClassData], report: ParseReport) -> dict[str, ClassData]:
+    """Return the classes with why it is not known how much they read."""
+    return {
+        name: replace(one, unknown_bytes=report.unknown_bytes(None if name == ALL else name))
+        for name, one in data.items()
+    }
 
 
 def _published(records: Path, level: Level) -> dict[str, ClassData]:
@@ -102,7 +112,9 @@ def _published(records: Path, level: Level) -> dict[str, ClassData]:
     of_all = _class_data(_that_measure(streams, level), None, level, None, clients)
     classes = _with_load(classes, level)
     of_all = replace(of_all, published_read=sums.get(ALL))
-    return with_tornet(records, {**classes, **_by_role(records, level), ALL: of_all})
+    data = {**classes, **_by_role(records, level), ALL: of_all}
+    report = read_parse_report(records / files.PARSE_REPORT)
+    return with_tornet(records, _with_unknown(data, report), report)
 
 
 def _that_measure(streams: pa.Table, level: Level) -> pa.Table:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
+from analysis.formats.columns import Outcome
 from analysis.formats.record_files import ParseReport
 from analysis.formats.study import Level, Study
 from analysis.judgement.estimates import (
@@ -236,24 +238,34 @@ def bias_row(row: BiasRow) -> dict[str, Any]:
 
 
 def parse_tables(plan: Study, reports: Mapping[str, ParseReport]) -> dict[str, Any]:
-    """What was read of the logs, and what could not be."""
+    """Return what was read of the logs, and what did not count."""
     total = {
         name: sum(getattr(report, name) for report in reports.values())
-        for name in ("files", "bytes", "lines", "malformed_lines", "truncated_files")
+        for name in (
+            *("files", "bytes", "lines", "heartbeat_lines", "stream_lines", "status_lines"),
+            *("other_lines", "malformed_lines", "truncated_files", "passive_streams"),
+        )
     }
-    lost = sum(p.lost_streams for r in reports.values() for p in r.problems)
+    clients: Counter[str] = Counter()
+    streams: dict[str, Counter[str]] = {}
+    for report in reports.values():
+        clients.update(report.clients)
+        for class_name, outcomes in report.streams.items():
+            streams.setdefault(class_name, Counter()).update(outcomes)
     problems = [
         (run_id, problem) for run_id, report in reports.items() for problem in report.problems
     ]
-    silent = [
-        (run_id, client)
-        for run_id, report in reports.items()
-        for client in report.clients_without_streams
-    ]
     return {
         "total": total,
-        "lost": lost,
+        "lost": sum(problem.lost_streams for _, problem in problems),
+        "classes": [
+            (name, count, [(o.value, n) for o in Outcome if (n := streams[name][o.value])])
+            for name, count in sorted(clients.items())
+            if name in streams
+        ],
+        "not_counted": [
+            (run_id, text) for run_id, report in reports.items() if (text := report.not_counted())
+        ],
         "problems": problems[:50],
         "more": max(0, len(problems) - 50),
-        "silent": silent,
     }

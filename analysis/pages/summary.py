@@ -7,6 +7,7 @@ import io
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 
+from analysis.formats.record_files import ParseReport
 from analysis.formats.study import Level, Study, Variant
 from analysis.judgement.compared import Compared
 from analysis.judgement.estimates import (
@@ -217,8 +218,11 @@ def _verdict_columns(judgement: Judgement | None) -> list[str]:
     ]
 
 
-def runs_csv(plan: Study, statistics: Statistics) -> str:
-    """runs.csv: one line for each run, class and metric."""
+def runs_csv(plan: Study, statistics: Statistics, reports: Mapping[str, ParseReport]) -> str:
+    """Return runs.csv: one line for each run, class and metric.
+
+    reports: name of a run -> what was read of its logs. A line's note also says what was not.
+    """
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
     writer.writerow(RUNS_COLUMNS)
@@ -226,6 +230,7 @@ def runs_csv(plan: Study, statistics: Statistics) -> str:
         for level_name, class_name in statistics:
             if level_name != run.level:
                 continue
+            not_counted = reports[run.run_id].not_counted(None if class_name == ALL else class_name)
             for metric in METRICS:
                 by_seed = statistics[level_name, class_name].get((metric.name, run.variant), {})
                 s = by_seed.get(run.seed)
@@ -240,7 +245,9 @@ def runs_csv(plan: Study, statistics: Statistics) -> str:
                             metric.name,
                             metric.unit,
                             exact(s.value),
-                            s.reason,
+                            not_counted
+                            if s.reason in not_counted
+                            else "; ".join(filter(None, (s.reason, not_counted))),
                         ]
                     )
     return text.getvalue()

@@ -26,7 +26,7 @@ def setup_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Print for each run how many lines did not count, and in which of its files."""
+    """Print for each run what of its logs did not count, and in which files."""
     if args.run_directory:
         directories = [args.run_directory.resolve()]
     else:
@@ -47,6 +47,8 @@ def run(args: argparse.Namespace) -> int:
             f"{directory.name}: {report.stream_lines} streams, {report.malformed_lines} malformed "
             f"lines, {report.truncated_files} cut logs"
         )
+        if not_counted := report.not_counted():
+            print(f"  not counted: {not_counted}")
         for problem in report.problems:
             print(f"  {problem.file}: {'; '.join(problem.what)}")
             for example in problem.examples[:1]:

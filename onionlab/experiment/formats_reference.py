@@ -259,7 +259,7 @@ SECTIONS: tuple[tuple[str, str, tuple[Described, ...]], ...] = (
                 files.PARSE_REPORT,
                 f"{RECORDS_FOLDER}; written last: where it is, the tables are",
                 "`analysis/records/extract.py`",
-                "`analysis/pages/report.py`, `onionlab analyse`",
+                "`analysis/measures/run_data.py`, `analysis/pages/report.py`, `onionlab analyse`",
                 f"{OF_RECORDS} It stands in `format`.",
                 ParseReport,
             ),

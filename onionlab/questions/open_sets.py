@@ -14,7 +14,7 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -26,7 +26,7 @@ from analysis.formats.json_files import read_json
 from analysis.formats.manifest import read_manifest
 from analysis.formats.plan_file import store_of
 from analysis.formats.published import is_published, read_published
-from analysis.formats.record_files import read_records_format
+from analysis.formats.record_files import read_parse_report, read_records_format
 from analysis.formats.study import Level, Run, Study, load_study
 from analysis.judgement.judging import read_statistics
 from analysis.pages.simulated import simulated
@@ -225,11 +225,20 @@ def set_of_study(study: Study, store: Path, *, name: str) -> RunSet:
         records_format=_records_format(study, store),
         spans={level.name: _span(level) for level in study.levels},
         margins=study.margins,
+        notes=tuple(_not_counted(study, store)),
         simulated=tuple(simulated(study)),
         runs=runs,
         values=values_of(read_statistics(study, store)),
         texts=_torrc_texts(runs, store),
     )
+
+
+def _not_counted(study: Study, store: Path) -> Iterator[str]:
+    """What of the runs' logs did not count: a note for each run of which something did not."""
+    for run in study.runs:
+        report = read_parse_report(store / run.records / files.PARSE_REPORT)
+        if text := report.not_counted():
+            yield f"Not counted of {run.run_id}: {text}."
 
 
 def _torrc_texts(runs: Iterable[SetRun], store: Path) -> dict[str, str]:

@@ -405,20 +405,48 @@ def test_no_baseline_no_differences(store: Path, tmp_path: Path) -> None:
     assert "Difference to" not in (tmp_path / "out" / "report.html").read_text()
 
 
-def test_problems_of_parsing_reach_the_report(store: Path, tmp_path: Path) -> None:
+def test_nothing_is_left_out_silently(store: Path, tmp_path: Path) -> None:
+    """A malformed line, a cut log and a client without heartbeats: in runs.csv and the report."""
     moved = tmp_path / "store"
     shutil.copytree(store, moved)
-    log = moved / "runs" / "5mid-rr-2" / "shadow.data/hosts/web3client/tgen.1000.stdout"
+    run = moved / "runs" / "5mid-rr-2"
+    log = run / "shadow.data/hosts/web3client/tgen.1000.stdout"
     text = log.read_bytes()
-    log.write_bytes(
-        text.replace(b"[stream-success] transport [", b"[stream-success] tr<b> [", 1)[:-7]
+    lines = text.replace(b"[stream-success] transport [", b"[stream-success] tr<b> [", 1).split(
+        b"\n"
     )
-    extract(moved / "runs" / "5mid-rr-2", moved / "records" / "5mid-rr-2")
+    log.write_bytes(b"\n".join(lines[: len(lines) // 2])[:-7])
+    log = run / "shadow.data/hosts/bulk1client/tgen.1000.stdout"
+    beat = re.compile(rb".*driver-heartbeat.*\n")
+    log.write_bytes(beat.sub(b"", log.read_bytes()))
+    report = extract(run, moved / "records" / "5mid-rr-2")
+    assert report.classes == {"bulk1client": "bulk", "web3client": "web"}
     build(changed_study(moved, tmp_path, figures=[]), moved, tmp_path / "out")
     html = (tmp_path / "out" / "report.html").read_text()
     assert "shadow.data/hosts/web3client/tgen.1000.stdout" in html
-    assert "1 malformed lines; the last line is cut; 1 streams without their line." in html
+    assert "1 malformed lines; the last line is cut; it ends at " in html
     assert "tr&lt;b&gt; [" in html
+    assert "Class bulk: 18 clients in all runs; streams: " in html
+    web = "incomplete logs of 1 of 6 clients (web3client); 1 malformed lines; 1 streams without"
+    bulk = "no heartbeats in the logs of 1 of 2 clients (bulk1client)"
+    both = f"{bulk.replace(' 2 ', ' 8 ')}; {web.replace(' 6 ', ' 8 ')}"
+    assert f"<code>5mid-rr-2</code>: {both}" in html
+    notes = {
+        (row["class"], row["metric"]): (row["value"], row["note"])
+        for row in rows_of(tmp_path / "out" / "runs.csv")
+        if row["run_id"] == "5mid-rr-2"
+    }
+    for class_name, note in (("web", web), ("bulk", bulk), ("all", both)):
+        needs_bytes = ["goodput_bytes_per_s"]
+        if class_name != "all":
+            needs_bytes += ["jain_index_clients", "longest_gap_p50_s", "starved_share"]
+        for metric in needs_bytes:
+            value, found = notes[class_name, metric]
+            assert value == ""
+            assert found.startswith(note)
+        value, found = notes[class_name, "timeout_rate"]
+        assert value != ""
+        assert found.startswith(note)
 
 
 @pytest.mark.parametrize(

@@ -14,7 +14,11 @@ from tornet_synthetic import CLIENTS, RELAYS, OnionTraceWriter, write_tornet_run
 from analysis.errors import AnalysisError
 from analysis.formats import files
 from analysis.formats.record_files import read_parse_report
+from analysis.formats.study import Level
 from analysis.formats.whole_run import TABLES
+from analysis.measures.catalogue import run_statistics
+from analysis.measures.data import ALL
+from analysis.measures.run_data import load_run
 from analysis.records.extract import extract
 from analysis.records.oniontracelog import Bytes, Circuit, OnionTraceLog
 
@@ -209,10 +213,35 @@ def test_a_log_that_ends_before_its_run_is_a_problem(made_once: Path, tmp_path: 
     report = extract(run, run / files.RECORDS)
     assert [one.file.split("/")[2] for one in report.problems] == ["perfclient1exit"]
     assert "and the run at 2000 s" in str(report.problems[0].damage)
-    assert report.damaged_files == 1
     log.write_bytes(b"".join(lines[:1]))
     report = extract(run, run / files.RECORDS)
-    assert "it tells of no second" in str(report.problems[0].damage)
+    assert "it reports no second" in str(report.problems[0].damage)
+
+
+def test_a_relay_without_a_second_leaves_no_goodput_of_the_others(
+    made_once: Path, tmp_path: Path
+) -> None:
+    """It is in no row, so that the sum over the rows would be one over fewer relays."""
+    run = tmp_path / "run"
+    shutil.copytree(made_once, run)
+    log = run / files.HOSTS / "relay2middle/oniontrace.1003.stdout"
+    log.write_bytes(log.read_bytes().splitlines(keepends=True)[0])
+    report = extract(run, run / files.RECORDS)
+    assert report.classes == {"relay2middle": ""}
+    assert report.not_counted() == "cut or damaged logs of OnionTrace on relay2middle"
+    assert report.not_counted("perf-exit") == ""
+    level = Level(
+        name="only",
+        label="only",
+        measured_start_s=0.0,
+        measured_end_s=1000.0,
+        stop_s=2000.0,
+        classes={},
+    )
+    for records, known in ((made_once / files.RECORDS, True), (run / files.RECORDS, False)):
+        found = run_statistics(load_run(records, level))[ALL, "relay_goodput_bytes_per_s"]
+        assert (found.value is not None) == known
+    assert found.reason == "OnionTrace's log of a relay ends before the measured span does"
 
 
 def test_whole_logs_have_no_problem(made_once: Path) -> None:

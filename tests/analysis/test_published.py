@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import re
 import shutil
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
@@ -132,6 +133,22 @@ def test_metrics_and_figures_of_classes_are_the_same(
     assert known >= LEFT_OUT | {"goodput_bytes_per_s", "timeout_rate", "time_to_320kib_p50_s"}
     hashes = read_published(tmp_path / "out").records
     assert set(hashes) == {files.STREAMS_TABLE, files.GOODPUT_TABLE}
+
+
+def test_what_did_not_count_is_published_too(tmp_path: Path) -> None:
+    write_run(tmp_path, 1, 1.0, 2, 2)
+    log = tmp_path / files.HOSTS / "web1client" / "tgen.1000.stdout"
+    log.write_bytes(re.sub(rb".*driver-heartbeat.*\n", b"", log.read_bytes()))
+    records = tmp_path / files.RECORDS
+    extract(tmp_path, records)
+    publish(records, [LEVEL], tmp_path / "out")
+    values = require_same(records, tmp_path / "out", LEVEL)
+    reasons = {name: values[name, "goodput_bytes_per_s"].reason for name in ("bulk", "web", ALL)}
+    assert reasons == {
+        "bulk": "",
+        "web": "no heartbeats in the logs of 1 of 2 clients (web1client)",
+        ALL: "no heartbeats in the logs of 1 of 4 clients (web1client)",
+    }
 
 
 def test_the_same_records_make_the_same_bytes(run: Path, tmp_path: Path) -> None:
@@ -403,6 +420,7 @@ def test_streams_that_are_no_whole_ticks_are_kept_as_they_are(tmp_path: Path) ->
     ]
     write_rows(tmp_path / files.STREAMS_TABLE, STREAMS, rows)
     write_rows(tmp_path / files.GOODPUT_TABLE, GOODPUT, [])
+    write_beside_tables(tmp_path / files.PARSE_REPORT, ParseReport())
     publish(tmp_path, [level_of(0, 1, 2)], tmp_path / "out")
     table = read_table(tmp_path / "out" / files.PUBLISHED_STREAMS, (*KEPT, GAP))
     assert table["start_s"].to_pylist() == [1 / 3]

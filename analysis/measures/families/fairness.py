@@ -12,6 +12,7 @@ from analysis.measures.data import ClassData
 from analysis.measures.metric import (
     HEARTBEAT_S,
     INDEX,
+    NO_HEARTBEAT,
     NOT_PUBLISHED,
     QUANTILES,
     RATE,
@@ -29,8 +30,8 @@ def _jain_over_clients(data: ClassData) -> Statistic:
     beats = data.beats
     if beats is None:
         return NOT_PUBLISHED
-    if beats.end_s.size == 0:
-        return Statistic(None, "no heartbeat in the logs")
+    if data.unknown_bytes or beats.end_s.size == 0:
+        return Statistic(None, data.unknown_bytes or NO_HEARTBEAT)
     got = amount_by_client(
         beats.client, beats.begin_s, beats.end_s, beats.bytes_read, data.begin_s, data.end_s
     )
@@ -38,37 +39,36 @@ def _jain_over_clients(data: ClassData) -> Statistic:
     return Statistic(index, "" if index is not None else "no client read a byte in the span")
 
 
-def _gaps(data: ClassData) -> tuple[Floats, str]:
-    """Longest gap of each measured stream with a known fate, and why there is none."""
-    if data.longest_gaps_s is None:
-        return np.empty(0), NOT_PUBLISHED.reason
-    streams = data.streams
-    inside = (streams.start_s >= data.begin_s) & (streams.start_s < data.end_s)
-    inside &= streams.outcome != Outcome.UNKNOWN
-    if not inside.any():
-        return np.empty(0), "no stream with a known fate"
-    gaps = data.longest_gaps_s[inside]
-    gaps = gaps[np.isfinite(gaps)]
-    if gaps.size == 0:
-        return gaps, "no heartbeat in the logs, or all clients have parallel streams"
-    return gaps, ""
+def _of_gaps(compute: Callable[[Floats], float]) -> Callable[[ClassData], Statistic]:
+    """Return a statistic of the longest gaps of the measured streams with a known fate."""
+
+    def of_class(data: ClassData) -> Statistic:
+        if data.longest_gaps_s is None:
+            return NOT_PUBLISHED
+        if data.unknown_bytes:
+            return Statistic(None, data.unknown_bytes)
+        streams = data.streams
+        inside = (streams.start_s >= data.begin_s) & (streams.start_s < data.end_s)
+        inside &= streams.outcome != Outcome.UNKNOWN
+        if not inside.any():
+            return Statistic(None, "no stream with a known fate")
+        gaps = data.longest_gaps_s[inside]
+        known = gaps[np.isfinite(gaps)]
+        if known.size == 0:
+            return Statistic(None, "no heartbeat in the logs, or all clients have parallel streams")
+        left_out = gaps.size - known.size
+        note = f"without {left_out} of {gaps.size} streams, which had others beside them"
+        return Statistic(compute(known), note if left_out else "")
+
+    return of_class
 
 
-def _gap_quantile(q: float) -> Callable[[ClassData], Statistic]:
-    def compute(data: ClassData) -> Statistic:
-        gaps, reason = _gaps(data)
-        if gaps.size == 0:
-            return Statistic(None, reason)
-        return Statistic(float(np.quantile(gaps, q, method="inverted_cdf")))
-
-    return compute
+def _quantile(q: float) -> Callable[[Floats], float]:
+    return lambda gaps: float(np.quantile(gaps, q, method="inverted_cdf"))
 
 
-def _starved(data: ClassData) -> Statistic:
-    gaps, reason = _gaps(data)
-    if gaps.size == 0:
-        return Statistic(None, reason)
-    return Statistic(float(np.mean(gaps >= STARVED_S)))
+def _starved(gaps: Floats) -> float:
+    return float(np.mean(gaps >= STARVED_S))
 
 
 METRICS: tuple[Metric, ...] = (
@@ -86,7 +86,7 @@ METRICS: tuple[Metric, ...] = (
         unit="1",
         better="lower",
         judged=RATE,
-        compute=_starved,
+        compute=_of_gaps(_starved),
     ),
     *(
         Metric(
@@ -95,7 +95,7 @@ METRICS: tuple[Metric, ...] = (
             unit="s",
             better="lower",
             judged=Judged(time_at(q).margin, HEARTBEAT_S, "heartbeat"),
-            compute=_gap_quantile(q),
+            compute=_of_gaps(_quantile(q)),
         )
         for q in QUANTILES
     ),

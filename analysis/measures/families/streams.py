@@ -17,6 +17,7 @@ from analysis.measures.durations import (
     duration_quantile,
 )
 from analysis.measures.metric import (
+    NO_HEARTBEAT,
     NOT_PUBLISHED,
     QUANTILES,
     RATE,
@@ -35,7 +36,7 @@ from analysis.measures.survival import CENSORED, EVENT, FAILURE, cumulative_inci
 def _goodput(data: ClassData) -> Statistic:
     read = data.bytes_read
     if read is None:
-        return Statistic(None, "no heartbeat in the logs")
+        return Statistic(None, data.unknown_bytes or NO_HEARTBEAT)
     if read.end_s < data.end_s - 2 * read.beat_s:
         return Statistic(None, "the logs end before the measured span does")
     got = read.by(np.array([data.begin_s, data.end_s]))
