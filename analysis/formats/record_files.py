@@ -181,7 +181,7 @@ class ParseReport:
                 if one.of_oniontrace == of_oniontrace and (of_oniontrace or not one.damage)
             ]
             if cut:
-                parts.append(f"cut or damaged logs{what} on {_names(cut)}")
+                parts.append(f"cut or damaged logs{what} on {first_names(cut)}")
         return "; ".join(filter(None, parts))
 
     def damaged_relays(self) -> list[str]:
@@ -197,10 +197,10 @@ class ParseReport:
 
     def _of_clients(self, hosts: Sequence[str], class_name: str | None) -> str:
         count = sum(self.clients.values()) if class_name is None else self.clients.get(class_name)
-        return f"{len(set(hosts))} of {count or 'unknown'} clients ({_names(hosts)})"
+        return f"{len(set(hosts))} of {count or 'unknown'} clients ({first_names(hosts)})"
 
 
-def _names(hosts: Sequence[str]) -> str:
+def first_names(hosts: Sequence[str]) -> str:
     """Return the first hosts' names, for people."""
     first = sorted(set(hosts))
     more = len(first) - MAX_NAMED_HOSTS

@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from analysis.comparison.imported_metrics import NOTES
 from analysis.comparison.run_sets import RunSet, SetRun, values_of
 from analysis.errors import AnalysisError
+from analysis.formats.record_files import first_names
 from analysis.imports.identity import content_hash, network_hash
 from analysis.imports.simulation import ImportedSimulation, keys_of, statistics_of
-from analysis.imports.tgentools import NAMES as ANALYSIS_NAMES
-from analysis.imports.tgentools import read_analysis
+from analysis.imports.tgentools import NAME, ONIONPERF_ENDING, read_analysis
 from analysis.imports.tornettools import FOLDER, is_plot_data, read_plot_data
 from analysis.judgement.judging import Statistics
 
@@ -50,7 +50,8 @@ def import_runs(paths: Sequence[Path], name: str, options: ImportOptions) -> Run
         AnalysisError: nothing to import, or a file that cannot be understood.
     """
     sources = [source for path in paths for source in find_simulations(path)]
-    simulations = []
+    empty_folders = [name for path in paths for name in _without_results(path, sources)]
+    simulations: list[ImportedSimulation] = []
     for source in dict.fromkeys(source.resolve() for source in sources):
         if source.is_dir():
             read = read_plot_data(source)
@@ -60,6 +61,8 @@ def import_runs(paths: Sequence[Path], name: str, options: ImportOptions) -> Run
         read.network = _network(options.network, read.name) or network_hash(source)
         simulations.append(read)
     notes = [*NOTES]
+    if empty_folders:
+        notes.append(f"Folders without results: {', '.join(empty_folders)}.")
     simulations = _each_once(simulations, notes)
     analyses = any(not source.is_dir() for source in sources)
     if analyses and (options.begin_s, options.end_s) != (None, None):
@@ -76,6 +79,7 @@ def import_runs(paths: Sequence[Path], name: str, options: ImportOptions) -> Run
         )
     elif empty:
         notes.append(f"No download completed in: {', '.join(empty)}.")
+    notes += _not_counted(simulations)
     if not simulations:
         raise AnalysisError(
             "no download completed in any of the simulations", "import other simulations"
@@ -99,6 +103,20 @@ def import_runs(paths: Sequence[Path], name: str, options: ImportOptions) -> Run
         ),
         values=values_of(_statistics(simulations)),
     )
+
+
+def _not_counted(simulations: Sequence[ImportedSimulation]) -> Iterator[str]:
+    """What of the simulations' files did not count, and of how many downloads the rest is."""
+    named: dict[str, list[str]] = {}
+    for simulation in simulations:
+        for note in simulation.notes:
+            named.setdefault(note, []).append(simulation.name)
+    for note, names in named.items():
+        yield f"Not counted of {first_names(names)}: {note}."
+    for class_name in sorted({name for one in simulations for name in one.downloads}):
+        counts = [one.downloads.get(class_name, (0.0, 0.0)) for one in simulations]
+        failed, total = (round(sum(numbers)) for numbers in zip(*counts, strict=True))
+        yield f"Downloads of {class_name}: {total} completed or failed, of which {failed} failed."
 
 
 def _network(pattern: re.Pattern[str] | None, name: str) -> str:
@@ -155,14 +173,41 @@ def find_simulations(path: Path) -> list[Path]:
         if is_plot_data(folder):
             found.append(folder)
         elif not is_plot_data(folder / FOLDER):
-            analyses = [folder / name for name in ANALYSIS_NAMES if (folder / name).is_file()]
-            found += analyses[:1]
+            found += _analyses(folder)
     if not found:
         raise AnalysisError(
-            f"{path} holds neither tgen.analysis.json[.xz] nor {FOLDER}",
+            f"{path} holds neither {NAME}[.xz] nor *{ONIONPERF_ENDING}[.xz] nor {FOLDER}",
             "name a simulation that tornettools or tgentools has parsed, or a folder of such",
         )
     return found
+
+
+def _analyses(folder: Path) -> list[Path]:
+    """The analyses in a folder; raises AnalysisError if one is there plain and compressed."""
+    stems = {
+        path: path.name.removesuffix(".xz")
+        for path in sorted(folder.glob("*.analysis.json*"))
+        if path.is_file()
+    }
+    found = [path for path, stem in stems.items() if stem == NAME or ONIONPERF_ENDING in stem]
+    found = [path for path in found if stems[path].endswith(".json")]
+    for path in found:
+        if [stems[other] for other in found].count(stems[path]) > 1:
+            raise AnalysisError(
+                f"{folder} holds {stems[path]} twice", "remove the plain or the compressed copy"
+            )
+    return found
+
+
+def _without_results(path: Path, sources: Sequence[Path]) -> list[str]:
+    """Names of the folders directly in a folder of simulations that hold none."""
+    if not path.is_dir() or {path, path / FOLDER} & {*sources, *(s.parent for s in sources)}:
+        return []
+    return [
+        one.name
+        for one in sorted(path.iterdir())
+        if one.is_dir() and not any(source.is_relative_to(one) for source in sources)
+    ]
 
 
 def _statistics(simulations: list[ImportedSimulation]) -> Statistics:

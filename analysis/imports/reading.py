@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -66,6 +67,21 @@ class LocatedValue:
         if not low <= value <= LARGEST_VALUE:
             raise self.wrong(f"a number from {low:g} to {LARGEST_VALUE:g}")
         return float(value)
+
+    def whole_number(self) -> int:
+        """A whole number, as text too: tgentools and OnionPerf leave those of logs as text."""
+        if isinstance(self.value, str) and re.fullmatch(r"-?\d{1,18}", self.value, re.ASCII):
+            return int(self.value)
+        if isinstance(self.value, int) and not isinstance(self.value, bool):
+            return self.value
+        raise self.wrong("a whole number")
+
+    def required(self, key: str) -> LocatedValue:
+        """A value of an object that has to have it."""
+        value = self.get(key)
+        if value is None:
+            raise self.wrong(f'"{key}"')
+        return value
 
     def numbers(self) -> list[float]:
         """An array of numbers that are not negative."""

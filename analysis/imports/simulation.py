@@ -31,6 +31,7 @@ class ImportedSimulation:
         downloads: class -> (failed, all) downloads.
         relay_goodput: bytes per second of all relays, one for each second.
         sizes: class of all sizes -> classes of single sizes that it has.
+        notes: what of its files did not count.
         content: hash of its files; "" if not known.
         network: hash of what tells its network; "" if nothing does but its name.
     """
@@ -40,12 +41,18 @@ class ImportedSimulation:
     goodputs: dict[tuple[str, str], list[float]] = field(default_factory=dict)
     downloads: dict[str, tuple[float, float]] = field(default_factory=dict)
     relay_goodput: list[float] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)
     content: str = ""
     network: str = ""
 
     def add(self, class_name: str, duration: str, seconds: list[float]) -> None:
         """Add times of completed downloads."""
         self.durations.setdefault((class_name, duration), []).extend(seconds)
+
+    def count(self, class_name: str, failed: float, total: float) -> None:
+        """Add numbers of downloads."""
+        before = self.downloads.get(class_name, (0.0, 0.0))
+        self.downloads[class_name] = (before[0] + failed, before[1] + total)
 
     @property
     def empty(self) -> bool:

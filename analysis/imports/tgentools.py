@@ -1,7 +1,8 @@
-"""tgentools' analysis of tgen logs, ``tgen.analysis.json[.xz]``.
+"""Analyses of TGen's logs by tgentools and OnionPerf, ``*.analysis.json[.xz]``.
 
-Two layouts of a node are read: with ``stream_summary`` (since tgentools 1.0.0), and with
-``transfers_summary`` (OnionPerf's and tgentools' before it).
+Three layouts of a node are read: with ``stream_summary`` (since tgentools 1.0.0), with
+``transfers_summary`` (tgentools and OnionPerf before that), and with ``streams`` alone (OnionPerf's
+own files since version 3.0). The last are counted by the definitions of tgentools' summary.
 """
 
 from __future__ import annotations
@@ -10,13 +11,17 @@ import re
 from collections.abc import Iterator
 from pathlib import Path
 
+from analysis.errors import AnalysisError
 from analysis.imports.reading import LocatedValue, read_located
 from analysis.imports.simulation import ImportedSimulation, size_class
 
 EPOCH_UNIX_S = 946684800
 """Simulated time starts at 2000-01-01 00:00:00 UTC."""
 
-NAMES = ("tgen.analysis.json", "tgen.analysis.json.xz")
+NAME = "tgen.analysis.json"
+
+ONIONPERF_ENDING = ".onionperf.analysis.json"
+"""Of names of OnionPerf's own files: DATE.SOURCE.onionperf.analysis.json[.xz]."""
 
 _TIMES = {
     "stream_summary": {
@@ -34,6 +39,12 @@ _GOODPUTS = {
     "download_goodput_4mib_5mib": (4194304, 5242880),
 }
 
+_SINCE_COMMAND = {
+    "usecs-to-response": "round_trip_time",
+    "usecs-to-first-byte-recv": "download_ttfb",
+    "usecs-to-last-byte-recv": "download_ttlb",
+}
+
 _CIRCUITS = {
     "perfclient": "exit",
     "perfclientexit": "exit",
@@ -44,40 +55,55 @@ _CIRCUITS = {
 def read_analysis(
     path: Path, *, begin_s: float | None = None, end_s: float | None = None
 ) -> ImportedSimulation:
-    """One simulation's file.
+    """One simulation's file, or one of OnionPerf's.
 
     Args:
-        path: tgen.analysis.json or tgen.analysis.json.xz.
+        path: of the file, plain or xz.
         begin_s: simulated time from which downloads count, by when they completed.
         end_s: simulated time before which they count.
 
     Raises:
-        AnalysisError: damaged, or not such a file; says where.
+        AnalysisError: damaged, or not such a file; says where. Or simulated time is given for a
+            file of OnionPerf.
     """
     top = read_located(path)
     kind, data = top.get("type"), top.get("data")
-    if kind is None or kind.value != "tgen" or data is None:
-        raise top.wrong('tgentools\' analysis ("type": "tgen" and "data")')
+    if kind is None or kind.value not in ("tgen", "onionperf") or data is None:
+        raise top.wrong('an analysis of tgentools or OnionPerf ("type": "tgen" or "onionperf")')
+    if kind.value == "onionperf" and (begin_s, end_s) != (None, None):
+        raise AnalysisError(
+            f"{path} is a measurement of OnionPerf, which has no simulated time",
+            "import it without --from and --to",
+        )
     span = (
         -float("inf") if begin_s is None else begin_s,
         float("inf") if end_s is None else end_s,
     )
-    simulation = ImportedSimulation(path.parent.name)
-    nodes = 0
+    stem = path.name.removesuffix(".xz")
+    named = path.parent.name if stem == NAME else stem
+    simulation = ImportedSimulation(named.removesuffix(".json").removesuffix(".onionperf.analysis"))
+    without = []
     for name, node in data.items():
         tgen = node.get("tgen")
         if tgen is None:
+            without.append(name)
             continue
-        nodes += 1
         _add_node(simulation, class_of(name), tgen, span)
-    if not nodes:
+    if len(without) == len(dict(data.items())):
         raise data.wrong('nodes with "tgen"')
+    if without:
+        simulation.notes.append(f'nodes without "tgen": {", ".join(without)}')
+    if top.get("filters") is not None:
+        simulation.notes.append("OnionPerf's filters are not applied")
     return simulation
 
 
 def class_of(node: str) -> str:
-    """A node's class of clients: its name without number, tornettools' own by kind of circuit."""
-    stem = re.sub(r"\d+", "", node)
+    """A node's class of clients: its name without the number at its end.
+
+    tornettools puts the kind of circuit behind the number; its own clients are named by that.
+    """
+    stem = re.sub(r"\d+(?=(exit|onionservice)?\Z)", "", node)
     return _CIRCUITS.get(stem, stem or "client")
 
 
@@ -85,10 +111,31 @@ def _add_node(
     simulation: ImportedSimulation, class_name: str, tgen: LocatedValue, span: tuple[float, float]
 ) -> None:
     layout = next((name for name in _TIMES if tgen.get(name) is not None), None)
-    if layout is None:
-        raise tgen.wrong(f"one of {' and '.join(_TIMES)}")
-    summary = tgen.get(layout)
-    assert summary is not None
+    streams = tgen.get("streams")
+    if layout is None and streams is None:
+        raise tgen.wrong(f"one of {', '.join(_TIMES)} and streams")
+    if layout is not None:
+        _add_summary(simulation, class_name, layout, tgen.required(layout), span)
+    pending = 0
+    for _, stream in () if streams is None else streams.items():
+        if stream.value is None:
+            # tgentools writes null for a stream that had not ended.
+            pending += 1
+        elif layout is not None:
+            _add_goodputs(simulation, class_name, stream, span)
+        else:
+            _add_stream(simulation, stream, span)
+    if pending:
+        simulation.notes.append(f"{pending} streams of {class_name} had not ended")
+
+
+def _add_summary(
+    simulation: ImportedSimulation,
+    class_name: str,
+    layout: str,
+    summary: LocatedValue,
+    span: tuple[float, float],
+) -> None:
     completed = 0
     for key, duration in _TIMES[layout].items():
         for size, seconds in _by_size(summary.get(key), span):
@@ -104,12 +151,31 @@ def _add_node(
     failed = 0
     for _, by_second in errors.items() if (errors := summary.get("errors")) else ():
         failed += sum(len(list(values.elements())) for values in _in_span(by_second, span))
-    before = simulation.downloads.get(class_name, (0.0, 0.0))
-    simulation.downloads[class_name] = (before[0] + failed, before[1] + failed + completed)
-    streams = tgen.get("streams")
-    if streams is not None:
-        for name, speed in _goodputs(streams, span):
-            simulation.goodputs.setdefault((class_name, name), []).append(speed)
+    simulation.count(class_name, failed, failed + completed)
+
+
+def _add_stream(
+    simulation: ImportedSimulation, stream: LocatedValue, span: tuple[float, float]
+) -> None:
+    """Add a stream of OnionPerf's by itself, as tgentools' summary does (tgentools/analysis.py)."""
+    # Its key has the server's name and address.
+    class_name = "onionservice" if ".onion:" in stream.where else "exit"
+    if stream.required("is_success").value is not True:
+        simulation.count(class_name, 1, 1)
+        return
+    times = stream.required("time_info")
+    received = stream.required("byte_info").required("payload-bytes-recv").whole_number()
+    command_us = times.required("usecs-to-command").whole_number()
+    for key, duration in _SINCE_COMMAND.items():
+        since_us = times.required(key).whole_number() - command_us
+        if since_us < 0 or (received <= 0 and duration != "round_trip_time"):
+            continue
+        if duration == "download_ttlb":
+            simulation.add(size_class(class_name, received), duration, [since_us / 1e6])
+            simulation.count(class_name, 0, 1)
+        else:
+            simulation.add(class_name, duration, [since_us / 1e6])
+    _add_goodputs(simulation, class_name, stream, span)
 
 
 def _by_size(
@@ -129,20 +195,22 @@ def _in_span(by_second: LocatedValue, span: tuple[float, float]) -> Iterator[Loc
             yield values
 
 
-def _goodputs(streams: LocatedValue, span: tuple[float, float]) -> Iterator[tuple[str, float]]:
-    for _, stream in streams.items():
-        if stream.value is None:
-            # tgentools writes null for a stream that had not ended.
-            continue
-        elapsed, end = stream.get("elapsed_seconds"), stream.get("unix_ts_end")
-        if elapsed is None or end is None:
-            continue
-        if not span[0] <= int(end.number()) - EPOCH_UNIX_S < span[1]:
-            continue
-        for name, (first, last) in _GOODPUTS.items():
-            begin_s, finish_s = (_seconds_at(stream, elapsed, size) for size in (first, last))
-            if begin_s is not None and finish_s is not None and finish_s > begin_s:
-                yield name, (last - first) / (finish_s - begin_s)
+def _add_goodputs(
+    simulation: ImportedSimulation,
+    class_name: str,
+    stream: LocatedValue,
+    span: tuple[float, float],
+) -> None:
+    elapsed, end = stream.get("elapsed_seconds"), stream.get("unix_ts_end")
+    if elapsed is None or end is None:
+        return
+    if not span[0] <= int(end.number()) - EPOCH_UNIX_S < span[1]:
+        return
+    for name, (first, last) in _GOODPUTS.items():
+        begin_s, finish_s = (_seconds_at(stream, elapsed, size) for size in (first, last))
+        if begin_s is not None and finish_s is not None and finish_s > begin_s:
+            speed = (last - first) / (finish_s - begin_s)
+            simulation.goodputs.setdefault((class_name, name), []).append(speed)
 
 
 def _seconds_at(stream: LocatedValue, elapsed: LocatedValue, size_bytes: int) -> float | None:

@@ -50,22 +50,21 @@ def _circuit_builds(simulation: ImportedSimulation, circuit: str, part: LocatedV
 def _errors(simulation: ImportedSimulation, circuit: str, part: LocatedValue) -> None:
     """Pairs of (error rate, what one download is of it), both in per cent, for each client.
 
-    From both, the client's number of downloads and of failed ones come back. Under ALL each client
-    stands twice, which cancels out of the share.
+    From both, the client's number of downloads and of failed ones come back. tornettools writes
+    each client twice under ALL.
     """
-    failed = total = 0.0
-    clients = part.get("ALL")
-    if clients is None:
-        raise part.wrong('"ALL"')
+    clients = part.required("ALL")
+    pairs = []
     for pair in clients.elements():
         values = pair.numbers()
         if len(values) != 2 or not 0 <= values[0] <= 100.001 or not 0 < values[1] <= 100.001:
             raise pair.wrong("an error rate and its resolution in per cent")
-        failed += values[0] / values[1]
-        total += 100 / values[1]
+        pairs.append(values)
+    times = 2 if pairs[::2] == pairs[1::2] else 1
+    failed = sum(rate / step for rate, step in pairs) / times
+    total = sum(100 / step for _, step in pairs) / times
     if total:
-        before = simulation.downloads.get(circuit, (0.0, 0.0))
-        simulation.downloads[circuit] = (before[0] + failed, before[1] + total)
+        simulation.count(circuit, failed, total)
 
 
 def _goodput(name: str) -> Callable[[ImportedSimulation, str, LocatedValue], None]:
@@ -92,7 +91,10 @@ FILES: dict[str, Callable[[ImportedSimulation, str, LocatedValue], None]] = {
     "relay_goodput": _relays,
     "oniontrace_tput": _relays,
 }
-"""Base name -> what to do with it. Other files (memory, run time) are no results."""
+"""Base name -> what to do with it."""
+
+NO_RESULTS = ("resource_usage", "simulation_info", "packet_count", "packet_counts", "byte_counts")
+"""Base names of files about the simulation itself."""
 
 MARKS = ("time_to_first_byte_recv", "time_to_last_byte_recv")
 """A folder with one of them is a simulation's."""
@@ -113,9 +115,12 @@ def read_plot_data(folder: Path) -> ImportedSimulation:
     named = folder.parent if folder.name == FOLDER else folder
     simulation = ImportedSimulation(named.resolve().name)
     seen: set[tuple[str, str]] = set()
+    unread = []
     for path in sorted(folder.glob("*.json*")):
         match = _NAME.match(path.name)
         if match is None or match["base"] not in FILES:
+            if match is None or match["base"] not in NO_RESULTS:
+                unread.append(path.name)
             continue
         circuit = match["circuit"] or LEGACY_CIRCUIT
         if (match["base"], circuit) in seen:
@@ -125,4 +130,6 @@ def read_plot_data(folder: Path) -> ImportedSimulation:
             )
         seen.add((match["base"], circuit))
         FILES[match["base"]](simulation, circuit, read_located(path))
+    if unread:
+        simulation.notes.append(f"files that are not read: {', '.join(unread)}")
     return simulation

@@ -14,7 +14,9 @@ from onionlab.errors import UserError
 from onionlab.paths import working_root
 from onionlab.yamlfile.units import show
 
-HELP = "import results of tgentools or tornettools, to be compared with `onionlab compare`"
+HELP = (
+    "import results of tgentools, OnionPerf or tornettools, to be compared with `onionlab compare`"
+)
 
 
 def setup_arguments(parser: argparse.ArgumentParser) -> None:
@@ -23,7 +25,8 @@ def setup_arguments(parser: argparse.ArgumentParser) -> None:
         "paths",
         nargs="+",
         type=Path,
-        help="tgen.analysis.json[.xz], tornet.plot.data, or folders that hold such",
+        help="tgen.analysis.json[.xz], OnionPerf's *.onionperf.analysis.json[.xz], "
+        "tornet.plot.data, or folders that hold such",
     )
     parser.add_argument("--name", required=True, help="name of the set: results/NAME")
     parser.add_argument(

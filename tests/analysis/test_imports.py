@@ -105,6 +105,79 @@ def test_goodput_of_a_download(tmp_path: Path) -> None:
     assert got.goodputs["exit", "download_goodput_4mib_5mib"] == [(5242880 - 4194304) / 2]
 
 
+def ended(start_us: int, times_us: dict[str, int], size: int, **more: Any) -> dict[str, Any]:
+    """A stream as OnionPerf's analysis has it since version 3.0: numbers of the log are text."""
+    times = {"command": 250_000, "response": -1, "first-byte-recv": -1, "last-byte-recv": -1}
+    return {
+        "byte_info": {"payload-bytes-recv": str(size)},
+        "is_success": "last-byte-recv" in times_us,
+        "time_info": {f"usecs-to-{key}": str(us) for key, us in {**times, **times_us}.items()},
+        "unix_ts_end": 1.9e9 + start_us / 1e6,
+        **more,
+    }
+
+
+def onionperf() -> dict[str, Any]:
+    """As a day's file of OnionPerf: two downloads over exits, and one of an onion service."""
+    slow = {"response": 750_000, "first-byte-recv": 1_250_000, "last-byte-recv": 4_250_000}
+    fast = {"response": 500_000, "first-byte-recv": 500_000, "last-byte-recv": 2_250_000}
+    progress = {"elapsed_seconds": {"payload_bytes_recv": {"512000": 1.0, "1048576": 2.0}}}
+    streams = {
+        "1:6:localhost:127.0.0.1:1:web.example:192.0.2.9:443": ended(0, slow, 5242880, **progress),
+        "2:6:localhost:127.0.0.1:2:web.example:192.0.2.9:443": ended(9, fast, 5242880),
+        "3:6:localhost:127.0.0.1:3:abc.onion:0.0.0.0:443": ended(20, {}, 0),
+    }
+    nodes = {"op-xx1": {"measurement_ip": "192.0.2.1", "tgen": {"streams": streams}, "tor": {}}}
+    return {"type": "onionperf", "version": "3.1", "filters": {}, "data": {**nodes, "op-xx2": {}}}
+
+
+def test_onionperf_s_own_analysis(tmp_path: Path) -> None:
+    """Shape: anyone-protocol/onionperf, onionperf/tests/data/analyses/2021-06-01.op-hk6a.*."""
+    path = tmp_path / "2030-03-17.op-xx1.onionperf.analysis.json"
+    path.write_text(json.dumps(onionperf()))
+    made = import_runs([tmp_path], "x", ALL_TIME)
+    assert [run.run_id for run in made.runs] == ["2030-03-17.op-xx1"]
+    got = values(made)
+    assert got["exit", "download_ttfb_p50_s"] == (1.0 + 0.25) / 2
+    assert got["exit", "round_trip_time_p50_s"] == (0.5 + 0.25) / 2
+    assert got["exit 5 MiB", "download_ttlb_p50_s"] == (4.0 + 2.0) / 2
+    assert got["exit", "download_goodput_500kib_1mib_p50_bytes_per_s"] == 1048576 - 512000
+    assert got["exit", "download_error_rate"] == 0.0
+    assert got["onionservice", "download_error_rate"] == 1.0
+    name = "2030-03-17.op-xx1"
+    assert set(made.notes) - set(NOTES) == {
+        f'Not counted of {name}: nodes without "tgen": op-xx2.',
+        f"Not counted of {name}: OnionPerf's filters are not applied.",
+        "Downloads of exit: 2 completed or failed, of which 0 failed.",
+        "Downloads of onionservice: 1 completed or failed, of which 1 failed.",
+    }
+    with pytest.raises(AnalysisError, match="OnionPerf, which has no simulated time"):
+        import_runs([path], "x", ImportOptions(begin_s=300.0))
+    path.with_name(f"{path.name}.xz").write_bytes(lzma.compress(path.read_bytes()))
+    with pytest.raises(AnalysisError, match=r"holds .*onionperf.analysis.json twice"):
+        import_runs([tmp_path], "x", ALL_TIME)
+
+
+def test_what_is_left_out_is_noted(tmp_path: Path) -> None:
+    rng = np.random.default_rng(1)
+    plot_data(tmp_path / "a", 1.0, rng, stranger=[])
+    content = analysis([1.0])
+    content["data"]["relay1"] = {}
+    (tmp_path / "b").mkdir()
+    (tmp_path / "b" / "tgen.analysis.json").write_text(json.dumps(content))
+    (tmp_path / "c").mkdir()
+    notes = import_runs([tmp_path], "x", ALL_TIME).notes
+    assert set(notes) >= {
+        "Folders without results: c.",
+        "Not counted of a: files that are not read: stranger.json.",
+        'Not counted of b: nodes without "tgen": relay1.',
+        "Not counted of b: 1 streams of exit had not ended.",
+        "Downloads of exit: 32 completed or failed, of which 2 failed.",
+    }
+    alone = import_runs([tmp_path / "a"], "x", ALL_TIME).notes
+    assert not any("Folders without" in note for note in alone)
+
+
 def plot_data(folder: Path, median_s: float, rng: np.random.Generator, **more: Any) -> Path:
     """One simulation's folder as tornettools leaves it."""
     data = folder / "tornet.plot.data"
@@ -218,7 +291,10 @@ def test_a_pack_of_runs_takes_no_import(tmp_path: Path) -> None:
 def test_names_of_classes() -> None:
     assert class_of("perfclient12") == class_of("perfclient3exit") == "exit"
     assert class_of("perfclient3onionservice") == "onionservice"
-    assert class_of("web7client") == "webclient"
+    assert class_of("markovclient12exit") == "markovclientexit"
+    # A number that is not at the end tells two kinds of clients apart.
+    assert class_of("perfclient1m7") == class_of("perfclient1m12") == "perfclient1m"
+    assert class_of("perfclient5m2") == "perfclient5m"
     assert class_of("12") == "client"
     assert [size_class("exit", n) for n in (51200, 5242880, 1000)] == [
         "exit 50 KiB",
@@ -236,10 +312,10 @@ ANALYSIS = analysis([1.0, 2.0])
         (b"", "is not valid JSON"),
         (json.dumps(ANALYSIS).encode()[:300], "is not valid JSON"),
         (b"[1, 2]", "expected an object, found an array"),
-        (b"{}", "expected tgentools' analysis"),
-        (b'{"type": "onionperf", "data": {}}', "expected tgentools' analysis"),
+        (b"{}", "expected an analysis of tgentools or OnionPerf"),
+        (b'{"type": "onionperf", "data": {}}', 'expected nodes with "tgen"'),
         (b'{"type": "tgen", "data": {}}', 'expected nodes with "tgen"'),
-        (b'{"type": "tgen", "data": {"a": {"tgen": {}}}}', "stream_summary and transfers_summary"),
+        (b'{"type": "tgen", "data": {"a": {"tgen": {}}}}', "transfers_summary and streams"),
         (json.dumps(ANALYSIS).replace('"51200"', '"large"').encode(), "a whole number as key"),
         (json.dumps(ANALYSIS).replace("[1.0]", "[-1.0]").encode(), "from 0 to 1e.18, found -1.0"),
         (json.dumps(ANALYSIS).replace("[1.0]", "[NaN]").encode(), "found nan"),
