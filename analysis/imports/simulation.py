@@ -90,7 +90,9 @@ def statistics_of(
         elif name == ERROR_RATE:
             failed, total = simulation.downloads.get(class_name, (0.0, 0.0))
             made[class_name, ERROR_RATE] = (
-                Statistic(min(1.0, failed / total)) if total > 0 else Statistic(None, "no download")
+                Statistic(min(1.0, failed / total))
+                if total > 0
+                else Statistic(None, "no download, or their number is not known")
             )
         else:
             made[ALL, RELAY_GOODPUT] = (

@@ -44,16 +44,24 @@ def _round_trips(simulation: ImportedSimulation, circuit: str, part: LocatedValu
 
 
 def _circuit_builds(simulation: ImportedSimulation, circuit: str, part: LocatedValue) -> None:
-    simulation.add(circuit, "circuit_build_time", part.numbers())
+    """A list of times, or in files of 2020 such a list for each second."""
+    if not isinstance(part.value, dict):
+        simulation.add(circuit, "circuit_build_time", part.numbers())
+        return
+    for _, times in part.items():
+        simulation.add(circuit, "circuit_build_time", times.numbers())
 
 
 def _errors(simulation: ImportedSimulation, circuit: str, part: LocatedValue) -> None:
     """Pairs of (error rate, what one download is of it), both in per cent, for each client.
 
     From both, the client's number of downloads and of failed ones come back. tornettools writes
-    each client twice under ALL.
+    each client twice under ALL. Files of 2018 have rates alone, which cannot be put together.
     """
     clients = part.required("ALL")
+    if any(isinstance(rate.value, float) for rate in clients.elements()):
+        simulation.notes.append(f"error rates of {circuit} circuits without numbers of downloads")
+        return
     pairs = []
     for pair in clients.elements():
         values = pair.numbers()

@@ -161,6 +161,7 @@ def test_onionperf_s_own_analysis(tmp_path: Path) -> None:
 def test_what_is_left_out_is_noted(tmp_path: Path) -> None:
     rng = np.random.default_rng(1)
     plot_data(tmp_path / "a", 1.0, rng, stranger=[])
+    plot_data(tmp_path / "old", 1.0, rng, **{"error_rate.exit": {"ALL": [80.0, 75.5]}})
     content = analysis([1.0])
     content["data"]["relay1"] = {}
     (tmp_path / "b").mkdir()
@@ -172,6 +173,7 @@ def test_what_is_left_out_is_noted(tmp_path: Path) -> None:
         "Not counted of a: files that are not read: stranger.json.",
         'Not counted of b: nodes without "tgen": relay1.',
         "Not counted of b: 1 streams of exit had not ended.",
+        "Not counted of old: error rates of exit circuits without numbers of downloads.",
         "Downloads of exit: 32 completed or failed, of which 2 failed.",
     }
     alone = import_runs([tmp_path / "a"], "x", ALL_TIME).notes
@@ -223,11 +225,13 @@ def test_files_of_once_is_never_enough(tmp_path: Path) -> None:
         "time_to_first_byte_recv": {"all": [1.0, 3.0], "51200": [1.0]},
         "time_to_last_byte_recv": {"all": [2.0], "51200": [2.0]},
         "oniontrace_tput": {"1200": 7},
+        "oniontrace_perfclient_cbt": {"1201": [0.5, 0.75], "1202": [1.0]},
     }.items():
         (tmp_path / f"{name}.json").write_text(json.dumps(content))
     got = values(import_runs([tmp_path], "x", ALL_TIME))
     assert got["exit", "download_ttfb_p50_s"] == 2.0
     assert got["exit 50 KiB", "download_ttlb_p50_s"] == 2.0
+    assert got["exit", "circuit_build_time_p50_s"] == 0.75
     assert got["all", "relay_goodput_bytes_per_s"] == 7.0
 
 
