@@ -201,7 +201,8 @@ def _analyses(folder: Path) -> list[Path]:
 
 def _without_results(path: Path, sources: Sequence[Path]) -> list[str]:
     """Names of the folders directly in a folder of simulations that hold none."""
-    if not path.is_dir() or {path, path / FOLDER} & {*sources, *(s.parent for s in sources)}:
+    own = {source if source.is_dir() else source.parent for source in sources}
+    if not path.is_dir() or path in own or path / FOLDER in own:
         return []
     return [
         one.name

@@ -20,7 +20,7 @@ EPOCH_UNIX_S = 946684800
 
 NAME = "tgen.analysis.json"
 
-ONIONPERF_ENDING = ".onionperf.analysis.json"
+ONIONPERF_ENDING = "onionperf.analysis.json"
 """Of names of OnionPerf's own files: DATE.SOURCE.onionperf.analysis.json[.xz]."""
 
 _TIMES = {

@@ -221,14 +221,18 @@ def test_plot_data_of_tornettools(tmp_path: Path) -> None:
 
 def test_files_of_once_is_never_enough(tmp_path: Path) -> None:
     """No kind of circuit in the names, no tornet.plot.data, "all", and OnionTrace's older names."""
+    for folder in ("sim", "tor"):
+        (tmp_path / folder).mkdir()
     for name, content in {
         "time_to_first_byte_recv": {"all": [1.0, 3.0], "51200": [1.0]},
         "time_to_last_byte_recv": {"all": [2.0], "51200": [2.0]},
         "oniontrace_tput": {"1200": 7},
         "oniontrace_perfclient_cbt": {"1201": [0.5, 0.75], "1202": [1.0]},
     }.items():
-        (tmp_path / f"{name}.json").write_text(json.dumps(content))
-    got = values(import_runs([tmp_path], "x", ALL_TIME))
+        (tmp_path / "sim" / f"{name}.json").write_text(json.dumps(content))
+    made = import_runs([tmp_path], "x", ALL_TIME)
+    assert "Folders without results: tor." in made.notes
+    got = values(made)
     assert got["exit", "download_ttfb_p50_s"] == 2.0
     assert got["exit 50 KiB", "download_ttlb_p50_s"] == 2.0
     assert got["exit", "circuit_build_time_p50_s"] == 0.75
