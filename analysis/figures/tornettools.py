@@ -353,6 +353,8 @@ def _caption(about: str, quantities: Sequence[_Quantity], shown: Shown, page: Pa
         )
         else ""
     )
+    if public is not None and known and public.not_counted:
+        known += f" Not counted of it: {'; '.join(public.not_counted)}."
     return (
         f"{about} from {level.measured_start_s:g} s to {level.measured_end_s:g} s of simulated "
         f"time. {lines}{tail}{known}"

@@ -27,3 +27,6 @@ class PublicTor(FormatModel):
         "0.001, ... 1, each a value that was measured: times in s, goodputs in bit/s, error rates "
         "in per cent"
     )
+    not_counted: tuple[str, ...] = Field(
+        default=(), description="what of the file is not read, in words"
+    )

@@ -165,6 +165,12 @@ def find_simulations(path: Path) -> list[Path]:
             f"compare with it as it is: make compare A={path}:EXPERIMENT:VARIANT",
         )
     if path.is_file():
+        if not path.name.endswith((".json", ".json.xz")):
+            raise AnalysisError(
+                f"{path} is not a JSON file",
+                f"name a {NAME}[.xz], which `tgentools parse` makes of TGen's logs, a file of "
+                f"OnionPerf's, *.{ONIONPERF_ENDING}[.xz], or a folder of such",
+            )
         return [path]
     if not path.is_dir():
         raise AnalysisError(f"{path} is missing", "name a file or folder to import")

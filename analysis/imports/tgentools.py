@@ -69,7 +69,8 @@ def read_analysis(
     top = read_located(path)
     kind, data = top.get("type"), top.get("data")
     if kind is None or kind.value not in ("tgen", "onionperf") or data is None:
-        raise top.wrong('an analysis of tgentools or OnionPerf ("type": "tgen" or "onionperf")')
+        expected = 'an analysis of tgentools or OnionPerf ("type": "tgen" or "onionperf")'
+        raise (top if kind is None or data is None else kind).wrong(expected)
     if kind.value == "onionperf" and (begin_s, end_s) != (None, None):
         raise AnalysisError(
             f"{path} is a measurement of OnionPerf, which has no simulated time",

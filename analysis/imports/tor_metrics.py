@@ -33,7 +33,7 @@ GBIT = 1e9
 
 
 def read_tor_metrics(path: Path, network_scale: float | None = None) -> PublicTor:
-    """The quantile functions of a file's measurements. What it has no value of is left out.
+    """Return the quantile functions of a file's measurements; ``not_counted`` says what is left.
 
     Args:
         path: of the file, plain or xz.
@@ -43,6 +43,8 @@ def read_tor_metrics(path: Path, network_scale: float | None = None) -> PublicTo
         AnalysisError: missing, not JSON, not such a file, or without any value.
     """
     content = read_located(path)
+    known = {*LISTS, "download_times", "daily_counts", "relay_goodput"}
+    not_counted = [f"key {key}" for key, _ in content.items() if key not in known]
     values: dict[str, Floats] = {}
     for key, name in LISTS.items():
         part = content.get(key)
@@ -51,9 +53,13 @@ def read_tor_metrics(path: Path, network_scale: float | None = None) -> PublicTo
     for size, of_size in () if times is None else times.items():
         if size in SIZES:
             values[SIZES[size]] = np.array(of_size.numbers())
+        elif size != "ALL":
+            not_counted.append(f"downloads of {size} bytes")
     daily = content.get("daily_counts")
     rates = [] if daily is None else [_error_rate(day) for _, day in daily.items()]
     values[ERROR_RATE] = np.array([rate for rate in rates if rate is not None])
+    if idle := rates.count(None):
+        not_counted.append(f"{idle} days without downloads")
     relays = content.get("relay_goodput")
     gbit = [] if relays is None else [value.number() for _, value in relays.items()]
     values[RELAY_GOODPUT] = GBIT * np.array(gbit)
@@ -68,6 +74,7 @@ def read_tor_metrics(path: Path, network_scale: float | None = None) -> PublicTo
         source=path.name,
         sha256=hashlib.sha256(path.read_bytes()).hexdigest(),
         network_scale=network_scale,
+        not_counted=tuple(not_counted),
         counts={name: int(some.size) for name, some in found.items()},
         quantiles={
             name: tuple(lower_quantiles(some, shares).tolist()) for name, some in found.items()

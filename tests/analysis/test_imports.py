@@ -322,6 +322,7 @@ ANALYSIS = analysis([1.0, 2.0])
         (b"[1, 2]", "expected an object, found an array"),
         (b"{}", "expected an analysis of tgentools or OnionPerf"),
         (b'{"type": "onionperf", "data": {}}', 'expected nodes with "tgen"'),
+        (b'{"type": "oniontrace", "data": {}}', "at /type: .* found 'oniontrace'"),
         (b'{"type": "tgen", "data": {}}', 'expected nodes with "tgen"'),
         (b'{"type": "tgen", "data": {"a": {"tgen": {}}}}', "transfers_summary and streams"),
         (json.dumps(ANALYSIS).replace('"51200"', '"large"').encode(), "a whole number as key"),

@@ -102,6 +102,7 @@ def test_measurements_of_the_public_tor_are_read(tmp_path: Path) -> None:
     assert read.quantiles["last_byte_50kib"][1000] == max(content["download_times"]["51200"])
     assert read.quantiles["error_rate"] == (3.0,) * 1001
     assert read.quantiles["relay_goodput"][0] == 250e9
+    assert read.not_counted == ("1 days without downloads",)
 
 
 @pytest.mark.parametrize(
