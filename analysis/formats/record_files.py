@@ -261,6 +261,11 @@ class TraceCounts:
     )
     format: Literal[1] = Field(default=TRACE_COUNTS_FORMAT, description="version")
 
+    def not_counted(self, role: str) -> str:
+        """Return what of the traces of a role's relays did not count; "" if all of it did."""
+        damaged = [relay for relay in self.relays if relay.role == role and relay.damage]
+        return "; ".join(f"trace of {relay.relay}: {relay.damage}" for relay in damaged)
+
 
 def write_beside_tables(path: Path, content: ParseReport | TransferFacts | TraceCounts) -> None:
     """Write one of these files; the same content gives the same bytes."""

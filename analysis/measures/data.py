@@ -116,6 +116,8 @@ class ClassData:
     horizon_s: float | None
     side_by_side: tuple[Downloads, ...] = ()
     clients: tuple[str, ...] = ()
+    not_side_by_side: tuple[str, ...] = ()
+    """Clients that also made downloads side by side, but with a stream of unknown fate or size."""
     load: bool = False
     """Whether the class is there for the load alone: nothing but how much of it there is and what
     it carries is a metric."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -28,7 +28,7 @@ from analysis.formats.record_files import ParseReport, read_parse_report, read_t
 from analysis.formats.study import Level
 from analysis.formats.tables import read_table, require_values
 from analysis.measures.data import ALL, Beats, ClassData, Streams
-from analysis.measures.downloads import Download, Downloads, download
+from analysis.measures.downloads import Download, download
 from analysis.measures.peer_transfer import PeerTransfer
 from analysis.measures.perf_data import with_tornet
 from analysis.measures.published import load_received, load_sums, stream_rows
@@ -70,7 +70,7 @@ def load_run(records: Path, level: Level) -> dict[str, ClassData]:
             level,
             level.horizon_s(name),
             clients,
-            _side_by_side(own, clients, progress, level),
+            dict(_groups(own, clients, progress, level)),
         )
     of_all = _class_data(_that_measure(streams, level), _beats(beats), level, None, clients)
     classes = _with_load(classes, level)
@@ -102,8 +102,9 @@ def _published(records: Path, level: Level) -> dict[str, ClassData]:
     classes = {}
     for name in names:
         own = streams.filter(pc.equal(streams["class"], name))
-        side_by_side = _side_by_side(own, clients, progress, level)
-        if any(one.known_gap_s is None for downloads in side_by_side for one in downloads):
+        side_by_side = dict(_groups(own, clients, progress, level))
+        downloads = (one for group in side_by_side.values() for one in group.values())
+        if any(one.known_gap_s is None for one in downloads):
             raise AnalysisError(f"{records} was published for another measured span", GET_ANEW)
         classes[name] = replace(
             _class_data(own, None, level, level.horizon_s(name), clients, side_by_side),
@@ -254,8 +255,9 @@ def _class_data(
     level: Level,
     horizon_s: float | None,
     clients: Sequence[str],
-    side_by_side: tuple[Downloads, ...] = (),
+    side_by_side: Mapping[str, dict[int, Download]] | None = None,
 ) -> ClassData:
+    groups = side_by_side or {}
     from_command = "ttfb_from_command_s"
     return ClassData(
         streams=Streams(
@@ -273,7 +275,8 @@ def _class_data(
         begin_s=level.measured_start_s,
         end_s=level.measured_end_s,
         horizon_s=horizon_s,
-        side_by_side=side_by_side,
+        side_by_side=tuple(tuple(group.values()) for group in groups.values() if group),
+        not_side_by_side=tuple(name for name, group in groups.items() if not group),
         clients=tuple(clients),
     )
 
@@ -301,20 +304,13 @@ def _progress(records: Path) -> Progress:
     return {key: (time_s[rows], received[rows]) for key, rows in stream_rows(table).items()}
 
 
-def _side_by_side(
-    streams: pa.Table, clients: list[str], progress: Progress, level: Level
-) -> tuple[Downloads, ...]:
-    """The downloads of each client that made several side by side in the measured span.
-
-    A client with a stream of unknown fate or size is left out: who was served when it cannot tell.
-    """
-    return tuple(tuple(group.values()) for _, group in _groups(streams, clients, progress, level))
-
-
 def _groups(
     streams: pa.Table, clients: list[str], progress: Progress, level: Level
 ) -> Iterator[tuple[str, dict[int, Download]]]:
-    """Clients that have downloads side by side, and these by their numbers, oldest first."""
+    """Clients that have downloads side by side, and these by their numbers, oldest first.
+
+    A client with a stream of unknown fate or size has none: who was served when is not known.
+    """
     if not progress:
         return
     of_client: dict[int, list[dict[str, Any]]] = {}
@@ -326,9 +322,10 @@ def _groups(
         ends = [row["end_s"] for row in rows]
         overlap = any(row["start_s"] < end for row, end in zip(rows[1:], ends, strict=False))
         known = all(row["bytes_requested"] and row["outcome"] != Outcome.UNKNOWN for row in rows)
-        if overlap and known:
+        if overlap:
             name = clients[code]
-            yield name, {row["stream_index"]: _download(row, name, progress) for row in rows}
+            found = {row["stream_index"]: _download(row, name, progress) for row in rows if known}
+            yield name, found
 
 
 def groups_side_by_side(records: Path, level: Level) -> Iterator[tuple[str, dict[int, Download]]]:
@@ -342,7 +339,9 @@ def groups_side_by_side(records: Path, level: Level) -> Iterator[tuple[str, dict
     streams, progress = _with_codes(streams, clients), _progress(records)
     for name in sorted(pc.unique(streams["class"]).to_pylist()):
         own = streams.filter(pc.equal(streams["class"], name))
-        yield from _groups(own, clients, progress, level)
+        yield from (
+            (name, group) for name, group in _groups(own, clients, progress, level) if group
+        )
 
 
 def _download(row: dict[str, Any], client: str, progress: Progress) -> Download:

@@ -131,9 +131,9 @@ def build(study: Path, store: Path, out: Path) -> ReportPaths:
         (scratch / files.FIGURES).mkdir()
         drawn = tuple(write_figure(figure, plan, scratch / files.FIGURES) for figure in figures)
         (scratch / files.SUMMARY_CSV).write_text(summary_csv(plan, rows), encoding="utf-8")
-        (scratch / files.RUNS_CSV).write_text(
-            runs_csv(plan, statistics, parse_reports), encoding="utf-8"
-        )
+        counts = {run.run_id: of_run for run, of_run in traces.counts}
+        runs = runs_csv(plan, statistics, parse_reports, counts)
+        (scratch / files.RUNS_CSV).write_text(runs, encoding="utf-8")
         (scratch / files.CENSORING_CSV).write_text(bias_csv(bias_rows), encoding="utf-8")
         trace = None
         if traces:

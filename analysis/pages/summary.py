@@ -7,7 +7,7 @@ import io
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 
-from analysis.formats.record_files import ParseReport
+from analysis.formats.record_files import ParseReport, TraceCounts
 from analysis.formats.study import Level, Study, Variant
 from analysis.judgement.compared import Compared
 from analysis.judgement.estimates import (
@@ -218,10 +218,21 @@ def _verdict_columns(judgement: Judgement | None) -> list[str]:
     ]
 
 
-def runs_csv(plan: Study, statistics: Statistics, reports: Mapping[str, ParseReport]) -> str:
+def runs_csv(
+    plan: Study,
+    statistics: Statistics,
+    reports: Mapping[str, ParseReport],
+    traces: Mapping[str, TraceCounts],
+) -> str:
     """Return runs.csv: one line for each run, class and metric.
 
-    reports: name of a run -> what was read of its logs. A line's note also says what was not.
+    A line's note also says what of the logs and traces of its class did not count.
+
+    Args:
+        plan: the study.
+        statistics: of its runs.
+        reports: name of a run -> what was read of its logs.
+        traces: name of a run -> what its cell traces held, of traced runs.
     """
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
@@ -231,6 +242,9 @@ def runs_csv(plan: Study, statistics: Statistics, reports: Mapping[str, ParseRep
             if level_name != run.level:
                 continue
             not_counted = reports[run.run_id].not_counted(None if class_name == ALL else class_name)
+            if run.run_id in traces:
+                damage = traces[run.run_id].not_counted(class_name)
+                not_counted = "; ".join(filter(None, (not_counted, damage)))
             for metric in METRICS:
                 by_seed = statistics[level_name, class_name].get((metric.name, run.variant), {})
                 s = by_seed.get(run.seed)

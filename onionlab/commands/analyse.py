@@ -47,12 +47,12 @@ def run(args: argparse.Namespace) -> int:
             f"{directory.name}: {report.stream_lines} streams, {report.malformed_lines} malformed "
             f"lines, {report.truncated_files} cut logs"
         )
-        if not_counted := report.not_counted():
-            print(f"  not counted: {not_counted}")
         for problem in report.problems:
             print(f"  {problem.file}: {'; '.join(problem.what)}")
             for example in problem.examples[:1]:
                 print(f"    line {example.line}: {example.reason}")
+        if not_counted := report.not_counted():
+            print(f"  not counted: {not_counted}")
         for relay in relays:
             if relay.damage:
                 print(f"  trace of {relay.relay}: {relay.damage}")

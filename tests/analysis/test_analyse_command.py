@@ -11,8 +11,8 @@ import pytest
 from analysis_synthetic import write_run
 from celltrace_synthetic import CLIENTS, Model, write_traces
 
-from analysis.formats.files import RECORDS
-from analysis.formats.record_files import ParseReport
+from analysis.formats.files import RECORDS, TRACE_COUNTS
+from analysis.formats.record_files import ParseReport, read_trace_counts
 from onionlab.cli import main
 
 HOSTS = Path("shadow.data") / "hosts"
@@ -103,6 +103,9 @@ def test_what_does_not_count_is_said_with_its_file(
     line = "; ".join(part.strip() for part in out.splitlines()[1:])
     assert said in line
     assert line.startswith("trace of middle1: " if file == TRACE else f"{TGEN}: ")
+    counts = read_trace_counts(run_directory / RECORDS / TRACE_COUNTS)
+    assert counts.not_counted("middle") == (line if file == TRACE else "")
+    assert counts.not_counted("guard") == ""
 
 
 @pytest.mark.parametrize(

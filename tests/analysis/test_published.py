@@ -44,7 +44,7 @@ from analysis.formats.whole_run import require_published
 from analysis.measures.catalogue import run_statistics
 from analysis.measures.data import ALL
 from analysis.measures.leeway import leeway
-from analysis.measures.metric import NOT_PUBLISHED
+from analysis.measures.metric import NOT_PUBLISHED, Statistic
 from analysis.measures.publishing import publish
 from analysis.measures.run_data import load_run
 from analysis.records.extract import extract
@@ -463,6 +463,17 @@ def test_downloads_are_told_by_the_second_and_their_gaps_as_they_were(tmp_path: 
     assert values["web", "stream_gap_max_s"].value == 15.75
     table = read_table(tmp_path / "out" / files.PUBLISHED_PROGRESS, RECEIVED)
     assert table.num_rows == 2 * len(set(table["time_s"].to_pylist()))
+
+
+def test_a_client_whose_downloads_cannot_be_compared_is_named(tmp_path: Path) -> None:
+    side_by_side(tmp_path)
+    streams = read_table(tmp_path / files.STREAMS_TABLE).to_pylist()
+    others = [{**streams[0], "client": "b"}, {**streams[1], "client": "b", "outcome": "unknown"}]
+    write_rows(tmp_path / files.STREAMS_TABLE, STREAMS, [*streams, *others])
+    publish(tmp_path, [level_of(0, 20, 60)], tmp_path / "out")
+    values = require_same(tmp_path, tmp_path / "out", level_of(0, 20, 60))
+    gap = values["web", "stream_gap_max_s"]
+    assert gap == Statistic(15.75, "without b, with a stream of unknown fate or size")
 
 
 def test_downloads_of_another_span_have_no_value(tmp_path: Path) -> None:

@@ -8,6 +8,7 @@ from functools import partial
 import numpy as np
 
 from analysis.arrays import Floats
+from analysis.formats.record_files import first_names
 from analysis.measures.data import ClassData
 from analysis.measures.downloads import (
     Downloads,
@@ -39,7 +40,9 @@ def _mean_over_clients(
         known = [value for value in values if value is not None]
         if not known or len(known) < len(values):
             return Statistic(None, reason)
-        return Statistic(float(np.mean(known)))
+        left_out = first_names(data.not_side_by_side)
+        note = f"without {left_out}, with a stream of unknown fate or size" if left_out else ""
+        return Statistic(float(np.mean(known)), note)
 
     return of_class
 
