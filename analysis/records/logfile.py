@@ -37,7 +37,7 @@ class LogFile:
     damage: str | None = field(default=None)
 
     def batches(self) -> Iterator[list[bytes]]:
-        """Yields lists of whole lines without their newline, 1 MiB and 10,000 lines at most.
+        """Yield lists of whole lines without LF or CRLF, 1 MiB and 10,000 lines at most.
 
         Raises:
             AnalysisError: it is compressed and holds more than any log of its size.
@@ -56,6 +56,8 @@ class LogFile:
             rest = lines.pop()
             if _any_long(lines):
                 lines = [_cut(line) for line in lines]
+            if lines[0].endswith(b"\r"):
+                lines = [line.removesuffix(b"\r") for line in lines]
             for begin in range(0, len(lines), MOST_LINES):
                 yield lines[begin : begin + MOST_LINES]
         self.tail = _cut(rest)

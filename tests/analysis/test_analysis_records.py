@@ -309,6 +309,14 @@ def compressed(text: bytes) -> dict[str, bytes]:
     }
 
 
+def test_logs_with_crlf_read_as_plain_ones(tmp_path: Path) -> None:
+    text = golden_text("bulk-open")
+    _, rows = one_log(tmp_path / "lf", text)
+    report, again = one_log(tmp_path / "crlf", text.replace(b"\n", b"\r\n"))
+    assert report.clean
+    assert again == rows
+
+
 def test_compressed_logs_read_as_plain_ones(tmp_path: Path) -> None:
     text = client_log("client1", WEB, np.random.default_rng(1))
     write_logs(tmp_path / "run", {"client1": ("web", text)})

@@ -25,12 +25,13 @@ from analysis.formats.columns import GOODPUT, STREAMS, arrow_schema
 from analysis.formats.files import (
     ARRIVALS_TABLE,
     GOODPUT_TABLE,
+    PARSE_REPORT,
     RELAY_TIME_TABLE,
     STREAMS_TABLE,
     TRACE_COUNTS,
     TRACE_PLAN,
 )
-from analysis.formats.record_files import read_trace_counts
+from analysis.formats.record_files import ParseReport, read_trace_counts, write_beside_tables
 from analysis.formats.study import CellTimes, Level, PublishedCellTimes, Run, Study, Variant
 from analysis.measures.catalogue import run_statistics
 from analysis.measures.metric import Statistic
@@ -122,6 +123,7 @@ def statistics(records: Path) -> dict[tuple[str, str], Statistic]:
     """The metrics of cells alone: without streams and heartbeats."""
     for name, columns in ((STREAMS_TABLE, STREAMS), (GOODPUT_TABLE, GOODPUT)):
         pq.write_table(arrow_schema(columns).empty_table(), records / name)
+    write_beside_tables(records / PARSE_REPORT, ParseReport())
     return run_statistics(load_run(records, LEVEL))
 
 
