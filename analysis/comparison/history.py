@@ -92,7 +92,7 @@ def _problem(
     if not all(0 <= value <= LARGEST_VALUE for value in known):
         return f"a value is not from 0 to {LARGEST_VALUE:g}"
     if (estimate is None) == (len(known) == len(values)):
-        return "there is an estimate in spite of a null value, or none without one"
+        return f"the estimate is {estimate}, and {len(values) - len(known)} values are null"
     return None
 
 

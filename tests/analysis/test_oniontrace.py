@@ -114,6 +114,9 @@ def test_one_damaged_byte_harms_one_line(place: int, value: int) -> None:
         ("CIRC 1 BUILT", "no TIME_CREATED"),
         ("CIRC 1 BUILD TIME_CREATED=2000-01-01T00:05:00.000000", "no status"),
         ("CIRC 1 BUILT TIME_CREATED=2000-13-01T00:05:00.000000", "is no time"),
+        ("CIRC 1 BUILT TIME_CREATED=2001-01-01T00:05:00.000000", "later than the line"),
+        ("CIRC 1 BUILT TIME_CREATED=1969-01-01T00:05:00.000000", "outside of the run"),
+        (f"BW 1 {10**17}", "more than there can be"),
     ],
 )
 def test_lines_that_no_tor_writes(text: str, why: str) -> None:

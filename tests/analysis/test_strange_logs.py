@@ -9,16 +9,19 @@ import tracemalloc
 from collections.abc import Callable
 from pathlib import Path
 
+import pyarrow.parquet as pq  # type: ignore[import-untyped]
 import pytest
 import zstandard
 from analysis_synthetic import EPOCH, KIB, LogWriter, study_content, write_logs
 
 from analysis.errors import AnalysisError
-from analysis.formats import compressed
+from analysis.formats import compressed, files
 from analysis.formats.compressed import most_bytes
 from analysis.formats.json_files import read_json
 from analysis.formats.record_files import ParseReport
 from analysis.formats.study import Study
+from analysis.formats.tables import read_table
+from analysis.formats.whole_run import TABLES
 from analysis.measures.catalogue import run_statistics
 from analysis.measures.run_data import load_run
 from analysis.records.extract import extract
@@ -50,6 +53,33 @@ def read(tmp_path: Path, text: bytes, suffix: str = "") -> ParseReport:
     log.unlink()
     log.with_name(log.name + suffix).write_bytes(text)
     return extract(tmp_path / "run", tmp_path / "out")
+
+
+def require_readable(records: Path) -> None:
+    for path in records.glob("*.parquet"):
+        read_table(path, TABLES[path.name])
+
+
+@pytest.mark.parametrize("second", [EPOCH - 1, EPOCH + 239, 999_999_999_999])
+def test_a_heartbeat_from_outside_of_its_log_is_malformed(tmp_path: Path, second: int) -> None:
+    """Before the run, before the log's first line, and later than any run lasts."""
+    text = usual_log().text()
+    before = f" {EPOCH + 241}.000000 ".encode()
+    assert text.count(before) == 1
+    report = read(tmp_path, text.replace(before, f" {second}.000000 ".encode()))
+    assert report.malformed_lines == 1
+    assert report.heartbeat_lines == 1
+    require_readable(tmp_path / "out")
+
+
+def test_times_of_a_stream_that_are_out_of_order_are_left_out(tmp_path: Path) -> None:
+    log = usual_log()
+    log.end(244.0, 1, 242.6, requested=9, payload=9, command_s=1.0, first_byte_s=0.5)
+    read(tmp_path, log.text())
+    require_readable(tmp_path / "out")
+    rows = pq.read_table(tmp_path / "out" / files.STREAMS_TABLE).to_pylist()
+    assert [row["ttfb_from_command_s"] for row in rows] == [None, None]
+    assert rows[1]["ttfb_from_start_s"] == 0.5
 
 
 def read_in_batches(path: Path) -> None:
