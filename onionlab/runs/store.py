@@ -102,6 +102,8 @@ class Store:
         """
         for run_id in sorted(_listed(self.directory, run_ids)):
             records = self.run(run_id) / files.RECORDS
+            if not self.manifest(run_id).exists():
+                continue  # Snakemake makes the folder before the job begins.
             if self.is_finished(run_id) and not has_cut_files(records):
                 continue
             with self.exclusive(run_id):

@@ -82,7 +82,9 @@ def test_a_run_that_is_not_whole_is_not_there(
     change(store.run("ab"))
     assert store.is_finished("ab") is whole
     said: list[str] = []
-    store.remove_damaged(["ab", "nowhere"], said.append)
+    store.run("begun").mkdir()
+    store.remove_damaged(["ab", "begun", "nowhere"], said.append)
+    assert store.run("begun").exists()
     assert store.run("ab").exists() is whole
     assert said == ([] if whole else [f"{tmp_path}/ab is not whole: the run is made again"])
 
