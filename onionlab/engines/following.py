@@ -103,6 +103,8 @@ def follow(
             stdout=log,
             stderr=subprocess.STDOUT,
             env=dict(command.environment),
+            # Shadow makes the programs' folders with it, and Tor logs permissions that it corrects.
+            umask=0o022,
         )
         sampler = MemorySampler(process.pid, command.directory / "free.log", command.shared_bytes)
         try:

@@ -137,20 +137,16 @@ class RunDirectory:
         return identity_hash(self.identity(programs, engine))
 
     def write(self, directory: Path) -> None:
-        """Write the files below `directory`.
-
-        Their permissions do not depend on the umask: under Shadow, Tor logs those that it corrects.
-        """
+        """Write the files below `directory`."""
         for relative, content in self.files.items():
             path = directory / relative
             path.parent.mkdir(parents=True, exist_ok=True)
             path.write_bytes(content)
-            path.chmod(0o644)
-        folders = {parent for relative in self.files for parent in Path(relative).parents}
-        for folder in folders:
-            (directory / folder).chmod(0o755)
-        for private in self.private_folders:
-            (directory / private).chmod(0o700)
+        # Whatever the umask is: under Shadow, Tor logs permissions that it corrects.
+        for parent in {parent for relative in self.files for parent in Path(relative).parents}:
+            (directory / parent).chmod(0o755)
+        for folder in self.private_folders:
+            (directory / folder).chmod(0o700)
 
 
 def compose(
