@@ -94,6 +94,10 @@ class PerfStreams:
         taken_s = taken_s[self.success & np.isfinite(taken_s) & (taken_s > 0)]
         return (MARK_BYTES[high] - MARK_BYTES[low]) / taken_s
 
+    def reached(self, mark: Mark) -> int:
+        """How many completed downloads had so much payload."""
+        return int((self.success & np.isfinite(self.at_s[mark])).sum())
+
     def counts(self) -> tuple[int, int]:
         """How many downloads failed, and how many failed or completed."""
         failed = int((~self.success).sum())

@@ -86,6 +86,22 @@ def test_goodput_is_between_two_amounts_that_came_at_two_times() -> None:
         },
     )
     assert some.goodputs_bytes_per_s("500kib", "1mib").tolist() == [(2**20 - 512_000) / 2]
+    assert some.reached("1mib") == 3
+
+
+def test_downloads_without_a_goodput_are_noted(run: Path) -> None:
+    data = load_run(run / files.RECORDS, LEVEL)["perf-exit"]
+    assert data.perf is not None
+    name = "perf-exit", "download_goodput_500kib_1mib_p50_bytes_per_s"
+    reached = data.perf.ended_in(data.begin_s, data.end_s).reached("1mib")
+    assert run_statistics({"perf-exit": data})[name].reason == ""
+    at_s = dict(data.perf.at_s)
+    first = np.flatnonzero(np.isfinite(at_s["1mib"]) & (data.perf.end_s >= data.begin_s))[0]
+    at_s["500kib"] = at_s["500kib"].copy()
+    at_s["500kib"][first] = at_s["1mib"][first]
+    changed = replace(data, perf=replace(data.perf, at_s=at_s))
+    reason = run_statistics({"perf-exit": changed})[name].reason
+    assert reason == f"without 1 of {reached} downloads, that reached both at once"
 
 
 def test_a_circuit_counts_by_when_it_was_built() -> None:

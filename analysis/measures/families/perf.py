@@ -26,7 +26,7 @@ from analysis.measures.metric import (
     rank_words,
     time_at,
 )
-from analysis.measures.perf import GOODPUTS, SIZES_BYTES, PerfStreams
+from analysis.measures.perf import GOODPUTS, SIZES_BYTES, Mark, PerfStreams
 
 SIZE_WORDS = {"50kib": "50 KiB", "500kib": "500 KiB", "1mib": "1 MiB", "4mib": "4 MiB"}
 SIZE_WORDS["5mib"] = "5 MiB"
@@ -63,6 +63,20 @@ def _of_ended(
     times_s: Callable[[PerfStreams], Floats], q: float
 ) -> Callable[[ClassData], Statistic]:
     return lambda data: _quantile(times_s(_ended(data)), q, NO_DOWNLOAD)
+
+
+def _goodput(low: Mark, high: Mark) -> Callable[[ClassData], Statistic]:
+    def compute(data: ClassData) -> Statistic:
+        ended = _ended(data)
+        speeds = ended.goodputs_bytes_per_s(low, high)
+        median = _quantile(speeds, 0.5, NO_DOWNLOAD)
+        reached = ended.reached(high)
+        if median.value is None or speeds.size == reached:
+            return median
+        note = f"without {reached - speeds.size} of {reached} downloads, that reached both at once"
+        return Statistic(median.value, note)
+
+    return compute
 
 
 def _last_byte_of_size(size_bytes: int, q: float) -> Callable[[ClassData], Statistic]:
@@ -154,7 +168,7 @@ def _perf_metrics() -> Iterator[Metric]:
             unit="B/s",
             better="higher",
             judged=WHOLE,
-            compute=_of_ended(partial(PerfStreams.goodputs_bytes_per_s, low=low, high=high), 0.5),
+            compute=_goodput(low, high),
         )
     yield _Metric(
         name="download_error_rate",
