@@ -131,6 +131,23 @@ def test_another_checkout_with_the_same_records(
     assert (status, "are gone" in err) == (2, True)
 
 
+def test_what_did_not_count_is_in_the_report(onionlab: Any, checkout: Path, tmp_path: Path) -> None:
+    moved = tmp_path / "moved"
+    shutil.copytree(checkout, moved)
+    write_json(moved / "results" / "swrr-test" / "plan.json", {"store": str(moved / "runs")})
+    run = next(path for path in (moved / "runs").iterdir() if "-rr-" in path.name)
+    path = run / "records-v1" / "parse.json"
+    report = read_json(path)
+    silent = {"clients_without_heartbeats": ["web1client"], "classes": {"web1client": "web"}}
+    write_json(path, report | silent)
+    _, out, _ = onionlab(
+        f"{moved}/results/swrr-test:ewma", f"{moved}/results/swrr-test:rr", "--out", str(tmp_path)
+    )
+    page = Path(out.splitlines()[-1]).read_text()
+    note = "no heartbeats in the logs of 1 of 5 clients (web1client)"
+    assert f"Not counted of {run.name}: {note}." in page
+
+
 @pytest.fixture(scope="module")
 def pack_file(checkout: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A pack of that experiment twice, as `a` and `b`; of rr the last seed was not made."""
