@@ -25,6 +25,9 @@ ENCODINGS = {0, 2, 3, 5, 8, 9}
 """PLAIN, the two of dictionaries, RLE, DELTA_BINARY_PACKED, BYTE_STREAM_SPLIT. In the others a text
 repeats the one before at no cost."""
 
+MAX_PAGES = 1_000_000
+"""In the columns that are read: those of a billion rows. Their headers are read in some seconds."""
+
 PAGE_KINDS = {0: 5, 2: 7, 3: 8}
 """Type of a page -> field of its header: DataPageHeader, DictionaryPageHeader, DataPageHeaderV2."""
 
@@ -39,7 +42,8 @@ def require_plausible(path: Path, metadata: pq.FileMetaData, names: Collection[s
 
     Raises:
         TooLargeError: more than a file of its size plausibly holds.
-        ValueError: a page's header is damaged, or its encoding is none of ``ENCODINGS``.
+        ValueError: a page's header is damaged, its encoding is none of ``ENCODINGS``, or there are
+            more than ``MAX_PAGES``.
     """
     with path.open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as data:
         most = most_bytes(len(data))
@@ -47,7 +51,7 @@ def require_plausible(path: Path, metadata: pq.FileMetaData, names: Collection[s
 
 
 def _memory_bytes(data: mmap.mmap, metadata: pq.FileMetaData, names: Collection[str]) -> int:
-    unpacked_bytes = values = 0
+    unpacked_bytes = values = pages = 0
     for group in map(metadata.row_group, range(metadata.num_row_groups)):
         for chunk in map(group.column, range(group.num_columns)):
             if chunk.path_in_schema.partition(".")[0] not in names:
@@ -56,6 +60,9 @@ def _memory_bytes(data: mmap.mmap, metadata: pq.FileMetaData, names: Collection[
             for size_bytes, count in _pages(data, chunk):
                 unpacked_bytes += size_bytes
                 in_pages += count
+                pages += 1
+                if pages > MAX_PAGES:
+                    raise ValueError(f"it has more than {MAX_PAGES} pages")
             values += max(chunk.num_values, group.num_rows, in_pages)
     return max(unpacked_bytes, values * VALUE_BYTES)
 
