@@ -79,6 +79,17 @@ def test_make(words: list[str]) -> None:
             assert set(value.split(",")) <= set(load_variants(REPOSITORY)), value
 
 
+@pytest.mark.parametrize("page", PAGES.values(), ids=PAGES)
+def test_no_status_of_the_program_is_promised_of_make(page: Page) -> None:
+    """make ends with 2 for each status but 0. Whoever speaks of both names the program."""
+    call = re.compile(rf"\bmake (?:{'|'.join(TARGETS)})\b")
+    status = re.compile(r'exit status|\bexits? with [13]\b|"Error [13]"')
+    history = page.path == "CHANGELOG.md"
+    for sentence in () if history else re.split(r"(?<=[.])\s", page.text):
+        if call.search(sentence) and status.search(sentence):
+            assert "onionlab" in sentence, sentence
+
+
 @pytest.mark.parametrize("words", OF_THE_PROGRAM.values(), ids=OF_THE_PROGRAM)
 def test_onionlab(words: list[str]) -> None:
     verb = words[1]
