@@ -11,6 +11,7 @@ from typing import Annotated, Any, Literal
 from pydantic import Field, ValidationError
 
 from analysis.errors import AnalysisError, problems_of
+from analysis.formats.durable import make_folder, sync
 from analysis.formats.format_model import LARGEST_NUMBER, FormatModel
 from analysis.formats.json_files import parse_json
 
@@ -151,7 +152,7 @@ def add_to_bench_history(path: Path, measurement: BenchMeasurement) -> None:
     Raises:
         OSError: it cannot be written; then the file is as it was.
     """
-    path.parent.mkdir(parents=True, exist_ok=True)
+    make_folder(path.parent)
     text = json.dumps(measurement.content(), sort_keys=True, separators=(",", ":")) + "\n"
     descriptor = os.open(path, os.O_RDWR | os.O_APPEND | os.O_CREAT, 0o644)
     try:
@@ -163,6 +164,7 @@ def add_to_bench_history(path: Path, measurement: BenchMeasurement) -> None:
         try:
             _write_all(descriptor, text.encode())
             os.fsync(descriptor)
+            sync(path.parent)
         except BaseException:
             os.ftruncate(descriptor, size_bytes)
             raise

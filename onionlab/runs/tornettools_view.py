@@ -20,7 +20,9 @@ from pathlib import Path
 
 from analysis.formats import files
 from analysis.formats.compressed import DamagedError, TooLargeError, pieces
+from analysis.formats.durable import put_in_place
 from analysis.formats.json_files import write_json
+from analysis.formats.manifest import is_whole
 from analysis.formats.plan_file import PlannedRun
 from analysis.measures.plot_data import plot_data
 from onionlab.errors import UserError
@@ -77,7 +79,7 @@ def lay_out(
 
 def _lay_out_one(root: Path, run: Path, target: Path, planned: PlannedRun) -> None:
     title = planned.title
-    if not (run / files.MANIFEST).is_file():
+    if not is_whole(run):
         raise UserError(f"run {title} is not finished", "make the experiment first")
     if not (run / files.HOST_ROLES).is_file():
         raise UserError(
@@ -99,7 +101,7 @@ def _lay_out_one(root: Path, run: Path, target: Path, planned: PlannedRun) -> No
     log = generate_log_of(root, planned.seed, run / files.HOSTS)
     if log is not None:
         shutil.copy2(log, partial / log.name)
-    partial.rename(target)
+    put_in_place(partial, target)
 
 
 def _copy_folder(source: Path, target: Path) -> None:
