@@ -13,7 +13,7 @@ import os
 import re
 from pathlib import Path
 
-from analysis.errors import UserError
+from onionlab.errors import UserError
 
 SHARE = Path(__file__).resolve().with_name("share")
 """What setup.py puts into a wheel; a checkout has no such folder."""
