@@ -18,7 +18,7 @@ LONG_FILES = (
     "harness/test_end_to_end.py",
     "harness/test_kills.py",
     "uml/test_guest_kills.py",
-    "uml/test_guest_repeats.py",
+    "harness/test_repeatability.py",
     "uml/test_guest_network.py",
     "fuzz/test_fuzz.py",
     "analysis/test_paper.py",

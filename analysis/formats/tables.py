@@ -67,7 +67,8 @@ class TableWriter:
 
 def read_table(
     path: Path,
-    *layouts: tuple[Column, ...],
+    layout: tuple[Column, ...],
+    *others: tuple[Column, ...],
     missing: str | None = None,
     wrong: str = DAMAGED_HINT,
 ) -> pa.Table:
@@ -77,8 +78,8 @@ def read_table(
 
     Args:
         path: of the file.
-        layouts: the file has to have all columns of one of them, of these types; the first that
-            fits is read.
+        layout: the file has to have all of these columns, of these types.
+        others: layouts that are tried in turn if it lacks one of them.
         missing: hint at what to do where it is missing.
         wrong: hint at what to do where it is damaged, or no such table.
 
@@ -88,7 +89,7 @@ def read_table(
     """
     try:
         with pq.ParquetFile(path) as file:
-            columns = _fitting(path, file.schema_arrow, layouts, wrong)
+            columns = _fitting(path, file.schema_arrow, (layout, *others), wrong)
             metadata = file.metadata
         names = [column.name for column in columns]
         require_plausible(path, metadata, names)

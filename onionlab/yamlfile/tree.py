@@ -151,7 +151,9 @@ def read_tree(text: str, file: str) -> Node:
         if context and error.context_mark:
             context += f" that begins on line {error.context_mark.line + 1}"
         message = f"broken YAML: {error.problem}{context and context + ')'}"
-        raise YamlError([Problem(file, mark.line + 1 if mark else 1, "", message)]) from None
+        # libyaml names the line behind the last one for what is missing at the end.
+        line = min(mark.line + 1 if mark else 1, max(1, len(text.splitlines())))
+        raise YamlError([Problem(file, line, "", message)]) from None
     except yaml.reader.ReaderError as error:
         # libyaml counts the bytes of UTF-8.
         line = text.encode()[: error.position].count(b"\n") + 1

@@ -467,7 +467,7 @@ def test_downloads_are_told_by_the_second_and_their_gaps_as_they_were(tmp_path: 
 
 def test_a_client_whose_downloads_cannot_be_compared_is_named(tmp_path: Path) -> None:
     side_by_side(tmp_path)
-    streams = read_table(tmp_path / files.STREAMS_TABLE).to_pylist()
+    streams = read_table(tmp_path / files.STREAMS_TABLE, STREAMS).to_pylist()
     others = [{**streams[0], "client": "b"}, {**streams[1], "client": "b", "outcome": "unknown"}]
     write_rows(tmp_path / files.STREAMS_TABLE, STREAMS, [*streams, *others])
     publish(tmp_path, [level_of(0, 20, 60)], tmp_path / "out")

@@ -40,7 +40,7 @@ class Bench:
         """Make the runs of the study that stands there."""
         for run in load_study(self.study).runs:
             self.store.run(run.run_id).mkdir(parents=True, exist_ok=True)
-            (self.store.run(run.run_id) / MANIFEST).touch()
+            (self.store.run(run.run_id) / MANIFEST).write_text("{}")
 
 
 @pytest.fixture

@@ -30,7 +30,7 @@ from .test_end_to_end import ENGINES
 
 DATA = working_root() / "tests" / "harness" / "data"
 TINY = DATA / "tiny.yaml"
-SHORTENED = DATA / "shortened.yaml"
+REPEATED = DATA / "repeated.yaml"
 TRANSFER = DATA / "transfer.yaml"
 LOOK_FOR_FILES = "import os\n[os.path.exists('/nowhere') for _ in range(3000)]\n"
 DAY_S = 86400.0
@@ -194,7 +194,7 @@ def test_runs_have_the_same_names_whichever_process_composes_them(
 @pytest.mark.slow
 @ENGINES
 def test_a_run_gives_the_same_logs_in_all_surroundings(tmp_path: Path, engine: str) -> None:
-    bench, run = composed(SHORTENED if engine == "uml" else TINY, engine, "rr")
+    bench, run = composed(REPEATED if engine == "uml" else TINY, engine, "rr")
     first: dict[str, str] = {}
     for around in ALL_SURROUNDINGS:
         hashes = hashes_of_run(run, bench, around, tmp_path / around.name / "run")

@@ -141,7 +141,7 @@ def test_its_commands_are_those_of_this_program() -> None:
 @pytest.mark.parametrize("status", [0, 1, 2, 70, 130, 137, 143])
 def test_only_an_answer_is_a_night(tmp_path: Path, status: int) -> None:
     content = yaml.safe_load(WORKFLOW.read_text(encoding="utf-8"))
-    (script,) = (s["run"] for s in content["jobs"]["nightly"]["steps"] if s.get("id") == "night")
+    (script,) = (s["run"] for s in content["jobs"]["run"]["steps"] if s.get("id") == "night")
     program = tmp_path / ".venv/bin/onionlab"
     program.parent.mkdir(parents=True)
     program.write_text(f"#!/bin/sh\nexit {status}\n")

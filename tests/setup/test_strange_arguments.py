@@ -192,9 +192,9 @@ def test_files_that_make_names_in_one_text(tmp_path: Path, monkeypatch: pytest.M
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("experiments: [" + "1," * 25_000 + "]", "100 things are wrong"),
+        ("experiments: [" + "1," * 25_000 + "]", "25001 values are wrong or missing"),
         ("experiments:\n" + "- {name: quick}\n" * 12_000, "100 things are wrong"),
-        ("experiments:\n" + "- {nmae: quick}\n" * 12_000, " 200 things are wrong"),
+        ("experiments:\n" + "- {nmae: quick}\n" * 12_000, " 101 things are wrong"),
         ("".join(f"k{number}:\n" for number in range(30_000)), " 101 things are wrong"),
         (f"{'k' * 900}: 1", r" k{57}\.\.\.: unknown key; the keys here are"),
         ("# " + "x" * 2**18, "larger than 256 KiB: no file of this kind is"),
