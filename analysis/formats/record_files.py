@@ -185,8 +185,13 @@ class ParseReport:
         return "; ".join(filter(None, parts))
 
     def damaged_relays(self) -> list[str]:
-        """Return the relays whose log of OnionTrace is damaged or ends early."""
-        return [one.host for one in self.problems if one.damage and self._is_of(one.host, "")]
+        """Return the relays whose log of OnionTrace is damaged or ends early.
+
+        None in older records, which do not say which hosts are relays.
+        """
+        return [
+            one.host for one in self.problems if one.damage and self.classes.get(one.host) == ""
+        ]
 
     def _cut(self, class_name: str | None) -> list[FileProblems]:
         return [one for one in self.problems if one.is_cut and self._is_of(one.host, class_name)]

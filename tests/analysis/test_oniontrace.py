@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+from dataclasses import replace
 from pathlib import Path
 
 import pyarrow.parquet as pq  # type: ignore[import-untyped]
@@ -233,6 +234,8 @@ def test_a_relay_without_a_second_leaves_no_goodput_of_the_others(
     assert report.classes == {"relay2middle": ""}
     assert report.not_counted() == "cut or damaged logs of OnionTrace on relay2middle"
     assert report.not_counted("perf-exit") == ""
+    assert report.damaged_relays() == ["relay2middle"]
+    assert replace(report, classes={}).damaged_relays() == []
     level = Level(
         name="only",
         label="only",
