@@ -151,8 +151,8 @@ def read_tree(text: str, file: str) -> Node:
         if context and error.context_mark:
             context += f" that begins on line {error.context_mark.line + 1}"
         message = f"broken YAML: {error.problem}{context and context + ')'}"
-        # libyaml names the line behind the last one for what is missing at the end.
-        line = min(mark.line + 1 if mark else 1, max(1, len(text.splitlines())))
+        # libyaml puts the end of a file that ends within a line behind that line.
+        line = min(mark.line, text.count("\n")) + 1 if mark else 1
         raise YamlError([Problem(file, line, "", message)]) from None
     except yaml.reader.ReaderError as error:
         # libyaml counts the bytes of UTF-8.

@@ -706,7 +706,7 @@ def test_another_directory(removed: str | None, message: str, tmp_path: Path) ->
     ("content", "message"),
     [
         (b"", r"shadow\.config\.yaml:1: the file is empty"),
-        (b"general: {", r"shadow\.config\.yaml:2: broken YAML"),
+        (b"general: {", r"shadow\.config\.yaml:1: broken YAML"),
         (b"a: 1\nb: \xff\n", r"shadow\.config\.yaml:2: not text in UTF-8"),
         (b"general: {}\n", r"shadow\.config\.yaml: 2 things are wrong"),
         (b"- x\n", "expected a mapping"),
