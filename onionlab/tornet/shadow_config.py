@@ -33,7 +33,7 @@ from onionlab.yamlfile.units import show
 
 CONFIGURATION = "shadow.config.yaml"  # spelt by the engine that writes it, and by tornettools
 LARGEST_BYTES = 2**24
-"""Of a configuration: tornettools writes half a kilobyte for each host."""
+"""Of a configuration. tornettools writes half a kilobyte for each host: room for 30,000 hosts."""
 LARGEST_NODE = 2**32 - 1
 _REFUSED = {option: why for option, why in REFUSED.items() if option not in OF_A_RUN}
 HINT = (
