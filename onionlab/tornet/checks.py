@@ -131,7 +131,7 @@ class Checker:
             )
 
     def _executables(self) -> Iterator[str]:
-        """Programs with several executables: a run has one Tor for each variant, and one TGen."""
+        """Yield a problem for each program with several executables: a run would use one."""
         hosts: dict[str, dict[str, list[str]]] = {}
         for name, entry in self._config.hosts.items():
             for process in entry.processes:
@@ -142,9 +142,8 @@ class Checker:
                 named = ", ".join(f"{path} ({_some(names)})" for path, names in by_path.items())
                 yield (
                     f"{CONFIGURATION} names {len(by_path)} executables of {program}, and a run "
-                    f"would use one for all: {named}. Give each {program} the same path; "
-                    "which hosts run another Tor, an experiment says with tor.variants and "
-                    "tor.deployment"
+                    f"would use one for all: {named}. Give all the same path. To run another Tor "
+                    "on some hosts, use tor.variants and tor.deployment in the experiment"
                 )
 
     def _host_problems(self) -> Iterator[str]:
