@@ -15,24 +15,26 @@ def interrupt_at_sigterm() -> None:
 
 @contextlib.contextmanager
 def interrupts_deferred() -> Iterator[None]:
-    """Deliver SIGINT and SIGTERM at the end of the block.
+    """Handle SIGINT and SIGTERM at the end of the block. The caller is the main thread.
 
     An import that is interrupted can end with any error: extension modules turn the interrupt into
     a SystemError or an ImportError.
     """
     arrived: list[int] = []
-    # A mask would not do: the signal would go to another thread.
-    before = {
-        number: signal.signal(number, lambda one, _frame: arrived.append(one))
+    handlers = {
+        number: handler
         for number in (signal.SIGINT, signal.SIGTERM)
+        if callable(handler := signal.getsignal(number))
     }
+    for number in handlers:
+        signal.signal(number, lambda number, frame: arrived.append(number))
     try:
         yield
     finally:
-        for number, handler in before.items():
+        for number, handler in handlers.items():
             signal.signal(number, handler)
-        for received in arrived:
-            signal.raise_signal(received)
+    for late in arrived:
+        signal.raise_signal(late)
 
 
 def _interrupt(number: int, frame: FrameType | None) -> None:
