@@ -16,6 +16,8 @@ from onionlab.network.layout import Host, Link, Network, Place
 PROBE = Path(__file__).with_name("guest_probe.py")
 MBIT = 1_000_000
 MEMORY_FILE_NAMES = ("vm_file", "uml", "onionlab")
+OTHER_FOLDERS = tuple(f"onionlab-{name}-" for name in ("attempts", "test-cpus", "boot", "build"))
+"""How folders begin that jobs of a cluster, tests and builds make, which may run meanwhile."""
 
 
 @dataclass
@@ -135,8 +137,7 @@ def traces() -> set[str]:
     """Where something of a guest would be left on this machine: mounts, and memory files.
 
     Named network namespaces are mounts too; other programs make them, and the engine never does.
-    Nor does it make the folder of attempts, which jobs of a cluster do (onionlab/runs/attempts.py),
-    nor that of CPU locks (suite_cpu_locks.py). Other tests may run meanwhile.
+    Nor does it make one of ``OTHER_FOLDERS``.
     """
     mounts = {
         line.split(" ", 5)[4] for line in Path("/proc/self/mountinfo").read_text().splitlines()
@@ -145,7 +146,6 @@ def traces() -> set[str]:
         str(path)
         for folder in ("/dev/shm", "/tmp")
         for path in Path(folder).iterdir()
-        if path.name.startswith(MEMORY_FILE_NAMES)
-        and not path.name.startswith(("onionlab-attempts-", "onionlab-test-cpus-"))
+        if path.name.startswith(MEMORY_FILE_NAMES) and not path.name.startswith(OTHER_FOLDERS)
     }
     return {mount for mount in mounts if not mount.startswith("/run/netns")} | memory
