@@ -38,8 +38,9 @@ COMMANDS = ("experiment", "nightly", "pack", "unpack")
 # A command has the workflow's own processes, a job for each run, and the simulation.
 KINDS = ("command", "workflow", "job", "simulation")
 STATUSES = {
-    # Of a command that was interrupted, also while Python still started.
-    signal.SIGTERM: (130, -signal.SIGTERM),
+    # Of a command that was interrupted, also while Python starts or ends: it then ends itself by
+    # SIGINT, which a shell shows as 130.
+    signal.SIGTERM: (130, -signal.SIGTERM, -signal.SIGINT),
     signal.SIGINT: (130, -signal.SIGINT),
     # Of a command that was killed, or of which some process was.
     signal.SIGKILL: (-signal.SIGKILL, 2),
