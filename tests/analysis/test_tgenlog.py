@@ -171,7 +171,8 @@ GARBAGE = st.one_of(
 ).filter(lambda line: b"\n" not in line)
 
 
-@given(st.lists(st.tuples(st.integers(0, 6), GARBAGE), max_size=12))
+# Behind the first line: a heartbeat that is earlier than the first line is malformed.
+@given(st.lists(st.tuples(st.integers(1, 6), GARBAGE), max_size=12))
 def test_garbage_lines_are_counted_and_hurt_nothing_else(
     garbage: list[tuple[int, bytes]],
 ) -> None:
