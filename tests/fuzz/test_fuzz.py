@@ -66,7 +66,7 @@ def fuzz_always(test: Callable[..., None], few: int = FEWEST) -> Any:
         phases=(Phase.generate,),
         suppress_health_check=list(HealthCheck),
     )(given(data=st.data())(test))
-    return pytest.mark.timeout(0)(made) if EXAMPLES else made
+    return pytest.mark.slow(pytest.mark.timeout(0)(made)) if EXAMPLES else made
 
 
 PACKERS: dict[str, Callable[[bytes], bytes]] = {
