@@ -178,25 +178,34 @@ def is_given_up() -> bool:
 # Running the build's programs
 
 
-def apply_patch(tree: Path, patch: Patch, origin: str, hint: str) -> None:
+def apply_patch(tree: Path, patch: Patch, origin: str, hint: str, *, fuzz: int = 0) -> None:
     """Apply one patch to ``tree``, the source that is called ``origin``.
+
+    ``fuzz``: as for :func:`patch_problem`.
 
     Raises:
         UserError: It does not apply; the message names the patch, the file and the hunk.
     """
-    problem = patch_problem(tree, patch)
+    problem = patch_problem(tree, patch, fuzz=fuzz)
     if problem is not None:
         name = f"{patch.path.parent.name}/{patch.path.name}"
         raise UserError(f"{name} does not apply to {origin}: {problem}", hint)
 
 
-def patch_problem(tree: Path, patch: Patch, *, dry_run: bool = False) -> str | None:
-    """Apply a patch, or only try it; returns why it does not apply, or None where it does.
+def patch_problem(tree: Path, patch: Patch, *, dry_run: bool = False, fuzz: int = 0) -> str | None:
+    """Apply a patch, or only try it; return why it does not apply, or None if it does.
 
     Every line of a hunk's context has to match: with fewer, a hunk may land in the wrong one of
     several similar places.
+
+    Args:
+        tree: Where the source is.
+        patch: The patch.
+        dry_run: Whether to change nothing.
+        fuzz: How many lines at each end of a hunk's context may differ.
     """
-    arguments = ["patch", "-p1", "--batch", "--forward", "--fuzz=0", "--no-backup-if-mismatch"]
+    arguments = ["patch", "-p1", "--batch", "--forward", f"--fuzz={fuzz}"]
+    arguments += ["--no-backup-if-mismatch"]
     arguments += ["--reject-file=-", f"--directory={tree}", *(["--dry-run"] if dry_run else [])]
     try:
         result = subprocess.run(

@@ -213,6 +213,17 @@ def test_a_required_patch_that_does_not_apply_is_an_error(
         build(root, linux_tarball)
 
 
+def test_a_patch_that_applies_with_other_context_is_named(
+    tmp_path: Path, linux_tarball: Path
+) -> None:
+    said = Sayings()
+    other = PATCH.replace(" good\n one\n", " bad\n one\n")
+    built = build(write_checkout(tmp_path / "root", {"0001-two.patch": other}), linux_tarball, said)
+    assert built.patches == ("0001-two",)
+    expected = "the kernel: 0001-two does not match linux-source-6.12.tar.xz in its whole context"
+    assert expected in said
+
+
 def test_a_patch_of_the_kernel_without_a_hunk_is_named(tmp_path: Path) -> None:
     root = write_checkout(tmp_path / "root", {"0001-two.patch": "Onionlab: optional\n"})
     with pytest.raises(UserError, match=r"0001-two\.patch changes nothing"):

@@ -20,6 +20,9 @@ PATCHES_HINT = (
     f"{ENVIRONMENT_VARIABLE}=/path/to/linux-6.12.tar.xz."
 )
 
+MAX_FUZZ = 2
+"""Distributions have many versions of Linux, and the boot check tries each kernel."""
+
 
 @dataclass(frozen=True)
 class KernelPatch:
@@ -65,7 +68,7 @@ def apply_patches(
         tree: Linux's source.
         patches: In their order.
         origin: What the tree was unpacked from, for the message.
-        say: Is told which optional patch does not fit.
+        say: Is told which optional patch does not fit, and which one applies with fuzz.
 
     Raises:
         UserError: A patch that must apply does not.
@@ -73,11 +76,20 @@ def apply_patches(
     applied = []
     for patch in patches:
         fitting = next(
-            (one for one in patch.variants if patch_problem(tree, one, dry_run=True) is None), None
+            (
+                (one, fuzz)
+                for fuzz in (0, MAX_FUZZ)
+                for one in patch.variants
+                if patch_problem(tree, one, dry_run=True, fuzz=fuzz) is None
+            ),
+            None,
         )
         if fitting is not None:
-            apply_patch(tree, fitting, origin, PATCHES_HINT)
+            one, fuzz = fitting
+            apply_patch(tree, one, origin, PATCHES_HINT, fuzz=fuzz)
             applied.append(patch.name)
+            if fuzz:
+                say(f"the kernel: {patch.name} does not match {origin} in its whole context")
         elif patch.required:
             apply_patch(tree, patch.variants[0], origin, PATCHES_HINT)
         else:
