@@ -45,8 +45,8 @@ def commands_page(root: Path = ROOT) -> str:
         "Any other one stands in the line of its target.",
         "## Exit status",
         _paragraph(
-            "An exit status is an answer of some verbs, or says why there is none. It does not "
-            "depend on whether somebody reads the output to its end."
+            "The exit status of some verbs is an answer; otherwise it says why there is none. It "
+            "does not change if the reader of the output closes it early."
         ),
         _table(
             ("Status", "Meaning"),
@@ -55,7 +55,7 @@ def commands_page(root: Path = ROOT) -> str:
                 ("137, 143", "killed: by SIGKILL, or by SIGTERM while the program still started"),
             ),
         ),
-        _paragraph("These verbs answer with it:"),
+        _paragraph("The exit status of these verbs is an answer:"),
         _table(("Verb", "Status", "Meaning"), _statuses()),
         _paragraph(
             "`make` ends with 2 whatever status a verb had. It prints the verb's own, with what it "

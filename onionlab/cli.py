@@ -36,7 +36,7 @@ EXIT_INTERRUPTED = 130
 STATUSES: Mapping[int, str] = {
     0: "done",
     EXIT_USER_ERROR: "what was asked cannot be done: the message says why",
-    EXIT_DEFECT: "a defect of this program: it prints a traceback, and how to report it",
+    EXIT_DEFECT: "a defect of this program: the message has a traceback and how to report it",
     EXIT_INTERRUPTED: "interrupted, by Ctrl-C or SIGTERM",
 }
 """Exit status of every verb -> meaning; a verb's own meanings replace these."""
