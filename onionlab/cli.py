@@ -52,7 +52,7 @@ REMEDIES = {
 }
 """What to do where the operating system refuses something: number of the error -> hint."""
 
-# All but tabs and line breaks. A manifest of somebody else, or a log, may hold any of them.
+# All control characters but tabs and line breaks. A log or a foreign manifest may hold any.
 _ESCAPES = {
     number: f"\\x{number:02x}"
     for number in (*range(32), *range(127, 160))
@@ -196,7 +196,7 @@ def _complain(error: UserError) -> None:
 
 
 class _Output(io.FileIO):
-    """An output that nobody may read any more: the command goes on, and its exit status stays."""
+    """Output that may be closed early by its reader; the command goes on with the same status."""
 
     def write(self, data: Any, /) -> int:
         """Write to the output, or to nowhere once a pipe or terminal is closed."""
@@ -242,7 +242,7 @@ def _open_outputs() -> None:
     """
     for name in ("stdout", "stderr"):
         before = getattr(sys, name)
-        # Somebody may have closed it, or replaced it, as tests do.
+        # The output may be closed, or replaced, as tests do.
         if before is not None and before is getattr(sys, f"__{name}__"):
             raw = _Output(before.fileno(), "w", closefd=False)
             setattr(sys, name, _EscapedText(io.BufferedWriter(raw), before.encoding))
@@ -253,7 +253,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
     Returns its exit status; 2 for a :class:`UserError` (printed without a traceback), as for wrong
     arguments. What the system refuses (a disk that is full, a folder that may not be written, a
-    name that is too long) is a user's error too, whoever meets it. 70 for any other exception.
+    name that is too long) is a user's error too, wherever it occurs. 70 for any other exception.
     """
     arguments = list(sys.argv[1:] if argv is None else argv)
     _open_outputs()

@@ -18,7 +18,7 @@ from onionlab.errors import UserError
 SHARE = Path(__file__).resolve().with_name("share")
 """What setup.py puts into a wheel; a checkout has no such folder."""
 
-# setup.sh refuses the same before anything is installed. The last range is bytes that are no UTF-8.
+# setup.sh refuses the same before anything is installed. The last range: bytes that are not UTF-8.
 _REFUSED = re.compile(r'[\x00-\x1f\x7f"$`\\{}:\udc80-\udcff]')
 
 

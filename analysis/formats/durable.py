@@ -1,8 +1,8 @@
 """Write files so that a reader, a kill or a loss of power never leaves half of one.
 
 Content is written under another name, synced to the disk, and renamed. Without the sync, a file
-system may keep the new name and lose the content when the power fails. The standard library is
-enough here.
+system may keep the new name and lose the content when the power fails. The module needs only the
+standard library.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ def whole_file(path: Path, *, durable: bool = True) -> Iterator[Path]:
         else:
             part.replace(path)
     except BaseException:
-        # On a full disk, its name needs room too.
+        # On a full disk, even the temporary file's name needs room.
         part.unlink(missing_ok=True)
         raise
     finally:
@@ -56,7 +56,7 @@ def write_whole(path: Path, content: str | bytes, *, durable: bool = True) -> No
 
 
 def put_in_place(made: Path, target: Path, copy: Path | None = None) -> None:
-    """Rename a file or folder, so that its new place has all of it also after a loss of power.
+    """Rename a file or folder so that a loss of power cannot leave a part of it in the new place.
 
     Args:
         made: The file or folder.
@@ -102,14 +102,15 @@ def sync_tree(path: Path) -> None:
         for one in (path, *path.rglob("*"))
         if not one.is_symlink() and (one.is_file() or one.is_dir())
     ]
-    # File systems write what is asked for at the same time together: a run takes a fifth as long.
+    # File systems combine syncs that are requested at the same time: syncing a run then needs a
+    # fifth of the time.
     with ThreadPoolExecutor(min(len(paths), SYNC_THREADS) or 1) as pool:
         for _ in pool.map(sync, paths):
             pass
 
 
 def sync(path: Path) -> None:
-    """Return when the disk has the content of a file, or the names in a folder."""
+    """Wait until the content of a file, or the names in a folder, are on the disk."""
     descriptor = os.open(path, os.O_RDONLY)
     try:
         os.fsync(descriptor)

@@ -1,4 +1,4 @@
-"""Bound what a Parquet file takes in memory, before any of it is unpacked.
+"""Bound the memory that a Parquet file needs, before any of it is unpacked.
 
 Arrow allocates what the header of each page asks for, and what its encoding makes of that. A file
 of 50 kB can ask for many gigabytes. The footer says sizes as well, but nothing compares them with
@@ -26,7 +26,7 @@ ENCODINGS = {0, 2, 3, 5, 8, 9}
 repeats the one before at no cost."""
 
 MAX_PAGES = 1_000_000
-"""In the columns that are read: those of a billion rows. Their headers are read in some seconds."""
+"""Most pages in the columns that are read: enough for a billion rows, and read in seconds."""
 
 PAGE_KINDS = {0: 5, 2: 7, 3: 8}
 """Type of a page -> field of its header: DataPageHeader, DictionaryPageHeader, DataPageHeaderV2."""
@@ -68,7 +68,7 @@ def _memory_bytes(data: mmap.mmap, metadata: pq.FileMetaData, names: Collection[
 
 
 def _pages(data: mmap.mmap, chunk: pq.ColumnChunkMetaData) -> Iterator[tuple[int, int]]:
-    """Unpacked size in bytes and number of values of each page of a column chunk."""
+    """Yield the unpacked size in bytes and the number of values of each page of a column chunk."""
     if chunk.num_values <= 0:
         # Arrow reads no page then, and there may be none.
         return

@@ -205,9 +205,9 @@ class ParseReport:
         return f"{len(set(hosts))} of {count or 'unknown'} clients ({first_names(hosts)})"
 
 
-def first_names(hosts: Sequence[str]) -> str:
-    """Return the first hosts' names, for people."""
-    first = sorted(set(hosts))
+def first_names(names: Sequence[str]) -> str:
+    """Return the first of some names and how many more there are, for messages."""
+    first = sorted(set(names))
     more = len(first) - MAX_NAMED_HOSTS
     named = ", ".join(first[:MAX_NAMED_HOSTS])
     return f"{named} and {more} more" if more > 0 else named

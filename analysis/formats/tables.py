@@ -155,7 +155,7 @@ def require_values(
 
 
 def _impossible(table: pa.Table, column: Column) -> Iterator[tuple[str, pa.ChunkedArray]]:
-    """What may be wrong with a value, for people, and in which rows it is."""
+    """Yield each possible fault of a value, for messages, and the rows that have it."""
     values = table[column.name]
     if not column.optional:
         yield "where each row has a value", values.is_null()

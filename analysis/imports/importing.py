@@ -106,7 +106,7 @@ def import_runs(paths: Sequence[Path], name: str, options: ImportOptions) -> Run
 
 
 def _not_counted(simulations: Sequence[ImportedSimulation]) -> Iterator[str]:
-    """What of the simulations' files did not count, and of how many downloads the rest is."""
+    """Yield notes on what of the simulations' files did not count, and on numbers of downloads."""
     named: dict[str, list[str]] = {}
     for simulation in simulations:
         for note in simulation.notes:
@@ -189,7 +189,7 @@ def find_simulations(path: Path) -> list[Path]:
 
 
 def _analyses(folder: Path) -> list[Path]:
-    """The analyses in a folder; raises AnalysisError if one is there plain and compressed."""
+    """Return the analyses in a folder. Raises AnalysisError if one is both plain and compressed."""
     stems = {
         path: path.name.removesuffix(".xz")
         for path in sorted(folder.glob("*.analysis.json*"))
@@ -206,7 +206,7 @@ def _analyses(folder: Path) -> list[Path]:
 
 
 def _without_results(path: Path, sources: Sequence[Path]) -> list[str]:
-    """Names of the folders directly in a folder of simulations that hold none."""
+    """Return the names of the folders directly in ``path`` that hold no simulation."""
     own = {source if source.is_dir() else source.parent for source in sources}
     if not path.is_dir() or path in own or path / FOLDER in own:
         return []

@@ -59,7 +59,7 @@ class LocatedValue:
             yield LocatedValue(self.path, value, f"{self.where}/{index}")
 
     def number(self, low: float = 0.0) -> float:
-        """A number from ``low`` to ``LARGEST_VALUE``."""
+        """Return a number from ``low`` to ``LARGEST_VALUE``."""
         value = self.value
         if isinstance(value, bool) or not isinstance(value, int | float):
             raise self.wrong("a number")
@@ -69,7 +69,7 @@ class LocatedValue:
         return float(value)
 
     def whole_number(self) -> int:
-        """A whole number, as text too: tgentools and OnionPerf leave those of logs as text."""
+        """Return a whole number. It may be text: tgentools and OnionPerf copy numbers as text."""
         if isinstance(self.value, str) and re.fullmatch(r"-?\d{1,18}", self.value, re.ASCII):
             return int(self.value)
         if isinstance(self.value, int) and not isinstance(self.value, bool):
@@ -77,7 +77,7 @@ class LocatedValue:
         raise self.wrong("a whole number")
 
     def required(self, key: str) -> LocatedValue:
-        """A value of an object that has to have it."""
+        """Return the value of a key. Raises AnalysisError if the object lacks it."""
         value = self.get(key)
         if value is None:
             raise self.wrong(f'"{key}"')

@@ -21,7 +21,7 @@ EPOCH_UNIX_S = 946684800
 NAME = "tgen.analysis.json"
 
 ONIONPERF_ENDING = "onionperf.analysis.json"
-"""Of names of OnionPerf's own files: DATE.SOURCE.onionperf.analysis.json[.xz]."""
+"""End of the names of OnionPerf's own files: DATE.SOURCE.onionperf.analysis.json[.xz]."""
 
 _TIMES = {
     "stream_summary": {
@@ -55,7 +55,7 @@ _CIRCUITS = {
 def read_analysis(
     path: Path, *, begin_s: float | None = None, end_s: float | None = None
 ) -> ImportedSimulation:
-    """One simulation's file, or one of OnionPerf's.
+    """Read the analysis of one simulation, or one of OnionPerf's.
 
     Args:
         path: of the file, plain or xz.
@@ -100,7 +100,7 @@ def read_analysis(
 
 
 def class_of(node: str) -> str:
-    """A node's class of clients: its name without the number at its end.
+    """Return a node's class of clients: its name without the number at its end.
 
     tornettools puts the kind of circuit behind the number; its own clients are named by that.
     """

@@ -44,7 +44,7 @@ def _round_trips(simulation: ImportedSimulation, circuit: str, part: LocatedValu
 
 
 def _circuit_builds(simulation: ImportedSimulation, circuit: str, part: LocatedValue) -> None:
-    """A list of times, or in files of 2020 such a list for each second."""
+    """Add a list of times; files of 2020 have such a list for each second."""
     if not isinstance(part.value, dict):
         simulation.add(circuit, "circuit_build_time", part.numbers())
         return

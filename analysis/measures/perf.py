@@ -95,7 +95,7 @@ class PerfStreams:
         return (MARK_BYTES[high] - MARK_BYTES[low]) / taken_s
 
     def reached(self, mark: Mark) -> int:
-        """How many completed downloads had so much payload."""
+        """Return how many completed downloads reached this amount of payload."""
         return int((self.success & np.isfinite(self.at_s[mark])).sum())
 
     def counts(self) -> tuple[int, int]:

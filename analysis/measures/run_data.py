@@ -307,7 +307,7 @@ def _progress(records: Path) -> Progress:
 def _groups(
     streams: pa.Table, clients: list[str], progress: Progress, level: Level
 ) -> Iterator[tuple[str, dict[int, Download]]]:
-    """Clients that have downloads side by side, and these by their numbers, oldest first.
+    """Yield the clients that have downloads side by side, and these by number, oldest first.
 
     A client with a stream of unknown fate or size has none: who was served when is not known.
     """

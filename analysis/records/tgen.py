@@ -104,7 +104,7 @@ def read_client(
                 f"client {host}: no line of {path} is from tgen",
                 file.damage or (log.examples[0].text if log.examples else None),
             )
-        # Whatever a client does, its log has heartbeats, unless they are switched off.
+        # The log of every client has heartbeats, unless they are switched off.
         if not log.understood and not log.heartbeats_disabled:
             raise _not_understood(host, path, log)
         problems.damage = problems.damage or log.early_end(clock)

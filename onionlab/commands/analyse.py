@@ -35,7 +35,7 @@ def run(args: argparse.Namespace) -> int:
         finished = [run.run_id for run in plan.runs if store.is_finished(run.run_id)]
         directories = [store.run(run_id) for run_id in finished]
     for directory in directories:
-        # Nobody else looks for records, or extracts them, meanwhile.
+        # The lock keeps other commands from reading or extracting the records meanwhile.
         with Store(directory.parent).exclusive(directory.name):
             report = extract(directory, directory / RECORDS)
         relays = (

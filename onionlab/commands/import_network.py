@@ -37,14 +37,14 @@ def run(args: argparse.Namespace) -> int:
 
 @dataclass
 class FirstExperiment:
-    """An experiment on a set of networks, written where there is none of its name."""
+    """An experiment on a set of networks, which is written unless one of its name exists."""
 
     root: Path
     name: str
     result: str = ""
 
     def write(self, network: Tornet, count: int) -> None:
-        """Write it; `result` says what was done."""
+        """Write the experiment, and set `result` to a sentence on what was done."""
         self.result = write_first_experiment(self.root, self.name, network, count)
 
 

@@ -14,7 +14,7 @@ from onionlab.errors import UserError
 
 
 def never_ends(packet_model: bytes) -> bool:
-    """Whether only a timeout ends a stream with this packet model. Raises ValueError."""
+    """Return whether only a timeout ends a stream with this packet model. Raises ValueError."""
     return not parse_model("packet", packet_model).ends
 
 

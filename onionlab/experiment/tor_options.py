@@ -1,4 +1,4 @@
-"""Where Tor's options are set, and which place wins if several set the same one.
+"""Resolve Tor's options: where they are set, and which place wins if several set the same one.
 
 This is the one rule for all experiments with Tor. docs/reference/experiments.md has it as a table.
 """
@@ -34,7 +34,7 @@ SOCKS_PORT = 9000
 """Where clients' traffic generators reach their Tor; configs/tor/client.torrc has it too."""
 
 Options = Mapping[str, Sequence[str]]
-"""Option, as it is written -> its lines' values."""
+"""Option in the spelling of its file -> the values of its lines."""
 
 # LINELIST in src/app/config/config.c of Tor 0.4.9.
 REPLACED_LISTS = frozenset(
@@ -104,7 +104,7 @@ class Setting:
     source: str
 
     def __str__(self) -> str:
-        """The option and its values, for messages."""
+        """Return the option and its values, for messages."""
         return f"{self.name} {', '.join(self.values)}".rstrip()
 
 

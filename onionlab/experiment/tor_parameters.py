@@ -194,4 +194,4 @@ OVERRIDES = tuple(
 )
 
 TOR_DEFAULTS: Mapping[str, tuple[str, ...]] = {"PathBiasDropGuards": ("0",)}
-"""Values of options that nobody has set with which Tor ignores a parameter."""
+"""Tor's own defaults that keep it from reading a parameter: option -> values."""

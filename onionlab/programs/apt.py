@@ -96,7 +96,7 @@ class PrivateApt:
         """Return the line of apt's output that names the cause of its failure."""
         lines = self._log.read_text(encoding="utf-8", errors="replace").splitlines()
         # `update` runs first, so the first message is the cause and later ones follow from it. It
-        # calls a failed download a warning. Other warnings are no causes.
+        # calls a failed download a warning. Other warnings are not causes.
         errors = [line[2:].strip() for line in lines if line.startswith(("E:", "W: Failed"))]
         return errors[0] if errors else (lines[-1] if lines else "no output")
 

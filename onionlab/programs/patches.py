@@ -34,7 +34,7 @@ class Patch:
         """Return the patch of a file.
 
         Raises:
-            UserError: The file has no hunk. The program `patch` applies such a file without a word.
+            UserError: The file has no hunk. The program `patch` accepts such a file silently.
         """
         content = path.read_bytes()
         if _HUNK.search(content) is None:

@@ -234,7 +234,7 @@ def set_of_study(study: Study, store: Path, *, name: str) -> RunSet:
 
 
 def _not_counted(study: Study, store: Path) -> Iterator[str]:
-    """What of the runs' logs did not count: a note for each run of which something did not."""
+    """Yield a note for each run of which a part of the logs did not count."""
     for run in study.runs:
         report = read_parse_report(store / run.records / files.PARSE_REPORT)
         if text := report.not_counted():

@@ -142,7 +142,7 @@ class RunDirectory:
             path = directory / relative
             path.parent.mkdir(parents=True, exist_ok=True)
             path.write_bytes(content)
-        # Whatever the umask is: under Shadow, Tor logs permissions that it corrects.
+        # The umask must not matter: under Shadow, Tor logs permissions that it corrects.
         for parent in {parent for relative in self.files for parent in Path(relative).parents}:
             (directory / parent).chmod(0o755)
         for folder in self.private_folders:

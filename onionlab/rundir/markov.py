@@ -75,7 +75,7 @@ def markov_files(
 
 
 def endless_streams(settings: Settings, files: Mapping[str, bytes]) -> int:
-    """Return how many streams without an end of their own are open at the end, in the mean.
+    """Return the expected number of open streams at the end, of those that only a timeout ends.
 
     files: of the run directory, the models among them.
     """
@@ -92,5 +92,5 @@ def endless_streams(settings: Settings, files: Mapping[str, bytes]) -> int:
 
 
 def _place(name: str, kind: str) -> str:
-    """Where a model of a class is in a run directory."""
+    """Return the path of a class's model in a run directory."""
     return f"conf/tgen.{name}.{kind}-model.graphml"

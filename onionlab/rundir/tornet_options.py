@@ -1,4 +1,4 @@
-"""Torrc options of an imported network's hosts, and those of an experiment that they leave."""
+"""Torrc options of an imported network's hosts, and their conflicts with an experiment."""
 
 from __future__ import annotations
 
@@ -115,7 +115,7 @@ def _layers(folder: str, path: str, files: Mapping[str, bytes]) -> Iterator[Laye
 
 
 def _require_variant(host: HostOptions) -> None:
-    """A variant's option must not replace another value of the network unnoticed."""
+    """Raise UserError if a variant's option would silently replace a value of the network."""
     given = resolve_options(host.network)
     asked = resolve_options(host.experiment)
     for name, value in host.variant.torrc.items():
@@ -129,7 +129,7 @@ def _require_variant(host: HostOptions) -> None:
 
 
 def _require_above(host: HostOptions) -> None:
-    """A host's own torrc comes last, so the experiment must not set the same options."""
+    """Raise UserError if a host's own torrc, which comes last, overrides the experiment."""
     asked = resolve_options(host.experiment)
     for name, theirs in resolve_options(host.own).items():
         if name in asked and name not in ADDED_LISTS:
@@ -141,7 +141,7 @@ def _require_above(host: HostOptions) -> None:
 
 
 def _require_port(host: HostOptions, torrc: Mapping[str, Sequence[str]]) -> None:
-    """Traffic generators connect to the network's port."""
+    """Raise UserError if clients would not listen where their traffic generators connect."""
     network = resolve_options(host.network).get("socksport")
     asked = next((its[0] for name, its in torrc.items() if name.casefold() == "socksport"), None)
     if network and asked and network.values[-1].split()[:1] != asked.split()[:1]:

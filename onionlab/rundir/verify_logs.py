@@ -1,4 +1,4 @@
-"""Whether the clients' logs of a finished simulation go on to its end."""
+"""Check that the clients' logs of a finished simulation reach its end."""
 
 from __future__ import annotations
 
@@ -8,14 +8,14 @@ from pathlib import Path
 from analysis.formats import files
 from analysis.formats.run_files import RunClock, read_clients, read_clock
 from analysis.records.tgenlog import TgenLog
-from onionlab.rundir.verify_tor import LAST_LINES, MAX_NAMED_HOSTS, RunRefusedError
+from onionlab.rundir.verify_tor import LAST_LINES, RunRefusedError, some
 
 TAIL_BYTES = 1 << 16
 """Enough for several heartbeats at log level message."""
 
 
 def verify_log_ends(run_directory: Path) -> None:
-    """Check that each client's TGen logs go on to the end of the run, or of TGen.
+    """Check that each client's TGen logs reach the end of the run, or of TGen.
 
     Raises RunRefusedError naming the clients, with the last lines of the first one's log.
     """
@@ -31,10 +31,9 @@ def verify_log_ends(run_directory: Path) -> None:
                 problems.setdefault(host, problem)
     if problems:
         first = next(iter(problems))
-        named = ", ".join(list(problems)[:MAX_NAMED_HOSTS])
         raise RunRefusedError(
-            f"{len(problems)} clients have an incomplete log ({named}). The log of {first}: "
-            f"{problems[first]}",
+            f"{len(problems)} clients have an incomplete log ({some(list(problems))}). "
+            f"The log of {first}: {problems[first]}",
             [line.decode(errors="replace")[:200] for line in last_lines[-LAST_LINES:]],
         )
 
@@ -46,7 +45,7 @@ def _early_end(lines: list[bytes], clock: RunClock) -> str | None:
 
 
 def _last_lines(path: Path) -> list[bytes]:
-    """Return the last whole lines of a log, so many that several heartbeats are among them."""
+    """Return the last whole lines of a log, with at least two heartbeats if it has them."""
     with path.open("rb") as file:
         begin = max(0, file.seek(0, os.SEEK_END) - TAIL_BYTES)
         file.seek(begin)

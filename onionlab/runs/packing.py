@@ -60,7 +60,7 @@ LARGEST_HEADER_BYTES = 2**16
 LONGEST_NAME_BYTES = 1024
 LONGEST_PART_BYTES = 255
 MAX_DEPTH = 16
-"""Parts of a name. Those of hosts' files in a run have seven."""
+"""Parts of a name. The names of hosts' files in a run have seven."""
 
 SHOWN_NAME = 100
 SHOWN = 300

@@ -37,7 +37,7 @@ class Store:
         return self.directory / run_id
 
     def manifest(self, run_id: str) -> Path:
-        """Where the manifest of a finished run is."""
+        """Return the path of a run's manifest."""
         return self.run(run_id) / files.MANIFEST
 
     def partial(self, run_id: str) -> Path:
@@ -49,7 +49,7 @@ class Store:
         return self.directory / ".failed" / run_id
 
     def is_finished(self, run_id: str) -> bool:
-        """Whether the run is in the store, with all of its logs."""
+        """Return whether the run is in the store, with all of its logs."""
         return is_whole(self.run(run_id))
 
     def finished_among(self, run_ids: Collection[str]) -> set[str]:

@@ -489,7 +489,7 @@ class Checker:
 
 
 def _some(hosts: Sequence[str]) -> str:
-    """The first of some hosts, and how many more there are."""
+    """Return the first host's name and how many more there are, for messages."""
     return f"host {hosts[0]}" + (f" and {len(hosts) - 1} more" if len(hosts) > 1 else "")
 
 
@@ -531,6 +531,6 @@ def _authority(line: str) -> _Authority:
 
 
 def _bytes(options: Options, name: str) -> int | None:
-    """The bytes of an option; None where it has its default. Raises TorrcError."""
+    """Return an option's value in bytes; None if it has its default. Raises TorrcError."""
     text = (options.get(name) or "").strip('"')
     return parse_memory(text) if text else None

@@ -221,13 +221,13 @@ def _read_graph(path: Path, keep: set[int]) -> tuple[PathGraph, str]:
     except DamagedError as error:
         raise UserError(f"{path} is damaged: {error}", "get the atlas again") from None
     except TooLargeError as error:
-        raise UserError(f"{path} is no atlas: {error}", "get the atlas again") from None
+        raise UserError(f"{path} is not an atlas: {error}", "get the atlas again") from None
     except OSError as error:
         raise UserError(f"{path} cannot be read: {error.strerror}") from None
 
 
 def _lines(unpacked: Iterable[bytes]) -> Iterator[bytes]:
-    """Yield the lines; of one that is too long no more than shows that."""
+    """Yield the lines; stop within one that is longer than LONGEST_LINE."""
     rest = b""
     for piece in unpacked:
         *lines, rest = (rest + piece).split(b"\n")

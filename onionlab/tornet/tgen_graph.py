@@ -16,7 +16,7 @@ MODEL_PATHS = ("flowmodelpath", "streammodelpath", "packetmodelpath")
 """Attributes that name a file with a Markov model, from the host's folder."""
 
 MAX_BYTES = 2**24
-"""Of a graph or a model; those of tornettools have 25 KB."""
+"""Size of a graph or a model. tornettools writes files of 25 KB."""
 
 # TGen looks for these words in a vertex's id, in this order.
 _ACTIONS = ("start", "end", "pause", "stream", "flow", "traffic")
@@ -39,7 +39,7 @@ class GraphError(Exception):
 class TgenGraph:
     """An action graph or a Markov model: id of each vertex -> its attributes, in lower case.
 
-    attributes: those of vertices that the file declares, as it spells them.
+    attributes: the vertices' attributes that the file declares, in its spelling.
     """
 
     vertices: Mapping[str, Mapping[str, str]]
@@ -99,13 +99,13 @@ class TgenGraph:
         for attribute in self.attributes:
             if attribute.lower() not in _ATTRIBUTES:
                 raise GraphError(
-                    f"attribute {attribute!r} of vertices is none of TGen 1.x; a graph for TGen "
-                    "before 1.0 has to be written anew"
+                    f"attribute {attribute!r} of vertices is unknown to TGen 1.x; a graph for "
+                    "TGen before 1.0 has to be rewritten"
                 )
         for vertex in self.vertices:
             if _action(vertex) is None:
                 raise GraphError(
-                    f"vertex {vertex!r} is no action of TGen: its id has none of the words "
+                    f"vertex {vertex!r} is not an action of TGen: its id has none of the words "
                     f"{', '.join(_ACTIONS)}"
                 )
 

@@ -101,7 +101,7 @@ def test_downloads_without_a_goodput_are_noted(run: Path) -> None:
     at_s["500kib"][first] = at_s["1mib"][first]
     changed = replace(data, perf=replace(data.perf, at_s=at_s))
     reason = run_statistics({"perf-exit": changed})[name].reason
-    assert reason == f"without 1 of {reached} downloads, that reached both at once"
+    assert reason == f"without 1 of {reached} downloads, which reached both at once"
 
 
 def test_a_circuit_counts_by_when_it_was_built() -> None:

@@ -452,11 +452,11 @@ FAULTS: dict[str, tuple[Change, str]] = {
         lambda t: t.files.update(
             {"conf/perf.graphml": graphml({"start": {}, "transfer": {"protocol": "tcp"}})}
         ),
-        r"host probe: conf/perf\.graphml: attribute 'protocol' of vertices is none of TGen 1\.x",
+        r"host probe: conf/perf\.graphml: attribute 'protocol' of vertices is unknown to TGen 1\.x",
     ),
     "an action that TGen does not have": (
         lambda t: t.replace("conf/perf.graphml", '"stream"', '"transfer"'),
-        r"host probe: conf/perf\.graphml: vertex 'transfer' is no action of TGen",
+        r"host probe: conf/perf\.graphml: vertex 'transfer' is not an action of TGen",
     ),
     "an upload": (
         lambda t: t.replace("conf/perf.graphml", "50 KiB", "0"),
@@ -775,7 +775,7 @@ def test_an_atlas_that_holds_more_than_any_does(
     tiny.atlas = tiny.atlas.replace("graph [\n", "graph [" + "\n" * 20_000, 1)
     written = tiny.write(tmp_path / "tornet")
     monkeypatch.setattr(reading, "MAX_ATLAS_BYTES", 20_000)
-    with pytest.raises(UserError, match=r"atlas\.gml\.xz is no atlas: it holds more than"):
+    with pytest.raises(UserError, match=r"atlas\.gml\.xz is not an atlas: it holds more than"):
         read_tornet(written)
     monkeypatch.undo()
     monkeypatch.setattr(path_graph, "MAX_LINES", 20_000)

@@ -57,7 +57,7 @@ def _of_gaps(compute: Callable[[Floats], float]) -> Callable[[ClassData], Statis
         if known.size == 0:
             return Statistic(None, "no heartbeat in the logs, or all clients have parallel streams")
         left_out = gaps.size - known.size
-        note = f"without {left_out} of {gaps.size} streams, which had others beside them"
+        note = f"without {left_out} of {gaps.size} streams, which overlapped with others"
         return Statistic(compute(known), note if left_out else "")
 
     return of_class

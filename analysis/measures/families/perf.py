@@ -73,7 +73,7 @@ def _goodput(low: Mark, high: Mark) -> Callable[[ClassData], Statistic]:
         reached = ended.reached(high)
         if median.value is None or speeds.size == reached:
             return median
-        note = f"without {reached - speeds.size} of {reached} downloads, that reached both at once"
+        note = f"without {reached - speeds.size} of {reached} downloads, which reached both at once"
         return Statistic(median.value, note)
 
     return compute

@@ -42,8 +42,8 @@ UNIT_TESTS = "src/test/test"
 # simulated network; documentation takes time.
 CONFIGURE_OPTIONS = (
     "--prefix=/usr/local",
-    # A relay reads GeoIP files below this folder. Those of a Tor that somebody installed would
-    # change its memory, and with it the simulation.
+    # A relay reads GeoIP files below this folder. The files of an installed Tor would change its
+    # memory, and with it the simulation.
     "--datadir=/nonexistent",
     "--disable-asciidoc",
     "--disable-html-manual",

@@ -116,7 +116,7 @@ def _carry_out(
     say: Callable[[str], None],
     executor: Executor | None,
 ) -> None:
-    # Snakemake and PuLP use TMPDIR as it is, without Python's search for another folder.
+    # Snakemake and PuLP use TMPDIR unchecked, unlike Python, which looks for another folder.
     require_room(Path(os.environ.get("TMPDIR") or tempfile.gettempdir()), TEMPORARY_HINT)
     (directory,) = {plan.store for plan in plans}
     if executor:
