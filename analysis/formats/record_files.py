@@ -143,7 +143,7 @@ class ParseReport:
         }
         self.classes = {host: classes.get(host, "") for host in sorted(named)}
 
-    def unknown_bytes(self, class_name: str | None) -> str:
+    def unknown_bytes_reason(self, class_name: str | None) -> str:
         """Return why it is not known how much a class read; "" if it is.
 
         class_name: None for all clients.
@@ -165,7 +165,7 @@ class ParseReport:
 
         class_name: None for all hosts, relays included.
         """
-        parts = [self.unknown_bytes(class_name)]
+        parts = [self.unknown_bytes_reason(class_name)]
         idle = [host for host in self.clients_without_streams if self._is_of(host, class_name)]
         if idle:
             parts.append(f"no stream of {self._of_clients(idle, class_name)}")

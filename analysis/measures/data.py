@@ -140,7 +140,7 @@ class ClassData:
     """Of all classes together, where OnionTrace watched the relays: what these wrote."""
     published_read: BytesRead | None = None
     """Of a published pack: what its clients read together; None without any heartbeat."""
-    unknown_bytes: str = ""
+    unknown_bytes_reason: str = ""
     """Why it is not known how much all its clients read; empty if it is."""
 
     @property
@@ -151,7 +151,7 @@ class ClassData:
     @property
     def bytes_read(self) -> BytesRead | None:
         """What its clients read over time; None if that is not known of each of them."""
-        if self.unknown_bytes:
+        if self.unknown_bytes_reason:
             return None
         if self.beats is None:
             return self.published_read

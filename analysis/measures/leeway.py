@@ -104,7 +104,7 @@ def _fates(data: ClassData) -> dict[str, tuple[str, ...]]:
 
 
 def _displacement(data: Mapping[str, ClassData]) -> Displacement | None:
-    if any(of_class.unknown_bytes for of_class in data.values()):
+    if any(of_class.unknown_bytes_reason for of_class in data.values()):
         return None
     reads = {
         name: read

@@ -81,7 +81,9 @@ def load_run(records: Path, level: Level) -> dict[str, ClassData]:
 def _with_unknown(data: dict[str, ClassData], report: ParseReport) -> dict[str, ClassData]:
     """Return the classes with why it is not known how much they read."""
     return {
-        name: replace(one, unknown_bytes=report.unknown_bytes(None if name == ALL else name))
+        name: replace(
+            one, unknown_bytes_reason=report.unknown_bytes_reason(None if name == ALL else name)
+        )
         for name, one in data.items()
     }
 

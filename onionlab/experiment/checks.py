@@ -85,7 +85,7 @@ def impossible(settings: Settings, known: KnownNames) -> Iterator[Finding]:
     yield from _hosts(settings)
     yield from _bootstrap(settings)
     yield from variants_of_tor(settings.tor.variants, settings.tor.baseline, known)
-    yield from tor_options(
+    yield from check_tor_options(
         settings.tor, known, defaults=known.tor_defaults, own=_own_options(settings.network)
     )
     yield from _traffic(settings)
@@ -270,7 +270,7 @@ def variants_of_tor(variants: Sequence[str], baseline: str, known: KnownNames) -
         yield Finding(("tor", "baseline"), message + nearest(baseline, variants))
 
 
-def tor_options(
+def check_tor_options(
     tor: TorSettings | TornetTor,
     known: KnownNames,
     *,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from onionlab.experiment.checks import Finding, KnownNames, tor_options, variants_of_tor
+from onionlab.experiment.checks import Finding, KnownNames, check_tor_options, variants_of_tor
 from onionlab.experiment.tornettools import TornetSettings
 from onionlab.yamlfile.units import format_time
 
@@ -12,7 +12,7 @@ from onionlab.yamlfile.units import format_time
 def impossible(settings: TornetSettings, known: KnownNames) -> Iterator[Finding]:
     """Everything for which a run of these settings could not give a result."""
     yield from variants_of_tor(settings.tor.variants, settings.tor.baseline, known)
-    yield from tor_options(settings.tor, known)
+    yield from check_tor_options(settings.tor, known)
 
 
 def impossible_in_networks(settings: TornetSettings) -> Iterator[Finding]:

@@ -186,7 +186,7 @@ def _records(lines: Iterable[bytes], file: str) -> Iterator[_Record]:
     """
     graph: _Record | None = None
     inner: _Record | None = None
-    told = closed = False
+    graph_yielded = closed = False
     number = 0
     line = b""
     match = _LINE.fullmatch
@@ -206,7 +206,7 @@ def _records(lines: Iterable[bytes], file: str) -> Iterator[_Record]:
             record = inner or graph
             if record is None:
                 continue  # who made the file
-            if name in record.values or (told and inner is None):
+            if name in record.values or (graph_yielded and inner is None):
                 break  # whether the graph is directed has to stand before its nodes
             record.values[name] = value
         elif opening is None:  # a closing bracket
@@ -222,9 +222,9 @@ def _records(lines: Iterable[bytes], file: str) -> Iterator[_Record]:
         elif graph is None or closed or inner is not None or name not in (b"node", b"edge"):
             break
         else:
-            if not told:
+            if not graph_yielded:
                 yield graph
-                told = True
+                graph_yielded = True
             inner = _Record(name.decode(), file, number)
     else:
         if not closed:

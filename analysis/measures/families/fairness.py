@@ -30,8 +30,8 @@ def _jain_over_clients(data: ClassData) -> Statistic:
     beats = data.beats
     if beats is None:
         return NOT_PUBLISHED
-    if data.unknown_bytes or beats.end_s.size == 0:
-        return Statistic(None, data.unknown_bytes or NO_HEARTBEAT)
+    if data.unknown_bytes_reason or beats.end_s.size == 0:
+        return Statistic(None, data.unknown_bytes_reason or NO_HEARTBEAT)
     got = amount_by_client(
         beats.client, beats.begin_s, beats.end_s, beats.bytes_read, data.begin_s, data.end_s
     )
@@ -45,8 +45,8 @@ def _of_gaps(compute: Callable[[Floats], float]) -> Callable[[ClassData], Statis
     def of_class(data: ClassData) -> Statistic:
         if data.longest_gaps_s is None:
             return NOT_PUBLISHED
-        if data.unknown_bytes:
-            return Statistic(None, data.unknown_bytes)
+        if data.unknown_bytes_reason:
+            return Statistic(None, data.unknown_bytes_reason)
         streams = data.streams
         inside = (streams.start_s >= data.begin_s) & (streams.start_s < data.end_s)
         inside &= streams.outcome != Outcome.UNKNOWN

@@ -36,7 +36,7 @@ from analysis.measures.survival import CENSORED, EVENT, FAILURE, cumulative_inci
 def _goodput(data: ClassData) -> Statistic:
     read = data.bytes_read
     if read is None:
-        return Statistic(None, data.unknown_bytes or NO_HEARTBEAT)
+        return Statistic(None, data.unknown_bytes_reason or NO_HEARTBEAT)
     if read.end_s < data.end_s - 2 * read.beat_s:
         return Statistic(None, "the logs end before the measured span does")
     got = read.by(np.array([data.begin_s, data.end_s]))
