@@ -107,7 +107,7 @@ def read_client(
         # The log of every client has heartbeats, unless they are switched off.
         if not log.understood and not log.heartbeats_disabled:
             raise _not_understood(host, path, log)
-        problems.damage = problems.damage or log.early_end(clock)
+        problems.damage = problems.damage or log.early_end(clock) or log.missing_heartbeats(clock)
         try:
             rows = _stream_rows(log, epoch_us)
         except AnalysisError as error:

@@ -54,6 +54,9 @@ MOST_OPEN = 1 << 16
 MAX_SILENCE = 2
 """How many times the interval between heartbeats a log may end before its run."""
 
+MAX_GAP = 1.5
+"""How many times the usual interval may lie between two heartbeats."""
+
 MOST_BYTES = 1 << 50
 """In one count: the most that an experiment may ask for. Doubles hold eight times as much."""
 
@@ -219,6 +222,24 @@ class TgenLog:
             return None
         intervals_us = map(operator.sub, beats_us, [self.first_us, *beats_us])
         return clock.early_end(self.last_us, MAX_SILENCE * statistics.median(intervals_us) / 1e6)
+
+    def missing_heartbeats(self, clock: RunClock) -> str | None:
+        """Say where heartbeats are missing within the log; None if they come regularly.
+
+        What a client read in between is not known: a heartbeat counts the bytes since the one
+        before it.
+        """
+        beats_us = self.heartbeats.time_us
+        intervals_us = list(map(operator.sub, beats_us[1:], beats_us))
+        if not intervals_us:
+            return None
+        # Even if every third heartbeat is missing, a quarter of the intervals is whole.
+        usual_us = sorted(intervals_us)[len(intervals_us) // 4]
+        longest_us = max(intervals_us)
+        if longest_us <= MAX_GAP * usual_us:
+            return None
+        begin_s = (beats_us[intervals_us.index(longest_us)] - clock.epoch_us) / 1e6
+        return f"it has no heartbeat from {begin_s:g} to {begin_s + longest_us / 1e6:g} s"
 
     def feed(self, lines: Iterable[bytes]) -> None:
         """Takes whole lines, without their newlines."""

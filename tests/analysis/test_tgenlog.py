@@ -6,6 +6,7 @@ import gzip
 import json
 import random
 import re
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -256,3 +257,23 @@ def test_a_log_that_ends_before_its_run_is_cut(lines: int, problem: str | None) 
     read = TgenLog()
     read.feed(log.text().splitlines())
     assert read.early_end(RunClock(epoch_unix_s=EPOCH, stop_s=2000.0)) is None
+
+
+@pytest.mark.parametrize(
+    ("kept", "problem"),
+    [
+        (lambda second: True, None),
+        (lambda second: second % 3, "it has no heartbeat from 242 to 244 s"),
+        (lambda second: not 300 <= second < 400, "it has no heartbeat from 299 to 400 s"),
+    ],
+)
+def test_heartbeats_that_are_missing_within_a_log_are_named(
+    kept: Callable[[int], bool], problem: str | None
+) -> None:
+    log = LogWriter("client1")
+    log.start(240.0)
+    for second in filter(kept, range(241, 541)):
+        log.heartbeat(float(second), 0)
+    read = TgenLog()
+    read.feed(log.text().splitlines())
+    assert read.missing_heartbeats(RunClock(epoch_unix_s=EPOCH, stop_s=541.0)) == problem
