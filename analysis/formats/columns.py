@@ -254,20 +254,49 @@ CELLS: tuple[Column, ...] = (
         optional=True,
     ),
     Column("circuit_id", pa.int64(), "circuit ID on that channel", optional=True),
-    Column("inbuf_ns", pa.int64(), "simulated time of the event; null without one", optional=True),
+    # A damaged trace may have times before the start.
     Column(
-        "recognized_ns", pa.int64(), "simulated time of the event; null without one", optional=True
+        "inbuf_ns",
+        pa.int64(),
+        "simulated time of the event; null without one",
+        optional=True,
+        signed=True,
     ),
-    Column("queue_ns", pa.int64(), "simulated time of the event; null without one", optional=True),
-    Column("outbuf_ns", pa.int64(), "simulated time of the event; null without one", optional=True),
-    Column("flush_ns", pa.int64(), "simulated time of the event; null without one", optional=True),
+    Column(
+        "recognized_ns",
+        pa.int64(),
+        "simulated time of the event; null without one",
+        optional=True,
+        signed=True,
+    ),
+    Column(
+        "queue_ns",
+        pa.int64(),
+        "simulated time of the event; null without one",
+        optional=True,
+        signed=True,
+    ),
+    Column(
+        "outbuf_ns",
+        pa.int64(),
+        "simulated time of the event; null without one",
+        optional=True,
+        signed=True,
+    ),
+    Column(
+        "flush_ns",
+        pa.int64(),
+        "simulated time of the event; null without one",
+        optional=True,
+        signed=True,
+    ),
 )
 
 ARRIVALS: tuple[Column, ...] = (
     Column("relay", _NAME, "host name of the relay that sent the cell"),
     Column("seq", pa.int64(), "the cell's number at this relay, as in cells.parquet"),
     Column("channel", pa.int64(), "channel of this relay on which the cell went"),
-    Column("arrived_ns", pa.int64(), "simulated time at which the next relay read it"),
+    Column("arrived_ns", pa.int64(), "simulated time at which the next relay read it", signed=True),
 )
 """Cells that one traced relay sent and another one read."""
 

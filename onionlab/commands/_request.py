@@ -17,6 +17,7 @@ from onionlab.experiment.finding import LIST_HINT
 from onionlab.paths import is_file
 from onionlab.runs.places import require_writable
 from onionlab.runs.plan import Plan, read_plan
+from onionlab.runs.store import Store
 from onionlab.runs.workflow.executor import Executor
 from onionlab.yamlfile.units import show
 
@@ -123,13 +124,26 @@ def results_folder(name: str, root: Path) -> Path:
 
 
 def plan_of(name: str, root: Path) -> Plan:
-    """Return the plan of an experiment that was run. Raises UserError where it was not."""
+    """Return the plan of an experiment that was run.
+
+    Raises:
+        UserError: It was not run, or files of one of its runs were changed or cut since.
+    """
     path = results_folder(name, root) / PLAN
     if not path.exists():
         raise UserError(
             f"there are no results of {name}", f"make them: make experiment NAME={name}"
         )
-    return read_plan(path)
+    plan = read_plan(path)
+    store = Store(plan.store)
+    for run in plan.runs:
+        if store.manifest(run.run_id).exists() and not store.is_finished(run.run_id):
+            raise UserError(
+                f"{store.run(run.run_id)} is not whole: its logs are not those that its manifest "
+                "lists",
+                f"repeat the run: make experiment NAME={name}",
+            )
+    return plan
 
 
 def output_file(path: Path) -> Path:

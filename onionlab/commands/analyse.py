@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import contextlib
 from pathlib import Path
 
 from analysis.celltrace.cell_tables import is_traced
@@ -35,8 +36,10 @@ def run(args: argparse.Namespace) -> int:
         finished = [run.run_id for run in plan.runs if store.is_finished(run.run_id)]
         directories = [store.run(run_id) for run_id in finished]
     for directory in directories:
-        # The lock keeps other commands from reading or extracting the records meanwhile.
-        with Store(directory.parent).exclusive(directory.name):
+        store = Store(directory.parent)
+        # The lock keeps other commands from reading or extracting the records meanwhile. A
+        # directory that is not in a store has none.
+        with store.exclusive(directory.name) if store.has_locks else contextlib.nullcontext():
             report = extract(directory, directory / RECORDS)
         relays = (
             read_trace_counts(directory / RECORDS / TRACE_COUNTS).relays

@@ -23,6 +23,7 @@ from onionlab.experiment.schema import (
 from onionlab.experiment.schema.traffic_settings import MARKOV, MODEL_KEYS
 from onionlab.experiment.tor_options import (
     RESERVED_OPTIONS,
+    SOCKS_FLAGS,
     SOCKS_PORT,
     Layer,
     default_layers,
@@ -312,6 +313,10 @@ def _torrc(
                 if len(lines) > 1 or other:
                     message = f"expected one line that begins with {port or 'the port'}"
                     yield Finding(where, f"{message}, which the traffic generators use")
+                for flag in lines[0].split()[1:]:
+                    known = flag.casefold().removeprefix("no") in SOCKS_FLAGS
+                    if not known and not flag.casefold().startswith("sessiongroup="):
+                        yield Finding(where, f"Tor has no flag {flag} of SocksPort")
             elif taken_for is not None:
                 yield Finding(where, f"cannot be set here: {RESERVED_OPTIONS[taken_for]}")
             elif letters in own and who in ("all", "relay"):

@@ -33,6 +33,20 @@ FRAGMENTS: Mapping[str, tuple[str, ...]] = {
 SOCKS_PORT = 9000
 """Where clients' traffic generators reach their Tor; configs/tor/client.torrc has it too."""
 
+# parse_ports_config() in src/app/config/config.c of Tor 0.4.9.
+SOCKS_FLAGS = frozenset(
+    flag.casefold()
+    for flag in (
+        *("CacheDNS", "CacheIPv4DNS", "CacheIPv6DNS", "DNSRequest", "ExtendedErrors"),
+        *("GroupWritable", "IPv4Traffic", "IPv6Traffic", "IsolateClientAddr"),
+        *("IsolateClientProtocol", "IsolateDestAddr", "IsolateDestPort", "IsolateSOCKSAuth"),
+        *("KeepAliveIsolateSOCKSAuth", "OnionTraffic", "OnionTrafficOnly", "PreferIPv6"),
+        *("PreferIPv6Automap", "PreferSOCKSNoAuth", "RelaxDirModeCheck", "UseDNSCache"),
+        *("UseIPv4Cache", "UseIPv6Cache", "WorldWritable"),
+    )
+)
+"""Flags of SocksPort in lower case. Each may begin with "No". Tor ignores others with a warning."""
+
 Options = Mapping[str, Sequence[str]]
 """Option in the spelling of its file -> the values of its lines."""
 

@@ -88,10 +88,20 @@ def make_plan(
     if again:
         say(f"note: {again}")
     _require_nobody_elses(plan)
+    for same in _levels_with_the_same_runs(plan.runs):
+        say(f"note: {same} have the same runs: nothing that they set makes a difference")
     write_plan(plan)
     all_looks = with_earlier_looks(plan.study, Store(plan.store), plan.runs, looks)
     write_study(plan.study, study_of(bench, plan.runs, all_looks))
     return plan
+
+
+def _levels_with_the_same_runs(runs: Sequence[PlannedRun]) -> list[str]:
+    """Return the names of levels that share a run, joined for a message."""
+    levels: dict[str, list[str]] = {}
+    for run in runs:
+        levels.setdefault(run.run_id, []).append(run.level)
+    return list(dict.fromkeys(" and ".join(names) for names in levels.values() if len(names) > 1))
 
 
 def _require_nobody_elses(plan: Plan) -> None:

@@ -67,6 +67,11 @@ class Store:
         """Of which of these runs the last failed attempt is kept."""
         return _listed(self.directory / ".failed", run_ids)
 
+    @property
+    def has_locks(self) -> bool:
+        """Whether runs were locked in this directory before, as in each store."""
+        return (self.directory / ".locks").is_dir()
+
     @contextlib.contextmanager
     def exclusive(self, run_id: str, *, everywhere: bool = False) -> Iterator[None]:
         """Hold a run's lock, which ends with the process however that ends; wait if it is taken.

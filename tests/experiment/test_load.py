@@ -417,7 +417,7 @@ def test_a_parameter_takes_the_place_of_our_default(load_text: LoadText) -> None
     assert load_text(text).levels["foo"].settings.tor.consensus_params == parameters
 
 
-@pytest.mark.parametrize("port", ["9000", "9000 IsolateDestAddr IsolateDestPort"])
+@pytest.mark.parametrize("port", ["9000", "9000 IsolateDestAddr NoIsolateSOCKSAuth"])
 def test_clients_streams_can_be_isolated(load_text: LoadText, port: str) -> None:
     torrc = f'  baseline: ewma\n  torrc: {{client: {{SocksPort: "{port}"}}}}\n'
     tor = load_text(VALID.replace("  baseline: ewma\n", torrc)).levels["foo"].settings.tor

@@ -380,6 +380,11 @@ CASES = {
         "25: tor.torrc.client.SocksPort: expected one line that begins with 9000, which the "
         "traffic generators use",
     ),
+    "a flag of the port that Tor does not have": (
+        "  baseline: ewma\n",
+        '  baseline: ewma\n  torrc: {client: {SocksPort: "9000 IsolateDestAdr"}}\n',
+        "25: tor.torrc.client.SocksPort: Tor has no flag IsolateDestAdr of SocksPort",
+    ),
     "a torrc option twice in other letters": (
         "  baseline: ewma\n",
         "  baseline: ewma\n  torrc: {all: {NumCPUs: 1, numcpus: 2}}\n",

@@ -12,7 +12,7 @@ from pathlib import Path
 import psutil
 import pytest
 
-from analysis.formats.plan_file import Request
+from analysis.formats.plan_file import PlannedRun, Request
 from onionlab.errors import UserError
 from onionlab.runs import planning
 
@@ -151,3 +151,12 @@ def test_what_may_not_be_written_is_said_before_anything_is_built(
     (tmp_path / "results").mkdir()
     with pytest.raises(UserError, match="results may not be written"):
         planning.make_plan(tmp_path, Request("quick"), print)
+
+
+def test_levels_that_share_runs_are_named() -> None:
+    runs = [
+        PlannedRun(f"{run_id}{seed}", level, "ewma", seed)
+        for level, run_id in (("short", "a"), ("long", "a"), ("other", "b"))
+        for seed in (1, 2)
+    ]
+    assert planning._levels_with_the_same_runs(runs) == ["short and long"]
