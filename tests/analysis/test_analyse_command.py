@@ -63,6 +63,7 @@ def test_nobody_else_has_a_run_while_its_records_are_extracted(
     run_directory: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Otherwise `unpack` would find a part of the records."""
+    (run_directory.parent / ".locks").mkdir()
 
     def extract(run: Path, out: Path) -> ParseReport:
         with (run.parent / ".locks" / run.name).open() as lock, pytest.raises(BlockingIOError):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -11,6 +12,8 @@ from analysis.errors import AnalysisError
 from analysis.formats.manifest import Manifest
 from analysis.formats.plan_file import PlannedRun, Request, Resources
 from analysis.formats.study import load_study, write_study
+from onionlab.commands._request import plan_of
+from onionlab.errors import UserError
 from onionlab.runs.plan import Plan, read_plan, write_plan
 from onionlab.runs.store import Store
 from onionlab.runs.study_file import update_provenance
@@ -44,6 +47,21 @@ def test_the_plan_of_a_copied_checkout_names_the_copy_s_runs(plan: Plan, tmp_pat
     assert read_plan(plan.file) == plan
     copied = read_plan(copy / plan.file.relative_to(tmp_path))
     assert copied.store == copy / plan.store.relative_to(tmp_path)
+
+
+def test_a_run_whose_logs_were_cut_is_not_passed_over(plan: Plan, tmp_path: Path) -> None:
+    shutil.copytree(plan.out, tmp_path / "results" / "quick")
+    copied = replace(plan, out=tmp_path / "results" / "quick")
+    write_plan(copied)
+    store = Store(plan.store)
+    log = store.partial("1a") / "shadow.data" / "hosts" / "web" / "tgen.1000.stdout"
+    log.parent.mkdir(parents=True)
+    log.write_text("line\nline\n")
+    store.finish("1a", Manifest(run_id="1a"))
+    assert plan_of("quick", tmp_path) == copied
+    (store.run("1a") / log.relative_to(store.partial("1a"))).write_text("line\n")
+    with pytest.raises(UserError, match="1a is not whole: its logs are not those"):
+        plan_of("quick", tmp_path)
 
 
 def test_a_results_folder_may_be_a_link_to_another_disk(plan: Plan, tmp_path: Path) -> None:
