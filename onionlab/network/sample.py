@@ -50,13 +50,15 @@ class RelayGroup:
     source: the distribution, by links; total_bit_per_s: what the relays carry in sum (the draw
     decides how it divides, not how much there is: so that a level of congestion means the same for
     every seed); limited_by: "link", "bandwidth-rate" (the link is ample) or "both" (as each relay
-    of the distribution has them).
+    of the distribution has them); representative: whether each relay has the capacity in the middle
+    of its slice of the distribution, so that all networks have the same capacities.
     """
 
     count: int
     source: tuple[SourceRelay, ...]
     total_bit_per_s: float
     limited_by: str = "link"
+    representative: bool = False
 
 
 @dataclass(frozen=True)
@@ -197,10 +199,13 @@ def _draw_limits(group: RelayGroup, seed: int, role: str) -> list[tuple[int, Own
     Slices keep the shape of the distribution in a small sample, where plain draws would give one
     network only slow middles and the next only fast ones.
     """
-    quantiles = [
-        (i + draw(seed, "capacity", role, f"{i} of {group.count}")) / group.count
-        for i in range(group.count)
-    ]
+
+    def within_slice(i: int) -> float:
+        if group.representative:
+            return 0.5
+        return draw(seed, "capacity", role, f"{i} of {group.count}")
+
+    quantiles = [(i + within_slice(i)) / group.count for i in range(group.count)]
     if not quantiles:
         return []
     if group.limited_by == "both":

@@ -293,6 +293,7 @@ def _network_request(root: Path, settings: Settings) -> NetworkRequest:
             * mean_capacity_bit_per_s(root, net, entry)
             * net.capacity_total_factor(role),
             limited_by=net.limited_by,
+            representative=net.capacities == "representative",
         )
     return NetworkRequest(
         geography=load_geography(root, net.geography),

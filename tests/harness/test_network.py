@@ -40,6 +40,7 @@ def request_for(
     servers: int = 3,
     factor: float = 1.0,
     limited_by: str = "link",
+    representative: bool = False,
 ) -> NetworkRequest:
     counts = counts or {"exitguard": 1, "guard": 2, "exit": 2, "middle": 5}
     groups = {}
@@ -47,7 +48,7 @@ def request_for(
         relays = load_relays(REPOSITORY, role)
         count = counts.get(role, 0)
         total = factor * count * mean_carried(role, limited_by)
-        groups[role] = RelayGroup(count, relays, total, limited_by)
+        groups[role] = RelayGroup(count, relays, total, limited_by, representative)
     return NetworkRequest(
         geography=GEOGRAPHY,
         authorities=3,
@@ -140,6 +141,23 @@ def test_capacities_keep_the_shape_of_their_distribution() -> None:
     # One relay from each of 66 slices: each lies near the source's relay of its rank.
     for ours, source in zip(drawn[20:60], capacities[20:60], strict=True):
         assert 0.5 < ours / source < 2
+
+
+@pytest.mark.parametrize("limited_by", ["link", "bandwidth-rate", "both"])
+def test_representative_networks_have_the_same_capacities(limited_by: str) -> None:
+    request = request_for(limited_by=limited_by, representative=True)
+    one, other = sample_network(request, 1), sample_network(request, 2)
+    for role in RELAY_ROLES:
+        assert capacities_of(one, role) == capacities_of(other, role)
+        limits = [[host.own_limit for host in network.by_role(role)] for network in (one, other)]
+        assert limits[0] == limits[1]
+    assert one.latency_us != other.latency_us
+    assert [host.place for host in one.hosts] != [host.place for host in other.hosts]
+    drawn = [sample_network(request_for(limited_by=limited_by), seed) for seed in (1, 2)]
+    assert capacities_of(drawn[0], "middle") != capacities_of(drawn[1], "middle")
+    totals = {sum(capacities_of(network, "guard")) for network in (one, other, *drawn)}
+    if limited_by == "link":
+        assert max(totals) - min(totals) < 10_000
 
 
 def test_seeds_differ_and_one_seed_repeats() -> None:

@@ -99,6 +99,14 @@ class NetworkSettings(Model):
         1.0,
         description="multiplies the capacity of every relay (see docs/explanation/calibration.md)",
     )
+    capacities: Annotated[str, kinds.choice("random", "representative")] = key(
+        "random",
+        description="which capacities of a distribution the relays of a role have, one from each "
+        "of as many equal slices as there are relays: `random`: one at a random point of its "
+        "slice, so that networks differ; `representative`: the one in the middle of its slice, so "
+        "that capacities are the same in all networks, while places, latencies, keys and load are "
+        "drawn as before",
+    )
     limited_by: Annotated[str, kinds.choice("link", "bandwidth-rate", "both")] = key(
         "link",
         description="what keeps relays to their capacity: `link`: the access link; "
