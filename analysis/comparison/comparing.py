@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import IntEnum
@@ -10,15 +11,16 @@ from analysis.comparison.differences import Differences, differences, settle_abo
 from analysis.comparison.run_sets import RunSet, SetRun
 from analysis.comparison.same_networks import paired_by_network, same_bytes, why_unpaired
 from analysis.errors import AnalysisError
+from analysis.inference.corrections import endpoint_weights
+from analysis.inference.sample_size import shown_from_spreads
 from analysis.judgement.estimates import Estimate, estimate
 from analysis.judgement.judging import (
     Design,
     Judgement,
     Statistics,
     judge_comparison,
-    seeds_left,
 )
-from analysis.judgement.verdicts import LEVEL, State
+from analysis.judgement.verdicts import LEVEL
 from analysis.measures.metric import Statistic
 
 A, B = "A", "B"
@@ -76,7 +78,7 @@ class Comparison:
         paired: how runs were compared.
         pairs: runs of both sides by match and seed; for unpaired sets of no meaning.
         alone: seeds without a partner, in words.
-        error_level: chance of any false "different" among all primary metrics.
+        error_level: chance of any false "shown" among the endpoints of all matches together.
     """
 
     a: RunSet
@@ -91,19 +93,41 @@ class Comparison:
     rows: tuple[MetricRow, ...]
 
     @property
-    def primary(self) -> list[MetricRow]:
+    def endpoints(self) -> list[MetricRow]:
         """What decides."""
-        return [row for row in self.rows if row.judgement.primary]
+        return [row for row in self.rows if row.judgement.endpoint is not None]
+
+    @property
+    def judged(self) -> list[MetricRow]:
+        """Endpoints that have enough streams to be judged."""
+        return [row for row in self.endpoints if row.judgement.verdict.grade is not None]
 
     @property
     def regressions(self) -> list[MetricRow]:
-        """Primary metrics that are shown to be worse."""
-        return [row for row in self.primary if row.judgement.regression]
+        """Endpoints that are shown to be worse."""
+        return [row for row in self.judged if row.judgement.regression]
 
     @property
     def unsettled(self) -> list[MetricRow]:
-        """Primary metrics that are not yet known."""
-        return [row for row in self.primary if not row.judgement.verdict.settled]
+        """Endpoints of which nothing is shown."""
+        return [row for row in self.judged if not row.judgement.verdict.settled]
+
+    @property
+    def networks(self) -> int:
+        """Pairs, or runs of the smaller side, of the endpoint that has fewest."""
+        return min((row.judgement.verdict.count for row in self.judged), default=0)
+
+    @property
+    def spreads_shown(self) -> float | None:
+        """The smallest change of a first endpoint that so many pairs show, in units of their sd.
+
+        The standard deviation is that of the pairs' differences. None without two pairs.
+        """
+        if self.networks < 2 or not self.paired:
+            return None
+        families = Counter(row.match.label for row in self.judged).values()
+        share = endpoint_weights(max(families))[0]
+        return shown_from_spreads(self.networks, self.error_level / len(families) * share)
 
     @property
     def conclusion(self) -> Conclusion:
@@ -112,7 +136,7 @@ class Comparison:
             return Conclusion.FINE
         if self.regressions:
             return Conclusion.REGRESSION
-        return Conclusion.UNSETTLED if self.unsettled or not self.primary else Conclusion.FINE
+        return Conclusion.UNSETTLED if self.unsettled or not self.judged else Conclusion.FINE
 
     @property
     def outcome(self) -> str:
@@ -131,21 +155,11 @@ class Comparison:
                 f"No behavioural change: the records of all {self.pairs} pairs of runs are "
                 "byte-identical."
             )
-        counts = [
-            (len(self.regressions), "worse"),
-            (sum(r.judgement.verdict.direction == "better" for r in self.primary), "better"),
-            (
-                sum(r.judgement.verdict.state is State.EQUIVALENT for r in self.primary),
-                "equivalent",
-            ),
-            (len(self.unsettled), "not yet known"),
-        ]
-        total = ", ".join(f"{n} {what}" for n, what in counts if n)
-        if not self.primary:
-            return "Not settled: the sets have no primary metric in common."
-        seeds, but = seeds_left(row.judgement for row in self.unsettled)
-        more = f"; about {seeds} more seeds{but} would settle all that seeds can" if seeds else ""
-        return f"{self.outcome}: of {len(self.primary)} primary metrics {total}{more}."
+        if not self.judged:
+            return "Not settled: the sets have no endpoint in common that can be judged."
+        words = Counter(row.judgement.verdict.word for row in self.judged)
+        total = ", ".join(f"{n} {word}" for word, n in words.most_common())
+        return f"{self.outcome}: of {len(self.judged)} endpoints {total}."
 
 
 def compare_sets(
@@ -166,8 +180,8 @@ def compare_sets(
         a: the baseline.
         b: what is judged.
         about: aspects that may differ; none: find out which one does.
-        error_level: chance of any false "different" over all primary metrics of all matches
-            together, and of any false "equivalent".
+        error_level: chance of any false "shown" over all endpoints of all matches together, and of
+            any false "same".
         pair: whether runs are paired at all where they can be.
 
     Raises:
@@ -310,6 +324,7 @@ def _judge(
         error_level=error_level,
         margins=a.margins,
         catalogue=a.catalogue,
+        endpoints=[endpoint.key for endpoint in a.endpoints],
     )
     # What one side does not measure at all is no question to settle.
     common = {
@@ -326,7 +341,7 @@ def _judge(
     for judgement in judge_comparison(match.label, statistics, B, A, design):
         of_class = statistics[match.label, judgement.class_name]
         own = [of_class.get((judgement.metric.name, side), {}) for side in (A, B)]
-        if not any(_any_value(values) for values in own) and not judgement.primary:
+        if not any(_any_value(values) for values in own) and judgement.endpoint is None:
             continue
         yield MetricRow(match, estimate(own[0]), estimate(own[1]), judgement)
 

@@ -171,9 +171,9 @@ def last_records(history: pa.Table, experiment: str, key: str) -> dict[tuple[str
 
 
 def steps_of(
-    history: pa.Table, false_steps_per_year: float, primary: set[tuple[str, ...]]
+    history: pa.Table, false_steps_per_year: float, searched: set[tuple[str, ...]]
 ) -> list[HistoryStep]:
-    """Step changes in all primary time series.
+    """Return the step changes in the time series of all endpoints.
 
     Nights in a row whose records are the same bytes are one measurement and count once. Each set of
     seeds is searched alone, and those that were measured once together.
@@ -181,10 +181,10 @@ def steps_of(
     Args:
         history: as ``read_history`` gives it.
         false_steps_per_year: expected false steps a year over all time series together.
-        primary: the time series that are searched, by the values of ``TIME_SERIES``.
+        searched: the time series that are searched, by the values of ``TIME_SERIES``.
     """
-    rows_of_series = _rows_of_series(history, primary)
-    share = min(0.5, false_steps_per_year / max(1, len(primary)))
+    rows_of_series = _rows_of_series(history, searched)
+    share = min(0.5, false_steps_per_year / max(1, len(searched)))
     made = []
     for name, rows in rows_of_series.items():
         before_last_night = {step.first_after for step in _steps_of_series(name, rows[:-1], share)}
@@ -223,15 +223,15 @@ def _by_seeds(rows: Sequence[dict[str, Any]]) -> list[list[_Measurement]]:
     return [nights for nights in (once, *sets.values()) if len(nights) > 1]
 
 
-def unsearched(history: pa.Table, primary: set[tuple[str, ...]]) -> int:
-    """In how many of the primary time series steps cannot be found yet, for want of known noise.
+def unsearched(history: pa.Table, searched: set[tuple[str, ...]]) -> int:
+    """Return in how many of the time series steps cannot be found yet, for want of known noise.
 
     Args:
         history: as ``read_history`` gives it.
-        primary: the time series that are searched, by the values of ``TIME_SERIES``.
+        searched: the time series that are searched, by the values of ``TIME_SERIES``.
     """
-    found = _rows_of_series(history, primary)
-    return len(primary) - sum(_searched(rows) for rows in found.values())
+    found = _rows_of_series(history, searched)
+    return len(searched) - sum(_searched(rows) for rows in found.values())
 
 
 def _searched(rows: Sequence[dict[str, Any]]) -> bool:
@@ -240,13 +240,13 @@ def _searched(rows: Sequence[dict[str, Any]]) -> bool:
 
 
 def _rows_of_series(
-    history: pa.Table, primary: set[tuple[str, ...]]
+    history: pa.Table, searched: set[tuple[str, ...]]
 ) -> dict[tuple[str, ...], list[dict[str, Any]]]:
     """Rows with a value, by time series."""
     rows_of_series: dict[tuple[str, ...], list[dict[str, Any]]] = {}
     for row in history.to_pylist():
         name = tuple(row[column] for column in TIME_SERIES)
-        if name in primary and row["estimate"] is not None:
+        if name in searched and row["estimate"] is not None:
             rows_of_series.setdefault(name, []).append(row)
     return rows_of_series
 

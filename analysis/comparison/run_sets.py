@@ -16,6 +16,7 @@ from analysis.comparison.imported_metrics import IMPORTED
 from analysis.errors import AnalysisError
 from analysis.formats.format_model import LARGEST_VALUE, FormatModel
 from analysis.formats.json_files import LARGEST_BYTES, read_as
+from analysis.formats.study import Endpoint
 from analysis.judgement.judging import Statistics, complete
 from analysis.measures.catalogue import OWN
 from analysis.measures.metric import Catalogue, Statistic
@@ -99,6 +100,9 @@ class RunSet(FormatModel):
     spans: dict[str, Span] = Field(default={}, description="level -> its measured span")
     margins: dict[str, float] = Field(
         default={}, description="metric -> what counts as the same, instead of the usual"
+    )
+    endpoints: tuple[Endpoint, ...] = Field(
+        default=(), description="what it is judged by, the most important first; empty: the usual"
     )
     notes: tuple[str, ...] = Field(default=(), description="what a reader has to know of it")
     simulated: tuple[str, ...] = Field(

@@ -1,4 +1,4 @@
-"""The forest plot: primary metrics as ratios to the baseline, with interval, margin, verdict."""
+"""The forest plot: endpoints as ratios to the baseline, with interval, margin, verdict."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from analysis.inference.intervals import Interval
 from analysis.judgement.claims.claim import Answer
 from analysis.judgement.compared import Compared, size_in_margins
 from analysis.judgement.judging import Judgement
-from analysis.judgement.verdicts import State, Verdict
+from analysis.judgement.verdicts import Grade
 from analysis.measures.data import ALL
 
 ROW_IN = 0.17
@@ -39,14 +39,15 @@ ACROSS = 3
 LOOKS = {
     "worse": ("v", "#b2182b", "#b2182b", "worse"),
     "better": ("^", "#1a7f5a", "#1a7f5a", "better"),
-    "": ("D", "#2b5c9e", "#2b5c9e", "different"),
-    State.EQUIVALENT.value: ("s", "#4d4d4d", "#4d4d4d", "equivalent: within the margin"),
-    State.UNKNOWN.value: ("o", "white", "#767676", "not yet known"),
+    Grade.SHOWN.value: ("D", "#2b5c9e", "#2b5c9e", "different"),
+    Grade.SAME.value: ("s", "#4d4d4d", "#4d4d4d", "the same: within the margin"),
+    Grade.SUGGESTED.value: ("d", "white", "#2b5c9e", "suggested"),
+    Grade.OPEN.value: ("o", "white", "#767676", "open"),
+    "": (".", "#767676", "#767676", "not judged: too few streams"),
     Answer.SUPPORTED.value: ("^", "#1a7f5a", "#1a7f5a", "supported"),
     Answer.OPPOSITE.value: ("v", "#b2182b", "#b2182b", "opposite"),
-    Answer.NO_DIFFERENCE.value: ("s", "#4d4d4d", "#4d4d4d", "no difference"),
+    Answer.NO_DIFFERENCE.value: ("s", "#4d4d4d", "#4d4d4d", "no relevant difference"),
     Answer.UNTESTABLE.value: ("X", "white", "#8c6d1f", "cannot be tested here"),
-    Answer.OPEN.value: ("o", "white", "#767676", "not settled"),
 }
 """Verdict, or answer to a claim -> marker, its face, its edge and the interval, and words.
 
@@ -57,11 +58,11 @@ MOST_PANELS = 6
 """Comparisons that are drawn; of more, those in which most was found."""
 
 EFFECT_COLUMNS = (
-    "class", "metric", "scale", "effect", "low", "high", "margin", "verdict", "direction",
+    "class", "metric", "scale", "effect", "low", "high", "margin", "grade", "direction",
 )  # fmt: skip
 
 CAPTION = (
-    "Primary metrics against the baseline, with 95% intervals, each for its own row; the grey band "
+    "Endpoints against the baseline, with 95% intervals, each for its own row; the grey band "
     "is the margin within which two variants count as alike. Times and throughput are ratios, "
     "rates are differences in percentage points. An arrow: the interval goes further than is drawn."
 )
@@ -125,7 +126,7 @@ def write_forest(compared: Sequence[Compared], base: Path, page: Page = TEXT) ->
 
 def _findings(one: Compared) -> tuple[int, float]:
     """Sorts comparisons by what was found in them: many differences first, then large ones."""
-    found = one.of(State.DIFFERENT)
+    found = one.of(Grade.SHOWN)
     return -len(found), -size_in_margins(found[0].verdict) if found else 0.0
 
 
@@ -153,9 +154,9 @@ def write_plot(picture: Callable[[], Figure], table: str, base: Path, caption: s
 
 
 def panel_of(one: Compared) -> Panel:
-    """A comparison as a panel: its primary metrics, rates apart from all others."""
+    """A comparison as a panel: its endpoints, rates apart from all others."""
     marks = (
-        Mark(label_of(j), axis_of(j), _looks(j.verdict), j.verdict.effect, j.verdict.scale,
+        Mark(label_of(j), axis_of(j), j.verdict.word, j.verdict.effect, j.verdict.scale,
              j.verdict.margin)
         for j in one.judgements
     )  # fmt: skip
@@ -242,10 +243,6 @@ def axis_of(judgement: Judgement) -> str:
     return "difference" if judgement.metric.unit == "1" else "ratio"
 
 
-def _looks(verdict: Verdict) -> str:
-    return verdict.direction if verdict.state is State.DIFFERENT else verdict.state.value
-
-
 def _limit(panels: Sequence[Panel], axis: str) -> float:
     """Half of an axis, for all of its panels."""
     marks = [m for one in panels for m in one.marks if m.scale == axis == m.axis]
@@ -282,7 +279,7 @@ def effect_columns(one: Judgement) -> tuple[str, ...]:
     v = one.verdict
     effect = (v.effect.estimate, v.effect.low, v.effect.high) if v.effect else (None,) * 3
     numbers = ("" if x is None else f"{x:.9g}" for x in (*effect, v.margin))
-    return (one.class_name, one.metric.name, v.scale, *numbers, v.state.value, v.direction)
+    return (one.class_name, one.metric.name, v.scale, *numbers, v.grade or "", v.direction)
 
 
 def effects_csv(which: Sequence[str], rows: Iterable[Sequence[str]]) -> str:

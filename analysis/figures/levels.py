@@ -32,7 +32,7 @@ from analysis.figures.style import TEXT, Page, as_drawn
 from analysis.formats.study import Variant
 from analysis.judgement.compared import Compared
 from analysis.judgement.judging import Judgement
-from analysis.judgement.verdicts import State
+from analysis.judgement.verdicts import Grade
 
 ROW_IN = 0.12
 """Height of one variant's line in a level's row."""
@@ -46,7 +46,7 @@ MEDIAN = "_p50_"
 CAPTION = (
     "How variants differ from {baseline} from level to level, with 95% intervals, each for its own "
     "row: throughput, timeout rate and medians of times. A mark that is filled: a difference is "
-    "shown, by all the level's primary metrics together. The grey band is the margin within which "
+    "shown, by all the level's endpoints together. The grey band is the margin within which "
     "two count as alike; an arrow: the interval goes further than is drawn."
 )
 
@@ -154,7 +154,7 @@ def _draw_mark(
         return
     draw_interval(axes, y, verdict.effect, verdict.scale, half, variant.color)
     at = float(np.clip(position(verdict.scale, verdict.effect.estimate), -half, half))
-    face = variant.color if verdict.state is State.DIFFERENT else "white"
+    face = variant.color if verdict.grade is Grade.SHOWN else "white"
     axes.plot(
         [at], [y], marker=variant.marker, mfc=face, mec=variant.color, mew=0.9, ms=4, zorder=3,
         clip_on=False,
@@ -162,7 +162,7 @@ def _draw_mark(
 
 
 def _shown(one: Compared) -> list[Judgement]:
-    """Of times the medians: their tails are in the plot of all primary metrics."""
+    """Of times the medians: their tails are in the plot of all endpoints."""
     return [j for j in one.judgements if not j.metric.duration or MEDIAN in j.metric.name]
 
 

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from pydantic import Field, FiniteFloat, model_validator
+from pydantic import ConfigDict, Field, FiniteFloat, model_validator
 
 from analysis.errors import SHOWN, AnalysisError
 from analysis.formats.format_model import FormatModel
@@ -118,6 +118,20 @@ class Level(FormatModel):
         after = self.stop_s - self.measured_end_s
         timeout = self.classes[class_name].timeout_s if class_name in self.classes else None
         return min(timeout, after) if timeout else after
+
+
+class Endpoint(FormatModel):
+    """A metric of one class that variants are judged by."""
+
+    model_config = ConfigDict(populate_by_name=True)
+
+    class_name: str = Field(alias="class", description="class of clients, or all")
+    metric: str = Field(description="name of the metric")
+
+    @property
+    def key(self) -> tuple[str, str]:
+        """Class and metric."""
+        return self.class_name, self.metric
 
 
 class FigureSpec(FormatModel):
@@ -241,6 +255,10 @@ class Study(FormatModel):
     runs: tuple[Run, ...] = Field(description="all runs, also those that are not made yet")
     margins: dict[str, float] = Field(
         default={}, description="metric -> what counts as the same, instead of the usual"
+    )
+    endpoints: tuple[Endpoint, ...] = Field(
+        default=(),
+        description="what variants are judged by, the most important first; empty: the usual",
     )
     published_cell_times: PublishedCellTimes | None = Field(
         default=None, description="what others measured of cells, for the report's table"

@@ -13,6 +13,9 @@ from analysis.inference.intervals import CONFIDENCE, Interval, t_quantile
 from analysis.inference.shapes import SIGNED_RANKS_FROM, needed, trusted
 from analysis.inference.signed_ranks import lower_bound, p_typical_above
 
+RANKED_FROM = 8
+"""Pairs from which on signed ranks are used as well: fewer can reject nothing at a level of 1%."""
+
 
 @dataclass(frozen=True)
 class Effect:
@@ -38,14 +41,16 @@ class Effect:
 
     def interval(self, confidence: float = CONFIDENCE) -> Interval:
         """The interval of the difference: all that a two-sided test does not reject."""
-        level = (1 - confidence) / 2
+        level = level_of_ranks = (1 - confidence) / 2
         if self.any_shape:
             level = needed(level, self.count, both_sides=True)
         half = t_quantile(1 - level, self.df) * self.standard_error
         low, high = self.estimate - half, self.estimate + half
         if self._ranked is not None and self.standard_error > 0:
-            low = min(low, lower_bound(self._ranked, level))
-            high = max(high, -lower_bound(-self._ranked, level))
+            if self.count >= SIGNED_RANKS_FROM:
+                level_of_ranks = level
+            low = min(low, lower_bound(self._ranked, level_of_ranks))
+            high = max(high, -lower_bound(-self._ranked, level_of_ranks))
         return Interval(self.estimate, low, high)
 
     def t_above(self, bound: float) -> float:
@@ -61,12 +66,16 @@ class Effect:
         both_sides: whether ``p_below`` is asked too, and the smaller of the two is taken.
         """
         p = self.t_above(bound)
-        if not self.any_shape:
+        if not self.any_shape or p >= 0.5:
             return p
         if self._ranked is None or self.standard_error == 0:
             return trusted(p, self.count, both_sides=both_sides)
         ranks = p_typical_above(self._ranked, bound)
-        worth = trusted(max(p, ranks), self.count, both_sides=both_sides)
+        if self.count < SIGNED_RANKS_FROM:
+            # The table is of t alone here, and ranks need no correction by it.
+            worth = max(ranks, trusted(p, self.count, both_sides=both_sides))
+        else:
+            worth = trusted(max(p, ranks), self.count, both_sides=both_sides)
         if self._ranked.min() > bound:
             t_alone = trusted(p, self.count, both_sides=both_sides, ranks_at_end=True)
             worth = min(worth, t_alone)
@@ -105,7 +114,7 @@ class Effect:
     @property
     def _ranked(self) -> Floats | None:
         """The differences, where there are enough of them for signed ranks."""
-        return self.differences if self.any_shape and self.count >= SIGNED_RANKS_FROM else None
+        return self.differences if self.any_shape and self.count >= RANKED_FROM else None
 
     @property
     def _mirrored(self) -> Effect:

@@ -28,6 +28,10 @@ class Interval:
     low: float | None
     high: float | None
 
+    def leaves_out(self, value: float) -> bool:
+        """Whether the value lies outside; never where there are no bounds."""
+        return self.low is not None and self.high is not None and not self.low <= value <= self.high
+
 
 def t_quantile(probability: float, df: float) -> float:
     """Quantile of Student's t distribution."""

@@ -7,13 +7,26 @@ from scipy.special import stdtr
 
 from analysis.inference.effects import Effect
 from analysis.inference.intervals import t_quantile
-from analysis.inference.rare import p_rare
 
 POWER = 0.8
 """Chance to get to a verdict, where numbers of seeds and sizes of changes are told."""
 
-MAX_SEEDS_ASKED = 10_000
-"""Where more would be needed, it is no use to say how many."""
+MAX_COUNT = 10_000
+"""Where more pairs would be needed, the search ends."""
+
+MAX_MORE = 50
+"""Where more networks than so many would be needed, more networks are no advice."""
+
+
+def rounded_more(count: int | None) -> int | None:
+    """Return a number of further networks rounded up for readers; None beyond ``MAX_MORE``.
+
+    To 5 they are exact, above they are multiples of 5: the spread that they are computed from is
+    itself an estimate from few networks.
+    """
+    if count is None or count > MAX_MORE:
+        return None
+    return count if count <= 5 else 5 * -(-count // 5)
 
 
 def shown_from(effect: Effect, level: float, power: float = POWER) -> float:
@@ -29,7 +42,7 @@ def shown_from(effect: Effect, level: float, power: float = POWER) -> float:
 
 
 def shown_from_spreads(count: int, level: float, power: float = POWER) -> float:
-    """Likewise, in standard deviations of the differences between ``count`` pairs, >= 2."""
+    """Return the same in standard deviations of the differences between ``count`` pairs, >= 2."""
     of_one = Effect(0.0, 1 / float(np.sqrt(count)), count - 1.0, count, any_shape=True)
     return shown_from(of_one, level, power)
 
@@ -40,7 +53,6 @@ def count_to_settle(
     level: float,
     level_equivalent: float | None = None,
     power: float = POWER,
-    largest_unseen: float = 0.0,
 ) -> int | None:
     """How many pairs in all would show a difference, or the lack of one, with this power.
 
@@ -53,11 +65,9 @@ def count_to_settle(
         level: error rate of a test for a difference, corrected for the number of tests.
         level_equivalent: likewise for equivalence; None: the same.
         power: chance to get there.
-        largest_unseen: by how much a network that was not seen may be off, where that is asked for
-            equivalence (``rare``); 0: it is not.
 
     Returns:
-        None where ``MAX_SEEDS_ASKED`` would not do.
+        None where ``MAX_COUNT`` would not do.
     """
     level_inside = level if level_equivalent is None else level_equivalent
 
@@ -68,8 +78,6 @@ def count_to_settle(
             return True
         if margin is None:
             return False
-        if largest_unseen and p_rare(size, margin, largest_unseen, count) > level_inside:
-            return False
         if later.standard_error == 0:
             return size < margin
         needed = later.t_needed(level_inside, both_sides=False)
@@ -77,7 +85,7 @@ def count_to_settle(
         near, far = ((margin + side) / later.standard_error for side in (-size, size))
         return float(np.sum(stdtr(later.df, np.subtract((near, far), needed)))) - 1 >= power
 
-    low, high = effect.count, MAX_SEEDS_ASKED
+    low, high = effect.count, MAX_COUNT
     if not settles(high):
         return None
     while high - low > 1:

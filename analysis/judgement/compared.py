@@ -1,4 +1,4 @@
-"""What a study asked and found: for each variant and level the verdicts on its primary metrics."""
+"""What a study asked and found: for each variant and level the verdicts on its endpoints."""
 
 from __future__ import annotations
 
@@ -8,7 +8,10 @@ import numpy as np
 
 from analysis.judgement.claims.claim import Part
 from analysis.judgement.judging import Judgement
-from analysis.judgement.verdicts import State, Verdict
+from analysis.judgement.verdicts import Grade, Verdict
+
+PILOT_BELOW = 5
+"""With fewer networks a study is a pilot: few of them can show any but large differences."""
 
 
 @dataclass(frozen=True)
@@ -19,7 +22,7 @@ class Compared:
         place: label of the level; "" where there is only one.
         variant: its label.
         baseline: its label.
-        judgements: on the primary metrics, in the order of the tables.
+        judgements: on the endpoints, in their order; those without a grade are not judged.
         key: names of level and variant, which are one thing's own where labels are not.
     """
 
@@ -34,12 +37,22 @@ class Compared:
         """Variant and place, for readers."""
         return f"{self.variant}, {self.place}" if self.place else self.variant
 
-    def of(self, state: State, direction: str | None = None) -> list[Judgement]:
-        """Those with a verdict, the largest effect first."""
+    @property
+    def networks(self) -> int:
+        """Pairs, or runs of the smaller side, of the endpoint that has most of them."""
+        return max((judgement.verdict.count for judgement in self.judgements), default=0)
+
+    @property
+    def pilot(self) -> bool:
+        """Whether there are so few networks that it is a pilot."""
+        return self.networks < PILOT_BELOW
+
+    def of(self, grade: Grade, direction: str | None = None) -> list[Judgement]:
+        """Return those of a grade, the largest effect first."""
         found = [
             judgement
             for judgement in self.judgements
-            if judgement.verdict.state is state and direction in (None, judgement.verdict.direction)
+            if judgement.verdict.grade is grade and direction in (None, judgement.verdict.direction)
         ]
         return sorted(found, key=lambda judgement: -size_in_margins(judgement.verdict))
 

@@ -1,9 +1,11 @@
-"""From runs to verdicts: which statistics there are, which of them are primary, what they show."""
+"""From runs to verdicts: which statistics there are, and what the endpoints show."""
 
 from __future__ import annotations
 
 import csv
-from collections.abc import Iterable, Iterator, Mapping
+import itertools
+import math
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -11,28 +13,36 @@ import numpy as np
 
 from analysis.errors import AnalysisError
 from analysis.formats.study import Looks, Run, Study
+from analysis.inference.corrections import endpoint_weights
 from analysis.inference.sequential import spending
 from analysis.judgement.margins import with_margins
-from analysis.judgement.verdicts import LEVEL, Paired, Sides, State, Unpaired, Verdict, decide
+from analysis.judgement.verdicts import (
+    LEVEL,
+    Grade,
+    Paired,
+    Sides,
+    Unpaired,
+    Verdict,
+    decide,
+    describe,
+    exposure,
+)
 from analysis.measures.catalogue import OWN, run_statistics
 from analysis.measures.data import ALL, ClassData
-from analysis.measures.durations import TO_320_KIB, TO_LAST_BYTE
+from analysis.measures.durations import TO_320_KIB, TO_FIRST_BYTE, TO_LAST_BYTE
 from analysis.measures.metric import (
     NOTHING_THERE,
     TIME_RESOLUTION_S,
     Catalogue,
     Judged,
+    Margin,
     Quantity,
     Statistic,
 )
-from analysis.measures.perf import SIZES_BYTES
 from analysis.measures.run_data import load_run
 
 Statistics = dict[tuple[str, str], dict[tuple[str, str], dict[int, Statistic]]]
 """(level, class) -> (metric, variant) -> seed -> statistic."""
-
-FAR = 3
-"""Times as many seeds as any other metric takes, from which on one is told by itself."""
 
 WHOLE = 1e-3
 """How near to a whole number of heartbeats a gap is that was measured in heartbeats."""
@@ -44,10 +54,11 @@ class Design:
 
     Attributes:
         paired: the same seeds on both sides; otherwise two independent sets of runs.
-        error_level: chance of any false verdict of a kind among the primary metrics, and again
-            among the others.
+        error_level: chance of any false verdict of a kind among the endpoints.
         margins: sizes instead of those of ``analysis.judgement.margins``.
         catalogue: what the statistics are.
+        endpoints: class and metric of what is judged, the most important first; none:
+            ``usual_endpoints``.
         looks: when the growing set of pairs was looked at, if it was; for paired runs only.
     """
 
@@ -55,46 +66,42 @@ class Design:
     error_level: float = LEVEL
     margins: Mapping[str, float] = field(default_factory=dict)
     catalogue: Catalogue = OWN
+    endpoints: Sequence[tuple[str, str]] = ()
     looks: Looks | None = None
 
 
 @dataclass(frozen=True)
 class Judgement:
-    """One metric of one class: the verdict on a variant against the baseline."""
+    """One metric of one class: what is known of a variant against the baseline.
+
+    Attributes:
+        class_name: class of clients, or ``ALL``.
+        metric: the metric.
+        endpoint: its place among the endpoints, from 0; None: it is none of them, and its verdict
+            has no grade. Nor has that of an endpoint of which the baseline has too few streams.
+        verdict: the verdict.
+    """
 
     class_name: str
     metric: Quantity
-    primary: bool
+    endpoint: int | None
     verdict: Verdict
 
     @property
     def regression(self) -> bool:
         """Whether the variant is shown to be worse."""
-        return self.verdict.state is State.DIFFERENT and self.verdict.direction == "worse"
+        return self.verdict.grade is Grade.SHOWN and self.verdict.direction == "worse"
 
-
-def seeds_left(judgements: Iterable[Judgement]) -> tuple[int | None, str]:
-    """About how many more seeds would settle these; None where that cannot be told.
-
-    A metric that takes far more than all others does not stand for them: the second value names it,
-    to be put behind the number of seeds.
-    """
-    needed = sorted(
-        ((j.verdict.more_seeds, j) for j in judgements if j.verdict.more_seeds is not None),
-        key=lambda one: one[0],
-    )
-    if not needed:
-        return None, ""
-    most, last = needed[-1]
-    usual = needed[-2][0] if len(needed) > 1 else most
-    if most < FAR * usual:
-        return most, ""
-    return usual, f" ({most} for {last.class_name} {last.metric.name})"
+    @property
+    def exposure(self) -> float | None:
+        """Share of networks in which harm may have been missed; None of what is no rate."""
+        return exposure(self.metric, self.verdict.count)
 
 
 def design_of(study: Study) -> Design:
     """How a study's comparisons are judged."""
-    return Design(margins=study.margins, looks=study.looks)
+    endpoints = [endpoint.key for endpoint in study.endpoints]
+    return Design(margins=study.margins, endpoints=endpoints, looks=study.looks)
 
 
 def level_of(study: Study) -> float:
@@ -212,34 +219,89 @@ def classes_of(level: str, statistics: Statistics) -> list[str]:
     return sorted(names, key=lambda name: (name == ALL, name))
 
 
-BY_SIZE = frozenset(f"{TO_LAST_BYTE}_{size}_p50_s" for size in SIZES_BYTES)
-"""Metrics of classes whose downloads have one of several sizes."""
+USUAL_ENDPOINTS = (
+    # How long a download takes.
+    (
+        f"{TO_LAST_BYTE}_1mib_p50_s", f"{TO_320_KIB}_p50_s", f"{TO_LAST_BYTE}_p50_s",
+        "download_ttlb_p50_s", "slow_start_s",
+    ),
+    # How long it takes to begin, or stands still.
+    (f"{TO_FIRST_BYTE}_p50_s", "download_ttfb_p50_s", "window_stall_max_s"),
+    # How much is carried.
+    ("goodput_bytes_per_s", "relay_goodput_bytes_per_s", "early_rate_bytes_per_s"),
+    # How much fails.
+    ("timeout_rate", "download_error_rate"),
+)  # fmt: skip
+"""The endpoints of an experiment that names none, in their order: of each row the first metric that
+the baseline's runs have a value of."""
+
+MAIN_CLASS = "web"
+"""The class whose times are the usual endpoints; without it the first one by name that has them."""
 
 
-def is_primary(level: str, statistics: Statistics, class_name: str, metric: Quantity) -> bool:
-    """Whether a metric is one of those that a comparison is made for.
+def usual_endpoints(
+    level: str, statistics: Statistics, baseline: str, catalogue: Catalogue = OWN
+) -> list[tuple[str, str]]:
+    """Return class and metric of the endpoints of an experiment that names none.
 
-    Throughput and timeout rate over all classes; median, p90 and p99 of the times to first byte and
-    to 320 KiB of each class, or to the last byte where the logs do not tell of 320 KiB. Where a
-    class fetches several sizes, the median time to the last byte of each size.
+    The first of ``USUAL_ENDPOINTS`` in each row: of all classes together where a metric is given
+    for those, else of ``MAIN_CLASS``.
     """
-    if not metric.headline or metric.unit == "streams":
-        return False
-    if (class_name == ALL) != (metric.scope == "both"):
-        return False
-    if metric.duration not in (TO_320_KIB, TO_LAST_BYTE):
-        return True
-    of_class = statistics.get((level, class_name), {})
-    if any(name in BY_SIZE for name, _ in of_class):
-        return False
-    # The median is the last of the three to get lost to failures.
-    known = any(
-        statistic.value is not None
-        for (name, _), by_seed in of_class.items()
-        if name == "time_to_320kib_p50_s"
-        for statistic in by_seed.values()
+    known = {metric.name: metric for metric in catalogue.quantities}
+    # What is given for all classes together goes first: a row that has it is about the network.
+    classes = sorted(
+        classes_of(level, statistics), key=lambda name: (name != ALL, name != MAIN_CLASS, name)
     )
-    return known == (metric.duration == TO_320_KIB)
+    found: list[tuple[str, str]] = []
+    for row in USUAL_ENDPOINTS:
+        places = (
+            (class_name, metric)
+            for class_name in classes
+            for metric in row
+            if metric in known
+            and (class_name == ALL) == (known[metric].scope == "both")
+            and any(
+                statistic.value is not None
+                for statistic in statistics[level, class_name].get((metric, baseline), {}).values()
+            )
+        )
+        found += [*itertools.islice(places, 1)]
+    return found
+
+
+LEAST_BEYOND = 5
+"""Streams that have to lie beyond a quantile for it to be judged."""
+
+
+def min_streams(metric: Quantity, margin: Margin) -> int:
+    """Return how many streams each of the baseline's runs must have for a metric to be judged.
+
+    Of a quantile ``LEAST_BEYOND`` have to lie beyond it; of a rate a single one may not be more
+    than the margin.
+    """
+    if metric.quantile is not None:
+        return round(LEAST_BEYOND / (1 - metric.quantile))
+    if metric.share_of and not margin.relative:
+        return math.ceil(round(1 / margin.value, 6))
+    return 0
+
+
+def _too_few(
+    metric: Quantity,
+    margin: Margin,
+    of_class: Mapping[tuple[str, str], Mapping[int, Statistic]],
+    baseline: str,
+) -> str:
+    """Return why a metric is not judged if the baseline has too few streams; "" if not.
+
+    The variant's streams do not count: what is judged may not depend on what the variant does.
+    """
+    started = of_class.get(("streams_started", baseline), {}).values()
+    least = min((statistic.value or 0.0 for statistic in started), default=None)
+    needed = min_streams(metric, margin)
+    if least is None or least >= needed:
+        return ""
+    return f"too few streams ({least:.0f} of {needed})"
 
 
 def judge_comparison(
@@ -249,10 +311,10 @@ def judge_comparison(
     baseline: str,
     design: Design | None = None,
 ) -> list[Judgement]:
-    """Verdicts on all metrics of a variant against a baseline at one level.
+    """Return what is known of all metrics of a variant against a baseline at one level.
 
-    The primary metrics are one family, all others that have a margin another. Seeds that only one
-    side has make no pair.
+    The endpoints, which come first and in their order, are one family and have graded verdicts. All
+    other metrics that have a margin have estimates. Seeds that only one side has make no pair.
 
     Raises:
         AnalysisError: no run of the variant or of the baseline, or a margin that fits no metric.
@@ -263,7 +325,7 @@ def judge_comparison(
     for name in (variant, baseline):
         if not any(who == name for c in classes for _, who in statistics[level, c]):
             raise AnalysisError(f"level {level} has no runs of {name}", "make its runs first")
-    families: dict[bool, dict[tuple[str, str], Sides]] = {True: {}, False: {}}
+    sides: dict[tuple[str, str], Sides] = {}
     known = {metric.name: metric for metric in design.catalogue.quantities}
     for class_name in classes:
         of_class = statistics[level, class_name]
@@ -273,26 +335,35 @@ def judge_comparison(
             own, base = (of_class.get((metric.name, name), {}) for name in (variant, baseline))
             if not own and not base:
                 continue
-            primary = is_primary(level, statistics, class_name, metric)
             resolution = resolution_of(
                 metric.name, table[metric.name], of_class, (variant, baseline)
             )
-            families[primary][class_name, metric.name] = _sides(
+            sides[class_name, metric.name] = _sides(
                 own, base, metric, table[metric.name], resolution, design.paired
             )
+    too_few = {
+        (c, m): _too_few(known[m], table[m].margin, statistics[level, c], baseline)
+        for c, m in sides
+    }
+    asked = design.endpoints or usual_endpoints(level, statistics, baseline, design.catalogue)
+    endpoints = [key for key in asked if key in sides]
+    family = [key for key in endpoints if not too_few[key]]
+    verdicts = decide(
+        {" ".join(key): sides[key] for key in family},
+        design.error_level,
+        design.looks,
+        endpoint_weights(len(family)),
+    )
+    judged = dict(zip(family, verdicts.values(), strict=True))
     return [
-        Judgement(class_name, known[name], primary, verdict)
-        for primary, family in families.items()
-        for (class_name, name), verdict in _decide(family, design)
+        Judgement(
+            key[0],
+            known[key[1]],
+            endpoints.index(key) if key in endpoints else None,
+            judged[key] if key in judged else describe(sides[key], too_few[key]),
+        )
+        for key in dict.fromkeys((*endpoints, *sides))
     ]
-
-
-def _decide(
-    family: Mapping[tuple[str, str], Sides], design: Design
-) -> Iterator[tuple[tuple[str, str], Verdict]]:
-    named = {f"{c} {m}": sides for (c, m), sides in family.items()}
-    verdicts = decide(named, design.error_level, design.looks)
-    yield from zip(family, verdicts.values(), strict=True)
 
 
 def _sides(
@@ -311,7 +382,6 @@ def _sides(
         judged.margin,
         metric.better or None,
         resolution,
-        judged.unseen,
     )
 
 

@@ -1,15 +1,13 @@
-"""Three verdicts on a comparison: different, equivalent, or not yet known. Arrays in, verdicts out.
+"""Graded verdicts on comparisons: shown, the same, suggested or open. Arrays in, verdicts out.
 
-"Different": zero lies outside of what the runs allow. "Equivalent": all that they allow lies inside
-a margin stated beforehand; a difference that is there but certainly smaller than the margin is
-equivalent too. Everything else is not yet known, with a reason, or with how many more seeds would
-settle it. Definitions and sources: docs/reference/statistics.md.
+A family of comparisons, the endpoints, shares one error level. Definitions and sources:
+docs/reference/statistics.md.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import Literal
 
@@ -17,29 +15,39 @@ import numpy as np
 
 from analysis.arrays import Floats
 from analysis.formats.study import Looks
-from analysis.inference.corrections import holm
+from analysis.inference.corrections import adjusted
 from analysis.inference.effects import Effect, paired_effect, welch_effect
 from analysis.inference.intervals import CONFIDENCE, Interval, exponential, log_ratios
-from analysis.inference.rare import p_rare, unseen_share
-from analysis.inference.sample_size import MAX_SEEDS_ASKED, count_to_settle
+from analysis.inference.rare import unseen_share
+from analysis.inference.sample_size import count_to_settle, rounded_more, shown_from
 from analysis.inference.sequential import Spending, sequential_p, spending
 from analysis.inference.signed_ranks import typical_value
 from analysis.inference.skewness import looks_skewed
-from analysis.measures.metric import Margin
+from analysis.measures.metric import Margin, Quantity
 
 LEVEL = 0.05
-"""Chance of any false "different" in a family, and of any false "equivalent"."""
+"""Chance of any false "shown" in a family, and of any false "the same"."""
+
+NOT_BY_MORE = "not by more networks"
+"""What is said where more networks than ``MAX_MORE`` would be needed."""
+
+LARGEST_LOG = 100.0
+"""Of a factor; a larger one has no number for readers."""
 
 Better = Literal["lower", "higher"]
 Values = Sequence[float | None] | Floats
 
 
-class State(StrEnum):
-    """The three verdicts."""
+class Grade(StrEnum):
+    """How far a comparison is known."""
 
-    DIFFERENT = "different"
-    EQUIVALENT = "equivalent"
-    UNKNOWN = "not yet known"
+    SHOWN = "shown"
+    """A difference: its adjusted p-value is at most the level."""
+    SAME = "same"
+    """The difference is shown to be smaller than the margin, even if there is one."""
+    SUGGESTED = "suggested"
+    """Its own 95% interval leaves out no difference; no decision may rest on it."""
+    OPEN = "open"
 
 
 @dataclass(frozen=True)
@@ -52,8 +60,6 @@ class _Comparison:
         margin: what counts as the same.
         better: which direction is the better one, or None.
         resolution: step in which values are known, >= 0, in the metric's unit.
-        unseen: by how much a network that was not seen may be off, in the metric's unit; 0: that is
-            not asked. Only differences are asked it, not ratios.
     """
 
     variant: Values
@@ -61,7 +67,6 @@ class _Comparison:
     margin: Margin
     better: Better | None = None
     resolution: float = 0.0
-    unseen: float = 0.0
 
 
 @dataclass(frozen=True)
@@ -86,25 +91,28 @@ class Verdict:
     """What is known about one comparison.
 
     Attributes:
-        state: the verdict.
-        direction: of a difference; "" where there is none or neither direction is better.
+        grade: how far it is known; None: no endpoint, so that only the estimate counts.
+        direction: of a difference that is shown or suggested; "" where there is none or neither
+            direction is better.
         effect: with its interval at 95 %, for this comparison alone; None if there is no value.
         scale: "ratio": the effect is variant / baseline (geometric means); "difference": variant -
             baseline.
         margin: largest effect that counts as the same on that scale (a ratio of 1.05, or a
             difference); None where it has no size.
-        p_different: corrected for the family; None without a test.
-        p_equivalent: likewise.
+        p_different: adjusted for the family; None without a test.
+        p_equivalent: adjusted for the family; None without a test.
         count: pairs, or runs of the smaller side.
-        more_seeds: how many more would settle it; None if settled or if that cannot be told.
-        reason: why it is not known, or what else to know; "" if plain.
+        agreeing: pairs whose difference points in the estimate's direction; None where there are
+            no pairs or no estimate.
+        more_networks: about how many more would lead to "shown" or "the same", rounded; None if
+            it is known already, if more than ``MAX_MORE`` would be needed, or if there is no test.
+        detectable: the smallest difference that so many networks show, on the scale of the effect
+            (a factor above 1, or a difference); None without a test, or without any spread.
+        reason: why there is no grade or no test, or what else to know; "" if plain.
         caution: what the verdict does not cover in these data; "" if nothing was seen.
-        all_same: no seed told the two apart, so that only what was not seen may differ.
-        measured: what the tests took, on the logarithm where the effect is a ratio; None without a
-            test.
     """
 
-    state: State
+    grade: Grade | None
     direction: Literal["better", "worse", ""]
     effect: Interval | None
     scale: Literal["difference", "ratio"]
@@ -112,16 +120,40 @@ class Verdict:
     p_different: float | None
     p_equivalent: float | None
     count: int
-    more_seeds: int | None
+    agreeing: int | None
+    more_networks: int | None
+    detectable: float | None
     reason: str
     caution: str = ""
-    all_same: bool = False
-    measured: Effect | None = None
 
     @property
     def settled(self) -> bool:
-        """Whether more seeds could only confirm it."""
-        return self.state is not State.UNKNOWN
+        """Whether a difference, or the lack of one, is shown."""
+        return self.grade in (Grade.SHOWN, Grade.SAME)
+
+    @property
+    def word(self) -> str:
+        """The grade in a word for tables, of a difference that is shown its direction."""
+        if self.grade is None:
+            return ""
+        return (self.grade is Grade.SHOWN and self.direction) or self.grade.value
+
+    @property
+    def more(self) -> str:
+        """How many more networks would lead to an answer, in words; "" if there is no advice."""
+        if self.more_networks is None:
+            return ""
+        return f"about {self.more_networks} more network{'' if self.more_networks == 1 else 's'}"
+
+
+def exposure(metric: Quantity, count: int) -> float | None:
+    """Return in which share of networks ``count`` of them may have missed harm, for a rate.
+
+    A verdict is of the typical network; harm to few others may be missed with the chance ``LEVEL``.
+    None of what is no rate.
+    """
+    rate = metric.judged is not None and metric.judged.rate
+    return unseen_share(count, LEVEL) if rate and count else None
 
 
 @dataclass(frozen=True)
@@ -179,33 +211,13 @@ class _Measured:
         return min(1.0, 2 * min(above, below)), inside
 
     def _p_outside(self, effect: Effect) -> float:
-        """p-value of "not equivalent", for these pairs and for networks that were not seen."""
-        if self.margin is None:
-            return 1.0
-        return max(effect.p_equivalent(self.margin), self.p_unseen(effect))
-
-    def p_unseen(self, effect: Effect) -> float:
-        """p-value of "networks that were not seen make up for the rest of the margin"."""
-        if self.margin is None or not self.unseen:
-            return 0.0
-        return p_rare(effect.estimate, self.margin, self.unseen, effect.count)
-
-    @property
-    def unseen(self) -> float:
-        """By how much a network that was not seen may be off: at least as much as one that was."""
-        if self.ratio or not self.comparison.unseen:
-            return 0.0
-        sides = self.variant, self.baseline
-        if isinstance(self.comparison, Paired):
-            seen = float(np.max(np.abs(self.variant - self.baseline), initial=0.0))
-        else:
-            seen = max(float(np.ptp(side)) if side.size else 0.0 for side in sides)
-        return max(self.comparison.unseen, seen)
+        return 1.0 if self.margin is None else effect.p_equivalent(self.margin)
 
     @property
     def scaled(self) -> Floats:
-        """The pairs' differences on the scale of the tests; empty where there are no pairs."""
-        if self.reason or not isinstance(self.comparison, Paired):
+        """The pairs' differences on the scale of the tests; empty where there are none."""
+        finite = np.isfinite(self.variant).all() and np.isfinite(self.baseline).all()
+        if not finite or not isinstance(self.comparison, Paired):
             return np.empty(0)
         if self.ratio:
             return log_ratios(self.variant, self.baseline)
@@ -227,77 +239,87 @@ def decide(
     comparisons: Mapping[str, Sides] | Iterable[tuple[str, Sides]],
     level: float = LEVEL,
     looks: Looks | None = None,
+    weights: Sequence[float] | None = None,
 ) -> dict[str, Verdict]:
-    """Verdicts on a family of comparisons, by name.
+    """Return graded verdicts on a family of comparisons, by name.
 
-    Holm's correction runs over the family, once for differences (paired or Welch t test) and once
-    for equivalence (two one-sided tests): the chance of any false "different" is at most ``level``,
-    and so is that of any false "equivalent". A comparison that cannot be tested stays in the
-    family.
+    p-values are adjusted within the family by the graphical procedure of
+    ``corrections.adjusted``, once for differences (paired or Welch t test) and once for equivalence
+    (two one-sided tests): the chance of any false "shown" is at most ``level``, and so is that of
+    any false "same". A comparison that cannot be tested stays in the family.
 
     Args:
-        comparisons: the family, by name.
+        comparisons: the family, by name, in its order.
         level: chance of a false verdict of each kind.
         looks: when the pairs were looked at while they grew; the level then holds over all looks.
+        weights: shares of the level; None: all the same, which is Holm's procedure.
 
     Raises:
         ValueError: a name twice, a level outside of (0, 1), or looks at unpaired data.
     """
-    tested = _test(comparisons, level, looks)
-    shares = _Shares(
-        *(
-            level / max(1, sum(p > level for p in p_values))
-            for p_values in (
-                [test.p_different for test in tested.values()],
-                [test.p_equivalent for test in tested.values()],
-            )
-        )
-    )
-    return {name: _verdict(test, level, shares) for name, test in tested.items()}
+    return {
+        name: _verdict(test, level)
+        for name, test in _test(comparisons, level, looks, weights).items()
+    }
 
 
-def states(
+def describe(sides: Sides, reason: str = "") -> Verdict:
+    """Return the estimate and interval of a comparison that is no endpoint, without a grade.
+
+    reason: why it is not judged, if that has to be said.
+    """
+    member = _measure(sides, None)
+    verdict = _verdict(_Test(member, member.effect(), None, 1.0, 1.0, 0.0, 0.0, 0.0), LEVEL)
+    return replace(verdict, reason=reason) if reason else verdict
+
+
+def grades(
     comparisons: Mapping[str, Sides] | Iterable[tuple[str, Sides]],
     level: float = LEVEL,
     looks: Looks | None = None,
-) -> dict[str, State]:
-    """Only which of the three each verdict is, as ``decide`` finds it; quicker."""
-    return {name: test.state for name, test in _test(comparisons, level, looks).items()}
+    weights: Sequence[float] | None = None,
+) -> dict[str, Grade | None]:
+    """Return only the grade of each verdict, as ``decide`` finds it; quicker."""
+    return {name: test.grade for name, test in _test(comparisons, level, looks, weights).items()}
 
 
-def tally(verdicts: Iterable[Verdict]) -> dict[State, int]:
-    """How many verdicts of each kind there are, all three named."""
-    states = [verdict.state for verdict in verdicts]
-    return {state: states.count(state) for state in State}
+def tally(verdicts: Iterable[Verdict]) -> dict[Grade, int]:
+    """Return how many verdicts of each grade there are, all four named."""
+    found = [verdict.grade for verdict in verdicts]
+    return {grade: found.count(grade) for grade in Grade}
 
 
 @dataclass(frozen=True)
 class _Test:
-    """A member of a family, tested; p-values corrected for the family, 1 where not tested."""
+    """A comparison, tested; without a grade where it is no member of a family.
+
+    Attributes:
+        member: the comparison.
+        effect: what is tested; None without a test.
+        grade: as in ``Verdict``.
+        p_different: adjusted for the family; 1 where not tested.
+        p_equivalent: adjusted for the family; 1 where not tested.
+        share: its part of the level before anything is rejected.
+        share_different: its part after all rejections of "no difference".
+        share_equivalent: its part after all rejections of "not equivalent", which is a family of
+            its own: what is shown to be the same is still open as to whether it differs at all.
+    """
 
     member: _Measured
     effect: Effect | None
-    state: State
+    grade: Grade | None
     p_different: float
     p_equivalent: float
-
-
-@dataclass(frozen=True)
-class _Shares:
-    """What Holm asks of the next test of each kind: the level over how many are not rejected.
-
-    The two kinds are families of their own: what is shown to be equivalent is still open as to
-    whether it differs at all.
-    """
-
-    different: float
-    equivalent: float
+    share: float
+    share_different: float
+    share_equivalent: float
 
 
 def _test(
     comparisons: Mapping[str, Sides] | Iterable[tuple[str, Sides]],
     level: float,
     looks: Looks | None,
+    weights: Sequence[float] | None,
 ) -> dict[str, _Test]:
     if not 0 < level < 1:
         raise ValueError(f"a level lies between 0 and 1, got {level}")
@@ -305,6 +327,7 @@ def _test(
     if len(dict(named)) < len(named):
         raise ValueError("two comparisons have the same name")
     family = [_measure(comparison, looks) for _, comparison in named]
+    shares = np.asarray(weights or [1 / max(1, len(family))] * len(family))
     spent = None if looks is None else spending(looks.plans)
     effects = [member.effect() for member in family]
     p_values = [
@@ -313,21 +336,31 @@ def _test(
         else member.p_values(effect, None if spent is None else spent.up_to(effect.count))
         for member, effect in zip(family, effects, strict=True)
     ]
-    different, equivalent = (holm([pair[kind] for pair in p_values]) for kind in (0, 1))
+    kinds = [adjusted([pair[kind] for pair in p_values], shares) for kind in (0, 1)]
+    # A member that is not rejected has its part of the weight of all that are not.
+    left = [level * shares / max(float(shares[p > level].sum()), 1e-12) for p in kinds]
     return {
-        name: _Test(member, effect, _state(effect, p, q, level), float(p), float(q))
-        for (name, _), member, effect, p, q in zip(
-            named, family, effects, different, equivalent, strict=True
+        name: _Test(
+            member, effect, _grade(effect, p, q, level), float(p), float(q),
+            level * float(share), float(of_different), float(of_equivalent),
         )
-    }
+        for (name, _), member, effect, p, q, share, of_different, of_equivalent in zip(
+            named, family, effects, *kinds, shares, *left, strict=True
+        )
+    }  # fmt: skip
 
 
-def _state(effect: Effect | None, p: float, q: float, level: float) -> State:
+def _grade(effect: Effect | None, p: float, q: float, level: float) -> Grade:
     if effect is None:
-        return State.UNKNOWN
+        return Grade.OPEN
     if q <= level:
-        return State.EQUIVALENT
-    return State.DIFFERENT if p <= level else State.UNKNOWN
+        return Grade.SAME
+    if p <= level:
+        return Grade.SHOWN
+    # No interval is narrower than that of t with many degrees of freedom; this is only quicker.
+    if abs(effect.estimate) <= 1.9 * effect.standard_error:
+        return Grade.OPEN
+    return Grade.SUGGESTED if effect.interval(CONFIDENCE).leaves_out(0.0) else Grade.OPEN
 
 
 def _measure(comparison: Sides, looks: Looks | None) -> _Measured:
@@ -385,71 +418,64 @@ def _why_not(comparison: Sides, variant: Floats, baseline: Floats) -> str:
     )
 
 
-def _verdict(test: _Test, level: float, shares: _Shares) -> Verdict:
-    member, effect, state = test.member, test.effect, test.state
+def _verdict(test: _Test, level: float) -> Verdict:
+    member, effect, grade = test.member, test.effect, test.grade
     interval = None
     if effect is not None:
         interval = effect.interval(CONFIDENCE)
     elif member.lone_estimate is not None:
         interval = Interval(member.lone_estimate, None, None)
-    more, reason = None, member.reason
-    if effect is not None and state is State.UNKNOWN:
-        total = count_to_settle(
-            effect,
-            member.margin,
-            shares.different,
-            shares.equivalent,
-            largest_unseen=member.unseen,
-        )
-        more = None if total is None else total - effect.count
-        if more is None:
-            reason = f"{MAX_SEEDS_ASKED} seeds would not settle it"
+    more, detectable, reason = None, None, member.reason
+    if effect is not None and grade is not None:
+        if effect.standard_error > 0:
+            detectable = shown_from(effect, test.share)
+        if grade in (Grade.OPEN, Grade.SUGGESTED):
+            total = count_to_settle(
+                effect, member.margin, test.share_different, test.share_equivalent
+            )
+            more = rounded_more(None if total is None else total - effect.count)
+            reason = "" if more is not None else NOT_BY_MORE
+        if grade is Grade.SAME and test.p_different <= level:
+            reason = "a difference smaller than the margin"
     direction: Literal["better", "worse", ""] = ""
     better = member.comparison.better
-    if state is State.DIFFERENT and better is not None and effect is not None:
+    if grade in (Grade.SHOWN, Grade.SUGGESTED) and better is not None and effect is not None:
         direction = "better" if (effect.estimate > 0) == (better == "higher") else "worse"
-    if state is State.EQUIVALENT and test.p_different <= level and not reason:
-        reason = "a difference smaller than the margin"
+    agreeing = None
+    if interval is not None and member.scaled.size:
+        agreeing = int(np.sum(member.scaled * interval.estimate > 0))
     margin = member.margin
     if member.ratio:
         interval = None if interval is None else exponential(interval)
         margin = None if margin is None else float(np.exp(margin))
+        detectable = None if detectable is None else float(np.exp(min(detectable, LARGEST_LOG)))
+    tested = effect is not None and grade is not None
     return Verdict(
-        state,
+        grade,
         direction,
         interval,
         "ratio" if member.ratio else "difference",
         margin,
-        None if effect is None else test.p_different,
-        None if effect is None or member.margin is None else test.p_equivalent,
+        test.p_different if tested else None,
+        test.p_equivalent if tested and member.margin is not None else None,
         member.count,
+        agreeing,
         more,
+        detectable,
         reason,
-        _caution(test, shares.equivalent),
-        bool(member.scaled.size and not member.scaled.any()),
-        effect,
+        _caution(member, effect),
     )
 
 
-def _caution(test: _Test, share: float) -> str:
-    """What the verdict does not cover in these data; "" if nothing was seen.
-
-    share: level that Holm asks of the next test of equivalence.
-    """
-    member, effect = test.member, test.effect
+def _caution(member: _Measured, effect: Effect | None) -> str:
+    """Return what an estimate does not cover in these data; "" if nothing was seen."""
     if effect is None:
         return ""
-    words = []
-    if test.state is State.UNKNOWN and member.p_unseen(effect) > share:
-        percent = 100 * unseen_share(effect.count, share)
-        words.append(
-            f"harm to up to {percent:.0f}% of networks would not show in {effect.count} seeds"
-        )
     values = member.scaled
     if looks_skewed(values, member.resolution):
         typical = typical_value(values)
         numbers = ""
         if member.ratio:
             numbers = f" (x {np.exp(typical):.3f}; mean x {np.exp(effect.estimate):.3f})"
-        words.append(f"a few seeds are far off: of the typical seed{numbers}, not of the mean")
-    return "; ".join(words)
+        return f"a few networks are far off: of the typical network{numbers}, not of the mean"
+    return ""

@@ -75,15 +75,14 @@ class Judged:
         resolution: "unit": step of the value in the metric's unit. "stream": step of the value
             in streams, of those the run started. "heartbeat": in seconds, where any value is a
             whole number of steps and so comes from heartbeats; else a time as any other.
-        unseen: by how much a single network may be off without having been seen, in the metric's
-            unit, for what is near zero in most networks; 0: that is not asked.
+        rate: it is a share of streams or circuits that failed, near zero in most networks.
         bounded: it is a share of something, so that 0 or 1 in all runs shows nothing.
     """
 
     margin: Margin
     resolution: float
     step: Literal["unit", "stream", "heartbeat"] = "unit"
-    unseen: float = 0.0
+    rate: bool = False
     bounded: bool = False
 
 
@@ -98,10 +97,7 @@ TIME = Judged(Margin(0.05), TIME_RESOLUTION_S)
 TAIL = Judged(Margin(0.10), TIME_RESOLUTION_S)
 """p99: a run of a few hundred streams knows it from a handful of them."""
 
-UNSEEN_RATE = 0.2
-"""A network that is harmed without having been seen may lose a fifth of its streams."""
-
-RATE = Judged(Margin(0.01, relative=False), 1.0, "stream", UNSEEN_RATE, bounded=True)
+RATE = Judged(Margin(0.01, relative=False), 1.0, "stream", rate=True, bounded=True)
 """One percentage point. A share of a rate near zero would be no margin at all."""
 
 INDEX = Judged(Margin(0.02, relative=False), 1e-6)
@@ -132,15 +128,14 @@ class Quantity:
         unit: of the value: "s", "B/s", "streams", or "1" for a number without one.
         better: which direction is the better one; "" where neither is.
         scope: "class": each class on its own; "both": also all classes together.
-        headline: shown in the report's first table, and primary (``judging.is_primary``): one of
-            those that comparisons, nights and SEEDS=auto decide by. They share one error rate, so
-            each more makes all of them take larger differences, or more seeds.
+        headline: shown in the report's first table.
         judged: what counts as the same; None: it gets no verdict.
         duration: the time of streams that it is of, a name of ``durations``; "" if of none.
         without_failures: the quantity that it repeats where no stream fails; "" if none.
         of_outcome: it counts the streams that ended in one way, which may be none at all.
         share_of: it is the share of streams that ended in one of these ways; () if it is none.
         carried: it is what the network carries, as long as it is asked of all classes together.
+        quantile: which quantile of a class's streams it is; None if it is none.
         drawn: which runs have it is drawn with the network and no outcome of it, as the roles of
             traced relays are; of other metrics a run that lacks one has no value.
     """
@@ -157,6 +152,7 @@ class Quantity:
     of_outcome: bool = False
     share_of: tuple[Outcome, ...] = ()
     carried: bool = False
+    quantile: float | None = None
     drawn: bool = False
 
 

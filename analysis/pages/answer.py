@@ -1,4 +1,4 @@
-"""The answer of a study in a few sentences, made from the verdicts on its primary metrics."""
+"""The answer of a study in a few sentences, made from the verdicts on its endpoints."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ from collections.abc import Sequence
 
 from analysis.inference.intervals import CONFIDENCE
 from analysis.judgement.compared import Compared, size_in_margins
-from analysis.judgement.judging import Judgement, seeds_left
-from analysis.judgement.verdicts import State
+from analysis.judgement.judging import Judgement
+from analysis.judgement.verdicts import Grade
 from analysis.measures.data import ALL
 from analysis.pages.numbers import format_number, readable_unit, scaled
 
@@ -38,7 +38,7 @@ def _differences(compared: Sequence[Compared]) -> list[str]:
         for direction, words in (
             ("worse", "worse than"), ("better", "better than"), ("", "different from")
         ):  # fmt: skip
-            found = one.of(State.DIFFERENT, direction)
+            found = one.of(Grade.SHOWN, direction)
             if found:
                 size = size_in_margins(found[0].verdict)
                 clauses.append((size, _clause(one, words, found)))
@@ -58,38 +58,34 @@ def _clause(one: Compared, words: str, found: Sequence[Judgement]) -> str:
     if len(found) == 1:
         return f"{one.variant} is {words} {one.baseline} in {most}{where}."
     return (
-        f"{one.variant} is {words} {one.baseline} in {len(found)} of {len(one.judgements)} primary "
-        f"metrics{where}, most in {most}."
+        f"{one.variant} is {words} {one.baseline} in {len(found)} of {len(one.judgements)} "
+        f"endpoints{where}, most in {most}."
     )
 
 
 def _alike(compared: Sequence[Compared]) -> list[str]:
-    alike = [judgement for one in compared for judgement in one.of(State.EQUIVALENT)]
+    alike = [judgement for one in compared for judgement in one.of(Grade.SAME)]
     if not alike:
         return []
     total = sum(len(one.judgements) for one in compared)
     if len(alike) == total:
-        return [f"All {total} primary metrics are shown to be alike, within their margins."]
+        return [f"All {total} endpoints are shown to be alike, within their margins."]
     names = list(dict.fromkeys(map(_metric, alike)))
     listed = f" ({'; '.join(names)})" if len(names) <= MOST_LISTED else ""
-    return [
-        f"Shown to be alike, within their margins: {len(alike)} of {total} primary metrics{listed}."
-    ]
+    return [f"Shown to be alike, within their margins: {len(alike)} of {total} endpoints{listed}."]
 
 
 def _open(compared: Sequence[Compared]) -> list[str]:
-    unknown = [judgement for one in compared for judgement in one.of(State.UNKNOWN)]
+    unknown = [judgement for one in compared for judgement in one.of(Grade.OPEN)]
     if not unknown:
         return []
     total = sum(len(one.judgements) for one in compared)
     count = "All" if len(unknown) == total else f"{len(unknown)} of"
     verb = "is" if len(unknown) == 1 else "are"
-    text = f"{count} {total} primary metrics {verb} not yet known"
-    seeds, but = seeds_left(unknown)
-    if seeds is None:
-        return [f"{text}, and more seeds would not settle them."]
-    more = f"{seeds} more seed{'' if seeds == 1 else 's'}{but}"
-    return [f"{text}; about {more} would settle what can be settled."]
+    text = f"{count} {total} endpoints {verb} open"
+    needed = max((j.verdict.more_networks or 0 for j in unknown), default=0)
+    return [f"{text}; about {needed} more networks would settle what can be settled."
+            if needed else f"{text}."]  # fmt: skip
 
 
 def _baselines(compared: Sequence[Compared]) -> str:

@@ -12,7 +12,7 @@ from analysis.judgement.claims.claim import Answered
 from analysis.pages.claim_tables import bounds, claim_row
 from analysis.pages.numbers import exact
 
-OF_ANSWER = ("answer", "effect", "low", "high", "scale", "seeds", "more_seeds", "part", "note")
+OF_ANSWER = ("answer", "effect", "low", "high", "scale", "seeds", "more_networks", "part", "note")
 BESIDE_COLUMNS = ("claim", "statement", *OF_ANSWER, *(f"{name}_beside" for name in OF_ANSWER))
 
 
@@ -54,7 +54,7 @@ def _cells(answered: Answered) -> list[Any]:
         *(exact(value) for value in bounds(part.effect)),
         part.scale if part.effect else "",
         answered.seeds,
-        "" if answered.more_seeds is None else answered.more_seeds,
+        "" if answered.more_networks is None else answered.more_networks,
         part.text,
         part.reason,
     ]

@@ -16,12 +16,13 @@ from analysis.pages.numbers import exact, format_effect
 CLAIM_COLUMNS = (
     "claim", "section", "figures", "statement", "direction", "metrics", "class", "levels",
     "variants", "answer", "part", "metric", "scale", "effect", "low", "high", "margin",
-    "p_different", "p_equivalent", "seeds", "more_seeds", "note", "obstacle",
+    "p_different", "p_equivalent", "grade", "seeds", "agreeing", "more_networks", "note",
+    "obstacle",
 )  # fmt: skip
 
 
-CLAIMS_FORMAT = 2
-"""Version of claims.json; files of version 1 do not name it, and have other answers."""
+CLAIMS_FORMAT = 3
+"""Version of claims.json; files of version 1 do not name it. Each has other answers."""
 
 
 def _number(value: float | None) -> float | None:
@@ -61,8 +62,10 @@ def claims_csv(answers: Sequence[Answered]) -> str:
                 exact(part.margin),
                 exact(part.p_different),
                 exact(part.p_equivalent),
+                part.grade or "",
                 answered.seeds,
-                "" if answered.more_seeds is None else answered.more_seeds,
+                "" if part.agreeing is None else part.agreeing,
+                "" if answered.more_networks is None else answered.more_networks,
                 part.reason,
                 _obstacle(part) or "",
             ]
@@ -91,7 +94,7 @@ def claims_data(title: str, answers: Sequence[Answered]) -> dict[str, Any]:
                 "variants": list(answered.claim.variants),
                 "answer": answered.answer.value,
                 "seeds": answered.seeds,
-                "more_seeds": answered.more_seeds,
+                "more_networks": answered.more_networks,
                 "deciding_part": answered.parts.index(answered.deciding),
                 "parts": [_part_data(part) for part in answered.parts],
             }
@@ -111,8 +114,10 @@ def _part_data(part: Part) -> dict[str, Any]:
         "margin": _number(part.margin),
         "p_different": _number(part.p_different),
         "p_equivalent": _number(part.p_equivalent),
+        "grade": part.grade,
         "seeds": part.count,
-        "more_seeds": part.more_seeds,
+        "agreeing": part.agreeing,
+        "more_networks": part.more_networks,
         "note": part.reason,
         "obstacle": _obstacle(part),
     }
@@ -137,8 +142,9 @@ def claim_row(answered: Answered, numbers: set[int]) -> dict[str, Any]:
 def _part_row(part: Part) -> dict[str, Any]:
     effect, interval = format_effect(part.effect, part.scale, part.metric.unit)
     note = part.reason
-    if not note and part.more_seeds is not None:
-        note = f"about {part.more_seeds} more {'seed' if part.more_seeds == 1 else 'seeds'}"
+    if not note and part.more_networks is not None:
+        plural = "" if part.more_networks == 1 else "s"
+        note = f"about {part.more_networks} more network{plural}"
     return {
         "text": part.text,
         "metric": part.metric.label,

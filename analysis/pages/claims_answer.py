@@ -92,12 +92,12 @@ def _open(answers: Sequence[Answered]) -> list[str]:
     """Why claims are not settled, the most frequent reason first."""
     if not answers:
         return []
-    seeds = [one.more_seeds for one in answers if one.more_seeds is not None]
+    seeds = [one.more_networks for one in answers if one.more_networks is not None]
     words = []
     if seeds:
         more = f"about {max(seeds)} more would do for all of them"
         words.append(f"{len(seeds)} for want of seeds ({more})")
-    reasons = Counter(one.deciding.reason for one in answers if one.more_seeds is None)
+    reasons = Counter(one.deciding.reason for one in answers if one.more_networks is None)
     words += [f"{n} since {reason or 'no test can be made'}" for reason, n in reasons.most_common()]
     return [f"Not settled: {'; '.join(words)}."]
 

@@ -34,10 +34,10 @@ from analysis.pages.numbers import (
 from analysis.pages.row_keys import row_keys
 
 CSV_COLUMNS = (
-    "cell", "class", "metric", "unit", "primary",
+    "cell", "class", "metric", "unit", "endpoint",
     "a_mean", "a_low", "a_high", "a_runs", "b_mean", "b_low", "b_high", "b_runs",
-    "scale", "effect", "low", "high", "margin", "verdict", "direction",
-    "p_different", "p_equivalent", "count", "more_seeds", "note",
+    "scale", "effect", "low", "high", "margin", "grade", "direction",
+    "p_different", "p_equivalent", "count", "agreeing", "detectable", "more_networks", "note",
 )  # fmt: skip
 
 
@@ -54,18 +54,20 @@ def csv_text(comparison: Comparison) -> str:
                 row.judgement.class_name,
                 row.judgement.metric.name,
                 row.judgement.metric.unit,
-                "yes" if row.judgement.primary else "no",
+                "" if row.judgement.endpoint is None else row.judgement.endpoint + 1,
                 *_side(row.a),
                 *_side(row.b),
                 verdict.scale,
                 *exact_bounds(verdict.effect),
                 exact(verdict.margin),
-                verdict.state.value,
+                verdict.grade or "",
                 verdict.direction,
                 exact(verdict.p_different),
                 exact(verdict.p_equivalent),
                 verdict.count,
-                "" if verdict.more_seeds is None else verdict.more_seeds,
+                "" if verdict.agreeing is None else verdict.agreeing,
+                exact(verdict.detectable),
+                "" if verdict.more_networks is None else verdict.more_networks,
                 _note(row),
             ]
         )
@@ -90,8 +92,6 @@ def readable(row: MetricRow) -> dict[str, str | bool | float]:
     metric, verdict = row.judgement.metric, row.judgement.verdict
     factor, unit = readable_unit(metric.unit)
     effect, bounds = format_effect(verdict.effect, verdict.scale, metric.unit)
-    more = verdict.more_seeds
-    seeds = "" if more is None else f"about {more} more seed{'s' if more != 1 else ''}"
     a, b = (scaled(side.beside(verdict.scale), factor) for side in (row.a, row.b))
     return {
         "where": row.match.label,
@@ -103,23 +103,23 @@ def readable(row: MetricRow) -> dict[str, str | bool | float]:
         "b_interval": format_interval(b),
         "effect": effect,
         "effect_interval": bounds,
-        "verdict": verdict.direction or verdict.state.value,
-        "note": "; ".join(part for part in (seeds, _note(row)) if part),
-        "primary": row.judgement.primary,
+        "verdict": verdict.word,
+        "note": "; ".join(part for part in (verdict.more, _note(row)) if part),
+        "endpoint": row.judgement.endpoint is not None,
         **row_keys(metric, row.judgement.class_name, row.judgement),
-        "regression": row.judgement.primary and row.judgement.regression,
+        "regression": row.judgement.regression,
     }
 
 
 def tables(comparison: Comparison) -> list[dict[str, Any]]:
-    """Primary metrics, then the others: their rows, and what has nothing to compare by reason."""
+    """Return the endpoints, then the other metrics: rows, and by reason those without any."""
     made: list[dict[str, Any]] = []
     several = _several(comparison)
-    for primary in (True, False):
+    for endpoints in (True, False):
         rows = []
         without: dict[str, list[str]] = {}
         for row in comparison.rows:
-            if row.judgement.primary is not primary:
+            if (row.judgement.endpoint is not None) is not endpoints:
                 continue
             shown = readable(row)
             reason = nothing(row, shown)
@@ -149,11 +149,11 @@ def _several(comparison: Comparison) -> bool:
 
 
 def table_text(comparison: Comparison) -> str:
-    """The primary metrics as a table of plain text."""
+    """Return the endpoints as a table of plain text."""
     several = _several(comparison)
     header = ["metric", "A", "B", "effect", "95 %", "verdict"]
     lines = []
-    for row in map(readable, comparison.primary):
+    for row in map(readable, comparison.endpoints):
         where = [str(row["where"])] if several else []
         where += [str(row["class_name"])] if row["class_name"] else []
         label = ", ".join([str(row["label"]), *where])
@@ -207,12 +207,12 @@ def facts(run_set: RunSet) -> list[tuple[str, str]]:
 
 
 def compared_of(comparison: Comparison) -> list[Compared]:
-    """The verdicts on primary metrics by place; none where both sides are the same bytes."""
+    """The verdicts on endpoints by place; none where both sides are the same bytes."""
     if comparison.identical:
         return []
     several = _several(comparison)
     by_place: dict[str, list[Judgement]] = {}
-    for row in comparison.primary:
+    for row in comparison.endpoints:
         by_place.setdefault(row.match.label if several else "", []).append(row.judgement)
     return [
         Compared(place, comparison.b.name, comparison.a.name, tuple(judgements))

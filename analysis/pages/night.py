@@ -12,7 +12,6 @@ from typing import Any
 from analysis.comparison.comparing import Comparison, Conclusion, MetricRow
 from analysis.comparison.history import HistoryStep
 from analysis.comparison.run_sets import CATALOGUES
-from analysis.comparison.sight import Sight
 from analysis.figures.forest import Drawn
 from analysis.inference.change_points import MINIMUM_DF, NIGHTS_ALONE
 from analysis.inference.sample_size import POWER
@@ -30,17 +29,17 @@ class NightResult:
         name: of the experiment.
         comparison: with the baseline; None where the night became the baseline.
         repeated: all records are those of the night before.
-        sight: what so many seeds see.
+        judged: the comparison, or that of the night's runs with themselves.
     """
 
     name: str
     comparison: Comparison | None
     repeated: bool
-    sight: Sight
+    judged: Comparison
 
     @property
     def alarm(self) -> bool:
-        """Whether a primary metric is shown to be worse than in the baseline."""
+        """Whether an endpoint is shown to be worse than in the baseline."""
         return self.comparison is not None and self.comparison.conclusion is Conclusion.REGRESSION
 
     @property
@@ -58,7 +57,7 @@ class NightResult:
 
     @property
     def compared(self) -> list[Compared]:
-        """The verdicts on primary metrics by place; none without a comparison."""
+        """The verdicts on endpoints by place; none without a comparison."""
         return [] if self.comparison is None else compared_of(self.comparison)
 
     @property
@@ -71,28 +70,30 @@ class NightResult:
     @property
     def sees(self) -> str:
         """From which size on a change is an alarm the same night, in a sentence."""
-        sight = self.sight
-        if sight.seeds < 2:
-            return "Sees nothing in one night: an alarm takes two seeds at least."
+        networks, spreads = self.judged.networks, self.judged.spreads_shown
+        if networks < 2:
+            return "Sees nothing in one night: an alarm needs two networks at least."
         what = (
-            f"With {sight.seeds} seeds a change for the worse of one metric alone is an alarm the "
-            f"same night, in {100 * POWER:.0f}% of cases,"
+            f"With {networks} networks a change for the worse of one endpoint alone is an alarm "
+            f"the same night, in {100 * POWER:.0f}% of cases,"
         )
-        rows = [row for row, _ in sight.changes if row.judgement.verdict.scale == "ratio"]
-        if rows:
-            rows.sort(key=lambda row: sight.change_of(row) or 0.0)
-            first, last = self._seen(rows[0]), self._seen(rows[-1])
-            return f"{what} from {first} on, for others from {last}."
-        if sight.changes or sight.spreads is None:
+        if self.judged.identical and spreads is not None:
+            return (
+                f"{what} from {spreads:.2g} times the standard deviation over networks of the "
+                "difference to the baseline on. A night with other records shows how large it is."
+            )
+        rows = [
+            row for row in self.judged.judged
+            if row.judgement.verdict.scale == "ratio" and row.judgement.verdict.detectable
+        ]  # fmt: skip
+        if not rows or self.judged.identical:
             return f"{what} if it is as large as the table says."
-        return (
-            f"{what} from {sight.spreads:.2g} times the standard deviation over seeds of the "
-            "difference to the baseline. How large that is shows a night with other records."
-        )
+        rows.sort(key=lambda row: row.judgement.verdict.detectable or 0.0)
+        return f"{what} from {_seen(rows[0])} on, for others from {_seen(rows[-1])}."
 
-    def _seen(self, row: MetricRow) -> str:
-        judged = row.judgement
-        return f"{seen_from(self.sight, row)} ({judged.class_name} {judged.metric.name})"
+
+def _seen(row: MetricRow) -> str:
+    return f"{seen_from(row)} ({row.judgement.class_name} {row.judgement.metric.name})"
 
 
 @dataclass(frozen=True)
@@ -161,7 +162,7 @@ def markdown(night: Night) -> str:
                 "| Metric | Baseline | Night | Effect | Interval | Seen from | Verdict |",
                 "| --- | ---: | ---: | ---: | ---: | ---: | --- |",
             ]
-            for metric_row in result.comparison.primary:
+            for metric_row in result.comparison.endpoints:
                 row = readable(metric_row)
                 label = ", ".join(
                     str(part) for part in (row["label"], row["class_name"], row["where"]) if part
@@ -173,7 +174,7 @@ def markdown(night: Night) -> str:
                     row["b"],
                     row["effect"],
                     row["effect_interval"],
-                    seen_from(result.sight, metric_row),
+                    seen_from(metric_row),
                     verdict,
                 )
                 lines.append("| " + " | ".join(str(c).replace("|", "/") for c in columns) + " |")
@@ -192,9 +193,9 @@ def markdown(night: Night) -> str:
     return "\n".join(lines)
 
 
-def seen_from(sight: Sight, row: MetricRow) -> str:
-    """The smallest change of a metric that is seen, for a table; a share has none beyond all."""
-    size = sight.change_of(row)
+def seen_from(row: MetricRow) -> str:
+    """Return the smallest change of an endpoint that is shown; a share has none beyond all."""
+    size = row.judgement.verdict.detectable
     if size is None:
         return NOTHING
     if row.judgement.verdict.scale == "ratio":
@@ -257,14 +258,14 @@ def _section(result: NightResult, forest: Drawn | None) -> dict[str, Any]:
         "forest_caption": "" if forest is None else forest.caption,
         "simulated": [] if comparison is None else simulated_by(comparison),
         "rows": [
-            {**readable(row), "seen_from": seen_from(result.sight, row)}
-            for row in (comparison.primary if comparison else ())
+            {**readable(row), "seen_from": seen_from(row)}
+            for row in (comparison.endpoints if comparison else ())
         ],
     }
 
 
 def junit(night: Night) -> str:
-    """One test case for each primary metric; one for each experiment whose bytes are the same."""
+    """One test case for each endpoint; one for each experiment whose bytes are the same."""
     suites = ET.Element("testsuites", name="onionlab nightly")
     for result in night.results:
         suite = ET.SubElement(suites, "testsuite", name=result.name, timestamp=night.when)
@@ -273,7 +274,7 @@ def junit(night: Night) -> str:
         if comparison is None or comparison.identical:
             ET.SubElement(suite, "testcase", classname=result.name, name=result.sentence)
         for row in (
-            comparison.primary if comparison is not None and not comparison.identical else ()
+            comparison.endpoints if comparison is not None and not comparison.identical else ()
         ):
             words = readable(row)
             verdict = row.judgement.verdict
@@ -289,7 +290,8 @@ def junit(night: Night) -> str:
                 ET.SubElement(case, "failure", type="regression", message=text)
             elif not verdict.settled:
                 skipped += 1
-                ET.SubElement(case, "skipped", message=f"not yet known: {words['note'] or text}")
+                reason = f"{verdict.word or 'not judged'}: {words['note'] or text}"
+                ET.SubElement(case, "skipped", message=reason)
         suite.set("tests", str(len(suite)))
         suite.set("failures", str(failures))
         suite.set("skipped", str(skipped))

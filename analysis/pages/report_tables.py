@@ -14,8 +14,8 @@ from analysis.judgement.estimates import (
     ONE_PAIR,
     ONE_SEED,
 )
-from analysis.judgement.judging import Judgement, level_of, seeds_left
-from analysis.judgement.verdicts import LEVEL, State, tally
+from analysis.judgement.judging import Judgement, level_of
+from analysis.judgement.verdicts import LEVEL, Grade, tally
 from analysis.measures.censoring_table import BiasRow
 from analysis.measures.data import ALL
 from analysis.measures.durations import TO_LAST_BYTE
@@ -58,7 +58,7 @@ def _table_row(row: SummaryRow, scale: str) -> dict[str, Any]:
         "in_spreads": _in_spreads(row),
         **row_keys(row.metric, row.class_name, row.judgement),
         "verdict": _verdict_text(row.judgement),
-        "primary": row.judgement is not None and row.judgement.primary,
+        "endpoint": row.judgement is not None and row.judgement.endpoint is not None,
         "note": note,
     }
 
@@ -68,13 +68,9 @@ def _verdict_text(judgement: Judgement | None) -> tuple[str, str]:
     if judgement is None:
         return NOTHING, ""
     verdict = judgement.verdict
-    if verdict.more_seeds is not None:
-        seeds = "seed" if verdict.more_seeds == 1 else "seeds"
-        more = f"about {verdict.more_seeds} more {seeds}"
-        return verdict.state.value, "; ".join(filter(None, (more, verdict.caution)))
     # The column before has the difference, so its size need not be told again.
-    known = "; ".join(filter(None, (verdict.reason, verdict.caution)))
-    return verdict.direction or verdict.state.value, known
+    known = "; ".join(filter(None, (verdict.more, verdict.reason, verdict.caution)))
+    return verdict.word, known
 
 
 def looks_before(plan: Study) -> str:
@@ -140,7 +136,7 @@ def _scale(group: Iterable[SummaryRow]) -> str:
 
 
 def tallies(plan: Study, rows: list[SummaryRow]) -> list[dict[str, Any]]:
-    """How many primary metrics got which verdict, for each level and variant."""
+    """How many endpoints got which grade, for each level and variant."""
     found = []
     for level in plan.levels:
         for variant in plan.variants:
@@ -148,7 +144,7 @@ def tallies(plan: Study, rows: list[SummaryRow]) -> list[dict[str, Any]]:
                 row.judgement
                 for row in rows
                 if row.judgement is not None
-                and row.judgement.primary
+                and row.judgement.verdict.grade is not None
                 and (row.level.name, row.variant.name) == (level.name, variant.name)
             ]
             judged = [judgement.verdict for judgement in judgements]
@@ -158,11 +154,11 @@ def tallies(plan: Study, rows: list[SummaryRow]) -> list[dict[str, Any]]:
                     {
                         "level": level,
                         "variant": variant,
-                        "better": sum(v.direction == "better" for v in judged),
-                        "worse": sum(v.direction == "worse" for v in judged),
-                        "equivalent": counts[State.EQUIVALENT],
-                        "unknown": counts[State.UNKNOWN],
-                        "more_seeds": seeds_left(judgements),
+                        "better": sum(v.word == "better" for v in judged),
+                        "worse": sum(v.word == "worse" for v in judged),
+                        "equivalent": counts[Grade.SAME],
+                        "unknown": counts[Grade.OPEN] + counts[Grade.SUGGESTED],
+                        "more_networks": max((v.more_networks or 0 for v in judged), default=0),
                     }
                 )
     return found

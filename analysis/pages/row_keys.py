@@ -4,12 +4,10 @@ from __future__ import annotations
 
 from analysis.judgement.compared import size_in_margins
 from analysis.judgement.judging import Judgement
-from analysis.judgement.verdicts import State
+from analysis.judgement.verdicts import Grade
 from analysis.measures.metric import Quantity
 
-_RANKS = (
-    "worse", "better", State.DIFFERENT.value, State.EQUIVALENT.value, State.UNKNOWN.value,
-)  # fmt: skip
+_RANKS = ("worse", "better", *(grade.value for grade in Grade), "")
 """Verdicts in the order in which a table sorts them."""
 
 
@@ -24,5 +22,5 @@ def row_keys(
     return {
         "words": words,
         "size": round(size_in_margins(verdict), 6),
-        "rank": _RANKS.index(verdict.direction or verdict.state.value),
+        "rank": _RANKS.index(verdict.word),
     }

@@ -38,8 +38,8 @@ SUMMARY_COLUMNS = (
     "estimate", "low", "high", "seeds", "sd", "minimum", "maximum",
     "baseline", "pairs", "diff", "diff_low", "diff_high", "ratio", "ratio_low", "ratio_high",
     "note",
-    "verdict", "direction", "primary", "margin", "p_different", "p_equivalent", "more_seeds",
-    "verdict_note",
+    "grade", "direction", "endpoint", "agreeing", "margin", "p_different", "p_equivalent",
+    "detectable", "more_networks", "grade_note",
 )  # fmt: skip
 
 
@@ -152,17 +152,23 @@ def _judgements(
 
 
 def compared_of(plan: Study, rows: Iterable[SummaryRow]) -> list[Compared]:
-    """The verdicts on primary metrics, by level and variant; a level's name where several are."""
+    """The verdicts on endpoints, by level and variant; a level's name where several are."""
     labels = {variant.name: variant.label for variant in plan.variants}
     where = {level.name: plan.label(level) if len(plan.levels) > 1 else "" for level in plan.levels}
     # By name, which is one thing's own: two of them may have the same label.
     by_place: dict[tuple[str, str], list[Judgement]] = {}
     for row in rows:
-        if row.judgement is not None and row.judgement.primary:
+        if row.judgement is not None and row.judgement.endpoint is not None:
             place = row.level.name, row.variant.name
             by_place.setdefault(place, []).append(row.judgement)
     return [
-        Compared(where[level], labels[who], labels[plan.baseline or ""], tuple(found), (level, who))
+        Compared(
+            where[level],
+            labels[who],
+            labels[plan.baseline or ""],
+            tuple(sorted(found, key=lambda judgement: judgement.endpoint or 0)),
+            (level, who),
+        )
         for (level, who), found in by_place.items()
     ]
 
@@ -204,16 +210,18 @@ def summary_csv(plan: Study, rows: Iterable[SummaryRow]) -> str:
 
 def _verdict_columns(judgement: Judgement | None) -> list[str]:
     if judgement is None:
-        return [""] * 8
+        return [""] * 10
     verdict = judgement.verdict
     return [
-        verdict.state.value,
+        verdict.grade or "",
         verdict.direction,
-        "yes" if judgement.primary else "no",
+        "" if judgement.endpoint is None else str(judgement.endpoint + 1),
+        "" if verdict.agreeing is None else str(verdict.agreeing),
         exact(verdict.margin),
         exact(verdict.p_different),
         exact(verdict.p_equivalent),
-        "" if verdict.more_seeds is None else str(verdict.more_seeds),
+        exact(verdict.detectable),
+        "" if verdict.more_networks is None else str(verdict.more_networks),
         "; ".join(part for part in (verdict.reason, verdict.caution) if part),
     ]
 

@@ -62,7 +62,7 @@ def run(args: argparse.Namespace) -> int:
         print(f"about {', '.join(comparison.about)}")
     for words in comparison.alone:
         print(words if words.startswith("warning: ") else f"note: {words}")
-    if comparison.primary:
+    if comparison.endpoints:
         print(f"\n{table_text(comparison)}\n")
     print(paths.csv)
     print_report(paths.html)

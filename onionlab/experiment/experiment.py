@@ -9,7 +9,7 @@ from typing import Any
 from onionlab.errors import UserError
 from onionlab.experiment.checks import Finding, KnownNames, impossible
 from onionlab.experiment.scaling import changes, checked_scale, scale_settings
-from onionlab.experiment.schema import Figure, PublishedCellTimes
+from onionlab.experiment.schema import EndpointEntry, Figure, PublishedCellTimes
 from onionlab.experiment.seeds import checked_seeds
 from onionlab.experiment.tornettools import KIND as TORNETTOOLS
 from onionlab.experiment.tornettools_checks import impossible as tornet_impossible
@@ -40,7 +40,8 @@ class Experiment:
         seeds: Every variant runs with every seed.
         levels: By name, in the file's order; at least one.
         figures: Each with its level and title filled in.
-        margins: What counts as equivalent, for metrics where the file says so.
+        margins: What counts as the same, for metrics where the file says so.
+        endpoints: What variants are judged by, in order; none: the usual.
         published_cell_times: What others measured of cells, or None.
         public_tor: File with measurements of the public Tor, relative to the checkout, or None.
         scale: SCALE, 1.0 for the network as the file has it.
@@ -58,6 +59,7 @@ class Experiment:
     levels: dict[str, Level]
     figures: tuple[Figure, ...]
     margins: dict[str, float]
+    endpoints: tuple[EndpointEntry, ...]
     published_cell_times: PublishedCellTimes | None
     public_tor: str | None
     scale: float

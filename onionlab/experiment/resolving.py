@@ -71,6 +71,7 @@ def resolve(
         levels=levels,
         figures=figures,
         margins=header.margins,
+        endpoints=header.endpoints,
         published_cell_times=header.published_cell_times if isinstance(header, TorHeader) else None,
         public_tor=header.public_tor if isinstance(header, TornetHeader) else None,
         scale=1.0,

@@ -1,4 +1,4 @@
-"""SEEDS=auto: add paired seeds until every primary metric is settled or the budget is spent.
+"""SEEDS=auto: add paired seeds until every endpoint is settled or the budget is spent.
 
 The runs are made in the ordinary way, a few seeds at a time. After each addition the verdicts are
 looked at with a sequential method, so that looking again and again does not raise the error rate;
@@ -8,7 +8,8 @@ seen.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections import Counter
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -21,15 +22,11 @@ from analysis.judgement.judging import (
     design_of,
     judge_comparison,
     read_statistics,
-    seeds_left,
 )
-from analysis.judgement.verdicts import State, tally
 from onionlab.errors import UserError
 from onionlab.runs.planning import make_plan
 from onionlab.runs.workflow.drive import make_report, make_runs
 from onionlab.runs.workflow.executor import Executor
-
-NAMES_SHOWN = 4
 
 
 @dataclass(frozen=True)
@@ -38,54 +35,31 @@ class Standing:
 
     level: str
     variant: str
-    primary: tuple[Judgement, ...]
-    budget: int
+    judged: tuple[Judgement, ...]
 
     @property
     def open(self) -> list[Judgement]:
-        """Primary metrics that more seeds can still settle."""
+        """Endpoints that more networks can still settle."""
         return [
             judgement
-            for judgement in self.primary
+            for judgement in self.judged
             # Without a test after the first look a run lacks a value, now and for good.
-            if not judgement.verdict.settled
-            and judgement.verdict.p_different is not None
-            and judgement not in self.beyond
-        ]
-
-    @property
-    def beyond(self) -> list[Judgement]:
-        """Rates that no seed has told apart, and that take more seeds than the budget to settle."""
-        return [
-            judgement
-            for judgement in self.primary
-            if not judgement.verdict.settled
-            and judgement.verdict.all_same
-            and judgement.verdict.count + (judgement.verdict.more_seeds or 0) > self.budget
+            if not judgement.verdict.settled and judgement.verdict.p_different is not None
         ]
 
     def text(self) -> str:
         """One line for people."""
-        verdicts = [judgement.verdict for judgement in self.primary]
-        counts = tally(verdicts)
-        worse = sum(judgement.regression for judgement in self.primary)
-        parts = [
-            f"{counts[State.DIFFERENT]} different" + (f" ({worse} of them worse)" if worse else ""),
-            f"{counts[State.EQUIVALENT]} equivalent",
-            f"{counts[State.UNKNOWN]} not yet known",
-        ]
-        left = [f"{j.class_name} {j.metric.name}" for j in self.open]
-        more, but = seeds_left(self.open)
-        end = ""
-        if left:
-            names = ", ".join(left[:NAMES_SHOWN]) + (", ..." if len(left) > NAMES_SHOWN else "")
-            end = f": {names}" + (f"; about {more} more seeds{but}" if more else "")
-        if self.beyond:
-            end += f" ({len(self.beyond)} would take more seeds than the budget: not waited for)"
-        lost = counts[State.UNKNOWN] - len(left) - len(self.beyond)
+        words = Counter(judgement.verdict.word for judgement in self.judged)
+        counts = ", ".join(f"{count} {word}" for word, count in words.most_common())
+        left = "; ".join(
+            f"{j.class_name} {j.metric.name}, {j.verdict.more or j.verdict.reason}"
+            for j in self.open
+        )
+        end = f": {left}" if left else ""
+        lost = sum(not j.verdict.settled for j in self.judged) - len(self.open)
         if lost:
-            end += f" ({lost} lack a value in some run: no number of seeds settles them)"
-        return f"{self.level}, {self.variant}: {', '.join(parts)}{end}"
+            end += f" ({lost} lack a value in some run: no number of networks settles them)"
+        return f"{self.level}, {self.variant}: {counts}{end}"
 
 
 def auto_seeds(
@@ -147,8 +121,7 @@ def standings(study: Study, statistics: Statistics) -> list[Standing]:
         Standing(
             level.name,
             variant.name,
-            _primary(level.name, variant.name, study, statistics),
-            study.looks.budget if study.looks else 0,
+            _judged(level.name, variant.name, study, statistics),
         )
         for level in study.levels
         for variant in study.variants
@@ -156,13 +129,11 @@ def standings(study: Study, statistics: Statistics) -> list[Standing]:
     ]
 
 
-def _primary(
+def _judged(
     level: str, variant: str, study: Study, statistics: Statistics
 ) -> tuple[Judgement, ...]:
-    judged: Sequence[Judgement] = judge_comparison(
-        level, statistics, variant, study.baseline or "", design_of(study)
-    )
-    return tuple(judgement for judgement in judged if judgement.primary)
+    found = judge_comparison(level, statistics, variant, study.baseline or "", design_of(study))
+    return tuple(judgement for judgement in found if judgement.verdict.grade is not None)
 
 
 def _require_comparison(study: Study) -> None:

@@ -33,7 +33,6 @@ from analysis.comparison.history import (
     write_history,
 )
 from analysis.comparison.run_sets import RunSet, read_run_set
-from analysis.comparison.sight import sight_of
 from analysis.figures.forest import write_forest
 from analysis.formats.durable import write_whole
 from analysis.formats.files import FOREST, HISTORY, RECORDS, RECORDS_FORMAT
@@ -124,7 +123,7 @@ def run_night(
         history = read_history(state / HISTORY)
         prepared = [prepare(root, entry, asked, say) for entry in nightly.experiments]
         baselines = [None if accept else _baseline(state, item, accept_with) for item in prepared]
-        results, primary, rows, accepted = [], set(), [], []
+        results, searched, rows, accepted = [], set(), [], []
         for item, baseline in zip(prepared, baselines, strict=True):
             say(f"nightly: {item.entry.name}")
             tonight = measure(root, item, jobs, say)
@@ -136,16 +135,16 @@ def run_night(
             )
             before = last_records(history, item.entry.name, item.key)
             now = {(row["level"], row["variant"]): row["records"] for row in new_rows}
-            # Against itself, to learn which metrics are primary.
+            # Against itself, to learn which metrics are endpoints.
             judged = comparison or _compare(tonight, tonight, nightly.level_per_experiment)
             repeated = bool(now) and before == now
-            results.append(NightResult(item.entry.name, comparison, repeated, sight_of(judged)))
+            results.append(NightResult(item.entry.name, comparison, repeated, judged))
             rows += new_rows
-            of_primary = {(r.judgement.class_name, r.judgement.metric.name) for r in judged.primary}
-            primary |= {
+            decide = {(r.judgement.class_name, r.judgement.metric.name) for r in judged.endpoints}
+            searched |= {
                 tuple(row[column] for column in TIME_SERIES)
                 for row in new_rows
-                if (row["class"], row["metric"]) in of_primary
+                if (row["class"], row["metric"]) in decide
             }
             accepted.append((item, tonight))
         history = add_rows(history, rows)
@@ -156,9 +155,9 @@ def run_night(
             nightly.nights_per_year,
             nightly.false_steps_per_year,
             tuple(results),
-            tuple(steps_of(history, nightly.false_steps_per_year, primary)),
-            len(primary),
-            unsearched(history, primary),
+            tuple(steps_of(history, nightly.false_steps_per_year, searched)),
+            len(searched),
+            unsearched(history, searched),
         )
         # Nothing is written before all is measured: an interrupted night changes nothing.
         for item, tonight in accepted if accept else ():
@@ -284,7 +283,7 @@ def _verdicts(
             row.match.variant_b,
             row.judgement.class_name,
             row.judgement.metric.name,
-        ): row.judgement.verdict.direction or row.judgement.verdict.state.value
+        ): row.judgement.verdict.word
         for row in comparison.rows
     }
 

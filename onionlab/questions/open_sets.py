@@ -225,6 +225,7 @@ def set_of_study(study: Study, store: Path, *, name: str) -> RunSet:
         records_format=_records_format(study, store),
         spans={level.name: _span(level) for level in study.levels},
         margins=study.margins,
+        endpoints=study.endpoints,
         notes=tuple(_not_counted(study, store)),
         simulated=tuple(simulated(study)),
         runs=runs,

@@ -32,15 +32,18 @@ SIDE_BY_SIDE_RUNS = 6
 keys are there."""
 
 
-def _require_margins(experiment: Experiment) -> None:
+def _require_judgeable(experiment: Experiment) -> None:
+    """Raise UserError for margins and endpoints of metrics that there are not."""
     # Behind it is scipy.stats, which takes longer to import than all else together; the jobs of a
     # plan, a process each, have no use for it.
     from analysis.judgement.margins import with_margins
+    from onionlab.experiment.endpoints import require_endpoints
 
     try:
         with_margins(experiment.margins)
     except AnalysisError as error:
         raise UserError(f"{experiment.name}: margins: {error.message}", error.hint) from error
+    require_endpoints(experiment)
 
 
 def make_plan(
@@ -63,7 +66,7 @@ def make_plan(
         require_writable(place, "let it be written, or use a checkout of your own")
     bench = open_bench(root, request, say)
     experiment = bench.experiment
-    _require_margins(experiment)
+    _require_judgeable(experiment)
     for warning in experiment.warnings:
         say(f"note: {warning}")
     plan = Plan(

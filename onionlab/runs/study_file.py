@@ -11,6 +11,7 @@ from analysis.formats.plan_file import PlannedRun
 from analysis.formats.public_tor import PublicTor
 from analysis.formats.study import (
     ClassLoad,
+    Endpoint,
     FigureSpec,
     Level,
     Looks,
@@ -77,6 +78,7 @@ def study_of(bench: Bench, runs: Sequence[PlannedRun], looks: Looks | None) -> S
             for run in runs
         ),
         margins=experiment.margins,
+        endpoints=tuple(Endpoint(**entry.model_dump()) for entry in experiment.endpoints),
         published_cell_times=published_cell_times(experiment),
         public_tor=_public_tor(bench.root, experiment),
         looks=looks,

@@ -137,7 +137,7 @@ def test_each_comparison_has_a_verdict_or_says_what_is_missing(report: Path) -> 
     for row in rows:
         assert (row["verdict"] == "") == row["metric"].endswith("_count")
         if row["verdict"] == "not yet known":
-            assert row["more_seeds"] or row["verdict_note"]
+            assert row["more_networks"] or row["verdict_note"]
         if row["verdict"] == "different" and row["metric"].endswith("_s"):
             assert row["direction"] == {"rr": "worse", "swrr": "better"}[row["variant"]]
     found = {(r["class"], r["metric"], r["variant"]): r for r in rows}

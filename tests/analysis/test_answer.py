@@ -14,8 +14,8 @@ from analysis.figures.forest import draw, panel_of, write_forest
 from analysis.figures.style import TEXT
 from analysis.formats.study import Variant
 from analysis.judgement.compared import Compared, size_in_margins
-from analysis.judgement.judging import Statistics, judge_comparison, seeds_left
-from analysis.judgement.verdicts import State
+from analysis.judgement.judging import Design, Statistics, judge_comparison
+from analysis.judgement.verdicts import Grade
 from analysis.measures.metric import Statistic
 from analysis.pages.answer import answer
 
@@ -52,36 +52,37 @@ def compared(
                 seed: Statistic(value + 0.001 * (seed % 3) + spread * (seed % 2))
                 for seed in range(1, seeds + 1)
             }
-    judged = judge_comparison("5mid", table, "swrr", "ewma")
-    primary = tuple(j for j in judged if j.primary)
-    return Compared(place, variant, "EWMA", primary, (place, variant))
+    endpoints = [(c, m) for (_, c), of in table.items() for m in dict.fromkeys(m for m, _ in of)]
+    judged = judge_comparison("5mid", table, "swrr", "ewma", Design(endpoints=endpoints))
+    found = tuple(j for j in judged if j.endpoint is not None)
+    return Compared(place, variant, "EWMA", found, (place, variant))
 
 
 def test_all_is_alike() -> None:
     assert answer([compared([1.0, 1.0, 1.0], noise=0.005)]) == [
         "No difference from EWMA is shown.",
-        "All 4 primary metrics are shown to be alike, within their margins.",
+        "All 4 endpoints are shown to be alike, within their margins.",
     ]
 
 
 def test_all_is_open() -> None:
     none, unknown = answer([compared([1.0, 1.0, 1.0], noise=0.5, seeds=5)])
     assert none == "No difference from EWMA is shown."
-    assert unknown.startswith("All 4 primary metrics are not yet known")
+    assert unknown.startswith("All 4 endpoints are open")
 
 
 def test_the_largest_difference_is_told_first_with_its_size() -> None:
     one = compared([1.0, 1.5, 3.0], noise=0.005)
     worse, alike = answer([one])
     assert worse.startswith(
-        "SWRR is worse than EWMA in 2 of 4 primary metrics, most in time to 320 KiB, median (web), "
+        "SWRR is worse than EWMA in 2 of 4 endpoints, most in time to 320 KiB, median (web), "
         "3.00 times (95% interval 2.99 to 3.0"
     )
     assert alike == (
-        "Shown to be alike, within their margins: 2 of 4 primary metrics (time to first byte, "
+        "Shown to be alike, within their margins: 2 of 4 endpoints (time to first byte, "
         "median (web); throughput)."
     )
-    assert [j.metric.name for j in one.of(State.DIFFERENT)] == [METRICS[2], METRICS[1]]
+    assert [j.metric.name for j in one.of(Grade.SHOWN)] == [METRICS[2], METRICS[1]]
 
 
 def test_a_rate_is_told_in_points() -> None:
@@ -106,15 +107,6 @@ def test_nothing_to_answer() -> None:
     assert answer([Compared("", "SWRR", "EWMA", ())]) == []
     (one,) = answer([compared([1.0, 1.0, 2.0], seeds=1)])
     assert one.startswith("There is one seed")
-
-
-def test_the_seeds_that_it_takes_are_those_of_the_tables() -> None:
-    open_one = compared([1.1, 1.1, 1.1], noise=0.3, seeds=6)
-    seeds, but = seeds_left(open_one.of(State.UNKNOWN))
-    assert seeds is not None
-    assert answer([open_one])[-1].endswith(
-        f"; about {seeds} more seeds{but} would settle what can be settled."
-    )
 
 
 def test_sizes_of_ratios_and_of_rates_can_be_ordered() -> None:
@@ -170,7 +162,7 @@ def test_levels_stand_below_each_other_with_a_panel_for_each_metric(tmp_path: Pa
     assert again is not None
     assert first.svg == again.svg
     assert first.pdf.read_bytes() == again.pdf.read_bytes()
-    # Tails of times are left to the plot of all primary metrics.
+    # Tails of times are left to the plot of all endpoints.
     assert len(first.csv.read_text().splitlines()) == 1 + 3 * 4
     figure = levels.draw(shown, LOOKS_OF, TEXT)
     panels = {" ".join(axes.get_title(loc="left").split()): axes for axes in figure.axes}

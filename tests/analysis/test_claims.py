@@ -186,7 +186,7 @@ def test_too_much_noise_is_not_settled_and_says_how_many_seeds_would_do() -> Non
     statistics = runs({("5mid", "a"): 1.0, ("5mid", "b"): 1.05}, seeds=5, noise=0.1)
     answered = answer(claim("lowest", "a b"), statistics)
     assert answered.answer is Answer.OPEN
-    assert answered.more_seeds
+    assert answered.more_networks
     assert answered.deciding.reason == ""
 
 
@@ -202,12 +202,12 @@ def test_the_opposite_counts_however_small_as_what_is_claimed_does() -> None:
     assert (part.answer, part.reason) == (Answer.OPPOSITE, "by less than the margin")
 
 
-def test_a_claim_that_is_answered_asks_for_no_more_seeds() -> None:
+def test_a_claim_that_is_answered_asks_for_no_more_networks() -> None:
     of_class = runs({("5mid", "a"): 1.0, ("5mid", "b"): 2.0})["5mid", "web"]
     noisy = runs({("5mid", "c"): 1.05}, seeds=5, noise=0.1)["5mid", "web"]
     answered = answer(claim("highest", "a b c"), {("5mid", "web"): {**of_class, **noisy}})
     assert [part.answer for part in answered.parts] == [Answer.OPPOSITE, Answer.OPEN]
-    assert (answered.answer, answered.more_seeds) == (Answer.OPPOSITE, None)
+    assert (answered.answer, answered.more_networks) == (Answer.OPPOSITE, None)
 
 
 def test_trends() -> None:
@@ -319,7 +319,7 @@ def test_what_cannot_be_compared_is_said() -> None:
     assert answered.answer is Answer.OPEN
     assert answered.deciding.reason == "no runs of Round robin at 5 middles"
     assert answered.deciding.effect is None
-    assert answered.more_seeds is None
+    assert answered.more_networks is None
     # The part that can be compared still is, and can contradict.
     assert answered.parts[0].answer is Answer.SUPPORTED
     assert answer(claim("highest", "a b c"), statistics).answer is Answer.OPPOSITE
@@ -362,7 +362,7 @@ def test_rates_that_happen_to_be_equal_are_alike() -> None:
     same = runs({("5mid", name): 0.25 for name in "ab"}, "timeout_rate", noise=0.0)
     one = answer(claim("alike", "a b", metric="timeout_rate"), same)
     # Eight networks may all have missed harm to one of three.
-    assert (one.answer, one.more_seeds) == (Answer.OPEN, 51)
+    assert (one.answer, one.more_networks) == (Answer.OPEN, 51)
     one = answer(claim("alike", "a b", metric="timeout_rate", margin=0.1), same)
     assert one.answer is Answer.SUPPORTED
     one = answer(claim("lowest", "a b", metric="timeout_rate", margin=0.1), same)
@@ -414,7 +414,7 @@ def test_any_runs_get_an_answer_without_a_nan(
         tested = part.p_different is not None
         assert tested or part.answer in (Answer.OPEN, Answer.UNTESTABLE)
         assert (part.untestable is not None) == (part.answer is Answer.UNTESTABLE)
-        assert part.answer is not Answer.OPEN or part.reason or part.more_seeds
+        assert part.answer is not Answer.OPEN or part.reason or part.more_networks
 
 
 @settings(max_examples=60)

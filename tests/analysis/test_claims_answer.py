@@ -22,7 +22,13 @@ def answered(name: str, answer: Answer, ratio: float | None = None, **other: Any
         id=name, statement=f"The claim {name}.", section="5", figures=(), metrics=("ttfb_p50_s",),
         class_name="web", levels=("a",), variants=("x", "y"), direction="lowest",
     )  # fmt: skip
-    content = {"p_different": 0.001, "p_equivalent": 0.9, "more_seeds": None, "reason": "", **other}
+    content = {
+        "p_different": 0.001,
+        "p_equivalent": 0.9,
+        "more_networks": None,
+        "reason": "",
+        **other,
+    }
     part = Part(
         text="a: x below y", metric=METRIC["ttfb_p50_s"], answer=answer,
         effect=None if ratio is None else Interval(ratio, 0.9 * ratio, 1.1 * ratio),
@@ -31,7 +37,7 @@ def answered(name: str, answer: Answer, ratio: float | None = None, **other: Any
     return Answered(claim, answer, (part,))
 
 
-OPEN = answered("open", Answer.OPEN, 1.1, p_different=0.3, more_seeds=12)
+OPEN = answered("open", Answer.OPEN, 1.1, p_different=0.3, more_networks=12)
 LACKING = answered("lacking", Answer.OPEN, reason="no runs of x at a")
 NEVER = Untestable(Obstacle.AT_A_BOUND, "timeout rate is 0% in all of these runs")
 FULL = Untestable(Obstacle.SATURATED, "throughput is saturated at a", "clients get 2 to 3 MB/s")

@@ -8,7 +8,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from scipy import stats
 
-from analysis.inference.corrections import holm
+from analysis.inference.corrections import adjusted, endpoint_weights
 from analysis.inference.effects import Effect, paired_effect, welch_effect
 from analysis.inference.intervals import (
     bca_interval,
@@ -152,17 +152,22 @@ def test_bca_is_scipys() -> None:
     assert median.estimate == np.median(values)
 
 
-def test_holm_by_hand() -> None:
-    assert holm([0.01, 0.04, 0.03, 0.005]) == pytest.approx([0.03, 0.06, 0.06, 0.02])
-    assert holm([]).shape == (0,)
+def test_adjusted_p_values_by_hand() -> None:
+    p = [0.01, 0.04, 0.03, 0.005]
+    assert adjusted(p, [0.25] * 4) == pytest.approx([0.03, 0.06, 0.06, 0.02])
+    # 0.01 / (1/2); 0.005 / (1/4) at half of the weight; the others at what is left.
+    weighted = adjusted([0.01, 0.005, 0.03], [0.5, 0.25, 0.25])
+    assert weighted == pytest.approx([0.02, 0.02, 0.03])
+    assert adjusted([], []).shape == (0,)
+    assert endpoint_weights(4) == pytest.approx([1 / 2, 1 / 6, 1 / 6, 1 / 6])
 
 
 @given(st.lists(st.floats(0, 1), min_size=1, max_size=12))
-def test_holm_lies_between_the_p_values_and_bonferroni(p: list[float]) -> None:
-    adjusted = holm(p)
-    assert np.all(adjusted >= np.array(p))
-    assert np.all(adjusted <= np.minimum(1.0, len(p) * np.array(p)) + 1e-12)
-    assert adjusted[np.argsort(p, kind="stable")].tolist() == sorted(adjusted)
+def test_adjusted_p_values_lie_between_themselves_and_bonferronis(p: list[float]) -> None:
+    for weights in ([1 / len(p)] * len(p), endpoint_weights(len(p))):
+        found = adjusted(p, weights)
+        assert np.all(found >= np.array(p))
+        assert np.all(found <= np.minimum(1.0, np.array(p) / weights) + 1e-12)
 
 
 def test_the_count_to_settle_is_that_of_the_power_formula() -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -18,12 +17,13 @@ from analysis.judgement.judging import (
     Statistics,
     complete,
     judge_comparison,
+    min_streams,
     read_runs_csv,
     read_statistics,
-    seeds_left,
+    usual_endpoints,
 )
 from analysis.judgement.margins import with_margins
-from analysis.judgement.verdicts import State
+from analysis.judgement.verdicts import Grade, exposure
 from analysis.measures.catalogue import METRICS
 from analysis.measures.metric import Margin, Statistic
 from analysis.pages.report import build
@@ -72,27 +72,93 @@ def test_a_study_is_judged_from_records_and_from_its_table_alike(
     for variant in ("rr", "swrr"):
         mine = judge_comparison("5mid", statistics, variant, "ewma")
         theirs = judge_comparison("5mid", again, variant, "ewma")
-        assert [(j.metric.name, j.verdict.state) for j in mine] == [
-            (j.metric.name, j.verdict.state) for j in theirs
+        assert [(j.metric.name, j.verdict.grade) for j in mine] == [
+            (j.metric.name, j.verdict.grade) for j in theirs
         ]
-    # Three seeds show little at the usual level, so this asks with another.
+    # Three networks show little at the usual level, so this asks with another.
     design = Design(error_level=0.3)
-    found = by_metric(judge_comparison("5mid", statistics, "rr", "ewma", design))
-    primary = {key for key, judgement in found.items() if judgement.primary}
-    quantiles = ("p50", "p90", "p99")
-    expected = {
-        ("all", "goodput_bytes_per_s"),
-        ("all", "timeout_rate"),
-        *(("web", f"{name}_{q}_s") for name in ("ttfb", "time_to_320kib") for q in quantiles),
-        *(("bulk", f"{name}_{q}_s") for name in ("ttfb", "time_to_last_byte") for q in quantiles),
+    judged = judge_comparison("5mid", statistics, "rr", "ewma", design)
+    assert [(j.endpoint, j.class_name, j.metric.name) for j in judged[:4]] == [
+        (0, "web", "time_to_320kib_p50_s"),
+        (1, "web", "ttfb_p50_s"),
+        (2, "all", "goodput_bytes_per_s"),
+        (3, "all", "timeout_rate"),
+    ]
+    others = [j for j in judged if j.endpoint is None]
+    assert {j.verdict.grade for j in others} == {None}
+    found = by_metric(others)
+    assert {("web", "jain_index_clients"), ("web", "ttfb_p99_s")} <= set(found)
+    # The synthetic runs differ by 15 % in all times, network by network.
+    assert judged[1].verdict.grade is Grade.SHOWN
+    assert judged[1].regression
+
+
+def started(statistics: Statistics, class_name: str, variant: str, *counts: float) -> Statistics:
+    """The same with so many streams in each run."""
+    of = {seed: Statistic(count) for seed, count in enumerate(counts, 1)}
+    statistics["5mid", class_name]["streams_started", variant] = of
+    return statistics
+
+
+def test_the_usual_endpoints_are_what_the_baseline_has() -> None:
+    table = synthetic(1.2)
+    both = [("web", "ttfb_p50_s"), ("all", "goodput_bytes_per_s")]
+    assert usual_endpoints("5mid", table, "ewma") == both
+    # Of several classes that of web clients, else the first by name.
+    for name in ("bulk", "alone"):
+        table["5mid", name] = {
+            (metric, variant): by_seed
+            for metric in ("ttfb_p50_s", "time_to_last_byte_p50_s")
+            for (_, variant), by_seed in table["5mid", "web"].items()
+        }
+    assert usual_endpoints("5mid", table, "ewma") == [
+        ("alone", "time_to_last_byte_p50_s"), *both,
+    ]  # fmt: skip
+    del table["5mid", "web"]
+    assert usual_endpoints("5mid", table, "ewma")[1] == ("alone", "ttfb_p50_s")
+    # The variant decides nothing.
+    table["5mid", "alone"]["time_to_320kib_p50_s", "rr"] = {1: Statistic(1.0)}
+    assert usual_endpoints("5mid", table, "ewma")[0] == ("alone", "time_to_last_byte_p50_s")
+
+
+def test_an_experiment_names_its_endpoints_in_their_order() -> None:
+    design = Design(endpoints=[("all", "goodput_bytes_per_s"), ("web", "never_measured")])
+    first, second = judge_comparison("5mid", synthetic(1.2), "rr", "ewma", design)
+    assert (first.metric.name, first.endpoint) == ("goodput_bytes_per_s", 0)
+    assert (second.metric.name, second.endpoint) == ("ttfb_p50_s", None)
+    assert first.verdict.grade is Grade.SHOWN
+    assert second.verdict.grade is None
+    assert second.verdict.effect is not None
+
+
+def test_an_endpoint_of_too_few_streams_of_the_baseline_is_left_out_of_the_family() -> None:
+    table = started(started(synthetic(1.2), "web", "ewma", 30, 9, 30), "web", "rr", 30, 30, 30)
+    found = by_metric(judge_comparison("5mid", table, "rr", "ewma"))
+    times = found["web", "ttfb_p50_s"]
+    assert (times.endpoint, times.verdict.grade) == (0, None)
+    assert times.verdict.reason == "too few streams (9 of 10)"
+    assert times.verdict.effect is not None
+    alone = by_metric(judge_comparison("5mid", synthetic(1.2), "rr", "ewma", Design(
+        endpoints=[("all", "goodput_bytes_per_s")])))  # fmt: skip
+    key = "all", "goodput_bytes_per_s"
+    assert found[key].verdict == alone[key].verdict
+    # How many the variant has does not count.
+    table = started(started(synthetic(1.2), "web", "ewma", 30, 10, 30), "web", "rr", 1, 1, 1)
+    found = by_metric(judge_comparison("5mid", table, "rr", "ewma"))
+    assert found["web", "ttfb_p50_s"].verdict.grade is Grade.SHOWN
+
+
+def test_how_many_streams_a_metric_needs() -> None:
+    needed = {
+        metric.name: min_streams(metric, metric.judged.margin)
+        for metric in METRICS
+        if metric.judged is not None
     }
-    # A metric of somebody's own may be primary as well.
-    names = {metric for _, metric in expected}
-    assert {key for key in primary if key[1] in names} == expected
-    assert {("web", "jain_index_clients"), ("web", "timeout_incidence")} <= set(found) - primary
-    # The synthetic runs differ by 15 % in all times, seed by seed.
-    assert found["web", "ttfb_p50_s"].verdict.state is State.DIFFERENT
-    assert found["web", "ttfb_p50_s"].regression
+    assert [needed[f"ttfb_{q}_s"] for q in ("p50", "p90", "p99")] == [10, 50, 500]
+    assert (needed["timeout_rate"], needed["goodput_bytes_per_s"]) == (100, 0)
+    rate = next(metric for metric in METRICS if metric.name == "timeout_rate")
+    assert min_streams(rate, Margin(0.1, relative=False)) == 10
+    assert exposure(rate, 10) == pytest.approx(1 - 0.05**0.1)
 
 
 def test_the_report_shows_the_interval_that_the_verdict_rests_on(store: Path) -> None:
@@ -119,20 +185,20 @@ def test_the_report_shows_the_interval_that_the_verdict_rests_on(store: Path) ->
 
 def test_directions() -> None:
     found = by_metric(judge_comparison("5mid", synthetic(1.2), "rr", "ewma"))
-    assert all(judgement.regression and judgement.primary for judgement in found.values())
+    assert all(j.regression and j.endpoint is not None for j in found.values())
     found = by_metric(judge_comparison("5mid", synthetic(1 / 1.2), "rr", "ewma"))
     assert {j.verdict.direction for j in found.values()} == {"better"}
     found = by_metric(judge_comparison("5mid", synthetic(1.0), "rr", "ewma"))
-    assert {j.verdict.state for j in found.values()} == {State.EQUIVALENT}
+    assert {j.verdict.grade for j in found.values()} == {Grade.SAME}
 
 
 def test_an_experiments_own_margin_decides() -> None:
     small = synthetic(1.04, spread=0.002)
-    assert judge_comparison("5mid", small, "rr", "ewma")[0].verdict.state is State.EQUIVALENT
+    assert judge_comparison("5mid", small, "rr", "ewma")[0].verdict.grade is Grade.SAME
     design = Design(margins={"ttfb_p50_s": 0.01})
     found = by_metric(judge_comparison("5mid", small, "rr", "ewma", design))
-    assert found["web", "ttfb_p50_s"].verdict.state is State.DIFFERENT
-    assert found["all", "goodput_bytes_per_s"].verdict.state is State.EQUIVALENT
+    assert found["web", "ttfb_p50_s"].verdict.grade is Grade.SHOWN
+    assert found["all", "goodput_bytes_per_s"].verdict.grade is Grade.SAME
     with pytest.raises(AnalysisError, match="no verdict on timeout_count"):
         with_margins({"timeout_count": 0.1})
     with pytest.raises(AnalysisError, match="ttfb_p50_s: a margin is a positive number"):
@@ -150,22 +216,7 @@ def test_sets_without_common_seeds_are_compared_unpaired() -> None:
     assert {j.verdict.reason for j in paired} == {"no common seed"}
     unpaired = judge_comparison("5mid", statistics, "rr", "ewma", Design(paired=False))
     assert {j.verdict.count for j in unpaired} == {6}
-    assert {j.verdict.state for j in unpaired} == {State.DIFFERENT}
-
-
-def test_a_metric_that_takes_far_more_seeds_does_not_stand_for_the_others() -> None:
-    """As a quantile of few streams does, whose values hardly vary and differ by next to nothing."""
-    one = judge_comparison("5mid", synthetic(1.03, n=4, spread=0.1), "rr", "ewma")[0]
-
-    def of(*needed: int | None) -> tuple[int | None, str]:
-        return seeds_left(
-            replace(one, verdict=replace(one.verdict, more_seeds=seeds)) for seeds in needed
-        )
-
-    assert of(20, None, 12) == (20, "")
-    assert of(1131, 20, None, 12) == (20, f" (1131 for {one.class_name} {one.metric.name})")
-    assert of(1131) == (1131, "")
-    assert of(None) == of() == (None, "")
+    assert {j.verdict.grade for j in unpaired} == {Grade.SHOWN}
 
 
 def test_seeds_of_one_side_only_make_no_pair() -> None:
@@ -185,8 +236,8 @@ def test_what_is_not_there_is_named() -> None:
         judge_comparison("9mid", synthetic(1.0), "rr", "ewma")
 
 
-@pytest.mark.parametrize(("shift", "state"), [(0.0, State.UNKNOWN), (0.31, State.DIFFERENT)])
-def test_gaps_in_whole_heartbeats_are_known_to_a_heartbeat(shift: float, state: State) -> None:
+@pytest.mark.parametrize(("shift", "grade"), [(0.0, Grade.OPEN), (0.31, Grade.SHOWN)])
+def test_gaps_in_whole_heartbeats_are_known_to_a_heartbeat(shift: float, grade: Grade) -> None:
     def by_seed(value: float) -> dict[int, Statistic]:
         return {seed: Statistic(value + 1e-5 * seed) for seed in (1, 2, 3)}
 
@@ -196,8 +247,9 @@ def test_gaps_in_whole_heartbeats_are_known_to_a_heartbeat(shift: float, state: 
             ("longest_gap_p50_s", "rr"): by_seed(3.0 + shift),
         }
     }
-    (judgement,) = judge_comparison("5mid", statistics, "rr", "ewma")
-    assert judgement.verdict.state is state
+    design = Design(endpoints=[("web", "longest_gap_p50_s")])
+    (judgement,) = judge_comparison("5mid", statistics, "rr", "ewma", design)
+    assert judgement.verdict.grade is grade
 
 
 HEAD = "run_id,level,variant,seed,class,metric,unit,value,note\n"
@@ -242,7 +294,7 @@ def test_a_run_without_what_others_have_lacks_a_value_and_is_not_left_out() -> N
     assert lacking.value is None
     assert lacking.reason
     verdict = by_metric(judge_comparison("5mid", table, "rr", "ewma"))["web", "ttfb_p50_s"].verdict
-    assert (verdict.state, verdict.reason) == (State.UNKNOWN, "1 of 6 pairs lack a value")
+    assert (verdict.grade, verdict.reason) == (Grade.OPEN, "1 of 6 pairs lack a value")
 
 
 def test_only_runs_that_were_read_lack_a_value_and_only_where_it_is_an_outcome() -> None:

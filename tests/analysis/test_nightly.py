@@ -21,7 +21,7 @@ from analysis.comparison.history import SCHEMA, read_history, write_history
 from analysis.comparison.run_sets import RunSet, TorBuild
 from analysis.errors import AnalysisError
 from analysis.formats.plan_file import Request, Resources
-from analysis.judgement.verdicts import State
+from analysis.judgement.verdicts import Grade
 from analysis.pages.night import Night, html, junit, markdown
 from onionlab.cli import build_parser
 from onionlab.commands.nightly import accepting
@@ -231,7 +231,7 @@ def share_of_nights(
         base = make_set("baseline", seeds=SEEDS, noise=0.05, noise_seed=baseline)
         for night in range(nights // baselines):
             result = compare_sets(base, make(1000 * (baseline + 1) + night), error_level=level)
-            false += any(row.judgement.verdict.state is State.DIFFERENT for row in result.primary)
+            false += any(row.judgement.verdict.grade is Grade.SHOWN for row in result.primary)
     return false / nights
 
 

@@ -11,13 +11,13 @@ from typing import Any
 
 import pytest
 import test_paper
+from analysis.comparison.sight import Sight
 from analysis_synthetic import write_run, write_store
 from axe_playwright_python.sync_playwright import Axe  # type: ignore[import-untyped]
 from playwright.sync_api import Browser, Locator, Page, sync_playwright
 from runset_synthetic import make_set
 
 from analysis.comparison.comparing import compare_sets
-from analysis.comparison.sight import Sight
 from analysis.figures.forest import write_forest
 from analysis.pages import comparison, night, paper, report
 from analysis.records.extract import extract

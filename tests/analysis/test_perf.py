@@ -19,8 +19,8 @@ from tornet_synthetic import write_tornet_run
 from analysis.formats import files
 from analysis.formats.study import ClassLoad, Level
 from analysis.imports.tornettools import read_plot_data
-from analysis.judgement.judging import is_primary
-from analysis.measures.catalogue import METRICS, run_statistics
+from analysis.judgement.judging import usual_endpoints
+from analysis.measures.catalogue import run_statistics
 from analysis.measures.data import ALL
 from analysis.measures.perf import Circuits, PerfStreams, RelayBytes
 from analysis.measures.plot_data import CONVERGE_S, plot_data
@@ -135,15 +135,11 @@ def test_downloads_of_several_sizes_are_compared_by_size(run: Path) -> None:
         if name == "perf-exit"
     }
     statistics = {("level", "perf-exit"): of_class}
-    primary = {
-        metric.name
-        for metric in METRICS
-        if (metric.name, "ewma") in of_class
-        and is_primary("level", statistics, "perf-exit", metric)
-    }
-    assert {f"time_to_last_byte_{size}_p50_s" for size in ("50kib", "1mib", "5mib")} <= primary
-    assert not any(name.startswith("time_to_last_byte_p") for name in primary)
-    assert "ttfb_p50_s" in primary
+    assert usual_endpoints("level", statistics, "ewma") == [
+        ("perf-exit", "time_to_last_byte_1mib_p50_s"),
+        ("perf-exit", "ttfb_p50_s"),
+        ("perf-exit", "download_error_rate"),
+    ]
 
 
 def test_metrics_apply_where_the_records_are(run: Path) -> None:

@@ -14,7 +14,7 @@ import pytest
 from scipy import stats
 
 from analysis.inference import sequential
-from analysis.inference.corrections import holm
+from analysis.inference.corrections import adjusted
 from analysis.inference.effects import paired_effect, welch_effect
 from analysis.inference.intervals import t_interval, t_quantile
 from analysis.inference.sequential import POWER, nominal_levels
@@ -141,7 +141,7 @@ def test_welchs_comparison_of_students_sleep_data() -> None:
 def test_holms_correction_of_a_published_example() -> None:
     # The example of pingouin's documentation (pingouin.multicomp, method "holm").
     raw = [0.50, 0.003, 0.32, 0.054, 0.0003]
-    assert holm(raw) == pytest.approx([0.64, 0.012, 0.64, 0.162, 0.0015])
+    assert adjusted(raw, [0.2] * 5) == pytest.approx([0.64, 0.012, 0.64, 0.162, 0.0015])
 
 
 # ----- times that were not all seen to their end

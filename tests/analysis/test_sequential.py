@@ -21,7 +21,7 @@ from analysis.inference.sequential import (
     spending,
     spending_levels,
 )
-from analysis.judgement.verdicts import Paired, State, Unpaired, decide
+from analysis.judgement.verdicts import Grade, Paired, Unpaired, decide
 from analysis.measures.metric import Margin
 
 
@@ -118,9 +118,9 @@ def test_verdicts_over_looks() -> None:
     noisy = np.exp(rng.normal(0, 0.02, 8))
     looks = Looks((3, 4, 5, 6, 7, 8), 12)
     worse = decide({"it": Paired(1.2 * base * noisy, base, Margin(0.05), "lower")}, looks=looks)
-    assert (worse["it"].state, worse["it"].direction) == (State.DIFFERENT, "worse")
+    assert (worse["it"].grade, worse["it"].direction) == (Grade.SHOWN, "worse")
     same = decide({"it": Paired(base * noisy**0.5, base, Margin(0.05))}, looks=looks)
-    assert same["it"].state is State.EQUIVALENT
+    assert same["it"].grade is Grade.SAME
     fixed = decide({"it": Paired(1.2 * base * noisy, base, Margin(0.05))})
     assert (fixed["it"].p_different or 0) < (worse["it"].p_different or 0)
     few = decide({"it": Paired(base[:4], base[:4], Margin(0.05))}, looks=looks)
@@ -168,8 +168,8 @@ def test_looks_at_growing_seeds_keep_their_level() -> None:
             decide(
                 {"it": Paired(own[:n], base[:n], Margin(0.05))},
                 looks=looks if looks.earlier else None,
-            )["it"].state
-            is State.DIFFERENT
+            )["it"].grade
+            is Grade.SHOWN
             for looks in plans
             for n in looks.sizes
         )

@@ -59,7 +59,7 @@ def test_a_rate_at_a_bound_in_every_run_tests_nothing(bound: float) -> None:
     assert found.answer is Answer.UNTESTABLE
     assert found.deciding.untestable is not None
     assert found.deciding.untestable.obstacle is Obstacle.AT_A_BOUND
-    assert found.more_seeds is None
+    assert found.more_networks is None
 
 
 @pytest.mark.parametrize("bound", [0.0, 1.0])
@@ -421,4 +421,4 @@ def test_what_fails_refutes_and_what_cannot_be_tested_keeps_from_support() -> No
     open_one = times([0.6, 1.7, 0.8, 1.4, 0.9])
     found = answer(one, three(open_one), {**FULL, **lost("few", c=shifted(0.5))})
     assert [part.answer for part in found.parts] == [Answer.UNTESTABLE, Answer.OPEN]
-    assert (found.answer, found.more_seeds) == (Answer.UNTESTABLE, None)
+    assert (found.answer, found.more_networks) == (Answer.UNTESTABLE, None)

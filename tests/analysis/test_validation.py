@@ -12,9 +12,10 @@ from analysis.inference import effects
 from analysis.inference.effects import Effect, paired_effect
 from analysis.judgement import verdicts
 from analysis.judgement.judging import RUNS_COLUMNS, Statistics
-from analysis.judgement.validation import coverage, error_rates, parts
-from analysis.judgement.validation.error_rates import false_verdicts, power, repeated_looks
+from analysis.judgement.validation import coverage, error_rates, parts, shapes
+from analysis.judgement.validation.error_rates import nights, repeated_looks
 from analysis.judgement.validation.parts import MIN_REPETITIONS, validate
+from analysis.judgement.validation.rates import rates
 from analysis.judgement.validation.real_runs import pairing_gain, pairing_on_runs, validate_on_runs
 from analysis.judgement.validation.rows import Row, format_rows, rows_of
 from analysis.measures.metric import Statistic
@@ -27,20 +28,30 @@ FEW = 150
 @pytest.fixture
 def small(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(error_rates, "BUDGET", 8)
+    monkeypatch.setattr(error_rates, "LOOKED_AT", ("normal", "exponential"))
+    monkeypatch.setattr(shapes, "NETWORKS", (10,))
+    monkeypatch.setattr(shapes, "SHAPES", {name: shapes.SHAPES[name] for name in ("exponential",)})
 
 
-def test_the_methods_pass_and_repeat() -> None:
-    rows = rows_of(false_verdicts(), FEW)
+def test_the_methods_pass_and_repeat(small: None) -> None:
+    rows = rows_of(shapes.shapes(), FEW)
     assert all(row.holds for row in rows)
-    assert rows == rows_of(false_verdicts(), FEW)
-    uncorrected = [row for row in rows if "uncorrected" in row.quantity]
-    corrected = [row for row in rows if "Holm" in row.quantity]
-    assert sum(row.value for row in uncorrected) > 3 * sum(row.value for row in corrected)
+    assert rows == rows_of(shapes.shapes(), FEW)
 
 
-def test_a_family_without_correction_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(verdicts, "holm", np.asarray)
-    assert not all(row.holds for row in rows_of(false_verdicts(), FEW))
+def test_weights_taken_the_wrong_way_are_caught(
+    small: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(verdicts, "adjusted", lambda p, weights: np.multiply(p, weights))
+    assert not all(row.holds for row in rows_of(shapes.shapes(), FEW))
+
+
+def test_nights_that_test_at_another_level_are_caught(
+    small: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert all(row.holds for row in rows_of(nights(), FEW))
+    monkeypatch.setattr(verdicts, "adjusted", lambda p, weights: np.asarray(p) / 4)
+    assert not all(row.holds for row in rows_of(nights(), FEW))
 
 
 def test_looks_without_correction_are_caught(small: None, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -67,7 +78,7 @@ def test_too_few_repetitions_are_refused() -> None:
 
 
 def test_processes_side_by_side_give_the_same_rows(monkeypatch: pytest.MonkeyPatch) -> None:
-    cells = list(power())[:2]
+    cells = list(rates())[:2]
     monkeypatch.setattr(parts, "PARTS", (lambda: cells,))
     told: list[tuple[int, int]] = []
     rows = validate(MIN_REPETITIONS, 2, lambda *so_far: told.append(so_far))
@@ -98,10 +109,9 @@ def runs(values: np.ndarray) -> Statistics:
 
 def test_real_runs_against_themselves() -> None:
     values = np.random.default_rng(1).lognormal(0, 0.1, (2, 12))
-    corrected, uncorrected = validate_on_runs(runs(values), "5mid", "ewma", FEW)
-    assert corrected.holds
-    assert corrected.value <= uncorrected.value
-    assert "2 metrics, 6 pairs of 12 runs" in corrected.setting
+    (row,) = validate_on_runs(runs(values), "5mid", "ewma", FEW)
+    assert row.holds
+    assert "2 endpoints, 6 pairs of 12 runs" in row.setting
     with pytest.raises(AnalysisError, match="at least 6 runs"):
         next(validate_on_runs(runs(values[:, :5]), "5mid", "ewma", FEW))
     with pytest.raises(AnalysisError, match="at least 6 runs"):

@@ -1,4 +1,4 @@
-"""Three verdicts: what gives which, corrections, and data that says nothing."""
+"""Grades: what gives which, corrections, and data that says nothing."""
 
 from __future__ import annotations
 
@@ -10,7 +10,18 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from analysis.judgement.verdicts import Paired, Sides, State, Unpaired, Verdict, decide, tally
+from analysis.inference.corrections import endpoint_weights
+from analysis.judgement.verdicts import (
+    NOT_BY_MORE,
+    Grade,
+    Paired,
+    Sides,
+    Unpaired,
+    Verdict,
+    decide,
+    describe,
+    tally,
+)
 from analysis.measures.metric import Margin
 
 FIVE = Margin(0.05)
@@ -27,39 +38,87 @@ def around(ratio: float, spread: float = 0.01) -> list[float]:
 
 def test_a_difference_is_seen_through_the_seeds_own_spread() -> None:
     verdict = alone(Paired(around(1.2), BASE, FIVE, "lower"))
-    assert (verdict.state, verdict.direction) == (State.DIFFERENT, "worse")
-    assert (verdict.scale, verdict.count, verdict.more_seeds) == ("ratio", 6, None)
+    assert (verdict.grade, verdict.direction) == (Grade.SHOWN, "worse")
+    assert (verdict.scale, verdict.count, verdict.more_networks) == ("ratio", 6, None)
     assert verdict.effect is not None
     assert verdict.effect.estimate == pytest.approx(1.2, rel=1e-3)
     assert alone(Paired(around(1.2), BASE, FIVE, "higher")).direction == "better"
     assert alone(Paired(around(1.2), BASE, FIVE)).direction == ""
     # Without the pairing the seeds' spread hides it.
-    assert alone(Unpaired(around(1.2), BASE, FIVE, "lower")).state is State.UNKNOWN
+    assert alone(Unpaired(around(1.2), BASE, FIVE, "lower")).grade is Grade.OPEN
 
 
 def test_inside_the_margin_is_equivalent_even_if_different_from_zero() -> None:
-    assert alone(Paired(around(1.0), BASE, FIVE)).state is State.EQUIVALENT
+    assert alone(Paired(around(1.0), BASE, FIVE)).grade is Grade.SAME
     small = alone(Paired(around(1.02, 0.002), BASE, FIVE))
-    assert small.state is State.EQUIVALENT
+    assert small.grade is Grade.SAME
     assert small.p_different is not None
     assert small.p_different < 0.05
     assert small.reason == "a difference smaller than the margin"
 
 
-def test_not_yet_known_says_how_many_more_seeds() -> None:
-    verdict = alone(Paired(around(1.02, 0.1), BASE, FIVE, "lower"))
-    assert (verdict.state, verdict.direction) == (State.UNKNOWN, "")
-    assert verdict.more_seeds is not None
-    assert verdict.more_seeds > 0
-    more = round((6 + verdict.more_seeds) / 6)
-    settled = alone(Paired(around(1.02, 0.1) * 2 * more, BASE * 2 * more, FIVE, "lower"))
+def test_what_is_open_says_how_many_more_networks() -> None:
+    verdict = alone(Paired(around(1.02, 0.05), BASE, FIVE, "lower"))
+    assert (verdict.grade, verdict.direction) == (Grade.OPEN, "")
+    assert verdict.more_networks is not None
+    assert verdict.more == f"about {verdict.more_networks} more networks"
+    more = round((6 + verdict.more_networks) / 6)
+    settled = alone(Paired(around(1.02, 0.05) * 2 * more, BASE * 2 * more, FIVE, "lower"))
     assert settled.settled
+    hopeless = alone(Paired(around(1.02, 0.2), BASE, FIVE, "lower"))
+    assert (hopeless.more_networks, hopeless.more, hopeless.reason) == (None, "", NOT_BY_MORE)
+
+
+def test_an_own_interval_that_leaves_out_no_difference_is_a_suggestion() -> None:
+    sides = Paired(around(1.2, 0.09), BASE, FIVE, "lower")
+    beside: dict[str, Sides] = {f"other {i}": Paired([None], [1.0], FIVE) for i in range(11)}
+    verdict = decide({"it": sides, **beside})["it"]
+    assert (verdict.grade, verdict.direction) == (Grade.SUGGESTED, "worse")
+    assert (verdict.word, verdict.settled) == ("suggested", False)
+    assert verdict.effect is not None
+    assert verdict.effect.leaves_out(1.0)
+    assert (verdict.agreeing, verdict.count) == (6, 6)
+    assert alone(sides).grade is Grade.SHOWN
+
+
+def test_the_first_endpoint_has_half_of_the_level_and_passes_it_on() -> None:
+    family: dict[str, Sides] = {
+        name: Paired(around(1.2, 0.07), BASE, FIVE) for name in ("first", "second", "third")
+    }
+    equal = decide(family)["first"].p_different
+    found = decide(family, weights=endpoint_weights(3))
+    p = found["first"].p_different
+    assert equal is not None
+    assert p is not None
+    assert p == pytest.approx(equal * 2 / 3)
+    # The second gets the weight of the first, and is one of two then.
+    assert found["second"].p_different == found["third"].p_different == pytest.approx(p)
+    assert endpoint_weights(1) == [1.0]
+
+
+def test_what_is_no_endpoint_has_an_estimate_and_no_grade() -> None:
+    verdict = describe(Paired(around(1.2), BASE, FIVE, "lower"), "too few streams (5 of 10)")
+    assert (verdict.grade, verdict.word, verdict.direction) == (None, "", "")
+    assert verdict.effect is not None
+    assert verdict.effect.estimate == pytest.approx(1.2, rel=1e-3)
+    assert (verdict.p_different, verdict.more_networks) == (None, None)
+    assert verdict.reason == "too few streams (5 of 10)"
+
+
+def test_the_smallest_difference_that_could_have_been_shown() -> None:
+    verdict = alone(Paired(around(1.0, 0.05), BASE, FIVE))
+    assert verdict.detectable is not None
+    larger = alone(Paired(around(verdict.detectable * 1.1, 0.05), BASE, FIVE))
+    smaller = alone(Paired(around(verdict.detectable**0.5, 0.05), BASE, FIVE))
+    assert larger.grade is Grade.SHOWN
+    assert smaller.grade is not Grade.SHOWN
+    assert alone(Paired(BASE, BASE, FIVE)).detectable is None
 
 
 def test_an_absolute_margin_is_for_differences() -> None:
     verdict = alone(Paired([0.02, 0.03, 0.021], [0.02, 0.029, 0.022], Margin(0.01, relative=False)))
     assert (verdict.scale, verdict.margin) == ("difference", 0.01)
-    assert verdict.state is State.EQUIVALENT
+    assert verdict.grade is Grade.SAME
 
 
 def test_a_relative_margin_with_a_zero_turns_to_differences() -> None:
@@ -83,8 +142,8 @@ def test_a_relative_margin_with_a_zero_turns_to_differences() -> None:
 )
 def test_data_that_says_nothing(variant: Any, baseline: Any, reason: str) -> None:
     verdict = alone(Paired(variant, baseline, FIVE, "lower"))
-    assert verdict.state is State.UNKNOWN
-    assert (verdict.reason, verdict.more_seeds) == (reason, None)
+    assert verdict.grade is Grade.OPEN
+    assert (verdict.reason, verdict.more_networks) == (reason, None)
     assert (verdict.p_different, verdict.p_equivalent, verdict.direction) == (None, None, "")
     assert (verdict.effect is not None) == (reason.startswith("one pair"))
 
@@ -96,18 +155,18 @@ def test_unpaired_data_that_says_nothing() -> None:
 
 
 def test_identical_runs_are_equivalent() -> None:
-    assert alone(Paired(BASE, BASE, FIVE)).state is State.EQUIVALENT
-    assert alone(Paired([3.0, 3.0], [3.0, 3.0], FIVE)).state is State.EQUIVALENT
+    assert alone(Paired(BASE, BASE, FIVE)).grade is Grade.SAME
+    assert alone(Paired([3.0, 3.0], [3.0, 3.0], FIVE)).grade is Grade.SAME
     zeros = alone(Paired([0.0] * 3, [0.0] * 3, Margin(0.01, relative=False), "lower", 1 / 600))
-    assert zeros.state is State.EQUIVALENT
+    assert zeros.grade is Grade.SAME
 
 
 def test_a_few_equal_counts_are_no_certainty() -> None:
     # One timeout more in each of two runs of 500 streams.
     sides = Paired([0.002, 0.002], [0.0, 0.0], Margin(0.0001, relative=False), "lower", 0.002)
-    assert alone(sides).state is State.UNKNOWN
+    assert alone(sides).grade is Grade.OPEN
     finer = Paired([0.002, 0.002], [0.0, 0.0], Margin(0.0001, relative=False), "lower", 1e-9)
-    assert alone(finer).state is State.DIFFERENT
+    assert alone(finer).grade is Grade.SHOWN
 
 
 @pytest.mark.parametrize("kind", [Paired, Unpaired])
@@ -115,31 +174,32 @@ def test_agreement_is_no_certainty_where_the_step_is_not_known(kind: type[Paired
     # One failure more of 200 in each of three runs, of files that do not tell how many there were.
     agreeing = kind([0.005] * 3, [0.0] * 3, Margin(0.0001, relative=False), "lower")
     verdict = alone(agreeing)
-    assert verdict.state is State.UNKNOWN
+    assert verdict.grade is Grade.OPEN
     assert "agree exactly" in verdict.reason
 
 
 def test_the_family_is_corrected_for() -> None:
     rng = np.random.default_rng(5)
     sides = Paired(1.0 + rng.normal(0.06, 0.05, 8), np.ones(8), Margin(0.001), "lower")
-    assert alone(sides).state is State.DIFFERENT
+    assert alone(sides).grade is Grade.SHOWN
     p = alone(sides).p_different
     assert p is not None
     many: dict[str, Sides] = {
         f"other {i}": Paired([1.0, 1.2, 0.8], [1.0] * 3, FIVE) for i in range(int(0.05 / p) + 1)
     }
-    assert decide({"it": sides, **many})["it"].state is State.UNKNOWN
+    assert decide({"it": sides, **many})["it"].grade is Grade.SUGGESTED
     # One that cannot be tested still counts.
     lost: dict[str, Sides] = {name: Paired([None], [1.0], FIVE) for name in many}
-    assert decide({"it": sides, **lost})["it"].state is State.UNKNOWN
+    assert decide({"it": sides, **lost})["it"].grade is Grade.SUGGESTED
 
 
-def test_tally_names_all_three() -> None:
+def test_tally_names_all_grades() -> None:
     verdicts = decide({"a": Paired(BASE, BASE, FIVE), "b": Paired([], [], FIVE)})
     assert tally(verdicts.values()) == {
-        State.DIFFERENT: 0,
-        State.EQUIVALENT: 1,
-        State.UNKNOWN: 1,
+        Grade.SHOWN: 0,
+        Grade.SAME: 1,
+        Grade.SUGGESTED: 0,
+        Grade.OPEN: 1,
     }
     assert decide({}) == {}
 
@@ -175,7 +235,7 @@ FAMILY = st.lists(
 
 
 @given(FAMILY)
-def test_never_nan_and_always_one_of_three(family: list[Any]) -> None:
+def test_never_nan_and_always_a_grade(family: list[Any]) -> None:
     comparisons: dict[str, Sides] = {}
     for i, (pairs, relative, better, resolution, paired) in enumerate(family):
         one, other = [a for a, _ in pairs], [b for _, b in pairs]
@@ -186,9 +246,9 @@ def test_never_nan_and_always_one_of_three(family: list[Any]) -> None:
         if verdict.effect is not None:
             numbers += [verdict.effect.estimate, verdict.effect.low, verdict.effect.high]
         assert all(number is None or math.isfinite(number) for number in numbers)
-        assert verdict.settled or verdict.reason or verdict.more_seeds
+        assert verdict.settled or verdict.reason or verdict.more_networks
         if verdict.direction:
-            assert verdict.state is State.DIFFERENT
+            assert verdict.grade in (Grade.SHOWN, Grade.SUGGESTED)
 
 
 def test_metrics_that_are_equivalent_are_still_open_as_to_a_difference() -> None:
@@ -199,11 +259,11 @@ def test_metrics_that_are_equivalent_are_still_open_as_to_a_difference() -> None
         for n in range(7)
     }
     beside = decide({"it": open_one, **alike})
-    assert [beside[name].state for name in alike] == [State.EQUIVALENT] * 7
-    assert beside["it"].state is State.UNKNOWN
+    assert [beside[name].grade for name in alike] == [Grade.SAME] * 7
+    assert beside["it"].grade is Grade.OPEN
     assert (
-        beside["it"].more_seeds
+        beside["it"].more_networks
         == decide({"it": open_one, **{name: Paired([None], [1.0], FIVE) for name in alike}})[
             "it"
-        ].more_seeds
+        ].more_networks
     )

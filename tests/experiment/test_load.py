@@ -14,7 +14,7 @@ from onionlab.experiment import Experiment, load, parse_seeds
 from onionlab.experiment.scaling import scale_settings
 from onionlab.experiment.schema import Settings
 from onionlab.network.sample import ADDRESSES_PER_ROLE
-from onionlab.runs.planning import _require_margins
+from onionlab.runs.planning import _require_judgeable
 from onionlab.runs.study_file import published_cell_times
 
 from .conftest import REPOSITORY, VALID
@@ -232,7 +232,7 @@ def test_published_cell_times(load_text: LoadText) -> None:
 
 def test_a_margin_of_no_metric_is_refused_before_anything_runs(load_text: LoadText) -> None:
     with pytest.raises(UserError, match="foo: margins: there is no verdict on ttfb_p51_s"):
-        _require_margins(load_text(f"{VALID}margins: {{ttfb_p51_s: 0.1}}\n"))
+        _require_judgeable(load_text(f"{VALID}margins: {{ttfb_p51_s: 0.1}}\n"))
 
 
 def test_names(checkout: Path, write: Write, tmp_path: Path) -> None:

@@ -19,7 +19,7 @@ from analysis.judgement.claims.evidence import Evidence
 from analysis.judgement.claims.statement import Statement
 from analysis.judgement.claims.testable import at_a_bound, cannot_differ
 from analysis.judgement.judging import Statistics
-from analysis.judgement.verdicts import Paired, State, Verdict, decide
+from analysis.judgement.verdicts import Grade, Paired, Verdict, decide
 from analysis.measures.leeway import Leeways
 from analysis.measures.metric import Metric
 
@@ -142,7 +142,7 @@ def _left(untestable: Untestable | None, verdicts: Sequence[Verdict]) -> Untesta
     without a test, and their rate may differ for the number of the others.
     """
     saturated = untestable is not None and untestable.obstacle is Obstacle.SATURATED
-    differs = any(verdict.state is State.DIFFERENT for verdict in verdicts)
+    differs = any(verdict.grade is Grade.SHOWN for verdict in verdicts)
     return None if saturated and differs else untestable
 
 
@@ -158,7 +158,7 @@ def _part(question: _Question, verdicts: Sequence[Verdict], beyond: Sequence[Ver
         answer, reason = question.statement.judge(verdicts, beyond)
     more = None
     if answer is Answer.OPEN:
-        needed = [v.more_seeds for v in verdicts if not v.settled]
+        needed = [v.more_networks for v in verdicts if not v.settled]
         more = max((n for n in needed if n is not None), default=None)
         reason = reason or next((v.reason for v in verdicts if v.reason), "")
     tested = answer not in (Answer.OPEN, Answer.UNTESTABLE)
@@ -176,4 +176,6 @@ def _part(question: _Question, verdicts: Sequence[Verdict], beyond: Sequence[Ver
         reason,
         untestable,
         question.statement.p_behind(answer, verdicts, beyond) if tested else 1.0,
+        shown.grade,
+        shown.agreeing,
     )

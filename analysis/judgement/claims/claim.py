@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 
 from analysis.inference.intervals import Interval
+from analysis.judgement.verdicts import Grade, exposure
 from analysis.measures.metric import Metric
 
 
@@ -16,11 +17,12 @@ class Answer(StrEnum):
     SUPPORTED = "supported"
     OPPOSITE = "opposite"
     """The other direction is shown; or a difference beyond the margin where none is claimed."""
-    NO_DIFFERENCE = "no difference"
-    """It is shown to be smaller than the margin where one is claimed."""
+    NO_DIFFERENCE = "no relevant difference"
+    """It is shown to be smaller than the margin where one is claimed, whatever its direction."""
     UNTESTABLE = "cannot be tested here"
     """These runs cannot show it, whatever is true: see ``testable``."""
-    OPEN = "not settled"
+    OPEN = "open"
+    """None of these; ``Part.grade`` says where something is suggested."""
 
 
 class Obstacle(StrEnum):
@@ -128,13 +130,16 @@ class Part:
         effect: left against right; for a change of a gap, the gap after against the gap before.
         scale: "ratio" or "difference", as in ``verdicts.Verdict``.
         margin: largest effect that counts as the same on that scale.
-        p_different: corrected within the claim; None without a test.
-        p_equivalent: likewise.
-        count: seeds with a pair.
-        more_seeds: how many more would settle it; None if settled or if that cannot be told.
-        reason: why it is not settled, or what else to know.
+        p_different: adjusted within the claim; None without a test.
+        p_equivalent: adjusted within the claim; None without a test.
+        count: networks with a pair.
+        more_networks: about how many more would answer it; None if it is answered, or if more
+            networks would not do.
+        reason: why it is open, or what else to know.
         untestable: why it cannot be tested, if so.
         p_answer: of the tests that the answer rests on; 1 where it rests on none.
+        grade: of the effect, within the claim.
+        agreeing: networks in which the effect points in the estimate's direction.
     """
 
     text: str
@@ -146,10 +151,17 @@ class Part:
     p_different: float | None
     p_equivalent: float | None
     count: int
-    more_seeds: int | None
+    more_networks: int | None
     reason: str
     untestable: Untestable | None = None
     p_answer: float = 1.0
+    grade: Grade | None = None
+    agreeing: int | None = None
+
+    @property
+    def exposure(self) -> float | None:
+        """Share of networks in which harm may have been missed; None of what is no rate."""
+        return exposure(self.metric, self.count)
 
 
 @dataclass(frozen=True)
@@ -165,8 +177,8 @@ class Answered:
         """The part on which the answer rests: the weakest of those it needs.
 
         Opposite, no difference: the part of which that is surest. Supported: the part that is least
-        sure. Cannot be tested: the first such part. Not settled: a part that has no test, else one
-        that takes most seeds.
+        sure. Cannot be tested: the first such part. Open: a part that has no test, else one
+        that needs most networks.
         """
         parts = [part for part in self.parts if part.answer is self.answer]
         if self.answer is Answer.OPEN:
@@ -174,8 +186,8 @@ class Answered:
                 parts,
                 key=lambda part: (
                     part.p_different is None,
-                    part.more_seeds is None,
-                    part.more_seeds or 0,
+                    part.more_networks is None,
+                    part.more_networks or 0,
                 ),
             )
         if self.answer is Answer.UNTESTABLE:
@@ -189,10 +201,10 @@ class Answered:
         return min(part.count for part in self.parts)
 
     @property
-    def more_seeds(self) -> int | None:
-        """How many more would settle the claim; None if none would or that cannot be told."""
+    def more_networks(self) -> int | None:
+        """About how many more would answer the claim; None if none would or that is not known."""
         if self.answer is not Answer.OPEN:
             return None
-        needed = [part.more_seeds for part in self.parts if part.answer is Answer.OPEN]
-        known = [seeds for seeds in needed if seeds is not None]
+        needed = [part.more_networks for part in self.parts if part.answer is Answer.OPEN]
+        known = [count for count in needed if count is not None]
         return max(known) if len(known) == len(needed) else None

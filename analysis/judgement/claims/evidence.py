@@ -24,7 +24,6 @@ class Evidence:
     Attributes:
         metric: the metric.
         margin: what counts as the same.
-        unseen: by how much a network that was not seen may be off, as in ``Judged``.
         bounded: whether it is a share, as in ``Judged``.
         labels: how readers know levels and variants.
         class_name: the claim's class of clients.
@@ -45,7 +44,6 @@ class Evidence:
         self._statistics = statistics
         self.metric = _METRIC[metric]
         self.margin: Margin = self._judged.margin
-        self.unseen = self._judged.unseen
         self.bounded = self._judged.bounded
         self.labels = labels
         self._leeways = leeways
@@ -103,8 +101,7 @@ class Evidence:
 
     def paired(self, points: Sequence[Point], variant: Floats, baseline: Floats) -> Paired:
         """Values at these points against each other, in pairs."""
-        step = self.resolution(points)
-        return Paired(variant, baseline, self.margin, None, step, self.unseen)
+        return Paired(variant, baseline, self.margin, None, self.resolution(points))
 
     def _name(self, point: Point) -> str:
         return f"{self.labels.variant(point.variant)} at {self.labels.level(point.level)}"

@@ -11,9 +11,7 @@ import numpy as np
 from analysis.arrays import Floats
 from analysis.judgement.claims.claim import Answer, Claim, Point
 from analysis.judgement.claims.evidence import Evidence
-from analysis.judgement.verdicts import LEVEL, Paired, State, Verdict
-
-SMALL = "by less than the margin"
+from analysis.judgement.verdicts import LEVEL, Grade, Paired, Verdict
 
 Answering = tuple[Answer, str]
 """What the runs say, and what else to know."""
@@ -109,12 +107,12 @@ def one_sided(holds: bool, fails: bool, verdicts: Sequence[Verdict], nothing: st
         verdicts: on its sides.
         nothing: what to say where there is no more than the margin between them.
     """
-    small = any(verdict.state is State.EQUIVALENT for verdict in verdicts)
-    if holds:
-        return Answer.SUPPORTED, SMALL if small else ""
-    if fails:
-        return Answer.OPPOSITE, SMALL if small else ""
-    return (Answer.NO_DIFFERENCE, nothing) if small else (Answer.OPEN, "")
+    if any(verdict.grade is Grade.SAME for verdict in verdicts):
+        # A difference that does not matter answers nothing, whichever way it goes.
+        return Answer.NO_DIFFERENCE, nothing
+    if holds or fails:
+        return Answer.SUPPORTED if holds else Answer.OPPOSITE, ""
+    return Answer.OPEN, ""
 
 
 def within_margin(shown: Verdict, far: Verdict) -> Answering:
@@ -124,11 +122,11 @@ def within_margin(shown: Verdict, far: Verdict) -> Answering:
         shown: the verdict on the two.
         far: the verdict on them as ``beyond_margin`` moves them.
     """
-    if shown.state is State.EQUIVALENT:
+    if shown.grade is Grade.SAME:
         return Answer.SUPPORTED, ""
     if sign(shown) and sign(far) == sign(shown):
         return Answer.OPPOSITE, "further apart than the margin"
-    if shown.state is State.DIFFERENT:
+    if shown.grade is Grade.SHOWN:
         return Answer.OPEN, "they differ, but it may be by less than the margin"
     return Answer.OPEN, ""
 

@@ -9,7 +9,7 @@ from multiprocessing import get_context
 
 from analysis.errors import AnalysisError
 from analysis.judgement.validation.coverage import bands, coverage
-from analysis.judgement.validation.error_rates import false_verdicts, power, repeated_looks
+from analysis.judgement.validation.error_rates import false_grades, nights, repeated_looks
 from analysis.judgement.validation.looking_again import looking_again
 from analysis.judgement.validation.rates import rates
 from analysis.judgement.validation.rows import REPETITIONS, Cell, Row
@@ -20,7 +20,7 @@ from analysis.judgement.validation.shapes import shapes
 MIN_REPETITIONS = 1000
 
 PARTS = (
-    coverage, shapes, bands, false_verdicts, rates, repeated_looks, looking_again, methods, power,
+    coverage, shapes, bands, false_grades, rates, repeated_looks, nights, looking_again, methods,
     seeds_saved,
 )  # fmt: skip
 

@@ -9,11 +9,10 @@ import numpy as np
 from analysis.errors import AnalysisError
 from analysis.inference.effects import paired_effect, welch_effect
 from analysis.inference.intervals import log_ratios
-from analysis.judgement.judging import Statistics, classes_of, is_primary
+from analysis.judgement.judging import Statistics, usual_endpoints
 from analysis.judgement.validation.rows import REPETITIONS, Row, generator, rate_row
 from analysis.judgement.validation.simulated_runs import judge_family
-from analysis.judgement.verdicts import LEVEL, State
-from analysis.measures.catalogue import METRICS
+from analysis.judgement.verdicts import LEVEL, Grade
 
 MIN_RUNS = 6
 """Of one variant, for A/A on real runs: three pairs."""
@@ -32,39 +31,33 @@ def validate_on_runs(
     seeds can show.
 
     Raises:
-        AnalysisError: fewer than six runs, or no primary metric with a value in each.
+        AnalysisError: fewer than six runs, or no endpoint with a value in each.
     """
-    table = list(_primary_values(statistics, level, variant).values())
+    table = list(_endpoint_values(statistics, level, variant).values())
     counts = {len(values) for values in table}
     if len(counts) != 1 or min(counts) < MIN_RUNS:
         raise AnalysisError(
-            f"A/A of {variant} at level {level} takes at least {MIN_RUNS} runs with all primary "
-            "metrics",
+            f"A/A of {variant} at level {level} needs at least {MIN_RUNS} runs with values of all "
+            "endpoints",
             "make more seeds of one variant",
         )
     runs = np.array([list(values.values()) for values in table])
     n = runs.shape[1] // 2
     rng = generator(6)
-    hits = naive = 0
+    hits = 0
     for _ in range(repetitions):
         order = rng.permutation(runs.shape[1])
         sides = runs[:, order[:n]], runs[:, order[n : 2 * n]]
-        hits += State.DIFFERENT in judge_family(*sides)
-        naive += State.DIFFERENT in judge_family(*sides, corrected=False)
-    setting = f"{variant} at {level}, {len(table)} metrics, {n} pairs of {runs.shape[1]} runs"
-    yield rate_row(
-        "A/A, real runs", setting, "any false 'different', Holm", hits, repetitions, LEVEL
-    )
-    yield rate_row(
-        "A/A, real runs", setting, "any false 'different', uncorrected", naive, repetitions
-    )
+        hits += Grade.SHOWN in judge_family(*sides)
+    setting = f"{variant} at {level}, {len(table)} endpoints, {n} pairs of {runs.shape[1]} runs"
+    yield rate_row("A/A, real runs", setting, "any false 'shown'", hits, repetitions, LEVEL)
 
 
 def pairing_on_runs(
     statistics: Statistics, level: str, variant: str, baseline: str
 ) -> Iterator[Row]:
-    """What pairing saves in real runs: the median factor over primary metrics, if there are any."""
-    own, base = (_primary_values(statistics, level, name) for name in (variant, baseline))
+    """Yield what pairing saves in real runs: the median factor over the usual endpoints."""
+    own, base = (_endpoint_values(statistics, level, name) for name in (variant, baseline))
     gains = []
     for key in own.keys() & base.keys():
         seeds = sorted(own[key].keys() & base[key].keys())
@@ -78,18 +71,16 @@ def pairing_on_runs(
         yield Row("pairing, real runs", setting, quantity, float(np.median(gains)))
 
 
-def _primary_values(
+def _endpoint_values(
     statistics: Statistics, level: str, variant: str
 ) -> dict[tuple[str, str], dict[int, float]]:
-    """(class, metric) -> seed -> value, of primary metrics that have a value in every run."""
+    """(class, metric) -> seed -> value, of the usual endpoints that have a value in every run."""
     found = {}
-    for class_name in classes_of(level, statistics):
-        for metric in METRICS:
-            by_seed = statistics[level, class_name].get((metric.name, variant), {})
-            known = {seed: s.value for seed, s in sorted(by_seed.items()) if s.value is not None}
-            primary = is_primary(level, statistics, class_name, metric)
-            if primary and known and len(known) == len(by_seed):
-                found[class_name, metric.name] = known
+    for class_name, metric in usual_endpoints(level, statistics, variant):
+        by_seed = statistics[level, class_name][metric, variant]
+        known = {seed: s.value for seed, s in sorted(by_seed.items()) if s.value is not None}
+        if len(known) == len(by_seed):
+            found[class_name, metric] = known
     return found
 
 

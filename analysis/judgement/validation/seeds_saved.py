@@ -14,19 +14,19 @@ from analysis.inference.sample_size import count_to_settle
 from analysis.inference.sequential import schedule
 from analysis.judgement.validation.rows import Cell, Row, generator
 from analysis.judgement.validation.simulated_runs import (
+    ENDPOINTS,
     MARGIN,
-    METRIC_COUNT,
     RUN_SD,
     SEED_SD,
     draw_family,
     judge_family,
 )
-from analysis.judgement.verdicts import LEVEL, State
+from analysis.judgement.verdicts import LEVEL, Grade
 
 
 def _fixed_counts(log_ratio: float, seed_sd: float, run_sd: float) -> tuple[int, int]:
-    """Seeds that a fixed design needs, paired and unpaired: power 80 %, eight metrics."""
-    level = LEVEL / METRIC_COUNT
+    """Seeds that a fixed design needs, paired and unpaired: power 80 %, four endpoints."""
+    level = LEVEL / ENDPOINTS
     effects = (
         Effect(log_ratio, run_sd * np.sqrt(2 / 2), 1.0, 2),
         # Welch with equal spreads has 2 (n - 1) degrees of freedom.
@@ -69,12 +69,12 @@ def _auto(i: int, repetitions: int) -> Iterator[Row]:
     paired, unpaired = _fixed_counts(_AIMED, SEED_SD, RUN_SD)
     budget = round(1.5 * paired)
     sizes = schedule(budget)
-    times = max(1, repetitions // 10)
+    times = max(1, repetitions // 40)
     ratio = _RATIOS[i]
     rng = generator(5, i)
     used, settled = [], 0
     for _ in range(times):
-        variant, baseline = draw_family(rng, budget, np.full(METRIC_COUNT, np.log1p(ratio)))
+        variant, baseline = draw_family(rng, budget, np.full(ENDPOINTS, np.log1p(ratio)))
         stop = _first_settled(variant, baseline, sizes, budget)
         settled += stop is not None
         used.append(stop or budget)
@@ -94,7 +94,8 @@ def _first_settled(
     def settled(k: int) -> bool:
         n = sizes[k]
         looks = Looks(tuple(sizes[: k + 1]), budget)
-        return State.UNKNOWN not in judge_family(variant[:, :n], baseline[:, :n], looks=looks)
+        found = judge_family(variant[:, :n], baseline[:, :n], looks=looks)
+        return all(grade in (Grade.SHOWN, Grade.SAME) for grade in found)
 
     low, high = -1, len(sizes) - 1
     if not settled(high):

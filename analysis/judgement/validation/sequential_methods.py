@@ -11,12 +11,12 @@ from analysis.arrays import Floats, Ints
 from analysis.formats.study import Looks
 from analysis.inference.sequential import ALLOWANCE, nominal_levels, schedule
 from analysis.judgement.validation.rows import Cell, Row, generator, rate_row
-from analysis.judgement.validation.simulated_runs import METRIC_COUNT
+from analysis.judgement.validation.simulated_runs import ENDPOINTS
 from analysis.judgement.verdicts import LEVEL
 
 METHOD_BUDGET = 40
 
-METHOD_LEVEL = LEVEL / METRIC_COUNT
+METHOD_LEVEL = LEVEL / ENDPOINTS
 
 
 def methods() -> Iterator[Cell]:

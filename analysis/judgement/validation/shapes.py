@@ -1,4 +1,4 @@
-"""Differences of any shape: false verdicts and coverage, of the typical network and of the mean."""
+"""Differences of any shape: false grades, power and coverage of the graph procedure."""
 
 from __future__ import annotations
 
@@ -16,25 +16,25 @@ from analysis.judgement.validation.coverage import COVERAGE_PROMISED
 from analysis.judgement.validation.rows import Cell, Row, generator, rate_row
 from analysis.judgement.validation.simulated_runs import (
     CORRELATION,
+    ENDPOINTS,
     MARGIN,
-    METRIC_COUNT,
     RUN_SD,
     SEED_SD,
     judge_family,
 )
-from analysis.judgement.verdicts import LEVEL, State
+from analysis.judgement.verdicts import LEVEL, Grade
 
-SEEDS = (3, 5, 10, 20, 40)
+NETWORKS = (3, 5, 8, 10)
 
 WIDE = 0.5
-"""Spread of the differences' logarithms where a false "different" is looked for: with a narrow one
-what differs by less than the margin is equivalent."""
+"""Spread of the differences' logarithms where a false "shown" is looked for: with a narrow one
+what differs by less than the margin is the same."""
 
 NARROW = 0.01
-"""The spread where a false "equivalent" is looked for: with a wide one nothing is equivalent."""
+"""The spread where a false "same" is looked for: with a wide one nothing is the same."""
 
 POWER_SPREAD = float(np.sqrt(2)) * RUN_SD
-"""The spread where power is measured: that of two runs of a seed."""
+"""The spread where power is measured: that of two runs of a network."""
 
 _GRID = 400_001
 
@@ -45,11 +45,11 @@ class Shape:
 
     Attributes:
         quantile: maps shape (...) in (0, 1) to values.
-        mean: of the values.
+        promised: whether the promises hold for it.
     """
 
     quantile: Callable[[Floats], Floats]
-    mean: float
+    promised: bool = True
 
     @cached_property
     def typical(self) -> float:
@@ -70,132 +70,109 @@ class Shape:
         return float((high - low) / (2 * special.ndtri(0.75)))
 
 
-def _lognormal(sd: float) -> Shape:
-    def quantile(u: Floats) -> Floats:
-        return np.asarray(np.exp(sd * special.ndtri(u)), dtype=np.float64)
-
-    return Shape(quantile, float(np.exp(sd**2 / 2)))
+def _lognormal(sd: float, *, promised: bool = True) -> Shape:
+    return Shape(lambda u: np.asarray(np.exp(sd * special.ndtri(u))), promised)
 
 
-def _harmed(share: float, harm: float) -> Shape:
-    """Normal values, of which a share is off by ``harm`` standard deviations."""
-    grid = np.linspace(-7.0, 7.0 + harm, _GRID)
-    chance = (1 - share) * special.ndtr(grid) + share * special.ndtr(grid - harm)
-
-    def quantile(u: Floats) -> Floats:
-        return np.asarray(np.interp(u, chance, grid), dtype=np.float64)
-
-    return Shape(quantile, share * harm)
+def _gamma(shape: float, *, promised: bool = True) -> Shape:
+    return Shape(lambda u: np.asarray(special.gammaincinv(shape, u)), promised)
 
 
-def _exponential(u: Floats) -> Floats:
-    return np.asarray(-np.log1p(-u), dtype=np.float64)
+def _mixture(*parts: tuple[float, float, float], promised: bool = True) -> Shape:
+    """Normal values: the share, the mean and the standard deviation of each part."""
+    reach = max(abs(mean) + 7 * sd for _, mean, sd in parts)
+    grid = np.linspace(-reach, reach, _GRID)
+    chance = sum(share * special.ndtr((grid - mean) / sd) for share, mean, sd in parts)
+    return Shape(lambda u: np.asarray(np.interp(u, chance, grid)), promised)
+
+
+def _off(share: float, by_sd: float, *, promised: bool = True) -> Shape:
+    """Normal values, of which a share is off by so many standard deviations."""
+    return _mixture((1 - share, 0.0, 1.0), (share, by_sd, 1.0), promised=promised)
 
 
 SHAPES: Mapping[str, Shape] = {
-    "normal": Shape(lambda u: np.asarray(special.ndtri(u), dtype=np.float64), 0.0),
-    "t, 3 df": Shape(lambda u: np.asarray(special.stdtrit(3.0, u), dtype=np.float64), 0.0),
-    "exponential": Shape(_exponential, 1.0),
+    "normal": Shape(lambda u: np.asarray(special.ndtri(u))),
+    "t, 3 df": Shape(lambda u: np.asarray(special.stdtrit(3.0, u))),
+    "exponential": Shape(lambda u: np.asarray(-np.log1p(-u))),
     "lognormal(1)": _lognormal(1.0),
-    "one seed of ten off by 5 sd": _harmed(0.1, 5.0),
-    "one seed of ten off by 15 sd": _harmed(0.1, 15.0),
+    "one of ten off by 5 sd": _off(0.1, 5.0),
+    "one of ten off by 15 sd": _off(0.1, 15.0),
+    "gamma(2)": _gamma(2.0),
+    "gamma(4)": _gamma(4.0),
+    "Weibull(1.5)": Shape(lambda u: np.asarray((-np.log1p(-u)) ** (1 / 1.5))),
+    "lognormal(0.5)": _lognormal(0.5),
+    "half with 5 times the sd": _mixture((0.5, 0.0, 1.0), (0.5, 0.0, 5.0)),
+    "one of five off by 15 sd": _off(0.2, 15.0, promised=False),
+    "one of five off by 30 sd": _off(0.2, 30.0, promised=False),
+    "one of three off by 15 sd": _off(1 / 3, 15.0, promised=False),
+    "gamma(0.5)": _gamma(0.5, promised=False),
+    "lognormal(1.5)": _lognormal(1.5, promised=False),
 }
+"""Shapes of the differences between networks; the last are beyond what is promised."""
 
 
 def shapes() -> Iterator[Cell]:
-    """False verdicts of a family, and coverage for one metric, by shape and seeds."""
+    """False grades and power of a family, and coverage for one endpoint, by shape and networks."""
     for name in SHAPES:
-        for n in SEEDS:
-            yield partial(_shape, name, "typical seed", n)
-            # Of symmetric ones both are the same.
-            if name not in ("normal", "t, 3 df"):
-                yield partial(_shape, name, "mean", n)
+        for n in NETWORKS:
+            yield partial(_false, name, n)
             yield partial(_right, name, n)
 
 
-def _shape(name: str, centre: str, n: int, repetitions: int) -> Iterator[Row]:
+def _false(name: str, n: int, repetitions: int) -> Iterator[Row]:
     shape = SHAPES[name]
-    promised = centre == "typical seed"
     rng = generator(9, list(SHAPES).index(name), n)
-    away = _away(shape, shape.typical if promised else shape.mean, rng, repetitions, n)
-    setting = f"{name}, {centre} unchanged, {n} seeds"
-    yield from _false_different(rng, away, setting, promised)
-    if promised:
-        at_margin = f"{name}, {centre} differs by the margin, {n} seeds"
-        yield from _false_equivalent(rng, away, at_margin)
-    hits = 0
-    for differences in away[:, 0]:
-        interval = paired_effect(differences).interval()
-        assert interval.low is not None
-        assert interval.high is not None
-        hits += interval.low <= 0.0 <= interval.high
+    differences = away(shape, rng, repetitions, n)
+    setting = f"{name}, {n} networks"
+    edge = float(np.log1p(MARGIN.value))
+    for false, shift, spread in ((Grade.SHOWN, 0.0, WIDE), (Grade.SAME, edge, NARROW)):
+        hits = 0
+        for one, sign in zip(differences, signs(rng), strict=False):
+            base = baseline_of(rng, n)
+            hits += false in judge_family(base * np.exp(shift + sign * spread * one), base)
+        yield rate_row(
+            "shapes", setting, f"any false '{false}' of {ENDPOINTS}", hits, repetitions,
+            LEVEL if shape.promised else None,
+        )  # fmt: skip
+    hits = sum(not paired_effect(one).interval().leaves_out(0.0) for one in differences[:, 0])
     yield rate_row(
         "shapes", setting, "coverage of the interval", hits, repetitions,
-        COVERAGE_PROMISED if promised else None, "at least",
+        COVERAGE_PROMISED if shape.promised else None, "at least",
     )  # fmt: skip
 
 
 def _right(name: str, n: int, repetitions: int) -> Iterator[Row]:
-    """How often one of a family's metrics gets its true verdict."""
-    shape = SHAPES[name]
+    """How often the first endpoint, and another one, gets its true grade."""
+    shape, times = SHAPES[name], max(1, repetitions // 4)
     rng = generator(13, list(SHAPES).index(name), n)
-    away = _away(shape, shape.typical, rng, repetitions, n)
-    for ratio, true in ((1.0, State.EQUIVALENT), (1.1, State.DIFFERENT), (1.2, State.DIFFERENT)):
-        right = 0
-        for one in away:
-            base = _baseline(rng, n)
-            sign = 1.0 if rng.random() < 0.5 else -1.0
+    for ratio, true in ((1.0, Grade.SAME), (1.1, Grade.SHOWN), (1.2, Grade.SHOWN)):
+        right = np.zeros(ENDPOINTS)
+        for one, sign in zip(away(shape, rng, times, n), signs(rng), strict=False):
+            base = baseline_of(rng, n)
             found = judge_family(base * ratio * np.exp(sign * POWER_SPREAD * one), base)
-            right += found.count(true)
-        share = right / (len(away) * METRIC_COUNT)
-        setting = f"{name}, typical seed differs by {ratio - 1:.0%}, {n} seeds"
-        yield Row("shapes", setting, f"share judged {true.value}", share, 0.0)
+            right += [grade is true for grade in found]
+        setting = f"{name}, all differ by {ratio - 1:.0%}, {n} networks"
+        for whose, share in (("first", right[0]), ("each other", right[1:].mean())):
+            yield Row("shapes", setting, f"{whose} endpoint '{true}'", float(share / times), 0.0)
 
 
-def _away(
-    shape: Shape, centre: float, rng: np.random.Generator, repetitions: int, n: int
-) -> Floats:
-    """Differences from ``centre`` in spreads, shape (repetitions, metrics, n)."""
-    return (shape.quantile(_chances(rng, repetitions, n)) - centre) / shape.spread
-
-
-def _chances(rng: np.random.Generator, repetitions: int, n: int) -> Floats:
-    """Uniform numbers of the metrics of each repetition's seeds, (repetitions, metrics, n)."""
+def away(shape: Shape, rng: np.random.Generator, repetitions: int, n: int) -> Floats:
+    """Differences from the typical one in spreads, shape (repetitions, endpoints, n)."""
     common = rng.normal(size=(repetitions, 1, n))
-    own = rng.normal(size=(repetitions, METRIC_COUNT, n))
+    own = rng.normal(size=(repetitions, ENDPOINTS, n))
     both = np.sqrt(CORRELATION) * common + np.sqrt(1 - CORRELATION) * own
     chances: Floats = np.clip(special.ndtr(both), 1e-15, 1 - 1e-15)
-    return chances
+    return (shape.quantile(chances) - shape.typical) / shape.spread
 
 
-def _baseline(rng: np.random.Generator, n: int) -> Floats:
-    base: Floats = np.exp(rng.normal(0.0, SEED_SD, (1, n))) * np.ones((METRIC_COUNT, 1))
+def signs(rng: np.random.Generator) -> Iterator[float]:
+    """Yield the side on which the long tail lies, without end: harm and its opposite."""
+    while True:
+        yield 1.0 if rng.random() < 0.5 else -1.0
+
+
+def baseline_of(rng: np.random.Generator, n: int) -> Floats:
+    """Values of the baseline, shape (endpoints, n)."""
+    base: Floats = np.exp(rng.normal(0.0, SEED_SD, (1, n))) * np.ones((ENDPOINTS, 1))
     return base
-
-
-def _false_different(
-    rng: np.random.Generator, away: Floats, setting: str, promised: bool
-) -> Iterator[Row]:
-    hits = 0
-    for one in away:
-        base = _baseline(rng, one.shape[1])
-        # On either side, in turn: harm and its opposite.
-        sign = 1.0 if rng.random() < 0.5 else -1.0
-        hits += State.DIFFERENT in judge_family(base * np.exp(sign * WIDE * one), base)
-    yield rate_row(
-        "shapes", setting, f"any false 'different' of {METRIC_COUNT}", hits, len(away),
-        LEVEL if promised else None,
-    )  # fmt: skip
-
-
-def _false_equivalent(rng: np.random.Generator, away: Floats, setting: str) -> Iterator[Row]:
-    edge = float(np.log1p(MARGIN.value))
-    hits = 0
-    for one in away:
-        base = _baseline(rng, one.shape[1])
-        sign = 1.0 if rng.random() < 0.5 else -1.0
-        variant = base * np.exp(edge + sign * NARROW * one)
-        hits += State.EQUIVALENT in judge_family(variant, base)
-    yield rate_row(
-        "shapes", setting, f"any false 'equivalent' of {METRIC_COUNT}", hits, len(away), LEVEL
-    )

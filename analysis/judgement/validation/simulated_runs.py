@@ -1,4 +1,4 @@
-"""Runs with a known truth: families of metrics of two variants, and the verdicts on them."""
+"""Runs with a known truth: endpoints of two variants, and the grades of them."""
 
 from __future__ import annotations
 
@@ -6,11 +6,12 @@ import numpy as np
 
 from analysis.arrays import Floats
 from analysis.formats.study import Looks
-from analysis.judgement.verdicts import Paired, State, states
+from analysis.inference.corrections import endpoint_weights
+from analysis.judgement.verdicts import LEVEL, Grade, Paired, grades
 from analysis.measures.metric import Margin
 
-METRIC_COUNT = 8
-"""Metrics in a family, about as many as the primary ones of one class."""
+ENDPOINTS = 4
+"""In a family: the most that an experiment has."""
 
 CORRELATION = 0.6
 """Of the metrics of one run: quantiles of one distribution go together."""
@@ -27,7 +28,7 @@ MARGIN = Margin(0.05)
 def draw_family(
     rng: np.random.Generator, n: int, log_ratios: Floats, run_sd: float = RUN_SD
 ) -> tuple[Floats, Floats]:
-    """Values of a variant and of the baseline, each of shape (metrics, n)."""
+    """Return values of a variant and of the baseline, each of shape (endpoints, n)."""
     metrics = log_ratios.size
 
     def noise() -> Floats:
@@ -42,16 +43,10 @@ def draw_family(
 
 
 def judge_family(
-    variant: Floats,
-    baseline: Floats,
-    *,
-    looks: Looks | None = None,
-    corrected: bool = True,
-) -> list[State]:
-    """Verdicts on each metric; without correction each is judged as if it were the only one."""
+    variant: Floats, baseline: Floats, *, looks: Looks | None = None, level: float = LEVEL
+) -> list[Grade | None]:
+    """Return the grade of each endpoint, in their order; both arrays of shape (endpoints, n)."""
     named = {
         str(i): Paired(v, b, MARGIN) for i, (v, b) in enumerate(zip(variant, baseline, strict=True))
     }
-    if corrected:
-        return list(states(named, looks=looks).values())
-    return [states({name: sides}, looks=looks)[name] for name, sides in named.items()]
+    return list(grades(named, level, looks, endpoint_weights(len(named))).values())

@@ -140,6 +140,7 @@ def _duration_metrics(duration: Duration, method: Method) -> Iterator[Metric]:
             headline=method == "incidence",
             judged=time_at(q),
             duration=duration.name,
+            quantile=q,
             without_failures=repeated(rank(q)),
             compute=_quantile(duration.name, method, q),
         )
@@ -231,6 +232,7 @@ METRICS: tuple[Metric, ...] = (
         unit="s",
         better="lower",
         judged=TIME,
+        quantile=0.5,
         compute=_command_median,
     ),
 )

@@ -9,6 +9,7 @@ from onionlab.experiment.schema.names import (
     IDENTIFIER,
     POSITIVE_COUNT,
     RELAY_ROLES,
+    AnyClassName,
     LevelName,
     MetricName,
 )
@@ -54,6 +55,19 @@ class Figure(Model):
     )
 
 
+MAX_ENDPOINTS = 4
+"""All endpoints share one error level, so each more makes the tests of all of them stricter."""
+
+
+class EndpointEntry(Model):
+    """One metric that variants are judged by."""
+
+    class_name: AnyClassName = key(
+        alias="class", description="a class of clients, a role of traced relays, or all"
+    )
+    metric: MetricName = key(description="a metric of docs/reference/metrics.md")
+
+
 class Header(Model):
     """What an experiment file holds besides the settings of its runs."""
 
@@ -73,8 +87,15 @@ class Header(Model):
     )
     margins: dict[MetricName, Annotated[float, kinds.fraction(positive=True)]] = key(
         {},
-        description="what counts as equivalent, by metric: a share of the baseline, for rates "
+        description="what counts as the same, by metric: a share of the baseline, for rates "
         "percentage points; without it as in docs/reference/statistics.md",
+    )
+    endpoints: tuple[EndpointEntry, ...] = key(
+        (),
+        strict=False,
+        max_length=MAX_ENDPOINTS,
+        description="what variants are judged by, the most important first; without it as in "
+        "docs/reference/statistics.md",
     )
 
 

@@ -74,8 +74,8 @@ class _Gap(Statement):
             before, after = one - other, one_after - other_after
             mirrored = -before
         return (
-            Paired(after, before, evidence.margin, None, step, evidence.unseen),
-            Paired(after, mirrored, evidence.margin, None, step, evidence.unseen),
+            Paired(after, before, evidence.margin, None, step),
+            Paired(after, mirrored, evidence.margin, None, step),
         )
 
 
