@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import csv
-import itertools
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -233,7 +232,7 @@ USUAL_ENDPOINTS = (
     ("timeout_rate", "download_error_rate"),
 )  # fmt: skip
 """The endpoints of an experiment that names none, in their order: of each row the first metric that
-the baseline's runs have a value of."""
+the baseline's runs have a value of, or else the first one that they are asked for."""
 
 MAIN_CLASS = "web"
 """The class whose times are the usual endpoints; without it the first one by name that has them."""
@@ -254,18 +253,24 @@ def usual_endpoints(
     )
     found: list[tuple[str, str]] = []
     for row in USUAL_ENDPOINTS:
-        places = (
+        places = [
             (class_name, metric)
             for class_name in classes
             for metric in row
             if metric in known
             and (class_name == ALL) == (known[metric].scope == "both")
-            and any(
+            and (metric, baseline) in statistics[level, class_name]
+        ]
+        with_value = [
+            (class_name, metric)
+            for class_name, metric in places
+            if any(
                 statistic.value is not None
-                for statistic in statistics[level, class_name].get((metric, baseline), {}).values()
+                for statistic in statistics[level, class_name][metric, baseline].values()
             )
-        )
-        found += [*itertools.islice(places, 1)]
+        ]
+        # Where no run has a value, as if all streams failed, that is what the endpoint has to say.
+        found += (with_value or places)[:1]
     return found
 
 

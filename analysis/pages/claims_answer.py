@@ -52,11 +52,9 @@ def claims_answer(answers: Sequence[Answered]) -> list[str]:
     told = [_told(one) for one in shown[:MOST_TOLD]]
     small = len(of[Answer.NO_DIFFERENCE])
     if small:
+        claims = "1 claim is" if small == 1 else f"{small} claims are"
         told.append(
-            "No difference: 1 claim is of a difference that is shown to be within the margin."
-            if small == 1
-            else f"No difference: {small} claims are of differences that are shown to be within "
-            "the margin."
+            f"No relevant difference: {claims} of what is shown to be smaller than the margin."
         )
     return [first, *told, *_untestable(of[Answer.UNTESTABLE]), *_open(of[Answer.OPEN])]
 
@@ -89,17 +87,17 @@ def _untestable(answers: Sequence[Answered]) -> list[str]:
 
 
 def _open(answers: Sequence[Answered]) -> list[str]:
-    """Why claims are not settled, the most frequent reason first."""
+    """Why claims are open, the most frequent reason first."""
     if not answers:
         return []
-    seeds = [one.more_networks for one in answers if one.more_networks is not None]
+    needed = [one.more_networks for one in answers if one.more_networks is not None]
     words = []
-    if seeds:
-        more = f"about {max(seeds)} more would do for all of them"
-        words.append(f"{len(seeds)} for want of seeds ({more})")
+    if needed:
+        more = f"about {max(needed)} more would do for all of them"
+        words.append(f"{len(needed)} for want of networks ({more})")
     reasons = Counter(one.deciding.reason for one in answers if one.more_networks is None)
     words += [f"{n} since {reason or 'no test can be made'}" for reason, n in reasons.most_common()]
-    return [f"Not settled: {'; '.join(words)}."]
+    return [f"Open: {'; '.join(words)}."]
 
 
 def claims_panel(answers: Iterable[Answered]) -> Panel:

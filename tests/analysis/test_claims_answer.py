@@ -70,16 +70,16 @@ def test_what_is_big_and_sure_comes_first() -> None:
 
 def test_sentences_tell_the_findings_and_what_is_open() -> None:
     assert claims_answer(ALL) == [
-        "Of 7 claims: 1 supported, 1 opposite, 1 no difference, 2 cannot be tested here and "
-        "2 not settled.",
+        "Of 7 claims: 1 supported, 1 opposite, 1 no relevant difference, 2 cannot be tested here "
+        "and 2 open.",
         "Opposite: The claim big. (Time to first byte, median, a: x below y: "
         "\N{MULTIPLICATION SIGN}2.870 [2.583, 3.157].)",
         "Supported: The claim right. (Time to first byte, median, a: x below y: "
         "\N{MULTIPLICATION SIGN}0.800 [0.720, 0.880].)",
-        "No difference: 1 claim is of a difference that is shown to be within the margin.",
+        "No relevant difference: 1 claim is of what is shown to be smaller than the margin.",
         "Cannot be tested here: 1 since timeout rate is 0% in all of these runs; "
         "1 since throughput is saturated at a.",
-        "Not settled: 1 for want of seeds (about 12 more would do for all of them); "
+        "Open: 1 for want of networks (about 12 more would do for all of them); "
         "1 since no runs of x at a.",
     ]
 
@@ -87,16 +87,16 @@ def test_sentences_tell_the_findings_and_what_is_open() -> None:
 def test_claims_of_one_outcome_are_one_sentence() -> None:
     assert claims_answer([]) == []
     assert claims_answer([SMALL, SMALL]) == [
-        "Of 2 claims: 2 no difference.",
-        "No difference: 2 claims are of differences that are shown to be within the margin.",
+        "Of 2 claims: 2 no relevant difference.",
+        "No relevant difference: 2 claims are of what is shown to be smaller than the margin.",
     ]
-    assert claims_answer([OPEN])[0] == "Of 1 claim: 1 not settled."
+    assert claims_answer([OPEN])[0] == "Of 1 claim: 1 open."
 
 
 def test_each_of_the_five_answers_is_counted_and_drawn_apart() -> None:
     assert {answer.value: n for answer, n in counted(ALL).items()} == {
-        "supported": 1, "opposite": 1, "no difference": 1, "cannot be tested here": 2,
-        "not settled": 2,
+        "supported": 1, "opposite": 1, "no relevant difference": 1, "cannot be tested here": 2,
+        "open": 2,
     }  # fmt: skip
     looks = {mark.label: mark.looks for mark in claims_panel(ALL).marks}
     assert looks == {one.claim.id: one.answer.value for one in ALL}
@@ -110,7 +110,7 @@ def test_tables_name_the_obstacle() -> None:
     rows = list(csv.DictReader(io.StringIO(claims_csv(ALL))))
     assert [row["obstacle"] for row in rows] == ["", "", "", "0% or 100%", "", "", "saturated"]
     data = claims_data("A paper", ALL)
-    assert (data["format"], sum(data["answers"].values())) == (2, 7)
+    assert (data["format"], sum(data["answers"].values())) == (3, 7)
     assert list(data["answers"]) == [answer.value for answer in Answer]
     assert data["claims"][6]["parts"][0]["obstacle"] == "saturated"
     assert data["claims"][0]["parts"][0]["obstacle"] is None

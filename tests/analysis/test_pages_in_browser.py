@@ -11,7 +11,6 @@ from typing import Any
 
 import pytest
 import test_paper
-from analysis.comparison.sight import Sight
 from analysis_synthetic import write_run, write_store
 from axe_playwright_python.sync_playwright import Axe  # type: ignore[import-untyped]
 from playwright.sync_api import Browser, Locator, Page, sync_playwright
@@ -68,7 +67,7 @@ def pages(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
 
 def _night(worse: Any, out: Path) -> Path:
     out.mkdir()
-    result = night.NightResult("quick", worse, False, Sight(8, None, ()))
+    result = night.NightResult("quick", worse, False, worse)
     forest = write_forest(result.compared, out / "forest")
     assert forest is not None
     of = night.Night(str(datetime(2026, 1, 1, tzinfo=UTC)), "0.1", 1.0, 365, 1.0, (result,))
