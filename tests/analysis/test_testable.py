@@ -349,7 +349,7 @@ def test_a_difference_that_may_be_large_is_one() -> None:
 def test_a_difference_within_the_margin_is_none_where_all_is_lost() -> None:
     more = [1.004 * value for value in CARRIED["a"]]
     assert answer(claim("lowest", THROUGHPUT), carried("few", b=more), {}).answer is (
-        Answer.SUPPORTED
+        Answer.NO_DIFFERENCE
     )
     found = answer(claim("lowest", THROUGHPUT), carried("few", b=more), FULL)
     assert found.answer is Answer.UNTESTABLE

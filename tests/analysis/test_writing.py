@@ -18,7 +18,7 @@ def test_long_labels_are_not_cut(tmp_path: Path) -> None:
         Mark(
             label=f"Time to last byte of {size}, median (perf-onion)",
             axis="ratio",
-            looks="not yet known",
+            looks="open",
             effect=Interval(1.1, 0.9, 1.3),
             scale="ratio",
             margin=1.05,
