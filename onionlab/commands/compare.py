@@ -18,11 +18,11 @@ from onionlab.questions.open_sets import open_pair
 HELP = "compare two sets of runs; exit status 0: no regression, 1: regression, 3: not settled"
 
 STATUSES = {
-    Conclusion.FINE: "no regression: every primary metric is equivalent or better, or all records "
-    "are the same bytes",
-    Conclusion.REGRESSION: "regression: a primary metric is worse",
-    Conclusion.UNSETTLED: "not settled: no regression is shown, but a primary metric is not yet "
-    "known",
+    Conclusion.FINE: "no regression: every endpoint is the same or better, or all records are the "
+    "same bytes",
+    Conclusion.REGRESSION: "regression: an endpoint is shown to be worse",
+    Conclusion.UNSETTLED: "not settled: no regression is shown, but an endpoint is open or only "
+    "suggested",
 }
 
 MAX_SLUG = 100

@@ -17,9 +17,9 @@ from onionlab.experiment.nightly_list import read_nightly_list
 from onionlab.paths import shipped, working_root
 from onionlab.questions.night import request_of_entry, run_night
 
-HELP = "run the nightly list against its baseline; exit status 1: a primary metric is worse"
+HELP = "run the nightly list against its baseline; exit status 1: an endpoint is worse"
 
-STATUSES = {0: "no alarm", 1: "alarm: a primary metric is worse than in the baseline"}
+STATUSES = {0: "no alarm", 1: "alarm: an endpoint is shown to be worse than in the baseline"}
 
 
 def setup_arguments(parser: argparse.ArgumentParser) -> None:

@@ -167,7 +167,7 @@ def test_help_says_what_an_exit_status_means(capsys: pytest.CaptureFixture[str])
     with pytest.raises(SystemExit):
         cli.main(["compare", "--help"])
     text = " ".join(capsys.readouterr().out.split())
-    assert "exit status: 0: no regression: every primary metric" in text
+    assert "exit status: 0: no regression: every endpoint" in text
     assert "; 2: what was asked cannot be done: the message says why; 3: not settled: no" in text
 
 
