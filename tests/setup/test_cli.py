@@ -280,6 +280,24 @@ def test_a_command_whose_output_is_closed_goes_on_and_keeps_its_status(
         assert result.stdout == "0\nchild\n1\nchild\n2\nchild\n"
 
 
+@pytest.mark.parametrize("verb", ["list", "--help"])
+def test_a_full_standard_output_is_one_error(verb: str) -> None:
+    with Path("/dev/full").open("w") as full:
+        result = subprocess.run(
+            [sys.executable, "-m", "onionlab", verb],
+            cwd=REPOSITORY,
+            stdout=full,
+            stderr=subprocess.PIPE,
+            text=True,
+            check=False,
+        )
+    assert result.stderr == (
+        "error: standard output cannot be written: No space left on device\n"
+        "free some space there\n"
+    )
+    assert result.returncode == cli.EXIT_USER_ERROR
+
+
 def test_an_unknown_variant_through_the_program() -> None:
     result = onionlab("build", "no-such-variant")
     assert (result.returncode, result.stdout) == (2, "")
