@@ -116,7 +116,7 @@ def _carry_out(
     say: Callable[[str], None],
     executor: Executor | None,
 ) -> None:
-    # Snakemake and PuLP use TMPDIR unchecked, unlike Python, which looks for another folder.
+    # Snakemake uses TMPDIR unchecked, unlike Python, which looks for another folder.
     require_room(Path(os.environ.get("TMPDIR") or tempfile.gettempdir()), TEMPORARY_HINT)
     (directory,) = {plan.store for plan in plans}
     if executor:
@@ -336,6 +336,9 @@ def _command(
         # The run store has its own locks and never holds half a run.
         *("--nolock", "--rerun-incomplete", "--ignore-incomplete"),
         *("--rerun-triggers", "mtime"),
+        # The ILP scheduler leaves PuLP's files in TMPDIR if it is interrupted; both schedulers
+        # order by priority and keep to the resources.
+        *("--scheduler", "greedy"),
         "--keep-going",
         *("--quiet", "rules"),
         *("--configfile", str(config)),
