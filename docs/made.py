@@ -46,8 +46,8 @@ def commands_page(root: Path = ROOT) -> str:
         "## Exit status",
         _paragraph(
             "The exit status of some verbs is an answer; otherwise it says why there is none. It "
-            "does not change if the reader of the output closes it early. If standard output cannot "
-            "be written for another reason, such as a full disk, the status is 2."
+            "does not change if the reader of the output closes it early. If standard output "
+            "cannot be written for another reason, such as a full disk, the status is 2."
         ),
         _table(
             ("Status", "Meaning"),

@@ -19,7 +19,7 @@ from onionlab.experiment.schema import TimeSettings
 from onionlab.experiment.tornettools import KIND as TORNETTOOLS
 from onionlab.experiment.tornettools_networks import require_networks
 from onionlab.network.sample import authority_names
-from onionlab.programs.building import at_once, file_sha256, is_given_up
+from onionlab.programs.building import at_once, is_given_up
 from onionlab.programs.installed import find_oniontrace
 from onionlab.programs.libtorrent.build import ensure_peers, peer_program
 from onionlab.programs.libtorrent.variants import PeerVariant, load_peer_variants
@@ -331,7 +331,7 @@ class TornetBench(Bench):
         programs: dict[str, Built] = {}
         if self._needs_oniontrace():
             tool = find_oniontrace()
-            programs[ONIONTRACE] = Installed(tool.path, tool.version, file_sha256(tool.path))
+            programs[ONIONTRACE] = Installed(tool.path, tool.version, tool.sha256)
         for built in ensure_series(self.root, _series_of_tor(self), say=say).values():
             programs[tor_program(built.series)] = built
         return programs

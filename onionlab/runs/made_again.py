@@ -90,4 +90,4 @@ def _changed(
     )
     if libraries:
         return f"this machine has another version of {' and '.join(libraries)}"
-    return "the engine is another one than theirs, or another version"
+    return "the engine is another one than theirs, or another version or build of it"

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import copy
+import dataclasses
 import hashlib
 import json
 import re
@@ -203,6 +205,8 @@ def test_dedicated_middles_make_guards_and_exits_scarce(shadow_engine: ShadowEng
 
 def test_a_run_is_named_by_all_that_determines_it(shadow_engine: ShadowEngine) -> None:
     run = composed(shadow_engine)
+    other_engine = copy.copy(shadow_engine)
+    other_engine._shadow = dataclasses.replace(shadow_engine._shadow, version="3.4.0")
     tor = BuiltTor("circuit-policy", Path("tor"), "a" * 64, "0.4.9.11", {})
     other_tor = BuiltTor("circuit-policy", Path("tor"), "b" * 64, "0.4.9.11", {})
     elsewhere = BuiltTor("circuit-policy", Path("/elsewhere/tor"), "a" * 64, "0.4.9.11", {})
@@ -213,5 +217,4 @@ def test_a_run_is_named_by_all_that_determines_it(shadow_engine: ShadowEngine) -
     assert (
         composed(shadow_engine, seed=2).run_id({"tor-circuit-policy": tor}, shadow_engine) != name
     )
-    shadow_engine._shadow = shadow_engine._shadow.__class__(Path("x"), "3.4.0", None)
-    assert run.run_id({"tor-circuit-policy": tor}, shadow_engine) != name
+    assert run.run_id({"tor-circuit-policy": tor}, other_engine) != name

@@ -292,8 +292,7 @@ def test_a_full_standard_output_is_one_error(verb: str) -> None:
             check=False,
         )
     assert result.stderr == (
-        "error: standard output cannot be written: No space left on device\n"
-        "free some space there\n"
+        "error: standard output cannot be written: No space left on device\nfree some space there\n"
     )
     assert result.returncode == cli.EXIT_USER_ERROR
 
