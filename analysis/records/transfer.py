@@ -17,6 +17,7 @@ from analysis.formats.record_files import (
     ParseReport,
     TransferFacts,
     write_beside_tables,
+    write_parse_report,
 )
 from analysis.formats.run_files import RunClock, read_clock, read_peers
 from analysis.formats.tables import TableWriter, atomic
@@ -51,7 +52,7 @@ def extract_peers(run_directory: Path, out: Path) -> ParseReport:
                 table.add(_table(log, host, role, clock.epoch_us))
         facts = TransferFacts(rtt_s=peers.rtt_s, sample_s=peers.sample_s)
         write_beside_tables(directory / files.TRANSFER_FACTS, facts)
-        write_beside_tables(directory / files.PARSE_REPORT, report)
+        write_parse_report(directory, report)
     return report
 
 
