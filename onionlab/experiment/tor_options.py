@@ -11,7 +11,7 @@ from pathlib import Path
 
 from analysis.formats.manifest import TorrcSetting
 from onionlab.experiment.schema.tor_settings import Scheduler, Torrc
-from onionlab.experiment.tor_parameters import overrides_of
+from onionlab.experiment.tor_parameters import TOR_DEFAULTS, conditions_of, overrides_of
 from onionlab.paths import shipped
 from onionlab.programs.tor.variants import TorVariant
 
@@ -169,6 +169,12 @@ def read_defaults(root: Path) -> dict[str, str]:
     return {name: path.read_text() for name, path in paths.items() if path.is_file()}
 
 
+def built_in_layers(parameters: Mapping[str, int]) -> list[Layer]:
+    """Return the layers below all others: Tor's own defaults, and what authorities vote for."""
+    voted = {"cc_alg": (str(parameters["cc_alg"]),)} if "cc_alg" in parameters else {}
+    return [Layer("Tor's own default", TOR_DEFAULTS), Layer("tor.consensus_params", voted)]
+
+
 def parameter_options(parameters: Mapping[str, int]) -> dict[str, tuple[str, ...]]:
     """Return the torrc option with which authorities vote for consensus parameters."""
     text = " ".join(f"{name}={value}" for name, value in sorted(parameters.items()))
@@ -224,6 +230,33 @@ def overriding(parameter: str, settings: Mapping[str, Mapping[str, Setting]]) ->
         setting = settings.get(override.group, {}).get(override.option.casefold())
         if setting is not None and override.holds(setting.values[-1]):
             yield setting
+
+
+def unread_because(name: str, hosts: Iterable[Mapping[str, Setting]]) -> Setting | None:
+    """Return a setting for which none of the hosts reads an option or a parameter, if all have one.
+
+    hosts: options of each host, from `resolve_options`.
+    """
+    found = [
+        next(
+            (
+                setting
+                for one in conditions_of(name)
+                if (setting := host.get(one.option.casefold())) and one.holds(setting.values[-1])
+            ),
+            None,
+        )
+        for host in hosts
+    ]
+    return found[0] if all(found) and found else None
+
+
+def describe_ignored(setting: Setting) -> str:
+    """Return why Tor ignores an option or a parameter, and what to do, for messages."""
+    return (
+        f"Tor ignores it, because {setting.source} sets {setting}; remove it, or change "
+        f"{setting.name}"
+    )
 
 
 def describe_settings(

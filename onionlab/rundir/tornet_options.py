@@ -10,17 +10,20 @@ from dataclasses import dataclass
 
 from analysis.formats.files import HOST_TEMPLATES
 from onionlab.errors import UserError
+from onionlab.experiment.schema import Torrc
 from onionlab.experiment.tor_options import (
     ADDED_LISTS,
     Layer,
     Setting,
+    built_in_layers,
+    describe_ignored,
     experiment_layers,
     groups_of,
     overriding,
     parameter_options,
     resolve_options,
+    unread_because,
 )
-from onionlab.experiment.tor_parameters import TOR_DEFAULTS
 from onionlab.experiment.tornettools import TornetTor
 from onionlab.programs.tor.variants import TorVariant
 from onionlab.tornet import TornetHost
@@ -98,6 +101,7 @@ def require_effect(tor: TornetTor, hosts: Collection[HostOptions]) -> None:
         if "client" in groups_of(host.role):
             _require_port(host, tor.torrc.client)
     _require_parameters(tor.consensus_params, hosts)
+    _require_read(tor.torrc, hosts)
 
 
 def _layers(folder: str, path: str, files: Mapping[str, bytes]) -> Iterator[Layer]:
@@ -154,14 +158,22 @@ def _require_port(host: HostOptions, torrc: Mapping[str, Sequence[str]]) -> None
 def _require_parameters(parameters: Mapping[str, int], hosts: Collection[HostOptions]) -> None:
     settings: dict[str, list[Mapping[str, Setting]]] = defaultdict(list)
     for host in hosts:
-        layers = [Layer("Tor's own default", TOR_DEFAULTS), *host.layers]
-        settings[groups_of(host.role)[-1]].append(resolve_options(layers))
+        settings[groups_of(host.role)[-1]].append(
+            resolve_options([*built_in_layers(parameters), *host.layers])
+        )
     for parameter in sorted(parameters):
         for group, of_hosts in settings.items():
             found = [next(overriding(parameter, {group: one}), None) for one in of_hosts]
             if found[0] is not None and all(found):
-                raise UserError(
-                    f"tor.consensus_params.{parameter}: Tor ignores it, because "
-                    f"{found[0].source} sets {found[0]}",
-                    "Remove the parameter, or unset the option in tor.torrc.",
-                )
+                raise UserError(f"tor.consensus_params.{parameter}: {describe_ignored(found[0])}")
+
+
+def _require_read(torrc: Torrc, hosts: Collection[HostOptions]) -> None:
+    """Raise UserError if no host of the network reads an option that the experiment sets."""
+    for group, options in torrc:
+        settings = [resolve_options(one.layers) for one in hosts if group in groups_of(one.role)]
+        for option in options:
+            setting = unread_because(option, settings)
+            # Whether another variant reads it was checked when the experiment was loaded.
+            if setting and not setting.source.startswith("variant "):
+                raise UserError(f"tor.torrc.{group}.{option}: {describe_ignored(setting)}")

@@ -405,9 +405,9 @@ def test_names_are_checked_only_against_files_that_are_there(checkout: Path, wri
 def test_parameters_that_tor_builds_from_parts_are_known(load_text: LoadText) -> None:
     names = [
         *(f"cc_vegas_{part}_{path}" for part in ("alpha", "delta") for path in ("exit", "onion")),
-        *("cc_sscap_sbws", "nf_pad_single_onion", "max-consensus-age-to-cache-for-diff"),
+        *("cc_sscap_sbws", "max-consensus-age-to-cache-for-diff"),
     ]
-    parameters = "".join(f"    {name}: 100\n" for name in names)
+    parameters = "".join(f"    {name}: 100\n" for name in names) + "    nf_pad_single_onion: 1\n"
     assert load_text(VALID.replace("    cc_alg: 0\n", parameters)).warnings == ()
 
 
@@ -415,6 +415,34 @@ def test_a_parameter_takes_the_place_of_our_default(load_text: LoadText) -> None
     parameters = {"DoSCircuitCreationEnabled": 1, "pb_warnpct": 50, "DoSConnectionConnectRate": 9}
     text = VALID.replace("cc_alg: 0", "\n    ".join(f"{k}: {v}" for k, v in parameters.items()))
     assert load_text(text).levels["foo"].settings.tor.consensus_params == parameters
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ("    cc_alg: 0\n", "    cc_alg: 0\n    circwindow: 1000\n"),
+        ("cc_alg: 0", "cc_vegas_alpha_exit: 3"),
+        ("  baseline: ewma\n", "  baseline: ewma\n  torrc: {all: {CircuitPriorityHalflife: 3}}\n"),
+        (
+            "    cc_alg: 0\n",
+            "    CircuitPriorityHalflifeMsec: 3000\n"
+            "  torrc: {all: {CircuitPriorityHalflife: -1}}\n",
+        ),
+        # A level replaces the name alone, and its base has the interval that is the default.
+        (
+            "  baseline: ewma\n",
+            '  baseline: ewma\n  scheduler: {name: Vanilla, run_interval: "10 ms"}\n',
+        ),
+        ("  baseline: ewma\n", '  baseline: ewma\n  torrc: {all: {ExitPolicy: "accept *:*"}}\n'),
+        (
+            "  baseline: ewma\n",
+            "  baseline: ewma\n  torrc: {relay: {DoSCircuitCreationEnabled: 1, "
+            "DoSCircuitCreationRate: 3}}\n",
+        ),
+    ],
+)
+def test_what_some_of_the_hosts_read_is_accepted(load_text: LoadText, old: str, new: str) -> None:
+    assert load_text(VALID.replace(old, new)).warnings == ()
 
 
 @pytest.mark.parametrize("port", ["9000", "9000 IsolateDestAddr NoIsolateSOCKSAuth"])

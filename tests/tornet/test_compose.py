@@ -326,12 +326,18 @@ def test_an_experiment_wins_over_the_variant_and_the_network(
         (
             {"torrc": {"all": HALFLIFE}, "consensus_params": {"DoSConnectionConnectRate": 5}},
             "tor.consensus_params.DoSConnectionConnectRate: Tor ignores it, because "
-            "conf/common.torrc sets DoSConnectionEnabled 0",
+            "conf/common.torrc sets DoSConnectionEnabled 0; remove it, or change "
+            "DoSConnectionEnabled",
         ),
         (
             {"torrc": {"all": HALFLIFE}, "consensus_params": {"KISTSchedRunIntervalClient": 5}},
             "tor.consensus_params.KISTSchedRunIntervalClient: Tor ignores it, because "
-            "conf/common.torrc sets Schedulers Vanilla",
+            "conf/common.torrc sets Schedulers Vanilla; remove it, or change Schedulers",
+        ),
+        (
+            {"torrc": {"all": HALFLIFE, "relay": {"KISTSockBufSizeFactor": 2}}},
+            "tor.torrc.relay.KISTSockBufSizeFactor: Tor ignores it, because "
+            "conf/common.torrc sets Schedulers Vanilla; remove it, or change Schedulers",
         ),
         (
             {"torrc": {"all": HALFLIFE, "client": {"SocksPort": "9000 IsolateDestAddr"}}},
