@@ -12,7 +12,6 @@ from analysis.formats.files import HOST_TEMPLATES
 from onionlab.errors import UserError
 from onionlab.experiment.schema import Torrc
 from onionlab.experiment.tor_options import (
-    ADDED_LISTS,
     Layer,
     Setting,
     built_in_layers,
@@ -75,7 +74,10 @@ def host_options(
         key = (host.role, variant.name, *contents)
         if key in found:
             continue
-        network, own = ([*_layers(folder, path, files)] for path in paths)
+        network, own = (
+            [*_layers(folder, path, files, file)]
+            for path, file in zip(paths, ("torrc-defaults", "torrc"), strict=True)
+        )
         given = {option.lstrip("-"): (value,) for option, value in arguments.items()}
         voted = parameter_options(tor.consensus_params) if host.role == "authority" else {}
         found[key] = HostOptions(
@@ -83,12 +85,12 @@ def host_options(
             variant=variant,
             network=network,
             experiment=[
-                *([Layer("tor.consensus_params", voted)] if voted else []),
+                Layer("tor.consensus_params", voted, is_replacing=True),
                 *experiment_layers(
                     host.role, scheduler=tor.scheduler, variant=variant, torrc=tor.torrc
                 ),
             ],
-            own=[*own, Layer("its command line", given)],
+            own=[*own, Layer("its command line", given, file="command line")],
         )
     return list(found.values())
 
@@ -104,7 +106,9 @@ def require_effect(tor: TornetTor, hosts: Collection[HostOptions]) -> None:
     _require_read(tor.torrc, hosts)
 
 
-def _layers(folder: str, path: str, files: Mapping[str, bytes]) -> Iterator[Layer]:
+def _layers(
+    folder: str, path: str, files: Mapping[str, bytes], file_of_tor: str
+) -> Iterator[Layer]:
     def full(relative: str) -> str:
         return posixpath.normpath(f"{folder}/{relative}")
 
@@ -112,10 +116,10 @@ def _layers(folder: str, path: str, files: Mapping[str, bytes]) -> Iterator[Laye
     for file, group in itertools.groupby(lines, key=lambda line: line[0]):
         options: dict[str, tuple[str, ...]] = {}
         for _, name, value in group:
-            plain = name.lstrip("+/")
-            if plain:
-                options[plain] = (*options.get(plain, ()), value)
-        yield Layer(full(file), options)
+            if name.startswith("/"):
+                options.pop(name[1:], None)
+            options[name] = (*options.get(name, ()), value)
+        yield Layer(full(file), options, file_of_tor)
 
 
 def _require_variant(host: HostOptions) -> None:
@@ -135,8 +139,9 @@ def _require_variant(host: HostOptions) -> None:
 def _require_above(host: HostOptions) -> None:
     """Raise UserError if a host's own torrc, which comes last, overrides the experiment."""
     asked = resolve_options(host.experiment)
+    final = resolve_options(host.layers)
     for name, theirs in resolve_options(host.own).items():
-        if name in asked and name not in ADDED_LISTS:
+        if name in asked and not set(asked[name].values) <= set(final[name].values):
             raise UserError(
                 f"{theirs.source} sets {theirs}, which overrides {asked[name]} of "
                 f"{asked[name].source}",

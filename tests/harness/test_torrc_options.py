@@ -104,6 +104,24 @@ PAIRS: dict[str, tuple[dict[str, str], dict[str, Any], str, dict[str, list[str |
         RELAY,
         {"Log": ["notice stdout", "info file x"]},
     ),
+    "a list of defaults, variant": (
+        {"ExitPolicy": "reject *:25"},
+        {},
+        RELAY,
+        {"ExitPolicy": ["reject *:25"]},
+    ),
+    "other ports of the experiment for all, for some": (
+        {},
+        {"torrc": {"all": {"ControlPort": [9051, 9052]}, "relay": {"controlport": 9053}}},
+        RELAY,
+        {"ControlPort": [9051, 9052, 9053]},
+    ),
+    "an option that is no list in two lines": (
+        {},
+        {"torrc": {"all": {"NumCPUs": [2, 3]}}},
+        CLIENT,
+        {"NumCPUs": [3]},
+    ),
     "the port of defaults, experiment": (
         {},
         {"torrc": {"client": {"SocksPort": "9000 IsolateDestAddr"}}},

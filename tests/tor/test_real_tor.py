@@ -14,6 +14,7 @@ import shipped
 from _pytest.mark import ParameterSet
 from harness.checkout import share_builds, ship
 
+from onionlab.experiment.tor_options import ADDED_LISTS, REPLACED_LISTS
 from onionlab.experiment.tor_parameters import (
     CONDITIONS,
     CONSENSUS_PARAMETERS,
@@ -95,18 +96,27 @@ def test_stock_refuses_the_options_of_a_patch(
     assert result.returncode != 0
 
 
-def test_the_table_of_consensus_parameters_is_that_of_tors_source() -> None:
+def test_the_tables_of_parameters_and_lists_are_those_of_tors_source() -> None:
     source = source_at_hand(REPOSITORY)
     if source is None or not (source.version or "").startswith("0.4.9."):
         pytest.skip("needs the source package of Tor 0.4.9, which a build of it leaves")
     with tarfile.open(source.path) as tarball:
-        texts = [
-            stream.read().decode("utf-8", "replace")
+        texts = {
+            member.name: stream.read().decode("utf-8", "replace")
             for member in tarball
-            if re.search(r"/src/(app|core|feature)/.*\.[ch]$", member.name)
+            if re.search(r"/src/(app|core|feature)/.*\.(?:[ch]|inc)$", member.name)
             and (stream := tarball.extractfile(member))
-        ]
-    found = parameters_read(texts)
+        }
+    lists = {
+        one or port
+        for name, text in texts.items()
+        if name.endswith(("app/config/config.c", "_options.inc"))
+        for one, port in re.findall(
+            r'(?:V|VAR|CONF_VAR)\("?([A-Z]\w+)"?,\s*LINELIST(?:_S)?,|VPORT\(([A-Z]\w+)\)', text
+        )
+    }
+    assert {name.casefold() for name in lists} == ADDED_LISTS | REPLACED_LISTS
+    found = parameters_read(texts.values())
     assert found.keys() == CONSENSUS_PARAMETERS.keys()
     for name, limits in found.items():
         accepted = CONSENSUS_PARAMETERS[name]
