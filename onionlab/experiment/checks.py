@@ -294,13 +294,17 @@ def check_tor_options(
     every = known.variants or {}
     variants = [every[name] for name in tor.variants if name in every]
     own = own or {}
-    for variant in variants:
+    settings = _settings(tor, variants, defaults or {})
+    for variant, hosts in zip(variants, settings, strict=True):
         for option in variant.torrc:
             if option.casefold() in own:
                 message = f"{own[option.casefold()]} overrides {option} of {variant.name}"
                 yield Finding(("tor", "variants"), message)
+            ignored = unread_because(option, hosts.values())
+            if ignored:
+                message = f"{option} of {variant.name}: {describe_ignored(ignored)}"
+                yield Finding(("tor", "variants"), message)
     yield from _torrc(tor.torrc, variants, own, port=None if defaults is None else SOCKS_PORT)
-    settings = _settings(tor, variants, defaults or {})
     yield from _unread_options(tor, settings)
     yield from _consensus_parameters(tor.consensus_params, settings)
 

@@ -258,6 +258,7 @@ cc_[!a]*                cc_alg                    all 2
 cfx_*                   cc_alg                    all 2
 circwindow              cc_alg                    all 0
 CircuitPriority*        CircuitPolicy             all EWMA
+SWRRWeightFunction      CircuitPolicy             all SWRR,SWRR-literal
 DoS*                    ClientOnly                all 0
 Exit[PR]*               ClientOnly                all 0
 IPv6Exit                ClientOnly                all 0

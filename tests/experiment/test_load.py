@@ -452,7 +452,7 @@ def test_clients_streams_can_be_isolated(load_text: LoadText, port: str) -> None
     assert tor.torrc.client == {"SocksPort": (port,)}
 
 
-def test_a_sweep_of_an_option_that_two_variants_differ_in_is_refused(
+def test_options_of_variants_that_cannot_have_an_effect_are_refused(
     checkout: Path, write: Write, load_text: LoadText
 ) -> None:
     (checkout / "tor-patches").unlink()
@@ -461,12 +461,15 @@ def test_a_sweep_of_an_option_that_two_variants_differ_in_is_refused(
     text = registry.read_text()
     entry = text[text.index("  stock:\n") : text.index("  ewma:\n")]
     own = entry.replace("stock", "short").replace(": 30", ": 3").replace("#000000", "#888888")
+    own = own.replace("    proof:", "      KISTSockBufSizeFactor: 3\n    proof:")
     registry.write_text(text + own.replace("marker: o", "marker: s"))
     tor = "  variants: [stock, short]\n  baseline: stock\n"
     two = VALID.replace("  variants: [rr, ewma]\n  baseline: ewma\n", tor)
     assert load_text(two).variants == ("stock", "short")
     with pytest.raises(UserError, match=r"variants differ in it \(stock: 30, short: 3\)"):
         load_text(two.replace(tor, tor + "  torrc: {relay: {CircuitPriorityHalflife: 9}}\n"))
+    with pytest.raises(UserError, match="KISTSockBufSizeFactor of short: Tor ignores it, because"):
+        load_text(two.replace(tor, tor + "  scheduler: {name: Vanilla}\n"))
 
 
 def test_warnings(load_text: LoadText) -> None:

@@ -414,6 +414,12 @@ CASES = {
             for line, name in ((26, "HalflifeMsec"), (27, "TickSecs"))
         ),
     ),
+    "a weight function without SWRR": (
+        "  baseline: ewma\n",
+        "  baseline: ewma\n  torrc: {all: {SWRRWeightFunction: linear}}\n",
+        "25: tor.torrc.all.SWRRWeightFunction: Tor ignores it, because variant rr sets "
+        "CircuitPolicy RR; remove it, or change CircuitPolicy",
+    ),
     "a client's exit policy": (
         "  baseline: ewma\n",
         '  baseline: ewma\n  torrc: {client: {ExitPolicy: "reject *:*"}}\n',
@@ -431,6 +437,8 @@ CASES = {
         "  baseline: ewma\n",
         "  baseline: ewma\n  torrc: {all: {circuitpolicy: RR}}\n",
         "25: tor.torrc.all.circuitpolicy: cannot be set here: variant rr is circuitpolicy RR",
+        "23: tor.variants: CircuitPriorityHalflife of ewma: Tor ignores it, because tor.torrc.all "
+        "sets circuitpolicy RR; remove it, or change circuitpolicy",
     ),
     "an option that a relay's own limit overrides": (
         "title:",
