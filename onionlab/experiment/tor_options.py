@@ -235,7 +235,7 @@ def parse_options(text: str) -> dict[str, tuple[str, ...]]:
     """Return the options of a torrc that includes nothing."""
     found: dict[str, tuple[str, ...]] = {}
     for line in text.splitlines():
-        name, _, value = line.partition("#")[0].strip().lstrip("+").partition(" ")
+        name, _, value = line.partition("#")[0].strip().partition(" ")
         if name:
             found[name] = (*found.get(name, ()), value.strip())
     return found

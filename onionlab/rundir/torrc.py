@@ -56,7 +56,7 @@ def shared_files(
     """
     defaults = _defaults(root, tor, known_options)
     contested = {
-        name.casefold()
+        name.lstrip("+/").casefold()
         for names in (
             *(parse_options(text).keys() for name, text in defaults.items() if name != COMMON),
             *(variant.torrc.keys() for variant in variants),
