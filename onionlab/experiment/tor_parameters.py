@@ -12,8 +12,8 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 # Smallest and largest value of each parameter in Tor 0.4.9.11. If a limit depends on another
-# parameter, the widest range is given. Of those that Tor 0.4.5 reads, only
-# circ_max_cell_queue_size (1000..) and cbt*timeout (500..) have a narrower range there.
+# parameter, the widest range is given. In Tor 0.4.5 only circ_max_cell_queue_size (1000..),
+# cbtinitialtimeout, cbtmintimeout (500..) and hsdir_interval (30..) have narrower ranges.
 _RANGES = """
 ..        AuthDirNumSRVAgreements maxunmeasuredbw
 0..1      AllowNonearlyExtend DoSCircuitCreationEnabled DoSConnectionEnabled
