@@ -222,7 +222,7 @@ def compose(
         own = [*_own_options(settings, host), *trace_lines(host.name in traced)]
         files |= torrc.host_files(host, variant=its_variant.name, shared=shared, own=own)
         below = shared_layers(host.role, its_variant.name)
-        own_layer = Layer("its own torrc", parse_options("\n".join(own)))
+        own_layer = Layer("its own torrc", parse_options("\n".join(own)), file="torrc")
         layers.append((host.role, its_variant, [*below, own_layer]))
         own_keys = authorities.get(host.name) or relays.get(host.name)
         for name, content in (own_keys.files if own_keys else {}).items():
