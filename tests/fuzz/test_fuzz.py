@@ -13,6 +13,7 @@ import lzma
 import os
 import shutil
 from collections.abc import Callable, Mapping
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -329,7 +330,8 @@ def test_yaml(project: Project, data: st.DataObject) -> None:
         project.check("yaml", read)
 
 
-@fuzz_always
+# With fewer inputs none meets the faults that readers of histories had.
+@partial(fuzz_always, few=60)
 def test_histories_of_nights(project: Project, nights: Nights, data: st.DataObject) -> None:
     """A damaged history is refused before anything runs."""
     with nights.restored():
