@@ -519,14 +519,6 @@ FAULTS: dict[str, tuple[Change, str]] = {
         lambda t: t.host("web")["processes"][0].update(environment={"LD_PRELOAD": "/x.so"}),
         r"hosts\.web\.processes\[1\]\.environment\.LD_PRELOAD: LD_PRELOAD names libraries",
     ),
-    "a host with options of its own": (
-        lambda t: t.host("web").update(host_options={"pcap_enabled": True}),
-        r"hosts\.web\.host_options: unknown key",
-    ),
-    "a process that is to end early": (
-        lambda t: t.host("web")["processes"][0].update(shutdown_time="10 s"),
-        r"hosts\.web\.processes\[1\]\.shutdown_time: unknown key",
-    ),
     "a limit that Tor cannot read": (
         lambda t: t.replace(f"{HOSTS}/bob/torrc-defaults", "32 MBytes", "1 MBit/s"),
         'host bob: its BandwidthBurst: "1 MBit/s" is not a number of bytes as Tor reads it',
