@@ -166,6 +166,7 @@ def test_a_plan_reads_back(tmp_path: Path) -> None:
         "engine": "auto",
         "shadow": None,
         "tgen": None,
+        "repeats": None,
     }
 
 

@@ -268,8 +268,22 @@ def test_seeds_of_the_command_line(text: str, seeds: object) -> None:
     "text", ["", "x", "0", "-1", "1,1", "1,,2", "1.5", "9" * 5000, "1_000", "٣"]
 )
 def test_seeds_refused(text: str) -> None:
-    with pytest.raises(UserError, match="SEEDS: expected"):
+    with pytest.raises(UserError, match="NETWORKS: expected"):
         parse_seeds(text)
+
+
+def test_networks_and_repeats(load_text: LoadText) -> None:
+    experiment = load_text(VALID)
+    assert (experiment.seeds, experiment.repeats) == ((1, 2), 1)
+    assert load_text(VALID.replace("seeds:", "networks:")) == experiment
+    repeated = experiment.with_overrides(seeds=[3], repeats=2)
+    assert repeated.replicates == ((3, 1), (3, 2))
+    assert repeated.asked["repeats"] == 2
+    with pytest.raises(UserError, match="REPEATS: expected a whole number"):
+        experiment.with_overrides(repeats=0)
+    one = load_text(VALID.replace("seeds: 2", "networks: 1\nrepeats: 5\nscope: one-network"))
+    with pytest.raises(UserError, match="one-network needs exactly one network and at least two"):
+        one.with_overrides(repeats=1)
 
 
 def test_scale(load_text: LoadText) -> None:

@@ -480,14 +480,25 @@ CASES = {
     "no seeds": (
         "seeds: 2",
         "seeds: 0",
-        "3: seeds: expected a number of seeds (1 to 10000) or a list of different seeds such as "
+        "3: seeds: expected a number of networks (1 to 10000) or a list of different ones such as "
         "[1, 2, 7], got 0",
     ),
     "a seed twice": (
         "seeds: 2",
         "seeds: [1, 2, 1]",
-        "3: seeds: expected a number of seeds (1 to 10000) or a list of different seeds such as "
+        "3: seeds: expected a number of networks (1 to 10000) or a list of different ones such as "
         "[1, 2, 7], got 1 twice",
+    ),
+    "networks by both names": (
+        "seeds: 2",
+        "networks: 2\nseeds: 2",
+        "4: seeds: is another name of `networks`, which is here too; remove one of them",
+    ),
+    "a scope that the runs do not allow": (
+        "seeds: 2",
+        "networks: 2\nrepeats: 2\nscope: one-network",
+        "5: scope: one-network needs exactly one network and at least two repeats, and there are "
+        "2 and 2",
     ),
     "no title": (
         "title: A small experiment",
@@ -595,8 +606,8 @@ def test_one_relay_is_not_guard_and_exit_of_one_circuit(refused: Refused) -> Non
 def test_all_errors_come_together_by_line(refused: Refused) -> None:
     text = VALID.replace("seeds: 2", "seed: 2").replace('"5 min"', '"5"').replace("rr,", "rr!,")
     assert refused(text) == [
-        "experiments/foo.yaml:1: seeds: missing; expected a number of seeds (1 to 10000) or a list "
-        "of different seeds such as [1, 2, 7]",
+        "experiments/foo.yaml:1: networks: missing; expected a number of networks (1 to 10000) or "
+        "a list of different ones such as [1, 2, 7]",
         'experiments/foo.yaml:3: seed: unknown key; did you mean "seeds"?',
         "experiments/foo.yaml:23: tor.variants[1]: expected a name (lower-case letters, digits "
         'and hyphens), got "rr!"',

@@ -20,7 +20,7 @@ from onionlab.experiment import Experiment, load
 from onionlab.experiment.values import Deployment
 from onionlab.programs.tor.build import BuiltTor
 from onionlab.programs.tor.variants import load_variants
-from onionlab.rundir import RunDirectory, compose
+from onionlab.rundir import RunDirectory, compose, torrc
 
 REPOSITORY = Path(__file__).resolve().parents[2]
 VARIANTS = load_variants(REPOSITORY)
@@ -30,7 +30,9 @@ def quick() -> Experiment:
     return load("quick", root=REPOSITORY)
 
 
-def composed(engine: ShadowEngine, variant: str = "rr", seed: int = 1, **tor: Any) -> RunDirectory:
+def composed(
+    engine: ShadowEngine, variant: str = "rr", seed: int = 1, repeat: int = 1, **tor: Any
+) -> RunDirectory:
     level = next(iter(quick().levels.values()))
     settings = level.settings
     if tor:
@@ -41,6 +43,7 @@ def composed(engine: ShadowEngine, variant: str = "rr", seed: int = 1, **tor: An
         variant=VARIANTS[variant],
         baseline=VARIANTS["ewma"],
         seed=seed,
+        repeat=repeat,
         engine=engine,
     )
 
@@ -96,6 +99,28 @@ def test_seeds_differ_in_keys_network_and_starts(
         [run.simulation.processes["relay1exitguard"][0].start_ms for run in (one, two)],
     ]
     assert all(a != b for a, b in starts)
+
+
+def test_repeats_share_the_network_and_nothing_that_is_random_in_a_run(
+    shadow_engine: ShadowEngine,
+) -> None:
+    one, two = (composed(shadow_engine, repeat=repeat) for repeat in (1, 2))
+    different = {path for path, content in one.files.items() if two.files[path] != content}
+    assert one.files.keys() == two.files.keys()
+    assert different == {"shadow.config.yaml"}
+    assert {"conf/network.gml", torrc.BANDWIDTH_FILE} <= one.files.keys()
+
+    def starts(name: str) -> list[list[int]]:
+        runs = [run.simulation.processes[name] for run in (one, two)]
+        return [
+            list(pair) for pair in zip(*([p.start_ms for p in run] for run in runs), strict=True)
+        ]
+
+    for name in ("authority1", "relay1exitguard", "server1"):
+        assert all(a == b for a, b in starts(name))
+    assert all(a != b for a, b in starts("webclient1"))
+    assert one.simulation.network == two.simulation.network
+    assert one.simulation.seed == 1 != two.simulation.seed
 
 
 def test_every_host_of_the_configuration_has_its_files(shadow_engine: ShadowEngine) -> None:

@@ -597,7 +597,7 @@ def test_seeds_without_a_network_are_named(loaded: Callable[..., Experiment], ro
     with pytest.raises(UserError) as caught:
         require_networks(root, loaded(seeds=4))
     assert caught.value.message == "tiny: the networks tiny have no seed 3, 4: they have 1, 2"
-    assert "SEEDS=2" in (caught.value.hint or "")
+    assert "NETWORKS=2" in (caught.value.hint or "")
     assert "make import-network" in (caught.value.hint or "")
 
 

@@ -180,7 +180,9 @@ def _require_not_replaced(plan: Plan) -> None:
     with contextlib.suppress(AnalysisError, UserError):
         found.append(set(read_plan(plan.file).runs))
         study = load_study(plan.study)
-        found.append({PlannedRun(r.run_id, r.level, r.variant, r.seed) for r in study.runs})
+        found.append(
+            {PlannedRun(r.run_id, r.level, r.variant, r.seed, r.repeat) for r in study.runs}
+        )
     if any(runs != set(plan.runs) for runs in found):
         raise UserError(
             f"{plan.out}: another command has planned other runs there meanwhile",
