@@ -1,10 +1,12 @@
 # One line each: the work is done by the console program, `.venv/bin/onionlab --help`.
 #
-# Variables, behind the target (make experiment NAME=quick SEEDS=3) or in the environment:
+# Variables, behind the target (make experiment NAME=quick NETWORKS=3) or in the environment:
 #   NAME        an experiment (`make list`); of some targets, what they make or take
 #   SCALE       multiplies hosts and load: 0.1 for a tenth
-#   SEEDS       a number n (seeds 1 to n), a list (1,4,7), or auto: as many as it takes to know
-#   MAX_SEEDS   the most that SEEDS=auto may take
+#   NETWORKS    a number n (networks 1 to n), a list (1,4,7), or auto: as many as it takes to know
+#   SEEDS       another name of NETWORKS
+#   REPEATS     runs of each variant on each network
+#   MAX_SEEDS   the most networks that NETWORKS=auto may take
 #   VARIANTS    some of the experiment's variants, or others that there are: rr,ewma
 #   ENGINE      shadow or uml; without it Shadow where it is installed, else the embedded one (uml)
 #   SHADOW      path of Shadow, if it is not on the PATH; TGEN, ONIONTRACE, TORNETTOOLS likewise
@@ -20,7 +22,7 @@ NAMED_OF_CLUSTER := $(foreach one,PARTITION ACCOUNT QOS MAX_JOBS PROFILE,$(if $(
 
 # What they hold is text that neither make nor a shell reads, whatever its letters: make does not
 # expand them again, and a recipe says "$${NAME}", which its shell takes from the environment.
-VARIABLES := NAME SCALE SEEDS VARIANTS JOBS ENGINE SHADOW TGEN ONIONTRACE TORNETTOOLS TOR_SOURCE LINUX_SOURCE LIBTORRENT_SOURCE \
+VARIABLES := NAME SCALE NETWORKS SEEDS REPEATS VARIANTS JOBS ENGINE SHADOW TGEN ONIONTRACE TORNETTOOLS TOR_SOURCE LINUX_SOURCE LIBTORRENT_SOURCE \
 	PYTHON MAX_SEEDS CLAIMS NO_RUN ONLY RUNS A B ABOUT PAIRED OUT ACCEPT STATE DURATION SCHEDULER OVERHEAD LOGS PUBLISHED FROM BESIDE LIST \
 	THOROUGH FULL_SIZE BY_PTRACE REPETITIONS STAGED TMODEL OPTIONS \
 	EXECUTOR PARTITION ACCOUNT QOS MAX_JOBS PROFILE
@@ -59,7 +61,9 @@ unexport PYTHONDONTWRITEBYTECODE
 # Variables reach the program as options where they are set, and only then.
 option = $(if $($(1)),--$(2)="$${$(1)}")
 TOOLS = $(call option,SHADOW,shadow) $(call option,TGEN,tgen)
-ASKED = $(call option,SCALE,scale) $(call option,SEEDS,seeds) $(call option,VARIANTS,variants) \
+ON_NETWORKS = $(call option,NETWORKS,networks) $(call option,SEEDS,seeds)
+RUNS_OF_EACH = $(ON_NETWORKS) $(call option,REPEATS,repeats)
+ASKED = $(call option,SCALE,scale) $(RUNS_OF_EACH) $(call option,VARIANTS,variants) \
 	$(call option,ENGINE,engine) $(TOOLS)
 of_cluster = $(if $(EXECUTOR)$(filter $(1),$(NAMED_OF_CLUSTER)),$(call option,$(1),$(2)))
 CLUSTER = $(call option,EXECUTOR,executor) $(call of_cluster,PARTITION,partition) \
@@ -106,7 +110,7 @@ list: $(READY) ## the experiments and the variants of Tor
 doctor: $(READY) ## what this machine has and lacks [NAME: for this experiment; EXECUTOR: and a cluster]
 	@$(ONIONLAB) doctor $(ASKED) $(CLUSTER) $(if $(NAME),-- "$${NAME}")
 
-estimate: $(READY) ## what the runs of NAME take: time, memory, disk; makes nothing [SEEDS=auto]
+estimate: $(READY) ## what the runs of NAME take: time, memory, disk; makes nothing [NETWORKS=auto]
 	@$(ONIONLAB) estimate $(ASKED) $(call option,JOBS,jobs) $(call option,MAX_SEEDS,max-seeds) $(NAMED)
 
 build: $(READY) ## build Tor for all variants
@@ -118,7 +122,7 @@ generate: $(READY) ## write the files of the runs of NAME, without running
 run: $(READY) ## make the runs of NAME that are missing
 	@$(ONIONLAB) run $(ASKED) $(call option,JOBS,jobs) $(CLUSTER) $(NAMED)
 
-experiment: $(READY) ## everything for NAME: set up, build, run, analyse, report [SEEDS=auto]
+experiment: $(READY) ## everything for NAME: set up, build, run, analyse, report [NETWORKS=auto]
 	@$(ONIONLAB) experiment $(ASKED) $(call option,JOBS,jobs) $(call option,MAX_SEEDS,max-seeds) \
 		$(CLUSTER) $(NAMED)
 
@@ -131,7 +135,7 @@ compare: $(READY) ## is B worse than A: A=quick:ewma B=quick:rr [ABOUT=variant] 
 
 nightly: $(READY) ## the list in experiments/nightly.yaml against its baseline [ACCEPT=1 makes one; LIST, STATE]
 	@$(ONIONLAB) nightly $(if $(ACCEPT),--accept) $(call option,LIST,list) $(call option,STATE,state) \
-		$(call option,SEEDS,seeds) $(call option,ENGINE,engine) $(TOOLS) $(call option,JOBS,jobs) \
+		$(RUNS_OF_EACH) $(call option,ENGINE,engine) $(TOOLS) $(call option,JOBS,jobs) \
 		$(CLUSTER)
 
 bench: $(READY) ## what the embedded engine costs against Shadow, and whether it has changed [THOROUGH=1, FULL_SIZE=1, BY_PTRACE=1, REPETITIONS, STATE]
@@ -150,12 +154,12 @@ analyse: $(READY) ## read the logs of NAME's finished runs anew; `make report` s
 validate-statistics: $(READY) ## simulate: coverage, false verdicts, power, seeds saved [RUNS: on a runs.csv]
 	@$(ONIONLAB) validate-statistics $(call option,RUNS,runs) $(call option,JOBS,jobs)
 
-figures: $(READY) ## the paper's figures and claims, running what is missing [SCALE, SEEDS, ENGINE; CLAIMS; NO_RUN; FROM; BESIDE]
+figures: $(READY) ## the paper's figures and claims, running what is missing [SCALE, NETWORKS, ENGINE; CLAIMS; NO_RUN; FROM; BESIDE]
 	@$(ONIONLAB) figures $(ASKED) $(call option,JOBS,jobs) $(call option,CLAIMS,claims) $(if $(NO_RUN),--no-run) \
 		$(call option,FROM,from) $(call option,BESIDE,beside) $(CLUSTER)
 
-pack: $(READY) ## the runs of NAME in one file, to publish or to go on elsewhere [OUT, SEEDS, LOGS=1, PUBLISHED=1]
-	@$(ONIONLAB) pack $(call option,OUT,out) $(call option,SEEDS,seeds) $(if $(LOGS),--logs) \
+pack: $(READY) ## the runs of NAME in one file, to publish or to go on elsewhere [OUT, NETWORKS, LOGS=1, PUBLISHED=1]
+	@$(ONIONLAB) pack $(call option,OUT,out) $(ON_NETWORKS) $(if $(LOGS),--logs) \
 		$(if $(PUBLISHED),--published) $(NAMED)
 
 unpack: $(READY) ## take the runs of such files, so that they are not made again: FROM="file ..."
@@ -169,11 +173,11 @@ import-consensus: $(READY) ## relays' weights of a consensus as distributions of
 	@$(ONIONLAB) import-consensus --name=$(call needed,NAME,`make $@ FROM=consensus NAME=name`) \
 		-- $(call needed,FROM,`make $@ FROM=consensus NAME=name`)
 
-generate-network: $(READY) ## tornettools makes networks NAME: STAGED=dir TMODEL=dir [SEEDS, OPTIONS="--network_scale ..."]
+generate-network: $(READY) ## tornettools makes networks NAME: STAGED=dir TMODEL=dir [NETWORKS, OPTIONS="--network_scale ..."]
 	@$(ONIONLAB) generate-network --name=$(call needed,NAME,`make $@ NAME=name STAGED=dir TMODEL=dir`) \
 		--staged=$(call needed,STAGED,what `tornettools stage` wrote) \
 		--tmodel=$(call needed,TMODEL,a copy of tmodel-ccs2018.github.io) \
-		$(call option,SEEDS,seeds) $(call option,OPTIONS,options)
+		$(ON_NETWORKS) $(call option,OPTIONS,options)
 
 export-tornettools: $(READY) ## runs of NAME as directories for tornettools' parse, plot and archive [OUT]
 	@$(ONIONLAB) export-tornettools $(call option,OUT,out) $(NAMED)

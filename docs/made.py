@@ -39,14 +39,15 @@ def commands_page(root: Path = ROOT) -> str:
             "Every verb of the program explains itself: `.venv/bin/onionlab run --help`."
         ),
         "## Targets of make",
-        "Variables stand behind the target: `make experiment NAME=quick SEEDS=3`.",
+        "Variables stand behind the target: `make experiment NAME=quick NETWORKS=3`.",
         _table(("Target", "What it does"), ((f"`{name}`", what) for name, what in targets)),
         _table(("Variable", "What it is"), ((f"`{name}`", what) for name, what in variables)),
         "Any other one stands in the line of its target.",
         "## Exit status",
         _paragraph(
             "The exit status of some verbs is an answer; otherwise it says why there is none. It "
-            "does not change if the reader of the output closes it early."
+            "does not change if the reader of the output closes it early. If standard output "
+            "cannot be written for another reason, such as a full disk, the status is 2."
         ),
         _table(
             ("Status", "Meaning"),

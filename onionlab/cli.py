@@ -41,6 +41,8 @@ STATUSES: Mapping[int, str] = {
 }
 """Exit status of every verb -> meaning; a verb's own meanings replace these."""
 
+STDOUT = 1
+
 FULL_BYTES = 2**20
 """A file system with less free space is full."""
 REMEDIES = {
@@ -199,16 +201,24 @@ class _Output(io.FileIO):
     """Output that may be closed early by its reader; the command goes on with the same status."""
 
     def write(self, data: Any, /) -> int:
-        """Write to the output, or to nowhere once a pipe or terminal is closed."""
+        """Write to the output, or to nowhere once it is closed or has failed.
+
+        Raises UserError if standard output fails for another reason, such as a full disk. Not
+        OSError, which argparse ignores.
+        """
         try:
             return super().write(data)
         except OSError as error:
-            if error.errno not in (errno.EPIPE, errno.EIO):
-                raise
-            # By this number, since processes that are started inherit the output.
+            # By this number, since processes that are started inherit the output. What is still
+            # buffered goes there too, or Python would end with status 120.
             nowhere = os.open(os.devnull, os.O_WRONLY)
             os.dup2(nowhere, self.fileno())
             os.close(nowhere)
+            if error.errno not in (errno.EPIPE, errno.EIO) and self.fileno() == STDOUT:
+                raise UserError(
+                    f"standard output cannot be written: {error.strerror}",
+                    REMEDIES.get(error.errno or 0),
+                ) from None
             return super().write(data)
 
 
@@ -265,6 +275,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         _require_text(arguments)
         args = build_parser(arguments[0] if arguments else None).parse_args(arguments)
         status = int(args.run(args))
+        # Output that is still buffered may fail as well.
+        print(end="", flush=True)
         _tell_status(status, args.statuses, arguments)
         return status
     except UserError as error:

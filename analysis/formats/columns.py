@@ -66,6 +66,7 @@ class Column:
         signed: whether a value may be negative.
         not_before: column that has a lower or the same value in each row.
         choices: the only values of a text; empty: any text.
+        is_key: whether it is a part of the key: no two rows of a table have the same key.
     """
 
     name: str
@@ -76,6 +77,7 @@ class Column:
     signed: bool = False
     not_before: str = ""
     choices: tuple[str, ...] = ()
+    is_key: bool = False
 
     @property
     def is_number(self) -> bool:
@@ -96,9 +98,14 @@ class Column:
 _NAME = pa.dictionary(pa.int32(), pa.string())
 
 STREAMS: tuple[Column, ...] = (
-    Column("client", _NAME, "host name of the client"),
+    Column("client", _NAME, "host name of the client", is_key=True),
     Column("class", _NAME, "traffic class of the client (clients.json)"),
-    Column("stream_index", pa.int32(), "number of the stream within its client, by start, from 0"),
+    Column(
+        "stream_index",
+        pa.int32(),
+        "number of the stream within its client, by start, from 0",
+        is_key=True,
+    ),
     Column("stream_id", pa.int64(), "tgen's own number of the stream"),
     Column("server", _NAME, "name of the server; null if not known", optional=True),
     Column("start_s", pa.float64(), "creation of the stream; middle of the interval if not exact"),
@@ -330,9 +337,9 @@ RELAY_TIME: tuple[Column, ...] = (
 
 
 PERF: tuple[Column, ...] = (
-    Column("client", _NAME, "host name of the client"),
+    Column("client", _NAME, "host name of the client", is_key=True),
     Column("class", _NAME, "its traffic class"),
-    Column("stream_index", pa.int32(), "as in streams.parquet"),
+    Column("stream_index", pa.int32(), "as in streams.parquet", is_key=True),
     Column("end_s", pa.float64(), "time of the line that tells of its end"),
     Column("success", pa.bool_(), "whether TGen calls it a success"),
     Column("error", _NAME, "tgentools' name of the error; null if none", optional=True),
@@ -356,12 +363,12 @@ PERF: tuple[Column, ...] = (
 
 
 CIRCUITS: tuple[Column, ...] = (
-    Column("host", _NAME, "host name of the Tor that made it"),
+    Column("host", _NAME, "host name of the Tor that made it", is_key=True),
     Column("role", _NAME, "the host's role (hosts.json)"),
     Column(
         "class", _NAME, "traffic class of a client (clients.json); null elsewhere", optional=True
     ),
-    Column("circuit_id", pa.int64(), "Tor's number of the circuit"),
+    Column("circuit_id", pa.int64(), "Tor's number of the circuit", is_key=True),
     Column("purpose", _NAME, "its PURPOSE when it was built or failed", optional=True),
     Column("hops", pa.int16(), "relays of its path then"),
     Column("launched_s", pa.float64(), "time of the line LAUNCHED; null without", optional=True),

@@ -38,7 +38,8 @@ class Manifest(FormatModel):
     format: Literal[1] = Field(default=1, description="version")
     run_id: str = Field(default="", description="the run's name in the store: hash of identity")
     title: str = Field(default="", description="level, variant and seed, for people")
-    seed: int | None = Field(default=None, description="seed of all that is drawn")
+    seed: int | None = Field(default=None, description="its network's seed")
+    repeat: int = Field(default=1, description="which of the runs on its network it is, from 1 on")
     variant: str = Field(default="", description="which system")
     identity: dict[str, Any] = Field(
         default={},

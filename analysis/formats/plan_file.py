@@ -24,7 +24,8 @@ class Request:
         default=None, description="share of the full size; null: the experiment's own"
     )
     seeds: int | list[int] | None = Field(
-        default=None, description="a number n (seeds 1 to n), a list, or null: the experiment's own"
+        default=None,
+        description="networks: a number n (seeds 1 to n), a list, or null: the experiment's own",
     )
     variants: tuple[str, ...] = Field(
         default=(), description="some of the experiment's, in its order; empty: all"
@@ -32,6 +33,14 @@ class Request:
     engine: str = Field(default="auto", description="name of the engine, or auto")
     shadow: str | None = Field(default=None, description="path of Shadow; null: look for it")
     tgen: str | None = Field(default=None, description="path of TGen; null: look for it")
+    repeats: int | None = Field(
+        default=None, description="runs on each network; null: the experiment's own"
+    )
+
+
+def network_words(seed: int, repeat: int) -> str:
+    """Return a run's network and repeat for people; a first repeat is not named."""
+    return f"seed {seed}" if repeat == 1 else f"seed {seed} repeat {repeat}"
 
 
 @dataclass(frozen=True)
@@ -41,12 +50,13 @@ class PlannedRun:
     run_id: str = Field(description="its name in the store")
     level: str = Field(description="name of its level")
     variant: str = Field(description="name of its variant")
-    seed: int = Field(description="seed of all that is drawn")
+    seed: int = Field(description="its network: the seed of all that the network's runs share")
+    repeat: int = Field(default=1, description="which of the runs on its network it is, from 1 on")
 
     @property
     def title(self) -> str:
         """For people: which run it is."""
-        return f"{self.level} {self.variant} seed {self.seed}"
+        return f"{self.level} {self.variant} {network_words(self.seed, self.repeat)}"
 
 
 @dataclass(frozen=True)
@@ -63,7 +73,7 @@ class PlanFile(FormatModel):
 
     format: Literal[1, 2] = Field(description="version; 1 has the absolute path of the store")
     request: Request = Field(description="what was asked for")
-    runs: tuple[PlannedRun, ...] = Field(description="by seed, level and variant")
+    runs: tuple[PlannedRun, ...] = Field(description="by seed, repeat, level and variant")
     store: str = Field(description="path of the run store, from the folder of this file")
     cpus_per_run: Annotated[int, Field(ge=0)] = Field(description="CPUs that one run has to itself")
     resources: Resources = Field(description="what the largest run needs")

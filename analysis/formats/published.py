@@ -172,6 +172,9 @@ class PublishedRun(FormatModel):
     records: dict[str, Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")]] = Field(
         description="name of a record table -> its SHA-256, of all that the run had"
     )
+    tables: dict[str, str] = Field(
+        default={}, description="name of each table here -> its SHA-256. Older packs lack it"
+    )
     classes: dict[str, Heard] = Field(
         default={}, description="class, or all -> its heartbeats; one without any is not there"
     )

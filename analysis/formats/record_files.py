@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Any, Final, Literal
@@ -119,6 +120,10 @@ class ParseReport:
         default_factory=dict,
         description="host name -> traffic class, or empty text for a host that is not a client; of "
         "each host that is named above. Older records lack it",
+    )
+    tables: dict[str, str] = Field(
+        default_factory=dict,
+        description="name of each table -> its SHA-256. Older records lack it",
     )
 
     @property
@@ -276,6 +281,21 @@ def write_beside_tables(path: Path, content: ParseReport | TransferFacts | Trace
     """Write one of these files; the same content gives the same bytes."""
     data: Any = to_jsonable_python(content)
     path.write_text(json_text(data), encoding="utf-8")
+
+
+def write_parse_report(records: Path, report: ParseReport) -> None:
+    """Write parse.json into a folder with all of its tables."""
+    report.tables = table_hashes(records)
+    write_beside_tables(records / files.PARSE_REPORT, report)
+
+
+def table_hashes(folder: Path) -> dict[str, str]:
+    """Return the SHA-256 of each table in a folder, by its name."""
+    hashes = {}
+    for path in sorted(folder.glob("[!.]*.parquet")):
+        with path.open("rb") as file:
+            hashes[path.name] = hashlib.file_digest(file, "sha256").hexdigest()
+    return hashes
 
 
 def has_cut_files(records: Path) -> bool:

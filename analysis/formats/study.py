@@ -15,8 +15,11 @@ from pydantic import ConfigDict, Field, FiniteFloat, model_validator
 from analysis.errors import SHOWN, AnalysisError
 from analysis.formats.format_model import FormatModel
 from analysis.formats.json_files import read_as, write_json
-from analysis.formats.plan_file import PlannedRun
+from analysis.formats.plan_file import PlannedRun, network_words
 from analysis.formats.public_tor import PublicTor
+
+Scope = Literal["networks", "one-network"]
+"""What the verdicts of a study are about."""
 
 LARGEST_SCALE = 1e6
 """No network is so many times its full size."""
@@ -154,7 +157,8 @@ class Run(FormatModel):
     run_id: str = Field(description="its name in the store")
     level: str = Field(description="name of its level")
     variant: str = Field(description="name of its variant")
-    seed: int = Field(description="runs of one level and seed are paired")
+    seed: int = Field(description="its network; runs of one level and network are paired")
+    repeat: int = Field(default=1, description="which of the runs on its network it is, from 1 on")
     directory: str = Field(description="its directory, below the store")
     records: str = Field(description="its records, below the store")
 
@@ -266,6 +270,11 @@ class Study(FormatModel):
     public_tor: PublicTor | None = Field(
         default=None, description="what was measured of the public Tor, for lines in figures"
     )
+    scope: Scope = Field(
+        default="networks",
+        description="what verdicts are about: networks like these, where the replicate is a "
+        "network, or one network, where it is a repeat",
+    )
     looks: Looks | None = Field(
         default=None,
         description="when the runs were looked at while seeds were added; null: once",
@@ -289,7 +298,7 @@ class Study(FormatModel):
         _unique("variant", (variant.name for variant in self.variants))
         _unique("level", (level.name for level in self.levels))
         _unique("figure", (figure.id for figure in self.figures))
-        _unique("run of", ((run.level, run.variant, run.seed) for run in self.runs))
+        _unique("run of", ((run.level, run.variant, run.seed, run.repeat) for run in self.runs))
         if self.baseline is not None and self.baseline not in variants:
             raise ValueError(f"baseline {self.baseline} is not one of the variants")
         for run in self.runs:
@@ -330,14 +339,14 @@ class Study(FormatModel):
         return f"{title[:begin]}{self.label(level)}{title[end:]}"
 
     def runs_of(self, level: str, variant: str) -> list[Run]:
-        """Runs of a variant at a level, by seed."""
+        """Runs of a variant at a level, by seed and repeat."""
         runs = [run for run in self.runs if (run.level, run.variant) == (level, variant)]
-        return sorted(runs, key=lambda run: run.seed)
+        return sorted(runs, key=lambda run: (run.seed, run.repeat))
 
     def words(self, run: Run | PlannedRun) -> str:
-        """A run for readers: its level where there are several, its variant and its seed."""
+        """Return a run for readers: its level where there are several, its variant, its network."""
         level = [run.level] if len(self.levels) > 1 else []
-        return ", ".join([*level, run.variant, f"seed {run.seed}"])
+        return ", ".join([*level, run.variant, network_words(run.seed, run.repeat)])
 
     def listed(self, runs: Sequence[Run]) -> str:
         """Runs for readers; of many the first few."""

@@ -142,6 +142,7 @@ def require_values(
 
     Raises:
         AnalysisError: a value is not possible; names the column and the first such row, from 1.
+            Or several rows have the same key.
     """
     for column in columns:
         for why, wrong in _impossible(table, column):
@@ -152,6 +153,9 @@ def require_values(
                 raise AnalysisError(
                     f"{path} is damaged: column {column.name}, row {row + 1}: {shown} {why}", hint
                 )
+    key = [column.name for column in columns if column.is_key]
+    if key and table.group_by(key).aggregate([]).num_rows < table.num_rows:
+        raise AnalysisError(f"{path} is damaged: several rows have the same {', '.join(key)}", hint)
 
 
 def _impossible(table: pa.Table, column: Column) -> Iterator[tuple[str, pa.ChunkedArray]]:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from pathlib import Path
+
+import pyarrow as pa  # type: ignore[import-untyped]
 
 from analysis.errors import AnalysisError
 from analysis.formats import files
@@ -32,12 +34,14 @@ from analysis.formats.published import (
     read_streams,
 )
 from analysis.formats.record_files import (
+    ParseReport,
     read_parse_report,
     read_records_format,
     read_trace_counts,
     read_transfer_facts,
+    table_hashes,
 )
-from analysis.formats.tables import read_table
+from analysis.formats.tables import DAMAGED_HINT, read_table
 
 TABLES: dict[str, tuple[Column, ...]] = {
     files.STREAMS_TABLE: STREAMS,
@@ -98,24 +102,76 @@ def require_published(run: Path) -> None:
     unknown = {path.name for path in records.iterdir()} - PUBLISHED_FILES
     if unknown:
         raise AnalysisError(f"{run.name} has files that are not published: {min(unknown)}")
-    read_parse_report(records / files.PARSE_REPORT)
-    _require_tables(records, ())
+    report = read_parse_report(records / files.PARSE_REPORT)
+    require_tables(records, report)
+    _read_tables(records, ())
     if not (records / files.PEERS_TABLE).is_file():
-        read_streams(records)
+        require_streams(records, report, read_streams(records))
         read_table(records / files.PUBLISHED_GOODPUT, SUMS, missing=GET_ANEW, wrong=GET_ANEW)
         if (records / files.PUBLISHED_PROGRESS).is_file():
             read_table(records / files.PUBLISHED_PROGRESS, RECEIVED, wrong=GET_ANEW)
 
 
+def require_tables(records: Path, report: ParseReport) -> None:
+    """Check that the tables in a folder of records are those that were written there.
+
+    Records and packs of older versions do not say which.
+
+    Raises:
+        AnalysisError: a table is missing, or its bytes differ.
+    """
+    published = is_published(records)
+    expected = read_published(records).tables if published else report.tables
+    found = table_hashes(records) if expected else {}
+    for name in sorted(set(expected) | set(found)):
+        if expected.get(name) != found.get(name):
+            by = files.PUBLISHED if published else files.PARSE_REPORT
+            wrong = f"is damaged: {by} does not have its SHA-256"
+            what = "is missing" if name not in found else wrong
+            raise AnalysisError(f"{records / name} {what}", GET_ANEW if published else DAMAGED_HINT)
+
+
+def require_streams(records: Path, report: ParseReport, streams: pa.Table) -> None:
+    """Check the streams of each class, by outcome, against the counts of parse.json.
+
+    streams: rows of a table of streams, or of those that a published pack has: it leaves out
+        classes that are load alone.
+
+    Raises:
+        AnalysisError: the counts differ.
+    """
+    published = is_published(records)
+    rows = streams.select(["class", "outcome"])
+    found: dict[str, dict[str, int]] = {} if published else {name: {} for name in report.streams}
+    for row in rows.group_by(["class", "outcome"]).aggregate([([], "count_all")]).to_pylist():
+        found.setdefault(row["class"], {})[row["outcome"]] = row["count_all"]
+    for name, counts in sorted(found.items()) if report.streams else ():
+        expected = report.streams.get(name, {})
+        if counts != expected:
+            raise AnalysisError(
+                f"{records} is damaged: it has {sum(counts.values())} streams of {name} "
+                f"({_shown(counts)}), and its logs had {sum(expected.values())} "
+                f"({_shown(expected)})",
+                GET_ANEW if published else DAMAGED_HINT,
+            )
+
+
+def _shown(counts: Mapping[str, int]) -> str:
+    return ", ".join(f"{count} {name}" for name, count in sorted(counts.items())) or "none"
+
+
 def _require_records(records: Path) -> None:
-    read_parse_report(records / files.PARSE_REPORT)
+    report = read_parse_report(records / files.PARSE_REPORT)
+    require_tables(records, report)
     transfer = (records / files.PEERS_TABLE).is_file()
     needed = (files.PEERS_TABLE,) if transfer else (files.STREAMS_TABLE, files.GOODPUT_TABLE)
-    _require_tables(records, needed)
+    _read_tables(records, needed)
+    if not transfer:
+        require_streams(records, report, read_table(records / files.STREAMS_TABLE, STREAMS))
 
 
-def _require_tables(records: Path, needed: Collection[str]) -> None:
-    """Reads the tables that are needed and those that are there, and what belongs to them."""
+def _read_tables(records: Path, needed: Collection[str]) -> None:
+    """Read the tables that are needed or exist, and what belongs to them."""
     for name, columns in TABLES.items():
         if name in needed or (records / name).is_file():
             read_table(records / name, columns)

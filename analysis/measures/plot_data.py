@@ -12,7 +12,9 @@ import numpy as np
 
 from analysis.formats import files
 from analysis.formats.columns import CIRCUITS, PERF, RELAY_BYTES
+from analysis.formats.record_files import read_parse_report
 from analysis.formats.tables import read_table
+from analysis.formats.whole_run import require_tables
 from analysis.measures.perf import GOODPUTS, PerfStreams
 from analysis.measures.perf_data import circuits_of, perf_of, relay_bytes_of
 
@@ -37,6 +39,7 @@ def plot_data(records: Path, converge_s: int = CONVERGE_S) -> dict[str, Any]:
         AnalysisError: a table is missing or cannot be read.
     """
     made: dict[str, Any] = {}
+    require_tables(records, read_parse_report(records / files.PARSE_REPORT))
     perf = read_table(records / files.PERF_TABLE, PERF)
     clients = perf["client"].to_pylist()
     for circuit in ("exit", "onionservice"):

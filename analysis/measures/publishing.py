@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import shutil
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
@@ -30,6 +29,7 @@ from analysis.formats.published import (
     write_table,
 )
 from analysis.formats.published_streams import coded
+from analysis.formats.record_files import table_hashes
 from analysis.formats.study import Level
 from analysis.formats.tables import read_table
 from analysis.measures.data import ALL, BytesRead, ClassData
@@ -80,8 +80,8 @@ def publish(records: Path, levels: Sequence[Level], out: Path) -> None:
         if not gaps:
             streams = _without_load(streams, levels)
         _write_streams(out / files.PUBLISHED_STREAMS, streams, gaps)
-    hashes = {path.name: _sha256(path) for path in sorted(records.glob("*.parquet"))}
-    write_published(out / files.PUBLISHED, PublishedRun(records=hashes, classes=heard))
+    run = PublishedRun(records=table_hashes(records), tables=table_hashes(out), classes=heard)
+    write_published(out / files.PUBLISHED, run)
 
 
 def _circuits_that_count(table: pa.Table, levels: Sequence[Level]) -> pa.Array:
@@ -130,11 +130,6 @@ def _asked(levels: Sequence[Level]) -> Floats:
     """Times besides whole seconds at which somebody asks what had been read by then."""
     spans = [(level.measured_start_s, level.measured_end_s) for level in levels]
     return np.concatenate([np.append(window_edges(*span), span) for span in spans])
-
-
-def _sha256(path: Path) -> str:
-    with path.open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 def _write_sums(path: Path, data: Mapping[str, ClassData], asked_s: Floats) -> dict[str, Heard]:

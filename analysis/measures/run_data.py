@@ -27,6 +27,7 @@ from analysis.formats.published_streams import restored
 from analysis.formats.record_files import ParseReport, read_parse_report, read_transfer_facts
 from analysis.formats.study import Level
 from analysis.formats.tables import read_table, require_values
+from analysis.formats.whole_run import require_streams, require_tables
 from analysis.measures.data import ALL, Beats, ClassData, Streams
 from analysis.measures.downloads import Download, download
 from analysis.measures.peer_transfer import PeerTransfer
@@ -41,16 +42,19 @@ def load_run(records: Path, level: Level) -> dict[str, ClassData]:
     Roles of traced relays are classes as well.
 
     Raises:
-        AnalysisError: a table is missing or cannot be read.
+        AnalysisError: a table is missing, cannot be read, or is not the one that parse.json
+            describes.
     """
+    report = read_parse_report(records / files.PARSE_REPORT)
+    require_tables(records, report)
     if (records / files.PEERS_TABLE).is_file():
         nothing = _without_streams(level)
         transfer = load_transfer(records)
         return {name: replace(nothing, transfer=transfer) for name in level.classes}
     if is_published(records):
-        return _published(records, level)
-    report = read_parse_report(records / files.PARSE_REPORT)
+        return _published(records, level, report)
     streams = _read(records / files.STREAMS_TABLE, STREAMS)
+    require_streams(records, report, streams)
     beats = _read(records / files.GOODPUT_TABLE, GOODPUT)
     progress = _progress(records)
     tables = (streams, beats)
@@ -88,9 +92,10 @@ def _with_unknown(data: dict[str, ClassData], report: ParseReport) -> dict[str, 
     }
 
 
-def _published(records: Path, level: Level) -> dict[str, ClassData]:
-    """What a published pack has of a run's records, as arrays. Raises as ``load_run``."""
+def _published(records: Path, level: Level, report: ParseReport) -> dict[str, ClassData]:
+    """Return what a published pack has of a run's records as arrays. Raises as ``load_run``."""
     stored = read_streams(records)
+    require_streams(records, report, stored)
     gaps = stored[GAP.name].to_pylist()
     streams = restored(stored) if "pause_ticks" in stored.column_names else stored
     require_values(records / files.PUBLISHED_STREAMS, streams, KEPT, GET_ANEW)
@@ -116,7 +121,6 @@ def _published(records: Path, level: Level) -> dict[str, ClassData]:
     classes = _with_load(classes, level)
     of_all = replace(of_all, published_read=sums.get(ALL))
     data = {**classes, **_by_role(records, level), ALL: of_all}
-    report = read_parse_report(records / files.PARSE_REPORT)
     return with_tornet(records, _with_unknown(data, report), report)
 
 

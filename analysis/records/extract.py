@@ -13,7 +13,7 @@ from analysis.celltrace import cell_tables
 from analysis.errors import AnalysisError
 from analysis.formats import files
 from analysis.formats.columns import GOODPUT, PERF, PROGRESS, STREAMS
-from analysis.formats.record_files import ParseReport, write_beside_tables
+from analysis.formats.record_files import ParseReport, write_parse_report
 from analysis.formats.run_files import read_clients, read_clock, read_host_roles
 from analysis.formats.tables import TableWriter, atomic
 from analysis.records import oniontrace, pieces, tgen
@@ -93,5 +93,5 @@ def extract_clients(run_directory: Path, out: Path) -> ParseReport:
             cell_tables.extract(run_directory, directory / files.STREAMS_TABLE, directory)
         oniontrace.extract(run_directory, roles, classes, clock, directory, report)
         report.set_classes(classes)
-        write_beside_tables(directory / files.PARSE_REPORT, report)
+        write_parse_report(directory, report)
     return report

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from analysis.errors import AnalysisError
+from analysis.formats import files
 from analysis.formats.compressed import DamagedError, TooLargeError, pieces
 from analysis.formats.format_model import LARGEST_NUMBER
 
@@ -81,6 +83,20 @@ def _any_long(lines: list[bytes]) -> bool:
 
 def _cut(line: bytes) -> bytes:
     return line if len(line) <= LONGEST_LINE_BYTES else line[:LONGEST_LINE_BYTES] + CUT
+
+
+def require_own_log(run_directory: Path, host: str, path: Path, named: AbstractSet[str]) -> None:
+    """Raise AnalysisError if a log of ``host`` names another host of the run as its own.
+
+    named: the hosts that the log names. A name of no host is accepted: the environment of TGen may
+    set one.
+    """
+    for name in sorted(named - {host}):
+        if (run_directory / files.HOSTS / Path(name).name).is_dir():
+            raise AnalysisError(
+                f"host {host}: {path} is the log of host {name}",
+                "restore the log from a copy, or remove the run and repeat it",
+            )
 
 
 def is_in_run(time_us: int, epoch_us: int) -> bool:

@@ -15,7 +15,7 @@ from analysis.formats.columns import CIRCUITS, RELAY_BYTES, arrow_schema
 from analysis.formats.record_files import FileProblems, ParseReport
 from analysis.formats.run_files import RoleOfHost, RunClock
 from analysis.formats.tables import TableWriter
-from analysis.records.logfile import MOST_MALFORMED, LogFile
+from analysis.records.logfile import MOST_MALFORMED, LogFile, require_own_log
 from analysis.records.oniontracelog import Circuit, OnionTraceLog
 
 LOG_NAME = re.compile(r"oniontrace(\.\d+)?\.stdout(\.gz|\.xz|\.zst)?\Z")
@@ -82,12 +82,13 @@ def _read(
         log.feed(lines)
         if log.malformed > max(MOST_MALFORMED, log.understood):
             break
-    if not log.started or log.malformed > max(MOST_MALFORMED, log.understood):
+    if not log.hosts or log.malformed > max(MOST_MALFORMED, log.understood):
         first = log.examples[0] if log.examples else None
         raise AnalysisError(
             f"host {host}: {path} is no log of OnionTrace",
             file.damage or (f"line {first.line}: {first.reason}" if first else None),
         )
+    require_own_log(run_directory, host, path, log.hosts)
     damage = file.damage or _early_end(log, clock)
     problems = FileProblems(path.relative_to(run_directory).as_posix(), damage=damage)
     # The part after the last newline is not known to be whole: a number in it may be cut.

@@ -31,6 +31,7 @@ from analysis.records.tgenlog import (
 
 _PREFIX = rb"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d (\d{1,12})\.(\d{6}) \[[a-z]+\] \[[^\[\]]*\] "
 _ANY_LINE = re.compile(_PREFIX)
+_STARTED = re.compile(rb"Starting OnionTrace .* on host ([A-Za-z0-9_.-]{1,128}) process id ")
 _EVENT = b"Logger: 650 "
 _BYTES = re.compile(_PREFIX + _EVENT + rb"BW (\d{1,18}) (\d{1,18})(?: |\Z)")
 _CIRCUIT = re.compile(_PREFIX + _EVENT + rb"CIRC (\d{1,18}) ([A-Z_]+)(?: (.*))?\Z")
@@ -82,7 +83,8 @@ class OnionTraceLog:
     """Start of the run, as Unix time."""
     circuits: dict[int, Circuit] = field(default_factory=dict)
     seconds: list[Bytes] = field(default_factory=list)
-    started: bool = False
+    hosts: set[str] = field(default_factory=set)
+    """The hosts that it names as its own: one, in its first line."""
     last_us: int | None = None
     """Time of the last line of bytes, which comes each second."""
     lines: int = 0
@@ -126,7 +128,8 @@ class OnionTraceLog:
             if line.startswith((_EVENT + b"BW", _EVENT + b"CIRC "), match.end()):
                 raise MalformedError("an event that does not follow the grammar")
             self.other_lines += 1
-            self.started = self.started or line.startswith(b"Starting OnionTrace", match.end())
+            if started := _STARTED.match(line, match.end()):
+                self.hosts.add(started[1].decode("ascii", "backslashreplace"))
         else:
             raise MalformedError("not a line of OnionTrace's log")
 

@@ -18,7 +18,7 @@ from analysis.formats.columns import GOODPUT, PROGRESS, STREAMS, Outcome, arrow_
 from analysis.formats.record_files import ParseReport
 from analysis.formats.run_files import RunClock
 from analysis.records.peerlog import Kind, PeerLog
-from analysis.records.transfer import read_peer_log
+from analysis.records.transfer import LOGGED_ROLES, read_peer_log
 
 SIZE = re.compile("[0-9]{1,15}")
 """Of a download, in bytes."""
@@ -39,7 +39,7 @@ def read_client(
         AnalysisError: no log, an empty one, or one that is not a peer's.
     """
     epoch_us = clock.epoch_us
-    log = read_peer_log(run_directory, host, clock, report)
+    log = read_peer_log(run_directory, host, clock, report, LOGGED_ROLES["downloader"])
     rows = _stream_rows(log, epoch_us)
     outcomes = report.streams[class_name]
     for index, row in enumerate(rows):

@@ -19,7 +19,7 @@ from analysis.formats.columns import GOODPUT, PROGRESS, STREAMS, Outcome, arrow_
 from analysis.formats.record_files import FileProblems, ParseReport
 from analysis.formats.run_files import RunClock
 from analysis.formats.tables import TableWriter
-from analysis.records.logfile import MOST_MALFORMED, LogFile
+from analysis.records.logfile import MOST_MALFORMED, LogFile, require_own_log
 from analysis.records.open_streams import Missing, find_missing
 from analysis.records.outcomes import classify
 from analysis.records.perf import MARK_BYTES, perf_table
@@ -104,6 +104,7 @@ def read_client(
                 f"client {host}: no line of {path} is from tgen",
                 file.damage or (log.examples[0].text if log.examples else None),
             )
+        require_own_log(run_directory, host, path, log.hosts)
         # The log of every client has heartbeats, unless they are switched off.
         if not log.understood and not log.heartbeats_disabled:
             raise _not_understood(host, path, log)

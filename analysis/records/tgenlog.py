@@ -91,6 +91,7 @@ _CREATED = re.compile(_PREFIX + rb"Created new stream \[([^\[\]]*)\] on transpor
 _INTEGER = re.compile(rb"-?\d{1,18}\Z")
 
 _EXIT = (b"returning 0 from main", b"Freeing TGen driver state")
+_STARTED = re.compile(rb"Initializing TGen .* on host ([A-Za-z0-9_.-]{1,128}) with process id ")
 _NO_HEARTBEATS = b"The heartbeat message was disabled"
 _RESPONSE = b"usecs-to-response"
 
@@ -202,6 +203,8 @@ class TgenLog:
     examples: list[Example] = field(default_factory=list)
     exited: bool = False
     """Whether the process ended by itself, and not with the run."""
+    hosts: set[str] = field(default_factory=set)
+    """The hosts that it names as its own: one, in its first line."""
     heartbeats_disabled: bool = False
     """Whether the process said that it writes none."""
     _ended: set[tuple[bool, int]] = field(default_factory=set)
@@ -224,21 +227,25 @@ class TgenLog:
         return clock.early_end(self.last_us, MAX_SILENCE * statistics.median(intervals_us) / 1e6)
 
     def missing_heartbeats(self, clock: RunClock) -> str | None:
-        """Say where heartbeats are missing within the log; None if they come regularly.
+        """Say where heartbeats are missing before the log's last one; None if none is missing.
 
         What a client read in between is not known: a heartbeat counts the bytes since the one
-        before it.
+        before it. The first one comes an interval after TGen's first line, which every log that
+        has heartbeats begins with.
         """
         beats_us = self.heartbeats.time_us
-        intervals_us = list(map(operator.sub, beats_us[1:], beats_us))
-        if not intervals_us:
+        if not beats_us or self.first_us is None:
             return None
+        if not self.hosts:
+            return "its beginning is missing"
+        times_us = [self.first_us, *beats_us]
+        intervals_us = list(map(operator.sub, beats_us, times_us))
         # Even if every third heartbeat is missing, a quarter of the intervals is whole.
         usual_us = sorted(intervals_us)[len(intervals_us) // 4]
         longest_us = max(intervals_us)
         if longest_us <= MAX_GAP * usual_us:
             return None
-        begin_s = (beats_us[intervals_us.index(longest_us)] - clock.epoch_us) / 1e6
+        begin_s = (times_us[intervals_us.index(longest_us)] - clock.epoch_us) / 1e6
         return f"it has no heartbeat from {begin_s:g} to {begin_s + longest_us / 1e6:g} s"
 
     def feed(self, lines: Iterable[bytes]) -> None:
@@ -292,6 +299,8 @@ class TgenLog:
             if b"[transfer-" in line:
                 raise MalformedError("a transfer of TGen before 1.0, whose logs are not read")
             self.exited = line.startswith(_EXIT, match.end())
+            if started := _STARTED.match(line, match.end()):
+                self.hosts.add(started[1].decode("ascii", "backslashreplace"))
             self.heartbeats_disabled |= line.startswith(_NO_HEARTBEATS, match.end())
             self.other_lines += 1
 

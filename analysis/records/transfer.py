@@ -17,11 +17,15 @@ from analysis.formats.record_files import (
     ParseReport,
     TransferFacts,
     write_beside_tables,
+    write_parse_report,
 )
 from analysis.formats.run_files import RunClock, read_clock, read_peers
 from analysis.formats.tables import TableWriter, atomic
 from analysis.records.logfile import MOST_MALFORMED, LogFile
 from analysis.records.peerlog import PeerLog
+
+LOGGED_ROLES = {"seed": "seed", "downloader": "fetch"}
+"""Role of a peer in the records -> the role that its log names."""
 
 MAX_SILENCE_S = 2.0
 """A peer writes its counter of bytes each second until the run ends."""
@@ -44,19 +48,23 @@ def extract_peers(run_directory: Path, out: Path) -> ParseReport:
     with atomic(out) as directory:
         with TableWriter(directory / files.PEERS_TABLE, PEERS) as table:
             for role, host in (("seed", peers.seed), ("downloader", peers.downloader)):
-                log = read_peer_log(run_directory, host, clock, report)
+                log = read_peer_log(run_directory, host, clock, report, LOGGED_ROLES[role])
                 table.add(_table(log, host, role, clock.epoch_us))
         facts = TransferFacts(rtt_s=peers.rtt_s, sample_s=peers.sample_s)
         write_beside_tables(directory / files.TRANSFER_FACTS, facts)
-        write_beside_tables(directory / files.PARSE_REPORT, report)
+        write_parse_report(directory, report)
     return report
 
 
-def read_peer_log(run_directory: Path, host: str, clock: RunClock, report: ParseReport) -> PeerLog:
-    """The log of one host's peer; counts what was read, and what was not, in ``report``.
+def read_peer_log(
+    run_directory: Path, host: str, clock: RunClock, report: ParseReport, role: str
+) -> PeerLog:
+    """Read the log of one host's peer; count in ``report`` what was read and what was not.
+
+    role: the role that the log has to name.
 
     Raises:
-        AnalysisError: no log, more than one, an empty one, or one that is not a peer's.
+        AnalysisError: no log, more than one, an empty one, or one that is not a peer's of the role.
     """
     folder = run_directory / files.HOSTS / host
     paths = sorted(folder.glob("libtorrent-peer-*.stdout*"))
@@ -90,6 +98,11 @@ def read_peer_log(run_directory: Path, host: str, clock: RunClock, report: Parse
         raise AnalysisError(
             f"peer {host}: {paths[0]} does not begin as a peer's log does",
             file.damage or (log.examples[0].reason if log.examples else None),
+        )
+    if log.header.get("role") != role:
+        raise AnalysisError(
+            f"peer {host}: {paths[0]} is the log of another peer: its role is not {role}",
+            "restore the log from a copy, or remove the run and repeat it",
         )
     problems.malformed_lines = log.malformed
     problems.examples = log.examples

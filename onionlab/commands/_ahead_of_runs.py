@@ -19,7 +19,7 @@ from onionlab.interruption import interrupt_at_sigterm
 from onionlab.paths import working_root
 from onionlab.runs.bench import build_before
 
-ASKED = ("scale", "seeds", "variants", "engine", "shadow", "tgen")
+ASKED = ("scale", "networks", "seeds", "repeats", "variants", "engine", "shadow", "tgen")
 """Arguments of a request that are variables of make."""
 AUTO_SEEDS = "auto"
 
@@ -27,6 +27,7 @@ AUTO_SEEDS = "auto"
 def asked_request() -> Request:
     """The request of the command that follows. Raises UserError where it is none."""
     given = {name: os.environ.get(name.upper(), "") for name in ASKED}
+    given["seeds"] = given.pop("networks") or given["seeds"]
     if given["seeds"] == AUTO_SEEDS:
         # It begins with few, and that is all that is known.
         given["seeds"] = "1"

@@ -29,14 +29,43 @@ def add_variants_argument(parser: argparse.ArgumentParser) -> None:
 
 
 def add_override_arguments(parser: argparse.ArgumentParser) -> None:
-    """Declare --scale, --seeds and what ``add_engine_arguments`` declares."""
+    """Declare --scale, --networks, --repeats and what ``add_engine_arguments`` declares."""
     parser.add_argument("--scale", default="", help="multiply hosts and load, for instance 0.1")
-    parser.add_argument(
-        "--seeds",
-        default="",
-        help="a number n (seeds 1 to n) or a list: 1,4,7; experiment takes auto",
+    add_networks_argument(
+        parser, "a number n (networks 1 to n) or a list: 1,4,7; experiment takes auto"
     )
+    add_repeats_argument(parser)
     add_engine_arguments(parser)
+
+
+def add_networks_argument(parser: argparse.ArgumentParser, help_text: str) -> None:
+    """Declare --networks and its other name --seeds."""
+    parser.add_argument(
+        "--networks", "--seeds", dest="seeds", default="", action=_SameTwice, help=help_text
+    )
+
+
+def add_repeats_argument(parser: argparse.ArgumentParser) -> None:
+    """Declare --repeats."""
+    parser.add_argument("--repeats", default="", help="runs of each variant on each network")
+
+
+class _SameTwice(argparse.Action):
+    """Stores the value of an option that has two names, which may not contradict each other."""
+
+    def __call__(
+        self,
+        parser: argparse.ArgumentParser,
+        namespace: argparse.Namespace,
+        values: object,
+        option_string: str | None = None,
+    ) -> None:
+        before = getattr(namespace, self.dest)
+        if before and values and values != before:
+            raise argparse.ArgumentError(
+                self, f"two names of one thing were given {before} and {values}; leave one out"
+            )
+        setattr(namespace, self.dest, values or before)
 
 
 def add_engine_arguments(parser: argparse.ArgumentParser) -> None:

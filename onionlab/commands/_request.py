@@ -40,10 +40,11 @@ def overrides_of(args: argparse.Namespace, experiment: str) -> Request:
 
 
 def runs_of(args: argparse.Namespace, experiment: str) -> Request:
-    """Return an experiment with the seeds and the engine asked for. Raises UserError."""
+    """Return an experiment with the networks and the engine asked for. Raises UserError."""
     return Request(
         experiment=experiment,
         seeds=parse_seeds(args.seeds) if args.seeds else None,
+        repeats=whole_number_of(args.repeats, "--repeats") if args.repeats else None,
         engine=args.engine or "auto",
         shadow=args.shadow or None,
         tgen=args.tgen or None,

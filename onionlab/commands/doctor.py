@@ -74,7 +74,7 @@ def need_of(args: argparse.Namespace, root: Path) -> tuple[Need | None, tuple[Fi
 
     request = request_of(args)
     experiment = load(request.experiment, root=root).with_overrides(
-        scale=request.scale, seeds=request.seeds
+        scale=request.scale, seeds=request.seeds, repeats=request.repeats
     )
     try:
         require_networks(root, experiment)

@@ -33,12 +33,12 @@ def run(args: argparse.Namespace) -> int:
         Path(args.output) if args.output else build_directory(root) / "generated" / plan.out.name
     )
     for planned in plan.runs:
-        directory = output / f"{planned.level}-{planned.variant}-seed{planned.seed}"
+        directory = output / planned.title.replace("seed ", "seed").replace(" ", "-")
         if directory.exists():
             if not (directory / RUN).exists():
                 raise UserError(f"{directory} is there and is no run directory")
             shutil.rmtree(directory)
-        bench.compose(planned.level, planned.variant, planned.seed).write(directory)
+        bench.compose(planned.level, planned.variant, planned.seed, planned.repeat).write(directory)
         print(f"{planned.run_id}  {directory}")
     print(output)
     return 0

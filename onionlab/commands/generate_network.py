@@ -20,7 +20,12 @@ def setup_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the arguments."""
     parser.add_argument("--name", required=True, help="name of the networks: networks/NAME")
     parser.add_argument(
-        "--seeds", type=whole_number, default=1, help="how many networks (default: 1)"
+        "--networks",
+        "--seeds",
+        dest="seeds",
+        type=whole_number,
+        default=1,
+        help="how many networks (default: 1)",
     )
     parser.add_argument(
         "--staged", type=Path, required=True, help="folder with what `tornettools stage` wrote"

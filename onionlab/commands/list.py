@@ -31,7 +31,7 @@ def run(args: argparse.Namespace) -> int:
             broken.append(error.message)
             lines.append((name, "(cannot be read, see below)"))
             continue
-        runs = len(experiment.levels) * len(experiment.variants) * len(experiment.seeds)
+        runs = len(experiment.levels) * len(experiment.variants) * len(experiment.replicates)
         lines.append((name, f"{experiment.title} ({runs} runs)"))
     print_table("Experiments (make experiment NAME=...)", lines)
     print()

@@ -10,6 +10,8 @@ from onionlab.commands._arguments import (
     add_engine_arguments,
     add_executor_arguments,
     add_jobs_argument,
+    add_networks_argument,
+    add_repeats_argument,
 )
 from onionlab.commands._cost import say_cost
 from onionlab.commands._request import executor_of, jobs_of, runs_of
@@ -27,7 +29,8 @@ def setup_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--list", type=Path, help="default: experiments/nightly.yaml")
     parser.add_argument("--state", type=Path, help="baselines and history; default: nightly/")
     parser.add_argument("--accept", action="store_true", help="make this night's runs the baseline")
-    parser.add_argument("--seeds", default="", help="instead of the list's: a number, or 11,12,13")
+    add_networks_argument(parser, "instead of the list's: a number, or 11,12,13")
+    add_repeats_argument(parser)
     add_engine_arguments(parser)
     add_jobs_argument(parser)
     add_executor_arguments(parser)
@@ -39,7 +42,8 @@ def accepting(args: argparse.Namespace) -> str:
         "ACCEPT": "1",
         "LIST": args.list,
         "STATE": args.state,
-        "SEEDS": args.seeds,
+        "NETWORKS": args.seeds,
+        "REPEATS": args.repeats,
         "ENGINE": "" if args.engine == "auto" else args.engine,
         "SHADOW": args.shadow,
         "TGEN": args.tgen,

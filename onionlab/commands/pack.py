@@ -8,6 +8,7 @@ from pathlib import Path
 from analysis.formats.files import PLAN
 from analysis.formats.scratch import scratch_folder
 from analysis.formats.study import load_study, write_study
+from onionlab.commands._arguments import add_networks_argument
 from onionlab.commands._request import output_file, results_folder
 from onionlab.errors import UserError
 from onionlab.experiment import checked_seeds, parse_seeds
@@ -24,7 +25,7 @@ def setup_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the arguments."""
     parser.add_argument("name", help="an experiment that was run; `figures` for a paper's runs")
     parser.add_argument("--out", type=Path, help="the file [results/NAME/runs.tar.xz]")
-    parser.add_argument("--seeds", help="only these: a number n (seeds 1 to n) or a list: 1,4,7")
+    add_networks_argument(parser, "only these: a number n (networks 1 to n) or a list: 1,4,7")
     which = parser.add_mutually_exclusive_group()
     which.add_argument("--logs", action="store_true", help="with all files of each run")
     which.add_argument(
@@ -51,7 +52,7 @@ def run(args: argparse.Namespace) -> int:
         if seeds is None or planned.seed in seeds
     }
     if not wanted:
-        raise UserError(f"there is no run of {args.name} with these seeds: {args.seeds}")
+        raise UserError(f"there is no run of {args.name} on these networks: {args.seeds}")
     with scratch_folder(folder, ".packing-") as scratch:
         studies = [plan.study for plan in plans]
         if seeds is not None:

@@ -36,7 +36,7 @@ def disk(free: int, need: Need | None) -> Finding:
     what = f"a build and {need.name} take" if need else "a build takes"
     text = f"{size_text(free)} free; {what} about {size_text(wanted)}"
     if free < wanted:
-        return Finding(MISSING, "disk", text, "make clean-build, fewer SEEDS, or another disk")
+        return Finding(MISSING, "disk", text, "make clean-build, fewer NETWORKS, or another disk")
     return Finding(OK, "disk", text)
 
 

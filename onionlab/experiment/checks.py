@@ -15,6 +15,7 @@ from onionlab.experiment.schema import (
     ONION_SERVICES_START_S,
     RELAY_ROLES,
     NetworkSettings,
+    Scheduler,
     Settings,
     Torrc,
     TorSettings,
@@ -25,15 +26,19 @@ from onionlab.experiment.tor_options import (
     RESERVED_OPTIONS,
     SOCKS_FLAGS,
     SOCKS_PORT,
-    Layer,
+    Setting,
+    built_in_layers,
     default_layers,
     defaults_left_out,
+    describe_ignored,
     experiment_layers,
+    groups_of,
     keep_options,
     overriding,
     resolve_options,
+    unread_because,
 )
-from onionlab.experiment.tor_parameters import CONSENSUS_PARAMETERS, TOR_DEFAULTS
+from onionlab.experiment.tor_parameters import CONSENSUS_PARAMETERS
 from onionlab.experiment.tornettools import TornetTor
 from onionlab.network.sample import ADDRESSES_PER_ROLE, LEAST_BANDWIDTH_RATE_BYTES_PER_S
 from onionlab.programs.tor.variants import TorVariant
@@ -289,13 +294,19 @@ def check_tor_options(
     every = known.variants or {}
     variants = [every[name] for name in tor.variants if name in every]
     own = own or {}
-    for variant in variants:
+    settings = _settings(tor, variants, defaults or {})
+    for variant, hosts in zip(variants, settings, strict=True):
         for option in variant.torrc:
             if option.casefold() in own:
                 message = f"{own[option.casefold()]} overrides {option} of {variant.name}"
                 yield Finding(("tor", "variants"), message)
+            ignored = unread_because(option, hosts.values())
+            if ignored:
+                message = f"{option} of {variant.name}: {describe_ignored(ignored)}"
+                yield Finding(("tor", "variants"), message)
     yield from _torrc(tor.torrc, variants, own, port=None if defaults is None else SOCKS_PORT)
-    yield from _consensus_parameters(tor, variants, defaults or {})
+    yield from _unread_options(tor, settings)
+    yield from _consensus_parameters(tor.consensus_params, settings)
 
 
 def _torrc(
@@ -348,23 +359,20 @@ def _of_variants(option: str, variants: Sequence[TorVariant]) -> Iterator[str]:
         yield f"cannot be set here: the compared variants differ in it ({names})"
 
 
-def _consensus_parameters(
+def _settings(
     tor: TorSettings | TornetTor, variants: Sequence[TorVariant], defaults: Mapping[str, str]
-) -> Iterator[Finding]:
-    parameters = tor.consensus_params
-    if parameters.get("cc_alg", 0) not in CC_ALGORITHMS:
-        message = f"expected 0 (fixed windows) or 2 (Vegas), got {parameters['cc_alg']}"
-        yield Finding(("tor", "consensus_params", "cc_alg"), message)
-    left_out = defaults_left_out(parameters)
+) -> list[dict[str, dict[str, Setting]]]:
+    """Return kind of host -> its options, for each variant."""
+    left_out = defaults_left_out(tor.consensus_params)
     kept = {
         name: keep_options(text, lambda option: option not in left_out)
         for name, text in defaults.items()
     }
-    settings = [
+    return [
         {
             role: resolve_options(
                 [
-                    Layer("Tor's own default", TOR_DEFAULTS),
+                    *built_in_layers(tor.consensus_params),
                     *default_layers(role, kept),
                     *experiment_layers(
                         role, scheduler=tor.scheduler, variant=variant, torrc=tor.torrc
@@ -375,15 +383,46 @@ def _consensus_parameters(
         }
         for variant in variants
     ]
+
+
+def _unread_options(
+    tor: TorSettings | TornetTor, settings: Sequence[Mapping[str, Mapping[str, Setting]]]
+) -> Iterator[Finding]:
+    """Yield the options that no host reads which gets them, whatever its variant."""
+    places: dict[tuple[str, ...], str] = {
+        ("torrc", group, option): option for group, its in tor.torrc for option in its
+    }
+    if tor.scheduler and tor.scheduler.run_interval_s != Scheduler().run_interval_s:
+        places["scheduler", "run_interval"] = "KISTSchedRunInterval"
+    for place, option in sorted(places.items()):
+        group = place[1] if place[0] == "torrc" else "all"
+        hosts = [its for one in settings for role, its in one.items() if group in groups_of(role)]
+        setting = unread_because(option, hosts)
+        if setting:
+            yield Finding(("tor", *place), describe_ignored(setting))
+
+
+def _consensus_parameters(
+    parameters: Mapping[str, int], settings: Sequence[Mapping[str, Mapping[str, Setting]]]
+) -> Iterator[Finding]:
+    if parameters.get("cc_alg", 0) not in CC_ALGORITHMS:
+        message = f"expected 0 (fixed windows) or 2 (Vegas), got {parameters['cc_alg']}"
+        yield Finding(("tor", "consensus_params", "cc_alg"), message)
     for parameter in sorted(parameters):
         where = ("tor", "consensus_params", parameter)
         # Tor ignores a parameter it does not know, so a slip of the pen would go unnoticed.
         meant = nearest(parameter, CONSENSUS_PARAMETERS, cutoff=0.8)
         if parameter not in CONSENSUS_PARAMETERS and meant:
             yield Finding(where, f"Tor 0.4.9 reads no parameter of this name{meant}")
+        accepted = CONSENSUS_PARAMETERS.get(parameter)
+        if accepted and parameters[parameter] not in accepted:
+            message = f"Tor 0.4.9 accepts {accepted[0]} to {accepted[-1]}"
+            yield Finding(where, f"{message}, and replaces other values by the nearest of these")
         found = [setting for one in settings for setting in overriding(parameter, one)]
-        if found:
-            yield Finding(where, f"Tor ignores it, because {found[0].source} sets {found[0]}")
+        hosts = [its for one in settings for its in one.values()]
+        setting = found[0] if found else unread_because(parameter, hosts)
+        if setting:
+            yield Finding(where, describe_ignored(setting))
 
 
 def _traffic(settings: Settings) -> Iterator[Finding]:

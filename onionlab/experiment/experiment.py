@@ -6,11 +6,12 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from analysis.formats.study import Scope
 from onionlab.errors import UserError
 from onionlab.experiment.checks import Finding, KnownNames, impossible
 from onionlab.experiment.scaling import changes, checked_scale, scale_settings
 from onionlab.experiment.schema import EndpointEntry, Figure, PublishedCellTimes
-from onionlab.experiment.seeds import checked_seeds
+from onionlab.experiment.seeds import checked_repeats, checked_seeds, scope_problem
 from onionlab.experiment.tornettools import KIND as TORNETTOOLS
 from onionlab.experiment.tornettools_checks import impossible as tornet_impossible
 
@@ -37,7 +38,9 @@ class Experiment:
         paper: The section or figures that it repeats, or None.
         variants: Names, in the order of figures; the same in all levels.
         baseline: The variant that the others are compared with.
-        seeds: Every variant runs with every seed.
+        seeds: The networks; every variant runs on each of them.
+        repeats: Runs of each variant on each network.
+        scope: What verdicts are about: "networks", or "one-network".
         levels: By name, in the file's order; at least one.
         figures: Each with its level and title filled in.
         margins: What counts as the same, for metrics where the file says so.
@@ -56,6 +59,8 @@ class Experiment:
     variants: tuple[str, ...]
     baseline: str
     seeds: tuple[int, ...]
+    repeats: int
+    scope: Scope
     levels: dict[str, Level]
     figures: tuple[Figure, ...]
     margins: dict[str, float]
@@ -73,7 +78,14 @@ class Experiment:
     @property
     def asked(self) -> dict[str, object]:
         """What was asked for, as plain JSON data."""
-        return {"experiment": self.name, "scale": self.scale, "seeds": list(self.seeds)}
+        asked = {"experiment": self.name, "scale": self.scale, "seeds": list(self.seeds)}
+        # Packs of runs without repeats, of any version, go together.
+        return asked | ({"repeats": self.repeats} if self.repeats > 1 else {})
+
+    @property
+    def replicates(self) -> tuple[tuple[int, int], ...]:
+        """Network and repeat of each run of a variant, network by network."""
+        return tuple((seed, repeat) for seed in self.seeds for repeat in range(1, self.repeats + 1))
 
     @property
     def shrunk(self) -> list[str]:
@@ -98,22 +110,31 @@ class Experiment:
         return shared + own
 
     def with_overrides(
-        self, scale: float | None = None, seeds: int | Sequence[int] | None = None
+        self,
+        scale: float | None = None,
+        seeds: int | Sequence[int] | None = None,
+        repeats: int | None = None,
     ) -> Experiment:
-        """The same experiment with another SCALE or other SEEDS; None leaves a thing as it is.
+        """Return the experiment with other SCALE, NETWORKS or REPEATS; None leaves them as is.
 
         SCALE multiplies the counts of clients, servers and relays of each role, rounded half up and
         at least 1 where there was one; authorities stay, they carry no load. A role's capacity in
         total stays at `scale` times the full one (:meth:`NetworkSettings.capacity_total_factor`).
 
         Raises:
-            UserError: a scale or seeds out of range, or a network that is impossible at this scale.
+            UserError: a scale, seeds or repeats out of range, a network that is impossible at this
+                scale, or a scope that these runs do not allow.
         """
         changed = self
         if scale is not None:
             changed = changed._scaled(scale)
         if seeds is not None:
             changed = replace(changed, seeds=checked_seeds(seeds))
+        if repeats is not None:
+            changed = replace(changed, repeats=checked_repeats(repeats))
+        wrong = scope_problem(changed.scope, changed.seeds, changed.repeats)
+        if wrong:
+            raise UserError(f"{self.name}: scope: {wrong}", "set NETWORKS=1 and REPEATS")
         return changed
 
     def require_variants(self, names: Sequence[str]) -> None:

@@ -7,6 +7,7 @@ from pathlib import Path
 
 from onionlab.experiment import values
 from onionlab.experiment.finding import EXPERIMENTS, SUFFIX
+from onionlab.experiment.seeds import with_networks
 from onionlab.paths import is_file, shipped, shipped_files
 from onionlab.yamlfile.kinds import nearest
 from onionlab.yamlfile.reading import display_name, read_file
@@ -37,6 +38,8 @@ class Reader:
         self.problems += problems
         if tree is None:
             return None
+        tree, twice = with_networks(tree)
+        self.problems += twice
         chain = (*chain, path.resolve())
         bases = [
             base

@@ -24,12 +24,12 @@ from onionlab.yamlfile.tree import Node, Problem
 from onionlab.yamlfile.units import show
 
 MAX_NIGHTS = 100_000
-HINT = "a line of experiments is, for instance: {name: quick, variants: [ewma], seeds: 10}"
+HINT = "a line of experiments is, for instance: {name: quick, variants: [ewma], networks: 10}"
 
 
-def _seeds_as_written() -> Kind:
-    """Seeds, checked and left as they are: a plan keeps what it was asked for."""
-    kind = values.seeds()
+def _networks_as_written() -> Kind:
+    """Return a kind that checks networks and leaves them as they are, for the plan."""
+    kind = values.networks()
 
     def parse(value: object) -> object:
         kind.parse(value)
@@ -45,10 +45,16 @@ class NightlyEntry(Model):
     variants: tuple[Annotated[str, kinds.text()], ...] = key(
         (), strict=False, description="some of its variants; without it all"
     )
-    seeds: Annotated[int | list[int] | None, _seeds_as_written()] = key(
+    networks: Annotated[int | list[int] | None, _networks_as_written()] = key(
         None,
         validate_default=False,
-        description="a number n (seeds 1 to n) or a list; without it the experiment's",
+        description="a number n (networks 1 to n) or a list; without it the experiment's",
+    )
+    seeds: Annotated[int | list[int] | None, _networks_as_written()] = key(
+        None, validate_default=False, description="another name of `networks`"
+    )
+    repeats: Annotated[int, kinds.whole_number(1, values.MAX_REPEATS)] | None = key(
+        None, description="runs on each network; without it the experiment's"
     )
     scale: Annotated[float, kinds.number()] | None = key(None, description="SCALE")
     engine: Annotated[str, kinds.text()] = key("auto", description="auto or an engine's name")
@@ -105,3 +111,6 @@ def _impossible(content: NightlyList, tree: Node, known: list[str]) -> Iterator[
             message = f"{show(entry.name)} stands there twice; name all its variants in one line"
             yield tree.locate(where, message)
         before.add(entry.name)
+        if entry.networks is not None and entry.seeds is not None:
+            message = "is another name of `networks`, which is here too; remove one of them"
+            yield tree.locate(("experiments", position, "seeds"), message)

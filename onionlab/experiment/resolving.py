@@ -14,6 +14,7 @@ from onionlab.experiment.peers import PeersSettings
 from onionlab.experiment.report_figures import figures_of, figures_without_streams
 from onionlab.experiment.scaling import scale_settings
 from onionlab.experiment.schema import Settings, TorHeader
+from onionlab.experiment.seeds import scope_problem
 from onionlab.experiment.tornettools import TornetHeader
 from onionlab.yamlfile.reading import MOST_PROBLEMS, in_order, validate_tree
 from onionlab.yamlfile.shape import shape_of_model, unknown_keys
@@ -53,6 +54,9 @@ def resolve(
     if header is None or len(levels) < len(level_trees):
         return None, problems
     problems += _differing_variants(level_trees, levels)
+    wrong_scope = scope_problem(header.scope, header.networks, header.repeats)
+    if wrong_scope:
+        problems.append(tree.locate(("scope",), wrong_scope))
     figures, found = figures_of(header, tree, levels, kind)
     problems += found
     if problems:
@@ -67,7 +71,9 @@ def resolve(
         paper=header.paper,
         variants=first.variants,
         baseline=first.baseline,
-        seeds=header.seeds,
+        seeds=header.networks,
+        repeats=header.repeats,
+        scope=header.scope,
         levels=levels,
         figures=figures,
         margins=header.margins,

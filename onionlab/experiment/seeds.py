@@ -1,26 +1,44 @@
-"""SEEDS: which repetitions an experiment has."""
+"""NETWORKS and SEEDS, which are two names of one thing: the networks that variants run on."""
 
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 
 from onionlab.errors import UserError
 from onionlab.experiment import values
+from onionlab.yamlfile import kinds
+from onionlab.yamlfile.tree import Node, Problem
 from onionlab.yamlfile.units import show
 
-SEEDS = values.seeds()
+NETWORKS = values.networks()
+REPEATS = kinds.whole_number(1, values.MAX_REPEATS)
+
+
+def with_networks(tree: Node) -> tuple[Node, list[Problem]]:
+    """Return a file's tree with its key `seeds` named `networks`, and what is wrong with the two.
+
+    What a file extends may use the other name, so this comes before files are merged.
+    """
+    if not isinstance(tree.value, dict) or "seeds" not in tree.value:
+        return tree, []
+    if "networks" in tree.value:
+        message = "is another name of `networks`, which is here too; remove one of them"
+        return tree.without("seeds"), [tree.value["seeds"].problem(message)]
+    named = {"networks" if key == "seeds" else key: node for key, node in tree.value.items()}
+    return replace(tree, value=named), []
 
 
 def parse_seeds(text: str) -> int | list[int]:
-    """SEEDS as given on a command line: a number of seeds ("3") or a list of them ("1,2,7").
+    """Return the NETWORKS of a command line: a number of them ("3") or a list ("1,2,7").
 
     Raises:
         UserError: neither of them.
     """
     if re.fullmatch(r"[0-9]{1,10}(, ?[0-9]{1,10})*,?", text.strip(), re.ASCII) is None:
         raise UserError(
-            f"SEEDS: expected a number of seeds or a list such as 1,2,7, got {show(text)}",
-            "`make experiment` takes SEEDS=auto too" if text == "auto" else None,
+            f"NETWORKS: expected a number of networks or a list such as 1,2,7, got {show(text)}",
+            "`make experiment` takes NETWORKS=auto too" if text == "auto" else None,
         )
     numbers = [int(part) for part in text.split(",") if part.strip()]
     seeds = numbers if "," in text else numbers[0]
@@ -29,8 +47,26 @@ def parse_seeds(text: str) -> int | list[int]:
 
 
 def checked_seeds(seeds: object) -> tuple[int, ...]:
-    """All seeds that a number of them, or a list, stands for. Raises UserError."""
+    """Return all networks that a number of them, or a list, stands for. Raises UserError."""
     try:
-        return SEEDS.parse(seeds)  # type: ignore[no-any-return]
+        return NETWORKS.parse(seeds)  # type: ignore[no-any-return]
     except ValueError as error:
-        raise UserError(f"SEEDS: {error}") from None
+        raise UserError(f"NETWORKS: {error}") from None
+
+
+def checked_repeats(repeats: int) -> int:
+    """Return a number of repeats. Raises UserError where it is out of range."""
+    try:
+        return REPEATS.parse(repeats)  # type: ignore[no-any-return]
+    except ValueError as error:
+        raise UserError(f"REPEATS: {error}") from None
+
+
+def scope_problem(scope: str, seeds: tuple[int, ...], repeats: int) -> str | None:
+    """Return why verdicts cannot have a scope with these runs; None if they can."""
+    if scope == "networks" or (len(seeds) == 1 and repeats > 1):
+        return None
+    return (
+        f"one-network needs exactly one network and at least two repeats, and there are "
+        f"{len(seeds)} and {repeats}"
+    )

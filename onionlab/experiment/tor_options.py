@@ -11,7 +11,7 @@ from pathlib import Path
 
 from analysis.formats.manifest import TorrcSetting
 from onionlab.experiment.schema.tor_settings import Scheduler, Torrc
-from onionlab.experiment.tor_parameters import overrides_of
+from onionlab.experiment.tor_parameters import TOR_DEFAULTS, conditions_of, overrides_of
 from onionlab.paths import shipped
 from onionlab.programs.tor.variants import TorVariant
 
@@ -48,7 +48,8 @@ SOCKS_FLAGS = frozenset(
 """Flags of SocksPort in lower case. Each may begin with "No". Tor ignores others with a warning."""
 
 Options = Mapping[str, Sequence[str]]
-"""Option in the spelling of its file -> the values of its lines."""
+"""Option in the spelling of its file -> the values of its lines. As in a torrc, "+" before the name
+adds lines to those of an earlier file, and "/" clears the option."""
 
 # LINELIST in src/app/config/config.c of Tor 0.4.9.
 REPLACED_LISTS = frozenset(
@@ -66,10 +67,25 @@ REPLACED_LISTS = frozenset(
         *("RecommendedVersions", "RecommendedClientVersions", "RecommendedServerVersions"),
     )
 )
-"""Options of which Tor collects lines, and of which a later place replaces all lines. Lines of logs
-and of other ports are added instead."""
+"""Options of which Tor collects lines, and of which a later place replaces all lines."""
 
-ADDED_LISTS = frozenset({"log"})
+# The others: LINELIST, LINELIST_S and VPORT there.
+ADDED_LISTS = frozenset(
+    name.casefold()
+    for name in (
+        *("Address", "ControlPort", "ControlSocket", "DirAuthority", "DirPort", "DNSPort"),
+        *("ExtORPort", "HashedControlPassword", "HTTPTunnelPort", "Log", "MetricsPort"),
+        *("NATDPort", "ORPort", "TransPort"),
+        *("HiddenServiceAllowUnknownPorts", "HiddenServiceDir", "HiddenServiceDirGroupReadable"),
+        *("HiddenServiceEnableIntroDoSBurstPerSec", "HiddenServiceEnableIntroDoSDefense"),
+        *("HiddenServiceEnableIntroDoSRatePerSec", "HiddenServiceExportCircuitID"),
+        *("HiddenServiceMaxStreams", "HiddenServiceMaxStreamsCloseCircuit"),
+        *("HiddenServiceNumIntroductionPoints", "HiddenServiceOnionBalanceInstance"),
+        *("HiddenServicePoWDefensesEnabled", "HiddenServicePoWQueueBurst"),
+        *("HiddenServicePoWQueueRate", "HiddenServicePort", "HiddenServiceVersion"),
+    )
+)
+"""Options of which Tor collects lines, and to which a later place adds lines."""
 
 _ELSEWHERE = "it has a key of its own, "
 _OWN = "the harness gives every host its own"
@@ -103,10 +119,19 @@ _NAMES_OF_HOSTS = (
 
 @dataclass(frozen=True)
 class Layer:
-    """One place where options are set. source: the place, for messages."""
+    """One place where options are set.
+
+    Attributes:
+        source: The place, for messages.
+        options: What it sets.
+        file: The file of Tor that holds it. Lists replace those of an earlier file.
+        is_replacing: Whether REPLACED_LISTS replace those of the layers below in the same file too.
+    """
 
     source: str
     options: Options
+    file: str = "torrc-defaults"
+    is_replacing: bool = False
 
 
 @dataclass(frozen=True)
@@ -132,11 +157,23 @@ def groups_of(role: str) -> tuple[str, ...]:
 def resolve_options(layers: Iterable[Layer]) -> dict[str, Setting]:
     """Return what Tor ends up with if later layers win; keyed by the option in lower case."""
     found: dict[str, Setting] = {}
+    files: dict[str, str] = {}
     for layer in layers:
-        for name, values in layer.options.items():
+        for written, values in layer.options.items():
+            name = written.lstrip("+/")
             key = name.casefold()
-            before = found[key].values if key in ADDED_LISTS and key in found else ()
-            found[key] = Setting(name, (*before, *values), layer.source)
+            before = found.pop(key).values if key in found else ()
+            if written.startswith("/"):
+                continue
+            is_added = written.startswith("+") or files.get(key) == layer.file
+            if key in REPLACED_LISTS and layer.is_replacing:
+                is_added = False
+            if key in ADDED_LISTS | REPLACED_LISTS:
+                values = (*(before if is_added else ()), *values)
+            else:
+                values = values[-1:]
+            found[key] = Setting(name, tuple(values), layer.source)
+            files[key] = layer.file
     return found
 
 
@@ -147,11 +184,12 @@ def experiment_layers(
 
     Below these are the defaults or an imported network's files; above are a host's own lines.
     """
-    layers = [Layer("tor.scheduler", scheduler_options(scheduler))] if scheduler else []
-    layers.append(Layer(f"variant {variant.name}", {k: (v,) for k, v in variant.torrc.items()}))
-    return layers + [
-        Layer(f"tor.torrc.{group}", getattr(torrc, group)) for group in groups_of(role)
-    ]
+    options: dict[str, Options] = {
+        "tor.scheduler": scheduler_options(scheduler) if scheduler else {},
+        f"variant {variant.name}": {name: (value,) for name, value in variant.torrc.items()},
+        **{f"tor.torrc.{group}": getattr(torrc, group) for group in groups_of(role)},
+    }
+    return [Layer(source, its, is_replacing=True) for source, its in options.items()]
 
 
 def scheduler_options(scheduler: Scheduler) -> dict[str, tuple[str, ...]]:
@@ -167,6 +205,12 @@ def read_defaults(root: Path) -> dict[str, str]:
     names = {COMMON, *(name for names in FRAGMENTS.values() for name in names)}
     paths = {name: shipped(root, f"{DEFAULTS}/{name}.torrc") for name in sorted(names)}
     return {name: path.read_text() for name, path in paths.items() if path.is_file()}
+
+
+def built_in_layers(parameters: Mapping[str, int]) -> list[Layer]:
+    """Return the layers below all others: Tor's own defaults, and what authorities vote for."""
+    voted = {"cc_alg": (str(parameters["cc_alg"]),)} if "cc_alg" in parameters else {}
+    return [Layer("Tor's own default", TOR_DEFAULTS), Layer("tor.consensus_params", voted)]
 
 
 def parameter_options(parameters: Mapping[str, int]) -> dict[str, tuple[str, ...]]:
@@ -191,7 +235,7 @@ def parse_options(text: str) -> dict[str, tuple[str, ...]]:
     """Return the options of a torrc that includes nothing."""
     found: dict[str, tuple[str, ...]] = {}
     for line in text.splitlines():
-        name, _, value = line.partition("#")[0].strip().lstrip("+").partition(" ")
+        name, _, value = line.partition("#")[0].strip().partition(" ")
         if name:
             found[name] = (*found.get(name, ()), value.strip())
     return found
@@ -224,6 +268,33 @@ def overriding(parameter: str, settings: Mapping[str, Mapping[str, Setting]]) ->
         setting = settings.get(override.group, {}).get(override.option.casefold())
         if setting is not None and override.holds(setting.values[-1]):
             yield setting
+
+
+def unread_because(name: str, hosts: Iterable[Mapping[str, Setting]]) -> Setting | None:
+    """Return a setting for which none of the hosts reads an option or a parameter, if all have one.
+
+    hosts: options of each host, from `resolve_options`.
+    """
+    found = [
+        next(
+            (
+                setting
+                for one in conditions_of(name)
+                if (setting := host.get(one.option.casefold())) and one.holds(setting.values[-1])
+            ),
+            None,
+        )
+        for host in hosts
+    ]
+    return found[0] if all(found) and found else None
+
+
+def describe_ignored(setting: Setting) -> str:
+    """Return why Tor ignores an option or a parameter, and what to do, for messages."""
+    return (
+        f"Tor ignores it, because {setting.source} sets {setting}; remove it, or change "
+        f"{setting.name}"
+    )
 
 
 def describe_settings(

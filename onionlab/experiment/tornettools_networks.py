@@ -89,7 +89,7 @@ def require_networks(root: Path, experiment: Experiment) -> None:
             raise UserError(
                 f"{experiment.name}: the networks {name} have no seed "
                 f"{', '.join(map(str, missing))}: they have {', '.join(map(str, there))}",
-                f"SEEDS={len(there)}, or more networks: {how}",
+                f"NETWORKS={len(there)}, or more networks: {how}",
             )
 
 

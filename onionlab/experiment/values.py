@@ -5,12 +5,13 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
+from onionlab.network.draws import MAX_SEED
 from onionlab.yamlfile import units
 from onionlab.yamlfile.kinds import Kind, fraction, nearest
 from onionlab.yamlfile.units import show
 
-MAX_SEED = 2**32 - 1  # Shadow's general.seed is an unsigned 32-bit integer
 MAX_SEEDS = 10_000
+MAX_REPEATS = 1_000
 
 WHOLE = frozenset({"pause", "deployment", "trace"})
 """Mappings that a later file replaces as a whole: their keys exclude each other."""
@@ -156,10 +157,10 @@ def file_names() -> Kind:
     return Kind("file name, or list of them", expected, parse, schema)
 
 
-def seeds() -> Kind:
-    """A number n (seeds 1 to n) or a list of different seeds."""
+def networks() -> Kind:
+    """A number n (networks 1 to n) or a list of different networks. A network is its seed."""
     expected = (
-        f"a number of seeds (1 to {MAX_SEEDS}) or a list of different seeds such as [1, 2, 7]"
+        f"a number of networks (1 to {MAX_SEEDS}) or a list of different ones such as [1, 2, 7]"
     )
 
     def parse(value: object) -> tuple[int, ...]:

@@ -14,6 +14,19 @@ from typing import TypeVar
 
 T = TypeVar("T")
 
+MAX_SEED = 2**32 - 1
+"""Shadow's general.seed is an unsigned 32-bit integer."""
+
+
+def run_seed(seed: int, repeat: int) -> int:
+    """Return the seed of all that differs between the runs of one network.
+
+    The first repeat has the network's own seed.
+    """
+    if repeat == 1:
+        return seed
+    return draw_integer(0, MAX_SEED, seed, "repeat", str(repeat))
+
 
 def draw_bytes(count: int, seed: int, *label: str) -> bytes:
     """Return `count` pseudo-random bytes for one seed and label."""

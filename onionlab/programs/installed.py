@@ -17,6 +17,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from onionlab.errors import UserError
+from onionlab.programs.building import file_sha256
 
 PROBE_TIMEOUT_S = 20.0
 
@@ -30,11 +31,13 @@ class Tool:
         version: Its release, e.g. ``3.3.0``.
         commit: Abbreviated commit that it was built from (``f1b2cacf2``, with ``-dirty`` for a
             changed tree); None where the program does not tell, as for a tagged release.
+        sha256: Of the executable.
     """
 
     path: Path
     version: str
     commit: str | None
+    sha256: str
 
 
 @dataclass(frozen=True)
@@ -177,7 +180,7 @@ def find_tool(program: Program, explicit: str | None = None) -> Tool:
             f"{program.minimum_text} or newer is needed",
             _hint(program),
         )
-    return Tool(path=path, version=version, commit=commit)
+    return Tool(path, version, commit, file_sha256(path))
 
 
 @functools.cache

@@ -333,6 +333,7 @@ def _request(entry: BenchEntry, engine: str, shadow: str | None, tgen: str | Non
         engine=engine,
         shadow=shadow,
         tgen=tgen,
+        repeats=1,
     )
 
 

@@ -172,7 +172,10 @@ def request_of_entry(entry: NightlyEntry, asked: Request) -> Request:
         asked,
         experiment=entry.name,
         scale=entry.scale,
-        seeds=asked.seeds if asked.seeds is not None else entry.seeds,
+        seeds=next(
+            (one for one in (asked.seeds, entry.networks, entry.seeds) if one is not None), None
+        ),
+        repeats=asked.repeats or entry.repeats,
         variants=entry.variants,
         engine=entry.engine if asked.engine == "auto" else asked.engine,
     )

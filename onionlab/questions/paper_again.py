@@ -150,7 +150,12 @@ def _words(request: Request) -> str:
     """What a plan is for, as make takes it."""
     seeds = request.seeds
     listed = seeds if seeds is None or isinstance(seeds, int) else ",".join(map(str, seeds))
-    asked = {"SCALE": request.scale, "SEEDS": listed, "ENGINE": request.engine}
+    asked = {
+        "SCALE": request.scale,
+        "NETWORKS": listed,
+        "REPEATS": request.repeats,
+        "ENGINE": request.engine,
+    }
     return ", ".join(f"{name}={value}" for name, value in asked.items() if value is not None)
 
 

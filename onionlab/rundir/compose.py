@@ -1,7 +1,8 @@
 """Put a run directory together: network, keys, torrc, tgen graphs and the engine's own files.
 
-All of it is a function of settings, variant and seed. No path, time or name of the machine enters:
-the same inputs give the same bytes everywhere, and their hash names the run.
+All of it is a function of settings, variant, seed and repeat. The seed decides the network, the
+repeat what differs between its runs. No path, time or name of the machine enters: the same inputs
+give the same bytes everywhere, and their hash names the run.
 """
 
 from __future__ import annotations
@@ -42,7 +43,7 @@ from onionlab.network import (
     load_relays,
     sample_network,
 )
-from onionlab.network.draws import draw, draw_integer, draw_order
+from onionlab.network.draws import draw, draw_integer, draw_order, run_seed
 from onionlab.network.layout import RELAY_ROLES
 from onionlab.network.sample import PERF_CLASS
 from onionlab.programs.installed import has_aes, shared_libraries
@@ -157,14 +158,16 @@ def compose(
     baseline: TorVariant,
     seed: int,
     engine: Engine,
+    repeat: int = 1,
     known_options: Collection[str] | None = None,
 ) -> RunDirectory:
-    """Compose the run of one variant and seed.
+    """Compose one run of one variant on the network of a seed.
 
     baseline: what the hosts run that the experiment's deployment leaves out; known_options: torrc
     options of the Tor that was built, in lower case. Raises UserError if the network is impossible.
     """
     network = sample_network(_network_request(root, settings), seed)
+    own_seed = run_seed(seed, repeat)
     authorities = {h.name: authority_keys(root, seed, h.name) for h in network.by_role("authority")}
     relays = {h.name: relay_keys(root, seed, h.name) for h in network.relays}
     services = {h.name: _onion_keys(seed, h.name) for h in network.by_role("onion-service")}
@@ -204,7 +207,7 @@ def compose(
         relays,
         dedicated_middles=settings.network.middle_hops == "dedicated",
     )
-    files |= _traffic_files(root, settings, network, services, seed)
+    files |= _traffic_files(root, settings, network, services, own_seed)
     plan = trace_plan(
         traced, {h.name: TracedHost(role=h.role, address=h.address) for h in network.hosts}
     )
@@ -215,14 +218,14 @@ def compose(
         if host.role == "server":
             processes[host.name] = (
                 _tgen_process("server", SERVER_START_MS),
-                *_seed_processes(settings, host, seed),
+                *_seed_processes(settings, host, own_seed),
             )
             continue
         its_variant = variant_of[host.name]
         own = [*_own_options(settings, host), *trace_lines(host.name in traced)]
         files |= torrc.host_files(host, variant=its_variant.name, shared=shared, own=own)
         below = shared_layers(host.role, its_variant.name)
-        own_layer = Layer("its own torrc", parse_options("\n".join(own)))
+        own_layer = Layer("its own torrc", parse_options("\n".join(own)), file="torrc")
         layers.append((host.role, its_variant, [*below, own_layer]))
         own_keys = authorities.get(host.name) or relays.get(host.name)
         for name, content in (own_keys.files if own_keys else {}).items():
@@ -230,12 +233,18 @@ def compose(
         if host.name in services:
             folder = f"{HOST_TEMPLATES}/{host.name}/{torrc.ONION_SERVICE_FOLDER}"
             files |= {f"{folder}/{name}": c for name, c in services[host.name].files.items()}
-        processes[host.name] = _host_processes(settings, network, host, programs[host.name], seed)
+        processes[host.name] = _host_processes(
+            settings,
+            network,
+            host,
+            programs[host.name],
+            own_seed if host.role == "client" else seed,
+        )
 
     simulation = Simulation(
         network=network,
         processes=processes,
-        seed=seed,
+        seed=own_seed,
         stop_ms=_ms(settings.time.stop_s),
         options=engine_options(settings, engine.name),
         watched=tuple(host.name for host in network.hosts if host.role in WATCHED_ROLES),

@@ -45,7 +45,7 @@ def markov_files(
     paths = {}
     for key, path in entry.models.items():
         kind = key.removesuffix("_model")
-        place = _model_path(name, kind)
+        place = model_path(name, kind)
         try:
             files[place] = read_markov_model(shipped(root, path), path)
         except UserError as error:
@@ -81,7 +81,7 @@ def endless_streams(settings: Settings, files: Mapping[str, bytes]) -> int:
     """
     found = 0.0
     for name, entry in settings.traffic.items():
-        models = [files.get(_model_path(name, key.removesuffix("_model"))) for key in MODEL_KEYS]
+        models = [files.get(model_path(name, key.removesuffix("_model"))) for key in MODEL_KEYS]
         packet = models[MODEL_KEYS.index("packet_model")]
         if packet is None or not never_ends(packet):
             continue
@@ -91,6 +91,6 @@ def endless_streams(settings: Settings, files: Mapping[str, bytes]) -> int:
     return round(found)
 
 
-def _model_path(name: str, kind: str) -> str:
+def model_path(name: str, kind: str) -> str:
     """Return the path of a class's model in a run directory."""
     return f"conf/tgen.{name}.{kind}-model.graphml"

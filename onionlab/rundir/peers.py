@@ -9,7 +9,7 @@ from analysis.formats.files import HOST_TEMPLATES, PEERS, RUN
 from analysis.formats.run_files import PeerPair, RunClock, written
 from onionlab.engines.base import EPOCH_UNIX_S, Engine, Process, Simulation
 from onionlab.experiment.peers import PeersSettings
-from onionlab.network.draws import draw
+from onionlab.network.draws import draw, run_seed
 from onionlab.network.layout import Host, Network, Place
 from onionlab.programs.libtorrent.build import peer_program
 from onionlab.programs.libtorrent.variants import PeerVariant
@@ -28,9 +28,13 @@ _ADDRESSES = {SEED: "100.10.0.1", DOWNLOADER: "100.20.0.1"}
 
 
 def compose_peers(
-    settings: PeersSettings, *, variant: PeerVariant, seed: int, engine: Engine
+    settings: PeersSettings, *, variant: PeerVariant, seed: int, engine: Engine, repeat: int = 1
 ) -> RunDirectory:
-    """Compose the run of one variant and seed."""
+    """Compose one run of one variant.
+
+    The network is that of the settings, so a repeat draws all that a seed does.
+    """
+    seed = run_seed(seed, repeat)
     # libtorrent's clock of seconds runs from its program's start.
     spread_ms = round(_ms(settings.time.spread_s) * draw(seed, "peer start", DOWNLOADER))
     start_ms = _ms(settings.time.start_s) + spread_ms

@@ -32,7 +32,7 @@ from onionlab.experiment.tor_options import (
 )
 from onionlab.experiment.tornettools import MARKOV, TornetSettings, TornetTor
 from onionlab.experiment.tornettools_networks import client_class
-from onionlab.network.draws import draw_order
+from onionlab.network.draws import draw_order, run_seed
 from onionlab.network.layout import Host, Link, Network, Place
 from onionlab.programs.tor.variants import TorVariant
 from onionlab.rundir.compose import WATCHED_ROLES, RunDirectory, engine_options, tor_program
@@ -61,8 +61,12 @@ def compose_tornet(
     variant: TorVariant,
     baseline: TorVariant,
     engine: Engine,
+    repeat: int = 1,
 ) -> RunDirectory:
-    """Compose the run of one variant on one network; its seed is the network's.
+    """Compose one run of one variant on one network, whose seed decides what its runs share.
+
+    The repeat decides the engine's random numbers, and with them Tor's and those of TGen's clients.
+    The seeds of Markov models stand in files of the network, so repeats share them.
 
     Raises UserError where the network's files are not what was imported, or ask for what an engine
     cannot do.
@@ -111,7 +115,7 @@ def compose_tornet(
         processes={
             name: _processes(settings, host, programs.get(name)) for name, host in hosts.items()
         },
-        seed=kept.seed,
+        seed=run_seed(kept.seed, repeat),
         stop_ms=round(settings.time.stop_s * 1000),
         options=engine_options(settings, engine.name),
         watched=tuple(name for name, host in hosts.items() if host.role in WATCHED_ROLES),

@@ -10,17 +10,19 @@ from dataclasses import dataclass
 
 from analysis.formats.files import HOST_TEMPLATES
 from onionlab.errors import UserError
+from onionlab.experiment.schema import Torrc
 from onionlab.experiment.tor_options import (
-    ADDED_LISTS,
     Layer,
     Setting,
+    built_in_layers,
+    describe_ignored,
     experiment_layers,
     groups_of,
     overriding,
     parameter_options,
     resolve_options,
+    unread_because,
 )
-from onionlab.experiment.tor_parameters import TOR_DEFAULTS
 from onionlab.experiment.tornettools import TornetTor
 from onionlab.programs.tor.variants import TorVariant
 from onionlab.tornet import TornetHost
@@ -72,7 +74,10 @@ def host_options(
         key = (host.role, variant.name, *contents)
         if key in found:
             continue
-        network, own = ([*_layers(folder, path, files)] for path in paths)
+        network, own = (
+            [*_layers(folder, path, files, file)]
+            for path, file in zip(paths, ("torrc-defaults", "torrc"), strict=True)
+        )
         given = {option.lstrip("-"): (value,) for option, value in arguments.items()}
         voted = parameter_options(tor.consensus_params) if host.role == "authority" else {}
         found[key] = HostOptions(
@@ -80,12 +85,12 @@ def host_options(
             variant=variant,
             network=network,
             experiment=[
-                *([Layer("tor.consensus_params", voted)] if voted else []),
+                Layer("tor.consensus_params", voted, is_replacing=True),
                 *experiment_layers(
                     host.role, scheduler=tor.scheduler, variant=variant, torrc=tor.torrc
                 ),
             ],
-            own=[*own, Layer("its command line", given)],
+            own=[*own, Layer("its command line", given, file="command line")],
         )
     return list(found.values())
 
@@ -98,9 +103,12 @@ def require_effect(tor: TornetTor, hosts: Collection[HostOptions]) -> None:
         if "client" in groups_of(host.role):
             _require_port(host, tor.torrc.client)
     _require_parameters(tor.consensus_params, hosts)
+    _require_read(tor.torrc, hosts)
 
 
-def _layers(folder: str, path: str, files: Mapping[str, bytes]) -> Iterator[Layer]:
+def _layers(
+    folder: str, path: str, files: Mapping[str, bytes], file_of_tor: str
+) -> Iterator[Layer]:
     def full(relative: str) -> str:
         return posixpath.normpath(f"{folder}/{relative}")
 
@@ -108,10 +116,10 @@ def _layers(folder: str, path: str, files: Mapping[str, bytes]) -> Iterator[Laye
     for file, group in itertools.groupby(lines, key=lambda line: line[0]):
         options: dict[str, tuple[str, ...]] = {}
         for _, name, value in group:
-            plain = name.lstrip("+/")
-            if plain:
-                options[plain] = (*options.get(plain, ()), value)
-        yield Layer(full(file), options)
+            if name.startswith("/"):
+                options.pop(name[1:], None)
+            options[name] = (*options.get(name, ()), value)
+        yield Layer(full(file), options, file_of_tor)
 
 
 def _require_variant(host: HostOptions) -> None:
@@ -131,8 +139,9 @@ def _require_variant(host: HostOptions) -> None:
 def _require_above(host: HostOptions) -> None:
     """Raise UserError if a host's own torrc, which comes last, overrides the experiment."""
     asked = resolve_options(host.experiment)
+    final = resolve_options(host.layers)
     for name, theirs in resolve_options(host.own).items():
-        if name in asked and name not in ADDED_LISTS:
+        if name in asked and not set(asked[name].values) <= set(final[name].values):
             raise UserError(
                 f"{theirs.source} sets {theirs}, which overrides {asked[name]} of "
                 f"{asked[name].source}",
@@ -154,14 +163,22 @@ def _require_port(host: HostOptions, torrc: Mapping[str, Sequence[str]]) -> None
 def _require_parameters(parameters: Mapping[str, int], hosts: Collection[HostOptions]) -> None:
     settings: dict[str, list[Mapping[str, Setting]]] = defaultdict(list)
     for host in hosts:
-        layers = [Layer("Tor's own default", TOR_DEFAULTS), *host.layers]
-        settings[groups_of(host.role)[-1]].append(resolve_options(layers))
+        settings[groups_of(host.role)[-1]].append(
+            resolve_options([*built_in_layers(parameters), *host.layers])
+        )
     for parameter in sorted(parameters):
         for group, of_hosts in settings.items():
             found = [next(overriding(parameter, {group: one}), None) for one in of_hosts]
             if found[0] is not None and all(found):
-                raise UserError(
-                    f"tor.consensus_params.{parameter}: Tor ignores it, because "
-                    f"{found[0].source} sets {found[0]}",
-                    "Remove the parameter, or unset the option in tor.torrc.",
-                )
+                raise UserError(f"tor.consensus_params.{parameter}: {describe_ignored(found[0])}")
+
+
+def _require_read(torrc: Torrc, hosts: Collection[HostOptions]) -> None:
+    """Raise UserError if no host of the network reads an option that the experiment sets."""
+    for group, options in torrc:
+        settings = [resolve_options(one.layers) for one in hosts if group in groups_of(one.role)]
+        for option in options:
+            setting = unread_because(option, settings)
+            # Whether another variant reads it was checked when the experiment was loaded.
+            if setting and not setting.source.startswith("variant "):
+                raise UserError(f"tor.torrc.{group}.{option}: {describe_ignored(setting)}")

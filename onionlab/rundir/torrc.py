@@ -56,7 +56,7 @@ def shared_files(
     """
     defaults = _defaults(root, tor, known_options)
     contested = {
-        name.casefold()
+        name.lstrip("+/").casefold()
         for names in (
             *(parse_options(text).keys() for name, text in defaults.items() if name != COMMON),
             *(variant.torrc.keys() for variant in variants),
@@ -97,7 +97,7 @@ def shared_files(
     for variant in variants:
         options = {name: (value,) for name, value in variant.torrc.items()}
         files[f"variant.{variant.name}"] = as_file(
-            [f"# Variant {variant.name}.", *option_lines(options)]
+            [f"# Variant {variant.name}.", *replacing_lines(options)]
         )
     for group, own in experiment.items():
         last = {name: values for name, values in own.items() if name.casefold() in contested}

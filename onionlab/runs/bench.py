@@ -19,7 +19,7 @@ from onionlab.experiment.schema import TimeSettings
 from onionlab.experiment.tornettools import KIND as TORNETTOOLS
 from onionlab.experiment.tornettools_networks import require_networks
 from onionlab.network.sample import authority_names
-from onionlab.programs.building import at_once, file_sha256, is_given_up
+from onionlab.programs.building import at_once, is_given_up
 from onionlab.programs.installed import find_oniontrace
 from onionlab.programs.libtorrent.build import ensure_peers, peer_program
 from onionlab.programs.libtorrent.variants import PeerVariant, load_peer_variants
@@ -156,7 +156,7 @@ class Bench(ABC):
         return True
 
     @abstractmethod
-    def compose(self, level: str, variant: str, seed: int) -> RunDirectory:
+    def compose(self, level: str, variant: str, seed: int, repeat: int = 1) -> RunDirectory:
         """Compose one run."""
 
     @abstractmethod
@@ -223,7 +223,7 @@ class Workbench(Bench):
         """Whether the authorities' keys are."""
         return has_keys(self.root, seed)
 
-    def compose(self, level: str, variant: str, seed: int) -> RunDirectory:
+    def compose(self, level: str, variant: str, seed: int, repeat: int = 1) -> RunDirectory:
         """Compose one run."""
         settings = self.settings(level)
         return compose(
@@ -232,6 +232,7 @@ class Workbench(Bench):
             variant=self.variants[variant],
             baseline=self.variants[settings.tor.baseline],
             seed=seed,
+            repeat=repeat,
             engine=self.engine,
             known_options=self.known_options,
         )
@@ -286,10 +287,14 @@ class PeersBench(Bench):
     def draw(self) -> None:
         """Nothing: peers have no keys."""
 
-    def compose(self, level: str, variant: str, seed: int) -> RunDirectory:
+    def compose(self, level: str, variant: str, seed: int, repeat: int = 1) -> RunDirectory:
         """Compose one run."""
         return compose_peers(
-            self.settings(level), variant=self.variants[variant], seed=seed, engine=self.engine
+            self.settings(level),
+            variant=self.variants[variant],
+            seed=seed,
+            repeat=repeat,
+            engine=self.engine,
         )
 
     def executables(self) -> dict[str, Path]:
@@ -331,7 +336,7 @@ class TornetBench(Bench):
         programs: dict[str, Built] = {}
         if self._needs_oniontrace():
             tool = find_oniontrace()
-            programs[ONIONTRACE] = Installed(tool.path, tool.version, file_sha256(tool.path))
+            programs[ONIONTRACE] = Installed(tool.path, tool.version, tool.sha256)
         for built in ensure_series(self.root, _series_of_tor(self), say=say).values():
             programs[tor_program(built.series)] = built
         return programs
@@ -348,7 +353,7 @@ class TornetBench(Bench):
     def draw(self) -> None:
         """Nothing: keys are the networks'."""
 
-    def compose(self, level: str, variant: str, seed: int) -> RunDirectory:
+    def compose(self, level: str, variant: str, seed: int, repeat: int = 1) -> RunDirectory:
         """Compose one run."""
         settings = self.settings(level)
         return compose_tornet(
@@ -357,6 +362,7 @@ class TornetBench(Bench):
             variant=self.variants[variant],
             baseline=self.variants[settings.tor.baseline],
             engine=self.engine,
+            repeat=repeat,
         )
 
     def _network(self, name: str, seed: int) -> KeptTornet:
@@ -441,7 +447,7 @@ def build_before(root: Path, request: Request, say: Callable[[str], None]) -> No
 
 def _bench(root: Path, request: Request, say: Callable[[str], None]) -> Bench:
     experiment = load(request.experiment, root=root).with_overrides(
-        scale=request.scale, seeds=request.seeds
+        scale=request.scale, seeds=request.seeds, repeats=request.repeats
     )
     return _BENCHES[experiment.kind](root, experiment, request, say)
 

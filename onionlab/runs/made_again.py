@@ -32,10 +32,9 @@ def builds_that_changed(
     """
     before = _by_place(earlier)
     replaced = [
-        (run, before[run.level, run.variant, run.seed])
+        (run, before[_place(run)])
         for run in runs
-        if before.get((run.level, run.variant, run.seed), run.run_id) != run.run_id
-        and not store.is_finished(run.run_id)
+        if before.get(_place(run), run.run_id) != run.run_id and not store.is_finished(run.run_id)
     ]
     replaced = [(run, old) for run, old in replaced if store.is_finished(old)]
     changed: dict[str, int] = {}
@@ -51,10 +50,15 @@ def builds_that_changed(
     )
 
 
-def _by_place(plan: Path) -> dict[tuple[str, str, int], str]:
-    """The runs of a plan by level, variant and seed."""
+def _place(run: PlannedRun) -> tuple[str, str, int, int]:
+    """Return what a run is in its experiment."""
+    return run.level, run.variant, run.seed, run.repeat
+
+
+def _by_place(plan: Path) -> dict[tuple[str, str, int, int], str]:
+    """Return the runs of a plan by their place."""
     try:
-        return {(run.level, run.variant, run.seed): run.run_id for run in read_plan(plan).runs}
+        return {_place(run): run.run_id for run in read_plan(plan).runs}
     except UserError:
         return {}  # There is none, or one that nobody can read.
 
@@ -90,4 +94,4 @@ def _changed(
     )
     if libraries:
         return f"this machine has another version of {' and '.join(libraries)}"
-    return "the engine is another one than theirs, or another version"
+    return "the engine is another one than theirs, or another version or build of it"

@@ -84,7 +84,7 @@ def make_plan(
         plan.file,
         Store(plan.store),
         plan.runs,
-        lambda run: bench.compose(run.level, run.variant, run.seed).identity(
+        lambda run: bench.compose(run.level, run.variant, run.seed, run.repeat).identity(
             bench.programs, bench.engine
         ),
     )
@@ -118,12 +118,12 @@ def _require_nobody_elses(plan: Plan) -> None:
 
 
 def _name_runs(bench: Bench, request: Request) -> list[PlannedRun]:
-    """All runs of an experiment, by seed, level and variant."""
+    """Return all runs of an experiment, by seed, repeat, level and variant."""
     seeds = bench.experiment.seeds
     processes = min(len(seeds), len(os.sched_getaffinity(0)))
     # A seed's keys take seconds to draw.
     slow = sum(not bench.is_drawn(seed) for seed in seeds) > 1
-    many = len(seeds) * len(_composed(bench)) >= SIDE_BY_SIDE_RUNS
+    many = len(bench.experiment.replicates) * len(_composed(bench)) >= SIDE_BY_SIDE_RUNS
     if processes == 1 or not (slow or many):
         found = [_name_runs_of_seed(bench, seed) for seed in seeds]
     else:
@@ -188,18 +188,20 @@ def _started_without_interrupts() -> Iterator[None]:
 
 
 def _composed(bench: Bench) -> list[tuple[str, str]]:
-    """Level and variant of each run of a seed."""
+    """Return level and variant of each run of a replicate."""
     return [(level, variant) for level in bench.experiment.levels for variant in bench.selected]
 
 
 def _name_runs_of_seed(bench: Bench, seed: int) -> list[PlannedRun]:
     return [
         PlannedRun(
-            bench.compose(level, variant, seed).run_id(bench.programs, bench.engine),
+            bench.compose(level, variant, seed, repeat).run_id(bench.programs, bench.engine),
             level,
             variant,
             seed,
+            repeat,
         )
+        for repeat in range(1, bench.experiment.repeats + 1)
         for level, variant in _composed(bench)
     ]
 

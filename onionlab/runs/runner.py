@@ -112,7 +112,7 @@ def _say_it_waits(store: Store, planned: PlannedRun, say: Callable[[str], None])
 def _simulate(
     bench: Bench, plan: Plan, store: Store, planned: PlannedRun, cpus: list[int], place: Path
 ) -> Manifest:
-    run = bench.compose(planned.level, planned.variant, planned.seed)
+    run = bench.compose(planned.level, planned.variant, planned.seed, planned.repeat)
     identity = run.identity(bench.programs, bench.engine)
     if run.run_id(bench.programs, bench.engine) != planned.run_id:
         raise UserError(
@@ -154,6 +154,7 @@ def _simulate(
         run_id=planned.run_id,
         title=planned.title,
         seed=planned.seed,
+        repeat=planned.repeat,
         variant=planned.variant,
         identity=identity,
         tor={

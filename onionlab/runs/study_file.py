@@ -72,6 +72,7 @@ def study_of(bench: Bench, runs: Sequence[PlannedRun], looks: Looks | None) -> S
                 level=run.level,
                 variant=run.variant,
                 seed=run.seed,
+                repeat=run.repeat,
                 directory=run.run_id,
                 records=f"{run.run_id}/{files.RECORDS}",
             )
@@ -81,6 +82,7 @@ def study_of(bench: Bench, runs: Sequence[PlannedRun], looks: Looks | None) -> S
         endpoints=tuple(Endpoint(**entry.model_dump()) for entry in experiment.endpoints),
         published_cell_times=published_cell_times(experiment),
         public_tor=_public_tor(bench.root, experiment),
+        scope=experiment.scope,
         looks=looks,
         asked=experiment.asked,
         shrunk=tuple(experiment.shrunk),
@@ -118,6 +120,7 @@ def update_provenance(plan: Plan) -> None:
                 "level": run.level,
                 "variant": run.variant,
                 "seed": run.seed,
+                "repeat": run.repeat,
                 "wall_s": manifest.wall_s,
                 "cpu_s": manifest.cpu_s,
                 "peak_memory_bytes": manifest.peak_memory_bytes,

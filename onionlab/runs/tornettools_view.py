@@ -68,7 +68,8 @@ def lay_out(
     made = []
     for run in runs:
         group = f"{run.level}-{run.variant}" if len(levels) > 1 else run.variant
-        target = out / group / f"tornet-{run.seed}"
+        repeat = f"-repeat-{run.repeat}" if run.repeat > 1 else ""
+        target = out / group / f"tornet-{run.seed}{repeat}"
         if not target.exists():
             _lay_out_one(root, store.run(run.run_id), target, run)
         if with_plot_data:

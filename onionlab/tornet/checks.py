@@ -159,13 +159,17 @@ class Checker:
             if role is None:
                 yield (
                     f"host {name}: no rule says what it is: neither authority, relay, onion "
-                    "service, server nor client with TGen's streams or models"
+                    "service, server nor client with TGen's streams or models; remove it from "
+                    f"{CONFIGURATION}, or give it the programs and the torrc of one of them"
                 )
                 continue
             yield from (f"host {name}: {problem}" for problem in self._lacks(name, role, parts))
             up, down = self._links(entry)
             if up is None or down is None:
-                yield f"host {name}: neither it nor its node has a bandwidth"
+                yield (
+                    f"host {name}: neither it nor its node has a bandwidth: set bandwidth_up and "
+                    f"bandwidth_down in {CONFIGURATION}"
+                )
                 continue
             self.hosts[name] = self._host(name, entry, role, parts, (up, down))
 
@@ -174,7 +178,7 @@ class Checker:
         tors = [process for process in entry.processes if process.program == "tor"]
         tgens = [process for process in entry.processes if process.program == "tgen"]
         if len(tors) > 1 or len(tgens) > 1:
-            raise FileError("it runs a program twice, of which tornettools has one")
+            raise FileError("it runs Tor or TGen twice: remove one of the two processes")
         if sum(process.program == "oniontrace" for process in entry.processes) > 1:
             # Its log is looked for by the program's name, and two are not told apart.
             raise FileError("it runs OnionTrace twice: generate the network without --record")
@@ -184,8 +188,8 @@ class Checker:
             # The last line of a process, and of the file.
             if process.expected_final_state is None:
                 raise FileError(
-                    f"its {process.program} has no expected_final_state: Shadow would expect that "
-                    "it ends, and tornettools writes `running`"
+                    f"its {process.program} has no expected_final_state: write "
+                    "`expected_final_state: running`, else Shadow expects that it ends"
                 )
         return _Parts(
             tor=self._tor_options(name, tors[0]) if tors else None,
@@ -199,12 +203,17 @@ class Checker:
         for option in _TORRC_ARGUMENTS:
             path = arguments.pop(option, None)
             if path is None:
-                raise TorrcError(f"its Tor is called without {option}")
+                raise TorrcError(
+                    f"its Tor is called without {option}: name its files with --defaults-torrc and "
+                    "-f in the process's args"
+                )
             pairs += read_options(path, lambda one: self._text_at(self._files.seen_by(name, one)))
         pairs += [(key.lstrip("-").lower(), value) for key, value in arguments.items()]
         options = Options(tuple(pairs))
         if options.get("DataDirectory") != ".":
-            raise TorrcError("its DataDirectory is not the host's own folder")
+            raise TorrcError(
+                "its DataDirectory is not the host's own folder: set `DataDirectory .` in its torrc"
+            )
         for option in _LIMITS:
             try:
                 _bytes(options, option)
@@ -218,7 +227,10 @@ class Checker:
 
     def _tgen_graph(self, name: str, process: ProcessEntry) -> TgenGraph:
         if len(process.args) != 1:
-            raise GraphError("its TGen is called with more than a graph")
+            raise GraphError(
+                "its TGen is called with other arguments than a graph: give only its path in the "
+                "process's args"
+            )
         place = self._files.seen_by(name, process.args[0])
         graph = self._graph_at(place)
         try:
@@ -235,7 +247,9 @@ class Checker:
             for value in graph.values(attribute):
                 path = self._files.seen_by(name, value)
                 if not self._graph_at(path).is_model:
-                    raise GraphError(f"{path} is no Markov model: it has no state called start")
+                    raise GraphError(
+                        f"{path} is no Markov model: name a file with a vertex called start"
+                    )
         if graph.has_models and not graph.has_timeouts:
             paths = [self._files.seen_by(name, one) for one in graph.values("packetmodelpath")]
             endless = [path for path in paths if not self._graph_at(path).ends]
@@ -243,7 +257,7 @@ class Checker:
                 model = endless[0] if endless else "TGen's own packet model"
                 raise GraphError(
                     f"{place}: its streams never end: {model} has no observation 'F', and there is "
-                    "no 'timeout'"
+                    "no 'timeout'; set the attribute timeout of its streams"
                 )
         return graph
 
@@ -320,7 +334,7 @@ class Checker:
         if parts.tgen is not None:
             self._peers[name] = parts.tgen.peers()
             if role in ("markov-client", "perf-client") and not self._peers[name]:
-                yield "its TGen has no peers to stream with"
+                yield "its TGen has no peers to stream with: set the attribute peers of its start"
 
     def _damaged(self, paths: Iterable[str]) -> Iterator[str]:
         """Secret keys that Tor would replace at its start, and be another host."""
@@ -339,7 +353,7 @@ class Checker:
             yield f"{path}: {error}"
             return
         if expires_unix_s <= self._end_unix_s:
-            yield f"{path} has expired when the simulation ends, in 2000"
+            yield f"{path} has expired when the simulation ends, in 2000: generate it with faketime"
 
     def _links(self, entry: HostEntry) -> tuple[int | None, int | None]:
         """Bandwidth up and down in bit/s: the host's own, else its node's."""
@@ -382,7 +396,10 @@ class Checker:
             if entry.ip_addr is None:
                 continue
             if entry.ip_addr in seen:
-                yield f"host {name}: has the address {entry.ip_addr} of host {seen[entry.ip_addr]}"
+                yield (
+                    f"host {name}: has the address {entry.ip_addr} of host {seen[entry.ip_addr]}: "
+                    "change its ip_addr"
+                )
             seen.setdefault(entry.ip_addr, name)
 
     def _authority_problems(self) -> Iterator[str]:
@@ -394,7 +411,10 @@ class Checker:
         }
         if len(told) > 1:
             first, other = sorted(told.values())[:2]
-            yield f"hosts {first} and {other} trust different authorities"
+            yield (
+                f"hosts {first} and {other} trust different authorities: give both the same lines "
+                "DirServer"
+            )
             return
         try:
             trusted = {one.nickname: one for lines in told for one in map(_authority, lines)}
@@ -402,16 +422,25 @@ class Checker:
             yield str(error)
             return
         for name in sorted(trusted.keys() - self._config.hosts.keys()):
-            yield f"the authority {name} that every Tor trusts is no host"
+            yield (
+                f"the authority {name} that every Tor trusts is no host: remove its line "
+                f"DirServer, or add the host to {CONFIGURATION}"
+            )
         authorities = [name for name, host in self.hosts.items() if host.role == "authority"]
         if not authorities:
-            yield "there is no directory authority"
+            yield "there is no directory authority: set AuthoritativeDirectory 1 for one host"
         for role in ("guard", "exit"):
             if not {role, "exitguard"} & {host.role for host in self.hosts.values()}:
-                yield f"no relay is voted {role} by TestingDirAuthVote{role.capitalize()}"
+                yield (
+                    f"no relay is voted {role} by TestingDirAuthVote{role.capitalize()}: list the "
+                    "fingerprints of some in the authorities' torrc"
+                )
         for name in authorities:
             if name not in trusted:
-                yield f"host {name}: an authority that no Tor trusts: no line DirServer names it"
+                yield (
+                    f"host {name}: an authority that no Tor trusts: no line DirServer names it; "
+                    "add one for all hosts"
+                )
                 continue
             yield from (
                 f"host {name}: {problem}" for problem in self._wrong_authority(name, trusted[name])
@@ -422,7 +451,7 @@ class Checker:
         if told.fingerprint != host.fingerprint:
             yield "its keys are of another network: DirServer names another fingerprint"
         if host.address != told.address:
-            yield f"its address is not {told.address}, as DirServer has it"
+            yield f"its address is not {told.address}, as DirServer has it: set ip_addr to that"
         path = f"{self._files.of_host(name)}/keys/authority_certificate"
         try:
             certificate = read_authority_certificate(self._text_at(path))
@@ -485,7 +514,10 @@ class Checker:
         reachable = self._config.hosts.keys() | set(self._services.values())
         for name, peers in self._peers.items():
             for peer in sorted(peers - reachable)[:1]:
-                yield f"host {name}: its peer {show(peer)} is neither a host nor an onion service"
+                yield (
+                    f"host {name}: its peer {show(peer)} is neither a host nor an onion service: "
+                    "name one that is in the attribute peers"
+                )
 
 
 def _some(hosts: Sequence[str]) -> str:
@@ -496,7 +528,10 @@ def _some(hosts: Sequence[str]) -> str:
 def _pairs(words: Sequence[str]) -> dict[str, str]:
     """The command line of a Tor: option -> value. Raises TorrcError for any other form."""
     if len(words) % 2 or not all(word.startswith("-") for word in words[::2]):
-        raise TorrcError("its Tor is called with other arguments than options and their values")
+        raise TorrcError(
+            "its Tor is called with other arguments than options and their values: remove them "
+            "from the process's args"
+        )
     return dict(zip(words[::2], words[1::2], strict=True))
 
 
@@ -521,7 +556,10 @@ def _authority(line: str) -> _Authority:
     rest = [word for word in words[1:] if "=" not in word]
     fingerprint = _fingerprint("".join(rest[1:]))
     if len(rest) < 2 or ":" not in rest[0] or len(fingerprint) != 40 or "v3ident" not in flags:
-        raise ValueError(f"a line DirServer is not understood: {show(line)}")
+        raise ValueError(
+            f"a line DirServer is not understood: {show(line)}; write nickname, v3ident, "
+            "address:port and fingerprint, as tornettools does"
+        )
     return _Authority(
         nickname=words[0],
         identity=flags["v3ident"].upper(),

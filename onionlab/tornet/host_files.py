@@ -19,10 +19,8 @@ LARGEST_FILE_BYTES = 2**26
 MOST_FILES = 1_000_000
 ATLAS_ENDINGS = (".gml", ".gml.xz")
 """Atlases are cut, not kept."""
-COMPLETE = (
-    "copy the whole directory that `tornettools generate` wrote, or generate it again; "
-    "docs/how-to/import-networks.md lists what is refused"
-)
+COMPLETE = "Copy the whole directory that `tornettools generate` wrote, or generate it again."
+READABLE = "Give yourself the right to read it (chmod u+rX), or copy the directory again."
 
 
 class FileError(Exception):
@@ -54,7 +52,8 @@ class TornetFiles:
         if name.startswith(("/", "~")):
             raise FileError(
                 f"{show(name)} is a file of the machine where the network was generated: "
-                "a run would not have it"
+                "copy it into the network's conf/, and name it by its path from the host's folder, "
+                f"such as ../../../{CONF}/{posixpath.basename(name)}"
             )
         path = posixpath.normpath(posixpath.join(self.of_host(host), name))
         if path not in self.paths:
@@ -111,19 +110,24 @@ def find_files(directory: Path, shown: str) -> TornetFiles:
             try:
                 relative.encode()
             except UnicodeEncodeError:
-                raise UserError(f"{shown}: the name of a file is not text: {relative!a}") from None
+                raise UserError(
+                    f"{shown}: the name of a file is not text: {relative!a}", "Rename or remove it."
+                ) from None
             if relative.startswith(f"{CONF}/") and relative.endswith(ATLAS_ENDINGS):
                 continue
             _require_plain(path, directory, f"{shown}/{relative}")
             found[relative] = path
             if len(found) > MOST_FILES:
-                raise UserError(f"{shown} holds more than {MOST_FILES} files", COMPLETE)
+                raise UserError(
+                    f"{shown} holds more than {MOST_FILES} files",
+                    f"Remove what `tornettools generate` did not write to {CONF}/ and {TEMPLATE}/.",
+                )
     return TornetFiles(found)
 
 
 def _walk(folder: Path) -> Iterator[Path]:
     def refuse(error: OSError) -> None:
-        raise UserError(f"{error.filename} cannot be read: {error.strerror}")
+        raise UserError(f"{error.filename} cannot be read: {error.strerror}", READABLE)
 
     # A link to a folder is listed among the folders, and not entered.
     for parent, folders, names in os.walk(folder, onerror=refuse):
@@ -137,7 +141,12 @@ def _require_plain(path: Path, directory: Path, shown: str) -> None:
         target = path.resolve(strict=True)
         is_file = stat.S_ISREG(target.stat().st_mode)
     except (OSError, RuntimeError):
-        raise UserError(f"{shown} is a link that leads nowhere", COMPLETE) from None
+        raise UserError(
+            f"{shown} is a link that leads nowhere", f"Remove it if no host reads it. {COMPLETE}"
+        ) from None
     if not is_file or not target.is_relative_to(directory.resolve()):
-        what = "a link out of the directory" if path.is_symlink() else "not a file"
-        raise UserError(f"{shown} is {what}, and cannot be kept", COMPLETE)
+        what, hint = "not a file", "Remove it."
+        if path.is_symlink():
+            what = "a link out of the directory"
+            hint = "Replace it by a copy of the file that it leads to."
+        raise UserError(f"{shown} is {what}, and cannot be kept", hint)

@@ -24,7 +24,10 @@ MAX_LINES = 2**26
 """Eight for each edge of a complete graph of 4,000 nodes; the largest id in tmodel's is near 2,500.
 """
 MOST_MISSING_SHOWN = 3
-HINT = "Shadow reads GML with each attribute on a line of its own; generate the network again"
+HINT = (
+    "Correct the line: GML with each attribute on a line of its own, as Shadow reads it. Or copy "
+    "the atlas again from where the network was generated."
+)
 
 
 @dataclass(frozen=True)
@@ -132,15 +135,15 @@ def read_path_graph(lines: Iterable[bytes], file: str, keep: Collection[int]) ->
         shown = ", ".join(map(str, absent[:MOST_MISSING_SHOWN]))
         raise UserError(
             f"{file}: {len(absent)} nodes that hosts attach to are missing, such as {shown}",
-            "it is another atlas than the network was generated with",
+            "Use the atlas that the network was generated with: this is another one.",
         )
     missing = graph.missing_paths()
     if missing:
         shown = ", ".join(f"{a} to {b}" for a, b in missing[:MOST_MISSING_SHOWN])
         raise UserError(
             f"{file}: {len(missing)} pairs of nodes in use have no edge, such as {shown}",
-            "without use_shortest_path the graph has to be complete, with an edge from each node "
-            "to itself",
+            "Add these edges, or use the atlas that the network was generated with: there has to "
+            "be an edge between each two nodes, and from each node to itself.",
         )
     return graph
 

@@ -14,7 +14,14 @@ from analysis.formats.files import HOST_TEMPLATES
 from onionlab.errors import UserError
 from onionlab.paths import is_file, is_folder
 from onionlab.tornet.checks import Checker
-from onionlab.tornet.host_files import COMPLETE, CONF, FileError, TornetFiles, find_files
+from onionlab.tornet.host_files import (
+    COMPLETE,
+    CONF,
+    READABLE,
+    FileError,
+    TornetFiles,
+    find_files,
+)
 from onionlab.tornet.model import Atlas, Origin, Tornet, counts_of, programs_of
 from onionlab.tornet.path_graph import (
     LONGEST_LINE,
@@ -41,6 +48,15 @@ OF_SHADOW_1 = "shadow.config.xml"
 MOST_SHOWN = 20
 MAX_ATLAS_BYTES = 2**30
 """Unpacked: several times as much as tmodel's atlas holds."""
+CORRECT = (
+    "Correct this in the directory and import it again. If a file is missing, cut short or of "
+    f"another network: {COMPLETE[0].lower()}{COMPLETE[1:]} docs/how-to/import-networks.md lists "
+    "what is refused."
+)
+ATLAS_AGAIN = (
+    "Copy the atlas again from where the network was generated, or from tmodel's data "
+    "(docs/how-to/import-networks.md)."
+)
 _XZ_MAGIC = b"\xfd7zXZ\x00"
 
 # What a run decides itself or the network's model tells, and what shows how it comes along.
@@ -103,7 +119,7 @@ def read_tornet(directory: Path) -> FoundTornet:
         cut = graph_bytes(graph)
         hashes = {**files.hashes(), GRAPH: hashlib.sha256(cut).hexdigest()}
     except FileError as error:
-        raise UserError(f"{shown}: {error}", COMPLETE) from None
+        raise UserError(f"{shown}: {error}", CORRECT) from None
     log = _generate_log(directory)
     tornet = Tornet(
         origin=Origin(
@@ -131,7 +147,10 @@ def read_tornet(directory: Path) -> FoundTornet:
 def _require_tornet(directory: Path, shown: str) -> None:
     """Raises UserError where the directory is something else."""
     if not is_folder(directory):
-        raise UserError(f"there is no directory {shown}", "name what `tornettools generate` wrote")
+        raise UserError(
+            f"there is no directory {shown}",
+            "Name the directory that `tornettools generate` wrote (its --prefix).",
+        )
     if is_file(directory / CONFIGURATION):
         for folder in (CONF, HOST_TEMPLATES):
             if not is_folder(directory / folder):
@@ -140,11 +159,11 @@ def _require_tornet(directory: Path, shown: str) -> None:
     if is_file(directory / OF_SHADOW_1):
         raise UserError(
             f"{shown} is for Shadow 1.x: it has {OF_SHADOW_1} and no {CONFIGURATION}",
-            "generate the network again with tornettools 2.0",
+            "Generate the network again with tornettools 2.0.",
         )
     raise UserError(
         f"{shown} is no directory of tornettools: there is no {CONFIGURATION}",
-        "name the directory that `tornettools generate` wrote (its --prefix)",
+        "Name the directory that `tornettools generate` wrote (its --prefix).",
     )
 
 
@@ -173,7 +192,7 @@ def _times(config: ShadowConfig, tree: Node, file: str) -> tuple[int, int]:
         if process.start_time >= stop_ms
     ]
     if late:
-        raise as_user_error(file, late, "a shorter simulation has to start its programs earlier")
+        raise as_user_error(file, late, "Start these programs earlier, or raise general.stop_time.")
     return stop_ms, bootstrap_end_ms
 
 
@@ -185,13 +204,16 @@ def _graph_path(directory: Path, config: ShadowConfig, file: str) -> Path:
     """
     network = config.network
     if network.graph.type != "gml":
-        raise UserError(f"{file}: network.graph.type: expected gml", HINT)
+        raise UserError(
+            f"{file}: network.graph.type: expected gml, got {show(network.graph.type)}",
+            "Generate the network again with tornettools 2.0, which gives it an atlas in GML.",
+        )
     if network.use_shortest_path:
         raise UserError(
             f"{file}: network.use_shortest_path is not false: paths may lead through nodes without "
             "hosts, so that the graph cannot be cut to those in use",
-            "set use_shortest_path: false, as tornettools does: its atlas has an edge for each two "
-            "nodes",
+            "Set use_shortest_path: false, as tornettools does: its atlas has an edge for each two "
+            "nodes.",
         )
     named = Path(network.graph.file.path)
     places = [directory / CONF / named.name, directory / named]
@@ -200,7 +222,7 @@ def _graph_path(directory: Path, config: ShadowConfig, file: str) -> Path:
             return place
     raise UserError(
         f"{file}: network.graph.file.path: there is no {named}, and no {places[0]}",
-        f"put the atlas into {places[0].parent}",
+        f"Put the atlas into {places[0].parent}.",
     )
 
 
@@ -219,11 +241,11 @@ def _read_graph(path: Path, keep: set[int]) -> tuple[PathGraph, str]:
             unpacked = pieces(stream, ".xz" if is_xz else "", MAX_ATLAS_BYTES)
             return read_path_graph(_lines(unpacked), str(path), keep), sha256
     except DamagedError as error:
-        raise UserError(f"{path} is damaged: {error}", "get the atlas again") from None
+        raise UserError(f"{path} is damaged: {error}", ATLAS_AGAIN) from None
     except TooLargeError as error:
-        raise UserError(f"{path} is not an atlas: {error}", "get the atlas again") from None
+        raise UserError(f"{path} is not an atlas: {error}", ATLAS_AGAIN) from None
     except OSError as error:
-        raise UserError(f"{path} cannot be read: {error.strerror}") from None
+        raise UserError(f"{path} cannot be read: {error.strerror}", READABLE) from None
 
 
 def _lines(unpacked: Iterable[bytes]) -> Iterator[bytes]:
@@ -266,13 +288,13 @@ def _left_out(directory: Path, config: ShadowConfig) -> tuple[str, ...]:
 
 def _refused(shown: str, problems: list[str]) -> UserError:
     if len(problems) == 1:
-        return UserError(f"{shown}: {problems[0]}", COMPLETE)
+        return UserError(f"{shown}: {problems[0]}", CORRECT)
     lines = [f"  {problem}" for problem in problems[:MOST_SHOWN]]
     if len(problems) > MOST_SHOWN:
         lines.append(f"  and {len(problems) - MOST_SHOWN} more")
     return UserError(
         "\n".join([f"{shown}: {len(problems)} things are wrong", *lines]),
-        COMPLETE,
+        CORRECT,
     )
 
 

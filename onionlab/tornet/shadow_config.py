@@ -14,6 +14,7 @@ from typing import Annotated, Any, cast
 import yaml
 
 from onionlab.errors import UserError
+from onionlab.tornet.host_files import READABLE
 from onionlab.tornet.model import PROGRAMS, Program
 from onionlab.tornet.shadow_options import (
     EXPERIMENTAL,
@@ -36,10 +37,7 @@ LARGEST_BYTES = 2**24
 """Of a configuration. tornettools writes half a kilobyte for each host: room for 30,000 hosts."""
 LARGEST_NODE = 2**32 - 1
 _REFUSED = {option: why for option, why in REFUSED.items() if option not in OF_A_RUN}
-HINT = (
-    "it is read as tornettools 2.0 writes it; what the simulator is told besides belongs in "
-    "the experiment"
-)
+HINT = "Correct or remove these lines, or generate the network again with tornettools 2.0."
 
 
 def _time() -> kinds.Kind:
@@ -267,9 +265,12 @@ def _tree(path: Path, file: str) -> Node:
         with path.open("rb") as stream:
             content = stream.read(LARGEST_BYTES + 1)
     except OSError as error:
-        raise UserError(f"{file}: cannot be read: {error.strerror}") from None
+        raise UserError(f"{file}: cannot be read: {error.strerror}", READABLE) from None
     if len(content) > LARGEST_BYTES:
-        raise UserError(f"{file}: larger than {LARGEST_BYTES // 2**20} MiB: no network is", HINT)
+        raise UserError(
+            f"{file}: larger than {LARGEST_BYTES // 2**20} MiB: no network is",
+            "Name the directory that `tornettools generate` wrote (its --prefix).",
+        )
     try:
         return read_tree(content.decode("utf-8-sig"), file)
     except UnicodeDecodeError as error:

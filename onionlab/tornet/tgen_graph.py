@@ -105,8 +105,8 @@ class TgenGraph:
         for vertex in self.vertices:
             if _action(vertex) is None:
                 raise GraphError(
-                    f"vertex {vertex!r} is not an action of TGen: its id has none of the words "
-                    f"{', '.join(_ACTIONS)}"
+                    f"vertex {vertex!r} is not an action of TGen: rename it, so that its id has "
+                    f"one of the words {', '.join(_ACTIONS)}"
                 )
 
     def require_measurable(self) -> None:
@@ -118,7 +118,7 @@ class TgenGraph:
         start = next((d for v, d in self.vertices.items() if _action(v) == "start"), {})
         streams = [vertex for vertex in self.vertices if _action(vertex) == "stream"]
         if not streams:
-            raise GraphError("it has no vertex that is a stream, a flow or traffic")
+            raise GraphError("add a vertex that is a stream, a flow or traffic: it has none")
         for vertex in streams:
             options = {**start, **self.vertices[vertex]}
             for size, least in (("sendsize", 0), ("recvsize", 1)):
@@ -127,7 +127,7 @@ class TgenGraph:
                     raise GraphError(
                         f"vertex {vertex!r}: attribute {size!r} is "
                         f"{repr(text) if text else 'missing'}: only downloads of a given size are "
-                        "measured; load comes from flow and stream models"
+                        "measured, so set it; load comes from flow and stream models"
                     )
 
     def require_no_end(self) -> None:
@@ -135,7 +135,8 @@ class TgenGraph:
         for vertex in self.vertices:
             if _action(vertex) == "end":
                 raise GraphError(
-                    f"vertex {vertex!r}: TGen ends there, and expected_final_state is `running`"
+                    f"vertex {vertex!r}: TGen ends there, and expected_final_state is `running`: "
+                    "remove the vertex, or change that state"
                 )
 
     def require_log(self) -> None:
@@ -170,7 +171,7 @@ def read_tgen_graph(content: bytes) -> TgenGraph:
     except (ElementTree.ParseError, ValueError, LookupError) as error:
         raise GraphError(f"not GraphML: {error}") from None
     if root.tag != f"{_GRAPHML}graphml":
-        raise GraphError("not GraphML")
+        raise GraphError("not GraphML: name a graph of TGen")
     names = {
         key.get("id"): key.get("attr.name", "")
         for key in root.iter(f"{_GRAPHML}key")
@@ -184,5 +185,5 @@ def read_tgen_graph(content: bytes) -> TgenGraph:
         for node in root.iter(f"{_GRAPHML}node")
     }
     if not vertices:
-        raise GraphError("a graph without vertices")
+        raise GraphError("a graph without vertices: name a graph of TGen")
     return TgenGraph(vertices, tuple(names.values()))

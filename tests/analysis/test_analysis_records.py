@@ -439,6 +439,33 @@ def test_missing_and_empty_logs_are_errors_that_name_the_host(tmp_path: Path) ->
     assert list((tmp_path / "out").iterdir()) == []
 
 
+def test_the_log_of_another_host_is_refused(tmp_path: Path) -> None:
+    write_run(tmp_path / "run", seed=1, web=3)
+    hosts = tmp_path / "run" / "shadow.data" / "hosts"
+    one, two = (hosts / name / "tgen.1000.stdout" for name in ("web1client", "web2client"))
+    own = one.read_bytes()
+    for text in (two.read_bytes(), own + two.read_bytes()):
+        one.write_bytes(text)
+        with pytest.raises(AnalysisError, match=r"web1client: .* is the log of host web2client"):
+            extract(tmp_path / "run", tmp_path / "out")
+    # TGENHOSTNAME sets a name that is no host's.
+    one.write_bytes(own.replace(b"on host web1client", b"on host alias"))
+    assert extract(tmp_path / "run", tmp_path / "out").clean
+
+
+@pytest.mark.parametrize("first", ["[driver-heartbeat]", "[stream-"])
+def test_a_log_without_its_first_half_has_unknown_bytes(tmp_path: Path, first: str) -> None:
+    write_run(tmp_path / "run", seed=1, web=3)
+    log = tmp_path / "run" / "shadow.data" / "hosts" / "web2client" / "tgen.1000.stdout"
+    lines = log.read_bytes().splitlines(keepends=True)
+    rest = lines[len(lines) // 2 :]
+    begin = next(number for number, line in enumerate(rest) if first.encode() in line)
+    log.write_bytes(b"".join(rest[begin:]))
+    report = extract(tmp_path / "run", tmp_path / "out")
+    assert report.unknown_bytes_reason("web") == "incomplete logs of 1 of 3 clients (web2client)"
+    assert report.problems[0].damage == "its beginning is missing"
+
+
 def test_a_failed_extraction_leaves_the_old_records(tmp_path: Path) -> None:
     write_run(tmp_path / "run", seed=1, web=2)
     extract(tmp_path / "run", tmp_path / "out")

@@ -166,6 +166,7 @@ def test_a_plan_reads_back(tmp_path: Path) -> None:
         "engine": "auto",
         "shadow": None,
         "tgen": None,
+        "repeats": None,
     }
 
 
@@ -248,6 +249,7 @@ def test_values_at_the_ends_of_their_ranges_are_read(tmp_path: Path) -> None:
     lowest = {name: 0 if name in SOUND else 1 for name in SOUND if SOUND[name] == 1}
     outcomes = [{**SOUND, "outcome": outcome.value} for outcome in Outcome]
     rows = [SOUND, {**SOUND, **optional}, {**SOUND, **lowest}, *outcomes]
+    rows = [{**row, "stream_index": number} for number, row in enumerate(rows)]
     table = pa.Table.from_pylist(rows, schema=arrow_schema(STREAMS))
     for part in (table, table.slice(0, 0)):
         pq.write_table(part, tmp_path / files.STREAMS_TABLE)

@@ -122,7 +122,7 @@ def test_the_command_that_makes_a_baseline_keeps_what_was_given() -> None:
     made = accepting(parser.parse_args(["nightly", *given, "--shadow", "/it's"]))
     assert shlex.split(made) == [
         *("make", "nightly", "ACCEPT=1", "LIST=my.yaml", "STATE=my state"),
-        *("SEEDS=3,4", "ENGINE=uml", "SHADOW=/it's"),
+        *("NETWORKS=3,4", "ENGINE=uml", "SHADOW=/it's"),
     ]
     assert accepting(parser.parse_args(["nightly"])) == "make nightly ACCEPT=1"
 

@@ -192,6 +192,14 @@ def test_a_log_that_is_missing_or_not_onion_trace_s_is_an_error(
         extract(run, tmp_path / "a")
 
 
+def test_the_log_of_another_host_is_refused(made_once: Path, tmp_path: Path) -> None:
+    run = Path(shutil.copytree(made_once, tmp_path / "run"))
+    other = run / files.HOSTS / "relay1exitguard/oniontrace.1003.stdout"
+    shutil.copy(other, run / files.HOSTS / "relay2middle")
+    with pytest.raises(AnalysisError, match=r"relay2middle: .* is the log of host relay1exitguard"):
+        extract(run, tmp_path / "out")
+
+
 def test_damaged_lines_are_counted_and_the_rest_counts(made_once: Path, tmp_path: Path) -> None:
     run = tmp_path / "run"
     shutil.copytree(made_once, run)

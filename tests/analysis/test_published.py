@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import math
 import re
 import shutil
 from collections.abc import Callable, Mapping, Sequence
@@ -14,7 +13,7 @@ import numpy as np
 import pyarrow as pa  # type: ignore[import-untyped]
 import pyarrow.parquet as pq  # type: ignore[import-untyped]
 import pytest
-from analysis_synthetic import study_content, write_run
+from analysis_synthetic import forget_hashes, study_content, write_run
 from celltrace_synthetic import Model, write_traces
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -40,7 +39,7 @@ from analysis.formats.published_streams import MOST_TICKS, coded, restored
 from analysis.formats.record_files import ParseReport, write_beside_tables
 from analysis.formats.study import ClassLoad, Level
 from analysis.formats.tables import TableWriter, read_table
-from analysis.formats.whole_run import require_published
+from analysis.formats.whole_run import require_published, require_whole
 from analysis.measures.catalogue import run_statistics
 from analysis.measures.data import ALL
 from analysis.measures.leeway import leeway
@@ -231,6 +230,7 @@ def test_what_does_not_go_together_is_no_number(
     run: Path, tmp_path: Path, change: Callable[[Path], None], message: str
 ) -> None:
     records = published_run(run, tmp_path)
+    forget_hashes(records / files.PUBLISHED)
     change(records)
     with pytest.raises(AnalysisError, match=message):
         load_run(records, LEVEL)
@@ -247,34 +247,72 @@ def changed_column(path: Path, name: str, value: float) -> None:
 
 
 @pytest.mark.parametrize(
-    ("table", "column", "value"),
+    ("changed", "value", "message"),
     [
-        (files.STREAMS_TABLE, "start_s", math.inf),
-        (files.STREAMS_TABLE, "end_s", math.nan),
-        (files.STREAMS_TABLE, "ttfb_from_start_s", -1.0),
-        (files.STREAMS_TABLE, "time_to_320kib_s", math.inf),
-        (files.STREAMS_TABLE, "time_to_last_byte_s", -1e-9),
-        (files.GOODPUT_TABLE, "time_s", -math.inf),
-        (files.GOODPUT_TABLE, "interval_s", math.nan),
+        ("ttfb_ticks", -4_000_000, "column ttfb_ticks, row 83: -4000000 is not from 0"),
+        # Only the restored time is impossible.
+        ("pause_s", -4_000_000, r"column start_s, row 83: -\S+ is not from 0"),
     ],
 )
-def test_a_time_that_is_none_is_named(
-    run: Path, tmp_path: Path, table: str, column: str, value: float
+def test_a_time_of_a_published_run_that_is_none_is_named(
+    run: Path, tmp_path: Path, changed: str, value: int, message: str
 ) -> None:
-    records = tmp_path / "records-v1"
-    shutil.copytree(run, records)
-    changed_column(records / table, column, value)
-    with pytest.raises(
-        AnalysisError, match=rf"{table} is damaged: column {column}, row \d+: \S+ is not from 0 to"
-    ):
-        load_run(records, LEVEL)
-
-
-def test_a_time_of_a_published_run_that_is_none_is_named(run: Path, tmp_path: Path) -> None:
     records = published_run(run, tmp_path)
-    changed_column(records / files.PUBLISHED_STREAMS, "ttfb_ticks", -4_000_000)
-    with pytest.raises(AnalysisError, match="column ttfb_ticks, row 83: -4000000 is not from 0"):
+    forget_hashes(records / files.PUBLISHED)
+    changed_column(records / files.PUBLISHED_STREAMS, changed, value)
+    with pytest.raises(AnalysisError, match=message):
         load_run(records, LEVEL)
+
+
+def halved(table: pa.Table) -> pa.Table:
+    return table.slice(0, table.num_rows // 2)
+
+
+def doubled(table: pa.Table) -> pa.Table:
+    return pa.concat_tables([table, table])
+
+
+def moved(table: pa.Table) -> pa.Table:
+    """A download is another client's: its number is there already."""
+    clients = table["client"].to_pylist()
+    other = next(name for name in clients if name.startswith("web") and name != clients[-1])
+    column = pa.array([*clients[:-1], other], table.schema.field("client").type)
+    return table.set_column(table.schema.get_field_index("client"), "client", column)
+
+
+@pytest.mark.parametrize("name", [files.STREAMS_TABLE, files.GOODPUT_TABLE])
+@pytest.mark.parametrize("change", [halved, doubled, moved])
+def test_a_table_that_is_not_the_one_of_its_run_is_refused(
+    run: Path, tmp_path: Path, name: str, change: Callable[[pa.Table], pa.Table]
+) -> None:
+    records = tmp_path / "run" / files.RECORDS
+    shutil.copytree(run, records)
+    (tmp_path / "run" / files.MANIFEST).write_text("{}")
+    load_run(records, LEVEL)
+    pq.write_table(change(pq.read_table(records / name)), records / name)
+    with pytest.raises(AnalysisError, match=f"{name} is damaged: parse.json does not have its"):
+        load_run(records, LEVEL)
+    forget_hashes(records / files.PARSE_REPORT)
+    if name == files.STREAMS_TABLE:
+        wrong = r"\d+ streams of \w+ \(.*\), and its logs had \d+|several rows have the same client"
+        for read in (lambda: load_run(records, LEVEL), lambda: require_whole(tmp_path / "run")):
+            with pytest.raises(AnalysisError, match=wrong):
+                read()
+
+
+@pytest.mark.parametrize("change", [halved, doubled])
+def test_streams_of_a_published_run_are_those_of_its_logs(
+    run: Path, tmp_path: Path, change: Callable[[pa.Table], pa.Table]
+) -> None:
+    records = published_run(run, tmp_path)
+    path = records / files.PUBLISHED_STREAMS
+    pq.write_table(change(pq.read_table(path)), path)
+    with pytest.raises(AnalysisError, match=r"published\.json does not have its SHA-256"):
+        require_published(tmp_path / "0")
+    forget_hashes(records / files.PUBLISHED)
+    for read in (lambda: load_run(records, LEVEL), lambda: require_published(tmp_path / "0")):
+        with pytest.raises(AnalysisError, match=r"\d+ streams of \w+ \(.*\), and its logs had"):
+            read()
 
 
 # ----- any records
@@ -495,6 +533,7 @@ def test_times_of_received_bytes_ascend(tmp_path: Path) -> None:
     values = {name: table[name].combine_chunks() for name in table.column_names}
     values["time_s"] = pa.array(values["time_s"].to_pylist()[::-1])
     write_table(path, RECEIVED, values)
+    forget_hashes(tmp_path / "out" / files.PUBLISHED)
     with pytest.raises(AnalysisError, match="do not ascend"):
         load_run(tmp_path / "out", level_of(0, 20, 60))
 

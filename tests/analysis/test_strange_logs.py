@@ -82,6 +82,16 @@ def test_times_of_a_stream_that_are_out_of_order_are_left_out(tmp_path: Path) ->
     assert rows[1]["ttfb_from_start_s"] == 0.5
 
 
+def test_a_log_without_some_of_its_heartbeats_is_incomplete(tmp_path: Path) -> None:
+    log = LogWriter("client1")
+    log.start(240.0)
+    for second in (*range(241, 500), *range(503, 1081)):
+        log.heartbeat(float(second), 300)
+    report = read(tmp_path, log.text())
+    assert report.problems[0].damage == "it has no heartbeat from 499 to 503 s"
+    assert report.unknown_bytes_reason("web") == "incomplete logs of 1 of 1 clients (client1)"
+
+
 def read_in_batches(path: Path) -> None:
     for lines in LogFile(path).batches():
         assert len(lines) <= MOST_LINES

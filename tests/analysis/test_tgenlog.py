@@ -265,15 +265,17 @@ def test_a_log_that_ends_before_its_run_is_cut(lines: int, problem: str | None) 
         (lambda second: True, None),
         (lambda second: second % 3, "it has no heartbeat from 242 to 244 s"),
         (lambda second: not 300 <= second < 400, "it has no heartbeat from 299 to 400 s"),
+        (lambda second: second > 400, "it has no heartbeat from 240 to 401 s"),
     ],
 )
-def test_heartbeats_that_are_missing_within_a_log_are_named(
+def test_heartbeats_that_are_missing_in_a_log_are_named(
     kept: Callable[[int], bool], problem: str | None
 ) -> None:
     log = LogWriter("client1")
     log.start(240.0)
     for second in filter(kept, range(241, 541)):
         log.heartbeat(float(second), 0)
-    read = TgenLog()
-    read.feed(log.text().splitlines())
-    assert read.missing_heartbeats(RunClock(epoch_unix_s=EPOCH, stop_s=541.0)) == problem
+    clock = RunClock(epoch_unix_s=EPOCH, stop_s=541.0)
+    assert parse(log.text().splitlines()).missing_heartbeats(clock) == problem
+    headless = parse(log.text().splitlines()[1:])
+    assert headless.missing_heartbeats(clock) == "its beginning is missing"

@@ -268,8 +268,22 @@ def test_seeds_of_the_command_line(text: str, seeds: object) -> None:
     "text", ["", "x", "0", "-1", "1,1", "1,,2", "1.5", "9" * 5000, "1_000", "٣"]
 )
 def test_seeds_refused(text: str) -> None:
-    with pytest.raises(UserError, match="SEEDS: expected"):
+    with pytest.raises(UserError, match="NETWORKS: expected"):
         parse_seeds(text)
+
+
+def test_networks_and_repeats(load_text: LoadText) -> None:
+    experiment = load_text(VALID)
+    assert (experiment.seeds, experiment.repeats) == ((1, 2), 1)
+    assert load_text(VALID.replace("seeds:", "networks:")) == experiment
+    repeated = experiment.with_overrides(seeds=[3], repeats=2)
+    assert repeated.replicates == ((3, 1), (3, 2))
+    assert repeated.asked["repeats"] == 2
+    with pytest.raises(UserError, match="REPEATS: expected a whole number"):
+        experiment.with_overrides(repeats=0)
+    one = load_text(VALID.replace("seeds: 2", "networks: 1\nrepeats: 5\nscope: one-network"))
+    with pytest.raises(UserError, match="one-network needs exactly one network and at least two"):
+        one.with_overrides(repeats=1)
 
 
 def test_scale(load_text: LoadText) -> None:
@@ -405,9 +419,9 @@ def test_names_are_checked_only_against_files_that_are_there(checkout: Path, wri
 def test_parameters_that_tor_builds_from_parts_are_known(load_text: LoadText) -> None:
     names = [
         *(f"cc_vegas_{part}_{path}" for part in ("alpha", "delta") for path in ("exit", "onion")),
-        *("cc_sscap_sbws", "nf_pad_single_onion", "max-consensus-age-to-cache-for-diff"),
+        *("cc_sscap_sbws", "max-consensus-age-to-cache-for-diff"),
     ]
-    parameters = "".join(f"    {name}: 100\n" for name in names)
+    parameters = "".join(f"    {name}: 100\n" for name in names) + "    nf_pad_single_onion: 1\n"
     assert load_text(VALID.replace("    cc_alg: 0\n", parameters)).warnings == ()
 
 
@@ -417,6 +431,34 @@ def test_a_parameter_takes_the_place_of_our_default(load_text: LoadText) -> None
     assert load_text(text).levels["foo"].settings.tor.consensus_params == parameters
 
 
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ("    cc_alg: 0\n", "    cc_alg: 0\n    circwindow: 1000\n"),
+        ("cc_alg: 0", "cc_vegas_alpha_exit: 3"),
+        ("  baseline: ewma\n", "  baseline: ewma\n  torrc: {all: {CircuitPriorityHalflife: 3}}\n"),
+        (
+            "    cc_alg: 0\n",
+            "    CircuitPriorityHalflifeMsec: 3000\n"
+            "  torrc: {all: {CircuitPriorityHalflife: -1}}\n",
+        ),
+        # A level replaces the name alone, and its base has the interval that is the default.
+        (
+            "  baseline: ewma\n",
+            '  baseline: ewma\n  scheduler: {name: Vanilla, run_interval: "10 ms"}\n',
+        ),
+        ("  baseline: ewma\n", '  baseline: ewma\n  torrc: {all: {ExitPolicy: "accept *:*"}}\n'),
+        (
+            "  baseline: ewma\n",
+            "  baseline: ewma\n  torrc: {relay: {DoSCircuitCreationEnabled: 1, "
+            "DoSCircuitCreationRate: 3}}\n",
+        ),
+    ],
+)
+def test_what_some_of_the_hosts_read_is_accepted(load_text: LoadText, old: str, new: str) -> None:
+    assert load_text(VALID.replace(old, new)).warnings == ()
+
+
 @pytest.mark.parametrize("port", ["9000", "9000 IsolateDestAddr NoIsolateSOCKSAuth"])
 def test_clients_streams_can_be_isolated(load_text: LoadText, port: str) -> None:
     torrc = f'  baseline: ewma\n  torrc: {{client: {{SocksPort: "{port}"}}}}\n'
@@ -424,7 +466,7 @@ def test_clients_streams_can_be_isolated(load_text: LoadText, port: str) -> None
     assert tor.torrc.client == {"SocksPort": (port,)}
 
 
-def test_a_sweep_of_an_option_that_two_variants_differ_in_is_refused(
+def test_options_of_variants_that_cannot_have_an_effect_are_refused(
     checkout: Path, write: Write, load_text: LoadText
 ) -> None:
     (checkout / "tor-patches").unlink()
@@ -433,12 +475,15 @@ def test_a_sweep_of_an_option_that_two_variants_differ_in_is_refused(
     text = registry.read_text()
     entry = text[text.index("  stock:\n") : text.index("  ewma:\n")]
     own = entry.replace("stock", "short").replace(": 30", ": 3").replace("#000000", "#888888")
+    own = own.replace("    proof:", "      KISTSockBufSizeFactor: 3\n    proof:")
     registry.write_text(text + own.replace("marker: o", "marker: s"))
     tor = "  variants: [stock, short]\n  baseline: stock\n"
     two = VALID.replace("  variants: [rr, ewma]\n  baseline: ewma\n", tor)
     assert load_text(two).variants == ("stock", "short")
     with pytest.raises(UserError, match=r"variants differ in it \(stock: 30, short: 3\)"):
         load_text(two.replace(tor, tor + "  torrc: {relay: {CircuitPriorityHalflife: 9}}\n"))
+    with pytest.raises(UserError, match="KISTSockBufSizeFactor of short: Tor ignores it, because"):
+        load_text(two.replace(tor, tor + "  scheduler: {name: Vanilla}\n"))
 
 
 def test_warnings(load_text: LoadText) -> None:

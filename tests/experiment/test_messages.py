@@ -328,36 +328,117 @@ CASES = {
         "cc_alg: 0",
         "KISTSchedRunInterval: 2",
         "26: tor.consensus_params.KISTSchedRunInterval: Tor ignores it, because tor.scheduler sets "
-        "KISTSchedRunInterval 10 msec",
+        "KISTSchedRunInterval 10 msec; remove it, or change KISTSchedRunInterval",
     ),
     "a parameter that a variant overrides": (
         "cc_alg: 0",
         "CircuitPriorityHalflifeMsec: 90000",
         "26: tor.consensus_params.CircuitPriorityHalflifeMsec: Tor ignores it, because variant "
-        "ewma sets CircuitPriorityHalflife 30",
+        "ewma sets CircuitPriorityHalflife 30; remove it, or change CircuitPriorityHalflife",
     ),
     "a parameter that every run overrides": (
         "cc_alg: 0",
         "hsdir_interval: 60",
         "26: tor.consensus_params.hsdir_interval: Tor ignores it, because "
-        "configs/tor/common.torrc sets TestingTorNetwork 1",
+        "configs/tor/common.torrc sets TestingTorNetwork 1; remove it, or change "
+        "TestingTorNetwork",
     ),
     "a parameter that Tor's own default overrides": (
         "cc_alg: 0",
         "pb_dropguards: 1",
         "26: tor.consensus_params.pb_dropguards: Tor ignores it, because Tor's own default sets "
-        "PathBiasDropGuards 0",
+        "PathBiasDropGuards 0; remove it, or change PathBiasDropGuards",
     ),
     "a parameter that the experiment's own option switches off": (
         "    cc_alg: 0\n",
         "    cfx_max_legs_set: 3\n  torrc: {client: {ConfluxEnabled: 0}}\n",
         "26: tor.consensus_params.cfx_max_legs_set: Tor ignores it, because tor.torrc.client sets "
-        "ConfluxEnabled 0",
+        "ConfluxEnabled 0; remove it, or change ConfluxEnabled",
+    ),
+    "a parameter above Tor's range": (
+        "    cc_alg: 0\n",
+        "    cc_alg: 0\n    circwindow: 50000\n",
+        "27: tor.consensus_params.circwindow: Tor 0.4.9 accepts 100 to 1000, and replaces other "
+        "values by the nearest of these",
+    ),
+    "a parameter below Tor's range": (
+        "cc_alg: 0",
+        "cc_cwnd_init: 30",
+        "26: tor.consensus_params.cc_cwnd_init: Tor 0.4.9 accepts 31 to 10000, and replaces other "
+        "values by the nearest of these",
+    ),
+    "parameters of the congestion control that is off": (
+        "    cc_alg: 0\n",
+        "    cc_alg: 0\n    cc_vegas_alpha_exit: 3\n    cc_xoff_client: 9\n    cfx_send_pct: 9\n",
+        *(
+            f"{line}: tor.consensus_params.{name}: Tor ignores it, because tor.consensus_params "
+            "sets cc_alg 0; remove it, or change cc_alg"
+            for line, name in ((27, "cc_vegas_alpha_exit"), (28, "cc_xoff_client"))
+        ),
+        "29: tor.consensus_params.cfx_send_pct: Tor ignores it, because tor.consensus_params sets "
+        "cc_alg 0; remove it, or change cc_alg",
+    ),
+    "the fixed window with Tor's own congestion control": (
+        "cc_alg: 0",
+        "circwindow: 500",
+        "26: tor.consensus_params.circwindow: Tor ignores it, because Tor's own default sets "
+        "cc_alg 2; remove it, or change cc_alg",
+    ),
+    "an interval of the scheduler that has none": (
+        "  baseline: ewma\n",
+        '  baseline: ewma\n  scheduler: {name: Vanilla, run_interval: "2 ms"}\n',
+        "25: tor.scheduler.run_interval: Tor ignores it, because tor.scheduler sets Schedulers "
+        "Vanilla; remove it, or change Schedulers",
+    ),
+    "an option of another scheduler": (
+        "  baseline: ewma\n",
+        "  baseline: ewma\n  scheduler: {name: KISTLite}\n"
+        "  torrc: {all: {kistSockBufSizeFactor: 3}}\n",
+        "26: tor.torrc.all.kistSockBufSizeFactor: Tor ignores it, because tor.scheduler sets "
+        "Schedulers KISTLite; remove it, or change Schedulers",
+    ),
+    "a half-life without EWMA": (
+        "  variants: [rr, ewma]\n  baseline: ewma\n",
+        "  variants: [rr, swrr-linear]\n  baseline: rr\n"
+        "  torrc: {relay: {CircuitPriorityHalflife: 3}}\n",
+        "25: tor.torrc.relay.CircuitPriorityHalflife: Tor ignores it, because variant rr sets "
+        "CircuitPolicy RR; remove it, or change CircuitPolicy",
+    ),
+    "a half-life of the consensus without EWMA": (
+        VALID[VALID.index("  variants:") : VALID.index("    cc_alg: 0\n")],
+        "  variants: [swrr-linear]\n  baseline: swrr-linear\n  consensus_params:\n"
+        "    CircuitPriorityHalflifeMsec: 3000\n    CircuitPriorityTickSecs: 9\n",
+        *(
+            f"{line}: tor.consensus_params.CircuitPriority{name}: Tor ignores it, because variant "
+            "swrr-linear sets CircuitPolicy SWRR; remove it, or change CircuitPolicy"
+            for line, name in ((26, "HalflifeMsec"), (27, "TickSecs"))
+        ),
+    ),
+    "a weight function without SWRR": (
+        "  baseline: ewma\n",
+        "  baseline: ewma\n  torrc: {all: {SWRRWeightFunction: linear}}\n",
+        "25: tor.torrc.all.SWRRWeightFunction: Tor ignores it, because variant rr sets "
+        "CircuitPolicy RR; remove it, or change CircuitPolicy",
+    ),
+    "a client's exit policy": (
+        "  baseline: ewma\n",
+        '  baseline: ewma\n  torrc: {client: {ExitPolicy: "reject *:*"}}\n',
+        "25: tor.torrc.client.ExitPolicy: Tor ignores it, because configs/tor/client.torrc sets "
+        "ClientOnly 1; remove it, or change ClientOnly",
+    ),
+    "an option of a defence that is off": (
+        "  baseline: ewma\n",
+        "  baseline: ewma\n  torrc: {relay: {DoSCircuitCreationRate: 3}}\n",
+        "25: tor.torrc.relay.DoSCircuitCreationRate: Tor ignores it, because "
+        "configs/tor/common.torrc sets DoSCircuitCreationEnabled 0; remove it, or change "
+        "DoSCircuitCreationEnabled",
     ),
     "an option that makes a variant another one": (
         "  baseline: ewma\n",
         "  baseline: ewma\n  torrc: {all: {circuitpolicy: RR}}\n",
         "25: tor.torrc.all.circuitpolicy: cannot be set here: variant rr is circuitpolicy RR",
+        "23: tor.variants: CircuitPriorityHalflife of ewma: Tor ignores it, because tor.torrc.all "
+        "sets circuitpolicy RR; remove it, or change circuitpolicy",
     ),
     "an option that a relay's own limit overrides": (
         "title:",
@@ -399,14 +480,25 @@ CASES = {
     "no seeds": (
         "seeds: 2",
         "seeds: 0",
-        "3: seeds: expected a number of seeds (1 to 10000) or a list of different seeds such as "
+        "3: seeds: expected a number of networks (1 to 10000) or a list of different ones such as "
         "[1, 2, 7], got 0",
     ),
     "a seed twice": (
         "seeds: 2",
         "seeds: [1, 2, 1]",
-        "3: seeds: expected a number of seeds (1 to 10000) or a list of different seeds such as "
+        "3: seeds: expected a number of networks (1 to 10000) or a list of different ones such as "
         "[1, 2, 7], got 1 twice",
+    ),
+    "networks by both names": (
+        "seeds: 2",
+        "networks: 2\nseeds: 2",
+        "4: seeds: is another name of `networks`, which is here too; remove one of them",
+    ),
+    "a scope that the runs do not allow": (
+        "seeds: 2",
+        "networks: 2\nrepeats: 2\nscope: one-network",
+        "5: scope: one-network needs exactly one network and at least two repeats, and there are "
+        "2 and 2",
     ),
     "no title": (
         "title: A small experiment",
@@ -514,8 +606,8 @@ def test_one_relay_is_not_guard_and_exit_of_one_circuit(refused: Refused) -> Non
 def test_all_errors_come_together_by_line(refused: Refused) -> None:
     text = VALID.replace("seeds: 2", "seed: 2").replace('"5 min"', '"5"').replace("rr,", "rr!,")
     assert refused(text) == [
-        "experiments/foo.yaml:1: seeds: missing; expected a number of seeds (1 to 10000) or a list "
-        "of different seeds such as [1, 2, 7]",
+        "experiments/foo.yaml:1: networks: missing; expected a number of networks (1 to 10000) or "
+        "a list of different ones such as [1, 2, 7]",
         'experiments/foo.yaml:3: seed: unknown key; did you mean "seeds"?',
         "experiments/foo.yaml:23: tor.variants[1]: expected a name (lower-case letters, digits "
         'and hyphens), got "rr!"',

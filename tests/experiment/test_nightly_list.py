@@ -18,7 +18,7 @@ false_alarms_per_year: 2
 nights_per_year: 365
 
 experiments:
-  - {name: foo, variants: [ewma], seeds: 10}
+  - {name: foo, variants: [ewma], networks: 10}
   - name: bar
     seeds: [1, 4]
     scale: 0.5
@@ -43,7 +43,7 @@ def read(checkout: Path) -> Read:
 def test_the_list_is_kept_as_it_was_written(read: Read) -> None:
     made = read(LIST)
     assert made.experiments == (
-        NightlyEntry(name="foo", variants=("ewma",), seeds=10),
+        NightlyEntry(name="foo", variants=("ewma",), networks=10),
         NightlyEntry(name="bar", seeds=[1, 4], scale=0.5, engine="uml"),
     )
     assert (made.false_alarms_per_year, made.false_steps_per_year) == (2.0, 1.0)
@@ -54,9 +54,14 @@ def test_the_list_is_kept_as_it_was_written(read: Read) -> None:
 @pytest.mark.parametrize(
     ("old", "new", "message"),
     [
-        ("seeds: 10", "sedes: 10", '6: experiments[1].sedes: unknown key; did you mean "seeds"?'),
-        ("seeds: 10", "seeds: ten", "6: experiments[1].seeds: expected a number of seeds"),
-        ("[1, 4]", "[1, 1]", "8: experiments[2].seeds: expected a number of seeds"),
+        ("networks: 10", "sedes: 1", '6: experiments[1].sedes: unknown key; did you mean "seeds"?'),
+        ("networks: 10", "seeds: ten", "6: experiments[1].seeds: expected a number of networks"),
+        (
+            "seeds: [1, 4]",
+            "seeds: 1\n    networks: 1",
+            "8: experiments[2].seeds: is another name of",
+        ),
+        ("[1, 4]", "[1, 1]", "8: experiments[2].seeds: expected a number of networks"),
         ("name: bar", "nme: bar", "7: experiments[2].nme: unknown key"),
         ("name: bar", "name: fo", 'no experiment "fo"; did you mean "foo"?'),
         ("name: bar", "name: foo", '7: experiments[2].name: "foo" stands there twice'),

@@ -20,14 +20,14 @@ from types import SimpleNamespace
 from typing import Any
 from unittest import mock
 
-from analysis_synthetic import LogWriter, study_content, write_run
+from analysis_synthetic import LogWriter, forget_hashes, study_content, write_run
 from celltrace_synthetic import Model, write_traces
 from peers.test_records import DOWNLOADER, SEED
 from peers.test_records import write_run as write_peers
 from test_imports import collection
 from tornet_synthetic import write_tornet_run
 
-from analysis.formats.files import RECORDS, RUN_SET
+from analysis.formats.files import PUBLISHED, RECORDS, RUN_SET
 from analysis.formats.json_files import write_json
 from analysis.formats.manifest import identity_hash
 from analysis.formats.study import Level
@@ -81,6 +81,7 @@ def _samples(root: Path) -> Iterator[Sample]:
         run.mkdir(parents=True)
         write(run)
         extract(run, run / RECORDS)
+        forget_hashes(run / RECORDS / "parse.json")
         yield Sample(name, run / RECORDS, level)
 
 
@@ -133,6 +134,7 @@ class Project:
             directory = self.root / "runs" / run_id
             write_run(directory, run["seed"], {"ewma": 1.0, "rr": 1.2}[run["variant"]], 2, 1)
             extract(directory, directory / "records-v1")
+            forget_hashes(directory / "records-v1" / "parse.json")
             if runs:
                 shutil.rmtree(directory / "shadow.data")
             tor = {"tor-circuit-policy": {"version": "0.4.9.11", "sha256": "s", "source": "debian"}}
@@ -164,7 +166,10 @@ class Project:
         self.members = members_of(self.pack_file)
         file = self.published_file = self.inputs / "published.tar.xz"
         pack(store, some, file, studies=studies, logs=False, published=True, say=lambda _: None)
-        self.published_members = members_of(file)
+        self.published_members = {
+            name: content.replace(b'"tables"', b'"old"') if name.endswith(PUBLISHED) else content
+            for name, content in members_of(file).items()
+        }
 
     def _write_import(self) -> None:
         with tempfile.TemporaryDirectory() as folder:

@@ -22,8 +22,8 @@ def repository() -> Path:
 def shadow_engine() -> ShadowEngine:
     """Shadow's engine as it would be with that version installed; it cannot run, only configure."""
     engine = ShadowEngine.__new__(ShadowEngine)
-    engine._shadow = Tool(Path("/nonexistent/shadow"), "3.3.0", "f1b2cacf2")
-    engine._tgen = Tool(Path("/nonexistent/tgen"), "1.1.2", None)
+    engine._shadow = Tool(Path("/nonexistent/shadow"), "3.3.0", "f1b2cacf2", "00")
+    engine._tgen = Tool(Path("/nonexistent/tgen"), "1.1.2", None, "01")
     return engine
 
 

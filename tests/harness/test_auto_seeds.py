@@ -150,4 +150,4 @@ def test_bad_arguments(
 
 def test_other_verbs_say_who_takes_auto(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["run", "quick", "--seeds", "auto"]) == 2
-    assert "`make experiment` takes SEEDS=auto too" in capsys.readouterr().err
+    assert "`make experiment` takes NETWORKS=auto too" in capsys.readouterr().err

@@ -133,7 +133,8 @@ def test_a_variant_that_an_experiment_excludes_is_refused(open_bench: Any, tmp_p
     path = tmp_path / "own.yaml"
     path.write_text(
         f"extends: {REPOSITORY}/experiments/quick.yaml\n"
-        "tor: {variants: [rr], baseline: rr, consensus_params: {CircuitPriorityHalflifeMsec: 9}}\n"
+        "tor: {variants: [stream-list], baseline: stream-list, "
+        "consensus_params: {CircuitPriorityHalflifeMsec: 9}}\n"
     )
     open_bench(name=str(path))
     with pytest.raises(UserError, match="variant ewma sets CircuitPriorityHalflife 30"):

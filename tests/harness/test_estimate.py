@@ -74,7 +74,7 @@ def test_every_run_is_counted(root: Path) -> None:
     assert (found.runs, found.there, found.missing) == (9, 0, 9)
     assert found.sources == [MODEL]
     assert found.cpu_s.middle == pytest.approx(
-        sum(one.cost.cpu_s.middle * len(one.seeds) for one in found.to_make)
+        sum(one.cost.cpu_s.middle * len(one.replicates) for one in found.to_make)
     )
 
 
@@ -120,7 +120,7 @@ def test_a_smaller_network_never_costs_more(one: float, other: float) -> None:
         (request("no-such"), 'no experiment called "no-such"'),
         (request(scale=0.0), "SCALE: expected a number more than 0"),
         (request(scale=1000.0), "SCALE: expected a number more than 0"),
-        (request(seeds=0), "SEEDS|seeds"),
+        (request(seeds=0), "NETWORKS|networks"),
         (request(variants=("nobody",)), 'there is no variant "nobody"'),
         (request(engine="abacus"), "there is no engine 'abacus'"),
         (request("slowstart", scale=0.1), "has no counts to scale"),
@@ -237,7 +237,7 @@ class FakeBench:
     def is_drawn(self, _seed: int) -> bool:
         return self.drawn
 
-    def compose(self, level: str, variant: str, seed: int) -> SimpleNamespace:
+    def compose(self, level: str, variant: str, seed: int, repeat: int = 1) -> SimpleNamespace:
         self.composed.append(seed)
         time.sleep(self.takes_s)
         return SimpleNamespace(run_id=lambda programs, engine: f"a{variant}{seed}".encode().hex())
@@ -330,7 +330,7 @@ def test_finished_runs_of_a_kind_tell_what_the_others_take(root: Path, bench: Fa
     assert cpu_s == pytest.approx(100.0)  # the geometric mean
     assert source == SAME
     (one,) = (one for one in found.to_make if one.kind.variant == "rr")
-    assert one.seeds == (3,)
+    assert one.replicates == ((3, 1),)
     assert one.cost.memory_bytes.middle == pytest.approx(2**28)
     assert one.cost.disk_bytes.middle == pytest.approx(100_000, rel=0.1)
     assert one.cost.cpu_s.low < 50 < 200 < one.cost.cpu_s.high

@@ -20,6 +20,7 @@ from onionlab.rundir import RunDirectory, compose
 from onionlab.rundir.keys import make_onion_service_keys
 from onionlab.runs.costs.features import carried_bytes, features_of
 from onionlab.runs.costs.markov_load import load_of_class
+from onionlab.runs.costs.model import MEMORY, load_model
 
 from .checkout import TINY, Checkout
 from .markov_models import MODELS, drawn_streams, logged_streams, seed_of, write_models
@@ -229,11 +230,16 @@ def test_a_packet_model_without_end_takes_a_timeout_and_memory(
     )
     with_timeout = loaded(tmp_path)
     ending = composed(with_timeout, shadow_engine).simulation
+    (level,) = with_timeout.levels.values()
+    model = load_model(REPOSITORY)
+    estimate = model.need("uml", MEMORY, features_of(REPOSITORY, level.settings))
     (tmp_path / "models" / "packet.graphml").write_text(endless)
     simulation = composed(with_timeout, shadow_engine).simulation
     # Two clients, each with a stream every two seconds or so, for 45 s.
     assert (ending.endless_streams, simulation.endless_streams) == (0, 45)
     assert memory.expected_bytes(simulation) - memory.expected_bytes(ending) == 45 * 6 * 2**20
+    higher = model.need("uml", MEMORY, features_of(REPOSITORY, level.settings))
+    assert higher.middle - estimate.middle == pytest.approx(45 * 6 * 2**20)
     without = loaded(tmp_path, timeout="none")
     (tmp_path / "models" / "packet.graphml").write_text(endless)
     with pytest.raises(UserError, match=r"users\.packet_model: .* never ends: TGen would send"):

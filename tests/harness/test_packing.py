@@ -710,4 +710,4 @@ def test_the_command_packs_the_seeds_that_are_asked_for(
     with opened_together([tmp_path / "2.tar.xz", tmp_path / "1.tar.xz"], tmp_path / "s") as folder:
         assert load_study(folder / STUDIES / "small.json").asked["seeds"] == [2, 3]
     assert main(["pack", "small", "--seeds", "9,"]) == 2
-    assert "no run of small with these seeds: 9," in capsys.readouterr().err
+    assert "no run of small on these networks: 9," in capsys.readouterr().err

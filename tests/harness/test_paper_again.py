@@ -144,7 +144,7 @@ def test_nothing_is_built_where_only_the_store_is_asked_for(bench: Bench) -> Non
     assert len([line for line in lines if "the runs last planned" in line]) == len(EXPERIMENTS)
     with pytest.raises(UserError) as refused:
         repeat(bench, run=False, request=Request("", scale=0.2, seeds=5))
-    assert "The last plan was for SCALE=0.1, SEEDS=5, ENGINE=auto." in str(refused.value.hint)
+    assert "The last plan was for SCALE=0.1, NETWORKS=5, ENGINE=auto." in str(refused.value.hint)
     # What is built is planned anew.
     bench.lacking, before = "", len(bench.planned)
     repeat(bench, run=False)

@@ -8,11 +8,12 @@ import subprocess
 import sys
 import time
 from pathlib import Path
+from types import SimpleNamespace
 
 import psutil
 import pytest
 
-from analysis.formats.plan_file import PlannedRun, Request
+from analysis.formats.plan_file import PlannedRun, Request, Resources
 from onionlab.errors import UserError
 from onionlab.runs import planning
 
@@ -153,10 +154,23 @@ def test_what_may_not_be_written_is_said_before_anything_is_built(
         planning.make_plan(tmp_path, Request("quick"), print)
 
 
-def test_levels_that_share_runs_are_named() -> None:
+def test_levels_that_share_runs_are_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     runs = [
         PlannedRun(f"{run_id}{seed}", level, "ewma", seed)
         for level, run_id in (("short", "a"), ("long", "a"), ("other", "b"))
         for seed in (1, 2)
     ]
-    assert planning._levels_with_the_same_runs(runs) == ["short and long"]
+    bench = SimpleNamespace(
+        experiment=SimpleNamespace(
+            name="e", warnings=(), levels={"short": SimpleNamespace(settings=None)}
+        ),
+        engine=SimpleNamespace(name="shadow", cpus_per_run=lambda options: 1),
+    )
+    results = {"open_bench": bench, "_name_runs": runs, "estimate_resources": Resources(1, 1, 1)}
+    others = ("_require_margins", "engine_options", "builds_that_changed", "with_earlier_looks")
+    for name in (*results, *others, "study_of", "write_study"):
+        monkeypatch.setattr(planning, name, lambda *_, name=name: results.get(name))
+    said: list[str] = []
+    planning.make_plan(tmp_path, Request("e"), said.append)
+    note = "note: short and long have the same runs: nothing that they set makes a difference"
+    assert said == [note]

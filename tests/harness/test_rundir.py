@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import copy
+import dataclasses
 import hashlib
 import json
 import re
@@ -18,7 +20,7 @@ from onionlab.experiment import Experiment, load
 from onionlab.experiment.values import Deployment
 from onionlab.programs.tor.build import BuiltTor
 from onionlab.programs.tor.variants import load_variants
-from onionlab.rundir import RunDirectory, compose
+from onionlab.rundir import RunDirectory, compose, torrc
 
 REPOSITORY = Path(__file__).resolve().parents[2]
 VARIANTS = load_variants(REPOSITORY)
@@ -28,7 +30,9 @@ def quick() -> Experiment:
     return load("quick", root=REPOSITORY)
 
 
-def composed(engine: ShadowEngine, variant: str = "rr", seed: int = 1, **tor: Any) -> RunDirectory:
+def composed(
+    engine: ShadowEngine, variant: str = "rr", seed: int = 1, repeat: int = 1, **tor: Any
+) -> RunDirectory:
     level = next(iter(quick().levels.values()))
     settings = level.settings
     if tor:
@@ -39,6 +43,7 @@ def composed(engine: ShadowEngine, variant: str = "rr", seed: int = 1, **tor: An
         variant=VARIANTS[variant],
         baseline=VARIANTS["ewma"],
         seed=seed,
+        repeat=repeat,
         engine=engine,
     )
 
@@ -94,6 +99,28 @@ def test_seeds_differ_in_keys_network_and_starts(
         [run.simulation.processes["relay1exitguard"][0].start_ms for run in (one, two)],
     ]
     assert all(a != b for a, b in starts)
+
+
+def test_repeats_share_the_network_and_nothing_that_is_random_in_a_run(
+    shadow_engine: ShadowEngine,
+) -> None:
+    one, two = (composed(shadow_engine, repeat=repeat) for repeat in (1, 2))
+    different = {path for path, content in one.files.items() if two.files[path] != content}
+    assert one.files.keys() == two.files.keys()
+    assert different == {"shadow.config.yaml"}
+    assert {"conf/network.gml", torrc.BANDWIDTH_FILE} <= one.files.keys()
+
+    def starts(name: str) -> list[list[int]]:
+        runs = [run.simulation.processes[name] for run in (one, two)]
+        return [
+            list(pair) for pair in zip(*([p.start_ms for p in run] for run in runs), strict=True)
+        ]
+
+    for name in ("authority1", "relay1exitguard", "server1"):
+        assert all(a == b for a, b in starts(name))
+    assert all(a != b for a, b in starts("webclient1"))
+    assert one.simulation.network == two.simulation.network
+    assert one.simulation.seed == 1 != two.simulation.seed
 
 
 def test_every_host_of_the_configuration_has_its_files(shadow_engine: ShadowEngine) -> None:
@@ -203,6 +230,8 @@ def test_dedicated_middles_make_guards_and_exits_scarce(shadow_engine: ShadowEng
 
 def test_a_run_is_named_by_all_that_determines_it(shadow_engine: ShadowEngine) -> None:
     run = composed(shadow_engine)
+    other_engine = copy.copy(shadow_engine)
+    other_engine._shadow = dataclasses.replace(shadow_engine._shadow, version="3.4.0")
     tor = BuiltTor("circuit-policy", Path("tor"), "a" * 64, "0.4.9.11", {})
     other_tor = BuiltTor("circuit-policy", Path("tor"), "b" * 64, "0.4.9.11", {})
     elsewhere = BuiltTor("circuit-policy", Path("/elsewhere/tor"), "a" * 64, "0.4.9.11", {})
@@ -213,5 +242,4 @@ def test_a_run_is_named_by_all_that_determines_it(shadow_engine: ShadowEngine) -
     assert (
         composed(shadow_engine, seed=2).run_id({"tor-circuit-policy": tor}, shadow_engine) != name
     )
-    shadow_engine._shadow = shadow_engine._shadow.__class__(Path("x"), "3.4.0", None)
-    assert run.run_id({"tor-circuit-policy": tor}, shadow_engine) != name
+    assert run.run_id({"tor-circuit-policy": tor}, other_engine) != name

@@ -84,6 +84,7 @@ def test_what_each_run_took_stands_in_the_study(plan: Plan) -> None:
             "level": "quick",
             "variant": "rr",
             "seed": run.seed,
+            "repeat": 1,
             "wall_s": 1.0 + run.seed,
             "cpu_s": 1.0,
             "peak_memory_bytes": None,

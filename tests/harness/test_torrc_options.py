@@ -15,7 +15,12 @@ import pytest
 from onionlab.engines.shadow.engine import ShadowEngine
 from onionlab.experiment import load
 from onionlab.experiment.schema import Scheduler, Settings, Torrc
-from onionlab.experiment.tor_options import Layer, describe_settings
+from onionlab.experiment.tor_options import (
+    Layer,
+    describe_settings,
+    parse_options,
+    resolve_options,
+)
 from onionlab.programs.tor.variants import load_variants
 from onionlab.rundir import RunDirectory, compose
 
@@ -104,6 +109,24 @@ PAIRS: dict[str, tuple[dict[str, str], dict[str, Any], str, dict[str, list[str |
         RELAY,
         {"Log": ["notice stdout", "info file x"]},
     ),
+    "a list of defaults, variant": (
+        {"ExitPolicy": "reject *:25"},
+        {},
+        RELAY,
+        {"ExitPolicy": ["reject *:25"]},
+    ),
+    "other ports of the experiment for all, for some": (
+        {},
+        {"torrc": {"all": {"ControlPort": [9051, 9052]}, "relay": {"controlport": 9053}}},
+        RELAY,
+        {"ControlPort": [9051, 9052, 9053]},
+    ),
+    "an option that is no list in two lines": (
+        {},
+        {"torrc": {"all": {"NumCPUs": [2, 3]}}},
+        CLIENT,
+        {"NumCPUs": [3]},
+    ),
     "the port of defaults, experiment": (
         {},
         {"torrc": {"client": {"SocksPort": "9000 IsolateDestAddr"}}},
@@ -173,6 +196,17 @@ def test_the_higher_layer_wins(
     values = {name.lower(): one.value.split(", ") for name, one in told.items()}
     assert expected == {
         name: [plain(value) for value in values.get(name.lower(), [])] for name in expected
+    }
+
+
+def test_lists_of_a_hosts_own_torrc_replace_those_of_its_defaults() -> None:
+    defaults = Layer("defaults", parse_options("Log a\nControlPort 1\nControlPort 2\nNumCPUs 1"))
+    own = Layer("own", parse_options("+Log b\nControlPort 3\nNumCPUs 2"), file="torrc")
+    found = resolve_options([defaults, own])
+    assert {name: (*one.values, one.source) for name, one in found.items()} == {
+        "log": ("a", "b", "own"),
+        "controlport": ("3", "own"),
+        "numcpus": ("2", "own"),
     }
 
 

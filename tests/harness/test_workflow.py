@@ -262,6 +262,18 @@ def test_runs_are_made_seed_after_seed_and_once(workflow: Workflow) -> None:
     assert (workflow.root / "results" / "plans" / "workflow.log").is_file()
 
 
+def test_no_solver_writes_files(workflow: Workflow, monkeypatch: pytest.MonkeyPatch) -> None:
+    """PuLP writes each problem to TMPDIR, and an interrupted command leaves it there."""
+    used = workflow.root / "used"
+    (workflow.root / "pulp.py").write_text(
+        "class apis:\n    class LpSolverDefault:\n        name = 'recorder'\n"
+        f"def getSolver(name):\n    open({str(used)!r}, 'w').close()\n"
+    )
+    monkeypatch.setenv("PYTHONPATH", str(workflow.root))
+    workflow.make()
+    assert not used.exists()
+
+
 @pytest.mark.slow
 def test_runs_that_are_there_are_not_made_again(workflow: Workflow) -> None:
     workflow.make()

@@ -50,7 +50,7 @@ def _read(files: Mapping[str, bytes], host: str) -> Dump:
                 mine.pop(key, None)
             elif name.startswith("+"):
                 mine[key] = [*found.get(key, []), *mine.get(key, []), plain(value)]
-            elif key in ADDED_LISTS | REPLACED_LISTS | {"dirauthority"}:
+            elif key in ADDED_LISTS | REPLACED_LISTS:
                 mine[key] = [*mine.get(key, []), plain(value)]
             else:
                 mine[key] = [plain(value)]

@@ -35,8 +35,8 @@ seeds: 2
 
 def engine() -> ShadowEngine:
     made = ShadowEngine.__new__(ShadowEngine)
-    made._shadow = Tool(Path("/nonexistent/shadow"), "3.3.0", "f1b2cacf2")
-    made._tgen = Tool(Path("/nonexistent/tgen"), "1.1.2", None)
+    made._shadow = Tool(Path("/nonexistent/shadow"), "3.3.0", "f1b2cacf2", "00")
+    made._tgen = Tool(Path("/nonexistent/tgen"), "1.1.2", None, "01")
     return made
 
 

@@ -109,6 +109,12 @@ def test_every_line_of_whole_logs_is_a_row(run: Path, tmp_path: Path) -> None:
     assert (first["delay_s"], first["slow_start"], first["role"]) == (0.001, True, "seed")
 
 
+def test_the_log_of_the_other_peer_is_refused(tmp_path: Path) -> None:
+    run = write_run(tmp_path / "run", whole(DOWNLOADER), whole(DOWNLOADER))
+    with pytest.raises(AnalysisError, match=r"peer seed: .* is the log of another peer"):
+        extract(run, tmp_path / "records")
+
+
 def test_the_same_logs_give_the_same_bytes_also_compressed(run: Path, tmp_path: Path) -> None:
     extract(run, tmp_path / "one")
     packed = write_run(

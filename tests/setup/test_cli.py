@@ -174,14 +174,15 @@ def test_help_says_what_an_exit_status_means(capsys: pytest.CaptureFixture[str])
 def test_a_defect_has_a_traceback_and_no_status_of_an_answer(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    play(monkeypatch, ZeroDivisionError("no"))
-    assert cli.main(["play"]) == cli.EXIT_DEFECT
     answers = {
         status
         for module in cli.command_modules().values()
         for status in cli.own_statuses(cli.load_command(module))
     }
+    assert 1 in answers
     assert cli.EXIT_DEFECT not in answers
+    play(monkeypatch, ZeroDivisionError("no"))
+    assert cli.main(["play"]) == cli.EXIT_DEFECT
     said = capsys.readouterr().err
     assert said.startswith("Traceback")
     assert "\nZeroDivisionError: no\nerror: this is a defect of onionlab" in said
@@ -278,6 +279,23 @@ def test_a_command_whose_output_is_closed_goes_on_and_keeps_its_status(
         assert result.stderr == "0\n1\n2\n"
     else:
         assert result.stdout == "0\nchild\n1\nchild\n2\nchild\n"
+
+
+@pytest.mark.parametrize("verb", ["list", "--help"])
+def test_a_full_standard_output_is_one_error(verb: str) -> None:
+    with Path("/dev/full").open("w") as full:
+        result = subprocess.run(
+            [sys.executable, "-m", "onionlab", verb],
+            cwd=REPOSITORY,
+            stdout=full,
+            stderr=subprocess.PIPE,
+            text=True,
+            check=False,
+        )
+    assert result.stderr == (
+        "error: standard output cannot be written: No space left on device\nfree some space there\n"
+    )
+    assert result.returncode == cli.EXIT_USER_ERROR
 
 
 def test_an_unknown_variant_through_the_program() -> None:

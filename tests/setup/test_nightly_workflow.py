@@ -99,8 +99,8 @@ def publish(tmp_path: Path) -> Callable[[str], int]:
 
 def test_each_night_is_a_commit(publish: Callable[[str], int], tmp_path: Path) -> None:
     artifact = tmp_path / "artifacts" / "nightly-state"
-    (artifact / "baselines" / ".git").mkdir(parents=True)
-    (artifact / "baselines" / ".git" / "config").write_text("[core]\nfsmonitor = false\n")
+    (artifact / "baselines").mkdir(parents=True)
+    (artifact / "baselines" / "other.sh").write_text("not a baseline")
     for night in ("one", "two", "two"):
         (artifact / "history.parquet").write_text(night)
         (artifact / "baselines" / "a.set.json").write_text("{}")

@@ -571,7 +571,7 @@ def test_another_system(machine: Machine) -> None:
 @pytest.mark.parametrize(
     ("name", "named"),
     [
-        *((f"a{character}b", f"the character {character}") for character in '"$`\\\\{}:'),
+        *((f"a{character}b", f"the character {character}") for character in '"$`\\{}:'),
         *((f"a{character}b", "a control character") for character in "\n\t\x1b\x7f"),
         ("line\n", "a control character"),
         (os.fsdecode(b"a\xffb"), "bytes that are not UTF-8"),

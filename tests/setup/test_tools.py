@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from onionlab.engines.shadow.engine import ShadowEngine
 from onionlab.errors import UserError
 from onionlab.programs import installed as tools
 from onionlab.programs.installed import (
@@ -36,6 +37,10 @@ def write_tool(path: Path, says: str, *, status: int = 0) -> Path:
     return path
 
 
+def sha256(path: Path) -> str:
+    return hashlib.sha256(path.read_bytes()).hexdigest()
+
+
 @pytest.fixture(autouse=True)
 def path_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """The only folder on the PATH; variables that name tools are not set."""
@@ -52,7 +57,7 @@ def test_shared_libraries_of_a_program(monkeypatch: pytest.MonkeyPatch, tmp_path
     libraries = tools.shared_libraries(Path("/bin/sh"))
     maps = Path("/proc/self/maps").read_text().split()
     libc = next(Path(word) for word in maps if word.endswith("/libc.so.6"))
-    assert libraries["libc.so.6"] == hashlib.sha256(libc.read_bytes()).hexdigest()
+    assert libraries["libc.so.6"] == sha256(libc)
     assert tools.shared_libraries(write_tool(tmp_path / "script", "")) == {}
 
 
@@ -72,12 +77,29 @@ def test_programs_are_refused_whose_libraries_nobody_can_list(path_folder: Path)
 
 def test_shadow_on_the_path(path_folder: Path) -> None:
     path = write_tool(path_folder / "shadow", SHADOW_SAYS)
-    assert find_shadow() == Tool(path, "3.3.0", "f1b2cacf2")
+    assert find_shadow() == Tool(path, "3.3.0", "f1b2cacf2", sha256(path))
 
 
 def test_tgen_on_the_path_although_it_exits_with_an_error(path_folder: Path) -> None:
     path = write_tool(path_folder / "tgen", TGEN_SAYS, status=1)
-    assert find_tgen() == Tool(path, "1.1.2", None)
+    assert find_tgen() == Tool(path, "1.1.2", None, sha256(path))
+
+
+@pytest.mark.parametrize("rebuilt", ["bin/shadow", "bin/tgen", "lib/libshadow_shim.so"])
+def test_another_build_of_the_same_commit_is_another_engine(tmp_path: Path, rebuilt: str) -> None:
+    write_tool(tmp_path / "bin/shadow", SHADOW_SAYS)
+    write_tool(tmp_path / "bin/tgen", TGEN_SAYS)
+    write_tool(tmp_path / "lib/libshadow_shim.so", "")
+
+    def identity() -> dict[str, str]:
+        programs = {name: str(tmp_path / "bin" / name) for name in ("shadow", "tgen")}
+        return ShadowEngine(**programs).identity
+
+    before = identity()
+    assert identity() == before
+    with (tmp_path / rebuilt).open("a") as file:
+        file.write("# built with other options\n")
+    assert identity() != before
 
 
 def test_what_is_named_comes_first_then_the_variable_then_the_path(
@@ -139,7 +161,7 @@ def test_a_file_that_cannot_be_executed(tmp_path: Path) -> None:
 def test_shadow_versions(path_folder: Path, version: str, fits: bool) -> None:
     write_tool(path_folder / "shadow", f"Shadow {version}")
     if fits:
-        assert find_shadow() == Tool(path_folder / "shadow", version, None)
+        assert find_shadow().version == version
     else:
         with pytest.raises(UserError, match=rf"Shadow {version} at .* is too old: 3\.0\.0"):
             find_shadow()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import fnmatch
 import functools
 import re
 import subprocess
@@ -15,7 +14,13 @@ import shipped
 from _pytest.mark import ParameterSet
 from harness.checkout import share_builds, ship
 
-from onionlab.experiment.tor_parameters import CONSENSUS_PARAMETERS, OVERRIDES, TOR_DEFAULTS
+from onionlab.experiment.tor_options import ADDED_LISTS, REPLACED_LISTS
+from onionlab.experiment.tor_parameters import (
+    CONDITIONS,
+    CONSENSUS_PARAMETERS,
+    OVERRIDES,
+    TOR_DEFAULTS,
+)
 from onionlab.programs.tor.build import BuiltTor, ensure_variants
 from onionlab.programs.tor.check import Outcome, check_series, new_problems
 from onionlab.programs.tor.source import source_at_hand
@@ -91,44 +96,79 @@ def test_stock_refuses_the_options_of_a_patch(
     assert result.returncode != 0
 
 
-def test_the_table_of_consensus_parameters_is_that_of_tors_source() -> None:
+def test_the_tables_of_parameters_and_lists_are_those_of_tors_source() -> None:
     source = source_at_hand(REPOSITORY)
     if source is None or not (source.version or "").startswith("0.4.9."):
         pytest.skip("needs the source package of Tor 0.4.9, which a build of it leaves")
     with tarfile.open(source.path) as tarball:
-        texts = [
-            stream.read().decode("utf-8", "replace")
+        texts = {
+            member.name: stream.read().decode("utf-8", "replace")
             for member in tarball
-            if re.search(r"/src/(app|core|feature)/.*\.[ch]$", member.name)
+            if re.search(r"/src/(app|core|feature)/.*\.(?:[ch]|inc)$", member.name)
             and (stream := tarball.extractfile(member))
-        ]
-    assert parameters_read(texts) == CONSENSUS_PARAMETERS
+        }
+    lists = {
+        one or port
+        for name, text in texts.items()
+        if name.endswith(("app/config/config.c", "_options.inc"))
+        for one, port in re.findall(
+            r'(?:V|VAR|CONF_VAR)\("?([A-Z]\w+)"?,\s*LINELIST(?:_S)?,|VPORT\(([A-Z]\w+)\)', text
+        )
+    }
+    assert {name.casefold() for name in lists} == ADDED_LISTS | REPLACED_LISTS
+    found = parameters_read(texts.values())
+    assert found.keys() == CONSENSUS_PARAMETERS.keys()
+    for name, limits in found.items():
+        accepted = CONSENSUS_PARAMETERS[name]
+        for limit, ours in zip(limits, (accepted[0], accepted[-1]), strict=False):
+            # Some limits are variables.
+            assert limit in (ours, None), name
 
 
-def parameters_read(texts: Iterable[str]) -> set[str]:
-    """Return the names that C files pass to the functions that read consensus parameters."""
-    texts = list(texts)
-    macros = dict(re.findall(r'#define (\w+) *\\?\n? *"([^"]+)"', "\n".join(texts)))
-    found: set[str] = set()
+def parameters_read(texts: Iterable[str]) -> dict[str, list[int | None]]:
+    """Return the parameters that C files read, with their least and greatest values if any.
+
+    A limit is None if it is not constant.
+    """
+    texts = [re.sub(r"/\*.*?\*/|\\\n|\((?:int|\w+_t)\)", " ", text, flags=re.S) for text in texts]
+    joined = "\n".join(texts)
+    macros = dict(re.findall(r"#define +(\w+) +(.+)", joined))
+    macros |= dict(re.findall(r"\b(\w+) *= *(\d+) *[,;\n]", joined))
+    macros |= {f"INT{bits}_MAX": str(2 ** (bits - 1) - 1) for bits in (16, 32)}
+    macros |= {f"UINT{bits}_MAX": str(2**bits - 1) for bits in (8, 16)}
+
+    def limit(expression: str) -> int | None:
+        while names := re.findall(r"[A-Za-z_]\w*", expression):
+            if not macros.keys() >= set(names):
+                return None
+            expression = re.sub(r"[A-Za-z_]\w*", lambda m: f"({macros[m[0]]})", expression)
+        return int(eval(expression, {}))
+
+    found: dict[str, list[int | None]] = {}
     for text in texts:
-        for argument in re.findall(
+        for call in re.findall(
             r"\b(?:networkstatus_get_param|dirvote_get_intermediate_param_value)"
-            r'\s*\(\s*[\w>-]+,\s*("[\w-]+"|\w+),',
+            r"\s*\(\s*[\w>-]+,([^;]+?)\)\s*[;)/*]",
             text,
         ):
+            argument, _, *limits = (one.strip() for one in call.split(","))
             # A variable holds one of the names that are assigned to it in the same file.
-            assigned = re.findall(rf'\b{argument}(?:\[\])?\s*=\s*"([\w-]+)"', text)
-            found.update(assigned)
+            names = re.findall(rf'\b{argument}(?:\[\])?\s*=\s*"([\w-]+)"', text)
             if argument in macros or argument.startswith('"'):
-                found.add(macros.get(argument, argument.strip('"')))
+                names.append(macros.get(argument, argument).strip('" '))
+            found |= {name: [limit(one) for one in limits[:2]] for name in names}
     return found
 
 
 def test_options_that_override_parameters_exist() -> None:
     (built,) = ensure_variants(REPOSITORY, ["ewma"], say=print).values()
-    assert {one.option for one in OVERRIDES} | TOR_DEFAULTS.keys() <= built.torrc_options
+    known = {name.casefold() for name in built.torrc_options | CONSENSUS_PARAMETERS.keys()}
+    assert {one.option.casefold() for one in (*OVERRIDES, *CONDITIONS)} <= known
+    assert {name.casefold() for name in TOR_DEFAULTS} <= known
     for one in OVERRIDES:
-        assert fnmatch.filter(CONSENSUS_PARAMETERS, one.parameters), one
+        assert any(map(one.concerns, CONSENSUS_PARAMETERS)), one
+    for one in CONDITIONS:
+        assert any(map(one.concerns, known)), one
 
 
 @VARIANTS

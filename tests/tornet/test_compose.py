@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 import yaml
-from harness.torrc_dump import dump
+from harness.torrc_dump import dump, plain
 
 from analysis.formats.plan_file import Request
 from analysis.formats.run_files import TracePlan
@@ -51,8 +51,8 @@ seeds: 2
 
 def engine() -> ShadowEngine:
     made = ShadowEngine.__new__(ShadowEngine)
-    made._shadow = Tool(Path("/nonexistent/shadow"), "3.3.0", "f1b2cacf2")
-    made._tgen = Tool(Path("/nonexistent/tgen"), "1.1.2", None)
+    made._shadow = Tool(Path("/nonexistent/shadow"), "3.3.0", "f1b2cacf2", "00")
+    made._tgen = Tool(Path("/nonexistent/tgen"), "1.1.2", None, "01")
     return made
 
 
@@ -270,7 +270,7 @@ EWMA: dict[str, Any] = {"variants": ["ewma"], "baseline": "ewma"}
 HALFLIFE = {"CircuitPriorityHalflife": 3}
 NETWORK = {
     "conf/common.torrc": "CircuitPriorityHalflife 5\nDoSConnectionEnabled 0\nSchedulers Vanilla\n",
-    f"{HOSTS}/bob/torrc": "MaxMemInQueues 1 GB\n",
+    f"{HOSTS}/bob/torrc": "MaxMemInQueues 1 GB\nControlPort 9052\n",
 }
 
 
@@ -295,6 +295,10 @@ def imported_with(root: Path, added: dict[str, str]) -> KeptTornet:
             {"torrc": {"all": {**HALFLIFE, "BandwidthRate": "90000 bytes"}}},
             {"BandwidthRate": [90_000]},
         ),
+        (
+            {"torrc": {"all": {**HALFLIFE, "ControlPort": 9051}}},
+            {"ControlPort": [9051, 9052], "DNSPort": [9054]},
+        ),
     ],
 )
 def test_an_experiment_wins_over_the_variant_and_the_network(
@@ -304,10 +308,15 @@ def test_an_experiment_wins_over_the_variant_and_the_network(
     settings: Callable[..., TornetSettings],
     tmp_path: Path,
 ) -> None:
-    network = {"conf/common.torrc": NETWORK["conf/common.torrc"]}
-    kept = imported_with(root, {**network, "conf/relay.torrc": "CircuitPriorityHalflife 30\n"})
-    run = compose(settings(tor=EWMA | tor), kept, "ewma", "ewma")
+    network = {
+        "conf/common.torrc": NETWORK["conf/common.torrc"] + "DNSPort 9053\n",
+        "conf/relay.torrc": "CircuitPriorityHalflife 30\n",
+        f"{HOSTS}/bob/torrc": "+ControlPort 9052\nDNSPort 9054\n",
+    }
+    run = compose(settings(tor=EWMA | tor), imported_with(root, network), "ewma", "ewma")
     assert dump(run.files, "bob", expected, tmp_path / "dump") == expected
+    told = {**run.tor_options["all"], **run.tor_options["guard"]}
+    assert {name: list(map(plain, told[name].value.split(", "))) for name in expected} == expected
 
 
 @pytest.mark.parametrize(
@@ -324,14 +333,25 @@ def test_an_experiment_wins_over_the_variant_and_the_network(
             "tor.torrc.all",
         ),
         (
+            {"torrc": {"all": {**HALFLIFE, "ControlPort": 9051}}},
+            f"{HOSTS}/bob/torrc sets ControlPort 9052, which overrides ControlPort 9051 of "
+            "tor.torrc.all",
+        ),
+        (
             {"torrc": {"all": HALFLIFE}, "consensus_params": {"DoSConnectionConnectRate": 5}},
             "tor.consensus_params.DoSConnectionConnectRate: Tor ignores it, because "
-            "conf/common.torrc sets DoSConnectionEnabled 0",
+            "conf/common.torrc sets DoSConnectionEnabled 0; remove it, or change "
+            "DoSConnectionEnabled",
         ),
         (
             {"torrc": {"all": HALFLIFE}, "consensus_params": {"KISTSchedRunIntervalClient": 5}},
             "tor.consensus_params.KISTSchedRunIntervalClient: Tor ignores it, because "
-            "conf/common.torrc sets Schedulers Vanilla",
+            "conf/common.torrc sets Schedulers Vanilla; remove it, or change Schedulers",
+        ),
+        (
+            {"torrc": {"all": HALFLIFE, "relay": {"KISTSockBufSizeFactor": 2}}},
+            "tor.torrc.relay.KISTSockBufSizeFactor: Tor ignores it, because "
+            "conf/common.torrc sets Schedulers Vanilla; remove it, or change Schedulers",
         ),
         (
             {"torrc": {"all": HALFLIFE, "client": {"SocksPort": "9000 IsolateDestAddr"}}},
@@ -577,7 +597,7 @@ def test_seeds_without_a_network_are_named(loaded: Callable[..., Experiment], ro
     with pytest.raises(UserError) as caught:
         require_networks(root, loaded(seeds=4))
     assert caught.value.message == "tiny: the networks tiny have no seed 3, 4: they have 1, 2"
-    assert "SEEDS=2" in (caught.value.hint or "")
+    assert "NETWORKS=2" in (caught.value.hint or "")
     assert "make import-network" in (caught.value.hint or "")
 
 

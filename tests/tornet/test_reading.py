@@ -396,7 +396,7 @@ FAULTS: dict[str, tuple[Change, str]] = {
     ),
     "a host without bandwidth": (
         without_bandwidth,
-        "host web: neither it nor its node has a bandwidth",
+        "host web: neither it nor its node has a bandwidth: set bandwidth_up and bandwidth_down",
     ),
     "a relay with traffic of its own": (
         lambda t: t.host("bob")["processes"].append(
@@ -414,15 +414,15 @@ FAULTS: dict[str, tuple[Change, str]] = {
     ),
     "hosts that trust different authorities": (
         lambda t: t.files.update({f"{HOSTS}/bob/torrc": b"DirServer x v3ident=1 1.1.1.1:1 2\n"}),
-        "trust different authorities",
+        "trust different authorities: give both the same lines DirServer",
     ),
     "no authority": (
         lambda t: t.replace("conf/authority.torrc", "AuthoritativeDirectory 1\n", ""),
-        "there is no directory authority",
+        "there is no directory authority: set AuthoritativeDirectory 1",
     ),
     "no exit": (
         lambda t: t.replace("conf/authority.torrc", "TestingDirAuthVoteExit", "#"),
-        "no relay is voted exit by TestingDirAuthVoteExit",
+        "no relay is voted exit by TestingDirAuthVoteExit: list the fingerprints",
     ),
     "no guard": (
         lambda t: t.replace("conf/authority.torrc", "TestingDirAuthVoteGuard", "#"),
@@ -434,7 +434,7 @@ FAULTS: dict[str, tuple[Change, str]] = {
     ),
     "a model that is none": (
         lambda t: t.files.update({"conf/flow.graphml": graphml({"start": {}})}),
-        r"host user: conf/flow\.graphml is no Markov model",
+        r"host user: conf/flow\.graphml is no Markov model: name a file with a vertex called start",
     ),
     "a broken graph": (
         lambda t: t.files.update({"conf/server.graphml": b"<graphml"}),
@@ -442,11 +442,11 @@ FAULTS: dict[str, tuple[Change, str]] = {
     ),
     "a host that no rule understands": (
         lambda t: t.host("web").update(processes=[process("oniontrace", "", 1)]),
-        "host web: no rule says what it is",
+        "host web: no rule says what it is: .*; remove it from",
     ),
     "a client that neither fetches nor has models": (
         lambda t: t.files.update({"conf/perf.graphml": graphml({"start": {"peers": "web:80"}})}),
-        r"host probe: conf/perf\.graphml: it has no vertex that is a stream",
+        r"host probe: conf/perf\.graphml: add a vertex that is a stream",
     ),
     "a graph for TGen before 1.0": (
         lambda t: t.files.update(
@@ -519,21 +519,13 @@ FAULTS: dict[str, tuple[Change, str]] = {
         lambda t: t.host("web")["processes"][0].update(environment={"LD_PRELOAD": "/x.so"}),
         r"hosts\.web\.processes\[1\]\.environment\.LD_PRELOAD: LD_PRELOAD names libraries",
     ),
-    "a host with options of its own": (
-        lambda t: t.host("web").update(host_options={"pcap_enabled": True}),
-        r"hosts\.web\.host_options: unknown key",
-    ),
-    "a process that is to end early": (
-        lambda t: t.host("web")["processes"][0].update(shutdown_time="10 s"),
-        r"hosts\.web\.processes\[1\]\.shutdown_time: unknown key",
-    ),
     "a limit that Tor cannot read": (
         lambda t: t.replace(f"{HOSTS}/bob/torrc-defaults", "32 MBytes", "1 MBit/s"),
         'host bob: its BandwidthBurst: "1 MBit/s" is not a number of bytes as Tor reads it',
     ),
     "two Tors": (
         lambda t: t.host("probe")["processes"].append(process("tor", TOR_ARGUMENTS, 5)),
-        "host probe: it runs a program twice",
+        "host probe: it runs Tor or TGen twice: remove one",
     ),
     "a network that was generated to be recorded": (
         lambda t: t.host("bob")["processes"].append(
@@ -555,11 +547,11 @@ FAULTS: dict[str, tuple[Change, str]] = {
     ),
     "a process that ends in no state": (
         lambda t: t.host("user")["processes"][1].pop("expected_final_state"),
-        "host user: its tgen has no expected_final_state: Shadow would expect that it ends",
+        "host user: its tgen has no expected_final_state: write `expected_final_state: running`",
     ),
     "a client without peers": (
         lambda t: t.replace("conf/perf.graphml", "web:80", ""),
-        "host probe: its TGen has no peers to stream with",
+        "host probe: its TGen has no peers to stream with: set the attribute peers",
     ),
     "a peer that is not there": (
         lambda t: t.replace("conf/perf.graphml", "web:80", "www:80"),
@@ -575,7 +567,7 @@ FAULTS: dict[str, tuple[Change, str]] = {
     ),
     "a Tor called otherwise": (
         lambda t: t.host("probe")["processes"][0].update(args="-f torrc"),
-        "host probe: its Tor is called without --defaults-torrc",
+        "without --defaults-torrc: name its files with --defaults-torrc and -f",
     ),
     "a word too many for Tor": (
         lambda t: t.host("probe")["processes"][0].update(args=TOR_ARGUMENTS + " --quiet"),
@@ -583,15 +575,16 @@ FAULTS: dict[str, tuple[Change, str]] = {
     ),
     "a word too many for TGen": (
         lambda t: t.host("web")["processes"][0].update(args="a b"),
-        "host web: its TGen is called with more than a graph",
+        "host web: its TGen is called with other arguments than a graph: give only its path",
     ),
     "a data directory elsewhere": (
         lambda t: t.replace("conf/common.torrc", "DataDirectory .", "DataDirectory /var/lib/tor"),
-        "its DataDirectory is not the host's own folder",
+        "its DataDirectory is not the host's own folder: set `DataDirectory \\.` in its torrc",
     ),
     "a file of the machine": (
         lambda t: t.replace("conf/common.torrc", "GeoIPFile ", "GeoIPFile /usr/share/tor/geoip"),
-        '"/usr/share/tor/geoip" is a file of the machine where the network was generated',
+        '"/usr/share/tor/geoip" is a file of the machine where the network was generated: '
+        "copy it into the network's conf/, .* such as ../../../conf/geoip",
     ),
     "a path out of the directory": (
         lambda t: t.replace("conf/common.torrc", "../conf/resolv.conf", "../../../etc/resolv.conf"),
@@ -599,7 +592,7 @@ FAULTS: dict[str, tuple[Change, str]] = {
     ),
     "one address twice": (
         lambda t: t.host("mo").update(ip_addr="100.0.0.2"),
-        r"host mo: has the address 100\.0\.0\.2 of host bob",
+        r"host mo: has the address 100\.0\.0\.2 of host bob: change its ip_addr",
     ),
     "paths over several edges": (
         lambda t: t.config["network"].update(use_shortest_path=True),
@@ -611,7 +604,7 @@ FAULTS: dict[str, tuple[Change, str]] = {
     ),
     "a graph of another type": (
         lambda t: t.config["network"]["graph"].update(type="1_gbit_switch"),
-        r"network\.graph\.type: expected gml",
+        r"network\.graph\.type: expected gml, got \"1_gbit_switch\"",
     ),
     "an atlas that is not there": (
         lambda t: t.config["network"]["graph"]["file"].update(path="/nowhere/other.gml"),
@@ -752,19 +745,22 @@ def no_file(written: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("change", "message"),
+    ("change", "message", "hint"),
     [
-        (out_of_the_directory, "conf/x is a link out of the directory"),
-        (to_a_folder, "conf/x is a link"),
-        (to_nowhere, "conf/x is a link that leads nowhere"),
-        (no_file, "conf/x is not a file"),
+        (out_of_the_directory, "conf/x is a link out of the directory", "Replace it by a copy"),
+        (to_a_folder, "conf/x is a link", "Replace it by a copy"),
+        (to_nowhere, "conf/x is a link that leads nowhere", "Remove it if no host reads it"),
+        (no_file, "conf/x is not a file", "Remove it."),
     ],
 )
-def test_what_cannot_be_kept(change: Callable[[Path], None], message: str, tmp_path: Path) -> None:
+def test_what_cannot_be_kept(
+    change: Callable[[Path], None], message: str, hint: str, tmp_path: Path
+) -> None:
     written = TinyTornet().write(tmp_path / "tornet")
     change(written)
-    with pytest.raises(UserError, match=message):
+    with pytest.raises(UserError, match=message) as refused:
         read_tornet(written)
+    assert (refused.value.hint or "").startswith(hint)
 
 
 def test_an_atlas_that_holds_more_than_any_does(

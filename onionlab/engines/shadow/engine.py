@@ -6,6 +6,7 @@ Configuration: https://shadow.github.io/docs/guide/shadow_config_spec.html
 from __future__ import annotations
 
 import contextlib
+import functools
 import os
 import re
 import shutil
@@ -20,6 +21,7 @@ from analysis.formats.files import LOGS, TEMPLATE
 from onionlab.engines.base import EngineFailureError, Process, Progress, Simulation, Usage
 from onionlab.engines.following import Command, follow
 from onionlab.network.layout import Host, Network
+from onionlab.programs.building import file_sha256
 from onionlab.programs.installed import find_shadow, find_tgen
 
 CONFIGURATION = "shadow.config.yaml"
@@ -53,14 +55,22 @@ class ShadowEngine:
         self._shadow = find_shadow(shadow)
         self._tgen = find_tgen(tgen)
 
-    @property
+    @functools.cached_property
     def identity(self) -> dict[str, str]:
-        """Shadow's version with its commit: any version may change results (Shadow's semver.md)."""
+        """Versions and hashes of Shadow, of the libraries that it preloads, and of TGen.
+
+        Any version of Shadow may change results (Shadow's semver.md), and so may any build.
+        """
+        # The executable's RUNPATH is $ORIGIN/../lib.
+        libraries = self._shadow.path.resolve().parent.parent.glob("lib/libshadow_*.so")
         return {
             "name": self.name,
             "version": self._shadow.version,
             "commit": self._shadow.commit or "",
+            "sha256": self._shadow.sha256,
             "tgen": self._tgen.version,
+            "tgen_sha256": self._tgen.sha256,
+            **{path.name: file_sha256(path) for path in sorted(libraries)},
         }
 
     @property

@@ -10,7 +10,7 @@ import os
 import stat
 from pathlib import Path
 
-from onionlab.engines.base import Simulation
+from onionlab.engines.base import ENDLESS_STREAM_BYTES, Simulation
 from onionlab.errors import UserError
 
 # Measured (docs/explanation/performance.md): what a guest takes before its first program, for each
@@ -22,9 +22,6 @@ TOR_BYTES = 3 * 2**20
 TRAFFIC_BYTES = 2**19
 # Heartbeat lines of a client, which stay in the guest's memory until the end.
 LOG_BYTES_PER_S = 300
-
-# Measured with 189 streams that send without a pause: the buffers of both ends and of the Tors.
-ENDLESS_STREAM_BYTES = 6 * 2**20
 
 LIMIT_FACTOR = 1.5
 LIMIT_MARGIN_BYTES = 384 * 2**20

@@ -1,9 +1,10 @@
-"""The keys of a file that are not settings of its runs: title, seeds, levels, figures."""
+"""The keys of a file that are not settings of its runs: title, networks, levels, figures."""
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import Annotated, get_args
 
+from analysis.formats.study import Scope
 from onionlab.experiment import values
 from onionlab.experiment.schema.names import (
     IDENTIFIER,
@@ -27,6 +28,9 @@ TORNET_FIGURE_KINDS = ("perf-transfer-times", "perf-circuits", "perf-goodput", "
 """Those of networks of tornettools."""
 
 FIGURE_KINDS = (*DEFAULT_FIGURE_KINDS, "stream-progress", "starvation-map")
+
+
+SCOPES = get_args(Scope)
 
 
 class LevelEntry(Model):
@@ -76,8 +80,22 @@ class Header(Model):
     paper: Annotated[str, kinds.text()] | None = key(
         None, description="the section or figures it repeats"
     )
-    seeds: Annotated[tuple[int, ...], values.seeds()] = key(
-        description="a number n (seeds 1 to n) or a list; every variant runs with every seed"
+    networks: Annotated[tuple[int, ...], values.networks()] = key(
+        description="a number n (networks 1 to n) or a list; every variant runs on every network. "
+        "A network is the seed of its relays, capacities, places, latencies, keys and weights"
+    )
+    seeds: Annotated[tuple[int, ...], values.networks()] | None = key(
+        None, description="another name of `networks`"
+    )
+    repeats: Annotated[int, kinds.whole_number(1, values.MAX_REPEATS)] = key(
+        1,
+        description="runs of each variant on each network, which differ in the clients' starts, "
+        "pauses and servers, and in Tor's random numbers",
+    )
+    scope: Annotated[Scope, kinds.choice(*SCOPES)] = key(
+        "networks",
+        description="what verdicts are about: `networks` like these (the replicate is a network), "
+        "or `one-network` (the replicate is a repeat; one network and two repeats or more)",
     )
     levels: dict[LevelName, LevelEntry] = key(
         {}, description="settings to compare; without it one level, named like the experiment"

@@ -22,7 +22,7 @@ class Scheduler(Model):
     run_interval_s: Annotated[float, kinds.time(positive=True)] = key(
         "10 ms",
         alias="run_interval",
-        description="torrc `KISTSchedRunInterval`, at most 100 ms; Vanilla ignores it",
+        description="torrc `KISTSchedRunInterval`, at most 100 ms; not with Vanilla",
     )
 
 

@@ -17,7 +17,7 @@ from onionlab.runs.bench import known_variants, select_variants
 
 @dataclass(frozen=True)
 class Kind:
-    """Runs that differ in their seeds alone."""
+    """Runs that differ in their network and repeat alone."""
 
     level: str
     variant: str
@@ -43,9 +43,9 @@ class Asked:
         ]
 
     @property
-    def seeds(self) -> tuple[int, ...]:
-        """Each kind is run with all of them."""
-        return self.experiment.seeds
+    def replicates(self) -> tuple[tuple[int, int], ...]:
+        """Network and repeat of each run of a kind."""
+        return self.experiment.replicates
 
     def cpus_per_run(self, kind: Kind) -> int:
         """CPUs that a run has to itself: as the engine asks for."""
@@ -53,7 +53,7 @@ class Asked:
         return ENGINES[self.engine].cpus_per_run(engine_options(settings, self.engine))
 
     def likeness(self, kind: Kind) -> tuple[str, ...]:
-        """What two experiments' runs of one seed have in common where they are the same run."""
+        """What two experiments' runs of one network have in common where they are the same run."""
         settings = self.experiment.levels[kind.level].settings
         own: dict[str, set[str]] = {}
         if not isinstance(settings, PeersSettings):
@@ -67,7 +67,7 @@ class Asked:
 def ask(root: Path, request: Request) -> Asked:
     """Read what a request asks for. Raises UserError, as planning it would."""
     experiment = load(request.experiment, root=root).with_overrides(
-        scale=request.scale, seeds=request.seeds
+        scale=request.scale, seeds=request.seeds, repeats=request.repeats
     )
     require_networks(root, experiment)
     chosen: Sequence[str] = select_variants(

@@ -40,7 +40,7 @@ def seeds_as_needed(asked: Asked) -> Iterator[Way]:
     # With it comes all of SciPy's statistics, which takes longer than an estimate.
     from analysis.inference.sequential import FIRST_LOOK
 
-    if len(asked.seeds) > FIRST_LOOK and len(asked.variants) > 1:
+    if len(asked.experiment.seeds) > FIRST_LOOK and len(asked.variants) > 1:
         request = replace(asked.request, seeds=FIRST_LOOK)
         yield Way(f"SEEDS=auto, from {FIRST_LOOK} seeds on", request, at_least=True)
 

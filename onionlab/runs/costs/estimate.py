@@ -31,12 +31,12 @@ from onionlab.runs.store import Store
 class ToMake:
     """Runs of one kind that are not there.
 
-    seeds: theirs; cost: of each of them.
+    replicates: their networks and repeats; cost: of each of them.
     """
 
     asked: Asked
     kind: Kind
-    seeds: tuple[int, ...]
+    replicates: tuple[tuple[int, int], ...]
     cost: RunCost
 
 
@@ -73,7 +73,7 @@ class Estimate:
     @property
     def missing(self) -> int:
         """Runs to make."""
-        return sum(len(one.seeds) for one in self.to_make)
+        return sum(len(one.replicates) for one in self.to_make)
 
     @property
     def memory_together_bytes(self) -> Range:
@@ -90,7 +90,7 @@ class Estimate:
         """Where the figures come from, of most runs first."""
         counts = Counter[str]()
         for one in self.to_make:
-            counts[one.cost.source] += len(one.seeds)
+            counts[one.cost.source] += len(one.replicates)
         return sorted(counts, key=lambda source: (-counts[source], SOURCES.index(source)))
 
 
@@ -132,8 +132,8 @@ class Costs:
         count = sum(map(len, missing.values()))
         slots = 1 if self.at_once else _slots(jobs, cpus, count)
         to_make = tuple(
-            ToMake(asked[i], kind, tuple(seeds), self._cost(asked[i], kind, there[i], slots * cpus))
-            for (i, kind), seeds in missing.items()
+            ToMake(asked[i], kind, tuple(own), self._cost(asked[i], kind, there[i], slots * cpus))
+            for (i, kind), own in missing.items()
         )
         memory = _largest(one.cost.memory_bytes for one in to_make)
         slots = min(self.at_once, count or 1) if self.at_once else _fitting(slots, memory.middle)
@@ -144,10 +144,10 @@ class Costs:
             unknown=sum(one.unknown for one in there),
             to_make=to_make,
             side_by_side=slots,
-            cpu_s=_sum(one.cost.cpu_s * len(one.seeds) for one in to_make),
+            cpu_s=_sum(one.cost.cpu_s * len(one.replicates) for one in to_make),
             wall_s=_wall(to_make, slots),
             memory_bytes=memory,
-            disk_bytes=_sum(one.cost.disk_bytes * len(one.seeds) for one in to_make),
+            disk_bytes=_sum(one.cost.disk_bytes * len(one.replicates) for one in to_make),
             calibration=self.calibration,
         )
 
@@ -166,19 +166,19 @@ class Costs:
 
 def _distinct(
     asked: Sequence[Asked], there: Sequence[There]
-) -> tuple[int, dict[tuple[int, Kind], list[int]]]:
-    """How many runs there are, each once, and the seeds of those to make, by request and kind."""
-    seen: set[tuple[int, tuple[str, ...]]] = set()
-    missing: dict[tuple[int, Kind], list[int]] = {}
+) -> tuple[int, dict[tuple[int, Kind], list[tuple[int, int]]]]:
+    """Return how many runs there are, each once, and which are to make, by request and kind."""
+    seen: set[tuple[tuple[int, int], tuple[str, ...]]] = set()
+    missing: dict[tuple[int, Kind], list[tuple[int, int]]] = {}
     for i, one in enumerate(asked):
         for kind in one.kinds:
             likeness = one.likeness(kind)
-            for seed in one.seeds:
-                if (seed, likeness) in seen:
+            for replicate in one.replicates:
+                if (replicate, likeness) in seen:
                     continue
-                seen.add((seed, likeness))
-                if (kind, seed) not in there[i].runs:
-                    missing.setdefault((i, kind), []).append(seed)
+                seen.add((replicate, likeness))
+                if (kind, replicate) not in there[i].runs:
+                    missing.setdefault((i, kind), []).append(replicate)
     return len(seen), missing
 
 
@@ -197,15 +197,15 @@ def _fitting(slots: int, memory_bytes: float) -> int:
 
 
 def _wall(to_make: Sequence[ToMake], slots: int) -> Range:
-    """Time by the clock: each run goes where a place is free, seed after seed."""
+    """Return the time by the clock: each run goes where a place is free, network by network."""
     ends = []
     for end in ("low", "middle", "high"):
-        by_seed = sorted(
-            (seed, i, getattr(one.cost.wall_s, end))
+        in_turn = sorted(
+            (replicate, i, getattr(one.cost.wall_s, end))
             for i, one in enumerate(to_make)
-            for seed in one.seeds
+            for replicate in one.replicates
         )
-        ends.append(makespan([wall_s for _, _, wall_s in by_seed], slots))
+        ends.append(makespan([wall_s for _, _, wall_s in in_turn], slots))
     # A schedule of longer runs is, now and then, the shorter one (R. L. Graham, 1969).
     low, middle, high = ends
     return Range(min(low, middle), middle, max(middle, high))

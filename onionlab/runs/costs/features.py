@@ -20,7 +20,7 @@ from onionlab.experiment.values import Traced
 from onionlab.network.geography import Geography, load_geography
 from onionlab.rundir.compose import mean_capacity_bit_per_s
 from onionlab.runs.bench import TOR_CC_ALG
-from onionlab.runs.costs.markov_load import load_of_class, tornet_load
+from onionlab.runs.costs.markov_load import endless_streams_of, load_of_class, tornet_load
 
 CELL_PAYLOAD_BYTES = 498
 CELL_WIRE_BYTES = 514 * 1.05
@@ -83,6 +83,7 @@ class Features:
         hashed_bytes: Content of torrents that peers make and hash before they begin.
         log_lines: Lines that grow with time: a client's heartbeats, a peer's samples.
         verbose_bytes: What clients get whose log tells of every activity.
+        endless_streams: Open streams at the end, of those that only a timeout ends.
     """
 
     hosts: float = 0.0
@@ -102,6 +103,7 @@ class Features:
     hashed_bytes: float = 0.0
     log_lines: float = 0.0
     verbose_bytes: float = 0.0
+    endless_streams: float = 0.0
 
     @property
     def flowing_bytes(self) -> float:
@@ -109,7 +111,8 @@ class Features:
         return self.carried_bytes - self.stalling_bytes
 
 
-FEATURES = tuple(field.name for field in fields(Features))
+FEATURES = tuple(field.name for field in fields(Features) if field.name != "endless_streams")
+"""The features that the model is fitted to: no measured run has endless streams."""
 
 
 def features_of(root: Path, settings: AnySettings) -> Features:
@@ -189,6 +192,7 @@ def _of_network(root: Path, settings: Settings) -> Features:
         ),
         log_lines=settings.client_count * settings.time.stop_s / settings.engine.tgen.heartbeat_s,
         verbose_bytes=total if settings.engine.tgen.loglevel == "info" else 0.0,
+        endless_streams=endless_streams_of(root, settings),
     )
 
 

@@ -11,9 +11,10 @@ from pathlib import Path
 
 from analysis.formats.files import HOST_TEMPLATES
 from onionlab.engines.markov_load import MEASURED, MarkovLoad, markov_load
-from onionlab.experiment.schema import TrafficClass
+from onionlab.experiment.schema import Settings, TrafficClass
 from onionlab.experiment.schema.traffic_settings import MODEL_KEYS
 from onionlab.paths import shipped
+from onionlab.rundir.markov import endless_streams, model_path
 from onionlab.tornet import KeptTornet, load_tornet, seeds_of
 from onionlab.tornet.model import RELAY_ROLES
 from onionlab.tornet.tgen_graph import MODEL_PATHS, read_tgen_graph
@@ -31,6 +32,19 @@ def load_of_class(root: Path, entry: TrafficClass) -> MarkovLoad:
         except (OSError, ValueError):
             return MEASURED
     return _load_of(*(models[key] for key in MODEL_KEYS))
+
+
+def endless_streams_of(root: Path, settings: Settings) -> int:
+    """Return the expected number of endless streams; 0 if a model cannot be read."""
+    try:
+        models = {
+            model_path(name, key.removesuffix("_model")): shipped(root, path).read_bytes()
+            for name, entry in settings.traffic.items()
+            for key, path in entry.models.items()
+        }
+        return endless_streams(settings, models)
+    except (OSError, ValueError):
+        return 0
 
 
 def _load_of(flow: bytes | None, stream: bytes | None, packet: bytes | None) -> MarkovLoad:

@@ -77,6 +77,7 @@ def _request(root: Path, run: Measured) -> Request:
         seeds=SEED,
         variants=(run.variant,),
         engine=run.engine,
+        repeats=1,
     )
 
 

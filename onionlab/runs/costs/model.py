@@ -17,6 +17,7 @@ from pydantic import Field
 
 from analysis.formats.format_model import FormatModel
 from analysis.formats.json_files import read_as
+from onionlab.engines.base import ENDLESS_STREAM_BYTES
 from onionlab.paths import shipped
 from onionlab.runs.costs.calibration import Calibration
 from onionlab.runs.costs.features import Features
@@ -215,6 +216,8 @@ class CostModel(FormatModel):
             coefficient * value_of(features, term)
             for term, coefficient in fitted.coefficients.items()
         )
+        if quantity == MEMORY:
+            amount += features.endless_streams * ENDLESS_STREAM_BYTES
         return around(amount, fitted.factor)
 
 

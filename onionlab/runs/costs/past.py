@@ -83,13 +83,13 @@ class There:
     """Which of the runs that are asked for are in the store.
 
     Attributes:
-        runs: Kind and seed -> the run.
+        runs: Kind, and network and repeat -> the run.
         assumed: So many of them were not compared to the last byte, only the first of their kind.
         unknown: So many runs of the store may be among those asked for, and nobody can tell before
             what they take is built.
     """
 
-    runs: Mapping[tuple[Kind, int], Finished]
+    runs: Mapping[tuple[Kind, tuple[int, int]], Finished]
     assumed: int = 0
     unknown: int = 0
 
@@ -97,10 +97,10 @@ class There:
 def runs_there(root: Path, asked: Asked, finished: Iterable[Finished]) -> There:
     """Look for the runs that are asked for. Builds nothing and draws no keys."""
     candidates = {
-        (kind, seed): alike
+        (kind, replicate): alike
         for kind in asked.kinds
-        for seed in asked.seeds
-        if (alike := _alike(asked, kind, seed, finished))
+        for replicate in asked.replicates
+        if (alike := _alike(asked, kind, replicate, finished))
     }
     if not candidates:
         return There({})
@@ -112,8 +112,13 @@ def runs_there(root: Path, asked: Asked, finished: Iterable[Finished]) -> There:
     return _compared(bench, candidates)
 
 
-def _alike(asked: Asked, kind: Kind, seed: int, finished: Iterable[Finished]) -> list[Finished]:
-    """Runs that may be the one asked for: of its seed, variant, engine and number of Tors."""
+def _alike(
+    asked: Asked, kind: Kind, replicate: tuple[int, int], finished: Iterable[Finished]
+) -> list[Finished]:
+    """Return runs that may be the one asked for.
+
+    They have its network, repeat, variant, engine and number of Tors.
+    """
     settings = asked.experiment.levels[kind.level].settings
     tors = 0
     if isinstance(settings, Settings):
@@ -124,29 +129,32 @@ def _alike(asked: Asked, kind: Kind, seed: int, finished: Iterable[Finished]) ->
         run
         for run in finished
         if run.tors == tors
-        and run.manifest.seed == seed
+        and (run.manifest.seed, run.manifest.repeat) == replicate
         and run.manifest.variant == kind.variant
         and run.engine == asked.engine
     ]
 
 
-def _compared(bench: Bench, candidates: Mapping[tuple[Kind, int], list[Finished]]) -> There:
-    """Which candidates are what they seem: composed seed by seed, as long as that may take."""
-    found: dict[tuple[Kind, int], Finished] = {}
+def _compared(
+    bench: Bench, candidates: Mapping[tuple[Kind, tuple[int, int]], list[Finished]]
+) -> There:
+    """Compose candidates, network by network, and return which are what they seem."""
+    found: dict[tuple[Kind, tuple[int, int]], Finished] = {}
     verdicts: dict[Kind, list[bool]] = {}
-    left: list[tuple[Kind, int]] = []
+    left: list[tuple[Kind, tuple[int, int]]] = []
     until_s = time.monotonic() + COMPARING_S
-    # What a seed's runs have in common is drawn once.
-    for kind, seed in sorted(candidates, key=lambda place: place[1]):
+    # What a network's runs have in common is drawn once.
+    for kind, (seed, repeat) in sorted(candidates, key=lambda place: place[1]):
+        place = kind, (seed, repeat)
         if time.monotonic() > until_s or not bench.is_drawn(seed):
-            left.append((kind, seed))
+            left.append(place)
             continue
-        run = bench.compose(kind.level, kind.variant, seed)
+        run = bench.compose(kind.level, kind.variant, seed, repeat)
         run_id = run.run_id(bench.programs, bench.engine)
-        same = [one for one in candidates[kind, seed] if one.run_id == run_id]
+        same = [one for one in candidates[place] if one.run_id == run_id]
         verdicts.setdefault(kind, []).append(bool(same))
         if same:
-            found[kind, seed] = same[0]
+            found[place] = same[0]
     assumed = {
         place: candidates[place][0] for place in left if all(verdicts.get(place[0], [False]))
     }

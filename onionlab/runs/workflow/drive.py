@@ -116,7 +116,7 @@ def _carry_out(
     say: Callable[[str], None],
     executor: Executor | None,
 ) -> None:
-    # Snakemake and PuLP use TMPDIR unchecked, unlike Python, which looks for another folder.
+    # Snakemake uses TMPDIR unchecked, unlike Python, which looks for another folder.
     require_room(Path(os.environ.get("TMPDIR") or tempfile.gettempdir()), TEMPORARY_HINT)
     (directory,) = {plan.store for plan in plans}
     if executor:
@@ -180,7 +180,9 @@ def _require_not_replaced(plan: Plan) -> None:
     with contextlib.suppress(AnalysisError, UserError):
         found.append(set(read_plan(plan.file).runs))
         study = load_study(plan.study)
-        found.append({PlannedRun(r.run_id, r.level, r.variant, r.seed) for r in study.runs})
+        found.append(
+            {PlannedRun(r.run_id, r.level, r.variant, r.seed, r.repeat) for r in study.runs}
+        )
     if any(runs != set(plan.runs) for runs in found):
         raise UserError(
             f"{plan.out}: another command has planned other runs there meanwhile",
@@ -336,6 +338,9 @@ def _command(
         # The run store has its own locks and never holds half a run.
         *("--nolock", "--rerun-incomplete", "--ignore-incomplete"),
         *("--rerun-triggers", "mtime"),
+        # The ILP scheduler leaves PuLP's files in TMPDIR if it is interrupted; both schedulers
+        # order by priority and keep to the resources.
+        *("--scheduler", "greedy"),
         "--keep-going",
         *("--quiet", "rules"),
         *("--configfile", str(config)),

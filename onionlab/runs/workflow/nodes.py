@@ -23,7 +23,6 @@ from pathlib import Path
 from onionlab.engines.examination import MISSING, OK, WARN, Finding
 from onionlab.errors import UserError
 from onionlab.paths import code_root
-from onionlab.programs.building import file_sha256
 from onionlab.programs.installed import Tool, find_shadow, find_tgen
 from onionlab.runs.attempts import node_directory
 from onionlab.runs.workflow.slurm import Place, cancel, nodes_of
@@ -94,7 +93,7 @@ def _simulator(find: Callable[[str | None], Tool], named: str | None) -> str:
         tool = find(named)
     except UserError as error:
         return f"missing ({error.message})"
-    return f"{tool.version} at {tool.path}, {file_sha256(tool.path)[:12]}"
+    return f"{tool.version} at {tool.path}, {tool.sha256[:12]}"
 
 
 def _is_locked(file: Path) -> bool:
