@@ -418,7 +418,9 @@ HISTORY: tuple[Column, ...] = (
         "estimate", pa.float64(), "mean of the values; null where any is missing", optional=True
     ),
     Column("records", pa.string(), "hashes of the records of all runs of the level and variant"),
-    Column("verdict", pa.string(), "against the baseline; empty without one"),
+    Column(
+        "verdict", pa.string(), "grade against the baseline, or worse or better; empty without one"
+    ),
 )
 
 

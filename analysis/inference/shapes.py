@@ -4,9 +4,9 @@ The mean of a few skewed values lies too often far from the typical one, in unit
 was estimated from the same few. How much more often than t has it is in the tables here: the most
 over values that are normal, t with 3 degrees of freedom, exponential, and lognormal with sd 0.5 and
 1 of the logarithm, on either side, of the chance of a p-value, divided by that p-value. The truth
-is the pseudomedian (``signed_ranks``). From ``SIGNED_RANKS_FROM`` values on the p-value is the
-larger one of t and signed ranks, which asks for less. ``judgement.validation.shapes`` simulates it
-anew.
+is the pseudomedian (``signed_ranks``). From ``SIGNED_RANKS_FROM`` values on the table is for the
+larger p-value of t and signed ranks; for fewer it is for that of t alone.
+``judgement.validation.shapes`` simulates it again.
 """
 
 from __future__ import annotations
@@ -58,11 +58,12 @@ _TWO_SIDES = {
 """The same for both one-sided p-values together: a skewed shape raises one and lowers the other."""
 
 _LOG_P = np.log(np.array(P_VALUES[::-1]))
+_LOG_P_TO_HALF = np.append(_LOG_P, np.log(0.5))
 
 
 @lru_cache(maxsize=4096)
 def _logs(count: int, both_sides: bool) -> Floats:
-    """Logarithms of what the p-values ``P_VALUES`` are worth with so many values, increasing."""
+    """Return logarithms of what ``P_VALUES`` and 0.5 are worth with so many values, increasing."""
     table = _TWO_SIDES if both_sides else _ONE_SIDE
     # What is interpolated has one test at both ends.
     few = count < SIGNED_RANKS_FROM
@@ -71,8 +72,9 @@ def _logs(count: int, both_sides: bool) -> Floats:
     place = np.log(count)
     at = [np.interp(place, np.log(rows), column) for column in factors.T]
     worth = _LOG_P + np.array(at[::-1])
-    increasing: Floats = np.maximum.accumulate(np.minimum(worth, np.log(0.5)))
-    return increasing
+    increasing = np.maximum.accumulate(np.minimum(worth, np.log(0.5)))
+    to_half: Floats = np.append(increasing, np.log(0.5))
+    return to_half
 
 
 def trusted(p_value: float, count: int, *, both_sides: bool, ranks_at_end: bool = False) -> float:
@@ -94,8 +96,7 @@ def trusted(p_value: float, count: int, *, both_sides: bool, ranks_at_end: bool 
     if place < _LOG_P[0]:
         # Further out the factor stays what it is there.
         return max(p_value, float(np.exp(place + worth[0] - _LOG_P[0])))
-    x, y = np.append(_LOG_P, np.log(0.5)), np.append(worth, np.log(0.5))
-    return max(p_value, float(np.exp(np.interp(place, x, y))))
+    return max(p_value, float(np.exp(np.interp(place, _LOG_P_TO_HALF, worth))))
 
 
 @lru_cache(maxsize=65536)

@@ -50,7 +50,7 @@ def p_typical_above(values: ArrayLike, bound: float) -> float:
     distance = np.asarray(values, dtype=np.float64) - bound
     below = distance <= 0
     order = np.lexsort((below, np.abs(distance)))
-    ranks = float(np.flatnonzero(below[order]).sum() + below.sum())
+    ranks = float(below[order] @ np.arange(1, below.size + 1))
     if distance.size <= EXACT_UP_TO:
         return float(_chances(distance.size)[int(ranks)])
     mean, sd = _moments(distance.size)

@@ -188,7 +188,7 @@ class _Measured:
     @property
     def resolution(self) -> float:
         """The step of the values on the scale of the tests."""
-        if not self.ratio:
+        if not self.ratio or not self.comparison.resolution:
             return self.comparison.resolution
         # A small step of x is the step / x of log x.
         return self.comparison.resolution / float(np.mean(self.baseline))
@@ -365,7 +365,8 @@ def _grade(effect: Effect | None, p: float, q: float, level: float) -> Grade:
 
 def _measure(comparison: Sides, looks: Looks | None) -> _Measured:
     variant, baseline = (
-        np.array([np.nan if v is None else v for v in side], dtype=np.float64)
+        # None becomes NaN.
+        np.asarray(side, dtype=np.float64)
         for side in (comparison.variant, comparison.baseline)
     )
     known = np.concatenate((variant, baseline))

@@ -59,7 +59,7 @@ class Standing:
         lost = sum(not j.verdict.settled for j in self.judged) - len(self.open)
         if lost:
             end += f" ({lost} lack a value in some run: no number of networks settles them)"
-        return f"{self.level}, {self.variant}: {counts}{end}"
+        return f"{self.level}, {self.variant}: {counts or 'no endpoint can be judged'}{end}"
 
 
 def auto_seeds(

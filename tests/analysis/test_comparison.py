@@ -18,6 +18,7 @@ from analysis.comparison.differences import ASPECTS, aspect_of
 from analysis.comparison.run_sets import RunSet, SetRun, TorBuild, Value, read_run_set
 from analysis.errors import AnalysisError
 from analysis.formats.format_model import LARGEST_VALUE
+from analysis.judgement.verdicts import Grade
 from analysis.pages.comparison import csv_text, html_text, table_text, write
 
 NEW_TOR = {"tor-circuit-policy": TorBuild(version="0.4.9.12", sha256="cd" * 32)}
@@ -65,6 +66,14 @@ def test_alike_is_fine_and_wide_is_not_settled() -> None:
     wide = compare_sets(make_set(noise=0.05), make_set("later", noise_seed=2, noise=0.05))
     assert wide.conclusion is Conclusion.UNSETTLED
     assert any(row.judgement.verdict.more for row in wide.unsettled)
+
+
+def test_a_suggestion_is_no_regression() -> None:
+    later = make_set("later", effect=1.2, noise=0.05, noise_seed=2)
+    result = compare_sets(make_set(noise=0.05), later, error_level=1e-6)
+    suggested = [row for row in result.judged if row.judgement.verdict.grade is Grade.SUGGESTED]
+    assert {row.judgement.verdict.direction for row in suggested} == {"worse"}
+    assert (result.conclusion, result.regressions) == (Conclusion.UNSETTLED, [])
 
 
 def test_pairs_are_by_seed() -> None:

@@ -235,6 +235,39 @@ def test_a_margin_of_no_metric_is_refused_before_anything_runs(load_text: LoadTe
         _require_judgeable(load_text(f"{VALID}margins: {{ttfb_p51_s: 0.1}}\n"))
 
 
+@pytest.mark.parametrize(
+    ("endpoints", "message"),
+    [
+        ("[{class: wbe, metric: ttfb_p50_s}]", 'got "wbe"; did you mean "web"?'),
+        (
+            "[{class: web, metric: ttfb_p51_s}]",
+            'no metric "ttfb_p51_s" that can be judged; did you mean "ttfb_p50_s"?',
+        ),
+        ("[{class: all, metric: ttfb_p50_s}]", 'the class all has no metric "ttfb_p50_s"'),
+        ("[{class: web, metric: timeout_count}]", 'the class web has no metric "timeout_count"'),
+        ("[{class: web, metric: slow_start_s}]", 'the class web has no metric "slow_start_s"'),
+        (str([{"class": "web", "metric": "ttfb_p50_s"}] * 2), "web ttfb_p50_s is named twice"),
+    ],
+)
+def test_endpoints_that_the_traffic_does_not_have_are_refused(
+    load_text: LoadText, endpoints: str, message: str
+) -> None:
+    with pytest.raises(UserError) as refused:
+        _require_judgeable(load_text(f"{VALID}endpoints: {endpoints}\n"))
+    assert refused.value.message.startswith("foo: endpoints.")
+    assert message in refused.value.message
+
+
+def test_endpoints_are_kept_in_their_order(load_text: LoadText) -> None:
+    named = "[{class: all, metric: timeout_rate}, {class: web, metric: ttfb_p90_s}]"
+    experiment = load_text(f"{VALID}endpoints: {named}\n")
+    _require_judgeable(experiment)
+    assert [one.metric for one in experiment.endpoints] == ["timeout_rate", "ttfb_p90_s"]
+    five = str([{"class": "web", "metric": f"m{n}"} for n in range(5)])
+    with pytest.raises(UserError, match="endpoints"):
+        load_text(f"{VALID}endpoints: {five}\n")
+
+
 def test_names(checkout: Path, write: Write, tmp_path: Path) -> None:
     write("swrr-5mid", VALID)
     elsewhere = tmp_path / "mine.yaml"

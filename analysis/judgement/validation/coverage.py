@@ -46,7 +46,7 @@ _SHAPES: Mapping[str, tuple[Callable[[np.random.Generator, tuple[int, ...]], Flo
 
 
 def coverage() -> Iterator[Cell]:
-    """How often 95 % intervals of a mean paired difference hold the truth, by shape and networks."""
+    """How often 95 % intervals of a paired difference hold the truth, by shape and networks."""
     for i in range(len(_SHAPES)):
         for n in (3, 5, 10, 20, 40):
             yield partial(_coverage, i, n)
