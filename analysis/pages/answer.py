@@ -1,118 +1,238 @@
-"""The answer of a study in a few sentences, made from the verdicts on its endpoints."""
+"""The answer of a study in sentences, made from the verdicts on its endpoints."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
-from analysis.inference.intervals import CONFIDENCE
-from analysis.judgement.compared import Compared, size_in_margins
+from analysis.inference.intervals import CONFIDENCE, Interval
+from analysis.inference.sample_size import POWER
+from analysis.judgement.compared import Compared
 from analysis.judgement.judging import Judgement
-from analysis.judgement.verdicts import Grade
+from analysis.judgement.verdicts import LEVEL, Grade, Verdict
 from analysis.measures.data import ALL
+from analysis.measures.durations import DURATIONS
+from analysis.measures.metric import rank_words
 from analysis.pages.numbers import format_number, readable_unit, scaled
-
-MOST_NAMED = 3
-"""Comparisons whose differences are told one by one."""
-
-MOST_LISTED = 4
-"""Metrics that are named in one list."""
 
 
 def answer(compared: Sequence[Compared]) -> list[str]:
-    """What differs, what is alike, what is open: a sentence or two for each, none where nothing is.
+    """Return a sentence for each endpoint of each comparison, and what the study could show.
 
     Args:
         compared: all comparisons of the study; none: it has no baseline.
+
+    Returns:
+        Paragraphs: the number of networks, one for each level and endpoint, the smallest difference
+        that so many networks show, and the chance of a false "shown". None without endpoints.
     """
     judged = [one for one in compared if one.judgements]
     if not judged:
         return []
-    if max(j.verdict.count for one in judged for j in one.judgements) == 1:
-        return ["There is one seed, and nothing can be judged by one: make more, say SEEDS=5."]
-    return [*_differences(judged), *_alike(judged), *_open(judged)]
+    if max(one.networks for one in judged) == 1:
+        return [
+            "Pilot, 1 network: differences between networks are not known, so that nothing is "
+            "judged. Run more of them, for example with NETWORKS=5.",
+            *_endpoints(judged),
+        ]
+    return [_networks(judged), *_endpoints(judged), *_detectable(judged), *_scope(judged)]
 
 
-def _differences(compared: Sequence[Compared]) -> list[str]:
-    clauses = []
+def _networks(compared: Sequence[Compared]) -> str:
+    counts = sorted({one.networks for one in compared})
+    many = f"{counts[0]} to {counts[-1]}" if len(counts) > 1 else f"{counts[0]}"
+    pilot = "Pilot, " if any(one.pilot for one in compared) else ""
+    return f"{pilot}{many} networks."
+
+
+def _endpoints(compared: Sequence[Compared]) -> list[str]:
+    """Return one paragraph for each level and endpoint, with a sentence for each variant."""
+    groups: dict[tuple[str, str, str, str], list[tuple[Compared, Judgement]]] = {}
     for one in compared:
-        for direction, words in (
-            ("worse", "worse than"), ("better", "better than"), ("", "different from")
-        ):  # fmt: skip
-            found = one.of(Grade.SHOWN, direction)
-            if found:
-                size = size_in_margins(found[0].verdict)
-                clauses.append((size, _clause(one, words, found)))
-    if not clauses:
-        return [f"No difference from {_baselines(compared)} is shown."]
-    # Of equal ones the order of the study stays.
-    clauses.sort(key=lambda clause: -clause[0])
-    told = [text for _, text in clauses[:MOST_NAMED]]
-    left = len(clauses) - len(told)
-    more = [f"{left} more such findings stand below."] if left > 1 else []
-    return [*told, *([clauses[-1][1]] if left == 1 else []), *more]
+        for judgement in one.judgements:
+            key = (one.place, one.baseline, judgement.class_name, judgement.metric.name)
+            groups.setdefault(key, []).append((one, judgement))
+    return [_paragraph(place, group) for (place, *_), group in groups.items()]
 
 
-def _clause(one: Compared, words: str, found: Sequence[Judgement]) -> str:
-    where = f" ({one.place})" if one.place else ""
-    most = f"{_metric(found[0])}, {_effect(found[0])}"
-    if len(found) == 1:
-        return f"{one.variant} is {words} {one.baseline} in {most}{where}."
-    return (
-        f"{one.variant} is {words} {one.baseline} in {len(found)} of {len(one.judgements)} "
-        f"endpoints{where}, most in {most}."
-    )
+def _paragraph(place: str, group: Sequence[tuple[Compared, Judgement]]) -> str:
+    sentences = [
+        f"{_first(one, judgement) if number == 0 else _next(one, judgement)}: {_grade(judgement)}."
+        for number, (one, judgement) in enumerate(group)
+    ]
+    exposed = {judgement.exposure for _, judgement in group if judgement.verdict.grade} - {None}
+    if exposed:
+        share = max(value for value in exposed if value is not None)
+        sentences.append(f"Harm to up to {100 * share:.0f}% of networks may have been missed.")
+    return " ".join([*([f"{place}:"] if place else []), *sentences])
 
 
-def _alike(compared: Sequence[Compared]) -> list[str]:
-    alike = [judgement for one in compared for judgement in one.of(Grade.SAME)]
-    if not alike:
-        return []
-    total = sum(len(one.judgements) for one in compared)
-    if len(alike) == total:
-        return [f"All {total} endpoints are shown to be alike, within their margins."]
-    names = list(dict.fromkeys(map(_metric, alike)))
-    listed = f" ({'; '.join(names)})" if len(names) <= MOST_LISTED else ""
-    return [f"Shown to be alike, within their margins: {len(alike)} of {total} endpoints{listed}."]
+def _first(one: Compared, judgement: Judgement) -> str:
+    """Return the sentence that names endpoint, variant and baseline."""
+    verdict, name = judgement.verdict, _subject(judgement)
+    if verdict.effect is None:
+        return f"{name} under {one.variant} against {one.baseline}"
+    change = _change(judgement)
+    if _is_time_of_class(judgement) and verdict.scale == "ratio":
+        duration = next(d for d in DURATIONS if d.name == judgement.metric.duration)
+        to = duration.label.removeprefix("Time ").replace("to first", "to the first")
+        to = to.replace("to last", "to the last")
+        of = (
+            ""
+            if judgement.metric.quantile is None
+            else f" ({rank_words(judgement.metric.quantile)})"
+        )
+        who = f"{judgement.class_name[0].upper()}{judgement.class_name[1:]} clients"
+        text = f"{who} take {change} {to}{of} under {one.variant} as under {one.baseline}"
+    elif verdict.scale == "ratio":
+        text = f"{name} is {change} under {one.variant} as under {one.baseline}"
+    elif verdict.effect.estimate == 0:
+        text = f"{name} is the same under {one.variant} as under {one.baseline}"
+    else:
+        text = f"{name} is {change} under {one.variant} than under {one.baseline}"
+    return text + _interval(judgement, named=True)
 
 
-def _open(compared: Sequence[Compared]) -> list[str]:
-    unknown = [judgement for one in compared for judgement in one.of(Grade.OPEN)]
-    if not unknown:
-        return []
-    total = sum(len(one.judgements) for one in compared)
-    count = "All" if len(unknown) == total else f"{len(unknown)} of"
-    verb = "is" if len(unknown) == 1 else "are"
-    text = f"{count} {total} endpoints {verb} open"
-    needed = max((j.verdict.more_networks or 0 for j in unknown), default=0)
-    return [f"{text}; about {needed} more networks would settle what can be settled."
-            if needed else f"{text}."]  # fmt: skip
-
-
-def _baselines(compared: Sequence[Compared]) -> str:
-    return " or ".join(dict.fromkeys(one.baseline for one in compared))
-
-
-def _metric(judgement: Judgement) -> str:
-    label = judgement.metric.label
-    words = label[0].lower() + label[1:]
-    return words if judgement.class_name == ALL else f"{words} ({judgement.class_name})"
-
-
-def _effect(judgement: Judgement) -> str:
-    """An effect with its interval, in words: that of a ratio, or of a difference with its unit."""
+def _next(one: Compared, judgement: Judgement) -> str:
+    """Return the sentence of a further variant, which repeats nothing of the first."""
     verdict = judgement.verdict
     if verdict.effect is None:
-        return "by how much cannot be told"
+        return f"Under {one.variant}"
     if verdict.scale == "ratio":
-        text = f"{verdict.effect.estimate:.2f} times"
-        low, high = (f"{b:.2f}" if b else "" for b in (verdict.effect.low, verdict.effect.high))
+        change = f"{_factor(verdict.effect.estimate)} times"
     else:
-        factor, unit = readable_unit(judgement.metric.unit)
-        unit = "points" if unit == "%" else unit
-        of = scaled(verdict.effect, factor)
-        assert of is not None
-        text = f"{format_number(of.estimate, sign=True)} {unit}".strip()
-        low, high = (
-            format_number(b, sign=True) if b is not None else "" for b in (of.low, of.high)
-        )
-    return f"{text} ({100 * CONFIDENCE:g}% interval {low} to {high})" if low and high else text
+        change = "the same" if verdict.effect.estimate == 0 else _change(judgement)
+    return f"Under {one.variant} {change}{_interval(judgement)}"
+
+
+def _subject(judgement: Judgement) -> str:
+    name = endpoint_name(judgement)
+    return f"The {name}" if name[0].islower() else name
+
+
+def endpoint_name(judgement: Judgement) -> str:
+    """Return the endpoint's label with its class, for the middle of a sentence."""
+    of = "" if judgement.class_name == ALL else f" of {judgement.class_name} clients"
+    label, _, rank = judgement.metric.label.partition(", ")
+    if not label.startswith("Jain"):
+        label = label[0].lower() + label[1:]
+    return f"{label}{of}" + (f" ({rank})" if rank else "")
+
+
+def _is_time_of_class(judgement: Judgement) -> bool:
+    known = {duration.name for duration in DURATIONS}
+    return judgement.class_name != ALL and judgement.metric.duration in known
+
+
+def _change(judgement: Judgement) -> str:
+    """Return by how much the variant is off, without the names of the two."""
+    verdict = judgement.verdict
+    assert verdict.effect is not None
+    if verdict.scale == "ratio":
+        as_high = "as long" if judgement.metric.unit == "s" else "as high"
+        return f"{_factor(verdict.effect.estimate)} times {as_high}"
+    of, unit = _difference(judgement)
+    return f"{format_number(abs(of.estimate))} {unit} ".replace("  ", " ") + _word(judgement)
+
+
+def _word(judgement: Judgement) -> str:
+    """Return in which direction the estimate points."""
+    verdict = judgement.verdict
+    assert verdict.effect is not None
+    more = verdict.effect.estimate > (1 if verdict.scale == "ratio" else 0)
+    if judgement.metric.unit == "s":
+        return "longer" if more else "shorter"
+    return "higher" if more else "lower"
+
+
+def _interval(judgement: Judgement, *, named: bool = False) -> str:
+    """Return the interval, and in how many networks the estimate's direction was found."""
+    verdict = judgement.verdict
+    assert verdict.effect is not None
+    parts = []
+    if verdict.scale == "ratio":
+        bounds = [
+            None if b is None else _factor(b) for b in (verdict.effect.low, verdict.effect.high)
+        ]
+    else:
+        of, _ = _difference(judgement)
+        bounds = [None if b is None else format_number(b, sign=True) for b in (of.low, of.high)]
+    if None not in bounds:
+        confidence = f"{100 * CONFIDENCE:g}% interval " if named else ""
+        parts.append(f"{confidence}{bounds[0]} to {bounds[1]}")
+    if verdict.agreeing is not None and not _no_difference(verdict):
+        parts.append(f"{_word(judgement)} in {verdict.agreeing} of {verdict.count}")
+    return f" ({'; '.join(parts)})" if parts else ""
+
+
+def _no_difference(verdict: Verdict) -> bool:
+    assert verdict.effect is not None
+    return verdict.effect.estimate == (1 if verdict.scale == "ratio" else 0)
+
+
+def _difference(judgement: Judgement) -> tuple[Interval, str]:
+    """Return a difference in the unit that readers see, and that unit."""
+    factor, unit = readable_unit(judgement.metric.unit)
+    of = scaled(judgement.verdict.effect, factor)
+    assert of is not None
+    return of, "points" if unit == "%" else unit
+
+
+def _grade(judgement: Judgement) -> str:
+    verdict = judgement.verdict
+    reason = "; ".join(filter(None, (verdict.reason, verdict.caution)))
+    if verdict.grade is None:
+        return f"not judged, {reason}"
+    if verdict.grade is Grade.SAME:
+        return f"the same within {_margin(judgement)}"
+    if verdict.grade is Grade.SHOWN:
+        return verdict.grade.value
+    more = f"{verdict.more} would lead to an answer" if verdict.more else reason
+    return f"{verdict.grade.value}, {more}" if more else verdict.grade.value
+
+
+def _margin(judgement: Judgement) -> str:
+    margin = judgement.verdict.margin
+    assert margin is not None
+    if judgement.verdict.scale == "ratio":
+        return f"{100 * (margin - 1):.3g}%"
+    factor, unit = readable_unit(judgement.metric.unit)
+    size = factor * margin
+    return f"{size:.3g} {('point' if size == 1 else 'points') if unit == '%' else unit}".strip()
+
+
+def _factor(value: float) -> str:
+    return f"{value:.2f}" if value < 1000 else "more than 1000"
+
+
+def _detectable(compared: Sequence[Compared]) -> list[str]:
+    """Return the smallest difference of the first endpoint that so many networks show."""
+    first = [
+        judgement
+        for one in compared
+        for judgement in one.judgements
+        if judgement.endpoint == 0 and judgement.verdict.detectable is not None
+    ]
+    ratios = sorted(
+        judgement.verdict.detectable or 0.0
+        for judgement in first
+        if judgement.verdict.scale == "ratio"
+    )
+    if not ratios:
+        return []
+    low, high = _factor(ratios[0]), _factor(ratios[-1])
+    worst = "" if low == high else f" ({high} times where networks differ most)"
+    return [
+        f"So many networks show a change of {low} times or more{worst} in the "
+        f"{endpoint_name(first[0])} with a chance of {100 * POWER:.0f}%."
+    ]
+
+
+def _scope(compared: Sequence[Compared]) -> list[str]:
+    """Return for what the level holds, where there are several comparisons."""
+    if len(compared) == 1:
+        return []
+    together = 1 - (1 - LEVEL) ** len(compared)
+    return [
+        f'The chance of a false "shown" is {100 * LEVEL:g}% for each of the {len(compared)} '
+        f"comparisons, and may reach {100 * together:.0f}% for all of them together."
+    ]
