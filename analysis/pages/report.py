@@ -45,7 +45,6 @@ from analysis.pages.report_tables import (
     level_tables,
     looks_before,
     parse_tables,
-    tallies,
 )
 from analysis.pages.simulated import simulated
 from analysis.pages.summary import SummaryRow, compared_of, runs_csv, summarise, summary_csv
@@ -212,7 +211,6 @@ def render(
         seeds=seeds,
         run_of=by_place,
         levels=level_tables(plan, rows),
-        tallies=tallies(plan, rows),
         biases=[bias_row(row) for row in bias_rows],
         error_level=f"{100 * level_of(plan):.2g}",
         looks_before=looks_before(plan),

@@ -15,7 +15,7 @@ from analysis.judgement.estimates import (
     ONE_SEED,
 )
 from analysis.judgement.judging import Judgement, level_of
-from analysis.judgement.verdicts import LEVEL, Grade, tally
+from analysis.judgement.verdicts import LEVEL
 from analysis.measures.censoring_table import BiasRow
 from analysis.measures.data import ALL
 from analysis.measures.durations import TO_LAST_BYTE
@@ -133,35 +133,6 @@ def _scale(group: Iterable[SummaryRow]) -> str:
     """On which scale a metric's variants are compared: by ratios if one of them is."""
     scales = {row.scale for row in group}
     return next((scale for scale in ("ratio", "difference") if scale in scales), "")
-
-
-def tallies(plan: Study, rows: list[SummaryRow]) -> list[dict[str, Any]]:
-    """How many endpoints got which grade, for each level and variant."""
-    found = []
-    for level in plan.levels:
-        for variant in plan.variants:
-            judgements = [
-                row.judgement
-                for row in rows
-                if row.judgement is not None
-                and row.judgement.verdict.grade is not None
-                and (row.level.name, row.variant.name) == (level.name, variant.name)
-            ]
-            judged = [judgement.verdict for judgement in judgements]
-            if judged:
-                counts = tally(judged)
-                found.append(
-                    {
-                        "level": level,
-                        "variant": variant,
-                        "better": sum(v.word == "better" for v in judged),
-                        "worse": sum(v.word == "worse" for v in judged),
-                        "equivalent": counts[Grade.SAME],
-                        "unknown": counts[Grade.OPEN] + counts[Grade.SUGGESTED],
-                        "more_networks": max((v.more_networks or 0 for v in judged), default=0),
-                    }
-                )
-    return found
 
 
 def level_tables(plan: Study, rows: list[SummaryRow]) -> list[dict[str, Any]]:

@@ -58,55 +58,60 @@ def compared(
     return Compared(place, variant, "EWMA", found, (place, variant))
 
 
-def test_all_is_alike() -> None:
-    assert answer([compared([1.0, 1.0, 1.0], noise=0.005)]) == [
-        "No difference from EWMA is shown.",
-        "All 4 endpoints are shown to be alike, within their margins.",
-    ]
-
-
-def test_all_is_open() -> None:
-    none, unknown = answer([compared([1.0, 1.0, 1.0], noise=0.5, seeds=5)])
-    assert none == "No difference from EWMA is shown."
-    assert unknown.startswith("All 4 endpoints are open")
-
-
-def test_the_largest_difference_is_told_first_with_its_size() -> None:
-    one = compared([1.0, 1.5, 3.0], noise=0.005)
-    worse, alike = answer([one])
-    assert worse.startswith(
-        "SWRR is worse than EWMA in 2 of 4 endpoints, most in time to 320 KiB, median (web), "
-        "3.00 times (95% interval 2.99 to 3.0"
+def test_each_endpoint_of_each_variant_has_a_sentence() -> None:
+    shown = compared([1.0, 1.0, 1.5], noise=0.005)
+    none = compared([1.0, 1.0, 1.0], noise=0.4, variant="RR")
+    said = answer([shown, none])
+    assert said[0] == "14 networks."
+    assert said[1].startswith(
+        "Web clients take 1.50 times as long to 320 KiB (median) under SWRR as under EWMA (95% "
+        "interval 1.49 to 1.5"
     )
-    assert alike == (
-        "Shown to be alike, within their margins: 2 of 4 endpoints (time to first byte, "
-        "median (web); throughput)."
-    )
-    assert [j.metric.name for j in one.of(Grade.SHOWN)] == [METRICS[2], METRICS[1]]
+    own, of_rr = said[1].split("): ")[0:2]
+    assert own.endswith("; longer in 14 of 14")
+    assert of_rr.startswith("shown. Under RR ")
+    assert ": open, " in said[1]
+    assert said[2].startswith("Web clients take 1.00 times as long to the first byte (median) under")
+    assert "): the same within 5%. Under RR" in said[2]
+    assert said[3].startswith("The throughput is 1.00 times as high under SWRR as under EWMA (95%")
+    assert said[4].startswith("So many networks show a change of 1.0")
+    assert "the time to 320 KiB of web clients (median) with a chance of 80%." in said[4]
+    assert said[5].startswith('The chance of a false "shown" is 5% for each of the 2 comparisons')
+    assert "may reach 10%" in said[5]
+    assert len(said) == 6
 
 
-def test_a_rate_is_told_in_points() -> None:
+def test_few_networks_are_a_pilot() -> None:
+    assert answer([compared([1.0, 1.0, 1.5], seeds=3)])[0] == "Pilot, 3 networks."
+    one, *endpoints = answer([compared([1.0, 1.0, 2.0], seeds=1)])
+    assert one.startswith("Pilot, 1 network: ")
+    assert "NETWORKS=5" in one
+    assert endpoints[0].startswith("Web clients take 2.0")
+    assert endpoints[0].endswith("one pair: no spread to judge by.")
+
+
+def test_a_suggestion_is_no_answer_and_says_what_would_lead_to_one() -> None:
+    said = answer([compared([1.0, 1.0, 1.07], noise=0.02, seeds=4)])
+    assert "): suggested, about " in said[1]
+    assert said[1].endswith("more networks would lead to an answer.")
+
+
+def test_a_rate_is_a_difference_in_points_with_its_exposure() -> None:
     said = answer([compared([1.0, 1.0, 1.0], noise=0.005, rate=0.3)])
-    assert said[0].startswith("SWRR is worse than EWMA in timeout rate, +30.0")
-    assert " points (95% interval +" in said[0]
+    assert said[4].startswith(
+        "The timeout rate is 30.00 points higher under SWRR than under EWMA (95% interval +30.00 "
+    )
+    assert "; higher in 14 of 14): shown. Harm to up to 19% of networks may have" in said[4]
 
 
-def test_places_are_named_and_few_findings_are_told_one_by_one() -> None:
-    many = [
-        compared([1.0, 1.0, 1 + k], noise=0.005, place=f"level {k}", variant=f"V{k}")
-        for k in range(1, 7)
-    ]
-    said = answer(many)
-    assert said[0].startswith("V6 is worse than EWMA in time to 320 KiB, median (web), 7.0")
-    assert said[0].endswith(" (level 6).")
-    assert said[3] == "3 more such findings stand below."
+def test_each_level_has_its_own_sentences() -> None:
+    said = answer([compared([1.0, 1.0, 2.0], place=f"{n} middles") for n in (5, 10)])
+    assert [one.partition(":")[0] for one in said[1:7]] == ["5 middles"] * 3 + ["10 middles"] * 3
 
 
 def test_nothing_to_answer() -> None:
     assert answer([]) == []
     assert answer([Compared("", "SWRR", "EWMA", ())]) == []
-    (one,) = answer([compared([1.0, 1.0, 2.0], seeds=1)])
-    assert one.startswith("There is one seed")
 
 
 def test_sizes_of_ratios_and_of_rates_can_be_ordered() -> None:
