@@ -159,7 +159,7 @@ def _interval(judgement: Judgement, *, named: bool = False) -> str:
     if None not in bounds:
         confidence = f"{100 * CONFIDENCE:g}% interval " if named else ""
         parts.append(f"{confidence}{bounds[0]} to {bounds[1]}")
-    if verdict.agreeing is not None and not _no_difference(verdict):
+    if verdict.agreeing is not None and verdict.count > 1 and not _no_difference(verdict):
         parts.append(f"{_word(judgement)} in {verdict.agreeing} of {verdict.count}")
     return f" ({'; '.join(parts)})" if parts else ""
 
