@@ -184,6 +184,7 @@ def _common(studies: Mapping[str, Study]) -> dict[str, Any]:
         "asked": {**first.asked, "engines": list(studies)},
         "shrunk": first.shrunk,
         "margins": first.margins,
+        "scope": first.scope,
         "provenance": {engine: study.provenance for engine, study in studies.items()},
     }
 

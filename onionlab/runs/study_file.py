@@ -15,6 +15,7 @@ from analysis.formats.study import (
     Level,
     Looks,
     PublishedCellTimes,
+    RoleCapacity,
     Run,
     Study,
     Variant,
@@ -77,6 +78,7 @@ def study_of(bench: Bench, runs: Sequence[PlannedRun], looks: Looks | None) -> S
             )
             for run in runs
         ),
+        networks=_networks(bench),
         margins=experiment.margins,
         published_cell_times=published_cell_times(experiment),
         public_tor=_public_tor(bench.root, experiment),
@@ -171,6 +173,19 @@ def _level(name: str, label: str, settings: AnySettings, bench: Bench) -> Level:
         classes={name: ClassLoad(**load) for name, load in settings.classes.items()},
         relays=_relays(settings),
     )
+
+
+def _networks(bench: Bench) -> dict[str, dict[int, dict[str, RoleCapacity]]]:
+    """Level -> network -> role -> how its capacity is divided; levels without any are left out."""
+    found = {
+        level: {
+            seed: facts
+            for seed in bench.experiment.seeds
+            if (facts := bench.network_facts(level, seed))
+        }
+        for level in bench.experiment.levels
+    }
+    return {level: of_seed for level, of_seed in found.items() if of_seed}
 
 
 def _relays(settings: AnySettings) -> dict[str, int]:

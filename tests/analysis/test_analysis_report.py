@@ -267,11 +267,18 @@ def test_bands_are_the_range_over_seeds() -> None:
     study = Study.model_validate(study_content([1, 2]))
     figure = FigureData(study.figures[0], study.levels[0])
     figure.runs = {"ewma": [[np.array([1.0, 5.0, np.nan])], [np.array([3.0, 1.0, 2.0])]]}
+    figure.seeds = {"ewma": [1, 2]}
     lines = figure.lines(0)["ewma"]
     assert lines.mean[:2].tolist() == [2.0, 3.0]
     assert lines.low[:2].tolist() == [1.0, 1.0]
     assert lines.high[:2].tolist() == [3.0, 5.0]
     assert np.isnan([lines.mean[2], lines.low[2], lines.high[2]]).all()
+    # The curve of a network is the mean of its repeats.
+    figure.runs["ewma"].append([np.array([5.0, 3.0, 2.0])])
+    figure.seeds["ewma"].append(2)
+    repeated = figure.lines(0)["ewma"]
+    assert (repeated.mean[:2].tolist(), repeated.high[:2].tolist()) == ([2.5, 3.5], [4.0, 5.0])
+    assert repeated.seeds == 2
     assert lines.seeds == 2
 
 
@@ -481,6 +488,7 @@ def test_a_legend_never_reaches_beyond_its_page(page: Page, columns: int) -> Non
     data = FigureData(plan.figures[0], plan.levels[0])
     grid = PANEL_FIGURES[plan.figures[0].kind].panels[0].grid(plan.levels[0])
     data.runs = {variant.name: [[np.ones_like(grid)] * 2] for variant in plan.variants}
+    data.seeds = {variant.name: [1] for variant in plan.variants}
     settings: Any = RC
     with mpl.rc_context(settings):
         figure = draw_lines(data, plan, page)
