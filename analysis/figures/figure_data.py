@@ -115,8 +115,8 @@ class FigureData:
             )
         return lines
 
-    def seeds_text(self) -> str:
-        """How many seeds stand behind the lines."""
+    def seeds_text(self, replicate: str = "seed") -> str:
+        """Return how many replicates stand behind the lines."""
         if any(panel.compares for panel in panel_figure(self.spec).panels):
             return (
                 "Lines: geometric mean over pairs of runs. Bands: 95% for a whole line at once; "
@@ -126,11 +126,16 @@ class FigureData:
         if not counts:
             return "No runs."
         if counts == [1]:
-            return "One seed per variant."
+            return f"One {replicate} per variant."
         many = f"{counts[0]}" if len(counts) == 1 else f"{counts[0]} to {counts[-1]}"
-        lines = f"Lines: mean over {many} seeds per variant. Bands: smallest to largest seed."
+        lines = (
+            f"Lines: mean over {many} {replicate}s per variant. Bands: smallest to largest "
+            f"{replicate}."
+        )
+        if any(len(seeds) > len(set(seeds)) for seeds in self.seeds.values()):
+            lines += " The curve of a seed is the mean of its repeats."
         if any(panel.difference for panel in panel_figure(self.spec).panels) and self.compared:
-            return f"{lines} Below each: the same as differences between runs of one seed."
+            return f"{lines} Below each: the same as differences between runs of one {replicate}."
         return lines
 
     @property

@@ -61,8 +61,8 @@ def add_study(target: Path, study: Path, file: Path) -> None:
         "looks": looks_together([one.looks, other.looks], len(seeds)),
         "runs": (*one.runs, *(run for run in other.runs if run.run_id not in there)),
         "networks": {
-            level.name: {**one.networks.get(level.name, {}), **other.networks.get(level.name, {})}
-            for level in one.levels
+            level: {**one.networks.get(level, {}), **other.networks.get(level, {})}
+            for level in {**one.networks, **other.networks}
         },
         "provenance": {**one.provenance, "runs": used},
     }
