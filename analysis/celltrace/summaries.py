@@ -48,6 +48,7 @@ class TimeRow:
     level: str
     variant: str
     seed: int
+    repeat: int
     role: str
     group: Group
     stage: Stage
@@ -63,6 +64,7 @@ class SpikeRow:
     level: str
     variant: str
     seed: int
+    repeat: int
     role: str
     period_s: float
     strength: float
@@ -84,6 +86,7 @@ class WaitRow:
     level: str
     variant: str
     seed: int
+    repeat: int
     role: str
     cells: int
     unsent: int
@@ -100,6 +103,7 @@ class RelayTimeRow:
     level: str
     variant: str
     seed: int
+    repeat: int
     class_name: str
     streams: int
     followed: int
@@ -119,6 +123,7 @@ class Points:
     level: str
     variant: str
     seed: int
+    repeat: int
     role: str
     time_s: Floats
     time_ms: Floats
@@ -170,7 +175,7 @@ class TraceTable:
             for stage, times in own.stages_ms.items():
                 self.times.append(
                     TimeRow(
-                        run.level, run.variant, run.seed, role, group, stage,
+                        run.level, run.variant, run.seed, run.repeat, role, group, stage,
                         own.circuits.count(group),
                         float(times[members].sum()) / total if total else float("nan"),
                         summarise(times[members]),
@@ -178,7 +183,9 @@ class TraceTable:
                 )  # fmt: skip
         period_s, strength = spike_period_s(own.time_s, own.total_ms)
         self.spikes.append(
-            SpikeRow(run.level, run.variant, run.seed, role, period_s, strength, own.noise)
+            SpikeRow(
+                run.level, run.variant, run.seed, run.repeat, role, period_s, strength, own.noise
+            )
         )
         self._add_points(run, role, own, groups)
 
@@ -189,7 +196,7 @@ class TraceTable:
         kernel_s = float("nan") if own.kernel_mean_s is None else own.kernel_mean_s
         self.waits.append(
             WaitRow(
-                run.level, run.variant, run.seed, role, own.queue_s.size, own.unsent,
+                run.level, run.variant, run.seed, run.repeat, role, own.queue_s.size, own.unsent,
                 own.known_kernel_s.size, _mean(own.queue_s), _mean(own.outbuf_s), kernel_s,
             )
         )  # fmt: skip
@@ -204,7 +211,7 @@ class TraceTable:
         keep[order[:: max(1, -(-len(order) // MOST_POINTS))]] = True
         self.points.append(
             Points(
-                run.level, run.variant, run.seed, role,
+                run.level, run.variant, run.seed, run.repeat, role,
                 time_s[keep], time_ms[keep],
                 groups[Group.BUSIEST][keep], groups[Group.QUIET][keep], groups[Group.BUSY][keep],
                 len(time_s),
@@ -247,7 +254,8 @@ class TraceTable:
                 for stage, time_s in zip(STAGES, stages, strict=True):
                     self.relay_times.append(
                         RelayTimeRow(
-                            run.level, run.variant, run.seed, class_name, len(seen), len(streams),
+                            run.level, run.variant, run.seed, run.repeat, class_name,
+                            len(seen), len(streams),
                             float(np.mean(list(streams.values()))), place, stage, float(time_s),
                         )
                     )  # fmt: skip
@@ -298,7 +306,7 @@ def over_seeds(rows: Iterable[TimeRow]) -> Iterator[MeanTimes]:
         }
         yield MeanTimes(
             *key,
-            seeds=len(own),
+            seeds=len({row.seed for row in own}),
             cells=cells,
             circuits=float(np.mean([row.circuits for row in own])),
             share=float(np.mean([row.share for row in filled])) if filled else float("nan"),
@@ -367,14 +375,15 @@ def times_csv(table: TraceTable) -> str:
     writer = csv.writer(text, lineterminator="\n")
     numbers = [f.name for f in fields(CellTimes)]
     writer.writerow(
-        ["level", "variant", "seed", "role", "group", "stage", "circuits", "share", *numbers]
-    )
+        ["level", "variant", "seed", "repeat", "role", "group", "stage", "circuits", "share",
+         *numbers]
+    )  # fmt: skip
     for row in table.times:
         values = [getattr(row.summary, name) for name in numbers]
         writer.writerow(
             [
-                row.level, row.variant, row.seed, row.role, row.group.value, row.stage.value,
-                row.circuits, _cell(row.share), *map(_cell, values),
+                row.level, row.variant, row.seed, row.repeat, row.role, row.group.value,
+                row.stage.value, row.circuits, _cell(row.share), *map(_cell, values),
             ]
         )  # fmt: skip
     return text.getvalue()
@@ -396,14 +405,14 @@ def relay_times_csv(table: TraceTable) -> str:
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
     writer.writerow(
-        ["level", "variant", "seed", "class", "streams", "followed", "ttfb_s", "position", "stage",
-         "time_s"]
+        ["level", "variant", "seed", "repeat", "class", "streams", "followed", "ttfb_s",
+         "position", "stage", "time_s"]
     )  # fmt: skip
     for row in table.relay_times:
         writer.writerow(
             [
-                row.level, row.variant, row.seed, row.class_name, row.streams, row.followed,
-                _cell(row.ttfb_s), row.position, row.stage.value, _cell(row.time_s),
+                row.level, row.variant, row.seed, row.repeat, row.class_name, row.streams,
+                row.followed, _cell(row.ttfb_s), row.position, row.stage.value, _cell(row.time_s),
             ]
         )  # fmt: skip
     return text.getvalue()

@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import IntEnum
+from itertools import chain
 
 from analysis.comparison.differences import Differences, differences, settle_about
 from analysis.comparison.run_sets import RunSet, SetRun
@@ -45,7 +46,7 @@ class Match:
         variant_a: likewise.
         level_b: of what is judged.
         variant_b: likewise.
-        runs_a: seed -> run.
+        runs_a: seed -> runs, by repeat.
         runs_b: likewise.
     """
 
@@ -54,8 +55,8 @@ class Match:
     variant_a: str
     level_b: str
     variant_b: str
-    runs_a: Mapping[int, SetRun]
-    runs_b: Mapping[int, SetRun]
+    runs_a: Mapping[int, Sequence[SetRun]]
+    runs_b: Mapping[int, Sequence[SetRun]]
 
 
 @dataclass(frozen=True)
@@ -76,7 +77,7 @@ class Comparison:
         about: what was compared; none if nothing is known to differ.
         identical: all records are the same bytes, so that there is nothing to test.
         paired: how runs were compared.
-        pairs: runs of both sides by match and seed; for unpaired sets of no meaning.
+        pairs: networks of both sides, over all matches; for unpaired sets of no meaning.
         alone: seeds without a partner, in words.
         error_level: chance of any false "shown" among the endpoints of all matches together.
     """
@@ -198,10 +199,13 @@ def compare_sets(
     matches = list(_matches(a, b))
     paired = pair and a.paired and b.paired
     couples: list[tuple[SetRun, SetRun]] = []
+    pairs = 0
     for match in matches:
         mine, other = match.runs_a, match.runs_b
         common = sorted(set(mine) & set(other)) if paired else []
-        couples += [(mine[seed], other[seed]) for seed in common]
+        pairs += len(common)
+        for seed in common:
+            couples += zip(mine[seed], other[seed], strict=False)
         single = sorted(set(mine) ^ set(other))
         if paired and common and single:
             where = f" of {match.label}" if len(matches) > 1 else ""
@@ -215,7 +219,9 @@ def compare_sets(
         couples = [
             pair
             for match in matches
-            for pair in zip(match.runs_a.values(), match.runs_b.values(), strict=False)
+            for pair in zip(
+                chain(*match.runs_a.values()), chain(*match.runs_b.values()), strict=False
+            )
         ]
     found = differences(a, b, couples)
     settled = settle_about(found, about)
@@ -228,7 +234,7 @@ def compare_sets(
     share = error_level / len(matches)
     rows = tuple(row for match in matches for row in _judge(a, b, match, paired, share))
     return Comparison(
-        a, b, settled, found, identical, paired, len(couples), tuple(alone), error_level, rows
+        a, b, settled, found, identical, paired, pairs, tuple(alone), error_level, rows
     )
 
 

@@ -137,7 +137,7 @@ def _of_pair(a: SetRun, b: SetRun, texts: Mapping[str, str]) -> Iterator[tuple[s
             aspect = "network"
         if other_engine and (file in _ENGINE_OWN or aspect == "engine files"):
             continue
-        if a.seed != b.seed and aspect in _DRAWN:
+        if (a.seed, a.repeat) != (b.seed, b.repeat) and aspect in _DRAWN:
             continue
         if aspect == "variant":
             # A variant's own lines. With the variants the same, it is their text that changed.

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -121,7 +122,8 @@ def rows_of(
     rows = []
     for (level, class_name), by_metric in run_set.statistics().items():
         for (metric, variant), by_seed in by_metric.items():
-            runs = run_set.runs_of(level, variant)
+            of_seed = run_set.runs_of(level, variant)
+            runs = list(chain(*of_seed.values()))
             seeds = sorted(by_seed)
             values = [by_seed[seed].value for seed in seeds]
             known = [value for value in values if value is not None]
@@ -136,14 +138,15 @@ def rows_of(
                     "class": class_name,
                     "metric": metric,
                     "key": key,
-                    "project": _joined(run.project for run in runs.values()),
-                    "tor": _joined(b.version for run in runs.values() for b in run.tor.values()),
+                    "project": _joined(run.project for run in runs),
+                    "tor": _joined(b.version for run in runs for b in run.tor.values()),
                     "seeds": seeds,
                     "values": values,
                     "estimate": float(np.mean(known)) if len(known) == len(values) else None,
                     "records": " ".join(
                         f"{seed}:{h[:16]}"
-                        for seed, run in sorted(runs.items())
+                        for seed, repeats in sorted(of_seed.items())
+                        for run in repeats
                         for _, h in sorted(run.records.items())
                     ),
                     "verdict": verdicts.get((level, variant, class_name, metric), ""),

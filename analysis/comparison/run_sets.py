@@ -40,6 +40,7 @@ class SetRun(FormatModel):
     level: str = Field(description="name of its level")
     variant: str = Field(description="name of its variant")
     seed: int = Field(description="runs of one seed are paired, where paired says so")
+    repeat: int = Field(default=1, description="which of the runs on its network it is, from 1 on")
     engine: dict[str, str] = Field(default={}, description="name, version and the like")
     tor: dict[str, TorBuild] = Field(default={}, description="program -> its build")
     files: dict[str, str] = Field(default={}, description="input file -> its SHA-256")
@@ -53,13 +54,13 @@ class SetRun(FormatModel):
     )
 
     @property
-    def key(self) -> tuple[str, str, int]:
-        """Level, variant and seed."""
-        return self.level, self.variant, self.seed
+    def key(self) -> tuple[str, str, int, int]:
+        """Level, variant, seed and repeat."""
+        return self.level, self.variant, self.seed, self.repeat
 
 
 class Value(FormatModel):
-    """One statistic of one run, or why there is none."""
+    """One statistic of one network, the mean of its repeats; or why there is none."""
 
     model_config = ConfigDict(populate_by_name=True)
 
@@ -122,7 +123,7 @@ class RunSet(FormatModel):
         twice = [key for key, n in Counter(run.key for run in self.runs).items() if n > 1]
         if twice:
             raise ValueError(f"the run {' '.join(map(str, twice[0]))} is there more than once")
-        keys = {run.key for run in self.runs}
+        keys = {(run.level, run.variant, run.seed) for run in self.runs}
         known = {quantity.name for quantity in self.catalogue.quantities}
         for value in self.values:
             if (value.level, value.variant, value.seed) not in keys:
@@ -149,9 +150,13 @@ class RunSet(FormatModel):
         """In the order of the runs."""
         return tuple(dict.fromkeys(run.variant for run in self.runs))
 
-    def runs_of(self, level: str, variant: str) -> dict[int, SetRun]:
-        """Seed -> run."""
-        return {r.seed: r for r in self.runs if (r.level, r.variant) == (level, variant)}
+    def runs_of(self, level: str, variant: str) -> dict[int, tuple[SetRun, ...]]:
+        """Seed -> its runs, by repeat."""
+        found: dict[int, tuple[SetRun, ...]] = {}
+        for run in sorted(self.runs, key=lambda run: run.repeat):
+            if (run.level, run.variant) == (level, variant):
+                found[run.seed] = (*found.get(run.seed, ()), run)
+        return found
 
     def statistics(self) -> Statistics:
         """As ``judging`` takes them."""

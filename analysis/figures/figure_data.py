@@ -1,13 +1,13 @@
 """What a figure collects of the runs that it shows.
 
-Of panels, a line is the mean over seeds, its band their range. In a panel that compares, a line is
-the geometric mean of the ratios to the baseline's runs of the same seeds, its band a simultaneous
-interval.
+Of panels, a line is the mean over networks, its band their range. In a panel that compares, a line
+is the geometric mean of the ratios to the baseline on the same networks, its band a simultaneous
+interval. The curve of a network is the mean of its repeats' curves.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -33,7 +33,7 @@ class Lines:
 
 @dataclass
 class FigureData:
-    """Collects a figure's values run by run: variant -> one entry per seed -> panel -> array."""
+    """Collects a figure's values: variant -> one entry per run -> panel -> array, and its seed."""
 
     spec: FigureSpec
     level: Level
@@ -60,6 +60,14 @@ class FigureData:
         self.runs.setdefault(variant, []).append(values)
         self.seeds.setdefault(variant, []).append(seed)
 
+    def _of_networks(self, variant: str, panel: int) -> dict[int, Floats]:
+        """Return each network's curve: the mean of its repeats, of ratios the geometric one."""
+        repeats: dict[int, list[Floats]] = {}
+        for seed, run in zip(self.seeds[variant], self.runs[variant], strict=True):
+            repeats.setdefault(seed, []).append(run[panel])
+        compares = panel_figure(self.spec).panels[panel].compares
+        return {seed: _mean_curve(own, compares) for seed, own in repeats.items()}
+
     def lines(self, panel: int) -> dict[str, Lines]:
         """Mean and range over seeds for each variant. A point that a run lacks is unknown.
 
@@ -68,10 +76,10 @@ class FigureData:
         if panel_figure(self.spec).panels[panel].compares:
             return self._ratios(panel)
         lines = {}
-        for variant, runs in self.runs.items():
-            values = np.stack([run[panel] for run in runs])
+        for variant in self.runs:
+            values = np.stack([*self._of_networks(variant, panel).values()])
             lines[variant] = Lines(
-                values.mean(axis=0), values.min(axis=0), values.max(axis=0), len(runs)
+                values.mean(axis=0), values.min(axis=0), values.max(axis=0), len(values)
             )
         return lines
 
@@ -89,13 +97,10 @@ class FigureData:
         """Variants with what they and the baseline have of the seeds that both have."""
         if self.baseline not in self.runs:
             return
-        base = dict(zip(self.seeds[self.baseline], self.runs[self.baseline], strict=True))
-        for variant, runs in self.runs.items():
-            pairs = [
-                (run[panel], base[seed][panel])
-                for seed, run in zip(self.seeds[variant], runs, strict=True)
-                if seed in base
-            ]
+        base = self._of_networks(self.baseline, panel)
+        for variant in self.runs:
+            own = self._of_networks(variant, panel)
+            pairs = [(curve, base[seed]) for seed, curve in own.items() if seed in base]
             if variant != self.baseline and pairs:
                 yield variant, pairs
 
@@ -110,25 +115,41 @@ class FigureData:
             )
         return lines
 
-    def seeds_text(self) -> str:
-        """How many seeds stand behind the lines."""
+    def seeds_text(self, replicate: str = "seed") -> str:
+        """Return how many replicates stand behind the lines."""
         if any(panel.compares for panel in panel_figure(self.spec).panels):
             return (
                 "Lines: geometric mean over pairs of runs. Bands: 95% for a whole line at once; "
                 "one pair has none."
             )
-        counts = sorted({len(runs) for runs in self.runs.values()})
+        counts = sorted({len(set(seeds)) for seeds in self.seeds.values()})
         if not counts:
             return "No runs."
         if counts == [1]:
-            return "One seed per variant."
+            return f"One {replicate} per variant."
         many = f"{counts[0]}" if len(counts) == 1 else f"{counts[0]} to {counts[-1]}"
-        lines = f"Lines: mean over {many} seeds per variant. Bands: smallest to largest seed."
+        lines = (
+            f"Lines: mean over {many} {replicate}s per variant. Bands: smallest to largest "
+            f"{replicate}."
+        )
+        if any(len(seeds) > len(set(seeds)) for seeds in self.seeds.values()):
+            lines += " The curve of a seed is the mean of its repeats."
         if any(panel.difference for panel in panel_figure(self.spec).panels) and self.compared:
-            return f"{lines} Below each: the same as differences between runs of one seed."
+            return f"{lines} Below each: the same as differences between runs of one {replicate}."
         return lines
 
     @property
     def compared(self) -> bool:
         """Whether there are pairs with the baseline."""
         return any(True for _ in self._pairs(0))
+
+
+def _mean_curve(repeats: Sequence[Floats], geometric: bool) -> Floats:
+    """Return the mean of curves of one network; NaN where one of them is."""
+    if len(repeats) == 1:
+        return repeats[0]
+    values = np.stack(repeats)
+    if not geometric:
+        return values.mean(axis=0)  # type: ignore[no-any-return]
+    with np.errstate(divide="ignore", invalid="ignore"):
+        return np.exp(np.log(values).mean(axis=0))  # type: ignore[no-any-return]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -216,19 +216,26 @@ class _Point:
 
 def _points(shown: Shown) -> dict[str, dict[tuple[float, float], _Point]]:
     """Variant -> (rate, streams) -> point. A level is left out if any of its runs has no value."""
-    values: dict[str, dict[tuple[float, float], list[float | None]]] = {}
+    values: dict[str, dict[tuple[float, float], dict[int, list[float | None]]]] = {}
     for one in shown.kept:
         where = (one.level.coordinates[RATE], one.level.coordinates[STREAMS])
-        values.setdefault(one.variant, {}).setdefault(where, []).append(one.value)
+        of_level = values.setdefault(one.variant, {}).setdefault(where, {})
+        of_level.setdefault(one.seed, []).append(one.value)
     return {
         variant: {
             where: _Point(float(np.mean(known)), min(known), max(known), len(known))
             for where, found in levels.items()
-            for known in [[value for value in found if value is not None]]
+            for known in [[value for value in map(_mean, found.values()) if value is not None]]
             if known and len(known) == len(found)
         }
         for variant, levels in values.items()
     }
+
+
+def _mean(repeats: Sequence[float | None]) -> float | None:
+    """Return the mean of a network's repeats; None where one of them has no value."""
+    known = [value for value in repeats if value is not None]
+    return float(np.mean(known)) if len(known) == len(repeats) else None
 
 
 def _draw_map(shown: Shown, page: Page) -> Figure:

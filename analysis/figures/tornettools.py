@@ -193,15 +193,17 @@ def _classes(shown: Shown) -> list[str]:
     return sorted({sample.class_name for one in shown.kept for sample in one.value})
 
 
-def _samples(shown: Shown, quantity: _Quantity, class_name: str, variant: str) -> list[Floats]:
-    """The values of each simulation of a variant, by seed."""
-    return [
-        sample.values
-        for one in sorted(shown.kept, key=lambda one: one.seed)
-        for sample in one.value
-        if one.variant == variant
-        and (sample.quantity, sample.class_name) == (quantity.name, class_name)
-    ]
+def _samples(
+    shown: Shown, quantity: _Quantity, class_name: str, variant: str
+) -> list[list[Floats]]:
+    """Return for each network, by seed, the values of each simulation of a variant."""
+    found: dict[int, list[Floats]] = {}
+    for one in sorted(shown.kept, key=lambda one: one.seed):
+        for sample in one.value:
+            place = one.variant, sample.quantity, sample.class_name
+            if place == (variant, quantity.name, class_name):
+                found.setdefault(one.seed, []).append(sample.values)
+    return list(found.values())
 
 
 def _line(

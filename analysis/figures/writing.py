@@ -52,7 +52,8 @@ def write_figure(data: FigureData, study: Study, directory: Path, page: Page = T
         paths["png"],
     )
     if picture is None:
-        caption = f"{panel_figure(data.spec).caption(data.level, page)} {data.seeds_text()}"
+        words = data.seeds_text("repeat" if study.scope == "one-network" else "seed")
+        caption = f"{panel_figure(data.spec).caption(data.level, page)} {words}"
     else:
         caption = picture.caption(shown, page)
     return FigurePaths(data.spec, paths["pdf"], paths["png"], paths["csv"], svg, caption)

@@ -137,6 +137,15 @@ class Endpoint(FormatModel):
         return self.class_name, self.metric
 
 
+class RoleCapacity(FormatModel):
+    """How the capacity of a role's relays is divided in one network."""
+
+    limited: float = Field(
+        ge=0, le=1, description="share that relays have which BandwidthRate limits, not their link"
+    )
+    largest: float = Field(ge=0, le=1, description="share that the largest relay has")
+
+
 class FigureSpec(FormatModel):
     """One figure to draw; ``paper``: the number of the paper's figure that it repeats."""
 
@@ -257,6 +266,11 @@ class Study(FormatModel):
     levels: tuple[Level, ...] = Field(min_length=1, description="the settings of the network")
     figures: tuple[FigureSpec, ...] = Field(default=(), description="the figures to draw")
     runs: tuple[Run, ...] = Field(description="all runs, also those that are not made yet")
+    networks: dict[str, dict[int, dict[str, RoleCapacity]]] = Field(
+        default={},
+        description="level -> seed of a network -> role -> how the relays' capacity is divided; "
+        "empty: not known",
+    )
     margins: dict[str, float] = Field(
         default={}, description="metric -> what counts as the same, instead of the usual"
     )
@@ -342,6 +356,20 @@ class Study(FormatModel):
         """Runs of a variant at a level, by seed and repeat."""
         runs = [run for run in self.runs if (run.level, run.variant) == (level, variant)]
         return sorted(runs, key=lambda run: (run.seed, run.repeat))
+
+    def replicate(self, run: Run) -> int:
+        """Return what pairs a run: its network, or in the scope of one network its repeat."""
+        return run.repeat if self.scope == "one-network" else run.seed
+
+    @property
+    def networks_run(self) -> list[int]:
+        """The seeds of the networks that have runs, ascending."""
+        return sorted({run.seed for run in self.runs})
+
+    @property
+    def repeats(self) -> int:
+        """The most runs that a variant has on one network at one level; 0 without runs."""
+        return max(Counter((r.level, r.variant, r.seed) for r in self.runs).values(), default=0)
 
     def words(self, run: Run | PlannedRun) -> str:
         """Return a run for readers: its level where there are several, its variant, its network."""

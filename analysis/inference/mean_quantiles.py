@@ -37,13 +37,14 @@ def lower_quantiles(sample: ArrayLike, shares: Floats) -> Floats:
 
 
 def mean_quantiles(
-    samples: Sequence[Floats], shares: Floats, confidence: float = CONFIDENCE
+    samples: Sequence[Floats | Sequence[Floats]], shares: Floats, confidence: float = CONFIDENCE
 ) -> MeanQuantiles | None:
     """Mean quantiles over samples, and mean +- t(n-1) sd / sqrt(n), from 0 on.
 
-    A sample counts once however many values it has, and not at all without any. A value with a
-    resolution lies anywhere in a span of that width: sd^2 grows by the samples' resolution^2 / 12,
-    summed over n - 1.
+    A sample counts once however many values it has, and not at all without any. Several samples in
+    the place of one count together as one: the mean of their quantiles. A value with a resolution
+    lies anywhere in a span of that width: sd^2 grows by the samples' resolution^2 / 12, summed over
+    n - 1.
 
     Args:
         samples: of values that are not negative, one sample a simulation; shape (n,), or (n, 2) of
@@ -54,7 +55,12 @@ def mean_quantiles(
     Returns:
         None where no sample has a value.
     """
-    found = [lower_quantiles(sample, shares) for sample in samples if np.size(sample)]
+    groups = [[one] if isinstance(one, np.ndarray) else one for one in samples]
+    found = [
+        np.mean([lower_quantiles(sample, shares) for sample in group], axis=0)
+        for group in ([sample for sample in group if np.size(sample)] for group in groups)
+        if group
+    ]
     if not found:
         return None
     values, resolutions = _columns(np.stack(found))

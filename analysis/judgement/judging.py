@@ -7,11 +7,13 @@ import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any, TypeVar
 
 import numpy as np
 
 from analysis.errors import AnalysisError
-from analysis.formats.study import Looks, Run, Study
+from analysis.formats.plan_file import network_words
+from analysis.formats.study import Looks, Run, Scope, Study
 from analysis.inference.corrections import endpoint_weights
 from analysis.inference.sequential import spending
 from analysis.judgement.margins import with_margins
@@ -41,7 +43,13 @@ from analysis.measures.metric import (
 from analysis.measures.run_data import load_run
 
 Statistics = dict[tuple[str, str], dict[tuple[str, str], dict[int, Statistic]]]
-"""(level, class) -> (metric, variant) -> seed -> statistic."""
+"""(level, class) -> (metric, variant) -> seed -> statistic; in the scope of one network its repeats
+have the place of seeds."""
+
+RunStatistics = dict[tuple[str, str], dict[tuple[str, str], dict[tuple[int, int], Statistic]]]
+"""(level, class) -> (metric, variant) -> seed and repeat of a run -> statistic."""
+
+Replicate = TypeVar("Replicate", int, tuple[int, int])
 
 WHOLE = 1e-3
 """How near to a whole number of heartbeats a gap is that was measured in heartbeats."""
@@ -109,39 +117,96 @@ def level_of(study: Study) -> float:
 
 
 def in_order(study: Study) -> Iterator[Run]:
-    """The study's runs by level, variant and seed."""
+    """Yield the study's runs by level, variant, seed and repeat."""
     for level in study.levels:
         for variant in study.variants:
             yield from study.runs_of(level.name, variant.name)
 
 
-def add_run(statistics: Statistics, run: Run, data: Mapping[str, ClassData]) -> None:
-    """Computes all metrics of one run and puts them into ``statistics``."""
+def add_run(statistics: RunStatistics, run: Run, data: Mapping[str, ClassData]) -> None:
+    """Compute all metrics of one run and put them into ``statistics``."""
     for (class_name, metric), statistic in run_statistics(data).items():
         by_variant = statistics.setdefault((run.level, class_name), {})
-        by_variant.setdefault((metric, run.variant), {})[run.seed] = statistic
+        by_variant.setdefault((metric, run.variant), {})[run.seed, run.repeat] = statistic
 
 
-def complete(statistics: Statistics, catalogue: Catalogue = OWN) -> Statistics:
-    """``statistics``, in which a run without a metric that another run of its level has says so.
+def complete(
+    statistics: dict[tuple[str, str], dict[tuple[str, str], dict[Replicate, Statistic]]],
+    catalogue: Catalogue = OWN,
+) -> dict[tuple[str, str], dict[tuple[str, str], dict[Replicate, Statistic]]]:
+    """Return ``statistics``; a run without a metric that another run of its level has says so.
 
     A client whose downloads never ended, or a class without any, leaves nothing to compute from.
     That is an outcome: without the run its pair would be missing, and the others would be selected.
     """
-    read: dict[str, set[tuple[str, int]]] = {}
+    read: dict[str, set[tuple[str, Replicate]]] = {}
     for (level, _), of_class in statistics.items():
-        for (_, variant), by_seed in of_class.items():
-            read.setdefault(level, set()).update((variant, seed) for seed in by_seed)
+        for (_, variant), by_run in of_class.items():
+            read.setdefault(level, set()).update((variant, run) for run in by_run)
     drawn = {quantity.name for quantity in catalogue.quantities if quantity.drawn}
     for (level, _), of_class in statistics.items():
         for metric in sorted({name for name, _ in of_class} - drawn):
-            for variant, seed in sorted(read[level]):
-                of_class.setdefault((metric, variant), {}).setdefault(seed, NOTHING_THERE)
+            for variant, run in sorted(read[level]):
+                of_class.setdefault((metric, variant), {}).setdefault(run, NOTHING_THERE)
     return statistics
 
 
+def over_networks(
+    runs: RunStatistics, scope: Scope = "networks", catalogue: Catalogue = OWN
+) -> Statistics:
+    """Return one statistic for each network: the mean of its repeats.
+
+    The mean is geometric for metrics that are compared as ratios, which have a relative margin and
+    no value that is zero or negative, and arithmetic for others. In the scope of one network, each
+    repeat has its own statistic. ``runs`` is completed.
+    """
+    made: Statistics = {}
+    for where, of_class in complete(runs, catalogue).items():
+        ratios = _compared_as_ratios(of_class, catalogue)
+        made[where] = {}
+        for (metric, variant), by_run in of_class.items():
+            together: dict[int, list[Statistic]] = {}
+            for (seed, repeat), statistic in sorted(by_run.items(), key=lambda one: one[0]):
+                number = repeat if scope == "one-network" else seed
+                together.setdefault(number, []).append(statistic)
+            made[where][metric, variant] = {
+                number: _mean_of_repeats(own, metric in ratios) for number, own in together.items()
+            }
+    return made
+
+
+def _compared_as_ratios(
+    of_class: Mapping[tuple[str, str], Mapping[Any, Statistic]], catalogue: Catalogue
+) -> set[str]:
+    """Return the metrics with a relative margin whose values are all positive."""
+    relative = {name for name, judged in catalogue.judged.items() if judged.margin.relative}
+    return relative - {
+        metric
+        for (metric, _), by_run in of_class.items()
+        for statistic in by_run.values()
+        if statistic.value is not None and statistic.value <= 0
+    }
+
+
+def _mean_of_repeats(repeats: Sequence[Statistic], geometric: bool) -> Statistic:
+    """Return the mean of a network's repeats; without a value of one of them there is none.
+
+    To leave that repeat out would be to select.
+    """
+    if len(repeats) == 1:
+        return repeats[0]
+    values = tuple(one.value for one in repeats if one.value is not None)
+    reasons = list(dict.fromkeys(one.reason for one in repeats if one.reason))
+    if len(values) < len(repeats):
+        missing = next(one.reason for one in repeats if one.value is None)
+        count = len(repeats) - len(values)
+        return Statistic(None, f"{missing} in {count} of {len(repeats)} repeats")
+    mean = np.exp(np.mean(np.log(values))) if geometric else np.mean(values)
+    return Statistic(float(mean), "; ".join(reasons), values)
+
+
 def read_statistics(study: Study, store: Path) -> Statistics:
-    """All metrics of all runs of a study, from their records.
+    """Return all metrics of a study's networks, from their runs' records.
 
     Args:
         study: as ``load_study`` gives it.
@@ -150,52 +215,57 @@ def read_statistics(study: Study, store: Path) -> Statistics:
     Raises:
         AnalysisError: records are missing or cannot be read.
     """
-    statistics: Statistics = {}
+    runs: RunStatistics = {}
     for run in in_order(study):
         with study.naming(run):
-            add_run(statistics, run, load_run(store / run.records, study.level(run.level)))
-    return complete(statistics)
+            add_run(runs, run, load_run(store / run.records, study.level(run.level)))
+    return over_networks(runs, study.scope)
 
 
-RUNS_COLUMNS = ("run_id", "level", "variant", "seed", "class", "metric", "unit", "value", "note")
+RUNS_COLUMNS = (
+    *("run_id", "level", "variant", "seed", "repeat"),
+    *("class", "metric", "unit", "value", "note"),
+)
 
 
 def read_runs_csv(path: Path) -> Statistics:
-    """Statistics from a runs.csv, as ``report.build`` writes it.
+    """Return the statistics of networks from a runs.csv, as ``report.build`` writes it.
+
+    A table without the column ``repeat`` is of first repeats.
 
     Raises:
         AnalysisError: missing, not such a table, a value that is no number, an unknown metric, or
             a run's metric twice.
     """
-    statistics: Statistics = {}
+    runs: RunStatistics = {}
     try:
         with path.open(newline="", encoding="utf-8") as lines:
             reader = csv.DictReader(lines)
-            missing = set(RUNS_COLUMNS) - set(reader.fieldnames or ())
+            missing = set(RUNS_COLUMNS) - {"repeat"} - set(reader.fieldnames or ())
             if missing:
                 raise AnalysisError(
                     f"{path} is no table of runs: it lacks {', '.join(sorted(missing))}",
                     "name a runs.csv that a report wrote",
                 )
             for row in reader:
-                _add_row(statistics, row, f"{path}, line {reader.line_num}")
+                _add_row(runs, row, f"{path}, line {reader.line_num}")
     except FileNotFoundError:
         raise AnalysisError(f"{path} is missing", "make the report that writes it") from None
     except (OSError, UnicodeDecodeError, csv.Error) as error:
         raise AnalysisError(f"{path} cannot be read: {error}") from None
-    return complete(statistics)
+    return over_networks(runs)
 
 
-def _add_row(statistics: Statistics, row: Mapping[str | None, str | None], where: str) -> None:
+def _add_row(runs: RunStatistics, row: Mapping[str | None, str | None], where: str) -> None:
     # A number that a cut file ends with may be a part of one.
     if None in row or None in row.values():
         raise AnalysisError(
             f"{where}: not as many cells as the table has columns", "get the file again, whole"
         )
     try:
-        texts = {name: row[name] or "" for name in RUNS_COLUMNS}
+        texts = {name: row.get(name) or "" for name in RUNS_COLUMNS}
         value = float(texts["value"]) if texts["value"] else None
-        seed = int(texts["seed"])
+        run = int(texts["seed"]), int(texts["repeat"] or 1)
         if value is not None and not np.isfinite(value):
             raise ValueError(f"a value is a number, not {texts['value'][:60]}")
     except ValueError as error:
@@ -205,11 +275,11 @@ def _add_row(statistics: Statistics, row: Mapping[str | None, str | None], where
             f"{where}: unknown metric {texts['metric'][:60]!r}",
             "was it written by another version?",
         )
-    by_variant = statistics.setdefault((texts["level"], texts["class"]), {})
-    by_seed = by_variant.setdefault((texts["metric"], texts["variant"]), {})
-    if seed in by_seed:
-        raise AnalysisError(f"{where}: {texts['metric']} of seed {seed} is there twice")
-    by_seed[seed] = Statistic(value, texts["note"] or ("no value" if value is None else ""))
+    by_variant = runs.setdefault((texts["level"], texts["class"]), {})
+    by_run = by_variant.setdefault((texts["metric"], texts["variant"]), {})
+    if run in by_run:
+        raise AnalysisError(f"{where}: {texts['metric']} of {network_words(*run)} is there twice")
+    by_run[run] = Statistic(value, texts["note"] or ("no value" if value is None else ""))
 
 
 def classes_of(level: str, statistics: Statistics) -> list[str]:
@@ -396,18 +466,19 @@ def resolution_of(
     of_class: Mapping[tuple[str, str], Mapping[int, Statistic]],
     variants: Iterable[str],
 ) -> float:
-    """The metric's step in its own unit, from what the runs of these variants say."""
-    if judged.step == "unit":
-        return judged.resolution
+    """Return the metric's step in its own unit, from what the runs of these variants say.
+
+    The mean of a network's repeats has as many times smaller steps as there are repeats.
+    """
     seen = "streams_started" if judged.step == "stream" else metric
-    values = [
-        statistic.value
-        for name in variants
-        for statistic in of_class.get((seen, name), {}).values()
-        if statistic.value
-    ]
+    networks = [one for name in variants for one in of_class.get((seen, name), {}).values()]
+    repeats = min((max(1, len(one.repeats)) for one in networks), default=1)
+    values = [value for one in networks for value in (one.repeats or (one.value,)) if value]
+    step = judged.resolution
     if judged.step == "stream":
-        return judged.resolution / (sum(values) / len(values)) if values else 0.0
-    steps = np.array(values) / judged.resolution
-    whole = np.any(np.abs(steps - np.round(steps)) < WHOLE)
-    return judged.resolution if whole else TIME_RESOLUTION_S
+        step = judged.resolution / (sum(values) / len(values)) if values else 0.0
+    elif judged.step == "heartbeat":
+        steps = np.array(values) / judged.resolution
+        whole = np.any(np.abs(steps - np.round(steps)) < WHOLE)
+        step = judged.resolution if whole else TIME_RESOLUTION_S
+    return step / repeats

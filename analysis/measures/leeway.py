@@ -7,7 +7,7 @@ from them: docs/reference/claims.md.
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -75,7 +75,24 @@ class Leeway:
 
 
 Leeways = Mapping[tuple[str, str, int], Leeway]
-"""Level, variant and seed of a run -> what it says."""
+"""Level, variant and network -> what its runs say."""
+
+
+def of_repeats(runs: Sequence[Leeway]) -> Leeway:
+    """Return what the repeats of one network say together; a client of each counts for itself."""
+    if len(runs) == 1:
+        return runs[0]
+    fates: dict[str, dict[str, tuple[str, ...]]] = {}
+    for repeat, run in enumerate(runs, 1):
+        for class_name, of_clients in run.fates.items():
+            fates.setdefault(class_name, {}).update(
+                {f"{client}, repeat {repeat}": own for client, own in of_clients.items()}
+            )
+    found = [run.displacement for run in runs if run.displacement is not None]
+    displacement = None
+    if len(found) == len(runs) and len({one.by for one in found}) == 1:
+        displacement = Displacement(found[0].by, float(np.mean([one.share for one in found])))
+    return Leeway(fates, displacement, runs[0].carriers)
 
 
 def leeway(data: Mapping[str, ClassData], level: Level) -> Leeway:

@@ -31,10 +31,14 @@ def rank_words(q: float) -> str:
 
 @dataclass(frozen=True)
 class Statistic:
-    """A number, and what it leaves out; or the reason why there is none."""
+    """A number, and what it leaves out; or the reason why there is none.
+
+    repeats: the values of a network's runs, whose mean ``value`` is; empty where there is one run.
+    """
 
     value: float | None
     reason: str = ""
+    repeats: tuple[float, ...] = ()
 
 
 NO_HEARTBEAT = "no heartbeat in the logs"

@@ -21,6 +21,7 @@ from analysis.celltrace.summaries import (
     stream_counts,
 )
 from analysis.figures.cells import TraceFigure, labels_of
+from analysis.formats.plan_file import network_words
 from analysis.formats.study import Study
 
 GROUP_NAMES: dict[Group, Literal["all", "busiest", "quiet", "busy"]] = {
@@ -71,7 +72,7 @@ def section(
             {
                 "role": row.role,
                 "label": labels[row.level, row.variant],
-                "seed": row.seed,
+                "seed": network_words(row.seed, row.repeat).removeprefix("seed "),
                 "period": number(row.period_s),
                 "strength": number(row.strength),
                 "noise": number(row.noise),
@@ -225,21 +226,21 @@ def _first_bytes(
     result = []
     for (class_name, level, variant), group in groupby(sorted(table.relay_times, key=key), key):
         rows = list(group)
-        per_seed = {row.seed: row for row in rows}.values()
+        per_run = {(row.seed, row.repeat): row for row in rows}.values()
         by_place = {
             (place, stage): 1000
             * float(np.mean([r.time_s for r in rows if (r.position, r.stage) == (place, stage)]))
             for place in POSITIONS
             for stage in STAGES
         }
-        ttfb_ms = 1000 * float(np.mean([row.ttfb_s for row in per_seed]))
+        ttfb_ms = 1000 * float(np.mean([row.ttfb_s for row in per_run]))
         inside_ms = sum(by_place.values())
         result.append(
             {
                 "class_name": class_name,
                 "label": labels[level, variant],
-                "followed": sum(row.followed for row in per_seed),
-                "streams": sum(row.streams for row in per_seed),
+                "followed": sum(row.followed for row in per_run),
+                "streams": sum(row.streams for row in per_run),
                 "ttfb": number(ttfb_ms),
                 "inside": number(inside_ms),
                 "share": f"{inside_ms / ttfb_ms:.0%}",

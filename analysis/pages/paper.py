@@ -22,9 +22,9 @@ from analysis.formats.study import Run, Study
 from analysis.inference.intervals import CONFIDENCE
 from analysis.judgement.claims.answers import answer_claims
 from analysis.judgement.claims.claim import Answered, Claim, Labels
-from analysis.judgement.judging import Statistics, add_run, complete
+from analysis.judgement.judging import RunStatistics, Statistics, add_run, over_networks
 from analysis.judgement.verdicts import LEVEL
-from analysis.measures.leeway import Leeway, leeway
+from analysis.measures.leeway import Leeway, Leeways, leeway, of_repeats
 from analysis.measures.run_data import load_run
 from analysis.pages.beside import Beside, beside_csv, beside_values
 from analysis.pages.claim_tables import claim_row, claims_csv, claims_data
@@ -182,25 +182,34 @@ class _Measured:
     """What there is of the runs: the metrics, and what their clients got and could have got."""
 
     statistics: Statistics
-    leeways: dict[Key, Leeway]
+    leeways: Leeways
 
 
 def _statistics(paper: Paper, store: Path, there: Runs, drawings: Sequence[Drawing]) -> _Measured:
     """The metrics of these runs, whose data go to the drawings that show them as well."""
-    statistics: Statistics = {}
-    leeways = {}
+    runs: RunStatistics = {}
+    leeways: dict[tuple[str, str, int], list[Leeway]] = {}
     study_of = {level.name: study for study in paper.studies for level in study.levels}
     # One run's records at a time, and each once, though several figures show it.
     for run in there.values():
         study, level = study_of[run.level], study_of[run.level].level(run.level)
         with study.naming(run):
             data = load_run(store / run.records, level)
-            add_run(statistics, run, data)
-            leeways[key_of(run)] = leeway(data, level)
+            add_run(runs, run, data)
+            place = run.level, run.variant, study.replicate(run)
+            leeways.setdefault(place, []).append(leeway(data, level))
         for drawing in drawings:
             if key_of(run) in map(key_of, drawing.shown):
-                drawing.data.add(run.variant, run.seed, data, level)
-    return _Measured(complete(statistics), leeways)
+                drawing.data.add(run.variant, study.replicate(run), data, level)
+    scopes = {study.scope for study in paper.studies}
+    if len(scopes) > 1:
+        raise AnalysisError(
+            "the experiments have different scopes", "claims are about networks or one network"
+        )
+    return _Measured(
+        over_networks(runs, scopes.pop()),
+        {place: of_repeats(own) for place, own in leeways.items()},
+    )
 
 
 def _answers(paper: Paper, measured: _Measured) -> tuple[Answered, ...]:
@@ -295,7 +304,10 @@ def _hashes(drawn: FigurePaths | Drawn) -> dict[str, str]:
 
 
 def _run_list(runs: Sequence[Run]) -> list[dict[str, Any]]:
-    return [{"run_id": run.run_id, "variant": run.variant, "seed": run.seed} for run in runs]
+    return [
+        {"run_id": run.run_id, "variant": run.variant, "seed": run.seed, "repeat": run.repeat}
+        for run in runs
+    ]
 
 
 def _json(value: object) -> str:

@@ -10,10 +10,11 @@ from analysis.errors import AnalysisError
 from analysis.figures.catalogue import check_kind
 from analysis.figures.figure_data import FigureData
 from analysis.figures.style import check_look
+from analysis.formats.plan_file import network_words
 from analysis.formats.study import Level, Run, Study
 
-Key = tuple[str, str, int]
-"""Level, variant and seed of a run."""
+Key = tuple[str, str, int, int]
+"""Level, variant, seed and repeat of a run."""
 
 
 @dataclass(frozen=True)
@@ -30,11 +31,11 @@ class Drawing:
 
 def key_of(run: Run) -> Key:
     """What makes a run the same in all studies of a paper."""
-    return run.level, run.variant, run.seed
+    return run.level, run.variant, run.seed, run.repeat
 
 
 def distinct_runs(studies: Sequence[Study]) -> dict[Key, Run]:
-    """All runs, those that several studies share once, by level, variant and seed."""
+    """All runs, those that several studies share once, by level, variant, seed and repeat."""
     runs: dict[Key, tuple[Study, Run]] = {}
     levels: dict[str, tuple[Study, Level]] = {}
     for study in studies:
@@ -50,7 +51,7 @@ def distinct_runs(studies: Sequence[Study]) -> dict[Key, Run]:
             if run.run_id != known.run_id:
                 raise AnalysisError(
                     f"{first.name} and {study.name} have different runs of {run.variant} at the "
-                    f"level {run.level}, seed {run.seed}",
+                    f"level {run.level}, {network_words(run.seed, run.repeat)}",
                     "their settings have to be the same: see the two experiments' files",
                 )
     return {key: runs[key][1] for key in sorted(runs)}
@@ -97,9 +98,9 @@ def _runs_to_show(
     present = [run for run in runs if key_of(run) in there]
     missing = tuple(run for run in runs if run not in present)
     seeds = {
-        variant: {run.seed for run in present if run.variant == variant}
+        variant: {(run.seed, run.repeat) for run in present if run.variant == variant}
         for variant in dict.fromkeys(run.variant for run in present)
     }
     common = set.intersection(*seeds.values()) if seeds else set()
-    shown = tuple(run for run in present if run.seed in common or not common)
+    shown = tuple(run for run in present if (run.seed, run.repeat) in common or not common)
     return shown, tuple(run for run in present if run not in shown), missing

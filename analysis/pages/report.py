@@ -22,11 +22,11 @@ from analysis.formats.study import Study, load_study
 from analysis.inference.intervals import CONFIDENCE
 from analysis.inference.rare import unseen_share
 from analysis.judgement.judging import (
-    Statistics,
+    RunStatistics,
     add_run,
-    complete,
     in_order,
     level_of,
+    over_networks,
 )
 from analysis.judgement.verdicts import LEVEL
 from analysis.measures.censoring_table import BiasRow, BiasTable, bias_csv
@@ -44,7 +44,10 @@ from analysis.pages.report_tables import (
     bias_row,
     level_tables,
     looks_before,
+    network_rows,
     parse_tables,
+    scope_sentence,
+    spread_rows,
 )
 from analysis.pages.simulated import simulated
 from analysis.pages.summary import SummaryRow, compared_of, runs_csv, summarise, summary_csv
@@ -95,7 +98,7 @@ def build(study: Path, store: Path, out: Path) -> ReportPaths:
         check_kind(figure.spec)
     for variant in plan.variants if figures else ():
         check_look(variant)
-    statistics: Statistics = {}
+    runs: RunStatistics = {}
     biases = BiasTable()
     traces = TraceTable()
     parse_reports: dict[str, ParseReport] = {}
@@ -106,13 +109,13 @@ def build(study: Path, store: Path, out: Path) -> ReportPaths:
         with plan.naming(run):
             parse_reports[run.run_id] = read_parse_report(records / files.PARSE_REPORT)
             data = load_run(records, level)
-            add_run(statistics, run, data)
+            add_run(runs, run, data)
             biases.add(level.name, run.variant, data)
             traces.add(run, level, records)
         for figure in figures:
             if figure.takes(level):
-                figure.add(run.variant, run.seed, data, level)
-    complete(statistics)
+                figure.add(run.variant, plan.replicate(run), data, level)
+    statistics = over_networks(runs, plan.scope)
     rows = summarise(plan, statistics)
     bias_rows = list(biases.rows(plan))
     out.mkdir(parents=True, exist_ok=True)
@@ -131,8 +134,8 @@ def build(study: Path, store: Path, out: Path) -> ReportPaths:
         drawn = tuple(write_figure(figure, plan, scratch / files.FIGURES) for figure in figures)
         (scratch / files.SUMMARY_CSV).write_text(summary_csv(plan, rows), encoding="utf-8")
         counts = {run.run_id: of_run for run, of_run in traces.counts}
-        runs = runs_csv(plan, statistics, parse_reports, counts)
-        (scratch / files.RUNS_CSV).write_text(runs, encoding="utf-8")
+        per_run = runs_csv(plan, runs, parse_reports, counts)
+        (scratch / files.RUNS_CSV).write_text(per_run, encoding="utf-8")
         (scratch / files.CENSORING_CSV).write_text(bias_csv(bias_rows), encoding="utf-8")
         trace = None
         if traces:
@@ -145,7 +148,8 @@ def build(study: Path, store: Path, out: Path) -> ReportPaths:
             ):
                 (scratch / files.FIGURES / name).write_text(text, "utf-8")
         compared = compared_of(plan, rows)
-        sentences = answer(compared)
+        about = scope_sentence(plan)
+        sentences = [*([about] if about else []), *answer(compared)]
         write_answer(scratch, sentences)
         forest = write_forest(compared, scratch / files.FIGURES / files.FOREST)
         looks = {variant.name: variant for variant in plan.variants}
@@ -193,7 +197,7 @@ def render(
         for figure in figures
     ]
     seeds = sorted({run.seed for run in plan.runs})
-    by_place = {(run.level, run.variant, run.seed): run for run in plan.runs}
+    by_place = {(run.level, run.variant, run.seed, run.repeat): run for run in plan.runs}
     return template.render(
         study=plan,
         answer=found.sentences,
@@ -209,6 +213,12 @@ def render(
         starved_s=STARVED_S,
         shares=[round(100 * q) for q in QUANTILES],
         seeds=seeds,
+        places=sorted({(run.seed, run.repeat) for run in plan.runs}),
+        repeats=plan.repeats,
+        one_network=plan.scope == "one-network",
+        replicates=len({plan.replicate(run) for run in plan.runs}),
+        spreads=spread_rows(plan, rows),
+        networks=network_rows(plan),
         run_of=by_place,
         levels=level_tables(plan, rows),
         biases=[bias_row(row) for row in bias_rows],

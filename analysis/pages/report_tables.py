@@ -135,6 +135,67 @@ def _scale(group: Iterable[SummaryRow]) -> str:
     return next((scale for scale in ("ratio", "difference") if scale in scales), "")
 
 
+def spread_rows(plan: Study, rows: list[SummaryRow]) -> list[dict[str, Any]]:
+    """Return how far headline metrics differ between networks and within them, row by row."""
+    found = []
+    for row in rows:
+        if row.spread is None or not _is_headline(row.level, row):
+            continue
+        factor, unit = readable_unit(row.metric.unit)
+        if row.scale == "ratio":
+            factor, unit = 1.0, "log ratio"
+        between, within = (scaled(one, factor) for one in (row.spread.between, row.spread.within))
+        found.append(
+            {
+                "level": plan.label(row.level),
+                "metric": row.metric.label,
+                "class_name": "" if row.class_name == ALL else row.class_name,
+                "variant": row.variant,
+                "unit": "points" if unit == "%" else unit,
+                "between": format_number(between.estimate) if between else NOTHING,
+                "between_interval": format_interval(between),
+                "within": format_number(within.estimate) if within else NOTHING,
+                "within_interval": format_interval(within),
+            }
+        )
+    return found
+
+
+def network_rows(plan: Study) -> list[dict[str, Any]]:
+    """Return what is known of the networks' capacities; networks that are alike in one row."""
+    found = []
+    for level in plan.levels:
+        together: dict[tuple[tuple[str, str], ...], list[int]] = {}
+        for seed, of_role in sorted(plan.networks.get(level.name, {}).items()):
+            roles = tuple(
+                (role, f"{100 * one.limited:.0f}%, {100 * one.largest:.0f}%")
+                for role, one in of_role.items()
+            )
+            together.setdefault(roles, []).append(seed)
+        found += [
+            {
+                "level": plan.label(level),
+                "seeds": ", ".join(map(str, seeds)),
+                "roles": dict(roles),
+            }
+            for roles, seeds in together.items()
+        ]
+    return found
+
+
+def scope_sentence(plan: Study) -> str:
+    """Return what the verdicts of a study of one network with repeats are about; "" of others."""
+    if len(plan.networks_run) != 1 or plan.repeats < 2:
+        return ""
+    network = f"network {plan.networks_run[0]}"
+    if plan.scope == "one-network":
+        return f"In this network ({network}), over its {plan.repeats} repeats:"
+    return (
+        f"There is one network with {plan.repeats} repeats, and verdicts are about networks. "
+        f"With scope: one-network in the experiment's file they are about this network."
+    )
+
+
 def level_tables(plan: Study, rows: list[SummaryRow]) -> list[dict[str, Any]]:
     """For each level the headline table, that of fairness, and one for each class."""
     tables = []

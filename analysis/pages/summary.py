@@ -5,10 +5,15 @@ from __future__ import annotations
 import csv
 import io
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+
+import numpy as np
 
 from analysis.formats.record_files import ParseReport, TraceCounts
 from analysis.formats.study import Level, Study, Variant
+from analysis.inference.components import Components, components
+from analysis.inference.intervals import log_ratios
 from analysis.judgement.compared import Compared
 from analysis.judgement.estimates import (
     AgainstBaseline,
@@ -19,6 +24,7 @@ from analysis.judgement.estimates import (
 from analysis.judgement.judging import (
     RUNS_COLUMNS,
     Judgement,
+    RunStatistics,
     Statistics,
     design_of,
     in_order,
@@ -40,6 +46,8 @@ SUMMARY_COLUMNS = (
     "note",
     "grade", "direction", "endpoint", "agreeing", "margin", "p_different", "p_equivalent",
     "detectable", "more_networks", "grade_note",
+    "sd_between", "sd_between_low", "sd_between_high",
+    "sd_within", "sd_within_low", "sd_within_high",
 )  # fmt: skip
 
 
@@ -55,6 +63,29 @@ class SummaryRow:
     comparison: AgainstBaseline | None
     judgement: Judgement | None
     baseline_sd: float | None
+    own: Mapping[int, Statistic] = field(default_factory=dict)
+    base: Mapping[int, Statistic] = field(default_factory=dict)
+
+    @cached_property
+    def spread(self) -> Components | None:
+        """What differs between networks and within them; None without repeats.
+
+        It is of the pairs' log ratios where the metric is compared by ratios, else of their
+        differences.
+        """
+        if self.comparison is None or getattr(self.comparison, self.scale) is None:
+            return None
+        pairs = [
+            (self.own[seed].repeats, self.base[seed].repeats)
+            for seed in sorted(self.own.keys() & self.base.keys())
+        ]
+        if not pairs or any(len(own) != len(base) or not own for own, base in pairs):
+            return None
+        if self.scale == "difference":
+            return components([np.subtract(own, base) for own, base in pairs])
+        if min(value for pair in pairs for of_side in pair for value in of_side) <= 0:
+            return None
+        return components([log_ratios(own, base) for own, base in pairs])
 
     @property
     def in_spreads(self) -> float | None:
@@ -108,6 +139,8 @@ def summarise(plan: Study, statistics: Statistics) -> list[SummaryRow]:
                             comparison,
                             judgement,
                             base_sd,
+                            own,
+                            base,
                         )
                     )
     return rows
@@ -203,6 +236,8 @@ def summary_csv(plan: Study, rows: Iterable[SummaryRow]) -> str:
                 *exact_bounds(c.ratio if c else None),
                 "; ".join(row.notes),
                 *_verdict_columns(row.judgement),
+                *exact_bounds(row.spread.between if row.spread else None),
+                *exact_bounds(row.spread.within if row.spread else None),
             ]
         )
     return text.getvalue()
@@ -228,7 +263,7 @@ def _verdict_columns(judgement: Judgement | None) -> list[str]:
 
 def runs_csv(
     plan: Study,
-    statistics: Statistics,
+    statistics: RunStatistics,
     reports: Mapping[str, ParseReport],
     traces: Mapping[str, TraceCounts],
 ) -> str:
@@ -254,8 +289,8 @@ def runs_csv(
                 damage = traces[run.run_id].not_counted(class_name)
                 not_counted = "; ".join(filter(None, (not_counted, damage)))
             for metric in METRICS:
-                by_seed = statistics[level_name, class_name].get((metric.name, run.variant), {})
-                s = by_seed.get(run.seed)
+                by_run = statistics[level_name, class_name].get((metric.name, run.variant), {})
+                s = by_run.get((run.seed, run.repeat))
                 if s is not None:
                     writer.writerow(
                         [
@@ -263,6 +298,7 @@ def runs_csv(
                             run.level,
                             run.variant,
                             run.seed,
+                            run.repeat,
                             class_name,
                             metric.name,
                             metric.unit,

@@ -9,7 +9,9 @@ from onionlab.commands._cost import add_max_seeds_argument, requests_of, ways_of
 from onionlab.commands._request import jobs_of
 from onionlab.commands.list import print_table
 from onionlab.paths import working_root
+from onionlab.runs.costs.asking import ask
 from onionlab.runs.costs.estimate import Costs
+from onionlab.runs.costs.split import split_rows
 from onionlab.runs.costs.words import table_rows, way_rows
 
 HELP = "say what the runs of an experiment take: time, memory, disk; nothing is built or made"
@@ -29,7 +31,8 @@ def run(args: argparse.Namespace) -> int:
     costs = Costs(working_root())
     for title, request in asked:
         estimate = costs.estimate([request], jobs)
-        print_table(", ".join(filter(None, (args.name, title))), table_rows(estimate))
+        split = [] if title else split_rows(costs.root, ask(costs.root, request))
+        print_table(", ".join(filter(None, (args.name, title))), table_rows(estimate) + split)
         ways = ways_of(costs, [request], estimate, jobs)
         if ways:
             print_table("Cheaper", way_rows(ways))

@@ -51,7 +51,8 @@ class RelayGroup:
     decides how it divides, not how much there is: so that a level of congestion means the same for
     every seed); limited_by: "link", "bandwidth-rate" (the link is ample) or "both" (as each relay
     of the distribution has them); representative: whether each relay has the capacity in the middle
-    of its slice of the distribution, so that all networks have the same capacities.
+    of its slice of the distribution, so that all networks have the same capacities; rate_bit_per_s:
+    Tor's limit of each relay that has no limit of its own, or None.
     """
 
     count: int
@@ -59,6 +60,7 @@ class RelayGroup:
     total_bit_per_s: float
     limited_by: str = "link"
     representative: bool = False
+    rate_bit_per_s: int | None = None
 
 
 @dataclass(frozen=True)
@@ -149,6 +151,24 @@ def sample_network(request: NetworkRequest, seed: int) -> Network:
         latency_us=_draw_latencies(geography, ordered, seed),
         packet_loss=request.packet_loss,
     )
+
+
+def capacity_shares(request: NetworkRequest, seed: int) -> dict[str, tuple[float, float]]:
+    """Return how a network's capacity is divided, by role of relays.
+
+    The first share is that of relays which BandwidthRate limits, the second that of the largest
+    relay.
+    """
+    shares = {}
+    for role, group in request.relays.items():
+        carried, limited = [], 0.0
+        for link, own in _draw_limits(group, seed, role):
+            rate = group.rate_bit_per_s if own is None else 8 * own.rate_bytes_per_s
+            carried.append(min(link, rate or link))
+            limited += carried[-1] if rate and rate < link else 0.0
+        if carried:
+            shares[role] = limited / sum(carried), max(carried) / sum(carried)
+    return shares
 
 
 def authority_names(count: int) -> list[str]:

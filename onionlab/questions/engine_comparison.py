@@ -185,6 +185,7 @@ def _common(studies: Mapping[str, Study]) -> dict[str, Any]:
         "shrunk": first.shrunk,
         "margins": first.margins,
         "endpoints": first.endpoints,
+        "scope": first.scope,
         "provenance": {engine: study.provenance for engine, study in studies.items()},
     }
 

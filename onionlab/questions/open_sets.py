@@ -29,6 +29,7 @@ from analysis.formats.published import is_published, read_published
 from analysis.formats.record_files import read_parse_report, read_records_format
 from analysis.formats.study import Level, Run, Study, load_study
 from analysis.judgement.judging import read_statistics
+from analysis.pages.report_tables import scope_sentence
 from analysis.pages.simulated import simulated
 from onionlab.errors import UserError
 from onionlab.paths import is_file, is_folder
@@ -226,7 +227,7 @@ def set_of_study(study: Study, store: Path, *, name: str) -> RunSet:
         spans={level.name: _span(level) for level in study.levels},
         margins=study.margins,
         endpoints=study.endpoints,
-        notes=tuple(_not_counted(study, store)),
+        notes=(*filter(None, [scope_sentence(study)]), *_not_counted(study, store)),
         simulated=tuple(simulated(study)),
         runs=runs,
         values=values_of(read_statistics(study, store)),
@@ -279,7 +280,8 @@ def _variables(study: Study) -> str:
     asked = {
         "NAME": study.name,
         "SCALE": "" if scale == 1 else scale,
-        "SEEDS": len(seeds) if counted else "".join(f"{seed}," for seed in seeds),
+        "NETWORKS": len(seeds) if counted else "".join(f"{seed}," for seed in seeds),
+        "REPEATS": study.repeats if study.repeats > 1 else "",
     }
     return " ".join(f"{name}={value}" for name, value in asked.items() if value)
 
@@ -312,7 +314,8 @@ def _set_run(study: Study, store: Path, run: Run) -> SetRun:
         run_id=run.run_id,
         level=run.level,
         variant=run.variant,
-        seed=run.seed,
+        seed=study.replicate(run),
+        repeat=1 if study.scope == "one-network" else run.repeat,
         engine={key: str(value) for key, value in manifest.identity.get("engine", {}).items()},
         tor={
             program: TorBuild(

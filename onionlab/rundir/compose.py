@@ -166,7 +166,7 @@ def compose(
     baseline: what the hosts run that the experiment's deployment leaves out; known_options: torrc
     options of the Tor that was built, in lower case. Raises UserError if the network is impossible.
     """
-    network = sample_network(_network_request(root, settings), seed)
+    network = sample_network(network_request(root, settings), seed)
     own_seed = run_seed(seed, repeat)
     authorities = {h.name: authority_keys(root, seed, h.name) for h in network.by_role("authority")}
     relays = {h.name: relay_keys(root, seed, h.name) for h in network.relays}
@@ -291,7 +291,8 @@ def mean_capacity_bit_per_s(root: Path, network: NetworkSettings, role: RelayRol
     )
 
 
-def _network_request(root: Path, settings: Settings) -> NetworkRequest:
+def network_request(root: Path, settings: Settings) -> NetworkRequest:
+    """Return what to draw for a network of these settings."""
     net = settings.network
     groups = {}
     for role, entry in net.relays.items():
@@ -303,6 +304,7 @@ def _network_request(root: Path, settings: Settings) -> NetworkRequest:
             * net.capacity_total_factor(role),
             limited_by=net.limited_by,
             representative=net.capacities == "representative",
+            rate_bit_per_s=entry.bandwidth_rate_bit_per_s,
         )
     return NetworkRequest(
         geography=load_geography(root, net.geography),

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from analysis.formats.plan_file import Request
+from analysis.formats.study import RoleCapacity
 from onionlab.engines import Engine, open_engine
 from onionlab.errors import UserError
 from onionlab.experiment import Experiment, Settings, load
@@ -18,7 +19,7 @@ from onionlab.experiment.peers import KIND as PEERS
 from onionlab.experiment.schema import TimeSettings
 from onionlab.experiment.tornettools import KIND as TORNETTOOLS
 from onionlab.experiment.tornettools_networks import require_networks
-from onionlab.network.sample import authority_names
+from onionlab.network.sample import authority_names, capacity_shares
 from onionlab.programs.building import at_once, is_given_up
 from onionlab.programs.installed import find_oniontrace
 from onionlab.programs.libtorrent.build import ensure_peers, peer_program
@@ -26,7 +27,7 @@ from onionlab.programs.libtorrent.variants import PeerVariant, load_peer_variant
 from onionlab.programs.tor.build import BuiltTor, ensure_series
 from onionlab.programs.tor.variants import STOCK, TorVariant, load_registry, load_variants
 from onionlab.rundir import RunDirectory, compose
-from onionlab.rundir.compose import mean_capacity_bit_per_s, tor_program
+from onionlab.rundir.compose import mean_capacity_bit_per_s, network_request, tor_program
 from onionlab.rundir.keycache import authority_keys, has_keys
 from onionlab.rundir.peers import compose_peers
 from onionlab.rundir.tornet import ONIONTRACE, compose_tornet
@@ -147,6 +148,10 @@ class Bench(ABC):
         """What the relays of each role can carry together; empty where there are none."""
         return {}
 
+    def network_facts(self, level: str, seed: int) -> dict[str, RoleCapacity]:
+        """How the capacity of each role's relays is divided in a network; empty: not known."""
+        return {}
+
     @abstractmethod
     def draw(self) -> None:
         """Draw what composing would draw slowly, where it is kept."""
@@ -249,6 +254,16 @@ class Workbench(Bench):
             role: entry.count * limits_bit_per_s[role] / 8
             for role, entry in settings.network.relays.items()
             if entry.count
+        }
+
+    def network_facts(self, level: str, seed: int) -> dict[str, RoleCapacity]:
+        """Return how the capacity of each role's relays is divided in a network."""
+        settings = self.settings(level)
+        return {
+            role: RoleCapacity(limited=limited, largest=largest)
+            for role, (limited, largest) in capacity_shares(
+                network_request(self.root, settings), seed
+            ).items()
         }
 
     def executables(self) -> dict[str, Path]:

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from analysis.errors import AnalysisError
 from analysis.formats.plan_file import PlannedRun
-from analysis.formats.study import Looks, PlannedLooks, Study, load_study
+from analysis.formats.study import Looks, PlannedLooks, Run, Study, load_study
 from onionlab.runs.store import Store
 
 
@@ -38,7 +38,7 @@ def with_earlier_looks(
     shared = [run for run in before.runs if run.run_id in named and store.is_finished(run.run_id)]
     if not shared:
         return looks
-    seeds = len({run.seed for run in runs})
+    seeds = _replicates(runs)
     own = looks or Looks((seeds,), seeds)
     earlier = [
         past
@@ -80,6 +80,12 @@ def _looks_of(study: Study, store: Store) -> list[PlannedLooks]:
     if all(store.is_finished(run.run_id) for run in study.runs):
         if study.looks is not None:
             found.append(PlannedLooks(study.looks.sizes, study.looks.budget))
-        elif seeds := len({run.seed for run in study.runs}):
+        elif seeds := _replicates(study.runs):
             found.append(PlannedLooks((seeds,), seeds))
     return found
+
+
+def _replicates(runs: Sequence[PlannedRun] | Sequence[Run]) -> int:
+    """Return the number of networks, or of the repeats where there is one network."""
+    networks = {run.seed for run in runs}
+    return len(networks) if len(networks) > 1 else len({run.repeat for run in runs})

@@ -19,6 +19,10 @@ def part_of_study(study: Study, seeds: Iterable[int]) -> Study:
             "asked": {**study.asked, "seeds": kept},
             "provenance": {**study.provenance, "runs": used},
             "runs": tuple(run for run in study.runs if run.seed in kept),
+            "networks": {
+                level: {seed: facts for seed, facts in of_seed.items() if seed in kept}
+                for level, of_seed in study.networks.items()
+            },
         }
     )
 
@@ -56,6 +60,10 @@ def add_study(target: Path, study: Path, file: Path) -> None:
         "asked": {**one.asked, "seeds": seeds},
         "looks": looks_together([one.looks, other.looks], len(seeds)),
         "runs": (*one.runs, *(run for run in other.runs if run.run_id not in there)),
+        "networks": {
+            level: {**one.networks.get(level, {}), **other.networks.get(level, {})}
+            for level in {**one.networks, **other.networks}
+        },
         "provenance": {**one.provenance, "runs": used},
     }
     write_study(target, one.model_copy(update=together))
@@ -68,6 +76,7 @@ def _set_up(study: Study) -> Study:
             "asked": {**study.asked, "seeds": None},
             "provenance": {**study.provenance, "machine": None, "runs": None},
             "runs": (),
+            "networks": {},
             "levels": (),
             # Each part's own: where its seeds were looked at before they were all there.
             "looks": None,

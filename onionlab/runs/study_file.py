@@ -16,6 +16,7 @@ from analysis.formats.study import (
     Level,
     Looks,
     PublishedCellTimes,
+    RoleCapacity,
     Run,
     Study,
     Variant,
@@ -78,6 +79,7 @@ def study_of(bench: Bench, runs: Sequence[PlannedRun], looks: Looks | None) -> S
             )
             for run in runs
         ),
+        networks=_networks(bench),
         margins=experiment.margins,
         endpoints=tuple(Endpoint(**entry.model_dump()) for entry in experiment.endpoints),
         published_cell_times=published_cell_times(experiment),
@@ -173,6 +175,19 @@ def _level(name: str, label: str, settings: AnySettings, bench: Bench) -> Level:
         classes={name: ClassLoad(**load) for name, load in settings.classes.items()},
         relays=_relays(settings),
     )
+
+
+def _networks(bench: Bench) -> dict[str, dict[int, dict[str, RoleCapacity]]]:
+    """Level -> network -> role -> how its capacity is divided; levels without any are left out."""
+    found = {
+        level: {
+            seed: facts
+            for seed in bench.experiment.seeds
+            if (facts := bench.network_facts(level, seed))
+        }
+        for level in bench.experiment.levels
+    }
+    return {level: of_seed for level, of_seed in found.items() if of_seed}
 
 
 def _relays(settings: AnySettings) -> dict[str, int]:

@@ -23,12 +23,19 @@ from analysis.figures.panels import PANEL_FIGURES
 from analysis.figures.style import COLUMN, RC, TEXT, Page
 from analysis.formats.study import Study
 from analysis.inference.intervals import Interval
-from analysis.judgement.judging import Statistics
+from analysis.judgement.judging import RunStatistics, Statistics, over_networks
 from analysis.measures.data import ALL
 from analysis.measures.metric import Statistic
 from analysis.pages.numbers import format_interval, format_number
 from analysis.pages.report import build
-from analysis.pages.summary import SUMMARY_COLUMNS, compared_of, summarise
+from analysis.pages.report_tables import network_rows, scope_sentence, spread_rows
+from analysis.pages.summary import (
+    SUMMARY_COLUMNS,
+    SummaryRow,
+    compared_of,
+    summarise,
+    summary_csv,
+)
 from analysis.records.extract import extract
 
 
@@ -245,6 +252,59 @@ def test_variants_and_levels_of_the_same_label_are_told_apart() -> None:
     }
 
 
+def repeated(seeds: list[int], scope: str = "networks") -> tuple[Study, list[SummaryRow]]:
+    """A study with two repeats on each network, and the summary of its downloads' times."""
+    content = study_content(seeds)
+    content["scope"] = scope
+    content["runs"] = [
+        {**run, "run_id": f"{run['run_id']}-{repeat}", "repeat": repeat}
+        for run in content["runs"]
+        for repeat in (1, 2)
+    ]
+    shares = {"limited": 0.94, "largest": 0.5}
+    content["networks"] = {"5mid": {seed: {"middle": shares} for seed in seeds}}
+    plan = Study.model_validate(content)
+    factor = {"ewma": 1.0, "rr": 1.5, "swrr": 1.0}
+    runs: RunStatistics = {}
+    for run in plan.runs:
+        of_class = runs.setdefault((run.level, "web"), {})
+        value = factor[run.variant] * (run.seed + (0.1 * run.repeat if run.variant == "rr" else 0))
+        by_run = of_class.setdefault(("time_to_320kib_p50_s", run.variant), {})
+        by_run[run.seed, run.repeat] = Statistic(value)
+    return plan, summarise(plan, over_networks(runs, plan.scope))
+
+
+def test_the_report_tells_what_differs_between_networks_and_within_them() -> None:
+    plan, rows = repeated([1, 2, 3])
+    own, other = spread_rows(plan, rows)
+    assert (own["variant"].name, own["unit"]) == ("rr", "log ratio")
+    assert float(own["within"]) > 0
+    assert (other["variant"].name, other["between"], other["within"]) == ("swrr", "0", "0")
+    (row,) = (row for row in rows if row.variant.name == "rr")
+    # The geometric mean of the repeats, as the ratio has it.
+    logs = [np.log(1.5 * (seed + 0.1 * n) / seed) for seed in (1, 2, 3) for n in (1, 2)]
+    assert row.comparison is not None
+    assert row.comparison.ratio is not None
+    assert row.comparison.pairs == 3
+    assert row.comparison.ratio.estimate == pytest.approx(np.exp(np.mean(logs)))
+    table = list(csv.DictReader(summary_csv(plan, rows).splitlines()))
+    assert [bool(row["sd_within"]) for row in table] == [False, True, True]
+    (networks,) = network_rows(plan)
+    assert networks["seeds"] == "1, 2, 3"
+    assert networks["roles"] == {"middle": "94%, 50%"}
+    assert scope_sentence(plan) == ""
+
+
+def test_the_repeats_of_one_network_are_replicates_where_it_is_the_scope() -> None:
+    plan, rows = repeated([7], "one-network")
+    assert scope_sentence(plan) == "In this network (network 7), over its 2 repeats:"
+    assert {row.estimate.seeds for row in rows} == {2}
+    assert spread_rows(plan, rows) == []
+    plan, rows = repeated([7])
+    assert "scope: one-network" in scope_sentence(plan)
+    assert {row.estimate.seeds for row in rows} == {1}
+
+
 def test_figure_data_is_what_is_drawn(report: Path) -> None:
     rows = rows_of(report / "figures" / "ttfb-320kib-5mid.csv")
     assert {row["variant"] for row in rows} == {"ewma", "rr", "swrr"}
@@ -265,11 +325,18 @@ def test_bands_are_the_range_over_seeds() -> None:
     study = Study.model_validate(study_content([1, 2]))
     figure = FigureData(study.figures[0], study.levels[0])
     figure.runs = {"ewma": [[np.array([1.0, 5.0, np.nan])], [np.array([3.0, 1.0, 2.0])]]}
+    figure.seeds = {"ewma": [1, 2]}
     lines = figure.lines(0)["ewma"]
     assert lines.mean[:2].tolist() == [2.0, 3.0]
     assert lines.low[:2].tolist() == [1.0, 1.0]
     assert lines.high[:2].tolist() == [3.0, 5.0]
     assert np.isnan([lines.mean[2], lines.low[2], lines.high[2]]).all()
+    # The curve of a network is the mean of its repeats.
+    figure.runs["ewma"].append([np.array([5.0, 3.0, 2.0])])
+    figure.seeds["ewma"].append(2)
+    repeated = figure.lines(0)["ewma"]
+    assert (repeated.mean[:2].tolist(), repeated.high[:2].tolist()) == ([2.5, 3.5], [4.0, 5.0])
+    assert repeated.seeds == 2
     assert lines.seeds == 2
 
 
@@ -479,6 +546,7 @@ def test_a_legend_never_reaches_beyond_its_page(page: Page, columns: int) -> Non
     data = FigureData(plan.figures[0], plan.levels[0])
     grid = PANEL_FIGURES[plan.figures[0].kind].panels[0].grid(plan.levels[0])
     data.runs = {variant.name: [[np.ones_like(grid)] * 2] for variant in plan.variants}
+    data.seeds = {variant.name: [1] for variant in plan.variants}
     settings: Any = RC
     with mpl.rc_context(settings):
         figure = draw_lines(data, plan, page)

@@ -307,7 +307,7 @@ def test_two_checkouts_name_no_experiment(checkout: Path, onionlab: Any) -> None
         (
             lambda run: (run / "manifest.json").unlink(),
             "of the 5 runs of swrr-test 1 is missing: rr, seed 3\n"
-            "make what is missing: make experiment NAME=swrr-test SCALE=0.1 SEEDS=5",
+            "make what is missing: make experiment NAME=swrr-test SCALE=0.1 NETWORKS=5",
         ),
         (lambda run: shutil.rmtree(run), "1 is missing: rr, seed 3\n"),
         (lambda run: (run / "manifest.json").write_text("{"), "1 is missing: rr, seed 3\n"),

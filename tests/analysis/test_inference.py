@@ -8,9 +8,11 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from scipy import stats
 
+from analysis.inference.components import best_split, components, half_width
 from analysis.inference.corrections import adjusted, endpoint_weights
 from analysis.inference.effects import Effect, paired_effect, welch_effect
 from analysis.inference.intervals import (
+    Interval,
     bca_interval,
     exponential,
     log_ratios,
@@ -251,3 +253,41 @@ def test_the_interval_of_a_wide_positive_mean() -> None:
     assert positive_interval([0.0, 0.0]).high is None
     with pytest.raises(ValueError, match="negative"):
         positive_interval([1.0, -1.0])
+
+
+def test_components_by_hand() -> None:
+    # Mean squares: 2 within with 2 degrees of freedom, 16 between with 1; r0 = 2.
+    found = components([[1.0, 3.0], [5.0, 7.0]])
+    assert found.within is not None
+    assert found.between is not None
+    assert found.within.estimate == pytest.approx(np.sqrt(2))
+    assert found.within.low == pytest.approx(np.sqrt(4 / stats.chi2.ppf(0.975, 2)))
+    assert found.between.estimate == pytest.approx(np.sqrt(7))
+    # Nothing differs beyond the noise.
+    assert components([[1.0, 3.0], [1.0, 3.0]]).between == Interval(0.0, 0.0, 0.0)
+    assert components([[1.0, 2.0]]).between is None
+    assert components([[1.0], [2.0]]).within is None
+
+
+@pytest.mark.parametrize("between", [0.0, 0.5, 2.0])
+def test_components_hold_the_truth(between: float) -> None:
+    rng = np.random.default_rng(1)
+    held = np.zeros(2)
+    for _ in range(300):
+        values = between * rng.normal(size=(5, 1)) + rng.normal(size=(5, 2))
+        found = components(list(values))
+        for place, (one, truth) in enumerate(((found.between, between), (found.within, 1.0))):
+            assert one is not None
+            assert one.low is not None
+            assert one.high is not None
+            held[place] += one.low <= truth <= one.high
+    assert (held / 300 >= 0.92).all()
+
+
+@given(st.floats(0, 10), st.floats(0.01, 10), st.integers(4, 200))
+def test_no_split_is_better_than_one_run_on_each_network(
+    between: float, within: float, runs: int
+) -> None:
+    networks, repeats = best_split(between, within, runs)
+    assert half_width(between, within, networks, repeats) <= half_width(between, within, runs, 1)
+    assert half_width(between, within, runs, 1) <= half_width(between, within, runs // 2, 2)

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -18,6 +20,7 @@ from analysis.judgement.judging import (
     complete,
     judge_comparison,
     min_streams,
+    over_networks,
     read_runs_csv,
     read_statistics,
     usual_endpoints,
@@ -309,3 +312,40 @@ def test_only_runs_that_were_read_lack_a_value_and_only_where_it_is_an_outcome()
     assert set(table["5mid", "web"]["ttfb_p50_s", "rr"]) == {1, 2, 3, 4, 5}
     # Which relays are traced is drawn with the network.
     assert set(table["5mid", "guard"]) == {("cell_time_p50_s", "ewma")}
+
+
+def test_a_network_counts_with_the_mean_of_its_repeats() -> None:
+    def of(metric: str, *values: float | None) -> dict[tuple[str, str], Any]:
+        places = [(1, 1), (1, 2), (2, 1), (2, 2)]
+        found = [Statistic(value) for value in values]
+        return {(metric, "rr"): dict(zip(places, found, strict=True))}
+
+    runs: Any = {("5mid", "web"): of("ttfb_p50_s", 1.0, 4.0, 3.0, None)}
+    runs["5mid", "web"] |= of("timeout_rate", 0.0, 0.5, 0.25, 0.25)
+    (of_class,) = over_networks(runs).values()
+    assert of_class["ttfb_p50_s", "rr"] == {
+        1: Statistic(2.0, "", (1.0, 4.0)),
+        2: Statistic(None, " in 1 of 2 repeats"),
+    }
+    assert [one.value for one in of_class["timeout_rate", "rr"].values()] == [0.25, 0.25]
+    # Of a time that is zero in some run no ratio can be given: its mean is arithmetic.
+    zero: Any = {("5mid", "web"): of("ttfb_p50_s", 1.0, 4.0, 0.0, 2.0)}
+    (of_class,) = over_networks(zero).values()
+    assert [one.value for one in of_class["ttfb_p50_s", "rr"].values()] == [2.5, 1.0]
+    one_network: Any = {("5mid", "web"): {("ttfb_p50_s", "rr"): {(7, 1): Statistic(1.0)}}}
+    assert over_networks(one_network, "one-network")["5mid", "web"]["ttfb_p50_s", "rr"] == {
+        1: Statistic(1.0)
+    }
+
+
+def test_repeats_of_a_table_of_runs(tmp_path: Path) -> None:
+    rows = ["run_id,level,variant,seed,repeat,class,metric,unit,value,note"]
+    rows += [f"r{n},5mid,rr,1,{n},web,ttfb_p50_s,s,{value}," for n, value in ((1, 1.0), (2, 4.0))]
+    path = tmp_path / "runs.csv"
+    path.write_text("\n".join(rows) + "\n")
+    found = read_runs_csv(path)["5mid", "web"]["ttfb_p50_s", "rr"]
+    assert found[1].value == pytest.approx(2.0)
+    assert found[1].repeats == (1.0, 4.0)
+    # Without the column all runs are first repeats.
+    path.write_text("\n".join(re.sub(r"^((?:[^,]*,){4})[^,]*,", r"\1", row) for row in rows[:2]))
+    assert read_runs_csv(path)["5mid", "web"]["ttfb_p50_s", "rr"] == {1: Statistic(1.0)}

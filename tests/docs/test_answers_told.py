@@ -12,7 +12,7 @@ from analysis.formats.files import STUDIES
 from analysis.formats.study import load_study
 from analysis.judgement.claims.answers import answer_claims
 from analysis.judgement.claims.claim import Answer, Answered, Labels
-from analysis.judgement.judging import Statistics, add_run, complete
+from analysis.judgement.judging import RunStatistics, add_run, over_networks
 from analysis.measures.leeway import leeway
 from analysis.measures.run_data import load_run
 from analysis.pages.paper_runs import distinct_runs, key_of
@@ -35,16 +35,16 @@ def answers(tmp_path_factory: pytest.TempPathFactory) -> list[Answered]:
 def answers_of(packs: list[Path], folder: Path) -> list[Answered]:
     """What the runs of packs answer to the SWRR paper's claims."""
     wanted = load_claims("swrr", root=REPOSITORY)
-    statistics: Statistics = {}
+    runs: RunStatistics = {}
     leeways = {}
     with opened_together(packs, folder) as store:
         studies = [load_study(store / STUDIES / f"{name}.json") for name in wanted.experiments]
         levels = {level.name: level for study in studies for level in study.levels}
         for run in distinct_runs(studies).values():
             data = load_run(store / run.records, levels[run.level])
-            add_run(statistics, run, data)
-            leeways[key_of(run)] = leeway(data, levels[run.level])
-    complete(statistics)
+            add_run(runs, run, data)
+            leeways[key_of(run)[:3]] = leeway(data, levels[run.level])
+    statistics = over_networks(runs)
     labels = Labels({name: level.label for name, level in levels.items()}, {})
     return answer_claims(wanted.claims, statistics, labels=labels, leeways=leeways)
 

@@ -19,7 +19,7 @@ from onionlab.experiment.schema import Torrc
 from onionlab.network import sample_network
 from onionlab.programs.building import is_given_up
 from onionlab.programs.tor.build import BuiltTor
-from onionlab.rundir.compose import _network_request
+from onionlab.rundir.compose import network_request
 from onionlab.runs import bench as benches
 from onionlab.runs.bench import Workbench
 from onionlab.runs.planning import _composed
@@ -161,7 +161,7 @@ def test_what_runs_take_is_made_before_their_engine_is_there(
     benches.build_before(REPOSITORY, Request("quick", seeds=2), lambda line: None)
     experiment = load("quick", root=REPOSITORY)
     network = sample_network(
-        _network_request(REPOSITORY, experiment.levels["quick"].settings), seed=2
+        network_request(REPOSITORY, experiment.levels["quick"].settings), seed=2
     )
     names = [host.name for host in network.by_role("authority")]
     assert names
@@ -216,7 +216,7 @@ def test_what_relays_carry_together_is_the_networks_own_draw(open_bench: Any) ->
     carried = bench.capacities_bytes_per_s(level)
     # Five middles of 928.939 KiB/s, doubled (docs/explanation/calibration.md).
     assert carried["middle"] == pytest.approx(5 * 2 * 928.939 * 1024, rel=1e-6)
-    drawn = sample_network(_network_request(REPOSITORY, bench.settings(level)), 1)
+    drawn = sample_network(network_request(REPOSITORY, bench.settings(level)), 1)
     for role, bytes_per_s in carried.items():
         links = [drawn.place_of(host).up_bit_per_s for host in drawn.by_role(role)]
         assert sum(links) / 8 == pytest.approx(bytes_per_s, rel=1e-3)

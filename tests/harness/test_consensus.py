@@ -18,6 +18,8 @@ from onionlab.experiment import load
 from onionlab.network import load_relays
 from onionlab.network.consensus import ConsensusError, import_consensus, read_consensus
 from onionlab.network.geography import SourceRelay, known_capacities
+from onionlab.network.sample import capacity_shares
+from onionlab.rundir.compose import network_request
 
 REPOSITORY = Path(__file__).resolve().parents[2]
 
@@ -178,7 +180,15 @@ def test_an_experiment_can_name_it(root: Path) -> None:
     }
     path = root / "one.yaml"
     path.write_text(yaml.safe_dump(experiment))
-    assert load(str(path), root=root).levels["one"].settings.network.relays.guard.capacity
+    settings = load(str(path), root=root).levels["one"].settings
+    guards = []
+    for capacities in ("random", "representative"):
+        network = settings.network.model_copy(update={"capacities": capacities})
+        drawn = network_request(root, settings.model_copy(update={"network": network}))
+        guards.append([capacity_shares(drawn, seed)["guard"] for seed in (1, 2)])
+    random, representative = guards
+    assert random[0] != random[1]
+    assert representative[0] == representative[1]
     path.write_text(path.read_text().replace("july-middle", "june-middle"))
     with pytest.raises(UserError, match='unknown capacity distribution "june-middle"'):
         load(str(path), root=root)

@@ -34,6 +34,7 @@ from onionlab.runs.costs.cheaper import cheaper_ways
 from onionlab.runs.costs.estimate import Costs, Estimate, costs_of_runs, makespan
 from onionlab.runs.costs.estimator import CORRECTED, MODEL, SAME
 from onionlab.runs.costs.model import Range, load_model
+from onionlab.runs.costs.split import split_rows
 from onionlab.runs.costs.words import bytes_text, one_line, time_text
 from onionlab.runs.host_facts import host_facts
 from onionlab.runs.plan import Plan, write_plan
@@ -252,6 +253,37 @@ def bench(root: Path, monkeypatch: pytest.MonkeyPatch) -> FakeBench:
     made = FakeBench(root)
     monkeypatch.setattr(past, "open_bench", lambda *_: made)
     return made
+
+
+def test_the_split_of_runs_needs_finished_runs_with_repeats(root: Path) -> None:
+    asked = ask(root, request(seeds=10))
+    ((_, text),) = split_rows(root, asked)
+    assert text.endswith("make experiment NAME=quick NETWORKS=3 REPEATS=2")
+    folder = root / "results" / "quick"
+    folder.mkdir(parents=True)
+    look = {"color": "#000000", "marker": "o", "linestyle": "solid"}
+    span = {"measured_start_s": 0, "measured_end_s": 1, "stop_s": 1, "classes": {}}
+    study = {
+        "format": 1, "name": "quick", "title": "quick", "runs": [], "asked": {"scale": 1},
+        "variants": [{"name": "rr", "label": "RR", **look}],
+        "levels": [{"name": "quick", "label": "quick", **span}],
+    }  # fmt: skip
+    (folder / "study.json").write_text(json.dumps(study))
+    (folder / "summary.csv").write_text(
+        "class,metric,primary,ratio,sd_between,sd_within\n"
+        "web,ttfb_p50_s,yes,1.2,1,1\n"
+        "web,time_to_320kib_p50_s,yes,1.2,0.1,0.2\n"
+        "web,time_to_320kib_p50_s,no,1.2,5,5\n"
+    )
+    (_, text), (_, spreads) = split_rows(root, asked)
+    assert text == (
+        "NETWORKS=10 REPEATS=1: a factor of 1.17; NETWORKS=5 REPEATS=2: a factor of 1.24 (95% "
+        "interval of web time_to_320kib_p50_s)"
+    )
+    assert spreads == "spread between networks 0.1, within them 0.2"
+    # Of another scale nothing is known.
+    assert len(split_rows(root, ask(root, request(seeds=10, scale=0.5)))) == 1
+    assert split_rows(root, ask(root, request(seeds=1))) == []
 
 
 def test_finished_runs_are_not_made_again(root: Path, bench: FakeBench) -> None:

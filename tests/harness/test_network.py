@@ -28,6 +28,7 @@ from onionlab.network.geography import (
     known_geographies,
 )
 from onionlab.network.layout import OwnLimit
+from onionlab.network.sample import capacity_shares
 
 REPOSITORY = Path(__file__).resolve().parents[2]
 GEOGRAPHY = load_geography(REPOSITORY, "internet-2019")
@@ -309,6 +310,23 @@ def test_of_both_limits_the_lower_one_counts_and_a_higher_rate_is_none() -> None
     assert slow.own_limit == OwnLimit(160_000, 320_000)
     assert network.place_of(fast).up_bit_per_s == 3_200_000
     assert fast.own_limit is None
+
+
+def test_how_the_capacity_of_a_role_is_divided() -> None:
+    relays = (SourceRelay(800_000, 640_000, 1_280_000), SourceRelay(1_600_000))
+    request = request_for({"guard": 1, "exit": 2, "middle": 2})
+    both = RelayGroup(2, relays, 2_240_000, "both")
+    rate = request.relays["exit"].total_bit_per_s
+    groups = {
+        **request.relays,
+        "middle": both,
+        # Tor's limit is below the link of the faster relay alone.
+        "exit": replace(request.relays["exit"], rate_bit_per_s=int(rate / 2)),
+    }
+    shares = capacity_shares(replace(request, relays=groups), 1)
+    assert shares["guard"] == (0.0, 1.0)
+    assert shares["middle"] == pytest.approx((640 / 2240, 1600 / 2240))
+    assert 0.5 < shares["exit"][0] == shares["exit"][1] < 1
 
 
 def test_the_source_network_has_rates_below_the_links_of_small_relays() -> None:
