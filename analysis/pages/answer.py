@@ -15,11 +15,12 @@ from analysis.measures.metric import rank_words
 from analysis.pages.numbers import format_number, readable_unit, scaled
 
 
-def answer(compared: Sequence[Compared]) -> list[str]:
+def answer(compared: Sequence[Compared], *, one_network: bool = False) -> list[str]:
     """Return a sentence for each endpoint of each comparison, and what the study could show.
 
     Args:
         compared: all comparisons of the study; none: it has no baseline.
+        one_network: the replicates are the repeats of one network.
 
     Returns:
         Paragraphs: the number of networks, one for each level and endpoint, the smallest difference
@@ -34,12 +35,18 @@ def answer(compared: Sequence[Compared]) -> list[str]:
             "judged. Run more of them, for example with NETWORKS=5.",
             *_endpoints(judged),
         ]
-    return [_networks(judged), *_endpoints(judged), *_detectable(judged), *_scope(judged)]
+    said = [_networks(judged, one_network), *_endpoints(judged), *_detectable(judged)]
+    if one_network:
+        said = [sentence.replace("network", "repeat") for sentence in said]
+        said[0] = f"{said[0][:-1]} of one network: the answer is about this network."
+    return [*said, *_scope(judged)]
 
 
-def _networks(compared: Sequence[Compared]) -> str:
+def _networks(compared: Sequence[Compared], one_network: bool) -> str:
     counts = sorted({one.networks for one in compared})
     many = f"{counts[0]} to {counts[-1]}" if len(counts) > 1 else f"{counts[0]}"
+    if one_network:
+        return f"{many} networks."
     pilot = "Pilot, " if any(one.pilot for one in compared) else ""
     return f"{pilot}{many} networks."
 

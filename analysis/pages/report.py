@@ -149,7 +149,10 @@ def build(study: Path, store: Path, out: Path) -> ReportPaths:
                 (scratch / files.FIGURES / name).write_text(text, "utf-8")
         compared = compared_of(plan, rows)
         about = scope_sentence(plan)
-        sentences = [*([about] if about else []), *answer(compared)]
+        sentences = [
+            *([about] if about else []),
+            *answer(compared, one_network=plan.scope == "one-network"),
+        ]
         write_answer(scratch, sentences)
         forest = write_forest(compared, scratch / files.FIGURES / files.FOREST)
         looks = {variant.name: variant for variant in plan.variants}

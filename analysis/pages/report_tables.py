@@ -184,15 +184,12 @@ def network_rows(plan: Study) -> list[dict[str, Any]]:
 
 
 def scope_sentence(plan: Study) -> str:
-    """Return what the verdicts of a study of one network with repeats are about; "" of others."""
-    if len(plan.networks_run) != 1 or plan.repeats < 2:
+    """Return that a study of one network with repeats is judged as networks are; "" of others."""
+    if len(plan.networks_run) != 1 or plan.repeats < 2 or plan.scope == "one-network":
         return ""
-    network = f"network {plan.networks_run[0]}"
-    if plan.scope == "one-network":
-        return f"In this network ({network}), over its {plan.repeats} repeats:"
     return (
-        f"There is one network with {plan.repeats} repeats, and verdicts are about networks. "
-        f"With scope: one-network in the experiment's file they are about this network."
+        f"One network with {plan.repeats} repeats: with `scope: one-network` in the experiment's "
+        "file the answer is about this network."
     )
 
 

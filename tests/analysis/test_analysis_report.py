@@ -27,9 +27,10 @@ from analysis.judgement.judging import RunStatistics, Statistics, over_networks
 from analysis.measures.data import ALL
 from analysis.measures.metric import Statistic
 from analysis.pages.numbers import format_interval, format_number
+from analysis.pages.answer import answer
 from analysis.pages.report import build
 from analysis.pages.report_tables import network_rows, scope_sentence, spread_rows
-from analysis.pages.summary import (
+from analysis.pages.summary import compared_of, (
     SUMMARY_COLUMNS,
     SummaryRow,
     compared_of,
@@ -155,7 +156,7 @@ def test_each_comparison_has_a_verdict_or_says_what_is_missing(report: Path) -> 
     assert found["all", "timeout_rate", "rr"]["margin"] == "0.01"
     page = (report / "report.html").read_text()
     assert "<strong>" in page
-    assert "What befalls 63% of networks or fewer is missed by all 3 seeds" in page
+    assert "With 3 networks, what happens in 63% of networks or fewer is not seen in at" in page
 
 
 def test_the_naive_times_stand_beside_the_others(report: Path) -> None:
@@ -297,7 +298,9 @@ def test_the_report_tells_what_differs_between_networks_and_within_them() -> Non
 
 def test_the_repeats_of_one_network_are_replicates_where_it_is_the_scope() -> None:
     plan, rows = repeated([7], "one-network")
-    assert scope_sentence(plan) == "In this network (network 7), over its 2 repeats:"
+    assert scope_sentence(plan) == ""
+    first, *_ = answer(compared_of(plan, rows), one_network=True)
+    assert first == "2 repeats of one network: the answer is about this network."
     assert {row.estimate.seeds for row in rows} == {2}
     assert spread_rows(plan, rows) == []
     plan, rows = repeated([7])
