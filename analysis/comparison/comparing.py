@@ -330,7 +330,7 @@ def _judge(
         error_level=error_level,
         margins=a.margins,
         catalogue=a.catalogue,
-        endpoints=[endpoint.key for endpoint in a.endpoints],
+        endpoints=[endpoint.key for endpoint in a.endpoints or b.endpoints],
     )
     # What one side does not measure at all is no question to settle.
     common = {

@@ -19,7 +19,13 @@ from analysis.inference.intervals import (
     positive_interval,
     t_interval,
 )
-from analysis.inference.sample_size import POWER, count_to_settle, shown_from, shown_from_spreads
+from analysis.inference.sample_size import (
+    POWER,
+    count_to_settle,
+    rounded_more,
+    shown_from,
+    shown_from_spreads,
+)
 
 VALUES = st.lists(st.floats(-1e6, 1e6, allow_subnormal=False), min_size=2, max_size=20)
 SPREAD = VALUES.filter(lambda values: float(np.std(values)) > 1e-3)
@@ -170,6 +176,13 @@ def test_adjusted_p_values_lie_between_themselves_and_bonferronis(p: list[float]
         found = adjusted(p, weights)
         assert np.all(found >= np.array(p))
         assert np.all(found <= np.minimum(1.0, np.array(p) / weights) + 1e-12)
+
+
+@pytest.mark.parametrize(
+    ("count", "told"), [(1, 1), (5, 5), (6, 10), (11, 15), (50, 50), (51, None), (None, None)]
+)
+def test_more_networks_are_told_in_round_numbers(count: int | None, told: int | None) -> None:
+    assert rounded_more(count) == told
 
 
 def test_the_count_to_settle_is_that_of_the_power_formula() -> None:
