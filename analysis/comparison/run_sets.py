@@ -101,6 +101,9 @@ class RunSet(FormatModel):
     margins: dict[str, float] = Field(
         default={}, description="metric -> what counts as the same, instead of the usual"
     )
+    scope: str = Field(
+        default="", description="what verdicts are about where all runs are of one network"
+    )
     notes: tuple[str, ...] = Field(default=(), description="what a reader has to know of it")
     simulated: tuple[str, ...] = Field(
         default=(), description="scale, engine, relays and clients of its levels, in words"

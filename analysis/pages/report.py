@@ -46,7 +46,7 @@ from analysis.pages.report_tables import (
     looks_before,
     network_rows,
     parse_tables,
-    scope_sentence,
+    scope_words,
     spread_rows,
     tallies,
 )
@@ -149,8 +149,8 @@ def build(study: Path, store: Path, out: Path) -> ReportPaths:
             ):
                 (scratch / files.FIGURES / name).write_text(text, "utf-8")
         compared = compared_of(plan, rows)
-        about = scope_sentence(plan)
-        sentences = [*([about] if about else []), *answer(compared)]
+        about = scope_words(plan)
+        sentences = [*([f"{about.capitalize()}."] if about else []), *answer(compared)]
         write_answer(scratch, sentences)
         forest = write_forest(compared, scratch / files.FIGURES / files.FOREST)
         looks = {variant.name: variant for variant in plan.variants}
