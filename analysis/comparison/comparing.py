@@ -189,7 +189,7 @@ def compare_sets(
         AnalysisError: more differs than was asked about, or nothing can be compared.
     """
     _require_same_definitions(a, b)
-    alone = _copies(a, b)
+    alone = [*dict.fromkeys(filter(None, (a.scope, b.scope))), *_copies(a, b)]
     together = paired_by_network(a, b) if pair else None
     if together is not None:
         a, b = together

@@ -73,6 +73,9 @@ class Value(FormatModel):
         description="null: there is none"
     )
     reason: str = Field(default="", description="why there is none, or what it leaves out")
+    repeats: tuple[Annotated[float, Field(ge=0, le=LARGEST_VALUE)], ...] = Field(
+        default=(), description="values of the network's runs; empty: it has one run"
+    )
 
 
 class Span(FormatModel):
@@ -104,6 +107,9 @@ class RunSet(FormatModel):
     )
     endpoints: tuple[Endpoint, ...] = Field(
         default=(), description="what it is judged by, the most important first; empty: the usual"
+    )
+    scope: str = Field(
+        default="", description="what verdicts are about where all runs are of one network"
     )
     notes: tuple[str, ...] = Field(default=(), description="what a reader has to know of it")
     simulated: tuple[str, ...] = Field(
@@ -165,7 +171,7 @@ class RunSet(FormatModel):
             by_variant = made.setdefault((v.level, v.class_name), {})
             by_seed = by_variant.setdefault((v.metric, v.variant), {})
             reason = v.reason or ("no value" if v.value is None else "")
-            by_seed[v.seed] = Statistic(v.value, reason)
+            by_seed[v.seed] = Statistic(v.value, reason, v.repeats)
         return complete(made, self.catalogue)
 
     def only(self, variant: str) -> RunSet:
@@ -204,6 +210,7 @@ def values_of(statistics: Statistics) -> tuple[Value, ...]:
                 "metric": metric,
                 "value": statistic.value,
                 "reason": statistic.reason,
+                "repeats": statistic.repeats,
             }
         )
         for (level, class_name), by_metric in statistics.items()

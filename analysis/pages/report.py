@@ -46,7 +46,7 @@ from analysis.pages.report_tables import (
     looks_before,
     network_rows,
     parse_tables,
-    scope_sentence,
+    scope_words,
     spread_rows,
 )
 from analysis.pages.simulated import simulated
@@ -148,10 +148,11 @@ def build(study: Path, store: Path, out: Path) -> ReportPaths:
             ):
                 (scratch / files.FIGURES / name).write_text(text, "utf-8")
         compared = compared_of(plan, rows)
-        about = scope_sentence(plan)
+        one_network = plan.scope == "one-network"
+        about = "" if one_network else scope_words(plan)
         sentences = [
-            *([about] if about else []),
-            *answer(compared, one_network=plan.scope == "one-network"),
+            *([f"{about.capitalize()}."] if about else []),
+            *answer(compared, one_network=one_network),
         ]
         write_answer(scratch, sentences)
         forest = write_forest(compared, scratch / files.FIGURES / files.FOREST)

@@ -139,7 +139,7 @@ def spread_rows(plan: Study, rows: list[SummaryRow]) -> list[dict[str, Any]]:
     """Return how far headline metrics differ between networks and within them, row by row."""
     found = []
     for row in rows:
-        if row.spread is None or not _is_headline(row.level, row):
+        if row.spread is None or row.judgement is None or not _is_headline(row.level, row):
             continue
         factor, unit = readable_unit(row.metric.unit)
         if row.scale == "ratio":
@@ -183,13 +183,18 @@ def network_rows(plan: Study) -> list[dict[str, Any]]:
     return found
 
 
-def scope_sentence(plan: Study) -> str:
-    """Return that a study of one network with repeats is judged as networks are; "" of others."""
-    if len(plan.networks_run) != 1 or plan.repeats < 2 or plan.scope == "one-network":
+def scope_words(plan: Study) -> str:
+    """Return what the verdicts of a study of one network with repeats are about; "" of others."""
+    if len(plan.networks_run) != 1 or plan.repeats < 2:
         return ""
+    if plan.scope == "one-network":
+        return (
+            f"verdicts are about what happens in this network (network {plan.networks_run[0]}), "
+            f"over its {plan.repeats} repeats"
+        )
     return (
-        f"One network with {plan.repeats} repeats: with `scope: one-network` in the experiment's "
-        "file the answer is about this network."
+        f"there is one network with {plan.repeats} repeats, and verdicts are about networks; with "
+        "scope: one-network in the experiment's file they are about this network"
     )
 
 

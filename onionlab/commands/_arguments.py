@@ -41,7 +41,13 @@ def add_override_arguments(parser: argparse.ArgumentParser) -> None:
 def add_networks_argument(parser: argparse.ArgumentParser, help_text: str) -> None:
     """Declare --networks and its other name --seeds."""
     parser.add_argument(
-        "--networks", "--seeds", dest="seeds", default="", action=_SameTwice, help=help_text
+        "--networks",
+        "--seeds",
+        dest="seeds",
+        metavar="NETWORKS",
+        default="",
+        action=_SameTwice,
+        help=help_text,
     )
 
 

@@ -29,7 +29,7 @@ from analysis.formats.published import is_published, read_published
 from analysis.formats.record_files import read_parse_report, read_records_format
 from analysis.formats.study import Level, Run, Study, load_study
 from analysis.judgement.judging import read_statistics
-from analysis.pages.report_tables import scope_sentence
+from analysis.pages.report_tables import scope_words
 from analysis.pages.simulated import simulated
 from onionlab.errors import UserError
 from onionlab.paths import is_file, is_folder
@@ -227,7 +227,8 @@ def set_of_study(study: Study, store: Path, *, name: str) -> RunSet:
         spans={level.name: _span(level) for level in study.levels},
         margins=study.margins,
         endpoints=study.endpoints,
-        notes=(*filter(None, [scope_sentence(study)]), *_not_counted(study, store)),
+        scope=scope_words(study),
+        notes=tuple(_not_counted(study, store)),
         simulated=tuple(simulated(study)),
         runs=runs,
         values=values_of(read_statistics(study, store)),

@@ -26,11 +26,11 @@ from analysis.inference.intervals import Interval
 from analysis.judgement.judging import RunStatistics, Statistics, over_networks
 from analysis.measures.data import ALL
 from analysis.measures.metric import Statistic
-from analysis.pages.numbers import format_interval, format_number
 from analysis.pages.answer import answer
+from analysis.pages.numbers import format_interval, format_number
 from analysis.pages.report import build
-from analysis.pages.report_tables import network_rows, scope_sentence, spread_rows
-from analysis.pages.summary import compared_of, (
+from analysis.pages.report_tables import network_rows, scope_words, spread_rows
+from analysis.pages.summary import (
     SUMMARY_COLUMNS,
     SummaryRow,
     compared_of,
@@ -293,18 +293,18 @@ def test_the_report_tells_what_differs_between_networks_and_within_them() -> Non
     (networks,) = network_rows(plan)
     assert networks["seeds"] == "1, 2, 3"
     assert networks["roles"] == {"middle": "94%, 50%"}
-    assert scope_sentence(plan) == ""
+    assert scope_words(plan) == ""
 
 
 def test_the_repeats_of_one_network_are_replicates_where_it_is_the_scope() -> None:
     plan, rows = repeated([7], "one-network")
-    assert scope_sentence(plan) == ""
+    assert scope_words(plan).endswith("in this network (network 7), over its 2 repeats")
     first, *_ = answer(compared_of(plan, rows), one_network=True)
     assert first == "2 repeats of one network: the answer is about this network."
     assert {row.estimate.seeds for row in rows} == {2}
     assert spread_rows(plan, rows) == []
     plan, rows = repeated([7])
-    assert "scope: one-network" in scope_sentence(plan)
+    assert "scope: one-network" in scope_words(plan)
     assert {row.estimate.seeds for row in rows} == {1}
 
 

@@ -51,6 +51,29 @@ def test_slower_is_a_regression() -> None:
     no_nonsense(result)
 
 
+def test_networks_with_repeats_are_pairs_by_network() -> None:
+    def repeated(made: RunSet) -> RunSet:
+        second = (
+            run.model_copy(
+                update={
+                    "repeat": 2,
+                    "run_id": f"{run.run_id}-2",
+                    "files": {**run.files, "shadow.config.yaml": "another seed"},
+                }
+            )
+            for run in made.runs
+        )
+        return made.model_copy(update={"runs": (*made.runs, *second)})
+
+    a, b = (repeated(made) for made in (make_set(), make_set("quick:rr", variant="rr", effect=1.2)))
+    result = compare_sets(a, b)
+    assert (result.pairs, result.about, result.identical) == (8, ("variant",), False)
+    assert result.conclusion is Conclusion.REGRESSION
+    assert compare_sets(a, a.model_copy(update={"name": "again"})).identical
+    # One side has first repeats alone.
+    assert compare_sets(a, make_set("quick:rr", variant="rr")).about == ("variant",)
+
+
 def test_faster_is_none() -> None:
     result = compare_sets(make_set(), make_set("quick:rr", variant="rr", effect=0.8))
     assert result.conclusion is Conclusion.FINE
