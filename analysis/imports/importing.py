@@ -14,7 +14,7 @@ from analysis.formats.record_files import first_names
 from analysis.imports.identity import content_hash, network_hash
 from analysis.imports.simulation import ImportedSimulation, keys_of, statistics_of
 from analysis.imports.tgentools import NAME, ONIONPERF_ENDING, read_analysis
-from analysis.imports.tornettools import FOLDER, is_plot_data, read_plot_data
+from analysis.imports.tornettools import FOLDER, MARKS, is_plot_data, read_plot_data
 from analysis.judgement.judging import Statistics
 
 LEVEL = VARIANT = "imported"
@@ -182,7 +182,8 @@ def find_simulations(path: Path) -> list[Path]:
             found += _analyses(folder)
     if not found:
         raise AnalysisError(
-            f"{path} holds neither {NAME}[.xz] nor *{ONIONPERF_ENDING}[.xz] nor {FOLDER}",
+            f"{path} holds neither {NAME}[.xz] nor *{ONIONPERF_ENDING}[.xz] nor {FOLDER} with "
+            f"{' or '.join(MARKS)}",
             "name a simulation that tornettools or tgentools has parsed, or a folder of such",
         )
     return found

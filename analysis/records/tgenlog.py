@@ -489,6 +489,8 @@ def _optional(fields: dict[bytes, bytes], key: bytes) -> int | None:
 def _heartbeat_any_order(line: bytes) -> tuple[int, int, int, int, int, int]:
     match = _HEARTBEAT_ANY_ORDER.match(line)
     if match is None:
+        if b"[driver-heartbeat] bytes-read=" in line:
+            raise MalformedError("a heartbeat of TGen before 1.0, whose logs are not read")
         raise MalformedError("heartbeat line does not follow the grammar")
     fields = _fields(match[3])
     created, succeeded, failed = (

@@ -370,7 +370,10 @@ def test_damaged_plot_data(tmp_path: Path, more: dict[str, Any], message: str) -
 
 
 def test_nothing_to_import(tmp_path: Path) -> None:
-    with pytest.raises(AnalysisError, match="holds neither"):
+    folder = tmp_path / "tornet-1/tornet.plot.data"
+    folder.mkdir(parents=True)
+    (folder / "error_rate.exit.json").write_text('{"ALL": []}')
+    with pytest.raises(AnalysisError, match=r"holds neither .* with time_to_first_byte_recv"):
         import_runs([tmp_path], "x", ALL_TIME)
     with pytest.raises(AnalysisError, match="is missing"):
         import_runs([tmp_path / "gone"], "x", ALL_TIME)

@@ -217,6 +217,11 @@ OLD = """\
 server5:75.126.33.156:80,state=RESPONSEA,error=NONE transfer transfer,1,client,GET,327680,(null),0,\
 state=ERROR,error={error} total-bytes-read=0 total-bytes-write=0 payload-bytes-read=0/327680 (0.00%)
 """
+OLD_HEARTBEAT = """\
+2000-01-01 00:50:01 946687801.000000 [message] [tgen-driver.c:107] [_tgendriver_onHeartbeat] \
+[driver-heartbeat] bytes-read=0 bytes-written=0 current-transfers-succeeded=0 \
+current-transfers-failed=0 total-transfers-succeeded=0 total-transfers-failed=0
+"""
 OTHER = "2019-05-31 00:28:15 1559262495.000000 [message] [tgen-main.c:43] [_tgenmain_run] hello\n"
 
 
@@ -227,6 +232,14 @@ def test_a_log_of_tgen_before_1_0_is_refused(tmp_path: Path) -> None:
         read(tmp_path, text.encode())
     assert "of 53 lines of" in refused.value.message
     assert "0 are understood: line 2: a transfer of TGen before 1.0" in refused.value.message
+
+
+def test_a_log_of_tgen_before_1_0_is_named_by_its_heartbeats(tmp_path: Path) -> None:
+    with pytest.raises(AnalysisError, match=r"line 2: a heartbeat of TGen before 1\.0"):
+        read(
+            tmp_path,
+            (OTHER + OLD_HEARTBEAT * 5 + OLD.format(what="complete", error="NONE")).encode(),
+        )
 
 
 def test_a_log_of_tgen_of_2015_is_refused(tmp_path: Path) -> None:
