@@ -140,7 +140,7 @@ def test_the_command_on_a_table_of_runs(
     for variant, factor in (("ewma", 1.0), ("rr", 1.1)):
         for metric, row in zip(("goodput_bytes_per_s", "timeout_rate"), values, strict=True):
             for seed, value in enumerate(row * factor ** (row < 1)):
-                lines.append(f"r,5mid,{variant},{seed},all,{metric},,{value},")
+                lines.append(f"r,5mid,{variant},{seed},1,all,{metric},,{value},")
     path = tmp_path / "runs.csv"
     path.write_text("\n".join(lines) + "\n")
     assert main(["validate-statistics", "--runs", str(path), "--repetitions", str(FEW)]) == status

@@ -294,7 +294,7 @@ def runs_csv() -> bytes:
     """Six runs of two variants."""
     rows_ = [",".join(RUNS_COLUMNS)]
     for variant, factor in (("a", 1.0), ("b", 1.1)):
-        rows_ += [f"r,l,{variant},{n},web,ttfb_p50_s,s,{factor + n / 10},x" for n in range(6)]
+        rows_ += [f"r,l,{variant},{n},1,web,ttfb_p50_s,s,{factor + n / 10},x" for n in range(6)]
     return ("\n".join(rows_) + "\n").encode()
 
 
