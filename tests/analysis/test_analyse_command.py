@@ -89,7 +89,7 @@ def test_whole_logs_have_no_more_than_their_line(
     [
         (TGEN, cut, "the last line is cut"),
         (TGEN, corrupt, "malformed lines"),
-        (TGEN, headless, "1 malformed lines; line 1: not a line of tgen's log"),
+        (TGEN, headless, "its beginning is missing; line 1: not a line of tgen's log"),
         (TRACE, cut, "bytes of a last record"),
         (TRACE, corrupt, "records that no Tor writes, the first at byte"),
     ],

@@ -313,7 +313,7 @@ def test_two_checkouts_name_no_experiment(checkout: Path, onionlab: Any) -> None
         (lambda run: (run / "manifest.json").write_text("{"), "1 is missing: rr, seed 3\n"),
         (lambda run: (run / "manifest.json").write_text('{"format": 9}'), "not a valid manifest"),
         (lambda run: (run / "records-v1" / "goodput.parquet").unlink(), "swrr-test, rr, seed 3: "),
-        (lambda run: (run / "records-v1" / "streams.parquet").write_bytes(b"PAR1"), "cannot be"),
+        (lambda run: (run / "records-v1" / "streams.parquet").write_bytes(b"PAR1"), "is damaged"),
         (lambda run: (run / "records-v1" / "streams.parquet").write_bytes(b"PAR1"), "seed 3: "),
         (lambda run: (run / "records-v1" / "parse.json").write_text("{"), "rr, seed 3: "),
     ],

@@ -441,7 +441,7 @@ def test_command(
         assert len(read_run_set(path).runs) == 6
     assert main(["compare", "fast", "slow"]) == 1
     page = tmp_path / "root" / "results" / "compare" / "fast-slow"
-    assert '<p class="answer">slow is worse than fast in ' in (page / "report.html").read_text()
+    assert " under slow as under fast (95% interval " in (page / "report.html").read_text()
     assert (page / "answer.png").stat().st_size > 1000
     assert len((page / "answer.csv").read_text().splitlines()) == 5
     assert main(["compare", "fast", "fast"]) == 2

@@ -295,7 +295,7 @@ def test_missing_runs_are_named_and_the_rest_is_answered(
     made = build(PAPER, partial_store, tmp_path / "out")
     assert len(made.missing) == 4
     rows = rows_of(made.claims_csv)
-    assert rows["fastest"]["answer"] == "not settled"
+    assert rows["fastest"]["answer"] == "open"
     assert rows["fastest"]["note"] == "no runs of EWMA at 5 middles at scale 0.1"
     assert rows["slowest"]["answer"] == "opposite"
     assert rows["slower"]["note"] == "no runs of EWMA at 5 middles at scale 0.1"
@@ -462,4 +462,4 @@ def test_seeds_that_were_added_after_looks_are_told(
     grown = WITHOUT_FIGURES.studies[0].model_copy(update={"looks": looks})
     paper = Paper("A paper", (grown, *WITHOUT_FIGURES.studies[1:]), CLAIMS)
     html = build(paper, store, tmp_path).html.read_text(encoding="utf-8")
-    assert ("Of swrr-20mid seeds were added after looks" in html) == told
+    assert ("Networks were added to swrr-20mid after looks" in html) == told

@@ -18,7 +18,7 @@ import math
 import statistics
 import sys
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
@@ -296,7 +296,7 @@ def columns_of(run: Measured) -> dict[str, object]:
     return (
         {name: getattr(run, name) for name in KEYS}
         | {name: getattr(run.calibration, name, "") for name in MEASURES}
-        | {field.name: getattr(run.features, field.name) for field in fields(run.features)}
+        | {name: getattr(run.features, name) for name in FEATURES}
         | {"wall_s": "" if run.wall_s is None else run.wall_s}
         | {name: run.took.get(name, "") for name in QUANTITIES}
     )
