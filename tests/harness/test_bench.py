@@ -227,3 +227,13 @@ def test_relays_that_tor_limits_carry_no_more_than_that(open_bench: Any) -> None
     assert bench.capacities_bytes_per_s("r200-s9") == {
         "guard": 630 * 1024, "middle": 200 * 1024, "exit": 720 * 1024
     }  # fmt: skip
+
+
+def test_what_limits_a_networks_relays_is_known_before_its_runs() -> None:
+    bench = benches._bench(REPOSITORY, Request("swrr-capacities"), lambda line: None)
+    middles = {
+        level: [bench.network_facts(level, seed)["middle"] for seed in (1, 2)]
+        for level in ("random", "representative")
+    }
+    assert [round(one.limited, 2) for one in middles["random"]] == [0.07, 0.93]
+    assert middles["representative"][0] == middles["representative"][1]

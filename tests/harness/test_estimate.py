@@ -270,10 +270,10 @@ def test_the_split_of_runs_needs_finished_runs_with_repeats(root: Path) -> None:
     }  # fmt: skip
     (folder / "study.json").write_text(json.dumps(study))
     (folder / "summary.csv").write_text(
-        "class,metric,primary,ratio,sd_between,sd_within\n"
-        "web,ttfb_p50_s,yes,1.2,1,1\n"
-        "web,time_to_320kib_p50_s,yes,1.2,0.1,0.2\n"
-        "web,time_to_320kib_p50_s,no,1.2,5,5\n"
+        "class,metric,endpoint,ratio,sd_between,sd_within\n"
+        "web,ttfb_p50_s,2,1.2,1,1\n"
+        "web,time_to_320kib_p50_s,1,1.2,0.1,0.2\n"
+        "web,time_to_320kib_p90_s,,1.2,5,5\n"
     )
     (_, text), (_, spreads) = split_rows(root, asked)
     assert text == (
@@ -539,7 +539,7 @@ def test_the_verb(
     lines = capsys.readouterr().out.splitlines()
     assert lines[:3] == ["quick", "  runs       15, of which 0 are there", "  to make    15 on uml"]
     assert [line.split()[0] for line in lines[3:]] == [
-        "CPU", "wall", "memory", "disk", "from", "machine",
+        "CPU", "wall", "memory", "disk", "from", "machine", "split",
     ]  # fmt: skip
     assert not list((root).glob("runs")), "nothing is made"
     assert not (root / "build").exists(), "nothing is built"

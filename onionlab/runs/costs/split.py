@@ -13,11 +13,6 @@ from analysis.formats import files
 from analysis.formats.study import load_study
 from onionlab.runs.costs.asking import Asked
 
-FIRST = ("web", "time_to_320kib_p50_s")
-"""Class and metric whose spreads decide, where the experiment has it; else the first primary one's.
-"""
-
-
 @dataclass(frozen=True)
 class Spreads:
     """Standard deviations of an effect, as a report of finished runs tells them.
@@ -85,9 +80,7 @@ def _spreads(results: Path, scale: float) -> Spreads | None:
             rows = [row for row in csv.DictReader(lines) if row.get("sd_between")]
     except (AnalysisError, OSError, ValueError):
         return None
-    primary = [row for row in rows if row["primary"] == "yes"]
-    own = [row for row in primary if (row["class"], row["metric"]) == FIRST]
-    first = own or [row for row in primary if row["metric"] == primary[0]["metric"]]
+    first = [row for row in rows if row.get("endpoint") == "1"]
     return max(map(_of_row, first), key=lambda one: one.between + one.within, default=None)
 
 
