@@ -34,7 +34,8 @@ _ONE_SIDE = {
     8: (1.71, 1.17, 1.42, 2.04, 3.29, 4.76, 6.79, 10.9, 15.2, 23.6, 31.7, 74.0),
     11: (1.95, 1.62, 1.06, 1.44, 2.34, 3.38, 4.89, 7.93, 11.6, 18.9, 27.1, 84.1),
     12: (1.00, 1.00, 1.00, 1.12, 1.59, 2.33, 3.22, 3.58, 5.05, 5.05, 5.05, 5.05),
-    16: (1.00, 1.00, 1.00, 1.00, 1.18, 1.53, 1.86, 2.64, 3.44, 4.65, 6.00, 8.50),
+    14: (1.00, 1.00, 1.00, 1.02, 1.33, 1.76, 2.33, 3.46, 4.45, 5.95, 5.95, 5.95),
+    16: (1.00, 1.00, 1.00, 1.00, 1.18, 1.56, 1.91, 2.89, 3.64, 4.94, 6.04, 8.50),
     24: (1.00, 1.00, 1.00, 1.00, 1.00, 1.00, 1.15, 1.62, 2.30, 3.67, 5.17, 16.7),
     40: (1.00, 1.00, 1.00, 1.00, 1.00, 1.00, 1.00, 1.00, 1.00, 1.25, 2.00, 5.00),
     100: (1.00,) * len(P_VALUES),
@@ -50,7 +51,8 @@ _TWO_SIDES = {
     8: (1.20, 1.09, 1.07, 1.21, 1.73, 2.43, 3.43, 5.45, 7.62, 11.8, 15.9, 37.0),
     11: (1.25, 1.18, 1.06, 1.08, 1.30, 1.75, 2.49, 3.99, 5.81, 9.48, 13.6, 42.1),
     12: (1.00, 1.00, 1.00, 1.00, 1.00, 1.22, 1.63, 1.79, 2.52, 2.52, 2.52, 2.52),
-    16: (1.00, 1.00, 1.00, 1.00, 1.00, 1.00, 1.00, 1.38, 1.73, 2.33, 3.00, 4.25),
+    14: (1.00, 1.00, 1.00, 1.00, 1.00, 1.00, 1.20, 1.75, 2.23, 2.98, 2.98, 2.98),
+    16: (1.00, 1.00, 1.00, 1.00, 1.00, 1.00, 1.01, 1.47, 1.84, 2.48, 3.02, 4.25),
     24: (1.00, 1.00, 1.00, 1.00, 1.00, 1.00, 1.00, 1.00, 1.17, 1.83, 2.58, 8.33),
     40: (1.00, 1.00, 1.00, 1.00, 1.00, 1.00, 1.00, 1.00, 1.00, 1.00, 1.25, 2.50),
     100: (1.00,) * len(P_VALUES),
@@ -94,8 +96,9 @@ def trusted(p_value: float, count: int, *, both_sides: bool, ranks_at_end: bool 
     worth = _logs(count, both_sides)
     place = float(np.log(p_value))
     if place < _LOG_P[0]:
-        # Further out the factor stays what it is there.
-        return max(p_value, float(np.exp(place + worth[0] - _LOG_P[0])))
+        # Further out the factor grows as it does at the end of the table.
+        slope = (worth[1] - worth[0]) / (_LOG_P[1] - _LOG_P[0])
+        return max(p_value, float(np.exp(worth[0] + slope * (place - _LOG_P[0]))))
     return max(p_value, float(np.exp(np.interp(place, _LOG_P_TO_HALF, worth))))
 
 
@@ -108,9 +111,9 @@ def needed(level: float, count: int, *, both_sides: bool) -> float:
         count: values, >= 2.
         both_sides: as in ``trusted``.
     """
-    low, high = np.log(level) - 8.0, np.log(level)
+    low, high = 3 * np.log(level) - 8.0, np.log(level)
     # Bisection: the tables are flat in places.
-    for _ in range(50):
+    for _ in range(60):
         middle = (low + high) / 2
         if trusted(float(np.exp(middle)), count, both_sides=both_sides) <= level:
             low = middle

@@ -13,6 +13,7 @@ from analysis.formats import files
 from analysis.formats.study import load_study
 from onionlab.runs.costs.asking import Asked
 
+
 @dataclass(frozen=True)
 class Spreads:
     """Standard deviations of an effect, as a report of finished runs tells them.
