@@ -37,6 +37,7 @@ def answer(compared: Sequence[Compared], *, one_network: bool = False) -> list[s
         ]
     said = [_networks(judged, one_network), *_endpoints(judged), *_detectable(judged)]
     if one_network:
+        # Verdicts name their replicates networks.
         said = [sentence.replace("network", "repeat") for sentence in said]
         said[0] = f"{said[0][:-1]} of one network: the answer is about this network."
     return [*said, *_scope(judged)]
