@@ -151,13 +151,13 @@ def _several(comparison: Comparison) -> bool:
 def table_text(comparison: Comparison) -> str:
     """Return the endpoints as a table of plain text."""
     several = _several(comparison)
-    header = ["metric", "A", "B", "effect", "95 %", "verdict"]
+    header = ["metric", "A", "B", "effect", "95 %", "grade"]
     lines = []
     for row in map(readable, comparison.endpoints):
         where = [str(row["where"])] if several else []
         where += [str(row["class_name"])] if row["class_name"] else []
         label = ", ".join([str(row["label"]), *where])
-        verdict = f"{row['verdict']}{': ' if row['note'] else ''}{row['note']}"
+        verdict = ": ".join(filter(None, (str(row["verdict"] or "not judged"), str(row["note"]))))
         lines.append(
             [label, *(str(row[k]) for k in ("a", "b", "effect", "effect_interval")), verdict]
         )
