@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from analysis.inference.intervals import CONFIDENCE, Interval
-from analysis.judgement.claims.claim import Answered, Part
+from analysis.judgement.claims.claim import Answer, Answered, Part
 from analysis.judgement.verdicts import LEVEL
 from analysis.pages.claims_answer import counted
 from analysis.pages.numbers import exact, format_effect
@@ -145,6 +145,9 @@ def _part_row(part: Part) -> dict[str, Any]:
     if not note and part.more_networks is not None:
         plural = "" if part.more_networks == 1 else "s"
         note = f"about {part.more_networks} more network{plural}"
+    if part.exposure is not None and part.answer is not Answer.OPEN:
+        share = f"harm to up to {100 * part.exposure:.0f}% of networks may have been missed"
+        note = "; ".join(filter(None, (note, share)))
     return {
         "text": part.text,
         "metric": part.metric.label,

@@ -76,7 +76,13 @@ def _rests_on(part: Part) -> str:
     label = part.metric.label
     # Of claims about several metrics the text names its own.
     words = f"{part.text if part.text.startswith(label) else f'{label}, {part.text}'}: {effect}"
-    return f"({words} {interval}.)" if interval else f"({words}.)"
+    if interval:
+        words = f"{words} {interval}"
+    if part.exposure is not None:
+        words = (
+            f"{words}; harm to up to {100 * part.exposure:.0f}% of networks may have been missed"
+        )
+    return f"({words}.)"
 
 
 def _untestable(answers: Sequence[Answered]) -> list[str]:
