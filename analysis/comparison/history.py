@@ -17,7 +17,7 @@ from analysis.comparison.run_sets import CATALOGUES, RunSet
 from analysis.errors import AnalysisError
 from analysis.formats.columns import HISTORY, HISTORY_FORMAT, arrow_schema
 from analysis.formats.durable import whole_file
-from analysis.formats.format_model import LARGEST_VALUE
+from analysis.formats.format_model import LARGEST_VALUE, LEAST_VALUE
 from analysis.formats.tables import read_table
 from analysis.inference.change_points import MINIMUM_DF, Step, find_steps, noise_of_means
 
@@ -90,8 +90,8 @@ def _problem(
         return f"{len(values)} values for {len(seeds)} seeds"
     known = [value for value in values if value is not None]
     # NaN is not within the bounds either.
-    if not all(0 <= value <= LARGEST_VALUE for value in known):
-        return f"a value is not from 0 to {LARGEST_VALUE:g}"
+    if not all(LEAST_VALUE <= value <= LARGEST_VALUE for value in known):
+        return f"a value is not from {LEAST_VALUE:g} to {LARGEST_VALUE:g}"
     if (estimate is None) == (len(known) == len(values)):
         return f"the estimate is {estimate}, and {len(values) - len(known)} values are null"
     return None

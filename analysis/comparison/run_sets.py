@@ -14,7 +14,7 @@ from pydantic import ConfigDict, Field, model_validator
 
 from analysis.comparison.imported_metrics import IMPORTED
 from analysis.errors import AnalysisError
-from analysis.formats.format_model import LARGEST_VALUE, FormatModel
+from analysis.formats.format_model import LARGEST_VALUE, LEAST_VALUE, FormatModel
 from analysis.formats.json_files import LARGEST_BYTES, read_as
 from analysis.formats.study import Endpoint
 from analysis.judgement.judging import Statistics, complete
@@ -69,11 +69,11 @@ class Value(FormatModel):
     seed: int = Field(description="of the run")
     class_name: str = Field(alias="class", description="class of streams, or all")
     metric: str = Field(description="name of the metric, with its unit")
-    value: Annotated[float, Field(ge=0, le=LARGEST_VALUE)] | None = Field(
+    value: Annotated[float, Field(ge=LEAST_VALUE, le=LARGEST_VALUE)] | None = Field(
         description="null: there is none"
     )
     reason: str = Field(default="", description="why there is none, or what it leaves out")
-    repeats: tuple[Annotated[float, Field(ge=0, le=LARGEST_VALUE)], ...] = Field(
+    repeats: tuple[Annotated[float, Field(ge=LEAST_VALUE, le=LARGEST_VALUE)], ...] = Field(
         default=(), description="values of the network's runs; empty: it has one run"
     )
 

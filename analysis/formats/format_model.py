@@ -9,6 +9,9 @@ from pydantic import BaseModel, ConfigDict, Field, StrictFloat, StrictInt
 LARGEST_NUMBER = 1e11
 """As a time in seconds, 3,000 years: with its microseconds an integer and a float hold it."""
 
+LEAST_VALUE = -1.0
+"""No value of a metric is less: leads and correlations are from -1 to 1, others from 0."""
+
 LARGEST_VALUE = 1e18
 """More than any time, size, speed or count that is measured; sums and products are finite."""
 

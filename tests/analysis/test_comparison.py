@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
+from pydantic import ValidationError
 from runset_synthetic import ENGINE, FILES, USUAL, make_set
 
 from analysis.comparison.comparing import Comparison, Conclusion, compare_sets
@@ -354,7 +355,7 @@ def test_a_set_survives_its_file(tmp_path: Path) -> None:
         (lambda text: text.replace('"format": 1', '"format": 2'), "format"),
         (lambda text: text.replace("ttfb_p50_s", "ttfb_p51_s"), "unknown metric"),
         (lambda text: text.replace('"value": 0.02', '"value": NaN', 1), "not a valid set"),
-        (lambda text: text.replace('"value": 0.02', '"value": -1', 1), "not a valid set"),
+        (lambda text: text.replace('"value": 0.02', '"value": -2', 1), "not a valid set"),
         (lambda text: text.replace('"seed": 2', '"seed": 1', 1), "not a valid set"),
     ],
 )
@@ -408,3 +409,16 @@ def test_any_values_give_an_answer(
     result = compare_sets(of(0), of(1))
     assert isinstance(result.conclusion, Conclusion)
     no_nonsense(result)
+
+
+@pytest.mark.parametrize(("value", "sound"), [(-1.0, True), (0.0, True), (-1.5, False)])
+def test_a_lead_or_a_correlation_may_be_negative(value: float, sound: bool) -> None:
+    content = {
+        "level": "a", "variant": "rr", "seed": 1, "class": "web",
+        "metric": "last_three_lead", "value": value,
+    }  # fmt: skip
+    if sound:
+        assert Value.model_validate(content).value == value
+    else:
+        with pytest.raises(ValidationError):
+            Value.model_validate(content)

@@ -394,7 +394,7 @@ def test_a_damaged_history_is_refused(machine: Machine, content: bytes) -> None:
         {"values": [1.0, 1.0, 1.0, 1.0, 1.0]},
         {"values": []},
         {"values": [None, 1.0, 1.0, 1.0]},
-        {"values": [-1.0, 1.0, 1.0, 1.0]},
+        {"values": [-2.0, 1.0, 1.0, 1.0]},
         {"values": [math.nan, 1.0, 1.0, 1.0]},
         {"estimate": None},
         {"estimate": math.inf},
