@@ -118,7 +118,7 @@ def test_experiments_are_listed_ones_own_beside_the_shipped(onionlab: Path, tmp_
     (tmp_path / "experiments" / "mine.yaml").write_text("extends: quick.yaml\ntitle: My own\n")
     listed = run(onionlab, "list", cwd=tmp_path)
     assert "  mine  " in listed
-    assert "My own (9 runs)" in listed
+    assert "My own (15 runs)" in listed
     for name in EXPERIMENTS:
         assert f"  {name}  " in listed
     assert sorted(path.name for path in tmp_path.iterdir()) == ["experiments"]
