@@ -67,7 +67,8 @@ def _paragraph(place: str, group: Sequence[tuple[Compared, Judgement]]) -> str:
         f"{_first(one, judgement) if number == 0 else _next(one, judgement)}: {_grade(judgement)}."
         for number, (one, judgement) in enumerate(group)
     ]
-    exposed = {judgement.exposure for _, judgement in group if judgement.verdict.grade} - {None}
+    judged = [judgement for _, judgement in group if judgement.verdict.p_different is not None]
+    exposed = {judgement.exposure for judgement in judged} - {None}
     if exposed:
         share = max(value for value in exposed if value is not None)
         sentences.append(f"Harm to up to {100 * share:.0f}% of networks may have been missed.")
@@ -162,8 +163,10 @@ def _interval(judgement: Judgement, *, named: bool = False) -> str:
             None if b is None else _factor(b) for b in (verdict.effect.low, verdict.effect.high)
         ]
     else:
-        of, _ = _difference(judgement)
+        of, unit = _difference(judgement)
         bounds = [None if b is None else format_number(b, sign=True) for b in (of.low, of.high)]
+        if bounds[1] is not None:
+            bounds[1] = f"{bounds[1]} {unit}".strip()
     if None not in bounds:
         confidence = f"{100 * CONFIDENCE:g}% interval " if named else ""
         parts.append(f"{confidence}{bounds[0]} to {bounds[1]}")
