@@ -8,19 +8,22 @@ from analysis.inference.intervals import CONFIDENCE, Interval
 from analysis.inference.sample_size import POWER
 from analysis.judgement.compared import Compared
 from analysis.judgement.judging import Judgement
-from analysis.judgement.verdicts import LEVEL, Grade, Verdict
+from analysis.judgement.verdicts import LEVEL, NOT_BY_MORE, Grade, Verdict
 from analysis.measures.data import ALL
 from analysis.measures.durations import DURATIONS
 from analysis.measures.metric import rank_words
 from analysis.pages.numbers import format_number, readable_unit, scaled
 
 
-def answer(compared: Sequence[Compared], *, one_network: bool = False) -> list[str]:
+def answer(
+    compared: Sequence[Compared], *, one_network: bool = False, level_is_shared: bool = False
+) -> list[str]:
     """Return a sentence for each endpoint of each comparison, and what the study could show.
 
     Args:
         compared: all comparisons of the study; none: it has no baseline.
         one_network: the replicates are the repeats of one network.
+        level_is_shared: the error level holds for all comparisons together, not for each.
 
     Returns:
         Paragraphs: the number of networks, one for each level and endpoint, the smallest difference
@@ -40,7 +43,7 @@ def answer(compared: Sequence[Compared], *, one_network: bool = False) -> list[s
         # Verdicts name their replicates networks.
         said = [sentence.replace("network", "repeat") for sentence in said]
         said[0] = f"{said[0][:-1]} of one network: the answer is about this network."
-    return [*said, *_scope(judged)]
+    return said if level_is_shared else [*said, *_scope(judged)]
 
 
 def _networks(compared: Sequence[Compared], one_network: bool) -> str:
@@ -95,7 +98,7 @@ def _first(one: Compared, judgement: Judgement) -> str:
     elif verdict.scale == "ratio":
         text = f"{name} is {change} under {one.variant} as under {one.baseline}"
     elif verdict.effect.estimate == 0:
-        text = f"{name} is the same under {one.variant} as under {one.baseline}"
+        text = f"{name} is equal under {one.variant} and {one.baseline}"
     else:
         text = f"{name} is {change} under {one.variant} than under {one.baseline}"
     return text + _interval(judgement, named=True)
@@ -109,7 +112,7 @@ def _next(one: Compared, judgement: Judgement) -> str:
     if verdict.scale == "ratio":
         change = f"{_factor(verdict.effect.estimate)} times"
     else:
-        change = "the same" if verdict.effect.estimate == 0 else _change(judgement)
+        change = "equal" if verdict.effect.estimate == 0 else _change(judgement)
     return f"Under {one.variant} {change}{_interval(judgement)}"
 
 
@@ -171,7 +174,8 @@ def _interval(judgement: Judgement, *, named: bool = False) -> str:
         confidence = f"{100 * CONFIDENCE:g}% interval " if named else ""
         parts.append(f"{confidence}{bounds[0]} to {bounds[1]}")
     if verdict.agreeing is not None and verdict.count > 1 and not _no_difference(verdict):
-        parts.append(f"{_word(judgement)} in {verdict.agreeing} of {verdict.count}")
+        networks = " networks" if named else ""
+        parts.append(f"{_word(judgement)} in {verdict.agreeing} of {verdict.count}{networks}")
     return f" ({'; '.join(parts)})" if parts else ""
 
 
@@ -197,6 +201,8 @@ def _grade(judgement: Judgement) -> str:
         return f"the same within {_margin(judgement)}"
     if verdict.grade is Grade.SHOWN:
         return verdict.grade.value
+    if not verdict.more and verdict.reason == NOT_BY_MORE:
+        reason = "; ".join(filter(None, ("more networks would not answer it", verdict.caution)))
     more = f"{verdict.more} would lead to an answer" if verdict.more else reason
     return f"{verdict.grade.value}, {more}" if more else verdict.grade.value
 
@@ -230,11 +236,11 @@ def _detectable(compared: Sequence[Compared]) -> list[str]:
     )
     if not ratios:
         return []
-    low, high = _factor(ratios[0]), _factor(ratios[-1])
+    low, high = (f"{one:.2f}" if one <= 10 else "more than 10" for one in (ratios[0], ratios[-1]))
     worst = "" if low == high else f" ({high} times where networks differ most)"
     return [
-        f"So many networks show a change of {low} times or more{worst} in the "
-        f"{endpoint_name(first[0])} with a chance of {100 * POWER:.0f}%."
+        f"With so many networks, a change of {low} times or more{worst} in the "
+        f"{endpoint_name(first[0])} is shown with a chance of {100 * POWER:.0f}%."
     ]
 
 

@@ -230,7 +230,7 @@ def simulated_by(comparison: Comparison) -> list[str]:
 
 def answered(comparison: Comparison) -> list[str]:
     """The conclusion, then what differs, what is alike and what is open."""
-    found = answer(compared_of(comparison))
+    found = answer(compared_of(comparison), level_is_shared=True)
     return [f"{comparison.outcome}.", *found] if found else [comparison.sentence]
 
 

@@ -68,14 +68,16 @@ def test_each_endpoint_of_each_variant_has_a_sentence() -> None:
         "interval 1.50 to 1.5"
     )
     of_swrr, _, of_rr = to_320_kib.partition(". Under RR ")
-    assert of_swrr.endswith("; longer in 14 of 14): shown")
+    assert of_swrr.endswith("; longer in 14 of 14 networks): shown")
     assert "): open, " in of_rr
     assert to_first.startswith("Web clients take 1.00 times as long to the first byte (median) ")
     assert "): the same within 5%. Under RR" in to_first
     assert " to the first byte (p90) " in p90
     assert throughput.startswith("The throughput is 1.00 times as high under SWRR as under EWMA (")
-    assert detectable.startswith("So many networks show a change of 1.0")
-    assert "the time to 320 KiB of web clients (median) with a chance of 80%." in detectable
+    assert detectable.startswith("With so many networks, a change of 1.0")
+    assert (
+        "the time to 320 KiB of web clients (median) is shown with a chance of 80%." in detectable
+    )
     assert scope.startswith('The chance of a false "shown" is 5% for each of the 2 comparisons')
     assert "may reach 10%" in scope
 
@@ -102,7 +104,9 @@ def test_a_rate_is_a_difference_in_points_with_its_exposure() -> None:
     assert said[5].startswith(
         "The timeout rate is 30.0 points higher under SWRR than under EWMA (95% interval +30.0 "
     )
-    assert "; higher in 14 of 14): shown. Harm to up to 19% of networks may have" in said[5]
+    assert (
+        "; higher in 14 of 14 networks): shown. Harm to up to 19% of networks may have" in said[5]
+    )
 
 
 def test_each_level_has_its_own_sentences() -> None:
