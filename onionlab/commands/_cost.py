@@ -39,7 +39,9 @@ def budget_of(args: argparse.Namespace) -> int | None:
     if args.seeds == AUTO:
         return whole_number_of(args.max_seeds, "--max-seeds") if args.max_seeds else BUDGET
     if args.max_seeds:
-        raise UserError("--max-seeds goes with --seeds auto", "make experiment SEEDS=auto ...")
+        raise UserError(
+            "--max-seeds goes with --networks auto", "make experiment NETWORKS=auto ..."
+        )
     return None
 
 
@@ -56,8 +58,8 @@ def requests_of(args: argparse.Namespace) -> list[tuple[str, Request]]:
 
     request = request_of(argparse.Namespace(**{**vars(args), "seeds": ""}))
     return [
-        (f"at least, {FIRST_LOOK} seeds", replace(request, seeds=FIRST_LOOK)),
-        (f"at most, {budget} seeds", replace(request, seeds=budget)),
+        (f"at least, {FIRST_LOOK} networks", replace(request, seeds=FIRST_LOOK)),
+        (f"at most, {budget} networks", replace(request, seeds=budget)),
     ]
 
 

@@ -138,7 +138,7 @@ def test_bad_requests(bench: Callable[..., Bench], monkeypatch: pytest.MonkeyPat
     [
         (["--seeds", "auto", "--max-seeds", "many"], "--max-seeds: expected a whole number"),
         (["--seeds", "auto", "--max-seeds", "1"], "MAX_SEEDS: at least 3 seeds"),
-        (["--seeds", "3", "--max-seeds", "5"], "--max-seeds goes with --seeds auto"),
+        (["--seeds", "3", "--max-seeds", "5"], "--max-seeds goes with --networks auto"),
     ],
 )
 def test_bad_arguments(

@@ -519,7 +519,7 @@ def test_where_it_comes_to_hours_it_is_said_what_would_be_cheaper(root: Path) ->
     asked = request("swrr-5mid")
     ways = cheaper_ways(costs, [ask(root, asked)], costs.estimate([asked], 1), 1)
     assert [way.what for way, _ in ways] == [
-        "SCALE=0.1", "SEEDS=auto, from 3 seeds on", "VARIANTS=ewma,swrr-linear",
+        "SCALE=0.1", "NETWORKS=auto, from 3 networks on", "VARIANTS=ewma,swrr-linear",
     ]  # fmt: skip
     runs = {way.what: other.runs for way, other in ways}
     assert list(runs.values()) == [30, 9, 20]
@@ -551,8 +551,8 @@ def test_the_verb_with_seeds_as_needed(
     words = ("quick", "--engine", "uml", "--seeds", "auto", "--max-seeds", "5")
     assert run(root, monkeypatch, *words) == 0
     out = capsys.readouterr().out
-    assert "quick, at least, 3 seeds\n  runs       9," in out
-    assert "quick, at most, 5 seeds\n  runs       15," in out
+    assert "quick, at least, 3 networks\n  runs       9," in out
+    assert "quick, at most, 5 networks\n  runs       15," in out
 
 
 @pytest.mark.parametrize(
@@ -562,7 +562,7 @@ def test_the_verb_with_seeds_as_needed(
         (["quick", "--scale", "nan"], '--scale: expected a number such as 0.1, got "nan"'),
         (["quick", "--scale", "-1"], "SCALE: expected a number more than 0"),
         (["quick", "--jobs", "0"], '--jobs: expected a whole number of at least 1, got "0"'),
-        (["quick", "--max-seeds", "5"], "--max-seeds goes with --seeds auto"),
+        (["quick", "--max-seeds", "5"], "--max-seeds goes with --networks auto"),
         (["quick", "--variants", ","], "--variants: expected names"),
     ],
 )

@@ -42,7 +42,7 @@ def seeds_as_needed(asked: Asked) -> Iterator[Way]:
 
     if len(asked.experiment.seeds) > FIRST_LOOK and len(asked.variants) > 1:
         request = replace(asked.request, seeds=FIRST_LOOK)
-        yield Way(f"SEEDS=auto, from {FIRST_LOOK} seeds on", request, at_least=True)
+        yield Way(f"NETWORKS=auto, from {FIRST_LOOK} networks on", request, at_least=True)
 
 
 def fewer_variants(asked: Asked) -> Iterator[Way]:
