@@ -57,7 +57,7 @@ def components(networks: Sequence[ArrayLike], confidence: float = CONFIDENCE) ->
     within = Interval(*(float(np.sqrt(one)) for one in (within_var, low, high)))
     if not df_between:
         return Components(None, within, n, total / n)
-    between_ms = float((counts * (means - values_mean(values)) ** 2).sum()) / df_between
+    between_ms = float((counts * (means - np.concatenate(values).mean()) ** 2).sum()) / df_between
     size = (total - float((counts**2).sum()) / total) / df_between
     variances = [(between_ms - within_var) / size] + [
         df_between
@@ -67,11 +67,6 @@ def components(networks: Sequence[ArrayLike], confidence: float = CONFIDENCE) ->
     ]
     between = Interval(*(float(np.sqrt(max(0.0, one))) for one in variances))
     return Components(between, within, n, total / n)
-
-
-def values_mean(values: Sequence[ArrayLike]) -> float:
-    """Return the mean of all values together."""
-    return float(np.mean(np.concatenate([np.asarray(one) for one in values])))
 
 
 def half_width(

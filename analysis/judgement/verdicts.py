@@ -283,12 +283,6 @@ def grades(
     return {name: test.grade for name, test in _test(comparisons, level, looks, weights).items()}
 
 
-def tally(verdicts: Iterable[Verdict]) -> dict[Grade, int]:
-    """Return how many verdicts of each grade there are, all four named."""
-    found = [verdict.grade for verdict in verdicts]
-    return {grade: found.count(grade) for grade in Grade}
-
-
 @dataclass(frozen=True)
 class _Test:
     """A comparison, tested; without a grade where it is no member of a family.

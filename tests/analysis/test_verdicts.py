@@ -20,7 +20,6 @@ from analysis.judgement.verdicts import (
     Verdict,
     decide,
     describe,
-    tally,
 )
 from analysis.measures.metric import Margin
 
@@ -191,17 +190,6 @@ def test_the_family_is_corrected_for() -> None:
     # One that cannot be tested still counts.
     lost: dict[str, Sides] = {name: Paired([None], [1.0], FIVE) for name in many}
     assert decide({"it": sides, **lost})["it"].grade is Grade.SUGGESTED
-
-
-def test_tally_names_all_grades() -> None:
-    verdicts = decide({"a": Paired(BASE, BASE, FIVE), "b": Paired([], [], FIVE)})
-    assert tally(verdicts.values()) == {
-        Grade.SHOWN: 0,
-        Grade.SAME: 1,
-        Grade.SUGGESTED: 0,
-        Grade.OPEN: 1,
-    }
-    assert decide({}) == {}
 
 
 def test_mistakes_are_refused() -> None:
