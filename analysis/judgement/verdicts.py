@@ -191,7 +191,8 @@ class _Measured:
         if not self.ratio or not self.comparison.resolution:
             return self.comparison.resolution
         # A small step of x is the step / x of log x.
-        return self.comparison.resolution / float(np.mean(self.baseline))
+        # Logarithms of floats differ by less than 1500: a longer step says no more, and overflows.
+        return min(1500.0, self.comparison.resolution / float(np.mean(self.baseline)))
 
     def p_values(self, effect: Effect, looks: Spending | None) -> tuple[float, float]:
         """Of "no difference", two-sided, and of "not equivalent" (1 without a margin).

@@ -140,7 +140,7 @@ def nothing(row: MetricRow, shown: Mapping[str, object]) -> str:
     if row.a.mean is None and row.b.mean is None:
         return f"Not given, {verdict}"
     if row.a.minimum == row.a.maximum == row.b.minimum == row.b.maximum == 0.0:
-        return f"0 in all runs; {verdict}"
+        return "; ".join(filter(None, ("0 in all runs", verdict)))
     return ""
 
 

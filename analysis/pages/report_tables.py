@@ -125,7 +125,7 @@ def _nothing(group: Sequence[SummaryRow]) -> str:
     if all(row.estimate.minimum == row.estimate.maximum == 0.0 for row in group):
         verdicts = dict.fromkeys(_verdict_text(row.judgement) for row in group if row.judgement)
         each = ("; ".join(filter(None, words)) for words in verdicts)
-        return "; ".join(["0 in all runs", *each])
+        return "; ".join(["0 in all runs", *filter(None, each)])
     return ""
 
 
