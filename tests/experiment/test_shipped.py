@@ -109,9 +109,9 @@ def test_both_families_share_the_runs_of_linear_swrr(middles: int) -> None:
     )
 
 
-def test_quick_compares_three_variants_on_five_networks() -> None:
+def test_quick_compares_three_variants_on_seven_networks() -> None:
     experiment = load("quick", root=REPOSITORY)
-    assert (len(experiment.variants), len(experiment.seeds)) == (3, 5)
+    assert (len(experiment.variants), len(experiment.seeds)) == (3, 7)
 
 
 def test_the_json_schema_is_current() -> None:

@@ -52,6 +52,10 @@ def root(tmp_path: Path) -> Path:
     return tmp_path
 
 
+NETWORKS, RUNS = 7, 21
+"""Of `quick`."""
+
+
 def request(name: str = "quick", **asked: object) -> Request:
     return Request(name, **{"engine": "uml", **asked})  # type: ignore[arg-type]
 
@@ -72,7 +76,7 @@ def all_ranges(found: Estimate) -> Iterator[Range]:
 
 def test_every_run_is_counted(root: Path) -> None:
     found = estimate(root, request())
-    assert (found.runs, found.there, found.missing) == (15, 0, 15)
+    assert (found.runs, found.there, found.missing) == (RUNS, 0, RUNS)
     assert found.sources == [MODEL]
     assert found.cpu_s.middle == pytest.approx(
         sum(one.cost.cpu_s.middle * len(one.replicates) for one in found.to_make)
@@ -291,7 +295,7 @@ def test_finished_runs_are_not_made_again(root: Path, bench: FakeBench) -> None:
     for seed in (1, 2):
         finish(root, name_of("rr", seed), "rr", seed)
     after = estimate(root, request())
-    assert (after.runs, after.there, after.missing) == (15, 2, 13)
+    assert (after.runs, after.there, after.missing) == (RUNS, 2, RUNS - 2)
     assert after.disk_bytes.middle < before.disk_bytes.middle
     assert sorted(bench.composed) == [1, 2]
 
@@ -306,12 +310,12 @@ def test_what_only_looks_like_a_run_is_not_there(root: Path, bench: FakeBench) -
 
 
 def test_with_all_runs_there_is_nothing_to_pay(root: Path, bench: FakeBench) -> None:
-    for variant, seed in itertools.product(("rr", "ewma", "swrr-linear"), range(1, 6)):
+    for variant, seed in itertools.product(("rr", "ewma", "swrr-linear"), range(1, NETWORKS + 1)):
         finish(root, name_of(variant, seed), variant, seed)
     found = estimate(root, request())
-    assert (found.there, found.missing) == (15, 0)
+    assert (found.there, found.missing) == (RUNS, 0)
     assert found.cpu_s == found.wall_s == Range(0.0, 0.0, 0.0)
-    assert one_line(found) == "cost: none: all 15 runs are there"
+    assert one_line(found) == f"cost: none: all {RUNS} runs are there"
 
 
 def test_programs_that_are_not_built_leave_it_open(
@@ -323,7 +327,7 @@ def test_programs_that_are_not_built_leave_it_open(
     monkeypatch.setattr(past, "open_bench", lacking)
     finish(root, "abcd", "rr", 1)
     found = estimate(root, request())
-    assert (found.there, found.unknown, found.missing) == (0, 1, 15)
+    assert (found.there, found.unknown, found.missing) == (0, 1, RUNS)
 
 
 def test_large_runs_are_compared_as_long_as_it_is_worth(
@@ -362,7 +366,7 @@ def test_finished_runs_of_a_kind_tell_what_the_others_take(root: Path, bench: Fa
     assert cpu_s == pytest.approx(100.0)  # the geometric mean
     assert source == SAME
     (one,) = (one for one in found.to_make if one.kind.variant == "rr")
-    assert one.replicates == ((3, 1), (4, 1), (5, 1))
+    assert one.replicates == tuple((network, 1) for network in range(3, NETWORKS + 1))
     assert one.cost.memory_bytes.middle == pytest.approx(2**28)
     assert one.cost.disk_bytes.middle == pytest.approx(100_000, rel=0.1)
     assert one.cost.cpu_s.low < 50 < 200 < one.cost.cpu_s.high
@@ -537,7 +541,11 @@ def test_the_verb(
 ) -> None:
     assert run(root, monkeypatch, "quick", "--engine", "uml", "--jobs", "1") == 0
     lines = capsys.readouterr().out.splitlines()
-    assert lines[:3] == ["quick", "  runs       15, of which 0 are there", "  to make    15 on uml"]
+    assert lines[:3] == [
+        "quick",
+        f"  runs       {RUNS}, of which 0 are there",
+        f"  to make    {RUNS} on uml",
+    ]
     assert [line.split()[0] for line in lines[3:]] == [
         "CPU", "wall", "memory", "disk", "from", "machine", "split",
     ]  # fmt: skip

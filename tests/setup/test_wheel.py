@@ -115,10 +115,10 @@ def test_the_version_stands_in_one_place(onionlab: Path, wheel: Path, tmp_path: 
 
 def test_experiments_are_listed_ones_own_beside_the_shipped(onionlab: Path, tmp_path: Path) -> None:
     (tmp_path / "experiments").mkdir()
-    (tmp_path / "experiments" / "mine.yaml").write_text("extends: quick.yaml\ntitle: My own\n")
+    (tmp_path / "experiments" / "mine.yaml").write_text("extends: quick.yaml\ntitle: My own\nnetworks: 2\n")
     listed = run(onionlab, "list", cwd=tmp_path)
     assert "  mine  " in listed
-    assert "My own (15 runs)" in listed
+    assert "My own (6 runs)" in listed
     for name in EXPERIMENTS:
         assert f"  {name}  " in listed
     assert sorted(path.name for path in tmp_path.iterdir()) == ["experiments"]
