@@ -6,7 +6,7 @@
 #   NETWORKS    a number n (networks 1 to n), a list (1,4,7), or auto: as many as it takes to know
 #   SEEDS       another name of NETWORKS
 #   REPEATS     runs of each variant on each network
-#   MAX_SEEDS   the most networks that NETWORKS=auto may take
+#   MAX_NETWORKS  the most networks that NETWORKS=auto may take
 #   VARIANTS    some of the experiment's variants, or others that there are: rr,ewma
 #   ENGINE      shadow or uml; without it Shadow where it is installed, else the embedded one (uml)
 #   SHADOW      path of Shadow, if it is not on the PATH; TGEN, ONIONTRACE, TORNETTOOLS likewise
@@ -23,7 +23,7 @@ NAMED_OF_CLUSTER := $(foreach one,PARTITION ACCOUNT QOS MAX_JOBS PROFILE,$(if $(
 # What they hold is text that neither make nor a shell reads, whatever its letters: make does not
 # expand them again, and a recipe says "$${NAME}", which its shell takes from the environment.
 VARIABLES := NAME SCALE NETWORKS SEEDS REPEATS VARIANTS JOBS ENGINE SHADOW TGEN ONIONTRACE TORNETTOOLS TOR_SOURCE LINUX_SOURCE LIBTORRENT_SOURCE \
-	PYTHON MAX_SEEDS CLAIMS NO_RUN ONLY RUNS A B ABOUT PAIRED OUT ACCEPT STATE DURATION SCHEDULER OVERHEAD LOGS PUBLISHED FROM BESIDE LIST \
+	PYTHON MAX_NETWORKS MAX_SEEDS CLAIMS NO_RUN ONLY RUNS A B ABOUT PAIRED OUT ACCEPT STATE DURATION SCHEDULER OVERHEAD LOGS PUBLISHED FROM BESIDE LIST \
 	THOROUGH FULL_SIZE BY_PTRACE REPETITIONS STAGED TMODEL OPTIONS \
 	EXECUTOR PARTITION ACCOUNT QOS MAX_JOBS PROFILE
 define as_text
@@ -62,6 +62,8 @@ unexport PYTHONDONTWRITEBYTECODE
 option = $(if $($(1)),--$(2)="$${$(1)}")
 TOOLS = $(call option,SHADOW,shadow) $(call option,TGEN,tgen)
 ON_NETWORKS = $(call option,NETWORKS,networks) $(call option,SEEDS,seeds)
+# MAX_SEEDS is the former name.
+AT_MOST = $(call option,MAX_NETWORKS,max-networks) $(call option,MAX_SEEDS,max-networks)
 RUNS_OF_EACH = $(ON_NETWORKS) $(call option,REPEATS,repeats)
 ASKED = $(call option,SCALE,scale) $(RUNS_OF_EACH) $(call option,VARIANTS,variants) \
 	$(call option,ENGINE,engine) $(TOOLS)
@@ -111,7 +113,7 @@ doctor: $(READY) ## what this machine has and lacks [NAME: for this experiment; 
 	@$(ONIONLAB) doctor $(ASKED) $(CLUSTER) $(if $(NAME),-- "$${NAME}")
 
 estimate: $(READY) ## what the runs of NAME take: time, memory, disk; makes nothing [NETWORKS=auto]
-	@$(ONIONLAB) estimate $(ASKED) $(call option,JOBS,jobs) $(call option,MAX_SEEDS,max-seeds) $(NAMED)
+	@$(ONIONLAB) estimate $(ASKED) $(call option,JOBS,jobs) $(AT_MOST) $(NAMED)
 
 build: $(READY) ## build Tor for all variants
 	@$(ONIONLAB) build $(call option,JOBS,jobs)
@@ -123,7 +125,7 @@ run: $(READY) ## make the runs of NAME that are missing
 	@$(ONIONLAB) run $(ASKED) $(call option,JOBS,jobs) $(CLUSTER) $(NAMED)
 
 experiment: $(READY) ## everything for NAME: set up, build, run, analyse, report [NETWORKS=auto]
-	@$(ONIONLAB) experiment $(ASKED) $(call option,JOBS,jobs) $(call option,MAX_SEEDS,max-seeds) \
+	@$(ONIONLAB) experiment $(ASKED) $(call option,JOBS,jobs) $(AT_MOST) \
 		$(CLUSTER) $(NAMED)
 
 compare-engines: $(READY) ## NAME on each engine: what moves with the engine [ENGINE=a,b]

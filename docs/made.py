@@ -109,7 +109,8 @@ def _spelling(action: argparse.Action) -> str:
         value = value if action.nargs != "?" else f"[{value}]"
         return f"`{value} ...`" if action.nargs in ("*", "+") else f"`{value}`"
     value = value.upper() if value == action.dest else value
-    return f"`{action.option_strings[-1]} {value}".rstrip() + "`"
+    name = next(name for name in action.option_strings if name.startswith("--"))
+    return f"`{name} {value}".rstrip() + "`"
 
 
 def _choices(action: argparse.Action) -> str:

@@ -82,7 +82,7 @@ def draw_all(table: TraceTable, study: Study, directory: Path) -> tuple[TraceFig
                 "celltrace-stages",
                 "Where the cells' time is spent",
                 "Mean time of relayed RELAY cells of the measured span in each stage, by role of "
-                "the relay; mean over seeds.",
+                "the relay; mean over networks.",
                 _stages(table, study),
             )
         )
@@ -93,10 +93,10 @@ def draw_all(table: TraceTable, study: Study, directory: Path) -> tuple[TraceFig
                     "celltrace-waits",
                     "Where cells towards clients wait",
                     "Mean waits of RELAY cells towards clients that were queued in the measured "
-                    "span, by role of the relay that sent them; mean over seeds. From the kernel "
-                    "to the next relay: less the least that it took on the same channel. Where "
-                    "most of a relay's cells are not read by a traced one, as those that go to "
-                    "clients, that part is not known (?).",
+                    "span, by role of the relay that sent them; mean over networks. From the "
+                    "kernel to the next relay: less the least that it took on the same channel. "
+                    "Where most of a relay's cells are not read by a traced one, as those that "
+                    "go to clients, that part is not known (?).",
                     _waits(table, study),
                 )
             )
@@ -216,7 +216,7 @@ def _scatter_caption(table: TraceTable, role: str) -> str:
     cells = ", ".join(f"{p.cells:,}" for p in shown)
     seeds = sorted({p.seed for p in shown})
     return (
-        f"Relays of role {role}, one run each (seed {', '.join(map(str, seeds))}); logarithmic. "
+        f"Relays of role {role}, one run each (network {', '.join(map(str, seeds))}); logarithmic. "
         f"Above all cells ({cells}; of more than 20,000 each n-th is shown), in the middle the "
         "circuit with the most cells, below the quiet circuits (at most as many cells as the first "
         "quartile) on the busy ones (at least the third). Cells that took less than 1 microsecond "

@@ -115,7 +115,7 @@ class FigureData:
             )
         return lines
 
-    def seeds_text(self, replicate: str = "seed") -> str:
+    def seeds_text(self, replicate: str = "network") -> str:
         """Return how many replicates stand behind the lines."""
         if any(panel.compares for panel in panel_figure(self.spec).panels):
             return (

@@ -177,7 +177,7 @@ def _progress_table(shown: Shown) -> list[list[str]]:
 
 def _progress_caption(shown: Shown, page: Page) -> str:
     seeds = sorted({one.seed for one in shown.kept})
-    which = f"Seed {seeds[0]}. " if seeds else ""
+    which = f"Network {seeds[0]}. " if seeds else ""
     below = (
         ""
         if page.stacked
@@ -302,7 +302,7 @@ def _map_caption(shown: Shown, page: Page) -> str:
     seeds = "no runs"
     if counts:
         seeds = f"{counts[0]}" if len(counts) == 1 else f"{counts[0]} to {counts[-1]}"
-        seeds = f"mean over {seeds} seeds" if counts != [1] else "one seed"
+        seeds = f"mean over {seeds} networks" if counts != [1] else "one network"
     return (
         "How much of its file the slowest stream of a client lacked when the first one was "
         "complete, in per cent, by the rate of the slowest relay and the number of streams; "

@@ -154,7 +154,7 @@ def _draw_panel(axes: Axes, one: _OneRun, end_s: float) -> None:
 
 def _caption(shown: Shown, page: Page) -> str:
     seeds = sorted({one.seed for one in _of_first_seed(shown)})
-    which = f" One run of each variant, of seed {', '.join(map(str, seeds))}." if seeds else ""
+    which = f" One run of each variant, of network {', '.join(map(str, seeds))}." if seeds else ""
     return (
         "The seed's congestion window and the most bytes that it had in flight (between two lines "
         "of its log), and what the downloader has requested, as bytes. The dotted line is where "

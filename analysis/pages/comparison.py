@@ -176,7 +176,7 @@ def facts(run_set: RunSet) -> list[tuple[str, str]]:
 
     return [
         ("runs", str(len(run_set.runs))),
-        ("seeds", ", ".join(str(s) for s in dict.fromkeys(run.seed for run in run_set.runs))),
+        ("networks", ", ".join(str(s) for s in dict.fromkeys(run.seed for run in run_set.runs))),
         ("variants", ", ".join(run_set.variants)),
         (
             "Tor",

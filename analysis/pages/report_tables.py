@@ -79,7 +79,7 @@ def looks_before(plan: Study) -> str:
         return ""
     past = [str(size) for looks in plan.looks.telling for size in looks.sizes]
     level = 100 * level_of(plan)
-    words = f"These runs were looked at before, with {', '.join(past)} seeds."
+    words = f"These runs were looked at before, with {', '.join(past)} networks."
     if level > 100 * LEVEL:
         return (
             f"{words} The first look spent the whole error rate of {100 * LEVEL:g}%; over all "

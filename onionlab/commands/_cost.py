@@ -17,30 +17,31 @@ from onionlab.runs.costs.words import cheaper_line, one_line
 from onionlab.runs.workflow.executor import Executor
 
 AUTO = "auto"
-"""What SEEDS may be where seeds are added until they suffice."""
+"""The value of NETWORKS that adds networks until each endpoint is shown or the same."""
 BUDGET = 20
-"""Seeds at most then, where MAX_SEEDS does not say otherwise."""
+"""The most networks then, without MAX_NETWORKS."""
 
 
-def add_max_seeds_argument(parser: argparse.ArgumentParser) -> None:
-    """Declare --max-seeds."""
+def add_max_networks_argument(parser: argparse.ArgumentParser) -> None:
+    """Declare --max-networks and its former name."""
     parser.add_argument(
+        "--max-networks",
         "--max-seeds",
         default="",
-        help=f"with --seeds {AUTO}: the most seeds there may be, {BUDGET} by default",
+        help=f"with --networks {AUTO}: the most networks, {BUDGET} by default",
     )
 
 
 def budget_of(args: argparse.Namespace) -> int | None:
-    """The most seeds that SEEDS=auto may take; None where SEEDS is something else.
+    """Return the most networks that NETWORKS=auto may use; None without `auto`.
 
     Raises UserError.
     """
     if args.seeds == AUTO:
-        return whole_number_of(args.max_seeds, "--max-seeds") if args.max_seeds else BUDGET
-    if args.max_seeds:
+        return whole_number_of(args.max_networks, "--max-networks") if args.max_networks else BUDGET
+    if args.max_networks:
         raise UserError(
-            "--max-seeds goes with --networks auto", "make experiment NETWORKS=auto ..."
+            "--max-networks goes with --networks auto", "make experiment NETWORKS=auto ..."
         )
     return None
 

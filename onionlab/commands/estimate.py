@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 
 from onionlab.commands._arguments import add_jobs_argument, add_request_arguments
-from onionlab.commands._cost import add_max_seeds_argument, requests_of, ways_of
+from onionlab.commands._cost import add_max_networks_argument, requests_of, ways_of
 from onionlab.commands._request import jobs_of
 from onionlab.commands.list import print_table
 from onionlab.paths import working_root
@@ -21,7 +21,7 @@ def setup_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the arguments."""
     add_request_arguments(parser)
     add_jobs_argument(parser)
-    add_max_seeds_argument(parser)
+    add_max_networks_argument(parser)
 
 
 def run(args: argparse.Namespace) -> int:

@@ -10,7 +10,7 @@ from onionlab.commands._arguments import (
     add_jobs_argument,
     add_request_arguments,
 )
-from onionlab.commands._cost import add_max_seeds_argument, budget_of, say_cost_of
+from onionlab.commands._cost import add_max_networks_argument, budget_of, say_cost_of
 from onionlab.commands._request import executor_of, jobs_of, request_of
 from onionlab.paths import working_root
 from onionlab.runs.planning import make_plan
@@ -24,7 +24,7 @@ def setup_arguments(parser: argparse.ArgumentParser) -> None:
     add_request_arguments(parser)
     add_jobs_argument(parser)
     add_executor_arguments(parser)
-    add_max_seeds_argument(parser)
+    add_max_networks_argument(parser)
 
 
 def run(args: argparse.Namespace) -> int:

@@ -1,6 +1,8 @@
-"""Whether an experiment's traffic has the metrics that its endpoints name."""
+"""Whether an experiment's traffic has the metrics that its endpoints and margins name."""
 
 from __future__ import annotations
+
+from collections.abc import Collection, Iterator
 
 from analysis.measures.catalogue import OWN
 from analysis.measures.data import ALL
@@ -8,45 +10,53 @@ from analysis.measures.durations import TO_320_KIB
 from analysis.measures.families import cells, fairness, load, perf, side_by_side, streams, transfers
 from analysis.measures.metric import Metric
 from analysis.records.tgenlog import TARGET_BYTES
-from onionlab.errors import UserError
-from onionlab.experiment.experiment import Experiment
 from onionlab.experiment.file_kinds import AnySettings
 from onionlab.experiment.peers import PeersSettings
 from onionlab.experiment.schema import RELAY_ROLES, Settings
+from onionlab.experiment.schema.header import Header
 from onionlab.experiment.tornettools import TornetSettings
 from onionlab.yamlfile.kinds import nearest
+from onionlab.yamlfile.tree import Node, Problem
 from onionlab.yamlfile.units import show
 
-HINT = "docs/reference/statistics.md says what endpoints are"
 
+def judging_problems(
+    tree: Node, header: Header, settings: Collection[AnySettings]
+) -> Iterator[Problem]:
+    """Yield what is wrong with the margins and the endpoints of an experiment.
 
-def require_endpoints(experiment: Experiment) -> None:
-    """Raise UserError for an endpoint that no level has, or that is named twice."""
-    classes = sorted(
-        {name for one in experiment.levels.values() for name in _classes(one.settings)}
-    )
-    for place, endpoint in enumerate(experiment.endpoints):
-        where = f"{experiment.name}: endpoints.{place}"
+    settings: of each level. An endpoint is impossible if no level has it.
+    """
+    for metric in header.margins.keys() - OWN.judged.keys():
+        yield tree.locate(
+            ("margins", metric),
+            f"the metric is not judged, so it has no margin{nearest(metric, OWN.judged)}",
+        )
+    classes = sorted({name for one in settings for name in _classes(one)})
+    for place, endpoint in enumerate(header.endpoints):
+        where = ("endpoints", place)
         class_name, metric = endpoint.class_name, endpoint.metric
         if class_name not in classes:
-            raise UserError(
-                f"{where}.class: expected one of {', '.join(classes)}, got {show(class_name)}"
+            yield tree.locate(
+                (*where, "class"),
+                f"expected one of {', '.join(classes)}, got {show(class_name)}"
                 f"{nearest(class_name, classes)}",
-                HINT,
             )
-        known = {
-            name
-            for level in experiment.levels.values()
-            for name in _metrics(level.settings, class_name)
-        }
-        if metric not in known:
-            raise UserError(
-                f"{where}.metric: the class {class_name} has no metric {show(metric)} that can be "
-                f"judged{nearest(metric, known)}",
-                HINT,
+            continue
+        having = {name: {n for one in settings for n in _metrics(one, name)} for name in classes}
+        if metric not in having[class_name]:
+            others = [name for name in classes if metric in having[name]]
+            yield tree.locate(
+                (*where, "metric"),
+                f"the class {class_name} has no metric {show(metric)} that can be judged"
+                + (
+                    f"; these classes have it: {', '.join(others)}"
+                    if others
+                    else nearest(metric, having[class_name])
+                ),
             )
-        if endpoint in experiment.endpoints[:place]:
-            raise UserError(f"{where}: {class_name} {metric} is named twice", HINT)
+        elif endpoint in header.endpoints[:place]:
+            yield tree.locate(where, f"{class_name} {metric} is named twice")
 
 
 def _classes(settings: AnySettings) -> list[str]:

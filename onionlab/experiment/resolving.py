@@ -57,6 +57,12 @@ def resolve(
     wrong_scope = scope_problem(header.scope, header.networks, header.repeats)
     if wrong_scope:
         problems.append(tree.locate(("scope",), wrong_scope))
+    if header.margins or header.endpoints:
+        # Behind it is Arrow, which takes longer to import than most commands run.
+        from onionlab.experiment.endpoints import judging_problems
+
+        settings_of_all = [level.settings for level in levels.values()]
+        problems += judging_problems(tree, header, settings_of_all)
     figures, found = figures_of(header, tree, levels, kind)
     problems += found
     if problems:

@@ -1,4 +1,4 @@
-"""SEEDS=auto: add paired seeds until every endpoint is settled or the budget is spent.
+"""NETWORKS=auto: add networks until every endpoint is settled or the budget is spent.
 
 The runs are made in the ordinary way, a few seeds at a time. After each addition the verdicts are
 looked at with a sequential method, so that looking again and again does not raise the error rate;
@@ -71,14 +71,14 @@ def auto_seeds(
     say: Callable[[str], None],
     executor: Executor | None = None,
 ) -> Path:
-    """Run an experiment with as many seeds as it takes, at most ``budget``; return the report.
+    """Run an experiment with as many networks as it takes, at most ``budget``; return the report.
 
     Raises UserError where there is nothing to compare, or where planning or a run fails.
     """
     if budget < FIRST_LOOK:
         raise UserError(
-            f"MAX_SEEDS: at least {FIRST_LOOK} seeds, the first look, got {budget}",
-            "for fewer say how many: SEEDS=2",
+            f"MAX_NETWORKS: at least {FIRST_LOOK}, as many as the first look needs, got {budget}",
+            "to run fewer networks, give their number: NETWORKS=2",
         )
     sizes = schedule(budget)
     for number, size in enumerate(sizes):
@@ -91,13 +91,13 @@ def auto_seeds(
             continue
         make_runs(root, [plan], jobs=jobs, say=say, executor=executor)
         reached = standings(study, read_statistics(study, plan.store))
-        say(f"look {number + 1} of at most {len(sizes)}, {size} seeds")
+        say(f"look {number + 1} of at most {len(sizes)}, {size} networks")
         for standing in reached:
             say(f"  {standing.text()}")
         if not any(standing.open for standing in reached):
-            say(f"all that can be settled is, with {size} of at most {budget} seeds")
+            say(f"all that can be settled is, with {size} of at most {budget} networks")
         elif size == budget:
-            say(f"the budget of {budget} seeds is spent")
+            say(f"the budget of {budget} networks is spent")
         else:
             continue
         return make_report(root, plan, jobs=jobs, say=say, executor=executor)
@@ -140,5 +140,5 @@ def _require_comparison(study: Study) -> None:
     if study.baseline is None or len(study.variants) < 2:
         raise UserError(
             "SEEDS=auto compares variants with the baseline, and there is nothing to compare",
-            "take the baseline and another variant into VARIANTS, or say how many seeds",
+            "take the baseline and another variant into VARIANTS, or say how many networks",
         )

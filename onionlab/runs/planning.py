@@ -11,11 +11,9 @@ from concurrent.futures.process import BrokenProcessPool
 from multiprocessing import active_children, get_context, resource_tracker
 from pathlib import Path
 
-from analysis.errors import AnalysisError
 from analysis.formats.plan_file import PlannedRun, Request
 from analysis.formats.study import Looks, write_study
 from onionlab.errors import UserError
-from onionlab.experiment import Experiment
 from onionlab.rundir.compose import engine_options
 from onionlab.runs.bench import Bench, open_bench
 from onionlab.runs.earlier_looks import with_earlier_looks
@@ -30,20 +28,6 @@ from onionlab.runs.study_file import study_of
 SIDE_BY_SIDE_RUNS = 6
 """From so many runs on, a second process composes them faster than it takes to start, though all
 keys are there."""
-
-
-def _require_judgeable(experiment: Experiment) -> None:
-    """Raise UserError for margins and endpoints of metrics that there are not."""
-    # Behind it is scipy.stats, which takes longer to import than all else together; the jobs of a
-    # plan, a process each, have no use for it.
-    from analysis.judgement.margins import with_margins
-    from onionlab.experiment.endpoints import require_endpoints
-
-    try:
-        with_margins(experiment.margins)
-    except AnalysisError as error:
-        raise UserError(f"{experiment.name}: margins: {error.message}", error.hint) from error
-    require_endpoints(experiment)
 
 
 def make_plan(
@@ -66,7 +50,6 @@ def make_plan(
         require_writable(place, "let it be written, or use a checkout of your own")
     bench = open_bench(root, request, say)
     experiment = bench.experiment
-    _require_judgeable(experiment)
     for warning in experiment.warnings:
         say(f"note: {warning}")
     plan = Plan(

@@ -91,7 +91,7 @@ def test_bytes_over_time_are_those_of_the_first_seed(tmp_path: Path, page: Page)
     data.add("list", 1, run(streams(5, 0)), LEVELS[0])
     data.add("lrs", 1, run(streams(0, 0)), LEVELS[0])
     paths = write_figure(data, study(), tmp_path, page)
-    assert paths.caption.startswith("Seed 1. ")
+    assert paths.caption.startswith("Network 1. ")
     assert ("Jain" in paths.caption) == (page is TEXT)
     assert paths.png.stat().st_size > 5000
     drawn = {
@@ -145,7 +145,7 @@ def test_a_map_shows_all_levels_of_one_congestion_control(tmp_path: Path, page: 
             "seeds": "1",
         },
     ]
-    assert "mean over 1 to 2 seeds" in paths.caption
+    assert "mean over 1 to 2 networks" in paths.caption
     assert "cc_alg=0" in paths.caption
 
 

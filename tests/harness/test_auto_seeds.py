@@ -99,7 +99,7 @@ def test_a_large_difference_stops_early(bench: Callable[..., Bench]) -> None:
     assert [looks.sizes for looks in made.planned if looks] == [
         schedule(20)[: k + 1] for k in range(len(made.made))
     ]
-    assert made.lines[0] == "look 1 of at most 15, 3 seeds"
+    assert made.lines[0] == "look 1 of at most 15, 3 networks"
     assert "quick, rr: 1 worse, 1 same" in made.lines[-2]
     assert made.lines[-1].startswith("all that can be settled is, with")
 
@@ -108,7 +108,7 @@ def test_what_cannot_be_settled_spends_the_budget(bench: Callable[..., Bench]) -
     made = bench(1.02, 0.2)
     made.run(8)
     assert made.made == [3, 4, 5, 6, 7, 8]
-    assert made.lines[-1] == "the budget of 8 seeds is spent"
+    assert made.lines[-1] == "the budget of 8 networks is spent"
     assert "1 open, 1 same: all goodput_bytes_per_s, about" in made.lines[-2]
 
 
@@ -121,7 +121,7 @@ def test_a_metric_without_a_value_is_not_waited_for(bench: Callable[..., Bench])
 
 def test_bad_requests(bench: Callable[..., Bench], monkeypatch: pytest.MonkeyPatch) -> None:
     made = bench(1.0, 0.1)
-    with pytest.raises(UserError, match="MAX_SEEDS: at least 3 seeds"):
+    with pytest.raises(UserError, match="MAX_NETWORKS: at least 3"):
         made.run(2)
     monkeypatch.setattr(
         auto_seeds,
@@ -136,9 +136,9 @@ def test_bad_requests(bench: Callable[..., Bench], monkeypatch: pytest.MonkeyPat
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["--seeds", "auto", "--max-seeds", "many"], "--max-seeds: expected a whole number"),
-        (["--seeds", "auto", "--max-seeds", "1"], "MAX_SEEDS: at least 3 seeds"),
-        (["--seeds", "3", "--max-seeds", "5"], "--max-seeds goes with --networks auto"),
+        (["--seeds", "auto", "--max-seeds", "many"], "--max-networks: expected a whole number"),
+        (["--seeds", "auto", "--max-seeds", "1"], "MAX_NETWORKS: at least 3"),
+        (["--seeds", "3", "--max-seeds", "5"], "--max-networks goes with --networks auto"),
     ],
 )
 def test_bad_arguments(

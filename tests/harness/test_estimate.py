@@ -570,7 +570,7 @@ def test_the_verb_with_seeds_as_needed(
         (["quick", "--scale", "nan"], '--scale: expected a number such as 0.1, got "nan"'),
         (["quick", "--scale", "-1"], "SCALE: expected a number more than 0"),
         (["quick", "--jobs", "0"], '--jobs: expected a whole number of at least 1, got "0"'),
-        (["quick", "--max-seeds", "5"], "--max-seeds goes with --networks auto"),
+        (["quick", "--max-seeds", "5"], "--max-networks goes with --networks auto"),
         (["quick", "--variants", ","], "--variants: expected names"),
     ],
 )

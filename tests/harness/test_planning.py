@@ -167,7 +167,7 @@ def test_levels_that_share_runs_are_named(tmp_path: Path, monkeypatch: pytest.Mo
         engine=SimpleNamespace(name="shadow", cpus_per_run=lambda options: 1),
     )
     results = {"open_bench": bench, "_name_runs": runs, "estimate_resources": Resources(1, 1, 1)}
-    others = ("_require_judgeable", "engine_options", "builds_that_changed", "with_earlier_looks")
+    others = ("engine_options", "builds_that_changed", "with_earlier_looks")
     for name in (*results, *others, "study_of", "write_study"):
         monkeypatch.setattr(planning, name, lambda *_, name=name: results.get(name))
     said: list[str] = []

@@ -76,7 +76,7 @@ def said(words: list[str], capsys: pytest.CaptureFixture[str]) -> str:
         (["run", "quick", "--jobs", DIGITS], "--jobs: expected a whole number"),
         (
             ["experiment", "quick", "--seeds", "auto", "--max-seeds", DIGITS],
-            "--max-seeds: expected",
+            "--max-networks: expected",
         ),
         (["run", "quick", "--seeds", DIGITS], "NETWORKS: expected a number of networks"),
         (["build", "--jobs", "0"], "invalid whole number value: '0'"),

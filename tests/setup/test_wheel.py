@@ -115,7 +115,8 @@ def test_the_version_stands_in_one_place(onionlab: Path, wheel: Path, tmp_path: 
 
 def test_experiments_are_listed_ones_own_beside_the_shipped(onionlab: Path, tmp_path: Path) -> None:
     (tmp_path / "experiments").mkdir()
-    (tmp_path / "experiments" / "mine.yaml").write_text("extends: quick.yaml\ntitle: My own\nnetworks: 2\n")
+    mine = "extends: quick.yaml\ntitle: My own\nnetworks: 2\n"
+    (tmp_path / "experiments" / "mine.yaml").write_text(mine)
     listed = run(onionlab, "list", cwd=tmp_path)
     assert "  mine  " in listed
     assert "My own (6 runs)" in listed
