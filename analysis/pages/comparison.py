@@ -5,7 +5,7 @@ from __future__ import annotations
 import csv
 import io
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -32,6 +32,9 @@ from analysis.pages.numbers import (
     scaled,
 )
 from analysis.pages.row_keys import row_keys
+
+LONGEST_NAME = 16
+"""In letters, of a set that the sentences of an answer repeat."""
 
 CSV_COLUMNS = (
     "cell", "class", "metric", "unit", "endpoint",
@@ -229,9 +232,16 @@ def simulated_by(comparison: Comparison) -> list[str]:
 
 
 def answered(comparison: Comparison) -> list[str]:
-    """The conclusion, then what differs, what is alike and what is open."""
-    found = answer(compared_of(comparison), level_is_shared=True)
-    return [f"{comparison.outcome}.", *found] if found else [comparison.sentence]
+    """Return the conclusion, then a sentence for each endpoint.
+
+    Long names, such as paths, are said once; the sentences have A and B instead.
+    """
+    compared, conclusion = compared_of(comparison), f"{comparison.outcome}."
+    if max(len(comparison.a.name), len(comparison.b.name)) > LONGEST_NAME:
+        compared = [replace(one, variant=B, baseline=A) for one in compared]
+        conclusion += f" {A} is {comparison.a.name}, {B} is {comparison.b.name}."
+    found = answer(compared, level_is_shared=True)
+    return [conclusion, *found] if found else [comparison.sentence]
 
 
 def html_text(comparison: Comparison, forest: Drawn | None = None) -> str:

@@ -15,5 +15,14 @@ def print_report(report: Path) -> None:
     answer = report.with_name(ANSWER)
     lines = answer.read_text(encoding="utf-8").splitlines() if answer.is_file() else []
     for line in lines:
-        print(textwrap.fill(line, WIDTH, subsequent_indent="  "))
+        # A name or a path is not broken, so that it can be copied.
+        print(
+            textwrap.fill(
+                line,
+                WIDTH,
+                subsequent_indent="  ",
+                break_long_words=False,
+                break_on_hyphens=False,
+            )
+        )
     print(report)

@@ -182,6 +182,10 @@ def test_a_pack_is_compared_as_its_runs_are(
     out = ("--out", str(tmp_path))
     status, packed, _ = onionlab(f"{pack_file}:a:ewma", f"{pack_file}:b:rr", *out)
     assert (status, "runs: 4" in packed, "without a pair: 5" in packed) == (1, True, True)
+    assert f"Regression. A is {pack_file}:a:ewma, B is {pack_file}:b:rr." in " ".join(
+        packed.split()
+    )
+    assert " under B as under A (" in " ".join(packed.split())
     status, both, err = onionlab(f"{pack_file}:a", "swrr-test:ewma", *out)
     assert (status, "byte-identical" in both) == (0, True), err
     assert sorted(path.name for path in (checkout / "results").iterdir()) == ["swrr-test"]
