@@ -133,7 +133,7 @@ class FigureData:
             f"{replicate}."
         )
         if any(len(seeds) > len(set(seeds)) for seeds in self.seeds.values()):
-            lines += " The curve of a seed is the mean of its repeats."
+            lines += " The curve of a network is the mean of its repeats."
         if any(panel.difference for panel in panel_figure(self.spec).panels) and self.compared:
             return f"{lines} Below each: the same as differences between runs of one {replicate}."
         return lines

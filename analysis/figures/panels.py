@@ -137,7 +137,7 @@ def _ratios_caption(level: Level, page: Page) -> str:
     return (
         "By how much longer than under the baseline it took until a share of the web clients' "
         f"streams had their first payload byte ({first}) and 320 KiB ({second}): 1.1 is 10% "
-        "longer. Ratios are taken between runs of the same seed."
+        "longer. Ratios are taken between runs of the same network."
     )
 
 
