@@ -343,7 +343,7 @@ def test_one_seed_is_drawn_and_not_judged(store: Path, tmp_path: Path) -> None:
     row = rows_of(made.claims_csv)["fastest"]
     assert (row["note"], row["low"]) == ("one pair: no spread to judge by", "")
     assert float(row["effect"]) < 1
-    assert "One seed per variant." in made.figures[0].caption
+    assert "One network per variant." in made.figures[0].caption
 
 
 @pytest.mark.slow
