@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
 from analysis.formats.study import Scope
 from onionlab.errors import UserError
 from onionlab.experiment.checks import Finding, KnownNames, impossible
+from onionlab.experiment.file_kinds import FILE_KINDS, TOR_KIND
+from onionlab.experiment.peers import PeersSettings
 from onionlab.experiment.scaling import changes, checked_scale, scale_settings
 from onionlab.experiment.schema import EndpointEntry, Figure, PublishedCellTimes
 from onionlab.experiment.seeds import checked_repeats, checked_seeds, scope_problem
-from onionlab.experiment.tornettools import KIND as TORNETTOOLS
-from onionlab.experiment.tornettools_checks import impossible as tornet_impossible
 
 
 @dataclass(frozen=True)
@@ -138,14 +138,12 @@ class Experiment:
         return changed
 
     def require_variants(self, names: Sequence[str]) -> None:
-        """Raise UserError if the settings are impossible with these variants of Tor."""
-        check: Callable[..., Iterable[Finding]] = impossible
-        if self.kind == TORNETTOOLS:
-            check = tornet_impossible
+        """Raise UserError if the settings are impossible with these variants."""
+        kind = FILE_KINDS.get(self.kind or "", TOR_KIND)
         found = [
             finding
             for level in self.levels.values()
-            for finding in check(_with_variants(level.settings, names), self._known)
+            for finding in kind.impossible(_with_variants(level.settings, names), self._known)
         ]
         if found:
             raise UserError(_lines(f"{self.name} with {', '.join(names)}", found))
@@ -174,8 +172,9 @@ class Experiment:
 
 
 def _with_variants(settings: Any, names: Sequence[str]) -> Any:
-    tor = settings.tor.model_copy(update={"variants": tuple(names)})
-    return settings.model_copy(update={"tor": tor})
+    section = "libtorrent" if isinstance(settings, PeersSettings) else "tor"
+    changed = getattr(settings, section).model_copy(update={"variants": tuple(names)})
+    return settings.model_copy(update={section: changed})
 
 
 def _lines(what: str, findings: Iterable[Finding]) -> str:

@@ -141,6 +141,16 @@ def test_a_variant_that_an_experiment_excludes_is_refused(open_bench: Any, tmp_p
         open_bench("ewma", name=str(path))
 
 
+def test_a_variant_can_be_added_to_an_experiment_with_peers(tmp_path: Path) -> None:
+    path = tmp_path / "own.yaml"
+    path.write_text(
+        f"extends: {REPOSITORY}/experiments/slowstart.yaml\n"
+        "libtorrent: {variants: [rate-only], baseline: rate-only}\n"
+    )
+    request = Request(str(path), variants=("slow-start",))
+    assert benches._bench(REPOSITORY, request, lambda line: None).selected == ["slow-start"]
+
+
 def test_a_variant_that_is_nowhere_is_named(open_bench: Any) -> None:
     with pytest.raises(UserError) as refused:
         open_bench("ewma", "swr-linear")
