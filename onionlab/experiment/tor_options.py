@@ -111,10 +111,11 @@ RESERVED_OPTIONS = {
 # Runs cannot do without these, even if the experiment votes for a parameter that they override.
 _INDISPENSABLE = frozenset({"assumereachable", "testingtornetwork"})
 
-_NAMES_OF_HOSTS = (
+NAMES_OF_HOSTS = (
     *("address", "dirauthority", "dirserver", "nickname", "serverdnstestaddresses"),
     *("testingdirauthvoteexit", "testingdirauthvoteguard"),
 )
+"""Options in lower case that name hosts, which manifests leave out."""
 
 
 @dataclass(frozen=True)
@@ -312,7 +313,7 @@ def describe_settings(
     for role, variant, layers in hosts:
         kind = f"{role}, {variant.name}" if is_mixed else role
         settings = resolve_options(layers)
-        for name in _NAMES_OF_HOSTS:
+        for name in NAMES_OF_HOSTS:
             settings.pop(name, None)
         known = kinds.get(kind)
         mine = {

@@ -12,6 +12,7 @@ from analysis.formats.files import HOST_TEMPLATES
 from onionlab.errors import UserError
 from onionlab.experiment.schema import Torrc
 from onionlab.experiment.tor_options import (
+    NAMES_OF_HOSTS,
     Layer,
     Setting,
     built_in_layers,
@@ -59,7 +60,7 @@ def host_options(
     variant_of: Mapping[str, TorVariant],
     files: Mapping[str, bytes],
 ) -> list[HostOptions]:
-    """Return the options of all hosts with Tor; of hosts with equal files, only the first one's.
+    """Return the options of all hosts with Tor; only the first one's of hosts that are set alike.
 
     files: the network's, by path.
     """
@@ -71,14 +72,15 @@ def host_options(
         paths = [arguments.pop(option) for option in ("--defaults-torrc", "-f")]
         folder = f"{HOST_TEMPLATES}/{name}"
         contents = [files[posixpath.normpath(f"{folder}/{path}")] for path in paths]
-        key = (host.role, variant.name, *contents)
+        given = {option.lstrip("-"): (value,) for option, value in arguments.items()}
+        alike = sorted(one for one in given.items() if one[0].casefold() not in NAMES_OF_HOSTS)
+        key = (host.role, variant.name, *contents, *alike)
         if key in found:
             continue
         network, own = (
             [*_layers(folder, path, files, file)]
             for path, file in zip(paths, ("torrc-defaults", "torrc"), strict=True)
         )
-        given = {option.lstrip("-"): (value,) for option, value in arguments.items()}
         voted = parameter_options(tor.consensus_params) if host.role == "authority" else {}
         found[key] = HostOptions(
             role=host.role,
@@ -140,13 +142,20 @@ def _require_above(host: HostOptions) -> None:
     """Raise UserError if a host's own torrc, which comes last, overrides the experiment."""
     asked = resolve_options(host.experiment)
     final = resolve_options(host.layers)
-    for name, theirs in resolve_options(host.own).items():
-        if name in asked and not set(asked[name].values) <= set(final[name].values):
-            raise UserError(
-                f"{theirs.source} sets {theirs}, which overrides {asked[name]} of "
-                f"{asked[name].source}",
-                "Remove one of them.",
-            )
+    lost = {
+        name: setting
+        for name, setting in asked.items()
+        if name not in final or not set(setting.values) <= set(final[name].values)
+    }
+    for layer in reversed(host.own):
+        for written, values in layer.options.items():
+            setting = lost.get(written.lstrip("+/").casefold())
+            if setting is not None:
+                theirs = Setting(written, tuple(values), layer.source)
+                raise UserError(
+                    f"{layer.source} sets {theirs}, which overrides {setting} of {setting.source}",
+                    "Remove one of them.",
+                )
 
 
 def _require_port(host: HostOptions, torrc: Mapping[str, Sequence[str]]) -> None:

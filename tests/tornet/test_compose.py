@@ -270,7 +270,7 @@ EWMA: dict[str, Any] = {"variants": ["ewma"], "baseline": "ewma"}
 HALFLIFE = {"CircuitPriorityHalflife": 3}
 NETWORK = {
     "conf/common.torrc": "CircuitPriorityHalflife 5\nDoSConnectionEnabled 0\nSchedulers Vanilla\n",
-    f"{HOSTS}/bob/torrc": "MaxMemInQueues 1 GB\nControlPort 9052\n",
+    f"{HOSTS}/bob/torrc": "MaxMemInQueues 1 GB\nControlPort 9052\n/ExitPolicy\n",
 }
 
 
@@ -338,6 +338,11 @@ def test_an_experiment_wins_over_the_variant_and_the_network(
             "tor.torrc.all",
         ),
         (
+            {"torrc": {"all": HALFLIFE, "relay": {"ExitPolicy": "accept *:80"}}},
+            f"{HOSTS}/bob/torrc sets /ExitPolicy, which overrides ExitPolicy accept *:80 of "
+            "tor.torrc.relay",
+        ),
+        (
             {"torrc": {"all": HALFLIFE}, "consensus_params": {"DoSConnectionConnectRate": 5}},
             "tor.consensus_params.DoSConnectionConnectRate: Tor ignores it, because "
             "conf/common.torrc sets DoSConnectionEnabled 0; remove it, or change "
@@ -367,6 +372,17 @@ def test_what_a_network_overrides_is_refused(
     with pytest.raises(UserError) as refused:
         compose(settings(tor=EWMA | tor), kept, "ewma", "ewma")
     assert refused.value.message == message
+
+
+def test_the_command_line_of_each_host_is_checked(
+    root: Path, settings: Callable[..., TornetSettings]
+) -> None:
+    tiny = TinyTornet(7)
+    tiny.host("probe")["processes"][0]["args"] += " --NumCPUs 4"  # its files are those of `peek`
+    (kept,) = import_tornets(root, "changed", [tiny.write(root / "changed")])
+    tor = EWMA | {"torrc": {"client": {"NumCPUs": 2}}}
+    with pytest.raises(UserError, match="its command line sets NumCPUs 4, which overrides"):
+        compose(settings(tor=tor), kept, "ewma", "ewma")
 
 
 def test_traced_relays_run_a_build_that_traces_and_say_where(
