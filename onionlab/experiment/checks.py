@@ -39,7 +39,7 @@ from onionlab.experiment.tor_options import (
     unread_because,
 )
 from onionlab.experiment.tor_parameters import CONSENSUS_PARAMETERS
-from onionlab.experiment.tornettools import TornetTor
+from onionlab.experiment.tornettools import TornetSettings, TornetTor
 from onionlab.network.sample import ADDRESSES_PER_ROLE, LEAST_BANDWIDTH_RATE_BYTES_PER_S
 from onionlab.programs.tor.variants import TorVariant
 from onionlab.yamlfile.kinds import nearest
@@ -124,10 +124,14 @@ def questionable(settings: Settings) -> Iterator[Finding]:
             "start late are cut off by the end, in every class"
         )
         yield Finding(("time", "drain"), message)
-    for parameter in sorted(settings.tor.consensus_params):
-        if parameter not in CONSENSUS_PARAMETERS:
-            message = "Tor 0.4.9 reads no parameter of this name; only another Tor may"
-            yield Finding(("tor", "consensus_params", parameter), message)
+    yield from unknown_parameters(settings)
+
+
+def unknown_parameters(settings: Settings | TornetSettings) -> Iterator[Finding]:
+    """Yield the consensus parameters that Tor 0.4.9 does not know."""
+    for parameter in sorted(settings.tor.consensus_params.keys() - CONSENSUS_PARAMETERS.keys()):
+        message = "Tor 0.4.9 reads no parameter of this name; only another Tor may"
+        yield Finding(("tor", "consensus_params", parameter), message)
 
 
 def _pieces(settings: Settings, known: KnownNames) -> Iterator[Finding]:

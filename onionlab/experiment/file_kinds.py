@@ -6,7 +6,13 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any
 
-from onionlab.experiment.checks import Finding, KnownNames, impossible, questionable
+from onionlab.experiment.checks import (
+    Finding,
+    KnownNames,
+    impossible,
+    questionable,
+    unknown_parameters,
+)
 from onionlab.experiment.peers import KIND as PEERS
 from onionlab.experiment.peers import PEER_FIGURE_KINDS, PeersFile, PeersHeader, PeersSettings
 from onionlab.experiment.peers_checks import impossible as peers_impossible
@@ -73,7 +79,7 @@ FILE_KINDS = {
         TornetSettings,
         TORNET_FIGURE_KINDS,
         tornet_impossible,
-        lambda settings: (),
+        unknown_parameters,
     ),
 }
 """By the word at a file's key `kind`; a file without that key is about Tor."""

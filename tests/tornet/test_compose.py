@@ -639,6 +639,13 @@ def test_what_a_file_of_the_kind_may_not_say(loaded: Callable[..., Experiment]) 
         assert problem in caught.value.message, more
 
 
+def test_a_consensus_parameter_that_tor_does_not_know_is_warned_of(
+    loaded: Callable[..., Experiment],
+) -> None:
+    (warning,) = loaded(tor=EWMA | {"consensus_params": {"swrr_weight": 1}}).warnings
+    assert "swrr_weight: Tor 0.4.9 reads no parameter of this name" in warning
+
+
 def test_the_bench_says_that_oniontrace_is_missing(
     loaded: Callable[..., Experiment], root: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
