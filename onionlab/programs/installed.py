@@ -183,6 +183,10 @@ def find_tool(program: Program, explicit: str | None = None) -> Tool:
     return Tool(path, version, commit, file_sha256(path))
 
 
+# A line of ldd: the file's name, unless it was named by its path, and its path, if it has one.
+_LOADED = re.compile(r"^\t(?:.* => )?(/.*) \(0x[0-9a-f]+\)$", re.MULTILINE)
+
+
 @functools.cache
 def shared_libraries(program: Path) -> dict[str, str]:
     """Return the shared libraries that a program loads on this machine.
@@ -202,7 +206,7 @@ def shared_libraries(program: Path) -> dict[str, str]:
         ).stdout
     except FileNotFoundError as error:
         raise UserError("the program `ldd` is missing", "apt-get install libc-bin") from error
-    paths = [Path(found) for found in re.findall(r"(/\S+) \(0x[0-9a-f]+\)$", listed, re.MULTILINE)]
+    paths = [Path(found) for found in re.findall(_LOADED, listed)]
     return {path.name: hashlib.sha256(path.read_bytes()).hexdigest() for path in sorted(paths)}
 
 

@@ -61,6 +61,14 @@ def test_shared_libraries_of_a_program(monkeypatch: pytest.MonkeyPatch, tmp_path
     assert tools.shared_libraries(write_tool(tmp_path / "script", "")) == {}
 
 
+def test_a_shared_library_whose_path_has_a_space(path_folder: Path, tmp_path: Path) -> None:
+    library = tmp_path / "my libraries" / "libz.so.1"
+    library.parent.mkdir()
+    library.write_bytes(b"z")
+    write_tool(path_folder / "ldd", f"\tlibz.so.1 => {library} (0x00007f01)")
+    assert tools.shared_libraries(Path("/bin/false")) == {"libz.so.1": sha256(library)}
+
+
 @pytest.mark.parametrize(("flags", "found"), [("fpu aes avx", True), ("fpu vaes avx", False)])
 def test_a_processor_with_instructions_for_aes(
     monkeypatch: pytest.MonkeyPatch, flags: str, found: bool
