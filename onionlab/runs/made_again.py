@@ -87,6 +87,8 @@ def _changed(
             f"{' and '.join(programs)} is another build than theirs (its patches, its source or "
             "the compiler has changed)"
         )
+    if was.get("processor", now["processor"]) != now["processor"]:
+        return "this machine's processor differs from theirs in its instructions for AES"
     libraries = sorted(
         name
         for name, digest in now["libraries"].items()

@@ -18,11 +18,13 @@ OLD: dict[str, Any] = {
     "files": {"run.json": "f"},
     "programs": {"tor-circuit-policy": "1", "tor-stock": "2"},
     "libraries": {"libssl.so.3": "3", "libz.so.1": "4"},
+    "processor": {"aes": True},
     "engine": {"name": "shadow", "version": "3.2.0"},
 }
 OTHER_BUILD = OLD | {"programs": {"tor-circuit-policy": "9", "tor-stock": "2"}}
 OTHER_ENGINE = OLD | {"engine": {"name": "shadow", "version": "3.3.0"}}
 OTHER_LIBRARY = OLD | {"libraries": {"libssl.so.3": "5", "libz.so.1": "4"}}
+OTHER_PROCESSOR = OLD | {"processor": {"aes": False}}
 OTHER_FILES = OTHER_BUILD | {"files": {"run.json": "g"}}
 
 
@@ -54,6 +56,7 @@ def told(tmp_path: Path, now: Mapping[str, Any], finished: str = "abcd") -> str 
             OTHER_LIBRARY,
             "4 finished runs are made again: this machine has another version of libssl",
         ),
+        (OTHER_PROCESSOR, "4 finished runs are made again: this machine's processor differs"),
         (OTHER_ENGINE, "4 finished runs are made again: the engine is another one than theirs"),
     ],
 )
