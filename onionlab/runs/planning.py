@@ -84,9 +84,10 @@ def make_plan(
 
 def _levels_with_the_same_runs(runs: Sequence[PlannedRun]) -> list[str]:
     """Return the names of levels that share a run, joined for a message."""
-    levels: dict[str, list[str]] = {}
+    levels: dict[str, dict[str, None]] = {}
     for run in runs:
-        levels.setdefault(run.run_id, []).append(run.level)
+        # Variants of one level share a run if no host runs them.
+        levels.setdefault(run.run_id, {})[run.level] = None
     return list(dict.fromkeys(" and ".join(names) for names in levels.values() if len(names) > 1))
 
 

@@ -160,6 +160,7 @@ def test_levels_that_share_runs_are_named(tmp_path: Path, monkeypatch: pytest.Mo
         for level, run_id in (("short", "a"), ("long", "a"), ("other", "b"))
         for seed in (1, 2)
     ]
+    runs.append(PlannedRun("b1", "other", "rr", 1))  # as with a deployment of 0 %
     bench = SimpleNamespace(
         experiment=SimpleNamespace(
             name="e", warnings=(), levels={"short": SimpleNamespace(settings=None)}
