@@ -29,7 +29,6 @@ from onionlab.experiment.tor_options import (
     Setting,
     built_in_layers,
     default_layers,
-    defaults_left_out,
     describe_ignored,
     experiment_layers,
     groups_of,
@@ -367,11 +366,7 @@ def _settings(
     tor: TorSettings | TornetTor, variants: Sequence[TorVariant], defaults: Mapping[str, str]
 ) -> list[dict[str, dict[str, Setting]]]:
     """Return kind of host -> its options, for each variant."""
-    left_out = defaults_left_out(tor.consensus_params)
-    kept = {
-        name: keep_options(text, lambda option: option not in left_out)
-        for name, text in defaults.items()
-    }
+    kept = keep_options(defaults, tor.consensus_params)
     return [
         {
             role: resolve_options(

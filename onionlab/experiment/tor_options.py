@@ -5,7 +5,7 @@ This is the one rule for all experiments with Tor. docs/reference/experiments.md
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -242,22 +242,31 @@ def parse_options(text: str) -> dict[str, tuple[str, ...]]:
     return found
 
 
-def keep_options(text: str, is_kept: Callable[[str], bool]) -> str:
-    """Return a torrc's text with those options, in lower case, that are to be kept."""
-    return "".join(
-        line
-        for line in text.splitlines(keepends=True)
-        if line.startswith(("#", "\n")) or is_kept(line.partition(" ")[0].strip().casefold())
-    )
+def keep_options(
+    defaults: Mapping[str, str],
+    parameters: Iterable[str],
+    known_options: Collection[str] | None = None,
+) -> dict[str, str]:
+    """Return the default files without the options that a run has to do without.
 
-
-def defaults_left_out(parameters: Iterable[str]) -> frozenset[str]:
-    """Return the options, in lower case, that have to be unset for Tor to read the parameters.
-
-    If an experiment votes for one of them, its runs do without our default for the option.
+    Args:
+        defaults: Name of a file -> its text.
+        parameters: Consensus parameters that the experiment votes for. Left out are the options for
+            which Tor would not read them.
+        known_options: The options that Tor knows, in lower case; None for all.
     """
-    options = {one.option.casefold() for name in parameters for one in overrides_of(name)}
-    return frozenset(options - _INDISPENSABLE)
+    overriding_ones = {one.option.casefold() for name in parameters for one in overrides_of(name)}
+    left_out = overriding_ones - _INDISPENSABLE
+
+    def is_kept(line: str) -> bool:
+        option = line.partition(" ")[0].strip().casefold()
+        is_known = known_options is None or option in known_options
+        return line.startswith(("#", "\n")) or (is_known and option not in left_out)
+
+    return {
+        name: "".join(filter(is_kept, text.splitlines(keepends=True)))
+        for name, text in defaults.items()
+    }
 
 
 def overriding(parameter: str, settings: Mapping[str, Mapping[str, Setting]]) -> Iterator[Setting]:

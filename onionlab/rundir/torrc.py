@@ -14,7 +14,6 @@ from onionlab.experiment.tor_options import (
     Layer,
     Options,
     default_layers,
-    defaults_left_out,
     experiment_layers,
     groups_of,
     keep_options,
@@ -54,7 +53,7 @@ def shared_files(
     the default files. An option of the experiment is written after the defaults for the same hosts.
     If a file that comes later sets it as well, it goes to a file of its own, which comes last.
     """
-    defaults = _defaults(root, tor, known_options)
+    defaults = keep_options(read_defaults(root), tor.consensus_params, known_options)
     contested = {
         name.lstrip("+/").casefold()
         for names in (
@@ -121,31 +120,12 @@ def shared_layers(
     Lines that name hosts are left out.
     """
     voted = parameter_options(tor.consensus_params) if role == "authority" else {}
+    defaults = keep_options(read_defaults(root), tor.consensus_params, known_options)
     return [
-        *default_layers(role, _defaults(root, tor, known_options)),
+        *default_layers(role, defaults),
         *([Layer("tor.consensus_params", voted)] if voted else []),
         *experiment_layers(role, scheduler=tor.scheduler, variant=variant, torrc=tor.torrc),
     ]
-
-
-def _defaults(
-    root: Path, tor: TorSettings, known_options: Collection[str] | None
-) -> dict[str, str]:
-    """Return the text of the default files.
-
-    Left out are the options that Tor does not know, and those for which it would not read the
-    experiment's consensus parameters.
-    """
-    left_out = defaults_left_out(tor.consensus_params)
-    return {
-        name: keep_options(
-            text,
-            lambda option: (
-                option not in left_out and (known_options is None or option in known_options)
-            ),
-        )
-        for name, text in read_defaults(root).items()
-    }
 
 
 def host_files(
