@@ -74,7 +74,7 @@ def ways_of(
 def say_cost_of(
     args: argparse.Namespace, root: Path, jobs: int | None, executor: Executor | None = None
 ) -> None:
-    """Print what the arguments ask for costs: with SEEDS=auto the least and the most.
+    """Print the cost of what the arguments ask for: with NETWORKS=auto the least and the most.
 
     Raises UserError as planning it would.
     """

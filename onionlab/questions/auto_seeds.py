@@ -1,9 +1,8 @@
 """NETWORKS=auto: add networks until every endpoint is settled or the budget is spent.
 
-The runs are made in the ordinary way, a few seeds at a time. After each addition the verdicts are
-looked at with a sequential method, so that looking again and again does not raise the error rate;
-when to look is fixed by the budget (``analysis.inference.sequential.schedule``), not by what was
-seen.
+The runs are made in the ordinary way, a few networks at a time. After each addition a sequential
+method gives the verdicts, so that repeated looks do not raise the error rate. The budget fixes when
+to look (``analysis.inference.sequential.schedule``), not the results.
 """
 
 from __future__ import annotations
@@ -87,7 +86,7 @@ def auto_seeds(
         study = load_study(plan.study)
         _require_comparison(study)
         if size < budget and size <= _seen(study):
-            # An earlier plan has looked at these seeds, and the error rate is spent.
+            # An earlier plan has looked at these networks, and the error rate is spent.
             continue
         make_runs(root, [plan], jobs=jobs, say=say, executor=executor)
         reached = standings(study, read_statistics(study, plan.store))
@@ -105,7 +104,7 @@ def auto_seeds(
 
 
 def _seen(study: Study) -> int:
-    """The seeds that earlier plans have looked at."""
+    """Return the number of networks that earlier plans have looked at."""
     earlier = () if study.looks is None else study.looks.earlier
     return max((looks.sizes[-1] for looks in earlier), default=0)
 
@@ -139,6 +138,6 @@ def _judged(
 def _require_comparison(study: Study) -> None:
     if study.baseline is None or len(study.variants) < 2:
         raise UserError(
-            "SEEDS=auto compares variants with the baseline, and there is nothing to compare",
-            "take the baseline and another variant into VARIANTS, or say how many networks",
+            "NETWORKS=auto compares variants with the baseline, and there is nothing to compare",
+            "name the baseline and another variant in VARIANTS, or give the number of networks",
         )

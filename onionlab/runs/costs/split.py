@@ -16,7 +16,7 @@ from onionlab.runs.costs.asking import Asked
 
 @dataclass(frozen=True)
 class Spreads:
-    """Standard deviations of an effect, as a report of finished runs tells them.
+    """Standard deviations of an effect, from the report of finished runs.
 
     Attributes:
         name: class and metric.
@@ -55,7 +55,7 @@ def split_rows(root: Path, asked: Asked) -> list[tuple[str, str]]:
     splits = [best]
     if experiment.repeats > 1 and len(experiment.seeds) > 1:
         splits.append((len(experiment.seeds), experiment.repeats))
-    elif runs // 2 > 1:
+    else:
         splits.append((runs // 2, 2))
     texts = [
         f"NETWORKS={networks} REPEATS={repeats}: "
