@@ -404,17 +404,16 @@ def _unread_options(
 def _consensus_parameters(
     parameters: Mapping[str, int], settings: Sequence[Mapping[str, Mapping[str, Setting]]]
 ) -> Iterator[Finding]:
-    if parameters.get("cc_alg", 0) not in CC_ALGORITHMS:
-        message = f"expected 0 (fixed windows) or 2 (Vegas), got {parameters['cc_alg']}"
-        yield Finding(("tor", "consensus_params", "cc_alg"), message)
-    for parameter in sorted(parameters):
+    for parameter, value in sorted(parameters.items()):
         where = ("tor", "consensus_params", parameter)
         # Tor ignores a parameter it does not know, so a slip of the pen would go unnoticed.
         meant = nearest(parameter, CONSENSUS_PARAMETERS, cutoff=0.8)
         if parameter not in CONSENSUS_PARAMETERS and meant:
             yield Finding(where, f"Tor 0.4.9 reads no parameter of this name{meant}")
         accepted = CONSENSUS_PARAMETERS.get(parameter)
-        if accepted and parameters[parameter] not in accepted:
+        if parameter == "cc_alg" and value not in CC_ALGORITHMS:
+            yield Finding(where, f"expected 0 (fixed windows) or 2 (Vegas), got {value}")
+        elif accepted and value not in accepted:
             message = f"Tor 0.4.9 accepts {accepted[0]} to {accepted[-1]}"
             yield Finding(where, f"{message}, and replaces other values by the nearest of these")
         found = [setting for one in settings for setting in overriding(parameter, one)]

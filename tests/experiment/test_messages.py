@@ -240,8 +240,8 @@ CASES = {
     ),
     "congestion control that is gone": (
         "cc_alg: 0",
-        "cc_alg: 1",
-        "26: tor.consensus_params.cc_alg: expected 0 (fixed windows) or 2 (Vegas), got 1",
+        "cc_alg: 5",
+        "26: tor.consensus_params.cc_alg: expected 0 (fixed windows) or 2 (Vegas), got 5",
     ),
     "a consensus parameter with a slip": (
         "cc_alg: 0",
