@@ -1,7 +1,7 @@
-"""Looks that a study's runs have had before: with fewer seeds, or with a smaller budget.
+"""Looks that a study's runs have had before: with fewer networks, or with a smaller budget.
 
-Whoever adds seeds until a verdict appears looks at the same data again and again. What was looked
-at is kept in study.json, and the next plan of the same runs goes on from there.
+Whoever adds networks until a verdict appears looks at the same data again and again. What was
+looked at is kept in study.json, and the next plan of the same runs goes on from there.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ def with_earlier_looks(
         study: study.json of the plan before, if there is one.
         store: where runs are.
         runs: of the new plan.
-        looks: of the new plan alone; None: one look at all seeds.
+        looks: of the new plan alone; None: one look at all runs.
 
     Returns:
         None for one look at runs that were not looked at before.
@@ -38,7 +38,7 @@ def with_earlier_looks(
     shared = [run for run in before.runs if run.run_id in named and store.is_finished(run.run_id)]
     if not shared:
         return looks
-    seeds = _replicates(runs)
+    seeds = replicates_in(runs)
     own = looks or Looks((seeds,), seeds)
     earlier = [
         past
@@ -52,21 +52,21 @@ def with_earlier_looks(
     return Looks(own.sizes, own.budget, tuple(earlier))
 
 
-def looks_together(parts: Sequence[Looks | None], seeds: int) -> Looks | None:
-    """The looks of a study that is put together of parts, each with seeds of its own.
+def looks_together(parts: Sequence[Looks | None], replicates: int) -> Looks | None:
+    """The looks of a study that is put together of parts, each with networks of its own.
 
     Whoever looked at a part of a part before saw some of what all of them tell, and so did whoever
     looked several times while a part grew.
 
     Args:
         parts: the looks of each part; None: it was looked at once, as a whole.
-        seeds: of all parts together.
+        replicates: networks of all parts together, or repeats of the only one.
     """
     known = [looks for looks in parts if looks is not None]
     before = {past for looks in known for past in looks.earlier}
     before |= {PlannedLooks(one.sizes, one.budget) for one in known if len(one.sizes) > 1}
     earlier = sorted(before, key=lambda past: past.plan)
-    return Looks((seeds,), seeds, tuple(earlier)) if earlier else None
+    return Looks((replicates,), replicates, tuple(earlier)) if earlier else None
 
 
 def _same(past: PlannedLooks, own: PlannedLooks, growing: bool) -> bool:
@@ -80,12 +80,12 @@ def _looks_of(study: Study, store: Store) -> list[PlannedLooks]:
     if all(store.is_finished(run.run_id) for run in study.runs):
         if study.looks is not None:
             found.append(PlannedLooks(study.looks.sizes, study.looks.budget))
-        elif seeds := _replicates(study.runs):
+        elif seeds := replicates_in(study.runs):
             found.append(PlannedLooks((seeds,), seeds))
     return found
 
 
-def _replicates(runs: Sequence[PlannedRun] | Sequence[Run]) -> int:
+def replicates_in(runs: Sequence[PlannedRun] | Sequence[Run]) -> int:
     """Return the number of networks, or of the repeats where there is one network."""
     networks = {run.seed for run in runs}
     return len(networks) if len(networks) > 1 else len({run.repeat for run in runs})

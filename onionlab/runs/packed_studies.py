@@ -1,4 +1,4 @@
-"""The studies of packs: cut down to some seeds, and several put together."""
+"""The studies of packs: cut down to some networks, and several put together."""
 
 from __future__ import annotations
 
@@ -7,11 +7,11 @@ from pathlib import Path
 
 from analysis.formats.study import Study, load_study, write_study
 from onionlab.errors import UserError
-from onionlab.runs.earlier_looks import looks_together
+from onionlab.runs.earlier_looks import looks_together, replicates_in
 
 
 def part_of_study(study: Study, seeds: Iterable[int]) -> Study:
-    """A study of these seeds alone, which `opened_together` can put beside its others."""
+    """Return the study of these networks alone, which `opened_together` can merge with others."""
     kept = sorted(set(seeds) & set(study.asked["seeds"]))
     used = [run for run in study.provenance.get("runs", []) if run["seed"] in kept]
     return study.model_copy(
@@ -28,7 +28,7 @@ def part_of_study(study: Study, seeds: Iterable[int]) -> Study:
 
 
 def add_study(target: Path, study: Path, file: Path) -> None:
-    """Add the seeds and runs of a study to those of ``target``.
+    """Add the networks and runs of a study to those of ``target``.
 
     Args:
         target: a study.json, which may be missing.
@@ -36,7 +36,7 @@ def add_study(target: Path, study: Path, file: Path) -> None:
         file: where that is from.
 
     Raises:
-        UserError: the two differ in more than their seeds and the machine.
+        UserError: the two differ in more than their networks and the machine.
     """
     if not target.exists():
         target.parent.mkdir(exist_ok=True)
@@ -49,17 +49,18 @@ def add_study(target: Path, study: Path, file: Path) -> None:
     if not same_levels or _set_up(one) != _set_up(other):
         raise UserError(
             f"{target.stem} in {file} is not the experiment of that name in the files before",
-            "levels, variants, engine, Tor and everything else but seeds have to be the same",
+            "levels, variants, engine, Tor and everything else but networks have to be the same",
         )
     there = {run.run_id for run in one.runs}
     used = list(one.provenance.get("runs", []))
     described = {run["run_id"] for run in used}
     used += [r for r in other.provenance.get("runs", []) if r["run_id"] not in described]
     seeds = sorted({*one.asked["seeds"], *other.asked["seeds"]})
+    runs = (*one.runs, *(run for run in other.runs if run.run_id not in there))
     together = {
         "asked": {**one.asked, "seeds": seeds},
-        "looks": looks_together([one.looks, other.looks], len(seeds)),
-        "runs": (*one.runs, *(run for run in other.runs if run.run_id not in there)),
+        "looks": looks_together([one.looks, other.looks], replicates_in(runs)),
+        "runs": runs,
         "networks": {
             level: {**one.networks.get(level, {}), **other.networks.get(level, {})}
             for level in {**one.networks, **other.networks}

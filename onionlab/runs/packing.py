@@ -243,12 +243,12 @@ def _shown(error: Exception, scratch: Path) -> str:
 def opened_together(files: Sequence[Path], below: Path) -> Iterator[Path]:
     """The content of packs as if it were that of one, in a folder below ``below``, likewise.
 
-    A run of several of them counts once, and the seeds of one experiment come together in its
+    A run of several of them counts once, and the networks of one experiment come together in its
     study.
 
     Raises:
         UserError: as `unpack`; a run has other records in another pack; two studies of one
-            experiment differ in more than their seeds and the machine.
+            experiment differ in more than their networks and the machine.
     """
     with contextlib.ExitStack() as stack:
         whole, *others = (stack.enter_context(opened(file, below)) for file in files)

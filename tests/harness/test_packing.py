@@ -35,6 +35,7 @@ from analysis.records.extract import extract
 from onionlab.cli import main
 from onionlab.commands import pack as pack_command
 from onionlab.errors import UserError
+from onionlab.runs.packed_studies import add_study
 from onionlab.runs.packing import Unpacked, opened, opened_together, pack, unpack
 from onionlab.runs.plan import Plan, write_plan
 from onionlab.runs.store import Store
@@ -595,6 +596,17 @@ def test_parts_may_have_been_looked_at(here: Store, tmp_path: Path) -> None:
         with opened_together(files, tmp_path / "scratch") as folder:
             study = load_study(folder / STUDIES / "small.json")
             assert study.looks == Looks((3,), 3, (PlannedLooks((2,), 2),))
+
+
+def test_repeats_are_counted_where_there_is_one_network(tmp_path: Path) -> None:
+    looks = Looks((2,), 2, (PlannedLooks((1,), 1),))
+    study = study_of("small", {1: "0" * 16}, scope="one-network", looks=looks)
+    (run,) = study.runs
+    second = run.model_copy(update={"run_id": "1" * 16, "repeat": 2})
+    for name in ("one", "two"):
+        write_study(tmp_path / name, study.model_copy(update={"runs": (run, second)}))
+    add_study(tmp_path / "one", tmp_path / "two", tmp_path)
+    assert load_study(tmp_path / "one").looks == looks
 
 
 @pytest.mark.parametrize(
