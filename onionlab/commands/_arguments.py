@@ -46,7 +46,7 @@ def add_networks_argument(parser: argparse.ArgumentParser, help_text: str) -> No
         dest="seeds",
         metavar="NETWORKS",
         default="",
-        action=_SameTwice,
+        action=SameTwice,
         help=help_text,
     )
 
@@ -56,8 +56,8 @@ def add_repeats_argument(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--repeats", default="", help="runs of each variant on each network")
 
 
-class _SameTwice(argparse.Action):
-    """Stores the value of an option that has two names, which may not contradict each other."""
+class SameTwice(argparse.Action):
+    """Store the value of an option with two names. Two different values are an error."""
 
     def __call__(
         self,
@@ -68,9 +68,7 @@ class _SameTwice(argparse.Action):
     ) -> None:
         before = getattr(namespace, self.dest)
         if before and values and values != before:
-            raise argparse.ArgumentError(
-                self, f"two names of one thing were given {before} and {values}; leave one out"
-            )
+            raise argparse.ArgumentError(self, f"was given {before} and {values}; leave one out")
         setattr(namespace, self.dest, values or before)
 
 

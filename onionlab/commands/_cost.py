@@ -8,6 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from analysis.formats.plan_file import Request
+from onionlab.commands._arguments import SameTwice
 from onionlab.commands._request import request_of, whole_number_of
 from onionlab.errors import UserError
 from onionlab.runs.costs.asking import ask
@@ -28,6 +29,7 @@ def add_max_networks_argument(parser: argparse.ArgumentParser) -> None:
         "--max-networks",
         "--max-seeds",
         default="",
+        action=SameTwice,
         help=f"with --networks {AUTO}: the most networks, {BUDGET} by default",
     )
 

@@ -6,7 +6,7 @@ import argparse
 import shlex
 from pathlib import Path
 
-from onionlab.commands._arguments import whole_number
+from onionlab.commands._arguments import SameTwice, whole_number
 from onionlab.commands.import_network import FirstExperiment, report
 from onionlab.paths import working_root
 from onionlab.programs.tor.build import ensure_series
@@ -24,7 +24,7 @@ def setup_arguments(parser: argparse.ArgumentParser) -> None:
         "--seeds",
         dest="seeds",
         type=whole_number,
-        default=1,
+        action=SameTwice,
         help="how many networks (default: 1)",
     )
     parser.add_argument(
@@ -48,7 +48,7 @@ def run(args: argparse.Namespace) -> int:
     kept = generate_tornets(
         root,
         args.name,
-        args.seeds,
+        args.seeds or 1,
         staged=args.staged,
         tmodel=args.tmodel,
         options=shlex.split(args.options),

@@ -78,6 +78,12 @@ def said(words: list[str], capsys: pytest.CaptureFixture[str]) -> str:
             ["experiment", "quick", "--seeds", "auto", "--max-seeds", DIGITS],
             "--max-networks: expected",
         ),
+        (["run", "quick", "--networks", "9", "--seeds", "5"], "given 9 and 5; leave one out"),
+        (["generate-network", "--networks", "9", "--seeds", "5"], "given 9 and 5; leave one out"),
+        (
+            ["experiment", "quick", "--max-networks", "9", "--max-seeds", "5"],
+            "given 9 and 5; leave one out",
+        ),
         (["run", "quick", "--seeds", DIGITS], "NETWORKS: expected a number of networks"),
         (["build", "--jobs", "0"], "invalid whole number value: '0'"),
         (["build", "--jobs", DIGITS], "invalid whole number value"),
