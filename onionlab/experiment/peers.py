@@ -133,7 +133,7 @@ class PeersEngine(Model):
 
 
 class PeersSettings(Model):
-    """Everything that determines a run but its variant and seed."""
+    """Everything that determines a run but its variant, seed and repeat."""
 
     network: PeersNetwork = key(description="hosts and the path between them")
     transfer: Transfer = key(description="what is transferred")

@@ -1,1 +1,1 @@
-"""What is asked of many runs: enough seeds, two engines, a night, a paper again."""
+"""What is asked of many runs: enough networks, two engines, a night, a paper again."""

@@ -83,8 +83,8 @@ def engine_study(studies: Mapping[str, Study]) -> Study:
         **_common(studies),
         title=f"{first.title}: engine against engine",
         description=(
-            f"The same networks, seeds and variants on {_and(list(studies))}. Differences here are "
-            "between engines, for one variant at a time."
+            f"The same networks, repeats and variants on {_and(list(studies))}. Differences here "
+            "are between engines, for one variant at a time."
         ),
         baseline=next(iter(studies)),
         variants=tuple(
@@ -108,7 +108,7 @@ def variant_study(studies: Mapping[str, Study]) -> Study:
     return Study(
         **_common(studies),
         title=f"{first.title}: variant against variant, on each engine",
-        description=f"The same networks, seeds and variants on {_and(list(studies))}.",
+        description=f"The same networks, repeats and variants on {_and(list(studies))}.",
         baseline=first.baseline,
         variants=first.variants,
         levels=_levels(first, engines),

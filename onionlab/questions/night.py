@@ -53,7 +53,7 @@ from onionlab.runs.workflow.drive import make_runs
 from onionlab.runs.workflow.executor import Executor
 
 REFERENCE_SEED = 1
-"""Its network stands for what the generator draws, whatever seeds a night has."""
+"""Its network stands for what the generator draws, whatever networks a night has."""
 
 ABOUT = ("tor", "project")
 """What may have changed since the baseline."""
@@ -100,7 +100,7 @@ def run_night(
     Args:
         root: the checkout.
         nightly: the list.
-        asked: what to change in every entry: engine, tools, seeds.
+        asked: what to change in every entry: engine, tools, networks, repeats.
         state: directory of baselines and history.
         accept: make this night's runs the baseline.
         jobs: simulations side by side.

@@ -1,4 +1,4 @@
-"""From settings, variant and seed to the files of a run directory, the same on every machine."""
+"""From settings, variant, seed and repeat to a run directory, the same on every machine."""
 
 from onionlab.rundir.compose import RunDirectory, compose
 

@@ -1,6 +1,6 @@
 """The run directory of a `peers` experiment: two hosts, a path, and libtorrent's peers on them.
 
-A function of settings, variant and seed, as any run directory.
+A function of settings, variant, seed and repeat, as any run directory.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Everything that determines a run but its variant and seed."""
+"""Everything that determines a run but its variant, seed and repeat."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ class TimeSettings(Model):
 
 
 class Settings(Model):
-    """Everything that determines a run but its variant and seed."""
+    """Everything that determines a run but its variant, seed and repeat."""
 
     network: NetworkSettings = key(description="hosts and the network between them")
     traffic: dict[ClassName, TrafficClass] = key(

@@ -36,7 +36,7 @@ def smaller_network(asked: Asked) -> Iterator[Way]:
 
 
 def seeds_as_needed(asked: Asked) -> Iterator[Way]:
-    """No more seeds than it takes to know."""
+    """Yield NETWORKS=auto, which stops once the answer is known."""
     # With it comes all of SciPy's statistics, which takes longer than an estimate.
     from analysis.inference.sequential import FIRST_LOOK
 

@@ -116,7 +116,7 @@ FEATURES = tuple(field.name for field in fields(Features) if field.name != "endl
 
 
 def features_of(root: Path, settings: AnySettings) -> Features:
-    """What a run with these settings is, whatever its variant and seed."""
+    """Return what runs with these settings have in common."""
     if isinstance(settings, Settings):
         return _of_network(root, settings)
     if isinstance(settings, TornetSettings):

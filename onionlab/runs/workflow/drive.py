@@ -99,7 +99,7 @@ def make_runs(
     say: Callable[[str], None],
     executor: Executor | None = None,
 ) -> None:
-    """Make all runs of some plans that are missing and extract their records, seed after seed.
+    """Make all runs of some plans that are missing and extract their records, network by network.
 
     All plans at once, so that no CPU waits for the last run of one of them. Otherwise as
     `make_report`. All plans have one store.
