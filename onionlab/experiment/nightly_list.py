@@ -10,6 +10,7 @@ from typing import Annotated
 
 from onionlab.experiment import values
 from onionlab.experiment.finding import experiment_names, is_path
+from onionlab.experiment.seeds import TWO_NAMES
 from onionlab.yamlfile import kinds
 from onionlab.yamlfile.kinds import Kind, nearest
 from onionlab.yamlfile.model import Model, key
@@ -112,5 +113,4 @@ def _impossible(content: NightlyList, tree: Node, known: list[str]) -> Iterator[
             yield tree.locate(where, message)
         before.add(entry.name)
         if entry.networks is not None and entry.seeds is not None:
-            message = "is another name of `networks`, which is here too; remove one of them"
-            yield tree.locate(("experiments", position, "seeds"), message)
+            yield tree.locate(("experiments", position, "seeds"), TWO_NAMES)

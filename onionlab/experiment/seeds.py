@@ -12,6 +12,7 @@ from onionlab.yamlfile.tree import Node, Problem
 from onionlab.yamlfile.units import show
 
 NETWORKS = values.networks()
+TWO_NAMES = "is another name of `networks`, which is here too; remove one of them"
 REPEATS = kinds.whole_number(1, values.MAX_REPEATS)
 
 
@@ -23,8 +24,7 @@ def with_networks(tree: Node) -> tuple[Node, list[Problem]]:
     if not isinstance(tree.value, dict) or "seeds" not in tree.value:
         return tree, []
     if "networks" in tree.value:
-        message = "is another name of `networks`, which is here too; remove one of them"
-        return tree.without("seeds"), [tree.value["seeds"].problem(message)]
+        return tree.without("seeds"), [tree.value["seeds"].problem(TWO_NAMES)]
     named = {"networks" if key == "seeds" else key: node for key, node in tree.value.items()}
     return replace(tree, value=named), []
 
