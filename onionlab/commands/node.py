@@ -5,7 +5,6 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
-from onionlab.paths import working_root
 from onionlab.runs.workflow.nodes import answer, this_node
 
 HELP = "say what this node of a cluster is (called by the doctor)"
@@ -13,7 +12,6 @@ HELP = "say what this node of a cluster is (called by the doctor)"
 
 def setup_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the arguments."""
-    parser.add_argument("--root", type=Path, help="where the doctor was called (default: here)")
     parser.add_argument("--file", type=Path, required=True, help="that the doctor has locked")
     parser.add_argument("--shadow", help="Shadow's executable")
     parser.add_argument("--tgen", help="TGen's executable")
@@ -21,5 +19,5 @@ def setup_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Print one line."""
-    print(answer(this_node(args.root or working_root(), args.file, args.shadow, args.tgen)))
+    print(answer(this_node(args.file, args.shadow, args.tgen)))
     return 0

@@ -76,7 +76,7 @@ def execute_watched(
                     lambda: _say_it_waits(store, planned, say),
                     allocated=elsewhere,
                 ) as cpus:
-                    manifest = _simulate(bench, plan, store, planned, cpus, place)
+                    manifest = _simulate(bench, store, planned, cpus, place)
             except (EngineFailureError, RunRefusedError) as failure:
                 store.fail(
                     run_id,
@@ -110,7 +110,7 @@ def _say_it_waits(store: Store, planned: PlannedRun, say: Callable[[str], None])
 
 
 def _simulate(
-    bench: Bench, plan: Plan, store: Store, planned: PlannedRun, cpus: list[int], place: Path
+    bench: Bench, store: Store, planned: PlannedRun, cpus: list[int], place: Path
 ) -> Manifest:
     run = bench.compose(planned.level, planned.variant, planned.seed, planned.repeat)
     identity = run.identity(bench.programs, bench.engine)

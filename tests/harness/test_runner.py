@@ -12,11 +12,10 @@ import pytest
 
 from analysis.formats.files import CLIENTS, HOSTS, PROGRESS, RUN
 from analysis.formats.json_files import read_json, write_json
-from analysis.formats.plan_file import PlannedRun, Request, Resources
+from analysis.formats.plan_file import PlannedRun
 from onionlab.engines import EngineFailureError, Progress, Usage
 from onionlab.rundir.verify_tor import RunRefusedError
 from onionlab.runs import runner
-from onionlab.runs.plan import Plan
 from onionlab.runs.store import Store
 
 PLANNED = PlannedRun("ab", "tiny", "rr", 1)
@@ -27,9 +26,6 @@ class OneRun:
 
     def __init__(self, folder: Path) -> None:
         self.store = Store(folder)
-        self.plan = Plan(
-            Request("quick"), (PLANNED,), folder, folder / "out", 1, Resources(1, 1, 1)
-        )
         self.end: Callable[[], None] = lambda: None
         self.look: Callable[[float], None] = lambda simulated_s: None
         self.bench: Any = SimpleNamespace(
@@ -56,7 +52,7 @@ class OneRun:
 
     def make(self) -> dict[str, int]:
         manifest = runner._simulate(
-            self.bench, self.plan, self.store, PLANNED, [0], self.store.partial(PLANNED.run_id)
+            self.bench, self.store, PLANNED, [0], self.store.partial(PLANNED.run_id)
         )
         return dict(manifest.proofs)
 

@@ -58,7 +58,7 @@ class Node:
     cpus: int
 
 
-def this_node(root: Path, file: Path, shadow: str | None, tgen: str | None) -> Node:
+def this_node(file: Path, shadow: str | None, tgen: str | None) -> Node:
     """What this machine is. file: in the store, made and locked by whoever asks."""
     own_disk = node_directory()
     return Node(
@@ -131,8 +131,8 @@ def examine_nodes(
     """
     count = min(NODES, nodes_of(place))
     with _held_file(root) as file:
-        here = this_node(root, file, shadow, tgen)
-        words = [sys.executable, "-m", "onionlab", "node", "--root", str(root), "--file", str(file)]
+        here = this_node(file, shadow, tgen)
+        words = [sys.executable, "-m", "onionlab", "node", "--file", str(file)]
         for option, value in (("--shadow", shadow), ("--tgen", tgen)):
             words += [option, value] if value else []
         started = _on_nodes(count, place, words)
