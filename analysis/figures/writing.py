@@ -52,7 +52,7 @@ def write_figure(data: FigureData, study: Study, directory: Path, page: Page = T
         paths["png"],
     )
     if picture is None:
-        words = data.seeds_text("repeat" if study.scope == "one-network" else "network")
+        words = data.seeds_text(study.replicate_word)
         caption = f"{panel_figure(data.spec).caption(data.level, page)} {words}"
     else:
         caption = picture.caption(shown, page)

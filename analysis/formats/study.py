@@ -21,6 +21,9 @@ from analysis.formats.public_tor import PublicTor
 Scope = Literal["networks", "one-network"]
 """What the verdicts of a study are about."""
 
+Replicate = Literal["network", "repeat"]
+"""What has one value of a metric in each scope."""
+
 LARGEST_SCALE = 1e6
 """No network is so many times its full size."""
 
@@ -360,6 +363,11 @@ class Study(FormatModel):
     def replicate(self, run: Run) -> int:
         """Return what pairs a run: its network, or in the scope of one network its repeat."""
         return run.repeat if self.scope == "one-network" else run.seed
+
+    @property
+    def replicate_word(self) -> Replicate:
+        """What ``replicate`` numbers."""
+        return "repeat" if self.scope == "one-network" else "network"
 
     @property
     def networks_run(self) -> list[int]:

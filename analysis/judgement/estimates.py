@@ -1,7 +1,7 @@
-"""From runs to variants: means over seeds, their intervals, and paired differences.
+"""From networks to variants: means over networks, their intervals, and paired differences.
 
-The replicate is a run; streams within a run are not independent. Numbers in, numbers out. The
-intervals are those of ``inference``.
+The replicate is a network, or a repeat of one network; streams of a run are not independent.
+Numbers in, numbers out. The intervals are those of ``inference``.
 """
 
 from __future__ import annotations
@@ -22,25 +22,25 @@ from analysis.inference.intervals import (
 )
 from analysis.measures.metric import Statistic
 
-ONE_SEED = "one seed: no interval"
+ONE_VALUE = "one value: no interval"
 ONE_PAIR = "one pair: no interval"
 NO_RATIO = "no ratio: a value is zero"
 
 
 @dataclass(frozen=True)
 class Estimate:
-    """One variant's value of one metric, over seeds. None: cannot be given, ``note`` says why.
+    """One variant's value of one metric, over networks. None: cannot be given, ``note`` says why.
 
     Attributes:
         mean: the arithmetic mean.
-        seeds: runs.
-        sd: standard deviation of the runs' values.
-        minimum: of the runs' values.
-        maximum: of the runs' values.
+        seeds: how many networks there are.
+        sd: standard deviation of the networks' values.
+        minimum: of the networks' values.
+        maximum: of the networks' values.
         note: why there is no mean, or no interval.
         geometric: the geometric mean, which belongs beside ratios: the ratio of two of them is the
             geometric mean of the pairs' ratios. None also where a value is zero or negative.
-        left_out: what the runs' values leave out.
+        left_out: what the networks' values leave out.
     """
 
     mean: Interval | None
@@ -64,7 +64,7 @@ class Estimate:
 
 @dataclass(frozen=True)
 class AgainstBaseline:
-    """One variant against the baseline, over the seeds that both have."""
+    """One variant against the baseline, over the networks that both have."""
 
     difference: Interval | None
     ratio: Interval | None
@@ -73,9 +73,9 @@ class AgainstBaseline:
 
 
 def estimate(statistics: Mapping[int, Statistic]) -> Estimate:
-    """A variant's mean over its seeds; its interval is never below zero if no value is.
+    """Return a variant's mean over its networks; its interval is never below zero if no value is.
 
-    If any seed has no value the mean has none either: to leave that run out would be to select.
+    If any network has no value the mean has none either: to leave it out would be to select.
     """
     if not statistics:
         return Estimate(None, 0, None, None, None, "no run")
@@ -88,7 +88,7 @@ def estimate(statistics: Mapping[int, Statistic]) -> Estimate:
     sd = float(np.std(values, ddof=1)) if len(values) > 1 else None
     partial = [s.reason for _, s in sorted(statistics.items()) if s.reason]
     left_out = f"{partial[0]} (in {len(partial)} of {len(values)} runs)" if partial else ""
-    note = ONE_SEED if len(values) == 1 else ""
+    note = ONE_VALUE if len(values) == 1 else ""
     mean = t_interval(values) if min(values) < 0 else positive_interval(values)
     geometric = exponential(t_interval(np.log(values))) if min(values) > 0 else None
     low, high = min(values), max(values)
@@ -100,28 +100,28 @@ def against_baseline(
     baseline: Mapping[int, Statistic],
     resolution: float = 0.0,
 ) -> AgainstBaseline:
-    """Differences (variant - baseline) and ratios (variant / baseline) over common seeds.
+    """Return differences (variant - baseline) and ratios (variant / baseline) of common networks.
 
     The ratio is the geometric mean of the pairs' ratios, with the interval of their logarithms. A
-    seed with a run on one side only makes no pair and is named in the note.
+    network with a value on one side only makes no pair and is named in the note.
 
     Args:
-        variant: by seed.
-        baseline: by seed.
+        variant: by network.
+        baseline: by network.
         resolution: step in which the values are known, in their unit; 0: not known.
     """
     common = sorted(set(variant) & set(baseline))
     notes = []
     alone = sorted(set(variant) ^ set(baseline))
     if alone:
-        notes.append(f"seeds without a pair: {', '.join(map(str, alone))}")
+        notes.append(f"without a pair: {', '.join(map(str, alone))}")
     pairs = []
     for seed in common:
         mine, base = variant[seed].value, baseline[seed].value
         if mine is not None and base is not None:
             pairs.append((mine, base))
     if not common:
-        return AgainstBaseline(None, None, 0, ("no common seed", *notes))
+        return AgainstBaseline(None, None, 0, ("no pair", *notes))
     if len(pairs) < len(common):
         notes.append(f"{len(common) - len(pairs)} of {len(common)} pairs lack a value")
         return AgainstBaseline(None, None, len(common), tuple(notes))

@@ -13,7 +13,7 @@ import numpy as np
 
 from analysis.errors import AnalysisError
 from analysis.formats.plan_file import network_words
-from analysis.formats.study import Looks, Run, Scope, Study
+from analysis.formats.study import Looks, Replicate, Run, Scope, Study
 from analysis.inference.corrections import endpoint_weights
 from analysis.inference.sequential import spending
 from analysis.judgement.margins import with_margins
@@ -43,13 +43,13 @@ from analysis.measures.metric import (
 from analysis.measures.run_data import load_run
 
 Statistics = dict[tuple[str, str], dict[tuple[str, str], dict[int, Statistic]]]
-"""(level, class) -> (metric, variant) -> seed -> statistic; in the scope of one network its repeats
-have the place of seeds."""
+"""(level, class) -> (metric, variant) -> network's seed -> statistic; in the scope of one network,
+the number of a repeat is in the place of the seed."""
 
 RunStatistics = dict[tuple[str, str], dict[tuple[str, str], dict[tuple[int, int], Statistic]]]
 """(level, class) -> (metric, variant) -> seed and repeat of a run -> statistic."""
 
-Replicate = TypeVar("Replicate", int, tuple[int, int])
+Key = TypeVar("Key", int, tuple[int, int])
 
 WHOLE = 1e-3
 """How near to a whole number of heartbeats a gap is that was measured in heartbeats."""
@@ -60,13 +60,14 @@ class Design:
     """How a comparison is to be judged, fixed before its runs are seen.
 
     Attributes:
-        paired: the same seeds on both sides; otherwise two independent sets of runs.
+        paired: the same networks on both sides; otherwise two independent sets of runs.
         error_level: chance of any false verdict of a kind among the endpoints.
         margins: sizes instead of those of ``analysis.judgement.margins``.
         catalogue: what the statistics are.
         endpoints: class and metric of what is judged, the most important first; none:
             ``usual_endpoints``.
         looks: when the growing set of pairs was looked at, if it was; for paired runs only.
+        replicate: as in ``Paired``.
     """
 
     paired: bool = True
@@ -75,6 +76,7 @@ class Design:
     catalogue: Catalogue = OWN
     endpoints: Sequence[tuple[str, str]] = ()
     looks: Looks | None = None
+    replicate: Replicate = "network"
 
 
 @dataclass(frozen=True)
@@ -108,7 +110,12 @@ class Judgement:
 def design_of(study: Study) -> Design:
     """How a study's comparisons are judged."""
     endpoints = [endpoint.key for endpoint in study.endpoints]
-    return Design(margins=study.margins, endpoints=endpoints, looks=study.looks)
+    return Design(
+        margins=study.margins,
+        endpoints=endpoints,
+        looks=study.looks,
+        replicate=study.replicate_word,
+    )
 
 
 def level_of(study: Study) -> float:
@@ -131,15 +138,15 @@ def add_run(statistics: RunStatistics, run: Run, data: Mapping[str, ClassData]) 
 
 
 def complete(
-    statistics: dict[tuple[str, str], dict[tuple[str, str], dict[Replicate, Statistic]]],
+    statistics: dict[tuple[str, str], dict[tuple[str, str], dict[Key, Statistic]]],
     catalogue: Catalogue = OWN,
-) -> dict[tuple[str, str], dict[tuple[str, str], dict[Replicate, Statistic]]]:
+) -> dict[tuple[str, str], dict[tuple[str, str], dict[Key, Statistic]]]:
     """Return ``statistics``; a run without a metric that another run of its level has says so.
 
     A client whose downloads never ended, or a class without any, leaves nothing to compute from.
     That is an outcome: without the run its pair would be missing, and the others would be selected.
     """
-    read: dict[str, set[tuple[str, Replicate]]] = {}
+    read: dict[str, set[tuple[str, Key]]] = {}
     for (level, _), of_class in statistics.items():
         for (_, variant), by_run in of_class.items():
             read.setdefault(level, set()).update((variant, run) for run in by_run)
@@ -389,7 +396,7 @@ def judge_comparison(
     """Return what is known of all metrics of a variant against a baseline at one level.
 
     The endpoints, which come first and in their order, are one family and have graded verdicts. All
-    other metrics that have a margin have estimates. Seeds that only one side has make no pair.
+    other metrics that have a margin have estimates. Networks that only one side has make no pair.
 
     Raises:
         AnalysisError: no run of the variant or of the baseline, or a margin that fits no metric.
@@ -414,7 +421,7 @@ def judge_comparison(
                 metric.name, table[metric.name], of_class, (variant, baseline)
             )
             sides[class_name, metric.name] = _sides(
-                own, base, metric, table[metric.name], resolution, design.paired
+                own, base, metric, table[metric.name], resolution, design
             )
     too_few = {
         (c, m): _too_few(known[m], table[m].margin, statistics[level, c], baseline)
@@ -447,16 +454,17 @@ def _sides(
     metric: Quantity,
     judged: Judged,
     resolution: float,
-    paired: bool,
+    design: Design,
 ) -> Sides:
-    seeds = sorted(set(own) & set(base))
-    of_own, of_base = (seeds, seeds) if paired else (sorted(own), sorted(base))
-    return (Paired if paired else Unpaired)(
-        [own[seed].value for seed in of_own],
-        [base[seed].value for seed in of_base],
+    common = sorted(set(own) & set(base))
+    of_own, of_base = (common, common) if design.paired else (sorted(own), sorted(base))
+    return (Paired if design.paired else Unpaired)(
+        [own[number].value for number in of_own],
+        [base[number].value for number in of_base],
         judged.margin,
         metric.better or None,
         resolution,
+        design.replicate,
     )
 
 

@@ -14,7 +14,7 @@ from typing import Literal
 import numpy as np
 
 from analysis.arrays import Floats
-from analysis.formats.study import Looks
+from analysis.formats.study import Looks, Replicate
 from analysis.inference.corrections import adjusted
 from analysis.inference.effects import Effect, paired_effect, welch_effect
 from analysis.inference.intervals import CONFIDENCE, Interval, exponential, log_ratios
@@ -27,9 +27,6 @@ from analysis.measures.metric import Margin, Quantity
 
 LEVEL = 0.05
 """Chance of any false "shown" in a family, and of any false "the same"."""
-
-NOT_BY_MORE = "not by more networks"
-"""What is said where more networks than ``MAX_MORE`` would be needed."""
 
 LARGEST_LOG = 100.0
 """Of a factor; a larger one has no number for readers."""
@@ -55,11 +52,12 @@ class _Comparison:
     """A variant's values against the baseline's; None or NaN: this run has no value.
 
     Attributes:
-        variant: one value per seed.
-        baseline: one value per seed.
+        variant: one value per network, or per repeat of one network.
+        baseline: one value for each, too.
         margin: what counts as the same.
         better: which direction is the better one, or None.
         resolution: step in which values are known, >= 0, in the metric's unit.
+        replicate: what has one value: "network", or in the scope of one network "repeat".
     """
 
     variant: Values
@@ -67,11 +65,12 @@ class _Comparison:
     margin: Margin
     better: Better | None = None
     resolution: float = 0.0
+    replicate: Replicate = "network"
 
 
 @dataclass(frozen=True)
 class Paired(_Comparison):
-    """The same seeds on both sides, in the same order."""
+    """The same networks or repeats on both sides, in the same order."""
 
     def __post_init__(self) -> None:
         if len(self.variant) != len(self.baseline):
@@ -110,6 +109,7 @@ class Verdict:
             (a factor above 1, or a difference); None without a test, or without any spread.
         reason: why there is no grade or no test, or what else to know; "" if plain.
         caution: what the verdict does not cover in these data; "" if nothing was seen.
+        replicate: as in the comparison.
     """
 
     grade: Grade | None
@@ -125,6 +125,7 @@ class Verdict:
     detectable: float | None
     reason: str
     caution: str = ""
+    replicate: Replicate = "network"
 
     @property
     def settled(self) -> bool:
@@ -140,10 +141,11 @@ class Verdict:
 
     @property
     def more(self) -> str:
-        """How many more networks would lead to an answer, in words; "" if there is no advice."""
+        """How many more replicates would lead to an answer, in words; "" if not known."""
         if self.more_networks is None:
             return ""
-        return f"about {self.more_networks} more network{'' if self.more_networks == 1 else 's'}"
+        plural = "" if self.more_networks == 1 else "s"
+        return f"about {self.more_networks} more {self.replicate}{plural}"
 
 
 def exposure(metric: Quantity, count: int) -> float | None:
@@ -399,11 +401,11 @@ def _why_not(comparison: Sides, variant: Floats, baseline: Floats) -> str:
     """Why there is no test; "" if there is one."""
     paired = isinstance(comparison, Paired)
     if min(variant.size, baseline.size) == 0:
-        return "no common seed" if paired else "no runs on one side"
+        return f"no common {comparison.replicate}" if paired else "no runs on one side"
     if paired:
         missing = int(np.sum(~np.isfinite(variant) | ~np.isfinite(baseline)))
         if missing:
-            # To leave those seeds out would be to select.
+            # To leave those pairs out would be to select.
             return f"{missing} of {variant.size} pairs lack a value"
         return "one pair: no spread to judge by" if variant.size == 1 else ""
     missing = int(np.sum(~np.isfinite(variant)) + np.sum(~np.isfinite(baseline)))
@@ -430,7 +432,7 @@ def _verdict(test: _Test, level: float) -> Verdict:
                 effect, member.margin, test.share_different, test.share_equivalent
             )
             more = rounded_more(None if total is None else total - effect.count)
-            reason = "" if more is not None else NOT_BY_MORE
+            reason = "" if more is not None else f"not by more {member.comparison.replicate}s"
         if grade is Grade.SAME and test.p_different <= level:
             reason = "a difference smaller than the margin"
     direction: Literal["better", "worse", ""] = ""
@@ -460,6 +462,7 @@ def _verdict(test: _Test, level: float) -> Verdict:
         detectable,
         reason,
         _caution(member, effect),
+        member.comparison.replicate,
     )
 
 
@@ -467,11 +470,11 @@ def _caution(member: _Measured, effect: Effect | None) -> str:
     """Return what an estimate does not cover in these data; "" if nothing was seen."""
     if effect is None:
         return ""
-    values = member.scaled
-    if looks_skewed(values, member.resolution):
-        typical = typical_value(values)
-        numbers = ""
-        if member.ratio:
-            numbers = f" (x {np.exp(typical):.3f}; mean x {np.exp(effect.estimate):.3f})"
-        return f"a few networks are far off: of the typical network{numbers}, not of the mean"
-    return ""
+    values, one = member.scaled, member.comparison.replicate
+    if not looks_skewed(values, member.resolution):
+        return ""
+    numbers = ""
+    if member.ratio:
+        typical = np.exp(typical_value(values))
+        numbers = f" (x {typical:.3f}; mean x {np.exp(effect.estimate):.3f})"
+    return f"a few {one}s are far off: of the typical {one}{numbers}, not of the mean"

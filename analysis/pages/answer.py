@@ -4,53 +4,49 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from analysis.formats.study import Replicate
 from analysis.inference.intervals import CONFIDENCE, Interval
 from analysis.inference.sample_size import POWER
 from analysis.judgement.compared import Compared
 from analysis.judgement.judging import Judgement
-from analysis.judgement.verdicts import LEVEL, NOT_BY_MORE, Grade, Verdict
+from analysis.judgement.verdicts import LEVEL, Grade, Verdict
 from analysis.measures.data import ALL
 from analysis.measures.durations import DURATIONS
 from analysis.measures.metric import rank_words
 from analysis.pages.numbers import format_number, readable_unit, scaled
 
 
-def answer(
-    compared: Sequence[Compared], *, one_network: bool = False, level_is_shared: bool = False
-) -> list[str]:
+def answer(compared: Sequence[Compared], *, level_is_shared: bool = False) -> list[str]:
     """Return a sentence for each endpoint of each comparison, and what the study could show.
 
     Args:
         compared: all comparisons of the study; none: it has no baseline.
-        one_network: the replicates are the repeats of one network.
         level_is_shared: the error level holds for all comparisons together, not for each.
 
     Returns:
-        Paragraphs: the number of networks, one for each level and endpoint, the smallest difference
-        that so many networks show, and the chance of a false "shown". None without endpoints.
+        Paragraphs: the number of networks, or of repeats of one network; one for each level and
+        endpoint; the smallest difference that so many show; and the chance of a false "shown".
+        None without endpoints.
     """
     judged = [one for one in compared if one.judgements]
     if not judged:
         return []
+    replicate = judged[0].judgements[0].verdict.replicate
     if max(one.networks for one in judged) == 1:
         return [
-            "Pilot, 1 network: differences between networks are not known, so that nothing is "
-            "judged. Run more of them, for example with NETWORKS=5.",
+            f"Pilot, 1 {replicate}: differences between {replicate}s are not known, so that "
+            f"nothing is judged. Run more of them, for example with {replicate.upper()}S=5.",
             *_endpoints(judged),
         ]
-    said = [_networks(judged, one_network), *_endpoints(judged), *_detectable(judged)]
-    if one_network:
-        # Verdicts name their replicates networks.
-        said = [sentence.replace("network", "repeat") for sentence in said]
-        said[0] = f"{said[0][:-1]} of one network: the answer is about this network."
+    said = [_networks(judged, replicate), *_endpoints(judged), *_detectable(judged)]
     return said if level_is_shared else [*said, *_scope(judged)]
 
 
-def _networks(compared: Sequence[Compared], one_network: bool) -> str:
+def _networks(compared: Sequence[Compared], replicate: Replicate) -> str:
     counts = sorted({one.networks for one in compared})
     many = f"{counts[0]} to {counts[-1]}" if len(counts) > 1 else f"{counts[0]}"
-    if one_network:
-        return f"{many} networks."
+    if replicate == "repeat":
+        return f"{many} repeats of one network: the answer is about this network."
     pilot = "Pilot, " if any(one.pilot for one in compared) else ""
     return f"{pilot}{many} networks."
 
@@ -74,7 +70,10 @@ def _paragraph(place: str, group: Sequence[tuple[Compared, Judgement]]) -> str:
     exposed = {judgement.exposure for judgement in judged} - {None}
     if exposed:
         share = max(value for value in exposed if value is not None)
-        sentences.append(f"Harm to up to {100 * share:.0f}% of networks may have been missed.")
+        sentences.append(
+            f"Harm to up to {100 * share:.0f}% of {judged[0].verdict.replicate}s may have been "
+            "missed."
+        )
     return " ".join([*([f"{place}:"] if place else []), *sentences])
 
 
@@ -174,7 +173,7 @@ def _interval(judgement: Judgement, *, named: bool = False) -> str:
         confidence = f"{100 * CONFIDENCE:g}% interval " if named else ""
         parts.append(f"{confidence}{bounds[0]} to {bounds[1]}")
     if verdict.agreeing is not None and verdict.count > 1 and not _no_difference(verdict):
-        networks = " networks" if named else ""
+        networks = f" {verdict.replicate}s" if named else ""
         parts.append(f"{_word(judgement)} in {verdict.agreeing} of {verdict.count}{networks}")
     return f" ({'; '.join(parts)})" if parts else ""
 
@@ -201,8 +200,9 @@ def _grade(judgement: Judgement) -> str:
         return f"the same within {_margin(judgement)}"
     if verdict.grade is Grade.SHOWN:
         return verdict.grade.value
-    if not verdict.more and verdict.reason == NOT_BY_MORE:
-        reason = "; ".join(filter(None, ("more networks would not answer it", verdict.caution)))
+    if verdict.p_different is not None:
+        no_advice = f"more {verdict.replicate}s would not answer it"
+        reason = "; ".join(filter(None, (no_advice, verdict.caution)))
     more = f"{verdict.more} would lead to an answer" if verdict.more else reason
     return f"{verdict.grade.value}, {more}" if more else verdict.grade.value
 
@@ -237,9 +237,10 @@ def _detectable(compared: Sequence[Compared]) -> list[str]:
     if not ratios:
         return []
     low, high = (f"{one:.2f}" if one <= 10 else "more than 10" for one in (ratios[0], ratios[-1]))
-    worst = "" if low == high else f" ({high} times where networks differ most)"
+    replicates = f"{first[0].verdict.replicate}s"
+    worst = "" if low == high else f" ({high} times where {replicates} differ most)"
     return [
-        f"With so many networks, a change of {low} times or more{worst} in the "
+        f"With so many {replicates}, a change of {low} times or more{worst} in the "
         f"{endpoint_name(first[0])} is shown with a chance of {100 * POWER:.0f}%."
     ]
 

@@ -69,7 +69,7 @@ class Found:
 
     Attributes:
         sentences: the answer.
-        forest: all primary metrics.
+        forest: all endpoints.
         levels: how they change from level to level; None where there is one level.
     """
 
@@ -148,11 +148,10 @@ def build(study: Path, store: Path, out: Path) -> ReportPaths:
             ):
                 (scratch / files.FIGURES / name).write_text(text, "utf-8")
         compared = compared_of(plan, rows)
-        one_network = plan.scope == "one-network"
-        about = "" if one_network else scope_words(plan)
+        about = "" if plan.scope == "one-network" else scope_words(plan)
         sentences = [
             *([f"{about.capitalize()}."] if about else []),
-            *answer(compared, one_network=one_network),
+            *answer(compared),
         ]
         write_answer(scratch, sentences)
         forest = write_forest(compared, scratch / files.FIGURES / files.FOREST)

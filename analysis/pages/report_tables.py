@@ -12,7 +12,7 @@ from analysis.formats.study import Level, Study
 from analysis.judgement.estimates import (
     NO_RATIO,
     ONE_PAIR,
-    ONE_SEED,
+    ONE_VALUE,
 )
 from analysis.judgement.judging import Judgement, level_of
 from analysis.judgement.verdicts import LEVEL
@@ -42,7 +42,7 @@ def _table_row(row: SummaryRow, scale: str) -> dict[str, Any]:
     effect, effect_interval = format_effect(found, row.scale, row.metric.unit)
     # What would stand in every row, or is plain to see, is left to summary.csv.
     notes = row.notes if mean else row.estimate.notes
-    note = "; ".join(note for note in notes if note not in (ONE_SEED, ONE_PAIR, NO_RATIO))
+    note = "; ".join(note for note in notes if note not in (ONE_VALUE, ONE_PAIR, NO_RATIO))
     return {
         "metric": row.metric,
         "has_mean": mean is not None,

@@ -7,6 +7,7 @@ import hashlib
 import json
 import re
 import shutil
+from dataclasses import replace
 from html.parser import HTMLParser
 from pathlib import Path
 from typing import Any
@@ -299,8 +300,11 @@ def test_the_report_tells_what_differs_between_networks_and_within_them() -> Non
 def test_the_repeats_of_one_network_are_replicates_where_it_is_the_scope() -> None:
     plan, rows = repeated([7], "one-network")
     assert scope_words(plan).endswith("in this network (network 7), over its 2 repeats")
-    first, *_ = answer(compared_of(plan, rows), one_network=True)
+    compared = [replace(one, variant="network scheduler") for one in compared_of(plan, rows)]
+    first, told, *_ = answer(compared)
     assert first == "2 repeats of one network: the answer is about this network."
+    assert "under network scheduler as under EWMA" in told
+    assert "longer in 2 of 2 repeats" in told
     assert {row.estimate.seeds for row in rows} == {2}
     assert spread_rows(plan, rows) == []
     plan, rows = repeated([7])
@@ -435,10 +439,10 @@ def test_unpaired_and_single_seeds_are_said(store: Path, tmp_path: Path) -> None
     assert (base["seeds"], base["low"] != "") == ("2", True)
     assert (one["seeds"], one["low"], one["pairs"], one["diff_low"]) == ("1", "", "1", "")
     assert one["diff"] != ""
-    assert "one seed" in one["note"]
-    assert "seeds without a pair: 2" in one["note"]
+    assert "one value" in one["note"]
+    assert "without a pair: 2" in one["note"]
     assert (none["pairs"], none["diff"]) == ("0", "")
-    assert "no common seed" in none["note"]
+    assert "no pair" in none["note"]
 
 
 @pytest.mark.slow

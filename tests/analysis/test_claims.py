@@ -334,7 +334,7 @@ def test_what_cannot_be_compared_is_said() -> None:
     reason = answer(claim("lowest", "a b"), statistics).deciding.reason
     assert reason == "b at 5mid lacks a value in 1 of 8 runs: the curve ends at 40.0%"
     of_class["ttfb_p50_s", "b"] = {99: Statistic(1.0)}
-    assert answer(claim("lowest", "a b"), statistics).deciding.reason == "no common seed"
+    assert answer(claim("lowest", "a b"), statistics).deciding.reason == "no common network"
 
 
 def test_one_seed_gives_an_estimate_and_no_answer() -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from analysis.judgement.estimates import NO_RATIO, ONE_PAIR, ONE_SEED, against_baseline, estimate
+from analysis.judgement.estimates import NO_RATIO, ONE_PAIR, ONE_VALUE, against_baseline, estimate
 from analysis.measures.metric import Statistic
 
 
@@ -25,7 +25,7 @@ def test_one_seed_has_no_interval_and_says_so() -> None:
     result = estimate(by_seed(4.0))
     assert result.mean is not None
     assert (result.mean.estimate, result.mean.low, result.mean.high) == (4.0, None, None)
-    assert (result.sd, result.note) == (None, ONE_SEED)
+    assert (result.sd, result.note) == (None, ONE_VALUE)
 
 
 def test_a_seed_without_a_value_takes_the_mean_away() -> None:
@@ -58,13 +58,13 @@ def test_unpaired_seeds_are_left_out_and_named() -> None:
     assert result.pairs == 2
     assert result.difference is not None
     assert result.difference.estimate == 2.0
-    assert result.notes == ("seeds without a pair: 1, 4",)
+    assert result.notes == ("without a pair: 1, 4",)
 
 
 def test_no_pairs() -> None:
     result = against_baseline(by_seed(5.0), by_seed(4.0, first=2))
     assert (result.difference, result.ratio, result.pairs) == (None, None, 0)
-    assert result.notes == ("no common seed", "seeds without a pair: 1, 2")
+    assert result.notes == ("no pair", "without a pair: 1, 2")
 
 
 def test_one_pair_and_zero() -> None:

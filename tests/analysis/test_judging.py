@@ -216,7 +216,7 @@ def test_sets_without_common_seeds_are_compared_unpaired() -> None:
             if variant == "rr":
                 of_class[metric, variant] = {seed + 100: s for seed, s in by_seed.items()}
     paired = judge_comparison("5mid", statistics, "rr", "ewma")
-    assert {j.verdict.reason for j in paired} == {"no common seed"}
+    assert {j.verdict.reason for j in paired} == {"no common network"}
     unpaired = judge_comparison("5mid", statistics, "rr", "ewma", Design(paired=False))
     assert {j.verdict.count for j in unpaired} == {6}
     assert {j.verdict.grade for j in unpaired} == {Grade.SHOWN}

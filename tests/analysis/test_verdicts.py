@@ -12,7 +12,6 @@ from hypothesis import strategies as st
 
 from analysis.inference.corrections import endpoint_weights
 from analysis.judgement.verdicts import (
-    NOT_BY_MORE,
     Grade,
     Paired,
     Sides,
@@ -64,8 +63,11 @@ def test_what_is_open_says_how_many_more_networks() -> None:
     more = round((6 + verdict.more_networks) / 6)
     settled = alone(Paired(around(1.02, 0.05) * 2 * more, BASE * 2 * more, FIVE, "lower"))
     assert settled.settled
+    repeats = alone(Paired(around(1.02, 0.05), BASE, FIVE, "lower", replicate="repeat"))
+    assert repeats.more == f"about {verdict.more_networks} more repeats"
     hopeless = alone(Paired(around(1.02, 0.2), BASE, FIVE, "lower"))
-    assert (hopeless.more_networks, hopeless.more, hopeless.reason) == (None, "", NOT_BY_MORE)
+    assert (hopeless.more_networks, hopeless.more) == (None, "")
+    assert hopeless.reason == "not by more networks"
 
 
 def test_an_own_interval_that_leaves_out_no_difference_is_a_suggestion() -> None:
@@ -131,7 +133,7 @@ def test_a_relative_margin_with_a_zero_turns_to_differences() -> None:
 @pytest.mark.parametrize(
     ("variant", "baseline", "reason"),
     [
-        ([], [], "no common seed"),
+        ([], [], "no common network"),
         ([1.0], [2.0], "one pair: no spread to judge by"),
         ([None, None], [1.0, 2.0], "2 of 2 pairs lack a value"),
         ([math.nan, 1.0], [1.0, 2.0], "1 of 2 pairs lack a value"),

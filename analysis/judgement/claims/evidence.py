@@ -76,7 +76,7 @@ class Evidence:
                 return f"no runs of {self._name(point)}"
         seeds = self.seeds(points)
         if not seeds:
-            return "no common seed"
+            return "no common network"
         for point in points:
             without = [s for s in seeds if self.of(point)[s].value is None]
             if without:
