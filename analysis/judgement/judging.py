@@ -379,7 +379,7 @@ def _too_few(
     The variant's streams do not count: what is judged may not depend on what the variant does.
     """
     started = of_class.get(("streams_started", baseline), {}).values()
-    least = min((statistic.value or 0.0 for statistic in started), default=None)
+    least = min((min(one.repeats or (one.value or 0.0,)) for one in started), default=None)
     needed = min_streams(metric, margin)
     if least is None or least >= needed:
         return ""

@@ -145,6 +145,11 @@ def test_an_endpoint_of_too_few_streams_of_the_baseline_is_left_out_of_the_famil
         endpoints=[("all", "goodput_bytes_per_s")])))  # fmt: skip
     key = "all", "goodput_bytes_per_s"
     assert found[key].verdict == alone[key].verdict
+    # Each run needs them, not the mean of a network's repeats.
+    mean = {1: Statistic(19.5, "", (30.0, 9.0)), 2: Statistic(30.0), 3: Statistic(30.0)}
+    table["5mid", "web"]["streams_started", "ewma"] = mean
+    found = by_metric(judge_comparison("5mid", table, "rr", "ewma"))
+    assert found["web", "ttfb_p50_s"].verdict.reason == "too few streams (9 of 10)"
     # How many the variant has does not count.
     table = started(started(synthetic(1.2), "web", "ewma", 30, 10, 30), "web", "rr", 1, 1, 1)
     found = by_metric(judge_comparison("5mid", table, "rr", "ewma"))
