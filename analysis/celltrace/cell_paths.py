@@ -16,7 +16,6 @@ from dataclasses import dataclass
 from itertools import pairwise
 
 import numpy as np
-from numpy.typing import NDArray
 
 from analysis.arrays import Ints
 from analysis.celltrace.cells import NEVER, Cells
@@ -301,12 +300,3 @@ class Network:
             first = 0 if inbuf == NEVER else queue - inbuf
             stages = (first, outbuf - queue, flush - outbuf)
         return Leg(turn, relay.name, relay.role, position, stages)
-
-
-def in_relays_ns(chain: Chain) -> NDArray[np.int64]:
-    """How long a chain's cells were inside relays, by position and stage: shape (positions, 3)."""
-    positions = max((leg.position for leg in chain.legs), default=-1) + 1
-    total = np.zeros((positions, 3), np.int64)
-    for leg in chain.legs:
-        total[leg.position] += leg.stage_ns
-    return total

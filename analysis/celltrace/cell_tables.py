@@ -15,7 +15,7 @@ import pyarrow.parquet as pq  # type: ignore[import-untyped]
 
 from analysis.celltrace.arrivals import Arrivals, arrivals
 from analysis.celltrace.cell_paths import LEGS, Network, Relay
-from analysis.celltrace.cells import NEVER, Cells, Fate, join
+from analysis.celltrace.cells import NEVER, Cells, join
 from analysis.celltrace.events import count_events, read_trace
 from analysis.errors import AnalysisError
 from analysis.formats import files
@@ -271,12 +271,3 @@ def load_arrivals(records: Path, relays: Sequence[tuple[str, str, Cells]]) -> li
             raise AnalysisError(f"{path} tells of cells that {name} did not send", EXTRACT_AGAIN)
         result.append(Arrivals(seq, channel, arrived_ns))
     return result
-
-
-def lost_share(fates: Mapping[str, int]) -> float:
-    """Share of the cells whose events do not join although the trace should have all of them.
-
-    Cells that were dropped, or still inside at the end, have all the events that they should have.
-    """
-    total = sum(fates.values())
-    return fates[Fate.BEGINNING_MISSING.name] / total if total else 0.0

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from analysis.arrays import Ints
-from analysis.celltrace.events import INWARD, OUTWARD, RELAY, RELAY_EARLY, Event, Trace
+from analysis.celltrace.events import INWARD, RELAY, RELAY_EARLY, Event, Trace
 
 NEVER = -1
 """In place of a time: the cell had no such event."""
@@ -214,8 +214,3 @@ def _fates(times: dict[Event, Ints], command: Ints) -> Ints:
         [int(fate) for _, fate in choices],
         int(Fate.NO_RELAY_CELL),
     ).astype(np.int64)
-
-
-def direction_name(direction: int) -> str:
-    """For tables."""
-    return {INWARD: "to the client", OUTWARD: "from the client"}.get(direction, "not known")

@@ -21,27 +21,23 @@ class Components:
     """Standard deviations, each with its interval.
 
     Attributes:
-        between: of networks' true values; None where there is one network.
+        between: of networks' true values; None where there is one network, or none has two repeats.
         within: of the repeats of one network; None where no network has two.
-        networks: how many there are.
-        repeats: runs of a network, in the mean.
     """
 
     between: Interval | None
     within: Interval | None
-    networks: int
-    repeats: float
 
 
-def components(networks: Sequence[ArrayLike], confidence: float = CONFIDENCE) -> Components:
+def components(networks: Sequence[ArrayLike]) -> Components:
     """Estimate both standard deviations by the method of moments, of which none is negative.
 
     The interval within networks is that of chi-square. The one between networks is that of Tukey
-    (1951) and Williams (1962), which holds at least at the confidence for balanced designs.
+    (1951) and Williams (1962), which has at least the coverage ``CONFIDENCE`` for balanced
+    designs.
 
     Args:
         networks: the values of each network's repeats, at least one of each.
-        confidence: coverage of each interval, in (0, 1).
     """
     values = [np.asarray(one, dtype=np.float64) for one in networks]
     counts = np.array([one.size for one in values])
@@ -49,14 +45,14 @@ def components(networks: Sequence[ArrayLike], confidence: float = CONFIDENCE) ->
     means = np.array([one.mean() for one in values])
     df_within, df_between = total - n, n - 1
     if not df_within:
-        return Components(None, None, n, total / n)
+        return Components(None, None)
     squares = sum(float(((one - one.mean()) ** 2).sum()) for one in values)
     within_var = squares / df_within
-    tails = (1 - confidence) / 2, (1 + confidence) / 2
+    tails = (1 - CONFIDENCE) / 2, (1 + CONFIDENCE) / 2
     low, high = (squares / stats.chi2.ppf(tail, df_within) for tail in reversed(tails))
     within = Interval(*(float(np.sqrt(one)) for one in (within_var, low, high)))
     if not df_between:
-        return Components(None, within, n, total / n)
+        return Components(None, within)
     between_ms = float((counts * (means - np.concatenate(values).mean()) ** 2).sum()) / df_between
     size = (total - float((counts**2).sum()) / total) / df_between
     variances = [(between_ms - within_var) / size] + [
@@ -66,18 +62,16 @@ def components(networks: Sequence[ArrayLike], confidence: float = CONFIDENCE) ->
         for tail in reversed(tails)
     ]
     between = Interval(*(float(np.sqrt(max(0.0, one))) for one in variances))
-    return Components(between, within, n, total / n)
+    return Components(between, within)
 
 
-def half_width(
-    between: float, within: float, networks: int, repeats: int, confidence: float = CONFIDENCE
-) -> float:
+def half_width(between: float, within: float, networks: int, repeats: int) -> float:
     """Return half of the expected t interval's width of a mean over networks.
 
     between, within: standard deviations; networks: at least two.
     """
     variance = between**2 / networks + within**2 / (networks * repeats)
-    return t_quantile((1 + confidence) / 2, networks - 1.0) * float(np.sqrt(variance))
+    return t_quantile((1 + CONFIDENCE) / 2, networks - 1.0) * float(np.sqrt(variance))
 
 
 def best_split(between: float, within: float, runs: int) -> tuple[int, int]:

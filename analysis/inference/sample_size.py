@@ -1,4 +1,4 @@
-"""How many pairs a verdict takes, and what so many show."""
+"""How many pairs a verdict needs, and what so many show."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from analysis.inference.effects import Effect
 from analysis.inference.intervals import t_quantile
 
 POWER = 0.8
-"""Chance to get to a verdict, where numbers of seeds and sizes of changes are told."""
+"""Chance to get to a verdict with the numbers of networks and sizes of changes that are advised."""
 
 MAX_COUNT = 10_000
 """Where more pairs would be needed, the search ends."""
@@ -29,22 +29,23 @@ def rounded_more(count: int | None) -> int | None:
     return count if count <= 5 else 5 * -(-count // 5)
 
 
-def shown_from(effect: Effect, level: float, power: float = POWER) -> float:
-    """The smallest difference that as many pairs show, with this power, as if the spread were true.
+def shown_from(effect: Effect, level: float) -> float:
+    """Return the smallest difference that as many pairs show, as if the spread were true.
+
+    They show it with the chance ``POWER``.
 
     Args:
         effect: from the pairs that there are; its estimate does not count.
         level: error rate of one test, corrected for the number of tests.
-        power: chance to show it.
     """
-    needed = effect.t_needed(level / 2, both_sides=True) + t_quantile(power, effect.df)
+    needed = effect.t_needed(level / 2, both_sides=True) + t_quantile(POWER, effect.df)
     return needed * effect.standard_error
 
 
-def shown_from_spreads(count: int, level: float, power: float = POWER) -> float:
+def shown_from_spreads(count: int, level: float) -> float:
     """Return the same in standard deviations of the differences between ``count`` pairs, >= 2."""
     of_one = Effect(0.0, 1 / float(np.sqrt(count)), count - 1.0, count, any_shape=True)
-    return shown_from(of_one, level, power)
+    return shown_from(of_one, level)
 
 
 def count_to_settle(
@@ -52,19 +53,18 @@ def count_to_settle(
     margin: float | None,
     level: float,
     level_equivalent: float | None = None,
-    power: float = POWER,
 ) -> int | None:
-    """How many pairs in all would show a difference, or the lack of one, with this power.
+    """Return how many pairs in all would show a difference, or the lack of one.
 
-    As if the present estimate and spread were the true ones. A smaller number than there are pairs
-    already means that they were unlucky; it is then taken to be one more.
+    They show it with the chance ``POWER``, as if the present estimate and spread were the true
+    ones. A smaller number than there are pairs already means that they were unlucky; it is then
+    taken to be one more.
 
     Args:
         effect: from the pairs that there are.
         margin: what counts as equivalent, or None.
         level: error rate of a test for a difference, corrected for the number of tests.
         level_equivalent: likewise for equivalence; None: the same.
-        power: chance to get there.
 
     Returns:
         None where ``MAX_COUNT`` would not do.
@@ -74,7 +74,7 @@ def count_to_settle(
     def settles(count: int) -> bool:
         later = effect.with_count(count)
         size = abs(later.estimate)
-        if size > 0 and size >= shown_from(later, level, power):
+        if size > 0 and size >= shown_from(later, level):
             return True
         if margin is None:
             return False
@@ -83,7 +83,7 @@ def count_to_settle(
         needed = later.t_needed(level_inside, both_sides=False)
         # Both of the one-sided tests have to reject: each misses in its own tail.
         near, far = ((margin + side) / later.standard_error for side in (-size, size))
-        return float(np.sum(stdtr(later.df, np.subtract((near, far), needed)))) - 1 >= power
+        return float(np.sum(stdtr(later.df, np.subtract((near, far), needed)))) - 1 >= POWER
 
     low, high = effect.count, MAX_COUNT
     if not settles(high):

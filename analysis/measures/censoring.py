@@ -12,7 +12,6 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import ArrayLike
 
-from analysis.arrays import Floats
 from analysis.measures.survival import (
     CENSORED,
     EVENT,
@@ -32,7 +31,6 @@ class Bias:
         failed: those that failed before.
         censored: those that were cut off before.
         distance: the largest difference of the naive distribution from the cumulative incidence.
-        distance_at_s: where it is.
         naive: quantiles by the naive distribution, for each share asked for; None: not reached.
         incidence: by the cumulative incidence.
         kaplan_meier: by Kaplan-Meier, with failures taken as censored.
@@ -42,7 +40,6 @@ class Bias:
     failed: int
     censored: int
     distance: float
-    distance_at_s: float
     naive: tuple[float | None, ...]
     incidence: tuple[float | None, ...]
     kaplan_meier: tuple[float | None, ...]
@@ -73,14 +70,11 @@ def bias(times_s: ArrayLike, kinds: ArrayLike, shares: Sequence[float]) -> Bias 
     incidence = cumulative_incidence(times_s, kind)
     km = kaplan_meier(times_s, kind)
     # Both jump at the same times, those of EVENT, and are flat in between.
-    difference: Floats = np.abs(naive.probability - incidence.probability)
-    worst = int(np.argmax(difference))
     return Bias(
         streams=int(kind.size),
         failed=int(np.sum(kind == FAILURE)),
         censored=int(np.sum(kind == CENSORED)),
-        distance=float(difference[worst]),
-        distance_at_s=float(naive.times_s[worst]),
+        distance=float(np.abs(naive.probability - incidence.probability).max()),
         naive=tuple(naive.quantile(share) for share in shares),
         incidence=tuple(incidence.quantile(share) for share in shares),
         kaplan_meier=tuple(km.quantile(share) for share in shares),

@@ -136,7 +136,6 @@ class Quantity:
         judged: what counts as the same; None: it gets no verdict.
         duration: the time of streams that it is of, a name of ``durations``; "" if of none.
         without_failures: the quantity that it repeats where no stream fails; "" if none.
-        of_outcome: it counts the streams that ended in one way, which may be none at all.
         share_of: it is the share of streams that ended in one of these ways; () if it is none.
         carried: it is what the network carries, as long as it is asked of all classes together.
         quantile: which quantile of a class's streams it is; None if it is none.
@@ -153,7 +152,6 @@ class Quantity:
     judged: Judged | None
     duration: str = ""
     without_failures: str = ""
-    of_outcome: bool = False
     share_of: tuple[Outcome, ...] = ()
     carried: bool = False
     quantile: float | None = None

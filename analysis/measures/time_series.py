@@ -47,34 +47,6 @@ def cumulative_at(
     return total + np.interp(grid, at, height)
 
 
-def moving_average(
-    grid_s: ArrayLike,
-    begin_s: ArrayLike,
-    end_s: ArrayLike,
-    amount: ArrayLike,
-    window_s: float,
-    low_s: float,
-    high_s: float,
-) -> Floats:
-    """Amount per second in a window centred on each grid time.
-
-    At an edge the window is cut to [low, high] and the amount divided by what is left of its width,
-    so nothing is invented outside the observation; where nothing is left the value is NaN.
-
-    Args:
-        grid_s: shape (g,).
-        begin_s: shape (n,), see ``cumulative_at``.
-        end_s: shape (n,), see ``cumulative_at``.
-        amount: shape (n,), see ``cumulative_at``.
-        window_s: full width of the window.
-        low_s: start of the observation.
-        high_s: end of the observation.
-    """
-    return averaged(
-        grid_s, lambda grid: cumulative_at(grid, begin_s, end_s, amount), window_s, low_s, high_s
-    )
-
-
 def averaged(
     grid_s: ArrayLike,
     amount_by: Callable[[Floats], Floats],
@@ -82,7 +54,18 @@ def averaged(
     low_s: float,
     high_s: float,
 ) -> Floats:
-    """As ``moving_average``, where a function tells how much had come by each time of a grid."""
+    """Return the amount per second in a window centred on each grid time.
+
+    At an edge the window is cut to [low, high] and the amount divided by what is left of its width,
+    so nothing is invented outside the observation; where nothing is left the value is NaN.
+
+    Args:
+        grid_s: shape (g,).
+        amount_by: maps times to how much had come by each of them.
+        window_s: full width of the window.
+        low_s: start of the observation.
+        high_s: end of the observation.
+    """
     grid = np.asarray(grid_s, dtype=np.float64)
     left = np.clip(grid - window_s / 2, low_s, high_s)
     right = np.clip(grid + window_s / 2, low_s, high_s)

@@ -29,7 +29,6 @@ def test_by_hand() -> None:
     assert found.incidence == (5.0, None)
     assert found.kaplan_meier == (5.0, None)
     assert found.distance == pytest.approx(1 - 0.65)
-    assert found.distance_at_s == 6.0
 
 
 def test_nothing_seen() -> None:

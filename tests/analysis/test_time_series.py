@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from analysis.measures.time_series import count_by, cumulative_at, moving_average
+from analysis.measures.time_series import averaged, count_by, cumulative_at
 
 INTERVALS = st.lists(
     st.tuples(st.integers(0, 100), st.integers(0, 20), st.integers(0, 1000)), max_size=30
@@ -40,9 +40,10 @@ def test_cumulative_amount(intervals: list[tuple[int, int, int]]) -> None:
 
 @given(INTERVALS, st.sampled_from([1.0, 7.0, 60.0]))
 @settings(max_examples=50)
-def test_moving_average(intervals: list[tuple[int, int, int]], window: float) -> None:
+def test_averaged(intervals: list[tuple[int, int, int]], window: float) -> None:
     grid = np.arange(-40.0, 160.0, 2.5)
-    got = moving_average(grid, *arrays(intervals), window, 0.0, 120.0)
+    spans = arrays(intervals)
+    got = averaged(grid, lambda times: cumulative_at(times, *spans), window, 0.0, 120.0)
     for t, value in zip(grid, got, strict=True):
         left = min(max(t - window / 2, 0.0), 120.0)
         right = min(max(t + window / 2, 0.0), 120.0)
@@ -55,16 +56,17 @@ def test_moving_average(intervals: list[tuple[int, int, int]], window: float) ->
 
 def test_a_constant_rate_stays_constant_up_to_the_edges() -> None:
     end = np.arange(1.0, 201.0)
-    average = moving_average(
-        np.arange(0.0, 201.0), end - 1, end, np.full(200, 500.0), 60.0, 0.0, 200.0
-    )
+    spans = end - 1, end, np.full(200, 500.0)
+    grid = np.arange(0.0, 201.0)
+    average = averaged(grid, lambda times: cumulative_at(times, *spans), 60.0, 0.0, 200.0)
     assert average == pytest.approx(np.full(201, 500.0))
 
 
 def test_a_step_is_smeared_over_the_window_and_centred() -> None:
     end = np.arange(1.0, 201.0)
-    amount = np.where(end > 100, 60.0, 0.0)
-    average = moving_average([69.0, 70.0, 85.0, 100.0, 130.0], end - 1, end, amount, 60.0, 0, 200)
+    spans = end - 1, end, np.where(end > 100, 60.0, 0.0)
+    grid = [69.0, 70.0, 85.0, 100.0, 130.0]
+    average = averaged(grid, lambda times: cumulative_at(times, *spans), 60.0, 0, 200)
     assert average == pytest.approx([0.0, 0.0, 15.0, 30.0, 60.0])
 
 

@@ -101,7 +101,6 @@ def _count_metric(outcome: Outcome, label: str) -> Metric:
         headline=outcome is Outcome.TIMEOUT,
         # It depends on how many streams were started; the rates do not.
         judged=None,
-        of_outcome=True,
         compute=_count(outcome),
     )
 
