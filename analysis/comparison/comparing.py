@@ -78,7 +78,7 @@ class Comparison:
         identical: all records are the same bytes, so that there is nothing to test.
         paired: how runs were compared.
         pairs: networks of both sides, over all matches; for unpaired sets of no meaning.
-        alone: seeds without a partner, in words.
+        alone: networks without a partner, and other notes on what is compared.
         error_level: chance of any false "shown" among the endpoints of all matches together.
     """
 
@@ -209,12 +209,12 @@ def compare_sets(
         single = sorted(set(mine) ^ set(other))
         if paired and common and single:
             where = f" of {match.label}" if len(matches) > 1 else ""
-            alone.append(f"seeds without a pair{where}: {', '.join(map(str, single))}")
+            alone.append(f"networks without a pair{where}: {', '.join(map(str, single))}")
     if not pair:
         alone.append("not paired, as asked: the sets are compared as two independent samples")
     if paired and not couples:
         paired = False
-        alone = ["no seed in common: the sets are compared as two independent samples"]
+        alone = ["no network in common: the sets are compared as two independent samples"]
     if not paired:
         couples = [
             pair
@@ -308,7 +308,7 @@ def _matched(
 def _judge(
     a: RunSet, b: RunSet, match: Match, paired: bool, error_level: float
 ) -> Iterator[MetricRow]:
-    # Seeds differ by more than sides do: means over other seeds would belie the effect.
+    # Networks differ by more than sides do: means over other networks would belie the effect.
     of_pairs = set(match.runs_a) & set(match.runs_b)
     statistics: Statistics = {}
     for side, run_set, level, variant in (

@@ -332,7 +332,7 @@ def test_what_cannot_be_compared_is_said() -> None:
     of_class = statistics["5mid", "web"]
     of_class["ttfb_p50_s", "b"][3] = Statistic(None, "the curve ends at 40.0%")
     reason = answer(claim("lowest", "a b"), statistics).deciding.reason
-    assert reason == "b at 5mid lacks a value in 1 of 8 runs: the curve ends at 40.0%"
+    assert reason == "b at 5mid lacks a value in 1 of 8 networks: the curve ends at 40.0%"
     of_class["ttfb_p50_s", "b"] = {99: Statistic(1.0)}
     assert answer(claim("lowest", "a b"), statistics).deciding.reason == "no common network"
 

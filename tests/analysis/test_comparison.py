@@ -250,7 +250,7 @@ def test_one_seed_is_not_settled() -> None:
 def test_seeds_without_a_pair_are_named() -> None:
     result = compare_sets(make_set(), make_set("b", seeds=range(3, 12)))
     assert result.pairs == 6
-    assert result.alone == ("seeds without a pair: 1, 2, 9, 10, 11",)
+    assert result.alone == ("networks without a pair: 1, 2, 9, 10, 11",)
 
 
 def test_no_seed_in_common_makes_two_samples() -> None:
@@ -260,7 +260,7 @@ def test_no_seed_in_common_makes_two_samples() -> None:
     assert not result.paired
     assert result.conclusion is Conclusion.REGRESSION
     assert result.about == ()
-    assert "no seed in common" in result.alone[0]
+    assert "no network in common" in result.alone[0]
 
 
 def test_streams_that_all_timed_out() -> None:

@@ -463,7 +463,7 @@ def test_simulations_of_the_same_networks_are_paired(tmp_path: Path) -> None:
     result = compare_sets(fast, slow)
     assert (result.paired, result.pairs) == (True, 6)
     assert any("same networks" in words for words in result.alone)
-    assert any(words.startswith("seeds without a pair") for words in result.alone)
+    assert any(words.startswith("networks without a pair") for words in result.alone)
     assert "6 pairs of runs" in html_text(result)
     others = slow.model_copy(
         update={"runs": tuple(r.model_copy(update={"network": f"x{r.seed}"}) for r in slow.runs)}

@@ -313,7 +313,7 @@ def test_missing_runs_are_named_and_the_rest_is_answered(
     html = made.html.read_text()
     assert "4 of the planned runs are missing:" in html
     assert "Missing: 3 of 9 runs." in html
-    assert "2 runs of other seeds are left out" in html
+    assert "2 runs of other networks are left out" in html
 
 
 @pytest.mark.slow
@@ -360,7 +360,7 @@ def test_streams_that_all_time_out_leave_claims_open(
     made = build(Paper("A paper", STUDIES[:2], CLAIMS), partial_store, tmp_path / "out")
     rows = rows_of(made.claims_csv)
     assert rows["timeouts"]["note"] == "timeout rate is 100% in all of these runs"
-    assert "lacks a value in 3 of 3 runs: the curve ends at 0.0%" in rows["fastest"]["note"]
+    assert "lacks a value in 3 of 3 networks: the curve ends at 0.0%" in rows["fastest"]["note"]
     assert rows["slower"]["note"].startswith("Round robin at 5 middles at scale 0.1 lacks a value")
 
 

@@ -125,8 +125,8 @@ def test_the_same_streams_fail_whatever_is_chosen(direction: str) -> None:
     found = answer(claim(direction, "timeout_rate"), rates("few"), SAME)
     assert found.answer is Answer.UNTESTABLE
     assert found.deciding.reason == (
-        "the same streams time out under both variants at few: 3 streams of 2 clients in 5 seeds, "
-        "by client and order of start"
+        "the same streams time out under both variants at few: 3 streams of 2 clients in 5 "
+        "networks, by client and order of start"
     )
     # What was measured is told all the same.
     assert found.deciding.effect is not None

@@ -54,15 +54,15 @@ class Evidence:
         return of_class.get((self.metric.name, point.variant), {})
 
     def seeds(self, points: Sequence[Point]) -> list[int]:
-        """The seeds that all of the points have runs of, ascending."""
+        """Return the networks that all of the points have runs on, ascending."""
         return sorted(set.intersection(*(set(self.of(point)) for point in points)))
 
     def leeway(self, point: Point, seed: int) -> Leeway | None:
-        """What a run says of whether a choice could matter in it; None where that is not known."""
+        """Return what a network's runs say of whether a choice could matter; None if not known."""
         return self._leeways.get((point.level, point.variant, seed))
 
     def arrays(self, points: Sequence[Point]) -> tuple[Floats, ...]:
-        """The values at each point, of the seeds that all have, each of shape (seeds,)."""
+        """Return the values at each point, on their common networks, each of shape (networks,)."""
         seeds = self.seeds(points)
         return tuple(self._array(point, seeds) for point in points)
 
@@ -80,11 +80,10 @@ class Evidence:
         for point in points:
             without = [s for s in seeds if self.of(point)[s].value is None]
             if without:
-                # To leave those seeds out would be to select.
-                return (
-                    f"{self._name(point)} lacks a value in {len(without)} of {len(seeds)} runs: "
-                    f"{self.of(point)[without[0]].reason}"
-                )
+                # To leave those networks out would be to select.
+                count = f"{len(without)} of {len(seeds)} networks"
+                reason = self.of(point)[without[0]].reason
+                return f"{self._name(point)} lacks a value in {count}: {reason}"
         return ""
 
     def resolution(self, points: Sequence[Point]) -> float:

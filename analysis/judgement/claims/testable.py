@@ -45,7 +45,7 @@ def cannot_differ(statement: Statement, evidence: Evidence) -> Untestable | None
 
 
 def _same_streams(contrast: Contrast, evidence: Evidence) -> Untestable | None:
-    """Whether in each seed the same streams of the same clients fail under both variants."""
+    """Whether in each network the same streams of the same clients fail under both variants."""
     outcomes = evidence.metric.share_of
     runs = [_leeways(point, contrast, evidence) for point in contrast]
     if not outcomes or None in [run for of_point in runs for run in of_point]:
@@ -62,7 +62,8 @@ def _same_streams(contrast: Contrast, evidence: Evidence) -> Untestable | None:
     return Untestable(
         Obstacle.SAME_STREAMS,
         f"the same streams {verb} under both variants at {_level(contrast, evidence)}",
-        f"{streams} streams of {clients} clients in {len(one)} seeds, by client and order of start",
+        f"{streams} streams of {clients} clients in {len(one)} networks, by client and order of "
+        "start",
     )
 
 
@@ -94,7 +95,7 @@ def _all_lost(shares: Sequence[float], evidence: Evidence) -> bool:
     """Whether what some gain is shown to be lost by others, and all of it but for the margin.
 
     Args:
-        shares: lost of each byte gained, one for each seed.
+        shares: lost of each byte gained, one for each network.
         evidence: whose margin it is.
     """
     if len(shares) < 2 or float(np.mean(shares)) < 1 - evidence.margin.value:
@@ -103,7 +104,7 @@ def _all_lost(shares: Sequence[float], evidence: Evidence) -> bool:
 
 
 def _leeways(point: Point, contrast: Contrast, evidence: Evidence) -> list[Leeway | None]:
-    """What the point's runs say, for each seed that both points have."""
+    """Return what the point's runs say, for each network that both points have."""
     return [evidence.leeway(point, seed) for seed in evidence.seeds(contrast)]
 
 

@@ -39,7 +39,7 @@ def validate_on_runs(
         raise AnalysisError(
             f"A/A of {variant} at level {level} needs at least {MIN_RUNS} runs with values of all "
             "endpoints",
-            "make more seeds of one variant",
+            "make runs of one variant on more networks",
         )
     runs = np.array([list(values.values()) for values in table])
     n = runs.shape[1] // 2
