@@ -126,9 +126,9 @@ class Comparison:
         """
         if self.networks < 2 or not self.paired:
             return None
-        families = Counter(row.match.label for row in self.judged).values()
-        share = endpoint_weights(max(families))[0]
-        return shown_from_spreads(self.networks, self.error_level / len(families) * share)
+        endpoints = max(Counter(row.match.label for row in self.judged).values())
+        level = self.error_level / len({row.match.label for row in self.rows})
+        return shown_from_spreads(self.networks, level * endpoint_weights(endpoints)[0])
 
     @property
     def conclusion(self) -> Conclusion:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import io
 import re
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -423,3 +424,15 @@ def test_a_lead_or_a_correlation_may_be_negative(value: float, sound: bool) -> N
     else:
         with pytest.raises(ValidationError):
             Value.model_validate(content)
+
+
+def test_a_match_without_a_judged_endpoint_has_its_part_of_the_level() -> None:
+    one = compare_sets(make_set(), make_set("b", variant="rr"))
+    other = replace(one.rows[0].match, label="other")
+    unjudged = [
+        replace(row, match=other, judgement=replace(row.judgement, endpoint=None))
+        for row in one.rows
+    ]
+    both = replace(one, rows=(*one.rows, *unjudged))
+    halved = replace(one, error_level=one.error_level / 2)
+    assert both.spreads_shown == halved.spreads_shown
