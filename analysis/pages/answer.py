@@ -233,6 +233,8 @@ def _detectable(compared: Sequence[Compared]) -> list[str]:
         judgement.verdict.detectable or 0.0
         for judgement in first
         if judgement.verdict.scale == "ratio"
+        # Levels may have other endpoints.
+        and endpoint_name(judgement) == endpoint_name(first[0])
     )
     if not ratios:
         return []
