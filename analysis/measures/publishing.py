@@ -97,7 +97,9 @@ def _relay_bytes_that_count(table: pa.Table, levels: Sequence[Level]) -> pa.Arra
     host = np.asarray(table["host"].cast(pa.string()).to_pylist(), dtype=np.str_)
     order = np.lexsort((time_s, host))
     last = np.zeros(time_s.shape, dtype=np.bool_)
-    last[order[np.append(host[order][1:] != host[order][:-1], [True] * bool(order.size))]] = True
+    is_last = np.ones(order.shape, dtype=np.bool_)
+    is_last[:-1] = host[order][1:] != host[order][:-1]
+    last[order[is_last]] = True
     return pc.or_(pa.array(last), _in_spans(np.floor(time_s), levels))
 
 

@@ -14,7 +14,7 @@ import fcntl
 import functools
 import hashlib
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
@@ -63,11 +63,12 @@ Say = Callable[[str], None]
 
 @dataclass(frozen=True)
 class Prepared:
-    """An experiment before its runs: its plan and the key of its baseline."""
+    """An experiment before its runs: its plan, its engine and the key of its baseline."""
 
     entry: NightlyEntry
     plan: Plan
     key: str
+    engine: Mapping[str, str]
 
 
 @dataclass(frozen=True)
@@ -185,7 +186,8 @@ def prepare_entry(root: Path, entry: NightlyEntry, asked: Request, say: Say) -> 
     """Plan one entry. Raises UserError for all that can be known before a run."""
     request = request_of_entry(entry, asked)
     plan = make_plan(root, request, say, out=root / "results" / "nightly" / entry.name)
-    return Prepared(entry, plan, baseline_key(open_bench(root, request, say)))
+    bench = open_bench(root, request, say)
+    return Prepared(entry, plan, baseline_key(bench), bench.engine.identity)
 
 
 def baseline_key(bench: Bench) -> str:
@@ -239,9 +241,13 @@ def _baseline(state: Path, item: Prepared, accept_with: str) -> RunSet:
         planned = {(run.level, run.variant) for run in item.plan.runs}
         known = {(run.level, run.variant) for run in baseline.runs}
         # The key of its name says that these are the same.
-        if baseline.records_format != RECORDS_FORMAT or not planned <= known:
+        if (
+            baseline.records_format != RECORDS_FORMAT
+            or not planned <= known
+            or any(run.engine != item.engine for run in baseline.runs)
+        ):
             raise UserError(
-                f"{path} is damaged: it is not of this experiment and record format",
+                f"{path} is damaged: it is not of this experiment, engine and record format",
                 f"restore it from a copy, or make this night's runs the baseline: {accept_with}",
             )
         return baseline

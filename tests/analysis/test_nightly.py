@@ -14,7 +14,7 @@ import numpy as np
 import pyarrow as pa  # type: ignore[import-untyped]
 import pyarrow.parquet as pq  # type: ignore[import-untyped]
 import pytest
-from runset_synthetic import TOR, make_set
+from runset_synthetic import ENGINE, TOR, make_set
 
 from analysis.comparison.comparing import compare_sets
 from analysis.comparison.history import SCHEMA, read_history, write_history
@@ -55,7 +55,7 @@ class Machine:
         def prepare(root: Path, entry: Any, asked: Request, say: Any) -> Prepared:
             resources = Resources(0, 0, 0)
             plan = Plan(asked, (), root / "runs", root / "results", 1, resources)
-            return Prepared(entry, plan, self.key)
+            return Prepared(entry, plan, self.key, ENGINE)
 
         def measure(root: Path, item: Prepared, jobs: int | None, say: Any) -> RunSet:
             self.measured += 1
@@ -429,6 +429,7 @@ def test_another_table_is_no_history(tmp_path: Path, machine: Machine) -> None:
         (lambda text: text[:100], "is not valid JSON"),
         (lambda text: text.replace('"runs"', '"ruins"'), "is not a valid set of runs"),
         (lambda text: text.replace('"records_format": 1', '"records_format": 2'), "is damaged"),
+        (lambda text: text.replace(ENGINE["commit"], "other", 1), "is damaged"),
     ],
 )
 def test_a_damaged_baseline_is_refused(

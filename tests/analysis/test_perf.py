@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 import pyarrow.parquet as pq  # type: ignore[import-untyped]
 import pytest
-from analysis_synthetic import EPOCH, LogWriter
+from analysis_synthetic import EPOCH, LogWriter, forget_hashes
 from tornet_synthetic import write_tornet_run
 
 from analysis.formats import files
@@ -215,6 +215,16 @@ def test_a_published_pack_has_the_same_values(run: Path, tmp_path: Path) -> None
         assert some.num_rows < every.num_rows
         assert some.schema.equals(every.schema)
     assert {key: published[key] for key in names} == {key: whole[key] for key in names}
+
+
+def test_relays_without_a_count_are_published(run: Path, tmp_path: Path) -> None:
+    records = tmp_path / "records"
+    shutil.copytree(run / files.RECORDS, records)
+    empty = pq.read_table(records / files.RELAY_BYTES_TABLE).slice(0, 0)
+    pq.write_table(empty, records / files.RELAY_BYTES_TABLE)
+    forget_hashes(records / files.PARSE_REPORT)
+    publish(records, [LEVEL], tmp_path / "published")
+    assert pq.read_table(tmp_path / "published" / files.RELAY_BYTES_TABLE).equals(empty)
 
 
 def test_what_is_written_for_plot_is_what_an_import_reads(run: Path, tmp_path: Path) -> None:

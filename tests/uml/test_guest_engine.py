@@ -237,6 +237,27 @@ def test_a_guest_that_stands_still_says_why(tmp_path: Path, free_mib: int, cause
         watch.look()
 
 
+def test_a_guest_that_was_stopped_did_not_stand_still(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Both were stopped, and the guest has not yet said anything since."""
+    wall_s = 1000.0
+    monkeypatch.setattr(time, "monotonic", lambda: wall_s)
+    log = tmp_path / LOG
+    log.write_text("onionlab-time 5 1000\n")
+    watch = engine._Watch(log, tmp_path, patience_s=120, memory_bytes=2**30)
+    wall_s += 3600
+    assert watch.look() == 5
+    wall_s += 3600
+    assert watch.look() == 5
+    for _ in range(11):
+        wall_s += 10
+        watch.look()
+    wall_s += 10
+    with pytest.raises(EngineFailureError, match="stands still"):
+        watch.look()
+
+
 @pytest.mark.slow
 def test_a_program_that_never_sleeps_is_found_out(tmp_path: Path, uml_engine: UmlEngine) -> None:
     started_s = time.monotonic()

@@ -59,6 +59,8 @@ STATE_FOLDER = "uml.state"
 LOG_TAIL_LINES = 25
 OPEN_FILES = 65_536
 START_ENDS_NS = 50 * 10**6
+LONGEST_LOOK_S = 10.0
+"""Between two looks at a guest; if it takes longer, this process was stopped meanwhile."""
 MAX_LOW_MEMORY = 0.05
 """Of the guest's memory: with less free it may do nothing but look for some."""
 
@@ -279,6 +281,8 @@ class UmlEngine:
 class _Watch:
     """Follows a guest's simulated time, and notices when it stands still.
 
+    Time in which this process was stopped does not count: the guest was stopped with it.
+
     hosts: where the logs of watched hosts grow meanwhile (see _take_logs). memory_bytes: of the
     guest.
     """
@@ -293,13 +297,14 @@ class _Watch:
     _offset: int = 0
 
     def __post_init__(self) -> None:
-        self._moved()
-
-    def _moved(self) -> None:
-        self._moved_wall_s = time.monotonic()
+        self._looked_wall_s = time.monotonic()
+        self._still_s = 0.0
 
     def look(self) -> float:
         """Return the simulated time. Raises EngineFailureError where it stands still too long."""
+        now_wall_s = time.monotonic()
+        self._still_s += min(now_wall_s - self._looked_wall_s, LONGEST_LOOK_S)
+        self._looked_wall_s = now_wall_s
         with self.log.open("rb") as lines:
             lines.seek(self._offset)
             new = lines.read()
@@ -309,11 +314,11 @@ class _Watch:
         for found in _TIME.finditer(new[:end]):
             self.simulated_s = float(found[1])
             self._free_bytes = int(found[2])
-            self._moved()
+            self._still_s = 0.0
         for found in _END.finditer(new[:end]):
             self._doing = found[1].decode(errors="replace")
-            self._moved()
-        still_s = time.monotonic() - self._moved_wall_s
+            self._still_s = 0.0
+        still_s = self._still_s
         if still_s > self.patience_s and self._offset == 0 and not new:
             raise EngineFailureError(
                 f"the guest has said nothing for {still_s:.0f} s: it does not start"
