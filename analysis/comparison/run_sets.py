@@ -5,6 +5,7 @@ The two sides of a comparison, a nightly baseline and an import are all such set
 
 from __future__ import annotations
 
+import hashlib
 import json
 from collections import Counter
 from pathlib import Path
@@ -121,6 +122,7 @@ class RunSet(FormatModel):
     )
     runs: tuple[SetRun, ...] = Field(min_length=1, description="its runs")
     values: tuple[Value, ...] = Field(description="the statistics of its runs")
+    sha256: str = Field(default="", description="of a nightly baseline: of all the rest")
 
     @model_validator(mode="after")
     def _agrees(self) -> Self:
@@ -192,6 +194,15 @@ class RunSet(FormatModel):
                 "values": tuple(value for value in self.values if value.variant == variant),
             }
         )
+
+    def sealed(self) -> RunSet:
+        """Return the set with the SHA-256 of all the rest."""
+        # Without defaults, so that a field that is new does not change it.
+        rest = self.model_dump(
+            mode="json", by_alias=True, exclude={"sha256"}, exclude_defaults=True
+        )
+        digest = hashlib.sha256(json.dumps(rest, sort_keys=True).encode()).hexdigest()
+        return self.model_copy(update={"sha256": digest})
 
     def text(self) -> str:
         """The file's content; the same set gives the same bytes."""

@@ -14,7 +14,7 @@ import fcntl
 import functools
 import hashlib
 import json
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
@@ -63,12 +63,11 @@ Say = Callable[[str], None]
 
 @dataclass(frozen=True)
 class Prepared:
-    """An experiment before its runs: its plan, its engine and the key of its baseline."""
+    """An experiment before its runs: its plan and the key of its baseline."""
 
     entry: NightlyEntry
     plan: Plan
     key: str
-    engine: Mapping[str, str]
 
 
 @dataclass(frozen=True)
@@ -186,8 +185,7 @@ def prepare_entry(root: Path, entry: NightlyEntry, asked: Request, say: Say) -> 
     """Plan one entry. Raises UserError for all that can be known before a run."""
     request = request_of_entry(entry, asked)
     plan = make_plan(root, request, say, out=root / "results" / "nightly" / entry.name)
-    bench = open_bench(root, request, say)
-    return Prepared(entry, plan, baseline_key(bench), bench.engine.identity)
+    return Prepared(entry, plan, baseline_key(open_bench(root, request, say)))
 
 
 def baseline_key(bench: Bench) -> str:
@@ -244,10 +242,10 @@ def _baseline(state: Path, item: Prepared, accept_with: str) -> RunSet:
         if (
             baseline.records_format != RECORDS_FORMAT
             or not planned <= known
-            or any(run.engine != item.engine for run in baseline.runs)
+            or baseline.sha256 not in ("", baseline.sealed().sha256)
         ):
             raise UserError(
-                f"{path} is damaged: it is not of this experiment, engine and record format",
+                f"{path} is damaged: it has another SHA-256, experiment or record format",
                 f"restore it from a copy, or make this night's runs the baseline: {accept_with}",
             )
         return baseline
@@ -268,7 +266,7 @@ def _write_baseline(state: Path, item: Prepared, tonight: RunSet, night: str) ->
     made = tonight.model_copy(
         update={"name": f"baseline of {night}", "notes": (*tonight.notes, f"accepted {night}")}
     )
-    write_whole(_baseline_path(state, item), made.text())
+    write_whole(_baseline_path(state, item), made.sealed().text())
 
 
 def _compare(baseline: RunSet, tonight: RunSet, level: float) -> Comparison:

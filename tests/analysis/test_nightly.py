@@ -55,7 +55,7 @@ class Machine:
         def prepare(root: Path, entry: Any, asked: Request, say: Any) -> Prepared:
             resources = Resources(0, 0, 0)
             plan = Plan(asked, (), root / "runs", root / "results", 1, resources)
-            return Prepared(entry, plan, self.key, ENGINE)
+            return Prepared(entry, plan, self.key)
 
         def measure(root: Path, item: Prepared, jobs: int | None, say: Any) -> RunSet:
             self.measured += 1
@@ -395,6 +395,7 @@ def test_a_damaged_history_is_refused(machine: Machine, content: bytes) -> None:
         {"values": []},
         {"values": [None, 1.0, 1.0, 1.0]},
         {"values": [-2.0, 1.0, 1.0, 1.0]},
+        {"values": [-1.0, 9.0, 9.0, 9.0]},
         {"values": [math.nan, 1.0, 1.0, 1.0]},
         {"estimate": None},
         {"estimate": math.inf},
@@ -430,6 +431,7 @@ def test_another_table_is_no_history(tmp_path: Path, machine: Machine) -> None:
         (lambda text: text.replace('"runs"', '"ruins"'), "is not a valid set of runs"),
         (lambda text: text.replace('"records_format": 1', '"records_format": 2'), "is damaged"),
         (lambda text: text.replace(ENGINE["commit"], "other", 1), "is damaged"),
+        (lambda text: text.replace('"seed": 3', '"seed": 33'), "is damaged"),
     ],
 )
 def test_a_damaged_baseline_is_refused(
