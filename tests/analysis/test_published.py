@@ -349,7 +349,10 @@ def stream_rows(draw: st.DrawFn, times: st.SearchStrategy[float]) -> Rows:
                     "time_to_last_byte_s": last_s,
                     "bytes_requested": draw(st.none() | st.integers(1, 10**6)),
                     "outcome": outcome.value,
-                    "end_s": np.rint(end_s * 1e6) / 1e6 if draw(st.booleans()) else end_s,
+                    # Rounded, it may not be before the start.
+                    "end_s": max(start_s, np.rint(end_s * 1e6) / 1e6)
+                    if draw(st.booleans())
+                    else end_s,
                 }
             )
     return rows
