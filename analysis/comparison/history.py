@@ -92,8 +92,9 @@ def _problem(
     # NaN is not within the bounds either.
     if not all(LEAST_VALUE <= value <= LARGEST_VALUE for value in known):
         return f"a value is not from {LEAST_VALUE:g} to {LARGEST_VALUE:g}"
+    # Only leads and correlations can be negative, and these are at most 1.
     if known and min(known) < 0 and max(known) > 1:
-        return "a value is negative, and another one is more than 1: leads and correlations are not"
+        return "a value is negative although another one is more than 1"
     if (estimate is None) == (len(known) == len(values)):
         return f"the estimate is {estimate}, and {len(values) - len(known)} values are null"
     return None

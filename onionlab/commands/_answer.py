@@ -15,7 +15,7 @@ def print_report(report: Path) -> None:
     answer = report.with_name(ANSWER)
     lines = answer.read_text(encoding="utf-8").splitlines() if answer.is_file() else []
     for line in lines:
-        # A name or a path is not broken, so that it can be copied.
+        # Names and paths stay whole, so that they can be copied.
         print(
             textwrap.fill(
                 line,

@@ -27,7 +27,7 @@ def judging_problems(
 
     settings: of each level. An endpoint is impossible if no level has it.
     """
-    for metric in header.margins.keys() - OWN.judged.keys():
+    for metric in sorted(header.margins.keys() - OWN.judged.keys()):
         yield tree.locate(
             ("margins", metric),
             f"the metric is not judged, so it has no margin{nearest(metric, OWN.judged)}",

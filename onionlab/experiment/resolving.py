@@ -58,7 +58,7 @@ def resolve(
     if wrong_scope:
         problems.append(tree.locate(("scope",), wrong_scope))
     if header.margins or header.endpoints:
-        # Behind it is Arrow, which takes longer to import than most commands run.
+        # The definitions of metrics take half a second to import.
         from onionlab.experiment.endpoints import judging_problems
 
         settings_of_all = [level.settings for level in levels.values()]
