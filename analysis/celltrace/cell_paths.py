@@ -131,7 +131,7 @@ class Network:
                 out = int(cells.out_channel[onward[0]])
                 peer = self._peer[name].get(out)
                 if peer is not None:
-                    # Which of the peer's channels it is, the peer's own table tells.
+                    # The peer's own table has the number of the channel.
                     following[own] = (peer, int(cells.out_circ[onward[0]]))
             address = self._peer[name].get(own[0])
             if address is not None and address not in self._by_address:

@@ -16,7 +16,7 @@ NEVER = -1
 
 
 class Fate(IntEnum):
-    """What became of a cell, as its events tell."""
+    """The fate of a cell, derived from its events."""
 
     RELAYED = 0
     """inbuf, queue, outbuf and flush: it went through."""

@@ -102,7 +102,7 @@ class Level(FormatModel):
         return self
 
     def same_as(self, other: Level) -> bool:
-        """Whether both are one setting, whatever one of them tells that the other does not."""
+        """Return whether both describe one setting. What only one of them records is ignored."""
         untold: dict[str, dict[str, float]] = {
             name: {}
             for name in ("relays", "capacities_bytes_per_s")
@@ -196,7 +196,7 @@ class PlannedLooks:
 
     @property
     def judges(self) -> bool:
-        """Whether it tells anything: one pair of runs has no spread."""
+        """Return whether the last look can judge: one pair of runs has no spread."""
         return self.sizes[-1] > 1
 
 
@@ -223,7 +223,7 @@ class Looks(PlannedLooks):
 
     @property
     def several(self) -> bool:
-        """Whether more than one of them told something."""
+        """Return whether more than one look could judge."""
         return bool(self.telling) or sum(size > 1 for size in self.sizes) > 1
 
     @property
@@ -345,7 +345,7 @@ class Study(FormatModel):
         return level.label if self.scale == 1 else f"{level.label} at scale {self.scale:g}"
 
     def title_of(self, figure: FigureSpec) -> str:
-        """What stands above a figure, its level included."""
+        """Return the title of a figure, with its level."""
         level = self.level(figure.level)
         title = figure.title or figure.id
         # As words of their own, and the last ones: the level's may stand in other words as well.

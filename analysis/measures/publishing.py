@@ -39,7 +39,7 @@ from analysis.measures.published import Curve, rounding_of
 from analysis.measures.run_data import groups_side_by_side, load_run
 
 LONGEST_S = 1e6
-"""Of a run whose seconds are told one by one: eleven days."""
+"""Longest run that is published second by second: eleven days."""
 
 Key = tuple[str, int]
 """Client and number of a stream."""

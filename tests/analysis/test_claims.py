@@ -174,7 +174,7 @@ def test_an_order_by_less_than_the_margin_is_no_relevant_difference(a: float, b:
     assert part.p_different < 0.05
     assert (part.answer, part.grade) == (Answer.NO_DIFFERENCE, Grade.SAME)
     assert answer(claim("alike", "a b"), statistics).answer is Answer.SUPPORTED
-    # With a margin of its own the same difference is no likeness.
+    # The same difference is larger than a smaller margin.
     assert answer(claim("alike", "a b", margin=0.01), statistics).answer is Answer.OPPOSITE
 
 

@@ -90,7 +90,7 @@ TABLES = (
     "answer.txt", "claims.csv", "claims.json", "claims.pdf", "claims.png", "figures.html",
     "levels-ewma.csv", "levels-ewma.pdf", "levels-ewma.png", "manifest.json",
 )  # fmt: skip
-"""What stands beside the figures."""
+"""Files in the folder of the figures that are not figures."""
 
 PAPER = Paper("A paper <about> things", STUDIES, CLAIMS)
 WITHOUT_FIGURES = Paper(

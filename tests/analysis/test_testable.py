@@ -128,7 +128,7 @@ def test_the_same_streams_fail_whatever_is_chosen(direction: str) -> None:
         "the same streams time out under both variants at few: 3 streams of 2 clients in 5 "
         "networks, by client and order of start"
     )
-    # What was measured is told all the same.
+    # The measured effect is reported nevertheless.
     assert found.deciding.effect is not None
 
 

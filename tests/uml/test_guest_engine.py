@@ -87,7 +87,7 @@ def test_a_program_finds_the_host_that_was_described(tmp_path: Path, uml_engine:
 
 
 class SeenError(Exception):
-    """What was waited for is there."""
+    """Raised when the expected output has arrived."""
 
 
 def test_what_a_watched_host_prints_is_seen_while_it_runs(

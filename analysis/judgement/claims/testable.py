@@ -36,7 +36,7 @@ def at_a_bound(statement: Statement, evidence: Evidence) -> Untestable | None:
 
 
 def cannot_differ(statement: Statement, evidence: Evidence) -> Untestable | None:
-    """Whether where they would have to, two variants could not be told apart, whatever they do."""
+    """Return why two variants that a statement compares cannot differ, or None if they can."""
     for contrast in statement.contrasts:
         found = _same_streams(contrast, evidence) or _saturated(contrast, evidence)
         if found is not None:

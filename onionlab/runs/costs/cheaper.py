@@ -11,9 +11,9 @@ from onionlab.runs.costs.asking import Asked
 from onionlab.runs.costs.estimate import Costs, Estimate
 
 WORTH_SAYING_S = 3600.0
-"""From so long on by the clock it is said what would be cheaper."""
+"""Least wall time of an estimate that proposes cheaper runs."""
 WORTH_SHARE = 0.9
-"""What is no cheaper than so much of it is not said."""
+"""Largest share of the cost that a proposal may have."""
 SMALL_SCALE = 0.1
 
 

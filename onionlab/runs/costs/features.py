@@ -107,7 +107,7 @@ class Features:
 
     @property
     def flowing_bytes(self) -> float:
-        """What clients get whatever the engine's TCP."""
+        """Return the bytes that clients receive with the TCP of any engine."""
         return self.carried_bytes - self.stalling_bytes
 
 
