@@ -23,17 +23,18 @@ from onionlab.experiment.schema import (
 )
 from onionlab.experiment.schema.traffic_settings import MARKOV, MODEL_KEYS
 from onionlab.experiment.tor_options import (
+    OPTION_DEFAULTS_LAYER,
     RESERVED_OPTIONS,
     SOCKS_FLAGS,
     SOCKS_PORT,
     Setting,
-    built_in_layers,
     default_layers,
     describe_ignored,
     experiment_layers,
     groups_of,
     keep_options,
     overriding,
+    parameter_settings,
     resolve_options,
     unread_because,
 )
@@ -297,19 +298,20 @@ def check_tor_options(
     every = known.variants or {}
     variants = [every[name] for name in tor.variants if name in every]
     own = own or {}
-    settings = _settings(tor, variants, defaults or {})
+    settings = _settings(tor, variants, defaults)
+    parameters = parameter_settings(tor.consensus_params, has_defaults=defaults is not None)
     for variant, hosts in zip(variants, settings, strict=True):
         for option in variant.torrc:
             if option.casefold() in own:
                 message = f"{own[option.casefold()]} overrides {option} of {variant.name}"
                 yield Finding(("tor", "variants"), message)
-            ignored = unread_because(option, hosts.values())
+            ignored = unread_because(option, hosts.values(), parameters)
             if ignored:
                 message = f"{option} of {variant.name}: {describe_ignored(ignored)}"
                 yield Finding(("tor", "variants"), message)
     yield from _torrc(tor.torrc, variants, own, port=None if defaults is None else SOCKS_PORT)
-    yield from _unread_options(tor, settings)
-    yield from _consensus_parameters(tor.consensus_params, settings)
+    yield from _unread_options(tor, settings, parameters)
+    yield from _consensus_parameters(tor.consensus_params, settings, parameters)
 
 
 def _torrc(
@@ -363,15 +365,17 @@ def _of_variants(option: str, variants: Sequence[TorVariant]) -> Iterator[str]:
 
 
 def _settings(
-    tor: TorSettings | TornetTor, variants: Sequence[TorVariant], defaults: Mapping[str, str]
+    tor: TorSettings | TornetTor,
+    variants: Sequence[TorVariant],
+    defaults: Mapping[str, str] | None,
 ) -> list[dict[str, dict[str, Setting]]]:
     """Return kind of host -> its options, for each variant."""
-    kept = keep_options(defaults, tor.consensus_params)
+    kept = keep_options(defaults or {}, tor.consensus_params)
     return [
         {
             role: resolve_options(
                 [
-                    *built_in_layers(tor.consensus_params),
+                    *([] if defaults is None else [OPTION_DEFAULTS_LAYER]),
                     *default_layers(role, kept),
                     *experiment_layers(
                         role, scheduler=tor.scheduler, variant=variant, torrc=tor.torrc
@@ -385,7 +389,9 @@ def _settings(
 
 
 def _unread_options(
-    tor: TorSettings | TornetTor, settings: Sequence[Mapping[str, Mapping[str, Setting]]]
+    tor: TorSettings | TornetTor,
+    settings: Sequence[Mapping[str, Mapping[str, Setting]]],
+    parameters: Mapping[str, Setting],
 ) -> Iterator[Finding]:
     """Yield the options that no host reads which gets them, whatever its variant."""
     places: dict[tuple[str, ...], str] = {
@@ -396,13 +402,15 @@ def _unread_options(
     for place, option in sorted(places.items()):
         group = place[1] if place[0] == "torrc" else "all"
         hosts = [its for one in settings for role, its in one.items() if group in groups_of(role)]
-        setting = unread_because(option, hosts)
+        setting = unread_because(option, hosts, parameters)
         if setting:
             yield Finding(("tor", *place), describe_ignored(setting))
 
 
 def _consensus_parameters(
-    parameters: Mapping[str, int], settings: Sequence[Mapping[str, Mapping[str, Setting]]]
+    parameters: Mapping[str, int],
+    settings: Sequence[Mapping[str, Mapping[str, Setting]]],
+    voted: Mapping[str, Setting],
 ) -> Iterator[Finding]:
     for parameter, value in sorted(parameters.items()):
         where = ("tor", "consensus_params", parameter)
@@ -418,7 +426,7 @@ def _consensus_parameters(
             yield Finding(where, f"{message}, and replaces other values by the nearest of these")
         found = [setting for one in settings for setting in overriding(parameter, one)]
         hosts = [its for one in settings for its in one.values()]
-        setting = found[0] if found else unread_because(parameter, hosts)
+        setting = found[0] if found else unread_because(parameter, hosts, voted)
         if setting:
             yield Finding(where, describe_ignored(setting))
 

@@ -11,7 +11,13 @@ from pathlib import Path
 
 from analysis.formats.manifest import TorrcSetting
 from onionlab.experiment.schema.tor_settings import Scheduler, Torrc
-from onionlab.experiment.tor_parameters import TOR_DEFAULTS, conditions_of, overrides_of
+from onionlab.experiment.tor_parameters import (
+    CONSENSUS_PARAMETERS,
+    OPTION_DEFAULTS,
+    PARAMETER_DEFAULTS,
+    conditions_of,
+    overrides_of,
+)
 from onionlab.paths import shipped
 from onionlab.programs.tor.variants import TorVariant
 
@@ -111,6 +117,9 @@ RESERVED_OPTIONS = {
 # Runs cannot do without these, even if the experiment votes for a parameter that they override.
 _INDISPENSABLE = frozenset({"assumereachable", "testingtornetwork"})
 
+# An experiment does not set these.
+_FIXED = _INDISPENSABLE | {"clientonly"}
+
 NAMES_OF_HOSTS = (
     *("address", "dirauthority", "dirserver", "nickname", "serverdnstestaddresses"),
     *("testingdirauthvoteexit", "testingdirauthvoteguard"),
@@ -208,10 +217,32 @@ def read_defaults(root: Path) -> dict[str, str]:
     return {name: path.read_text() for name, path in paths.items() if path.is_file()}
 
 
-def built_in_layers(parameters: Mapping[str, int]) -> list[Layer]:
-    """Return the layers below all others: Tor's own defaults, and what authorities vote for."""
-    voted = {"cc_alg": (str(parameters["cc_alg"]),)} if "cc_alg" in parameters else {}
-    return [Layer("Tor's own default", TOR_DEFAULTS), Layer("tor.consensus_params", voted)]
+OPTION_DEFAULTS_LAYER = Layer("Tor's own default", OPTION_DEFAULTS)
+"""The lowest layer of the options of a host whose files are known."""
+
+
+def parameter_settings(
+    parameters: Mapping[str, int], *, has_defaults: bool = True
+) -> dict[str, Setting]:
+    """Return the consensus parameters that keep Tor from reading others, by name in lower case.
+
+    Args:
+        parameters: What authorities vote for.
+        has_defaults: Whether Tor's own defaults are among them. They may not be if files of an
+            imported network, which are not known yet, can set an option that takes their place.
+    """
+    layers = [(OPTION_DEFAULTS_LAYER.source, PARAMETER_DEFAULTS)] if has_defaults else []
+    return resolve_options(
+        Layer(source, {name: (str(value),) for name, value in values.items()})
+        for source, values in (*layers, ("tor.consensus_params", parameters))
+    )
+
+
+def voted_parameters(authority: Mapping[str, Setting]) -> dict[str, int]:
+    """Return the parameters that an authority with these options votes for."""
+    voted = authority.get("consensusparams")
+    pairs = (pair.partition("=") for pair in (voted.values[-1].split() if voted else ()))
+    return {name: int(value) for name, _, value in pairs if value.lstrip("-").isdecimal()}
 
 
 def parameter_options(parameters: Mapping[str, int]) -> dict[str, tuple[str, ...]]:
@@ -280,31 +311,52 @@ def overriding(parameter: str, settings: Mapping[str, Mapping[str, Setting]]) ->
             yield setting
 
 
-def unread_because(name: str, hosts: Iterable[Mapping[str, Setting]]) -> Setting | None:
+def unread_because(
+    name: str, hosts: Iterable[Mapping[str, Setting]], parameters: Mapping[str, Setting]
+) -> Setting | None:
     """Return a setting for which none of the hosts reads an option or a parameter, if all have one.
 
-    hosts: options of each host, from `resolve_options`.
+    Args:
+        name: Name of the option or parameter.
+        hosts: Options of each host, from `resolve_options`.
+        parameters: From `parameter_settings`.
     """
-    found = [
-        next(
-            (
-                setting
-                for one in conditions_of(name)
-                if (setting := host.get(one.option.casefold())) and one.holds(setting.values[-1])
-            ),
-            None,
-        )
-        for host in hosts
-    ]
+
+    def reason(host: Mapping[str, Setting]) -> Setting | None:
+        for one in conditions_of(name):
+            key = one.option.casefold()
+            setting = host.get(key)
+            if setting is None or setting.values[-1] == "auto":
+                setting = parameters.get(key)
+            if setting is not None and one.holds(setting.values[-1]):
+                return setting
+        return None
+
+    found = [reason(host) for host in hosts]
     return found[0] if all(found) and found else None
 
 
 def describe_ignored(setting: Setting) -> str:
     """Return why Tor ignores an option or a parameter, and what to do, for messages."""
-    return (
-        f"Tor ignores it, because {setting.source} sets {setting}; remove it, or change "
-        f"{setting.name}"
-    )
+    why = f"Tor ignores it, because {setting.source} sets {setting}; remove it"
+    if setting.name.casefold() in _FIXED:
+        return why
+    return f"{why}, or set {_key_of(setting)}"
+
+
+def _key_of(setting: Setting) -> str:
+    """Return where an experiment sets an option or a parameter, for messages."""
+    name = setting.name.casefold()
+    if name == "circuitpolicy":
+        return "other tor.variants"
+    reserved = RESERVED_OPTIONS.get(name, "")
+    if reserved.startswith(_ELSEWHERE):
+        return reserved.removeprefix(_ELSEWHERE)
+    if setting.source in (OPTION_DEFAULTS_LAYER.source, "tor.consensus_params"):
+        parameters = {one.casefold(): one for one in CONSENSUS_PARAMETERS}
+        if name in parameters:
+            return f"tor.consensus_params.{parameters[name]}"
+    return f"{setting.name} in tor.torrc"
 
 
 def describe_settings(

@@ -252,14 +252,19 @@ vanguards-lite-enabled                VanguardsLiteEnabled                  clie
 cc_alg                                __AlwaysCongestionControl             client    0
 """
 
-# Options or parameters, option or parameter, group, values with which Tor reads them.
+# Options or parameters, option or parameter, group, values with which Tor reads them. If an option
+# is "auto", its value is that of the parameter of its name.
 _CONDITIONS = """
+cbt[!d]*                cbtdisabled               all 0
 cc_[!a]*                cc_alg                    all 2
 cfx_*                   cc_alg                    all 2
+cfx_*                   cfx_enabled               all 1
+circpad_*               circpad_padding_disabled  all 0
 circwindow              cc_alg                    all 0
 CircuitPriority*        CircuitPolicy             all EWMA
 SWRRWeightFunction      CircuitPolicy             all SWRR,SWRR-literal
 DoS*                    ClientOnly                all 0
+guard-hs-l2-*           vanguards-lite-enabled    all 1
 Exit[PR]*               ClientOnly                all 0
 IPv6Exit                ClientOnly                all 0
 MaxAdvertisedBandwidth  ClientOnly                all 0
@@ -267,9 +272,9 @@ MaxOnionQueueDelay      ClientOnly                all 0
 ReducedExitPolicy       ClientOnly                all 0
 RefuseUnknownExits      ClientOnly                all 0
 ServerDNS*              ClientOnly                all 0
-DoSCircuitCreation*     DoSCircuitCreationEnabled all auto,1
-DoSConnection*          DoSConnectionEnabled      all auto,1
-DoSStreamCreation*      DoSStreamCreationEnabled  all auto,1
+DoSCircuitCreation*     DoSCircuitCreationEnabled all 1
+DoSConnection*          DoSConnectionEnabled      all 1
+DoSStreamCreation*      DoSStreamCreationEnabled  all 1
 KISTSchedRunInterval*   Schedulers                all KIST,KISTLite
 KISTSockBufSizeFactor   Schedulers                all KIST
 """
@@ -287,5 +292,13 @@ CONDITIONS = tuple(_read_table(_CONDITIONS))
 """What else makes Tor ignore an option or a parameter. All of the compared Tors have to ignore it:
 the half-life of EWMA may be set where only one of the variants is EWMA."""
 
-TOR_DEFAULTS: Mapping[str, tuple[str, ...]] = {"PathBiasDropGuards": ("0",), "cc_alg": ("2",)}
-"""Tor's own defaults that keep it from reading a parameter: option or parameter -> values."""
+OPTION_DEFAULTS: Mapping[str, tuple[str, ...]] = {"PathBiasDropGuards": ("0",)}
+"""Tor's own defaults of options because of which it does not read a parameter."""
+
+PARAMETER_DEFAULTS: Mapping[str, int] = {
+    "cc_alg": 2,
+    "DoSCircuitCreationEnabled": 0,
+    "DoSConnectionEnabled": 0,
+    "DoSStreamCreationEnabled": 0,
+}
+"""Tor's own defaults of parameters because of which it does not read others."""

@@ -13,16 +13,18 @@ from onionlab.errors import UserError
 from onionlab.experiment.schema import Torrc
 from onionlab.experiment.tor_options import (
     NAMES_OF_HOSTS,
+    OPTION_DEFAULTS_LAYER,
     Layer,
     Setting,
-    built_in_layers,
     describe_ignored,
     experiment_layers,
     groups_of,
     overriding,
     parameter_options,
+    parameter_settings,
     resolve_options,
     unread_because,
+    voted_parameters,
 )
 from onionlab.experiment.tornettools import TornetTor
 from onionlab.programs.tor.variants import TorVariant
@@ -170,24 +172,33 @@ def _require_port(host: HostOptions, torrc: Mapping[str, Sequence[str]]) -> None
 
 
 def _require_parameters(parameters: Mapping[str, int], hosts: Collection[HostOptions]) -> None:
+    """Raise UserError if no host of the network reads a parameter that the experiment votes for."""
     settings: dict[str, list[Mapping[str, Setting]]] = defaultdict(list)
     for host in hosts:
-        settings[groups_of(host.role)[-1]].append(
-            resolve_options([*built_in_layers(parameters), *host.layers])
-        )
+        options = resolve_options([OPTION_DEFAULTS_LAYER, *host.layers])
+        settings[groups_of(host.role)[-1]].append(options)
+    everyone = [options for of_hosts in settings.values() for options in of_hosts]
+    voted = parameter_settings(parameters)
     for parameter in sorted(parameters):
+        ignored = unread_because(parameter, everyone, voted)
         for group, of_hosts in settings.items():
             found = [next(overriding(parameter, {group: one}), None) for one in of_hosts]
             if found[0] is not None and all(found):
-                raise UserError(f"tor.consensus_params.{parameter}: {describe_ignored(found[0])}")
+                ignored = found[0]
+        # Whether another variant reads it was checked when the experiment was loaded.
+        if ignored and not ignored.source.startswith("variant "):
+            raise UserError(f"tor.consensus_params.{parameter}: {describe_ignored(ignored)}")
 
 
 def _require_read(torrc: Torrc, hosts: Collection[HostOptions]) -> None:
     """Raise UserError if no host of the network reads an option that the experiment sets."""
+    resolved = [(groups_of(one.role), resolve_options(one.layers)) for one in hosts]
+    authority = next((its for groups, its in resolved if "authority" in groups), {})
+    voted = parameter_settings(voted_parameters(authority))
     for group, options in torrc:
-        settings = [resolve_options(one.layers) for one in hosts if group in groups_of(one.role)]
+        settings = [its for groups, its in resolved if group in groups]
         for option in options:
-            setting = unread_because(option, settings)
+            setting = unread_because(option, settings, voted)
             # Whether another variant reads it was checked when the experiment was loaded.
             if setting and not setting.source.startswith("variant "):
                 raise UserError(f"tor.torrc.{group}.{option}: {describe_ignored(setting)}")

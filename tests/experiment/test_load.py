@@ -461,7 +461,13 @@ def test_parameters_that_tor_builds_from_parts_are_known(load_text: LoadText) ->
 
 
 def test_a_parameter_takes_the_place_of_our_default(load_text: LoadText) -> None:
-    parameters = {"DoSCircuitCreationEnabled": 1, "pb_warnpct": 50, "DoSConnectionConnectRate": 9}
+    parameters = {
+        "DoSCircuitCreationEnabled": 1,
+        "DoSCircuitCreationRate": 9,
+        "DoSConnectionConnectRate": 9,
+        "DoSConnectionEnabled": 1,
+        "pb_warnpct": 50,
+    }
     text = VALID.replace("cc_alg: 0", "\n    ".join(f"{k}: {v}" for k, v in parameters.items()))
     assert load_text(text).levels["foo"].settings.tor.consensus_params == parameters
 

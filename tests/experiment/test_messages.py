@@ -328,32 +328,32 @@ CASES = {
         "cc_alg: 0",
         "KISTSchedRunInterval: 2",
         "26: tor.consensus_params.KISTSchedRunInterval: Tor ignores it, because tor.scheduler sets "
-        "KISTSchedRunInterval 10 msec; remove it, or change KISTSchedRunInterval",
+        "KISTSchedRunInterval 10 msec; remove it, or set tor.scheduler.run_interval",
     ),
     "a parameter that a variant overrides": (
         "cc_alg: 0",
         "CircuitPriorityHalflifeMsec: 90000",
         "26: tor.consensus_params.CircuitPriorityHalflifeMsec: Tor ignores it, because variant "
-        "ewma sets CircuitPriorityHalflife 30; remove it, or change CircuitPriorityHalflife",
+        "ewma sets CircuitPriorityHalflife 30; remove it, or set CircuitPriorityHalflife in "
+        "tor.torrc",
     ),
     "a parameter that every run overrides": (
         "cc_alg: 0",
         "hsdir_interval: 60",
         "26: tor.consensus_params.hsdir_interval: Tor ignores it, because "
-        "configs/tor/common.torrc sets TestingTorNetwork 1; remove it, or change "
-        "TestingTorNetwork",
+        "configs/tor/common.torrc sets TestingTorNetwork 1; remove it",
     ),
     "a parameter that Tor's own default overrides": (
         "cc_alg: 0",
         "pb_dropguards: 1",
         "26: tor.consensus_params.pb_dropguards: Tor ignores it, because Tor's own default sets "
-        "PathBiasDropGuards 0; remove it, or change PathBiasDropGuards",
+        "PathBiasDropGuards 0; remove it, or set PathBiasDropGuards in tor.torrc",
     ),
     "a parameter that the experiment's own option switches off": (
         "    cc_alg: 0\n",
         "    cfx_max_legs_set: 3\n  torrc: {client: {ConfluxEnabled: 0}}\n",
         "26: tor.consensus_params.cfx_max_legs_set: Tor ignores it, because tor.torrc.client sets "
-        "ConfluxEnabled 0; remove it, or change ConfluxEnabled",
+        "ConfluxEnabled 0; remove it, or set ConfluxEnabled in tor.torrc",
     ),
     "a parameter above Tor's range": (
         "    cc_alg: 0\n",
@@ -372,37 +372,37 @@ CASES = {
         "    cc_alg: 0\n    cc_vegas_alpha_exit: 3\n    cc_xoff_client: 9\n    cfx_send_pct: 9\n",
         *(
             f"{line}: tor.consensus_params.{name}: Tor ignores it, because tor.consensus_params "
-            "sets cc_alg 0; remove it, or change cc_alg"
+            "sets cc_alg 0; remove it, or set tor.consensus_params.cc_alg"
             for line, name in ((27, "cc_vegas_alpha_exit"), (28, "cc_xoff_client"))
         ),
         "29: tor.consensus_params.cfx_send_pct: Tor ignores it, because tor.consensus_params sets "
-        "cc_alg 0; remove it, or change cc_alg",
+        "cc_alg 0; remove it, or set tor.consensus_params.cc_alg",
     ),
     "the fixed window with Tor's own congestion control": (
         "cc_alg: 0",
         "circwindow: 500",
         "26: tor.consensus_params.circwindow: Tor ignores it, because Tor's own default sets "
-        "cc_alg 2; remove it, or change cc_alg",
+        "cc_alg 2; remove it, or set tor.consensus_params.cc_alg",
     ),
     "an interval of the scheduler that has none": (
         "  baseline: ewma\n",
         '  baseline: ewma\n  scheduler: {name: Vanilla, run_interval: "2 ms"}\n',
         "25: tor.scheduler.run_interval: Tor ignores it, because tor.scheduler sets Schedulers "
-        "Vanilla; remove it, or change Schedulers",
+        "Vanilla; remove it, or set tor.scheduler.name",
     ),
     "an option of another scheduler": (
         "  baseline: ewma\n",
         "  baseline: ewma\n  scheduler: {name: KISTLite}\n"
         "  torrc: {all: {kistSockBufSizeFactor: 3}}\n",
         "26: tor.torrc.all.kistSockBufSizeFactor: Tor ignores it, because tor.scheduler sets "
-        "Schedulers KISTLite; remove it, or change Schedulers",
+        "Schedulers KISTLite; remove it, or set tor.scheduler.name",
     ),
     "a half-life without EWMA": (
         "  variants: [rr, ewma]\n  baseline: ewma\n",
         "  variants: [rr, swrr-linear]\n  baseline: rr\n"
         "  torrc: {relay: {CircuitPriorityHalflife: 3}}\n",
         "25: tor.torrc.relay.CircuitPriorityHalflife: Tor ignores it, because variant rr sets "
-        "CircuitPolicy RR; remove it, or change CircuitPolicy",
+        "CircuitPolicy RR; remove it, or set other tor.variants",
     ),
     "a half-life of the consensus without EWMA": (
         VALID[VALID.index("  variants:") : VALID.index("    cc_alg: 0\n")],
@@ -410,7 +410,7 @@ CASES = {
         "    CircuitPriorityHalflifeMsec: 3000\n    CircuitPriorityTickSecs: 9\n",
         *(
             f"{line}: tor.consensus_params.CircuitPriority{name}: Tor ignores it, because variant "
-            "swrr-linear sets CircuitPolicy SWRR; remove it, or change CircuitPolicy"
+            "swrr-linear sets CircuitPolicy SWRR; remove it, or set other tor.variants"
             for line, name in ((26, "HalflifeMsec"), (27, "TickSecs"))
         ),
     ),
@@ -418,27 +418,66 @@ CASES = {
         "  baseline: ewma\n",
         "  baseline: ewma\n  torrc: {all: {SWRRWeightFunction: linear}}\n",
         "25: tor.torrc.all.SWRRWeightFunction: Tor ignores it, because variant rr sets "
-        "CircuitPolicy RR; remove it, or change CircuitPolicy",
+        "CircuitPolicy RR; remove it, or set other tor.variants",
     ),
     "a client's exit policy": (
         "  baseline: ewma\n",
         '  baseline: ewma\n  torrc: {client: {ExitPolicy: "reject *:*"}}\n',
         "25: tor.torrc.client.ExitPolicy: Tor ignores it, because configs/tor/client.torrc sets "
-        "ClientOnly 1; remove it, or change ClientOnly",
+        "ClientOnly 1; remove it",
     ),
     "an option of a defence that is off": (
         "  baseline: ewma\n",
         "  baseline: ewma\n  torrc: {relay: {DoSCircuitCreationRate: 3}}\n",
         "25: tor.torrc.relay.DoSCircuitCreationRate: Tor ignores it, because "
-        "configs/tor/common.torrc sets DoSCircuitCreationEnabled 0; remove it, or change "
-        "DoSCircuitCreationEnabled",
+        "configs/tor/common.torrc sets DoSCircuitCreationEnabled 0; remove it, or set "
+        "DoSCircuitCreationEnabled in tor.torrc",
+    ),
+    **{
+        f"an option of a defence that only {why} switches": (
+            "  baseline: ewma\n",
+            f"  baseline: ewma\n  torrc: {{relay: {{{torrc}}}}}\n",
+            f"25: tor.torrc.relay.{option}: Tor ignores it, because Tor's own default sets "
+            f"{defence} 0; remove it, or set tor.consensus_params.{defence}",
+        )
+        for why, torrc, option, defence in (
+            (
+                "the consensus",
+                "DoSStreamCreationRate: 3",
+                "DoSStreamCreationRate",
+                "DoSStreamCreationEnabled",
+            ),
+            (
+                "auto, hence the consensus,",
+                "DoSConnectionEnabled: auto, DoSConnectionConnectRate: 3",
+                "DoSConnectionConnectRate",
+                "DoSConnectionEnabled",
+            ),
+        )
+    },
+    "a parameter of a defence that nothing switches on": (
+        "cc_alg: 0",
+        "DoSCircuitCreationRate: 3",
+        "26: tor.consensus_params.DoSCircuitCreationRate: Tor ignores it, because Tor's own "
+        "default sets DoSCircuitCreationEnabled 0; remove it, or set "
+        "tor.consensus_params.DoSCircuitCreationEnabled",
+    ),
+    "a parameter that another one switches off": (
+        "    cc_alg: 0\n",
+        "    DoSConnectionConnectRate: 9\n    DoSConnectionEnabled: 0\n    cbtdisabled: 1\n"
+        "    cbtquantile: 60\n",
+        "26: tor.consensus_params.DoSConnectionConnectRate: Tor ignores it, because "
+        "tor.consensus_params sets DoSConnectionEnabled 0; remove it, or set "
+        "tor.consensus_params.DoSConnectionEnabled",
+        "29: tor.consensus_params.cbtquantile: Tor ignores it, because tor.consensus_params sets "
+        "cbtdisabled 1; remove it, or set tor.consensus_params.cbtdisabled",
     ),
     "an option that makes a variant another one": (
         "  baseline: ewma\n",
         "  baseline: ewma\n  torrc: {all: {circuitpolicy: RR}}\n",
         "25: tor.torrc.all.circuitpolicy: cannot be set here: variant rr is circuitpolicy RR",
         "23: tor.variants: CircuitPriorityHalflife of ewma: Tor ignores it, because tor.torrc.all "
-        "sets circuitpolicy RR; remove it, or change circuitpolicy",
+        "sets circuitpolicy RR; remove it, or set other tor.variants",
     ),
     "an option that a relay's own limit overrides": (
         "title:",

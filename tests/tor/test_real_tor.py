@@ -18,8 +18,9 @@ from onionlab.experiment.tor_options import ADDED_LISTS, REPLACED_LISTS
 from onionlab.experiment.tor_parameters import (
     CONDITIONS,
     CONSENSUS_PARAMETERS,
+    OPTION_DEFAULTS,
     OVERRIDES,
-    TOR_DEFAULTS,
+    PARAMETER_DEFAULTS,
 )
 from onionlab.programs.tor.build import BuiltTor, ensure_variants
 from onionlab.programs.tor.check import Outcome, check_series, new_problems
@@ -164,7 +165,7 @@ def test_options_that_override_parameters_exist() -> None:
     (built,) = ensure_variants(REPOSITORY, ["ewma"], say=print).values()
     known = {name.casefold() for name in built.torrc_options | CONSENSUS_PARAMETERS.keys()}
     assert {one.option.casefold() for one in (*OVERRIDES, *CONDITIONS)} <= known
-    assert {name.casefold() for name in TOR_DEFAULTS} <= known
+    assert {name.casefold() for name in (*OPTION_DEFAULTS, *PARAMETER_DEFAULTS)} <= known
     for one in OVERRIDES:
         assert any(map(one.concerns, CONSENSUS_PARAMETERS)), one
     for one in CONDITIONS:

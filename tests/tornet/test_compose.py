@@ -345,18 +345,24 @@ def test_an_experiment_wins_over_the_variant_and_the_network(
         (
             {"torrc": {"all": HALFLIFE}, "consensus_params": {"DoSConnectionConnectRate": 5}},
             "tor.consensus_params.DoSConnectionConnectRate: Tor ignores it, because "
-            "conf/common.torrc sets DoSConnectionEnabled 0; remove it, or change "
-            "DoSConnectionEnabled",
+            "conf/common.torrc sets DoSConnectionEnabled 0; remove it, or set "
+            "DoSConnectionEnabled in tor.torrc",
+        ),
+        (
+            {"torrc": {"all": HALFLIFE}, "consensus_params": {"DoSCircuitCreationRate": 5}},
+            "tor.consensus_params.DoSCircuitCreationRate: Tor ignores it, because Tor's own "
+            "default sets DoSCircuitCreationEnabled 0; remove it, or set "
+            "tor.consensus_params.DoSCircuitCreationEnabled",
         ),
         (
             {"torrc": {"all": HALFLIFE}, "consensus_params": {"KISTSchedRunIntervalClient": 5}},
             "tor.consensus_params.KISTSchedRunIntervalClient: Tor ignores it, because "
-            "conf/common.torrc sets Schedulers Vanilla; remove it, or change Schedulers",
+            "conf/common.torrc sets Schedulers Vanilla; remove it, or set tor.scheduler.name",
         ),
         (
             {"torrc": {"all": HALFLIFE, "relay": {"KISTSockBufSizeFactor": 2}}},
             "tor.torrc.relay.KISTSockBufSizeFactor: Tor ignores it, because "
-            "conf/common.torrc sets Schedulers Vanilla; remove it, or change Schedulers",
+            "conf/common.torrc sets Schedulers Vanilla; remove it, or set tor.scheduler.name",
         ),
         (
             {"torrc": {"all": HALFLIFE, "client": {"SocksPort": "9000 IsolateDestAddr"}}},
