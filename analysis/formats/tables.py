@@ -92,7 +92,7 @@ def read_table(
             columns = _fitting(path, file.schema_arrow, (layout, *others), wrong)
             metadata = file.metadata
         names = [column.name for column in columns]
-        require_plausible(path, metadata, names)
+        require_plausible(path)
         texts = [column.name for column in columns if column.type == pa.string()]
         # As a dictionary, a long text that many rows have takes its memory once.
         with pq.ParquetFile(path, metadata=metadata, read_dictionary=texts) as file:

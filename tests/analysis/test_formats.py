@@ -318,8 +318,28 @@ def test_a_page_that_says_too_much_of_itself_is_refused(tmp_path: Path) -> None:
     with pytest.raises(AnalysisError, match="it holds more than 64 MiB"):
         read_table(path, NAME)
     path.write_bytes(data[:7] + b"\xff" * 20 + data[begin:])
-    with pytest.raises(AnalysisError, match="a page's header is damaged"):
+    with pytest.raises(AnalysisError, match="its footer or a page's header is damaged"):
         read_table(path, NAME)
+
+
+def test_a_footer_with_more_columns_than_the_schema_does_not_end_the_process(
+    tmp_path: Path,
+) -> None:
+    """PyArrow aborts where it is asked for a column that the schema lacks."""
+    path = tmp_path / "x.parquet"
+    data, footers = {}, {}
+    for names in (("name",), ("name", "more")):
+        pq.write_table(pa.table(dict.fromkeys(names, ["a"] * 77)), path, store_schema=False)
+        data[names] = path.read_bytes()
+        length = int.from_bytes(data[names][-8:-4], "little")
+        # Version and schema; number of rows and row groups; name of the program and what follows.
+        schema, rest = data[names][-8 - length : -8].split(b"\x16\x9a\x01", 1)
+        groups, program = rest.split(b"parquet-cpp", 1)
+        footers[names] = (schema, groups, program)
+    (schema, _, program), (_, groups, _) = footers.values()
+    footer = schema + b"\x16\x9a\x01" + groups + b"parquet-cpp" + program
+    path.write_bytes(data["name", "more"] + footer + len(footer).to_bytes(4, "little") + b"PAR1")
+    assert read_table(path, NAME).num_rows == 77
 
 
 def test_an_encoding_that_repeats_texts_is_refused(tmp_path: Path) -> None:
