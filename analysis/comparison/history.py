@@ -73,7 +73,7 @@ def read_history(path: Path) -> pa.Table:
     table = read_table(path, HISTORY, wrong=RESTORE)
     if (table.schema.metadata or {}).get(b"format") != str(HISTORY_FORMAT).encode():
         raise AnalysisError(f"{path} is no history of format {HISTORY_FORMAT}", RESTORE)
-    columns = (table[name].to_pylist() for name in ("seeds", "values", "estimate"))
+    columns = (table[name].to_pylist() for name in ("metric", "seeds", "values", "estimate"))
     for row, night in enumerate(zip(*columns, strict=True), start=1):
         if problem := _problem(*night):
             raise AnalysisError(f"{path} is damaged: row {row}: {problem}", RESTORE)
@@ -81,7 +81,10 @@ def read_history(path: Path) -> pa.Table:
 
 
 def _problem(
-    seeds: Sequence[int | None], values: Sequence[float | None], estimate: float | None
+    metric: str,
+    seeds: Sequence[int | None],
+    values: Sequence[float | None],
+    estimate: float | None,
 ) -> str | None:
     """Return what is wrong with a night's values of one metric, or None."""
     if None in seeds or len(set(seeds)) < len(seeds):
@@ -89,12 +92,12 @@ def _problem(
     if not seeds or len(values) != len(seeds):
         return f"{len(values)} values for {len(seeds)} seeds"
     known = [value for value in values if value is not None]
+    # Older nights have metrics that are gone.
+    quantity = CATALOGUES["onionlab"].quantity(metric)
+    low, high = quantity.bounds if quantity else (LEAST_VALUE, LARGEST_VALUE)
     # NaN is not within the bounds either.
-    if not all(LEAST_VALUE <= value <= LARGEST_VALUE for value in known):
-        return f"a value is not from {LEAST_VALUE:g} to {LARGEST_VALUE:g}"
-    # Only leads and correlations can be negative, and these are at most 1.
-    if known and min(known) < 0 and max(known) > 1:
-        return "a value is negative although another one is more than 1"
+    if not all(low <= value <= high for value in known):
+        return f"a value of {metric} is not from {low:g} to {high:g}"
     if (estimate is None) == (len(known) == len(values)):
         return f"the estimate is {estimate}, and {len(values) - len(known)} values are null"
     return None

@@ -9,13 +9,13 @@ import hashlib
 import json
 from collections import Counter
 from pathlib import Path
-from typing import Annotated, Literal, Self
+from typing import Literal, Self
 
 from pydantic import ConfigDict, Field, model_validator
 
 from analysis.comparison.imported_metrics import IMPORTED
 from analysis.errors import AnalysisError
-from analysis.formats.format_model import LARGEST_VALUE, LEAST_VALUE, FormatModel
+from analysis.formats.format_model import FormatModel
 from analysis.formats.json_files import LARGEST_BYTES, read_as
 from analysis.formats.study import Endpoint
 from analysis.judgement.judging import Statistics, complete
@@ -70,11 +70,9 @@ class Value(FormatModel):
     seed: int = Field(description="of the run")
     class_name: str = Field(alias="class", description="class of streams, or all")
     metric: str = Field(description="name of the metric, with its unit")
-    value: Annotated[float, Field(ge=LEAST_VALUE, le=LARGEST_VALUE)] | None = Field(
-        description="null: there is none"
-    )
+    value: float | None = Field(description="null: there is none")
     reason: str = Field(default="", description="why there is none, or what it leaves out")
-    repeats: tuple[Annotated[float, Field(ge=LEAST_VALUE, le=LARGEST_VALUE)], ...] = Field(
+    repeats: tuple[float, ...] = Field(
         default=(), description="values of the network's runs; empty: it has one run"
     )
 
@@ -132,12 +130,16 @@ class RunSet(FormatModel):
         if twice:
             raise ValueError(f"the run {' '.join(map(str, twice[0]))} is there more than once")
         keys = {(run.level, run.variant, run.seed) for run in self.runs}
-        known = {quantity.name for quantity in self.catalogue.quantities}
         for value in self.values:
             if (value.level, value.variant, value.seed) not in keys:
                 raise ValueError(f"a value of {value.metric} belongs to no run")
-            if value.metric not in known:
+            quantity = self.catalogue.quantity(value.metric)
+            if quantity is None:
                 raise ValueError(f"unknown metric {value.metric!r}")
+            low, high = quantity.bounds
+            for number in (value.value, *value.repeats):
+                if number is not None and not low <= number <= high:
+                    raise ValueError(f"{value.metric} is {number}, not {low:g} to {high:g}")
         places = Counter((v.level, v.variant, v.seed, v.class_name, v.metric) for v in self.values)
         if places and max(places.values()) > 1:
             raise ValueError(f"the value {places.most_common(1)[0][0]} is there more than once")

@@ -13,6 +13,7 @@ from typing import Literal
 import numpy as np
 
 from analysis.formats.columns import Outcome
+from analysis.formats.format_model import LARGEST_VALUE, LEAST_VALUE
 from analysis.measures.data import ClassData
 
 QUANTILES = (0.5, 0.9, 0.99)
@@ -141,6 +142,7 @@ class Quantity:
         quantile: which quantile of a class's streams it is; None if it is none.
         drawn: which runs have it is drawn with the network and no outcome of it, as the roles of
             traced relays are; of other metrics a run that lacks one has no value.
+        is_signed: whether it can be negative, down to -1.
     """
 
     name: str
@@ -156,6 +158,13 @@ class Quantity:
     carried: bool = False
     quantile: float | None = None
     drawn: bool = False
+    is_signed: bool = False
+
+    @property
+    def bounds(self) -> tuple[float, float]:
+        """Smallest and largest possible value."""
+        is_share = self.is_signed or (self.judged is not None and self.judged.bounded)
+        return LEAST_VALUE if self.is_signed else 0.0, 1.0 if is_share else LARGEST_VALUE
 
 
 def of_clients(data: ClassData) -> bool:

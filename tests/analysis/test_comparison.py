@@ -413,17 +413,29 @@ def test_any_values_give_an_answer(
     no_nonsense(result)
 
 
-@pytest.mark.parametrize(("value", "sound"), [(-1.0, True), (0.0, True), (-1.5, False)])
-def test_a_lead_or_a_correlation_may_be_negative(value: float, sound: bool) -> None:
-    content = {
-        "level": "a", "variant": "rr", "seed": 1, "class": "web",
-        "metric": "last_three_lead", "value": value,
-    }  # fmt: skip
-    if sound:
-        assert Value.model_validate(content).value == value
-    else:
-        with pytest.raises(ValidationError):
-            Value.model_validate(content)
+@pytest.mark.parametrize(
+    ("metric", "value", "is_possible"),
+    [
+        ("last_three_lead", -1.0, True),
+        ("last_three_lead", -1.5, False),
+        ("ttfb_p50_s", 0.0, True),
+        ("ttfb_p50_s", -1.0, False),
+        ("failure_rate", 1.0, True),
+        ("failure_rate", 1.5, False),
+    ],
+)
+def test_only_a_lead_or_a_correlation_may_be_negative(
+    metric: str, value: float, is_possible: bool
+) -> None:
+    content = make_set().content()
+    first = content["values"][0] | {"metric": metric, "value": 0.5}
+    for change in ({"value": value}, {"repeats": [0.5, value]}):
+        content["values"] = [first | change]
+        if is_possible:
+            assert RunSet.model_validate(content).values[0].metric == metric
+        else:
+            with pytest.raises(ValidationError, match=f"{metric} is {value}, not "):
+                RunSet.model_validate(content)
 
 
 def test_a_match_without_a_judged_endpoint_has_its_part_of_the_level() -> None:

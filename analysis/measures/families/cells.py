@@ -157,6 +157,7 @@ METRICS: tuple[Metric, ...] = (
         name="cell_spike_45s",
         label="Autocorrelation of delays over 40 s to 50 s, against other lags and noise",
         unit="1",
+        is_signed=True,
         better="",
         judged=NUMBER,
         compute=_spike,

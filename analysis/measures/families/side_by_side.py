@@ -83,6 +83,7 @@ METRICS: tuple[Metric, ...] = (
         name="last_three_lead",
         label="Lead of the last three streams",
         unit="1",
+        is_signed=True,
         better="lower",
         judged=SHARE,
         compute=_mean_over_clients(
