@@ -363,7 +363,7 @@ def min_streams(metric: Quantity, margin: Margin) -> int:
     """
     if metric.quantile is not None:
         return round(LEAST_BEYOND / (1 - metric.quantile))
-    if metric.share_of and not margin.relative:
+    if metric.judged is not None and metric.judged.rate and not margin.relative:
         return math.ceil(round(1 / margin.value, 6))
     return 0
 
@@ -378,7 +378,7 @@ def _too_few(
 
     The variant's streams do not count: what is judged may not depend on what the variant does.
     """
-    started = of_class.get(("streams_started", baseline), {}).values()
+    started = of_class.get((metric.counted_by, baseline), {}).values()
     least = min((min(one.repeats or (one.value or 0.0,)) for one in started), default=None)
     needed = min_streams(metric, margin)
     if least is None or least >= needed:

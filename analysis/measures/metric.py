@@ -140,6 +140,8 @@ class Quantity:
         share_of: it is the share of streams that ended in one of these ways; () if it is none.
         carried: it is what the network carries, as long as it is asked of all classes together.
         quantile: which quantile of a class's streams it is; None if it is none.
+        counted_by: the metric that counts the streams which it is a quantile or a share of; "" if
+            there is none.
         drawn: which runs have it is drawn with the network and no outcome of it, as the roles of
             traced relays are; of other metrics a run that lacks one has no value.
         is_signed: whether it can be negative, down to -1.
@@ -157,6 +159,7 @@ class Quantity:
     share_of: tuple[Outcome, ...] = ()
     carried: bool = False
     quantile: float | None = None
+    counted_by: str = "streams_started"
     drawn: bool = False
     is_signed: bool = False
 

@@ -134,6 +134,21 @@ def test_an_experiment_names_its_endpoints_in_their_order() -> None:
     assert second.verdict.effect is not None
 
 
+def test_downloads_of_perf_clients_are_counted_by_their_size() -> None:
+    quantities = {one.name: one for one in METRICS}
+    for name, needed, counted_by in (
+        ("time_to_last_byte_1mib_p50_s", 10, "streams_started_1mib"),
+        ("download_ttlb_5mib_p90_s", 50, "streams_started_5mib"),
+        ("download_ttfb_p99_s", 500, "streams_started"),
+        ("download_error_rate", 100, "streams_started"),
+        ("circuit_failure_share", 100, ""),
+    ):
+        one = quantities[name]
+        assert one.judged is not None
+        assert (min_streams(one, one.judged.margin), one.counted_by) == (needed, counted_by)
+        assert not counted_by or counted_by in quantities
+
+
 def test_an_endpoint_of_too_few_streams_of_the_baseline_is_left_out_of_the_family() -> None:
     table = started(started(synthetic(1.2), "web", "ewma", 30, 9, 30), "web", "rr", 30, 30, 30)
     found = by_metric(judge_comparison("5mid", table, "rr", "ewma"))

@@ -89,6 +89,10 @@ def _last_byte_of_size(size_bytes: int, q: float) -> Callable[[ClassData], Stati
     return compute
 
 
+def _started(size_bytes: int) -> Callable[[ClassData], Statistic]:
+    return lambda data: Statistic(float(data.measured.of_size(size_bytes).outcome.size))
+
+
 def _error_rate(data: ClassData) -> Statistic:
     failed, total = _ended(data).counts()
     return Statistic(failed / total) if total else Statistic(None, "no download ended")
@@ -120,7 +124,11 @@ def _relay_goodput(data: ClassData) -> Statistic:
 
 
 def _times(
-    name: str, label: str, times_s: Callable[[PerfStreams], Floats], words: str
+    name: str,
+    label: str,
+    times_s: Callable[[PerfStreams], Floats],
+    words: str,
+    counted_by: str = "streams_started",
 ) -> Iterator[Metric]:
     for q in QUANTILES:
         yield _Metric(
@@ -129,6 +137,8 @@ def _times(
             unit="s",
             better="lower",
             judged=time_at(q),
+            quantile=q,
+            counted_by=counted_by,
             compute=_of_ended(times_s, q),
         )
 
@@ -145,8 +155,18 @@ def _perf_metrics() -> Iterator[Metric]:
                 # Tails of a run's few downloads would need many seeds.
                 headline=q == 0.5,
                 judged=time_at(q),
+                quantile=q,
+                counted_by=f"streams_started_{size}",
                 compute=_last_byte_of_size(amount, q),
             )
+        yield _Metric(
+            name=f"streams_started_{size}",
+            label=f"Streams started, of {SIZE_WORDS[size]}",
+            unit="streams",
+            better="",
+            judged=WHOLE,
+            compute=_started(amount),
+        )
     completed = "completed downloads"
     yield from _times(
         "download_ttfb", "Time to first byte from the command", PerfStreams.first_bytes_s, completed
@@ -157,6 +177,7 @@ def _perf_metrics() -> Iterator[Metric]:
             f"Time to last byte of {SIZE_WORDS[size]} from the command",
             partial(PerfStreams.last_bytes_s, size_bytes=amount),
             completed,
+            f"streams_started_{size}",
         )
     yield from _times(
         "round_trip_time", "Time from command to response", PerfStreams.round_trips_s, completed
@@ -201,6 +222,7 @@ METRICS: tuple[Metric, ...] = (
         better="lower",
         # How many circuits a client built is no metric, so the step is not known.
         judged=replace(RATE, step="unit", resolution=0.0),
+        counted_by="",
         compute=_circuit_failures,
         when=_has_circuits,
     ),
