@@ -477,4 +477,4 @@ def _caution(member: _Measured, effect: Effect | None) -> str:
     if member.ratio:
         typical = np.exp(typical_value(values))
         numbers = f" (x {typical:.3f}; mean x {np.exp(effect.estimate):.3f})"
-    return f"a few {one}s are far off: of the typical {one}{numbers}, not of the mean"
+    return f"a few {one}s are far off: this is about the typical {one}{numbers}, not the mean"

@@ -16,12 +16,12 @@ from analysis.measures.metric import rank_words
 from analysis.pages.numbers import format_number, readable_unit, scaled
 
 
-def answer(compared: Sequence[Compared], *, level_is_shared: bool = False) -> list[str]:
+def answer(compared: Sequence[Compared], *, error_level: float | None = LEVEL) -> list[str]:
     """Return a sentence for each endpoint of each comparison, and what the study could show.
 
     Args:
         compared: all comparisons of the study; none: it has no baseline.
-        level_is_shared: the error level holds for all comparisons together, not for each.
+        error_level: chance of a false verdict in each comparison; None: in all together.
 
     Returns:
         Paragraphs: the number of networks, or of repeats of one network; one for each level and
@@ -39,7 +39,7 @@ def answer(compared: Sequence[Compared], *, level_is_shared: bool = False) -> li
             *_endpoints(judged),
         ]
     said = [_networks(judged, replicate), *_endpoints(judged), *_detectable(judged)]
-    return said if level_is_shared else [*said, *_scope(judged)]
+    return said if error_level is None else [*said, *_scope(judged, error_level)]
 
 
 def _networks(compared: Sequence[Compared], replicate: Replicate) -> str:
@@ -196,10 +196,10 @@ def _grade(judgement: Judgement) -> str:
     reason = "; ".join(filter(None, (verdict.reason, verdict.caution)))
     if verdict.grade is None:
         return f"not judged, {reason}"
-    if verdict.grade is Grade.SAME:
-        return f"the same within {_margin(judgement)}"
-    if verdict.grade is Grade.SHOWN:
-        return verdict.grade.value
+    if verdict.grade in (Grade.SAME, Grade.SHOWN):
+        is_same = verdict.grade is Grade.SAME
+        grade = f"the same within {_margin(judgement)}" if is_same else verdict.grade.value
+        return "; ".join(filter(None, (grade, verdict.caution)))
     if verdict.p_different is not None:
         no_advice = f"more {verdict.replicate}s would not answer it"
         reason = "; ".join(filter(None, (no_advice, verdict.caution)))
@@ -247,12 +247,12 @@ def _detectable(compared: Sequence[Compared]) -> list[str]:
     ]
 
 
-def _scope(compared: Sequence[Compared]) -> list[str]:
+def _scope(compared: Sequence[Compared], error_level: float) -> list[str]:
     """Return for what the level holds, where there are several comparisons."""
     if len(compared) == 1:
         return []
-    together = 1 - (1 - LEVEL) ** len(compared)
+    together = 1 - (1 - error_level) ** len(compared)
     return [
-        f'The chance of a false "shown" is {100 * LEVEL:g}% for each of the {len(compared)} '
-        f"comparisons, and may reach {100 * together:.0f}% for all of them together."
+        f'The chance of a false "shown" is {100 * error_level:.2g}% for each of the '
+        f"{len(compared)} comparisons, and may reach {100 * together:.0f}% for all of them together."
     ]

@@ -240,7 +240,7 @@ def answered(comparison: Comparison) -> list[str]:
     if max(len(comparison.a.name), len(comparison.b.name)) > LONGEST_NAME:
         compared = [replace(one, variant=B, baseline=A) for one in compared]
         conclusion += f" {A} is {comparison.a.name}, {B} is {comparison.b.name}."
-    found = answer(compared, level_is_shared=True)
+    found = answer(compared, error_level=None)
     return [conclusion, *found] if found else [comparison.sentence]
 
 

@@ -151,7 +151,7 @@ def build(study: Path, store: Path, out: Path) -> ReportPaths:
         about = "" if plan.scope == "one-network" else scope_words(plan)
         sentences = [
             *([f"{about.capitalize()}."] if about else []),
-            *answer(compared),
+            *answer(compared, error_level=level_of(plan)),
         ]
         write_answer(scratch, sentences)
         forest = write_forest(compared, scratch / files.FIGURES / files.FOREST)

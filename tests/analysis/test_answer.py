@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -107,6 +108,27 @@ def test_a_rate_is_a_difference_in_points_with_its_exposure() -> None:
     assert (
         "; higher in 14 of 14 networks): shown. Harm to up to 19% of networks may have" in said[5]
     )
+
+
+def test_a_grade_has_its_caution() -> None:
+    one = compared((1.6, 1.0, 1.6), noise=0.001)
+    careful = replace(
+        one,
+        judgements=tuple(
+            replace(j, verdict=replace(j.verdict, caution="a few networks are far off"))
+            for j in one.judgements
+        ),
+    )
+    sentences = " ".join(answer([careful]))
+    assert "shown; a few networks are far off." in sentences
+    assert "the same within 5%; a few networks are far off." in sentences
+
+
+def test_the_chance_of_a_false_answer_is_that_of_the_study() -> None:
+    both = [compared((1.6, 1.0, 1.6), variant=variant) for variant in ("SWRR", "RR")]
+    assert "is 5% for each of the 2 comparisons, and may reach 10%" in answer(both)[-1]
+    assert "is 6.5% for each" in answer(both, error_level=0.065)[-1]
+    assert "for each" not in answer(both, error_level=None)[-1]
 
 
 def test_each_level_has_its_own_sentences() -> None:

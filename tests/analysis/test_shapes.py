@@ -106,7 +106,8 @@ def test_a_verdict_on_skewed_seeds_says_so() -> None:
     base = np.full(8, 10.0)
     away = np.exp([0.0, 0.01, -0.01, 0.005, -0.005, 0.0, 0.01, 0.8])
     verdict = decide({"it": Paired(base * away, base, Margin(0.05))})["it"]
-    assert verdict.caution.startswith("a few networks are far off: of the typical network (x 1.00")
+    told = "a few networks are far off: this is about the typical network (x 1.00"
+    assert verdict.caution.startswith(told)
     plain = decide({"it": Paired(base * away[::-1] ** 0.0, base, Margin(0.05))})["it"]
     assert plain.caution == ""
 
