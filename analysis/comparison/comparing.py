@@ -331,6 +331,7 @@ def _judge(
         margins=a.margins,
         catalogue=a.catalogue,
         endpoints=[endpoint.key for endpoint in a.endpoints or b.endpoints],
+        replicate="repeat" if a.scope and b.scope else "network",
     )
     # What one side does not measure at all is no question to settle.
     common = {

@@ -254,5 +254,6 @@ def _scope(compared: Sequence[Compared], error_level: float) -> list[str]:
     together = 1 - (1 - error_level) ** len(compared)
     return [
         f'The chance of a false "shown" is {100 * error_level:.2g}% for each of the '
-        f"{len(compared)} comparisons, and may reach {100 * together:.0f}% for all of them together."
+        f"{len(compared)} comparisons, and may reach {100 * together:.0f}% for all of them "
+        "together."
     ]
