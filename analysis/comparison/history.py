@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from itertools import chain
@@ -100,6 +101,8 @@ def _problem(
         return f"a value of {metric} is not from {low:g} to {high:g}"
     if (estimate is None) == (len(known) == len(values)):
         return f"the estimate is {estimate}, and {len(values) - len(known)} values are null"
+    if estimate is not None and not math.isclose(estimate, np.mean(known), rel_tol=1e-9):
+        return f"the estimate is {estimate}, and the mean of the values is {np.mean(known)}"
     return None
 
 

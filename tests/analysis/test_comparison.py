@@ -440,9 +440,9 @@ def test_only_a_lead_or_a_correlation_may_be_negative(
 
 def test_repeats_of_one_network_are_called_repeats() -> None:
     scope = {"scope": "one network: the replicates are its repeats"}
-    sets = [make_set(name, noise_seed=n).model_copy(update=scope) for n, name in enumerate("ab")]
-    assert {row.judgement.verdict.replicate for row in compare_sets(*sets).rows} == {"repeat"}
-    mixed = compare_sets(sets[0], make_set("b", noise_seed=1))
+    a, b = (make_set(name, noise_seed=n).model_copy(update=scope) for n, name in enumerate("ab"))
+    assert {row.judgement.verdict.replicate for row in compare_sets(a, b).rows} == {"repeat"}
+    mixed = compare_sets(a, make_set("b", noise_seed=1))
     assert {row.judgement.verdict.replicate for row in mixed.rows} == {"network"}
 
 

@@ -399,6 +399,7 @@ def test_a_damaged_history_is_refused(machine: Machine, content: bytes) -> None:
         {"values": [math.nan, 1.0, 1.0, 1.0]},
         {"estimate": None},
         {"estimate": math.inf},
+        {"estimate": 2.5},
         {"seeds": [1, 1, 2, 3]},
         {"seeds": [None, 1, 2, 3]},
         {"seeds": None},
