@@ -24,7 +24,7 @@ NAMED_OF_CLUSTER := $(foreach one,PARTITION ACCOUNT QOS MAX_JOBS PROFILE,$(if $(
 # expand them again, and a recipe says "$${NAME}", which its shell takes from the environment.
 VARIABLES := NAME SCALE NETWORKS SEEDS REPEATS VARIANTS JOBS ENGINE SHADOW TGEN ONIONTRACE TORNETTOOLS TOR_SOURCE LINUX_SOURCE LIBTORRENT_SOURCE \
 	PYTHON MAX_NETWORKS MAX_SEEDS CLAIMS NO_RUN ONLY RUNS A B ABOUT PAIRED OUT ACCEPT STATE DURATION SCHEDULER OVERHEAD LOGS PUBLISHED FROM BESIDE LIST \
-	THOROUGH FULL_SIZE BY_PTRACE REPETITIONS STAGED TMODEL OPTIONS \
+	STAGED TMODEL OPTIONS \
 	EXECUTOR PARTITION ACCOUNT QOS MAX_JOBS PROFILE
 define as_text
 override $(1) := $$(value $(1))
@@ -79,7 +79,7 @@ SIDES = `make compare A=quick:ewma B=quick:rr`
 # line or comes from there.
 
 .PHONY: help setup setup-dev list doctor estimate build generate run experiment analyse report pack unpack
-.PHONY: celltrace-live compare-engines compare import-consensus import-network generate-network export-tornettools nightly bench figures validate-statistics test test-all test-rest lint docs check-variants lock clean-build clean-results clean-setup clean
+.PHONY: celltrace-live compare-engines compare import-consensus import-network generate-network export-tornettools nightly figures validate-statistics test test-all test-rest lint docs check-variants lock clean-build clean-results clean-setup clean
 
 help: ## this list
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  \1\t\2/p' $(MAKEFILE_LIST) | expand -t 22
@@ -139,11 +139,6 @@ nightly: $(READY) ## the list in experiments/nightly.yaml against its baseline [
 	@$(ONIONLAB) nightly $(if $(ACCEPT),--accept) $(call option,LIST,list) $(call option,STATE,state) \
 		$(RUNS_OF_EACH) $(call option,ENGINE,engine) $(TOOLS) $(call option,JOBS,jobs) \
 		$(CLUSTER)
-
-bench: $(READY) ## what the embedded engine costs against Shadow, and whether it has changed [THOROUGH=1, FULL_SIZE=1, BY_PTRACE=1, REPETITIONS, STATE]
-	@$(ONIONLAB) bench $(if $(THOROUGH),--thorough) $(if $(FULL_SIZE),--full-size) \
-		$(if $(BY_PTRACE),--by-ptrace) $(call option,REPETITIONS,repetitions) \
-		$(call option,STATE,state) $(TOOLS)
 
 celltrace-live: $(READY) ## trace a real guard with LTTng on this machine [DURATION, SCHEDULER, OVERHEAD]
 	@onionlab/setup.sh configs/apt-packages-lttng.txt

@@ -15,7 +15,6 @@ from pydantic import TypeAdapter
 from analysis.comparison.run_sets import RunSet
 from analysis.formats import columns, files
 from analysis.formats.attempt import RunFailure, RunState
-from analysis.formats.bench_history import BenchMeasurement
 from analysis.formats.columns import Column
 from analysis.formats.manifest import Manifest
 from analysis.formats.pack_index import PackIndex
@@ -334,15 +333,6 @@ SECTIONS: tuple[tuple[str, str, tuple[Described, ...]], ...] = (
                 "history of another number is refused.",
                 columns.HISTORY,
                 "each night, experiment, level, variant, class and metric",
-            ),
-            Described(
-                files.BENCH_HISTORY,
-                "`bench/`; one measurement a line, and lines are only added",
-                "`onionlab bench` (`analysis/formats/bench_history.py`)",
-                "`onionlab bench`, which looks for steps in it",
-                f"1, {IN_FILE} A line that is no measurement is an error, and the file stays as "
-                "it is.",
-                BenchMeasurement,
             ),
         ),
     ),

@@ -49,8 +49,12 @@ def commands(page: Page) -> Iterator[list[str]]:
 BY_PATH = list(REPOSITORY.glob("configs/costs/*.yaml"))
 """Experiments that are no choice of a user's, and are named by their paths."""
 
+# The changelog names commands that later versions do not have.
 CALLS = {
-    f"{path}: {' '.join(words)}": words for path, page in PAGES.items() for words in commands(page)
+    f"{path}: {' '.join(words)}": words
+    for path, page in PAGES.items()
+    if path != "CHANGELOG.md"
+    for words in commands(page)
 }
 OF_MAKE = {name: words for name, words in CALLS.items() if words[0] == "make"}
 OF_THE_PROGRAM = {name: words for name, words in CALLS.items() if words[0] != "make"}

@@ -11,14 +11,23 @@ from shipped import is_own_experiment
 
 from .markdown import PAGES, REPOSITORY, Page
 
-CODE = ("analysis", "configs", "experiments", "onionlab", "tests")
+CODE = ("analysis", "configs", "experiments", "onionlab", "tests", "tools")
 TEXTS = (".cfg", ".json", ".py", ".sh", ".toml", ".txt", ".yaml", ".yml", ".j2")
 # Not of this repository: what is part of the bytes of published records, and a page of Shadow's.
 OF_OTHERS = {
     "analysis/formats/columns.py": "docs/metrics.md",
     "onionlab/tornet/shadow_options.py": "docs/shadow_config_spec.md",
 }
-PLACES = ("analysis/", "configs/", "docs/", "experiments/", "onionlab/", "tests/", "tor-patches/")
+PLACES = (
+    "analysis/",
+    "configs/",
+    "docs/",
+    "experiments/",
+    "onionlab/",
+    "tests/",
+    "tools/",
+    "tor-patches/",
+)
 # What a reader of the tutorial or of a how-to writes, or what is made by a command.
 OF_READERS = {
     "experiments/exhaustive.yaml",

@@ -57,7 +57,6 @@ def said(words: list[str], capsys: pytest.CaptureFixture[str]) -> str:
         (["figures", "--claims", LONG], "no claims called"),
         (["figures", "--claims", f"{LONG}.yaml"], "no file of claims"),
         (["unpack", LONG], "File name too long"),
-        (["bench", "--repetitions", DIGITS], "--repetitions: expected a whole number"),
         (["nightly", "--list", LONG], "cannot be read: File name too long"),
         (["analyse", "--run-directory", LONG], "File name too long"),
         (["report", "--plan", LONG], "File name too long"),
