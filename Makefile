@@ -23,7 +23,7 @@ NAMED_OF_CLUSTER := $(foreach one,PARTITION ACCOUNT QOS MAX_JOBS PROFILE,$(if $(
 # What they hold is text that neither make nor a shell reads, whatever its letters: make does not
 # expand them again, and a recipe says "$${NAME}", which its shell takes from the environment.
 VARIABLES := NAME SCALE NETWORKS SEEDS REPEATS VARIANTS JOBS ENGINE SHADOW TGEN ONIONTRACE TORNETTOOLS TOR_SOURCE LINUX_SOURCE LIBTORRENT_SOURCE \
-	PYTHON MAX_NETWORKS MAX_SEEDS CLAIMS NO_RUN ONLY RUNS A B ABOUT PAIRED OUT ACCEPT STATE DURATION SCHEDULER OVERHEAD LOGS PUBLISHED FROM BESIDE LIST \
+	PYTHON MAX_NETWORKS MAX_SEEDS CLAIMS NO_RUN ONLY A B ABOUT PAIRED OUT ACCEPT STATE DURATION SCHEDULER OVERHEAD LOGS PUBLISHED FROM BESIDE LIST \
 	STAGED TMODEL OPTIONS \
 	EXECUTOR PARTITION ACCOUNT QOS MAX_JOBS PROFILE
 define as_text
@@ -79,7 +79,7 @@ SIDES = `make compare A=quick:ewma B=quick:rr`
 # line or comes from there.
 
 .PHONY: help setup setup-dev list doctor estimate build generate run experiment analyse report pack unpack
-.PHONY: celltrace-live compare-engines compare import-consensus import-network generate-network export-tornettools nightly figures validate-statistics test test-all test-rest lint docs check-variants lock clean-build clean-results clean-setup clean
+.PHONY: celltrace-live compare-engines compare import-consensus import-network generate-network export-tornettools nightly figures test test-all test-rest lint docs check-variants lock clean-build clean-results clean-setup clean
 
 help: ## this list
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  \1\t\2/p' $(MAKEFILE_LIST) | expand -t 22
@@ -147,9 +147,6 @@ celltrace-live: $(READY) ## trace a real guard with LTTng on this machine [DURAT
 
 analyse: $(READY) ## read the logs of NAME's finished runs anew; `make report` shows them
 	@$(ONIONLAB) analyse $(NAMED)
-
-validate-statistics: $(READY) ## simulate: coverage, false verdicts, power, seeds saved [RUNS: on a runs.csv]
-	@$(ONIONLAB) validate-statistics $(call option,RUNS,runs) $(call option,JOBS,jobs)
 
 figures: $(READY) ## the paper's figures and claims, running what is missing [SCALE, NETWORKS, ENGINE; CLAIMS; NO_RUN; FROM; BESIDE]
 	@$(ONIONLAB) figures $(ASKED) $(call option,JOBS,jobs) $(call option,CLAIMS,claims) $(if $(NO_RUN),--no-run) \

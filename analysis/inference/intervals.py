@@ -1,7 +1,7 @@
 """Intervals of a mean, of a mean ratio and of any statistic of a few values, one per run.
 
-Nothing here knows of runs or metrics. Methods and their sources: docs/reference/statistics.md; how
-they fare on data with a known truth: ``judgement.validation``.
+Nothing here knows of runs or metrics. Methods and their sources: docs/reference/statistics.md.
+Their coverage on data with a known truth: docs/explanation/statistics-validation.md.
 """
 
 from __future__ import annotations

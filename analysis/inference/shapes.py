@@ -6,7 +6,7 @@ over values that are normal, t with 3 degrees of freedom, exponential, and logno
 1 of the logarithm, on either side, of the chance of a p-value, divided by that p-value. The truth
 is the pseudomedian (``signed_ranks``). From ``SIGNED_RANKS_FROM`` values on the table is for the
 larger p-value of t and signed ranks; for fewer it is for that of t alone.
-``judgement.validation.shapes`` simulates it again.
+tools/validate_statistics.py checks the result by simulation.
 """
 
 from __future__ import annotations

@@ -13,8 +13,6 @@ from analysis.inference.rare import unseen_share
 from analysis.inference.shapes import SIGNED_RANKS_FROM, needed, trusted
 from analysis.inference.signed_ranks import lower_bound, p_typical_above, typical_value
 from analysis.inference.skewness import looks_skewed, skewness
-from analysis.judgement.validation import rates, shapes
-from analysis.judgement.validation.rows import rows_of
 from analysis.judgement.verdicts import Grade, Paired, decide
 from analysis.measures.metric import RATE, Margin
 
@@ -119,13 +117,6 @@ def test_zeros_are_the_same_and_what_they_may_have_missed_is_told() -> None:
     assert unseen_share(10, 0.05) == pytest.approx(1 - 0.05**0.1)
 
 
-def test_validation_sees_rates_that_pass_as_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(rates, "NETWORKS", (5,))
-    assert all(row.holds for row in rows_of(rates.rates(), 300))
-    monkeypatch.setattr("analysis.inference.effects.Effect.p_equivalent", lambda *_: 0.0)
-    assert not all(row.holds for row in rows_of(rates.rates(), 300))
-
-
 @pytest.mark.parametrize("n", [8, 11])
 def test_from_eight_pairs_on_test_and_interval_ask_signed_ranks_too(n: int) -> None:
     """One network far off on the other side: t alone is misled by its spread."""
@@ -139,22 +130,6 @@ def test_from_eight_pairs_on_test_and_interval_ask_signed_ranks_too(n: int) -> N
         assert interval.high is not None
         assert interval.low <= ranks[0] <= ranks[1] <= interval.high
         assert (found.p_different <= 0.05) == interval.leaves_out(0.0)
-
-
-def test_validation_sees_a_test_for_normal_differences_only(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setattr(shapes, "NETWORKS", (5,))
-    monkeypatch.setattr(shapes, "SHAPES", {"exponential": shapes.SHAPES["exponential"]})
-    assert all(row.holds for row in rows_of(shapes.shapes(), 300))
-    monkeypatch.setattr("analysis.inference.effects.trusted", lambda p, *_, **__: p)
-    assert not all(row.holds for row in rows_of(shapes.shapes(), 300))
-
-
-def test_the_typical_value_of_a_shape() -> None:
-    assert shapes.SHAPES["exponential"].typical == pytest.approx(TYPICAL_EXPONENTIAL, abs=1e-4)
-    assert shapes.SHAPES["normal"].typical == pytest.approx(0.0, abs=1e-4)
-    assert shapes.SHAPES["normal"].spread == pytest.approx(1.0)
 
 
 def test_skewed_throughput_is_seen_as_skewed_times_are() -> None:

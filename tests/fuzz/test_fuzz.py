@@ -31,7 +31,7 @@ from analysis.formats.files import RECORDS
 from analysis.formats.json_files import read_json
 from analysis.formats.tables import read_table
 from analysis.formats.whole_run import TABLES
-from analysis.judgement.judging import RUNS_COLUMNS
+from analysis.judgement.judging import RUNS_COLUMNS, read_runs_csv
 from onionlab.experiment import load
 from onionlab.experiment.claims_file import load_claims
 from onionlab.experiment.nightly_list import read_nightly_list
@@ -103,9 +103,9 @@ def test_sound_inputs_are_read(project: Project) -> None:
             ("report", NAME),
             ("pack", NAME),
             ("pack", NAME, "--published"),
-            ("validate-statistics", "--repetitions", "1", "--runs", str(csv)),
         ):
             assert project.call("sound", *words) != 2, words
+        assert project.check("sound", lambda: read_runs_csv(csv)) == 0
         write_run(made, *peers_logs(), "")
         project.call("sound", "analyse", "--run-directory", str(made))
 
@@ -302,8 +302,7 @@ def runs_csv() -> bytes:
 def test_tables_of_runs(project: Project, data: st.DataObject) -> None:
     path = project.inputs / "runs.csv"
     with project.damaged({path: changed_bytes(data.draw, runs_csv())}):
-        words = ("validate-statistics", "--repetitions", "1", "--runs", str(path))
-        project.call("runs.csv", *words)
+        project.check("runs.csv", lambda: read_runs_csv(path))
 
 
 YAML = (
@@ -380,7 +379,7 @@ COMMANDS = (
     ("import", "--name", "x", "--from", "{}", "inputs"), ("generate", "x{}"), ("experiment", "x{}"),
     ("estimate", "x{}"),
     ("figures", "--claims", "{}"), ("figures", "--from", "{}"), ("nightly", "--list", "{}"),
-    ("run-one", "--plan", "{}", "--run", "{}"), ("validate-statistics", "--runs", "{}"),
+    ("run-one", "--plan", "{}", "--run", "{}"),
     ("run", "quick", "--seeds", "x{}"), ("run", "quick", "--scale", "x{}"), ("{}",),
     ("run", "quick", "--jobs", "x{}"), ("celltrace-live", "--scheduler", "{}"),
 )

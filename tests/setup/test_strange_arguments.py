@@ -60,7 +60,6 @@ def said(words: list[str], capsys: pytest.CaptureFixture[str]) -> str:
         (["nightly", "--list", LONG], "cannot be read: File name too long"),
         (["analyse", "--run-directory", LONG], "File name too long"),
         (["report", "--plan", LONG], "File name too long"),
-        (["validate-statistics", "--runs", LONG], "File name too long"),
         (["build", LONG], "unknown variant"),
         (["import", "--name", LONG, "."], "is no name for a set"),
         (["import", "--name", "x", LONG], "File name too long"),
