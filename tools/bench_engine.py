@@ -23,7 +23,7 @@ from pathlib import Path
 from statistics import fmean, geometric_mean
 from typing import Any, Literal
 
-from pydantic import BaseModel, Field, PositiveFloat, ValidationError
+from pydantic import BaseModel, Field, PositiveFloat, PositiveInt, ValidationError
 
 from analysis.formats.files import RECORDS
 from analysis.formats.manifest import identity_hash, read_manifest
@@ -64,7 +64,7 @@ class Repetition(BaseModel):
 
     cpu_s: PositiveFloat
     wall_s: PositiveFloat
-    peak_memory_bytes: PositiveFloat
+    peak_memory_bytes: PositiveInt
 
 
 class Side(BaseModel):
@@ -129,7 +129,7 @@ SUITES: Mapping[str, list[Case]] = {
 
 
 def plan_run(root: Path, case: Case, side: str, place: Path, args: argparse.Namespace) -> Plan:
-    """Build what a run needs, and plan it with a store of its own."""
+    """Build what a run needs, and plan it with a separate store."""
     request = Request(
         case.experiment,
         scale=case.scale,
@@ -164,7 +164,7 @@ def measure_case(
 ) -> tuple[Case, list[str]]:
     """Return the case with its runs, and the reasons why they do not count.
 
-    A disturbed repetition is made again on all sides, so that a ratio is that of consecutive runs.
+    A disturbed repetition is repeated on all sides, so that a ratio is that of consecutive runs.
     """
     turns, marks = [], []
     for _ in range(repetitions):
@@ -217,7 +217,7 @@ def search_steps(points: Sequence[Sequence[float]], false_steps: float) -> list[
         points: for each measurement, the values of its repetitions.
         false_steps: chance of any false step in a year.
     """
-    # Repetitions of two measurements are not pairs, so each value has a key of its own.
+    # Repetitions of two measurements are not pairs, so each value has a separate key.
     keys = itertools.count()
     logs = [{next(keys): math.log(value) for value in values} for values in points]
     sd, df = noise_of_means(logs, EXCESS_LEVEL) if logs else (0.0, 0.0)
@@ -285,7 +285,7 @@ def bench(args: argparse.Namespace) -> int:
         sides.append(PREFERRED)
     else:
         print("Shadow is not installed: no ratios, and times depend on the machine's speed")
-    measured_at = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+    measured_at, project = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ"), project_name()
     place = build_directory(root) / "bench"
     shutil.rmtree(place, ignore_errors=True)
     suite = SUITES[args.suite]
@@ -300,7 +300,7 @@ def bench(args: argparse.Namespace) -> int:
     shutil.rmtree(place)
     machine = {name: host_facts()[name] for name in ("cpu", "cpus", "memory_bytes")}
     last = Measurement(
-        measured_at=measured_at, project=project_name(), machine=machine, marks=marks, cases=cases
+        measured_at=measured_at, project=project, machine=machine, marks=marks, cases=cases
     )
     with path.open("a") as file:
         file.write(last.model_dump_json() + "\n")
@@ -320,7 +320,7 @@ def positive_number(text: str) -> int:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Return the exit status: 0, 1 with an alarm, 2 after an error."""
+    """Return the exit status: 0, 1 with an alarm, 2 after an error, 130 if interrupted."""
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
@@ -335,6 +335,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except UserError as error:
         print(f"error: {error.message}", error.hint or "", sep="\n", file=sys.stderr)
         return 2
+    except KeyboardInterrupt:
+        print("interrupted: nothing was added to the history", file=sys.stderr)
+        return 130
 
 
 if __name__ == "__main__":

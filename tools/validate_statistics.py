@@ -83,7 +83,7 @@ class Row:
 
     @property
     def holds(self) -> bool:
-        """Whether the promise holds, within the error of the simulation."""
+        """True if the promise holds, within the error of the simulation."""
         if self.limit is None:
             return True
         excess = self.limit - self.value if self.at_least else self.value - self.limit

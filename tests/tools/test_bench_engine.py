@@ -8,6 +8,8 @@ import bench_engine
 import pytest
 from bench_engine import Case, Side, main, read_history
 
+from onionlab.errors import UserError
+
 LINE_OF_0_2_0 = (
     '{"after":{"switch_us":2.0},"before":{"switch_us":2.0},"cases":[{"experiment":"quick",'
     '"level":"quick","scale":null,"seed":1,"sides":{"uml":{"engine":{"name":"uml"},"programs":'
@@ -136,3 +138,17 @@ def test_a_history_of_0_2_0_is_read_and_a_damaged_one_refused(
     assert machine.bench() == 2
     assert "line 2 is not a measurement" in capsys.readouterr().err
     assert (machine.history.read_bytes(), len(machine.made)) == (before, made)
+
+
+@pytest.mark.parametrize(("end", "status"), [(KeyboardInterrupt(), 130), (UserError("no"), 2)])
+def test_a_measurement_that_ends_early_adds_nothing(
+    machine: Machine, monkeypatch: pytest.MonkeyPatch, end: BaseException, status: int
+) -> None:
+    def fail(*args: object) -> Side:
+        raise end
+
+    machine.bench()
+    before = machine.history.read_bytes()
+    monkeypatch.setattr(bench_engine, "measure_run", fail)
+    assert machine.bench() == status
+    assert machine.history.read_bytes() == before
