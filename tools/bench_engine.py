@@ -164,7 +164,7 @@ def measure_case(
 ) -> tuple[Case, list[str]]:
     """Return the case with its runs, and the reasons why they do not count.
 
-    A disturbed repetition is repeated on all sides, so that a ratio is that of consecutive runs.
+    A disturbed repetition is rerun on all sides, so that a ratio is that of consecutive runs.
     """
     turns, marks = [], []
     for _ in range(repetitions):
@@ -180,7 +180,7 @@ def measure_case(
                 turns.append(turn)
                 marks += disturbed
                 break
-            print("repeated:", *disturbed, sep="\n  ", flush=True)
+            print("rerun:", *disturbed, sep="\n  ", flush=True)
     sides = {}
     for side in plans:
         made = [turn[side] for turn in turns]
