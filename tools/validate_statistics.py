@@ -492,6 +492,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         "--jobs", type=int, default=len(os.sched_getaffinity(0)), help="processes (default: CPUs)"
     )
     args = parser.parse_args(arguments)
+    if min(args.families, args.jobs) < 1:
+        parser.error("--families and --jobs must be at least 1")
     broken = 0
     # Forked processes could inherit locked threads of the numerical libraries.
     with ProcessPoolExecutor(args.jobs, get_context("spawn")) as pool:
