@@ -1,4 +1,4 @@
-"""The line on what a command will cost, which it prints before anything that takes long."""
+"""Print the cost of the runs that a command needs, before anything that takes long."""
 
 from __future__ import annotations
 
@@ -11,16 +11,13 @@ from analysis.formats.plan_file import Request
 from onionlab.commands._arguments import SameTwice
 from onionlab.commands._request import request_of, whole_number_of
 from onionlab.errors import UserError
-from onionlab.runs.costs.asking import ask
-from onionlab.runs.costs.cheaper import Way, cheaper_ways
-from onionlab.runs.costs.estimate import Costs, Estimate
-from onionlab.runs.costs.words import cheaper_line, one_line
+from onionlab.runs.costs.estimate import Estimator
+from onionlab.runs.costs.estimate_text import cost_text
 from onionlab.runs.workflow.executor import Executor
 
 AUTO = "auto"
-"""The value of NETWORKS that adds networks until each endpoint is shown or the same."""
-BUDGET = 20
-"""The most networks then, without MAX_NETWORKS."""
+"""The value of NETWORKS that adds networks until each endpoint has an answer."""
+DEFAULT_MAX_NETWORKS = 20
 
 
 def add_max_networks_argument(parser: argparse.ArgumentParser) -> None:
@@ -30,17 +27,19 @@ def add_max_networks_argument(parser: argparse.ArgumentParser) -> None:
         "--max-seeds",
         default="",
         action=SameTwice,
-        help=f"with --networks {AUTO}: the most networks, {BUDGET} by default",
+        help=f"with --networks {AUTO}: the most networks, {DEFAULT_MAX_NETWORKS} by default",
     )
 
 
-def budget_of(args: argparse.Namespace) -> int | None:
+def parse_max_networks(args: argparse.Namespace) -> int | None:
     """Return the most networks that NETWORKS=auto may use; None without `auto`.
 
     Raises UserError.
     """
     if args.seeds == AUTO:
-        return whole_number_of(args.max_networks, "--max-networks") if args.max_networks else BUDGET
+        if not args.max_networks:
+            return DEFAULT_MAX_NETWORKS
+        return whole_number_of(args.max_networks, "--max-networks")
     if args.max_networks:
         raise UserError(
             "--max-networks goes with --networks auto", "make experiment NETWORKS=auto ..."
@@ -48,59 +47,41 @@ def budget_of(args: argparse.Namespace) -> int | None:
     return None
 
 
-def requests_of(args: argparse.Namespace) -> list[tuple[str, Request]]:
-    """What the arguments ask for, with a name where it is one of two: the least and the most.
+def parse_requests(args: argparse.Namespace) -> list[tuple[str, Request]]:
+    """Return the request, or for NETWORKS=auto the smallest and the largest, with their titles.
 
     Raises UserError.
     """
-    budget = budget_of(args)
-    if budget is None:
+    max_networks = parse_max_networks(args)
+    if max_networks is None:
         return [("", request_of(args))]
-    # With it comes all of SciPy's statistics, which takes longer than all else here.
+    # This imports SciPy's statistics, which takes longer than the rest of the command.
     from analysis.inference.sequential import FIRST_LOOK
 
     request = request_of(argparse.Namespace(**{**vars(args), "seeds": ""}))
     return [
         (f"at least, {FIRST_LOOK} networks", replace(request, seeds=FIRST_LOOK)),
-        (f"at most, {budget} networks", replace(request, seeds=budget)),
+        (f"at most, {max_networks} networks", replace(request, seeds=max_networks)),
     ]
 
 
-def ways_of(
-    costs: Costs, requests: Sequence[Request], estimate: Estimate, jobs: int | None
-) -> list[tuple[Way, Estimate]]:
-    """What would be cheaper, where it comes to hours."""
-    return cheaper_ways(costs, [ask(costs.root, one) for one in requests], estimate, jobs)
-
-
-def say_cost_of(
+def print_cost_of_arguments(
     args: argparse.Namespace, root: Path, jobs: int | None, executor: Executor | None = None
 ) -> None:
-    """Print the cost of what the arguments ask for: with NETWORKS=auto the least and the most.
-
-    Raises UserError as planning it would.
-    """
-    costs = Costs(root, at_once=_at_once(root, executor))
-    for title, request in requests_of(args):
-        _say(costs, [request], jobs, title)
+    """Print the cost of the runs that the arguments ask for. Raises UserError like planning."""
+    estimator = _estimator(root, executor)
+    for title, request in parse_requests(args):
+        text = cost_text(estimator.estimate([request], jobs))
+        print(f"cost: {text} ({title})" if title else f"cost: {text}")
 
 
-def say_cost(
+def print_cost(
     root: Path, requests: Sequence[Request], jobs: int | None, executor: Executor | None = None
 ) -> None:
-    """Print what some requests cost together. Raises UserError as planning them would."""
-    _say(Costs(root, at_once=_at_once(root, executor)), requests, jobs, "")
+    """Print what the runs of some requests cost together. Raises UserError like planning."""
+    print(f"cost: {cost_text(_estimator(root, executor).estimate(requests, jobs))}")
 
 
-def _at_once(root: Path, executor: Executor | None) -> int | None:
-    """Runs that an executor makes at a time. Raises UserError where it cannot be used."""
-    return None if executor is None else executor.opened(root).max_jobs
-
-
-def _say(costs: Costs, requests: Sequence[Request], jobs: int | None, title: str) -> None:
-    """One line, and a second on what would be cheaper where it comes to hours."""
-    estimate = costs.estimate(requests, jobs)
-    print(f"{one_line(estimate)}{f' ({title})' if title else ''}")
-    cheaper = cheaper_line(ways_of(costs, requests, estimate, jobs))
-    if cheaper is not None:
-        print(cheaper)
+def _estimator(root: Path, executor: Executor | None) -> Estimator:
+    """Return an estimator for this machine or a cluster. Raises UserError."""
+    return Estimator(root, max_jobs=executor.opened(root).max_jobs if executor else None)

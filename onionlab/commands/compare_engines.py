@@ -11,7 +11,7 @@ from onionlab.commands._arguments import (
     add_request_arguments,
     listed_names,
 )
-from onionlab.commands._cost import say_cost
+from onionlab.commands._cost import print_cost
 from onionlab.commands._request import executor_of, jobs_of, request_of
 from onionlab.engines import ENGINES
 from onionlab.errors import UserError
@@ -38,7 +38,7 @@ def run(args: argparse.Namespace) -> int:
             )
     root, jobs = working_root(), jobs_of(args)
     request, executor = request_of(args), executor_of(args)
-    say_cost(root, [replace(request, engine=name) for name in engines], jobs, executor)
+    print_cost(root, [replace(request, engine=name) for name in engines], jobs, executor)
     made = compare_engines(root, request, engines, jobs=jobs, say=print, executor=executor)
     print(made.effects)
     print(made.between_engines)

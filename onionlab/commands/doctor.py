@@ -67,9 +67,9 @@ def need_of(args: argparse.Namespace, root: Path) -> tuple[Need | None, tuple[Fi
     from onionlab.errors import UserError
     from onionlab.experiment import load
     from onionlab.experiment.tornettools_networks import require_networks
-    from onionlab.runs.costs.asking import ask
-    from onionlab.runs.costs.estimate import Costs
-    from onionlab.runs.costs.words import cost_text
+    from onionlab.runs.costs.estimate import Estimator
+    from onionlab.runs.costs.estimate_text import cost_text
+    from onionlab.runs.costs.requested_runs import resolve_request
     from onionlab.runs.resources import estimate_resources
 
     request = request_of(args)
@@ -80,13 +80,13 @@ def need_of(args: argparse.Namespace, root: Path) -> tuple[Need | None, tuple[Fi
         require_networks(root, experiment)
     except UserError as error:
         return None, (Finding(MISSING, "networks", error.message, error.hint or ""),)
-    asked = ask(root, request)
-    resources = estimate_resources(root, asked.experiment, asked.engine)
-    estimate = Costs(root).estimate([request])
+    resolved = resolve_request(root, request)
+    resources = estimate_resources(root, resolved.experiment, resolved.engine)
+    estimate = Estimator(root).estimate([request])
     need = Need(
-        name=asked.experiment.name,
+        name=resolved.experiment.name,
         memory_bytes=resources.memory_bytes,
-        disk_bytes=round(estimate.disk_bytes.high),
+        disk_bytes=round(estimate.reserved_disk_bytes),
         processes=resources.processes,
     )
     return need, (Finding(OK, "cost", cost_text(estimate)),)

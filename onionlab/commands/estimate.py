@@ -1,20 +1,20 @@
-"""What the runs of an experiment cost, before they are made."""
+"""Estimate what the runs of an experiment cost."""
 
 from __future__ import annotations
 
 import argparse
 
 from onionlab.commands._arguments import add_jobs_argument, add_request_arguments
-from onionlab.commands._cost import add_max_networks_argument, requests_of, ways_of
+from onionlab.commands._cost import add_max_networks_argument, parse_requests
 from onionlab.commands._request import jobs_of
 from onionlab.commands.list import print_table
 from onionlab.paths import working_root
-from onionlab.runs.costs.asking import ask
-from onionlab.runs.costs.estimate import Costs
-from onionlab.runs.costs.split import split_rows
-from onionlab.runs.costs.words import table_rows, way_rows
+from onionlab.runs.costs.estimate import Estimator
+from onionlab.runs.costs.estimate_text import table_rows
+from onionlab.runs.costs.network_split import split_rows
+from onionlab.runs.costs.requested_runs import resolve_request
 
-HELP = "say what the runs of an experiment take: time, memory, disk; nothing is built or made"
+HELP = "estimate time, memory and disk of an experiment's runs; nothing is built or simulated"
 
 
 def setup_arguments(parser: argparse.ArgumentParser) -> None:
@@ -25,15 +25,14 @@ def setup_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Print a table, and what would be cheaper."""
+    """Print a table for each request."""
+    root = working_root()
     jobs = jobs_of(args)
-    asked = requests_of(args)
-    costs = Costs(working_root())
-    for title, request in asked:
-        estimate = costs.estimate([request], jobs)
-        split = [] if title else split_rows(costs.root, ask(costs.root, request))
-        print_table(", ".join(filter(None, (args.name, title))), table_rows(estimate) + split)
-        ways = ways_of(costs, [request], estimate, jobs)
-        if ways:
-            print_table("Cheaper", way_rows(ways))
+    requests = parse_requests(args)
+    estimator = Estimator(root)
+    for title, request in requests:
+        rows = table_rows(estimator.estimate([request], jobs))
+        if not title:
+            rows += split_rows(root, resolve_request(root, request))
+        print_table(", ".join(filter(None, (args.name, title))), rows)
     return 0

@@ -10,7 +10,11 @@ from onionlab.commands._arguments import (
     add_jobs_argument,
     add_request_arguments,
 )
-from onionlab.commands._cost import add_max_networks_argument, budget_of, say_cost_of
+from onionlab.commands._cost import (
+    add_max_networks_argument,
+    parse_max_networks,
+    print_cost_of_arguments,
+)
 from onionlab.commands._request import executor_of, jobs_of, request_of
 from onionlab.paths import working_root
 from onionlab.runs.planning import make_plan
@@ -31,8 +35,8 @@ def run(args: argparse.Namespace) -> int:
     """Print the report's path on the last line."""
     root = working_root()
     jobs, executor = jobs_of(args), executor_of(args)
-    budget = budget_of(args)
-    say_cost_of(args, root, jobs, executor)
+    budget = parse_max_networks(args)
+    print_cost_of_arguments(args, root, jobs, executor)
     if budget is not None:
         # With it comes all of SciPy's statistics, which nothing else here needs: half the start-up.
         from onionlab.questions.auto_seeds import auto_seeds

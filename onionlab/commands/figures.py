@@ -13,7 +13,7 @@ from onionlab.commands._arguments import (
     add_override_arguments,
     listed_files,
 )
-from onionlab.commands._cost import say_cost
+from onionlab.commands._cost import print_cost
 from onionlab.commands._request import executor_of, jobs_of, overrides_of
 from onionlab.commands.list import print_table
 from onionlab.experiment.claims_file import load_claims
@@ -65,7 +65,7 @@ def run(args: argparse.Namespace) -> int:
         if not args.no_run:
             names = load_claims(args.claims, root=root).experiments
             requests = [replace(request, experiment=name) for name in names]
-            say_cost(root, requests, jobs, executor)
+            print_cost(root, requests, jobs, executor)
         made = repeat_paper(
             root,
             args.claims,

@@ -13,7 +13,7 @@ from onionlab.commands._arguments import (
     add_networks_argument,
     add_repeats_argument,
 )
-from onionlab.commands._cost import say_cost
+from onionlab.commands._cost import print_cost
 from onionlab.commands._request import executor_of, jobs_of, runs_of
 from onionlab.experiment.nightly_list import read_nightly_list
 from onionlab.paths import shipped, working_root
@@ -58,7 +58,7 @@ def run(args: argparse.Namespace) -> int:
     executor = executor_of(args)
     nightly = read_nightly_list(args.list or shipped(root, "experiments/nightly.yaml"), root=root)
     requests = [request_of_entry(entry, asked) for entry in nightly.experiments]
-    say_cost(root, requests, jobs, executor)
+    print_cost(root, requests, jobs, executor)
     night, paths = run_night(
         root,
         nightly,

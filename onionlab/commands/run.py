@@ -9,7 +9,7 @@ from onionlab.commands._arguments import (
     add_jobs_argument,
     add_request_arguments,
 )
-from onionlab.commands._cost import say_cost
+from onionlab.commands._cost import print_cost
 from onionlab.commands._request import executor_of, jobs_of, request_of
 from onionlab.paths import working_root
 from onionlab.runs.planning import make_plan
@@ -30,7 +30,7 @@ def run(args: argparse.Namespace) -> int:
     root = working_root()
     jobs, executor = jobs_of(args), executor_of(args)
     request = request_of(args)
-    say_cost(root, [request], jobs, executor)
+    print_cost(root, [request], jobs, executor)
     plan = make_plan(root, request, say=print)
     make_runs(root, [plan], jobs=jobs, say=print, executor=executor)
     print(plan.store)

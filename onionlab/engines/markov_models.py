@@ -1,7 +1,7 @@
-"""TGen's Markov models, checked by the reader that the embedded engine plays them with.
+"""Check and measure TGen's Markov models, with the reader of the embedded engine.
 
-It refuses what TGen would refuse, and that by which TGen would abort or send forever: a model that
-passes can be played on any engine.
+The reader rejects models that TGen rejects, and models with which TGen would abort or send forever,
+so that a model it accepts can be played on any engine.
 """
 
 from __future__ import annotations
@@ -9,8 +9,21 @@ from __future__ import annotations
 from pathlib import Path
 
 from onionlab.engines.uml.traffic.graphml import MAX_BYTES
-from onionlab.engines.uml.traffic.markov_model import parse_model
+from onionlab.engines.uml.traffic.markov_model import (
+    INTERNAL_FLOW_MODEL,
+    INTERNAL_STREAM_MODEL,
+    Event,
+    MarkovModel,
+    parse_model,
+)
+from onionlab.engines.uml.traffic.markov_walk import MarkovWalk
 from onionlab.errors import UserError
+
+WALK_STEPS = 2000
+"""Steps of a walk through a model. The mean rate of its events is then known to a few per cent."""
+MAX_FLOW_S = 600.0
+"""Assumed duration of a flow whose stream model never ends: the longest timeout that tornettools
+gives its Markov clients."""
 
 
 def never_ends(packet_model: bytes) -> bool:
@@ -18,15 +31,42 @@ def never_ends(packet_model: bytes) -> bool:
     return not parse_model("packet", packet_model).ends
 
 
+def mean_streams_per_s(flow_model: bytes | None, stream_model: bytes | None) -> float:
+    """Return how many streams a client starts each second; None means TGen's own model.
+
+    Raises ValueError if a model cannot be played.
+    """
+    flows = INTERNAL_FLOW_MODEL if flow_model is None else parse_model("flow", flow_model)
+    streams = INTERNAL_STREAM_MODEL if stream_model is None else parse_model("stream", stream_model)
+    flows_begun, flow_time_s, _ = _count_begun(flows)
+    begun, time_s, ends = _count_begun(streams)
+    streams_per_flow = begun / ends if ends else begun / time_s * MAX_FLOW_S
+    return flows_begun / flow_time_s * streams_per_flow
+
+
+def _count_begun(model: MarkovModel) -> tuple[int, float, int]:
+    """Walk through a model; return the flows or streams begun, the time in s, and the ends."""
+    walk = MarkovWalk(model, seed=1)
+    begun, time_us, ends = 0, 0, 0
+    for _ in range(WALK_STEPS):
+        step = walk.step()
+        begun += step.event in (Event.TO_SERVER, Event.TO_ORIGIN)
+        time_us += step.delay_us
+        if walk.ended:
+            ends += 1
+            walk.reset()
+    return begun, max(time_us / 1e6, 1e-6), ends
+
+
 def read_markov_model(path: Path, shown: str) -> bytes:
     """Return the content of a model's file.
 
-    shown: what messages call the file. Raises UserError that says what is wrong with it.
+    shown: name of the file in messages. Raises UserError if it cannot be read or played.
     """
     try:
         with path.open("rb") as stream:
             content = stream.read(MAX_BYTES + 1)
-    # A path with a null byte in it is a ValueError.
+    # A path that contains a null byte raises ValueError.
     except (OSError, ValueError) as error:
         reason = error.strerror if isinstance(error, OSError) else str(error)
         raise UserError(

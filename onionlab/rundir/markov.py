@@ -11,8 +11,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from analysis.formats.files import HOST_TEMPLATES
-from onionlab.engines.markov_load import markov_load
-from onionlab.engines.markov_models import never_ends, read_markov_model
+from onionlab.engines.markov_models import mean_streams_per_s, never_ends, read_markov_model
 from onionlab.errors import UserError
 from onionlab.experiment.schema import Settings, TrafficClass
 from onionlab.experiment.schema.traffic_settings import MODEL_KEYS
@@ -74,21 +73,35 @@ def markov_files(
     return files
 
 
-def endless_streams(settings: Settings, files: Mapping[str, bytes]) -> int:
-    """Return the expected number of open streams at the end, of those that only a timeout ends.
+def endless_streams(settings: Settings, models: Mapping[str, bytes]) -> int:
+    """Return the expected number of open streams at the end that only a timeout ends.
 
-    files: of the run directory, the models among them.
+    models: content by path in the run directory; may contain other files.
     """
     found = 0.0
     for name, entry in settings.traffic.items():
-        models = [files.get(model_path(name, key.removesuffix("_model"))) for key in MODEL_KEYS]
-        packet = models[MODEL_KEYS.index("packet_model")]
+        flow, stream, packet = (
+            models.get(model_path(name, key.removesuffix("_model"))) for key in MODEL_KEYS
+        )
         if packet is None or not never_ends(packet):
             continue
         running_s = settings.time.stop_s - settings.time.bootstrap_s - entry.start.after_s
         open_s = max(0.0, min(running_s, entry.timeout_s or running_s))
-        found += entry.count * markov_load(*models).streams_per_s * open_s
+        found += entry.count * mean_streams_per_s(flow, stream) * open_s
     return round(found)
+
+
+def expected_endless_streams(root: Path, settings: Settings) -> int:
+    """Return `endless_streams` before the run is composed; 0 if a model cannot be read."""
+    try:
+        models = {
+            model_path(name, key.removesuffix("_model")): shipped(root, path).read_bytes()
+            for name, entry in settings.traffic.items()
+            for key, path in entry.models.items()
+        }
+        return endless_streams(settings, models)
+    except (OSError, ValueError):
+        return 0
 
 
 def model_path(name: str, kind: str) -> str:

@@ -11,6 +11,7 @@ import pytest
 import yaml
 from uml.markov_support import emits, model_graphml, to
 
+from onionlab.engines.markov_models import mean_streams_per_s
 from onionlab.engines.shadow.engine import ShadowEngine
 from onionlab.engines.uml import memory
 from onionlab.errors import UserError
@@ -18,9 +19,7 @@ from onionlab.experiment import Experiment, load
 from onionlab.programs.tor.variants import load_variants
 from onionlab.rundir import RunDirectory, compose
 from onionlab.rundir.keys import make_onion_service_keys
-from onionlab.runs.costs.features import carried_bytes, features_of
-from onionlab.runs.costs.markov_load import load_of_class
-from onionlab.runs.costs.model import MEMORY, load_model
+from onionlab.runs.resources import estimate_resources
 
 from .checkout import TINY, Checkout
 from .markov_models import MODELS, drawn_streams, logged_streams, seed_of, write_models
@@ -139,23 +138,27 @@ def test_the_class_is_load(tmp_path: Path) -> None:
     assert "load" not in classes["web"]
 
 
-def test_users_carry_what_they_ask_for_at_most(tmp_path: Path) -> None:
-    few, many = (loaded(tmp_path, count=count).levels["tiny"].settings for count in (2, 4))
-    carried = [carried_bytes(REPOSITORY, one)["users"] for one in (few, many)]
-    loaded_s = few.time.stop_s - few.time.bootstrap_s
-    each = load_of_class(REPOSITORY, many.traffic["users"]).bytes_per_s
-    assert 0 < carried[0] < carried[1] <= 4 * each * loaded_s
-    assert features_of(REPOSITORY, many).streams > 0
+def test_streams_are_flows_times_the_streams_of_a_flow() -> None:
+    def ending(share: float) -> bytes:
+        """A model with 1 / share - 1 streams in the mean."""
+        return model_graphml(
+            ("s0", "s1"),
+            [
+                *(to("s0", "s1"), to("s1", "s1")),
+                emits("s1", "+", "uniform", 1 - share, low=10e6, high=10e6),
+                emits("s1", "F", "uniform", share, low=0, high=0),
+            ],
+        ).encode()
 
-
-def test_users_that_only_send_carry_next_to_nothing(tmp_path: Path) -> None:
-    """Their cost is told all the same."""
-    (level,) = loaded(tmp_path).levels.values()
-    packets = tmp_path / "models" / "packet.graphml"
-    packets.write_text(packets.read_text().replace(">-<", ">+<"))
-    assert load_of_class(REPOSITORY, level.settings.traffic["users"]).stream_bytes == 0
-    assert carried_bytes(REPOSITORY, level.settings)["users"] < 1e3
-    assert features_of(REPOSITORY, level.settings).streams > 0
+    # A flow every two seconds, with one stream each.
+    assert mean_streams_per_s(MODELS["flow"].encode(), MODELS["stream"].encode()) == pytest.approx(
+        0.5, rel=0.05
+    )
+    assert mean_streams_per_s(MODELS["flow"].encode(), ending(0.2)) == pytest.approx(2, rel=0.1)
+    # A flow without end has streams as long as its timeout allows.
+    assert mean_streams_per_s(MODELS["flow"].encode(), ending(0.0)) == pytest.approx(30, rel=0.05)
+    with pytest.raises(ValueError, match="GraphML"):
+        mean_streams_per_s(b"<x/>", None)
 
 
 @pytest.mark.parametrize(
@@ -230,16 +233,14 @@ def test_a_packet_model_without_end_takes_a_timeout_and_memory(
     )
     with_timeout = loaded(tmp_path)
     ending = composed(with_timeout, shadow_engine).simulation
-    (level,) = with_timeout.levels.values()
-    model = load_model(REPOSITORY)
-    estimate = model.need("uml", MEMORY, features_of(REPOSITORY, level.settings))
+    before = estimate_resources(tmp_path, with_timeout, "uml")
     (tmp_path / "models" / "packet.graphml").write_text(endless)
     simulation = composed(with_timeout, shadow_engine).simulation
     # Two clients, each with a stream every two seconds or so, for 45 s.
     assert (ending.endless_streams, simulation.endless_streams) == (0, 45)
     assert memory.expected_bytes(simulation) - memory.expected_bytes(ending) == 45 * 6 * 2**20
-    higher = model.need("uml", MEMORY, features_of(REPOSITORY, level.settings))
-    assert higher.middle - estimate.middle == pytest.approx(45 * 6 * 2**20)
+    after = estimate_resources(tmp_path, with_timeout, "uml")
+    assert after.memory_bytes - before.memory_bytes == 1.5 * 45 * 6 * 2**20
     without = loaded(tmp_path, timeout="none")
     (tmp_path / "models" / "packet.graphml").write_text(endless)
     with pytest.raises(UserError, match=r"users\.packet_model: .* never ends: TGen would send"):

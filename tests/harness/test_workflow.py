@@ -67,15 +67,25 @@ def test_nothing_is_needed_where_nothing_is_missing(tmp_path: Path) -> None:
     drive._require_resources(plan_needing(tmp_path, memory_bytes=2**50), 0)
 
 
-def test_the_full_network_is_estimated_above_what_it_was_measured_to_take() -> None:
-    # One full-size run held 1.9 GB of private memory at its peak (docs/explanation/performance.md).
-    full = estimate_resources(REPOSITORY, load("swrr-5mid", root=REPOSITORY), "shadow")
+def test_the_full_network_is_estimated_above_its_measured_memory(tmp_path: Path) -> None:
+    # A full-size run had 1.9 GB of private memory at its peak (docs/explanation/performance.md).
+    full = estimate_resources(tmp_path, load("swrr-5mid", root=REPOSITORY), "shadow")
     assert 1.9e9 < full.memory_bytes < 5e9
     tenth = load("swrr-5mid", root=REPOSITORY).with_overrides(scale=0.1)
-    small = estimate_resources(REPOSITORY, tenth, "shadow")
-    # At a tenth, seed 1 held 335 MB (configs/costs/training.csv).
+    small = estimate_resources(tmp_path, tenth, "shadow")
+    # Measured at a tenth: 335 MB.
     assert 0.335e9 < small.memory_bytes < 1e9
     assert full.processes == 3 + 34 + 2 * 400 + 100
+
+
+def test_the_memory_that_an_experiment_sets_is_reserved(tmp_path: Path) -> None:
+    path = tmp_path / "own.yaml"
+    path.write_text(
+        f"extends: {REPOSITORY}/experiments/quick.yaml\nengine: {{uml: {{memory: 3 GiB}}}}\n"
+    )
+    own = load(str(path), root=REPOSITORY)
+    assert estimate_resources(tmp_path, own, "uml").memory_bytes == 3 * 2**30
+    assert estimate_resources(tmp_path, own, "shadow").memory_bytes < 2**30
 
 
 @pytest.mark.parametrize("text", ["", "{}", '{"format": 99}', '{"format": 1}'])

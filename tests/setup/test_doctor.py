@@ -259,7 +259,7 @@ def test_an_experiment_is_judged_by_what_it_takes(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     # As if nothing was run in this checkout.
-    monkeypatch.setattr("onionlab.runs.costs.estimate.finished_runs", lambda store: [])
+    monkeypatch.setattr("onionlab.runs.costs.estimate.find_finished_runs", lambda store: [])
     parser = argparse.ArgumentParser()
     verb.setup_arguments(parser)
 

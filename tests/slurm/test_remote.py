@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 import subprocess
 import time
@@ -11,7 +12,8 @@ import pytest
 
 from analysis.formats.plan_file import PlannedRun, Request, Resources
 from onionlab.errors import UserError
-from onionlab.runs.costs.estimate import costs_of_runs
+from onionlab.runs.costs.estimate import Estimator
+from onionlab.runs.costs.requested_runs import RunKind, resolve_request
 from onionlab.runs.plan import Plan
 from onionlab.runs.store import Store
 from onionlab.runs.workflow import drive, job_sizes, slurm
@@ -179,10 +181,11 @@ def test_a_job_asks_for_more_than_its_run_is_estimated_to_take(tmp_path: Path) -
         1,
         Resources(1, 1, 1),
     )
-    level = next(iter(costs_of_runs(REPOSITORY, plan.request)))
-    run = PlannedRun("0a", level.level, level.variant, 1)
-    cost = costs_of_runs(REPOSITORY, plan.request)[level]
-    size = job_sizes.job_sizes(REPOSITORY, [Plan(**{**vars(plan), "runs": (run,)})])["0a"]
-    assert size.memory_mb > cost.memory_bytes.high / 2**20 + 1000
-    assert size.runtime_min > 3 * cost.wall_s.high / 60
+    sizes = job_sizes.job_sizes(REPOSITORY, [plan])
+    costs = Estimator(REPOSITORY).run_costs(resolve_request(REPOSITORY, plan.request))
+    cost, size = costs[RunKind("quick", "rr")], sizes["0a"]
+    assert size.memory_mb > cost.memory_bytes / 2**20 + 1000
+    limit_min = job_sizes.TIME_FACTOR * cost.error * cost.expected.wall_s / 60
+    assert size.runtime_min == math.ceil(limit_min) + job_sizes.EXTRA_TIME_MIN
+    assert size.disk_mb >= cost.disk_bytes / 2**20
     assert largest([size, JobSize(2, 10, 99999, 1)]) == slurm.Size(2, size.memory_mb, 99999)

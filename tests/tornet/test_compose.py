@@ -32,7 +32,8 @@ from onionlab.rundir.tornet import addresses, compose_tornet, deployed_hosts
 from onionlab.rundir.verify_tor import Shows
 from onionlab.runs import bench as benches
 from onionlab.runs.bench import TornetBench
-from onionlab.runs.costs.features import features_of
+from onionlab.runs.costs.requested_runs import estimate_level_cost
+from onionlab.runs.costs.run_cost import IMPORTED, RunSize
 from onionlab.tornet import KeptTornet, import_tornets, load_tornet
 
 from .tiny import HOSTS, TinyTornet, process
@@ -668,14 +669,15 @@ def test_the_bench_says_that_oniontrace_is_missing(
     assert TornetBench(root, without, Request("tiny"), lambda line: None).build(print) == {}
 
 
-def test_a_cost_is_told_from_hosts_time_and_users(
+def test_a_cost_follows_from_tors_and_simulated_time(
     settings: Callable[..., TornetSettings], root: Path
 ) -> None:
-    whole = features_of(root, settings())
-    half = features_of(root, settings(traffic={"markov_clients": "50 %"}))
-    assert (whole.hosts, whole.tors) == (18, 17)
-    assert half.carried_bytes < whole.carried_bytes < 2 * half.carried_bytes
-    assert whole.tor_s == 17 * 3600
+    whole, half = (
+        estimate_level_cost(root, "tiny", settings(traffic={"markov_clients": share}), "uml", [])
+        for share in ("100 %", "50 %")
+    )
+    assert whole.expected == RunSize("uml", "tiny", IMPORTED, 17, 3600.0).predict()
+    assert half.expected.cpu_s < whole.expected.cpu_s < 2 * half.expected.cpu_s
 
 
 @pytest.mark.parametrize("verb", [estimate, doctor])

@@ -29,11 +29,11 @@ from onionlab.engines.examination import SMALLER
 from onionlab.engines.processes import ended_with_caller
 from onionlab.errors import UserError
 from onionlab.paths import build_directory, code_root
+from onionlab.runs.costs.estimate import available_memory_bytes
 from onionlab.runs.cpus import holders
 from onionlab.runs.places import require_room
 from onionlab.runs.plan import Plan, read_plan
 from onionlab.runs.presence import beating, presence
-from onionlab.runs.resources import MEMORY_SHARE
 from onionlab.runs.store import Store
 from onionlab.runs.workflow import remote
 from onionlab.runs.workflow.executor import Executor
@@ -327,7 +327,7 @@ def _command(
     workdir = build_directory(root) / "workflow"
     workdir.mkdir(parents=True, exist_ok=True)
     require_room(workdir)
-    memory_mb = max(_available_memory_bytes() // 2**20, *(_memory_mb(plan) for plan in plans))
+    memory_mb = max(available_memory_bytes() // 2**20, *(_memory_mb(plan) for plan in plans))
     here = ("--cores", str(cpus), "--resources", f"mem_mb={memory_mb}")
     snakefile = remote.SNAKEFILE if elsewhere else SNAKEFILE
     return [
@@ -440,7 +440,7 @@ def _require_resources(plan: Plan, side_by_side: int, *, elsewhere: bool = False
     """Raises UserError where memory or disk are too small; of others' memory nothing is known."""
     if not side_by_side:
         return
-    available = _available_memory_bytes()
+    available = available_memory_bytes()
     if plan.resources.memory_bytes > available and not elsewhere:
         raise UserError(
             f"one run needs about {_size(plan.resources.memory_bytes)} of memory, "
@@ -456,10 +456,6 @@ def _require_resources(plan: Plan, side_by_side: int, *, elsewhere: bool = False
             f"and {_size(free)} are free below {plan.store}",
             f"free some, use fewer {'MAX_JOBS' if elsewhere else 'JOBS'}, or {SMALLER}",
         )
-
-
-def _available_memory_bytes() -> int:
-    return int(psutil.virtual_memory().available * MEMORY_SHARE)
 
 
 def _size(size_bytes: int) -> str:

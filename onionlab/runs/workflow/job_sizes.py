@@ -1,7 +1,7 @@
-"""What a job of a cluster asks for: memory, time and disk of its run, from the estimate.
+"""Size the jobs of a cluster: memory, time and disk of each run, from the estimate.
 
-There it is a limit: a run that takes more is ended. So it is the upper end of the estimate, with
-room for what the estimate does not count; a job that was ended gets more at its next attempt.
+A cluster ends a job that exceeds its limits, so these have room for what the estimate does not
+count. The next attempt at a job that was ended gets more.
 """
 
 from __future__ import annotations
@@ -11,25 +11,25 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from onionlab.runs.costs.asking import Kind
-from onionlab.runs.costs.estimate import costs_of_runs
+from onionlab.runs.costs.estimate import Estimator
+from onionlab.runs.costs.requested_runs import RunKind, resolve_request
+from onionlab.runs.costs.run_cost import RunCost
 from onionlab.runs.plan import Plan
 from onionlab.runs.workflow.slurm import Size
 
 MEMORY_FACTOR = 1.3
-"""What cgroups count and private memory does not: caches of files, shared memory."""
-BESIDE_MB = 1200
-"""The job's own Python, Snakemake twice, and the records, whose tables are in memory at first."""
+"""Cgroups count shared memory and cached files, too."""
+EXTRA_MEMORY_MB = 1200
+"""Memory of the job's own Python, of Snakemake, and of the tables while records are extracted."""
 TIME_FACTOR = 3.0
 """A node may be slower than this machine, and busy."""
-BESIDE_MIN = 10
-"""Start of the job, records, and files that come late."""
-DISK_FACTOR = 1.2
+EXTRA_TIME_MIN = 10
+"""Time to start the job, to extract the records, and to wait for files that come late."""
 
 
 @dataclass(frozen=True)
 class JobSize:
-    """What the first attempt at a run asks for; the n-th asks for n times memory and time."""
+    """Limits of the first attempt at a run; the n-th has n times its memory and time."""
 
     cpus: int
     memory_mb: int
@@ -38,25 +38,30 @@ class JobSize:
 
 
 def job_sizes(root: Path, plans: Sequence[Plan]) -> Mapping[str, JobSize]:
-    """What the job of each run asks for, by the run's name. Raises UserError as the estimate."""
+    """Return the size of each run's job, by the run's name. Raises UserError like an estimate."""
+    estimator = Estimator(root)
     sizes: dict[str, JobSize] = {}
     for plan in plans:
-        costs = costs_of_runs(root, plan.request)
-        by_kind = {
-            kind: JobSize(
-                cpus=plan.cpus_per_run,
-                memory_mb=math.ceil(cost.memory_bytes.high / 2**20 * MEMORY_FACTOR) + BESIDE_MB,
-                runtime_min=math.ceil(cost.wall_s.high / 60 * TIME_FACTOR) + BESIDE_MIN,
-                disk_mb=math.ceil(cost.disk_bytes.high / 2**20 * DISK_FACTOR),
-            )
-            for kind, cost in costs.items()
-        }
-        sizes.update({run.run_id: by_kind[Kind(run.level, run.variant)] for run in plan.runs})
+        costs = estimator.run_costs(resolve_request(root, plan.request))
+        for run in plan.runs:
+            cost = costs[RunKind(run.level, run.variant)]
+            sizes[run.run_id] = _job_size(plan.cpus_per_run, cost)
     return sizes
 
 
+def _job_size(cpus: int, cost: RunCost) -> JobSize:
+    memory_mb = cost.memory_bytes / 2**20
+    runtime_min = cost.expected.wall_s * cost.error / 60
+    return JobSize(
+        cpus=cpus,
+        memory_mb=math.ceil(memory_mb * MEMORY_FACTOR) + EXTRA_MEMORY_MB,
+        runtime_min=math.ceil(runtime_min * TIME_FACTOR) + EXTRA_TIME_MIN,
+        disk_mb=math.ceil(cost.disk_bytes / 2**20),
+    )
+
+
 def largest(sizes: Sequence[JobSize]) -> Size:
-    """A job that holds each of some."""
+    """Return the size of a job that is large enough for each of several."""
     return Size(
         cpus=max(one.cpus for one in sizes),
         memory_mb=max(one.memory_mb for one in sizes),

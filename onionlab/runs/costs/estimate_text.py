@@ -1,0 +1,69 @@
+"""Format an estimate for people."""
+
+from __future__ import annotations
+
+from onionlab.runs.costs.estimate import Estimate
+
+
+def cost_text(estimate: Estimate) -> str:
+    """Return the cost in one line."""
+    if not estimate.missing:
+        runs = "the run is" if estimate.runs == 1 else f"all {estimate.runs} runs are"
+        return f"none: {runs} there"
+    existing = f"{estimate.runs - estimate.missing} of {estimate.runs} there"
+    if estimate.unknown:
+        existing += f", {estimate.unknown} more may be"
+    return (
+        f"{estimate.missing} {'run' if estimate.missing == 1 else 'runs'} to make ({existing}), "
+        f"about {_with_range(estimate.wall_s, estimate.error)} "
+        f"with {estimate.side_by_side} at a time on {' and '.join(estimate.engines)}; "
+        f"{format_time(estimate.cpu_s)} of CPU time, "
+        f"{format_bytes(estimate.memory_bytes * estimate.side_by_side)} of memory, "
+        f"{format_bytes(estimate.disk_bytes)} of disk"
+    )
+
+
+def table_rows(estimate: Estimate) -> list[tuple[str, str]]:
+    """Return the estimate as a table of two columns."""
+    existing = estimate.runs - estimate.missing
+    rows = [("runs", f"{estimate.runs}, of which {existing} are there")]
+    if estimate.unknown:
+        text = f"{estimate.unknown} more may be: that is known when their programs are built"
+        rows.append(("", text))
+    if not estimate.missing:
+        return rows
+    error, jobs = estimate.error, estimate.side_by_side
+    memory = estimate.memory_bytes
+    return [
+        *rows,
+        ("to make", f"{estimate.missing} on {' and '.join(estimate.engines)}"),
+        ("CPU time", _with_range(estimate.cpu_s, error)),
+        ("wall time", f"{_with_range(estimate.wall_s, error)}, {jobs} at a time"),
+        ("memory", f"{format_bytes(memory)} a run, {format_bytes(memory * jobs)} together"),
+        ("disk", format_bytes(estimate.disk_bytes)),
+        ("from", " and ".join(estimate.sources)),
+        ("error", f"CPU time within a factor of {error:.2g} in nine of ten experiments"),
+    ]
+
+
+def _with_range(seconds: float, error: float) -> str:
+    low, high = format_time(seconds / error), format_time(seconds * error)
+    return f"{format_time(seconds)} ({low} to {high})"
+
+
+def format_time(seconds: float) -> str:
+    """Return a time in the largest unit of which it has at least two."""
+    for unit, factor in (("days", 86400), ("h", 3600), ("min", 60)):
+        if seconds >= 2 * factor:
+            amount = seconds / factor
+            return f"{amount:.0f} {unit}" if amount >= 10 else f"{amount:.1f} {unit}"
+    return f"{max(seconds, 1):.0f} s"
+
+
+def format_bytes(size: float) -> str:
+    """Return a size in the largest unit of which it has at least one."""
+    for unit, factor in (("GiB", 2**30), ("MiB", 2**20)):
+        if size >= factor:
+            amount = size / factor
+            return f"{amount:.0f} {unit}" if amount >= 10 else f"{amount:.1f} {unit}"
+    return f"{max(size / 2**10, 1):.0f} KiB"

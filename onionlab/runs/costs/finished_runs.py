@@ -1,0 +1,150 @@
+"""Read finished runs of the store: what they cost, and which runs of a request exist."""
+
+from __future__ import annotations
+
+import functools
+from collections import defaultdict
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from analysis.errors import AnalysisError
+from analysis.formats import files
+from analysis.formats.json_files import read_as
+from analysis.formats.manifest import Manifest, identity_hash, read_manifest
+from analysis.formats.run_files import RunClock
+from onionlab.errors import UserError
+from onionlab.programs.building import NotBuiltError, only_what_is_built
+from onionlab.runs.bench import open_bench
+from onionlab.runs.costs.requested_runs import Replicate, RequestedRuns, RunKind
+from onionlab.runs.costs.run_cost import (
+    IMPORTED,
+    PEERS,
+    PEERS_PROCESSES,
+    TOR,
+    Amounts,
+    MeasuredCost,
+    RunSize,
+)
+from onionlab.runs.host_facts import host_facts
+from onionlab.runs.store import Store
+
+MACHINE_FACTS = ("cpu", "cpus")
+"""Facts of a manifest's host that are equal for runs of one machine."""
+DISK_PER_LOG_BYTE = 1.6
+"""Size of a run's directory, times the size of its logs: 1.57 to 1.67 in runs without traces."""
+
+
+@dataclass(frozen=True)
+class FinishedRun:
+    """A run of the store. cost: None if it was not made here, or its simulated time is unknown."""
+
+    run_id: str
+    level: str
+    engine: str
+    manifest: Manifest
+    cost: MeasuredCost | None
+
+
+def find_finished_runs(store: Store) -> list[FinishedRun]:
+    """Return all runs of a store whose manifests can be read."""
+    found = []
+    for path in sorted(store.directory.glob(f"[0-9a-f]*/{files.MANIFEST}")):
+        clock = path.with_name(files.RUN)
+        try:
+            manifest = read_manifest(path)
+            # A run from a published pack has no clock.
+            stop_s = read_as(RunClock, clock, "clock").stop_s if clock.exists() else None
+        except AnalysisError:
+            continue
+        # A title begins with level and variant.
+        level = manifest.title.partition(f" {manifest.variant} ")[0]
+        engine = str(manifest.identity.get("engine", {}).get("name"))
+        cost = _read_cost(manifest, level, engine, stop_s) if stop_s else None
+        found.append(FinishedRun(path.parent.name, level, engine, manifest, cost))
+    return found
+
+
+def _read_cost(manifest: Manifest, level: str, engine: str, stop_s: float) -> MeasuredCost | None:
+    """Return what a run cost; None if another machine made it."""
+    if any(manifest.host.get(name) != _this_machine()[name] for name in MACHINE_FACTS):
+        return None
+    names = manifest.identity.get("files", {})
+    unit, processes = PEERS, PEERS_PROCESSES
+    if files.PEERS not in names:
+        unit = IMPORTED if files.HOST_ROLES in names else TOR
+        # Each Tor has its configuration in its host's folder.
+        torrcs = [name for name in names if name.endswith("/torrc")]
+        processes = max(1, sum(name.startswith(f"{files.HOST_TEMPLATES}/") for name in torrcs))
+    return MeasuredCost(
+        RunSize(engine, level, unit, processes, stop_s, max(1, len(manifest.cpus))),
+        Amounts(
+            cpu_s=manifest.cpu_s or 0.0,
+            wall_s=manifest.total_wall_s or manifest.wall_s or 0.0,
+            memory_bytes=manifest.peak_memory_bytes or 0,
+            disk_bytes=sum(manifest.log_bytes.values()) * DISK_PER_LOG_BYTE,
+        ),
+    )
+
+
+@functools.cache
+def _this_machine() -> Mapping[str, Any]:
+    return host_facts()
+
+
+@dataclass(frozen=True)
+class ExistingRuns:
+    """Runs of a request that are in the store.
+
+    unknown: Number of runs that are known to be the requested ones only after programs are built.
+    """
+
+    found: frozenset[tuple[RunKind, Replicate]] = frozenset()
+    unknown: int = 0
+
+
+def find_existing_runs(
+    root: Path, requested: RequestedRuns, finished: Iterable[FinishedRun]
+) -> ExistingRuns:
+    """Find the runs of a request in the store. Builds no programs and draws no keys.
+
+    The first run of each kind is composed, and its name compared. The others count if their
+    programs are the same, because it takes seconds to draw a large network.
+    """
+    kinds, replicates = set(requested.kinds), set(requested.experiment.replicates)
+    candidates: dict[RunKind, dict[Replicate, list[FinishedRun]]] = defaultdict(dict)
+    for run in finished:
+        kind = RunKind(run.level, run.manifest.variant)
+        replicate = (run.manifest.seed or 0, run.manifest.repeat)
+        if run.engine == requested.engine and kind in kinds and replicate in replicates:
+            candidates[kind].setdefault(replicate, []).append(run)
+    total = sum(map(len, candidates.values()))
+    if not total:
+        return ExistingRuns()
+    try:
+        with only_what_is_built():
+            bench = open_bench(root, requested.request, lambda line: None)
+    except (NotBuiltError, UserError):
+        return ExistingRuns(unknown=total)
+    found: set[tuple[RunKind, Replicate]] = set()
+    unknown = 0
+    for kind, runs in candidates.items():
+        drawn = [replicate for replicate in runs if bench.is_drawn(replicate[0])]
+        if not drawn:
+            unknown += len(runs)
+            continue
+        first = bench.compose(kind.level, kind.variant, *min(drawn))
+        identity = first.identity(bench.programs, bench.engine)
+        if identity_hash(identity) in {run.run_id for run in runs[min(drawn)]}:
+            found |= {
+                (kind, replicate)
+                for replicate, same_place in runs.items()
+                if any(_same_programs(run.manifest.identity, identity) for run in same_place)
+            }
+    return ExistingRuns(frozenset(found), unknown)
+
+
+def _same_programs(one: Mapping[str, Any], other: Mapping[str, Any]) -> bool:
+    """Return whether two identities differ at most in the files that the runs start from."""
+    return {**one, "files": None} == {**other, "files": None}

@@ -1,0 +1,69 @@
+"""Find the split of runs into networks and repeats that gives the shortest confidence interval."""
+
+from __future__ import annotations
+
+import csv
+import math
+from collections.abc import Mapping
+from pathlib import Path
+
+from analysis.errors import AnalysisError
+from analysis.formats import files
+from analysis.formats.study import load_study
+from onionlab.runs.costs.requested_runs import RequestedRuns
+
+MIN_RUNS = 4
+"""Number of runs of a variant from which on there are several splits."""
+
+
+def split_rows(root: Path, requested: RequestedRuns) -> list[tuple[str, str]]:
+    """Return table rows that compare splits of the requested runs; none if there is only one.
+
+    A run costs the same on any network, so equal numbers of runs need equal CPU time. The spreads
+    of finished runs are those of the first endpoint.
+    """
+    experiment = requested.experiment
+    runs = len(experiment.replicates)
+    if experiment.scope == "one-network" or runs < MIN_RUNS or len(requested.variants) < 2:
+        return []
+    row = _read_largest_spreads(root / "results" / experiment.name, experiment.scale)
+    if row is None:
+        scale = "" if experiment.scale == 1 else f" SCALE={experiment.scale:g}"
+        command = f"NAME={requested.request.experiment}{scale} NETWORKS=3 REPEATS=2"
+        text = f"not known without finished runs with repeats: make experiment {command}"
+        return [("split", text)]
+    # This imports SciPy's statistics, which takes longer than an estimate.
+    from analysis.inference.components import best_split, half_width
+
+    between, within = _spreads(row)
+    other = (len(experiment.seeds), experiment.repeats)
+    if min(other) == 1:
+        other = (runs // 2, 2)
+    texts = []
+    for networks, repeats in dict.fromkeys([best_split(between, within, runs), other]):
+        half = half_width(between, within, networks, repeats)
+        # The column `ratio` has a value if the metric is compared by ratios.
+        width = f"a factor of {math.exp(half):.3g}" if row["ratio"] else f"± {half:.2g}"
+        texts.append(f"NETWORKS={networks} REPEATS={repeats}: {width}")
+    return [
+        ("split", f"{'; '.join(texts)} (95% interval of {row['class']} {row['metric']})"),
+        ("", f"spread between networks {between:.2g}, within them {within:.2g}"),
+    ]
+
+
+def _read_largest_spreads(results: Path, scale: float) -> Mapping[str, str] | None:
+    """Return the row of summary.csv with the largest spreads; None without such results."""
+    try:
+        if load_study(results / files.STUDY).scale != scale:
+            return None
+        with (results / files.SUMMARY_CSV).open(newline="", encoding="utf-8") as lines:
+            rows = [row for row in csv.DictReader(lines) if row.get("sd_between")]
+        endpoints = [row for row in rows if row.get("endpoint") == "1"]
+        return max(endpoints, key=lambda row: sum(_spreads(row)), default=None)
+    except (AnalysisError, OSError, ValueError):
+        return None
+
+
+def _spreads(row: Mapping[str, str]) -> tuple[float, float]:
+    """Return the standard deviations of an effect between networks and within a network."""
+    return float(row["sd_between"]), float(row["sd_within"])

@@ -1,0 +1,100 @@
+"""Resolve a request into the runs that it asks for, without building anything."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Iterable
+from dataclasses import dataclass
+from pathlib import Path
+
+from analysis.formats.plan_file import Request
+from onionlab.engines import ENGINES, engine_that_would_run
+from onionlab.engines.base import ENDLESS_STREAM_BYTES
+from onionlab.experiment import AnySettings, Experiment, Settings, load
+from onionlab.experiment.peers import PeersSettings
+from onionlab.experiment.tornettools import TornetSettings
+from onionlab.experiment.tornettools_networks import require_networks
+from onionlab.rundir.compose import engine_options
+from onionlab.rundir.markov import expected_endless_streams
+from onionlab.runs.bench import known_variants, select_variants
+from onionlab.runs.costs.run_cost import (
+    IMPORTED,
+    PEERS,
+    PEERS_PROCESSES,
+    TOR,
+    MeasuredCost,
+    RunCost,
+    RunSize,
+    estimate_run_cost,
+)
+
+Replicate = tuple[int, int]
+"""Network and repeat."""
+
+
+@dataclass(frozen=True)
+class RunKind:
+    """Runs of one level and variant: they differ only in network and repeat."""
+
+    level: str
+    variant: str
+
+
+@dataclass(frozen=True)
+class RequestedRuns:
+    """The runs of a request. engine: that would run; variants: those asked for, in order."""
+
+    request: Request
+    experiment: Experiment
+    engine: str
+    variants: tuple[str, ...]
+
+    @property
+    def kinds(self) -> list[RunKind]:
+        """Levels and variants, in the order of a plan."""
+        return [RunKind(level, name) for level in self.experiment.levels for name in self.variants]
+
+    def identify(self, kind: RunKind) -> Hashable:
+        """Return a value that is equal for equal runs of two requests."""
+        settings = self.experiment.levels[kind.level].settings
+        if isinstance(settings, PeersSettings):
+            return self.engine, kind.variant, settings.model_dump_json(exclude={"libtorrent"})
+        # If every host runs the variant, the baseline has no effect on the run.
+        everywhere = settings.tor.deployment.where == "all"
+        ignored = {"tor": {"variants", "baseline"} if everywhere else {"variants"}}
+        return self.engine, kind.variant, settings.model_dump_json(exclude=ignored)
+
+
+def resolve_request(root: Path, request: Request) -> RequestedRuns:
+    """Read the experiment of a request. Raises UserError like planning the request."""
+    experiment = load(request.experiment, root=root).with_overrides(
+        scale=request.scale, seeds=request.seeds, repeats=request.repeats
+    )
+    require_networks(root, experiment)
+    variants = select_variants(
+        experiment, known_variants(root, experiment), request.variants, lambda line: None
+    )
+    engine = engine_that_would_run(
+        request.engine, root=root, shadow=request.shadow, tgen=request.tgen
+    )
+    return RequestedRuns(request, experiment, engine, tuple(variants))
+
+
+def estimate_level_cost(
+    root: Path, level: str, settings: AnySettings, engine: str, finished: Iterable[MeasuredCost]
+) -> RunCost:
+    """Estimate the cost of a run of a level."""
+    options = engine_options(settings, engine)
+    unit, processes, endless_streams = PEERS, PEERS_PROCESSES, 0
+    if isinstance(settings, Settings):
+        # Every host except the servers runs Tor.
+        unit, processes = TOR, settings.host_count - settings.network.servers.count
+        endless_streams = expected_endless_streams(root, settings)
+    elif isinstance(settings, TornetSettings):
+        unit, processes = IMPORTED, settings.tors
+    cpus = ENGINES[engine].cpus_per_run(options)
+    return estimate_run_cost(
+        RunSize(engine, level, unit, processes, settings.time.stop_s, cpus),
+        finished,
+        extra_memory_bytes=endless_streams * ENDLESS_STREAM_BYTES,
+        memory_limit_bytes=options.get("memory_bytes"),
+    )

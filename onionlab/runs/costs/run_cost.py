@@ -1,0 +1,182 @@
+"""Estimate the cost of one run: a constant for each engine, corrected by finished runs.
+
+Time and disk grow with processes times simulated seconds, memory with processes. Finished runs on
+this machine correct the shipped constants by the mean ratio of measured to predicted cost.
+docs/reference/cost.md has the measured error.
+"""
+
+from __future__ import annotations
+
+import math
+import statistics
+from collections import defaultdict
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+from typing import NamedTuple
+
+MIB = 2**20
+PEERS_PROCESSES = 2
+
+TOR, IMPORTED, PEERS = "Tor", "imported Tor", "libtorrent peer"
+"""Processes that the size of a run is measured in."""
+SAME_LEVEL = "finished runs of the same level"
+OTHER_LEVELS = "finished runs of other levels"
+CONSTANTS = "the shipped constants"
+
+SAME_LEVEL_ERROR = 2.0
+"""Factor between measured and estimated CPU time that nine in ten experiments do not exceed, if
+there are finished runs of the same level."""
+MEMORY_RESERVE = 1.5
+DISK_RESERVE = 2.0
+WALL_FACTOR = 1.3
+"""Wall time of a run on one CPU, times its CPU time: mean of the published runs."""
+PARALLEL_CPU_FACTOR = 1.27
+"""CPU time on several CPUs, times the CPU time on one (docs/explanation/performance.md)."""
+IMPORTED_FACTOR = 3.3
+"""CPU time and memory of a Tor of an imported network, times those of a Tor of a network drawn here
+(swrr-tornettools on the embedded engine: 3.4 and 3.2)."""
+
+
+@dataclass(frozen=True)
+class Rates:
+    """Shipped constants.
+
+    Attributes:
+        cpu_s: CPU time for each simulated second of a process.
+        disk_bytes: Disk for the same.
+        run_memory_bytes: Memory of a run without processes.
+        memory_bytes: Memory of a process.
+        error: The same as `SAME_LEVEL_ERROR`, without finished runs of the same level.
+    """
+
+    cpu_s: float
+    disk_bytes: float
+    run_memory_bytes: float
+    memory_bytes: float
+    error: float
+
+
+TOR_RATES = {
+    "uml": Rates(0.0035, 240, 80 * MIB, 3.0 * MIB, error=3.0),
+    "shadow": Rates(0.0083, 390, 125 * MIB, 4.8 * MIB, error=1.8),
+}
+"""By engine. An engine without rates gets those of Shadow, which are the highest."""
+PEER_RATES = Rates(0.1, 10_000, 125 * MIB, 30 * MIB, error=2.3)
+"""On any engine."""
+
+
+class Amounts(NamedTuple):
+    """Cost of a run. wall_s: from its start to its records, with its CPUs to itself."""
+
+    cpu_s: float
+    wall_s: float
+    memory_bytes: float
+    disk_bytes: float
+
+
+@dataclass(frozen=True)
+class RunSize:
+    """What the cost of a run depends on. unit: of the processes; cpus: that the run uses."""
+
+    engine: str
+    level: str
+    unit: str
+    processes: int
+    simulated_s: float
+    cpus: int = 1
+
+    @property
+    def rates(self) -> Rates:
+        """The shipped constants for this kind of run."""
+        if self.unit == PEERS:
+            return PEER_RATES
+        rates = TOR_RATES.get(self.engine, TOR_RATES["shadow"])
+        factor = IMPORTED_FACTOR if self.unit == IMPORTED else 1.0
+        return replace(rates, cpu_s=rates.cpu_s * factor, memory_bytes=rates.memory_bytes * factor)
+
+    def predict(self) -> Amounts:
+        """Return the cost by the shipped constants alone."""
+        rates, process_s = self.rates, self.processes * self.simulated_s
+        cpu_s = rates.cpu_s * process_s * (PARALLEL_CPU_FACTOR if self.cpus > 1 else 1.0)
+        return Amounts(
+            cpu_s=cpu_s,
+            wall_s=cpu_s / self.cpus * WALL_FACTOR,
+            memory_bytes=rates.run_memory_bytes + rates.memory_bytes * self.processes,
+            disk_bytes=rates.disk_bytes * process_s,
+        )
+
+
+@dataclass(frozen=True)
+class MeasuredCost:
+    """Cost of a finished run. Amounts that were not recorded are 0."""
+
+    size: RunSize
+    amounts: Amounts
+
+
+@dataclass(frozen=True)
+class RunCost:
+    """Estimated cost of one run.
+
+    Attributes:
+        expected: What it is expected to cost.
+        memory_bytes, disk_bytes: What is reserved for it.
+        cpus: CPUs that it has to itself.
+        source: `SAME_LEVEL`, `OTHER_LEVELS` or `CONSTANTS`.
+        error: Factor by which times are wrong at most in nine of ten experiments.
+    """
+
+    expected: Amounts
+    memory_bytes: float
+    disk_bytes: float
+    cpus: int
+    source: str
+    error: float
+
+
+def estimate_run_cost(
+    size: RunSize,
+    finished: Iterable[MeasuredCost],
+    *,
+    extra_memory_bytes: int = 0,
+    memory_limit_bytes: int | None = None,
+) -> RunCost:
+    """Estimate the cost of a run.
+
+    Args:
+        size: Of the run.
+        finished: Finished runs on this machine.
+        extra_memory_bytes: Memory that finished runs of other levels did not need.
+        memory_limit_bytes: The experiment's own limit, which is reserved as it is.
+    """
+    of_engine = [run for run in finished if run.size.engine == size.engine]
+    same_level = [run for run in of_engine if run.size.level == size.level]
+    source = SAME_LEVEL if same_level else OTHER_LEVELS if of_engine else CONSTANTS
+    ratios = _mean_ratios(same_level or of_engine)
+    expected = Amounts(*(a * b for a, b in zip(size.predict(), ratios, strict=True)))
+    if not same_level:
+        expected = expected._replace(memory_bytes=expected.memory_bytes + extra_memory_bytes)
+    return RunCost(
+        expected=expected,
+        memory_bytes=memory_limit_bytes or expected.memory_bytes * MEMORY_RESERVE,
+        disk_bytes=expected.disk_bytes * DISK_RESERVE,
+        cpus=size.cpus,
+        source=source,
+        error=SAME_LEVEL_ERROR if same_level else size.rates.error,
+    )
+
+
+def _mean_ratios(finished: Sequence[MeasuredCost]) -> Amounts:
+    """Return the geometric means of measured to predicted cost; each level counts once."""
+    logs: dict[str, dict[str, list[float]]] = defaultdict(lambda: defaultdict(list))
+    for run in finished:
+        predicted = run.size.predict()
+        for name, measured in run.amounts._asdict().items():
+            if measured > 0:
+                log = math.log(measured / getattr(predicted, name))
+                logs[name][run.size.level].append(log)
+    means = {
+        name: math.exp(statistics.fmean(map(statistics.fmean, levels.values())))
+        for name, levels in logs.items()
+    }
+    return Amounts(*(means.get(name, 1.0) for name in Amounts._fields))
