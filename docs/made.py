@@ -39,10 +39,10 @@ def commands_page(root: Path = ROOT) -> str:
             "Every verb of the program explains itself: `.venv/bin/onionlab run --help`."
         ),
         "## Targets of make",
-        "Variables stand behind the target: `make experiment NAME=quick NETWORKS=3`.",
+        "Variables follow the target: `make experiment NAME=quick NETWORKS=3`.",
         _table(("Target", "What it does"), ((f"`{name}`", what) for name, what in targets)),
         _table(("Variable", "What it is"), ((f"`{name}`", what) for name, what in variables)),
-        "Any other one stands in the line of its target.",
+        "Other variables are shown with their targets and count on the command line only.",
         "## Exit status",
         _paragraph(
             "The exit status of some verbs is an answer; otherwise it says why there is none. It "

@@ -24,6 +24,7 @@ from pathlib import Path
 from typing import Any, Protocol, TextIO, cast
 
 from onionlab import __version__, commands
+from onionlab.commands._renamed import replace_former_names
 from onionlab.errors import UserError
 from onionlab.interruption import interrupt_at_sigterm, interrupts_deferred
 from onionlab.paths import working_root
@@ -273,6 +274,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         # A command that is interrupted ends what it has started.
         interrupt_at_sigterm()
         _require_text(arguments)
+        arguments = replace_former_names(arguments)
         args = build_parser(arguments[0] if arguments else None).parse_args(arguments)
         status = int(args.run(args))
         # Output that is still buffered may fail as well.

@@ -240,7 +240,7 @@ def compare_sets(
 
 NETWORKS = (
     "the simulations of both sides are of the same networks, by name or by the relays' keys, and "
-    "so they are paired; PAIRED=no compares them as independent"
+    "so they are paired; UNPAIRED=1 compares them as independent"
 )
 
 

@@ -235,4 +235,4 @@ def _or_name(aspects: Sequence[str]) -> str:
     askable = [aspect for aspect in dict.fromkeys(aspects) if aspect in ASPECTS]
     if len(askable) < len(set(aspects) - {"engine files"}):
         return ""
-    return f", or ask about all of it: --about {','.join(askable)}"
+    return f", or ask about all of it: --allow-diff {','.join(askable)}"

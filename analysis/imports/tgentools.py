@@ -74,7 +74,7 @@ def read_analysis(
     if kind.value == "onionperf" and (begin_s, end_s) != (None, None):
         raise AnalysisError(
             f"{path} is a measurement of OnionPerf, which has no simulated time",
-            "import it without --from and --to",
+            "import it without --start and --end",
         )
     span = (
         -float("inf") if begin_s is None else begin_s,

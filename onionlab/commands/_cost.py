@@ -8,7 +8,6 @@ from dataclasses import replace
 from pathlib import Path
 
 from analysis.formats.plan_file import Request
-from onionlab.commands._arguments import SameTwice
 from onionlab.commands._request import request_of, whole_number_of
 from onionlab.errors import UserError
 from onionlab.runs.costs.estimate import Estimator
@@ -21,12 +20,10 @@ DEFAULT_MAX_NETWORKS = 20
 
 
 def add_max_networks_argument(parser: argparse.ArgumentParser) -> None:
-    """Declare --max-networks and its former name."""
+    """Declare --max-networks."""
     parser.add_argument(
         "--max-networks",
-        "--max-seeds",
         default="",
-        action=SameTwice,
         help=f"with --networks {AUTO}: the most networks, {DEFAULT_MAX_NETWORKS} by default",
     )
 

@@ -32,7 +32,7 @@ OVERHEAD = ("none", "file", "lttng")
 
 def setup_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
-        "--seconds", type=float, default=30.0, metavar="N", help="how long to load it (default 30)"
+        "--duration", type=float, default=30.0, metavar="S", help="seconds of load (default: 30)"
     )
     parser.add_argument(
         "--scheduler",
@@ -53,8 +53,8 @@ def setup_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    if not 1 <= args.seconds <= 600:
-        raise UserError("--seconds is between 1 and 600")
+    if not 1 <= args.duration <= 600:
+        raise UserError("--duration is between 1 and 600")
     root = working_root()
     programs = ensure_live_tor(root, say=print, jobs=args.jobs)
     out = root / "results" / "celltrace-live"
@@ -65,7 +65,7 @@ def run(args: argparse.Namespace) -> int:
             programs,
             out / "network",
             scheduler=args.scheduler,
-            seconds=args.seconds,
+            seconds=args.duration,
             say=print,
         )
         works = []
@@ -78,7 +78,7 @@ def run(args: argparse.Namespace) -> int:
                         folder,
                         tracing=tracing,
                         scheduler=args.scheduler,
-                        seconds=args.seconds,
+                        seconds=args.duration,
                         say=print,
                     )
                 )

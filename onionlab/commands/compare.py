@@ -35,16 +35,17 @@ def setup_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("b", help="what is judged, likewise")
     parser.add_argument(
-        "--about",
+        "--allow-diff",
         default="",
-        help=f"what may differ, by default the one thing that does: {', '.join(ASPECTS)}",
+        metavar="ASPECT,...",
+        help=f"aspects in which A and B may differ: {', '.join(ASPECTS)} (default: the aspect in "
+        "which they differ, if it is exactly one)",
     )
     parser.add_argument("--out", type=Path, help="folder of the report")
     parser.add_argument(
-        "--paired",
-        choices=("yes", "no"),
-        default="yes",
-        help="no: compare as two independent samples what could be paired by seed or network",
+        "--unpaired",
+        action="store_true",
+        help="compare two independent samples, even if runs could be paired by network",
     )
 
 
@@ -55,7 +56,7 @@ def run(args: argparse.Namespace) -> int:
         args.out or root / "results" / "compare" / f"{_slug(args.a)}-{_slug(args.b)}"
     )
     a, b = open_pair(root, args.a, args.b)
-    comparison = compare_sets(a, b, listed_names(args.about), pair=args.paired == "yes")
+    comparison = compare_sets(a, b, listed_names(args.allow_diff), pair=not args.unpaired)
     paths = write(comparison, out)
     print(f"A  {a.name}, runs: {len(a.runs)}\nB  {b.name}, runs: {len(b.runs)}")
     if comparison.about:

@@ -39,26 +39,25 @@ def setup_arguments(parser: argparse.ArgumentParser) -> None:
         help="from the runs that are there; nothing is run or built",
     )
     parser.add_argument(
-        "--from",
-        dest="files",
+        "--packs",
         nargs="+",
         metavar="FILE",
-        help="from the runs of files that `pack` wrote, alone",
+        help="use only the runs of files that `pack` wrote",
     )
     parser.add_argument(
-        "--beside",
+        "--compare-with",
         nargs="+",
         default=[],
         metavar="FILE",
-        help="also what the runs of these files answer, of another size, engine or Tor",
+        help="also show the answers of the runs of these files, of another size, engine or Tor",
     )
 
 
 def run(args: argparse.Namespace) -> int:
     """Print the answers, and the page's path on the last line; 1 if runs are missing."""
-    beside = listed_files(args.beside)
-    if args.files:
-        made = published_paper(working_root(), args.claims, listed_files(args.files), beside)
+    beside = listed_files(args.compare_with)
+    if args.packs:
+        made = published_paper(working_root(), args.claims, listed_files(args.packs), beside)
     else:
         root, jobs, request = working_root(), jobs_of(args), overrides_of(args, "")
         executor = executor_of(args)

@@ -28,10 +28,10 @@ def setup_arguments(parser: argparse.ArgumentParser) -> None:
         help="how many networks (default: 1)",
     )
     parser.add_argument(
-        "--staged", type=Path, required=True, help="folder with what `tornettools stage` wrote"
+        "--staged-dir", type=Path, required=True, help="folder with what `tornettools stage` wrote"
     )
     parser.add_argument(
-        "--tmodel", type=Path, required=True, help="copy of tmodel-ccs2018.github.io"
+        "--tmodel-dir", type=Path, required=True, help="copy of tmodel-ccs2018.github.io"
     )
     parser.add_argument(
         "--options",
@@ -49,8 +49,8 @@ def run(args: argparse.Namespace) -> int:
         root,
         args.name,
         args.seeds or 1,
-        staged=args.staged,
-        tmodel=args.tmodel,
+        staged=args.staged_dir,
+        tmodel=args.tmodel_dir,
         options=shlex.split(args.options),
         tors=Tors(built.path, built.path.with_name("tor-gencert")),
         draw_keys=draw_seeded_keys,

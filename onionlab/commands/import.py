@@ -30,10 +30,10 @@ def setup_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--name", required=True, help="name of the set: results/NAME")
     parser.add_argument(
-        "--from", dest="begin_s", type=_second, help="simulated second from which downloads count"
+        "--start", dest="begin_s", type=_second, help="simulated second from which downloads count"
     )
     parser.add_argument(
-        "--to", dest="end_s", type=_second, help="simulated second before which they count"
+        "--end", dest="end_s", type=_second, help="simulated second before which they count"
     )
     parser.add_argument(
         "--leave-out-empty",
@@ -55,7 +55,7 @@ def run(args: argparse.Namespace) -> int:
             "letters, digits, points and hyphens only, at most 100 of them",
         )
     if None not in (args.begin_s, args.end_s) and args.begin_s >= args.end_s:
-        raise UserError(f"--from {args.begin_s:g} is not before --to {args.end_s:g}")
+        raise UserError(f"--start {args.begin_s:g} is not before --end {args.end_s:g}")
     folder = working_root() / "results" / args.name
     if (folder / STUDY).exists():
         raise UserError(f"{folder} holds results of an experiment", "choose another name")

@@ -16,7 +16,7 @@ from onionlab.commands._arguments import (
 from onionlab.commands._cost import print_cost
 from onionlab.commands._request import executor_of, jobs_of, runs_of
 from onionlab.experiment.nightly_list import read_nightly_list
-from onionlab.paths import shipped, working_root
+from onionlab.paths import working_root
 from onionlab.questions.night import request_of_entry, run_night
 
 HELP = "run the nightly list against its baseline; exit status 1: an endpoint is worse"
@@ -26,9 +26,15 @@ STATUSES = {0: "no alarm", 1: "alarm: an endpoint is shown to be worse than in t
 
 def setup_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the arguments."""
-    parser.add_argument("--list", type=Path, help="default: experiments/nightly.yaml")
-    parser.add_argument("--state", type=Path, help="baselines and history; default: nightly/")
-    parser.add_argument("--accept", action="store_true", help="make this night's runs the baseline")
+    parser.add_argument(
+        "--config", type=Path, help="list of experiments (default: experiments/nightly.yaml)"
+    )
+    parser.add_argument(
+        "--state-dir", type=Path, help="folder of baselines and history (default: nightly/)"
+    )
+    parser.add_argument(
+        "--update-baseline", action="store_true", help="make the runs of this night the baseline"
+    )
     add_networks_argument(parser, "instead of the list's: a number, or 11,12,13")
     add_repeats_argument(parser)
     add_engine_arguments(parser)
@@ -39,9 +45,9 @@ def setup_arguments(parser: argparse.ArgumentParser) -> None:
 def accepting(args: argparse.Namespace) -> str:
     """The same command as it makes a baseline, for whoever has none."""
     given = {
-        "ACCEPT": "1",
-        "LIST": args.list,
-        "STATE": args.state,
+        "UPDATE_BASELINE": "1",
+        "CONFIG": args.config,
+        "STATE_DIR": args.state_dir,
         "NETWORKS": args.seeds,
         "REPEATS": args.repeats,
         "ENGINE": "" if args.engine == "auto" else args.engine,
@@ -56,15 +62,15 @@ def run(args: argparse.Namespace) -> int:
     """Print the answers, and the paths of summaries and history on the last lines."""
     root, jobs, asked = working_root(), jobs_of(args), runs_of(args, "")
     executor = executor_of(args)
-    nightly = read_nightly_list(args.list or shipped(root, "experiments/nightly.yaml"), root=root)
+    nightly = read_nightly_list(args.config or root / "experiments/nightly.yaml", root=root)
     requests = [request_of_entry(entry, asked) for entry in nightly.experiments]
     print_cost(root, requests, jobs, executor)
     night, paths = run_night(
         root,
         nightly,
         asked,
-        state=args.state or root / "nightly",
-        accept=args.accept,
+        state=args.state_dir or root / "nightly",
+        accept=args.update_baseline,
         jobs=jobs,
         say=print,
         executor=executor,

@@ -14,7 +14,6 @@ from collections.abc import Iterator
 from onionlab.doctor import machine, software
 from onionlab.engines import ENGINES
 from onionlab.engines.examination import MISSING, OK, WARN, Finding, Need, Question
-from onionlab.paths import shipped
 
 __all__ = ["MISSING", "OK", "WARN", "Finding", "Need", "Question", "examine"]
 
@@ -22,7 +21,7 @@ __all__ = ["MISSING", "OK", "WARN", "Finding", "Need", "Question", "examine"]
 def examine(question: Question) -> Iterator[Finding]:
     """All findings, in the order in which a new machine is set up."""
     yield software.python_version(sys.version_info[:2])
-    yield software.python_packages(shipped(question.root, "requirements.lock"))
+    yield software.python_packages(question.root / "requirements.lock")
     yield from software.build_tools()
     yield software.tor_builds(question.root)
     for name, kind in ENGINES.items():

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import shutil
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -23,7 +22,6 @@ __all__ = [
     "Progress",
     "Simulation",
     "Usage",
-    "build_ahead",
     "engine_that_would_run",
     "open_engine",
 ]
@@ -51,13 +49,11 @@ class EngineKind:
 
     open: makes it ready to run from the checkout, what it has to say, and the user's paths of
     Shadow and TGen; raises UserError where something is missing. cpus_per_run: as the engine's own.
-    ahead: builds what it takes, with nothing but the standard library, where there is such a thing.
     """
 
     open: Callable[[Path, Say, str | None, str | None], Engine]
     examine: Examine
     cpus_per_run: Callable[[Mapping[str, Any]], int]
-    ahead: Callable[[Path, Say], object] | None = None
 
 
 # What follows is imported when it is used: the guest of the embedded engine imports this package
@@ -92,12 +88,6 @@ def _open_uml(root: Path, say: Say, shadow: str | None, tgen: str | None) -> Eng
     return UmlEngine(kernel)
 
 
-def _build_uml(root: Path, say: Say) -> object:
-    from onionlab.engines.uml.kernel import ensure_kernel
-
-    return ensure_kernel(root, say=say)
-
-
 def _examine_uml(question: Question, *, needed: bool) -> Iterator[Finding]:
     from onionlab.engines.uml.examine import examine
 
@@ -110,7 +100,7 @@ def _cpus_of_uml(options: Mapping[str, Any]) -> int:
 
 ENGINES = {
     "shadow": EngineKind(_open_shadow, _examine_shadow, _cpus_of_shadow),
-    "uml": EngineKind(_open_uml, _examine_uml, _cpus_of_uml, _build_uml),
+    "uml": EngineKind(_open_uml, _examine_uml, _cpus_of_uml),
 }
 
 
@@ -158,21 +148,6 @@ def engine_that_would_run(
     except UserError:
         return EMBEDDED
     return PREFERRED
-
-
-def build_ahead(
-    name: str, *, root: Path, say: Say, shadow: str | None = None, tgen: str | None = None
-) -> None:
-    """Build what the engine takes that `open_engine` would open, where no package is there yet.
-
-    Which one that is, is guessed: that nothing was built ahead does not matter. Raises UserError
-    where something is missing or does not build.
-    """
-    if name == AUTO and not _is_named(shadow, tgen) and shutil.which(PREFERRED) is None:
-        name = EMBEDDED
-    ahead = ENGINES[name].ahead if name in ENGINES else None
-    if ahead is not None:
-        ahead(root, say)
 
 
 def _kind(name: str) -> EngineKind:

@@ -27,7 +27,7 @@ from onionlab.experiment.finding import EXPERIMENTS, SUFFIX, experiment_names
 from onionlab.experiment.load import load
 from onionlab.experiment.schema import RELAY_ROLES, AnyClassName, LevelName, MetricName, Settings
 from onionlab.experiment.tornettools import TornetSettings
-from onionlab.paths import is_file, shipped, shipped_files
+from onionlab.paths import is_file
 from onionlab.yamlfile import kinds
 from onionlab.yamlfile.kinds import nearest
 from onionlab.yamlfile.model import Model
@@ -124,7 +124,7 @@ class ClaimSet:
 
 def claim_files(root: Path) -> list[str]:
     """The names of all files of claims, sorted."""
-    return sorted(Path(file).stem for file in shipped_files(root, FOLDER, f"*{SUFFIX}"))
+    return sorted(path.stem for path in (root / FOLDER).glob(f"*{SUFFIX}"))
 
 
 def load_claims(name_or_path: str, *, root: Path) -> ClaimSet:
@@ -173,7 +173,7 @@ def _find(name_or_path: str, root: Path) -> Path:
             f"no claims called {show(name_or_path)}{nearest(name_or_path, names)}",
             f"{FOLDER}/ has: {', '.join(names) or 'nothing'}",
         )
-    return shipped(root, f"{FOLDER}/{name_or_path}{SUFFIX}")
+    return root / f"{FOLDER}/{name_or_path}{SUFFIX}"
 
 
 def _impossible(

@@ -8,7 +8,7 @@ from pathlib import Path
 from onionlab.experiment import values
 from onionlab.experiment.finding import EXPERIMENTS, SUFFIX
 from onionlab.experiment.seeds import with_networks
-from onionlab.paths import is_file, shipped, shipped_files
+from onionlab.paths import is_file
 from onionlab.yamlfile.kinds import nearest
 from onionlab.yamlfile.reading import display_name, read_file
 from onionlab.yamlfile.tree import Node, Problem, merge
@@ -66,7 +66,7 @@ class Reader:
             if parent.startswith(("./", "../")):
                 yield node, path.parent / parent
             else:
-                yield node, shipped(self.root, Path(EXPERIMENTS) / parent)
+                yield node, self.root / EXPERIMENTS / parent
 
     def _read_parent(self, node: Node, parent: Path, chain: tuple[Path, ...]) -> Node | None:
         if parent.resolve() in chain:
@@ -75,9 +75,10 @@ class Reader:
             self.problems.append(node.problem(f"the files extend each other in a circle: {way}"))
             return None
         if not is_file(parent):
-            names = shipped_files(self.root, EXPERIMENTS, f"**/*{SUFFIX}")
+            folder = self.root / EXPERIMENTS
+            names = [path.relative_to(folder).as_posix() for path in folder.rglob(f"*{SUFFIX}")]
             self.problems.append(
-                node.problem(f"no file {show(node.value)}{nearest(str(node.value), names)}")
+                node.problem(f"no file {show(node.value)}{nearest(str(node.value), sorted(names))}")
             )
             return None
         return self.read(parent, chain)

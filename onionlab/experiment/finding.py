@@ -7,7 +7,7 @@ import re
 from pathlib import Path
 
 from onionlab.errors import UserError
-from onionlab.paths import is_file, shipped, shipped_files
+from onionlab.paths import is_file
 from onionlab.yamlfile.kinds import nearest
 from onionlab.yamlfile.units import show
 
@@ -23,8 +23,8 @@ LIST_HINT = "`make list` shows all experiments"
 
 def experiment_names(root: Path) -> list[str]:
     """The names of all experiments, sorted (parts to extend are not among them)."""
-    files = shipped_files(root, EXPERIMENTS, f"*{SUFFIX}")
-    return sorted(Path(file).stem for file in files if file not in NOT_EXPERIMENTS)
+    files = (root / EXPERIMENTS).glob(f"*{SUFFIX}")
+    return sorted(path.stem for path in files if path.name not in NOT_EXPERIMENTS)
 
 
 def is_path(name_or_path: str) -> bool:
@@ -43,7 +43,7 @@ def find_experiment(name_or_path: str, root: Path) -> Path:
         if not is_file(path):
             raise UserError(f"no experiment file {show(name_or_path)}", LIST_HINT)
     else:
-        path = shipped(root, f"{EXPERIMENTS}/{name_or_path}{SUFFIX}")
+        path = root / f"{EXPERIMENTS}/{name_or_path}{SUFFIX}"
         names = experiment_names(root)
         if name_or_path not in names:
             raise UserError(

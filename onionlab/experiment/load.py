@@ -19,7 +19,7 @@ from onionlab.experiment.tor_options import read_defaults
 from onionlab.experiment.tornettools import KIND as TORNETTOOLS
 from onionlab.experiment.tornettools_networks import knowing_networks
 from onionlab.network.geography import known_capacities, known_geographies
-from onionlab.paths import is_file, shipped
+from onionlab.paths import is_file
 from onionlab.programs.libtorrent.variants import FOLDER as LIBTORRENT_FOLDER
 from onionlab.programs.libtorrent.variants import load_peer_variants
 from onionlab.programs.tor.variants import FOLDER as TOR_FOLDER
@@ -54,10 +54,10 @@ def load(name_or_path: str, *, root: Path) -> Experiment:
 
 def _known_names(root: Path) -> KnownNames:
     variants = None
-    if shipped(root, f"{TOR_FOLDER}/variants.yaml").is_file():
+    if (root / f"{TOR_FOLDER}/variants.yaml").is_file():
         variants = load_variants(root)
     peers = None
-    if shipped(root, f"{LIBTORRENT_FOLDER}/variants.yaml").is_file():
+    if (root / f"{LIBTORRENT_FOLDER}/variants.yaml").is_file():
         peers = frozenset(load_peer_variants(root))
     return KnownNames(
         variants=variants,
@@ -70,4 +70,4 @@ def _known_names(root: Path) -> KnownNames:
 
 
 def _is_file(root: Path, path: str) -> bool:
-    return is_file(shipped(root, path))
+    return is_file(root / path)

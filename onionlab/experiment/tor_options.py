@@ -18,7 +18,6 @@ from onionlab.experiment.tor_parameters import (
     conditions_of,
     overrides_of,
 )
-from onionlab.paths import shipped
 from onionlab.programs.tor.variants import TorVariant
 
 DEFAULTS = "configs/tor"
@@ -213,7 +212,7 @@ def scheduler_options(scheduler: Scheduler) -> dict[str, tuple[str, ...]]:
 def read_defaults(root: Path) -> dict[str, str]:
     """Return the text of each file of DEFAULTS, by its name without the ending."""
     names = {COMMON, *(name for names in FRAGMENTS.values() for name in names)}
-    paths = {name: shipped(root, f"{DEFAULTS}/{name}.torrc") for name in sorted(names)}
+    paths = {name: root / f"{DEFAULTS}/{name}.torrc" for name in sorted(names)}
     return {name: path.read_text() for name, path in paths.items() if path.is_file()}
 
 

@@ -8,7 +8,6 @@ from analysis.formats.durable import write_whole
 from onionlab.experiment.finding import EXPERIMENTS, NAME, OF_OTHERS, SUFFIX, experiment_names
 from onionlab.experiment.tornettools import TornetTime
 from onionlab.experiment.tornettools_networks import facts_of
-from onionlab.paths import shipped
 from onionlab.tornet import Tornet
 from onionlab.yamlfile.units import format_time
 
@@ -33,7 +32,7 @@ def write_first_experiment(root: Path, name: str, tornet: Tornet, seeds: int) ->
     if NAME.fullmatch(name) is None or OF_OTHERS.fullmatch(name) is not None:
         return f"no {EXPERIMENTS}/{name}{SUFFIX}: no experiment can have this name"
     if name in experiment_names(root):
-        return f"{shipped(root, f'{EXPERIMENTS}/{name}{SUFFIX}')} was there: left as it is"
+        return f"{root / f'{EXPERIMENTS}/{name}{SUFFIX}'} was there: left as it is"
     schema = path.with_name("tornettools.schema.json")
     write_whole(path, _text(name, tornet, seeds, schema.name if schema.exists() else None))
     return f"{path} written: make experiment NAME={name}"

@@ -14,7 +14,6 @@ from typing import Annotated, TypeVar
 
 from onionlab.errors import UserError
 from onionlab.network.layout import RELAY_ROLES
-from onionlab.paths import shipped, shipped_files
 from onionlab.yamlfile import kinds
 from onionlab.yamlfile.kinds import nearest
 from onionlab.yamlfile.model import Model, key
@@ -218,11 +217,13 @@ def distribution_names(name: str) -> frozenset[str]:
 
 
 def _further_files(root: Path) -> list[str]:
-    return [f"{CAPACITY_FOLDER}/{name}" for name in shipped_files(root, CAPACITY_FOLDER, "*.yaml")]
+    return sorted(
+        f"{CAPACITY_FOLDER}/{path.name}" for path in (root / CAPACITY_FOLDER).glob("*.yaml")
+    )
 
 
 def _keys_in(root: Path, file: str, section: str) -> frozenset[str] | None:
-    path = shipped(root, file)
+    path = root / file
     try:
         tree, _ = read_file(path, display_name(path, root))
     except UserError:
@@ -234,7 +235,7 @@ def _keys_in(root: Path, file: str, section: str) -> frozenset[str] | None:
 
 
 def _read(root: Path, file: str, model: type[AnyModel]) -> tuple[AnyModel, Node]:
-    path = shipped(root, file)
+    path = root / file
     shown = display_name(path, root)
     # A file that cannot be read says so below.
     now = path.read_bytes() if path.is_file() else b""

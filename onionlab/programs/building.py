@@ -169,12 +169,6 @@ def at_once(first: Callable[[], First], second: Callable[[], Second]) -> tuple[F
     return one.result(), other.result()
 
 
-def is_given_up() -> bool:
-    """Whether what is beside this thread's work has failed, so that nobody waits for it."""
-    halt = _halt.get()
-    return halt is not None and halt.is_set()
-
-
 # Running the build's programs
 
 

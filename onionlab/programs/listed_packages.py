@@ -1,4 +1,4 @@
-"""Debian packages that one part of the program takes, installed when it is about to be used."""
+"""Install the Debian packages that only one part of the program needs, before it is used."""
 
 from __future__ import annotations
 
@@ -9,19 +9,14 @@ from onionlab.errors import UserError
 from onionlab.paths import code_root
 
 
-def install_listed(name: str) -> bool:
-    """Install what is missing of ``configs/apt-packages-NAME.txt``, as ``make setup`` does.
-
-    Returns:
-        Whether that was tried: outside of a checkout, packages are the user's own matter.
+def install_listed(name: str) -> None:
+    """Install the packages of ``configs/apt-packages-NAME.txt`` that are missing.
 
     Raises:
         UserError: They cannot be installed.
     """
     script = code_root() / "onionlab" / "setup.sh"
-    if not script.is_file():
-        return False
-    # Its errors alone are read: a password is asked for on the terminal.
+    # Standard output is not captured: the script may ask for a password on the terminal.
     done = subprocess.run(
         [script, f"configs/apt-packages-{name}.txt"],
         stderr=subprocess.PIPE,
@@ -34,4 +29,3 @@ def install_listed(name: str) -> bool:
         message, _, hint = error.strip().partition("\n")
         aside = "".join(f"{line}\n" for line in re.findall(r"^[EW]: .*", said, re.MULTILINE))
         raise UserError(message or f"{script.name} failed", aside + hint)
-    return True

@@ -1,8 +1,4 @@
-"""Patches and patch series, as files of the checkout.
-
-Imports nothing but the standard library, as all do that build the first programs: that begins
-before the Python packages are there (onionlab/commands/_ahead.py).
-"""
+"""Patches and patch series, as files of the checkout."""
 
 from __future__ import annotations
 
@@ -12,7 +8,6 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from onionlab.errors import UserError
-from onionlab.paths import shipped
 
 _HUNK = re.compile(rb"^@@ -\d", re.MULTILINE)
 
@@ -72,7 +67,7 @@ def load_series(root: Path, name: str, collection: str) -> Series:
     if "+" in name:
         parts = [load_series(root, part, collection) for part in name.split("+")]
         return Series(name, tuple(patch for part in parts for patch in part.patches))
-    folder = shipped(root, f"{collection}/{name}")
+    folder = root / f"{collection}/{name}"
     if not folder.is_dir():
         raise UserError(f"patch series {name}: there is no folder {collection}/{name}")
     present = sorted(path.name for path in folder.glob("*.patch"))

@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import Annotated
 
 from onionlab.errors import UserError
-from onionlab.paths import shipped
 from onionlab.yamlfile import kinds
 from onionlab.yamlfile.model import Model, key
 from onionlab.yamlfile.reading import AnyModel, as_user_error, display_name, in_order, read_model
@@ -74,7 +73,7 @@ def read_registry(
     Raises:
         UserError: The file is missing, or everything that is wrong with it, one line each.
     """
-    path = shipped(root, f"{folder}/variants.yaml")
+    path = root / f"{folder}/variants.yaml"
     if not path.is_file():
         raise UserError(f"there is no {path}")
     file = display_name(path, root)

@@ -90,7 +90,7 @@ def run_night(
     jobs: int | None,
     say: Say,
     executor: Executor | None = None,
-    accept_with: str = "make nightly ACCEPT=1",
+    accept_with: str = "make nightly UPDATE_BASELINE=1",
     prepare: Callable[[Path, NightlyEntry, Request, Say], Prepared] | None = None,
     measure: Callable[[Path, Prepared, int | None, Say], RunSet] | None = None,
     when: datetime | None = None,

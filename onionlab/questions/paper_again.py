@@ -122,7 +122,7 @@ def _plan_of_what_is_built(
             raise UserError(
                 f"{request.experiment}: nothing is built with NO_RUN, and without its programs "
                 f"its runs have no names ({lacking.message})",
-                f"leave NO_RUN out, or take the figures from packs (FROM=).{asked}",
+                f"leave NO_RUN out, or take the figures from packs (PACKS=).{asked}",
             ) from lacking
         say(f"{request.experiment}: its programs are not built; these are the runs last planned")
         return last

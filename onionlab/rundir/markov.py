@@ -17,7 +17,6 @@ from onionlab.experiment.schema import Settings, TrafficClass
 from onionlab.experiment.schema.traffic_settings import MODEL_KEYS
 from onionlab.network import Network
 from onionlab.network.draws import draw_integer
-from onionlab.paths import shipped
 from onionlab.rundir import tgen
 from onionlab.yamlfile.units import milliseconds
 
@@ -46,7 +45,7 @@ def markov_files(
         kind = key.removesuffix("_model")
         place = model_path(name, kind)
         try:
-            files[place] = read_markov_model(shipped(root, path), path)
+            files[place] = read_markov_model(root / path, path)
         except UserError as error:
             raise UserError(f"traffic.{name}.{key}: {error.message}", error.hint) from error
         if kind == "packet" and not entry.timeout_s and never_ends(files[place]):
@@ -95,7 +94,7 @@ def expected_endless_streams(root: Path, settings: Settings) -> int:
     """Return `endless_streams` before the run is composed; 0 if a model cannot be read."""
     try:
         models = {
-            model_path(name, key.removesuffix("_model")): shipped(root, path).read_bytes()
+            model_path(name, key.removesuffix("_model")): (root / path).read_bytes()
             for name, entry in settings.traffic.items()
             for key, path in entry.models.items()
         }

@@ -19,8 +19,8 @@ from onionlab.experiment.peers import KIND as PEERS
 from onionlab.experiment.schema import TimeSettings
 from onionlab.experiment.tornettools import KIND as TORNETTOOLS
 from onionlab.experiment.tornettools_networks import require_networks
-from onionlab.network.sample import authority_names, capacity_shares
-from onionlab.programs.building import at_once, is_given_up
+from onionlab.network.sample import capacity_shares
+from onionlab.programs.building import at_once
 from onionlab.programs.installed import find_oniontrace
 from onionlab.programs.libtorrent.build import ensure_peers, peer_program
 from onionlab.programs.libtorrent.variants import PeerVariant, load_peer_variants
@@ -28,7 +28,7 @@ from onionlab.programs.tor.build import BuiltTor, ensure_series
 from onionlab.programs.tor.variants import STOCK, TorVariant, load_registry, load_variants
 from onionlab.rundir import RunDirectory, compose
 from onionlab.rundir.compose import mean_capacity_bit_per_s, network_request, tor_program
-from onionlab.rundir.keycache import authority_keys, has_keys
+from onionlab.rundir.keycache import has_keys
 from onionlab.rundir.peers import compose_peers
 from onionlab.rundir.tornet import ONIONTRACE, compose_tornet
 from onionlab.rundir.trace import traced_series
@@ -152,10 +152,6 @@ class Bench(ABC):
         """How the capacity of each role's relays is divided in a network; empty: not known."""
         return {}
 
-    @abstractmethod
-    def draw(self) -> None:
-        """Draw what composing would draw slowly, where it is kept."""
-
     def is_drawn(self, seed: int) -> bool:
         """Whether a seed's runs can be composed without drawing anything slowly."""
         return True
@@ -213,16 +209,6 @@ class Workbench(Bench):
             peers = ensure_peers(self.root, sorted(rules), say=say)
             programs |= {peer_program(name): built for name, built in peers.items()}
         return programs
-
-    def draw(self) -> None:
-        """Draw the keys of all authorities, until the build beside it has failed."""
-        levels = self.experiment.levels
-        count = max(self.settings(name).network.authorities for name in levels)
-        for seed in self.experiment.seeds:
-            for name in authority_names(count):
-                if is_given_up():
-                    return
-                authority_keys(self.root, seed, name)
 
     def is_drawn(self, seed: int) -> bool:
         """Whether the authorities' keys are."""
@@ -299,9 +285,6 @@ class PeersBench(Bench):
         peers = ensure_peers(self.root, self.needed, say=say)
         return {peer_program(name): built for name, built in peers.items()}
 
-    def draw(self) -> None:
-        """Nothing: peers have no keys."""
-
     def compose(self, level: str, variant: str, seed: int, repeat: int = 1) -> RunDirectory:
         """Compose one run."""
         return compose_peers(
@@ -364,9 +347,6 @@ class TornetBench(Bench):
             for level in self.experiment.levels.values()
             for seed in self.experiment.seeds
         )
-
-    def draw(self) -> None:
-        """Nothing: keys are the networks'."""
 
     def compose(self, level: str, variant: str, seed: int, repeat: int = 1) -> RunDirectory:
         """Compose one run."""
@@ -449,15 +429,6 @@ def open_bench(root: Path, request: Request, say: Callable[[str], None]) -> Benc
     bench = _bench(root, request, say)
     bench.open(request, say)
     return bench
-
-
-def build_before(root: Path, request: Request, say: Callable[[str], None]) -> None:
-    """Make what the bench of an experiment will take and has nothing to do with its engine.
-
-    That may be building meanwhile. Raises UserError as `open_bench`.
-    """
-    bench = _bench(root, request, say)
-    at_once(lambda: bench.build(say), bench.draw)
 
 
 def _bench(root: Path, request: Request, say: Callable[[str], None]) -> Bench:

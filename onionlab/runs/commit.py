@@ -6,16 +6,11 @@ import subprocess
 from pathlib import Path
 
 from onionlab import __version__
-from onionlab.paths import code_root, is_checkout
+from onionlab.paths import code_root
 
 
 def current_commit() -> str:
-    """The commit's hash, with "-dirty" behind it where files differ; "" outside of git.
-
-    "" where a wheel was installed as well: what a repository around it is at says nothing.
-    """
-    if not is_checkout():
-        return ""
+    """Return the commit's hash, with "-dirty" if files differ from it; "" outside of git."""
     root = code_root()
     described = _git(root, "rev-parse", "--verify", "HEAD")
     if not described:

@@ -198,7 +198,7 @@ def unpack(store: Store, file: Path) -> Unpacked:
             raise UserError(
                 f"{file} is a published pack: of its runs it has what figures and claims read, and "
                 "no more, so they cannot stand for runs that are made here",
-                "draw from it (make figures FROM=...) or compare with it (make compare A=...)",
+                "draw from it (make figures PACKS=...) or compare with it (make compare A=...)",
             )
         for run in runs:
             found[_take(store, run)].append(run.name)

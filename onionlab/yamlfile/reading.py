@@ -10,7 +10,6 @@ from typing import TypeVar
 from pydantic import ValidationError
 
 from onionlab.errors import UserError
-from onionlab.paths import SHARE
 from onionlab.yamlfile.model import Model
 from onionlab.yamlfile.shape import expected_at, shape_of_model, unknown_keys
 from onionlab.yamlfile.tree import Node, Problem, YamlError, plain, read_tree
@@ -28,12 +27,9 @@ AnyModel = TypeVar("AnyModel", bound=Model)
 
 
 def display_name(path: Path, root: Path) -> str:
-    """A file as messages name it: relative to the working root or to what is shipped."""
-    resolved = path.resolve()
-    for base in (root.resolve(), SHARE):
-        if resolved.is_relative_to(base):
-            return resolved.relative_to(base).as_posix()
-    return str(path)
+    """Return a file's path for messages: relative to the checkout if it is inside."""
+    resolved, base = path.resolve(), root.resolve()
+    return resolved.relative_to(base).as_posix() if resolved.is_relative_to(base) else str(path)
 
 
 def read_file(path: Path, file: str) -> tuple[Node | None, list[Problem]]:

@@ -256,7 +256,7 @@ def test_another_tor_as_well_is_refused(onionlab: Any, checkout: Path, tmp_path:
     status, _, err = onionlab("swrr-test:ewma", named, "--out", str(tmp_path / "o"))
     assert status == 2
     assert "tor: version: 0.4.9.11 / 0.4.9.12" in err
-    arguments = ("--about", "variant,tor", "--out", str(tmp_path / "o"))
+    arguments = ("--allow-diff", "variant,tor", "--out", str(tmp_path / "o"))
     assert onionlab("swrr-test:ewma", named, *arguments)[0] == 1
 
 
@@ -272,7 +272,7 @@ def test_the_option_of_tor_that_differs_is_named(
         variant, seed = run.name.split("-")[1:]
         write_json(run / "manifest.json", manifest(variant, int(seed), torrc=slow))
         (run / "conf" / "tor.common.torrc").write_bytes(slow)
-    asked = ("swrr-test:rr", str(other), "--about", "tor")
+    asked = ("swrr-test:rr", str(other), "--allow-diff", "tor")
     status, _, err = onionlab(*asked)
     option = "conf/tor.common.torrc (KISTSchedRunInterval: 10 msec / 100 msec)"
     assert (status, option in err) == (2, True), err

@@ -197,7 +197,7 @@ def test_two_differences_are_refused_unless_asked_about() -> None:
     assert "variant: ewma / rr" in refused.value.message
     assert "tor: version: 0.4.9.11 / 0.4.9.12" in refused.value.message
     assert refused.value.hint is not None
-    assert "--about variant,tor" in refused.value.hint
+    assert "--allow-diff variant,tor" in refused.value.hint
     assert compare_sets(a, b, ["variant", "tor"]).about == ("variant", "tor")
 
 

@@ -89,10 +89,12 @@ def machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Machine:
 def test_without_a_baseline_nothing_runs(machine: Machine) -> None:
     with pytest.raises(UserError, match="quick has no baseline") as refused:
         machine.night(make_set())
-    assert refused.value.hint == "make this night's runs the baseline: make nightly ACCEPT=1"
+    assert (
+        refused.value.hint == "make this night's runs the baseline: make nightly UPDATE_BASELINE=1"
+    )
     with pytest.raises(UserError) as refused:
-        machine.night(make_set(), accept_with="make nightly ACCEPT=1 STATE='my state'")
-    assert str(refused.value.hint).endswith("make nightly ACCEPT=1 STATE='my state'")
+        machine.night(make_set(), accept_with="make nightly UPDATE_BASELINE=1 STATE_DIR='my state'")
+    assert str(refused.value.hint).endswith("make nightly UPDATE_BASELINE=1 STATE_DIR='my state'")
     assert machine.measured == 0
     machine.night(make_set(), accept=True)
     assert machine.night(make_set())[0].results[0].comparison is not None
@@ -118,13 +120,13 @@ def test_an_interrupted_night_changes_neither_baselines_nor_history(machine: Mac
 
 def test_the_command_that_makes_a_baseline_keeps_what_was_given() -> None:
     parser = build_parser("nightly")
-    given = ["--state", "my state", "--list", "my.yaml", "--seeds", "3,4", "--engine", "uml"]
+    given = ["--state-dir", "my state", "--config", "my.yaml", "--seeds", "3,4", "--engine", "uml"]
     made = accepting(parser.parse_args(["nightly", *given, "--shadow", "/it's"]))
     assert shlex.split(made) == [
-        *("make", "nightly", "ACCEPT=1", "LIST=my.yaml", "STATE=my state"),
+        *("make", "nightly", "UPDATE_BASELINE=1", "CONFIG=my.yaml", "STATE_DIR=my state"),
         *("NETWORKS=3,4", "ENGINE=uml", "SHADOW=/it's"),
     ]
-    assert accepting(parser.parse_args(["nightly"])) == "make nightly ACCEPT=1"
+    assert accepting(parser.parse_args(["nightly"])) == "make nightly UPDATE_BASELINE=1"
 
 
 def test_same_bytes_are_no_behavioural_change(machine: Machine) -> None:

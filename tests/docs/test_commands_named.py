@@ -13,15 +13,13 @@ import yaml
 from onionlab.cli import build_parser, command_modules
 from onionlab.experiment import experiment_names
 from onionlab.experiment.claims_file import claim_files
+from onionlab.make import PROGRAM_VARIABLES, command_variables
 from onionlab.programs.tor.variants import load_variants
 
 from .markdown import PAGES, REPOSITORY, Page
 
 MAKEFILE = (REPOSITORY / "Makefile").read_text(encoding="utf-8")
 TARGETS = set(re.findall(r"^([a-z-]+):.*?##", MAKEFILE, re.MULTILINE))
-VARIABLES = set(re.findall(r"^VARIABLES := ((?:.*\\\n)*.*)", MAKEFILE, re.MULTILINE)[0].split()) - {
-    "\\"
-}
 OF_TOR = {"check-spaces", "src/test/bench", "src/test/test"}
 """Targets of Tor's own makefile, in pages about patches."""
 # Experiments and claims that a reader of the tutorial writes, and names that stand for any.
@@ -66,12 +64,14 @@ def test_there_are_commands() -> None:
 
 @pytest.mark.parametrize("words", OF_MAKE.values(), ids=OF_MAKE)
 def test_make(words: list[str]) -> None:
+    known = PROGRAM_VARIABLES | {"NAME"}
+    known.update(*(command_variables(word) for word in words[1:] if word in command_modules()))
     for word in (word.strip("[]") for word in words[1:]):
         name, assigned, value = word.partition("=")
         if not assigned:
             assert word in TARGETS | OF_TOR | {"..."}, word
             continue
-        assert name in VARIABLES, name
+        assert name in known, name
         if name == "NAME":
             # An import writes an experiment of the networks' name.
             names = set() if "network" in words[1] else set(experiment_names(REPOSITORY))

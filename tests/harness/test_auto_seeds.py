@@ -136,9 +136,9 @@ def test_bad_requests(bench: Callable[..., Bench], monkeypatch: pytest.MonkeyPat
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["--seeds", "auto", "--max-seeds", "many"], "--max-networks: expected a whole number"),
-        (["--seeds", "auto", "--max-seeds", "1"], "MAX_NETWORKS: at least 3"),
-        (["--seeds", "3", "--max-seeds", "5"], "--max-networks goes with --networks auto"),
+        (["--seeds", "auto", "--max-networks", "many"], "--max-networks: expected a whole number"),
+        (["--seeds", "auto", "--max-networks", "1"], "MAX_NETWORKS: at least 3"),
+        (["--seeds", "3", "--max-networks", "5"], "--max-networks goes with --networks auto"),
     ],
 )
 def test_bad_arguments(

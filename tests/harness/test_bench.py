@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import threading
-import time
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -12,12 +10,10 @@ from typing import Any
 import pytest
 
 from analysis.formats.plan_file import Request
-from onionlab.commands._ahead_of_runs import asked_request
 from onionlab.errors import UserError
 from onionlab.experiment import load
 from onionlab.experiment.schema import Torrc
 from onionlab.network import sample_network
-from onionlab.programs.building import is_given_up
 from onionlab.programs.tor.build import BuiltTor
 from onionlab.rundir.compose import network_request
 from onionlab.runs import bench as benches
@@ -159,65 +155,6 @@ def test_a_variant_that_is_nowhere_is_named(open_bench: Any) -> None:
     )
     assert "quick has " in str(refused.value.hint)
     assert "stream-lrs" in str(refused.value.hint)
-
-
-def test_what_runs_take_is_made_before_their_engine_is_there(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    drawn: list[tuple[int, str]] = []
-    monkeypatch.setattr(benches, "authority_keys", lambda root, *which: drawn.append(which))
-    monkeypatch.setattr(benches, "open_engine", lambda *args, **more: pytest.fail("an engine"))
-    monkeypatch.setattr(Workbench, "build", lambda self, say: {})
-    benches.build_before(REPOSITORY, Request("quick", seeds=2), lambda line: None)
-    experiment = load("quick", root=REPOSITORY)
-    network = sample_network(
-        network_request(REPOSITORY, experiment.levels["quick"].settings), seed=2
-    )
-    names = [host.name for host in network.by_role("authority")]
-    assert names
-    assert drawn == [(seed, name) for seed in (1, 2) for name in names]
-
-
-def test_no_keys_are_drawn_any_more_where_the_build_has_failed(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    drawn: list[tuple[int, str]] = []
-    begun, failed = threading.Event(), threading.Event()
-
-    def draw(root: Path, seed: int, name: str) -> None:
-        drawn.append((seed, name))
-        begun.set()
-        assert failed.wait(10)
-        # at_once hears of the failure in a thread of its own.
-        deadline = time.monotonic() + 10
-        while not is_given_up() and time.monotonic() < deadline:
-            time.sleep(0.01)
-
-    def fail(self: Workbench, say: Any) -> Mapping[str, Any]:
-        assert begun.wait(10)
-        failed.set()
-        raise UserError("no compiler")
-
-    monkeypatch.setattr(benches, "authority_keys", draw)
-    monkeypatch.setattr(Workbench, "build", fail)
-    with pytest.raises(UserError, match="no compiler"):
-        benches.build_before(REPOSITORY, Request("quick", seeds=9), lambda line: None)
-    assert len(drawn) == 1
-
-
-def test_the_request_of_the_command_that_follows(monkeypatch: pytest.MonkeyPatch) -> None:
-    given = {"NAME": "quick", "SCALE": "0.5", "SEEDS": "2,", "VARIANTS": "rr ewma", "ENGINE": "uml"}
-    for name, value in given.items():
-        monkeypatch.setenv(name, value)
-    for name in ("SHADOW", "TGEN"):
-        monkeypatch.delenv(name, raising=False)
-    assert asked_request() == Request(
-        "quick", scale=0.5, seeds=[2], variants=("rr", "ewma"), engine="uml"
-    )
-    for name in ("SCALE", "VARIANTS", "ENGINE"):
-        monkeypatch.delenv(name)
-    monkeypatch.setenv("SEEDS", "auto")
-    assert asked_request() == Request("quick", seeds=1)
 
 
 def test_what_relays_carry_together_is_the_networks_own_draw(open_bench: Any) -> None:

@@ -99,8 +99,8 @@ class Kills:
         self.words = {
             "experiment": ["experiment", *arguments("uml", experiment=Path("killed"))],
             "nightly": [
-                *("nightly", "--list", str(night), "--state", str(self.state)),
-                *("--accept", "--engine", "uml"),
+                *("nightly", "--config", str(night), "--state-dir", str(self.state)),
+                *("--update-baseline", "--engine", "uml"),
             ],
             "pack": ["pack", "killed", "--logs", "--out", str(self.pack)],
             "unpack": ["unpack", str(packed)],

@@ -246,7 +246,7 @@ def test_a_published_pack_never_comes_into_a_store(
     before = content(there)
     with pytest.raises(UserError, match="is a published pack") as refused:
         unpack(there, file)
-    assert "make figures FROM" in str(refused.value.hint)
+    assert "make figures PACKS" in str(refused.value.hint)
     assert content(there) == before
     with opened(file, tmp_path / "open") as folder:
         assert sorted(path.name for path in (folder / run_id).iterdir()) == [MANIFEST, "records-v1"]

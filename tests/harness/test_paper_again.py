@@ -207,7 +207,7 @@ def test_published_runs_need_neither_build_nor_engine(
     file = bench.tmp_path / "runs.tar.xz"
     pack(runs, [run_id], file, studies=studies, logs=False, say=print)
     bench.store = bench.tmp_path / "results" / "figures"
-    assert main(["figures", "--from", str(file)]) == 0
+    assert main(["figures", "--packs", str(file)]) == 0
     (built,) = bench.built
     assert [study.name for study in built.studies] == EXPERIMENTS
     assert (bench.planned, bench.ran) == ([], [])
@@ -215,15 +215,15 @@ def test_published_runs_need_neither_build_nor_engine(
     assert bench.beside is None
     other = bench.tmp_path / "others.tar.xz"
     other.write_bytes(file.read_bytes())
-    assert main(["figures", "--from", str(file), "--beside", str(other)]) == 0
+    assert main(["figures", "--packs", str(file), "--compare-with", str(other)]) == 0
     assert bench.beside == Beside("others.tar.xz", (), ())
     assert not list(bench.store.glob(".unpacking-*"))
     pack(runs, [run_id], file, studies=studies[1:], logs=False, say=print)
-    assert main(["figures", "--from", str(file)]) == 2
+    assert main(["figures", "--packs", str(file)]) == 2
     assert f"has no runs of {EXPERIMENTS[0]}" in capsys.readouterr().err
     write_studies(studies, "perf-exit")
     pack(runs, [run_id], file, studies=studies, logs=False, say=print)
-    assert main(["figures", "--from", str(file)]) == 2
+    assert main(["figures", "--packs", str(file)]) == 2
     assert 'class: no run has "web"' in capsys.readouterr().err
 
 

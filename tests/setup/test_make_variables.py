@@ -1,4 +1,4 @@
-"""Variables of make are text: the program gets every letter of them, and no shell reads them."""
+"""Variables of make reach the program as text; neither make nor a shell executes them."""
 
 from __future__ import annotations
 
@@ -10,18 +10,29 @@ from pathlib import Path
 
 import pytest
 
+from onionlab import cli
+from onionlab.commands._renamed import RENAMED, replace_former_names, variable_name
+from onionlab.errors import UserError
+from onionlab.make import (
+    CLUSTER_VARIABLES,
+    ENVIRONMENT_VARIABLES,
+    PROGRAM_VARIABLES,
+    command_line,
+    command_variables,
+)
 from onionlab.programs.installed import ONIONTRACE, SHADOW, TGEN
 from onionlab.tornet.generating import VARIABLE as TORNETTOOLS
 
 REPOSITORY = Path(__file__).resolve().parents[2]
+MAKEFILE = (REPOSITORY / "Makefile").read_text(encoding="utf-8")
 PREREQUISITES = (
     *("requirements-build.lock", "requirements.lock", "requirements-dev.lock", "pyproject.toml"),
     *("configs/apt-packages.txt", "onionlab/setup.sh"),
 )
-# Stands in for Python and for the setup: says with which words and which PYTHON it was called.
+# Replaces Python, the set-up and shellcheck: it prints its arguments and some variables.
 PROGRAM = """\
 #!/bin/sh
-printf '%s\\0' "$@" "PYTHON=$PYTHON"
+printf '%s\\0' "$@" "NAME=$NAME" "PYTHON=$PYTHON" "MAKE_VARIABLES=$MAKE_VARIABLES"
 """
 HOSTILE = (
     'quick"; touch {mark}; "',
@@ -43,12 +54,12 @@ HOSTILE = (
 
 
 class Project:
-    """A checkout with the Makefile, and no more than make looks at before it calls the program."""
+    """A checkout with the Makefile and programs that do nothing."""
 
     def __init__(self, root: Path) -> None:
         self.root = root
         self.mark = root.parent / "mark"
-        for name in (*PREREQUISITES, ".venv/bin/python"):
+        for name in (*PREREQUISITES, ".venv/bin/python", ".venv/bin/lint-imports"):
             (root / name).parent.mkdir(parents=True, exist_ok=True)
             (root / name).write_text(PROGRAM)
             (root / name).chmod(0o755)
@@ -67,123 +78,159 @@ class Project:
             check=False,
         )
 
-    def words(self, *words: str, **environment: str) -> list[str]:
-        """What the program gets behind `python -m onionlab`."""
-        result = self.make(*words, **environment)
-        assert result.returncode == 0, result.stderr
-        return result.stdout.split("\0")[2:-2]
-
 
 @pytest.fixture
 def project(tmp_path: Path) -> Project:
     return Project(tmp_path / "a folder, müßig (2)")
 
 
-@pytest.mark.parametrize("letters", HOSTILE)
-def test_what_make_is_given_is_text(project: Project, letters: str) -> None:
-    text = letters.format(mark=project.mark)
-    assert project.words("report", f"NAME={text}") == ["report", "--", text]
-    assert project.words("report", NAME=text) == ["report", "--", text]
-    assert project.words("compare", "A=x", f"B={text}") == ["compare", "--", "x", text]
-    assert project.words("unpack", f"FROM={text}") == ["unpack", "--", text]
-    imported = project.words("import-network", f"FROM={text}", f"NAME={text}")
-    assert imported == ["import-network", f"--name={text}", "--", text]
-    made = project.words(
-        "generate-network", *(f"{name}={text}" for name in ("NAME", "STAGED", "TMODEL", "OPTIONS"))
-    )
-    expected = [f"--{name}={text}" for name in ("name", "staged", "tmodel", "options")]
-    assert made == ["generate-network", *expected]
-    consensus = project.words("import-consensus", f"FROM={text}", f"NAME={text}")
-    assert consensus == ["import-consensus", f"--name={text}", "--", text]
-    assert project.words("list", ANY_OTHER=text) == ["list"]
-    # That of a make around this one.
-    assert "list" in project.make("list", f"ANY_OTHER={text}", MAKELEVEL="1").stdout.split("\0")
+@pytest.mark.parametrize("text", HOSTILE)
+def test_the_program_gets_the_value_unchanged(project: Project, text: str) -> None:
+    text = text.format(mark=project.mark)
+    called = ["-m", "onionlab.make", "report", f"NAME={text}", "PYTHON="]
+    result = project.make("report", f"NAME={text}")
+    assert result.stdout.split("\0")[:-1] == [*called, "MAKE_VARIABLES=NAME"]
+    result = project.make("report", NAME=text)
+    assert result.stdout.split("\0")[:-1] == [*called, "MAKE_VARIABLES="]
+    # A variable of an outer make.
+    assert project.make("report", f"ANY_OTHER={text}", MAKELEVEL="1").returncode == 0
+    assert project.make("setup", f"PYTHON={text}").stdout.split("\0")[1] == f"PYTHON={text}"
     assert not project.mark.exists()
 
 
-@pytest.mark.parametrize(
-    ("given", "meant"),
-    [
-        ("SEED=3", "; did you mean SEEDS?"),
-        ("VARIANT=rr", "; did you mean VARIANTS?"),
-        ("SCALES=0.1", "; did you mean SCALE?"),
-        ("name=quick", ""),
-        ("ANY_OTHER=$(shell touch {mark})", ""),
-    ],
-)
-def test_a_variable_that_nothing_reads_is_refused(project: Project, given: str, meant: str) -> None:
-    """A slip: what was asked for is not what would be run."""
-    result = project.make("run", "NAME=quick", given.format(mark=project.mark))
-    name = given.partition("=")[0]
-    assert result.returncode == 2
-    assert f"{name} is no variable of this project{meant}: `make help` shows all" in result.stderr
-    assert not result.stdout
-    assert not project.mark.exists()
-
-
-@pytest.mark.parametrize("letters", HOSTILE[:9:4])
-def test_no_recipe_reads_a_variable(project: Project, letters: str) -> None:
-    """Every target, with all variables that it has."""
-    makefile = (project.root / "Makefile").read_text()
-    text = letters.format(mark=project.mark)
-    named = re.findall(r"^VARIABLES := ((?:.*\\\n)*.*)", makefile, re.MULTILINE)[0]
-    variables = [f"{name}={text}" for name in named.replace("\\\n", " ").split()]
-    assert len(variables) > 20
-    recipes = re.findall(r"^([a-z-]+):.* ## .*\n((?:\t.*\n)+)", makefile, re.MULTILINE)
-    targets = [
-        name
-        for name, recipe in recipes
-        # Of `lint`, other programs read files that are not here.
-        if re.search(r"@\S*(ONIONLAB|setup.sh)", recipe) and "shellcheck" not in recipe
-    ]
-    assert len(targets) > 15
-    for target in targets:
+@pytest.mark.parametrize("text", HOSTILE[:9:4])
+def test_no_target_executes_a_variable(project: Project, text: str) -> None:
+    text = text.format(mark=project.mark)
+    variables = [f"{name}={text}" for name in sorted(_all_variables())]
+    targets = set(re.findall(r"^([a-z-]+):.* ## ", MAKEFILE, re.MULTILINE))
+    # They read or remove files instead of calling a program.
+    for target in sorted(
+        targets - {"help", "lint", "lock"} - {one for one in targets if "clean" in one}
+    ):
         result = project.make(target, *variables)
         assert result.returncode == 0, result.stderr
         assert not project.mark.exists(), target
 
 
-def test_a_variable_for_the_tests_is_let_through(project: Project) -> None:
-    assert project.make("run", "NAME=quick", "ONIONLAB_TESTS_SLOWER=2", SEDS="2").stderr == ""
+def _all_variables() -> set[str]:
+    return PROGRAM_VARIABLES.union(*map(command_variables, cli.command_modules()))
 
 
-def test_a_program_can_be_named(project: Project) -> None:
-    """As docs/reference/dependencies.md says, and as the errors of missing programs do."""
-    for name in (SHADOW.variable, TGEN.variable, ONIONTRACE.variable, TORNETTOOLS):
-        assert project.make("list", f"{name}=/path/to/it").stderr == ""
+def arguments(verb: str, **given: str) -> list[str]:
+    """Return the command line for variables that make's command line sets."""
+    return command_line(verb, {**given, "MAKE_VARIABLES": " ".join(given)})
 
 
-def test_every_variable_that_is_explained_is_one(project: Project) -> None:
+def test_options_read_the_variables_of_their_names() -> None:
+    given = {"NAME": "-x y", "SCALE": "0.1", "SEEDS": "2", "NETWORKS": "3", "JOBS": ""}
+    assert sorted(arguments("run", **given)) == sorted(
+        ["run", "--scale=0.1", "--seeds=2", "--networks=3", "--", "-x y"]
+    )
+    assert arguments("compare", A="x", B="y", UNPAIRED="1") == [
+        "compare",
+        "--unpaired",
+        "--",
+        "x",
+        "y",
+    ]
+    assert arguments("unpack", FROM="a b") == ["unpack", "--", "a b"]
+    assert arguments("import-network", FROM="a b", NAME="--n") == [
+        *("import-network", "--name=--n", "--", "a b")
+    ]
+    assert arguments("doctor") == ["doctor"]
+    # `make build run NAME=quick` is one command line for two commands.
+    assert arguments("build", NAME="quick", SCALE="2", JOBS="3") == ["build", "--jobs=3"]
+
+
+def test_only_general_variables_count_in_the_environment() -> None:
+    environment = {"NAME": "quick", "ENGINE": "uml", "OUT": "x", "ACCOUNT": "bank"}
+    assert command_line("run", environment) == ["run", "--engine=uml", "--", "quick"]
+    assert command_line("pack", environment) == ["pack", "--", "quick"]
+    cluster = command_line("run", {**environment, "EXECUTOR": "slurm"})
+    assert cluster == ["run", "--engine=uml", "--executor=slurm", "--account=bank", "--", "quick"]
+    assert arguments("run", NAME="quick", QOS="low") == ["run", "--qos=low", "--", "quick"]
+
+
+@pytest.mark.parametrize(
+    ("verb", "missing", "example"),
+    [
+        ("experiment", "NAME", "make experiment NAME=quick"),
+        ("report", "NAME", "make report NAME=quick"),
+        ("compare", "A", "make compare A=quick:ewma B=quick:rr"),
+        ("unpack", "FROM", "make unpack FROM=runs.tar.xz"),
+        ("import-consensus", "FROM", "make import-consensus FROM=consensus NAME=name"),
+        ("generate-network", "NAME", "make generate-network NAME=name STAGED_DIR=dir"),
+    ],
+)
+def test_a_missing_variable_is_named(verb: str, missing: str, example: str) -> None:
+    with pytest.raises(UserError, match=f"{missing} is missing") as raised:
+        arguments(verb)
+    assert example in str(raised.value.hint)
+
+
+@pytest.mark.parametrize(
+    ("name", "similar"),
+    [("SEED", "SEEDS"), ("VARIANT", "VARIANTS"), ("SCALES", "SCALE"), ("name", "")],
+)
+def test_an_unknown_variable_is_refused(name: str, similar: str) -> None:
+    with pytest.raises(UserError) as raised:
+        arguments("run", **{"NAME": "quick", name: "3"})
+    expected = f"unknown variable {name}" + (f"; did you mean {similar}?" if similar else "")
+    assert raised.value.message == expected
+    outer = {"NAME": "quick", name: "3", "MAKE_VARIABLES": name, "MAKELEVEL": "2"}
+    assert command_line("run", outer) == ["run", "--", "quick"]
+    assert arguments("list", ONIONLAB_TESTS_SLOWER="2") == ["list"]
+
+
+def test_former_names_work_with_a_warning(capsys: pytest.CaptureFixture[str]) -> None:
+    assert replace_former_names(
+        ["compare", "--about", "tor", "--paired", "no", "--", "--about"]
+    ) == [*("compare", "--allow-diff", "tor", "--unpaired", "--", "--about")]
+    assert capsys.readouterr().err == (
+        "warning: --about (ABOUT) is now --allow-diff (ALLOW_DIFF); the former name is accepted "
+        "until version 0.4\n"
+        "warning: --paired=no (PAIRED=no) is now --unpaired (UNPAIRED); the former name is "
+        "accepted until version 0.4\n"
+    )
+    assert replace_former_names(["figures", "--from=a", "b"]) == ["figures", "--packs=a", "b"]
+    assert replace_former_names(["compare", "--paired=yes"]) == ["compare"]
+    assert replace_former_names(["unpack", "--from"]) == ["unpack", "--from"]
+    capsys.readouterr()
+    assert arguments("nightly", STATE="x") == ["nightly", "--state-dir=x"]
+    assert arguments("generate-network", NAME="n", STAGED="a", TMODEL="b")[1:] == [
+        *("--name=n", "--staged-dir=a", "--tmodel-dir=b")
+    ]
+    assert arguments("nightly", ACCEPT="1") == ["nightly", "--update-baseline"]
+    assert arguments("compare", A="a", B="b", PAIRED="no")[1] == "--unpaired"
+    assert capsys.readouterr().err.count("warning: ") == 5
+
+
+@pytest.mark.parametrize("verb", RENAMED)
+def test_present_names_are_options(verb: str) -> None:
+    present = {variable_name(new).partition("=")[0] for new in RENAMED[verb].values() if new}
+    assert present <= command_variables(verb)
+
+
+def test_every_target_calls_a_command() -> None:
+    (commands,) = re.findall(r"^COMMANDS := ((?:.*\\\n)*.*)", MAKEFILE, re.MULTILINE)
+    assert set(commands.replace("\\\n", " ").split()) <= set(cli.command_modules())
+
+
+def test_documented_variables_are_known(project: Project) -> None:
     shown = project.make("help").stdout
-    explained = re.findall(r"^  ([A-Z_]+) ", shown, re.MULTILINE)
-    assert len(explained) > 8
-    assert project.make("list", *(f"{name}=1" for name in explained)).stderr == ""
+    explained = set(re.findall(r"^  ([A-Z_]+) ", shown, re.MULTILINE))
+    assert explained <= _all_variables()
+    words = set(re.findall(r"\b[A-Z_]{3,}\b", shown))
+    assert words >= ENVIRONMENT_VARIABLES | CLUSTER_VARIABLES | PROGRAM_VARIABLES
+    programs = (SHADOW.variable, TGEN.variable, ONIONTRACE.variable, TORNETTOOLS)
+    assert PROGRAM_VARIABLES.issuperset(programs)
 
 
-def test_python_reaches_the_setup_as_it_is(project: Project) -> None:
-    text = f'x"; touch {project.mark}; "'
-    assert project.make("setup", f"PYTHON={text}").stdout == f"PYTHON={text}\0"
-    assert not project.mark.exists()
-
-
-def test_an_environment_of_another_place_is_set_up_anew(project: Project) -> None:
-    program, setup = "-m\0onionlab\0list\0PYTHON=\0", "PYTHON=\0"
-    assert project.make("list").stdout == program
+def test_an_environment_of_another_place_is_set_up_again(project: Project) -> None:
+    calls = "onionlab.make"
+    assert project.make("list").stdout.startswith("-m\0" + calls)
     project.root = project.root.rename(project.root.with_name("moved to"))
-    assert project.make("list").stdout == setup + program
-    # Somebody's own arrangement.
-    (project.root / ".venv").rename(project.root / "of-mine")
-    (project.root / ".venv").symlink_to("of-mine")
-    assert project.make("list").stdout == program
-
-
-def test_a_clusters_variables_count_with_it_or_where_they_are_named(project: Project) -> None:
-    """Somebody's ACCOUNT or PROFILE in the environment may be of something else."""
-    theirs = {"ACCOUNT": "bank", "PROFILE": "shell"}
-    assert project.words("run", "NAME=quick", **theirs) == ["run", "--", "quick"]
-    assert project.words("run", "NAME=quick", "QOS=low", **theirs) == [
-        *("run", "--qos=low", "--", "quick")
-    ]
-    assert project.words("run", "NAME=quick", "EXECUTOR=slurm", **theirs) == [
-        *("run", "--executor=slurm", "--account=bank", "--profile=shell", "--", "quick")
-    ]
+    assert project.make("list").stdout.startswith("NAME=")
+    (project.root / ".venv").rename(project.root / "mine")
+    (project.root / ".venv").symlink_to("mine")
+    assert project.make("list").stdout.startswith("-m\0" + calls)

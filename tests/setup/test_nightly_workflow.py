@@ -128,10 +128,10 @@ def test_an_alarm_that_goes_on_is_one_issue(publish: Callable[[str], int], tmp_p
 
 def test_its_commands_are_those_of_this_program() -> None:
     (arguments,) = re.findall(r"onionlab (nightly .*?) \|\|", script("run"))
-    shell = ["sh", "-c", f"ACCEPT=1 ENGINE=uml; printf '%s\\n' {arguments}"]
+    shell = ["sh", "-c", f"UPDATE_BASELINE=1 ENGINE=uml; printf '%s\\n' {arguments}"]
     words = subprocess.run(shell, capture_output=True, text=True, check=True).stdout.split()
     parsed = build_parser("nightly").parse_args(words)
-    assert (parsed.accept, parsed.engine) == (True, "uml")
+    assert (parsed.update_baseline, parsed.engine) == (True, "uml")
     targets = set(re.findall(r"^make ([a-z-]+)", script("run"), re.MULTILINE))
     makefile = (REPOSITORY / "Makefile").read_text()
     assert targets == {"setup", "build"}

@@ -15,7 +15,6 @@ from onionlab.commands._arguments import add_executor_arguments, add_jobs_argume
 from onionlab.commands._request import executor_of
 from onionlab.engines.examination import Finding
 from onionlab.errors import UserError
-from onionlab.paths import shipped
 from onionlab.runs.workflow import nodes, slurm
 from onionlab.runs.workflow.executor import GENERIC, SLURM, Executor, read_profile
 
@@ -77,7 +76,7 @@ def test_the_shipped_profiles_are_right(tmp_path: Path) -> None:
     opened = Executor(SLURM, max_jobs=12).opened(REPOSITORY)
     assert opened.max_jobs == 12
     assert opened.arguments()[:4] == ["--executor", "slurm", "--jobs", "12"]
-    generic = read_profile(shipped(REPOSITORY, "configs/generic"))
+    generic = read_profile(REPOSITORY / "configs/generic")
     assert generic.options["executor"] == "cluster-generic"
 
 

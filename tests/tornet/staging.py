@@ -4,7 +4,7 @@
 
 writes ``FOLDER/staged`` (relays, users, nodes) and the atlas to ``FOLDER/tmodel``, which takes
 tmodel's own data besides: a copy of https://github.com/tmodel-ccs2018/tmodel-ccs2018.github.io.
-Then: make generate-network STAGED=FOLDER/staged TMODEL=FOLDER/tmodel.
+Then: make generate-network STAGED_DIR=FOLDER/staged TMODEL_DIR=FOLDER/tmodel.
 
 What `stage` reads (a month of consensuses and server descriptors) is too large to ship. So the
 relays are drawn from the quantiles below: of the 2,011 relays of the network of 31% that

@@ -30,7 +30,7 @@ from onionlab.engines.uml.kernel_configuration import configure, make_command
 from onionlab.engines.uml.kernel_patches import KernelPatch, apply_patches, load_patches
 from onionlab.engines.uml.kernel_source import ENVIRONMENT_VARIABLE, obtain_source, unpack_source
 from onionlab.errors import UserError
-from onionlab.paths import build_directory, shipped
+from onionlab.paths import build_directory
 from onionlab.programs.building import (
     build_key_of,
     build_lock,
@@ -202,7 +202,7 @@ def _prepare(
             f"`make setup` installs them, or: apt-get install {' '.join(absent)}",
         )
     named = linux_source if linux_source is not None else os.environ.get(ENVIRONMENT_VARIABLE)
-    configuration = shipped(root, "configs/uml")
+    configuration = root / "configs/uml"
     return Inputs(
         root=root,
         source=obtain_source(uml_directory(root), named, update=update_source, say=say),

@@ -23,7 +23,7 @@ from typing import Any
 
 from analysis.formats.durable import put_in_place
 from onionlab.errors import UserError
-from onionlab.paths import build_directory, shipped
+from onionlab.paths import build_directory
 from onionlab.programs.building import (
     apply_patch,
     build_key_of,
@@ -150,7 +150,7 @@ def ensure_peers(
 
 def _own_files(root: Path) -> dict[str, bytes]:
     """The program's source and the rules to compile it, by their places in libtorrent's tree."""
-    folder = shipped(root, FOLDER)
+    folder = root / FOLDER
     paths = [folder / "build.mk", *sorted((folder / "peer").glob("*.[ch]pp"))]
     return {path.relative_to(folder).as_posix(): path.read_bytes() for path in paths}
 
@@ -159,7 +159,8 @@ def _toolchain() -> dict[str, str]:
     lacking = _missing_packages()
     if lacking:
         require_leave_to_build(f"libtorrent's build takes {' '.join(lacking)}")
-        lacking = _missing_packages() if install_listed("libtorrent") else lacking
+        install_listed("libtorrent")
+        lacking = _missing_packages()
     if lacking:
         names = " ".join(lacking)
         raise UserError(

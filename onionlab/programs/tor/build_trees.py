@@ -19,7 +19,6 @@ from onionlab.errors import UserError
 from onionlab.paths import build_directory
 from onionlab.programs.building import (
     build_key_of,
-    build_lock,
     building_directory,
     first_line,
     new_log,
@@ -122,17 +121,6 @@ def prepare(
         jobs=jobs or len(os.sched_getaffinity(0)),
         say=say,
     )
-
-
-def configure_ahead(root: Path, say: Callable[[str], None]) -> None:
-    """Fetch Tor and configure it where nothing was built yet: all that no variant has a part in.
-
-    Raises:
-        UserError: There is no source, or it cannot be configured.
-    """
-    with build_lock(build_directory(root) / "tor", "Tor", say):
-        if not (build_directory(root) / "tor" / "store").is_dir():
-            ensure_configured(prepare(root, say=say))
 
 
 def configure_options(*, hardened: bool) -> tuple[str, ...]:

@@ -15,7 +15,7 @@ from typing import Any
 import yaml
 
 from onionlab.errors import UserError
-from onionlab.paths import is_folder, shipped
+from onionlab.paths import is_folder
 from onionlab.runs.workflow.slurm import require_commands
 
 SLURM, GENERIC = "slurm", "generic"
@@ -110,7 +110,7 @@ class Executor:
                 "EXECUTOR=generic takes a profile that says how jobs are submitted",
                 f"PROFILE=folder, with {SUBMIT} in its config.yaml: docs/how-to/cluster.md",
             )
-        profile = read_profile(self.profile or shipped(root, f"configs/{self.name}"))
+        profile = read_profile(self.profile or root / f"configs/{self.name}")
         _require_agreement(self, profile)
         if self.name == SLURM:
             require_commands()
