@@ -99,12 +99,12 @@ def command_variables(verb: str) -> set[str]:
 
 def _require_known(given: set[str], verb: str) -> None:
     """Raise UserError for a variable that no command reads, most likely a typing error."""
-    unknown = given - command_variables(verb) - PROGRAM_VARIABLES
-    unknown = {name for name in unknown if not name.startswith("ONIONLAB_")}
+    known = command_variables(verb) | PROGRAM_VARIABLES | ENVIRONMENT_VARIABLES | CLUSTER_VARIABLES
+    unknown = {name for name in given - known if not name.startswith("ONIONLAB_")}
     if not unknown:
         return
-    # Several targets may share a command line, so the variables of all commands are known.
-    known = PROGRAM_VARIABLES.union(*map(command_variables, cli.command_modules()))
+    # Several targets may share a command line. To import all commands takes seconds.
+    known.update(*map(command_variables, cli.command_modules()))
     for name in sorted(unknown - known):
         similar = difflib.get_close_matches(name, sorted(known), 1)
         raise UserError(
@@ -120,6 +120,9 @@ def main() -> int:
     except UserError as error:
         print(f"error: {error.message}\n{error.hint}", file=sys.stderr)
         return cli.EXIT_USER_ERROR
+    except KeyboardInterrupt:
+        print("interrupted", file=sys.stderr)
+        return cli.EXIT_INTERRUPTED
     return cli.main(arguments)
 
 

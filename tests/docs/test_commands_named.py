@@ -64,7 +64,7 @@ def test_there_are_commands() -> None:
 
 @pytest.mark.parametrize("words", OF_MAKE.values(), ids=OF_MAKE)
 def test_make(words: list[str]) -> None:
-    known = PROGRAM_VARIABLES | {"NAME"}
+    known = set(PROGRAM_VARIABLES)
     known.update(*(command_variables(word) for word in words[1:] if word in command_modules()))
     for word in (word.strip("[]") for word in words[1:]):
         name, assigned, value = word.partition("=")
