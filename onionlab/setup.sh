@@ -8,6 +8,7 @@
 # PYTHON selects the interpreter (3.11, 3.12 or 3.13).
 set -eu
 cd "$(dirname "$0")/.."
+# apt_get captures errors; other output goes here.
 exec 3>&1
 try_again="See the messages above, then run the same command again."
 
@@ -105,7 +106,7 @@ uv_pip() {
 
 # Make .venv contain exactly the packages of the locks.
 install_python_packages() {
-    # uv does not read pip's configuration, which may name a mirror.
+    # pip's configuration may name a mirror. uv does not read it.
     index=${PIP_INDEX_URL:-$(.venv/bin/python -m pip config get global.index-url 2>/dev/null || true)}
     [ -z "$index" ] || export UV_DEFAULT_INDEX="${UV_DEFAULT_INDEX:-$index}"
     locks="requirements-build.lock requirements.lock${1:+ requirements-dev.lock}"
@@ -113,6 +114,7 @@ install_python_packages() {
     reinstall=
     [ ! -e .venv/incomplete ] || reinstall=--reinstall
     touch .venv/incomplete
+    echo "setup: installing Python packages into .venv"
     # shellcheck disable=SC2086 # several locks
     uv_pip sync --require-hashes $reinstall $locks
     uv_pip install --no-deps --editable .

@@ -46,9 +46,9 @@ from onionlab.programs.libtorrent.variants import (
     load_peer_variants,
     series_of,
 )
-from onionlab.programs.listed_packages import install_listed
 from onionlab.programs.patches import Series
 from onionlab.programs.sources import Source
+from onionlab.programs.system_packages import install_packages
 
 FORMAT = 1
 """Part of every key: raise it when a build is made differently."""
@@ -159,7 +159,7 @@ def _toolchain() -> dict[str, str]:
     lacking = _missing_packages()
     if lacking:
         require_leave_to_build(f"libtorrent's build takes {' '.join(lacking)}")
-        install_listed("libtorrent")
+        install_packages("libtorrent")
         lacking = _missing_packages()
     if lacking:
         names = " ".join(lacking)

@@ -9,7 +9,7 @@ from onionlab.errors import UserError
 from onionlab.paths import code_root
 
 
-def install_listed(name: str) -> None:
+def install_packages(name: str) -> None:
     """Install the packages of ``configs/apt-packages-NAME.txt`` that are missing.
 
     Raises:
