@@ -1,0 +1,221 @@
+"""Write the tables of published results into the pages of docs/explanation.
+
+``python docs/results.py`` reads the packs of docs/runs and replaces what is between the marks
+``<!-- results: NAME -->`` and ``<!-- end -->``. A test compares the pages with the packs.
+"""
+
+from __future__ import annotations
+
+import re
+import sys
+import tempfile
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+
+from analysis.formats.files import STUDIES
+from analysis.formats.manifest import read_manifest
+from analysis.formats.study import Study, load_study
+from analysis.inference.intervals import Interval
+from analysis.judgement.claims.answers import answer_claims
+from analysis.judgement.claims.claim import Answer, Answered, Labels
+from analysis.judgement.estimates import against_baseline
+from analysis.judgement.judging import RunStatistics, Statistics, add_run, over_networks
+from analysis.measures.leeway import leeway
+from analysis.measures.run_data import load_run
+from analysis.pages.numbers import NOTHING, format_effect, format_number
+from analysis.pages.paper_runs import distinct_runs, key_of
+from onionlab.experiment.claims_file import load_claims
+from onionlab.runs.packing import opened_together
+
+ROOT = Path(__file__).resolve().parents[1]
+RUNS = ROOT / "docs" / "runs"
+NETWORKS = 3
+TIMES = "\N{MULTIPLICATION SIGN}"
+METRIC = "time_to_320kib_p50_s"
+LABELS = {
+    "ewma": "EWMA",
+    "rr": "RR",
+    "swrr-linear": "SWRR linear",
+    "swrr-literal": "SWRR as printed",
+}
+
+
+def answers(packs: Sequence[Path], folder: Path) -> list[Answered]:
+    """Answer the claims of the SWRR paper from the runs of packs.
+
+    Args:
+        packs: files that `onionlab pack` wrote.
+        folder: where they are unpacked meanwhile.
+    """
+    wanted = load_claims("swrr", root=ROOT)
+    runs: RunStatistics = {}
+    leeways = {}
+    with opened_together(packs, folder) as store:
+        studies = [load_study(store / STUDIES / f"{name}.json") for name in wanted.experiments]
+        levels = {level.name: level for study in studies for level in study.levels}
+        for run in distinct_runs(studies).values():
+            data = load_run(store / run.records, levels[run.level])
+            add_run(runs, run, data)
+            leeways[key_of(run)[:3]] = leeway(data, levels[run.level])
+    labels = Labels({name: level.label for name, level in levels.items()}, {})
+    return answer_claims(wanted.claims, over_networks(runs), labels=labels, leeways=leeways)
+
+
+def answer_table(full: Sequence[Answered], tenth: Sequence[Answered]) -> str:
+    """Return each claim with its answers at full size and at a tenth."""
+    rows = [
+        (" ".join(one.claim.statement.split()), _with_effect(one), other.answer.value)
+        for one, other in zip(full, tenth, strict=True)
+    ]
+    return _table(("Claim", "Full size, 3 networks", "A tenth, 5 networks"), rows)
+
+
+def _with_effect(answered: Answered) -> str:
+    part = answered.deciding
+    if answered.answer is Answer.UNTESTABLE:
+        return answered.answer.value
+    effect, interval = format_effect(part.effect, part.scale, part.metric.unit)
+    return f"{answered.answer.value}: {effect} {interval}"
+
+
+def time_table(pack: Path, experiment: str, folder: Path) -> str:
+    """Return the median time to 320 KiB by level, with ratios to the baseline's."""
+    with opened_together([pack], folder) as store:
+        study = load_study(store / STUDIES / f"{experiment}.json")
+        statistics = _web_times(study, store)
+    assert study.baseline is not None
+    shown = [name for name in LABELS if name in {one.name for one in study.variants}]
+    others = [name for name in shown if name != study.baseline]
+    head = ("", f"{LABELS[study.baseline]}, s", *(LABELS[name] for name in others))
+    rows = []
+    for level in study.levels:
+        times = statistics[level.name, "web"]
+        base = times[METRIC, study.baseline]
+        values = [one.value for one in base.values() if one.value is not None]
+        mean = format_number(sum(values) / len(values))
+        span = f"{mean} ({format_number(min(values))} to {format_number(max(values))})"
+        ratios = (_ratio(against_baseline(times[METRIC, name], base).ratio) for name in others)
+        rows.append((level.label, span, *ratios))
+    return _table(head, rows)
+
+
+def network_table(packs: Sequence[tuple[str, Sequence[Path], str]], folder: Path) -> str:
+    """Return each network's median time to 320 KiB under EWMA, with RR's and SWRR's ratios to it.
+
+    Args:
+        packs: what a row is called, the files, and the experiment that is read of them.
+        folder: where the files are unpacked meanwhile.
+    """
+    rows = []
+    for name, files, experiment in packs:
+        with opened_together(files, folder) as store:
+            study = load_study(store / STUDIES / f"{experiment}.json")
+            times = _web_times(study, store)[study.levels[0].name, "web"]
+        cells = []
+        for network, statistic in sorted(times[METRIC, "ewma"].items()):
+            assert statistic.value is not None
+            ratios = [
+                (times[METRIC, one][network].value or 0) / statistic.value
+                for one in ("rr", "swrr-linear")
+            ]
+            cells.append(f"{statistic.value:.2f} s, {TIMES}{ratios[0]:.2f}, {TIMES}{ratios[1]:.2f}")
+        rows.append((name, *cells, *[NOTHING] * (NETWORKS - len(cells))))
+    return _table(("", *(f"Network {number + 1}" for number in range(NETWORKS))), rows)
+
+
+def run_facts(packs: Sequence[Path], folder: Path) -> str:
+    """Return what the manifests of packs say about their runs, in one sentence."""
+    with opened_together(packs, folder) as store:
+        manifests = [read_manifest(path) for path in sorted(store.glob("*/manifest.json"))]
+    engines = Counter(
+        f"{one.identity['engine']['name']} {one.identity['engine']['version']}" for one in manifests
+    )
+    cpus = Counter(one.host["cpu"] for one in manifests)
+    tor = Counter(program.version for one in manifests for program in one.tor.values())
+    cpu_s = [one.cpu_s or 0 for one in manifests]
+    machines = ", ".join(f"{number} on {name}" for name, number in cpus.most_common())
+    return (
+        f"{len(manifests)} runs; Tor {', '.join(tor)}; engine {', '.join(engines)}; {machines}; "
+        f"{min(cpu_s):,.0f} to {max(cpu_s):,.0f} s of CPU time each."
+    )
+
+
+def _web_times(study: Study, store: Path) -> Statistics:
+    runs: RunStatistics = {}
+    for run in study.runs:
+        add_run(runs, run, load_run(store / run.records, study.level(run.level)))
+    return over_networks(runs)
+
+
+def _ratio(ratio: Interval | None) -> str:
+    if ratio is None or ratio.low is None or ratio.high is None:
+        return NOTHING
+    return f"{TIMES}{ratio.estimate:.2f} [{ratio.low:.2f}, {ratio.high:.2f}]"
+
+
+def _table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    lines = [head, ["---"] * len(head), *rows]
+    return "\n".join(f"| {' | '.join(line)} |" for line in lines)
+
+
+FULL_SIZE = sorted(RUNS.glob("*full-size-uml.tar.xz"))
+TENTH = [RUNS / "swrr-likely-scale0.1-uml.tar.xz"]
+FIVE_MIDDLES = (
+    ("random capacities", [RUNS / "swrr-5mid-full-size-uml.tar.xz"], "swrr-5mid"),
+    ("random, links only, KIST", [RUNS / "swrr-5mid-links-uml.tar.xz"], "swrr-5mid-links"),
+    ("the same on Shadow", [RUNS / "swrr-5mid-links-seed-1-shadow.tar.xz"], "swrr-5mid-links"),
+    (
+        "representative capacities",
+        sorted((RUNS / "representative").glob("swrr-5mid-network-*.tar.xz")),
+        "swrr-5mid",
+    ),
+)
+
+
+def _times(name: str) -> Callable[[Path], str]:
+    pack = RUNS / f"{name}-scale0.1-uml.tar.xz"
+    return lambda folder: time_table(pack, name, folder)
+
+
+PAGES: Mapping[str, Mapping[str, Callable[[Path], str]]] = {
+    "docs/explanation/swrr-answers.md": {
+        "answers": lambda folder: answer_table(answers(FULL_SIZE, folder), answers(TENTH, folder)),
+        "full-size runs": lambda folder: run_facts(FULL_SIZE, folder),
+        "runs at a tenth": lambda folder: run_facts(TENTH, folder),
+        "networks": lambda folder: network_table(FIVE_MIDDLES, folder),
+    },
+    "docs/explanation/replication.md": {
+        "limits": _times("swrr-limits"),
+        "schedulers": _times("swrr-schedulers"),
+        "load": _times("swrr-load"),
+        "reading": _times("swrr-reading"),
+    },
+}
+"""Page -> name of a block -> what makes its text."""
+
+
+def replace_block(text: str, name: str, block: str) -> str:
+    """Return a page with one block replaced. Raises ValueError if the page lacks its marks."""
+    pattern = re.compile(rf"(<!-- results: {re.escape(name)} -->\n).*?(<!-- end -->)", re.DOTALL)
+    made, count = pattern.subn(lambda found: f"{found[1]}{block}\n{found[2]}", text)
+    if count != 1:
+        raise ValueError(f"{count} blocks are named {name!r}")
+    return made
+
+
+def main() -> None:
+    """Write all blocks, or those named on the command line."""
+    names = sys.argv[1:]
+    for page, blocks in PAGES.items():
+        path = ROOT / page
+        for name, make in blocks.items():
+            if names and name not in names:
+                continue
+            with tempfile.TemporaryDirectory() as folder:
+                text = replace_block(path.read_text(encoding="utf-8"), name, make(Path(folder)))
+            path.write_text(text, encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()

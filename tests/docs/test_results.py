@@ -1,0 +1,67 @@
+"""The pages of results have the tables that the published runs give."""
+
+from __future__ import annotations
+
+import importlib.util
+import re
+from collections import Counter
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+
+from .markdown import REPOSITORY
+
+NUMBERS = {"one": 1, "three": 3, "nine": 9, "twelve": 12}
+
+
+def results() -> ModuleType:
+    spec = importlib.util.spec_from_file_location("results", REPOSITORY / "docs" / "results.py")
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+RESULTS = results()
+BLOCKS = [(page, name) for page, blocks in RESULTS.PAGES.items() for name in blocks]
+
+
+def text_of(page: str) -> str:
+    return (REPOSITORY / page).read_text(encoding="utf-8")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("page", "name"), BLOCKS)
+def test_a_block_has_the_published_results(page: str, name: str, tmp_path: Path) -> None:
+    block = RESULTS.PAGES[page][name](tmp_path)
+    current = RESULTS.replace_block(text_of(page), name, block)
+    assert current == text_of(page), "run `.venv/bin/python docs/results.py`"
+
+
+def test_the_first_sentences_count_the_answers() -> None:
+    page = " ".join(text_of("docs/explanation/swrr-answers.md").split())
+    said = re.search(
+        r"At full size (\w+) claims are supported, (\w+) claim a difference where there is no "
+        r"relevant one, (\w+) cannot be tested and (\w+) are open\.",
+        page,
+    )
+    assert said is not None
+    answers = ("supported", "no relevant difference", "cannot be tested here", "open")
+    rows = re.findall(rf"\| [^|]+ \| ({'|'.join(answers)}|opposite)\b", page)
+    assert len(rows) == 25
+    assert Counter(rows) == dict(
+        zip(answers, (NUMBERS[word] for word in said.groups()), strict=True)
+    )
+
+
+def test_a_block_without_marks_is_refused() -> None:
+    with pytest.raises(ValueError, match="0 blocks are named 'load'"):
+        RESULTS.replace_block("<!-- results: limits -->\n<!-- end -->\n", "load", "")
+
+
+def test_a_block_that_was_empty_is_filled() -> None:
+    page = "<!-- results: a -->\n<!-- end -->\n<!-- results: b -->\nold\n<!-- end -->\n"
+    filled = "<!-- results: a -->\nnew\n<!-- end -->\n<!-- results: b -->\nold\n<!-- end -->\n"
+    assert RESULTS.replace_block(page, "a", "new") == filled
