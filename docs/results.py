@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 import sys
 import tempfile
+import textwrap
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
@@ -31,6 +32,7 @@ from onionlab.runs.packing import opened_together
 ROOT = Path(__file__).resolve().parents[1]
 RUNS = ROOT / "docs" / "runs"
 NETWORKS = 3
+WIDTH = 100
 TIMES = "\N{MULTIPLICATION SIGN}"
 METRIC = "time_to_320kib_p50_s"
 LABELS = {
@@ -135,10 +137,11 @@ def run_facts(packs: Sequence[Path], folder: Path) -> str:
     tor = Counter(program.version for one in manifests for program in one.tor.values())
     cpu_s = [one.cpu_s or 0 for one in manifests]
     machines = ", ".join(f"{number} on {name}" for name, number in cpus.most_common())
-    return (
+    text = (
         f"{len(manifests)} runs; Tor {', '.join(tor)}; engine {', '.join(engines)}; {machines}; "
         f"{min(cpu_s):,.0f} to {max(cpu_s):,.0f} s of CPU time each."
     )
+    return textwrap.fill(text, WIDTH)
 
 
 def _web_times(study: Study, store: Path) -> Statistics:
