@@ -12,7 +12,7 @@ import pytest
 
 from .markdown import REPOSITORY
 
-NUMBERS = {"one": 1, "three": 3, "nine": 9, "twelve": 12}
+NUMBERS = "none one two three four five six seven eight nine ten eleven twelve".split()
 
 
 def results() -> ModuleType:
@@ -52,7 +52,7 @@ def test_the_first_sentences_count_the_answers() -> None:
     rows = re.findall(rf"\| [^|]+ \| ({'|'.join(answers)}|opposite)\b", page)
     assert len(rows) == 25
     assert Counter(rows) == dict(
-        zip(answers, (NUMBERS[word] for word in said.groups()), strict=True)
+        zip(answers, (NUMBERS.index(word) for word in said.groups()), strict=True)
     )
 
 
