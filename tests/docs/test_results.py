@@ -12,7 +12,10 @@ import pytest
 
 from .markdown import REPOSITORY
 
-NUMBERS = "none one two three four five six seven eight nine ten eleven twelve".split()
+NUMBERS = (
+    "none", "one", "two", "three", "four", "five", "six",
+    "seven", "eight", "nine", "ten", "eleven", "twelve",
+)  # fmt: skip
 
 
 def results() -> ModuleType:
