@@ -9,7 +9,7 @@ import hashlib
 import json
 from collections import Counter
 from pathlib import Path
-from typing import Literal, Self
+from typing import Annotated, Literal, Self
 
 from pydantic import ConfigDict, Field, model_validator
 
@@ -70,9 +70,9 @@ class Value(FormatModel):
     seed: int = Field(description="of the run")
     class_name: str = Field(alias="class", description="class of streams, or all")
     metric: str = Field(description="name of the metric, with its unit")
-    value: float | None = Field(description="null: there is none")
+    value: float | None = Field(strict=True, description="null: there is none")
     reason: str = Field(default="", description="why there is none, or what it leaves out")
-    repeats: tuple[float, ...] = Field(
+    repeats: tuple[Annotated[float, Field(strict=True)], ...] = Field(
         default=(), description="values of the network's runs; empty: it has one run"
     )
 
@@ -136,6 +136,10 @@ class RunSet(FormatModel):
             quantity = self.catalogue.quantity(value.metric)
             if quantity is None:
                 raise ValueError(f"unknown metric {value.metric!r}")
+            if value.repeats and not (
+                value.value is not None and min(value.repeats) <= value.value <= max(value.repeats)
+            ):
+                raise ValueError(f"{value.metric} is {value.value}, no mean of its repeats")
             low, high = quantity.bounds
             for number in (value.value, *value.repeats):
                 if number is not None and not low <= number <= high:

@@ -415,7 +415,11 @@ HISTORY: tuple[Column, ...] = (
     Column("seeds", pa.list_(pa.int64()), "the night's seeds"),
     Column("values", pa.list_(pa.float64()), "the metric's value for each seed; null: none"),
     Column(
-        "estimate", pa.float64(), "mean of the values; null where any is missing", optional=True
+        "estimate",
+        pa.float64(),
+        "mean of the values; null where any is missing",
+        optional=True,
+        signed=True,
     ),
     Column("records", pa.string(), "hashes of the records of all runs of the level and variant"),
     Column(

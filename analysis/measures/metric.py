@@ -166,7 +166,9 @@ class Quantity:
     @property
     def bounds(self) -> tuple[float, float]:
         """Smallest and largest possible value."""
-        is_share = self.is_signed or (self.judged is not None and self.judged.bounded)
+        is_share = self.is_signed or (
+            self.judged is not None and (self.judged.bounded or self.judged == INDEX)
+        )
         return LEAST_VALUE if self.is_signed else 0.0, 1.0 if is_share else LARGEST_VALUE
 
 

@@ -6,7 +6,7 @@ This is the one rule for all experiments with Tor. docs/reference/experiments.md
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from analysis.formats.manifest import TorrcSetting
@@ -116,6 +116,8 @@ RESERVED_OPTIONS = {
 # Runs cannot do without these, even if the experiment votes for a parameter that they override.
 _INDISPENSABLE = frozenset({"assumereachable", "testingtornetwork"})
 
+_SOURCES_OF_PARAMETERS = ("Tor's own default", "tor.consensus_params")
+
 # An experiment does not set these.
 _FIXED = _INDISPENSABLE | {"clientonly"}
 
@@ -145,11 +147,19 @@ class Layer:
 
 @dataclass(frozen=True)
 class Setting:
-    """An option as a host's Tor gets it. source: the layer that set it."""
+    """An option as a host's Tor gets it.
+
+    Attributes:
+        name: Name of the option.
+        values: Values of its lines.
+        source: The layer that set it.
+        needed: If Tor ignores something because of it, the values with which it would not.
+    """
 
     name: str
     values: tuple[str, ...]
     source: str
+    needed: tuple[str, ...] = ()
 
     def __str__(self) -> str:
         """Return the option and its values, for messages."""
@@ -216,7 +226,7 @@ def read_defaults(root: Path) -> dict[str, str]:
     return {name: path.read_text() for name, path in paths.items() if path.is_file()}
 
 
-OPTION_DEFAULTS_LAYER = Layer("Tor's own default", OPTION_DEFAULTS)
+OPTION_DEFAULTS_LAYER = Layer(_SOURCES_OF_PARAMETERS[0], OPTION_DEFAULTS)
 """The lowest layer of the options of a host whose files are known."""
 
 
@@ -230,10 +240,11 @@ def parameter_settings(
         has_defaults: Whether Tor's own defaults are among them. They may not be if files of an
             imported network, which are not known yet, can set an option that takes their place.
     """
-    layers = [(OPTION_DEFAULTS_LAYER.source, PARAMETER_DEFAULTS)] if has_defaults else []
+    default, vote = _SOURCES_OF_PARAMETERS
+    layers = [(default, PARAMETER_DEFAULTS)] if has_defaults else []
     return resolve_options(
         Layer(source, {name: (str(value),) for name, value in values.items()})
-        for source, values in (*layers, ("tor.consensus_params", parameters))
+        for source, values in (*layers, (vote, parameters))
     )
 
 
@@ -307,7 +318,7 @@ def overriding(parameter: str, settings: Mapping[str, Mapping[str, Setting]]) ->
     for override in overrides_of(parameter):
         setting = settings.get(override.group, {}).get(override.option.casefold())
         if setting is not None and override.holds(setting.values[-1]):
-            yield setting
+            yield replace(setting, needed=override.harmless)
 
 
 def unread_because(
@@ -325,10 +336,10 @@ def unread_because(
         for one in conditions_of(name):
             key = one.option.casefold()
             setting = host.get(key)
-            if setting is None or setting.values[-1] == "auto":
+            if setting is None or setting.values[-1].casefold() == "auto":
                 setting = parameters.get(key)
             if setting is not None and one.holds(setting.values[-1]):
-                return setting
+                return replace(setting, needed=one.harmless)
         return None
 
     found = [reason(host) for host in hosts]
@@ -340,22 +351,19 @@ def describe_ignored(setting: Setting) -> str:
     why = f"Tor ignores it, because {setting.source} sets {setting}; remove it"
     if setting.name.casefold() in _FIXED:
         return why
-    return f"{why}, or set {_key_of(setting)}"
-
-
-def _key_of(setting: Setting) -> str:
-    """Return where an experiment sets an option or a parameter, for messages."""
     name = setting.name.casefold()
     if name == "circuitpolicy":
-        return "other tor.variants"
-    reserved = RESERVED_OPTIONS.get(name, "")
-    if reserved.startswith(_ELSEWHERE):
-        return reserved.removeprefix(_ELSEWHERE)
-    if setting.source in (OPTION_DEFAULTS_LAYER.source, "tor.consensus_params"):
-        parameters = {one.casefold(): one for one in CONSENSUS_PARAMETERS}
-        if name in parameters:
-            return f"tor.consensus_params.{parameters[name]}"
-    return f"{setting.name} in tor.torrc"
+        return f"{why}, or compare other tor.variants"
+    place, key = "", RESERVED_OPTIONS.get(name, "").removeprefix(_ELSEWHERE)
+    if key == "tor.scheduler.run_interval":
+        return f"{why}, and set {key}"
+    parameter = next((one for one in CONSENSUS_PARAMETERS if one.casefold() == name), "")
+    if not key and parameter and setting.source in _SOURCES_OF_PARAMETERS:
+        key = f"tor.consensus_params.{parameter}"
+    if not key:
+        key, place = setting.name, " in tor.torrc"
+    values = " or ".join(one.replace("<", "less than ") for one in setting.needed)
+    return f"{why}, or set {key} to {values}{place}"
 
 
 def describe_settings(

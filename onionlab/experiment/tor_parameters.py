@@ -205,6 +205,8 @@ guard-confirmed-min-lifetime-days     GuardLifetime                         clie
 guard-lifetime-days                   GuardLifetime                         client    0
 guard-hs-l2-*                         HSLayer2Nodes                         client    -
 HiddenServiceEnableIntroDoS*          HiddenServiceEnableIntroDoSDefense    client    0
+KISTSchedRunInterval                  Schedulers                            relay     KIST,KISTLite
+KISTSchedRunIntervalClient            Schedulers                            client    KIST,KISTLite
 KISTSchedRunInterval                  KISTSchedRunInterval                  relay     0
 KISTSchedRunIntervalClient            KISTSchedRunInterval                  client    0
 cbt[!im]*                             LearnCircuitBuildTimeout              client    1
@@ -240,8 +242,6 @@ perconnbwburst                        PerConnBWBurst                        rela
 perconnbwrate                         PerConnBWRate                         relay     0
 circpad_padding_reduced               ReducedCircuitPadding                 client    0
 refuseunknownexits                    RefuseUnknownExits                    relay     auto
-KISTSchedRunInterval                  Schedulers                            relay     KIST,KISTLite
-KISTSchedRunIntervalClient            Schedulers                            client    KIST,KISTLite
 FastFlagMinThreshold                  TestingTorNetwork                     authority 0
 hsdir_interval                        TestingTorNetwork                     client    0
 guard-[!h]*                           UseEntryGuards                        client    1
@@ -255,7 +255,10 @@ cc_alg                                __AlwaysCongestionControl             clie
 # Options or parameters, option or parameter, group, values with which Tor reads them. If an option
 # is "auto", its value is that of the parameter of its name.
 _CONDITIONS = """
-cbt[!d]*                cbtdisabled               all 0
+cbt[!imd]*              cbtdisabled               all 0
+cbtmax*                 cbtdisabled               all 0
+cbtmincircs             cbtdisabled               all 0
+ConfluxClientUX         cc_alg                    all 2
 cc_[!a]*                cc_alg                    all 2
 cfx_*                   cc_alg                    all 2
 cfx_*                   cfx_enabled               all 1
@@ -275,6 +278,19 @@ ServerDNS*              ClientOnly                all 0
 DoSCircuitCreation*     DoSCircuitCreationEnabled all 1
 DoSConnection*          DoSConnectionEnabled      all 1
 DoSStreamCreation*      DoSStreamCreationEnabled  all 1
+dos_num_circ_max_outq   DoSCircuitCreationEnabled all 1
+HiddenServiceEnableIntroDoS[BR]* HiddenServiceEnableIntroDoSDefense all 1
+nf_ito_*_reduced        ReducedConnectionPadding  all 1
+nf_pad_single_onion     HiddenServiceSingleHopMode all 1
+Num*Guards              UseEntryGuards            all 1
+PathBiasExtremeRate     PathBiasCircThreshold     all <10000
+PathBiasNoticeRate      PathBiasCircThreshold     all <10000
+PathBiasWarnRate        PathBiasCircThreshold     all <10000
+PathBias*UseRate        PathBiasUseThreshold      all <10000
+PathBiasScaleThreshold  PathBiasCircThreshold     all <10000
+PathBiasScaleUse*       PathBiasUseThreshold      all <10000
+ReducedCircuitPadding   CircuitPadding            all 1
+ReducedConnectionPadding ConnectionPadding        all auto,1
 KISTSchedRunInterval*   Schedulers                all KIST,KISTLite
 KISTSockBufSizeFactor   Schedulers                all KIST
 """
@@ -292,7 +308,11 @@ CONDITIONS = tuple(_read_table(_CONDITIONS))
 """What else makes Tor ignore an option or a parameter. All of the compared Tors have to ignore it:
 the half-life of EWMA may be set where only one of the variants is EWMA."""
 
-OPTION_DEFAULTS: Mapping[str, tuple[str, ...]] = {"PathBiasDropGuards": ("0",)}
+OPTION_DEFAULTS: Mapping[str, tuple[str, ...]] = {
+    "HiddenServiceSingleHopMode": ("0",),
+    "PathBiasDropGuards": ("0",),
+    "ReducedConnectionPadding": ("0",),
+}
 """Tor's own defaults of options because of which it does not read a parameter."""
 
 PARAMETER_DEFAULTS: Mapping[str, int] = {
@@ -300,5 +320,6 @@ PARAMETER_DEFAULTS: Mapping[str, int] = {
     "DoSCircuitCreationEnabled": 0,
     "DoSConnectionEnabled": 0,
     "DoSStreamCreationEnabled": 0,
+    "HiddenServiceEnableIntroDoSDefense": 0,
 }
 """Tor's own defaults of parameters because of which it does not read others."""

@@ -242,7 +242,7 @@ def _baseline(state: Path, item: Prepared, accept_with: str) -> RunSet:
         if (
             baseline.records_format != RECORDS_FORMAT
             or not planned <= known
-            or baseline.sha256 not in ("", baseline.sealed().sha256)
+            or baseline.sha256 != baseline.sealed().sha256
         ):
             raise UserError(
                 f"{path} is damaged: it has another SHA-256, experiment or record format",

@@ -422,6 +422,7 @@ def test_any_values_give_an_answer(
         ("ttfb_p50_s", -1.0, False),
         ("failure_rate", 1.0, True),
         ("failure_rate", 1.5, False),
+        ("jain_index_clients", 1.5, False),
     ],
 )
 def test_only_a_lead_or_a_correlation_may_be_negative(
@@ -429,13 +430,30 @@ def test_only_a_lead_or_a_correlation_may_be_negative(
 ) -> None:
     content = make_set().content()
     first = content["values"][0] | {"metric": metric, "value": 0.5}
-    for change in ({"value": value}, {"repeats": [0.5, value]}):
+    for change in ({"value": value}, {"value": value, "repeats": [value, value]}):
         content["values"] = [first | change]
         if is_possible:
             assert RunSet.model_validate(content).values[0].metric == metric
         else:
             with pytest.raises(ValidationError, match=f"{metric} is {value}, not "):
                 RunSet.model_validate(content)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"value": 2.0, "repeats": [0.5, 1.0]},
+        {"value": None, "repeats": [0.5, 1.0]},
+        {"value": True},
+        {"value": "0.5"},
+        {"value": 0.5, "repeats": ["0.5"]},
+    ],
+)
+def test_a_value_is_a_number_and_the_mean_of_its_repeats(change: dict[str, Any]) -> None:
+    content = make_set().content()
+    content["values"] = [content["values"][0] | change]
+    with pytest.raises(ValidationError, match=r"no mean of its repeats|valid number"):
+        RunSet.model_validate(content)
 
 
 def test_repeats_of_one_network_are_called_repeats() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import math
 import shlex
 import xml.etree.ElementTree as ET
@@ -418,6 +419,30 @@ def test_a_history_of_wrong_values_is_refused_before_anything_runs(
         machine.night(make_set(seeds=range(1, 5)))
     assert "restore the history" in (refused.value.hint or "")
     assert machine.measured == before
+
+
+def test_a_history_of_negative_values_is_read_again(machine: Machine) -> None:
+    """The lead of the last three streams can be negative, and so can its mean."""
+    content = make_set(seeds=range(1, 5)).content()
+    first = content["values"][0]["metric"]
+    content["values"] = [
+        value | ({"metric": "last_three_lead", "value": -0.04} if value["metric"] == first else {})
+        for value in content["values"]
+    ]
+    made = RunSet.model_validate(content)
+    _, paths = machine.night(made, accept=True)
+    machine.night(made)
+    leads = [row for row in read_history(paths.history).to_pylist() if row["estimate"] < 0]
+    assert {row["metric"] for row in leads} == {"last_three_lead"}
+
+
+def test_a_baseline_without_its_hash_is_refused(machine: Machine) -> None:
+    machine.night(make_set(), accept=True)
+    (path,) = (machine.root / "nightly").rglob("*.set.json")
+    content = {**json.loads(path.read_text()), "sha256": ""}
+    path.write_text(json.dumps(content))
+    with pytest.raises(UserError, match="is damaged"):
+        machine.night(make_set())
 
 
 def test_another_table_is_no_history(tmp_path: Path, machine: Machine) -> None:

@@ -456,7 +456,7 @@ def test_parameters_that_tor_builds_from_parts_are_known(load_text: LoadText) ->
         *(f"cc_vegas_{part}_{path}" for part in ("alpha", "delta") for path in ("exit", "onion")),
         *("cc_sscap_sbws", "max-consensus-age-to-cache-for-diff"),
     ]
-    parameters = "".join(f"    {name}: 100\n" for name in names) + "    nf_pad_single_onion: 1\n"
+    parameters = "".join(f"    {name}: 100\n" for name in names)
     assert load_text(VALID.replace("    cc_alg: 0\n", parameters)).warnings == ()
 
 

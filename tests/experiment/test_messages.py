@@ -328,14 +328,14 @@ CASES = {
         "cc_alg: 0",
         "KISTSchedRunInterval: 2",
         "26: tor.consensus_params.KISTSchedRunInterval: Tor ignores it, because tor.scheduler sets "
-        "KISTSchedRunInterval 10 msec; remove it, or set tor.scheduler.run_interval",
+        "KISTSchedRunInterval 10 msec; remove it, and set tor.scheduler.run_interval",
     ),
     "a parameter that a variant overrides": (
         "cc_alg: 0",
         "CircuitPriorityHalflifeMsec: 90000",
         "26: tor.consensus_params.CircuitPriorityHalflifeMsec: Tor ignores it, because variant "
-        "ewma sets CircuitPriorityHalflife 30; remove it, or set CircuitPriorityHalflife in "
-        "tor.torrc",
+        "ewma sets CircuitPriorityHalflife 30; remove it, or set CircuitPriorityHalflife "
+        "to -1 in tor.torrc",
     ),
     "a parameter that every run overrides": (
         "cc_alg: 0",
@@ -347,13 +347,13 @@ CASES = {
         "cc_alg: 0",
         "pb_dropguards: 1",
         "26: tor.consensus_params.pb_dropguards: Tor ignores it, because Tor's own default sets "
-        "PathBiasDropGuards 0; remove it, or set PathBiasDropGuards in tor.torrc",
+        "PathBiasDropGuards 0; remove it, or set PathBiasDropGuards to auto in tor.torrc",
     ),
     "a parameter that the experiment's own option switches off": (
         "    cc_alg: 0\n",
         "    cfx_max_legs_set: 3\n  torrc: {client: {ConfluxEnabled: 0}}\n",
         "26: tor.consensus_params.cfx_max_legs_set: Tor ignores it, because tor.torrc.client sets "
-        "ConfluxEnabled 0; remove it, or set ConfluxEnabled in tor.torrc",
+        "ConfluxEnabled 0; remove it, or set ConfluxEnabled to auto or 1 in tor.torrc",
     ),
     "a parameter above Tor's range": (
         "    cc_alg: 0\n",
@@ -372,37 +372,37 @@ CASES = {
         "    cc_alg: 0\n    cc_vegas_alpha_exit: 3\n    cc_xoff_client: 9\n    cfx_send_pct: 9\n",
         *(
             f"{line}: tor.consensus_params.{name}: Tor ignores it, because tor.consensus_params "
-            "sets cc_alg 0; remove it, or set tor.consensus_params.cc_alg"
+            "sets cc_alg 0; remove it, or set tor.consensus_params.cc_alg to 2"
             for line, name in ((27, "cc_vegas_alpha_exit"), (28, "cc_xoff_client"))
         ),
         "29: tor.consensus_params.cfx_send_pct: Tor ignores it, because tor.consensus_params sets "
-        "cc_alg 0; remove it, or set tor.consensus_params.cc_alg",
+        "cc_alg 0; remove it, or set tor.consensus_params.cc_alg to 2",
     ),
     "the fixed window with Tor's own congestion control": (
         "cc_alg: 0",
         "circwindow: 500",
         "26: tor.consensus_params.circwindow: Tor ignores it, because Tor's own default sets "
-        "cc_alg 2; remove it, or set tor.consensus_params.cc_alg",
+        "cc_alg 2; remove it, or set tor.consensus_params.cc_alg to 0",
     ),
     "an interval of the scheduler that has none": (
         "  baseline: ewma\n",
         '  baseline: ewma\n  scheduler: {name: Vanilla, run_interval: "2 ms"}\n',
         "25: tor.scheduler.run_interval: Tor ignores it, because tor.scheduler sets Schedulers "
-        "Vanilla; remove it, or set tor.scheduler.name",
+        "Vanilla; remove it, or set tor.scheduler.name to KIST or KISTLite",
     ),
     "an option of another scheduler": (
         "  baseline: ewma\n",
         "  baseline: ewma\n  scheduler: {name: KISTLite}\n"
         "  torrc: {all: {kistSockBufSizeFactor: 3}}\n",
         "26: tor.torrc.all.kistSockBufSizeFactor: Tor ignores it, because tor.scheduler sets "
-        "Schedulers KISTLite; remove it, or set tor.scheduler.name",
+        "Schedulers KISTLite; remove it, or set tor.scheduler.name to KIST",
     ),
     "a half-life without EWMA": (
         "  variants: [rr, ewma]\n  baseline: ewma\n",
         "  variants: [rr, swrr-linear]\n  baseline: rr\n"
         "  torrc: {relay: {CircuitPriorityHalflife: 3}}\n",
         "25: tor.torrc.relay.CircuitPriorityHalflife: Tor ignores it, because variant rr sets "
-        "CircuitPolicy RR; remove it, or set other tor.variants",
+        "CircuitPolicy RR; remove it, or compare other tor.variants",
     ),
     "a half-life of the consensus without EWMA": (
         VALID[VALID.index("  variants:") : VALID.index("    cc_alg: 0\n")],
@@ -410,7 +410,7 @@ CASES = {
         "    CircuitPriorityHalflifeMsec: 3000\n    CircuitPriorityTickSecs: 9\n",
         *(
             f"{line}: tor.consensus_params.CircuitPriority{name}: Tor ignores it, because variant "
-            "swrr-linear sets CircuitPolicy SWRR; remove it, or set other tor.variants"
+            "swrr-linear sets CircuitPolicy SWRR; remove it, or compare other tor.variants"
             for line, name in ((26, "HalflifeMsec"), (27, "TickSecs"))
         ),
     ),
@@ -418,7 +418,7 @@ CASES = {
         "  baseline: ewma\n",
         "  baseline: ewma\n  torrc: {all: {SWRRWeightFunction: linear}}\n",
         "25: tor.torrc.all.SWRRWeightFunction: Tor ignores it, because variant rr sets "
-        "CircuitPolicy RR; remove it, or set other tor.variants",
+        "CircuitPolicy RR; remove it, or compare other tor.variants",
     ),
     "a client's exit policy": (
         "  baseline: ewma\n",
@@ -431,14 +431,14 @@ CASES = {
         "  baseline: ewma\n  torrc: {relay: {DoSCircuitCreationRate: 3}}\n",
         "25: tor.torrc.relay.DoSCircuitCreationRate: Tor ignores it, because "
         "configs/tor/common.torrc sets DoSCircuitCreationEnabled 0; remove it, or set "
-        "DoSCircuitCreationEnabled in tor.torrc",
+        "DoSCircuitCreationEnabled to 1 in tor.torrc",
     ),
     **{
         f"an option of a defence that only {why} switches": (
             "  baseline: ewma\n",
             f"  baseline: ewma\n  torrc: {{relay: {{{torrc}}}}}\n",
             f"25: tor.torrc.relay.{option}: Tor ignores it, because Tor's own default sets "
-            f"{defence} 0; remove it, or set tor.consensus_params.{defence}",
+            f"{defence} 0; remove it, or set tor.consensus_params.{defence} to 1",
         )
         for why, torrc, option, defence in (
             (
@@ -460,7 +460,7 @@ CASES = {
         "DoSCircuitCreationRate: 3",
         "26: tor.consensus_params.DoSCircuitCreationRate: Tor ignores it, because Tor's own "
         "default sets DoSCircuitCreationEnabled 0; remove it, or set "
-        "tor.consensus_params.DoSCircuitCreationEnabled",
+        "tor.consensus_params.DoSCircuitCreationEnabled to 1",
     ),
     "a parameter that another one switches off": (
         "    cc_alg: 0\n",
@@ -468,16 +468,45 @@ CASES = {
         "    cbtquantile: 60\n",
         "26: tor.consensus_params.DoSConnectionConnectRate: Tor ignores it, because "
         "tor.consensus_params sets DoSConnectionEnabled 0; remove it, or set "
-        "tor.consensus_params.DoSConnectionEnabled",
+        "tor.consensus_params.DoSConnectionEnabled to 1",
         "29: tor.consensus_params.cbtquantile: Tor ignores it, because tor.consensus_params sets "
-        "cbtdisabled 1; remove it, or set tor.consensus_params.cbtdisabled",
+        "cbtdisabled 1; remove it, or set tor.consensus_params.cbtdisabled to 0",
+    ),
+    "what other switches keep Tor from reading": (
+        "    cc_alg: 0\n",
+        "    HiddenServiceEnableIntroDoSRatePerSec: 9\n    dos_num_circ_max_outq: 5\n"
+        "    nf_ito_low_reduced: 9000\n    nf_pad_single_onion: 1\n"
+        "  torrc: {client: {NumEntryGuards: 3, PathBiasNoticeRate: 0.5, UseEntryGuards: 0}}\n",
+        "26: tor.consensus_params.HiddenServiceEnableIntroDoSRatePerSec: Tor ignores it, because "
+        "Tor's own default sets HiddenServiceEnableIntroDoSDefense 0; remove it, or set "
+        "tor.consensus_params.HiddenServiceEnableIntroDoSDefense to 1",
+        "27: tor.consensus_params.dos_num_circ_max_outq: Tor ignores it, because "
+        "configs/tor/common.torrc sets DoSCircuitCreationEnabled 0; remove it, or set "
+        "DoSCircuitCreationEnabled to 1 in tor.torrc",
+        "28: tor.consensus_params.nf_ito_low_reduced: Tor ignores it, because Tor's own default "
+        "sets ReducedConnectionPadding 0; remove it, or set ReducedConnectionPadding to 1 in "
+        "tor.torrc",
+        "29: tor.consensus_params.nf_pad_single_onion: Tor ignores it, because Tor's own default "
+        "sets HiddenServiceSingleHopMode 0; remove it, or set HiddenServiceSingleHopMode to 1 in "
+        "tor.torrc",
+        "30: tor.torrc.client.NumEntryGuards: Tor ignores it, because tor.torrc.client sets "
+        "UseEntryGuards 0; remove it, or set UseEntryGuards to 1 in tor.torrc",
+        "30: tor.torrc.client.PathBiasNoticeRate: Tor ignores it, because "
+        "configs/tor/common.torrc sets PathBiasCircThreshold 10000; remove it, or set "
+        "PathBiasCircThreshold to less than 10000 in tor.torrc",
+    ),
+    "the interval of a scheduler that has none": (
+        "    cc_alg: 0\n",
+        "    KISTSchedRunInterval: 5\n  scheduler: {name: Vanilla}\n",
+        "26: tor.consensus_params.KISTSchedRunInterval: Tor ignores it, because tor.scheduler "
+        "sets Schedulers Vanilla; remove it, or set tor.scheduler.name to KIST or KISTLite",
     ),
     "an option that makes a variant another one": (
         "  baseline: ewma\n",
         "  baseline: ewma\n  torrc: {all: {circuitpolicy: RR}}\n",
         "25: tor.torrc.all.circuitpolicy: cannot be set here: variant rr is circuitpolicy RR",
         "23: tor.variants: CircuitPriorityHalflife of ewma: Tor ignores it, because tor.torrc.all "
-        "sets circuitpolicy RR; remove it, or set other tor.variants",
+        "sets circuitpolicy RR; remove it, or compare other tor.variants",
     ),
     "an option that a relay's own limit overrides": (
         "title:",

@@ -347,23 +347,25 @@ def test_an_experiment_wins_over_the_variant_and_the_network(
             {"torrc": {"all": HALFLIFE}, "consensus_params": {"DoSConnectionConnectRate": 5}},
             "tor.consensus_params.DoSConnectionConnectRate: Tor ignores it, because "
             "conf/common.torrc sets DoSConnectionEnabled 0; remove it, or set "
-            "DoSConnectionEnabled in tor.torrc",
+            "DoSConnectionEnabled to auto or 1 in tor.torrc",
         ),
         (
             {"torrc": {"all": HALFLIFE}, "consensus_params": {"DoSCircuitCreationRate": 5}},
             "tor.consensus_params.DoSCircuitCreationRate: Tor ignores it, because Tor's own "
             "default sets DoSCircuitCreationEnabled 0; remove it, or set "
-            "tor.consensus_params.DoSCircuitCreationEnabled",
+            "tor.consensus_params.DoSCircuitCreationEnabled to 1",
         ),
         (
             {"torrc": {"all": HALFLIFE}, "consensus_params": {"KISTSchedRunIntervalClient": 5}},
             "tor.consensus_params.KISTSchedRunIntervalClient: Tor ignores it, because "
-            "conf/common.torrc sets Schedulers Vanilla; remove it, or set tor.scheduler.name",
+            "conf/common.torrc sets Schedulers Vanilla; remove it, or set tor.scheduler.name to "
+            "KIST or KISTLite",
         ),
         (
             {"torrc": {"all": HALFLIFE, "relay": {"KISTSockBufSizeFactor": 2}}},
             "tor.torrc.relay.KISTSockBufSizeFactor: Tor ignores it, because "
-            "conf/common.torrc sets Schedulers Vanilla; remove it, or set tor.scheduler.name",
+            "conf/common.torrc sets Schedulers Vanilla; remove it, or set tor.scheduler.name to "
+            "KIST",
         ),
         (
             {"torrc": {"all": HALFLIFE, "client": {"SocksPort": "9000 IsolateDestAddr"}}},
