@@ -1,4 +1,4 @@
-"""Intervals of a mean, of a mean ratio and of any statistic of a few values, one per run.
+"""Intervals of a mean and of a mean ratio of a few values, one per run.
 
 Nothing here knows of runs or metrics. Methods and their sources: docs/reference/statistics.md.
 Their coverage on data with a known truth: docs/explanation/statistics-validation.md.
@@ -6,13 +6,10 @@ Their coverage on data with a known truth: docs/explanation/statistics-validatio
 
 from __future__ import annotations
 
-import warnings
-from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import ArrayLike
-from scipy import stats
 from scipy.special import stdtrit
 
 from analysis.arrays import Floats
@@ -114,55 +111,3 @@ def exponential(interval: Interval) -> Interval:
         None if low is None else back(low),
         None if high is None else back(high),
     )
-
-
-def bca_interval(
-    values: ArrayLike,
-    statistic: Callable[[Floats], Floats] | None = None,
-    confidence: float = CONFIDENCE,
-    resamples: int = 2000,
-    seed: int = 0,
-) -> Interval:
-    """Bootstrap interval, bias-corrected and accelerated: Efron (1987), JASA 82.
-
-    That of ``scipy.stats.bootstrap``, which has no numbers (NaN) for values that are all equal, as
-    of a deterministic run, nor for a statistic that is the same whichever of them is left out, as
-    the median of tied values is: there the bootstrap samples' own quantiles are taken.
-
-    The same values and seed give the same interval.
-
-    Args:
-        values: shape (n,), one per replicate, finite.
-        statistic: maps shape (..., n) to (...), the last axis reduced; by default the mean.
-        confidence: coverage, in (0, 1).
-        resamples: bootstrap samples.
-        seed: of the resampling.
-
-    Raises:
-        ValueError: no values.
-    """
-    array = np.asarray(values, dtype=np.float64)
-    n = array.size
-    if n == 0:
-        raise ValueError("no values")
-    compute = statistic or (lambda samples: samples.mean(axis=-1))
-    estimate = float(compute(array))
-    if n == 1:
-        return Interval(estimate, None, None)
-    with np.errstate(invalid="ignore"), warnings.catch_warnings():
-        warnings.simplefilter("ignore", stats.DegenerateDataWarning)
-        found = stats.bootstrap(
-            (array,),
-            lambda samples, axis: compute(samples),
-            vectorized=True,
-            n_resamples=resamples,
-            confidence_level=confidence,
-            method="BCa",
-            rng=np.random.default_rng(seed),
-        )
-    low, high = found.confidence_interval
-    if np.isnan(low) or np.isnan(high):
-        # The same whichever value is left out: there is no acceleration to correct for.
-        tail = (1 - confidence) / 2
-        low, high = np.quantile(found.bootstrap_distribution, [tail, 1 - tail])
-    return Interval(estimate, float(low), float(high))

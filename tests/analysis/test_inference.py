@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from hypothesis import example, given, settings
+from hypothesis import example, given
 from hypothesis import strategies as st
 from scipy import stats
 
@@ -13,7 +13,6 @@ from analysis.inference.corrections import adjusted, endpoint_weights
 from analysis.inference.effects import Effect, paired_effect, welch_effect
 from analysis.inference.intervals import (
     Interval,
-    bca_interval,
     exponential,
     log_ratios,
     positive_interval,
@@ -51,10 +50,9 @@ def test_interval_is_scipys(values: list[float]) -> None:
 
 
 def test_one_value_has_no_bounds_and_none_is_a_mistake() -> None:
-    assert (t_interval([4.0]).low, bca_interval([4.0]).high) == (None, None)
-    for make in (t_interval, bca_interval):
-        with pytest.raises(ValueError, match="no values"):
-            make([])
+    assert t_interval([4.0]).low is None
+    with pytest.raises(ValueError, match="no values"):
+        t_interval([])
     with pytest.raises(ValueError, match="two differences"):
         paired_effect([1.0])
     with pytest.raises(ValueError, match="two values"):
@@ -115,49 +113,6 @@ def test_ratios_of_extremes_stay_finite() -> None:
     wide = exponential(t_interval(log_ratios([1e300, 1e-300], [1e-300, 1e300])))
     assert wide.high is not None
     assert np.isfinite(wide.high)
-
-
-@given(VALUES)
-@settings(max_examples=50)
-def test_bca_lies_in_the_datas_range_and_repeats(values: list[float]) -> None:
-    result = bca_interval(values, resamples=200)
-    assert result == bca_interval(values, resamples=200)
-    assert result.low is not None
-    assert result.high is not None
-    slack = 1e-9 * max(map(abs, values))
-    assert min(values) - slack <= result.low <= result.high + slack <= max(values) + 2 * slack
-
-
-@pytest.mark.parametrize(
-    ("values", "low", "high"),
-    [
-        ([2.0, 2.0, 2.0], 2.0, 2.0),
-        ([0.0, 0.0, 1.0, 0.0, 0.0], 0.0, 0.8),
-        ([-1.0, 1.0, -1.0, 1.0], -1.0, 1.0),
-    ],
-)
-def test_bca_of_tied_values_has_bounds(values: list[float], low: float, high: float) -> None:
-    result = bca_interval(values)
-    assert (result.low, result.high) == (low, high)
-
-
-@pytest.mark.filterwarnings("error")
-def test_bca_of_a_tied_median_has_bounds() -> None:
-    counts = [-2.0, 0.0, 0.0, 0.0, 0.0, 0.0, 2.0, 2.0, -2.0]
-    result = bca_interval(counts, lambda sample: np.median(sample, axis=-1))
-    assert (result.low, result.estimate, result.high) == (-2.0, 0.0, 2.0)
-
-
-def test_bca_is_scipys() -> None:
-    values = np.random.default_rng(3).lognormal(0, 1, 25)
-    result = bca_interval(values, resamples=20_000)
-    theirs = stats.bootstrap(
-        (values,), np.mean, method="BCa", n_resamples=20_000, rng=np.random.default_rng(4)
-    ).confidence_interval
-    assert result.low == pytest.approx(theirs.low, rel=0.02)
-    assert result.high == pytest.approx(theirs.high, rel=0.02)
-    median = bca_interval(values, lambda sample: np.median(sample, axis=-1))
-    assert median.estimate == np.median(values)
 
 
 def test_adjusted_p_values_by_hand() -> None:
