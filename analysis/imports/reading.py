@@ -88,14 +88,13 @@ class LocatedValue:
         return [element.number() for element in self.elements()]
 
     def key_number(self, key: str) -> int:
-        """A key that is a whole number."""
-        try:
+        """Return a key that is a whole number and not negative."""
+        if re.fullmatch(r"\d{1,18}", key, re.ASCII):
             return int(key)
-        except ValueError:
-            raise AnalysisError(
-                f"{self.path} at {self.where}: expected a whole number as key, found {key[:40]!r}",
-                "is it a file of another program or version?",
-            ) from None
+        raise AnalysisError(
+            f"{self.path} at {self.where}: expected a whole number as key, found {key[:40]!r}",
+            "is it a file of another program or version?",
+        )
 
 
 def _kind(value: Any) -> str:

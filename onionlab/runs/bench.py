@@ -109,12 +109,20 @@ class Bench(ABC):
         return frozenset(set.intersection(*known)) if known else None
 
     def _require_known_options(self) -> None:
-        """Raise UserError for a torrc option with which a Tor would exit at its start."""
-        asked = [
+        """Raise UserError for an option or a parameter that a Tor does not know.
+
+        Tor exits at its start because of the option and ignores the parameter. A parameter of 0
+        switches off what the Tor does not have.
+        """
+        levels = [self.settings(level).tor for level in self.experiment.levels]
+        parameters = [
+            name for tor in levels for name, value in tor.consensus_params.items() if value
+        ]
+        options = [
             (tor, f"tor.torrc.{group}", option)
             for tor in self._tors
-            for level in self.experiment.levels
-            for group, options in self.settings(level).tor.torrc
+            for level in levels
+            for group, options in level.torrc
             for option in options
         ] + [
             (tor, f"variant {name}", option)
@@ -124,10 +132,14 @@ class Bench(ABC):
             for option in self.variants[name].torrc
         ]
         problems = [
-            f"{place}: Tor {tor.version} ({tor.series or STOCK}) has no option {option}"
+            f"{place}: {_describe_tor(tor)} has no option {option}"
             f"{nearest(option, tor.torrc_options, cutoff=0.8)}"
-            for tor, place, option in asked
+            for tor, place, option in options
             if option.casefold() not in map(str.casefold, tor.torrc_options)
+        ] + [
+            f"tor.consensus_params.{name}: {_describe_tor(tor)} does not read this parameter"
+            for tor in self._tors
+            for name in tor.unread_parameters(parameters)
         ]
         if problems:
             raise UserError("\n".join(dict.fromkeys(problems)), "Remove it, or use another Tor.")
@@ -178,6 +190,10 @@ class Bench(ABC):
         count any more. Here it sees nothing.
         """
         return lambda simulated_s: None
+
+
+def _describe_tor(tor: BuiltTor) -> str:
+    return f"Tor {tor.version} ({tor.series or STOCK})"
 
 
 def _series_of_tor(bench: Bench) -> set[str | None]:

@@ -326,6 +326,7 @@ ANALYSIS = analysis([1.0, 2.0])
         (b'{"type": "tgen", "data": {}}', 'expected nodes with "tgen"'),
         (b'{"type": "tgen", "data": {"a": {"tgen": {}}}}', "transfers_summary and streams"),
         (json.dumps(ANALYSIS).replace('"51200"', '"large"').encode(), "a whole number as key"),
+        (json.dumps(ANALYSIS).replace('"51200"', '"-1"').encode(), "a whole number as key"),
         (json.dumps(ANALYSIS).replace("[1.0]", "[-1.0]").encode(), "from 0 to 1e.18, found -1.0"),
         (json.dumps(ANALYSIS).replace("[1.0]", "[NaN]").encode(), "found nan"),
         (json.dumps(ANALYSIS).replace("[1.0]", '["x"]').encode(), "expected a number, found 'x'"),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -66,18 +66,21 @@ def test_any_variant_can_be_taken_into_an_experiment(open_bench: Any, tmp_path: 
 
 
 class OldTor(BuiltTor):
-    """A Tor that knows few options."""
+    """A Tor that knows few options and one parameter."""
 
     @property
     def torrc_options(self) -> frozenset[str]:
         return frozenset({"CircuitPriorityHalflife", "DataDirectory", "NumCPUs", "ORPort"})
 
+    def unread_parameters(self, names: Iterable[str]) -> list[str]:
+        return [name for name in names if name != "circwindow"]
+
 
 @pytest.fixture
 def with_old_tor(monkeypatch: pytest.MonkeyPatch, shadow_engine: Any) -> Any:
-    """Opens a bench of stock Tor with such a build; torrc: options of the experiment."""
+    """Opens a bench of stock Tor with such a build, and options and parameters for it."""
 
-    def opened(torrc: Mapping[str, str]) -> Workbench:
+    def opened(torrc: Mapping[str, str], parameters: Mapping[str, int] = {}) -> Workbench:
         tor = OldTor(None, Path("tor-stock"), "a" * 64, "0.4.5.9", {})
         monkeypatch.setattr(Workbench, "build", lambda self, say: {"tor-stock": tor})
         monkeypatch.setattr(benches, "open_engine", lambda *args, **more: shadow_engine)
@@ -90,6 +93,7 @@ def with_old_tor(monkeypatch: pytest.MonkeyPatch, shadow_engine: Any) -> Any:
                         "variants": ("stock",),
                         "baseline": "stock",
                         "torrc": Torrc.model_validate({"all": torrc}),
+                        "consensus_params": parameters,
                     }
                 )
             }
@@ -122,6 +126,14 @@ def test_an_option_that_tor_does_not_know_is_refused_before_a_run(with_old_tor: 
     assert refused.value.message == (
         "tor.torrc.all: Tor 0.4.5.9 (stock) has no option OverloadStatistics\n"
         'tor.torrc.all: Tor 0.4.5.9 (stock) has no option NumCPU; did you mean "NumCPUs"?'
+    )
+
+
+def test_a_parameter_that_tor_does_not_read_is_refused_before_a_run(with_old_tor: Any) -> None:
+    with pytest.raises(UserError) as refused:
+        with_old_tor({}, {"cc_alg": 2, "cfx_enabled": 0, "circwindow": 500})
+    assert refused.value.message == (
+        "tor.consensus_params.cc_alg: Tor 0.4.5.9 (stock) does not read this parameter"
     )
 
 

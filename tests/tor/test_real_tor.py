@@ -173,6 +173,11 @@ def test_options_that_override_parameters_exist() -> None:
 
 
 @VARIANTS
+def test_a_build_reads_each_parameter(built: BuiltTor, name: str) -> None:
+    assert built.unread_parameters([*CONSENSUS_PARAMETERS, "cc_algo"]) == ["cc_algo"]
+
+
+@VARIANTS
 def test_a_build_says_what_it_was_made_of(built: BuiltTor, name: str) -> None:
     series = REGISTRY.variants[name].series
     expected = [] if series is None else [p.sha256 for p in tor_series(REPOSITORY, series).patches]

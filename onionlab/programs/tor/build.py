@@ -64,6 +64,12 @@ Tor include a header that a series changes, so that a compiled base saves each o
 
 GENCERT = "tor-gencert"
 
+IN_EVERY_TOR = frozenset(
+    {"max-consensus-age-to-cache-for-diff", "try-diff-for-consensus-newer-than"}
+)
+"""Parameters that each Tor since 0.3.1 reads. Tor has their names in arrays of a function, and the
+compiler makes instructions of these, so that they are not found in an executable."""
+
 
 @dataclass(frozen=True)
 class BuiltTor:
@@ -92,6 +98,16 @@ class BuiltTor:
     def torrc_options(self) -> frozenset[str]:
         """The options of torrc that the executable knows."""
         return _torrc_options(self.tor, self.sha256)
+
+    def unread_parameters(self, names: Iterable[str]) -> list[str]:
+        """Return the consensus parameters among ``names`` that the executable does not read."""
+        # Tor does not list its parameters. Each name is a C string of the executable.
+        program = self.tor.read_bytes()
+        return [
+            name
+            for name in names
+            if name not in IN_EVERY_TOR and name.encode() + b"\0" not in program
+        ]
 
     @property
     def gencert(self) -> Path:
