@@ -112,8 +112,10 @@ class Bench(ABC):
         """Raise UserError for an option or a parameter that a Tor does not know.
 
         Tor exits at its start because of the option and ignores the parameter. A parameter of 0
-        switches off what the Tor does not have.
+        switches off what the Tor does not have. Experiments without Tor have neither.
         """
+        if not self._tors:
+            return
         levels = [self.settings(level).tor for level in self.experiment.levels]
         parameters = [
             name for tor in levels for name, value in tor.consensus_params.items() if value

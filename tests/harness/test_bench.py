@@ -17,7 +17,7 @@ from onionlab.network import sample_network
 from onionlab.programs.tor.build import BuiltTor
 from onionlab.rundir.compose import network_request
 from onionlab.runs import bench as benches
-from onionlab.runs.bench import Workbench
+from onionlab.runs.bench import PeersBench, Workbench
 from onionlab.runs.planning import _composed
 
 from .conftest import REPOSITORY
@@ -135,6 +135,13 @@ def test_a_parameter_that_tor_does_not_read_is_refused_before_a_run(with_old_tor
     assert refused.value.message == (
         "tor.consensus_params.cc_alg: Tor 0.4.5.9 (stock) does not read this parameter"
     )
+
+
+def test_an_experiment_without_tor_has_no_options_to_check(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(benches, "open_engine", lambda *args, **more: None)
+    monkeypatch.setattr(PeersBench, "build", lambda self, say: {})
+    bench = benches.open_bench(REPOSITORY, Request("slowstart"), print)
+    assert bench.known_options is None
 
 
 def test_a_variant_that_an_experiment_excludes_is_refused(open_bench: Any, tmp_path: Path) -> None:
