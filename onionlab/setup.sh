@@ -21,11 +21,14 @@ fail() {
 # apt waits for dpkg's lock by itself, but not for the locks of its lists and archives.
 apt_get() {
     waits=0
+    newline='
+'
     until errors=$($sudo env LC_ALL=C DEBIAN_FRONTEND=noninteractive \
         apt-get -q -o DPkg::Lock::Timeout=600 "$@" 2>&1 >&3); do
         case $errors in *"Could not get lock"*) ;; *) waits=120 ;; esac
         [ $((waits += 1)) -le 120 ] || break
-        [ "$waits" -gt 1 ] || echo "setup: waiting for another program to release apt's lock"
+        holder=${errors#*Could not get lock }
+        [ "$waits" -gt 1 ] || echo "setup: waiting for apt's lock ${holder%%"$newline"*}"
         sleep 5
     done
     [ -z "$errors" ] || echo "$errors" >&2

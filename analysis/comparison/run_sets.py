@@ -7,8 +7,11 @@ from __future__ import annotations
 
 import hashlib
 import json
+import math
 from collections import Counter
+from collections.abc import Sequence
 from pathlib import Path
+from statistics import fmean, geometric_mean
 from typing import Annotated, Literal, Self
 
 from pydantic import ConfigDict, Field, model_validator
@@ -129,16 +132,17 @@ class RunSet(FormatModel):
         twice = [key for key, n in Counter(run.key for run in self.runs).items() if n > 1]
         if twice:
             raise ValueError(f"the run {' '.join(map(str, twice[0]))} is there more than once")
-        keys = {(run.level, run.variant, run.seed) for run in self.runs}
+        runs = Counter((run.level, run.variant, run.seed) for run in self.runs)
         for value in self.values:
-            if (value.level, value.variant, value.seed) not in keys:
+            number_of_runs = runs[value.level, value.variant, value.seed]
+            if not number_of_runs:
                 raise ValueError(f"a value of {value.metric} belongs to no run")
             quantity = self.catalogue.quantity(value.metric)
             if quantity is None:
                 raise ValueError(f"unknown metric {value.metric!r}")
-            if value.repeats and not (
-                value.value is not None and min(value.repeats) <= value.value <= max(value.repeats)
-            ):
+            if len(value.repeats) > number_of_runs:
+                raise ValueError(f"{value.metric} has more repeats than its network has runs")
+            if value.repeats and not _is_mean(value.value, value.repeats):
                 raise ValueError(f"{value.metric} is {value.value}, no mean of its repeats")
             low, high = quantity.bounds
             for number in (value.value, *value.repeats):
@@ -213,6 +217,12 @@ class RunSet(FormatModel):
     def text(self) -> str:
         """The file's content; the same set gives the same bytes."""
         return json.dumps(self.content(), indent=1, sort_keys=True, ensure_ascii=False) + "\n"
+
+
+def _is_mean(value: float | None, repeats: Sequence[float]) -> bool:
+    """Return whether a value is the arithmetic mean of some numbers, or their geometric one."""
+    means = [fmean(repeats), *([geometric_mean(repeats)] if min(repeats) > 0 else [])]
+    return value is not None and any(math.isclose(value, mean, rel_tol=1e-9) for mean in means)
 
 
 def values_of(statistics: Statistics) -> tuple[Value, ...]:

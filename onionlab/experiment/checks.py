@@ -418,6 +418,7 @@ def _consensus_parameters(
         meant = nearest(parameter, CONSENSUS_PARAMETERS, cutoff=0.8)
         if parameter not in CONSENSUS_PARAMETERS and meant:
             yield Finding(where, f"Tor 0.4.9 reads no parameter of this name{meant}")
+            continue
         accepted = CONSENSUS_PARAMETERS.get(parameter)
         if parameter == "cc_alg" and value not in CC_ALGORITHMS:
             yield Finding(where, f"expected 0 (fixed windows) or 2 (Vegas), got {value}")

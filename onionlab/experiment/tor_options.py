@@ -153,7 +153,8 @@ class Setting:
         name: Name of the option.
         values: Values of its lines.
         source: The layer that set it.
-        needed: If Tor ignores something because of it, the values with which it would not.
+        needed: If Tor ignores something because of it, the values to set so that it would not;
+            none if no such value is of use.
     """
 
     name: str
@@ -242,16 +243,22 @@ def parameter_settings(
     """
     default, vote = _SOURCES_OF_PARAMETERS
     layers = [(default, PARAMETER_DEFAULTS)] if has_defaults else []
-    return resolve_options(
-        Layer(source, {name: (str(value),) for name, value in values.items()})
+    return {
+        name.casefold(): Setting(name, (str(value),), source)
         for source, values in (*layers, (vote, parameters))
-    )
+        for name, value in values.items()
+    }
 
 
 def voted_parameters(authority: Mapping[str, Setting]) -> dict[str, int]:
     """Return the parameters that an authority with these options votes for."""
     voted = authority.get("consensusparams")
-    pairs = (pair.partition("=") for pair in (voted.values[-1].split() if voted else ()))
+    return parse_parameters(voted.values[-1]) if voted else {}
+
+
+def parse_parameters(text: str) -> dict[str, int]:
+    """Return the parameters in a value of ConsensusParams."""
+    pairs = (pair.partition("=") for pair in text.split())
     return {name: int(value) for name, _, value in pairs if value.lstrip("-").isdecimal()}
 
 
@@ -318,7 +325,7 @@ def overriding(parameter: str, settings: Mapping[str, Mapping[str, Setting]]) ->
     for override in overrides_of(parameter):
         setting = settings.get(override.group, {}).get(override.option.casefold())
         if setting is not None and override.holds(setting.values[-1]):
-            yield replace(setting, needed=override.harmless)
+            yield replace(setting, needed=override.remedies)
 
 
 def unread_because(
@@ -339,7 +346,7 @@ def unread_because(
             if setting is None or setting.values[-1].casefold() == "auto":
                 setting = parameters.get(key)
             if setting is not None and one.holds(setting.values[-1]):
-                return replace(setting, needed=one.harmless)
+                return replace(setting, needed=one.remedies)
         return None
 
     found = [reason(host) for host in hosts]
@@ -349,9 +356,9 @@ def unread_because(
 def describe_ignored(setting: Setting) -> str:
     """Return why Tor ignores an option or a parameter, and what to do, for messages."""
     why = f"Tor ignores it, because {setting.source} sets {setting}; remove it"
-    if setting.name.casefold() in _FIXED:
-        return why
     name = setting.name.casefold()
+    if name in _FIXED or not setting.needed:
+        return why
     if name == "circuitpolicy":
         return f"{why}, or compare other tor.variants"
     place, key = "", RESERVED_OPTIONS.get(name, "").removeprefix(_ELSEWHERE)

@@ -125,7 +125,8 @@ class Override:
         names: Name or pattern of what Tor ignores, in lower case.
         option: The torrc option.
         group: Hosts that would read it: authority, relay, client or all.
-        harmless: Values of the option with which Tor still reads it; "<N": numbers below N.
+        harmless: Values of the option with which Tor still reads it; "<N": numbers below N. "!"
+            precedes a value that does not suffice: another setting keeps Tor from reading it then.
     """
 
     names: str
@@ -140,7 +141,12 @@ class Override:
     def holds(self, value: str) -> bool:
         """Return whether Tor ignores them if the option has this value."""
         word = re.split("[ ,]", value.strip('"'))[0]
-        return not any(_equals(word, one) for one in self.harmless)
+        return not any(_equals(word, one.lstrip("!")) for one in self.harmless)
+
+    @property
+    def remedies(self) -> tuple[str, ...]:
+        """The values of the option with which Tor reads it whatever else is set."""
+        return tuple(one for one in self.harmless if not one.startswith("!"))
 
 
 def overrides_of(parameter: str) -> Iterator[Override]:
@@ -184,7 +190,7 @@ DoSCircuitCreationBurst               DoSCircuitCreationBurst               rela
 DoSCircuitCreationDefenseTimePeriod   DoSCircuitCreationDefenseTimePeriod   relay     0
 DoSCircuitCreationDefenseType         DoSCircuitCreationDefenseType         relay     0
 DoSCircuitCreationEnabled             DoSCircuitCreationEnabled             relay     auto
-DoSCircuitCreation*                   DoSCircuitCreationEnabled             relay     auto,1
+DoSCircuitCreation*                   DoSCircuitCreationEnabled             relay     !auto,1
 DoSCircuitCreationMinConnections      DoSCircuitCreationMinConnections      relay     0
 DoSCircuitCreationRate                DoSCircuitCreationRate                relay     0
 DoSConnectionConnectBurst             DoSConnectionConnectBurst             relay     0
@@ -192,21 +198,21 @@ DoSConnectionConnectDefenseTimePeriod DoSConnectionConnectDefenseTimePeriod rela
 DoSConnectionConnectRate              DoSConnectionConnectRate              relay     0
 DoSConnectionDefenseType              DoSConnectionDefenseType              relay     0
 DoSConnectionEnabled                  DoSConnectionEnabled                  relay     auto
-DoSConnection*                        DoSConnectionEnabled                  relay     auto,1
+DoSConnection*                        DoSConnectionEnabled                  relay     !auto,1
 DoSConnectionMaxConcurrentCount       DoSConnectionMaxConcurrentCount       relay     0
 DoSRefuseSingleHopClientRendezvous    DoSRefuseSingleHopClientRendezvous    relay     auto
 DoSStreamCreationBurst                DoSStreamCreationBurst                relay     0
 DoSStreamCreationDefenseType          DoSStreamCreationDefenseType          relay     0
 DoSStreamCreationEnabled              DoSStreamCreationEnabled              relay     auto
-DoSStreamCreation*                    DoSStreamCreationEnabled              relay     auto,1
+DoSStreamCreation*                    DoSStreamCreationEnabled              relay     !auto,1
 DoSStreamCreationRate                 DoSStreamCreationRate                 relay     0
 ExtendByEd25519ID                     ExtendByEd25519ID                     client    auto
 guard-confirmed-min-lifetime-days     GuardLifetime                         client    0
 guard-lifetime-days                   GuardLifetime                         client    0
 guard-hs-l2-*                         HSLayer2Nodes                         client    -
-HiddenServiceEnableIntroDoS*          HiddenServiceEnableIntroDoSDefense    client    0
-KISTSchedRunInterval                  Schedulers                            relay     KIST,KISTLite
-KISTSchedRunIntervalClient            Schedulers                            client    KIST,KISTLite
+HiddenServiceEnableIntroDoS*          HiddenServiceEnableIntroDoSDefense    client    !0
+KISTSchedRunInterval                  Schedulers                           relay !KIST,!KISTLite
+KISTSchedRunIntervalClient            Schedulers                           client !KIST,!KISTLite
 KISTSchedRunInterval                  KISTSchedRunInterval                  relay     0
 KISTSchedRunIntervalClient            KISTSchedRunInterval                  client    0
 cbt[!im]*                             LearnCircuitBuildTimeout              client    1
@@ -259,6 +265,8 @@ cbt[!imd]*              cbtdisabled               all 0
 cbtmax*                 cbtdisabled               all 0
 cbtmincircs             cbtdisabled               all 0
 ConfluxClientUX         cc_alg                    all 2
+ConfluxClientUX         cfx_enabled               all 1
+ConfluxClientUX         ConfluxEnabled            all auto,1
 cc_[!a]*                cc_alg                    all 2
 cfx_*                   cc_alg                    all 2
 cfx_*                   cfx_enabled               all 1
@@ -281,7 +289,7 @@ DoSStreamCreation*      DoSStreamCreationEnabled  all 1
 dos_num_circ_max_outq   DoSCircuitCreationEnabled all 1
 HiddenServiceEnableIntroDoS[BR]* HiddenServiceEnableIntroDoSDefense all 1
 nf_ito_*_reduced        ReducedConnectionPadding  all 1
-nf_pad_single_onion     HiddenServiceSingleHopMode all 1
+nf_pad_single_onion     HiddenServiceSingleHopMode all !1
 Num*Guards              UseEntryGuards            all 1
 PathBiasExtremeRate     PathBiasCircThreshold     all <10000
 PathBiasNoticeRate      PathBiasCircThreshold     all <10000
@@ -290,6 +298,7 @@ PathBias*UseRate        PathBiasUseThreshold      all <10000
 PathBiasScaleThreshold  PathBiasCircThreshold     all <10000
 PathBiasScaleUse*       PathBiasUseThreshold      all <10000
 ReducedCircuitPadding   CircuitPadding            all 1
+ReducedCircuitPadding   circpad_padding_disabled  all 0
 ReducedConnectionPadding ConnectionPadding        all auto,1
 KISTSchedRunInterval*   Schedulers                all KIST,KISTLite
 KISTSockBufSizeFactor   Schedulers                all KIST

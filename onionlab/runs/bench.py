@@ -17,6 +17,7 @@ from onionlab.errors import UserError
 from onionlab.experiment import Experiment, Settings, load
 from onionlab.experiment.peers import KIND as PEERS
 from onionlab.experiment.schema import TimeSettings
+from onionlab.experiment.tor_options import parse_parameters
 from onionlab.experiment.tornettools import KIND as TORNETTOOLS
 from onionlab.experiment.tornettools_networks import require_networks
 from onionlab.network.sample import capacity_shares
@@ -117,9 +118,7 @@ class Bench(ABC):
         if not self._tors:
             return
         levels = [self.settings(level).tor for level in self.experiment.levels]
-        parameters = [
-            name for tor in levels for name, value in tor.consensus_params.items() if value
-        ]
+        voted = {name: value for tor in levels for name, value in tor.consensus_params.items()}
         options = [
             (tor, f"tor.torrc.{group}", option)
             for tor in self._tors
@@ -138,13 +137,19 @@ class Bench(ABC):
             f"{nearest(option, tor.torrc_options, cutoff=0.8)}"
             for tor, place, option in options
             if option.casefold() not in map(str.casefold, tor.torrc_options)
-        ] + [
-            f"tor.consensus_params.{name}: {_describe_tor(tor)} does not read this parameter"
-            for tor in self._tors
-            for name in tor.unread_parameters(parameters)
-        ]
+        ] + [f"tor.consensus_params.{unread}" for unread in self._describe_unread(voted)]
         if problems:
             raise UserError("\n".join(dict.fromkeys(problems)), "Remove it, or use another Tor.")
+
+    def _describe_unread(self, voted: Mapping[str, int]) -> list[str]:
+        """Return name and reason of each parameter, other than 0, that no Tor of the runs reads."""
+        names = {name for name, value in voted.items() if value}
+        unread = [set(tor.unread_parameters(sorted(names))) for tor in self._tors]
+        versions = ", ".join(sorted({_describe_tor(tor) for tor in self._tors}))
+        return [
+            f"{name}: {versions} does not read this parameter"
+            for name in sorted(names.intersection(*unread) if unread else ())
+        ]
 
     @abstractmethod
     def build(self, say: Callable[[str], None]) -> Mapping[str, Built]:
@@ -367,9 +372,9 @@ class TornetBench(Bench):
         )
 
     def compose(self, level: str, variant: str, seed: int, repeat: int = 1) -> RunDirectory:
-        """Compose one run."""
+        """Compose one run. Raises UserError also if no Tor reads a parameter of the network."""
         settings = self.settings(level)
-        return compose_tornet(
+        run = compose_tornet(
             settings,
             self._network(settings.network.name, seed),
             variant=self.variants[variant],
@@ -377,6 +382,18 @@ class TornetBench(Bench):
             engine=self.engine,
             repeat=repeat,
         )
+        voted: dict[str, int] = {}
+        for options in run.tor_options.values():
+            for option, setting in options.items():
+                if option.casefold() == "consensusparams":
+                    voted |= parse_parameters(setting.value)
+        unread = self._describe_unread(voted)
+        if unread:
+            raise UserError(
+                "\n".join(f"network {settings.network.name}: {one}" for one in unread),
+                "Set tor.consensus_params, which replaces the network's, or use another Tor.",
+            )
+        return run
 
     def _network(self, name: str, seed: int) -> KeptTornet:
         """One network; the latest one stays in memory, for the next variant."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import io
 import re
+from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -430,7 +431,7 @@ def test_only_a_lead_or_a_correlation_may_be_negative(
 ) -> None:
     content = make_set().content()
     first = content["values"][0] | {"metric": metric, "value": 0.5}
-    for change in ({"value": value}, {"value": value, "repeats": [value, value]}):
+    for change in ({"value": value}, {"value": value, "repeats": [value]}):
         content["values"] = [first | change]
         if is_possible:
             assert RunSet.model_validate(content).values[0].metric == metric
@@ -442,8 +443,9 @@ def test_only_a_lead_or_a_correlation_may_be_negative(
 @pytest.mark.parametrize(
     "change",
     [
-        {"value": 2.0, "repeats": [0.5, 1.0]},
-        {"value": None, "repeats": [0.5, 1.0]},
+        {"value": 2.0, "repeats": [0.5]},
+        {"value": None, "repeats": [0.5]},
+        {"value": 0.5, "repeats": [0.5, 0.5]},
         {"value": True},
         {"value": "0.5"},
         {"value": 0.5, "repeats": ["0.5"]},
@@ -452,7 +454,16 @@ def test_only_a_lead_or_a_correlation_may_be_negative(
 def test_a_value_is_a_number_and_the_mean_of_its_repeats(change: dict[str, Any]) -> None:
     content = make_set().content()
     content["values"] = [content["values"][0] | change]
-    with pytest.raises(ValidationError, match=r"no mean of its repeats|valid number"):
+    with pytest.raises(ValidationError, match=r"no mean of its repeats|more repeats|valid number"):
+        RunSet.model_validate(content)
+
+
+@pytest.mark.parametrize(("value", "is_mean"), [(2.5, True), (2.0, True), (2.2, False)])
+def test_a_mean_is_arithmetic_or_geometric(value: float, is_mean: bool) -> None:
+    content = make_set().content()
+    content["runs"] = [content["runs"][0], content["runs"][0] | {"repeat": 2}]
+    content["values"] = [content["values"][0] | {"value": value, "repeats": [1.0, 4.0]}]
+    with nullcontext() if is_mean else pytest.raises(ValidationError, match="no mean"):
         RunSet.model_validate(content)
 
 

@@ -487,8 +487,7 @@ CASES = {
         "sets ReducedConnectionPadding 0; remove it, or set ReducedConnectionPadding to 1 in "
         "tor.torrc",
         "29: tor.consensus_params.nf_pad_single_onion: Tor ignores it, because Tor's own default "
-        "sets HiddenServiceSingleHopMode 0; remove it, or set HiddenServiceSingleHopMode to 1 in "
-        "tor.torrc",
+        "sets HiddenServiceSingleHopMode 0; remove it",
         "30: tor.torrc.client.NumEntryGuards: Tor ignores it, because tor.torrc.client sets "
         "UseEntryGuards 0; remove it, or set UseEntryGuards to 1 in tor.torrc",
         "30: tor.torrc.client.PathBiasNoticeRate: Tor ignores it, because "
@@ -499,7 +498,27 @@ CASES = {
         "    cc_alg: 0\n",
         "    KISTSchedRunInterval: 5\n  scheduler: {name: Vanilla}\n",
         "26: tor.consensus_params.KISTSchedRunInterval: Tor ignores it, because tor.scheduler "
-        "sets Schedulers Vanilla; remove it, or set tor.scheduler.name to KIST or KISTLite",
+        "sets Schedulers Vanilla; remove it",
+    ),
+    "clients' conflux and padding that are off": (
+        "    cc_alg: 0\n",
+        "    cc_alg: 2\n    cfx_enabled: 0\n    circpad_padding_disabled: 1\n"
+        "  torrc: {client: {ConfluxClientUX: latency, ReducedCircuitPadding: 1}}\n",
+        "29: tor.torrc.client.ConfluxClientUX: Tor ignores it, because tor.consensus_params sets "
+        "cfx_enabled 0; remove it, or set tor.consensus_params.cfx_enabled to 1",
+        "29: tor.torrc.client.ReducedCircuitPadding: Tor ignores it, because tor.consensus_params "
+        "sets circpad_padding_disabled 1; remove it, or set "
+        "tor.consensus_params.circpad_padding_disabled to 0",
+    ),
+    "a parameter with a default and in other letters": (
+        "    cc_alg: 0\n",
+        "    HiddenServiceEnableIntroDoSBurstPerSec: 9\n    HiddenServiceEnableIntroDoSDefense: 0\n"
+        "    doscircuitcreationrate: 5\n",
+        "26: tor.consensus_params.HiddenServiceEnableIntroDoSBurstPerSec: Tor ignores it, because "
+        "tor.consensus_params sets HiddenServiceEnableIntroDoSDefense 0; remove it, or set "
+        "tor.consensus_params.HiddenServiceEnableIntroDoSDefense to 1",
+        "28: tor.consensus_params.doscircuitcreationrate: Tor 0.4.9 reads no parameter of this "
+        'name; did you mean "DoSCircuitCreationRate"?',
     ),
     "an option that makes a variant another one": (
         "  baseline: ewma\n",

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import replace
 from pathlib import Path
 from types import ModuleType
@@ -26,6 +26,7 @@ from onionlab.experiment.tornettools import TornetSettings
 from onionlab.experiment.tornettools_networks import require_networks
 from onionlab.experiment.values import Deployment
 from onionlab.programs.installed import Tool
+from onionlab.programs.tor.build import BuiltTor
 from onionlab.programs.tor.variants import TorVariant, load_variants
 from onionlab.rundir import RunDirectory
 from onionlab.rundir.tornet import addresses, compose_tornet, deployed_hosts
@@ -347,7 +348,7 @@ def test_an_experiment_wins_over_the_variant_and_the_network(
             {"torrc": {"all": HALFLIFE}, "consensus_params": {"DoSConnectionConnectRate": 5}},
             "tor.consensus_params.DoSConnectionConnectRate: Tor ignores it, because "
             "conf/common.torrc sets DoSConnectionEnabled 0; remove it, or set "
-            "DoSConnectionEnabled to auto or 1 in tor.torrc",
+            "DoSConnectionEnabled to 1 in tor.torrc",
         ),
         (
             {"torrc": {"all": HALFLIFE}, "consensus_params": {"DoSCircuitCreationRate": 5}},
@@ -358,8 +359,7 @@ def test_an_experiment_wins_over_the_variant_and_the_network(
         (
             {"torrc": {"all": HALFLIFE}, "consensus_params": {"KISTSchedRunIntervalClient": 5}},
             "tor.consensus_params.KISTSchedRunIntervalClient: Tor ignores it, because "
-            "conf/common.torrc sets Schedulers Vanilla; remove it, or set tor.scheduler.name to "
-            "KIST or KISTLite",
+            "conf/common.torrc sets Schedulers Vanilla; remove it",
         ),
         (
             {"torrc": {"all": HALFLIFE, "relay": {"KISTSockBufSizeFactor": 2}}},
@@ -669,6 +669,30 @@ def test_the_bench_says_that_oniontrace_is_missing(
     assert "--oniontrace" not in (caught.value.hint or "")
     without = loaded(network={"name": "tiny", "oniontrace": "none"})
     assert TornetBench(root, without, Request("tiny"), lambda line: None).build(print) == {}
+
+
+class OldTor(BuiltTor):
+    """A Tor that reads no parameter but one."""
+
+    def unread_parameters(self, names: Iterable[str]) -> list[str]:
+        return [name for name in names if name != "circwindow"]
+
+
+def test_a_networks_own_parameter_that_no_tor_reads_is_refused(
+    loaded: Callable[..., Experiment], root: Path
+) -> None:
+    tiny = many_users(1, 9)
+    tiny.files["conf/common.torrc"] += b"ConsensusParams circwindow=500 cc_alg=2 cfx_enabled=0\n"
+    import_tornets(root, "voting", [tiny.write(root / "voting")])
+    experiment = loaded(network={"name": "voting"}, seeds=[1])
+    bench = TornetBench(root, experiment, Request("tiny"), lambda line: None)
+    bench.engine = engine()
+    bench.programs = {"tor-stock": OldTor(None, Path("tor-stock"), "a" * 64, "0.4.5.9", {})}
+    with pytest.raises(UserError) as refused:
+        bench.compose(next(iter(experiment.levels)), "stock", 1)
+    assert refused.value.message == (
+        "network voting: cc_alg: Tor 0.4.5.9 (stock) does not read this parameter"
+    )
 
 
 def test_a_cost_follows_from_tors_and_simulated_time(

@@ -101,8 +101,8 @@ class BuiltTor:
 
     def unread_parameters(self, names: Iterable[str]) -> list[str]:
         """Return the consensus parameters among ``names`` that the executable does not read."""
+        program = _program(self.tor, self.sha256)
         # Tor does not list its parameters. Each name is a C string of the executable.
-        program = self.tor.read_bytes()
         return [
             name
             for name in names
@@ -280,6 +280,12 @@ def _torrc_options(tor: Path, sha256: str) -> frozenset[str]:
     if result.returncode != 0:
         raise UserError(f"{tor} does not list its options: {result.stderr.strip()}")
     return frozenset(result.stdout.split())
+
+
+@functools.lru_cache(maxsize=4)
+def _program(tor: Path, sha256: str) -> bytes:
+    del sha256
+    return tor.read_bytes()
 
 
 def _ask_version(tor: Path) -> str:
