@@ -98,9 +98,13 @@ def with_old_tor(monkeypatch: pytest.MonkeyPatch, shadow_engine: Any) -> Any:
                 )
             }
         )
+        # A later level may switch off what an earlier one uses.
+        parameters_off = dict.fromkeys(parameters, 0)
+        tor_off = settings.tor.model_copy(update={"consensus_params": parameters_off})
+        off = replace(level, settings=settings.model_copy(update={"tor": tor_off}))
         experiment = replace(
             experiment,
-            levels={name: replace(level, settings=settings)},
+            levels={name: replace(level, settings=settings), "without": off},
             variants=("stock",),
             baseline="stock",
         )
@@ -114,7 +118,7 @@ def with_old_tor(monkeypatch: pytest.MonkeyPatch, shadow_engine: Any) -> Any:
 
 def test_a_default_that_tor_does_not_know_is_left_out(with_old_tor: Any) -> None:
     bench = with_old_tor({"NumCPUs": "2"})
-    (level,) = bench.experiment.levels
+    level, _ = bench.experiment.levels
     common = bench.compose(level, "stock", 1).files["conf/tor.common.torrc"].decode()
     assert "DataDirectory ." in common
     assert "OverloadStatistics" not in common

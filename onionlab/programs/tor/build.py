@@ -67,8 +67,8 @@ GENCERT = "tor-gencert"
 IN_EVERY_TOR = frozenset(
     {"max-consensus-age-to-cache-for-diff", "try-diff-for-consensus-newer-than"}
 )
-"""Parameters that each Tor since 0.3.1 reads. Tor has their names in arrays of a function, and the
-compiler makes instructions of these, so that they are not found in an executable."""
+"""Parameters that each Tor since 0.3.1 reads. Their names are local arrays in Tor's source, which
+the compiler turns into instructions, so an executable does not contain them as strings."""
 
 
 @dataclass(frozen=True)
