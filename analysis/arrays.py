@@ -1,4 +1,4 @@
-"""Types of arrays, as annotations name them."""
+"""Types of arrays for annotations."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""Errors that are the user's to mend, and what a file that is not of its model gets wrong.
+"""User-facing errors, and formatting of schema validation errors.
 
-The standard library is enough for this module: a machine without our packages has a doctor and a
-guest too.
+This module needs only the standard library, because the doctor and guests run without other
+packages.
 """
 
 from __future__ import annotations
@@ -12,15 +12,15 @@ if TYPE_CHECKING:
     from pydantic import ValidationError
 
 SHOWN = 5
-"""Problems listed; a file of another kind has hundreds."""
+"""Maximum number of problems listed. A file of a different kind has hundreds."""
 
 
 class UserError(Exception):
-    """Something the user can put right: a missing tool, a malformed file, an impossible request.
+    """An error that the user can fix: a missing tool, a malformed file, an impossible request.
 
-    The base of all such errors of both packages. The command line prints ``error: MESSAGE``, then
-    the hint, and exits with status 2. Every other exception is a defect of this program: it keeps
-    its traceback, and the status is 70.
+    This is the base of all such errors in both packages. The command line prints ``error:
+    MESSAGE``, then the hint, and exits with status 2. Any other exception is a bug in this program:
+    it keeps its traceback, and the status is 70.
     """
 
     def __init__(self, message: str, hint: str | None = None) -> None:
@@ -33,11 +33,11 @@ class UserError(Exception):
 
 
 class AnalysisError(UserError):
-    """Runs that cannot be analysed as asked: their files, their records, what was asked of them."""
+    """Raised if runs cannot be analysed as requested."""
 
 
 def problems_of(error: ValidationError, whole: str) -> list[str]:
-    """Each problem as ``key.key: what is wrong``; ``whole`` names what has no key."""
+    """Format each problem as ``key.key: message``; ``whole`` names the file if there is no key."""
     return [
         f"{'.'.join(map(str, item['loc'])) or whole}: {item['msg']}"
         for item in error.errors()[:SHOWN]

@@ -19,13 +19,13 @@ from analysis.formats.manifest import read_manifest
 from analysis.formats.study import Study, load_study
 from analysis.inference.intervals import Interval
 from analysis.judgement.claims.answers import answer_claims
-from analysis.judgement.claims.claim import Answer, Answered, Labels
+from analysis.judgement.claims.claim import Answer, ClaimResult, Labels
 from analysis.judgement.estimates import against_baseline
 from analysis.judgement.judging import RunStatistics, Statistics, add_run, over_networks
-from analysis.measures.leeway import leeway
+from analysis.measures.contention import measure_contention
 from analysis.measures.run_data import load_run
 from analysis.pages.numbers import NOTHING, format_effect, format_number
-from analysis.pages.paper_runs import distinct_runs, key_of
+from analysis.pages.paper_runs import distinct_runs, run_key
 from onionlab.experiment.claims_file import load_claims
 from onionlab.runs.packing import opened_together
 
@@ -43,7 +43,7 @@ LABELS = {
 }
 
 
-def answers(packs: Sequence[Path], folder: Path) -> list[Answered]:
+def answers(packs: Sequence[Path], folder: Path) -> list[ClaimResult]:
     """Answer the claims of the SWRR paper from the runs of packs.
 
     Args:
@@ -52,19 +52,19 @@ def answers(packs: Sequence[Path], folder: Path) -> list[Answered]:
     """
     wanted = load_claims("swrr", root=ROOT)
     runs: RunStatistics = {}
-    leeways = {}
+    contention = {}
     with opened_together(packs, folder) as store:
         studies = [load_study(store / STUDIES / f"{name}.json") for name in wanted.experiments]
         levels = {level.name: level for study in studies for level in study.levels}
         for run in distinct_runs(studies).values():
             data = load_run(store / run.records, levels[run.level])
             add_run(runs, run, data)
-            leeways[key_of(run)[:3]] = leeway(data, levels[run.level])
+            contention[run_key(run)[:3]] = measure_contention(data, levels[run.level])
     labels = Labels({name: level.label for name, level in levels.items()}, {})
-    return answer_claims(wanted.claims, over_networks(runs), labels=labels, leeways=leeways)
+    return answer_claims(wanted.claims, over_networks(runs), labels=labels, contention=contention)
 
 
-def answer_table(full: Sequence[Answered], tenth: Sequence[Answered]) -> str:
+def answer_table(full: Sequence[ClaimResult], tenth: Sequence[ClaimResult]) -> str:
     """Return each claim with its answers at full size and at a tenth."""
     rows = [
         (" ".join(one.claim.statement.split()), _with_effect(one), other.answer.value)
@@ -73,7 +73,7 @@ def answer_table(full: Sequence[Answered], tenth: Sequence[Answered]) -> str:
     return _table(("Claim", "Full size, 3 networks", "A tenth, 5 networks"), rows)
 
 
-def _with_effect(answered: Answered) -> str:
+def _with_effect(answered: ClaimResult) -> str:
     part = answered.deciding
     if answered.answer is Answer.UNTESTABLE:
         return answered.answer.value

@@ -1,7 +1,6 @@
-"""Cell traces: when each cell passed through a relay, and what it waited for.
+"""Cell traces: the times at which each cell passed through a relay, and what it waited for.
 
-docs/explanation/celltrace.md says what is measured, and why.
-
-file -> events (``events``) -> cells (``cells``) -> statistics (``statistics``); and, across relays,
-the way of a download's first byte (``paths``).
+docs/explanation/celltrace.md describes the measurement and its purpose. The data flow is: file ->
+events (``events``) -> cells (``cells``) -> statistics (``statistics``). ``cell_paths`` follows the
+first byte of a download across relays.
 """

@@ -1,8 +1,8 @@
-"""When a cell that one relay handed to its kernel was read at the next traced relay.
+"""Arrival times of cells at the next traced relay.
 
-A circuit has the same circuit ID at both ends of a connection, and TLS keeps the order: the n-th
-RELAY cell that one relay flushed on a circuit's hop is the n-th that its peer read. All hops are
-matched as arrays: full-size traces have tens of millions of cells.
+A circuit has the same circuit ID at both ends of a connection, and TLS preserves order: the n-th
+RELAY cell that one relay flushed on a hop of a circuit is the n-th that its peer read. All hops are
+matched with array operations, as full-size traces have tens of millions of cells.
 """
 
 from __future__ import annotations
@@ -22,12 +22,12 @@ CIRC_BITS = 32
 
 @dataclass(frozen=True)
 class Arrivals:
-    """The cells of one relay whose arrival at the next is known, by number; arrays of shape (n,).
+    """The cells of one relay whose arrival at the next is known; arrays of shape (n,).
 
     Attributes:
-        seq: the cell's number at the relay that sent it, ascending.
-        channel: that relay's channel on which it went.
-        arrived_ns: when the next relay read it: its inbuf there, on the clock of the cells.
+        seq: the number of the cell at the sending relay, ascending.
+        channel: the channel on which that relay sent it.
+        arrived_ns: when the next relay read it into its inbuf, on the clock of the cells.
     """
 
     seq: Ints
@@ -36,11 +36,11 @@ class Arrivals:
 
 
 def arrivals(relays: Mapping[str, Relay]) -> dict[str, Arrivals]:
-    """What each relay sent to others of these relays, and when they read it.
+    """Return the cells that each relay sent to others of these relays, with their arrival times.
 
-    Of RELAY and RELAY_EARLY cells in both directions. A hop is left out where counting cannot tell:
-    where two relays use one circuit ID on two connections at once, where a cell would have arrived
-    before it left, and where the trace of either lacks records.
+    This includes RELAY and RELAY_EARLY cells in both directions. A hop is excluded if counting is
+    ambiguous: two relays use one circuit ID on two connections at once, a cell would have arrived
+    before it left, or the trace of either relay lacks records.
     """
     whole = [r for r in relays.values() if not (r.trace.malformed or r.trace.missing)]
     place = {relay.address: number for number, relay in enumerate(whole)}
@@ -64,12 +64,13 @@ def arrivals(relays: Mapping[str, Relay]) -> dict[str, Arrivals]:
 
 @dataclass(frozen=True)
 class _Hops:
-    """A relay's cells by hop. The cells of hop i are rows[starts[i]:starts[i] + counts[i]].
+    """The cells of a relay by hop. The cells of hop i are rows[starts[i]:starts[i] + counts[i]].
 
     Attributes:
-        rows: places in the relay's Cells, in the order in which the cells passed, hop by hop.
+        rows: indices into the relay's Cells, in the order in which cells passed, hop by hop.
         keys: the peer's number and the circuit ID of each hop, ascending.
-        starts, counts: where its cells are in ``rows``, and how many.
+        starts: start of each hop in ``rows``.
+        counts: number of cells of each hop.
     """
 
     rows: Ints
@@ -78,23 +79,23 @@ class _Hops:
     counts: Ints
 
     def peers(self) -> list[int]:
-        """The relays at the other ends."""
+        """Return the numbers of the relays at the other ends."""
         return [int(peer) for peer in np.unique(self.keys >> CIRC_BITS)]
 
     def to(self, peer: int) -> _Hops:
-        """The hops with one relay at the other end; keys are circuit IDs alone."""
+        """Return the hops to one relay; their keys are only circuit IDs."""
         low, high = np.searchsorted(self.keys, [peer << CIRC_BITS, (peer + 1) << CIRC_BITS])
         own = slice(low, high)
         circ = self.keys[own] - (peer << CIRC_BITS)
         return _Hops(self.rows, circ, self.starts[own], self.counts[own])
 
     def where(self, keep: Bools | Ints) -> _Hops:
-        """Some of the hops."""
+        """Return some of the hops."""
         return _Hops(self.rows, self.keys[keep], self.starts[keep], self.counts[keep])
 
 
 def _end_of_hops(relay: Relay, place: Mapping[str, int], *, leaving: bool) -> _Hops:
-    """The cells that a relay flushed (leaving) or read, by hop; to and from known relays alone.
+    """Return the cells that a relay flushed (leaving) or read, by hop, for known peers.
 
     place: address of a relay -> its number.
     """
@@ -107,20 +108,20 @@ def _end_of_hops(relay: Relay, place: Mapping[str, int], *, leaving: bool) -> _H
     peer = _peers(relay, place, channel[rows])
     rows, peer = rows[peer != NEVER], peer[peer != NEVER]
     key = (peer << CIRC_BITS) | circ[rows]
-    # Cells stand in the order of their numbers, which within a hop is that in which they pass.
+    # Cells are ordered by number, which within a hop is the order in which they passed.
     order = np.argsort(key, kind="stable")
     rows, key = rows[order], key[order]
     starts = np.flatnonzero(np.append(True, key[1:] != key[:-1])) if key.size else key
     hops = _Hops(rows, key[starts], starts, np.diff(np.append(starts, key.size)))
     if not starts.size:
         return hops
-    of_cell = channel[rows]
-    one = np.minimum.reduceat(of_cell, starts) == np.maximum.reduceat(of_cell, starts)
+    cell_channel = channel[rows]
+    one = np.minimum.reduceat(cell_channel, starts) == np.maximum.reduceat(cell_channel, starts)
     return hops.where(one)
 
 
 def _peers(relay: Relay, place: Mapping[str, int], channel: Ints) -> Ints:
-    """The number of the relay at the other end of each channel, NEVER where none is known."""
+    """Return the number of the relay at the other end of each channel, NEVER if unknown."""
     known = {
         number: place[one.address]
         for number, one in relay.trace.channels.items()
@@ -135,7 +136,7 @@ def _peers(relay: Relay, place: Mapping[str, int], channel: Ints) -> Ints:
 
 
 def _matched(sender: Relay, sent: _Hops, receiver: Relay, came: _Hops) -> tuple[Ints, Ints]:
-    """The sender's rows of cells that the receiver read, and when; in no order."""
+    """Return the sender's rows of cells that the receiver read, and the times, unordered."""
     _, here, there = np.intersect1d(sent.keys, came.keys, assume_unique=True, return_indices=True)
     sent, came = sent.where(here), came.where(there)
     both = np.minimum(sent.counts, came.counts)

@@ -1,12 +1,12 @@
-"""Cells followed from relay to relay, and the part of a download's first byte spent in relays.
+"""Following cells from relay to relay, and the time of a download's first byte in relays.
 
-A circuit has the same circuit ID at both ends of a connection. Which connections two relays share
-is told by the addresses of their channels. TLS keeps the order of cells, so the n-th RELAY cell
-that one end of a circuit's hop flushed is the n-th that the other end received.
+A circuit has the same circuit ID at both ends of a connection. The addresses of channels show which
+connections two relays share. TLS preserves the order of cells, so the n-th RELAY cell that one end
+of a hop flushed is the n-th that the other end received.
 
-The first byte of a download waits for a chain of cells, each of which is caused by the one before:
-BEGIN goes from the client to the exit and CONNECTED comes back, the request goes out and the first
-answer comes back.
+The first byte of a download waits for a chain of cells, each of which is caused by the previous
+one: BEGIN goes from the client to the exit and CONNECTED comes back, then the request goes out and
+the first answer comes back.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ STAGES = ("inbuf to queue", "queue to outbuf", "outbuf to flush")
 
 @dataclass(frozen=True)
 class Relay:
-    """One traced relay of a run. address: what others know it by."""
+    """One traced relay of a run. address: the address that others use for it."""
 
     name: str
     role: str
@@ -36,11 +36,11 @@ class Relay:
 
 
 class CellsOfCircuit:
-    """The RELAY cells of one circuit at one relay: places in the relay's Cells.
+    """The RELAY cells of one circuit at one relay, as indices into the relay's Cells.
 
-    came, sent: by direction, those that came in and those that were flushed, each in their order.
-    A relay numbers cells as they come or are made, and a circuit's queue keeps its order, so within
-    one circuit and direction the number orders both.
+    ``came`` and ``sent`` contain the received and the flushed cells of each direction, in order. A
+    relay numbers cells as they are received or created, and the queue of a circuit is FIFO. Within
+    a circuit and direction, the number therefore orders both.
     """
 
     def __init__(self, cells: Cells, rows: Ints) -> None:
@@ -54,17 +54,17 @@ class CellsOfCircuit:
 
 
 _Steps = list[tuple[str, tuple[int, int]]]
-"""The relays of a circuit from its guard on, each with its own key of it."""
+"""The relays of a circuit from its guard on, each with its key for the circuit."""
 
 LEGS = ("BEGIN", "CONNECTED", "request", "first answer")
 
 
 class _LostError(Exception):
-    """A chain that cannot be followed; says why."""
+    """Raised for a chain that cannot be followed, with the reason."""
 
 
 def _last_before(rows: Ints, times_ns: Ints, before_ns: int) -> int:
-    """The last of ``rows`` whose time is before another; the rows' times must ascend."""
+    """Return the last of ``rows`` whose time is before another; the rows' times must ascend."""
     place = int(np.searchsorted(times_ns[rows], before_ns)) - 1
     if place < 0:
         raise _LostError("a cell of the chain is missing at its first relay")
@@ -73,7 +73,7 @@ def _last_before(rows: Ints, times_ns: Ints, before_ns: int) -> int:
 
 @dataclass(frozen=True)
 class Leg:
-    """One cell's stay in one relay. leg: of LEGS; position: 0 for the guard."""
+    """The stay of one cell in one relay. leg: index into LEGS; position: 0 for the guard."""
 
     leg: int
     relay: str
@@ -93,7 +93,7 @@ class Chain:
 class Network:
     """The traced relays of a run, with their circuits linked.
 
-    Raises nothing: what is not traced is not found.
+    Relays that are not traced are ignored.
     """
 
     def __init__(self, relays: Mapping[str, Relay]) -> None:
@@ -131,7 +131,7 @@ class Network:
                 out = int(cells.out_channel[onward[0]])
                 peer = self._peer[name].get(out)
                 if peer is not None:
-                    # The peer's own table has the number of the channel.
+                    # The peer's table has its own number for the channel.
                     following[own] = (peer, int(cells.out_circ[onward[0]]))
             address = self._peer[name].get(own[0])
             if address is not None and address not in self._by_address:
@@ -140,7 +140,7 @@ class Network:
         self._next[name] = following
 
     def _find_links(self) -> dict[tuple[str, str], list[int]]:
-        """(relay, address of its peer) -> its channels to that peer."""
+        """Return (relay, address of its peer) -> its channels to that peer."""
         links: dict[tuple[str, str], list[int]] = {}
         for name, channels in self._peer.items():
             for number, address in channels.items():
@@ -149,7 +149,7 @@ class Network:
         return links
 
     def path(self, guard: str, channel: int, circ: int) -> _Steps:
-        """The traced relays of a circuit from its guard on, each with its own key of it."""
+        """Return the traced relays of a circuit from its guard on, with their keys for it."""
         steps: _Steps = [(guard, (channel, circ))]
         while True:
             name, key = steps[-1]
@@ -171,19 +171,20 @@ class Network:
             steps.append((peer, found[0]))
 
     def chain(self, client: str, first_byte_ns: int, start_ns: int) -> Chain:
-        """The cells that a download's first byte waited for.
+        """Return the chain of cells that the first byte of a download waited for.
 
-        Legs 0 to 3: BEGIN, CONNECTED, the request, the first answer. The request is the last cell
-        that came from the client before its first byte, the answer the first that the exit made
-        after it had the request; CONNECTED is the last cell that the guard had sent before the
-        request came, and BEGIN the last that the exit had when it made CONNECTED.
+        Legs 0 to 3 are BEGIN, CONNECTED, the request, and the first answer. The request is the last
+        cell from the client before its first byte. The answer is the first cell that the exit
+        created after it received the request. CONNECTED is the last cell that the guard sent before
+        the request arrived, and BEGIN the last cell that the exit had received when it created
+        CONNECTED.
 
         Args:
-            client: the client's address.
-            first_byte_ns: when the client had its first byte, since 1970.
-            start_ns: when the download began; no cell from before belongs to it.
+            client: address of the client.
+            first_byte_ns: when the client received its first byte, since 1970.
+            start_ns: start of the download; earlier cells do not belong to it.
         """
-        found = self._circuit_of(client, first_byte_ns, start_ns)
+        found = self._find_circuit(client, first_byte_ns, start_ns)
         if found is None:
             return Chain((), "no cell for this client passed a traced guard in its time")
         steps = self.path(*found)
@@ -205,9 +206,9 @@ class Network:
         recognized_ns = int(end_cells.recognized_ns[request[-1]])
         if recognized_ns == NEVER:
             raise _LostError("the relay where the request ended is not traced")
-        made = at_end.sent[INWARD]
-        made = made[end_cells.inbuf_ns[made] == NEVER]
-        later = made[end_cells.queue_ns[made] >= recognized_ns]
+        created = at_end.sent[INWARD]
+        created = created[end_cells.inbuf_ns[created] == NEVER]
+        later = created[end_cells.queue_ns[created] >= recognized_ns]
         if not len(later):
             raise _LostError("the exit made no answer")
         answer = self._pass(steps, INWARD, int(later[0]), forwards=False)
@@ -242,12 +243,12 @@ class Network:
         )
 
     def _pass(self, steps: _Steps, direction: int, row: int, *, forwards: bool) -> list[int]:
-        """One cell's row at each relay of a circuit, in the order of ``steps``.
+        """Return the row of one cell at each relay of a circuit, in the order of ``steps``.
 
         row: at the first relay (forwards, away from the client) or at the last one.
         """
         order = steps if forwards else list(reversed(steps))
-        # A cell goes from the first relay to the last if it goes outward.
+        # An outward cell goes from the first relay to the last.
         leaves = forwards == (direction == OUTWARD)
         rows = [row]
         for (name, key), (next_name, next_key) in pairwise(order):
@@ -267,10 +268,10 @@ class Network:
             rows.append(int(other[place]))
         return rows if forwards else rows[::-1]
 
-    def _circuit_of(
+    def _find_circuit(
         self, client: str, first_byte_ns: int, start_ns: int
     ) -> tuple[str, int, int] | None:
-        """The client's circuit that brought it a cell last before its first byte."""
+        """Return the client's circuit that delivered the last cell before its first byte."""
         best_ns, best = start_ns, None
         for name, channel, circ in self._by_client.get(client, []):
             flush = self._relays[name].cells.flush_ns[
@@ -294,7 +295,7 @@ class Network:
             )
         )
         if queue == NEVER:
-            # It ended here: all its time is from the inbuf to being recognized.
+            # The cell ended here: all of its time is from the inbuf until it was recognized.
             stages = (max(0, recognized - inbuf), 0, 0)
         else:
             first = 0 if inbuf == NEVER else queue - inbuf

@@ -1,6 +1,7 @@
-"""A run's cell traces to record tables, and back.
+"""Conversion of a run's cell traces to record tables, and back.
 
-The tables are cells.parquet, cell_arrivals.parquet and relay_time.parquet; celltrace.json counts.
+The tables are cells.parquet, cell_arrivals.parquet and relay_time.parquet; celltrace.json has
+counts.
 """
 
 from __future__ import annotations
@@ -32,20 +33,20 @@ from analysis.formats.tables import read_table
 
 
 def is_traced(run_directory: Path) -> bool:
-    """Whether a run has cell traces."""
+    """Return whether a run has cell traces."""
     return (run_directory / files.TRACE_PLAN).is_file()
 
 
 def extract(run_directory: Path, streams: Path, out: Path) -> TraceCounts:
-    """Reads the traces of a run's relays and writes the tables into ``out``.
+    """Read the traces of a run's relays and write the tables into ``out``.
 
     Args:
-        run_directory: holds trace.json and the traces.
-        streams: the run's streams.parquet.
-        out: an existing folder.
+        run_directory: contains trace.json and the traces.
+        streams: path of the run's streams.parquet.
+        out: an existing directory.
 
     Raises:
-        AnalysisError: a trace is missing, empty or damaged; trace.json is not valid.
+        AnalysisError: a trace is missing, empty or damaged, or trace.json is invalid.
     """
     plan = read_trace_plan(run_directory)
     epoch_ns = round(plan.epoch_unix_s) * 10**9
@@ -118,7 +119,7 @@ def _cells_table(relay: Relay, epoch_ns: int, schema: pa.Schema) -> pa.Table:
 
 def _write_arrivals(found: Mapping[str, Arrivals], path: Path, epoch_ns: int) -> None:
     schema = arrow_schema(ARRIVALS, TRACE_COUNTS_FORMAT)
-    # Numbers and times ascend, nearly: their differences are small. No two are the same.
+    # Use delta encoding: numbers and times are nearly ascending, so their differences are small.
     rising = ("seq", "arrived_ns")
     with pq.ParquetWriter(
         path,
@@ -142,7 +143,7 @@ def _write_arrivals(found: Mapping[str, Arrivals], path: Path, epoch_ns: int) ->
 def _relay_time(
     network: Network, hosts: Mapping[str, TracedHost], streams: Path, epoch_ns: int
 ) -> pa.Table:
-    """One row for each stay of each stream's chain, or one with the problem."""
+    """Return a row for each stay of each stream's chain, or one with the problem."""
     table = pq.read_table(
         streams, columns=["client", "class", "stream_index", "start_s", "ttfb_from_start_s"]
     )
@@ -152,7 +153,9 @@ def _relay_time(
         if ttfb_s is None:
             continue
         if stream["client"] not in hosts:
-            raise AnalysisError(f"{files.TRACE_PLAN} does not know the client {stream['client']}")
+            raise AnalysisError(
+                f"{files.TRACE_PLAN} does not contain the client {stream['client']}"
+            )
         start_ns = epoch_ns + round(stream["start_s"] * 1e9)
         chain = network.chain(
             hosts[stream["client"]].address, start_ns + round(ttfb_s * 1e9), start_ns
@@ -196,10 +199,10 @@ def _followed(table: pa.Table) -> dict[str, int]:
 
 
 def load_cells(records: Path) -> list[tuple[str, str, Cells]]:
-    """The relays of a run's records with their cells: name, role, cells; times are simulated.
+    """Return the relays of a run's records as (name, role, cells), with simulated times.
 
-    Of ``Cells`` only what the table holds is told: where a cell came in and went to is its
-    circuit's side towards the client, in both places.
+    The table lacks some fields of ``Cells``: for the incoming and the outgoing circuit, the
+    circuit's side towards the client is returned.
 
     Raises:
         AnalysisError: the table is missing or cannot be read.
@@ -234,7 +237,7 @@ def load_cells(records: Path) -> list[tuple[str, str, Cells]]:
 
 
 def _by_relay(table: pa.Table) -> Iterator[tuple[str, pa.Table]]:
-    """Each relay's rows; rows that stand together, as they are written, are not copied."""
+    """Yield the rows of each relay; contiguous rows, as in written files, are not copied."""
     if not table.num_rows:
         return
     relay = table["relay"].combine_chunks()
@@ -243,31 +246,31 @@ def _by_relay(table: pa.Table) -> Iterator[tuple[str, pa.Table]]:
         rows = np.flatnonzero(codes == code)
         if not rows.size:
             continue
-        together = int(rows[-1] - rows[0]) + 1 == rows.size
-        yield name, table.slice(rows[0], rows.size) if together else table.take(rows)
+        contiguous = int(rows[-1] - rows[0]) + 1 == rows.size
+        yield name, table.slice(rows[0], rows.size) if contiguous else table.take(rows)
 
 
 def load_arrivals(records: Path, relays: Sequence[tuple[str, str, Cells]]) -> list[Arrivals | None]:
-    """For each relay of ``load_cells`` when the cells that it sent arrived; times are simulated.
+    """Return the arrivals of each relay of ``load_cells``, with simulated times.
 
-    None for each where the records are from before there was such a table.
+    Each is None if the records predate this table.
 
     Raises:
-        AnalysisError: the table cannot be read, or tells of cells that there are not.
+        AnalysisError: the table cannot be read, or does not match the cells.
     """
     path = records / files.ARRIVALS_TABLE
     if not path.is_file():
         return [None for _ in relays]
     table = read_table(path, ARRIVALS, missing=EXTRACT_AGAIN, wrong=EXTRACT_AGAIN)
-    of_relay = dict(_by_relay(table))
+    rows_by_relay = dict(_by_relay(table))
     result: list[Arrivals | None] = []
     for name, _, cells in relays:
-        own = of_relay.get(name, table.slice(0, 0))
+        own = rows_by_relay.get(name, table.slice(0, 0))
         seq, channel, arrived_ns = (
             own[column].combine_chunks().to_numpy() for column in ("seq", "channel", "arrived_ns")
         )
         at = np.minimum(np.searchsorted(cells.seq, seq), len(cells) - 1)
         if not np.all((cells.seq[at] == seq) & (cells.flush_ns[at] != NEVER)):
-            raise AnalysisError(f"{path} tells of cells that {name} did not send", EXTRACT_AGAIN)
+            raise AnalysisError(f"{path} contains cells that {name} did not send", EXTRACT_AGAIN)
         result.append(Arrivals(seq, channel, arrived_ns))
     return result

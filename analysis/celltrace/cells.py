@@ -1,4 +1,4 @@
-"""Events to cells: one row for each cell, with a time for each event it had."""
+"""Joining of events to cells: one row per cell, with the time of each of its events."""
 
 from __future__ import annotations
 
@@ -12,30 +12,30 @@ from analysis.arrays import Ints
 from analysis.celltrace.events import INWARD, RELAY, RELAY_EARLY, Event, Trace
 
 NEVER = -1
-"""In place of a time: the cell had no such event."""
+"""Placeholder for a missing event time."""
 
 
 class Fate(IntEnum):
     """The fate of a cell, derived from its events."""
 
     RELAYED = 0
-    """inbuf, queue, outbuf and flush: it went through."""
+    """inbuf, queue, outbuf and flush: it passed through."""
     MADE_HERE = 1
-    """queue, outbuf and flush: this relay made it, for instance of a stream's bytes."""
+    """queue, outbuf and flush: this relay created it, for example from the bytes of a stream."""
     RECOGNIZED = 2
     """inbuf and recognized: it ended here."""
     NO_RELAY_CELL = 3
-    """inbuf alone, as it should be of a cell that no circuit relays (CREATE, DESTROY, PADDING)."""
+    """Only inbuf, as expected for a cell that is not relayed (CREATE, DESTROY, PADDING)."""
     DROPPED = 4
     """It was in a queue or an outbuf when its circuit or connection was closed."""
     IN_QUEUE = 5
-    """It was still in its circuit's queue when the trace ended."""
+    """It was still in the queue of its circuit when the trace ended."""
     IN_OUTBUF = 6
-    """It was still in its connection's outbuf when the trace ended."""
+    """It was still in the outbuf of its connection when the trace ended."""
     NOT_TAKEN = 7
-    """A RELAY cell with an inbuf alone: its circuit was gone, or being closed."""
+    """A RELAY cell with only an inbuf event: its circuit was gone or being closed."""
     BEGINNING_MISSING = 8
-    """A later event without its earlier one: the trace began too late, or lost events."""
+    """A later event without an earlier one: the trace started too late or lost events."""
 
 
 JOINED = (Fate.RELAYED, Fate.MADE_HERE, Fate.RECOGNIZED, Fate.NO_RELAY_CELL)
@@ -43,13 +43,13 @@ JOINED = (Fate.RELAYED, Fate.MADE_HERE, Fate.RECOGNIZED, Fate.NO_RELAY_CELL)
 
 MEANINGS: dict[Fate, str] = {
     Fate.RELAYED: "relayed: inbuf, queue, outbuf, flush",
-    Fate.MADE_HERE: "made here: queue, outbuf, flush",
+    Fate.MADE_HERE: "created here: queue, outbuf, flush",
     Fate.RECOGNIZED: "ended here: inbuf, recognized",
-    Fate.NO_RELAY_CELL: "not of a circuit's traffic (CREATE, DESTROY, PADDING): inbuf",
+    Fate.NO_RELAY_CELL: "not circuit traffic (CREATE, DESTROY, PADDING): inbuf",
     Fate.DROPPED: "dropped with its circuit or connection",
     Fate.IN_QUEUE: "still in a circuit's queue at the end of the trace",
     Fate.IN_OUTBUF: "still in an outbuf at the end of the trace",
-    Fate.NOT_TAKEN: "came in for a circuit that was gone",
+    Fate.NOT_TAKEN: "arrived after its circuit was closed",
     Fate.BEGINNING_MISSING: "its first events are missing",
 }
 
@@ -59,15 +59,15 @@ class Cells:
     """Cells of one relay, sorted by number; all arrays have the shape (n,).
 
     Attributes:
-        seq: the cell's number in its trace.
+        seq: the number of the cell in its trace.
         inbuf_ns, recognized_ns, queue_ns, outbuf_ns, flush_ns, dropped_ns: times since 1970 in
-            nanoseconds, NEVER where there was no such event.
-        in_channel, in_circ: where it came in; NEVER for a cell that was made here.
-        out_channel, out_circ: where it was sent to; NEVER where it was not queued.
-        command: the cell's command.
-        direction: INWARD, OUTWARD, or 0 where no circuit took it.
+            nanoseconds, NEVER without such an event.
+        in_channel, in_circ: where it was received; NEVER for a cell that was created here.
+        out_channel, out_circ: where it was sent; NEVER if it was not queued.
+        command: the command of the cell.
+        direction: INWARD, OUTWARD, or 0 without a circuit.
         fate: a Fate.
-        repeated: events that came twice for the same cell; the first one counts.
+        repeated: number of repeated events of a cell; the first one counts.
     """
 
     seq: Ints
@@ -90,7 +90,7 @@ class Cells:
         return len(self.seq)
 
     def where(self, keep: NDArray[np.bool_]) -> Cells:
-        """The cells for which ``keep``, shape (n,), is true."""
+        """Return the cells for which ``keep``, shape (n,), is true."""
         chosen = {
             field.name: getattr(self, field.name)[keep]
             for field in fields(self)
@@ -100,34 +100,34 @@ class Cells:
 
     @property
     def is_traffic(self) -> NDArray[np.bool_]:
-        """Whether each cell is a RELAY cell, as the text of 2019 counts them."""
+        """True if each cell is a RELAY cell, which the text of 2019 counts."""
         result: NDArray[np.bool_] = self.command == RELAY
         return result
 
     def counts(self) -> dict[Fate, int]:
-        """How many cells had which fate."""
+        """Return the number of cells with each fate."""
         found = np.bincount(self.fate, minlength=len(Fate))
         return {fate: int(found[fate]) for fate in Fate}
 
     def circuits(self) -> tuple[Ints, Ints]:
-        """Each cell's circuit by its side towards the client: channel and circuit ID.
+        """Return each cell's circuit by its side towards the client: channel and circuit ID.
 
-        Cells of both directions of a circuit get the same pair. NEVER, NEVER for a cell that no
-        circuit took.
+        Cells of both directions of a circuit have the same pair. Cells without a circuit have
+        NEVER, NEVER.
         """
         inward = self.direction == INWARD
         channel = np.where(inward, self.out_channel, self.in_channel)
         circ = np.where(inward, self.out_circ, self.in_circ)
-        # A cell towards the client that ended here, at the client: only where it came in is known.
+        # For a cell that ended at the client, only the incoming side is known.
         ended = inward & (self.out_channel == NEVER)
-        taken = self.direction != 0
+        has_circuit = self.direction != 0
         channel = np.where(ended, self.in_channel, channel)
         circ = np.where(ended, self.in_circ, circ)
-        return np.where(taken, channel, NEVER), np.where(taken, circ, NEVER)
+        return np.where(has_circuit, channel, NEVER), np.where(has_circuit, circ, NEVER)
 
 
 def join(trace: Trace) -> Cells:
-    """Joins the events of each cell; in linear time, by the cells' numbers."""
+    """Join the events of each cell by its number, in linear time."""
     records = trace.records
     numbers = records["seq"].astype(np.int64)
     rows, seqs = _rows(numbers)
@@ -142,7 +142,7 @@ def join(trace: Trace) -> Cells:
     ):  # fmt: skip
         places = np.flatnonzero(records["event"] == event)
         if event is not Event.DROPPED:
-            # Backwards, so that of two events of one cell the first one stays.
+            # Assign backwards, so that the first of two events of a cell wins.
             places = places[::-1]
         own, found = rows[places], records[places]
         time = np.full(n, NEVER, np.int64)
@@ -176,12 +176,12 @@ _COLUMNS = ("in_channel", "in_circ", "out_channel", "out_circ")
 
 
 def _rows(numbers: Ints) -> tuple[Ints, Ints]:
-    """For each record its cell's row, and each row's number."""
+    """Return the row of each record's cell, and the number of each row."""
     if not len(numbers):
         return numbers, numbers
     low, high = int(numbers.min()), int(numbers.max())
     if high - low < 4 * len(numbers):
-        # Tor counts its cells: no need to sort.
+        # Tor numbers its cells consecutively, so sorting is unnecessary.
         present = np.zeros(high - low + 1, bool)
         present[numbers - low] = True
         place = np.cumsum(present) - 1
@@ -196,7 +196,7 @@ def _fates(times: dict[Event, Ints], command: Ints) -> Ints:
         had[event] for event in (Event.INBUF, Event.QUEUE, Event.OUTBUF, Event.FLUSH)
     )
     relay = (command == RELAY) | (command == RELAY_EARLY)
-    # The first that holds decides.
+    # The first matching condition applies.
     choices = [
         ((had[Event.RECOGNIZED] & ~inbuf) | (outbuf & ~queue) | (flush & ~outbuf),
          Fate.BEGINNING_MISSING),

@@ -1,7 +1,7 @@
-"""The events of a relay's trace as one array, from Tor's binary file or from LTTng's text.
+"""The events of a relay's trace as an array, from Tor's binary file or from LTTng's text.
 
 The format is that of ``cell_trace_file.h`` in the patch series: a header of 64 bytes, then records
-of 24 bytes in the order in which Tor noticed the events.
+of 24 bytes in the order in which Tor recorded the events.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ BYTE_ORDER_MARK = 0x0102
 
 
 class Event(IntEnum):
-    """What a record tells; the first five are the tracepoints of the text of 2019."""
+    """The type of a record; the first five are the tracepoints of the text of 2019."""
 
     INBUF = 1
     RECOGNIZED = 2
@@ -74,7 +74,7 @@ RECORD = np.dtype(
 
 @dataclass(frozen=True)
 class Channel:
-    """One connection of the traced Tor. address: the other side's IPv4 address; None: not told."""
+    """One connection of the traced Tor. address: the peer's IPv4 address; None: not recorded."""
 
     number: int
     address: str | None
@@ -84,18 +84,18 @@ class Channel:
 
 @dataclass(frozen=True)
 class Trace:
-    """What one relay wrote.
+    """The trace of one relay.
 
     Attributes:
-        records: of cells, dtype RECORD in this machine's byte order, as in the file, shape (n,).
+        records: of cells, dtype RECORD in native byte order, in the order of the file, shape (n,).
         channels: by number.
-        tor_version: of the writer.
-        start_ns: when tracing began, nanoseconds since 1970.
-        ended: Tor ended by itself and said so; otherwise its last second may be missing.
-        cut_bytes: bytes of a last record that is not there as a whole.
-        malformed: records that no Tor writes; they are in no other number.
+        tor_version: version of the Tor that wrote it.
+        start_ns: start of tracing, nanoseconds since 1970.
+        ended: whether Tor closed the trace; otherwise its last second may be missing.
+        cut_bytes: bytes of an incomplete last record.
+        malformed: number of invalid records, which are excluded from all other numbers.
         first_malformed: offset of the first of them in bytes; None without any.
-        missing: records that the closing record counts and the file does not hold.
+        missing: number of records that the closing record counts but the file lacks.
     """
 
     records: NDArray[np.void]
@@ -110,14 +110,14 @@ class Trace:
 
 
 def read_trace(path: Path) -> Trace:
-    """Reads a file that a Tor with ``CellTraceFile`` wrote.
+    """Read a file written by a Tor with ``CellTraceFile``.
 
-    A file that is cut gives all its whole records. A record with an impossible event or direction
-    is left out and counted.
+    A truncated file gives all of its complete records. A record with an impossible event or
+    direction is excluded and counted.
 
     Raises:
-        AnalysisError: missing, empty, cut in the header, of another format, or damaged so that not
-            even half of its records can be right.
+        AnalysisError: the file is missing, empty, truncated in the header, of another format, or so
+            damaged that more than half of its records are invalid.
     """
     try:
         content = path.read_bytes()
@@ -135,19 +135,19 @@ def read_trace(path: Path) -> Trace:
     malformed = int(whole - np.count_nonzero(good))
     if 2 * malformed > whole:
         raise AnalysisError(
-            f"{path}: {malformed} of {whole} records are none that Tor writes",
+            f"{path}: {malformed} of {whole} records are invalid",
             "the file is damaged; run the experiment again",
         )
     first = int(np.argmin(good)) if malformed else None
-    kept = records[good] if malformed else records
-    ends = kept[kept["event"] == Event.END]
-    if len(ends) > 1 or (len(ends) == 1 and kept["event"][-1] != Event.END):
+    valid = records[good] if malformed else records
+    ends = valid[valid["event"] == Event.END]
+    if len(ends) > 1 or (len(ends) == 1 and valid["event"][-1] != Event.END):
         raise AnalysisError(
             f"{path} goes on after its closing record", "two programs wrote to the same file"
         )
     return Trace(
-        records=kept[kept["event"] < Event.CHANNEL],
-        channels=_channels(kept, told=bool(header["with_addresses"])),
+        records=valid[valid["event"] < Event.CHANNEL],
+        channels=_channels(valid, with_addresses=bool(header["with_addresses"])),
         tor_version=bytes(header["tor_version"]).decode("ascii", "replace"),
         start_ns=int(header["start_ns"]),
         ended=len(ends) == 1,
@@ -162,9 +162,9 @@ def _read_header(content: bytes, path: Path) -> tuple[np.void, Literal["<", ">"]
     if not content:
         raise AnalysisError(f"{path} is empty", "Tor was killed before it wrote its trace's header")
     if not content.startswith(MAGIC[: len(content)]):
-        raise AnalysisError(f"{path} is no cell trace: it does not begin with {MAGIC.decode()}")
+        raise AnalysisError(f"{path} is not a cell trace: it does not begin with {MAGIC.decode()}")
     if len(content) < HEADER.itemsize:
-        raise AnalysisError(f"{path} is cut in its header, after {len(content)} bytes")
+        raise AnalysisError(f"{path} is truncated in its header, after {len(content)} bytes")
     orders: tuple[Literal["<", ">"], ...] = ("<", ">")
     for order in orders:
         header: np.void = np.frombuffer(content, HEADER.newbyteorder(order), count=1)[0]
@@ -174,7 +174,7 @@ def _read_header(content: bytes, path: Path) -> tuple[np.void, Literal["<", ">"]
         raise AnalysisError(f"{path}: its byte order mark is damaged")
     if header["version"] != VERSION:
         raise AnalysisError(
-            f"{path} has format {header['version']}, this program reads {VERSION}",
+            f"{path} has format {header['version']}, but this program reads {VERSION}",
             "use the program that belongs to the Tor that wrote it",
         )
     sizes = (int(header["header_size"]), int(header["record_size"]))
@@ -187,13 +187,13 @@ def _plausible(records: NDArray[np.void]) -> NDArray[np.bool_]:
     event, direction = records["event"], records["direction"]
     good = (event >= Event.INBUF) & (event <= Event.END)
     good &= (direction <= OUTWARD) & (records["zero"] == 0)
-    # Every cell has a number; each number has been used by an event before.
+    # Only CHANNEL and END records may have the cell number 0.
     good &= (records["seq"] > 0) | (event >= Event.CHANNEL)
     result: NDArray[np.bool_] = good
     return result
 
 
-def _channels(records: NDArray[np.void], *, told: bool) -> dict[int, Channel]:
+def _channels(records: NDArray[np.void], *, with_addresses: bool) -> dict[int, Channel]:
     found = {}
     for record in records[records["event"] == Event.CHANNEL]:
         address = int(record["seq"])
@@ -201,15 +201,15 @@ def _channels(records: NDArray[np.void], *, told: bool) -> dict[int, Channel]:
         number = int(record["channel"])
         found[number] = Channel(
             number,
-            text if told and address else None,
-            int(record["circ_id"]) if told and address else None,
+            text if with_addresses and address else None,
+            int(record["circ_id"]) if with_addresses and address else None,
             record["direction"] == OUTWARD,
         )
     return found
 
 
 def write_trace(path: Path, trace: Trace) -> None:
-    """Writes a trace as Tor would; for tests, and for keeping an imported one."""
+    """Write a trace as Tor would, for tests and imports."""
     header = np.zeros(1, HEADER)
     header["magic"] = MAGIC
     header["byte_order"] = BYTE_ORDER_MARK
@@ -217,8 +217,8 @@ def write_trace(path: Path, trace: Trace) -> None:
     header["header_size"] = HEADER.itemsize
     header["record_size"] = RECORD.itemsize
     header["start_ns"] = trace.start_ns
-    told = any(channel.address for channel in trace.channels.values())
-    header["with_addresses"] = told
+    with_addresses = any(channel.address for channel in trace.channels.values())
+    header["with_addresses"] = with_addresses
     header["tor_version"] = trace.tor_version.encode("ascii", "replace")
     channels = np.zeros(len(trace.channels), RECORD)
     for row, channel in zip(channels, trace.channels.values(), strict=True):
@@ -238,8 +238,8 @@ def write_trace(path: Path, trace: Trace) -> None:
     path.write_bytes(b"".join(parts))
 
 
-# babeltrace2's text, one event a line:
-#   [12:00:00.000000001] (+0.000000001) host tor_cell:inbuf: { cpu_id = 0 }, { time_ns = 1, ... }
+# Text of babeltrace2, one event per line: [12:00:00.000000001] (+0.000000001) host tor_cell:inbuf:
+# { cpu_id = 0 }, { time_ns = 1, ... }
 _LINE = re.compile(
     r"tor_cell:(?P<event>[a-z]+): .*?"
     r"\{ time_ns = (?P<time>\d+), seq = (?P<seq>\d+), channel = (?P<channel>\d+), "
@@ -257,13 +257,13 @@ _BATCH_LINES = 1 << 16
 
 
 def read_lttng_text(path: Path) -> Trace:
-    """Reads what ``babeltrace2 TRACE`` printed of a session with the events ``tor_cell:*``.
+    """Read the output of ``babeltrace2 TRACE`` for a session with the events ``tor_cell:*``.
 
-    Events of other providers are passed over. LTTng says on its standard error when it had to
-    discard events; those cells do not join and are counted so.
+    Events of other providers are ignored. LTTng reports discarded events on its standard error; the
+    affected cells are counted as incomplete.
 
     Raises:
-        AnalysisError: missing, or without a single event of a cell.
+        AnalysisError: the file is missing, or has no event of a cell.
     """
     try:
         with path.open(encoding="utf-8", errors="replace") as lines:
@@ -302,7 +302,7 @@ def _parse_lttng(lines: Iterable[str], path: Path) -> Trace:
     records = np.concatenate(parts) if parts else np.zeros(0, RECORD)
     if not len(records):
         raise AnalysisError(
-            f"{path} holds no event of a cell",
+            f"{path} has no event of a cell",
             "enable the events tor_cell:* and set CellTrace 1 in the relay's torrc",
         )
     return Trace(
@@ -316,7 +316,7 @@ def _parse_lttng(lines: Iterable[str], path: Path) -> Trace:
 
 
 def count_events(traces: Iterable[Trace]) -> Iterator[tuple[Event, int]]:
-    """How often each event of a cell stands in some traces."""
+    """Yield how often each event of a cell occurs in some traces."""
     totals = np.zeros(Event.END + 1, np.int64)
     for trace in traces:
         totals += np.bincount(trace.records["event"], minlength=Event.END + 1)

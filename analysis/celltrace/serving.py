@@ -1,9 +1,9 @@
-"""What a channel's circuits compete for: cells served in one instant, circuits that wait then.
+"""Competition of circuits for a channel: cells served at one instant, and circuits waiting then.
 
-A relay serves a channel when it moves cells from circuits' queues to the channel's outbuf. In
-simulated time all that one round of the scheduler moves has one time stamp: for a circuit policy
-the clock stands meanwhile. Of cells towards the client, whose channel the records hold; those that
-a relay made (an exit, of a stream's bytes) are among them.
+A relay serves a channel when it moves cells from the queues of circuits to the channel's outbuf. In
+simulated time, all cells of one scheduler round have the same time stamp. Only cells towards the
+client are included, as the records contain their channel; so are cells that a relay created, such
+as an exit from the bytes of a stream.
 """
 
 from __future__ import annotations
@@ -19,23 +19,23 @@ from analysis.celltrace.events import INWARD
 
 
 @dataclass(frozen=True)
-class Served:
-    """The instants at which channels were served, over some relays; arrays have shape (n,).
+class ServiceInstants:
+    """The instants at which channels were served, over some relays; arrays of shape (n,).
 
     Attributes:
-        cells: how many cells were moved.
-        waiting: of how many circuits a cell was in the queue just before.
+        cells: number of cells that were moved.
+        waiting: number of circuits with a cell in the queue just before.
     """
 
     cells: Ints
     waiting: Ints
 
 
-def served(relays: Sequence[Cells], begin_s: float, end_s: float) -> Served:
-    """The instants within [begin, end) at which the relays served channels towards clients."""
+def served(relays: Sequence[Cells], begin_s: float, end_s: float) -> ServiceInstants:
+    """Return the instants in [begin, end) at which the relays served channels towards clients."""
     span_ns = (round(begin_s * 1e9), round(end_s * 1e9))
-    found = [_of_channel(own, *span_ns) for cells in relays for own in _by_channel(cells)]
-    return Served(
+    found = [_serve_channel(own, *span_ns) for cells in relays for own in _by_channel(cells)]
+    return ServiceInstants(
         np.concatenate([np.zeros(0, np.int64), *(one.cells for one in found)]),
         np.concatenate([np.zeros(0, np.int64), *(one.waiting for one in found)]),
     )
@@ -43,7 +43,7 @@ def served(relays: Sequence[Cells], begin_s: float, end_s: float) -> Served:
 
 @dataclass(frozen=True)
 class _Queued:
-    """The cells that one channel moved to its outbuf; arrays have shape (n,)."""
+    """The cells that one channel moved to its outbuf; arrays of shape (n,)."""
 
     circuit: Ints
     queue_ns: Ints
@@ -63,19 +63,20 @@ def _by_channel(cells: Cells) -> list[_Queued]:
     ]
 
 
-def _of_channel(own: _Queued, begin_ns: int, end_ns: int) -> Served:
+def _serve_channel(own: _Queued, begin_ns: int, end_ns: int) -> ServiceInstants:
     instants, cells = np.unique(own.outbuf_ns, return_counts=True)
     starts_ns, ends_ns = _waits(own)
-    # A circuit waits from its first cell's coming until its last one's going, and both count.
+    # A circuit waits from the arrival of its first cell to the departure of its last one,
+    # inclusive.
     waiting = np.searchsorted(np.sort(starts_ns), instants, "right") - np.searchsorted(
         np.sort(ends_ns), instants, "left"
     )
     inside = (instants >= begin_ns) & (instants < end_ns)
-    return Served(cells[inside].astype(np.int64), waiting[inside].astype(np.int64))
+    return ServiceInstants(cells[inside].astype(np.int64), waiting[inside].astype(np.int64))
 
 
 def _waits(own: _Queued) -> tuple[Ints, Ints]:
-    """When circuits' queues began and ceased to hold cells; each queue is first in, first out."""
+    """Return when the queues of circuits became non-empty and empty; each queue is FIFO."""
     order = np.lexsort((own.outbuf_ns, own.queue_ns, own.circuit))
     circuit, queue_ns, outbuf_ns = (
         column[order] for column in (own.circuit, own.queue_ns, own.outbuf_ns)

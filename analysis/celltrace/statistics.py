@@ -1,8 +1,8 @@
-"""The numbers of the text of 2019 for the cells of a relay, and where their time was spent.
+"""Statistics of cells in relays, as in the text of 2019, and the stages where they spend time.
 
-"Inprocess Cell Time Tracing", D. Goulet, tor-scaling, 7 August 2019: times are from inbuf to
-kernel, in milliseconds, of RELAY cells that were relayed; the busiest circuit; the quiet circuits
-(first quartile by cells) and the busy ones (third).
+The text is "Inprocess Cell Time Tracing", D. Goulet, tor-scaling, 7 August 2019. Times are from
+inbuf to kernel, in milliseconds, of relayed RELAY cells. Groups are the busiest circuit, the quiet
+circuits (first quartile by cells) and the busy ones (third).
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ NS_PER_MS = 1e6
 
 
 class Group(StrEnum):
-    """Which circuits' cells."""
+    """A group of circuits."""
 
     ALL = "all"
     BUSIEST = "busiest circuit"
@@ -30,7 +30,7 @@ class Group(StrEnum):
 
 
 class Stage(StrEnum):
-    """A part of a cell's way through a relay."""
+    """A stage of a cell's path through a relay."""
 
     INBUF_QUEUE = "inbuf to queue"
     QUEUE_OUTBUF = "queue to outbuf"
@@ -39,7 +39,7 @@ class Stage(StrEnum):
 
 
 def summarise(times_ms: Floats) -> CellTimes:
-    """The text's line of numbers for times of shape (n,)."""
+    """Return the text's summary of times, shape (n,)."""
     if not times_ms.size:
         return CellTimes(0, *(float("nan"),) * 6)
     low, q1, median, q3, high = np.quantile(times_ms, [0.0, 0.25, 0.5, 0.75, 1.0])
@@ -55,7 +55,7 @@ def summarise(times_ms: Floats) -> CellTimes:
 
 
 def stage_ms(cells: Cells, stage: Stage) -> Floats:
-    """How long each relayed cell took for a stage, shape (n,) in milliseconds.
+    """Return the duration of a stage for each cell, shape (n,) in milliseconds.
 
     All cells must have been relayed.
     """
@@ -70,7 +70,7 @@ def stage_ms(cells: Cells, stage: Stage) -> Floats:
 
 
 def relayed_traffic(cells: Cells, begin_ns: int, end_ns: int) -> Cells:
-    """The RELAY cells that were relayed and came in within [begin_ns, end_ns)."""
+    """Return the relayed RELAY cells received in [begin_ns, end_ns)."""
     keep = (cells.fate == Fate.RELAYED) & cells.is_traffic
     keep &= (cells.inbuf_ns >= begin_ns) & (cells.inbuf_ns < end_ns)
     return cells.where(keep)
@@ -81,51 +81,53 @@ class Circuits:
     """Relayed cells by circuit.
 
     Attributes:
-        of_cell: each cell's circuit, an index, shape (n,).
-        cells: how many cells each circuit had, shape (circuits,).
-        quiet_most: a quiet circuit has at most so many cells: the first quartile.
-        busy_least: a busy circuit has at least so many, the third quartile, and is not quiet.
+        circuit_of_cell: index of each cell's circuit, shape (n,).
+        cells: number of cells of each circuit, shape (circuits,).
+        quiet_max: maximum number of cells of a quiet circuit: the first quartile.
+        busy_min: minimum number of cells of a busy circuit: the third quartile.
     """
 
-    of_cell: Ints
+    circuit_of_cell: Ints
     cells: Ints
-    quiet_most: float
-    busy_least: float
+    quiet_max: float
+    busy_min: float
 
     def members(self, group: Group) -> Bools:
-        """Whether each cell belongs to a group of circuits, shape (n,)."""
+        """Return whether each cell belongs to a group of circuits, shape (n,)."""
         if group is Group.ALL or not self.cells.size:
-            return np.ones(self.of_cell.shape, bool)
+            return np.ones(self.circuit_of_cell.shape, bool)
         if group is Group.BUSIEST:
             chosen = np.arange(self.cells.size) == int(np.argmax(self.cells))
         elif group is Group.QUIET:
-            chosen = self.cells <= self.quiet_most
+            chosen = self.cells <= self.quiet_max
         else:
             chosen = self._busy
-        result: Bools = chosen[self.of_cell]
+        result: Bools = chosen[self.circuit_of_cell]
         return result
 
     def count(self, group: Group) -> int:
-        """How many circuits a group has."""
+        """Return the number of circuits in a group."""
         if group is Group.ALL:
             return int(self.cells.size)
         if group is Group.BUSIEST:
             return min(1, int(self.cells.size))
         if group is Group.QUIET:
-            return int(np.count_nonzero(self.cells <= self.quiet_most))
+            return int(np.count_nonzero(self.cells <= self.quiet_max))
         return int(np.count_nonzero(self._busy))
 
     @property
     def _busy(self) -> Bools:
-        # Where most circuits have one cell both quartiles are 1: quiet ones are not busy as well.
-        result: Bools = (self.cells >= self.busy_least) & (self.cells > self.quiet_most)
+        # If most circuits have one cell, both quartiles are 1. Quiet circuits are then not busy as
+        # well.
+        result: Bools = (self.cells >= self.busy_min) & (self.cells > self.quiet_max)
         return result
 
 
 def by_circuit(keys: Sequence[Ints]) -> Circuits:
-    """Groups cells by their circuit; each of ``keys`` has the shape (n,).
+    """Group cells by circuit; each of ``keys`` has the shape (n,).
 
-    Within a relay the keys are the pair of ``Cells.circuits``; over several relays, the relay too.
+    Within a relay, the keys are the pair of ``Cells.circuits``; over several relays, also the
+    relay.
     """
     n = len(keys[0])
     if not n:
@@ -135,22 +137,22 @@ def by_circuit(keys: Sequence[Ints]) -> Circuits:
     for key in keys:
         ranked = key[order]
         changes[1:] |= ranked[1:] != ranked[:-1]
-    of_cell = np.empty(n, np.int64)
-    of_cell[order] = np.cumsum(changes)
-    cells = np.bincount(of_cell)
+    circuit_of_cell = np.empty(n, np.int64)
+    circuit_of_cell[order] = np.cumsum(changes)
+    cells = np.bincount(circuit_of_cell)
     q1, q3 = np.quantile(cells, [0.25, 0.75])
-    return Circuits(of_cell, cells, float(q1), float(q3))
+    return Circuits(circuit_of_cell, cells, float(q1), float(q3))
 
 
 @dataclass(frozen=True)
 class Relayed:
-    """What one or more relays relayed; arrays have shape (n,), one entry for each cell.
+    """The relayed cells of one or more relays; arrays of shape (n,), one entry per cell.
 
     Attributes:
-        time_s: when it came in.
-        stages_ms: how long it took, by stage.
-        circuits: which circuit it belongs to, of which relay.
-        span_s: length of the span in which the cells came in.
+        time_s: when it was received.
+        stages_ms: duration of each stage.
+        circuits: its circuit, of one relay.
+        span_s: length of the span in which the cells were received.
     """
 
     time_s: Floats
@@ -160,17 +162,17 @@ class Relayed:
 
     @property
     def total_ms(self) -> Floats:
-        """How long each cell was inside."""
+        """The time that each cell spent inside the relay."""
         return self.stages_ms[Stage.TOTAL]
 
     @property
     def noise(self) -> float:
-        """What the autocorrelation of white noise stays below, mostly."""
+        """An approximate upper bound of the autocorrelation of white noise."""
         return 3 / float(np.sqrt(self.span_s))
 
 
 def relayed(relays: Sequence[Cells], begin_s: float, end_s: float) -> Relayed:
-    """The relayed RELAY cells of some relays that came in within [begin, end)."""
+    """Return the relayed RELAY cells of some relays that were received in [begin, end)."""
     span_ns = (round(begin_s * 1e9), round(end_s * 1e9))
     own = [relayed_traffic(cells, *span_ns) for cells in relays]
     keys = [cells.circuits() for cells in own]
@@ -192,7 +194,7 @@ def relayed(relays: Sequence[Cells], begin_s: float, end_s: float) -> Relayed:
 
 
 def chance_longer(one_ms: Floats, other_ms: Floats) -> float:
-    """The chance that a value of the first is above one of the second; equal ones count half.
+    """Return the probability that a value of the first exceeds one of the second; ties count half.
 
     Args:
         one_ms: shape (n,), n > 0.
@@ -203,32 +205,32 @@ def chance_longer(one_ms: Floats, other_ms: Floats) -> float:
     return float(below.mean()) / (2 * ranked.size)
 
 
-LEAST_PERIOD_S = 10
-MOST_PERIOD_S = 120
-LEAST_SPAN_S = 3 * MOST_PERIOD_S
-"""Cells have to come in over so long a time before a period can be told."""
+MIN_PERIOD_S = 10
+MAX_PERIOD_S = 120
+MIN_SPAN_S = 3 * MAX_PERIOD_S
+"""Minimum span of cells for the detection of a period."""
 
 
 def delay_autocorrelation(time_s: Floats, time_ms: Floats) -> tuple[Floats, Floats] | None:
-    """How much the delays of one second are like those some seconds before.
+    """Return the autocorrelation of the delays over time.
 
-    Of the 99th percentile in each second, its logarithm less its running median over
-    ``MOST_PERIOD_S``.
+    It is computed from the logarithm of the 99th percentile in each second, minus its running
+    median over ``MAX_PERIOD_S``.
 
     Args:
-        time_s: when each cell came in, shape (n,).
-        time_ms: how long it took, shape (n,).
+        time_s: when each cell was received, shape (n,).
+        time_ms: time inside the relay, shape (n,).
 
     Returns:
-        The lags in seconds, from ``LEAST_PERIOD_S`` to ``MOST_PERIOD_S``, and the autocorrelation
-        at each, at most 1; None for a trace shorter than ``LEAST_SPAN_S`` or without variation.
+        The lags in seconds, from ``MIN_PERIOD_S`` to ``MAX_PERIOD_S``, and the autocorrelation
+        at each, at most 1; None for a trace shorter than ``MIN_SPAN_S`` or without variation.
         White noise of n seconds stays below about 3 / sqrt(n).
     """
     if not time_s.size:
         return None
     second = np.floor(time_s - time_s.min()).astype(np.int64)
     n = int(second.max()) + 1
-    if n < LEAST_SPAN_S:
+    if n < MIN_SPAN_S:
         return None
     order = np.lexsort((time_ms, second))
     counts = np.bincount(second, minlength=n)
@@ -237,7 +239,7 @@ def delay_autocorrelation(time_s: Floats, time_ms: Floats) -> tuple[Floats, Floa
     level = np.full(n, np.nan)
     level[counts > 0] = np.log(np.maximum(time_ms[order][place[counts > 0]], 1e-6))
     level = np.where(np.isnan(level), np.nanmedian(level), level)
-    half = MOST_PERIOD_S // 2
+    half = MAX_PERIOD_S // 2
     padded = np.pad(level, half, mode="reflect")
     level = level - np.median(
         np.lib.stride_tricks.sliding_window_view(padded, 2 * half + 1), axis=1
@@ -246,15 +248,15 @@ def delay_autocorrelation(time_s: Floats, time_ms: Floats) -> tuple[Floats, Floa
     variance = float(level @ level)
     if variance == 0.0:
         return None
-    lags = np.arange(LEAST_PERIOD_S, MOST_PERIOD_S + 1)
+    lags = np.arange(MIN_PERIOD_S, MAX_PERIOD_S + 1)
     strength = np.array([float(level[lag:] @ level[:-lag]) for lag in lags]) / variance
     return lags.astype(np.float64), strength
 
 
 def spike_period_s(time_s: Floats, time_ms: Floats) -> tuple[float, float]:
-    """The strongest period of the delays over time, and the autocorrelation there.
+    """Return the strongest period of the delays, and the autocorrelation there.
 
-    NaN, NaN where ``delay_autocorrelation`` has none.
+    Returns NaN, NaN if ``delay_autocorrelation`` is None.
     """
     found = delay_autocorrelation(time_s, time_ms)
     if found is None:

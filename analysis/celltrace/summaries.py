@@ -1,4 +1,4 @@
-"""The numbers of a study's cell traces, by run and over seeds: for csv files and report."""
+"""Summaries of a study's cell traces, by run and over seeds, for CSV files and the report."""
 
 from __future__ import annotations
 
@@ -34,15 +34,15 @@ from analysis.formats.tables import read_table
 ALL_ROLES = "all relays"
 STAGES = (Stage.INBUF_QUEUE, Stage.QUEUE_OUTBUF, Stage.OUTBUF_FLUSH)
 POSITIONS = ("guard", "middle", "exit")
-MOST_POINTS = 20_000
-"""In one panel of a scatter; more would only hide each other."""
+MAX_POINTS = 20_000
+"""Maximum number of points in one panel of a scatter plot; more would overlap."""
 
 
 @dataclass(frozen=True)
 class TimeRow:
-    """Times of one run's relayed RELAY cells in the measured span, of one group and one stage.
+    """Times of relayed RELAY cells of one run in the measured span, for a group and a stage.
 
-    share: of all the time that such cells spent inside, the part in this stage.
+    share: the share of this stage in the total time that such cells spent inside.
     """
 
     level: str
@@ -59,7 +59,7 @@ class TimeRow:
 
 @dataclass(frozen=True)
 class SpikeRow:
-    """The strongest period of the delays at one role's relays; NaN where none can be given."""
+    """The strongest period of the delays at the relays of a role; NaN if there is none."""
 
     level: str
     variant: str
@@ -73,14 +73,14 @@ class SpikeRow:
 
 @dataclass(frozen=True)
 class WaitRow:
-    """Where RELAY cells towards clients waited at one role's relays in one run.
+    """Waits of RELAY cells towards clients at the relays of a role in one run, by place.
 
     Attributes:
-        cells: how many were sent, of those that were queued in the measured span.
-        unsent: how many were queued as well and never sent.
-        arrived: of how many of ``cells`` the arrival at the next relay is known.
-        queue_s, outbuf_s, kernel_s: mean waits; NaN without a cell, and in the kernel where too few
-            have arrived.
+        cells: number of cells that were queued in the measured span and sent.
+        unsent: number of cells that were queued in the span and never sent.
+        arrived: number of ``cells`` whose arrival at the next relay is known.
+        queue_s, outbuf_s, kernel_s: mean waits; NaN without a cell, and for the kernel if too few
+            arrivals are known.
     """
 
     level: str
@@ -115,9 +115,9 @@ class RelayTimeRow:
 
 @dataclass(frozen=True)
 class Points:
-    """What a scatter shows of one run: when cells came in, how long they took, in which groups.
+    """The points of a scatter plot for one run: times of cells, delays, and groups.
 
-    cells: how many there were before only each n-th was kept.
+    cells: the number of cells before thinning.
     """
 
     level: str
@@ -135,7 +135,7 @@ class Points:
 
 @dataclass
 class TraceTable:
-    """Collects a study's traced runs, one after the other."""
+    """Collected traced runs of a study."""
 
     times: list[TimeRow] = field(default_factory=list)
     spikes: list[SpikeRow] = field(default_factory=list)
@@ -148,7 +148,7 @@ class TraceTable:
         return bool(self.counts)
 
     def add(self, run: Run, level: Level, records: Path) -> None:
-        """Takes one run, if its relays were traced.
+        """Add one run, if its relays were traced.
 
         Raises:
             AnalysisError: a table is missing or cannot be read.
@@ -205,10 +205,10 @@ class TraceTable:
         time_s, time_ms = own.time_s, own.total_ms
         if any((p.level, p.variant, p.role) == (run.level, run.variant, role) for p in self.points):
             return
-        # Of the quiet circuits' few cells all are shown, of the others each n-th.
+        # Quiet circuits have few cells, so keep all of these, and every n-th of the others.
         order = np.argsort(time_s, kind="stable")
         keep = groups[Group.QUIET].copy()
-        keep[order[:: max(1, -(-len(order) // MOST_POINTS))]] = True
+        keep[order[:: max(1, -(-len(order) // MAX_POINTS))]] = True
         self.points.append(
             Points(
                 run.level, run.variant, run.seed, run.repeat, role,
@@ -262,12 +262,12 @@ class TraceTable:
 
     @property
     def roles(self) -> list[str]:
-        """Roles of the traced relays, then all of them together if there are several."""
+        """Roles of the traced relays, followed by all of them together if there are several."""
         return list(dict.fromkeys(row.role for row in self.times))
 
     @property
     def relaying_roles(self) -> list[str]:
-        """Those of them that relayed cells in a measured span; of the others there are no times."""
+        """Roles whose relays relayed cells in a measured span, and therefore have times."""
         relaying = {row.role for row in self.times if row.summary.count}
         return [role for role in self.roles if role in relaying]
 
@@ -289,13 +289,13 @@ class MeanTimes:
 
 
 def over_seeds(rows: Iterable[TimeRow]) -> Iterator[MeanTimes]:
-    """Rows of the same role, level, variant, group and stage become one, in the order met."""
-    together: dict[tuple[str, str, str, Group, Stage], list[TimeRow]] = {}
+    """Average rows of the same role, level, variant, group and stage, in the order met."""
+    grouped: dict[tuple[str, str, str, Group, Stage], list[TimeRow]] = {}
     for row in rows:
         key = (row.role, row.level, row.variant, row.group, row.stage)
-        together.setdefault(key, []).append(row)
+        grouped.setdefault(key, []).append(row)
     names = [f.name for f in fields(CellTimes) if f.name != "count"]
-    for key, own in together.items():
+    for key, own in grouped.items():
         filled = [row for row in own if row.summary.count]
         cells = sum(row.summary.count for row in own)
         means = {
@@ -316,12 +316,12 @@ def over_seeds(rows: Iterable[TimeRow]) -> Iterator[MeanTimes]:
 
 @dataclass(frozen=True)
 class MeanWaits:
-    """Waits at one role's relays under one level and variant, over seeds.
+    """Waits at the relays of a role under one level and variant, over seeds.
 
     Attributes:
         cells, unsent, arrived: sums over seeds, as in ``WaitRow``.
-        parts_s: mean over the seeds of the mean waits in queue, outbuf and kernel; NaN where no
-            seed has one.
+        parts_s: means over seeds of the mean waits in queue, outbuf and kernel; NaN if no seed has
+            one.
     """
 
     role: str
@@ -334,11 +334,11 @@ class MeanWaits:
 
 
 def mean_waits(table: TraceTable) -> list[MeanWaits]:
-    """One row for each role, level and variant in which a cell was sent, in the order met."""
-    together: dict[tuple[str, str, str], list[WaitRow]] = {}
+    """Return a row for each role, level and variant with a sent cell, in the order met."""
+    grouped: dict[tuple[str, str, str], list[WaitRow]] = {}
     for row in table.waits:
         if row.cells:
-            together.setdefault((row.role, row.level, row.variant), []).append(row)
+            grouped.setdefault((row.role, row.level, row.variant), []).append(row)
     return [
         MeanWaits(
             *key,
@@ -351,7 +351,7 @@ def mean_waits(table: TraceTable) -> list[MeanWaits]:
                 _mean(np.array([row.kernel_s for row in own if not np.isnan(row.kernel_s)])),
             ),
         )
-        for key, own in together.items()
+        for key, own in grouped.items()
     ]
 
 
@@ -360,7 +360,7 @@ def _mean(values: Floats) -> float:
 
 
 def fate_counts(table: TraceTable) -> list[tuple[str, bool, int]]:
-    """What became of all cells of all runs: meaning, whether their events join, how many."""
+    """Return the fates of all cells of all runs: meaning, whether events join, and count."""
     total = dict.fromkeys(Fate, 0)
     for _, counts in table.counts:
         for relay in counts.relays:
@@ -370,7 +370,7 @@ def fate_counts(table: TraceTable) -> list[tuple[str, bool, int]]:
 
 
 def times_csv(table: TraceTable) -> str:
-    """celltrace.csv: one line for each run, role, group and stage."""
+    """Return the content of celltrace.csv: a line for each run, role, group and stage."""
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
     numbers = [f.name for f in fields(CellTimes)]
@@ -390,7 +390,7 @@ def times_csv(table: TraceTable) -> str:
 
 
 def waits_csv(table: TraceTable) -> str:
-    """celltrace-waits.csv: one line for each run and role."""
+    """Return the content of celltrace-waits.csv: a line for each run and role."""
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
     writer.writerow([f.name for f in fields(WaitRow)])
@@ -401,7 +401,7 @@ def waits_csv(table: TraceTable) -> str:
 
 
 def relay_times_csv(table: TraceTable) -> str:
-    """celltrace-ttfb.csv: one line for each run, class, position and stage."""
+    """Return the content of celltrace-ttfb.csv: a line for each run, class, position and stage."""
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
     writer.writerow(
@@ -423,7 +423,7 @@ def _cell(value: float) -> str:
 
 
 def stream_counts(table: TraceTable) -> dict[str, int]:
-    """How many downloads' chains were followed, and why others were not, over all runs."""
+    """Return how many chains of downloads were followed, and failures by reason, over all runs."""
     total: dict[str, int] = {}
     for _, counts in table.counts:
         for reason, n in counts.streams.items():

@@ -1,4 +1,4 @@
-"""Where cells towards clients wait: in their circuit's queue, in the outbuf, in the kernel.
+"""Waits of cells towards clients: in the queue of the circuit, in the outbuf, in the kernel.
 
 docs/explanation/celltrace.md has the definitions.
 """
@@ -15,22 +15,25 @@ from analysis.celltrace.arrivals import Arrivals
 from analysis.celltrace.cells import NEVER, Cells
 from analysis.celltrace.events import INWARD
 
-LEAST_KNOWN = 0.5
-"""Share of its cells whose wait in the kernel has to be known. A guard is the middle of a few
-circuits, whose cells a traced relay reads; of all that it sends to clients they say nothing."""
+MIN_KNOWN_SHARE = 0.5
+"""Minimum share of cells whose wait in the kernel has to be known.
+
+A guard is the middle relay of a few circuits, whose cells a traced relay reads. These are not
+representative of the cells that it sends to clients.
+"""
 
 
 @dataclass(frozen=True)
 class Waits:
-    """How long RELAY cells towards clients waited at some relays; arrays have shape (n,).
+    """Waits of RELAY cells towards clients at some relays; arrays of shape (n,).
 
     Attributes:
-        queue_s: in their circuit's queue.
-        outbuf_s: in their connection's outbuf.
-        kernel_s: from the kernel's having them to their being read at the next relay, less what
-            that takes at least; NaN where the reading is not known. None where the records do not
-            tell of it at all.
-        unsent: cells that were queued as well, but never handed to the kernel.
+        queue_s: in the queue of the circuit.
+        outbuf_s: in the outbuf of the connection.
+        kernel_s: from the flush to the kernel until the next relay reads the cell, minus the
+            minimum of this time; NaN if the arrival is unknown. None if the records have no
+            arrivals.
+        unsent: number of cells that were queued but never flushed to the kernel.
     """
 
     queue_s: Floats
@@ -40,23 +43,23 @@ class Waits:
 
     @property
     def kernel_mean_s(self) -> float | None:
-        """The mean of those in the kernel; None where those of too few cells are known."""
+        """The mean wait in the kernel; None if too few are known."""
         known_s = self.known_kernel_s
-        few = not known_s.size or known_s.size < LEAST_KNOWN * self.queue_s.size
+        few = not known_s.size or known_s.size < MIN_KNOWN_SHARE * self.queue_s.size
         return None if few else float(known_s.mean())
 
     @property
     def known_kernel_s(self) -> Floats:
-        """Those in the kernel that are known; none where the records do not tell of it."""
+        """The known waits in the kernel; empty if the records have no arrivals."""
         if self.kernel_s is None:
             return np.empty(0)
         return self.kernel_s[~np.isnan(self.kernel_s)]
 
 
 def waits(relays: Sequence[tuple[Cells, Arrivals | None]], begin_s: float, end_s: float) -> Waits:
-    """The waits of RELAY cells towards clients that were queued within [begin, end).
+    """Return the waits of RELAY cells towards clients that were queued in [begin, end).
 
-    relays: the cells of each, and when those that it sent arrived; None: records without them.
+    relays: the cells of each, and the arrivals of those it sent; None: not in the records.
     """
     span_ns = (round(begin_s * 1e9), round(end_s * 1e9))
     queue_s, outbuf_s, kernel_s = [np.empty(0)], [np.empty(0)], [np.empty(0)]
@@ -64,24 +67,24 @@ def waits(relays: Sequence[tuple[Cells, Arrivals | None]], begin_s: float, end_s
     for cells, arrived in relays:
         queued = (cells.direction == INWARD) & cells.is_traffic
         queued &= (cells.queue_ns >= span_ns[0]) & (cells.queue_ns < span_ns[1])
-        gone = queued & (cells.outbuf_ns != NEVER) & (cells.flush_ns != NEVER)
-        unsent += int(np.count_nonzero(queued)) - int(np.count_nonzero(gone))
-        outbuf_ns = cells.outbuf_ns[gone]
-        queue_s.append((outbuf_ns - cells.queue_ns[gone]) / 1e9)
-        outbuf_s.append((cells.flush_ns[gone] - outbuf_ns) / 1e9)
+        sent = queued & (cells.outbuf_ns != NEVER) & (cells.flush_ns != NEVER)
+        unsent += int(np.count_nonzero(queued)) - int(np.count_nonzero(sent))
+        outbuf_ns = cells.outbuf_ns[sent]
+        queue_s.append((outbuf_ns - cells.queue_ns[sent]) / 1e9)
+        outbuf_s.append((cells.flush_ns[sent] - outbuf_ns) / 1e9)
         if arrived is not None:
-            kernel_s.append(_kernel_wait_s(cells, arrived)[gone])
-    told = all(arrived is not None for _, arrived in relays)
+            kernel_s.append(_kernel_wait_s(cells, arrived)[sent])
+    has_arrivals = all(arrived is not None for _, arrived in relays)
     return Waits(
         np.concatenate(queue_s),
         np.concatenate(outbuf_s),
-        np.concatenate(kernel_s) if told else None,
+        np.concatenate(kernel_s) if has_arrivals else None,
         unsent,
     )
 
 
 def _kernel_wait_s(cells: Cells, arrived: Arrivals) -> Floats:
-    """For each cell the time from flush to arrival, less the least on its channel; NaN: unknown."""
+    """Return the time from flush to arrival minus its minimum on the channel; NaN: unknown."""
     rows = np.searchsorted(cells.seq, arrived.seq)
     way_ns = arrived.arrived_ns - cells.flush_ns[rows]
     result = np.full(len(cells), np.nan)
@@ -90,8 +93,8 @@ def _kernel_wait_s(cells: Cells, arrived: Arrivals) -> Floats:
 
 
 def _least_by(group: Ints, values: Ints) -> Ints:
-    """For each value the least of its group; all of shape (n,)."""
-    numbers, of_value = np.unique(group, return_inverse=True)
+    """Return the minimum of each value's group; all of shape (n,)."""
+    numbers, groups = np.unique(group, return_inverse=True)
     least = np.full(numbers.size, np.iinfo(np.int64).max)
-    np.minimum.at(least, of_value, values)
-    return least[of_value]
+    np.minimum.at(least, groups, values)
+    return least[groups]

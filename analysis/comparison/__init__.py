@@ -1,1 +1,1 @@
-"""Two sets of runs side by side, what differs between them, and the history of nights."""
+"""Comparison of two sets of runs, their differences, and the history of nightly runs."""

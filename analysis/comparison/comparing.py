@@ -1,4 +1,4 @@
-"""Two sets of runs to verdicts: the first is the baseline, the second is judged against it."""
+"""Comparison of two sets of runs: the first is the baseline, the second is judged against it."""
 
 from __future__ import annotations
 
@@ -25,29 +25,29 @@ from analysis.judgement.verdicts import LEVEL
 from analysis.measures.metric import Statistic
 
 A, B = "A", "B"
-"""The sides' names among statistics: two variants of the same name are two sides."""
+"""The names of the two sides in statistics, as both may have variants of the same name."""
 
 
 class Conclusion(IntEnum):
     """The answer as an exit status."""
 
-    FINE = 0
+    NO_REGRESSION = 0
     REGRESSION = 1
     UNSETTLED = 3
 
 
 @dataclass(frozen=True)
 class Match:
-    """A level and a variant of each side, and the runs there.
+    """A level and variant on each side, with its runs.
 
     Attributes:
-        label: for readers: what distinguishes it from the comparison's other matches.
-        level_a: of the baseline.
-        variant_a: likewise.
-        level_b: of what is judged.
-        variant_b: likewise.
-        runs_a: seed -> runs, by repeat.
-        runs_b: likewise.
+        label: text that distinguishes it from the comparison's other matches.
+        level_a: level of the baseline.
+        variant_a: variant of the baseline.
+        level_b: level of the other side.
+        variant_b: variant of the other side.
+        runs_a: seed -> runs of the baseline, by repeat.
+        runs_b: seed -> runs of the other side, by repeat.
     """
 
     label: str
@@ -71,15 +71,15 @@ class MetricRow:
 
 @dataclass(frozen=True)
 class Comparison:
-    """The answer and all that led to it.
+    """The result of a comparison.
 
     Attributes:
-        about: what was compared; none if nothing is known to differ.
-        identical: all records are the same bytes, so that there is nothing to test.
-        paired: how runs were compared.
-        pairs: networks of both sides, over all matches; for unpaired sets of no meaning.
-        alone: networks without a partner, and other notes on what is compared.
-        error_level: chance of any false "shown" among the endpoints of all matches together.
+        about: the compared aspects; empty if no difference is known.
+        identical: all records are byte-identical, so that there is nothing to test.
+        paired: whether runs were compared in pairs.
+        pairs: number of common networks, over all matches; meaningless for unpaired sets.
+        alone: networks without a partner, and other notes on the comparison.
+        error_level: probability of any false "shown" among the endpoints of all matches.
     """
 
     a: RunSet
@@ -95,34 +95,34 @@ class Comparison:
 
     @property
     def endpoints(self) -> list[MetricRow]:
-        """What decides."""
+        """The endpoints."""
         return [row for row in self.rows if row.judgement.endpoint is not None]
 
     @property
     def judged(self) -> list[MetricRow]:
-        """Endpoints that have enough streams to be judged."""
+        """The endpoints with enough streams to be judged."""
         return [row for row in self.endpoints if row.judgement.verdict.grade is not None]
 
     @property
     def regressions(self) -> list[MetricRow]:
-        """Endpoints that are shown to be worse."""
+        """The endpoints that are shown to be worse."""
         return [row for row in self.judged if row.judgement.regression]
 
     @property
     def unsettled(self) -> list[MetricRow]:
-        """Endpoints of which nothing is shown."""
+        """The endpoints for which nothing is shown."""
         return [row for row in self.judged if not row.judgement.verdict.settled]
 
     @property
     def networks(self) -> int:
-        """Pairs, or runs of the smaller side, of the endpoint that has fewest."""
+        """Minimum over the endpoints of the number of pairs, or of runs on the smaller side."""
         return min((row.judgement.verdict.count for row in self.judged), default=0)
 
     @property
     def spreads_shown(self) -> float | None:
-        """The smallest change of a first endpoint that so many pairs show, in units of their sd.
+        """The smallest detectable change of a first endpoint, in standard deviations.
 
-        The standard deviation is that of the pairs' differences. None without two pairs.
+        The standard deviation is that of paired differences. None without two pairs.
         """
         if self.networks < 2 or not self.paired:
             return None
@@ -132,25 +132,27 @@ class Comparison:
 
     @property
     def conclusion(self) -> Conclusion:
-        """Regression goes before not settled; byte-identical records are settled."""
+        """The exit status: a regression takes precedence over unsettled endpoints."""
         if self.identical:
-            return Conclusion.FINE
+            return Conclusion.NO_REGRESSION
         if self.regressions:
             return Conclusion.REGRESSION
-        return Conclusion.UNSETTLED if self.unsettled or not self.judged else Conclusion.FINE
+        return (
+            Conclusion.UNSETTLED if self.unsettled or not self.judged else Conclusion.NO_REGRESSION
+        )
 
     @property
     def outcome(self) -> str:
-        """The conclusion in two words."""
+        """The conclusion as a short text."""
         return {
-            Conclusion.FINE: "No regression",
+            Conclusion.NO_REGRESSION: "No regression",
             Conclusion.REGRESSION: "Regression",
             Conclusion.UNSETTLED: "Not settled",
         }[self.conclusion]
 
     @property
     def sentence(self) -> str:
-        """The answer in one sentence."""
+        """The conclusion in one sentence."""
         if self.identical:
             return (
                 f"No behavioural change: the records of all {self.pairs} pairs of runs are "
@@ -173,26 +175,26 @@ def compare_sets(
 ) -> Comparison:
     """Compare B with the baseline A.
 
-    Runs are paired by level, variant and seed; a level or variant that is alone on its side is
-    compared with the only one of the other. Imports are paired where their networks are the same.
-    Sets that cannot be paired (no network or seed in common) are two independent samples.
+    Runs are paired by level, variant and seed; a single level or variant on one side is compared
+    with the single one on the other. Imports are paired if their networks are the same. Sets
+    without a common network or seed are compared as independent samples.
 
     Args:
         a: the baseline.
-        b: what is judged.
-        about: aspects that may differ; none: find out which one does.
-        error_level: chance of any false "shown" over all endpoints of all matches together, and of
-            any false "same".
-        pair: whether runs are paired at all where they can be.
+        b: the set that is judged.
+        about: aspects that may differ; empty: the one that does is detected.
+        error_level: probability of any false "shown" over all endpoints of all matches, and of any
+            false "same".
+        pair: whether to pair runs if possible.
 
     Raises:
-        AnalysisError: more differs than was asked about, or nothing can be compared.
+        AnalysisError: other aspects differ as well, or nothing can be compared.
     """
     _require_same_definitions(a, b)
     alone = [*dict.fromkeys(filter(None, (a.scope, b.scope))), *_copies(a, b)]
-    together = paired_by_network(a, b) if pair else None
-    if together is not None:
-        a, b = together
+    paired_sets = paired_by_network(a, b) if pair else None
+    if paired_sets is not None:
+        a, b = paired_sets
         alone.append(NETWORKS)
     elif pair and (why := why_unpaired(a, b)):
         alone.append(why)
@@ -201,17 +203,17 @@ def compare_sets(
     couples: list[tuple[SetRun, SetRun]] = []
     pairs = 0
     for match in matches:
-        mine, other = match.runs_a, match.runs_b
-        common = sorted(set(mine) & set(other)) if paired else []
+        runs_a, other = match.runs_a, match.runs_b
+        common = sorted(set(runs_a) & set(other)) if paired else []
         pairs += len(common)
         for seed in common:
-            couples += zip(mine[seed], other[seed], strict=False)
-        single = sorted(set(mine) ^ set(other))
+            couples += zip(runs_a[seed], other[seed], strict=False)
+        single = sorted(set(runs_a) ^ set(other))
         if paired and common and single:
             where = f" of {match.label}" if len(matches) > 1 else ""
             alone.append(f"networks without a pair{where}: {', '.join(map(str, single))}")
     if not pair:
-        alone.append("not paired, as asked: the sets are compared as two independent samples")
+        alone.append("not paired, as requested: the sets are compared as two independent samples")
     if paired and not couples:
         paired = False
         alone = ["no network in common: the sets are compared as two independent samples"]
@@ -239,8 +241,8 @@ def compare_sets(
 
 
 NETWORKS = (
-    "the simulations of both sides are of the same networks, by name or by the relays' keys, and "
-    "so they are paired; UNPAIRED=1 compares them as independent"
+    "both sides simulate the same networks, by name or by relay keys, and are therefore paired; "
+    "UNPAIRED=1 compares them as independent samples"
 )
 
 
@@ -249,15 +251,15 @@ def _copies(a: RunSet, b: RunSet) -> list[str]:
     if not same:
         return []
     return [
-        f"warning: {len(same)} simulations of {b.name} are the same bytes as simulations of "
-        f"{a.name}, and no independent replicates: {', '.join(same)}"
+        f"warning: {len(same)} simulations of {b.name} are byte-identical to simulations of "
+        f"{a.name}, and not independent replicates: {', '.join(same)}"
     ]
 
 
 def _require_same_definitions(a: RunSet, b: RunSet) -> None:
     if a.definitions != b.definitions:
         raise AnalysisError(
-            f"{a.name} and {b.name} hold numbers that are defined differently "
+            f"{a.name} and {b.name} use different definitions of metrics "
             f"({a.definitions}, {b.definitions})",
             "compare an import with another import, or this project's runs with its own",
         )
@@ -275,31 +277,31 @@ def _matches(a: RunSet, b: RunSet) -> Iterator[Match]:
     any_runs = False
     for level_a, level_b in levels:
         for variant_a, variant_b in variants:
-            mine, other = a.runs_of(level_a, variant_a), b.runs_of(level_b, variant_b)
-            if mine and other:
+            runs_a, other = a.runs_of(level_a, variant_a), b.runs_of(level_b, variant_b)
+            if runs_a and other:
                 any_runs = True
                 parts = [
                     level_a if len(levels) > 1 else "",
                     variant_a if len(variants) > 1 else "",
                 ]
                 label = ", ".join(part for part in parts if part) or level_a
-                yield Match(label, level_a, variant_a, level_b, variant_b, mine, other)
+                yield Match(label, level_a, variant_a, level_b, variant_b, runs_a, other)
     if not any_runs:
         raise AnalysisError(f"{a.name} and {b.name} have no level and variant in common")
 
 
 def _matched(
-    what: str, a: RunSet, b: RunSet, of_a: Sequence[str], of_b: Sequence[str]
+    noun: str, a: RunSet, b: RunSet, names_a: Sequence[str], names_b: Sequence[str]
 ) -> list[tuple[str, str]]:
-    if len(of_a) == len(of_b) == 1:
-        return [(of_a[0], of_b[0])]
-    common = [name for name in of_a if name in of_b]
-    if not common or len(of_a) == 1 or len(of_b) == 1:
+    if len(names_a) == len(names_b) == 1:
+        return [(names_a[0], names_b[0])]
+    common = [name for name in names_a if name in names_b]
+    if not common or len(names_a) == 1 or len(names_b) == 1:
         raise AnalysisError(
-            f"{a.name} and {b.name} do not match in their {what}: "
-            f"{', '.join(of_a)} / {', '.join(of_b)}",
+            f"{a.name} and {b.name} do not match in their {noun}: "
+            f"{', '.join(names_a)} / {', '.join(names_b)}",
             "name one variant on both sides, NAME:VARIANT"
-            if what == "variants"
+            if noun == "variants"
             else "compare runs of the same experiment",
         )
     return [(name, name) for name in common]
@@ -308,8 +310,8 @@ def _matched(
 def _judge(
     a: RunSet, b: RunSet, match: Match, paired: bool, error_level: float
 ) -> Iterator[MetricRow]:
-    # Networks differ by more than sides do: means over other networks would belie the effect.
-    of_pairs = set(match.runs_a) & set(match.runs_b)
+    # Networks differ by more than the sides do, so restrict the means to common networks.
+    common_seeds = set(match.runs_a) & set(match.runs_b)
     statistics: Statistics = {}
     for side, run_set, level, variant in (
         (A, a, match.level_a, match.variant_a),
@@ -318,12 +320,12 @@ def _judge(
         for (where, class_name), by_metric in run_set.statistics().items():
             if where != level:
                 continue
-            for (metric, whose), by_seed in by_metric.items():
-                if whose == variant:
+            for (metric, side_variant), by_seed in by_metric.items():
+                if side_variant == variant:
                     statistics.setdefault((match.label, class_name), {})[metric, side] = {
                         seed: statistic
                         for seed, statistic in by_seed.items()
-                        if seed in of_pairs or not paired
+                        if seed in common_seeds or not paired
                     }
     design = Design(
         paired=paired,
@@ -333,7 +335,7 @@ def _judge(
         endpoints=[endpoint.key for endpoint in a.endpoints or b.endpoints],
         replicate="repeat" if a.scope and b.scope else "network",
     )
-    # What one side does not measure at all is no question to settle.
+    # Ignore metrics that one side does not measure.
     common = {
         key: {
             (metric, side): by_seed
@@ -344,10 +346,10 @@ def _judge(
     }
     statistics = {key: by_metric for key, by_metric in common.items() if by_metric}
     if not statistics:
-        raise AnalysisError(f"{a.name} and {b.name} hold no statistic of {match.label} in common")
+        raise AnalysisError(f"{a.name} and {b.name} have no statistic of {match.label} in common")
     for judgement in judge_comparison(match.label, statistics, B, A, design):
-        of_class = statistics[match.label, judgement.class_name]
-        own = [of_class.get((judgement.metric.name, side), {}) for side in (A, B)]
+        class_statistics = statistics[match.label, judgement.class_name]
+        own = [class_statistics.get((judgement.metric.name, side), {}) for side in (A, B)]
         if not any(_any_value(values) for values in own) and judgement.endpoint is None:
             continue
         yield MetricRow(match, estimate(own[0]), estimate(own[1]), judgement)

@@ -1,4 +1,4 @@
-"""What differs between two sets of runs besides their results. Pure."""
+"""Detection of what differs between two sets of runs, apart from their results."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ ASPECTS: Mapping[str, str] = {
     "load": "what clients do",
     "time": "length of the run and measured span",
     "configuration": "torrc and consensus parameters",
-    "project": "this project's version, and with it whatever files it writes",
+    "project": "this project's version, and therefore the files it writes",
 }
-"""What a comparison can be about."""
+"""The aspects that a comparison can be about, with their meanings."""
 
 _ASPECT_OF_FILE = (
     (re.compile(r"conf/tor\.variant\.|.*/torrc-defaults\Z"), "variant"),
@@ -31,63 +31,65 @@ _ASPECT_OF_FILE = (
     (re.compile(rf"conf/network\.gml\Z|conf/resolv\.conf\Z|{re.escape(CLIENTS)}\Z"), "network"),
     (re.compile(rf"{re.escape(HOST_TEMPLATES)}/"), "network"),
 )
-"""An input file that fits none is the engine's own."""
+"""Patterns of input files; a file that matches none belongs to the engine."""
 
 TORRC = re.compile(r"conf/tor\.[^/]*\.torrc\Z")
-"""Input files that sets keep the text of: short, and what differs in them has a name."""
+"""Input files whose text is stored with a set: they are short, and their options have names."""
 
 OPTIONS_SHOWN = 4
 
-_OF_HOSTS = f"{HOST_TEMPLATES}/"
+_HOST_PREFIX = f"{HOST_TEMPLATES}/"
 
 _ENGINE_OWN = ("conf/network.gml",)
-"""Written by an engine that has such a file, so that the lack of it says nothing of the network."""
+"""Files that only some engines write, so their absence does not indicate a different network."""
 
 _DRAWN = ("network", "configuration", "engine files")
-"""Drawn from the seed, so that they tell nothing between runs of different seeds. The torrc names
-the authorities' keys."""
+"""Aspects that depend on the seed, so they differ between any runs with different seeds.
+
+The torrc contains the keys of the authorities.
+"""
 
 _COVERED: Mapping[str, frozenset[str]] = {
-    # A changed program may write any input in another way.
+    # A different program version may write any input differently.
     "project": frozenset({"network", "load", "time", "configuration", "engine files"}),
-    # The engine's own file names the programs of the hosts.
+    # The engine's file contains the programs of the hosts.
     "variant": frozenset({"engine files"}),
     "tor": frozenset({"engine files"}),
     "engine": frozenset({"engine files"}),
-    # It also lists hosts, places and the end.
+    # The engine's file also contains hosts, locations and the end time.
     "network": frozenset({"engine files", "load"}),
     "time": frozenset({"engine files"}),
 }
-"""Aspect asked about -> aspects that may differ as its consequence."""
+"""Aspect -> aspects that may differ as its consequence."""
 
 
 @dataclass(frozen=True)
 class Differences:
-    """What differs, in words: aspect -> details. ``unknown``: aspects of which nothing is known."""
+    """The differences as text, by aspect, and the aspects about which nothing is known."""
 
     found: Mapping[str, tuple[str, ...]]
     unknown: tuple[str, ...] = ()
 
     def beyond(self, about: Iterable[str]) -> list[str]:
-        """Aspects that differ though they were not asked about."""
+        """Return the aspects that differ but are not covered by ``about``."""
         asked = set(about)
         covered = asked.union(*(_COVERED.get(aspect, frozenset()) for aspect in asked))
         return [aspect for aspect in self.found if aspect not in covered]
 
 
-def aspect_of(file: str) -> str:
-    """The aspect that an input file of a run belongs to."""
+def classify_file(file: str) -> str:
+    """Return the aspect of an input file of a run."""
     return next(
         (aspect for pattern, aspect in _ASPECT_OF_FILE if pattern.match(file)), "engine files"
     )
 
 
 def differences(a: RunSet, b: RunSet, pairs: Sequence[tuple[SetRun, SetRun]]) -> Differences:
-    """What differs between the runs of each pair, and between the sets."""
+    """Return the differences between the runs of each pair, and between the sets."""
     found: dict[str, dict[str, None]] = {}
     texts = {**a.texts, **b.texts}
     for run, partner in pairs:
-        for aspect, detail in _of_pair(run, partner, texts):
+        for aspect, detail in _pair_differences(run, partner, texts):
             found.setdefault(aspect, {})[detail] = None
     for level in a.levels:
         other_level = level if level in b.levels else b.levels[0]
@@ -106,7 +108,7 @@ def differences(a: RunSet, b: RunSet, pairs: Sequence[tuple[SetRun, SetRun]]) ->
     if "engine files" in found and not any(
         "engine files" in covered and aspect in found for aspect, covered in _COVERED.items()
     ):
-        # Nothing else explains it: the engine was given other options.
+        # Nothing else explains the difference, so the engine had different options.
         found["engine"] = found.pop("engine files")
     if a.records_format != b.records_format:
         detail = f"{a.records_format} / {b.records_format}"
@@ -118,10 +120,10 @@ def differences(a: RunSet, b: RunSet, pairs: Sequence[tuple[SetRun, SetRun]]) ->
     return Differences({name: tuple(details) for name, details in found.items()}, unknown)
 
 
-def _of_pair(a: SetRun, b: SetRun, texts: Mapping[str, str]) -> Iterator[tuple[str, str]]:
+def _pair_differences(a: SetRun, b: SetRun, texts: Mapping[str, str]) -> Iterator[tuple[str, str]]:
     if a.variant != b.variant:
         yield "variant", f"{a.variant} / {b.variant}"
-    yield from _of_tor(a, b)
+    yield from _tor_differences(a, b)
     for key in sorted(set(a.engine) | set(b.engine)):
         if a.engine.get(key) != b.engine.get(key):
             x, y = (_short(run.engine.get(key, "none")) for run in (a, b))
@@ -131,16 +133,16 @@ def _of_pair(a: SetRun, b: SetRun, texts: Mapping[str, str]) -> Iterator[tuple[s
     for file in sorted(set(a.files) | set(b.files)) if a.files and b.files else ():
         if a.files.get(file) == b.files.get(file):
             continue
-        aspect = aspect_of(file)
-        if file.startswith(_OF_HOSTS) and (file in a.files) != (file in b.files):
-            # A host that only one side has brings its torrc along.
+        aspect = classify_file(file)
+        if file.startswith(_HOST_PREFIX) and (file in a.files) != (file in b.files):
+            # If only one side has a host, its torrc is part of the network.
             aspect = "network"
         if other_engine and (file in _ENGINE_OWN or aspect == "engine files"):
             continue
         if (a.seed, a.repeat) != (b.seed, b.repeat) and aspect in _DRAWN:
             continue
         if aspect == "variant":
-            # A variant's own lines. With the variants the same, it is their text that changed.
+            # If the variants are the same, the definition of the variant changed.
             if a.variant != b.variant:
                 continue
             aspect = "configuration"
@@ -151,7 +153,7 @@ def _of_pair(a: SetRun, b: SetRun, texts: Mapping[str, str]) -> Iterator[tuple[s
 
 
 def _options(a: SetRun, b: SetRun, files: Iterable[str], texts: Mapping[str, str]) -> str:
-    """What differs inside of torrc files whose texts are known, behind their names; "" if none."""
+    """Return the differences in torrc files with known texts, or ""."""
     options: list[str] = []
     for file in files:
         ours, theirs = (texts.get(run.files.get(file, "")) for run in (a, b))
@@ -163,7 +165,7 @@ def _options(a: SetRun, b: SetRun, files: Iterable[str], texts: Mapping[str, str
     return f" ({'; '.join(options[:OPTIONS_SHOWN])}{more})"
 
 
-def _of_tor(a: SetRun, b: SetRun) -> Iterator[tuple[str, str]]:
+def _tor_differences(a: SetRun, b: SetRun) -> Iterator[tuple[str, str]]:
     if not a.tor or not b.tor:
         return
     versions = [sorted({build.version for build in run.tor.values()}) for run in (a, b)]
@@ -174,7 +176,7 @@ def _of_tor(a: SetRun, b: SetRun) -> Iterator[tuple[str, str]]:
         builds = a.tor[program], b.tor[program]
         if builds[0].sha256 != builds[1].sha256:
             yield "tor", f"build of {program}: {' / '.join(x.sha256[:12] for x in builds)}"
-    # Another patch series has another program, so for variants that differ this is no news.
+    # Another patch series implies another program, so report this only for equal variants.
     if a.variant == b.variant and set(a.tor) != set(b.tor):
         yield "tor", f"programs: {' '.join(sorted(a.tor))} / {' '.join(sorted(b.tor))}"
 
@@ -188,14 +190,14 @@ def _short(text: str) -> str:
 
 
 def settle_about(found: Differences, about: Sequence[str]) -> tuple[str, ...]:
-    """What the comparison is about: what was asked, or else the one thing that differs.
+    """Return the aspects of a comparison: the given ones, or else the one that differs.
 
     Returns:
-        Aspects; none if nothing is known to differ.
+        Aspects; empty if no difference is known.
 
     Raises:
-        AnalysisError: an unknown aspect, more differs than was asked about, or several things
-            differ and nothing was asked.
+        AnalysisError: an aspect is unknown, other aspects differ as well, or several aspects differ
+            and none was given.
     """
     for aspect in about:
         if aspect not in ASPECTS:
@@ -209,7 +211,7 @@ def settle_about(found: Differences, about: Sequence[str]) -> tuple[str, ...]:
             raise AnalysisError(
                 f"the two sets differ in more than {' and '.join(about)}:\n"
                 + _listed(found, beyond),
-                "compare sets that differ in one thing only" + _or_name([*about, *beyond]),
+                "compare sets that differ in one aspect only" + _or_name([*about, *beyond]),
             )
         return tuple(about)
     if not found.found:
@@ -217,8 +219,8 @@ def settle_about(found: Differences, about: Sequence[str]) -> tuple[str, ...]:
     alone = [aspect for aspect in found.found if aspect in ASPECTS and not found.beyond([aspect])]
     if not alone:
         raise AnalysisError(
-            "the two sets differ in more than one thing:\n" + _listed(found, list(found.found)),
-            "compare sets that differ in one thing only" + _or_name(list(found.found)),
+            "the two sets differ in more than one aspect:\n" + _listed(found, list(found.found)),
+            "compare sets that differ in one aspect only" + _or_name(list(found.found)),
         )
     return (alone[0],)
 
@@ -235,4 +237,4 @@ def _or_name(aspects: Sequence[str]) -> str:
     askable = [aspect for aspect in dict.fromkeys(aspects) if aspect in ASPECTS]
     if len(askable) < len(set(aspects) - {"engine files"}):
         return ""
-    return f", or ask about all of it: --allow-diff {','.join(askable)}"
+    return f", or allow all of them: --allow-diff {','.join(askable)}"

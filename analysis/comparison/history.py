@@ -1,4 +1,4 @@
-"""The history of nights: one Parquet table, and the step changes in it."""
+"""The history of nightly runs: a Parquet table, and the step changes in it."""
 
 from __future__ import annotations
 
@@ -24,22 +24,22 @@ from analysis.inference.change_points import MINIMUM_DF, Step, find_steps, noise
 
 SCHEMA = arrow_schema(HISTORY, HISTORY_FORMAT)
 
-RESTORE = "restore the history from a copy, or move it away to begin a new one"
+RESTORE = "restore the history from a backup, or move it away to start a new one"
 
 TIME_SERIES = ("experiment", "level", "variant", "class", "metric", "key")
 
 
 @dataclass(frozen=True)
 class HistoryStep:
-    """A step of one metric, and what lies around it.
+    """A step of one metric, with the adjacent nights.
 
     Attributes:
         time_series: values of ``TIME_SERIES``.
-        step: with levels in the metric's unit (geometric means where ``ratio``).
-        ratio: after / before where all values are positive, else None.
-        last_before: night and project before the step.
-        first_after: likewise behind it.
-        new: whether the history without its last night does not have it.
+        step: with levels in the metric's unit (geometric means if ``ratio`` is set).
+        ratio: after / before if all values are positive, else None.
+        last_before: last night and project before the step.
+        first_after: first night and project after the step.
+        new: whether the step is absent from the history without its last night.
     """
 
     time_series: tuple[str, ...]
@@ -51,12 +51,12 @@ class HistoryStep:
 
     @property
     def metric(self) -> str:
-        """The metric's name."""
+        """The name of the metric."""
         return self.time_series[TIME_SERIES.index("metric")]
 
     @property
     def worse(self) -> bool | None:
-        """Whether the step is in the bad direction; None where neither is."""
+        """True if the step is a deterioration; None if neither direction is better."""
         quantity = CATALOGUES["onionlab"].quantity(self.metric)
         if quantity is None or not quantity.better:
             return None
@@ -64,16 +64,16 @@ class HistoryStep:
 
 
 def read_history(path: Path) -> pa.Table:
-    """Read the history; it is empty where there is no file.
+    """Read the history; return an empty table if the file does not exist.
 
     Raises:
-        AnalysisError: damaged, or of another format.
+        AnalysisError: the file is damaged or has another format.
     """
     if not path.exists():
         return SCHEMA.empty_table()
     table = read_table(path, HISTORY, wrong=RESTORE)
     if (table.schema.metadata or {}).get(b"format") != str(HISTORY_FORMAT).encode():
-        raise AnalysisError(f"{path} is no history of format {HISTORY_FORMAT}", RESTORE)
+        raise AnalysisError(f"{path} is not a history of format {HISTORY_FORMAT}", RESTORE)
     columns = (table[name].to_pylist() for name in ("metric", "seeds", "values", "estimate"))
     for row, night in enumerate(zip(*columns, strict=True), start=1):
         if problem := _problem(*night):
@@ -87,52 +87,52 @@ def _problem(
     values: Sequence[float | None],
     estimate: float | None,
 ) -> str | None:
-    """Return what is wrong with a night's values of one metric, or None."""
+    """Return what is wrong with one night's values of a metric, or None."""
     if None in seeds or len(set(seeds)) < len(seeds):
-        return "a seed is null, or there more than once"
+        return "a seed is null or occurs more than once"
     if not seeds or len(values) != len(seeds):
         return f"{len(values)} values for {len(seeds)} seeds"
     known = [value for value in values if value is not None]
-    # Older nights have metrics that are gone.
+    # Older nights may have metrics that no longer exist.
     quantity = CATALOGUES["onionlab"].quantity(metric)
     low, high = quantity.bounds if quantity else (LEAST_VALUE, LARGEST_VALUE)
-    # NaN is not within the bounds either.
+    # This also rejects NaN.
     if not all(low <= value <= high for value in known):
         return f"a value of {metric} is not from {low:g} to {high:g}"
     if (estimate is None) == (len(known) == len(values)):
-        return f"the estimate is {estimate}, and {len(values) - len(known)} values are null"
+        return f"the estimate is {estimate}, but {len(values) - len(known)} values are null"
     if estimate is not None and not math.isclose(estimate, np.mean(known), rel_tol=1e-9):
-        return f"the estimate is {estimate}, and the mean of the values is {np.mean(known)}"
+        return f"the estimate is {estimate}, but the mean of the values is {np.mean(known)}"
     return None
 
 
 def write_history(path: Path, table: pa.Table) -> None:
-    """Write the history so that a reader sees the old file or the whole new one."""
+    """Write the history atomically, so that readers see either the old or the new file."""
     with whole_file(path) as part:
         pq.write_table(table, part, compression="zstd", version="2.6")
 
 
-def rows_of(
+def history_rows(
     night: str,
     experiment: str,
     key: str,
     run_set: RunSet,
     verdicts: dict[tuple[str, str, str, str], str],
 ) -> list[dict[str, Any]]:
-    """One night of one experiment as rows of the history.
+    """Return one night of an experiment as rows of the history.
 
     Args:
-        night: when it began.
-        experiment: its name.
-        key: of the time series.
-        run_set: the night's runs.
-        verdicts: (level, variant, class, metric) -> verdict, of those that have one.
+        night: start of the night.
+        experiment: name of the experiment.
+        key: key of the time series.
+        run_set: the runs of the night.
+        verdicts: (level, variant, class, metric) -> verdict, if any.
     """
     rows = []
     for (level, class_name), by_metric in run_set.statistics().items():
         for (metric, variant), by_seed in by_metric.items():
-            of_seed = run_set.runs_of(level, variant)
-            runs = list(chain(*of_seed.values()))
+            runs_by_seed = run_set.runs_of(level, variant)
+            runs = list(chain(*runs_by_seed.values()))
             seeds = sorted(by_seed)
             values = [by_seed[seed].value for seed in seeds]
             known = [value for value in values if value is not None]
@@ -154,7 +154,7 @@ def rows_of(
                     "estimate": float(np.mean(known)) if len(known) == len(values) else None,
                     "records": " ".join(
                         f"{seed}:{h[:16]}"
-                        for seed, repeats in sorted(of_seed.items())
+                        for seed, repeats in sorted(runs_by_seed.items())
                         for run in repeats
                         for _, h in sorted(run.records.items())
                     ),
@@ -169,12 +169,12 @@ def _joined(texts: Iterable[str]) -> str:
 
 
 def add_rows(history: pa.Table, rows: list[dict[str, Any]]) -> pa.Table:
-    """The history with a night's rows behind it."""
+    """Append the rows of a night to the history."""
     return pa.concat_tables([history, pa.Table.from_pylist(rows, schema=SCHEMA)])
 
 
 def last_records(history: pa.Table, experiment: str, key: str) -> dict[tuple[str, str], str]:
-    """(level, variant) -> record hashes of the last night of a time series."""
+    """Return (level, variant) -> record hashes of the last night of a time series."""
     mask = pc.and_(pc.equal(history["experiment"], experiment), pc.equal(history["key"], key))
     return {
         (row["level"], row["variant"]): row["records"]
@@ -182,65 +182,65 @@ def last_records(history: pa.Table, experiment: str, key: str) -> dict[tuple[str
     }
 
 
-def steps_of(
+def find_history_steps(
     history: pa.Table, false_steps_per_year: float, searched: set[tuple[str, ...]]
 ) -> list[HistoryStep]:
     """Return the step changes in the time series of all endpoints.
 
-    Nights in a row whose records are the same bytes are one measurement and count once. Each set of
-    seeds is searched alone, and those that were measured once together.
+    Consecutive nights with byte-identical records count as one measurement. Each set of seeds is
+    searched separately, except that sets measured only once are searched together.
 
     Args:
-        history: as ``read_history`` gives it.
-        false_steps_per_year: expected false steps a year over all time series together.
-        searched: the time series that are searched, by the values of ``TIME_SERIES``.
+        history: as returned by ``read_history``.
+        false_steps_per_year: expected number of false steps per year over all time series.
+        searched: the time series to search, by the values of ``TIME_SERIES``.
     """
     rows_of_series = _rows_of_series(history, searched)
     share = min(0.5, false_steps_per_year / max(1, len(searched)))
-    made = []
+    steps = []
     for name, rows in rows_of_series.items():
         before_last_night = {step.first_after for step in _steps_of_series(name, rows[:-1], share)}
-        made += [
+        steps += [
             replace(step, new=step.first_after not in before_last_night)
             for step in _steps_of_series(name, rows, share)
         ]
-    return made
+    return steps
 
 
 @dataclass
 class _Measurement:
-    """Nights in a row with the same records: the first and the last of them."""
+    """The first and the last of consecutive nights with the same records."""
 
     first: dict[str, Any]
     last: dict[str, Any]
 
 
 def _by_seeds(rows: Sequence[dict[str, Any]]) -> list[list[_Measurement]]:
-    """Measurements whose levels can be compared night by night.
+    """Group measurements with comparable levels.
 
-    Seeds have levels of their own, and the noise of paired changes leaves these out: between two
-    sets of seeds it would take their levels for a step. So each set is searched alone. Sets that
-    were measured once are searched together: their noise is that between seeds.
+    Seeds differ in level, and the noise of paired changes excludes these differences. Between two
+    sets of seeds, the search would report them as a step. So each set is searched separately. Sets
+    that were measured only once are searched together: their noise is that between seeds.
     """
-    measured: list[_Measurement] = []
+    measurements: list[_Measurement] = []
     for row in rows:
-        if measured and row["records"] and row["records"] == measured[-1].last["records"]:
-            measured[-1].last = row
+        if measurements and row["records"] and row["records"] == measurements[-1].last["records"]:
+            measurements[-1].last = row
         else:
-            measured.append(_Measurement(row, row))
+            measurements.append(_Measurement(row, row))
     sets: dict[tuple[int, ...], list[_Measurement]] = {}
-    for one in measured:
+    for one in measurements:
         sets.setdefault(tuple(one.first["seeds"]), []).append(one)
-    once = [nights[0] for nights in sets.values() if len(nights) == 1]
-    return [nights for nights in (once, *sets.values()) if len(nights) > 1]
+    single_nights = [nights[0] for nights in sets.values() if len(nights) == 1]
+    return [nights for nights in (single_nights, *sets.values()) if len(nights) > 1]
 
 
 def unsearched(history: pa.Table, searched: set[tuple[str, ...]]) -> int:
-    """Return in how many of the time series steps cannot be found yet, for want of known noise.
+    """Return the number of time series whose noise is not known well enough to find steps.
 
     Args:
-        history: as ``read_history`` gives it.
-        searched: the time series that are searched, by the values of ``TIME_SERIES``.
+        history: as returned by ``read_history``.
+        searched: the time series to search, by the values of ``TIME_SERIES``.
     """
     found = _rows_of_series(history, searched)
     return len(searched) - sum(_searched(rows) for rows in found.values())
@@ -254,7 +254,7 @@ def _searched(rows: Sequence[dict[str, Any]]) -> bool:
 def _rows_of_series(
     history: pa.Table, searched: set[tuple[str, ...]]
 ) -> dict[tuple[str, ...], list[dict[str, Any]]]:
-    """Rows with a value, by time series."""
+    """Return the rows with a value, by time series."""
     rows_of_series: dict[tuple[str, ...], list[dict[str, Any]]] = {}
     for row in history.to_pylist():
         name = tuple(row[column] for column in TIME_SERIES)
@@ -264,12 +264,12 @@ def _rows_of_series(
 
 
 def _logs(rows: Sequence[dict[str, Any]]) -> bool:
-    """Whether a series is searched on the logarithm: all of its values are positive."""
+    """Return whether a series is searched on the log scale, which requires positive values."""
     return all(value > 0 for row in rows for value in row["values"])
 
 
 def _nights(group: Sequence[_Measurement], logs: bool) -> list[dict[int, float]]:
-    """Seed -> value of each measurement, on the scale of the search."""
+    """Return seed -> value for each measurement, on the scale of the search."""
     return [
         {
             seed: float(np.log(value)) if logs else value
@@ -283,7 +283,7 @@ def _steps_of_series(
     name: tuple[str, ...], rows: Sequence[dict[str, Any]], false_steps: float
 ) -> list[HistoryStep]:
     logs = _logs(rows)
-    made = []
+    steps = []
     groups = _by_seeds(rows)
     for group in groups:
         nights = _nights(group, logs)
@@ -292,7 +292,7 @@ def _steps_of_series(
         for step in find_steps(means, sd, df, false_steps / len(groups)):
             before, after = (float(np.exp(x)) if logs else x for x in (step.before, step.after))
             last, first = group[step.index - 1].last, group[step.index].first
-            made.append(
+            steps.append(
                 HistoryStep(
                     name,
                     Step(step.index, before, after),
@@ -302,4 +302,4 @@ def _steps_of_series(
                     new=True,
                 )
             )
-    return made
+    return steps

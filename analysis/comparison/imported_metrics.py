@@ -1,9 +1,8 @@
-"""The quantities that tgentools and tornettools give, defined as they define them.
+"""The quantities of tgentools and tornettools, with their definitions.
 
-They are not those of ``analysis.measures.catalogue`` and are never compared with them. Times count
-from the command, not from the stream's start; a stream counts by when it completed; a download that
-failed or was still open at the end is in no time. So their quantiles are those of completed
-downloads.
+They differ from those of ``analysis.measures.catalogue`` and are never compared with them. Times
+start with the command, not with the stream; a stream is assigned to the time of its completion; and
+failed or open downloads have no time. Quantiles therefore describe completed downloads.
 """
 
 from __future__ import annotations
@@ -18,7 +17,7 @@ from analysis.measures.metric import (
     Catalogue,
     Quantity,
     rank,
-    rank_words,
+    rank_label,
     time_at,
 )
 
@@ -36,15 +35,15 @@ ERROR_RATE = "download_error_rate"
 RELAY_GOODPUT = "relay_goodput_bytes_per_s"
 
 NOTES = (
-    "Times count from the command (tgentools' definition), not from the stream's start: the SOCKS "
-    "handshake and the circuit's build are not in them.",
-    "A download belongs to the second in which it completed; downloads that failed or were still "
-    "open at the end are in no time. Nothing is treated as censored.",
-    "A download's size is what was received, so that sizes are separate classes.",
+    "Times start with the command (tgentools' definition), not with the stream: they exclude the "
+    "SOCKS handshake and building the circuit.",
+    "A download is assigned to the second in which it completed; downloads that failed or were "
+    "still open at the end are excluded from all times. Nothing is treated as censored.",
+    "The size of a download is the received amount, and each size is a separate class.",
     "The error rate is failed / (failed + completed) downloads of all clients together.",
-    "The replicate is a simulation: each value is one simulation's.",
+    "The replicate is a simulation: each value belongs to one simulation.",
 )
-"""Stated in every report that shows them."""
+"""Notes that every report with these quantities includes."""
 
 
 def _quantities() -> Iterator[Quantity]:
@@ -63,14 +62,14 @@ def _quantities() -> Iterator[Quantity]:
         unit="1",
         better="lower",
         headline=True,
-        # A simulation's downloads are not counted in its files, so the step is not known.
+        # The files do not contain the number of downloads, so the resolution is unknown.
         judged=replace(RATE, step="unit", resolution=0.0),
     )
     for name, label in DURATIONS.items():
         for q in QUANTILES:
             yield Quantity(
                 name=f"{name}_{rank(q)}_s",
-                label=f"{label}, {rank_words(q)}",
+                label=f"{label}, {rank_label(q)}",
                 unit="s",
                 better="lower",
                 headline=name in ("download_ttfb", "download_ttlb") and q < 0.99,
@@ -87,4 +86,4 @@ def _quantities() -> Iterator[Quantity]:
 
 
 IMPORTED = Catalogue(tuple(_quantities()))
-"""All of them; each is judged."""
+"""All imported quantities, each with a verdict."""

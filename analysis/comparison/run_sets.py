@@ -1,6 +1,6 @@
-"""A set of runs as data: each run's statistics, and all that is known of what determined it.
+"""A set of runs as data: the statistics of each run, and everything known about its inputs.
 
-The two sides of a comparison, a nightly baseline and an import are all such sets. Its file is JSON.
+Both sides of a comparison, a nightly baseline, and an import are such sets. The file is JSON.
 """
 
 from __future__ import annotations
@@ -26,35 +26,35 @@ from analysis.measures.catalogue import OWN
 from analysis.measures.metric import Catalogue, Statistic
 
 CATALOGUES: dict[str, Catalogue] = {"onionlab": OWN, "tornettools": IMPORTED}
-"""By the name that a set gives its definitions."""
+"""Catalogue of metrics, by the name of the definitions in a set."""
 
 
 class TorBuild(FormatModel):
     """One Tor executable."""
 
-    version: str = Field(description="of Tor")
-    sha256: str = Field(description="of the executable")
-    source: str = Field(default="", description="what it was built from; empty: not known")
+    version: str = Field(description="version of Tor")
+    sha256: str = Field(description="hash of the executable")
+    source: str = Field(default="", description="its source; empty: unknown")
 
 
 class SetRun(FormatModel):
-    """One run and what determined it; empty where that is not known."""
+    """One run and its inputs; empty fields are unknown."""
 
-    run_id: str = Field(description="its name where it is stored")
+    run_id: str = Field(description="its name in the store")
     level: str = Field(description="name of its level")
     variant: str = Field(description="name of its variant")
-    seed: int = Field(description="runs of one seed are paired, where paired says so")
-    repeat: int = Field(default=1, description="which of the runs on its network it is, from 1 on")
-    engine: dict[str, str] = Field(default={}, description="name, version and the like")
+    seed: int = Field(description="runs of one seed are paired, if paired is true")
+    repeat: int = Field(default=1, description="number of the run on its network, from 1")
+    engine: dict[str, str] = Field(default={}, description="name, version and other facts")
     tor: dict[str, TorBuild] = Field(default={}, description="program -> its build")
     files: dict[str, str] = Field(default={}, description="input file -> its SHA-256")
     records: dict[str, str] = Field(default={}, description="record file -> its SHA-256")
     project: str = Field(
-        default="", description="version and commit of the program that made the run"
+        default="", description="version and commit of the program that performed the run"
     )
     network: str = Field(
         default="",
-        description="of an import: what says that a run of another import is of the same network",
+        description="in an import: identifies the network across imports",
     )
 
     @property
@@ -64,30 +64,30 @@ class SetRun(FormatModel):
 
 
 class Value(FormatModel):
-    """One statistic of one network, the mean of its repeats; or why there is none."""
+    """A statistic of one network, averaged over its repeats, or the reason why there is none."""
 
     model_config = ConfigDict(populate_by_name=True)
 
-    level: str = Field(description="of the run")
-    variant: str = Field(description="of the run")
-    seed: int = Field(description="of the run")
+    level: str = Field(description="as in the run")
+    variant: str = Field(description="as in the run")
+    seed: int = Field(description="as in the run")
     class_name: str = Field(alias="class", description="class of streams, or all")
     metric: str = Field(description="name of the metric, with its unit")
-    value: float | None = Field(strict=True, description="null: there is none")
-    reason: str = Field(default="", description="why there is none, or what it leaves out")
+    value: float | None = Field(strict=True, description="null: no value")
+    reason: str = Field(default="", description="why there is no value, or what it excludes")
     repeats: tuple[Annotated[float, Field(strict=True)], ...] = Field(
-        default=(), description="values of the network's runs; empty: it has one run"
+        default=(), description="values of the network's runs; empty: only one run"
     )
 
 
 class Span(FormatModel):
-    """When a level's streams count, and what its classes of clients do: class -> key -> value."""
+    """The measured span of a level, and the load of its classes of clients."""
 
     measured_start_s: float = Field(description="simulated time from which streams count")
     measured_end_s: float = Field(description="simulated time before which they count")
     stop_s: float = Field(description="simulated time at which runs end")
     load: dict[str, dict[str, float | None]] = Field(
-        default={}, description="class -> what its clients do: key -> value"
+        default={}, description="class -> behaviour of its clients: key -> value"
     )
 
 
@@ -97,33 +97,34 @@ class RunSet(FormatModel):
     format: Literal[1] = Field(default=1, description="version")
     name: str = Field(description="for readers")
     definitions: str = Field(
-        default="onionlab", description="whose definitions its metrics have: onionlab, tornettools"
+        default="onionlab",
+        description="origin of the definitions of its metrics: onionlab, tornettools",
     )
     records_format: int = Field(
-        default=0, description="version of the records that its values come from; 0: not known"
+        default=0, description="version of the records behind its values; 0: unknown"
     )
     paired: bool = Field(default=True, description="whether a seed means the same in another set")
     spans: dict[str, Span] = Field(default={}, description="level -> its measured span")
     margins: dict[str, float] = Field(
-        default={}, description="metric -> what counts as the same, instead of the usual"
+        default={}, description="metric -> equivalence margin, instead of the default"
     )
     endpoints: tuple[Endpoint, ...] = Field(
-        default=(), description="what it is judged by, the most important first; empty: the usual"
+        default=(), description="metrics that decide, the most important first; empty: the default"
     )
     scope: str = Field(
-        default="", description="what verdicts are about where all runs are of one network"
+        default="", description="scope of the verdicts if all runs are of one network"
     )
-    notes: tuple[str, ...] = Field(default=(), description="what a reader has to know of it")
+    notes: tuple[str, ...] = Field(default=(), description="notes for readers")
     simulated: tuple[str, ...] = Field(
-        default=(), description="scale, engine, relays and clients of its levels, in words"
+        default=(), description="scale, engine, relays and clients of its levels, as text"
     )
     texts: dict[str, str] = Field(
         default={},
-        description="SHA-256 -> text, of those of the runs' torrc files that were there to be read",
+        description="SHA-256 -> text of the runs' torrc files, if they were readable",
     )
     runs: tuple[SetRun, ...] = Field(min_length=1, description="its runs")
     values: tuple[Value, ...] = Field(description="the statistics of its runs")
-    sha256: str = Field(default="", description="of a nightly baseline: of all the rest")
+    sha256: str = Field(default="", description="in a nightly baseline: hash of all other fields")
 
     @model_validator(mode="after")
     def _agrees(self) -> Self:
@@ -131,12 +132,11 @@ class RunSet(FormatModel):
             raise ValueError(f"unknown definitions {self.definitions!r}")
         twice = [key for key, n in Counter(run.key for run in self.runs).items() if n > 1]
         if twice:
-            raise ValueError(f"the run {' '.join(map(str, twice[0]))} is there more than once")
-        runs = Counter((run.level, run.variant, run.seed) for run in self.runs)
+            raise ValueError(f"the run {' '.join(map(str, twice[0]))} occurs more than once")
+        keys = {(run.level, run.variant, run.seed) for run in self.runs}
         for value in self.values:
-            number_of_runs = runs[value.level, value.variant, value.seed]
-            if not number_of_runs:
-                raise ValueError(f"a value of {value.metric} belongs to no run")
+            if (value.level, value.variant, value.seed) not in keys:
+                raise ValueError(f"a value of {value.metric} does not belong to a run")
             quantity = self.catalogue.quantity(value.metric)
             if quantity is None:
                 raise ValueError(f"unknown metric {value.metric!r}")
@@ -150,26 +150,26 @@ class RunSet(FormatModel):
                     raise ValueError(f"{value.metric} is {number}, not {low:g} to {high:g}")
         places = Counter((v.level, v.variant, v.seed, v.class_name, v.metric) for v in self.values)
         if places and max(places.values()) > 1:
-            raise ValueError(f"the value {places.most_common(1)[0][0]} is there more than once")
+            raise ValueError(f"the value {places.most_common(1)[0][0]} occurs more than once")
         return self
 
     @property
     def catalogue(self) -> Catalogue:
-        """What its statistics are."""
+        """The catalogue that defines its statistics."""
         return CATALOGUES[self.definitions]
 
     @property
     def levels(self) -> tuple[str, ...]:
-        """In the order of the runs."""
+        """Levels, in the order of the runs."""
         return tuple(dict.fromkeys(run.level for run in self.runs))
 
     @property
     def variants(self) -> tuple[str, ...]:
-        """In the order of the runs."""
+        """Variants, in the order of the runs."""
         return tuple(dict.fromkeys(run.variant for run in self.runs))
 
     def runs_of(self, level: str, variant: str) -> dict[int, tuple[SetRun, ...]]:
-        """Seed -> its runs, by repeat."""
+        """Return seed -> its runs, by repeat."""
         found: dict[int, tuple[SetRun, ...]] = {}
         for run in sorted(self.runs, key=lambda run: run.repeat):
             if (run.level, run.variant) == (level, variant):
@@ -177,17 +177,17 @@ class RunSet(FormatModel):
         return found
 
     def statistics(self) -> Statistics:
-        """As ``judging`` takes them."""
-        made: Statistics = {}
+        """Return the statistics in the form that ``judging`` uses."""
+        result: Statistics = {}
         for v in self.values:
-            by_variant = made.setdefault((v.level, v.class_name), {})
+            by_variant = result.setdefault((v.level, v.class_name), {})
             by_seed = by_variant.setdefault((v.metric, v.variant), {})
             reason = v.reason or ("no value" if v.value is None else "")
             by_seed[v.seed] = Statistic(v.value, reason, v.repeats)
-        return complete(made, self.catalogue)
+        return complete(result, self.catalogue)
 
     def only(self, variant: str) -> RunSet:
-        """The runs of one variant.
+        """Return the set with only the runs of one variant.
 
         Raises:
             AnalysisError: there are none.
@@ -206,8 +206,8 @@ class RunSet(FormatModel):
         )
 
     def sealed(self) -> RunSet:
-        """Return the set with the SHA-256 of all the rest."""
-        # Without defaults, so that a field that is new does not change it.
+        """Return the set with the SHA-256 of its other fields."""
+        # Defaults are excluded, so that a new field does not change the hash.
         rest = self.model_dump(
             mode="json", by_alias=True, exclude={"sha256"}, exclude_defaults=True
         )
@@ -215,18 +215,12 @@ class RunSet(FormatModel):
         return self.model_copy(update={"sha256": digest})
 
     def text(self) -> str:
-        """The file's content; the same set gives the same bytes."""
+        """Return the content of the file; equal sets give equal bytes."""
         return json.dumps(self.content(), indent=1, sort_keys=True, ensure_ascii=False) + "\n"
 
 
-def _is_mean(value: float | None, repeats: Sequence[float]) -> bool:
-    """Return whether a value is the arithmetic mean of some numbers, or their geometric one."""
-    means = [fmean(repeats), *([geometric_mean(repeats)] if min(repeats) > 0 else [])]
-    return value is not None and any(math.isclose(value, mean, rel_tol=1e-9) for mean in means)
-
-
-def values_of(statistics: Statistics) -> tuple[Value, ...]:
-    """Statistics as a set holds them."""
+def values_from_statistics(statistics: Statistics) -> tuple[Value, ...]:
+    """Convert statistics to the values of a set."""
     return tuple(
         Value.model_validate(
             {
@@ -247,9 +241,9 @@ def values_of(statistics: Statistics) -> tuple[Value, ...]:
 
 
 def read_run_set(path: Path) -> RunSet:
-    """Reads a set's file.
+    """Read the file of a set.
 
     Raises:
-        AnalysisError: missing, not JSON, or not a valid set; says which fields.
+        AnalysisError: the file is missing, not JSON, or invalid; the message lists the fields.
     """
-    return read_as(RunSet, path, "set of runs", wrong="make it again", most=LARGEST_BYTES)
+    return read_as(RunSet, path, "set of runs", wrong="create it again", most=LARGEST_BYTES)

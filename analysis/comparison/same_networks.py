@@ -1,4 +1,4 @@
-"""Imports whose simulations are of the same networks, as pairs."""
+"""Pairing of imports that simulate the same networks."""
 
 from __future__ import annotations
 
@@ -8,14 +8,14 @@ from collections.abc import Mapping
 from analysis.comparison.run_sets import RunSet
 
 MIN_PAIRS = 2
-"""One pair has no spread to judge by."""
+"""One pair has no spread."""
 
 
 def paired_by_network(a: RunSet, b: RunSet) -> tuple[RunSet, RunSet] | None:
-    """Two imports with seeds that mean the same in both: one for each network.
+    """Return two imports with seeds that identify their common networks.
 
-    None where nothing says that their networks are the same: where not each network of the smaller
-    one is in the other too, or one has a network twice.
+    Returns None unless every network of the smaller side is also on the other side, and no network
+    occurs twice.
     """
     if a.paired or b.paired or len(a.runs) < MIN_PAIRS or len(b.runs) < MIN_PAIRS:
         return None
@@ -30,22 +30,22 @@ def paired_by_network(a: RunSet, b: RunSet) -> tuple[RunSet, RunSet] | None:
 
 
 def why_unpaired(a: RunSet, b: RunSet) -> str:
-    """Why imports that share networks are not paired; "" where they share none, or are paired."""
+    """Return why imports with common networks are not paired; "" if they have none or are."""
     networks = [Counter(run.network for run in side.runs) for side in (a, b)]
     common = {network for network in networks[0] if network and network in networks[1]}
     if a.paired or b.paired or not common or paired_by_network(a, b) is not None:
         return ""
     twice = sorted({name for side in networks for name, count in side.items() if count > 1})
     if twice:
-        why = f"{twice[0]} is there more than once"
+        why = f"{twice[0]} occurs more than once"
     else:
         smaller = min(len(a.runs), len(b.runs))
-        why = f"only {len(common)} of {smaller} networks of the smaller side are in the other"
+        why = f"only {len(common)} of {smaller} networks of the smaller side are on the other side"
     return f"not paired: {why}"
 
 
 def _numbered(side: RunSet, numbers: Mapping[str, int], others: int) -> RunSet:
-    """The set with the networks' numbers as seeds; what has none comes behind all others."""
+    """Replace seeds by the numbers of networks. Runs of other networks get larger numbers."""
     last = others + len(side.runs)
     seeds = {
         run.seed: numbers.get(run.network, last + place) for place, run in enumerate(side.runs, 1)
@@ -60,7 +60,7 @@ def _numbered(side: RunSet, numbers: Mapping[str, int], others: int) -> RunSet:
 
 
 def same_bytes(a: RunSet, b: RunSet) -> list[str]:
-    """Names of the simulations of B that are the same bytes as one of A; of imports only."""
+    """Return the simulations of B whose records are identical to one of A; only for imports."""
     if a.paired or b.paired:
         return []
     known = {run.records.get("import") for run in a.runs} - {None, ""}

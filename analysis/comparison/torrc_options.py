@@ -1,4 +1,4 @@
-"""Which options of Tor differ between two torrc files. Texts in, words out."""
+"""Differences between the options of two torrc files."""
 
 from __future__ import annotations
 
@@ -7,9 +7,9 @@ NOT_SET = "not set"
 
 
 def changed_options(a: str, b: str) -> list[str]:
-    """Each option that has other values, as ``Option: values in a / values in b``.
+    """Return each option with different values, as ``Option: values in a / values in b``.
 
-    In the order of the files. An option that stands on several lines has several values.
+    The order is that of the files. An option on several lines has several values.
     """
     ours, theirs = _values(a), _values(b)
     return [
@@ -20,7 +20,7 @@ def changed_options(a: str, b: str) -> list[str]:
 
 
 def _values(torrc: str) -> dict[str, list[str]]:
-    """Option -> its values, in the order of the lines."""
+    """Return option -> its values, in the order of the lines."""
     values: dict[str, list[str]] = {}
     for line in torrc.splitlines():
         name, _, value = line.partition("#")[0].strip().partition(" ")

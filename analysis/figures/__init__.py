@@ -1,1 +1,1 @@
-"""Figures of a study: one module for each family of measures."""
+"""Figures of a study, with a module for each family of metrics."""

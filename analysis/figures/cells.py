@@ -1,4 +1,4 @@
-"""Figures of a study's cell traces: the text's scatters, where the time is, and first bytes."""
+"""Figures of a study's cell traces: the text's scatter plots, stages, waits, and first bytes."""
 
 from __future__ import annotations
 
@@ -33,10 +33,10 @@ from analysis.formats.study import Study
 
 WIDTH_IN = 7.0
 ROW_IN = 1.75
-LEAST_MS = 1e-3
-"""Where a scatter's axis begins: in virtual time a cell can pass in no time at all."""
+MIN_MS = 1e-3
+"""Lower end of the axis of a scatter plot: in virtual time, a cell may pass in no time."""
 
-# Paul Tol's palettes; a light and a dark one of each pair stay apart in grey.
+# These are Paul Tol's palettes. The light and dark colours of a pair are distinct in greyscale.
 GREY, ORANGE, BLUE = "#BBBBBB", "#EE7733", "#0077BB"
 STAGE_COLORS = {
     Stage.INBUF_QUEUE: "#DDCC77",
@@ -63,7 +63,7 @@ class TraceFigure:
 
 
 def draw_all(table: TraceTable, study: Study, directory: Path) -> tuple[TraceFigure, ...]:
-    """Draws the figures of a study with traced runs into ``directory``; same data, same bytes."""
+    """Draw the figures of a study with traced runs into ``directory``; same data, same bytes."""
     settings: Any = {**mpl.rcParamsDefault, **RC, "backend": "agg"}
     with mpl.rc_context(settings):
         drawn = [
@@ -80,7 +80,7 @@ def draw_all(table: TraceTable, study: Study, directory: Path) -> tuple[TraceFig
             _save(
                 directory,
                 "celltrace-stages",
-                "Where the cells' time is spent",
+                "Time of cells by stage",
                 "Mean time of relayed RELAY cells of the measured span in each stage, by role of "
                 "the relay; mean over networks.",
                 _stages(table, study),
@@ -91,12 +91,12 @@ def draw_all(table: TraceTable, study: Study, directory: Path) -> tuple[TraceFig
                 _save(
                     directory,
                     "celltrace-waits",
-                    "Where cells towards clients wait",
+                    "Waits of cells towards clients",
                     "Mean waits of RELAY cells towards clients that were queued in the measured "
                     "span, by role of the relay that sent them; mean over networks. From the "
-                    "kernel to the next relay: less the least that it took on the same channel. "
-                    "Where most of a relay's cells are not read by a traced one, as those that "
-                    "go to clients, that part is not known (?).",
+                    "kernel to the next relay: minus the minimum on the same channel. "
+                    "If most of a relay's cells are not read by a traced relay, such as those that "
+                    "go to clients, this part is unknown (?).",
                     _waits(table, study),
                 )
             )
@@ -120,7 +120,7 @@ def _save(directory: Path, name: str, heading: str, caption: str, figure: Figure
     nothing = {"Creator": None, "Producer": None, "CreationDate": None}
     figure.savefig(pdf, format="pdf", metadata=nothing)
     save_png(figure, png)
-    # Tens of thousands of points as paths would make the report slow to show: they are a picture.
+    # Render the points as an image: as tens of thousands of paths, they would slow the report down.
     image = io.BytesIO()
     figure.savefig(
         image, format="svg", metadata=dict.fromkeys(("Date", "Creator", "Format", "Type"))
@@ -129,15 +129,15 @@ def _save(directory: Path, name: str, heading: str, caption: str, figure: Figure
 
 
 def _shown_roles(table: TraceTable) -> list[str]:
-    """The role that the text measured; without it the first of those that relayed cells."""
+    """Return the role that the text measured; without it, the first role that relayed cells."""
     roles = [role for role in table.relaying_roles if role != ALL_ROLES]
     if "guard" in roles:
         return ["guard"]
     return roles[:1]
 
 
-def labels_of(table: TraceTable, study: Study) -> list[tuple[str, str, str]]:
-    """What stands side by side: level, variant and the label of the two."""
+def column_labels(table: TraceTable, study: Study) -> list[tuple[str, str, str]]:
+    """Return level, variant and label of each column of a figure."""
     present = {(run.level, run.variant) for run, _ in table.counts}
     several = len(study.variants) > 1
     return [
@@ -159,8 +159,8 @@ def _canvas(rows: int, columns: int, row_in: float = ROW_IN) -> tuple[Figure, An
 
 
 def _scatter(table: TraceTable, study: Study, role: str) -> Figure:
-    """Three rows as in the text: all cells, the busiest circuit, quiet beside busy circuits."""
-    columns = labels_of(table, study)
+    """Draw three rows as in the text: all cells, the busiest circuit, quiet and busy circuits."""
+    columns = column_labels(table, study)
     by_key = {(p.level, p.variant): p for p in table.points if p.role == role}
     rows: list[tuple[str, Callable[[Points], list[tuple[Bools, str, str]]]]] = [
         ("all cells", lambda p: [(np.ones(p.time_s.shape, bool), BLUE, "all cells")]),
@@ -181,7 +181,7 @@ def _scatter(table: TraceTable, study: Study, role: str) -> Figure:
             for mask, color, name in layers(points):
                 ax.scatter(
                     points.time_s[mask],
-                    np.maximum(points.time_ms[mask], LEAST_MS),
+                    np.maximum(points.time_ms[mask], MIN_MS),
                     s=3.0 if color == ORANGE else 0.6,
                     c=color,
                     linewidths=0,
@@ -217,15 +217,15 @@ def _scatter_caption(table: TraceTable, role: str) -> str:
     seeds = sorted({p.seed for p in shown})
     return (
         f"Relays of role {role}, one run each (network {', '.join(map(str, seeds))}); logarithmic. "
-        f"Above all cells ({cells}; of more than 20,000 each n-th is shown), in the middle the "
-        "circuit with the most cells, below the quiet circuits (at most as many cells as the first "
-        "quartile) on the busy ones (at least the third). Cells that took less than 1 microsecond "
-        "of simulated time stand at the lower edge."
+        f"Top: all cells ({cells}; every n-th is shown if there are more than 20,000). Middle: the "
+        "circuit with the most cells. Bottom: the quiet circuits (at most as many cells as the "
+        "first quartile) on top of the busy ones (at least the third). Cells that took less than 1 "
+        "microsecond of simulated time are at the lower edge."
     )
 
 
 def _stages(table: TraceTable, study: Study) -> Figure:
-    columns = labels_of(table, study)
+    columns = column_labels(table, study)
     roles = [role for role in table.relaying_roles if role != ALL_ROLES] or table.roles
     means = {
         (row.role, row.level, row.variant, row.stage): row
@@ -250,8 +250,8 @@ def _stages(table: TraceTable, study: Study) -> Figure:
 
 
 def _waits(table: TraceTable, study: Study) -> Figure:
-    """A panel for each role, a bar for each level and variant."""
-    runs = labels_of(table, study)
+    """Draw a panel for each role, with a bar for each level and variant."""
+    runs = column_labels(table, study)
     means = {(row.role, row.level, row.variant): row for row in mean_waits(table)}
     roles = list(dict.fromkeys(role for role, _, _ in means))
     figure = Figure(
@@ -287,7 +287,7 @@ def _waits(table: TraceTable, study: Study) -> Figure:
 
 
 def _first_bytes(table: TraceTable, study: Study) -> Figure:
-    columns = labels_of(table, study)
+    columns = column_labels(table, study)
     classes = list(dict.fromkeys(row.class_name for row in table.relay_times))
     figure, axes = _canvas(1, len(columns), 2.4)
     for j, (level, variant, label) in enumerate(columns):

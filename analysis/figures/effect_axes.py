@@ -1,4 +1,4 @@
-"""Axes of effects, no difference in the middle: ratios by their logarithm, rates in points."""
+"""Axes of effects, centred on no difference: ratios by their logarithm, rates in points."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ from analysis.figures.style import as_drawn
 from analysis.inference.intervals import Interval
 
 WIDEST = 8.0
-"""Ratios up to this and down to its inverse are drawn; what goes further ends in an arrow."""
+"""Largest ratio drawn, and its inverse the smallest; intervals beyond end in an arrow."""
 
 BAND_COLOR = "#e4e7eb"
-"""Of the margin within which two count as alike."""
+"""Colour of the equivalence margin."""
 
 RATIO_TICKS = (
     (0.12, (0.9, 0.95, 1.0, 1.05, 1.1)),
@@ -24,24 +24,24 @@ RATIO_TICKS = (
     (0.9, (0.5, 0.67, 1.0, 1.5, 2.0)),
     (np.inf, (0.125, 0.25, 0.5, 0.8, 1.0, 1.25, 2.0, 4.0, 8.0)),
 )
-"""Half of an axis, up to which it has these ticks."""
+"""Upper bound of the half-width of an axis -> its ticks."""
 
 FEW_TICKS = (0.125, 0.25, 0.5, 1.0, 2.0, 4.0, 8.0)
-"""Where the last of those would run into each other."""
+"""Used if the last of those would overlap."""
 
 WIDEST_WITH_ALL = {2: 3.5, 3: 3.0}
-"""Panels side by side -> the largest ratio up to which they do not."""
+"""Number of adjacent panels -> the largest ratio up to which they do not."""
 
 
 def position(scale: str, value: float) -> float:
-    """Where on the axis a value stands: a ratio's logarithm, or a rate's percentage points."""
+    """Return the position of a value on the axis: a ratio's logarithm, or percentage points."""
     if scale == "ratio":
         return float(np.log(value)) if value > 0 else -np.inf
     return 100 * value
 
 
 def limit(scale: str, effects: Sequence[Interval], margins: Sequence[float]) -> float:
-    """Half of an axis: all estimates and most bounds fit, and nothing very far off rules it."""
+    """Return the half-width of an axis that fits all estimates and most bounds."""
     estimates = [abs(position(scale, effect.estimate)) for effect in effects]
     around = [position(scale, margin) for margin in margins]
     bounds = [
@@ -57,17 +57,17 @@ def limit(scale: str, effects: Sequence[Interval], margins: Sequence[float]) -> 
 
 
 def ratio_ticks(axes: Axes, half: float, across: int) -> None:
-    """Ticks of an axis of ratios that reaches to ``half`` on either side, one of ``across``."""
-    of_width = next(ticks for up_to, ticks in RATIO_TICKS if half < up_to)
+    """Set the ticks of an axis of ratios with half-width ``half``, one of ``across`` in a row."""
+    width_ticks = next(ticks for up_to, ticks in RATIO_TICKS if half < up_to)
     few = half > np.log(WIDEST_WITH_ALL.get(across, np.inf))
-    ticks = [t for t in (FEW_TICKS if few else of_width) if abs(np.log(t)) <= half]
+    ticks = [t for t in (FEW_TICKS if few else width_ticks) if abs(np.log(t)) <= half]
     axes.xaxis.set_major_locator(FixedLocator([float(np.log(t)) for t in ticks]))
     axes.xaxis.set_minor_locator(NullLocator())
     axes.xaxis.set_major_formatter(FuncFormatter(lambda x, _: f"{np.exp(x):.3g}"))
 
 
 def dress_rows(axes: Axes, labels: Sequence[str], half: float) -> None:
-    """Rows from above with their labels, on an axis that reaches to ``half`` on either side."""
+    """Style an axis with labelled rows from the top and half-width ``half``."""
     axes.axvline(0, color="#333333", lw=0.7, zorder=1.5)
     axes.set_yticks(range(len(labels)), [as_drawn(label) for label in labels])
     axes.set_xlim(-half, half)
@@ -79,7 +79,7 @@ def dress_rows(axes: Axes, labels: Sequence[str], half: float) -> None:
 def draw_interval(
     axes: Axes, y: float, effect: Interval, scale: str, half: float, color: str
 ) -> None:
-    """An effect's interval as a line at ``y``; an arrow where it goes further than ``half``."""
+    """Draw the interval of an effect at ``y``, with an arrow if it exceeds ``half``."""
     if effect.low is None or effect.high is None:
         return
     low, high = position(scale, effect.low), position(scale, effect.high)

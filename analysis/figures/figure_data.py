@@ -1,8 +1,8 @@
-"""What a figure collects of the runs that it shows.
+"""The data of a figure, collected from its runs.
 
-Of panels, a line is the mean over networks, its band their range. In a panel that compares, a line
-is the geometric mean of the ratios to the baseline on the same networks, its band a simultaneous
-interval. The curve of a network is the mean of its repeats' curves.
+In panels, a line is the mean over networks, and its band their range. In a panel that compares, a
+line is the geometric mean of the ratios to the baseline on the same networks, and its band a
+simultaneous interval. The curve of a network is the mean of its repeats' curves.
 """
 
 from __future__ import annotations
@@ -13,9 +13,9 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from analysis.arrays import Floats
-from analysis.figures.catalogue import PICTURES, panel_figure
+from analysis.figures.catalogue import CUSTOM_FIGURES, line_figure
+from analysis.figures.custom_figure import RunSample
 from analysis.figures.panels import Run
-from analysis.figures.picture import Kept
 from analysis.formats.study import FigureSpec, Level
 from analysis.inference.bands import simultaneous_band
 from analysis.inference.intervals import log_ratios
@@ -23,7 +23,7 @@ from analysis.inference.intervals import log_ratios
 
 @dataclass(frozen=True)
 class Lines:
-    """What one panel shows of one variant: arrays of the grid's shape, NaN where not known."""
+    """The data of one variant in one panel: arrays of the grid's shape, NaN if unknown."""
 
     mean: Floats
     low: Floats
@@ -33,58 +33,59 @@ class Lines:
 
 @dataclass
 class FigureData:
-    """Collects a figure's values: variant -> one entry per run -> panel -> array, and its seed."""
+    """Collected values of a figure: variant -> entry per run -> panel -> array, and its seed."""
 
     spec: FigureSpec
     level: Level
     baseline: str | None = None
     runs: dict[str, list[list[Floats]]] = field(default_factory=dict)
     seeds: dict[str, list[int]] = field(default_factory=dict)
-    kept: list[Kept] = field(default_factory=list)
+    samples: list[RunSample] = field(default_factory=list)
 
-    def takes(self, level: Level) -> bool:
-        """Whether the figure shows runs of a level."""
-        picture = PICTURES.get(self.spec.kind)
+    def shows(self, level: Level) -> bool:
+        """Return whether the figure shows the runs of a level."""
+        picture = CUSTOM_FIGURES.get(self.spec.kind)
         if picture is not None:
-            return picture.takes(self.level, level)
+            return picture.shows(self.level, level)
         return level.name == self.level.name
 
     def add(self, variant: str, seed: int, run: Run, level: Level | None = None) -> None:
-        """Takes one run; ``level``: of the run, if it is not the figure's own."""
-        picture = PICTURES.get(self.spec.kind)
+        """Add one run; ``level``: of the run, if it differs from the figure's."""
+        picture = CUSTOM_FIGURES.get(self.spec.kind)
         if picture is not None:
-            self.kept.append(Kept(level or self.level, variant, seed, picture.keep(run)))
+            self.samples.append(RunSample(level or self.level, variant, seed, picture.keep(run)))
             return
-        panels = panel_figure(self.spec).panels
+        panels = line_figure(self.spec).panels
         values = [panel.values(run, panel.grid(self.level)) for panel in panels]
         self.runs.setdefault(variant, []).append(values)
         self.seeds.setdefault(variant, []).append(seed)
 
-    def _of_networks(self, variant: str, panel: int) -> dict[int, Floats]:
-        """Return each network's curve: the mean of its repeats, of ratios the geometric one."""
+    def _network_curves(self, variant: str, panel: int) -> dict[int, Floats]:
+        """Return each network's curve: the mean of its repeats, geometric for ratios."""
         repeats: dict[int, list[Floats]] = {}
         for seed, run in zip(self.seeds[variant], self.runs[variant], strict=True):
             repeats.setdefault(seed, []).append(run[panel])
-        compares = panel_figure(self.spec).panels[panel].compares
+        compares = line_figure(self.spec).panels[panel].compares
         return {seed: _mean_curve(own, compares) for seed, own in repeats.items()}
 
     def lines(self, panel: int) -> dict[str, Lines]:
-        """Mean and range over seeds for each variant. A point that a run lacks is unknown.
+        """Return mean and range over seeds for each variant. A point that any run lacks is unknown.
 
-        Of a panel that compares: ratios to the baseline, for each other variant that shares seeds.
+        For a panel that compares, return ratios to the baseline for each other variant with common
+        seeds.
         """
-        if panel_figure(self.spec).panels[panel].compares:
+        if line_figure(self.spec).panels[panel].compares:
             return self._ratios(panel)
         lines = {}
         for variant in self.runs:
-            values = np.stack([*self._of_networks(variant, panel).values()])
+            values = np.stack([*self._network_curves(variant, panel).values()])
             lines[variant] = Lines(
                 values.mean(axis=0), values.min(axis=0), values.max(axis=0), len(values)
             )
         return lines
 
     def differences(self, panel: int) -> dict[str, Lines]:
-        """Mean and range of the pairs' differences to the baseline, for each other variant."""
+        """Return mean and range of paired differences to the baseline for each other variant."""
         lines = {}
         for variant, pairs in self._pairs(panel):
             values = np.stack([own - other for own, other in pairs])
@@ -94,12 +95,12 @@ class FigureData:
         return lines
 
     def _pairs(self, panel: int) -> Iterator[tuple[str, list[tuple[Floats, Floats]]]]:
-        """Variants with what they and the baseline have of the seeds that both have."""
+        """Yield variants with pairs of their curves and the baseline's, for their common seeds."""
         if self.baseline not in self.runs:
             return
-        base = self._of_networks(self.baseline, panel)
+        base = self._network_curves(self.baseline, panel)
         for variant in self.runs:
-            own = self._of_networks(variant, panel)
+            own = self._network_curves(variant, panel)
             pairs = [(curve, base[seed]) for seed, curve in own.items() if seed in base]
             if variant != self.baseline and pairs:
                 yield variant, pairs
@@ -116,10 +117,10 @@ class FigureData:
         return lines
 
     def seeds_text(self, replicate: str = "network") -> str:
-        """Return how many replicates stand behind the lines."""
-        if any(panel.compares for panel in panel_figure(self.spec).panels):
+        """Return a text on the number of replicates and the meaning of the bands."""
+        if any(panel.compares for panel in line_figure(self.spec).panels):
             return (
-                "Lines: geometric mean over pairs of runs. Bands: 95% for a whole line at once; "
+                "Lines: geometric mean over pairs of runs. Bands: simultaneous 95% intervals; "
                 "one pair has none."
             )
         counts = sorted({len(set(seeds)) for seeds in self.seeds.values()})
@@ -134,18 +135,18 @@ class FigureData:
         )
         if any(len(seeds) > len(set(seeds)) for seeds in self.seeds.values()):
             lines += " The curve of a network is the mean of its repeats."
-        if any(panel.difference for panel in panel_figure(self.spec).panels) and self.compared:
-            return f"{lines} Below each: the same as differences between runs of one {replicate}."
+        if any(panel.difference for panel in line_figure(self.spec).panels) and self.compared:
+            return f"{lines} Below each: the differences between runs of the same {replicate}."
         return lines
 
     @property
     def compared(self) -> bool:
-        """Whether there are pairs with the baseline."""
+        """True if there are pairs with the baseline."""
         return any(True for _ in self._pairs(0))
 
 
 def _mean_curve(repeats: Sequence[Floats], geometric: bool) -> Floats:
-    """Return the mean of curves of one network; NaN where one of them is."""
+    """Return the mean of curves of one network; NaN if any of them is NaN."""
     if len(repeats) == 1:
         return repeats[0]
     values = np.stack(repeats)

@@ -1,4 +1,4 @@
-"""The forest plot: endpoints as ratios to the baseline, with interval, margin, verdict."""
+"""Forest plot: endpoints as ratios to the baseline, with interval, margin and verdict."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from analysis.figures.style import TEXT, Page, as_drawn
 from analysis.figures.writing import save
 from analysis.inference.intervals import Interval
 from analysis.judgement.claims.claim import Answer
-from analysis.judgement.compared import Compared, size_in_margins
+from analysis.judgement.compared import VariantComparison, size_in_margins
 from analysis.judgement.judging import Judgement
 from analysis.judgement.verdicts import Grade
 from analysis.measures.data import ALL
@@ -34,7 +34,7 @@ ROW_IN = 0.17
 """Height of one metric's line."""
 
 ACROSS = 3
-"""Panels side by side at most."""
+"""Maximum number of panels in a row."""
 
 LOOKS = {
     "worse": ("v", "#b2182b", "#b2182b", "worse"),
@@ -49,35 +49,35 @@ LOOKS = {
     Answer.NO_DIFFERENCE.value: ("s", "#4d4d4d", "#4d4d4d", "no relevant difference"),
     Answer.UNTESTABLE.value: ("X", "white", "#8c6d1f", "cannot be tested here"),
 }
-"""Verdict, or answer to a claim -> marker, its face, its edge and the interval, and words.
+"""Verdict, or answer to a claim -> marker, its face, colour of its edge and interval, and label.
 
-Shapes tell them apart in grey.
+The shapes differ, so that they are distinct in greyscale.
 """
 
-MOST_PANELS = 6
-"""Comparisons that are drawn; of more, those in which most was found."""
+MAX_PANELS = 6
+"""Maximum number of comparisons drawn, selected by their findings."""
 
 EFFECT_COLUMNS = (
     "class", "metric", "scale", "effect", "low", "high", "margin", "grade", "direction",
 )  # fmt: skip
 
 CAPTION = (
-    "Endpoints against the baseline, with 95% intervals, each for its own row; the grey band "
-    "is the margin within which two variants count as alike. Times and throughput are ratios, "
-    "rates are differences in percentage points. An arrow: the interval goes further than is drawn."
+    "Endpoints against the baseline, with individual 95% intervals; the grey band "
+    "is the margin within which two variants count as equivalent. Times and throughput are ratios, "
+    "rates are differences in percentage points. An arrow: the interval exceeds the axis."
 )
 
 
 @dataclass(frozen=True)
 class Mark:
-    """One effect.
+    """One effect in the plot.
 
     Attributes:
-        label: of its line.
-        axis: where its line stands: "ratio" or "difference".
+        label: label of its line.
+        axis: axis of its line: "ratio" or "difference".
         looks: a key of ``LOOKS``.
-        effect: with its interval; None: there is none.
-        scale: of the effect, which may be the other one: of ratios with a zero.
+        effect: with its interval; None if it does not exist.
+        scale: scale of the effect, which may differ from ``axis``, for ratios with a zero.
         margin: on that scale.
     """
 
@@ -91,7 +91,7 @@ class Mark:
 
 @dataclass(frozen=True)
 class Panel:
-    """Effects that stand one below the other; against: what they are compared with."""
+    """A column of effects; against: the label of the baseline."""
 
     title: str
     against: str
@@ -99,7 +99,7 @@ class Panel:
 
 
 @dataclass(frozen=True)
-class Drawn:
+class RenderedPlot:
     """Files of the plot, and the same drawing as SVG."""
 
     pdf: Path
@@ -109,54 +109,57 @@ class Drawn:
     caption: str
 
 
-def write_forest(compared: Sequence[Compared], base: Path, page: Page = TEXT) -> Drawn | None:
-    """Draws ``base``.pdf, .png and .csv; same data, same bytes.
+def write_forest(
+    compared: Sequence[VariantComparison], base: Path, page: Page = TEXT
+) -> RenderedPlot | None:
+    """Draw ``base``.pdf, .png and .csv; same data, same bytes.
 
-    None: nothing is compared, or by one seed each, which has no interval.
+    Returns None if there are no comparisons with more than one seed, which is needed for an
+    interval.
     """
     shown = [one for one in compared if any(j.verdict.count > 1 for j in one.judgements)]
     if not shown:
         return None
-    most = sorted(shown, key=_findings)[:MOST_PANELS]
-    panels = [panel_of(one) for one in shown if one in most]
-    left = len(shown) - len(panels)
-    more = f" Drawn are the {len(panels)} of {len(shown)} comparisons in which most was found."
-    return write_panels(panels, _csv(shown), base, CAPTION + (more if left else ""), page)
+    most = sorted(shown, key=_findings)[:MAX_PANELS]
+    panels = [make_panel(one) for one in shown if one in most]
+    omitted = len(shown) - len(panels)
+    more = f" The plot shows the {len(panels)} of {len(shown)} comparisons with the most findings."
+    return write_panels(panels, _csv(shown), base, CAPTION + (more if omitted else ""), page)
 
 
-def _findings(one: Compared) -> tuple[int, float]:
-    """Sorts comparisons by what was found in them: many differences first, then large ones."""
-    found = one.of(Grade.SHOWN)
+def _findings(one: VariantComparison) -> tuple[int, float]:
+    """Return a sort key for comparisons: many differences first, then large ones."""
+    found = one.with_grade(Grade.SHOWN)
     return -len(found), -size_in_margins(found[0].verdict) if found else 0.0
 
 
 def write_panels(
     panels: Sequence[Panel], table: str, base: Path, caption: str, page: Page = TEXT
-) -> Drawn:
-    """Draws ``base``.pdf and .png, and writes ``base``.csv; same data, same bytes.
+) -> RenderedPlot:
+    """Draw ``base``.pdf and .png, and write ``base``.csv; same data, same bytes.
 
     Args:
-        panels: one at least.
-        table: what is drawn, as CSV.
-        base: path of the files without their ending.
-        caption: what to know of the drawing.
-        page: where the plot is to stand.
+        panels: at least one.
+        table: the drawn data as CSV.
+        base: path of the files without extension.
+        caption: caption of the plot.
+        page: format of the page.
     """
     return write_plot(lambda: draw(panels, page), table, base, caption)
 
 
-def write_plot(picture: Callable[[], Figure], table: str, base: Path, caption: str) -> Drawn:
-    """``base``.pdf and .png of what ``picture`` draws, and ``base``.csv; same data, same bytes."""
+def write_plot(picture: Callable[[], Figure], table: str, base: Path, caption: str) -> RenderedPlot:
+    """Write a drawing as ``base``.pdf and .png, and its data as .csv; same data, same bytes."""
     paths = {ending: base.with_name(f"{base.name}.{ending}") for ending in ("pdf", "png", "csv")}
     paths["csv"].write_text(table, encoding="utf-8")
     svg = save(picture, paths["pdf"], paths["png"])
-    return Drawn(paths["pdf"], paths["png"], paths["csv"], svg, caption)
+    return RenderedPlot(paths["pdf"], paths["png"], paths["csv"], svg, caption)
 
 
-def panel_of(one: Compared) -> Panel:
-    """A comparison as a panel: its endpoints, rates apart from all others."""
+def make_panel(one: VariantComparison) -> Panel:
+    """Return a comparison as a panel of its endpoints, with rates separate from the others."""
     marks = (
-        Mark(label_of(j), axis_of(j), j.verdict.word, j.verdict.effect, j.verdict.scale,
+        Mark(line_label(j), effect_axis(j), j.verdict.word, j.verdict.effect, j.verdict.scale,
              j.verdict.margin)
         for j in one.judgements
     )  # fmt: skip
@@ -164,38 +167,38 @@ def panel_of(one: Compared) -> Panel:
 
 
 def draw(panels: Sequence[Panel], page: Page) -> Figure:
-    """The panels side by side, all with the same lines and the same axes."""
+    """Draw the panels in rows, all with the same lines and axes."""
     lines = {
         axis: list(dict.fromkeys(m.label for one in panels for m in one.marks if m.axis == axis))
         for axis in ("ratio", "difference")
     }
-    axes_there = [axis for axis, of in lines.items() if of]
+    used_axes = [axis for axis, labels in lines.items() if labels]
     across = min(ACROSS, len(panels))
     down = -(-len(panels) // across)
-    # Axis labels, ticks and the space between take as much as some lines.
-    heights = [len(lines[axis]) + 1.2 for axis in axes_there]
-    height_in = down * (ROW_IN * sum(heights) + 0.42 * len(axes_there) + 0.2) + 0.4
+    # Axis labels, ticks and spacing need as much height as some lines.
+    heights = [len(lines[axis]) + 1.2 for axis in used_axes]
+    height_in = down * (ROW_IN * sum(heights) + 0.42 * len(used_axes) + 0.2) + 0.4
     figure = Figure(figsize=(page.width_in, height_in), layout="constrained")
     grid = figure.subplots(
-        down * len(axes_there), across, squeeze=False, height_ratios=heights * down, sharey="row"
+        down * len(used_axes), across, squeeze=False, height_ratios=heights * down, sharey="row"
     )
-    limits = {axis: _limit(panels, axis) for axis in axes_there}
+    limits = {axis: _limit(panels, axis) for axis in used_axes}
     for place in range(down * across):
-        for at, axis in enumerate(axes_there):
-            axes = grid[place // across * len(axes_there) + at, place % across]
+        for at, axis in enumerate(used_axes):
+            axes = grid[place // across * len(used_axes) + at, place % across]
             if place >= len(panels):
                 axes.set_visible(False)
                 continue
             if at == 0 and (len(panels) > 1 or panels[place].title):
                 axes.set_title(as_drawn(panels[place].title), loc="left")
             _draw_panel(axes, panels[place], lines[axis], axis, limits[axis])
-            _dress(axes, panels[place], axis, limits[axis], across)
+            _style_axis(axes, panels[place], axis, limits[axis], across)
     _legend(figure, panels)
     return figure
 
 
 def _draw_panel(axes: Axes, one: Panel, lines: Sequence[str], axis: str, half: float) -> None:
-    """One panel's lines of an axis; positions are logarithms of ratios, or points."""
+    """Draw the lines of one panel; positions are logarithms of ratios, or points."""
     by_label = {mark.label: mark for mark in one.marks if mark.axis == axis}
     for row, label in enumerate(lines):
         mark = by_label.get(label)
@@ -203,7 +206,7 @@ def _draw_panel(axes: Axes, one: Panel, lines: Sequence[str], axis: str, half: f
             lacks = "no value" if mark is None or mark.effect is None else "no ratio: zeros"
             if mark is not None and mark.looks == Answer.UNTESTABLE:
                 lacks = Answer.UNTESTABLE.value
-            # Over the line of no difference, which would strike it through.
+            # Give the text a background, as the line of no difference would cross it.
             axes.text(
                 0, row, lacks, ha="center", va="center", color="#767676", fontsize=6.5,
                 bbox={"facecolor": "white", "edgecolor": "none", "pad": 0.6},
@@ -217,9 +220,9 @@ def _draw_panel(axes: Axes, one: Panel, lines: Sequence[str], axis: str, half: f
     axes.set_ylim(len(lines) - 0.4, -0.6)
 
 
-def _dress(axes: Axes, one: Panel, axis: str, half: float, across: int) -> None:
-    """Ticks and a label that fit below a panel, one of ``across``."""
-    # Three labels side by side have no room for a name; the caption says what the baseline is.
+def _style_axis(axes: Axes, one: Panel, axis: str, half: float, across: int) -> None:
+    """Set ticks and a label that fits below a panel, one of ``across`` in a row."""
+    # Three labels in a row have no room for a name; the caption contains the baseline.
     against = as_drawn(one.against) if across < ACROSS else ""
     if axis == "difference":
         axes.set_xlabel(f"points more than {against}" if against else "points")
@@ -238,30 +241,30 @@ def _draw_mark(axes: Axes, row: int, mark: Mark, half: float) -> None:
     )
 
 
-def axis_of(judgement: Judgement) -> str:
-    """Where a metric stands: rates as differences, all others as ratios, if they have one."""
+def effect_axis(judgement: Judgement) -> str:
+    """Return the axis of a metric: rates as differences, all others as ratios."""
     return "difference" if judgement.metric.unit == "1" else "ratio"
 
 
 def _limit(panels: Sequence[Panel], axis: str) -> float:
-    """Half of an axis, for all of its panels."""
+    """Return the half-width of an axis, common to its panels."""
     marks = [m for one in panels for m in one.marks if m.scale == axis == m.axis]
     effects = [m.effect for m in marks if m.effect]
     return limit(axis, effects, [m.margin for m in marks if m.effect and m.margin])
 
 
-def label_of(judgement: Judgement) -> str:
-    """What a line of a plot is called: the metric, and the class where it is of one."""
+def line_label(judgement: Judgement) -> str:
+    """Return the label of a line: the metric, and the class if it is of one."""
     label = judgement.metric.label
     return label if judgement.class_name == ALL else f"{label} ({judgement.class_name})"
 
 
 def _legend(figure: Figure, panels: Sequence[Panel]) -> None:
-    there = {mark.looks for one in panels for mark in one.marks if mark.effect}
+    used = {mark.looks for one in panels for mark in one.marks if mark.effect}
     handles = [
         Line2D([], [], color=edge, lw=1.1, marker=marker, mfc=face, mec=edge, ms=4.5, label=words)
         for kind, (marker, face, edge, words) in LOOKS.items()
-        if kind in there
+        if kind in used
     ]
     if handles:
         figure.legend(
@@ -269,13 +272,13 @@ def _legend(figure: Figure, panels: Sequence[Panel]) -> None:
         )
 
 
-def _csv(compared: Sequence[Compared]) -> str:
+def _csv(compared: Sequence[VariantComparison]) -> str:
     rows = ((one.name, *effect_columns(j)) for one in compared for j in one.judgements)
     return effects_csv(("comparison",), rows)
 
 
 def effect_columns(one: Judgement) -> tuple[str, ...]:
-    """A metric's effect and verdict, as ``EFFECT_COLUMNS`` name them."""
+    """Return a metric's effect and verdict, in the order of ``EFFECT_COLUMNS``."""
     v = one.verdict
     effect = (v.effect.estimate, v.effect.low, v.effect.high) if v.effect else (None,) * 3
     numbers = ("" if x is None else f"{x:.9g}" for x in (*effect, v.margin))
@@ -283,7 +286,7 @@ def effect_columns(one: Judgement) -> tuple[str, ...]:
 
 
 def effects_csv(which: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
-    """Effects as CSV; which: the columns before ``EFFECT_COLUMNS``."""
+    """Return effects as CSV; which: the columns before ``EFFECT_COLUMNS``."""
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
     writer.writerow((*which, *EFFECT_COLUMNS))

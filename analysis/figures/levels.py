@@ -1,4 +1,4 @@
-"""How effects change from level to level: against the baseline, a panel a metric, a row a level."""
+"""Plot of effects against the baseline over levels: a panel per metric, a row per level."""
 
 from __future__ import annotations
 
@@ -21,16 +21,16 @@ from analysis.figures.effect_axes import (
 )
 from analysis.figures.forest import (
     ACROSS,
-    Drawn,
-    axis_of,
+    RenderedPlot,
+    effect_axis,
     effect_columns,
     effects_csv,
-    label_of,
+    line_label,
     write_plot,
 )
 from analysis.figures.style import TEXT, Page, as_drawn
 from analysis.formats.study import Variant
-from analysis.judgement.compared import Compared
+from analysis.judgement.compared import VariantComparison
 from analysis.judgement.judging import Judgement
 from analysis.judgement.verdicts import Grade
 
@@ -38,32 +38,35 @@ ROW_IN = 0.12
 """Height of one variant's line in a level's row."""
 
 TITLE_CHARACTERS = 24
-"""A line of a panel's title, of three side by side beside the names of levels."""
+"""Maximum length of a line in a panel's title, for three panels in a row."""
 
 MEDIAN = "_p50_"
-"""In the names of metrics that are medians; other quantiles of times are not drawn."""
+"""Part of the names of medians; other quantiles of times are not drawn."""
 
 CAPTION = (
-    "How variants differ from {baseline} from level to level, with 95% intervals, each for its own "
-    "row: throughput, timeout rate and medians of times. A mark that is filled: a difference is "
-    "shown, by all the level's endpoints together. The grey band is the margin within which "
-    "two count as alike; an arrow: the interval goes further than is drawn."
+    "Differences of variants from {baseline} by level, with individual 95% "
+    "intervals: throughput, timeout rate and medians of times. Filled mark: a difference is "
+    "shown, corrected for all endpoints of the level. Grey band: the margin within which "
+    "two variants count as equivalent. Arrow: the interval exceeds the axis."
 )
 
 
 def write_levels(
-    compared: Sequence[Compared], looks: Mapping[str, Variant], base: Path, page: Page = TEXT
-) -> Drawn | None:
-    """Draws ``base``.pdf, .png and .csv; same data, same bytes.
+    compared: Sequence[VariantComparison],
+    looks: Mapping[str, Variant],
+    base: Path,
+    page: Page = TEXT,
+) -> RenderedPlot | None:
+    """Draw ``base``.pdf, .png and .csv; same data, same bytes.
 
     Args:
         compared: with keys, all against the same baseline, in the order of rows and lines.
-        looks: variants by name, as figures show them.
-        base: path of the files without their ending.
-        page: where the plot is to stand.
+        looks: variants by name, with their styles.
+        base: path of the files without extension.
+        page: format of the page.
 
     Returns:
-        None: fewer than two levels, or by one seed each, which has no interval.
+        None if there are fewer than two levels, or no comparison with more than one seed.
     """
     several = any(
         j.verdict.effect is not None and j.verdict.count > 1
@@ -76,13 +79,13 @@ def write_levels(
     return write_plot(lambda: draw(compared, looks, page), _csv(compared), base, caption)
 
 
-def draw(compared: Sequence[Compared], looks: Mapping[str, Variant], page: Page) -> Figure:
-    """The panels in rows of three, all with the same levels, each with an axis of its own."""
+def draw(compared: Sequence[VariantComparison], looks: Mapping[str, Variant], page: Page) -> Figure:
+    """Draw the panels in rows of three, all with the same levels, each with a separate axis."""
     rows = {one.key[0]: one.place for one in compared}
     lines = [looks[name] for name in dict.fromkeys(one.key[1] for one in compared)]
     panels = list(
         dict.fromkeys(
-            label_of(j) for one in compared for j in _shown(one) if j.verdict.effect is not None
+            line_label(j) for one in compared for j in _shown(one) if j.verdict.effect is not None
         )
     )
     across = min(ACROSS, len(panels))
@@ -109,22 +112,22 @@ def draw(compared: Sequence[Compared], looks: Mapping[str, Variant], page: Page)
 def _draw_panel(
     axes: Axes,
     label: str,
-    compared: Sequence[Compared],
+    compared: Sequence[VariantComparison],
     rows: Mapping[str, str],
     variants: Sequence[Variant],
 ) -> None:
-    """One metric: a row a level, and in it a line a variant, from above in their order."""
+    """Draw one metric: a row per level, and in it a line per variant, from the top in order."""
     found = {
         one.key: judgement
         for one in compared
         for judgement in _shown(one)
-        if label_of(judgement) == label
+        if line_label(judgement) == label
     }
-    axis = axis_of(next(iter(found.values())))
+    axis = effect_axis(next(iter(found.values())))
     drawn = [j.verdict for j in found.values() if j.verdict.effect and j.verdict.scale == axis]
     half = limit(axis, [v.effect for v in drawn if v.effect], [v.margin for v in drawn if v.margin])
     for row, level in enumerate(rows):
-        margins = [j.verdict.margin for (of, _), j in found.items() if of == level]
+        margins = [j.verdict.margin for (where, _), j in found.items() if where == level]
         if margins and margins[0]:
             margin = position(axis, margins[0])
             axes.fill_between([-margin, margin], row - 0.47, row + 0.47, color=BAND_COLOR, lw=0)
@@ -161,12 +164,12 @@ def _draw_mark(
     )  # fmt: skip
 
 
-def _shown(one: Compared) -> list[Judgement]:
-    """Of times the medians: their tails are in the plot of all endpoints."""
+def _shown(one: VariantComparison) -> list[Judgement]:
+    """Return the judgements to draw: of times only medians, as the forest plot shows the tails."""
     return [j for j in one.judgements if not j.metric.duration or MEDIAN in j.metric.name]
 
 
-def _csv(compared: Sequence[Compared]) -> str:
+def _csv(compared: Sequence[VariantComparison]) -> str:
     rows = (
         (one.place, one.variant, one.baseline, *effect_columns(j))
         for one in compared

@@ -1,4 +1,4 @@
-"""Drawing of figures made of panels, and the table of what is drawn."""
+"""Drawing of figures made of panels, and the table of their data."""
 
 from __future__ import annotations
 
@@ -14,28 +14,28 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter, LogLocator, MaxNLocator, NullLocator
 
 from analysis.arrays import Floats
-from analysis.figures.catalogue import panel_figure
+from analysis.figures.catalogue import line_figure
+from analysis.figures.custom_figure import draw_legend
 from analysis.figures.figure_data import FigureData, Lines
 from analysis.figures.panels import WEB, Panel
-from analysis.figures.picture import draw_legend
 from analysis.figures.style import OUTSIDE_COLOR, Page, as_drawn, line_style
 from analysis.formats.study import Level, Study
 
 DIFFERENCE_HEIGHT = 0.6
-"""Of a panel of differences, as a share of the one above it."""
+"""Height of a panel of differences relative to the panel above it."""
 
 BAND_ROOM = 4.0
-"""How many times further than their lines the bands of differences may reach."""
+"""Maximum extent of the bands of differences relative to their lines."""
 
 TIME_ROOM = 2.0
 """The same for bands over time, which begin at 0."""
 
 
 def lines_csv(data: FigureData, study: Study) -> str:
-    """What is drawn: a line for each panel, variant and x, as CSV."""
+    """Return the drawn data as CSV, with a line for each panel, variant and x."""
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
-    panels = panel_figure(data.spec).panels
+    panels = line_figure(data.spec).panels
     x_name = "share" if panels[0].x_axis == "share" else "x_s"
     writer.writerow(["panel", "variant", x_name, "mean", "low", "high", "seeds"])
     for number, panel in enumerate(panels):
@@ -60,12 +60,12 @@ def _write_lines(
 
 
 def draw_lines(data: FigureData, study: Study, page: Page) -> Figure:
-    """A panel beside the other, or one below the other on a narrow page.
+    """Draw the panels in a row, or in a column on a narrow page.
 
-    Lines of variants often lie on each other, since networks differ by more than variants do: below
-    each panel stand the differences to the baseline.
+    Lines of variants often overlap, since networks differ by more than variants do. The differences
+    to the baseline are therefore drawn below each panel.
     """
-    panels = panel_figure(data.spec).panels
+    panels = line_figure(data.spec).panels
     differ = data.compared and any(panel.difference for panel in panels)
     down, across = (len(panels), 1) if page.stacked else (1, len(panels))
     heights = [1.0, DIFFERENCE_HEIGHT] if differ else [1.0]
@@ -91,15 +91,15 @@ def _draw_panel(axes: Axes, panel: Panel, data: FigureData, number: int, study: 
     _draw_lines(axes, panel, grid, keep, lines, panel.scale, study)
     axes.set(title=panel.title, xlabel=panel.x_label, ylabel=panel.y_label)
     if panel.x_axis == "time":
-        _dress_time(axes, panel, grid, data.level, lines)
+        _style_time_axis(axes, panel, grid, data.level, lines)
     elif panel.x_axis == "share":
-        _dress_share(axes, lines)
+        _style_share_axis(axes, lines)
     else:
-        _dress_duration(axes, grid[keep], data.level)
+        _style_duration_axis(axes, grid[keep], data.level)
     if not any(np.isfinite(line.mean).any() for line in lines.values()):
-        _say(axes, "no data")
+        _write_text(axes, "no data")
     elif panel.nothing and not any(np.nan_to_num(line.high).any() for line in lines.values()):
-        _say(axes, panel.nothing)
+        _write_text(axes, panel.nothing)
 
 
 def _draw_lines(
@@ -111,7 +111,7 @@ def _draw_lines(
     scale: float,
     study: Study,
 ) -> None:
-    """A line and its band for each variant that has one."""
+    """Draw a line and its band for each variant that has one."""
     shown = [variant for variant in study.variants if variant.name in lines]
     x = grid[keep]
     for place, variant in enumerate(shown):
@@ -134,7 +134,7 @@ def _draw_lines(
 def _draw_differences(
     axes: Axes, above: Axes, panel: Panel, data: FigureData, number: int, study: Study
 ) -> None:
-    """The differences to the baseline of what stands above, on the same x axis."""
+    """Draw the differences to the baseline of the panel above, on the same x axis."""
     assert panel.difference is not None
     y_label, scale = panel.difference
     grid = panel.grid(data.level)
@@ -152,7 +152,7 @@ def _draw_differences(
     above.set_xlabel("")
     axes.axhline(0.0, color="#555555", linewidth=0.8, linestyle=(0, (1, 1.5)), zorder=1)
     reach, band = (scale * value for value in _reach(lines, keep))
-    # The smallest that a difference of nothing is drawn with: a hundredth of what stands above.
+    # Minimum range of a panel of differences: a hundredth of the panel above.
     least = 1.0 if panel.counts else 0.01 * abs(scale / panel.scale) * above.get_ylim()[1]
     top = max(least, min(1.05 * band, BAND_ROOM * reach) if reach else 1.05 * band)
     axes.set_ylim(-top, top)
@@ -160,11 +160,11 @@ def _draw_differences(
     if band > 1.06 * top:
         _note_cut(axes)
     if panel.nothing and not band and not any(data.lines(number)[v].high.any() for v in lines):
-        _say(axes, panel.nothing, 0.75)  # The lines of nothing lie in the middle.
+        _write_text(axes, panel.nothing, 0.75)  # Avoid the middle, where the lines at zero are.
 
 
 def _reach(lines: Mapping[str, Lines], keep: slice) -> tuple[float, float]:
-    """How far from 0 the lines get, and how far their bands."""
+    """Return the largest distance from 0 of the lines, and of their bands."""
 
     def furthest(*arrays: Floats) -> float:
         known = [np.abs(a[keep][np.isfinite(a[keep])]) for a in arrays]
@@ -176,8 +176,8 @@ def _reach(lines: Mapping[str, Lines], keep: slice) -> tuple[float, float]:
     )
 
 
-def _say(axes: Axes, words: str, height: float = 0.5) -> None:
-    """Words in place of a scale with nothing on it; height: where, as a share of the panel's."""
+def _write_text(axes: Axes, words: str, height: float = 0.5) -> None:
+    """Write a text instead of an empty scale. height: its position, as a share of the panel."""
     axes.text(
         0.5, height, words, ha="center", va="center", transform=axes.transAxes, color="#555555"
     )
@@ -185,7 +185,7 @@ def _say(axes: Axes, words: str, height: float = 0.5) -> None:
 
 
 def _note_cut(axes: Axes) -> None:
-    """Says that bands go further than is drawn."""
+    """Note that bands exceed the axis."""
     axes.text(
         0.985, 0.97, "bands cut", ha="right", va="top", transform=axes.transAxes,
         fontsize=6.5, color="#555555", zorder=4,
@@ -193,16 +193,17 @@ def _note_cut(axes: Axes) -> None:
 
 
 def _interesting(lines: Mapping[str, Lines]) -> slice:
-    """Cuts the grid's front, where no line has left zero yet."""
+    """Return the slice of the grid without the part before any line leaves zero."""
     started = [np.flatnonzero(line.high > 0.001) for line in lines.values()]
     first = min((places[0] for places in started if places.size), default=0)
     return slice(max(0, int(first) - 10), None)
 
 
 def _mark_indices(panel: Panel, y: Floats, phase: float) -> list[int]:
-    """Where a line carries markers; ``phase`` in (0, 1) keeps those of different lines apart.
+    """Return the indices of markers; ``phase`` in (0, 1) separates those of different lines.
 
-    Evenly in time, but on a distribution evenly in its height: its steep part is a small part of x.
+    Markers are evenly spaced in time. On a distribution they are evenly spaced in height, as its
+    steep part is a small part of x.
     """
     if panel.x_axis != "duration":
         places = (np.arange(7) + phase) / 7 * (y.size - 1)
@@ -212,35 +213,36 @@ def _mark_indices(panel: Panel, y: Floats, phase: float) -> list[int]:
     return [int(place) for place in found if place < y.size and np.isfinite(y[place])]
 
 
-def _dress_time(
+def _style_time_axis(
     axes: Axes, panel: Panel, grid: Floats, level: Level, lines: Mapping[str, Lines]
 ) -> None:
     axes.set_xlim(float(grid[0]), float(grid[-1]))
     axes.set_ylim(bottom=0.0)
     reach, band = (panel.scale * value for value in _reach(lines, slice(None)))
-    # One seed far above the others would press the lines onto the axis.
+    # A single seed far above the others would compress the lines.
     top = min(axes.get_ylim()[1], TIME_ROOM * reach) if reach else axes.get_ylim()[1]
     if panel.counts:
         top = max(1.0, top)
     if band > top:
         _note_cut(axes)
-    # A little room below, or a line at zero disappears in the axis.
+    # Leave some room below, as a line at zero would otherwise be hidden by the axis.
     axes.set_ylim(-0.03 * top if panel.counts else 0.0, top)
     axes.yaxis.set_major_locator(MaxNLocator(6, steps=[1, 2, 2.5, 5, 10], integer=panel.counts))
     _shade_outside(axes, grid, level)
 
 
 def _shade_outside(axes: Axes, grid: Floats, level: Level) -> None:
-    """Greys what is not in the measured span."""
+    """Shade the time outside of the measured span."""
     for begin, end in ((grid[0], level.measured_start_s), (level.measured_end_s, grid[-1])):
         if end > begin:
             axes.axvspan(float(begin), float(end), color=OUTSIDE_COLOR, linewidth=0, zorder=0)
 
 
-def _dress_share(axes: Axes, lines: Mapping[str, Lines]) -> None:
+def _style_share_axis(axes: Axes, lines: Mapping[str, Lines]) -> None:
     axes.set_xlim(0.0, 1.0)
     axes.axhline(1.0, color="#555555", linewidth=0.8, linestyle=(0, (1, 1.5)), zorder=1)
-    # Two or three pairs may have a band far wider than the effect: the lines decide the scale.
+    # Two or three pairs may have a band far wider than the effect, so the lines determine the
+    # scale.
     means = [np.abs(np.log(line.mean[np.isfinite(line.mean)])) for line in lines.values()]
     reach = max((float(mean.max()) for mean in means if mean.size), default=0.0)
     top = float(np.exp(max(3 * reach, 0.1)))
@@ -257,7 +259,7 @@ def _duration_axis(axes: Axes) -> None:
     axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
 
 
-def _dress_duration(axes: Axes, x: Floats, level: Level) -> None:
+def _style_duration_axis(axes: Axes, x: Floats, level: Level) -> None:
     _duration_axis(axes)
     axes.set_xlim(float(x[0]), float(x[-1]) * 1.04)
     axes.set_ylim(0.0, 1.02)

@@ -1,7 +1,7 @@
-"""Figures made of panels with a line for each variant: what each kind of them shows.
+"""Kinds of figures made of panels with a line for each variant.
 
-A panel turns one run into values on a grid that is the same for all runs of a level. A new kind is
-an entry of ``PANEL_FIGURES``.
+A panel converts one run to values on a grid that is common to all runs of a level. To add a kind,
+add an entry to ``LINE_FIGURES``.
 """
 
 from __future__ import annotations
@@ -24,13 +24,13 @@ from analysis.measures.over_time import (
 )
 
 WEB = "web"
-"""The class whose times the second kind of figure shows, as the paper's does."""
+"""The class whose times the second kind of figure shows, as in the paper."""
 
 SHARES: Floats = np.round(np.arange(0.02, 0.985, 0.02), 2)
-"""Where quantile functions are compared; the extremes of a run are single streams."""
+"""Shares at which quantile functions are compared. The extremes of a run are single streams."""
 
 LEAD_S = 60.0
-"""How much of the time before the measured span is shown."""
+"""Length of the time before the measured span that is shown."""
 
 
 Run = Mapping[str, ClassData]
@@ -41,8 +41,8 @@ class Panel:
     """One pair of axes.
 
     Attributes:
-        name: in the CSV; says what y is and its unit.
-        title: above the axes.
+        name: name in the CSV; describes y and its unit.
+        title: title of the axes.
         x_label: with its unit.
         y_label: with its unit.
         grid: x values for a level, shape (g,).
@@ -50,11 +50,11 @@ class Panel:
         scale: factor from y's unit to that of ``y_label``.
         x_axis: "time" shows the run's clock, "duration" a logarithmic axis, "share" shares of
             streams.
-        compares: show ratios to the baseline.
-        counts: y is a number of things, whole and never below 0.
-        nothing: what the panel says where all its values are 0; "" where that is worth a line.
-        difference: what the differences to the baseline are, with their unit, and the factor from
-            y's unit to that; None where they are not shown beside the lines.
+        compares: whether to show ratios to the baseline.
+        counts: whether y is a count, a whole number and never below 0.
+        nothing: text if all values are 0; "" to draw them as a line.
+        difference: label of the differences to the baseline, with their unit, and the factor from
+            y's unit to that; None if they are not shown.
     """
 
     name: str
@@ -72,8 +72,8 @@ class Panel:
 
 
 @dataclass(frozen=True)
-class PanelFigure:
-    """One kind of figure; its caption tells the panels apart by their places on the page."""
+class LineFigure:
+    """One kind of figure; its caption refers to the panels by their places on the page."""
 
     panels: tuple[Panel, ...]
     caption: Callable[[Level, Page], str]
@@ -85,16 +85,16 @@ def _time_grid(level: Level) -> Floats:
 
 
 def _duration_grid(level: Level) -> Floats:
-    # 200 points a decade from 10 ms on: less than a line's width on paper.
+    # Use 200 points per decade from 10 ms, less than the width of a line on paper.
     limit = max(level.horizon_s(WEB), 1.0)
     return np.geomspace(0.01, limit, round(200 * np.log10(limit / 0.01)) + 1)
 
 
 def _web(values: Callable[[ClassData, Floats], Floats]) -> Callable[[Run, Floats], Floats]:
-    def of_run(run: Run, grid_s: Floats) -> Floats:
+    def run_values(run: Run, grid_s: Floats) -> Floats:
         return values(run[WEB], grid_s) if WEB in run else np.full(grid_s.shape, np.nan)
 
-    return of_run
+    return run_values
 
 
 def _throughput_caption(level: Level, page: Page) -> str:
@@ -110,11 +110,11 @@ def _throughput_caption(level: Level, page: Page) -> str:
 def _durations_caption(level: Level, page: Page) -> str:
     first, second = page.places
     timeout = level.classes[WEB].timeout_s if WEB in level.classes else None
-    end = f"a timeout comes after {timeout:g} s" if timeout else "there is no timeout"
+    end = f"the timeout is {timeout:g} s" if timeout else "there is no timeout"
     return (
         f"Share of the web clients' streams that had their first payload byte ({first}) and 320 "
-        f"KiB ({second}) by the time given, counted from the stream's start. A failed stream "
-        f"counts as one that never gets there; {end}. Streams open at the end are right-censored."
+        f"KiB ({second}) by the given time since the stream's start. A failed stream "
+        f"counts as never finishing; {end}. Streams open at the end are right-censored."
     )
 
 
@@ -141,8 +141,8 @@ def _ratios_caption(level: Level, page: Page) -> str:
     )
 
 
-PANEL_FIGURES: dict[str, PanelFigure] = {
-    "throughput-timeouts": PanelFigure(
+LINE_FIGURES: dict[str, LineFigure] = {
+    "throughput-timeouts": LineFigure(
         (
             Panel(
                 "throughput_bytes_per_s",
@@ -171,7 +171,7 @@ PANEL_FIGURES: dict[str, PanelFigure] = {
         ),
         _throughput_caption,
     ),
-    "ttfb-320kib": PanelFigure(
+    "ttfb-320kib": LineFigure(
         (
             Panel(
                 "ttfb_cumulative_incidence",
@@ -198,7 +198,7 @@ PANEL_FIGURES: dict[str, PanelFigure] = {
         ),
         _durations_caption,
     ),
-    "quantile-ratios": PanelFigure(
+    "quantile-ratios": LineFigure(
         (
             _quantile_panel("ttfb", "Time to first byte"),
             _quantile_panel("time_to_320kib", "Time to 320 KiB"),

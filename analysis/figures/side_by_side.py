@@ -1,4 +1,4 @@
-"""Figures of downloads side by side: bytes of each stream over time, and a map of starvation."""
+"""Figures of parallel downloads: bytes of each stream over time, and a map of starvation."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from matplotlib.lines import Line2D
 
 from analysis.arrays import Floats
 from analysis.errors import AnalysisError
-from analysis.figures.picture import Picture, Shown
+from analysis.figures.custom_figure import CustomFigure, FigureInput
 from analysis.figures.style import Page, as_drawn
 from analysis.formats.study import Level, Variant
 from analysis.measures.catalogue import METRICS, run_statistics
@@ -33,8 +33,8 @@ MAPPED = "starvation"
 """The metric that the map shows."""
 
 NO_STREAMS = (
-    "it needs downloads side by side and TGen's log level info: streams: 2 or more, and "
-    "engine: {tgen: {loglevel: info}}; or records made anew with `onionlab analyse`"
+    "it needs parallel downloads and TGen's log level info: streams: 2 or more, and "
+    "engine: {tgen: {loglevel: info}}; or records extracted again with `onionlab analyse`"
 )
 
 
@@ -43,7 +43,7 @@ NO_STREAMS = (
 
 @dataclass(frozen=True)
 class _Curves:
-    """One run: times since the first start, bytes of each stream, and the index of fairness.
+    """One run: times since the first start, bytes of each stream, and the fairness index.
 
     Attributes:
         time_s: shape (t,).
@@ -59,7 +59,7 @@ class _Curves:
 
 
 def _keep_curves(run: Mapping[str, ClassData]) -> _Curves | None:
-    """The curves of the first client with downloads side by side; None where there is none."""
+    """Return the curves of the first client with parallel downloads; None without one."""
     clients = [downloads for data in run.values() for downloads in data.side_by_side]
     return _curves(clients[0]) if clients else None
 
@@ -72,26 +72,26 @@ def _curves(downloads: Downloads) -> _Curves:
     return _Curves(time_s - begin, received, middles - begin, index)
 
 
-def _of_first_seed(shown: Shown) -> list[tuple[Variant, _Curves]]:
-    """The curves of the lowest seed of each variant that has runs, in the study's order."""
+def _first_seed_curves(shown: FigureInput) -> list[tuple[Variant, _Curves]]:
+    """Return the curves of the lowest seed of each variant that has runs, in the study's order."""
     found = []
     for variant in shown.study.variants:
-        runs = [one for one in shown.kept if one.variant == variant.name]
+        runs = [one for one in shown.samples if one.variant == variant.name]
         if not runs:
             continue
         first = min(runs, key=lambda one: one.seed)
         if first.value is None:
             raise AnalysisError(
-                f"figure {shown.spec.id}: the records of {variant.name}, seed {first.seed}, do not "
-                "tell how streams came along",
+                f"figure {shown.spec.id}: the records of {variant.name}, seed {first.seed}, lack "
+                "the progress of streams",
                 NO_STREAMS,
             )
         found.append((variant, first.value))
     return found
 
 
-def _draw_progress(shown: Shown, page: Page) -> Figure:
-    curves = _of_first_seed(shown)
+def _draw_progress(shown: FigureInput, page: Page) -> Figure:
+    curves = _first_seed_curves(shown)
     across = max(1, len(curves))
     if page.stacked:
         shape, size = (across, 1), (page.width_in, across * page.panel_height_in)
@@ -99,7 +99,7 @@ def _draw_progress(shown: Shown, page: Page) -> Figure:
         shape, size = (2, across), (page.width_in, 1.75 * page.panel_height_in)
     figure = Figure(figsize=size, layout="constrained")
     FigureCanvasAgg(figure)
-    # The index stands below the bytes and needs less height.
+    # The index is below the bytes and needs less height.
     ratios = [1] * across if page.stacked else [2, 1]
     grid = figure.subplots(*shape, squeeze=False, sharex=True, sharey="row", height_ratios=ratios)
     for place, (variant, one) in enumerate(curves):
@@ -135,7 +135,7 @@ def _draw_bytes(axes: Axes, variant: Variant, one: _Curves) -> None:
             color=LAST_COLOR if last else OTHERS_COLOR,
             linestyle=(0, (4, 1.2)) if last else "-",
             linewidth=1.1 if last else 0.9,
-            # Of the others, the older a stream is, the lighter its line.
+            # Draw older streams lighter, except for the last ones.
             alpha=1.0 if last else 0.45 + 0.55 * place / max(1, count - 1),
             zorder=3 if last else 2,
         )
@@ -160,9 +160,9 @@ def _legend(count: int) -> tuple[list[Line2D], list[str]]:
     ]
 
 
-def _progress_table(shown: Shown) -> list[list[str]]:
+def _progress_table(shown: FigureInput) -> list[list[str]]:
     rows = [["panel", "variant", "stream", "x_s", "value"]]
-    for variant, one in _of_first_seed(shown):
+    for variant, one in _first_seed_curves(shown):
         for number, received in enumerate(one.received_bytes, start=1):
             rows += [
                 ["received_bytes", variant.name, str(number), f"{x:.6g}", f"{y:.9g}"]
@@ -175,17 +175,17 @@ def _progress_table(shown: Shown) -> list[list[str]]:
     return rows
 
 
-def _progress_caption(shown: Shown, page: Page) -> str:
-    seeds = sorted({one.seed for one in shown.kept})
+def _progress_caption(shown: FigureInput, page: Page) -> str:
+    seeds = sorted({one.seed for one in shown.samples})
     which = f"Network {seeds[0]}. " if seeds else ""
     below = (
         ""
         if page.stacked
-        else f" Below: Jain's index over what the streams in progress get in {JAIN_WINDOW_S:g} s."
+        else f" Below: Jain's index over the bytes of streams in progress in {JAIN_WINDOW_S:g} s."
     )
     return (
         f"{which}Payload that each of a client's parallel downloads has received, by the order in "
-        f"which they began; the last {LAST} are dashed.{below}"
+        f"which they started; the last {LAST} are dashed.{below}"
     )
 
 
@@ -206,7 +206,7 @@ def _keep_mapped(run: Mapping[str, ClassData]) -> float | None:
 
 @dataclass(frozen=True)
 class _Point:
-    """One level of one variant: the mean over seeds and the range."""
+    """One level of one variant: mean over seeds, and range."""
 
     mean: float
     low: float
@@ -214,13 +214,13 @@ class _Point:
     seeds: int
 
 
-def _points(shown: Shown) -> dict[str, dict[tuple[float, float], _Point]]:
-    """Variant -> (rate, streams) -> point. A level is left out if any of its runs has no value."""
+def _points(shown: FigureInput) -> dict[str, dict[tuple[float, float], _Point]]:
+    """Return variant -> (rate, streams) -> point, without levels in which a run lacks a value."""
     values: dict[str, dict[tuple[float, float], dict[int, list[float | None]]]] = {}
-    for one in shown.kept:
+    for one in shown.samples:
         where = (one.level.coordinates[RATE], one.level.coordinates[STREAMS])
-        of_level = values.setdefault(one.variant, {}).setdefault(where, {})
-        of_level.setdefault(one.seed, []).append(one.value)
+        level_values = values.setdefault(one.variant, {}).setdefault(where, {})
+        level_values.setdefault(one.seed, []).append(one.value)
     return {
         variant: {
             where: _Point(float(np.mean(known)), min(known), max(known), len(known))
@@ -233,12 +233,12 @@ def _points(shown: Shown) -> dict[str, dict[tuple[float, float], _Point]]:
 
 
 def _mean(repeats: Sequence[float | None]) -> float | None:
-    """Return the mean of a network's repeats; None where one of them has no value."""
+    """Return the mean of a network's repeats; None if any of them lacks a value."""
     known = [value for value in repeats if value is not None]
     return float(np.mean(known)) if len(known) == len(repeats) else None
 
 
-def _draw_map(shown: Shown, page: Page) -> Figure:
+def _draw_map(shown: FigureInput, page: Page) -> Figure:
     points = _points(shown)
     variants = [variant for variant in shown.study.variants if variant.name in points]
     rates, streams = (
@@ -282,7 +282,7 @@ def _draw_map(shown: Shown, page: Page) -> Figure:
     return figure
 
 
-def _map_table(shown: Shown) -> list[list[str]]:
+def _map_table(shown: FigureInput) -> list[list[str]]:
     rows = [["variant", RATE, STREAMS, "mean", "low", "high", "seeds"]]
     for variant, levels in _points(shown).items():
         rows += [
@@ -294,7 +294,7 @@ def _map_table(shown: Shown) -> list[list[str]]:
     return rows
 
 
-def _map_caption(shown: Shown, page: Page) -> str:
+def _map_caption(shown: FigureInput, page: Page) -> str:
     del page
     counts = sorted(
         {point.seeds for levels in _points(shown).values() for point in levels.values()}
@@ -304,15 +304,15 @@ def _map_caption(shown: Shown, page: Page) -> str:
         seeds = f"{counts[0]}" if len(counts) == 1 else f"{counts[0]} to {counts[-1]}"
         seeds = f"mean over {seeds} networks" if counts != [1] else "one network"
     return (
-        "How much of its file the slowest stream of a client lacked when the first one was "
+        "Share of its file that the slowest stream of a client lacked when the first one was "
         "complete, in per cent, by the rate of the slowest relay and the number of streams; "
-        f"{seeds}. A dash: no level, or no stream that was complete. "
+        f"{seeds}. A dash: no level, or no completed stream. "
         f"Congestion control: cc_alg={shown.level.coordinates[CONTROL]:g}."
     )
 
 
 def _same_control(own: Level, other: Level) -> bool:
-    """Whether a level belongs on the map of another: maps are of one congestion control each."""
+    """Return whether two levels belong on one map: each map is for one congestion control."""
     return {RATE, STREAMS} <= other.coordinates.keys() and own.coordinates.get(
         CONTROL
     ) == other.coordinates.get(CONTROL)
@@ -322,9 +322,11 @@ def _same_level(own: Level, other: Level) -> bool:
     return own.name == other.name
 
 
-SIDE_BY_SIDE_PICTURES: dict[str, Picture] = {
-    "stream-progress": Picture(
+SIDE_BY_SIDE_FIGURES: dict[str, CustomFigure] = {
+    "stream-progress": CustomFigure(
         _keep_curves, _draw_progress, _progress_table, _progress_caption, _same_level
     ),
-    "starvation-map": Picture(_keep_mapped, _draw_map, _map_table, _map_caption, _same_control),
+    "starvation-map": CustomFigure(
+        _keep_mapped, _draw_map, _map_table, _map_caption, _same_control
+    ),
 }

@@ -1,4 +1,4 @@
-"""How figures look: sizes, fonts, and one colour, marker and line per variant."""
+"""Style of figures: sizes, fonts, and a colour, marker and line style per variant."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from analysis.formats.study import Variant
 
 @dataclass(frozen=True)
 class Page:
-    """Where a figure is to stand. A report or slides of another format are another entry.
+    """The format of a page with figures. Another format, such as slides, is another entry.
 
     Attributes:
-        width_in: of the whole figure.
-        panel_height_in: of one row of panels.
-        stacked: panels one above the other, otherwise side by side.
+        width_in: width of the whole figure.
+        panel_height_in: height of one row of panels.
+        stacked: whether panels are in a column instead of a row.
     """
 
     width_in: float
@@ -28,15 +28,15 @@ class Page:
 
     @property
     def places(self) -> tuple[str, str]:
-        """Where the first and the second panel are, for captions."""
+        """Positions of the first and the second panel, for captions."""
         return ("above", "below") if self.stacked else ("left", "right")
 
 
 TEXT = Page(7.0, 2.75, stacked=False)
-"""Across the text of the usual two-column formats, both panels side by side."""
+"""The text width of the usual two-column formats, with both panels in a row."""
 
 COLUMN = Page(3.5, 2.1, stacked=True)
-"""In one column of IEEE's two-column format."""
+"""One column of IEEE's two-column format."""
 
 RC: dict[str, Any] = {
     "font.family": "DejaVu Sans",
@@ -55,52 +55,52 @@ RC: dict[str, Any] = {
     "grid.linewidth": 0.5,
     "lines.linewidth": 1.3,
     "lines.markersize": 4.0,
-    # TrueType fonts inside the file: printers and publishers refuse Type 3.
+    # Embed TrueType fonts, as printers and publishers reject Type 3.
     "pdf.fonttype": 42,
     "svg.fonttype": "path",
-    # Without a fixed salt, identifiers in an SVG differ from one drawing to the next.
+    # Without a fixed salt, identifiers in an SVG differ between drawings.
     "svg.hashsalt": "onionlab",
     "path.simplify": False,
 }
 
 OUTSIDE_COLOR = "#ececec"
-"""Shade of what is not in the measured span."""
+"""Shade of the time outside of the measured span."""
 
 
 def as_drawn(name: str) -> str:
-    """A name as text for Matplotlib, which shows it letter for letter.
+    """Escape a name, so that Matplotlib shows it literally.
 
-    To Matplotlib what stands between two dollars is a formula, and a line whose label begins with
-    an underscore is not for the legend.
+    Matplotlib interprets text between dollar signs as a formula, and omits lines from the legend if
+    their label begins with an underscore.
     """
     plain = name.replace("$", r"\$")
     return f"\N{ZERO WIDTH SPACE}{plain}" if plain.startswith("_") else plain
 
 
 def check_look(variant: Variant) -> None:
-    """Whether Matplotlib can draw a variant's lines.
+    """Check that Matplotlib can draw a variant's lines.
 
     Raises:
-        AnalysisError: its colour, marker or line style is none.
+        AnalysisError: its colour, marker or line style is invalid.
     """
     try:
         Line2D([], [], **line_style(variant, []))
         if not isinstance(variant.linestyle, str):
-            # Lengths of dashes are looked at when they are drawn.
+            # Matplotlib checks the lengths of dashes only when it draws them.
             GraphicsContextBase().set_dashes(*variant.linestyle)
     except ValueError as error:
         raise AnalysisError(
             f"lines of {variant.name} cannot be drawn: {' '.join(str(error).split())[:200]}",
-            "color: #rrggbb; marker and linestyle: as Matplotlib has them",
+            "color: #rrggbb; marker and linestyle: as in Matplotlib",
         ) from None
 
 
 def line_style(variant: Variant, marks: list[int]) -> dict[str, Any]:
-    """Line properties of a variant: colour, dashes and sparse markers tell it apart, also in grey.
+    """Return the line properties of a variant. Dashes and sparse markers are distinct in greyscale.
 
     Args:
-        variant: whose line it is.
-        marks: indices of the points that carry a marker.
+        variant: the variant.
+        marks: indices of the points with a marker.
     """
     return {
         "color": variant.color,

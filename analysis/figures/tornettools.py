@@ -1,7 +1,7 @@
-"""Figures in tornettools' form: distributions over simulations, with the public Tor as a line.
+"""Figures in tornettools' form: distributions over simulations, and the public Tor as a line.
 
-A line is the mean over simulations of each quantile, its band the t interval of that mean, as
-`tornettools plot` draws them (2.0, plot_common.py). What is drawn is what tornettools takes of the
+A line is the mean over simulations of each quantile, and its band the t interval of that mean, as
+in `tornettools plot` (2.0, plot_common.py). The data are those that tornettools extracts from the
 same logs, within the measured span.
 """
 
@@ -20,7 +20,7 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import FixedLocator, FuncFormatter, NullFormatter
 
 from analysis.arrays import Floats
-from analysis.figures.picture import Picture, Shown, draw_legend
+from analysis.figures.custom_figure import CustomFigure, FigureInput, draw_legend
 from analysis.figures.style import Page, as_drawn, line_style
 from analysis.formats.public_tor import STEPS, PublicTor
 from analysis.formats.study import Variant
@@ -29,10 +29,10 @@ from analysis.measures.data import ALL, ClassData
 from analysis.measures.perf import SIZES_BYTES, PerfStreams
 
 TAIL_END = 0.99
-"""Where the axis of shares ends that stretches the tail: beyond, the values are too few."""
+"""End of the axis of shares that stretches the tail; beyond it, there are too few values."""
 
 POINTS = 300
-"""Of each line."""
+"""Number of points of each line."""
 
 PUBLIC_LABEL = "public Tor"
 PUBLIC_STYLE: dict[str, Any] = {"color": "#555555", "linestyle": (0, (1, 1.2)), "linewidth": 1.4}
@@ -42,11 +42,11 @@ MBIT = 1e6
 
 @dataclass(frozen=True)
 class _Quantity:
-    """What one panel shows the distribution of.
+    """The quantity whose distribution a panel shows.
 
     Attributes:
-        name: in the CSV, and in ``PublicTor``; its unit is told there.
-        title: above the axes.
+        name: name in the CSV and in ``PublicTor``, which documents its unit.
+        title: title of the axes.
         x_label: with its unit.
         values: of one class of one run, or of all together; shape (n,), or (n, 2) with resolutions.
         scale: factor from the values' unit to that of ``x_label``.
@@ -63,7 +63,7 @@ class _Quantity:
 
 @dataclass(frozen=True)
 class _Sample:
-    """One run's values of one quantity and class."""
+    """The values of one run for a quantity and class."""
 
     quantity: str
     class_name: str
@@ -75,12 +75,12 @@ def _ended(data: ClassData) -> PerfStreams | None:
     return None if data.perf is None else data.perf.ended_in(data.begin_s, data.end_s)
 
 
-def _of_perf(values: Callable[[PerfStreams], Floats]) -> Callable[[ClassData], Floats]:
-    def of_class(data: ClassData) -> Floats:
+def _perf_values(values: Callable[[PerfStreams], Floats]) -> Callable[[ClassData], Floats]:
+    def class_values(data: ClassData) -> Floats:
         ended = _ended(data)
         return np.empty(0) if ended is None else values(ended)
 
-    return of_class
+    return class_values
 
 
 def _build_times_s(data: ClassData) -> Floats:
@@ -90,11 +90,11 @@ def _build_times_s(data: ClassData) -> Floats:
 
 
 def _error_rates(streams: PerfStreams) -> Floats:
-    """Per cent of each client's downloads, with what one download is of them; shape (n, 2).
+    """Return the percentage of failed downloads of each client, and its resolution; shape (n, 2).
 
-    Each client is there twice, as tornettools lists it under ALL.
+    Each client occurs twice, as in tornettools' list ALL.
     """
-    counts = [streams.of(str(client)).counts() for client in np.unique(streams.client)]
+    counts = [streams.select_client(str(client)).counts() for client in np.unique(streams.client)]
     rates = [(100.0 * failed / total, 100.0 / total) for failed, total in counts if total]
     return np.repeat(np.array(rates).reshape(-1, 2), 2, axis=0)
 
@@ -110,14 +110,14 @@ def _relays_bit_per_s(data: ClassData) -> Floats:
     return 8.0 * np.array(list(per_second.values()), dtype=np.float64)
 
 
-_WORDS = {"50kib": "50 KiB", "1mib": "1 MiB", "5mib": "5 MiB"}
+_SIZE_LABELS = {"50kib": "50 KiB", "1mib": "1 MiB", "5mib": "5 MiB"}
 
 TRANSFERS = tuple(
     _Quantity(
         f"last_byte_{size}",
-        f"Transfer time, {_WORDS[size]}",
+        f"Transfer time, {_SIZE_LABELS[size]}",
         "Time to last byte (s)",
-        _of_perf(partial(PerfStreams.last_bytes_s, size_bytes=amount)),
+        _perf_values(partial(PerfStreams.last_bytes_s, size_bytes=amount)),
     )
     for size, amount in SIZES_BYTES.items()
 )
@@ -127,13 +127,13 @@ CIRCUITS = (
         "round_trip_time",
         "Circuit round-trip time",
         "Time to response (s)",
-        _of_perf(PerfStreams.round_trips_s),
+        _perf_values(PerfStreams.round_trips_s),
     ),
     _Quantity(
         "first_byte",
         "Time to first byte",
         "Time to first byte (s)",
-        _of_perf(PerfStreams.first_bytes_s),
+        _perf_values(PerfStreams.first_bytes_s),
     ),
 )
 CLIENTS = (
@@ -141,21 +141,21 @@ CLIENTS = (
         "goodput_500kib_1mib",
         "Client goodput, 0.5 MiB to 1 MiB",
         "Goodput (Mbit/s)",
-        _of_perf(partial(_goodput_bit_per_s, low="500kib", high="1mib")),
+        _perf_values(partial(_goodput_bit_per_s, low="500kib", high="1mib")),
         1 / MBIT,
     ),
     _Quantity(
         "goodput_4mib_5mib",
         "Client goodput, 4 MiB to 5 MiB",
         "Goodput (Mbit/s)",
-        _of_perf(partial(_goodput_bit_per_s, low="4mib", high="5mib")),
+        _perf_values(partial(_goodput_bit_per_s, low="4mib", high="5mib")),
         1 / MBIT,
     ),
     _Quantity(
         "error_rate",
         "Transfer error rate of a client",
         "Failed downloads (%)",
-        _of_perf(_error_rates),
+        _perf_values(_error_rates),
         tail=False,
     ),
 )
@@ -172,15 +172,15 @@ RELAYS = (
 
 
 def _keep(quantities: Sequence[_Quantity], run: Mapping[str, ClassData]) -> list[_Sample]:
-    kept = []
+    samples = []
     for name, data in run.items():
         if (name == ALL) != (quantities is RELAYS) or (name != ALL and data.perf is None):
             continue
-        # OnionPerf's downloads from onion services are not in what is known of the public Tor.
+        # Measurements of the public Tor exclude OnionPerf's downloads from onion services.
         exits = data.perf is None or all(one.endswith("exit") for one in data.perf.client)
         for quantity in quantities:
-            kept.append(_Sample(quantity.name, name, exits, quantity.values(data)))
-    return kept
+            samples.append(_Sample(quantity.name, name, exits, quantity.values(data)))
+    return samples
 
 
 def _shares(quantity: _Quantity) -> Floats:
@@ -189,16 +189,16 @@ def _shares(quantity: _Quantity) -> Floats:
     return 1.0 - 10.0 ** -np.linspace(0.0, -np.log10(1.0 - TAIL_END), POINTS + 1)
 
 
-def _classes(shown: Shown) -> list[str]:
-    return sorted({sample.class_name for one in shown.kept for sample in one.value})
+def _classes(shown: FigureInput) -> list[str]:
+    return sorted({sample.class_name for one in shown.samples for sample in one.value})
 
 
 def _samples(
-    shown: Shown, quantity: _Quantity, class_name: str, variant: str
+    shown: FigureInput, quantity: _Quantity, class_name: str, variant: str
 ) -> list[list[Floats]]:
     """Return for each network, by seed, the values of each simulation of a variant."""
     found: dict[int, list[Floats]] = {}
-    for one in sorted(shown.kept, key=lambda one: one.seed):
+    for one in sorted(shown.samples, key=lambda one: one.seed):
         for sample in one.value:
             place = one.variant, sample.quantity, sample.class_name
             if place == (variant, quantity.name, class_name):
@@ -207,18 +207,18 @@ def _samples(
 
 
 def _line(
-    shown: Shown, quantity: _Quantity, class_name: str, variant: Variant
+    shown: FigureInput, quantity: _Quantity, class_name: str, variant: Variant
 ) -> MeanQuantiles | None:
     samples = _samples(shown, quantity, class_name, variant.name)
     return mean_quantiles(samples, _shares(quantity))
 
 
-def _public(shown: Shown, quantity: _Quantity, class_name: str) -> Floats | None:
-    """The public Tor's values at the quantity's shares; None where they are not known."""
+def _public(shown: FigureInput, quantity: _Quantity, class_name: str) -> Floats | None:
+    """Return the public Tor's values at the quantity's shares; None if unknown."""
     public = shown.study.public_tor
     exits = any(
         sample.has_public
-        for one in shown.kept
+        for one in shown.samples
         for sample in one.value
         if sample.class_name == class_name
     )
@@ -235,8 +235,8 @@ def _public_factor(public: PublicTor, quantity: _Quantity) -> float | None:
     return public.network_scale if quantity.name == "relay_goodput" else 1.0
 
 
-def _table(quantities: Sequence[_Quantity], shown: Shown) -> list[list[str]]:
-    """A row for each quantity, class, variant and share; values in seconds, bit/s or per cent."""
+def _table(quantities: Sequence[_Quantity], shown: FigureInput) -> list[list[str]]:
+    """Return a row per quantity, class, variant and share; values in seconds, bit/s or per cent."""
     rows = [["quantity", "class", "variant", "share", "mean", "low", "high", "simulations"]]
 
     def add(where: list[str], shares: Floats, *columns: Floats, simulations: str) -> None:
@@ -261,8 +261,8 @@ def _table(quantities: Sequence[_Quantity], shown: Shown) -> list[list[str]]:
     return rows
 
 
-def _draw(quantities: Sequence[_Quantity], shown: Shown, page: Page) -> Figure:
-    """A row of panels for each class, a panel for each quantity."""
+def _draw(quantities: Sequence[_Quantity], shown: FigureInput, page: Page) -> Figure:
+    """Draw a row of panels for each class, with a panel for each quantity."""
     classes = _classes(shown)
     panels = [(quantity, name) for name in classes for quantity in quantities]
     across = 1 if page.stacked else len(quantities)
@@ -286,7 +286,7 @@ def _draw(quantities: Sequence[_Quantity], shown: Shown, page: Page) -> Figure:
     return figure
 
 
-def _draw_panel(axes: Axes, shown: Shown, quantity: _Quantity, class_name: str) -> None:
+def _draw_panel(axes: Axes, shown: FigureInput, quantity: _Quantity, class_name: str) -> None:
     shares, ends = _shares(quantity), []
     for place, variant in enumerate(shown.study.variants):
         line = _line(shown, quantity, class_name, variant)
@@ -316,7 +316,7 @@ def _draw_panel(axes: Axes, shown: Shown, quantity: _Quantity, class_name: str) 
 
 
 def _stretch_tail(axes: Axes) -> None:
-    """As much room for the shares from 0.9 to 0.99 as for those below 0.9."""
+    """Scale the axis so that the shares from 0.9 to 0.99 have as much room as those below 0.9."""
     axes.set_yscale(
         "function",
         functions=(
@@ -331,11 +331,11 @@ def _stretch_tail(axes: Axes) -> None:
     axes.yaxis.set_minor_formatter(NullFormatter())
 
 
-def _caption(about: str, quantities: Sequence[_Quantity], shown: Shown, page: Page) -> str:
-    level, seeds = shown.level, sorted({one.seed for one in shown.kept})
+def _caption(about: str, quantities: Sequence[_Quantity], shown: FigureInput, page: Page) -> str:
+    level, seeds = shown.level, sorted({one.seed for one in shown.samples})
     lines = (
-        "Lines: mean over simulations of each quantile; bands: its 95% t interval, at each share "
-        "for itself, as tornettools draws them. A simulation without a value is left out."
+        "Lines: mean over simulations of each quantile; bands: its pointwise 95% t interval, "
+        "as in tornettools. Simulations without a value are excluded."
         if len(seeds) > 1
         else "One simulation of each variant: there are no intervals."
     )
@@ -356,32 +356,31 @@ def _caption(about: str, quantities: Sequence[_Quantity], shown: Shown, page: Pa
         else ""
     )
     if public is not None and known and public.not_counted:
-        known += f" Not counted of it: {'; '.join(public.not_counted)}."
+        known += f" Excluded from it: {'; '.join(public.not_counted)}."
     return (
         f"{about} from {level.measured_start_s:g} s to {level.measured_end_s:g} s of simulated "
         f"time. {lines}{tail}{known}"
     )
 
 
-def _picture(about: str, quantities: Sequence[_Quantity]) -> Picture:
-    return Picture(
+def _custom_figure(about: str, quantities: Sequence[_Quantity]) -> CustomFigure:
+    return CustomFigure(
         partial(_keep, quantities),
         partial(_draw, quantities),
         partial(_table, quantities),
         partial(_caption, about, quantities),
-        takes=lambda own, other: own.name == other.name,
+        shows=lambda own, other: own.name == other.name,
     )
 
 
-TORNET_PICTURES = {
-    "perf-transfer-times": _picture(
+TORNET_FIGURES = {
+    "perf-transfer-times": _custom_figure(
         "Downloads of perf clients that completed, timed from the command,", TRANSFERS
     ),
-    "perf-circuits": _picture(
-        "Circuits that perf clients' Tors built, and their downloads that completed, timed from "
-        "the command,",
+    "perf-circuits": _custom_figure(
+        "Circuits of perf clients, and their completed downloads, timed from the command,",
         CIRCUITS,
     ),
-    "perf-goodput": _picture("Downloads of perf clients that ended", CLIENTS),
-    "relay-goodput": _picture("Bytes that all relays and authorities wrote", RELAYS),
+    "perf-goodput": _custom_figure("Downloads of perf clients that ended", CLIENTS),
+    "relay-goodput": _custom_figure("Bytes that all relays and authorities wrote", RELAYS),
 }

@@ -11,15 +11,15 @@ from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 
 from analysis.arrays import Floats
-from analysis.figures.picture import Picture, Shown, draw_legend
+from analysis.figures.custom_figure import CustomFigure, FigureInput, draw_legend
 from analysis.figures.style import Page, as_drawn
 from analysis.formats.study import Variant
 from analysis.measures.data import ClassData
 from analysis.measures.peer_transfer import BLOCK_BYTES, PeerTransfer
 
-LEAST_SHOWN_S = 2.0
+MIN_SHOWN_S = 2.0
 SHOWN_AFTER = 1.25
-"""How far a figure goes on, as a multiple of the time to leave slow start."""
+"""End of a figure, as a multiple of the time to leave slow start."""
 
 
 @dataclass(frozen=True)
@@ -30,7 +30,7 @@ class _Curve:
     linestyle: str
 
 
-# Of Paul Tol's palettes, apart in lightness too; the colours say what the text's own figures say.
+# These colours are from Paul Tol's palettes, with distinct lightness, and match the text's figures.
 _CURVES = (
     _Curve("window_bytes", "congestion window", "#44AA77", "-"),
     _Curve("in_flight_bytes", "bytes in flight", "#114433", "-"),
@@ -51,11 +51,13 @@ def _keep(run: Mapping[str, ClassData]) -> PeerTransfer | None:
     return next((data.transfer for data in run.values() if data.transfer is not None), None)
 
 
-def _of_first_seed(shown: Shown) -> list[_OneRun]:
-    """The run with the lowest seed of each variant, in the study's order."""
+def _first_seed_runs(shown: FigureInput) -> list[_OneRun]:
+    """Return the run with the lowest seed of each variant, in the study's order."""
     found = []
     for variant in shown.study.variants:
-        runs = [one for one in shown.kept if one.variant == variant.name and one.value is not None]
+        runs = [
+            one for one in shown.samples if one.variant == variant.name and one.value is not None
+        ]
         if runs:
             first = min(runs, key=lambda one: one.seed)
             found.append(_OneRun(variant, first.seed, first.value))
@@ -63,11 +65,11 @@ def _of_first_seed(shown: Shown) -> list[_OneRun]:
 
 
 def _end_s(shown_runs: Sequence[_OneRun]) -> float:
-    """How much is shown: until the last variant has left slow start, and a little more."""
-    all_of = [one.transfer for one in shown_runs]
-    ends_s = [t.end_s if t.left_slow_start_s is None else t.left_slow_start_s for t in all_of]
-    last_s = min(max(ends_s) * SHOWN_AFTER, max(t.end_s for t in all_of))
-    return max(LEAST_SHOWN_S, last_s)
+    """Return the end of the figure, slightly after the last variant has left slow start."""
+    transfers = [one.transfer for one in shown_runs]
+    ends_s = [t.end_s if t.left_slow_start_s is None else t.left_slow_start_s for t in transfers]
+    last_s = min(max(ends_s) * SHOWN_AFTER, max(t.end_s for t in transfers))
+    return max(MIN_SHOWN_S, last_s)
 
 
 def _points(transfer: PeerTransfer, curve: _Curve, end_s: float) -> tuple[Floats, Floats]:
@@ -79,10 +81,10 @@ def _points(transfer: PeerTransfer, curve: _Curve, end_s: float) -> tuple[Floats
     return times_s[keep], values[keep]
 
 
-def _table(shown: Shown) -> list[list[str]]:
-    """Variant, seed, curve, time since the connection, bytes."""
+def _table(shown: FigureInput) -> list[list[str]]:
+    """Return variant, seed, curve, time since the connection, and bytes."""
     rows = [["variant", "seed", "series", "x_s", "bytes"]]
-    shown_runs = _of_first_seed(shown)
+    shown_runs = _first_seed_runs(shown)
     for one in shown_runs:
         for curve in _CURVES:
             for x_s, value in zip(*_points(one.transfer, curve, _end_s(shown_runs)), strict=True):
@@ -91,9 +93,9 @@ def _table(shown: Shown) -> list[list[str]]:
     return rows
 
 
-def _draw(shown: Shown, page: Page) -> Figure:
-    """One panel for each variant, on common axes."""
-    shown_runs = _of_first_seed(shown)
+def _draw(shown: FigureInput, page: Page) -> Figure:
+    """Draw a panel for each variant, on common axes."""
+    shown_runs = _first_seed_runs(shown)
     rows, columns = (len(shown_runs), 1) if page.stacked else (1, len(shown_runs))
     figure = Figure(
         figsize=(page.width_in, max(1, rows) * page.panel_height_in), layout="constrained"
@@ -103,7 +105,7 @@ def _draw(shown: Shown, page: Page) -> Figure:
         figure.text(0.5, 0.5, "no data", ha="center", va="center")
         return figure
     end_s = _end_s(shown_runs)
-    # The requests may be many times the window: what matters of them is whether they are fewer.
+    # The requests may exceed the window many times, so the window determines the scale.
     top = max(
         float(np.max(_points(one.transfer, curve, end_s)[1], initial=0.0))
         for one in shown_runs
@@ -145,25 +147,25 @@ def _draw_panel(axes: Axes, one: _OneRun, end_s: float) -> None:
             va="top",
             fontsize=7,
             color="#555555",
-            # Of several lines that it may cross, none can be read through it.
+            # Give the text a background, as it may cross several lines.
             bbox={"facecolor": "white", "edgecolor": "none", "pad": 1.0},
         )
     axes.set(title=as_drawn(one.variant.label), xlabel="Time since the connection (s)")
     axes.set_xlim(0.0, end_s)
 
 
-def _caption(shown: Shown, page: Page) -> str:
-    seeds = sorted({one.seed for one in _of_first_seed(shown)})
+def _caption(shown: FigureInput, page: Page) -> str:
+    seeds = sorted({one.seed for one in _first_seed_runs(shown)})
     which = f" One run of each variant, of network {', '.join(map(str, seeds))}." if seeds else ""
     return (
-        "The seed's congestion window and the most bytes that it had in flight (between two lines "
-        "of its log), and what the downloader has requested, as bytes. The dotted line is where "
-        f"the transport leaves slow start. Requests above the frame are cut off.{which}"
+        "The seed's congestion window, its maximum bytes in flight (between two lines "
+        "of its log), and the downloader's requests in bytes. The dotted line shows when "
+        f"the transport leaves slow start. Requests above the frame are not shown.{which}"
     )
 
 
-TRANSFER_PICTURES = {
-    "transfer-window": Picture(
-        _keep, _draw, _table, _caption, takes=lambda own, other: own.name == other.name
+TRANSFER_FIGURES = {
+    "transfer-window": CustomFigure(
+        _keep, _draw, _table, _caption, shows=lambda own, other: own.name == other.name
     )
 }

@@ -1,4 +1,4 @@
-"""A figure as PDF, PNG and the CSV of what is drawn; same data, same bytes."""
+"""Writing of a figure as PDF, PNG and the CSV of its data; same data, same bytes."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ from typing import Any
 import matplotlib as mpl
 from matplotlib.figure import Figure
 
-from analysis.figures.catalogue import PICTURES, panel_figure
+from analysis.figures.catalogue import CUSTOM_FIGURES, line_figure
+from analysis.figures.custom_figure import FigureInput
 from analysis.figures.figure_data import FigureData
 from analysis.figures.lines import draw_lines, lines_csv
-from analysis.figures.picture import Shown
 from analysis.figures.png import save_png
 from analysis.figures.style import RC, TEXT, Page
 from analysis.formats.study import FigureSpec, Study
@@ -33,15 +33,15 @@ class FigurePaths:
     caption: str
 
     def moved_to(self, directory: Path) -> FigurePaths:
-        """The same files in another directory."""
+        """Return the same files in another directory."""
         pdf, png, csv_path = (directory / path.name for path in (self.pdf, self.png, self.csv))
         return FigurePaths(self.spec, pdf, png, csv_path, self.svg, self.caption)
 
 
 def write_figure(data: FigureData, study: Study, directory: Path, page: Page = TEXT) -> FigurePaths:
-    """Draws a figure as <id>.pdf, .png and .csv in ``directory``; same data, same bytes."""
-    picture = PICTURES.get(data.spec.kind)
-    shown = Shown(data.spec, data.level, study, tuple(data.kept))
+    """Draw a figure as <id>.pdf, .png and .csv in ``directory``; same data, same bytes."""
+    picture = CUSTOM_FIGURES.get(data.spec.kind)
+    shown = FigureInput(data.spec, data.level, study, tuple(data.samples))
     base = directory / data.spec.id
     paths = {name: base.with_name(f"{data.spec.id}.{name}") for name in ("pdf", "png", "csv")}
     table = lines_csv(data, study) if picture is None else _as_csv(picture.table(shown))
@@ -52,20 +52,20 @@ def write_figure(data: FigureData, study: Study, directory: Path, page: Page = T
         paths["png"],
     )
     if picture is None:
-        words = data.seeds_text(study.replicate_word)
-        caption = f"{panel_figure(data.spec).caption(data.level, page)} {words}"
+        replicates = data.seeds_text(study.replicate_unit)
+        caption = f"{line_figure(data.spec).caption(data.level, page)} {replicates}"
     else:
         caption = picture.caption(shown, page)
     return FigurePaths(data.spec, paths["pdf"], paths["png"], paths["csv"], svg, caption)
 
 
 def save(draw: Callable[[], Figure], pdf: Path, png: Path) -> bytes:
-    """Draws a figure, writes it as PDF and PNG, and returns it as SVG; same data, same bytes."""
+    """Draw a figure, write it as PDF and PNG, and return it as SVG; same data, same bytes."""
     settings: Any = {**mpl.rcParamsDefault, **RC, "backend": "agg"}
     with mpl.rc_context(settings):
         figure = draw()
-        # Letters of a PNG are fitted to its pixels, which makes words wider, so it is laid out on
-        # its own. PDF and SVG measure words alike, and the second of them would do it again.
+        # The letters of a PNG are fitted to its pixels, which makes words wider, so the PNG has a
+        # separate layout. PDF and SVG measure words alike, so they share one.
         save_png(figure, png)
         nothing = {"Creator": None, "Producer": None, "CreationDate": None}
         figure.savefig(pdf, format="pdf", metadata=nothing)

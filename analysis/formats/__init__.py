@@ -1,1 +1,1 @@
-"""File formats: one model for each, which writes it and reads it."""
+"""File formats, each with a model that writes and reads it."""

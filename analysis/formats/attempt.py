@@ -1,4 +1,4 @@
-"""What a run says of itself while it is made, and what it leaves where it fails."""
+"""The state of a run in progress, and the error of a failed attempt."""
 
 from __future__ import annotations
 
@@ -12,15 +12,17 @@ from analysis.formats.format_model import FormatModel
 
 @dataclass(frozen=True)
 class RunState:
-    """progress.json: what a running simulation last said of itself."""
+    """progress.json: the last reported state of a running simulation."""
 
-    title: str = Field(description="level, variant and seed, for people")
+    title: str = Field(description="level, variant and seed, for readers")
     simulated_s: float = Field(description="simulated time so far")
     stop_s: float = Field(description="simulated time at which the run ends")
     wall_s: float = Field(description="wall time so far")
     memory_bytes: int = Field(description="private memory of all its processes")
-    at_s: float = Field(description="Unix time at which it said so")
-    waiting: bool = Field(default=False, description="whether it waits for CPUs and has not begun")
+    at_s: float = Field(description="Unix time of this report")
+    waiting: bool = Field(
+        default=False, description="whether it is waiting for CPUs and has not started"
+    )
     format: Literal[1] = Field(default=1, description="version")
 
     @property
@@ -30,9 +32,9 @@ class RunState:
 
 
 class RunFailure(FormatModel):
-    """error.json: why an attempt failed."""
+    """error.json: the reason why an attempt failed."""
 
     format: Literal[1] = Field(default=1, description="version")
-    title: str = Field(default="", description="level, variant and seed, for people")
+    title: str = Field(default="", description="level, variant and seed, for readers")
     message: str = Field(description="what is wrong")
-    log: tuple[str, ...] = Field(default=(), description="last lines of the log that tells it")
+    log: tuple[str, ...] = Field(default=(), description="last lines of the log with the error")

@@ -1,6 +1,7 @@
-"""Columns of the record tables. Units stand in the names: ``_s`` seconds, ``_bytes`` bytes.
+"""Columns of the record tables. Names end with units: ``_s`` seconds, ``_bytes`` bytes.
 
-Times on the simulated clock (``start_s``, ``end_s``, ``time_s``) count from the simulation's start.
+Times on the simulated clock (``start_s``, ``end_s``, ``time_s``) are relative to the start of the
+simulation.
 """
 
 from __future__ import annotations
@@ -15,13 +16,13 @@ from analysis.formats.format_model import LARGEST_NUMBER, LARGEST_VALUE
 
 
 class Outcome(StrEnum):
-    """What became of a stream. ``error`` keeps tgen's own name for the finer kind."""
+    """The outcome of a stream. ``error`` contains TGen's own name for more detail."""
 
     SUCCESS = "success"
     TIMEOUT = "timeout"
     """The stream's absolute timeout passed, in the stream or already in the SOCKS handshake."""
     STALL = "stall"
-    """No byte moved for the stallout time."""
+    """No byte was transferred for the stallout time."""
     PROXY_ERROR = "proxy-error"
     """Connecting or the SOCKS handshake failed (Tor could not build or attach a circuit)."""
     CLOSED = "closed"
@@ -29,12 +30,12 @@ class Outcome(StrEnum):
     CONNECTION_ERROR = "connection-error"
     """Reading or writing failed."""
     PROTOCOL_ERROR = "protocol-error"
-    """tgen's own handshake, model, checksum or footer was wrong."""
+    """TGen's own handshake, model, checksum or footer was wrong."""
     OTHER_ERROR = "other-error"
     OPEN = "open"
     """Still in progress when its log ended."""
     UNKNOWN = "unknown"
-    """Created by tgen's counters, but its line is missing or malformed."""
+    """TGen's counters include the stream, but its line is missing or malformed."""
 
 
 FAILURES = (
@@ -49,24 +50,24 @@ FAILURES = (
 
 
 MAX_BYTES = 2**53
-"""Doubles hold every number of bytes up to here."""
+"""Doubles represent every number of bytes up to here exactly."""
 
 
 @dataclass(frozen=True)
 class Column:
-    """One column: its type, its meaning, and the values that it may have.
+    """One column: its type, its meaning, and its possible values.
 
     Attributes:
         name: with its unit.
-        type: Arrow's.
-        description: is in the file and part of its bytes. Its words never change, even if a module
-            that it names moves.
-        meaning: what the reference says instead, where the description would mislead.
-        optional: whether a row may have no value, as a stream without a first byte.
-        signed: whether a value may be negative.
-        not_before: column that has a lower or the same value in each row.
-        choices: the only values of a text; empty: any text.
-        is_key: whether it is a part of the key: no two rows of a table have the same key.
+        type: Arrow's type.
+        description: is part of the file and its bytes. It never changes, even if a module that it
+            names moves.
+        meaning: used by the reference documentation if the description would mislead.
+        optional: whether a row may lack a value, such as a stream without a first byte.
+        signed: whether values may be negative.
+        not_before: a column whose value is never larger in the same row.
+        choices: the only possible values of a text; empty: any text.
+        is_key: whether it is part of the key, which is unique in a table.
     """
 
     name: str
@@ -81,12 +82,12 @@ class Column:
 
     @property
     def is_number(self) -> bool:
-        """Whether its values are integers or floats."""
+        """True if its values are integers or floats."""
         return bool(pa.types.is_integer(self.type) or pa.types.is_floating(self.type))
 
     @property
     def bounds(self) -> tuple[float, float]:
-        """Lowest and highest value of a column of numbers; integers for integers."""
+        """Lowest and highest value of a numeric column; integers for integers."""
         most: float = 2**63 - 1
         if pa.types.is_floating(self.type):
             most = LARGEST_NUMBER if self.name.endswith("_s") else LARGEST_VALUE
@@ -197,11 +198,11 @@ PROGRESS: tuple[Column, ...] = (
         "time_s",
         pa.float64(),
         "when payload came; see tgenlog.Progress for which times",
-        "when payload came: one time in each tenth of a second, and both ends of each longer gap",
+        "time of arrival: one per tenth of a second, and both ends of each longer gap",
     ),
     Column("bytes_received", pa.int64(), "payload that the stream had received by then"),
 )
-"""How the streams came along. There is no such table where logs have no stream-status lines."""
+"""Progress of streams. The table is missing if the logs have no stream-status lines."""
 
 
 PEERS: tuple[Column, ...] = (
@@ -212,14 +213,14 @@ PEERS: tuple[Column, ...] = (
         "kind",
         _NAME,
         "see analysis.peerlog.Kind; says which columns are not null",
-        "kind of the line, which says what columns are not null (analysis.records.peerlog.Kind)",
+        "kind of the line, which determines the non-null columns (analysis.records.peerlog.Kind)",
     ),
     Column("socket", pa.int32(), "number of the uTP socket within its log, from 1", optional=True),
     Column(
         "event",
         _NAME,
         "see analysis.peerlog.UtpEvent",
-        "what made uTP write the line (analysis.records.peerlog.UtpEvent)",
+        "reason for the line (analysis.records.peerlog.UtpEvent)",
         optional=True,
     ),
     Column("window_bytes", pa.int64(), "congestion window", optional=True),
@@ -252,7 +253,7 @@ CELLS: tuple[Column, ...] = (
         "fate",
         pa.uint8(),
         "see analysis.celltrace.cells.Fate",
-        "what became of it: number of analysis.celltrace.cells.Fate",
+        "fate of the cell: number of analysis.celltrace.cells.Fate",
     ),
     Column(
         "circuit_channel",
@@ -261,7 +262,7 @@ CELLS: tuple[Column, ...] = (
         optional=True,
     ),
     Column("circuit_id", pa.int64(), "circuit ID on that channel", optional=True),
-    # A damaged trace may have times before the start.
+    # A damaged trace may contain times before the start.
     Column(
         "inbuf_ns",
         pa.int64(),
@@ -359,7 +360,7 @@ PERF: tuple[Column, ...] = (
     ),
     Column("at_5mib_s", pa.float64(), "start to payload byte 5242880", optional=True),
 )
-"""Streams of perf clients that ended, as tgentools takes them from the log."""
+"""Streams of perf clients that ended, with the times that tgentools extracts from the log."""
 
 
 CIRCUITS: tuple[Column, ...] = (
@@ -386,7 +387,7 @@ CIRCUITS: tuple[Column, ...] = (
     Column("built_again", pa.int32(), "further lines BUILT: cannibalized for another purpose"),
     Column("failed_again", pa.int32(), "lines FAILED after the result"),
 )
-"""Circuits that OnionTrace saw. Tor's own clock and OnionTrace's are the simulated one."""
+"""Circuits observed by OnionTrace. The clocks of Tor and OnionTrace are the simulated one."""
 
 
 RELAY_BYTES: tuple[Column, ...] = (
@@ -396,11 +397,11 @@ RELAY_BYTES: tuple[Column, ...] = (
     Column("bytes_read", pa.int64(), "bytes that Tor read in the second"),
     Column("bytes_written", pa.int64(), "bytes that Tor wrote in the second"),
 )
-"""What OnionTrace's BW lines say of relays and authorities."""
+"""OnionTrace's BW lines for relays and authorities."""
 
 
 HISTORY_FORMAT = 1
-"""Version of the history of nights."""
+"""Version of the history of nightly runs."""
 
 HISTORY: tuple[Column, ...] = (
     Column("night", pa.string(), "when it began, UTC"),
@@ -429,7 +430,7 @@ HISTORY: tuple[Column, ...] = (
 
 
 def arrow_schema(columns: tuple[Column, ...], version: int = RECORDS_FORMAT) -> pa.Schema:
-    """The columns as an Arrow schema; descriptions go into the fields' metadata."""
+    """Return the columns as an Arrow schema, with descriptions in the fields' metadata."""
     return pa.schema(
         [
             pa.field(column.name, column.type, metadata={"description": column.description})

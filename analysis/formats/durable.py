@@ -19,7 +19,7 @@ from pathlib import Path
 SYNC_THREADS = 8
 
 _CANNOT_SYNC = frozenset({errno.EINVAL, errno.ENOTSUP})
-"""Some file systems cannot sync folders."""
+"""Errors of file systems that cannot sync folders."""
 
 
 @contextlib.contextmanager

@@ -1,54 +1,57 @@
-"""Names of files and folders: each stands here, once, for those who write it and those who read it.
+"""Names of files and folders, each defined once for its writers and readers.
 
     runs/<id>/                 a run's directory: a tornettools-style prefix
         run.json clients.json peers.json trace.json hosts.json conf/ shadow.data.template/
-        shadow.data/hosts/<host>/     what each host's programs left: logs and traces
-        manifest.json                 the run is finished
-        records-v<N>/                 what was read from its logs
+        shadow.data/hosts/<host>/     output of each host's programs: logs and traces
+        manifest.json                 marks the run as finished
+        records-v<N>/                 data extracted from its logs
     results/<name>/            plan.json, study.json and the report
     networks/<name>/<seed>/    tornet.json and the files of an imported network
     nightly/                   history.parquet and baselines
 
-docs/reference/formats.md tells what stands in them. The standard library is enough here.
+docs/reference/formats.md describes their contents. This module needs only the standard library.
 """
 
 from __future__ import annotations
 
 from typing import Final
 
-# What a run starts from: its bytes are part of what names the run.
+# Inputs of a run. Their bytes are part of its identity.
 RUN = "run.json"
 CLIENTS = "clients.json"
 PEERS = "peers.json"
-"""Of a run of libtorrent's peers alone, in place of clients.json."""
+"""Replaces clients.json in a run of libtorrent peers only."""
 TRACE_PLAN = "trace.json"
-"""Of a run with cell traces alone."""
+"""Present only in a run with cell traces."""
 HOST_ROLES = "hosts.json"
-"""Of a run of a network of tornettools."""
+"""Present only in a run of a tornettools network."""
 TEMPLATE = "shadow.data.template"
-"""What an engine starts the hosts' folders from."""
+"""Initial content of the hosts' folders, from which an engine starts."""
 HOST_TEMPLATES = f"{TEMPLATE}/hosts"
-"""Each host's folder as it is before the run."""
+"""The folder of each host before the run."""
 
-# What a run left.
+# Outputs of a run.
 LOGS = "shadow.data"
 HOSTS = f"{LOGS}/hosts"
-"""Each host's folder: its programs' logs and working directory."""
+"""The folder of each host, with the logs and working directory of its programs."""
 MANIFEST = "manifest.json"
-"""Whoever finds it finds the whole run."""
+"""Written last: a run with this file is complete."""
 PROGRESS = "progress.json"
-"""Of a run under way."""
+"""Present while a run is in progress."""
 ERROR = "error.json"
-"""Of a failed attempt."""
+"""Present after a failed attempt."""
 
-# A run's records.
+# Records of a run.
 RECORDS_FORMAT: Final = 1
-"""Version of the record tables and of parse.json. Another one means other numbers from the same
-logs, or columns that older programs do not know: the records are extracted again."""
+"""Version of the record tables and of parse.json.
+
+A new version gives other numbers from the same logs, or has columns that older programs do not
+know. The records are then extracted again.
+"""
 RECORDS = f"records-v{RECORDS_FORMAT}"
 ANY_RECORDS = "records-*"
 PARSE_REPORT = "parse.json"
-"""Written last: whoever finds it finds the tables that belong to it."""
+"""Written last: if it exists, the tables that belong to it exist as well."""
 STREAMS_TABLE = "streams.parquet"
 GOODPUT_TABLE = "goodput.parquet"
 PROGRESS_TABLE = "progress.parquet"
@@ -57,29 +60,29 @@ TRANSFER_FACTS = "transfer.json"
 CELLS_TABLE = "cells.parquet"
 RELAY_TIME_TABLE = "relay_time.parquet"
 ARRIVALS_TABLE = "cell_arrivals.parquet"
-"""Records from before there was this table are without it."""
+"""Missing in records from before this table was introduced."""
 TRACE_COUNTS = "celltrace.json"
 PERF_TABLE = "perf.parquet"
 CIRCUITS_TABLE = "circuits.parquet"
 RELAY_BYTES_TABLE = "relay_bytes.parquet"
-"""These three are of runs with hosts.json alone."""
+"""Present only in a run with hosts.json, like the two tables before it."""
 
-# Of a run in a published pack, in its records' folder: in place of streams, goodput and progress.
+# Records of a run in a published pack, which replace streams, goodput and progress.
 PUBLISHED = "published.json"
 PUBLISHED_STREAMS = "published-streams.parquet"
 PUBLISHED_GOODPUT = "published-goodput.parquet"
 PUBLISHED_PROGRESS = "published-progress.parquet"
 
-# An experiment's results.
+# Results of an experiment.
 PLAN = "plan.json"
 STUDY = "study.json"
 REPORT = "report.html"
 ANSWER = "answer.txt"
-"""The report's first sentences, a line each."""
+"""The first sentences of the report, one per line."""
 FOREST = "answer"
-"""The plot below them, without its ending; in FIGURES."""
+"""The plot below them, in FIGURES, without its extension."""
 LEVELS = "levels"
-"""The plot of several levels, without its ending; there too."""
+"""The plot of several levels, in FIGURES, without its extension."""
 FIGURES = "figures"
 SUMMARY_CSV = "summary.csv"
 RUNS_CSV = "runs.csv"
@@ -88,22 +91,22 @@ CELL_TIMES_CSV = "celltrace.csv"
 CELL_TTFB_CSV = "celltrace-ttfb.csv"
 CELL_WAITS_CSV = "celltrace-waits.csv"
 
-# A paper's figures and answers.
+# Figures and answers of a paper.
 FIGURES_PAGE = "figures.html"
 FIGURES_INDEX = "manifest.json"
-"""Which figures were drawn, of which runs, with which programs. It never lies beside a run."""
-CLAIMS = "claims"  # and an ending: the plot of all claims, as PDF and PNG
+"""Lists the figures with their runs and programs. It is never in the same folder as a run."""
+CLAIMS = "claims"  # without extension: the plot of all claims, as PDF and PNG
 CLAIMS_CSV = f"{CLAIMS}.csv"
 CLAIMS_JSON = "claims.json"
 LEVELS_AGAINST = "levels-"
-"""And a baseline's name: the plot of all levels with it, as LEVELS of one experiment."""
+"""Followed by the name of a baseline: the plot of its levels, like LEVELS of one experiment."""
 CLAIMS_BESIDE_CSV = "claims-beside.csv"
 
 # An imported network.
 TORNET = "tornet.json"
-"""Of networks/<name>/<seed>/: whoever finds it finds the whole network."""
+"""In networks/<name>/<seed>/, written last: if it exists, the network is complete."""
 
-# Several runs together.
+# Sets of runs.
 PACK_INDEX = "index.json"
 STUDIES = "studies"
 """The studies of a pack, <experiment>.json."""

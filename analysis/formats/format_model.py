@@ -1,4 +1,4 @@
-"""What the models of files have in common."""
+"""The base of all models of files, and types of their values."""
 
 from __future__ import annotations
 
@@ -7,30 +7,30 @@ from typing import Annotated, Any
 from pydantic import BaseModel, ConfigDict, Field, StrictFloat, StrictInt
 
 LARGEST_NUMBER = 1e11
-"""As a time in seconds, 3,000 years: with its microseconds an integer and a float hold it."""
+"""As a time in seconds, 3,000 years. Its microseconds fit into an integer and a float."""
 
 LEAST_VALUE = -1.0
-"""No value of a metric is less: leads and correlations are from -1 to 1, others from 0."""
+"""Minimum value of any metric: leads and correlations are at least -1, others at least 0."""
 
 LARGEST_VALUE = 1e18
-"""More than any time, size, speed or count that is measured; sums and products are finite."""
+"""More than any measured time, size, speed or count; sums and products remain finite."""
 
 Number = (
     Annotated[StrictInt, Field(ge=0, le=LARGEST_NUMBER)]
     | Annotated[StrictFloat, Field(ge=0, le=LARGEST_NUMBER, allow_inf_nan=False)]
 )
-"""A number that is written as it was given: 60 stays 60, and 60.0 stays 60.0."""
+"""A number whose form is preserved: 60 stays 60, and 60.0 stays 60.0."""
 
 
 class FormatModel(BaseModel):
-    """Base of all models of files: they write a file and read it.
+    """Base of all models of files, which write and read them.
 
-    Keys that are not known are left out: a newer program may write more than this one reads. What
-    an older program can no longer understand gets a new number of its ``format``.
+    Unknown keys are ignored, because a newer program may write additional ones. Incompatible
+    changes increment ``format``.
     """
 
     model_config = ConfigDict(extra="ignore", frozen=True, allow_inf_nan=False)
 
     def content(self) -> Any:
-        """What the file holds, as JSON knows it."""
+        """Return the content of the file as JSON data."""
         return self.model_dump(mode="json", by_alias=True)

@@ -1,4 +1,4 @@
-"""JSON files: read with one clear error, written so that nobody ever sees half of one."""
+"""Reading of JSON files with precise errors, and atomic writing."""
 
 from __future__ import annotations
 
@@ -16,21 +16,21 @@ from analysis.formats.durable import write_whole
 T = TypeVar("T")
 
 LARGEST_BYTES = 2**31
-"""Size of a file of many values. As Python's objects it takes several times as much."""
+"""Maximum size of a file with many values. Python objects need several times as much memory."""
 
 LARGEST_OWN_BYTES = 2**25
-"""Size of any other file of ours. Python's objects of a damaged one take up to twenty times it."""
+"""Maximum size of other files. Objects of a damaged one need up to twenty times as much memory."""
 
 _BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 
 
 def json_text(data: Any) -> str:
-    """JSON as it stands in run directories, records and packs: the same data, the same bytes."""
+    """Return JSON for run directories, records and packs; the same data gives the same bytes."""
     return json.dumps(data, indent=1, sort_keys=True) + "\n"
 
 
 def write_json(path: Path, data: Any, *, durable: bool = True) -> None:
-    """Write JSON so that a reader sees the old file or the whole new one (see `whole_file`)."""
+    """Write JSON atomically, so that readers see the old or the new file (see `whole_file`)."""
     text = json.dumps(data, indent=2, sort_keys=True, ensure_ascii=False) + "\n"
     write_whole(path, text, durable=durable)
 
@@ -45,10 +45,10 @@ def read_json(
     """Read a JSON file; one whose name ends with .xz is compressed.
 
     Args:
-        path: of the file.
-        missing: hint at what to do where it is missing.
-        wrong: hint at what to do where it is not JSON.
-        most: bytes that it may hold.
+        path: the file.
+        missing: hint if the file is missing.
+        wrong: hint if the file is not JSON.
+        most: maximum size in bytes.
 
     Raises:
         AnalysisError: missing, unreadable, not compressed as its name says, too large, or not JSON.
@@ -68,13 +68,13 @@ def read_json(
 
 
 def parse_json(data: bytes | bytearray) -> Any:
-    """What a file's bytes say.
+    """Parse the bytes of a file.
 
-    pydantic's parser bounds depth (200) and digits (4,300) and takes no half of a character: what
-    it takes can be checked, written and printed.
+    pydantic's parser limits depth (200) and digits (4,300) and rejects incomplete characters, so
+    the result can be checked, written and printed.
 
     Raises:
-        ValueError: not JSON, or beyond these.
+        ValueError: the bytes are not JSON, or exceed these limits.
     """
     return from_json(data.removeprefix(_BYTE_ORDER_MARK))
 
@@ -92,14 +92,14 @@ def read_as(
 
     Args:
         kind: the model.
-        path: of the file.
-        noun: what the file is: a "study", a "plan".
-        missing: hint at what to do where it is missing.
-        wrong: hint at what to do where it is not such a file.
-        most: bytes that it may hold.
+        path: the file.
+        noun: name of the kind of file: a "study", a "plan".
+        missing: hint if the file is missing.
+        wrong: hint if the file is of another kind.
+        most: maximum size in bytes.
 
     Raises:
-        AnalysisError: missing, not JSON, or not of the model; says which keys.
+        AnalysisError: missing, not JSON, or not valid for the model; the message lists the keys.
     """
     content = read_json(path, missing=missing, wrong=wrong, most=most)
     try:

@@ -1,4 +1,4 @@
-"""manifest.json: what a finished run was made of, and what it took. Its identity names the run."""
+"""manifest.json: the inputs of a finished run, and its costs. The identity names the run."""
 
 from __future__ import annotations
 
@@ -26,28 +26,27 @@ class Build(FormatModel):
 
 
 class TorrcSetting(FormatModel):
-    """One torrc option, as Tor was given it."""
+    """One torrc option, as passed to Tor."""
 
-    value: str = Field(description="its value; those of several lines with commas between them")
-    set_by: str = Field(description="what set it: a file, a variant or a key of the experiment")
+    value: str = Field(description="its value; values of several lines are separated by commas")
+    set_by: str = Field(description="its origin: a file, a variant or a key of the experiment")
 
 
 class Manifest(FormatModel):
-    """manifest.json: what a finished run was made of, and what it took."""
+    """manifest.json: the inputs of a finished run, and its costs."""
 
     format: Literal[1] = Field(default=1, description="version")
     run_id: str = Field(default="", description="the run's name in the store: hash of identity")
-    title: str = Field(default="", description="level, variant and seed, for people")
+    title: str = Field(default="", description="level, variant and seed, for readers")
     seed: int | None = Field(default=None, description="its network's seed")
-    repeat: int = Field(default=1, description="which of the runs on its network it is, from 1 on")
-    variant: str = Field(default="", description="which system")
+    repeat: int = Field(default=1, description="number of the run on its network, from 1")
+    variant: str = Field(default="", description="name of the variant")
     identity: dict[str, Any] = Field(
         default={},
-        description="all that determines the run's results: format (its version), files (path -> "
-        "SHA-256 of each file the run starts from), programs (name -> SHA-256 of the executable), "
-        "libraries (name -> SHA-256 of each shared library that the programs load), "
-        "processor (the only feature that decides: aes), "
-        "engine (name, version and the like)",
+        description="everything that determines the run's results: format (its version), files "
+        "(path -> SHA-256 of each file the run starts from), programs (name -> SHA-256 of the "
+        "executable), libraries (name -> SHA-256 of each shared library that the programs load), "
+        "processor (the only relevant feature: aes), engine (name, version and the like)",
     )
     tor: dict[str, Build] = Field(
         default={}, description="base name -> program that was built for the run"
@@ -55,17 +54,17 @@ class Manifest(FormatModel):
     torrc: dict[str, dict[str, TorrcSetting]] = Field(
         default={},
         description="role of hosts (with the variant, if several run; `all`: shared by all roles) "
-        "-> torrc option -> its setting. Left out are the lines that name hosts and their keys",
+        "-> torrc option -> its setting. Lines that contain hosts and their keys are omitted",
     )
     proofs: dict[str, int] = Field(
         default={},
-        description="line that proves what a program did -> hosts that logged it; an empty line: "
-        "hosts that had nothing to prove; `Tor never bootstrapped`: clients and onion services of "
-        "an imported network that were not there by the end",
+        description="line that proves the behaviour of a program -> hosts that logged it; an empty "
+        "line: hosts without anything to prove; `Tor never bootstrapped`: clients and onion "
+        "services of an imported network that had not bootstrapped by the end",
     )
-    onionlab: str = Field(default="", description="version of the program that made the run")
+    onionlab: str = Field(default="", description="version of onionlab that performed the run")
     commit: str = Field(
-        default="", description="its commit, with -dirty where files differ; empty: not known"
+        default="", description="its commit, with -dirty if files differ; empty: unknown"
     )
     started: str = Field(default="", description="when the run began, UTC, ISO 8601")
     total_wall_s: float | None = Field(
@@ -76,9 +75,9 @@ class Manifest(FormatModel):
         default=None, description="user and system time of all its processes"
     )
     peak_memory_bytes: int | None = Field(
-        default=None, description="the largest sum of their memory"
+        default=None, description="the maximum of their total memory"
     )
-    cpus: tuple[int, ...] = Field(default=(), description="the machine's CPUs that it had")
+    cpus: tuple[int, ...] = Field(default=(), description="CPUs of the machine reserved for it")
     host: dict[str, Any] = Field(
         default={}, description="the machine: cpu, cpus, kernel, memory_bytes, python"
     )
@@ -88,7 +87,7 @@ class Manifest(FormatModel):
 
     @property
     def identity_hash(self) -> str:
-        """What the run has to be called, by all that determines it."""
+        """The name of the run that follows from its identity."""
         return identity_hash(self.identity)
 
 
@@ -99,22 +98,22 @@ def identity_hash(identity: Mapping[str, Any]) -> str:
 
 
 def read_manifest(path: Path) -> Manifest:
-    """Reads a run's manifest.
+    """Read a run's manifest.
 
     Raises:
-        AnalysisError: missing, not JSON, or no manifest.
+        AnalysisError: the file is missing, not JSON, or not a manifest.
     """
     return read_as(
         Manifest,
         path,
         "manifest",
         missing="finish the experiment first",
-        wrong=f"remove the run, and the experiment makes it again: rm -r {path.parent}",
+        wrong=f"remove the run, and the experiment will repeat it: rm -r {path.parent}",
     )
 
 
 def write_manifest(path: Path, manifest: Manifest) -> None:
-    """Writes a run's manifest."""
+    """Write a run's manifest."""
     write_json(path, manifest.content())
 
 
@@ -126,10 +125,10 @@ def log_sizes(run: Path) -> dict[str, int]:
 
 
 def is_whole(run: Path) -> bool:
-    """Return whether a run has a manifest, and all of the logs that the manifest lists.
+    """Return whether a run has a manifest and all of the logs that it lists.
 
-    A loss of power or a copy that was cut short may leave files empty or cut. A run without any
-    logs is whole, as one from a pack is. So is a run whose logs were compressed since.
+    A loss of power or an interrupted copy may leave empty or truncated files. A run without any
+    logs is complete, such as one from a pack. So is a run whose logs were compressed later.
     """
     try:
         content = parse_json((run / files.MANIFEST).read_bytes())

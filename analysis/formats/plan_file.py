@@ -1,4 +1,4 @@
-"""plan.json: which runs an experiment has, and all that a job process needs to make one."""
+"""plan.json: the runs of an experiment, and everything a job process needs to perform one."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from pydantic.dataclasses import dataclass
 from analysis.formats.format_model import FormatModel
 from analysis.formats.json_files import read_as
 
-MAKE_ANEW = "make it anew: make generate NAME=..."
+MAKE_ANEW = "create it again: make generate NAME=..."
 
 
 @dataclass(frozen=True)
 class Request:
-    """What the user asked for, as given on the command line."""
+    """The user's request, as given on the command line."""
 
     experiment: str = Field(description="name of the experiment, or path of its file")
     scale: float | None = Field(
@@ -38,57 +38,59 @@ class Request:
     )
 
 
-def network_words(seed: int, repeat: int) -> str:
-    """Return a run's network and repeat for people; a first repeat is not named."""
+def format_network(seed: int, repeat: int) -> str:
+    """Return a run's network and repeat for readers; a first repeat is omitted."""
     return f"seed {seed}" if repeat == 1 else f"seed {seed} repeat {repeat}"
 
 
 @dataclass(frozen=True)
 class PlannedRun:
-    """One run: its name in the store and what it is in this experiment."""
+    """One run: its name in the store and its role in this experiment."""
 
     run_id: str = Field(description="its name in the store")
     level: str = Field(description="name of its level")
     variant: str = Field(description="name of its variant")
-    seed: int = Field(description="its network: the seed of all that the network's runs share")
-    repeat: int = Field(default=1, description="which of the runs on its network it is, from 1 on")
+    seed: int = Field(
+        description="its network: the seed of everything that the network's runs share"
+    )
+    repeat: int = Field(default=1, description="number of the run on its network, from 1")
 
     @property
     def title(self) -> str:
-        """For people: which run it is."""
-        return f"{self.level} {self.variant} {network_words(self.seed, self.repeat)}"
+        """Level, variant, network and repeat, for readers."""
+        return f"{self.level} {self.variant} {format_network(self.seed, self.repeat)}"
 
 
 @dataclass(frozen=True)
 class Resources:
-    """What one run needs, estimated."""
+    """Estimated requirements of one run."""
 
     memory_bytes: int = Field(description="private memory at its peak")
-    disk_bytes: int = Field(description="what its directory holds at its end")
+    disk_bytes: int = Field(description="size of its directory at the end")
     processes: int = Field(description="processes of the simulation, each with its threads")
 
 
 class PlanFile(FormatModel):
-    """plan.json: which runs an experiment has, and all that a job process needs to make one."""
+    """plan.json: the runs of an experiment, and everything a job process needs to perform one."""
 
     format: Literal[1, 2] = Field(description="version; 1 has the absolute path of the store")
-    request: Request = Field(description="what was asked for")
+    request: Request = Field(description="the request")
     runs: tuple[PlannedRun, ...] = Field(description="by seed, repeat, level and variant")
-    store: str = Field(description="path of the run store, from the folder of this file")
-    cpus_per_run: Annotated[int, Field(ge=0)] = Field(description="CPUs that one run has to itself")
-    resources: Resources = Field(description="what the largest run needs")
+    store: str = Field(description="path of the run store, relative to the folder of this file")
+    cpus_per_run: Annotated[int, Field(ge=0)] = Field(description="CPUs reserved for one run")
+    resources: Resources = Field(description="requirements of the largest run")
 
 
 def store_of(path: Path, store: str) -> Path:
     """Return the path of the run store that the plan.json at ``path`` names as ``store``."""
-    # Not by way of symbolic links: a folder of results may be one to another disk.
+    # Do not resolve symbolic links: a folder of results may be a link to another disk.
     return Path(os.path.normpath(path.parent / store))
 
 
 def read_plan_file(path: Path) -> PlanFile:
-    """Reads a plan.json.
+    """Read a plan.json.
 
     Raises:
-        AnalysisError: missing, not JSON, or no plan of this format.
+        AnalysisError: the file is missing, not JSON, or not a plan of this format.
     """
     return read_as(PlanFile, path, "plan", missing=MAKE_ANEW, wrong=MAKE_ANEW)

@@ -1,4 +1,4 @@
-"""The JSON files beside a run's record tables: what was read, and what could not be."""
+"""The JSON files next to a run's record tables, with what was read and what could not be."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ PARQUET_MAGIC = b"PAR1"
 EXTRACT_AGAIN = "extract the run's records again"
 
 MAX_NAMED_HOSTS = 3
-"""How many hosts a note names."""
+"""Maximum number of hosts that a note lists."""
 
 Count = Annotated[int, Field(ge=0)]
 
@@ -42,15 +42,15 @@ class Example:
 
 @dataclass
 class FileProblems:
-    """What was wrong with one log."""
+    """The problems of one log."""
 
     file: str = Field(description="path of the log in the run's directory")
     malformed_lines: int = Field(default=0, description="lines that were not understood")
     examples: list[Example] = Field(default_factory=list, description="the first of them")
-    cut_last_line: bool = Field(default=False, description="whether the last line has no end")
+    cut_last_line: bool = Field(default=False, description="whether the last line is incomplete")
     damage: str | None = Field(
         default=None,
-        description="where its compressed data is broken, or that it ends before its run",
+        description="where its compressed data is damaged, or that it ends before its run",
     )
     lost_streams: int = Field(
         default=0, description="streams that tgen counted and whose line is missing"
@@ -62,18 +62,18 @@ class FileProblems:
         return Path(self.file).parent.name
 
     @property
-    def of_oniontrace(self) -> bool:
-        """Whether it is a log of OnionTrace, which says nothing of a client's traffic."""
+    def is_oniontrace(self) -> bool:
+        """True if it is a log of OnionTrace, which does not affect a client's traffic data."""
         return Path(self.file).name.startswith("oniontrace")
 
     @property
     def is_cut(self) -> bool:
-        """Whether the log is not whole."""
+        """True if the log is incomplete."""
         return self.cut_last_line or self.damage is not None
 
     @property
-    def what(self) -> list[str]:
-        """Each thing that is wrong, for people; without the examples."""
+    def descriptions(self) -> list[str]:
+        """The problems as texts for readers, without the examples."""
         parts = []
         if self.malformed_lines:
             parts.append(f"{self.malformed_lines} malformed lines")
@@ -96,11 +96,11 @@ class ParseReport:
     lines: int = Field(default=0, description="lines of them")
     heartbeat_lines: int = Field(default=0, description="lines with counters of bytes and streams")
     stream_lines: int = Field(default=0, description="lines of streams that ended")
-    status_lines: int = Field(default=0, description="lines of how streams came along")
+    status_lines: int = Field(default=0, description="lines on the progress of streams")
     other_lines: int = Field(default=0, description="lines without data")
     malformed_lines: int = Field(default=0, description="lines that were not understood")
     truncated_files: int = Field(
-        default=0, description="logs that end within a line or before the run, or are broken"
+        default=0, description="logs that end within a line or before the run, or are damaged"
     )
     clients: dict[str, int] = Field(default_factory=dict, description="class -> clients")
     clients_without_streams: list[str] = Field(
@@ -113,17 +113,15 @@ class ParseReport:
         default_factory=dict, description="class -> outcome -> streams"
     )
     passive_streams: int = Field(default=0, description="streams that servers logged")
-    problems: list[FileProblems] = Field(
-        default_factory=list, description="logs with which something was wrong"
-    )
+    problems: list[FileProblems] = Field(default_factory=list, description="logs with problems")
     classes: dict[str, str] = Field(
         default_factory=dict,
-        description="host name -> traffic class, or empty text for a host that is not a client; of "
-        "each host that is named above. Older records lack it",
+        description="host name -> traffic class, or empty text for a host that is not a client; "
+        "for each host in the fields above. Missing in older records",
     )
     tables: dict[str, str] = Field(
         default_factory=dict,
-        description="name of each table -> its SHA-256. Older records lack it",
+        description="name of each table -> its SHA-256. Missing in older records",
     )
 
     @property
@@ -132,11 +130,11 @@ class ParseReport:
         return not self.problems
 
     def add(self, problems: FileProblems) -> None:
-        """Count a log that was read, and list it if something is wrong with it."""
+        """Count a log that was read, and list it if it has problems."""
         self.files += 1
         self.malformed_lines += problems.malformed_lines
         self.truncated_files += problems.is_cut
-        if problems.what:
+        if problems.descriptions:
             self.problems.append(problems)
 
     def set_classes(self, classes: Mapping[str, str]) -> None:
@@ -149,15 +147,17 @@ class ParseReport:
         self.classes = {host: classes.get(host, "") for host in sorted(named)}
 
     def unknown_bytes_reason(self, class_name: str | None) -> str:
-        """Return why it is not known how much a class read; "" if it is.
+        """Return why the bytes read by a class are unknown; "" if they are known.
 
         class_name: None for all clients.
         """
-        silent = [host for host in self.clients_without_heartbeats if self._is_of(host, class_name)]
-        # A log that ends within its last line has all that was before.
-        cut = [o.host for o in self._cut(class_name) if o.damage and not o.of_oniontrace]
+        silent = [
+            host for host in self.clients_without_heartbeats if self._belongs_to(host, class_name)
+        ]
+        # A log that ends within its last line is otherwise complete.
+        cut = [o.host for o in self._cut(class_name) if o.damage and not o.is_oniontrace]
         return "; ".join(
-            f"{what} {self._of_clients(hosts, class_name)}"
+            f"{what} {self._describe_clients(hosts, class_name)}"
             for what, hosts in (
                 ("no heartbeats in the logs of", silent),
                 ("incomplete logs of", cut),
@@ -166,24 +166,24 @@ class ParseReport:
         )
 
     def not_counted(self, class_name: str | None = None) -> str:
-        """Return what of the logs of a class did not count; "" if all of it did.
+        """Return what was ignored in the logs of a class; "" if nothing was.
 
-        class_name: None for all hosts, relays included.
+        class_name: None for all hosts, including relays.
         """
         parts = [self.unknown_bytes_reason(class_name)]
-        idle = [host for host in self.clients_without_streams if self._is_of(host, class_name)]
+        idle = [host for host in self.clients_without_streams if self._belongs_to(host, class_name)]
         if idle:
-            parts.append(f"no stream of {self._of_clients(idle, class_name)}")
-        problems = [one for one in self.problems if self._is_of(one.host, class_name)]
+            parts.append(f"no stream of {self._describe_clients(idle, class_name)}")
+        problems = [one for one in self.problems if self._belongs_to(one.host, class_name)]
         if lines := sum(one.malformed_lines for one in problems):
             parts.append(f"{lines} malformed lines")
         if lost := sum(one.lost_streams for one in problems):
             parts.append(f"{lost} streams without their line")
-        for what, of_oniontrace in (("", False), (" of OnionTrace", True)):
+        for what, is_oniontrace in (("", False), (" of OnionTrace", True)):
             cut = [
                 one.host
                 for one in self._cut(class_name)
-                if one.of_oniontrace == of_oniontrace and (of_oniontrace or not one.damage)
+                if one.is_oniontrace == is_oniontrace and (is_oniontrace or not one.damage)
             ]
             if cut:
                 parts.append(f"cut or damaged logs{what} on {first_names(cut)}")
@@ -192,26 +192,28 @@ class ParseReport:
     def damaged_relays(self) -> list[str]:
         """Return the relays whose log of OnionTrace is damaged or ends early.
 
-        None in older records, which do not say which hosts are relays.
+        The list is empty for older records, which do not contain the relays.
         """
         return [
             one.host for one in self.problems if one.damage and self.classes.get(one.host) == ""
         ]
 
     def _cut(self, class_name: str | None) -> list[FileProblems]:
-        return [one for one in self.problems if one.is_cut and self._is_of(one.host, class_name)]
+        return [
+            one for one in self.problems if one.is_cut and self._belongs_to(one.host, class_name)
+        ]
 
-    def _is_of(self, host: str, class_name: str | None) -> bool:
-        # Older records do not say: the host may be of any class.
+    def _belongs_to(self, host: str, class_name: str | None) -> bool:
+        # Older records lack the class, so the host may belong to any.
         return class_name is None or self.classes.get(host, class_name) == class_name
 
-    def _of_clients(self, hosts: Sequence[str], class_name: str | None) -> str:
+    def _describe_clients(self, hosts: Sequence[str], class_name: str | None) -> str:
         count = sum(self.clients.values()) if class_name is None else self.clients.get(class_name)
         return f"{len(set(hosts))} of {count or 'unknown'} clients ({first_names(hosts)})"
 
 
 def first_names(names: Sequence[str]) -> str:
-    """Return the first of some names and how many more there are, for messages."""
+    """Return the first names and the number of others, for messages."""
     first = sorted(set(names))
     more = len(first) - MAX_NAMED_HOSTS
     named = ", ".join(first[:MAX_NAMED_HOSTS])
@@ -219,60 +221,60 @@ def first_names(names: Sequence[str]) -> str:
 
 
 class TransferFacts(FormatModel):
-    """transfer.json: what the analysis of two peers needs to know of the path between them."""
+    """transfer.json: the properties of the path between two peers, for the analysis."""
 
     format: Literal[1] = Field(default=1, exclude=True, description="version; not written")
     rtt_s: Number = Field(description="round-trip time of the path, without queues")
     sample_s: Number | None = Field(
-        default=None, description="how often at most a log has a line of each kind"
+        default=None, description="minimum time between two lines of a kind in a log"
     )
 
 
 @dataclass(frozen=True)
 class RelayCounts:
-    """What one relay's trace held."""
+    """Counts of one relay's trace."""
 
     relay: str = Field(description="host name of the relay")
     role: str = Field(description="its role: exitguard, guard, exit or middle")
     bytes: int = Field(description="size of the trace")
     events: dict[str, int] = Field(description="name of an event -> records of it")
     fates: dict[str, int] = Field(
-        description="name of analysis.celltrace.cells.Fate -> cells that met it"
+        description="name of analysis.celltrace.cells.Fate -> cells with this fate"
     )
-    repeated: int = Field(description="events that a cell had twice")
+    repeated: int = Field(description="repeated events of a cell")
     channels: int = Field(description="channels that were opened")
     ended: bool = Field(description="whether Tor ended the trace itself")
-    cut_bytes: int = Field(description="bytes of a last record that is not whole")
-    malformed: int = Field(description="records that no Tor writes")
-    first_malformed: int | None = Field(description="byte at which the first of them is")
-    missing: int = Field(description="records that are missing, by their numbers")
+    cut_bytes: int = Field(description="bytes of an incomplete last record")
+    malformed: int = Field(description="invalid records")
+    first_malformed: int | None = Field(description="offset of the first of them in bytes")
+    missing: int = Field(description="missing records, by their numbers")
 
     @property
     def damage(self) -> str | None:
-        """What of the trace does not count, for people; None where all does."""
+        """The ignored parts of the trace, for readers; None if there are none."""
         if not (self.malformed or self.cut_bytes or self.missing or self.repeated):
             return None
         where = (
             "" if self.first_malformed is None else f", the first at byte {self.first_malformed}"
         )
         return (
-            f"{self.malformed} records that no Tor writes{where}; {self.cut_bytes} bytes of a last "
-            f"record; {self.missing} records missing; {self.repeated} events twice"
+            f"{self.malformed} invalid records{where}; {self.cut_bytes} bytes of an incomplete "
+            f"record; {self.missing} missing records; {self.repeated} repeated events"
         )
 
 
 @dataclass(frozen=True)
 class TraceCounts:
-    """celltrace.json: what a run's cell traces held."""
+    """celltrace.json: the counts of a run's cell traces."""
 
     relays: tuple[RelayCounts, ...] = Field(description="each traced relay")
     streams: dict[str, int] = Field(
-        description="followed -> streams whose cells were followed; problem -> streams it stopped"
+        description="followed -> streams whose cells were followed; problem -> streams with it"
     )
     format: Literal[1] = Field(default=TRACE_COUNTS_FORMAT, description="version")
 
     def not_counted(self, role: str) -> str:
-        """Return what of the traces of a role's relays did not count; "" if all of it did."""
+        """Return what was ignored in the traces of a role's relays; "" if nothing was."""
         damaged = [relay for relay in self.relays if relay.role == role and relay.damage]
         return "; ".join(f"trace of {relay.relay}: {relay.damage}" for relay in damaged)
 
@@ -284,13 +286,13 @@ def write_beside_tables(path: Path, content: ParseReport | TransferFacts | Trace
 
 
 def write_parse_report(records: Path, report: ParseReport) -> None:
-    """Write parse.json into a folder with all of its tables."""
+    """Write parse.json into a folder that contains all of its tables."""
     report.tables = table_hashes(records)
     write_beside_tables(records / files.PARSE_REPORT, report)
 
 
 def table_hashes(folder: Path) -> dict[str, str]:
-    """Return the SHA-256 of each table in a folder, by its name."""
+    """Return the SHA-256 of each table in a folder, by name."""
     hashes = {}
     for path in sorted(folder.glob("[!.]*.parquet")):
         with path.open("rb") as file:
@@ -299,7 +301,7 @@ def table_hashes(folder: Path) -> dict[str, str]:
 
 
 def has_cut_files(records: Path) -> bool:
-    """Return whether a file of a folder of records is empty or cut, as after a loss of power."""
+    """Return whether a file in a folder of records is truncated, for example after a power loss."""
     return any(map(_is_cut_json, records.glob("[!.]*.json"))) or any(
         map(_is_cut_table, records.glob("[!.]*.parquet"))
     )
@@ -320,7 +322,7 @@ def _is_cut_table(path: Path) -> bool:
 
 
 def read_parse_report(path: Path) -> ParseReport:
-    """Reads a parse.json.
+    """Read a parse.json.
 
     Raises:
         AnalysisError: the file is missing, not JSON, or of another format version.
@@ -329,34 +331,34 @@ def read_parse_report(path: Path) -> ParseReport:
 
 
 def read_records_format(records: Path) -> int:
-    """The format of a run's records, whichever it is.
+    """Return the format of a run's records, including other versions.
 
     Raises:
-        AnalysisError: parse.json is missing, not JSON, or says no format.
+        AnalysisError: parse.json is missing, not JSON, or contains no format.
     """
     path = records / files.PARSE_REPORT
     content = read_json(path, missing=EXTRACT_AGAIN, wrong=EXTRACT_AGAIN)
     number = content.get("format") if isinstance(content, dict) else None
     if not isinstance(number, int):
-        raise AnalysisError(f"{path} says no record format", EXTRACT_AGAIN)
+        raise AnalysisError(f"{path} does not contain a record format", EXTRACT_AGAIN)
     return number
 
 
 def read_transfer_facts(records: Path) -> TransferFacts:
-    """What transfer.json says of the path.
+    """Read the properties of the path from transfer.json.
 
     Raises:
-        AnalysisError: missing, or without the time of a round trip.
+        AnalysisError: the file is missing, or lacks the round-trip time.
     """
     path = records / files.TRANSFER_FACTS
     return read_as(TransferFacts, path, "description of a transfer", wrong="extract again")
 
 
 def read_trace_counts(path: Path) -> TraceCounts:
-    """Reads a celltrace.json.
+    """Read a celltrace.json.
 
     Raises:
-        AnalysisError: it is missing or of another format.
+        AnalysisError: the file is missing or of another format.
     """
     return read_as(
         TraceCounts, path, "count of cell traces", missing=EXTRACT_AGAIN, wrong=EXTRACT_AGAIN

@@ -1,7 +1,7 @@
-"""What a run's directory tells of itself before the run: its clock, who is who, what is traced.
+"""Descriptions in a run's directory: its clock, its hosts, and its cell traces.
 
-The bytes of these files are part of what names a run. So their version is not in them: a file
-without one is of version 1, and the first that has another will say so.
+The bytes of these files are part of the run's identity, so they do not contain their version. A
+file without a version has version 1.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ Name = Annotated[str, StringConstraints(min_length=1)]
 
 
 class RunClock(FormatModel):
-    """run.json: when the run's simulated time starts and ends."""
+    """run.json: the start and end of the run's simulated time."""
 
     format: Literal[1] = Field(default=1, exclude=True, description="version; not written")
     epoch_unix_s: Number = Field(description="Unix time at which simulated time is 0")
@@ -27,15 +27,15 @@ class RunClock(FormatModel):
 
     @property
     def epoch_us(self) -> int:
-        """The start of simulated time, as Unix time in microseconds."""
+        """Start of simulated time, as Unix time in microseconds."""
         return round(self.epoch_unix_s * 1_000_000)
 
     def early_end(self, last_us: int, interval_s: float) -> str | None:
-        """Say that a log ends before the run; None if it does not, or the end is not known.
+        """Return a message if a log ends before the run; None if not, or if unknown.
 
         Args:
             last_us: Unix time of its last line, in microseconds.
-            interval_s: time within which its program writes another line.
+            interval_s: maximum time between two lines.
         """
         last_s = (last_us - self.epoch_us) / 1e6
         if self.stop_s is None or last_s >= self.stop_s - interval_s:
@@ -52,24 +52,24 @@ class Clients(RootModel[dict[Name, Name]]):
 
 
 class PeerPair(FormatModel):
-    """peers.json: the two hosts of a run of libtorrent's peers, and the path between them."""
+    """peers.json: the two hosts of a run of libtorrent peers, and the path between them."""
 
     format: Literal[1] = Field(default=1, exclude=True, description="version; not written")
     seed: Name = Field(description="host name of the peer that has the data")
     downloader: Name = Field(description="host name of the peer that fetches it")
     rtt_s: Number = Field(description="round-trip time of the path, without queues")
-    sample_s: Number = Field(description="how often at most a log has a line of each kind")
+    sample_s: Number = Field(description="minimum time between two lines of a kind in a log")
 
 
 class TracedHost(FormatModel):
-    """One host, as far as the analysis of cell traces needs to know it."""
+    """The facts of one host for the analysis of cell traces."""
 
     role: str = Field(description="its role: guard, middle, exit, exitguard, client, server, ...")
     address: str = Field(description="its IPv4 address")
 
 
 class TracePlan(FormatModel):
-    """trace.json: which relays wrote a cell trace, and who is who in the network."""
+    """trace.json: the traced relays, and the roles and addresses of hosts."""
 
     format: Literal[1] = Field(default=1, exclude=True, description="version; not written")
     epoch_unix_s: Number = Field(description="Unix time at which simulated time is 0")
@@ -86,66 +86,67 @@ class TracePlan(FormatModel):
 
 
 class RoleOfHost(FormatModel):
-    """What one host is, as far as the analysis needs to know it."""
+    """The facts of one host for the analysis."""
 
     role: Name = Field(description="its role, as in tornet.json: guard, perf-client, ...")
     oniontrace: bool = Field(
-        default=False, description="whether OnionTrace, or what writes as it does, runs there"
+        default=False,
+        description="whether OnionTrace, or a program with the same output, runs there",
     )
 
 
 class HostRoles(FormatModel):
-    """hosts.json: who is who in a network of tornettools, and whose Tor OnionTrace watches."""
+    """hosts.json: the roles of hosts in a tornettools network, and the hosts with OnionTrace."""
 
     format: Literal[1] = Field(default=1, exclude=True, description="version; not written")
     hosts: dict[Name, RoleOfHost] = Field(min_length=1, description="host name -> the host")
 
 
 def written(file: FormatModel | Clients) -> bytes:
-    """The bytes of one of these files; they are part of what names the run."""
+    """Return the bytes of one of these files, which are part of the run's identity."""
     return json_text(file.model_dump(mode="json", exclude_none=True)).encode()
 
 
 def read_clock(run_directory: Path) -> RunClock:
-    """A run's run.json.
+    """Read a run's run.json.
 
     Raises:
-        AnalysisError: missing, not JSON, or without the number epoch_unix_s.
+        AnalysisError: the file is missing, not JSON, or without the number epoch_unix_s.
     """
     return read_as(RunClock, run_directory / files.RUN, "clock of a run")
 
 
 def read_clients(run_directory: Path) -> dict[str, str]:
-    """A run's clients.json: host name -> class.
+    """Read a run's clients.json: host name -> class.
 
     Raises:
-        AnalysisError: missing, not JSON, or not such a mapping.
+        AnalysisError: the file is missing, not JSON, or not such a mapping.
     """
     return read_as(Clients, run_directory / files.CLIENTS, "map of clients to classes").root
 
 
 def read_peers(run_directory: Path) -> PeerPair:
-    """A run's peers.json.
+    """Read a run's peers.json.
 
     Raises:
-        AnalysisError: missing, not JSON, or not the description of two peers.
+        AnalysisError: the file is missing, not JSON, or not a description of two peers.
     """
     return read_as(PeerPair, run_directory / files.PEERS, "description of two peers")
 
 
 def read_trace_plan(run_directory: Path) -> TracePlan:
-    """A run's trace.json.
+    """Read a run's trace.json.
 
     Raises:
-        AnalysisError: missing, not JSON, or it does not say which relays were traced.
+        AnalysisError: the file is missing, not JSON, or does not list the traced relays.
     """
     return read_as(TracePlan, run_directory / files.TRACE_PLAN, "plan of cell traces")
 
 
 def read_host_roles(run_directory: Path) -> dict[str, RoleOfHost]:
-    """A run's hosts.json: host name -> the host.
+    """Read a run's hosts.json: host name -> the host.
 
     Raises:
-        AnalysisError: missing, not JSON, or not such a mapping.
+        AnalysisError: the file is missing, not JSON, or not such a mapping.
     """
     return read_as(HostRoles, run_directory / files.HOST_ROLES, "list of hosts and roles").hosts

@@ -1,6 +1,6 @@
-"""Folders for files that are being written, beside where they go: none outlives a killed writer.
+"""Temporary folders next to the files that they will become, removed even after a crash.
 
-The standard library is enough here.
+This module needs only the standard library.
 """
 
 from __future__ import annotations
@@ -16,28 +16,28 @@ from pathlib import Path
 
 @contextlib.contextmanager
 def scratch_folder(out: Path, prefix: str) -> Iterator[Path]:
-    """An empty folder in ``out`` whose name begins with ``prefix``; it is gone afterwards.
+    """Yield an empty folder in ``out`` whose name begins with ``prefix``, and remove it at the end.
 
-    Those of writers that were killed go first. A writer holds a lock on its folder, which ends with
-    it, however it ends. Where a file system has no such locks, what is left stays.
+    Folders of killed writers are removed first. A writer locks its folder, and the lock ends with
+    the process. On a file system without locks, they remain.
     """
-    for left in out.glob(f"{prefix}*"):
-        with contextlib.suppress(OSError), _opened(left) as descriptor:
+    for abandoned in out.glob(f"{prefix}*"):
+        with contextlib.suppress(OSError), _opened(abandoned) as descriptor:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            shutil.rmtree(left, ignore_errors=True)
+            shutil.rmtree(abandoned, ignore_errors=True)
     with contextlib.ExitStack() as stack:
-        folder = _born(out, prefix, stack)
+        folder = _create_locked(out, prefix, stack)
         try:
             yield folder
         finally:
             shutil.rmtree(folder, ignore_errors=True)
 
 
-def _born(out: Path, prefix: str, stack: contextlib.ExitStack) -> Path:
-    """A new folder with its lock, which ``stack`` holds."""
+def _create_locked(out: Path, prefix: str, stack: contextlib.ExitStack) -> Path:
+    """Create a folder with a lock, which ``stack`` holds."""
     while True:
         folder = Path(tempfile.mkdtemp(prefix=prefix, dir=out))
-        # Another writer may come between, and take it for one that was left.
+        # Another writer may remove the folder before it is locked.
         with contextlib.suppress(FileNotFoundError):
             descriptor = stack.enter_context(_opened(folder))
             try:

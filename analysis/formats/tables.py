@@ -1,4 +1,4 @@
-"""Record tables are written in row groups; a run's records appear all together or not at all."""
+"""Writing of record tables in row groups, and reading with checks of all values."""
 
 from __future__ import annotations
 
@@ -24,22 +24,22 @@ CHARACTER_BYTES = 4
 """Size of a character in NumPy's arrays of text."""
 
 SHOWN_VALUE = 40
-"""Length at which a damaged value is cut in a message."""
+"""Maximum length of a damaged value in a message."""
 
 DAMAGED_HINT = (
-    "extract the run's records again (make analyse NAME=...); where its logs are gone, get the run "
+    "extract the run's records again (make analyse NAME=...); if its logs are gone, get the run "
     "again"
 )
 
 
 class TableWriter:
-    """Writes tables to a Parquet file in row groups of ``ROWS_PER_GROUP``."""
+    """A writer of tables to a Parquet file in row groups of ``ROWS_PER_GROUP``."""
 
     def __init__(self, path: Path, columns: tuple[Column, ...]) -> None:
         self.waiting: list[pa.Table] = []
         self.rows = 0
         self.empty = arrow_schema(columns).empty_table()
-        # Nothing in these settings depends on the clock or the machine.
+        # None of these settings depends on the clock or the machine.
         self.writer = pq.ParquetWriter(
             path, self.empty.schema, compression="zstd", compression_level=6, version="2.6"
         )
@@ -53,7 +53,7 @@ class TableWriter:
         self.writer.close()
 
     def add(self, table: pa.Table) -> None:
-        """Takes the next rows."""
+        """Append rows."""
         self.waiting.append(table)
         self.rows += table.num_rows
         if self.rows >= ROWS_PER_GROUP:
@@ -74,18 +74,18 @@ def read_table(
 ) -> pa.Table:
     """Read the columns of a layout from a Parquet file, and check all of their values.
 
-    Other columns are not read.
+    Other columns are ignored.
 
     Args:
-        path: of the file.
-        layout: the file has to have all of these columns, of these types.
-        others: layouts that are tried in turn if it lacks one of them.
-        missing: hint at what to do where it is missing.
-        wrong: hint at what to do where it is damaged, or no such table.
+        path: the file.
+        layout: the columns, with types, that the file must have.
+        others: layouts that are tried in turn if one of these is missing.
+        missing: hint if the file is missing.
+        wrong: hint if the file is damaged or of another kind.
 
     Raises:
-        AnalysisError: missing, damaged, larger than a file of its size plausibly is, without some
-            of the columns, or with a value that its column cannot have.
+        AnalysisError: the file is missing, damaged, implausibly large when decompressed, lacks a
+            column, or has an invalid value.
     """
     try:
         with pq.ParquetFile(path) as file:
@@ -94,11 +94,11 @@ def read_table(
         names = [column.name for column in columns]
         require_plausible(path)
         texts = [column.name for column in columns if column.type == pa.string()]
-        # As a dictionary, a long text that many rows have takes its memory once.
+        # As a dictionary, a long text that occurs in many rows needs its memory only once.
         with pq.ParquetFile(path, metadata=metadata, read_dictionary=texts) as file:
             table = file.read(columns=names).select(names)
         table.validate(full=True)
-        # Each row group has a dictionary of its own, which group_by() of Arrow refuses.
+        # Each row group has its own dictionary, which Arrow's group_by() does not support.
         table = table.unify_dictionaries()
         for place, column in enumerate(columns):
             if column.name in texts or pa.types.is_dictionary(column.type):
@@ -108,7 +108,7 @@ def read_table(
                 table = table.set_column(place, field, table[place].cast(pa.string()))
     except FileNotFoundError:
         raise AnalysisError(f"{path} is missing", missing) from None
-    # Of Arrow's own errors some are OSError, some ValueError, some KeyError.
+    # Some of Arrow's own errors are OSError, some ValueError, some KeyError.
     except (pa.ArrowException, OSError, ValueError, KeyError) as error:
         raise AnalysisError(f"{path} cannot be read: {str(error)[:200]}", wrong) from None
     require_values(path, table, columns, wrong)
@@ -129,7 +129,7 @@ def _fitting(
 
 
 def _require_plausible_texts(column: pa.ChunkedArray, size_bytes: int) -> None:
-    """Raise TooLargeError for texts that would take too much memory as an array of NumPy."""
+    """Raise TooLargeError for texts that would need too much memory as a NumPy array."""
     dictionary = column.chunk(0).dictionary if column.num_chunks else pa.array([], pa.string())
     longest = pc.max(pc.binary_length(dictionary)).as_py() or 0
     require_size(len(column) * longest * CHARACTER_BYTES, most_bytes(size_bytes))
@@ -138,11 +138,11 @@ def _require_plausible_texts(column: pa.ChunkedArray, size_bytes: int) -> None:
 def require_values(
     path: Path, table: pa.Table, columns: tuple[Column, ...], hint: str = DAMAGED_HINT
 ) -> None:
-    """Check a table against what its columns may hold.
+    """Check the values of a table's columns.
 
     Raises:
-        AnalysisError: a value is not possible; names the column and the first such row, from 1.
-            Or several rows have the same key.
+        AnalysisError: a value is impossible, with the column and the first such row, from 1; or
+            several rows have the same key.
     """
     for column in columns:
         for why, wrong in _impossible(table, column):
@@ -159,14 +159,14 @@ def require_values(
 
 
 def _impossible(table: pa.Table, column: Column) -> Iterator[tuple[str, pa.ChunkedArray]]:
-    """Yield each possible fault of a value, for messages, and the rows that have it."""
+    """Yield each possible fault of a value as a text, with the rows that have it."""
     values = table[column.name]
     if not column.optional:
-        yield "where each row has a value", values.is_null()
+        yield "but each row must have a value", values.is_null()
     if column.is_number:
         low, high = (pa.scalar(bound) for bound in column.bounds)
         inside = pc.and_(pc.greater_equal(values, low), pc.less_equal(values, high))
-        # NaN is not inside either.
+        # This also rejects NaN.
         yield (
             "is not from {:g} to {:g}".format(*column.bounds),
             pc.invert(inside).fill_null(fill_value=False),
@@ -181,11 +181,11 @@ def _impossible(table: pa.Table, column: Column) -> Iterator[tuple[str, pa.Chunk
 
 @contextmanager
 def atomic(out: Path) -> Iterator[Path]:
-    """A scratch directory inside ``out``, whose files move to ``out`` when all went well."""
+    """Yield a scratch directory inside ``out``, and move its files to ``out`` on success."""
     make_folder(out)
     with scratch_folder(out, ".extract-") as directory:
         yield directory
-        # parse.json goes last: whoever finds it finds the tables that belong to it.
+        # Move parse.json last: if it exists, the tables that belong to it exist as well.
         (out / files.PARSE_REPORT).unlink(missing_ok=True)
         (out / files.PROGRESS_TABLE).unlink(missing_ok=True)
         for path in sorted(directory.iterdir(), key=lambda p: p.suffix == ".json"):

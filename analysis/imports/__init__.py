@@ -1,1 +1,1 @@
-"""Other people's results as sets of runs."""
+"""Import of results of other programs as sets of runs."""

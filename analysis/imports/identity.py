@@ -1,4 +1,4 @@
-"""Which imported simulations are the same, and which are of the same network."""
+"""Identification of identical simulations and of simulations of the same network."""
 
 from __future__ import annotations
 
@@ -10,19 +10,19 @@ from analysis.formats import files
 from analysis.imports.tornettools import FOLDER
 
 FINGERPRINT = "fingerprint"
-"""A relay's file that names its key, so that no two networks have the same ones."""
+"""A file with the key of a relay, which identifies a network."""
 
 
 def content_hash(source: Path) -> str:
-    """Hash of a simulation's files: of one file, or of the JSON files of a folder by name."""
+    """Return a hash of a simulation's files: of a single file, or of a folder's JSON files."""
     found = [source] if source.is_file() else sorted(source.glob("*.json*"))
     return _hash((file.name, file) for file in found if file.is_file())
 
 
 def network_hash(source: Path) -> str:
-    """Hash of the relays' keys beside a simulation's results; "" where there are none."""
+    """Return a hash of the relays' keys next to a simulation's results; "" without keys."""
     folder = source.parent if source.is_file() or source.name == FOLDER else source
-    # Where tornettools puts a network's hosts.
+    # tornettools puts the hosts of a network here.
     found = sorted((folder / files.TEMPLATE / "hosts").glob(f"*/{FINGERPRINT}"))
     return _hash((file.parent.name, file) for file in found) if found else ""
 

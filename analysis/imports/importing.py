@@ -1,4 +1,4 @@
-"""From folders of other programs to one set of runs, each simulation a run."""
+"""Import of folders of other programs as one set of runs, with a run for each simulation."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from analysis.comparison.imported_metrics import NOTES
-from analysis.comparison.run_sets import RunSet, SetRun, values_of
+from analysis.comparison.run_sets import RunSet, SetRun, values_from_statistics
 from analysis.errors import AnalysisError
 from analysis.formats.record_files import first_names
 from analysis.imports.identity import content_hash, network_hash
-from analysis.imports.simulation import ImportedSimulation, keys_of, statistics_of
+from analysis.imports.simulation import ImportedSimulation, collect_keys, imported_statistics
 from analysis.imports.tgentools import NAME, ONIONPERF_ENDING, read_analysis
 from analysis.imports.tornettools import FOLDER, MARKS, is_plot_data, read_plot_data
 from analysis.judgement.judging import Statistics
@@ -22,14 +22,14 @@ LEVEL = VARIANT = "imported"
 
 @dataclass(frozen=True)
 class ImportOptions:
-    """How to import.
+    """Options of an import.
 
     Attributes:
         begin_s: simulated time from which downloads of a tgen.analysis.json count.
         end_s: simulated time before which they count.
-        leave_out_empty: leave out simulations in which no download completed.
-        network: finds in a simulation's name what tells its network; None: the relays' keys do, or
-            else the whole name.
+        leave_out_empty: whether to exclude simulations without a completed download.
+        network: pattern for the part of a simulation's name that identifies its network; None: use
+            the keys of the relays, or else the whole name.
     """
 
     begin_s: float | None = None
@@ -39,15 +39,15 @@ class ImportOptions:
 
 
 def import_runs(paths: Sequence[Path], name: str, options: ImportOptions) -> RunSet:
-    """All simulations at or below some paths as one set.
+    """Import all simulations at or below some paths as one set.
 
     Args:
         paths: files tgen.analysis.json[.xz], folders of simulations, or folders of these.
-        name: of the set.
-        options: how.
+        name: name of the set.
+        options: options of the import.
 
     Raises:
-        AnalysisError: nothing to import, or a file that cannot be understood.
+        AnalysisError: there is nothing to import, or a file cannot be understood.
     """
     sources = [source for path in paths for source in find_simulations(path)]
     empty_folders = [name for path in paths for name in _without_results(path, sources)]
@@ -63,7 +63,7 @@ def import_runs(paths: Sequence[Path], name: str, options: ImportOptions) -> Run
     notes = [*NOTES]
     if empty_folders:
         notes.append(f"Folders without results: {', '.join(empty_folders)}.")
-    simulations = _each_once(simulations, notes)
+    simulations = _remove_copies(simulations, notes)
     analyses = any(not source.is_dir() for source in sources)
     if analyses and (options.begin_s, options.end_s) != (None, None):
         bounds = [
@@ -74,12 +74,12 @@ def import_runs(paths: Sequence[Path], name: str, options: ImportOptions) -> Run
     if empty and options.leave_out_empty:
         simulations = [simulation for simulation in simulations if not simulation.empty]
         notes.append(
-            f"Left out, as asked, since no download completed in them: {', '.join(empty)}. What is "
-            "left is a selection."
+            f"Excluded as requested, because no download completed: {', '.join(empty)}. The "
+            "remaining simulations are a selection."
         )
     elif empty:
         notes.append(f"No download completed in: {', '.join(empty)}.")
-    notes += _not_counted(simulations)
+    notes += _ignored_notes(simulations)
     if not simulations:
         raise AnalysisError(
             "no download completed in any of the simulations", "import other simulations"
@@ -87,7 +87,7 @@ def import_runs(paths: Sequence[Path], name: str, options: ImportOptions) -> Run
     return RunSet(
         name=name,
         definitions="tornettools",
-        # A number is all that a seed is here. Runs of the same network are known by that.
+        # Seeds are only numbers here. Runs of the same network are identified by ``network``.
         paired=False,
         notes=tuple(notes),
         runs=tuple(
@@ -101,12 +101,12 @@ def import_runs(paths: Sequence[Path], name: str, options: ImportOptions) -> Run
             )
             for number, simulation in enumerate(simulations, 1)
         ),
-        values=values_of(_statistics(simulations)),
+        values=values_from_statistics(_statistics(simulations)),
     )
 
 
-def _not_counted(simulations: Sequence[ImportedSimulation]) -> Iterator[str]:
-    """Yield notes on what of the simulations' files did not count, and on numbers of downloads."""
+def _ignored_notes(simulations: Sequence[ImportedSimulation]) -> Iterator[str]:
+    """Yield notes on ignored parts of the files, and on numbers of downloads."""
     named: dict[str, list[str]] = {}
     for simulation in simulations:
         for note in simulation.notes:
@@ -120,22 +120,24 @@ def _not_counted(simulations: Sequence[ImportedSimulation]) -> Iterator[str]:
 
 
 def _network(pattern: re.Pattern[str] | None, name: str) -> str:
-    """What tells the network in a simulation's name; "" where nothing was said to."""
+    """Return the part of a simulation's name that identifies its network; "" without a pattern."""
     if pattern is None:
         return ""
     found = pattern.search(name)
     if found is None or not found[0]:
         raise AnalysisError(
-            f"{name} has nothing that matches {pattern.pattern!r}",
+            f"no part of {name} matches {pattern.pattern!r}",
             "give a regular expression that finds the network in the name of every simulation",
         )
     return found[0]
 
 
-def _each_once(simulations: list[ImportedSimulation], notes: list[str]) -> list[ImportedSimulation]:
-    """Without those whose files are the bytes of an earlier one; says so in ``notes``.
+def _remove_copies(
+    simulations: list[ImportedSimulation], notes: list[str]
+) -> list[ImportedSimulation]:
+    """Remove simulations with the same files as an earlier one, and add a note.
 
-    A copy is no further replicate, and two simulations that were really made never agree so.
+    A copy is not another replicate, and independent simulations never agree exactly.
     """
     first: dict[str, ImportedSimulation] = {}
     copies = []
@@ -146,34 +148,35 @@ def _each_once(simulations: list[ImportedSimulation], notes: list[str]) -> list[
             first[simulation.content] = simulation
     if copies:
         notes.append(
-            f"Counted once, since their files are the same bytes as another's: {', '.join(copies)}."
+            "Counted once, because their files are identical to those of another simulation: "
+            f"{', '.join(copies)}."
         )
     return list(first.values())
 
 
 def find_simulations(path: Path) -> list[Path]:
-    """Files and folders that hold one simulation each, at or below a path, in order.
+    """Return the files and folders of one simulation each, at or below a path, in order.
 
-    Where a simulation has its plot data, which are selected by time, its analysis is left.
+    If a simulation has plot data, which are selected by time, its analysis file is ignored.
 
     Raises:
-        AnalysisError: there is none, or nothing at the path.
+        AnalysisError: there is no simulation, or the path does not exist.
     """
     if path.name.endswith(".tar.xz"):
         raise AnalysisError(
-            f"{path} is called as packs of runs are, and these take no import",
-            f"compare with it as it is: make compare A={path}:EXPERIMENT:VARIANT",
+            f"{path} has the name of a pack of runs, and packs are not imported",
+            f"use it directly: make compare A={path}:EXPERIMENT:VARIANT",
         )
     if path.is_file():
         if not path.name.endswith((".json", ".json.xz")):
             raise AnalysisError(
                 f"{path} is not a JSON file",
-                f"name a {NAME}[.xz], which `tgentools parse` makes of TGen's logs, a file of "
-                f"OnionPerf's, *.{ONIONPERF_ENDING}[.xz], or a folder of such",
+                f"give a {NAME}[.xz] from `tgentools parse`, a file of "
+                f"OnionPerf's, *.{ONIONPERF_ENDING}[.xz], or a folder with such files",
             )
         return [path]
     if not path.is_dir():
-        raise AnalysisError(f"{path} is missing", "name a file or folder to import")
+        raise AnalysisError(f"{path} is missing", "give a file or folder to import")
     found: list[Path] = []
     for folder in [path, *sorted(p for p in path.rglob("*") if p.is_dir())]:
         if is_plot_data(folder):
@@ -182,9 +185,9 @@ def find_simulations(path: Path) -> list[Path]:
             found += _analyses(folder)
     if not found:
         raise AnalysisError(
-            f"{path} holds neither {NAME}[.xz] nor *{ONIONPERF_ENDING}[.xz] nor {FOLDER} with "
+            f"{path} contains neither {NAME}[.xz] nor *{ONIONPERF_ENDING}[.xz] nor {FOLDER} with "
             f"{' or '.join(MARKS)}",
-            "name a simulation that tornettools or tgentools has parsed, or a folder of such",
+            "give a simulation that tornettools or tgentools has parsed, or a folder with some",
         )
     return found
 
@@ -201,13 +204,13 @@ def _analyses(folder: Path) -> list[Path]:
     for path in found:
         if [stems[other] for other in found].count(stems[path]) > 1:
             raise AnalysisError(
-                f"{folder} holds {stems[path]} twice", "remove the plain or the compressed copy"
+                f"{folder} contains {stems[path]} twice", "remove the plain or the compressed copy"
             )
     return found
 
 
 def _without_results(path: Path, sources: Sequence[Path]) -> list[str]:
-    """Return the names of the folders directly in ``path`` that hold no simulation."""
+    """Return the names of the folders directly in ``path`` without a simulation."""
     own = {source if source.is_dir() else source.parent for source in sources}
     if not path.is_dir() or path in own or path / FOLDER in own:
         return []
@@ -219,10 +222,10 @@ def _without_results(path: Path, sources: Sequence[Path]) -> list[str]:
 
 
 def _statistics(simulations: list[ImportedSimulation]) -> Statistics:
-    keys = keys_of(simulations)
-    made: Statistics = {}
+    keys = collect_keys(simulations)
+    result: Statistics = {}
     for number, simulation in enumerate(simulations, 1):
-        for (class_name, metric), statistic in statistics_of(simulation, keys).items():
-            by_variant = made.setdefault((LEVEL, class_name), {})
+        for (class_name, metric), statistic in imported_statistics(simulation, keys).items():
+            by_variant = result.setdefault((LEVEL, class_name), {})
             by_variant.setdefault((metric, VARIANT), {})[number] = statistic
-    return made
+    return result

@@ -1,4 +1,4 @@
-"""JSON of other programs, plain or xz, and checks that say which part of which file is wrong."""
+"""Reading of other programs' JSON files, with errors that locate the problem."""
 
 from __future__ import annotations
 
@@ -13,18 +13,18 @@ from analysis.formats.json_files import read_json
 
 
 def read_located(path: Path) -> LocatedValue:
-    """A JSON file's content; one whose name ends with .xz is compressed.
+    """Read a JSON file; one whose name ends with .xz is compressed.
 
     Raises:
-        AnalysisError: missing, truncated, not compressed as its name says, or not JSON.
+        AnalysisError: the file is missing, truncated, not compressed as its name says, or not JSON.
     """
-    return LocatedValue(path, read_json(path, wrong="get the file again, whole"))
+    return LocatedValue(path, read_json(path, wrong="get a complete copy of the file"))
 
 
 class LocatedValue:
-    """A value inside of a file, which knows where it is.
+    """A value inside a file, with its location.
 
-    ``path`` and ``where`` (keys from the top) go into every complaint.
+    ``path`` and ``where`` (keys from the top) are part of every error message.
     """
 
     def __init__(self, path: Path, value: Any, where: str = "") -> None:
@@ -33,7 +33,7 @@ class LocatedValue:
         self.where = where
 
     def wrong(self, expected: str) -> AnalysisError:
-        """What to raise where the value is not as expected."""
+        """Return the error for a value that is not as expected."""
         place = f" at {self.where}" if self.where else ""
         return AnalysisError(
             f"{self.path}{place}: expected {expected}, found {_kind(self.value)}",
@@ -41,18 +41,18 @@ class LocatedValue:
         )
 
     def items(self) -> Iterator[tuple[str, LocatedValue]]:
-        """Keys and values of an object."""
+        """Yield the keys and values of an object."""
         if not isinstance(self.value, dict):
             raise self.wrong("an object")
         for key, value in self.value.items():
             yield key, LocatedValue(self.path, value, f"{self.where}/{key}")
 
     def get(self, key: str) -> LocatedValue | None:
-        """A value of an object, or None."""
+        """Return a value of an object, or None."""
         return dict(self.items()).get(key)
 
     def elements(self) -> Iterator[LocatedValue]:
-        """Elements of an array."""
+        """Yield the elements of an array."""
         if not isinstance(self.value, list):
             raise self.wrong("an array")
         for index, value in enumerate(self.value):
@@ -63,13 +63,13 @@ class LocatedValue:
         value = self.value
         if isinstance(value, bool) or not isinstance(value, int | float):
             raise self.wrong("a number")
-        # Compared as it is: of the largest whole numbers there is no float.
+        # Compare before conversion, as large integers cannot be converted to floats.
         if not low <= value <= LARGEST_VALUE:
             raise self.wrong(f"a number from {low:g} to {LARGEST_VALUE:g}")
         return float(value)
 
     def whole_number(self) -> int:
-        """Return a whole number. It may be text: tgentools and OnionPerf copy numbers as text."""
+        """Return an integer, which may be text: tgentools and OnionPerf copy numbers as text."""
         if isinstance(self.value, str) and re.fullmatch(r"-?\d{1,18}", self.value, re.ASCII):
             return int(self.value)
         if isinstance(self.value, int) and not isinstance(self.value, bool):
@@ -84,7 +84,7 @@ class LocatedValue:
         return value
 
     def numbers(self) -> list[float]:
-        """An array of numbers that are not negative."""
+        """Return an array of nonnegative numbers."""
         return [element.number() for element in self.elements()]
 
     def key_number(self, key: str) -> int:

@@ -1,4 +1,4 @@
-"""What one simulation's files hold, and its statistics."""
+"""The imported data of one simulation, and its statistics."""
 
 from __future__ import annotations
 
@@ -22,18 +22,17 @@ UNITS = ((2**20, "MiB"), (2**10, "KiB"))
 
 @dataclass
 class ImportedSimulation:
-    """One simulation.
+    """The imported data of one simulation.
 
     Attributes:
-        name: of its folder.
-        durations: (class, duration of ``DURATIONS``) -> seconds, one for each completed download.
-        goodputs: (class, goodput of ``GOODPUTS``) -> bytes per second, likewise.
+        name: name of its folder.
+        durations: (class, duration of ``DURATIONS``) -> seconds, one per completed download.
+        goodputs: (class, goodput of ``GOODPUTS``) -> bytes per second, one per completed download.
         downloads: class -> (failed, all) downloads.
-        relay_goodput: bytes per second of all relays, one for each second.
-        sizes: class of all sizes -> classes of single sizes that it has.
-        notes: what of its files did not count.
-        content: hash of its files; "" if not known.
-        network: hash of what tells its network; "" if nothing does but its name.
+        relay_goodput: bytes per second of all relays, one per second.
+        notes: notes on ignored parts of its files.
+        content: hash of its files; "" if unknown.
+        network: identifies its network; "" if only its name does.
     """
 
     name: str
@@ -56,55 +55,55 @@ class ImportedSimulation:
 
     @property
     def empty(self) -> bool:
-        """Whether no download completed."""
+        """True if no download completed."""
         return not any(self.durations.values())
 
 
 def size_class(circuit: str, size_bytes: int) -> str:
-    """The class of downloads of one size over one kind of circuit."""
+    """Return the class of downloads of one size over one kind of circuit."""
     for unit, name in UNITS:
         if size_bytes >= unit and size_bytes % unit == 0:
             return f"{circuit} {size_bytes // unit} {name}"
     return f"{circuit} {size_bytes} B"
 
 
-def statistics_of(
+def imported_statistics(
     simulation: ImportedSimulation, keys: set[tuple[str, str]]
 ) -> dict[tuple[str, str], Statistic]:
-    """(class, metric) -> statistic.
+    """Return (class, metric) -> statistic.
 
     Args:
         simulation: one of a set.
-        keys: (class, duration or goodput) of the whole set. Where others have downloads and this
-            simulation has none there is a statistic without a value, not none.
+        keys: (class, duration or goodput) of the whole set. If only other simulations have
+            downloads of a key, this simulation gets a statistic without a value.
     """
-    made: dict[tuple[str, str], Statistic] = {}
+    result: dict[tuple[str, str], Statistic] = {}
     for class_name, name in sorted(keys):
         if name in DURATIONS:
             seconds = simulation.durations.get((class_name, name), [])
             for q in QUANTILES:
-                made[class_name, f"{name}_{rank(q)}_s"] = _quantile(seconds, q)
+                result[class_name, f"{name}_{rank(q)}_s"] = _quantile(seconds, q)
         elif name in GOODPUTS:
             speeds = simulation.goodputs.get((class_name, name), [])
-            made[class_name, f"{name}_p50_bytes_per_s"] = _quantile(speeds, 0.5)
+            result[class_name, f"{name}_p50_bytes_per_s"] = _quantile(speeds, 0.5)
         elif name == ERROR_RATE:
             failed, total = simulation.downloads.get(class_name, (0.0, 0.0))
-            made[class_name, ERROR_RATE] = (
+            result[class_name, ERROR_RATE] = (
                 Statistic(min(1.0, failed / total))
                 if total > 0
-                else Statistic(None, "no download, or their number is not known")
+                else Statistic(None, "no download, or their number is unknown")
             )
         else:
-            made[ALL, RELAY_GOODPUT] = (
+            result[ALL, RELAY_GOODPUT] = (
                 Statistic(float(np.mean(simulation.relay_goodput)))
                 if simulation.relay_goodput
                 else Statistic(None, "no goodput of relays")
             )
-    return made
+    return result
 
 
-def keys_of(simulations: list[ImportedSimulation]) -> set[tuple[str, str]]:
-    """(class, duration or goodput or other quantity) that any of the simulations has."""
+def collect_keys(simulations: list[ImportedSimulation]) -> set[tuple[str, str]]:
+    """Return (class, duration or goodput or other quantity) of any of the simulations."""
     keys: set[tuple[str, str]] = set()
     for simulation in simulations:
         keys |= {key for key, values in simulation.durations.items() if values}
@@ -116,5 +115,5 @@ def keys_of(simulations: list[ImportedSimulation]) -> set[tuple[str, str]]:
 
 
 def _quantile(values: list[float], q: float) -> Statistic:
-    # numpy's default, as in tornettools.
+    # Use numpy's default, as in tornettools.
     return Statistic(float(np.quantile(values, q))) if values else Statistic(None, NO_DOWNLOAD)

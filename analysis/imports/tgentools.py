@@ -1,8 +1,8 @@
-"""Analyses of TGen's logs by tgentools and OnionPerf, ``*.analysis.json[.xz]``.
+"""Import of analyses of TGen's logs by tgentools and OnionPerf, ``*.analysis.json[.xz]``.
 
-Three layouts of a node are read: with ``stream_summary`` (since tgentools 1.0.0), with
-``transfers_summary`` (tgentools and OnionPerf before that), and with ``streams`` alone (OnionPerf's
-own files since version 3.0). The last are counted by the definitions of tgentools' summary.
+Three layouts of a node are supported: ``stream_summary`` (since tgentools 1.0.0),
+``transfers_summary`` (earlier tgentools and OnionPerf), and only ``streams`` (OnionPerf since
+version 3.0). The latter is counted by the definitions of tgentools' summary.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ EPOCH_UNIX_S = 946684800
 NAME = "tgen.analysis.json"
 
 ONIONPERF_ENDING = "onionperf.analysis.json"
-"""End of the names of OnionPerf's own files: DATE.SOURCE.onionperf.analysis.json[.xz]."""
+"""Suffix of OnionPerf's own files: DATE.SOURCE.onionperf.analysis.json[.xz]."""
 
 _TIMES = {
     "stream_summary": {
@@ -55,16 +55,16 @@ _CIRCUITS = {
 def read_analysis(
     path: Path, *, begin_s: float | None = None, end_s: float | None = None
 ) -> ImportedSimulation:
-    """Read the analysis of one simulation, or one of OnionPerf's.
+    """Read the analysis of one simulation, or of an OnionPerf measurement.
 
     Args:
-        path: of the file, plain or xz.
-        begin_s: simulated time from which downloads count, by when they completed.
+        path: the file, plain or xz.
+        begin_s: simulated time from which downloads count, by their completion.
         end_s: simulated time before which they count.
 
     Raises:
-        AnalysisError: damaged, or not such a file; says where. Or simulated time is given for a
-            file of OnionPerf.
+        AnalysisError: the file is damaged or of another kind, with the location; or simulated times
+            are given for a file of OnionPerf.
     """
     top = read_located(path)
     kind, data = top.get("type"), top.get("data")
@@ -83,26 +83,27 @@ def read_analysis(
     stem = path.name.removesuffix(".xz")
     named = path.parent.name if stem == NAME else stem
     simulation = ImportedSimulation(named.removesuffix(".json").removesuffix(".onionperf.analysis"))
-    without = []
+    lacking = []
     for name, node in data.items():
         tgen = node.get("tgen")
         if tgen is None:
-            without.append(name)
+            lacking.append(name)
             continue
-        _add_node(simulation, class_of(name), tgen, span)
-    if len(without) == len(dict(data.items())):
+        _add_node(simulation, client_class(name), tgen, span)
+    if len(lacking) == len(dict(data.items())):
         raise data.wrong('nodes with "tgen"')
-    if without:
-        simulation.notes.append(f'nodes without "tgen": {", ".join(without)}')
+    if lacking:
+        simulation.notes.append(f'nodes without "tgen": {", ".join(lacking)}')
     if top.get("filters") is not None:
         simulation.notes.append("OnionPerf's filters are not applied")
     return simulation
 
 
-def class_of(node: str) -> str:
-    """Return a node's class of clients: its name without the number at its end.
+def client_class(node: str) -> str:
+    """Return a node's class of clients: its name without the number.
 
-    tornettools puts the kind of circuit behind the number; its own clients are named by that.
+    tornettools appends the kind of circuit to the number, and uses it as the class of its own
+    clients.
     """
     stem = re.sub(r"\d+(?=(exit|onionservice)?\Z)", "", node)
     return _CIRCUITS.get(stem, stem or "client")
@@ -158,8 +159,8 @@ def _add_summary(
 def _add_stream(
     simulation: ImportedSimulation, stream: LocatedValue, span: tuple[float, float]
 ) -> None:
-    """Add a stream of OnionPerf's by itself, as tgentools' summary does (tgentools/analysis.py)."""
-    # Its key has the server's name and address.
+    """Add a stream of OnionPerf by the rules of tgentools' summary (tgentools/analysis.py)."""
+    # The key of the stream contains the server's name and address.
     class_name = "onionservice" if ".onion:" in stream.where else "exit"
     if stream.required("is_success").value is not True:
         simulation.count(class_name, 1, 1)
@@ -215,7 +216,7 @@ def _add_goodputs(
 
 
 def _seconds_at(stream: LocatedValue, elapsed: LocatedValue, size_bytes: int) -> float | None:
-    """When that many bytes had come: as bytes, or as a tenth of the download's size."""
+    """Return when that many bytes had arrived, from byte counts or tenths of the size."""
     received = elapsed.get("payload_bytes_recv")
     at = None if received is None else received.get(str(size_bytes))
     if at is not None:

@@ -1,7 +1,7 @@
-"""tornettools' ``tor_metrics_*.json``: what `tornettools stage` collects of the public Tor.
+"""Import of tornettools' ``tor_metrics_*.json``, measurements of the public Tor network.
 
-Its parse_onionperf.py (2.0) writes it, of OnionPerf's measurements and of the metrics portal's
-bandwidths of relays. Downloads from onion services are not among them.
+`tornettools stage` (2.0, parse_onionperf.py) creates it from OnionPerf's measurements and the
+bandwidth data of Tor Metrics. It does not include downloads from onion services.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ LISTS = {
     "client_goodput": "goodput_500kib_1mib",
     "client_goodput_5MiB": "goodput_4mib_5mib",
 }
-"""Key -> what the list at it is called here. Times are in s, goodputs in bit/s."""
+"""Key -> name of its list in this project. Times are in s, goodputs in bit/s."""
 
 SIZES = {"51200": "last_byte_50kib", "1048576": "last_byte_1mib", "5242880": "last_byte_5mib"}
 
@@ -33,14 +33,14 @@ GBIT = 1e9
 
 
 def read_tor_metrics(path: Path, network_scale: float | None = None) -> PublicTor:
-    """Return the quantile functions of a file's measurements; ``not_counted`` says what is left.
+    """Return the quantile functions of a file's measurements, and what was ignored.
 
     Args:
-        path: of the file, plain or xz.
+        path: the file, plain or xz.
         network_scale: see ``PublicTor``.
 
     Raises:
-        AnalysisError: missing, not JSON, not such a file, or without any value.
+        AnalysisError: the file is missing, not JSON, of another kind, or without any value.
     """
     content = read_located(path)
     known = {*LISTS, "download_times", "daily_counts", "relay_goodput"}
@@ -50,9 +50,9 @@ def read_tor_metrics(path: Path, network_scale: float | None = None) -> PublicTo
         part = content.get(key)
         values[name] = np.array([] if part is None else part.numbers())
     times = content.get("download_times")
-    for size, of_size in () if times is None else times.items():
+    for size, size_times in () if times is None else times.items():
         if size in SIZES:
-            values[SIZES[size]] = np.array(of_size.numbers())
+            values[SIZES[size]] = np.array(size_times.numbers())
         elif size != "ALL":
             not_counted.append(f"downloads of {size} bytes")
     daily = content.get("daily_counts")
@@ -67,7 +67,7 @@ def read_tor_metrics(path: Path, network_scale: float | None = None) -> PublicTo
     if not found:
         raise AnalysisError(
             f"{path} has no measurement of the public Tor",
-            "name a tor_metrics_*.json that `tornettools stage` wrote",
+            "give a tor_metrics_*.json from `tornettools stage`",
         )
     shares = np.arange(STEPS + 1) / STEPS
     return PublicTor(
@@ -83,7 +83,7 @@ def read_tor_metrics(path: Path, network_scale: float | None = None) -> PublicTo
 
 
 def _error_rate(day: LocatedValue) -> float | None:
-    """Per cent of a day's downloads that failed or timed out; None without downloads."""
+    """Return the percentage of a day's downloads that failed or timed out; None without any."""
     counts = []
     for key in ("requests", "timeouts", "failures"):
         part = day.get(key)

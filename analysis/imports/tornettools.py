@@ -1,7 +1,7 @@
-"""A simulation as tornettools leaves it: the JSON files of ``tornet.plot.data``.
+"""Import of a simulation from tornettools: the JSON files of ``tornet.plot.data``.
 
-Also the files of "Once is Never Enough" (2021), which are older: their names lack the kind of
-circuit, and those of OnionTrace differ.
+The older files of "Once is Never Enough" (2021) are supported as well: their names lack the kind of
+circuit, and the names of OnionTrace's files differ.
 """
 
 from __future__ import annotations
@@ -17,18 +17,18 @@ from analysis.imports.simulation import ImportedSimulation, size_class
 FOLDER = "tornet.plot.data"
 
 LEGACY_CIRCUIT = "exit"
-"""Files without a kind of circuit are of exit circuits."""
+"""The kind of circuit of files that do not name one."""
 
 MIBIT_BYTES = 2**20 / 8
-"""tornettools' goodput of clients is in Mibit/s."""
+"""tornettools reports client goodput in Mibit/s."""
 
 _NAME = re.compile(r"(?P<base>[A-Za-z_0-9]+?)(\.(?P<circuit>[a-z]+))?\.json(\.xz)?\Z")
 
 
 def _first_bytes(simulation: ImportedSimulation, circuit: str, part: LocatedValue) -> None:
     by_size = dict(part.items())
-    everything = next((by_size.pop(key) for key in ("ALL", "all") if key in by_size), None)
-    for value in [everything] if everything is not None else by_size.values():
+    all_sizes = next((by_size.pop(key) for key in ("ALL", "all") if key in by_size), None)
+    for value in [all_sizes] if all_sizes is not None else by_size.values():
         simulation.add(circuit, "download_ttfb", value.numbers())
 
 
@@ -44,7 +44,7 @@ def _round_trips(simulation: ImportedSimulation, circuit: str, part: LocatedValu
 
 
 def _circuit_builds(simulation: ImportedSimulation, circuit: str, part: LocatedValue) -> None:
-    """Add a list of times; files of 2020 have such a list for each second."""
+    """Add a list of times. Files of 2020 contain such a list for each second."""
     if not isinstance(part.value, dict):
         simulation.add(circuit, "circuit_build_time", part.numbers())
         return
@@ -53,10 +53,10 @@ def _circuit_builds(simulation: ImportedSimulation, circuit: str, part: LocatedV
 
 
 def _errors(simulation: ImportedSimulation, circuit: str, part: LocatedValue) -> None:
-    """Pairs of (error rate, what one download is of it), both in per cent, for each client.
+    """Add numbers of downloads from (error rate, resolution) pairs of clients, both in per cent.
 
-    From both, the client's number of downloads and of failed ones come back. tornettools writes
-    each client twice under ALL. Files of 2018 have rates alone, which cannot be put together.
+    Both determine the numbers of all and of failed downloads of a client. tornettools writes each
+    client twice under ALL. Files of 2018 contain only rates, which cannot be combined.
     """
     clients = part.required("ALL")
     if any(isinstance(rate.value, float) for rate in clients.elements()):
@@ -99,26 +99,26 @@ FILES: dict[str, Callable[[ImportedSimulation, str, LocatedValue], None]] = {
     "relay_goodput": _relays,
     "oniontrace_tput": _relays,
 }
-"""Base name -> what to do with it."""
+"""Base name -> function that adds the file."""
 
 NO_RESULTS = ("resource_usage", "simulation_info", "packet_count", "packet_counts", "byte_counts")
 """Base names of files about the simulation itself."""
 
 MARKS = ("time_to_first_byte_recv", "time_to_last_byte_recv")
-"""A folder with one of them is a simulation's."""
+"""A folder with one of these files is that of a simulation."""
 
 
 def is_plot_data(folder: Path) -> bool:
-    """Whether a folder holds a simulation's files."""
+    """Return whether a folder contains a simulation's files."""
     names = [match["base"] for path in folder.glob("*.json*") if (match := _NAME.match(path.name))]
     return any(mark in names for mark in MARKS)
 
 
 def read_plot_data(folder: Path) -> ImportedSimulation:
-    """One simulation's folder.
+    """Read the folder of one simulation.
 
     Raises:
-        AnalysisError: damaged, or not such files; says where.
+        AnalysisError: a file is damaged or of another kind, with the location.
     """
     named = folder.parent if folder.name == FOLDER else folder
     simulation = ImportedSimulation(named.resolve().name)
@@ -133,11 +133,11 @@ def read_plot_data(folder: Path) -> ImportedSimulation:
         circuit = match["circuit"] or LEGACY_CIRCUIT
         if (match["base"], circuit) in seen:
             raise AnalysisError(
-                f"{folder} holds {match['base']} of {circuit} circuits twice",
+                f"{folder} contains {match['base']} of {circuit} circuits twice",
                 "remove the plain or the compressed copy",
             )
         seen.add((match["base"], circuit))
         FILES[match["base"]](simulation, circuit, read_located(path))
     if unread:
-        simulation.notes.append(f"files that are not read: {', '.join(unread)}")
+        simulation.notes.append(f"ignored files: {', '.join(unread)}")
     return simulation

@@ -1,9 +1,9 @@
-"""Bands around whole curves that hold everywhere at once. Arrays in, arrays out.
+"""Simultaneous confidence bands for curves. Arrays in, arrays out.
 
 The band is mean +- c se at each point, with one c for all points: the quantile of the largest |t|
-over the curve (sup-t; Montiel Olea and Plagborg-Moller 2019, J. Applied Econometrics 34). Runs are
-few, so the quantile is that of simulated sets of as many runs, normal, with the correlation along
-the curve that the runs show; docs/reference/statistics.md has how it fares.
+over the curve (sup-t; Montiel Olea and Plagborg-Moller 2019, J. Applied Econometrics 34). As runs
+are few, the quantile comes from simulated sets of as many normal runs, with the observed
+correlation along the curve. docs/reference/statistics.md reports its coverage.
 """
 
 from __future__ import annotations
@@ -19,12 +19,12 @@ from analysis.inference.intervals import CONFIDENCE
 DRAWS = 2000
 
 _NUMBERS_AT_ONCE = 1_000_000
-"""Keeps the simulation's arrays small beside the records."""
+"""Limit on array sizes, so that the simulation needs little memory compared with the records."""
 
 
 @dataclass(frozen=True)
 class Band:
-    """A mean curve and its band; all of shape (points,), NaN where not known."""
+    """A mean curve and its band; all of shape (points,), NaN if unknown."""
 
     mean: Floats
     low: Floats
@@ -34,19 +34,20 @@ class Band:
 def simultaneous_band(
     curves: ArrayLike, confidence: float = CONFIDENCE, draws: int = DRAWS, seed: int = 0
 ) -> Band:
-    """The mean curve over runs, and a band that holds all of it with the given confidence.
+    """Return the mean curve over runs, with a simultaneous confidence band.
 
     The same curves and seed give the same band.
 
     Args:
-        curves: shape (runs, points), one curve for each run or pair of runs. A point that any run
-            lacks (NaN) is unknown: to take the others' mean there would be to select.
-        confidence: chance that the whole true curve lies inside.
-        draws: simulated sets of runs.
-        seed: of the simulation.
+        curves: shape (runs, points), one curve for each run or pair of runs. A point is unknown if
+            it is NaN in any run, as averaging the other runs would bias the result.
+        confidence: probability that the band contains the entire true curve.
+        draws: number of simulated sets of runs.
+        seed: seed of the simulation.
 
     Returns:
-        With one run the mean only. Points where all runs agree have no width and count for nothing.
+        The mean only for a single run. Points at which all runs agree have zero width and are
+        ignored.
 
     Raises:
         ValueError: no runs, or not two-dimensional.
@@ -68,7 +69,7 @@ def simultaneous_band(
 def _half_width(values: Floats, confidence: float, draws: int, seed: int) -> Floats:
     runs = values.shape[0]
     sd = values.std(axis=0, ddof=1)
-    # Equal values leave a spread of rounding errors.
+    # The standard deviation of equal values is not exactly zero, because of rounding.
     scale = np.abs(values).max(axis=0, initial=0.0)
     varying = sd > 1e-12 * scale
     half = np.zeros(sd.shape)
@@ -80,11 +81,14 @@ def _half_width(values: Floats, confidence: float, draws: int, seed: int) -> Flo
 
 
 def _critical(unit: Floats, confidence: float, draws: int, seed: int) -> float:
-    """Quantile of the largest |t| over the points; ``unit``: shape (runs, points), unit columns."""
+    """Return the quantile of the largest |t| over the points.
+
+    unit: standardised columns, shape (runs, points).
+    """
     runs, points = unit.shape
     rng = np.random.default_rng(seed)
-    # A few runs span few directions, and so their points look more alike than they are. A share of
-    # noise of each point's own makes up for it.
+    # A few runs span few dimensions, so their points appear more correlated than they are.
+    # Independent noise at each point compensates for this.
     own = 1.0 / runs
     largest: list[float] = []
     while len(largest) < draws:

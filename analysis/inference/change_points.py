@@ -1,7 +1,7 @@
-"""Step changes in a time series, a value each night. Arrays in, steps out.
+"""Detection of step changes in a time series of nightly values. Arrays in, steps out.
 
 The search is ``ruptures``' PELT (Killick, Fearnhead and Eckley 2012, JASA 107) with the cost of
-Gaussian means and a penalty chosen so that a year of looks has a stated chance of any false step.
+Gaussian means. The penalty limits the probability of any false step in a year of nightly searches.
 """
 
 from __future__ import annotations
@@ -18,37 +18,43 @@ from scipy import stats
 from analysis.arrays import Floats
 
 NIGHTS = 365
-"""Nights for which the rate of false steps holds; a longer history is searched in its last ones."""
+"""Nights for which the rate of false steps holds. Of a longer history, the last ones are used."""
 
 LOOKS = 6.0
-"""How many independent places for a step a night counts as, when every night the whole history is
-searched anew. With it the stated rate holds in simulation (docs/how-to/nightly.md, and a test)."""
+"""Effective number of independent positions for a step per night.
+
+Every night repeats the search of the whole history. With this value the stated rate holds in
+simulation (docs/how-to/nightly.md, and a test).
+"""
 
 MINIMUM_DF = 20
-"""Before the noise is known this well no step is looked for."""
+"""Minimum degrees of freedom of the noise estimate; below it, no steps are reported."""
 
 KEPT_CHANGES = 0.9
-"""Share of the changes from night to night that tell the noise; steps are among the others."""
+"""Share of the night-to-night changes used to estimate the noise; steps are among the rest."""
 
 DF_OF_A_CHANGE = 0.55
-"""Degrees of freedom for each change that is looked at, from 8,000 simulated histories."""
+"""Degrees of freedom per change, from 8,000 simulated histories."""
 
 EXCESS_LEVEL = 0.01
-"""How sure it has to be that nights differ by more than their runs do. Not surer: to miss it makes
-false steps. Not less sure: where nights do not, their own noise is known worse."""
+"""Significance level for excess variation between nights.
+
+A stricter level would miss it and report false steps. A looser one would often replace the estimate
+from within nights by the less precise one from between nights.
+"""
 
 NIGHTS_ALONE = 1 + int(np.ceil(MINIMUM_DF / DF_OF_A_CHANGE))
-"""Nights with one run that it takes before steps are looked for."""
+"""Minimum number of nights with one run before steps are searched."""
 
 
 @dataclass(frozen=True)
 class Step:
-    """One step: between the nights ``index - 1`` and ``index``.
+    """A step between the nights ``index - 1`` and ``index``.
 
     Attributes:
-        index: of the first night at the new level.
-        before: mean over the nights of the segment before it.
-        after: mean over those of the segment behind it.
+        index: the first night at the new level.
+        before: mean of the segment before the step.
+        after: mean of the segment after the step.
     """
 
     index: int
@@ -57,11 +63,11 @@ class Step:
 
 
 def penalty(false_steps: float, df: float = np.inf) -> float:
-    """The fall of the sum of squares, in units of the noise variance, that a step has to bring.
+    """Return the minimum reduction of squares per step, in units of the noise variance.
 
     Args:
-        false_steps: chance of any false step in one time series of ``NIGHTS`` nights, each of which
-            searches the whole history so far; in (0, 1).
+        false_steps: probability of any false step in a series of ``NIGHTS`` nights, if every night
+            searches the history so far; in (0, 1).
         df: degrees of freedom of the noise variance.
     """
     share = false_steps / (LOOKS * NIGHTS)
@@ -69,17 +75,17 @@ def penalty(false_steps: float, df: float = np.inf) -> float:
 
 
 def noise(nights: Sequence[dict[int, float]]) -> tuple[float, float]:
-    """Standard deviation of a night's mean, from within nights, and its degrees of freedom.
+    """Estimate the standard deviation of a night's mean from within nights, and its df.
 
-    Where two nights in a row have the same seeds, the changes of these seeds tell the noise of a
-    mean of paired seeds: what all of them do together, a step, is no part of it. Nights on other
-    seeds than the night before tell it from the spread of their own.
+    If two consecutive nights have the same seeds, the changes of these seeds give the noise of a
+    mean of paired seeds, and a common step does not contribute. Otherwise the spread over seeds is
+    used.
 
     Args:
-        nights: seed -> value, night by night.
+        nights: seed -> value, for each night.
 
     Returns:
-        (0.0, 0.0) where nothing is known.
+        (0.0, 0.0) if it cannot be estimated.
     """
     squares, df = 0.0, 0.0
     for before, after in itertools.pairwise(nights):
@@ -89,7 +95,7 @@ def noise(nights: Sequence[dict[int, float]]) -> tuple[float, float]:
         if set(before) == set(after):
             changes = np.array([after[seed] - before[seed] for seed in after])
             squares += float(changes.var(ddof=1)) / (2 * n) * (n - 1) / 1.5
-            # Two changes in a row share a night: their squares are correlated by a quarter.
+            # Consecutive changes share a night, so the correlation of their squares is 1/4.
             df += (n - 1) / 1.5
         else:
             own = np.array(list(after.values()))
@@ -99,43 +105,43 @@ def noise(nights: Sequence[dict[int, float]]) -> tuple[float, float]:
 
 
 def night_to_night(means: ArrayLike) -> tuple[float, float]:
-    """Standard deviation of a night's mean from one night to the next, and its degrees of freedom.
+    """Estimate the standard deviation of a night's mean from changes between nights, and its df.
 
-    Half the mean square of the changes between nights in a row, without the tenth of them that are
-    largest, among which the steps are; what normal changes lose by that is put back.
+    The estimate is half the mean square of the changes between consecutive nights. The largest
+    tenth of them, which includes the steps, is trimmed, and the result is corrected for trimming
+    normal changes.
 
     Args:
-        means: shape (n,), a night's mean each, finite.
+        means: shape (n,), the mean of each night, finite.
 
     Returns:
-        (0.0, 0.0) where nothing is known, as where most nights are exactly alike.
+        (0.0, 0.0) if it cannot be estimated, for example because most nights are identical.
     """
     squares = np.sort(np.diff(np.asarray(means, dtype=np.float64)) ** 2)
-    kept = int(KEPT_CHANGES * squares.size)
-    if kept < 1:
+    retained = int(KEPT_CHANGES * squares.size)
+    if retained < 1:
         return 0.0, 0.0
-    share = kept / squares.size
+    share = retained / squares.size
     end = float(stats.norm.ppf((1 + share) / 2))
     left = 1 - 2 * end * float(stats.norm.pdf(end)) / share
-    sd = float(np.sqrt(squares[:kept].mean() / left / 2))
+    sd = float(np.sqrt(squares[:retained].mean() / left / 2))
     return (sd, DF_OF_A_CHANGE * squares.size) if sd > 0 else (0.0, 0.0)
 
 
 def noise_of_means(
     nights: Sequence[dict[int, float]], excess_level: float = EXCESS_LEVEL
 ) -> tuple[float, float]:
-    """Standard deviation of a night's mean as a search for steps takes it, and its df.
+    """Return the standard deviation of a night's mean for the search, and its df.
 
-    That from within nights, unless nights differ by more than it says (as F shows at a level of
-    ``excess_level``) or it is not known: then that from one night to the next.
+    The estimate from within nights is used, unless it is unknown or nights differ by significantly
+    more (F test at ``excess_level``). Then the estimate from night to night is used.
 
     Args:
-        nights: seed -> value, night by night.
-        excess_level: how sure it has to be that nights differ by more; 0.5 takes about the larger
-            of the two.
+        nights: seed -> value, for each night.
+        excess_level: significance level of the F test; 0.5 selects roughly the larger estimate.
 
     Returns:
-        (0.0, 0.0) where nothing is known.
+        (0.0, 0.0) if it cannot be estimated.
     """
     within, df = noise(nights)
     between, df_between = night_to_night([float(np.mean(list(night.values()))) for night in nights])
@@ -148,16 +154,17 @@ def noise_of_means(
 
 
 def find_steps(means: ArrayLike, sd: float, df: float, false_steps: float) -> list[Step]:
-    """Steps of the level of a time series.
+    """Find the steps in a time series.
 
     Args:
-        means: shape (n,), a night's mean each, finite; the last ``NIGHTS`` are searched.
+        means: shape (n,), the mean of each night, finite; the last ``NIGHTS`` are searched.
         sd: standard deviation of a night's mean.
         df: degrees of freedom of ``sd``.
         false_steps: see ``penalty``.
 
     Returns:
-        By index into ``means``; none while the noise is not known well enough.
+        Steps with indices into ``means``; none if the noise estimate has too few degrees of
+        freedom.
     """
     history: Floats = np.asarray(means, dtype=np.float64)
     skipped = max(0, history.size - NIGHTS)

@@ -1,7 +1,7 @@
-"""How much of what is measured differs between networks, and how much within them.
+"""Variance components between and within networks. Arrays in, numbers out.
 
-One-way random effects: repeat j of network i has the value mean + network_i + noise_ij. Methods and
-their sources: docs/reference/statistics.md. Arrays in, numbers out.
+The model is one-way random effects: repeat j of network i has the value mean + network_i +
+noise_ij. docs/reference/statistics.md describes the methods and their sources.
 """
 
 from __future__ import annotations
@@ -21,8 +21,8 @@ class Components:
     """Standard deviations, each with its interval.
 
     Attributes:
-        between: of networks' true values; None where there is one network, or none has two repeats.
-        within: of the repeats of one network; None where no network has two.
+        between: of the true values of networks; None with one network, or if none has two repeats.
+        within: of the repeats of one network; None if no network has two.
     """
 
     between: Interval | None
@@ -30,14 +30,14 @@ class Components:
 
 
 def components(networks: Sequence[ArrayLike]) -> Components:
-    """Estimate both standard deviations by the method of moments, of which none is negative.
+    """Estimate both standard deviations by the method of moments; neither is negative.
 
-    The interval within networks is that of chi-square. The one between networks is that of Tukey
-    (1951) and Williams (1962), which has at least the coverage ``CONFIDENCE`` for balanced
+    The interval within networks is based on chi-square. The interval between networks is that of
+    Tukey (1951) and Williams (1962), which has at least the coverage ``CONFIDENCE`` for balanced
     designs.
 
     Args:
-        networks: the values of each network's repeats, at least one of each.
+        networks: the values of each network's repeats, at least one per network.
     """
     values = [np.asarray(one, dtype=np.float64) for one in networks]
     counts = np.array([one.size for one in values])
@@ -66,15 +66,19 @@ def components(networks: Sequence[ArrayLike]) -> Components:
 
 
 def half_width(between: float, within: float, networks: int, repeats: int) -> float:
-    """Return half of the expected t interval's width of a mean over networks.
+    """Return half the expected width of the t interval of a mean over networks.
 
-    between, within: standard deviations; networks: at least two.
+    Args:
+        between: standard deviation between networks.
+        within: standard deviation within networks.
+        networks: number of networks, at least two.
+        repeats: repeats per network.
     """
     variance = between**2 / networks + within**2 / (networks * repeats)
     return t_quantile((1 + CONFIDENCE) / 2, networks - 1.0) * float(np.sqrt(variance))
 
 
 def best_split(between: float, within: float, runs: int) -> tuple[int, int]:
-    """Return the networks and repeats, together at most ``runs`` >= 2, of the shortest interval."""
+    """Return networks and repeats, at most ``runs`` >= 2 in total, with the shortest interval."""
     splits = [(runs // repeats, repeats) for repeats in range(1, runs // 2 + 1)]
     return min(splits, key=lambda split: half_width(between, within, *split))

@@ -1,4 +1,4 @@
-"""p-values corrected for how many there are. Arrays in, arrays out."""
+"""Correction of p-values for multiple testing. Arrays in, arrays out."""
 
 from __future__ import annotations
 
@@ -8,13 +8,14 @@ from numpy.typing import ArrayLike
 from analysis.arrays import Floats
 
 FIRST_SHARE = 0.5
-"""Share of the error level that the first endpoint has."""
+"""Share of the error level that the first endpoint receives."""
 
 
 def endpoint_weights(count: int) -> list[float]:
-    """Return the shares of the error level of ``count`` endpoints in their order, of sum 1.
+    """Return the shares of the error level for ``count`` endpoints in order, with sum 1.
 
-    The first has ``FIRST_SHARE``, the others divide the rest; a single one has all.
+    The first receives ``FIRST_SHARE`` and the others share the rest equally. A single one receives
+    all.
     """
     if count < 2:
         return [1.0] * count
@@ -22,24 +23,24 @@ def endpoint_weights(count: int) -> list[float]:
 
 
 def adjusted(p_values: ArrayLike, weights: ArrayLike) -> Floats:
-    """Return p-values that are adjusted for their number by the weighted procedure of Holm (1979).
+    """Return p-values adjusted by the weighted procedure of Holm (1979).
 
-    Rejecting where the adjusted value is at most alpha keeps the chance of any false rejection at
-    most alpha, whatever the dependence. It is the graphical procedure of Bretz et al. (2009,
-    Statistics in Medicine 28) in which a rejected hypothesis passes its weight to all others in
-    proportion to theirs.
+    Rejecting if the adjusted value is at most alpha keeps the probability of any false rejection at
+    most alpha under arbitrary dependence. It is the graphical procedure of Bretz et al. (2009,
+    Statistics in Medicine 28) in which a rejected hypothesis passes its weight to the others in
+    proportion to their weights.
 
     Args:
         p_values: shape (m,), in [0, 1].
-        weights: shape (m,), > 0, of sum 1.
+        weights: shape (m,), > 0, with sum 1.
 
     Returns:
-        Shape (m,), each at least its p-value and at most 1.
+        Shape (m,), each between its p-value and 1.
     """
     p = np.asarray(p_values, dtype=np.float64)
     w = np.asarray(weights, dtype=np.float64)
     order = np.argsort(p / w, kind="stable")
-    # The weight of all that is not rejected yet, at each step.
+    # The weight of all hypotheses that are not yet rejected, at each step.
     left = np.cumsum(w[order][::-1])[::-1]
     raised = np.maximum.accumulate(p[order] / w[order] * left)
     result = np.empty_like(p)

@@ -1,7 +1,7 @@
 """Intervals of a mean and of a mean ratio of a few values, one per run.
 
-Nothing here knows of runs or metrics. Methods and their sources: docs/reference/statistics.md.
-Their coverage on data with a known truth: docs/explanation/statistics-validation.md.
+This module is independent of runs and metrics. docs/reference/statistics.md describes the methods
+and their sources, docs/explanation/statistics-validation.md their coverage in simulations.
 """
 
 from __future__ import annotations
@@ -19,24 +19,26 @@ CONFIDENCE = 0.95
 
 @dataclass(frozen=True)
 class Interval:
-    """An estimate and its interval; without bounds where there is one value only."""
+    """An estimate and its interval; without bounds for a single value."""
 
     estimate: float
     low: float | None
     high: float | None
 
     def leaves_out(self, value: float) -> bool:
-        """Whether the value lies outside; never where there are no bounds."""
+        """Return whether the value lies outside of the interval; False without bounds."""
         return self.low is not None and self.high is not None and not self.low <= value <= self.high
 
 
 def t_quantile(probability: float, df: float) -> float:
-    """Quantile of Student's t distribution."""
+    """Return a quantile of Student's t distribution."""
     return float(stdtrit(df, probability))
 
 
 def t_interval(values: ArrayLike, confidence: float = CONFIDENCE) -> Interval:
-    """Mean and its t interval: mean +- t(n-1) sd / sqrt(n). One value has no bounds.
+    """Return the mean and its t interval, mean +- t(n-1) sd / sqrt(n).
+
+    A single value has no bounds.
 
     Args:
         values: shape (n,), finite.
@@ -58,17 +60,17 @@ def t_interval(values: ArrayLike, confidence: float = CONFIDENCE) -> Interval:
 
 
 def positive_interval(values: ArrayLike, confidence: float = CONFIDENCE) -> Interval:
-    """Mean and its interval, of what cannot be negative: the t interval of the mean's logarithm.
+    """Return the mean of nonnegative values and the t interval of its logarithm.
 
-    The logarithm of the mean has the standard error of the mean over the mean, by the delta method.
-    So the bounds are a factor away from the mean, and never below zero.
+    By the delta method, the standard error of the logarithm is that of the mean divided by the
+    mean. The bounds are therefore a factor away from the mean, and never negative.
 
     Args:
         values: shape (n,), finite, >= 0.
         confidence: coverage, in (0, 1).
 
     Returns:
-        Without bounds for one value, and for equal ones, which have no spread to judge by.
+        Without bounds for one value, and for equal values, which have no spread.
 
     Raises:
         ValueError: no values, or a negative one.
@@ -77,7 +79,7 @@ def positive_interval(values: ArrayLike, confidence: float = CONFIDENCE) -> Inte
     plain = t_interval(array, confidence)
     if array.min() < 0:
         raise ValueError("a value is negative")
-    # The mean of next to nothing can be 0 as a float.
+    # The mean of tiny values can underflow to 0.
     if plain.low is None or plain.high is None or np.ptp(array) == 0 or plain.estimate == 0:
         return Interval(plain.estimate, None, None)
     half = (plain.high - plain.low) / 2 / plain.estimate
@@ -90,8 +92,8 @@ def positive_interval(values: ArrayLike, confidence: float = CONFIDENCE) -> Inte
 
 
 def log_ratios(variant: ArrayLike, baseline: ArrayLike) -> Floats:
-    """Logarithms of the pairs' ratios, shape (n,)."""
-    # The difference of logarithms, since the ratio of extreme numbers leaves the range of floats.
+    """Return the logarithms of the ratios of pairs, shape (n,)."""
+    # Use differences of logarithms, since ratios of extreme numbers overflow.
     ratios: Floats = np.log(np.asarray(variant, np.float64)) - np.log(
         np.asarray(baseline, np.float64)
     )
@@ -99,10 +101,10 @@ def log_ratios(variant: ArrayLike, baseline: ArrayLike) -> Floats:
 
 
 def exponential(interval: Interval) -> Interval:
-    """An interval of logarithms as one of ratios."""
+    """Convert an interval of logarithms to one of ratios."""
 
     def back(value: float) -> float:
-        # A wide interval from two seeds may go beyond the largest float.
+        # A wide interval from two seeds may exceed the largest float.
         return float(np.exp(np.clip(value, -700.0, 700.0)))
 
     low, high = interval.low, interval.high

@@ -1,4 +1,4 @@
-"""The mean quantile function of several samples, as tornettools draws it. Arrays in, arrays out."""
+"""The mean quantile function of several samples, as in tornettools. Arrays in, arrays out."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ from analysis.inference.intervals import CONFIDENCE, t_quantile
 
 @dataclass(frozen=True)
 class MeanQuantiles:
-    """At each share: the samples' mean quantile and its t interval; shape (g,).
+    """The mean quantile and its t interval at each share; shape (g,).
 
-    The interval holds for one share at a time, and is NaN where there is one sample only.
+    The interval is pointwise, and NaN for a single sample.
     """
 
     mean: Floats
@@ -26,9 +26,9 @@ class MeanQuantiles:
 
 
 def lower_quantiles(sample: ArrayLike, shares: Floats) -> Floats:
-    """The sample's quantiles, each a value of the sample: the largest at or below its place.
+    """Return quantiles that are values of the sample: the largest at or below each position.
 
-    sample: shape (n,); or (n, 2), of values with something each, which stays with its value.
+    sample: shape (n,), or (n, 2) with an attribute that stays with each value.
     """
     values = np.asarray(sample, dtype=np.float64)
     keys = values if values.ndim == 1 else values[:, 0]
@@ -39,21 +39,21 @@ def lower_quantiles(sample: ArrayLike, shares: Floats) -> Floats:
 def mean_quantiles(
     samples: Sequence[Floats | Sequence[Floats]], shares: Floats, confidence: float = CONFIDENCE
 ) -> MeanQuantiles | None:
-    """Mean quantiles over samples, and mean +- t(n-1) sd / sqrt(n), from 0 on.
+    """Return the mean quantiles over samples, and mean +- t(n-1) sd / sqrt(n), clipped at 0.
 
-    A sample counts once however many values it has, and not at all without any. Several samples in
-    the place of one count together as one: the mean of their quantiles. A value with a resolution
-    lies anywhere in a span of that width: sd^2 grows by the samples' resolution^2 / 12, summed over
-    n - 1.
+    Each sample counts once, regardless of its size, and empty samples are ignored. A sequence of
+    samples counts as one sample: the mean of their quantiles. A value with a resolution lies
+    anywhere in a span of that width, so sd^2 increases by the samples' resolution^2 / 12, summed
+    over n - 1.
 
     Args:
-        samples: of values that are not negative, one sample a simulation; shape (n,), or (n, 2) of
-            values with their resolutions.
+        samples: samples of nonnegative values, one per simulation; shape (n,), or (n, 2) of values
+            with their resolutions.
         shares: in [0, 1], shape (g,).
         confidence: coverage at each share, in (0, 1).
 
     Returns:
-        None where no sample has a value.
+        None if no sample has a value.
     """
     groups = [[one] if isinstance(one, np.ndarray) else one for one in samples]
     found = [
@@ -74,7 +74,7 @@ def mean_quantiles(
 
 
 def _columns(stacked: Floats) -> tuple[Floats, Floats]:
-    """Values and resolutions, without which these are 0."""
+    """Return values and resolutions; the latter are 0 if not given."""
     if stacked.ndim == 2:
         return stacked, np.zeros(stacked.shape)
     return stacked[..., 0], stacked[..., 1]

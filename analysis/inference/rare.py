@@ -1,4 +1,4 @@
-"""What may happen in few networks without being seen. Numbers in, numbers out."""
+"""Bounds on effects that are too rare to occur in the sampled networks. Numbers in, numbers out."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How many pairs a verdict needs, and what so many show."""
+"""The number of pairs that a verdict needs, and the effect that a number of pairs can detect."""
 
 from __future__ import annotations
 
@@ -9,20 +9,20 @@ from analysis.inference.effects import Effect
 from analysis.inference.intervals import t_quantile
 
 POWER = 0.8
-"""Chance to get to a verdict with the numbers of networks and sizes of changes that are advised."""
+"""Power for which numbers of networks and detectable effects are computed."""
 
 MAX_COUNT = 10_000
-"""Where more pairs would be needed, the search ends."""
+"""Maximum number of pairs that is considered."""
 
 MAX_MORE = 50
-"""Where more networks than so many would be needed, more networks are no advice."""
+"""Maximum number of further networks that is recommended."""
 
 
 def rounded_more(count: int | None) -> int | None:
     """Return a number of further networks rounded up for readers; None beyond ``MAX_MORE``.
 
-    To 5 they are exact, above they are multiples of 5: the spread that they are computed from is
-    itself an estimate from few networks.
+    Numbers above 5 are rounded to multiples of 5, because the spread behind them is itself an
+    estimate from few networks.
     """
     if count is None or count > MAX_MORE:
         return None
@@ -30,22 +30,22 @@ def rounded_more(count: int | None) -> int | None:
 
 
 def shown_from(effect: Effect, level: float) -> float:
-    """Return the smallest difference that as many pairs show, as if the spread were true.
+    """Return the smallest difference that as many pairs detect with probability ``POWER``.
 
-    They show it with the chance ``POWER``.
+    The estimated spread is treated as the true one.
 
     Args:
-        effect: from the pairs that there are; its estimate does not count.
-        level: error rate of one test, corrected for the number of tests.
+        effect: from the existing pairs; its estimate is ignored.
+        level: error rate of one test, corrected for multiple testing.
     """
-    needed = effect.t_needed(level / 2, both_sides=True) + t_quantile(POWER, effect.df)
+    needed = effect.t_needed(level / 2, two_sided=True) + t_quantile(POWER, effect.df)
     return needed * effect.standard_error
 
 
 def shown_from_spreads(count: int, level: float) -> float:
-    """Return the same in standard deviations of the differences between ``count`` pairs, >= 2."""
-    of_one = Effect(0.0, 1 / float(np.sqrt(count)), count - 1.0, count, any_shape=True)
-    return shown_from(of_one, level)
+    """Return the detectable effect of ``count`` >= 2 pairs, in their standard deviations."""
+    unit_spread = Effect(0.0, 1 / float(np.sqrt(count)), count - 1.0, count, robust=True)
+    return shown_from(unit_spread, level)
 
 
 def count_to_settle(
@@ -54,20 +54,19 @@ def count_to_settle(
     level: float,
     level_equivalent: float | None = None,
 ) -> int | None:
-    """Return how many pairs in all would show a difference, or the lack of one.
+    """Return the total number of pairs that would show a difference, or equivalence.
 
-    They show it with the chance ``POWER``, as if the present estimate and spread were the true
-    ones. A smaller number than there are pairs already means that they were unlucky; it is then
-    taken to be one more.
+    The power is ``POWER``, with the present estimate and spread as the true ones. If fewer than the
+    existing pairs should suffice, the result is one more than the existing ones.
 
     Args:
-        effect: from the pairs that there are.
-        margin: what counts as equivalent, or None.
-        level: error rate of a test for a difference, corrected for the number of tests.
-        level_equivalent: likewise for equivalence; None: the same.
+        effect: from the existing pairs.
+        margin: the equivalence margin, or None.
+        level: error rate of a test for a difference, corrected for multiple testing.
+        level_equivalent: the same for equivalence; None: the same level.
 
     Returns:
-        None where ``MAX_COUNT`` would not do.
+        None if ``MAX_COUNT`` pairs would not suffice.
     """
     level_inside = level if level_equivalent is None else level_equivalent
 
@@ -80,8 +79,8 @@ def count_to_settle(
             return False
         if later.standard_error == 0:
             return size < margin
-        needed = later.t_needed(level_inside, both_sides=False)
-        # Both of the one-sided tests have to reject: each misses in its own tail.
+        needed = later.t_needed(level_inside, two_sided=False)
+        # Both one-sided tests have to reject, and each can miss in its own tail.
         near, far = ((margin + side) / later.standard_error for side in (-size, size))
         return float(np.sum(stdtr(later.df, np.subtract((near, far), needed)))) - 1 >= POWER
 

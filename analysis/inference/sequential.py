@@ -1,11 +1,11 @@
-"""Repeated looks at growing data with one error rate over all of them. Arrays in, numbers out.
+"""Repeated tests of growing data with one overall error rate. Arrays in, numbers out.
 
-A group-sequential test with an error-spending function: Lan and DeMets (1983), Biometrika 70(3).
-The share of the error rate spent by the time a share t of the budget is used is t^POWER, one of the
-family of Kim and DeMets (1987), Biometrika 74(1). The p-value of each look is that of the t test,
-compared with the nominal level that the spending allows there (the significance-level approach,
-Jennison and Turnbull 2000, section 4.4). How many looks there are, and when, may not depend on the
-data seen; docs/reference/statistics.md says what that means for SEEDS=auto.
+This is a group-sequential test with an error-spending function: Lan and DeMets (1983), Biometrika
+70(3). At a share t of the budget, the spent share of the error rate is t^POWER, one of the family
+of Kim and DeMets (1987), Biometrika 74(1). The p-value of each look is that of the t test and is
+compared with the nominal level that the spending function allows (the significance-level approach,
+Jennison and Turnbull 2000, section 4.4). The number and times of looks must not depend on the
+observed data; docs/reference/statistics.md explains the consequences for SEEDS=auto.
 """
 
 from __future__ import annotations
@@ -24,35 +24,37 @@ POWER = 2.0
 """Exponent of the spending function, chosen by simulation (docs/reference/statistics.md)."""
 
 ALLOWANCE = 0.9
-"""Share of the error rate that is spent. Small samples' t tests depend less on each other from look
-to look than the Brownian motion does, and reject up to a tenth more often than planned."""
+"""Share of the error rate that is spent.
+
+The t tests of small samples are less correlated between looks than Brownian motion, and reject up
+to a tenth more often than planned.
+"""
 
 LATER = 0.2
-"""Share of what is left of the error rate that a plan leaves to plans after it: to a budget that is
-raised, or to seeds that are added once more."""
+"""Share of the remaining error rate that a plan leaves to later plans, which raise the budget."""
 
 FIRST_LOOK = 3
-"""Pairs at the first look: a t test of two pairs finds nothing but the grossest difference."""
+"""Pairs at the first look. A t test of two pairs detects only extreme differences."""
 
 LOOK_GROWTH = 1.15
-"""Each look has this many times the seeds of the one before, and at least one more."""
+"""Growth of the number of seeds from one look to the next; it grows by at least one."""
 
 _ALPHAS = np.geomspace(1e-7, 0.5, 60)
-"""Error rates for which nominal levels are computed; between them they are interpolated."""
+"""Error rates at which nominal levels are computed; others are interpolated."""
 
 _GRID_STEPS_PER_SD = 8
 _GRID_END = 6.5
-"""Where the grid of the Brownian motion ends; 4e-11 of its mass lie outside at t = 1."""
+"""End of the grid of the Brownian motion; 4e-11 of its mass is outside at t = 1."""
 
 
 def schedule(budget: int) -> tuple[int, ...]:
-    """Sizes of all looks up to a budget, fixed before any data is seen.
+    """Return the sizes of all looks up to a budget, fixed before any data is seen.
 
     Raises:
         ValueError: the budget is smaller than the first look.
     """
     if budget < FIRST_LOOK:
-        raise ValueError(f"a budget of at least {FIRST_LOOK} seeds, got {budget}")
+        raise ValueError(f"a budget must be at least {FIRST_LOOK} seeds, got {budget}")
     sizes = [FIRST_LOOK]
     while sizes[-1] < budget:
         sizes.append(min(budget, max(sizes[-1] + 1, int(LOOK_GROWTH * sizes[-1]))))
@@ -61,13 +63,13 @@ def schedule(budget: int) -> tuple[int, ...]:
 
 @dataclass(frozen=True)
 class Spending:
-    """How the error rate is spent over all looks at one set of growing data.
+    """The spending of the error rate over all looks at one growing data set.
 
     Attributes:
-        sizes: shape (k,), pairs at each look, increasing.
-        spent: shape (k,), the share of the error rate spent by then, not falling. Beyond 1: the
-            rate is exceeded by that factor.
-        end: the most pairs that any of the plans allows.
+        sizes: shape (k,), number of pairs at each look, increasing.
+        spent: shape (k,), cumulative share of the error rate spent, nondecreasing. A value above 1
+            means that the rate is exceeded by that factor.
+        end: the largest budget of the plans.
     """
 
     sizes: tuple[int, ...]
@@ -76,39 +78,39 @@ class Spending:
 
     @property
     def excess(self) -> float:
-        """The error rate that holds over all looks, in units of the one that was asked for."""
+        """The actual error rate over all looks, relative to the requested one."""
         return max(1.0, self.spent[-1])
 
     def up_to(self, count: int) -> Spending:
-        """The looks at no more than ``count`` pairs."""
-        kept = sum(size <= count for size in self.sizes)
-        return Spending(self.sizes[:kept], self.spent[:kept], self.end)
+        """Return the looks at no more than ``count`` pairs."""
+        count_kept = sum(size <= count for size in self.sizes)
+        return Spending(self.sizes[:count_kept], self.spent[:count_kept], self.end)
 
 
 def spending(plans: Sequence[tuple[Sequence[int], int]]) -> Spending:
-    """The spending of one or more plans for the same data, each of sizes of looks and a budget.
+    """Return the spending of consecutive plans (look sizes and a budget) for the same data.
 
-    A plan spends all but the share ``LATER`` of what is left when it begins, as t^POWER of the
-    share t of its way to its budget; so plans may follow each other without end. Where the first of
-    several was one look at a fixed number of pairs, that was an ordinary test, which spends
-    everything; what follows exceeds the rate, by ``LATER`` of it at most.
+    A plan spends all of the remaining error rate except the share ``LATER``, as t^POWER of the
+    share t of its budget; so the number of plans is unlimited. If the first of several plans is a
+    single look at a fixed number of pairs, it was an ordinary test that spent everything. Later
+    plans then exceed the rate by at most the share ``LATER``.
 
     Raises:
         ValueError: no plan, or one without a look.
     """
     if not plans or not all(looks for looks, _ in plans):
-        raise ValueError("looks that are planned need sizes")
+        raise ValueError("every plan needs at least one look")
     first, budget = plans[0]
     fixed = len(plans) > 1 and tuple(first) == (budget,)
-    purse = 1 + LATER if fixed else 1.0
+    available = 1 + LATER if fixed else 1.0
     used, reached = 0.0, 0
     sizes: list[int] = []
     spent: list[float] = []
     for number, (looks, end) in enumerate(plans):
-        share = 1.0 if fixed and number == 0 else (1 - LATER) * (purse - used)
+        share = 1.0 if fixed and number == 0 else (1 - LATER) * (available - used)
         before, begin = used, reached
         for size in looks:
-            # What was seen before is nothing new.
+            # Data that an earlier look has seen does not count as a new look.
             if size > reached:
                 used = before + share * ((size - begin) / (end - begin)) ** POWER
                 sizes.append(size)
@@ -118,7 +120,7 @@ def spending(plans: Sequence[tuple[Sequence[int], int]]) -> Spending:
 
 
 def nominal_levels(fractions: Sequence[float], alphas: ArrayLike, power: float = POWER) -> Floats:
-    """One-sided levels for each look that spend ``alpha * t^power`` by information share t.
+    """Return one-sided levels per look that spend ``alpha * t^power`` by information share t.
 
     Args:
         fractions: shape (k,), increasing, in (0, 1].
@@ -126,23 +128,23 @@ def nominal_levels(fractions: Sequence[float], alphas: ArrayLike, power: float =
         power: exponent of the spending function, > 0.
 
     Returns:
-        Shape (a, k): reject at look k where the one-sided p-value is at most this.
+        Shape (a, k): reject at look k if the one-sided p-value is at most this.
     """
     return spending_levels(fractions, alphas, np.asarray(fractions, dtype=np.float64) ** power)
 
 
 def spending_levels(times: Sequence[float], alphas: ArrayLike, spent: ArrayLike) -> Floats:
-    """One-sided levels for each look that spend given shares of an error rate.
+    """Return one-sided levels per look that spend given shares of an error rate.
 
-    By the recursion of Armitage, McPherson and Rowe (1969) for a Brownian motion on a grid.
+    This uses the recursion of Armitage, McPherson and Rowe (1969) for a Brownian motion on a grid.
 
     Args:
         times: shape (k,), information at each look, increasing, in (0, 1].
         alphas: shape (a,), one-sided error rates in (0, 1).
-        spent: shape (k,), the share of the rate spent by each look, not falling.
+        spent: shape (k,), cumulative share of the rate spent by each look, nondecreasing.
 
     Returns:
-        Shape (a, k): reject at look k where the one-sided p-value is at most this.
+        Shape (a, k): reject at look k if the one-sided p-value is at most this.
     """
     t = np.asarray(times, dtype=np.float64)
     alpha = np.asarray(alphas, dtype=np.float64)
@@ -151,7 +153,7 @@ def spending_levels(times: Sequence[float], alphas: ArrayLike, spent: ArrayLike)
     grid = np.arange(-_GRID_END, _GRID_END + step, step)
     spend = alpha[:, None] * np.diff(np.asarray(spent, dtype=np.float64), prepend=0.0)
     levels = np.empty((alpha.size, t.size))
-    # Mass of the paths not stopped yet, for each alpha, on the grid.
+    # Mass of the paths that are not stopped yet, for each alpha, on the grid.
     mass = np.tile(stats.norm.pdf(grid, 0.0, np.sqrt(t[0])) * step, (alpha.size, 1))
     for look in range(t.size):
         if look:
@@ -161,7 +163,7 @@ def spending_levels(times: Sequence[float], alphas: ArrayLike, spent: ArrayLike)
         above = np.cumsum(mass[:, ::-1], axis=1)[:, ::-1]
         for row in range(alpha.size):
             boundary, edge, share = _boundary(above[row], grid, step, spend[row, look])
-            # At the first look nothing was spent before; the grid would only add its error.
+            # The first look is exact, so avoid the error of the grid.
             levels[row, look] = (
                 stats.norm.sf(boundary / np.sqrt(t[look])) if look else spend[row, look]
             )
@@ -171,11 +173,11 @@ def spending_levels(times: Sequence[float], alphas: ArrayLike, spent: ArrayLike)
 
 
 def _boundary(above: Floats, grid: Floats, step: float, spend: float) -> tuple[float, int, float]:
-    """Where the mass above is what may be spent: the boundary, its bin, the bin's share below."""
+    """Return the boundary with mass ``spend`` above it, its bin, and the bin's share below it."""
     edge = max(0, int(np.searchsorted(-above, -spend, side="right")) - 1)
     beyond = float(above[edge + 1]) if edge + 1 < above.size else 0.0
     inside = float(above[edge]) - beyond
-    # Far out the density falls by orders of magnitude within a bin: interpolate its logarithm.
+    # Interpolate the logarithm, as the density falls by orders of magnitude within a bin.
     if beyond > 0 and inside > 0:
         ratio = np.log(float(above[edge]) / spend) / np.log(float(above[edge]) / beyond)
     else:
@@ -188,19 +190,19 @@ def _boundary(above: Floats, grid: Floats, step: float, spend: float) -> tuple[f
 @lru_cache(maxsize=64)
 def _level_table(looks: Spending) -> Floats:
     times = [size / looks.end for size in looks.sizes]
-    # A share of more than 1 must not make an error rate of 1 or more.
+    # Error rates have to stay below 1 even if more than the whole rate is spent.
     alphas = np.minimum(ALLOWANCE * _ALPHAS, 0.5 / looks.excess)
     table = spending_levels(times, alphas, looks.spent)
-    # Numerical noise must not make a larger error rate allow less.
+    # Enforce monotonicity despite numerical noise.
     monotone: Floats = np.maximum.accumulate(table, axis=0)
     return monotone
 
 
 def sequential_p(p_values: ArrayLike, looks: Spending) -> float:
-    """The smallest one-sided error rate at which any look so far would have rejected.
+    """Return the smallest one-sided error rate at which any look so far would have rejected.
 
-    It is a p-value at any of the looks, whatever made one stop there, and so can be corrected for
-    several metrics like any other (Liu and Anderson 2008, J. American Statistical Association 103;
+    It is a valid p-value at every look, regardless of the reason for stopping, and can be corrected
+    for several metrics as usual (Liu and Anderson 2008, J. American Statistical Association 103;
     with Holm: Maurer and Bretz 2013, Statistics in Biopharmaceutical Research 5).
 
     Args:

@@ -1,12 +1,12 @@
-"""How far a t test of few values can be trusted, whatever their shape. Numbers in, numbers out.
+"""Correction of t tests of few values for non-normal data. Numbers in, numbers out.
 
-The mean of a few skewed values lies too often far from the typical one, in units of a spread that
-was estimated from the same few. How much more often than t has it is in the tables here: the most
-over values that are normal, t with 3 degrees of freedom, exponential, and lognormal with sd 0.5 and
-1 of the logarithm, on either side, of the chance of a p-value, divided by that p-value. The truth
-is the pseudomedian (``signed_ranks``). From ``SIGNED_RANKS_FROM`` values on the table is for the
-larger p-value of t and signed ranks; for fewer it is for that of t alone.
-tools/validate_statistics.py checks the result by simulation.
+The mean of a few skewed values is too often far from the typical value, relative to the estimated
+spread. The tables contain the factor by which small p-values occur more often than they should: the
+maximum over normal values, t with 3 degrees of freedom, exponential, and lognormal with sd 0.5 and
+1 of the logarithm, with skewness of either sign. The true value is the pseudomedian
+(``signed_ranks``). From ``SIGNED_RANKS_FROM`` values, the table applies to the larger p-value of t
+and signed ranks; for fewer, to that of t alone. tools/validate_statistics.py checks the result by
+simulation.
 """
 
 from __future__ import annotations
@@ -18,12 +18,12 @@ import numpy as np
 from analysis.arrays import Floats
 
 SIGNED_RANKS_FROM = 12
-"""With fewer values the smallest p-value of signed ranks is too large for a family of metrics."""
+"""With fewer values, the smallest p-value of signed ranks is too large for a family of metrics."""
 
-_MOST_WITHOUT = SIGNED_RANKS_FROM - 1
+_MAX_T_ALONE = SIGNED_RANKS_FROM - 1
 
 P_VALUES = (0.25, 0.1, 0.05, 0.025, 0.01, 0.005, 0.0025, 0.001, 0.0005, 0.0002, 0.0001, 0.00001)
-"""One-sided p-values of the tables' columns."""
+"""One-sided p-values of the columns of the tables."""
 
 _ONE_SIDE = {
     2: (1.34, 1.92, 2.23, 2.40, 2.59, 2.64, 2.68, 2.70, 2.70, 2.70, 2.70, 2.70),
@@ -40,7 +40,7 @@ _ONE_SIDE = {
     40: (1.00, 1.00, 1.00, 1.00, 1.00, 1.00, 1.00, 1.00, 1.00, 1.25, 2.00, 5.00),
     100: (1.00,) * len(P_VALUES),
 }
-"""Values -> factors by which one of the two one-sided p-values comes more often than it says."""
+"""Number of values -> factors for the smaller of the two one-sided p-values."""
 
 _TWO_SIDES = {
     2: (1.02, 1.22, 1.38, 1.49, 1.59, 1.61, 1.63, 1.66, 1.66, 1.67, 1.67, 1.75),
@@ -57,65 +57,70 @@ _TWO_SIDES = {
     40: (1.00, 1.00, 1.00, 1.00, 1.00, 1.00, 1.00, 1.00, 1.00, 1.00, 1.25, 2.50),
     100: (1.00,) * len(P_VALUES),
 }
-"""The same for both one-sided p-values together: a skewed shape raises one and lowers the other."""
+"""Factors for a two-sided test: skewness raises one one-sided p-value and lowers the other."""
 
 _LOG_P = np.log(np.array(P_VALUES[::-1]))
 _LOG_P_TO_HALF = np.append(_LOG_P, np.log(0.5))
 
 
 @lru_cache(maxsize=4096)
-def _logs(count: int, both_sides: bool) -> Floats:
-    """Return logarithms of what ``P_VALUES`` and 0.5 are worth with so many values, increasing."""
-    table = _TWO_SIDES if both_sides else _ONE_SIDE
-    # What is interpolated has one test at both ends.
+def _logs(count: int, two_sided: bool) -> Floats:
+    """Return the logarithms of the corrected ``P_VALUES`` and of 0.5, increasing."""
+    table = _TWO_SIDES if two_sided else _ONE_SIDE
+    # Interpolate only between rows for the same test.
     few = count < SIGNED_RANKS_FROM
     rows = [n for n in table if (n < SIGNED_RANKS_FROM) == few]
     factors = np.log(np.array([table[n] for n in rows]))
     place = np.log(count)
     at = [np.interp(place, np.log(rows), column) for column in factors.T]
-    worth = _LOG_P + np.array(at[::-1])
-    increasing = np.maximum.accumulate(np.minimum(worth, np.log(0.5)))
+    corrected = _LOG_P + np.array(at[::-1])
+    increasing = np.maximum.accumulate(np.minimum(corrected, np.log(0.5)))
     to_half: Floats = np.append(increasing, np.log(0.5))
     return to_half
 
 
-def trusted(p_value: float, count: int, *, both_sides: bool, ranks_at_end: bool = False) -> float:
-    """What a one-sided p-value is worth whatever the values' shape; never less than it is.
+def shape_corrected_p(
+    p_value: float, count: int, *, two_sided: bool, ranks_at_end: bool = False
+) -> float:
+    """Correct a one-sided p-value for non-normal data. The result is never smaller than the input.
 
     Args:
-        p_value: of t, or the larger one of t and signed ranks from ``SIGNED_RANKS_FROM`` values on.
-        count: values, >= 2.
-        both_sides: whether the other side is tested as well, for a two-sided test or interval.
-        ranks_at_end: all values lie on one side, so that ranks could not say more: the p-value is
-            that of t, whose factors with ever more values are no larger than with the last few.
+        p_value: of t, or the larger one of t and signed ranks from ``SIGNED_RANKS_FROM`` values.
+        count: number of values, >= 2.
+        two_sided: whether the other side is tested as well, for a two-sided test or interval.
+        ranks_at_end: all values are on one side, so that signed ranks cannot give a smaller
+            p-value: the p-value is that of t alone, whose factors do not increase with the number
+            of values.
     """
     if ranks_at_end:
-        count = min(count, _MOST_WITHOUT)
+        count = min(count, _MAX_T_ALONE)
     if p_value <= 0.0 or p_value >= 0.5:
         return p_value
-    worth = _logs(count, both_sides)
+    corrected = _logs(count, two_sided)
     place = float(np.log(p_value))
     if place < _LOG_P[0]:
-        # Further out the factor grows as it does at the end of the table.
-        slope = (worth[1] - worth[0]) / (_LOG_P[1] - _LOG_P[0])
-        return max(p_value, float(np.exp(worth[0] + slope * (place - _LOG_P[0]))))
-    return max(p_value, float(np.exp(np.interp(place, _LOG_P_TO_HALF, worth))))
+        # Extrapolate with the slope at the end of the table.
+        slope = (corrected[1] - corrected[0]) / (_LOG_P[1] - _LOG_P[0])
+        return max(p_value, float(np.exp(corrected[0] + slope * (place - _LOG_P[0]))))
+    return max(p_value, float(np.exp(np.interp(place, _LOG_P_TO_HALF, corrected))))
 
 
 @lru_cache(maxsize=65536)
-def needed(level: float, count: int, *, both_sides: bool) -> float:
-    """The one-sided p-value that is worth ``level``: the inverse of ``trusted``.
+def nominal_p_for(level: float, count: int, *, two_sided: bool) -> float:
+    """Return the one-sided p-value whose corrected value is ``level``.
+
+    This is the inverse of ``shape_corrected_p``.
 
     Args:
         level: in (0, 0.5).
-        count: values, >= 2.
-        both_sides: as in ``trusted``.
+        count: number of values, >= 2.
+        two_sided: as in ``shape_corrected_p``.
     """
     low, high = 3 * np.log(level) - 8.0, np.log(level)
-    # Bisection: the tables are flat in places.
+    # Use bisection, as the tables are flat in places.
     for _ in range(60):
         middle = (low + high) / 2
-        if trusted(float(np.exp(middle)), count, both_sides=both_sides) <= level:
+        if shape_corrected_p(float(np.exp(middle)), count, two_sided=two_sided) <= level:
             low = middle
         else:
             high = middle

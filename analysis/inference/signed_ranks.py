@@ -1,8 +1,8 @@
-"""Wilcoxon's signed ranks: tests and bounds of a typical value. Arrays in, numbers out.
+"""Wilcoxon's signed-rank test, and bounds of a typical value. Arrays in, numbers out.
 
-The typical value is the pseudomedian: the median of the mean of two values drawn alike. Where
-values lie symmetrically it is their mean; where a few are far off it stays with the others (Hodges
-and Lehmann 1963, Annals of Mathematical Statistics 34).
+The typical value is the pseudomedian: the median of the mean of two independent values. For a
+symmetric distribution it equals the mean, and it is robust against outliers (Hodges and Lehmann
+1963, Annals of Mathematical Statistics 34).
 """
 
 from __future__ import annotations
@@ -16,36 +16,39 @@ from scipy.special import ndtr, ndtri
 from analysis.arrays import Floats
 
 EXACT_UP_TO = 60
-"""Values up to which the distribution of the sum of ranks is counted out; beyond it is normal."""
+"""Maximum number of values for the exact distribution; more use the normal approximation."""
 
 
 @lru_cache(maxsize=EXACT_UP_TO)
 def _chances(count: int) -> Floats:
-    """Chance that the ranks of the negative values sum to at most 0, 1, ...: shape (sums,)."""
+    """Return the probabilities that the ranks of negative values sum to at most 0, 1, ...
+
+    The result has the shape (sums,).
+    """
     chance = np.zeros(count * (count + 1) // 2 + 1)
     chance[0] = 1.0
     for rank in range(1, count + 1):
         shifted = np.zeros_like(chance)
         shifted[rank:] = chance[:-rank]
         chance = (chance + shifted) / 2
-    cumulated: Floats = np.minimum(np.cumsum(chance), 1.0)
-    return cumulated
+    cumulative: Floats = np.minimum(np.cumsum(chance), 1.0)
+    return cumulative
 
 
 def _moments(count: int) -> tuple[float, float]:
-    """Mean and standard deviation of the sum of the negative values' ranks."""
+    """Return the mean and standard deviation of the sum of the negative values' ranks."""
     return count * (count + 1) / 4, float(np.sqrt(count * (count + 1) * (2 * count + 1) / 24))
 
 
 def p_typical_above(values: ArrayLike, bound: float) -> float:
-    """p-value of "the typical value is at most ``bound``" against "it is larger".
+    """Return the p-value of "the typical value is at most ``bound``" against "it is larger".
 
-    Values at the bound count as below it, and of values equally far from it those below as the
-    further ones: ties never make the p-value smaller.
+    Values at the bound count as below it. Among values at the same distance, those below receive
+    the higher ranks. Ties therefore never make the p-value smaller.
 
     Args:
         values: shape (n,), n >= 1, finite.
-        bound: in their unit.
+        bound: in the unit of the values.
     """
     distance = np.asarray(values, dtype=np.float64) - bound
     below = distance <= 0
@@ -58,23 +61,23 @@ def p_typical_above(values: ArrayLike, bound: float) -> float:
 
 
 def typical_value(values: ArrayLike) -> float:
-    """The estimate of the typical value: the median of the means of all pairs of values.
+    """Return the estimate of the typical value: the median of the means of all pairs of values.
 
     Args:
-        values: shape (n,), n >= 1, finite; a value makes a pair with itself too.
+        values: shape (n,), n >= 1, finite; each value is also paired with itself.
     """
     return float(np.median(_pair_means(values)))
 
 
 def lower_bound(values: ArrayLike, level: float) -> float:
-    """The largest bound up to which "the typical value is at most it" is rejected.
+    """Return the largest bound for which "the typical value is at most it" is rejected.
 
     Args:
         values: shape (n,), n >= 1, finite.
         level: one-sided, in (0, 0.5).
 
     Returns:
-        Minus infinity where so few values can reject nothing.
+        Minus infinity if there are too few values to reject anything.
     """
     means = np.sort(_pair_means(values))
     count = np.asarray(values).size

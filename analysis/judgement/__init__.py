@@ -1,1 +1,1 @@
-"""From many runs to verdicts: estimates, margins, what was shown, and the answers to claims."""
+"""Estimates, margins, verdicts, and answers to claims, from many runs."""

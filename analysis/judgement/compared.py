@@ -1,4 +1,4 @@
-"""What a study asked and found: for each variant and level the verdicts on its endpoints."""
+"""Verdicts on the endpoints of a study, by variant and level."""
 
 from __future__ import annotations
 
@@ -11,19 +11,19 @@ from analysis.judgement.judging import Judgement
 from analysis.judgement.verdicts import Grade, Verdict
 
 PILOT_BELOW = 5
-"""With fewer networks a study is a pilot: few of them can show any but large differences."""
+"""Below this number of networks a study is a pilot, which detects only large differences."""
 
 
 @dataclass(frozen=True)
-class Compared:
-    """One variant against the baseline in one place.
+class VariantComparison:
+    """A comparison of one variant with the baseline at one level.
 
     Attributes:
-        place: label of the level; "" where there is only one.
-        variant: its label.
-        baseline: its label.
-        judgements: on the endpoints, in their order; those without a grade are not judged.
-        key: names of level and variant, which are one thing's own where labels are not.
+        place: label of the level; "" if there is only one.
+        variant: label of the variant.
+        baseline: label of the baseline.
+        judgements: of the endpoints, in their order; those without a grade are not judged.
+        key: names of level and variant, which are unique, unlike labels.
     """
 
     place: str
@@ -34,21 +34,21 @@ class Compared:
 
     @property
     def name(self) -> str:
-        """Variant and place, for readers."""
+        """Label of variant and level, for readers."""
         return f"{self.variant}, {self.place}" if self.place else self.variant
 
     @property
     def networks(self) -> int:
-        """Pairs, or runs of the smaller side, of the endpoint that has most of them."""
+        """Maximum over the endpoints of the number of pairs, or of runs on the smaller side."""
         return max((judgement.verdict.count for judgement in self.judgements), default=0)
 
     @property
     def pilot(self) -> bool:
-        """Whether there are so few networks that it is a pilot."""
+        """True if there are so few networks that this is a pilot."""
         return self.networks < PILOT_BELOW
 
-    def of(self, grade: Grade, direction: str | None = None) -> list[Judgement]:
-        """Return those of a grade, the largest effect first."""
+    def with_grade(self, grade: Grade, direction: str | None = None) -> list[Judgement]:
+        """Return the judgements with a grade, ordered by decreasing size of the effect."""
         found = [
             judgement
             for judgement in self.judgements
@@ -58,11 +58,11 @@ class Compared:
 
 
 def size_in_margins(found: Verdict | Part) -> float:
-    """How many times the margin an effect is, so that ratios and differences can be ordered."""
+    """Return the size of an effect in margins, so that ratios and differences can be ordered."""
     if found.effect is None or not found.margin:
         return 0.0
     effect = found.effect.estimate
     if found.scale == "ratio":
         return float(abs(np.log(effect)) / np.log(found.margin))
-    # A margin that is a share of next to nothing would make it infinite.
+    # A margin relative to almost zero would make this infinite.
     return min(abs(effect) / found.margin, 1e300)

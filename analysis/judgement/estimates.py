@@ -1,7 +1,7 @@
-"""From networks to variants: means over networks, their intervals, and paired differences.
+"""Means over networks, their intervals, and paired differences. Numbers in, numbers out.
 
-The replicate is a network, or a repeat of one network; streams of a run are not independent.
-Numbers in, numbers out. The intervals are those of ``inference``.
+The replicate is a network, or a repeat of one network; streams of a run are not independent. The
+intervals are those of ``inference``.
 """
 
 from __future__ import annotations
@@ -29,18 +29,18 @@ NO_RATIO = "no ratio: a value is zero"
 
 @dataclass(frozen=True)
 class Estimate:
-    """One variant's value of one metric, over networks. None: cannot be given, ``note`` says why.
+    """The value of one metric of a variant over networks; None if it does not exist.
 
     Attributes:
         mean: the arithmetic mean.
-        seeds: how many networks there are.
-        sd: standard deviation of the networks' values.
-        minimum: of the networks' values.
-        maximum: of the networks' values.
-        note: why there is no mean, or no interval.
-        geometric: the geometric mean, which belongs beside ratios: the ratio of two of them is the
-            geometric mean of the pairs' ratios. None also where a value is zero or negative.
-        left_out: what the networks' values leave out.
+        seeds: number of networks.
+        sd: standard deviation over networks.
+        minimum: minimum over networks.
+        maximum: maximum over networks.
+        note: why there is no mean or no interval.
+        geometric: the geometric mean, for display with ratios: the ratio of two geometric means is
+            the geometric mean of the pairs' ratios. None if a value is zero or negative.
+        left_out: what the networks' values exclude.
     """
 
     mean: Interval | None
@@ -52,19 +52,19 @@ class Estimate:
     geometric: Interval | None = None
     left_out: str = ""
 
-    def beside(self, scale: str) -> Interval | None:
-        """The mean to show beside an effect: of "ratio" the geometric one, if there is one."""
+    def mean_for(self, scale: str) -> Interval | None:
+        """Return the mean to display with an effect; for a "ratio" the geometric one, if any."""
         return self.geometric or self.mean if scale == "ratio" else self.mean
 
     @property
     def notes(self) -> tuple[str, ...]:
-        """The note, and what is left out, if there are such."""
+        """The note and the exclusions, if any."""
         return tuple(filter(None, (self.note, self.left_out)))
 
 
 @dataclass(frozen=True)
 class AgainstBaseline:
-    """One variant against the baseline, over the networks that both have."""
+    """A comparison of a variant with the baseline, over their common networks."""
 
     difference: Interval | None
     ratio: Interval | None
@@ -73,9 +73,9 @@ class AgainstBaseline:
 
 
 def estimate(statistics: Mapping[int, Statistic]) -> Estimate:
-    """Return a variant's mean over its networks; its interval is never below zero if no value is.
+    """Return the mean over networks; its interval is nonnegative if all values are.
 
-    If any network has no value the mean has none either: to leave it out would be to select.
+    If any network lacks a value, the mean is undefined, as excluding the network would bias it.
     """
     if not statistics:
         return Estimate(None, 0, None, None, None, "no run")
@@ -102,13 +102,13 @@ def against_baseline(
 ) -> AgainstBaseline:
     """Return differences (variant - baseline) and ratios (variant / baseline) of common networks.
 
-    The ratio is the geometric mean of the pairs' ratios, with the interval of their logarithms. A
-    network with a value on one side only makes no pair and is named in the note.
+    The ratio is the geometric mean of the pairs' ratios, with the interval of their logarithms.
+    Networks on only one side are listed in a note.
 
     Args:
-        variant: by network.
-        baseline: by network.
-        resolution: step in which the values are known, in their unit; 0: not known.
+        variant: network -> statistic.
+        baseline: network -> statistic.
+        resolution: rounding step of the values, in their unit; 0 if unknown.
     """
     common = sorted(set(variant) & set(baseline))
     notes = []
@@ -139,7 +139,7 @@ def against_baseline(
 
 
 def _paired_interval(differences: Floats, resolution: float) -> Interval:
-    """The interval that verdicts rest on; one pair has no bounds, nor have pairs without spread."""
+    """Return the interval behind a verdict; without bounds for one pair or without spread."""
     if differences.size == 1 or not (resolution or np.ptp(differences)):
         return Interval(float(differences[0]), None, None)
     return paired_effect(differences, resolution).interval()

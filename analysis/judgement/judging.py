@@ -1,4 +1,4 @@
-"""From runs to verdicts: which statistics there are, and what the endpoints show."""
+"""Computation of statistics from runs, and judgement of endpoints."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from typing import Any, TypeVar
 import numpy as np
 
 from analysis.errors import AnalysisError
-from analysis.formats.plan_file import network_words
+from analysis.formats.plan_file import format_network
 from analysis.formats.study import Looks, Replicate, Run, Scope, Study
 from analysis.inference.corrections import endpoint_weights
 from analysis.inference.sequential import spending
@@ -32,41 +32,44 @@ from analysis.measures.catalogue import OWN, run_statistics
 from analysis.measures.data import ALL, ClassData
 from analysis.measures.durations import TO_320_KIB, TO_FIRST_BYTE, TO_LAST_BYTE
 from analysis.measures.metric import (
-    NOTHING_THERE,
+    NO_DATA,
     TIME_RESOLUTION_S,
     Catalogue,
-    Judged,
     Margin,
+    MetricPolicy,
     Quantity,
     Statistic,
 )
 from analysis.measures.run_data import load_run
 
 Statistics = dict[tuple[str, str], dict[tuple[str, str], dict[int, Statistic]]]
-"""(level, class) -> (metric, variant) -> network's seed -> statistic; in the scope of one network,
-the number of a repeat is in the place of the seed."""
+"""(level, class) -> (metric, variant) -> seed of the network -> statistic.
+
+In the scope of one network, the number of the repeat replaces the seed.
+"""
 
 RunStatistics = dict[tuple[str, str], dict[tuple[str, str], dict[tuple[int, int], Statistic]]]
-"""(level, class) -> (metric, variant) -> seed and repeat of a run -> statistic."""
+"""(level, class) -> (metric, variant) -> (seed, repeat) of a run -> statistic."""
 
 Key = TypeVar("Key", int, tuple[int, int])
 
 WHOLE = 1e-3
-"""How near to a whole number of heartbeats a gap is that was measured in heartbeats."""
+"""Tolerance for gaps that are a whole number of heartbeats."""
 
 
 @dataclass(frozen=True)
 class Design:
-    """How a comparison is to be judged, fixed before its runs are seen.
+    """The design of a comparison, fixed before its results are known.
 
     Attributes:
-        paired: the same networks on both sides; otherwise two independent sets of runs.
-        error_level: chance of any false verdict of a kind among the endpoints.
-        margins: sizes instead of those of ``analysis.judgement.margins``.
-        catalogue: what the statistics are.
-        endpoints: class and metric of what is judged, the most important first; none:
+        paired: whether both sides have the same networks; otherwise they are independent sets of
+            runs.
+        error_level: probability of any false verdict of one kind among the endpoints.
+        margins: sizes that replace those of ``analysis.judgement.margins``.
+        catalogue: definitions of the statistics.
+        endpoints: class and metric of each endpoint, the most important first; by default
             ``usual_endpoints``.
-        looks: when the growing set of pairs was looked at, if it was; for paired runs only.
+        looks: the interim looks at the growing set of pairs, if any; only for paired runs.
         replicate: as in ``Paired``.
     """
 
@@ -81,13 +84,13 @@ class Design:
 
 @dataclass(frozen=True)
 class Judgement:
-    """One metric of one class: what is known of a variant against the baseline.
+    """The evidence about one metric of one class, for a variant against the baseline.
 
     Attributes:
         class_name: class of clients, or ``ALL``.
         metric: the metric.
-        endpoint: its place among the endpoints, from 0; None: it is none of them, and its verdict
-            has no grade. Nor has that of an endpoint of which the baseline has too few streams.
+        endpoint: index among the endpoints; None if it is not an endpoint. Its verdict then has no
+            grade, and neither does that of an endpoint with too few streams in the baseline.
         verdict: the verdict.
     """
 
@@ -98,28 +101,28 @@ class Judgement:
 
     @property
     def regression(self) -> bool:
-        """Whether the variant is shown to be worse."""
+        """True if the variant is shown to be worse."""
         return self.verdict.grade is Grade.SHOWN and self.verdict.direction == "worse"
 
     @property
     def exposure(self) -> float | None:
-        """Share of networks in which harm may have been missed; None of what is no rate."""
+        """Share of networks in which harm may have been missed, for a rate; otherwise None."""
         return exposure(self.metric, self.verdict.count)
 
 
-def design_of(study: Study) -> Design:
-    """How a study's comparisons are judged."""
+def study_design(study: Study) -> Design:
+    """Return the design of a study's comparisons."""
     endpoints = [endpoint.key for endpoint in study.endpoints]
     return Design(
         margins=study.margins,
         endpoints=endpoints,
         looks=study.looks,
-        replicate=study.replicate_word,
+        replicate=study.replicate_unit,
     )
 
 
-def level_of(study: Study) -> float:
-    """The chance of a false verdict of a kind in one comparison of a study, over all its looks."""
+def study_error_level(study: Study) -> float:
+    """Return the error rate per kind of verdict in a comparison of a study, over all its looks."""
     return LEVEL if study.looks is None else LEVEL * spending(study.looks.plans).excess
 
 
@@ -131,7 +134,7 @@ def in_order(study: Study) -> Iterator[Run]:
 
 
 def add_run(statistics: RunStatistics, run: Run, data: Mapping[str, ClassData]) -> None:
-    """Compute all metrics of one run and put them into ``statistics``."""
+    """Compute all metrics of one run and add them to ``statistics``."""
     for (class_name, metric), statistic in run_statistics(data).items():
         by_variant = statistics.setdefault((run.level, class_name), {})
         by_variant.setdefault((metric, run.variant), {})[run.seed, run.repeat] = statistic
@@ -141,20 +144,20 @@ def complete(
     statistics: dict[tuple[str, str], dict[tuple[str, str], dict[Key, Statistic]]],
     catalogue: Catalogue = OWN,
 ) -> dict[tuple[str, str], dict[tuple[str, str], dict[Key, Statistic]]]:
-    """Return ``statistics``; a run without a metric that another run of its level has says so.
+    """Mark runs that lack a metric which another run of their level has, and return ``statistics``.
 
-    A client whose downloads never ended, or a class without any, leaves nothing to compute from.
-    That is an outcome: without the run its pair would be missing, and the others would be selected.
+    A metric can be missing because no download of a client ended, or because a class had none. This
+    is an outcome: excluding the run and its pair would bias the comparison.
     """
     read: dict[str, set[tuple[str, Key]]] = {}
-    for (level, _), of_class in statistics.items():
-        for (_, variant), by_run in of_class.items():
+    for (level, _), class_statistics in statistics.items():
+        for (_, variant), by_run in class_statistics.items():
             read.setdefault(level, set()).update((variant, run) for run in by_run)
     drawn = {quantity.name for quantity in catalogue.quantities if quantity.drawn}
-    for (level, _), of_class in statistics.items():
-        for metric in sorted({name for name, _ in of_class} - drawn):
+    for (level, _), class_statistics in statistics.items():
+        for metric in sorted({name for name, _ in class_statistics} - drawn):
             for variant, run in sorted(read[level]):
-                of_class.setdefault((metric, variant), {}).setdefault(run, NOTHING_THERE)
+                class_statistics.setdefault((metric, variant), {}).setdefault(run, NO_DATA)
     return statistics
 
 
@@ -164,41 +167,42 @@ def over_networks(
     """Return one statistic for each network: the mean of its repeats.
 
     The mean is geometric for metrics that are compared as ratios, which have a relative margin and
-    no value that is zero or negative, and arithmetic for others. In the scope of one network, each
-    repeat has its own statistic. ``runs`` is completed.
+    only positive values, and arithmetic for others. In the scope of one network, each repeat has
+    its own statistic. ``runs`` is completed.
     """
-    made: Statistics = {}
-    for where, of_class in complete(runs, catalogue).items():
-        ratios = _compared_as_ratios(of_class, catalogue)
-        made[where] = {}
-        for (metric, variant), by_run in of_class.items():
-            together: dict[int, list[Statistic]] = {}
+    result: Statistics = {}
+    for where, class_statistics in complete(runs, catalogue).items():
+        ratios = _compared_as_ratios(class_statistics, catalogue)
+        result[where] = {}
+        for (metric, variant), by_run in class_statistics.items():
+            by_network: dict[int, list[Statistic]] = {}
             for (seed, repeat), statistic in sorted(by_run.items(), key=lambda one: one[0]):
                 number = repeat if scope == "one-network" else seed
-                together.setdefault(number, []).append(statistic)
-            made[where][metric, variant] = {
-                number: _mean_of_repeats(own, metric in ratios) for number, own in together.items()
+                by_network.setdefault(number, []).append(statistic)
+            result[where][metric, variant] = {
+                number: _mean_of_repeats(own, metric in ratios)
+                for number, own in by_network.items()
             }
-    return made
+    return result
 
 
 def _compared_as_ratios(
-    of_class: Mapping[tuple[str, str], Mapping[Any, Statistic]], catalogue: Catalogue
+    class_statistics: Mapping[tuple[str, str], Mapping[Any, Statistic]], catalogue: Catalogue
 ) -> set[str]:
     """Return the metrics with a relative margin whose values are all positive."""
     relative = {name for name, judged in catalogue.judged.items() if judged.margin.relative}
     return relative - {
         metric
-        for (metric, _), by_run in of_class.items()
+        for (metric, _), by_run in class_statistics.items()
         for statistic in by_run.values()
         if statistic.value is not None and statistic.value <= 0
     }
 
 
 def _mean_of_repeats(repeats: Sequence[Statistic], geometric: bool) -> Statistic:
-    """Return the mean of a network's repeats; without a value of one of them there is none.
+    """Return the mean of a network's repeats; None if any repeat lacks a value.
 
-    To leave that repeat out would be to select.
+    Excluding that repeat would bias the mean.
     """
     if len(repeats) == 1:
         return repeats[0]
@@ -213,11 +217,11 @@ def _mean_of_repeats(repeats: Sequence[Statistic], geometric: bool) -> Statistic
 
 
 def read_statistics(study: Study, store: Path) -> Statistics:
-    """Return all metrics of a study's networks, from their runs' records.
+    """Return all metrics of a study's networks, from the records of their runs.
 
     Args:
-        study: as ``load_study`` gives it.
-        store: directory to which the runs' record directories are relative.
+        study: as returned by ``load_study``.
+        store: directory that the runs' record directories are relative to.
 
     Raises:
         AnalysisError: records are missing or cannot be read.
@@ -236,13 +240,13 @@ RUNS_COLUMNS = (
 
 
 def read_runs_csv(path: Path) -> Statistics:
-    """Return the statistics of networks from a runs.csv, as ``report.build`` writes it.
+    """Return the statistics of networks from a runs.csv, as written by ``report.build``.
 
-    A table without the column ``repeat`` is of first repeats.
+    In a table without the column ``repeat``, every run is the first repeat.
 
     Raises:
-        AnalysisError: missing, not such a table, a value that is no number, an unknown metric, or
-            a run's metric twice.
+        AnalysisError: the file is missing, has other columns, or contains an invalid value, an
+            unknown metric, or a metric of a run twice.
     """
     runs: RunStatistics = {}
     try:
@@ -251,30 +255,31 @@ def read_runs_csv(path: Path) -> Statistics:
             missing = set(RUNS_COLUMNS) - {"repeat"} - set(reader.fieldnames or ())
             if missing:
                 raise AnalysisError(
-                    f"{path} is no table of runs: it lacks {', '.join(sorted(missing))}",
-                    "name a runs.csv that a report wrote",
+                    f"{path} is not a table of runs: it lacks {', '.join(sorted(missing))}",
+                    "give the path of a runs.csv from a report",
                 )
             for row in reader:
                 _add_row(runs, row, f"{path}, line {reader.line_num}")
     except FileNotFoundError:
-        raise AnalysisError(f"{path} is missing", "make the report that writes it") from None
+        raise AnalysisError(f"{path} is missing", "create the report that contains it") from None
     except (OSError, UnicodeDecodeError, csv.Error) as error:
         raise AnalysisError(f"{path} cannot be read: {error}") from None
     return over_networks(runs)
 
 
 def _add_row(runs: RunStatistics, row: Mapping[str | None, str | None], where: str) -> None:
-    # A number that a cut file ends with may be a part of one.
+    # In a truncated file, the last number may be incomplete.
     if None in row or None in row.values():
         raise AnalysisError(
-            f"{where}: not as many cells as the table has columns", "get the file again, whole"
+            f"{where}: the number of cells differs from the number of columns",
+            "get a complete copy of the file",
         )
     try:
         texts = {name: row.get(name) or "" for name in RUNS_COLUMNS}
         value = float(texts["value"]) if texts["value"] else None
         run = int(texts["seed"]), int(texts["repeat"] or 1)
         if value is not None and not np.isfinite(value):
-            raise ValueError(f"a value is a number, not {texts['value'][:60]}")
+            raise ValueError(f"a value must be a number, not {texts['value'][:60]}")
     except ValueError as error:
         raise AnalysisError(f"{where}: {str(error)[:200]}") from None
     if OWN.quantity(texts["metric"]) is None:
@@ -285,48 +290,51 @@ def _add_row(runs: RunStatistics, row: Mapping[str | None, str | None], where: s
     by_variant = runs.setdefault((texts["level"], texts["class"]), {})
     by_run = by_variant.setdefault((texts["metric"], texts["variant"]), {})
     if run in by_run:
-        raise AnalysisError(f"{where}: {texts['metric']} of {network_words(*run)} is there twice")
+        raise AnalysisError(f"{where}: {texts['metric']} of {format_network(*run)} occurs twice")
     by_run[run] = Statistic(value, texts["note"] or ("no value" if value is None else ""))
 
 
-def classes_of(level: str, statistics: Statistics) -> list[str]:
-    """Classes with statistics at a level, ``ALL`` last."""
+def classes_at(level: str, statistics: Statistics) -> list[str]:
+    """Return the classes with statistics at a level, with ``ALL`` last."""
     names = [name for where, name in statistics if where == level]
     return sorted(names, key=lambda name: (name == ALL, name))
 
 
 USUAL_ENDPOINTS = (
-    # How long a download takes.
+    # Duration of downloads.
     (
         f"{TO_LAST_BYTE}_1mib_p50_s", f"{TO_320_KIB}_p50_s", f"{TO_LAST_BYTE}_p50_s",
         "download_ttlb_p50_s", "slow_start_s",
     ),
-    # How long it takes to begin, or stands still.
+    # Time until a download begins, or its interruptions.
     (f"{TO_FIRST_BYTE}_p50_s", "download_ttfb_p50_s", "window_stall_max_s"),
-    # How much is carried.
+    # Throughput.
     ("goodput_bytes_per_s", "relay_goodput_bytes_per_s", "early_rate_bytes_per_s"),
-    # How much fails.
+    # Failures.
     ("timeout_rate", "download_error_rate"),
 )  # fmt: skip
-"""The endpoints of an experiment that names none, in their order: of each row the first metric that
-the baseline's runs have a value of, or else the first one that they are asked for."""
+"""The default endpoints, in order.
+
+From each row, the first metric is used that has a value in the baseline's runs, or else the first
+one that is computed for them.
+"""
 
 MAIN_CLASS = "web"
-"""The class whose times are the usual endpoints; without it the first one by name that has them."""
+"""The class for time-based default endpoints; without it, the first one by name that has them."""
 
 
 def usual_endpoints(
     level: str, statistics: Statistics, baseline: str, catalogue: Catalogue = OWN
 ) -> list[tuple[str, str]]:
-    """Return class and metric of the endpoints of an experiment that names none.
+    """Return class and metric of the default endpoints.
 
-    The first of ``USUAL_ENDPOINTS`` in each row: of all classes together where a metric is given
-    for those, else of ``MAIN_CLASS``.
+    Each row of ``USUAL_ENDPOINTS`` gives the first metric that exists: over all classes together if
+    the metric is defined for them, else of ``MAIN_CLASS``.
     """
     known = {metric.name: metric for metric in catalogue.quantities}
-    # What is given for all classes together goes first: a row that has it is about the network.
+    # Metrics over all classes go first, because they describe the whole network.
     classes = sorted(
-        classes_of(level, statistics), key=lambda name: (name != ALL, name != MAIN_CLASS, name)
+        classes_at(level, statistics), key=lambda name: (name != ALL, name != MAIN_CLASS, name)
     )
     found: list[tuple[str, str]] = []
     for row in USUAL_ENDPOINTS:
@@ -346,23 +354,23 @@ def usual_endpoints(
                 for statistic in statistics[level, class_name][metric, baseline].values()
             )
         ]
-        # Where no run has a value, as if all streams failed, that is what the endpoint has to say.
+        # If no run has a value, for example because all streams failed, the endpoint reports that.
         found += (with_value or places)[:1]
     return found
 
 
-LEAST_BEYOND = 5
-"""Streams that have to lie beyond a quantile for it to be judged."""
+MIN_BEYOND_QUANTILE = 5
+"""Minimum number of streams beyond a quantile for the quantile to be judged."""
 
 
 def min_streams(metric: Quantity, margin: Margin) -> int:
-    """Return how many streams each of the baseline's runs must have for a metric to be judged.
+    """Return the minimum number of streams in each of the baseline's runs to judge a metric.
 
-    Of a quantile ``LEAST_BEYOND`` have to lie beyond it; of a rate a single one may not be more
-    than the margin.
+    A quantile needs ``MIN_BEYOND_QUANTILE`` streams beyond it. For a rate, a single stream must not
+    exceed the margin.
     """
     if metric.quantile is not None:
-        return round(LEAST_BEYOND / (1 - metric.quantile))
+        return round(MIN_BEYOND_QUANTILE / (1 - metric.quantile))
     if metric.judged is not None and metric.judged.rate and not margin.relative:
         return math.ceil(round(1 / margin.value, 6))
     return 0
@@ -371,14 +379,15 @@ def min_streams(metric: Quantity, margin: Margin) -> int:
 def _too_few(
     metric: Quantity,
     margin: Margin,
-    of_class: Mapping[tuple[str, str], Mapping[int, Statistic]],
+    class_statistics: Mapping[tuple[str, str], Mapping[int, Statistic]],
     baseline: str,
 ) -> str:
-    """Return why a metric is not judged if the baseline has too few streams; "" if not.
+    """Return why a metric is not judged if the baseline has too few streams, else "".
 
-    The variant's streams do not count: what is judged may not depend on what the variant does.
+    The variant's streams are ignored, because the choice of endpoints must not depend on the
+    variant.
     """
-    started = of_class.get((metric.counted_by, baseline), {}).values()
+    started = class_statistics.get((metric.counted_by, baseline), {}).values()
     least = min((min(one.repeats or (one.value or 0.0,)) for one in started), default=None)
     needed = min_streams(metric, margin)
     if least is None or least >= needed:
@@ -393,32 +402,36 @@ def judge_comparison(
     baseline: str,
     design: Design | None = None,
 ) -> list[Judgement]:
-    """Return what is known of all metrics of a variant against a baseline at one level.
+    """Judge all metrics of a variant against a baseline at one level.
 
-    The endpoints, which come first and in their order, are one family and have graded verdicts. All
-    other metrics that have a margin have estimates. Networks that only one side has make no pair.
+    The endpoints come first, in order. They form one family and have graded verdicts. All other
+    metrics with a margin have estimates. Networks that exist on only one side are ignored.
 
     Raises:
-        AnalysisError: no run of the variant or of the baseline, or a margin that fits no metric.
+        AnalysisError: no run of the variant or of the baseline, or a margin for an unknown metric.
     """
     design = design or Design()
     table = with_margins(design.margins, design.catalogue.judged)
-    classes = classes_of(level, statistics)
+    classes = classes_at(level, statistics)
     for name in (variant, baseline):
-        if not any(who == name for c in classes for _, who in statistics[level, c]):
-            raise AnalysisError(f"level {level} has no runs of {name}", "make its runs first")
+        if not any(
+            variant_name == name for c in classes for _, variant_name in statistics[level, c]
+        ):
+            raise AnalysisError(f"level {level} has no runs of {name}", "run them first")
     sides: dict[tuple[str, str], Sides] = {}
     known = {metric.name: metric for metric in design.catalogue.quantities}
     for class_name in classes:
-        of_class = statistics[level, class_name]
+        class_statistics = statistics[level, class_name]
         for metric in design.catalogue.quantities:
             if metric.name not in table:
                 continue
-            own, base = (of_class.get((metric.name, name), {}) for name in (variant, baseline))
+            own, base = (
+                class_statistics.get((metric.name, name), {}) for name in (variant, baseline)
+            )
             if not own and not base:
                 continue
-            resolution = resolution_of(
-                metric.name, table[metric.name], of_class, (variant, baseline)
+            resolution = find_resolution(
+                metric.name, table[metric.name], class_statistics, (variant, baseline)
             )
             sides[class_name, metric.name] = _sides(
                 own, base, metric, table[metric.name], resolution, design
@@ -452,15 +465,15 @@ def _sides(
     own: Mapping[int, Statistic],
     base: Mapping[int, Statistic],
     metric: Quantity,
-    judged: Judged,
+    judged: MetricPolicy,
     resolution: float,
     design: Design,
 ) -> Sides:
     common = sorted(set(own) & set(base))
-    of_own, of_base = (common, common) if design.paired else (sorted(own), sorted(base))
+    own_numbers, base_numbers = (common, common) if design.paired else (sorted(own), sorted(base))
     return (Paired if design.paired else Unpaired)(
-        [own[number].value for number in of_own],
-        [base[number].value for number in of_base],
+        [own[number].value for number in own_numbers],
+        [base[number].value for number in base_numbers],
         judged.margin,
         metric.better or None,
         resolution,
@@ -468,18 +481,18 @@ def _sides(
     )
 
 
-def resolution_of(
+def find_resolution(
     metric: str,
-    judged: Judged,
-    of_class: Mapping[tuple[str, str], Mapping[int, Statistic]],
+    judged: MetricPolicy,
+    class_statistics: Mapping[tuple[str, str], Mapping[int, Statistic]],
     variants: Iterable[str],
 ) -> float:
-    """Return the metric's step in its own unit, from what the runs of these variants say.
+    """Return the resolution of the metric in its own unit, from the runs of these variants.
 
-    The mean of a network's repeats has as many times smaller steps as there are repeats.
+    The resolution of a network's mean is divided by its number of repeats.
     """
     seen = "streams_started" if judged.step == "stream" else metric
-    networks = [one for name in variants for one in of_class.get((seen, name), {}).values()]
+    networks = [one for name in variants for one in class_statistics.get((seen, name), {}).values()]
     repeats = min((max(1, len(one.repeats)) for one in networks), default=1)
     values = [value for one in networks for value in (one.repeats or (one.value,)) if value]
     step = judged.resolution

@@ -1,4 +1,4 @@
-"""Margins of an experiment in place of the metrics' own."""
+"""Equivalence margins of an experiment, which override the metrics' defaults."""
 
 from __future__ import annotations
 
@@ -7,26 +7,26 @@ from dataclasses import replace
 
 from analysis.errors import AnalysisError
 from analysis.measures.catalogue import OWN
-from analysis.measures.metric import Judged, Margin
+from analysis.measures.metric import Margin, MetricPolicy
 
 
 def with_margins(
-    margins: Mapping[str, float], judged: Mapping[str, Judged] = OWN.judged
-) -> dict[str, Judged]:
-    """How each metric is judged, with an experiment's own margins.
+    margins: Mapping[str, float], judged: Mapping[str, MetricPolicy] = OWN.judged
+) -> dict[str, MetricPolicy]:
+    """Return the policy for each metric, with the margins of an experiment.
 
     Args:
         margins: metric -> size, > 0: a share of the baseline, or a share of streams for rates.
-        judged: another table instead of that of this project's metrics.
+        judged: a table to use instead of this project's metrics.
 
     Raises:
-        AnalysisError: a margin that is not positive, or for a metric that gets no verdict.
+        AnalysisError: a margin is not positive, or is for a metric without a verdict.
     """
     table = dict(judged)
     for name, margin in margins.items():
         if name not in table:
             raise AnalysisError(
-                f"there is no verdict on {name}, so it has no margin",
+                f"{name} gets no verdict, so it has no margin",
                 f"metrics with a margin: {', '.join(table)}",
             )
         try:

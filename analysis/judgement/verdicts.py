@@ -1,7 +1,7 @@
-"""Graded verdicts on comparisons: shown, the same, suggested or open. Arrays in, verdicts out.
+"""Graded verdicts on comparisons: shown, same, suggested or open. Arrays in, verdicts out.
 
-A family of comparisons, the endpoints, shares one error level. Definitions and sources:
-docs/reference/statistics.md.
+The comparisons of a family, the endpoints, share one error level. docs/reference/statistics.md has
+the definitions and sources.
 """
 
 from __future__ import annotations
@@ -26,38 +26,38 @@ from analysis.inference.skewness import looks_skewed
 from analysis.measures.metric import Margin, Quantity
 
 LEVEL = 0.05
-"""Chance of any false "shown" in a family, and of any false "the same"."""
+"""Probability of any false "shown" in a family, and of any false "same"."""
 
-LARGEST_LOG = 100.0
-"""Of a factor; a larger one has no number for readers."""
+MAX_LOG = 100.0
+"""Maximum logarithm of a factor in output, to avoid overflow."""
 
 Better = Literal["lower", "higher"]
 Values = Sequence[float | None] | Floats
 
 
 class Grade(StrEnum):
-    """How far a comparison is known."""
+    """The strength of the evidence in a comparison."""
 
     SHOWN = "shown"
-    """A difference: its adjusted p-value is at most the level."""
+    """A difference whose adjusted p-value is at most the level."""
     SAME = "same"
-    """The difference is shown to be smaller than the margin, even if there is one."""
+    """The difference is shown to be smaller than the margin, even if it is not zero."""
     SUGGESTED = "suggested"
-    """Its own 95% interval leaves out no difference; no decision may rest on it."""
+    """The unadjusted 95% interval excludes zero. This is not sufficient for a decision."""
     OPEN = "open"
 
 
 @dataclass(frozen=True)
 class _Comparison:
-    """A variant's values against the baseline's; None or NaN: this run has no value.
+    """The values of a variant and of the baseline; None or NaN for runs without a value.
 
     Attributes:
         variant: one value per network, or per repeat of one network.
-        baseline: one value for each, too.
-        margin: what counts as the same.
-        better: which direction is the better one, or None.
-        resolution: step in which values are known, >= 0, in the metric's unit.
-        replicate: what has one value: "network", or in the scope of one network "repeat".
+        baseline: one value per network or repeat.
+        margin: the equivalence margin.
+        better: the preferred direction, or None.
+        resolution: rounding step of the values, >= 0, in the metric's unit.
+        replicate: the unit of replication: "network", or "repeat" in the scope of one network.
     """
 
     variant: Values
@@ -74,12 +74,12 @@ class Paired(_Comparison):
 
     def __post_init__(self) -> None:
         if len(self.variant) != len(self.baseline):
-            raise ValueError("paired values need the same length")
+            raise ValueError("paired values must have the same length")
 
 
 @dataclass(frozen=True)
 class Unpaired(_Comparison):
-    """Two independent sets of runs, as other people's results are."""
+    """Two independent sets of runs, such as results of other groups."""
 
 
 Sides = Paired | Unpaired
@@ -87,28 +87,28 @@ Sides = Paired | Unpaired
 
 @dataclass(frozen=True)
 class Verdict:
-    """What is known about one comparison.
+    """The result of one comparison.
 
     Attributes:
-        grade: how far it is known; None: no endpoint, so that only the estimate counts.
-        direction: of a difference that is shown or suggested; "" where there is none or neither
-            direction is better.
-        effect: with its interval at 95 %, for this comparison alone; None if there is no value.
+        grade: strength of the evidence; None if this is not an endpoint and only has an estimate.
+        direction: of a shown or suggested difference; "" without one, or if neither direction is
+            better.
+        effect: with its unadjusted 95% interval; None without a value.
         scale: "ratio": the effect is variant / baseline (geometric means); "difference": variant -
             baseline.
-        margin: largest effect that counts as the same on that scale (a ratio of 1.05, or a
-            difference); None where it has no size.
+        margin: largest equivalent effect on that scale (a ratio of 1.05, or a difference); None if
+            it cannot be computed.
         p_different: adjusted for the family; None without a test.
         p_equivalent: adjusted for the family; None without a test.
-        count: pairs, or runs of the smaller side.
-        agreeing: pairs whose difference points in the estimate's direction; None where there are
-            no pairs or no estimate.
-        more_networks: about how many more would lead to "shown" or "the same", rounded; None if
-            it is known already, if more than ``MAX_MORE`` would be needed, or if there is no test.
-        detectable: the smallest difference that so many networks show, on the scale of the effect
-            (a factor above 1, or a difference); None without a test, or without any spread.
-        reason: why there is no grade or no test, or what else to know; "" if plain.
-        caution: what the verdict does not cover in these data; "" if nothing was seen.
+        count: number of pairs, or of runs on the smaller side.
+        agreeing: number of pairs whose difference has the sign of the estimate; None without pairs
+            or without an estimate.
+        more_networks: approximate number of further networks for "shown" or "same", rounded; None
+            if the verdict is settled, if more than ``MAX_MORE`` are needed, or without a test.
+        detectable: the smallest difference that as many networks detect, on the scale of the effect
+            (a factor above 1, or a difference); None without a test or without spread.
+        reason: why there is no grade or no test, or a note on the grade; "" otherwise.
+        caution: a limitation of the verdict in these data; "" if none was found.
         replicate: as in the comparison.
     """
 
@@ -129,19 +129,19 @@ class Verdict:
 
     @property
     def settled(self) -> bool:
-        """Whether a difference, or the lack of one, is shown."""
+        """True if a difference or equivalence is shown."""
         return self.grade in (Grade.SHOWN, Grade.SAME)
 
     @property
     def word(self) -> str:
-        """The grade in a word for tables, of a difference that is shown its direction."""
+        """The grade as a word for tables; the direction for a shown difference."""
         if self.grade is None:
             return ""
         return (self.grade is Grade.SHOWN and self.direction) or self.grade.value
 
     @property
     def more(self) -> str:
-        """How many more replicates would lead to an answer, in words; "" if not known."""
+        """The number of further replicates for an answer, as text; "" if unknown."""
         if self.more_networks is None:
             return ""
         plural = "" if self.more_networks == 1 else "s"
@@ -149,10 +149,10 @@ class Verdict:
 
 
 def exposure(metric: Quantity, count: int) -> float | None:
-    """Return in which share of networks ``count`` of them may have missed harm, for a rate.
+    """Return the share of networks in which harm may have been missed, for a rate.
 
-    A verdict is of the typical network; harm to few others may be missed with the chance ``LEVEL``.
-    None of what is no rate.
+    A verdict is about the typical network. With probability ``LEVEL``, harm in up to this share of
+    networks does not appear in any of ``count`` networks. Returns None unless the metric is a rate.
     """
     rate = metric.judged is not None and metric.judged.rate
     return unseen_share(count, LEVEL) if rate and count else None
@@ -160,7 +160,7 @@ def exposure(metric: Quantity, count: int) -> float | None:
 
 @dataclass(frozen=True)
 class _Measured:
-    """A comparison turned into what the tests take, all on one scale."""
+    """A comparison on the scale of its tests."""
 
     comparison: Sides
     variant: Floats
@@ -174,7 +174,7 @@ class _Measured:
         return int(min(self.variant.size, self.baseline.size))
 
     def effect(self, first: int | None = None) -> Effect | None:
-        """Of all pairs, or of the first few; None where there is no test."""
+        """Return the effect of all pairs, or of the first few; None without a test."""
         if self.reason:
             return None
         variant, baseline = self.variant[:first], self.baseline[:first]
@@ -189,17 +189,17 @@ class _Measured:
 
     @property
     def resolution(self) -> float:
-        """The step of the values on the scale of the tests."""
+        """The resolution of the values on the scale of the tests."""
         if not self.ratio or not self.comparison.resolution:
             return self.comparison.resolution
-        # A small step of x is the step / x of log x.
-        # Logarithms of floats differ by less than 1500: a longer step says no more, and overflows.
+        # A small step of x is a step of step / x in log x. Logarithms of floats differ by less than
+        # 1500, so a longer step adds nothing and could overflow.
         return min(1500.0, self.comparison.resolution / float(np.mean(self.baseline)))
 
     def p_values(self, effect: Effect, looks: Spending | None) -> tuple[float, float]:
-        """Of "no difference", two-sided, and of "not equivalent" (1 without a margin).
+        """Return the p-values of "no difference" and "not equivalent" (1 without a margin).
 
-        With looks: over all of them so far, each at its own part of the pairs.
+        With looks, they combine all looks so far, each at its part of the pairs.
         """
         effects = [effect]
         if looks is not None:
@@ -208,8 +208,8 @@ class _Measured:
         def joined(one_sided: list[float]) -> float:
             return one_sided[0] if looks is None else sequential_p(one_sided, looks)
 
-        above = joined([effect.p_above(0.0, both_sides=True) for effect in effects])
-        below = joined([effect.p_below(0.0, both_sides=True) for effect in effects])
+        above = joined([effect.p_above(0.0, two_sided=True) for effect in effects])
+        below = joined([effect.p_below(0.0, two_sided=True) for effect in effects])
         inside = joined([self._p_outside(effect) for effect in effects])
         return min(1.0, 2 * min(above, below)), inside
 
@@ -218,7 +218,7 @@ class _Measured:
 
     @property
     def scaled(self) -> Floats:
-        """The pairs' differences on the scale of the tests; empty where there are none."""
+        """The paired differences on the scale of the tests; empty without pairs."""
         finite = np.isfinite(self.variant).all() and np.isfinite(self.baseline).all()
         if not finite or not isinstance(self.comparison, Paired):
             return np.empty(0)
@@ -228,7 +228,7 @@ class _Measured:
 
     @property
     def lone_estimate(self) -> float | None:
-        """The effect of the only pair."""
+        """The effect of a single pair; None for several."""
         if self.variant.size != 1 or self.baseline.size != 1:
             return None
         if not np.isfinite([self.variant[0], self.baseline[0]]).all():
@@ -246,19 +246,20 @@ def decide(
 ) -> dict[str, Verdict]:
     """Return graded verdicts on a family of comparisons, by name.
 
-    p-values are adjusted within the family by the graphical procedure of
-    ``corrections.adjusted``, once for differences (paired or Welch t test) and once for equivalence
-    (two one-sided tests): the chance of any false "shown" is at most ``level``, and so is that of
-    any false "same". A comparison that cannot be tested stays in the family.
+    p-values are adjusted within the family by the graphical procedure of ``corrections.adjusted``,
+    once for differences (paired or Welch t test) and once for equivalence (two one-sided tests).
+    The probability of any false "shown" is at most ``level``, and so is that of any false "same". A
+    comparison that cannot be tested remains in the family.
 
     Args:
         comparisons: the family, by name, in its order.
-        level: chance of a false verdict of each kind.
-        looks: when the pairs were looked at while they grew; the level then holds over all looks.
-        weights: shares of the level; None: all the same, which is Holm's procedure.
+        level: probability of a false verdict of each kind.
+        looks: interim looks at the pairs; the level then holds over all looks.
+        weights: shares of the level; None: equal shares, which is Holm's procedure.
 
     Raises:
-        ValueError: a name twice, a level outside of (0, 1), or looks at unpaired data.
+        ValueError: a name occurs twice, a level is outside of (0, 1), or there are looks at
+            unpaired data.
     """
     return {
         name: _verdict(test, level)
@@ -267,9 +268,9 @@ def decide(
 
 
 def describe(sides: Sides, reason: str = "") -> Verdict:
-    """Return the estimate and interval of a comparison that is no endpoint, without a grade.
+    """Return the estimate and interval of a comparison that is not an endpoint, without a grade.
 
-    reason: why it is not judged, if that has to be said.
+    reason: why it is not judged, if this needs an explanation.
     """
     member = _measure(sides, None)
     verdict = _verdict(_Test(member, member.effect(), None, 1.0, 1.0, 0.0, 0.0, 0.0), LEVEL)
@@ -282,24 +283,24 @@ def grades(
     looks: Looks | None = None,
     weights: Sequence[float] | None = None,
 ) -> dict[str, Grade | None]:
-    """Return only the grade of each verdict, as ``decide`` finds it; quicker."""
+    """Return only the grade of each verdict, as ``decide`` determines it; this is faster."""
     return {name: test.grade for name, test in _test(comparisons, level, looks, weights).items()}
 
 
 @dataclass(frozen=True)
 class _Test:
-    """A comparison, tested; without a grade where it is no member of a family.
+    """A tested comparison; without a grade if it does not belong to a family.
 
     Attributes:
         member: the comparison.
-        effect: what is tested; None without a test.
+        effect: the tested effect; None without a test.
         grade: as in ``Verdict``.
-        p_different: adjusted for the family; 1 where not tested.
-        p_equivalent: adjusted for the family; 1 where not tested.
-        share: its part of the level before anything is rejected.
-        share_different: its part after all rejections of "no difference".
-        share_equivalent: its part after all rejections of "not equivalent", which is a family of
-            its own: what is shown to be the same is still open as to whether it differs at all.
+        p_different: adjusted for the family; 1 if not tested.
+        p_equivalent: adjusted for the family; 1 if not tested.
+        share: its share of the level before any rejection.
+        share_different: its share after all rejections of "no difference".
+        share_equivalent: its share after all rejections of "not equivalent". These form a separate
+            family: an equivalent comparison may still be tested for a difference.
     """
 
     member: _Measured
@@ -319,7 +320,7 @@ def _test(
     weights: Sequence[float] | None,
 ) -> dict[str, _Test]:
     if not 0 < level < 1:
-        raise ValueError(f"a level lies between 0 and 1, got {level}")
+        raise ValueError(f"a level must be between 0 and 1, got {level}")
     named = list(comparisons.items() if isinstance(comparisons, Mapping) else comparisons)
     if len(dict(named)) < len(named):
         raise ValueError("two comparisons have the same name")
@@ -334,14 +335,14 @@ def _test(
         for member, effect in zip(family, effects, strict=True)
     ]
     kinds = [adjusted([pair[kind] for pair in p_values], shares) for kind in (0, 1)]
-    # A member that is not rejected has its part of the weight of all that are not.
+    # A member that is not rejected receives its part of the total weight of such members.
     left = [level * shares / max(float(shares[p > level].sum()), 1e-12) for p in kinds]
     return {
         name: _Test(
             member, effect, _grade(effect, p, q, level), float(p), float(q),
-            level * float(share), float(of_different), float(of_equivalent),
+            level * float(share), float(share_different), float(share_equivalent),
         )
-        for (name, _), member, effect, p, q, share, of_different, of_equivalent in zip(
+        for (name, _), member, effect, p, q, share, share_different, share_equivalent in zip(
             named, family, effects, *kinds, shares, *left, strict=True
         )
     }  # fmt: skip
@@ -354,7 +355,7 @@ def _grade(effect: Effect | None, p: float, q: float, level: float) -> Grade:
         return Grade.SAME
     if p <= level:
         return Grade.SHOWN
-    # No interval is narrower than that of t with many degrees of freedom; this is only quicker.
+    # This is an optimisation: no interval is narrower than that of t with many degrees of freedom.
     if abs(effect.estimate) <= 1.9 * effect.standard_error:
         return Grade.OPEN
     return Grade.SUGGESTED if effect.interval(CONFIDENCE).leaves_out(0.0) else Grade.OPEN
@@ -374,23 +375,28 @@ def _measure(comparison: Sides, looks: Looks | None) -> _Measured:
     if ratio:
         size = float(np.log1p(margin.value))
     elif margin.relative:
-        # A share of a baseline around zero: there are no ratios, and no margin either if it is 0.
-        of = baseline[np.isfinite(baseline)]
-        size = margin.value * abs(float(of.mean())) if of.size and of.mean() != 0 else None
+        # Without ratios, the margin is relative to the mean of the baseline, and undefined if that
+        # is 0.
+        known_baseline = baseline[np.isfinite(baseline)]
+        size = (
+            margin.value * abs(float(known_baseline.mean()))
+            if known_baseline.size and known_baseline.mean() != 0
+            else None
+        )
     reason = _why_not(comparison, variant, baseline)
     if looks is not None and not reason:
         if not isinstance(comparison, Paired):
-            raise ValueError("looks are for paired data")
+            raise ValueError("looks require paired data")
         if variant.size < looks.sizes[-1]:
             reason = f"{variant.size} pairs, fewer than the {looks.sizes[-1]} looked at"
     if not reason and not comparison.resolution and _agree(comparison, variant, baseline):
-        # With a known step they would have its spread at least.
-        reason = "all agree exactly, and their step is not known: no spread to judge by"
+        # A known resolution would provide a minimum spread.
+        reason = "all values agree and their resolution is unknown: no spread to judge by"
     return _Measured(comparison, variant, baseline, ratio, size, reason)
 
 
 def _agree(comparison: Sides, variant: Floats, baseline: Floats) -> bool:
-    """Whether the values differ without any spread."""
+    """Return whether the values differ without any spread."""
     if isinstance(comparison, Paired):
         differences = variant - baseline
         return bool(differences[0] != 0 and np.ptp(differences) == 0)
@@ -398,14 +404,14 @@ def _agree(comparison: Sides, variant: Floats, baseline: Floats) -> bool:
 
 
 def _why_not(comparison: Sides, variant: Floats, baseline: Floats) -> str:
-    """Why there is no test; "" if there is one."""
+    """Return why no test is possible, or ""."""
     paired = isinstance(comparison, Paired)
     if min(variant.size, baseline.size) == 0:
         return f"no common {comparison.replicate}" if paired else "no runs on one side"
     if paired:
         missing = int(np.sum(~np.isfinite(variant) | ~np.isfinite(baseline)))
         if missing:
-            # To leave those pairs out would be to select.
+            # Excluding these pairs would bias the result.
             return f"{missing} of {variant.size} pairs lack a value"
         return "one pair: no spread to judge by" if variant.size == 1 else ""
     missing = int(np.sum(~np.isfinite(variant)) + np.sum(~np.isfinite(baseline)))
@@ -446,7 +452,7 @@ def _verdict(test: _Test, level: float) -> Verdict:
     if member.ratio:
         interval = None if interval is None else exponential(interval)
         margin = None if margin is None else float(np.exp(margin))
-        detectable = None if detectable is None else float(np.exp(min(detectable, LARGEST_LOG)))
+        detectable = None if detectable is None else float(np.exp(min(detectable, MAX_LOG)))
     tested = effect is not None and grade is not None
     return Verdict(
         grade,
@@ -467,7 +473,7 @@ def _verdict(test: _Test, level: float) -> Verdict:
 
 
 def _caution(member: _Measured, effect: Effect | None) -> str:
-    """Return what an estimate does not cover in these data; "" if nothing was seen."""
+    """Return a limitation of the estimate in these data, or ""."""
     if effect is None:
         return ""
     values, one = member.scaled, member.comparison.replicate
@@ -477,4 +483,4 @@ def _caution(member: _Measured, effect: Effect | None) -> str:
     if member.ratio:
         typical = np.exp(typical_value(values))
         numbers = f" (x {typical:.3f}; mean x {np.exp(effect.estimate):.3f})"
-    return f"a few {one}s are far off: this is about the typical {one}{numbers}, not the mean"
+    return f"a few {one}s are outliers: this is about the typical {one}{numbers}, not the mean"

@@ -1,1 +1,1 @@
-"""Record tables to one run's statistics: metrics by family, and the arithmetic behind them."""
+"""Metrics of one run, by family, and their computation from record tables."""

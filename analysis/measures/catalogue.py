@@ -1,7 +1,7 @@
-"""All metrics of this project, by family. The definitions are those of docs/reference/metrics.md.
+"""All metrics of this project, by family. docs/reference/metrics.md defines them.
 
-A new metric is an entry in the ``METRICS`` of its family, and one in the document; a new family is
-a module of ``families`` and an entry here.
+To add a metric, add an entry to ``METRICS`` of its family and to that page. To add a family, add a
+module to ``families`` and an entry here.
 """
 
 from __future__ import annotations
@@ -21,14 +21,17 @@ METRICS: tuple[Metric, ...] = (
     *perf.METRICS,
     *cells.METRICS,
 )
-"""In the order in which tables show them."""
+"""All metrics, in the order of tables."""
 
 OWN = Catalogue(METRICS)
-"""The metrics of this project; imported results have others."""
+"""The metrics of this project; imported results have other metrics."""
 
 
 def run_statistics(classes: Mapping[str, ClassData]) -> dict[tuple[str, str], Statistic]:
-    """All metrics of one run: (class, metric) -> statistic. ``classes`` may hold ``ALL``."""
+    """Return all metrics of one run as (class, metric) -> statistic.
+
+    ``classes`` may contain ``ALL``.
+    """
     return {
         (name, metric.name): metric.compute(data)
         for name, data in classes.items()

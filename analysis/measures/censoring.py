@@ -1,7 +1,7 @@
-"""How far a distribution of only those times that were seen is off. Arrays in, numbers out.
+"""Bias of the distribution of times of finished streams. Arrays in, numbers out.
 
-The naive distribution of a time is that of the streams that got there: no failed stream, none that
-the end of the run cut off. What it should be compared with, and why: docs/reference/metrics.md.
+The naive distribution of a time uses only the streams in which the event occurred. It omits failed
+streams and those censored at the end of the run. docs/reference/metrics.md explains the comparison.
 """
 
 from __future__ import annotations
@@ -24,16 +24,16 @@ from analysis.measures.survival import (
 
 @dataclass(frozen=True)
 class Bias:
-    """One run's naive distribution of a time beside the two that know of the other streams.
+    """The naive distribution of a time in one run, compared with two unbiased estimates.
 
     Attributes:
-        streams: all of them.
-        failed: those that failed before.
-        censored: those that were cut off before.
-        distance: the largest difference of the naive distribution from the cumulative incidence.
-        naive: quantiles by the naive distribution, for each share asked for; None: not reached.
-        incidence: by the cumulative incidence.
-        kaplan_meier: by Kaplan-Meier, with failures taken as censored.
+        streams: number of streams.
+        failed: number of streams that failed before the event.
+        censored: number of streams censored before the event.
+        distance: largest difference between the naive distribution and the cumulative incidence.
+        naive: quantiles of the naive distribution, one per requested share; None if not reached.
+        incidence: quantiles of the cumulative incidence.
+        kaplan_meier: quantiles of the Kaplan-Meier estimate, with failures treated as censored.
     """
 
     streams: int
@@ -46,22 +46,25 @@ class Bias:
 
 
 def naive_curve(times_s: ArrayLike, kinds: ArrayLike) -> Curve:
-    """The distribution of the times of EVENT alone; arguments as for ``cumulative_incidence``."""
+    """Return the distribution of the times of EVENT alone.
+
+    The arguments are as for ``cumulative_incidence``.
+    """
     times = np.asarray(times_s, dtype=np.float64)
     seen = times[np.asarray(kinds, dtype=np.int64) == EVENT]
     return cumulative_incidence(seen, np.full(seen.shape, EVENT))
 
 
 def bias(times_s: ArrayLike, kinds: ArrayLike, shares: Sequence[float]) -> Bias | None:
-    """The naive distribution beside the others; arguments as for ``cumulative_incidence``.
+    """Return the bias of the naive distribution.
 
     Args:
-        times_s: shape (n,).
-        kinds: shape (n,).
-        shares: for which quantiles are given, in (0, 1].
+        times_s: shape (n,), as for ``cumulative_incidence``.
+        kinds: shape (n,), as for ``cumulative_incidence``.
+        shares: the quantiles to compute, in (0, 1].
 
     Returns:
-        None if nothing was seen to happen.
+        None if there is no EVENT.
     """
     kind = np.asarray(kinds, dtype=np.int64)
     naive = naive_curve(times_s, kind)
@@ -69,7 +72,7 @@ def bias(times_s: ArrayLike, kinds: ArrayLike, shares: Sequence[float]) -> Bias 
         return None
     incidence = cumulative_incidence(times_s, kind)
     km = kaplan_meier(times_s, kind)
-    # Both jump at the same times, those of EVENT, and are flat in between.
+    # Both curves jump only at the times of EVENT, so comparing them there is sufficient.
     return Bias(
         streams=int(kind.size),
         failed=int(np.sum(kind == FAILURE)),

@@ -1,4 +1,4 @@
-"""Table of how far the times of finished streams alone are off, for each class and variant."""
+"""Table of the bias of naive distributions, by class and variant."""
 
 from __future__ import annotations
 
@@ -21,15 +21,15 @@ class BiasRow:
     """Means over the runs of one variant.
 
     Attributes:
-        level: where.
-        class_name: of the clients.
-        duration: which time.
-        variant: whose runs.
-        runs: how many.
-        failed_share: of all streams, those that failed before they got there.
-        censored_share: those that were cut off before.
-        distance: the largest difference between naive distribution and incidence.
-        quantiles: method -> one for each of ``QUANTILES``; None if any run has none.
+        level: the level of the runs.
+        class_name: the class of clients.
+        duration: the time that is measured.
+        variant: the variant of the runs.
+        runs: the number of runs.
+        failed_share: share of streams that failed before the event.
+        censored_share: share of streams censored before the event.
+        distance: largest difference between the naive distribution and the cumulative incidence.
+        quantiles: method -> a value per quantile in ``QUANTILES``; None if any run has none.
     """
 
     level: Level
@@ -45,28 +45,28 @@ class BiasRow:
 
 @dataclass
 class BiasTable:
-    """Collects runs: (level, class, duration) -> variant -> one entry per run."""
+    """Collected runs: (level, class, duration) -> variant -> an entry per run."""
 
     found: dict[tuple[str, str, str], dict[str, list[Bias | None]]] = field(default_factory=dict)
 
     def add(self, level: str, variant: str, data: Mapping[str, ClassData]) -> None:
-        """Takes one run."""
-        for class_name, of_class in data.items():
+        """Add one run."""
+        for class_name, class_data in data.items():
             for duration in DURATIONS if class_name != ALL else ():
-                observed, _ = duration_observations(of_class, duration.name)
+                observed, _ = duration_observations(class_data, duration.name)
                 result = None if observed is None else bias(*observed, QUANTILES)
                 by_variant = self.found.setdefault((level, class_name, duration.name), {})
                 by_variant.setdefault(variant, []).append(result)
 
     def rows(self, study: Study) -> Iterator[BiasRow]:
-        """Rows where some stream did not get there, in the study's order."""
+        """Yield rows for times with failed or censored streams, in the order of the study."""
         for level in study.levels:
             classes = dict.fromkeys(c for where, c, _ in self.found if where == level.name)
             for class_name in classes:
                 shown: list[Mapping[str, list[Bias | None]]] = []
                 for duration in DURATIONS:
                     by_variant = self.found.get((level.name, class_name, duration.name), {})
-                    # For streams of exactly 320 KiB two of the times are the same.
+                    # For streams of exactly 320 KiB, two of the times are identical.
                     if by_variant in shown or not _informative(by_variant):
                         continue
                     shown.append(by_variant)
@@ -108,7 +108,7 @@ def _mean(values: list[float | None]) -> float | None:
 
 
 def bias_csv(rows: Sequence[BiasRow]) -> str:
-    """The rows as the content of censoring.csv."""
+    """Return the rows as the content of censoring.csv."""
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
     writer.writerow(

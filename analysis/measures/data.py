@@ -1,4 +1,4 @@
-"""What one run's records say about a class of clients, of relays, or about all together: arrays."""
+"""The records of one run as arrays, for a class of clients or relays or for all together."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from analysis.arrays import Bools, Floats, Ints
-from analysis.celltrace.serving import Served
+from analysis.celltrace.serving import ServiceInstants
 from analysis.celltrace.statistics import Relayed
 from analysis.celltrace.waiting import Waits
 from analysis.formats.columns import Outcome
@@ -27,9 +27,9 @@ ALL = "all"
 
 @dataclass(frozen=True)
 class Streams:
-    """Streams of one class in one run; all arrays have shape (n,). NaN: no such time.
+    """Streams of one class in one run; arrays of shape (n,), NaN if there is no such time.
 
-    ``client`` is a code, the same for all classes and tables of a run. A published pack has no
+    ``client`` is a code that is shared by all classes and tables of a run. Published packs have no
     ``ttfb_from_command_s``.
     """
 
@@ -43,18 +43,18 @@ class Streams:
     time_to_last_byte_s: Floats
     bytes_requested: Floats | None = None
 
-    def of_size(self, size_bytes: int) -> Streams:
-        """The streams that asked for so much payload; those that do not tell are left out."""
+    def select_size(self, size_bytes: int) -> Streams:
+        """Return the streams that requested this payload; streams of unknown size are excluded."""
         if self.bytes_requested is None:
-            raise ValueError("these streams are without their sizes")
+            raise ValueError("the sizes of these streams are unknown")
         return self._where(self.bytes_requested == size_bytes)
 
     def started_in(self, begin_s: float, end_s: float) -> Streams:
-        """The streams whose start is in [begin, end)."""
+        """Return the streams whose start is in [begin, end)."""
         return self._where((self.start_s >= begin_s) & (self.start_s < end_s))
 
     def open_at(self, time_s: float) -> int:
-        """How many have begun by a time and not ended by then."""
+        """Return the number of streams in progress at a time."""
         going_on = (self.end_s > time_s) | (self.outcome == Outcome.OPEN)
         return int(np.count_nonzero((self.start_s <= time_s) & going_on))
 
@@ -78,13 +78,13 @@ class Beats:
 
 @dataclass(frozen=True)
 class BytesRead:
-    """How much a class had read by any time: all that throughput takes.
+    """Cumulative bytes read by a class, from which its throughput is computed.
 
     Attributes:
-        begin_s: when the first heartbeat interval begins.
-        end_s: when the last one ends.
+        begin_s: start of the first heartbeat interval.
+        end_s: end of the last one.
         beat_s: median length of the intervals.
-        by: times in seconds to bytes read by them, of one shape.
+        by: maps times in seconds to the bytes read by then, with the same shape.
     """
 
     begin_s: float
@@ -95,18 +95,18 @@ class BytesRead:
 
 @dataclass(frozen=True)
 class ClassData:
-    """What one run's records say about one class, or about all together.
+    """The records of one run for one class, or for all classes together.
 
     Attributes:
-        streams: all streams of the run; none of a class that is there for the load alone.
-        beats: all heartbeat intervals of the run; None in a published pack, which has but their
-            sums: ``published_read``.
+        streams: all streams of the run; empty for a class of background load.
+        beats: all heartbeat intervals of the run; None in a published pack, which contains only
+            their sums in ``published_read``.
         begin_s: start of the measured span.
-        end_s: its end.
-        horizon_s: limit of the restricted means; None where classes are mixed.
-        side_by_side: of each client that made several downloads side by side in the measured span,
-            those downloads, oldest first; known only from logs with stream-status lines.
-        clients: name of each client, by its code.
+        end_s: end of the measured span.
+        horizon_s: limit of the restricted means; None for mixed classes.
+        side_by_side: the parallel downloads of each client with parallel downloads in the measured
+            span, oldest first; requires logs with stream-status lines.
+        clients: client names, indexed by code.
     """
 
     streams: Streams
@@ -117,40 +117,44 @@ class ClassData:
     side_by_side: tuple[Downloads, ...] = ()
     clients: tuple[str, ...] = ()
     not_side_by_side: tuple[str, ...] = ()
-    """Clients that also made downloads side by side, but with a stream of unknown fate or size."""
+    """Clients with parallel downloads that include a stream of unknown outcome or size."""
     load: bool = False
-    """Whether the class is there for the load alone: nothing but how much of it there is and what
-    it carries is a metric."""
+    """True if the class only generates background load.
+
+    The only metrics of such a class are its throughput and its numbers of streams.
+    """
     open_streams: tuple[int, int] | None = None
-    """Of such a class: how many of its streams were under way when the measured span began, and
-    when it ended. A published pack does not have it."""
+    """For background load: the numbers of open streams at the start and end of the measured span.
+
+    Published packs omit them.
+    """
     transfer: PeerTransfer | None = None
-    """What peers say of a transfer between them; such a class has no streams and no beats."""
+    """The peers' logs of a transfer. Such a class has no streams and no heartbeats."""
     relayed: Relayed | None = None
-    """The cells that traced relays of one role relayed; neither has such a class."""
-    served: Served | None = None
+    """Cells relayed by the traced relays of one role. Such a class has no streams either."""
+    served: ServiceInstants | None = None
     """When these relays served their channels towards clients."""
     waits: Waits | None = None
-    """Where their cells towards clients waited."""
+    """How long their cells towards clients waited, by place."""
     perf: PerfStreams | None = None
-    """Of a class of perf clients in a network of tornettools: their streams that ended."""
+    """For perf clients in a tornettools network: their streams that ended."""
     circuits: Circuits | None = None
-    """Of a class of clients whose Tors OnionTrace watched: their circuits."""
+    """For clients whose Tor processes are observed by OnionTrace: their circuits."""
     relay_bytes: RelayBytes | None = None
-    """Of all classes together, where OnionTrace watched the relays: what these wrote."""
+    """For all classes together, with OnionTrace on the relays: the bytes written by the relays."""
     published_read: BytesRead | None = None
-    """Of a published pack: what its clients read together; None without any heartbeat."""
+    """In a published pack: the bytes read by all clients; None without heartbeats."""
     unknown_bytes_reason: str = ""
-    """Why it is not known how much all its clients read; empty if it is."""
+    """Why the throughput of the class is unknown; empty if it is known."""
 
     @property
     def measured(self) -> Streams:
-        """The streams that count: those started in the measured span."""
+        """The streams that started in the measured span."""
         return self.streams.started_in(self.begin_s, self.end_s)
 
     @property
     def bytes_read(self) -> BytesRead | None:
-        """What its clients read over time; None if that is not known of each of them."""
+        """The bytes read by all clients over time; None unless known for every client."""
         if self.unknown_bytes_reason:
             return None
         if self.beats is None:
@@ -167,13 +171,13 @@ class ClassData:
 
     @cached_property
     def longest_gaps_s(self) -> Floats | None:
-        """Longest service gap of every stream of the run; NaN where it cannot be told.
+        """Longest service gap of every stream of the run; NaN if unknown.
 
-        None in a published pack, which does not know what each client read.
+        None in a published pack, which omits the bytes read by each client.
         """
         if self.beats is None:
             return None
-        # Of all streams, since those outside of the span may overlap with those inside.
+        # Include streams outside of the span, as they may overlap with those inside.
         return longest_gaps(
             self.streams.client,
             self.streams.start_s,

@@ -1,7 +1,7 @@
-"""Downloads that a client makes side by side: who is served when. Arrays in, numbers out.
+"""Parallel downloads of a client, and how service is divided among them. Arrays in, numbers out.
 
-Definitions: docs/explanation/starvation.md. Index of fairness: Jain, Chiu and Hawe (1984), DEC
-TR-301.
+docs/explanation/starvation.md defines the quantities. The fairness index is from Jain, Chiu and
+Hawe (1984), DEC TR-301.
 """
 
 from __future__ import annotations
@@ -16,13 +16,13 @@ from analysis.arrays import Floats
 from analysis.measures.service import jain_index
 
 JAIN_WINDOW_S = 10.0
-"""Width of the windows that the index of fairness is taken over."""
+"""Width of the windows for the fairness index."""
 
 STEP_S = 1.0
-"""Between the points of a curve of bytes over time."""
+"""Distance between the points of a curve of bytes over time."""
 
 LAST = 3
-"""How many of the newest streams the mail of 2010 sees served while the others starve."""
+"""Number of newest streams that were served while the others starved, in the mail of 2010."""
 
 
 @dataclass(frozen=True)
@@ -30,14 +30,14 @@ class Download:
     """One stream of a client.
 
     Attributes:
-        start_s: when it was created.
-        end_s: when it ended, or when the observation of it did.
-        done_s: when its last byte came; None if it did not.
-        size_bytes: how much it asked for.
-        time_s: shape (n,), ascending: when bytes came, from the start on.
-        received_bytes: shape (n,), how many had come by then; 0 at the start.
-        known_gap_s: the longest gap, where ``time_s`` does not tell it: in a published pack it has
-            the times alone at which somebody asks (``asked_times``).
+        start_s: time of creation.
+        end_s: end of the stream or of its observation.
+        done_s: time of the last byte; None if the download did not complete.
+        size_bytes: requested payload.
+        time_s: shape (n,), ascending, from the start: times at which bytes arrived.
+        received_bytes: shape (n,), cumulative; 0 at the start.
+        known_gap_s: the longest gap, if it cannot be computed from ``time_s``. In a published pack,
+            ``time_s`` contains only the times returned by ``asked_times``.
     """
 
     start_s: float
@@ -49,13 +49,13 @@ class Download:
     known_gap_s: float | None = None
 
     def received_at(self, grid_s: Floats) -> Floats:
-        """Bytes received by each time of a grid; 0 before the start. Shape of the grid."""
+        """Return the bytes received by each time of a grid; 0 before the start."""
         place = np.searchsorted(self.time_s, grid_s, side="right")
         return np.concatenate(([0.0], self.received_bytes))[place]
 
     @property
     def longest_gap_s(self) -> float:
-        """The longest time without a byte, from the start to the last byte or to the end."""
+        """The longest time without a byte, from the start to the last byte or the end."""
         if self.known_gap_s is not None:
             return self.known_gap_s
         last = self.end_s if self.done_s is None else self.done_s
@@ -64,7 +64,7 @@ class Download:
 
 
 Downloads = Sequence[Download]
-"""One client's downloads, oldest first."""
+"""The downloads of one client, oldest first."""
 
 
 def download(
@@ -76,15 +76,15 @@ def download(
     received_bytes: Floats,
     known_gap_s: float | None = None,
 ) -> Download:
-    """A download from what the logs tell of it.
+    """Create a download from logged progress.
 
     Args:
-        start_s: when it was created.
-        end_s: end of the stream, or of its observation.
-        done_s: when its last byte came, or None.
-        size_bytes: how much it asked for.
-        time_s: shape (n,), ascending: when how much had come; none need be at start or end.
-        received_bytes: shape (n,).
+        start_s: time of creation.
+        end_s: end of the stream or of its observation.
+        done_s: time of the last byte, or None.
+        size_bytes: requested payload.
+        time_s: shape (n,), ascending: times of progress; start and end may be missing.
+        received_bytes: shape (n,), cumulative.
         known_gap_s: see ``Download``.
     """
     times = np.concatenate(([start_s], np.maximum(time_s, start_s)))
@@ -98,36 +98,36 @@ def download(
 
 
 def first_done_s(downloads: Downloads) -> float | None:
-    """When the first of the downloads was complete; None if none was."""
+    """Return when the first download completed; None if none did."""
     done = [one.done_s for one in downloads if one.done_s is not None]
     return min(done, default=None)
 
 
 def shares_at(downloads: Downloads, time_s: float) -> Floats:
-    """Which share of its size each download has by a time, shape (streams,)."""
+    """Return the share of its size that each download has received by a time, shape (streams,)."""
     at = np.array([time_s])
     return np.array([float(one.received_at(at)[0]) / one.size_bytes for one in downloads])
 
 
 def starvation(shares: Floats) -> float:
-    """How much of its file the slowest stream lacked when the first one was complete.
+    """Return the share that the slowest stream lacks when the first one completes.
 
     Args:
-        shares: of each stream at that time, shape (n,), n >= 2.
+        shares: received share of each stream at that time, shape (n,), n >= 2.
     """
     return float(1.0 - shares.min())
 
 
 def lead_of_last(shares: Floats, last: int = LAST) -> float | None:
-    """By how much the newest streams are ahead of the others, in shares of a file.
+    """Return the lead of the newest streams over the others, as a share of a file.
 
     Args:
-        shares: of each stream, oldest first, shape (n,).
-        last: how many are the newest.
+        shares: received share of each stream, oldest first, shape (n,).
+        last: number of newest streams.
 
     Returns:
-        1 if the newest have all and the others nothing, 0 if both have the same; None where there
-        are no others.
+        1 if the newest have everything and the others nothing, 0 if both have the same; None if
+        there are no others.
     """
     if shares.size <= last:
         return None
@@ -135,30 +135,30 @@ def lead_of_last(shares: Floats, last: int = LAST) -> float | None:
 
 
 def served(shares: Floats) -> float | None:
-    """As how many equally served streams these count, n times Jain's index; None without bytes."""
+    """Return the effective number of served streams, n times Jain's index; None without bytes."""
     index = jain_index(shares)
     return None if index is None else index * shares.size
 
 
 def completion_spread_s(downloads: Downloads) -> float | None:
-    """Time from the first complete download to the last one; None if one is not complete."""
+    """Return the time from the first completion to the last; None if a download is incomplete."""
     done = [one.done_s for one in downloads]
     known = [one for one in done if one is not None]
     return max(known) - min(known) if known and len(known) == len(done) else None
 
 
 def jain_edges(downloads: Downloads, window_s: float = JAIN_WINDOW_S) -> Floats:
-    """Where the windows of ``jain_over_time`` begin and end, shape (m + 1,)."""
+    """Return the edges of the windows of ``jain_over_time``, shape (m + 1,)."""
     return np.arange(max(one.start_s for one in downloads), _end_s(downloads) + window_s, window_s)
 
 
 def curve_times(downloads: Downloads) -> Floats:
-    """The points of a curve of bytes over time, from the first start to the last end."""
+    """Return the points of a curve of bytes over time, from the first start to the last end."""
     return np.arange(min(one.start_s for one in downloads), _end_s(downloads) + STEP_S, STEP_S)
 
 
 def asked_times(downloads: Downloads) -> Floats:
-    """All times at which metrics and figures ask what the downloads had received, ascending."""
+    """Return all times at which metrics and figures need the received bytes, ascending."""
     first = first_done_s(downloads)
     done = [] if first is None else [first]
     return np.unique(np.concatenate((curve_times(downloads), jain_edges(downloads), done)))
@@ -169,13 +169,13 @@ def _end_s(downloads: Downloads) -> float:
 
 
 def jain_over_time(downloads: Downloads, window_s: float = JAIN_WINDOW_S) -> tuple[Floats, Floats]:
-    """Jain's index over what the streams get in one window after the other.
+    """Return Jain's index over the bytes that the streams receive in consecutive windows.
 
-    Of a window those streams count that are in progress in all of it; it takes two of them, and a
-    byte for at least one.
+    A window includes the streams in progress throughout it. Windows with fewer than two such
+    streams, or without any bytes, are omitted.
 
     Returns:
-        The windows' middles and the index, both of shape (m,).
+        The centres of the windows and the index, both of shape (m,).
     """
     ends = [one.end_s if one.done_s is None else one.done_s for one in downloads]
     edges = jain_edges(downloads, window_s)

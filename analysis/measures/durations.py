@@ -1,4 +1,4 @@
-"""Times from a stream's start to something that happens in it, and their distributions."""
+"""Times from the start of a stream to an event, and their distributions."""
 
 from __future__ import annotations
 
@@ -23,14 +23,14 @@ from analysis.measures.survival import (
 from analysis.records.tgenlog import TARGET_BYTES
 
 Method = Literal["incidence", "km"]
-"""How the distribution treats failed streams: as never, or as not known (Kaplan-Meier)."""
+"""Treatment of failed streams: never (incidence) or censored (Kaplan-Meier)."""
 
 METHODS: tuple[Method, ...] = ("incidence", "km")
 
 
 @dataclass(frozen=True)
 class Duration:
-    """A time from a stream's start to something that happens in it."""
+    """A time from the start of a stream to an event."""
 
     name: str
     label: str
@@ -48,11 +48,11 @@ _DURATION = {duration.name: duration for duration in DURATIONS}
 
 
 def observations(streams: Streams, times_s: Floats) -> tuple[Floats, Ints]:
-    """Times and kinds (``survival``) of a duration over streams.
+    """Return times and kinds (see ``survival``) of a duration over streams.
 
-    A stream that has the time is an EVENT there, whatever became of it later. Without it, a failed
-    stream is a FAILURE at its end and an open one is CENSORED at the end of its observation. A
-    stream whose line was lost tells nothing and is left out.
+    A stream that has the time is an EVENT, even if it fails later. Otherwise, a failed stream is a
+    FAILURE at its end, and an open one is CENSORED at the end of its observation. A stream whose
+    log line is missing is excluded.
     """
     known = streams.outcome != Outcome.UNKNOWN
     happened = np.isfinite(times_s)
@@ -64,25 +64,25 @@ def observations(streams: Streams, times_s: Floats) -> tuple[Floats, Ints]:
 
 
 def duration_observations(data: ClassData, name: str) -> tuple[tuple[Floats, Ints] | None, str]:
-    """Times and kinds of a duration over the measured streams, or None and the reason."""
+    """Return times and kinds over the measured streams, or None and the reason."""
     streams = data.measured
     if streams.start_s.size == 0:
         return None, "no stream started in the measured span"
     times_s = _DURATION[name].times(streams)
-    without = (streams.outcome == Outcome.SUCCESS) & ~np.isfinite(times_s)
-    if np.any(without) or (name == TO_320_KIB and not _tells_320kib(data)):
-        return None, "the log does not tell this time for streams of this size"
+    lacking = (streams.outcome == Outcome.SUCCESS) & ~np.isfinite(times_s)
+    if np.any(lacking) or (name == TO_320_KIB and not _logs_time_to_320kib(data)):
+        return None, "the log does not contain this time for streams of this size"
     times, kinds = observations(streams, times_s)
     if times.size == 0:
-        return None, "no stream with a known fate"
+        return None, "no stream with a known outcome"
     return (times, kinds), ""
 
 
-def _tells_320kib(data: ClassData) -> bool:
-    """Whether streams without the time to 320 KiB are known to have had less.
+def _logs_time_to_320kib(data: ClassData) -> bool:
+    """Return whether streams without a time to 320 KiB are known to have received less.
 
-    One that asked for more and failed on its way, or is open, may have had so much: without status
-    lines the log does not tell, and one such time of the run shows that there are status lines.
+    A larger stream that failed in progress, or is still open, may have received that much. Only
+    stream-status lines show this, and any such time in the run shows that the log has these lines.
     """
     streams, measured = data.streams, data.measured
     if streams.bytes_requested is None or measured.bytes_requested is None:
@@ -91,12 +91,12 @@ def _tells_320kib(data: ClassData) -> bool:
     on_its_way &= measured.outcome != Outcome.UNKNOWN
     if not np.any(on_its_way & (measured.bytes_requested > TARGET_BYTES)):
         return True
-    told = np.isfinite(streams.time_to_320kib_s)
-    return bool(np.any(told & (streams.bytes_requested > TARGET_BYTES)))
+    logged = np.isfinite(streams.time_to_320kib_s)
+    return bool(np.any(logged & (streams.bytes_requested > TARGET_BYTES)))
 
 
 def duration_curve(data: ClassData, name: str, method: Method) -> tuple[Curve | None, str]:
-    """Distribution of a duration over the measured streams, or None and the reason."""
+    """Return the distribution of a duration over the measured streams, or None and the reason."""
     observed, reason = duration_observations(data, name)
     if observed is None:
         return None, reason
@@ -105,7 +105,7 @@ def duration_curve(data: ClassData, name: str, method: Method) -> tuple[Curve | 
 
 
 def duration_quantile(data: ClassData, name: str, method: Method, q: float) -> Statistic:
-    """When a share of the measured streams was there, or why that cannot be told."""
+    """Return a quantile of a duration over the measured streams, or why there is none."""
     curve, reason = duration_curve(data, name, method)
     if curve is None:
         return Statistic(None, reason)
@@ -117,7 +117,7 @@ def duration_quantile(data: ClassData, name: str, method: Method, q: float) -> S
 
 
 def duration_quantiles(data: ClassData, name: str, shares: Floats) -> Floats:
-    """When each share of streams was there, by the cumulative incidence; NaN where it never was."""
+    """Return quantiles of the cumulative incidence; NaN for shares that are not reached."""
     curve, _ = duration_curve(data, name, "incidence")
     if curve is None:
         return np.full(shares.shape, np.nan)
@@ -126,6 +126,6 @@ def duration_quantiles(data: ClassData, name: str, shares: Floats) -> Floats:
 
 
 def duration_over_grid(data: ClassData, name: str, grid_s: Floats) -> Floats:
-    """Cumulative incidence of a duration at each grid time; NaN where there is none."""
+    """Return the cumulative incidence of a duration at each grid time; NaN if there is none."""
     curve, _ = duration_curve(data, name, "incidence")
     return np.full(grid_s.shape, np.nan) if curve is None else curve.at(grid_s)

@@ -1,6 +1,6 @@
-"""What a metric is: a number of one run, its name and unit, and what counts as the same.
+"""Definition of a metric: name, unit, computation, and equivalence margin.
 
-The metrics themselves stand in ``families``, by what they are about.
+The metrics themselves are defined in ``families``.
 """
 
 from __future__ import annotations
@@ -17,24 +17,28 @@ from analysis.formats.format_model import LARGEST_VALUE, LEAST_VALUE
 from analysis.measures.data import ClassData
 
 QUANTILES = (0.5, 0.9, 0.99)
-"""The quantiles that every distribution is told by."""
+"""The quantiles reported for every distribution."""
 
 
 def rank(q: float) -> str:
-    """A quantile's part of a metric's name."""
+    """Return the part of a metric's name that identifies a quantile."""
     return f"p{round(100 * q)}"
 
 
-def rank_words(q: float) -> str:
-    """A quantile's part of a metric's label."""
+def rank_label(q: float) -> str:
+    """Return the part of a metric's label that identifies a quantile."""
     return "median" if q == 0.5 else rank(q)
 
 
 @dataclass(frozen=True)
 class Statistic:
-    """A number, and what it leaves out; or the reason why there is none.
+    """A value with a note on what it excludes, or the reason for a missing value.
 
-    repeats: the values of a network's runs, whose mean ``value`` is; empty where there is one run.
+    Attributes:
+        value: None if the statistic does not exist.
+        reason: the note, or the reason.
+        repeats: the values of a network's runs, of which ``value`` is the mean; empty if there is
+            only one run.
     """
 
     value: float | None
@@ -43,23 +47,26 @@ class Statistic:
 
 
 NO_HEARTBEAT = "no heartbeat in the logs"
-"""Why it is not known how much a class read, where no client says so."""
+"""The reason why a class's throughput is unknown if its clients log no heartbeat."""
 
 NOT_PUBLISHED = Statistic(None, "not in a published pack")
-"""Of a metric that takes what a published pack leaves out."""
+"""The value of a metric that needs data which published packs omit."""
 
-NOTHING_THERE = Statistic(None, "the run has nothing that it could be taken of")
-"""Of a metric that other runs of the level have: to leave such a run out would be to select."""
+NO_DATA = Statistic(None, "this run has no data for the metric")
+"""Placeholder for a run without this metric if other runs of the level have it.
+
+Dropping such a run would bias the comparison.
+"""
 
 
 @dataclass(frozen=True)
 class Margin:
-    """What counts as the same.
+    """An equivalence margin: differences within it count as no change.
 
     Attributes:
         value: > 0. Relative: a share of the baseline, 0.05 for ratios from 1/1.05 to 1.05.
             Absolute: in the metric's unit.
-        relative: which of the two.
+        relative: whether the margin is relative.
     """
 
     value: float
@@ -67,21 +74,21 @@ class Margin:
 
     def __post_init__(self) -> None:
         if not (self.value > 0 and np.isfinite(self.value)):
-            raise ValueError(f"a margin is a positive number, got {self.value}")
+            raise ValueError(f"a margin must be a positive number, got {self.value}")
 
 
 @dataclass(frozen=True)
-class Judged:
-    """How one metric is judged.
+class MetricPolicy:
+    """Equivalence margin and resolution of a metric.
 
     Attributes:
-        margin: what counts as the same.
-        step: what ``resolution`` counts.
-        resolution: "unit": step of the value in the metric's unit. "stream": step of the value
-            in streams, of those the run started. "heartbeat": in seconds, where any value is a
-            whole number of steps and so comes from heartbeats; else a time as any other.
-        rate: it is a share of streams or circuits that failed, near zero in most networks.
-        bounded: it is a share of something, so that 0 or 1 in all runs shows nothing.
+        margin: the equivalence margin.
+        step: the unit of ``resolution``.
+        resolution: "unit": step of the value in the metric's unit. "stream": step of the value in
+            streams, relative to the number of streams the run started. "heartbeat": in seconds;
+            applies only if every value is a whole number of steps and so comes from heartbeats.
+        rate: the metric is a share of failed streams or circuits, near zero in most networks.
+        bounded: the metric is a share, so a value of 0 or 1 in all runs is not evidence.
     """
 
     margin: Margin
@@ -92,58 +99,59 @@ class Judged:
 
 
 TIME_RESOLUTION_S = 1e-6
-"""TGen logs microseconds."""
+"""TGen logs times in microseconds."""
 
 HEARTBEAT_S = 1.0
-"""Between TGen's heartbeats by default: gaps after the first byte are known no better."""
+"""TGen's default heartbeat interval, and the resolution of gaps after the first byte."""
 
-TIME = Judged(Margin(0.05), TIME_RESOLUTION_S)
+TIME = MetricPolicy(Margin(0.05), TIME_RESOLUTION_S)
 
-TAIL = Judged(Margin(0.10), TIME_RESOLUTION_S)
-"""p99: a run of a few hundred streams knows it from a handful of them."""
+TAIL = MetricPolicy(Margin(0.10), TIME_RESOLUTION_S)
+"""Used for p99, which depends on a handful of streams in a run of a few hundred."""
 
-RATE = Judged(Margin(0.01, relative=False), 1.0, "stream", rate=True, bounded=True)
-"""One percentage point. A share of a rate near zero would be no margin at all."""
+RATE = MetricPolicy(Margin(0.01, relative=False), 1.0, "stream", rate=True, bounded=True)
+"""One percentage point. A relative margin would vanish for a rate near zero."""
 
-INDEX = Judged(Margin(0.02, relative=False), 1e-6)
-"""Of an index between 1/n and 1."""
+INDEX = MetricPolicy(Margin(0.02, relative=False), 1e-6)
+"""Used for an index between 1/n and 1."""
 
-SHARE = Judged(Margin(0.05, relative=False), 1e-6, bounded=True)
-"""Of a share of a file that a single stream has or lacks, of cells, or of their time."""
+SHARE = MetricPolicy(Margin(0.05, relative=False), 1e-6, bounded=True)
+"""Used for the share of a file that a stream has or lacks, and for shares of cells or of time."""
 
-NUMBER = Judged(Margin(0.05), 1e-6)
-"""Of any other number."""
+NUMBER = MetricPolicy(Margin(0.05), 1e-6)
+"""Used for any other number."""
 
-WHOLE = Judged(Margin(0.05), 1.0)
-"""Of what is counted in whole bytes or streams."""
+WHOLE = MetricPolicy(Margin(0.05), 1.0)
+"""Used for counts of bytes or streams."""
 
 
-def time_at(q: float) -> Judged:
-    """How a quantile of times is judged."""
+def time_at(q: float) -> MetricPolicy:
+    """Return the policy for a quantile of times."""
     return TAIL if q >= 0.99 else TIME
 
 
 @dataclass(frozen=True, kw_only=True)
 class Quantity:
-    """What one number of a run is, wherever the number comes from.
+    """The definition of a number of a run, independent of its source.
 
     Attributes:
-        name: as in summary.csv; ends with its unit where it has one.
+        name: as in summary.csv; ends with its unit if it has one.
         label: for readers.
-        unit: of the value: "s", "B/s", "streams", or "1" for a number without one.
-        better: which direction is the better one; "" where neither is.
-        scope: "class": each class on its own; "both": also all classes together.
+        unit: of the value: "s", "B/s", "streams", or "1" for a dimensionless number.
+        better: the preferred direction; "" if there is none.
+        scope: "class": computed for each class; "both": also for all classes together.
         headline: shown in the report's first table.
-        judged: what counts as the same; None: it gets no verdict.
-        duration: the time of streams that it is of, a name of ``durations``; "" if of none.
-        without_failures: the quantity that it repeats where no stream fails; "" if none.
-        share_of: it is the share of streams that ended in one of these ways; () if it is none.
-        carried: it is what the network carries, as long as it is asked of all classes together.
-        quantile: which quantile of a class's streams it is; None if it is none.
-        counted_by: the metric that counts the streams which it is a quantile or a share of; "" if
+        judged: margin and resolution; None if the metric gets no verdict.
+        duration: name in ``durations`` of the time it summarises; "" if none.
+        without_failures: name of the quantity that it equals if no stream fails; "" if none.
+        share_of: the outcomes whose share of streams it is; () if it is not such a share.
+        carried: over all classes together, it is the traffic that the network carries.
+        quantile: the quantile of a class's streams that it is; None if it is not a quantile.
+        counted_by: name of the metric that counts the streams of this quantile or share; "" if
             there is none.
-        drawn: which runs have it is drawn with the network and no outcome of it, as the roles of
-            traced relays are; of other metrics a run that lacks one has no value.
+        drawn: the random network, not the outcome of a run, determines which runs have the metric,
+            as with the roles of traced relays. A run that lacks any other metric has a missing
+            value.
         is_signed: whether it can be negative, down to -1.
     """
 
@@ -153,7 +161,7 @@ class Quantity:
     better: Literal["lower", "higher", ""]
     scope: Literal["class", "both"] = "class"
     headline: bool = False
-    judged: Judged | None
+    judged: MetricPolicy | None
     duration: str = ""
     without_failures: str = ""
     share_of: tuple[Outcome, ...] = ()
@@ -172,13 +180,13 @@ class Quantity:
         return LEAST_VALUE if self.is_signed else 0.0, 1.0 if is_share else LARGEST_VALUE
 
 
-def of_clients(data: ClassData) -> bool:
-    """Whether a class's data are of clients with streams, even those that are load alone."""
+def is_client_data(data: ClassData) -> bool:
+    """Return whether the data are from clients with streams, including background load."""
     return data.transfer is None and data.relayed is None
 
 
-def _of_streams(data: ClassData) -> bool:
-    return of_clients(data) and not data.load
+def _is_stream_data(data: ClassData) -> bool:
+    return is_client_data(data) and not data.load
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -186,26 +194,25 @@ class Metric(Quantity):
     """A quantity that is computed from a run's records.
 
     Attributes:
-        compute: the statistic of one class of one run.
-        when: whether a class's data are of the kind that it is about; else it is left out. Without:
-            whether they are of streams.
+        compute: returns the statistic of one class of one run.
+        when: whether the metric applies to a class's data. Default: to data of streams.
     """
 
     compute: Callable[[ClassData], Statistic]
-    when: Callable[[ClassData], bool] = _of_streams
+    when: Callable[[ClassData], bool] = _is_stream_data
 
 
 @dataclass(frozen=True)
 class Catalogue:
-    """A set of quantities defined in one way, in the order in which tables show them."""
+    """A set of quantities with common definitions, in the order of tables."""
 
     quantities: tuple[Quantity, ...]
 
     @cached_property
-    def judged(self) -> Mapping[str, Judged]:
-        """Name -> how it is judged; one that is not here gets no verdict."""
+    def judged(self) -> Mapping[str, MetricPolicy]:
+        """Names of the quantities that get a verdict, with their policies."""
         return {one.name: one.judged for one in self.quantities if one.judged is not None}
 
     def quantity(self, name: str) -> Quantity | None:
-        """The quantity of that name."""
+        """Return the quantity with this name, or None."""
         return next((quantity for quantity in self.quantities if quantity.name == name), None)

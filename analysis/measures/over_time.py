@@ -1,4 +1,4 @@
-"""A run's throughput and timeouts over time, as figures draw them."""
+"""Throughput and timeouts of a run over time, for figures."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ THROUGHPUT_WINDOW_S = 60.0
 
 
 def throughput_over_time(data: ClassData, grid_s: Floats) -> Floats:
-    """Moving average of throughput at each grid time, bytes per second, shape of the grid."""
+    """Return the moving average of throughput at each grid time, in bytes per second."""
     read = data.bytes_read
     if read is None:
         return np.full(grid_s.shape, np.nan)
@@ -22,6 +22,6 @@ def throughput_over_time(data: ClassData, grid_s: Floats) -> Floats:
 
 
 def timeouts_over_time(data: ClassData, grid_s: Floats) -> Floats:
-    """How many of the measured streams had timed out by each grid time, shape of the grid."""
+    """Return the number of measured streams that timed out by each grid time."""
     streams = data.measured
     return count_by(grid_s, streams.end_s[streams.outcome == Outcome.TIMEOUT])

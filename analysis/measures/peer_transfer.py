@@ -1,7 +1,6 @@
-"""One transfer between two peers as arrays, and what is measured on it.
+"""One transfer between two peers as arrays, and the quantities measured on it.
 
-Times count from the moment at which the seed was connected. docs/explanation/slowstart.md has
-the definitions in words.
+Times are relative to the connection of the seed. docs/explanation/slowstart.md has the definitions.
 """
 
 from __future__ import annotations
@@ -16,35 +15,35 @@ from analysis.arrays import Floats
 from analysis.records.peerlog import ENDS
 
 BLOCK_BYTES = 16_384
-"""What one request asks for."""
+"""Payload of one request."""
 
 STALL_RTTS = 0.5
-"""A window that stands still for a shorter time waits for nothing but the next acknowledgement."""
+"""Minimum length of a stall. Shorter pauses only wait for the next acknowledgement."""
 
 LONG_STALL_RTTS = 1.5
-"""A longer stall is not that of the round trip: nothing was asked for."""
+"""Round trips do not explain a longer stall: no data was requested."""
 
 EARLY_S = 5.0
-"""How much of a transfer the early rate is taken over."""
+"""Length of the first part of a transfer, over which the early rate is measured."""
 
 
 @dataclass(frozen=True)
 class PeerTransfer:
-    """What the logs of a seed and of its downloader say about one transfer.
+    """The logs of a seed and its downloader for one transfer.
 
     Attributes:
-        rtt_s: of the path without load.
+        rtt_s: round-trip time of the idle path.
         end_s: end of the logs.
         utp_s: times of the seed's uTP lines, shape (n,); empty over TCP.
         window_bytes: congestion window, shape (n,).
-        in_flight_bytes: most payload in flight since the line before, shape (n,).
-        event: why there is a line (``peerlog.UtpEvent``), shape (n,).
+        in_flight_bytes: maximum payload in flight since the previous line, shape (n,).
+        event: the reason for the line (``peerlog.UtpEvent``), shape (n,).
         requests_s: times of the downloader's lines about requests, shape (m,).
-        target_requests: how many there were to be, in blocks, shape (m,).
-        outstanding_requests: how many there were, shape (m,).
-        request_slow_start: whether the target grew with each block, shape (m,).
-        received_s: times at which the downloader counted, shape (k,).
-        received_bytes: payload until then, shape (k,).
+        target_requests: target number of outstanding requests, in blocks, shape (m,).
+        outstanding_requests: actual number, shape (m,).
+        request_slow_start: whether the target grows with each block, shape (m,).
+        received_s: times of the downloader's byte counts, shape (k,).
+        received_bytes: cumulative payload, shape (k,).
     """
 
     rtt_s: float
@@ -62,13 +61,13 @@ class PeerTransfer:
 
     @cached_property
     def left_slow_start_s(self) -> float | None:
-        """When the transport first left slow start: by delay, by a loss or at the threshold."""
+        """When the transport first left slow start: by delay, by loss or at the threshold."""
         ends = np.flatnonzero(np.isin(self.event, [end.value for end in ENDS]))
         return float(self.utp_s[ends[0]]) if ends.size else None
 
     @cached_property
     def left_request_slow_start_s(self) -> float | None:
-        """When the requests first stopped to grow with each block."""
+        """When the number of requests first stopped growing with each block."""
         grew = np.flatnonzero(self.request_slow_start)
         if grew.size == 0:
             return None
@@ -77,10 +76,10 @@ class PeerTransfer:
 
     @cached_property
     def stalls_s(self) -> Floats:
-        """How long the window stood still in slow start, each time that it did; shape (s,).
+        """Durations for which the window did not grow in slow start, shape (s,).
 
-        From one growth to the next, the first from the connection on, the last to the end of slow
-        start (or of the logs, where it never ended).
+        Each lasts from one growth to the next. The first begins with the connection; the last ends
+        with slow start, or with the logs if slow start never ends.
         """
         end_s = self.end_s if self.left_slow_start_s is None else self.left_slow_start_s
         inside = self.utp_s <= end_s
@@ -90,7 +89,7 @@ class PeerTransfer:
         return gaps_s[gaps_s >= STALL_RTTS * self.rtt_s]
 
     def received_by(self, time_s: float) -> float:
-        """Payload that the downloader had by then, in bytes; between two counts, in proportion."""
+        """Return the payload received by a time, in bytes, interpolated between two counts."""
         return float(
             np.interp(
                 time_s,

@@ -1,4 +1,4 @@
-"""Reads what a run's records have of perf clients, circuits and relays of a tornettools network."""
+"""Loading of perf clients, circuits and relays of a tornettools network from records."""
 
 from __future__ import annotations
 
@@ -42,16 +42,16 @@ def with_tornet(
 
 
 def load_perf(records: Path) -> dict[str, PerfStreams]:
-    """Class of perf clients -> their streams. Raises as ``with_tornet``."""
+    """Return class of perf clients -> its streams. Raises as ``with_tornet``."""
     path = records / files.PERF_TABLE
     if not path.is_file():
         return {}
     table = read_table(path, PERF)
-    return {name: perf_of(rows) for name, rows in _by_class(table).items()}
+    return {name: perf_from_table(rows) for name, rows in _by_class(table).items()}
 
 
-def perf_of(table: pa.Table) -> PerfStreams:
-    """Rows of perf.parquet as arrays."""
+def perf_from_table(table: pa.Table) -> PerfStreams:
+    """Convert rows of perf.parquet to arrays."""
     return PerfStreams(
         client=_texts(table, "client"),
         end_s=_floats(table, "end_s"),
@@ -66,43 +66,46 @@ def perf_of(table: pa.Table) -> PerfStreams:
 
 
 def load_circuits(records: Path) -> dict[str, Circuits]:
-    """Class of clients -> circuits of their Tors. Raises as ``with_tornet``."""
+    """Return class of clients -> circuits of their Tor processes. Raises as ``with_tornet``."""
     path = records / files.CIRCUITS_TABLE
     if not path.is_file():
         return {}
-    return {name: circuits_of(rows) for name, rows in _by_class(read_table(path, CIRCUITS)).items()}
+    return {
+        name: circuits_from_table(rows)
+        for name, rows in _by_class(read_table(path, CIRCUITS)).items()
+    }
 
 
-def circuits_of(table: pa.Table) -> Circuits:
-    """Rows of circuits.parquet as arrays."""
+def circuits_from_table(table: pa.Table) -> Circuits:
+    """Convert rows of circuits.parquet to arrays."""
     return Circuits(_floats(table, "end_s"), _floats(table, "duration_s"), _texts(table, "result"))
 
 
 def load_relay_bytes(records: Path, damaged: Sequence[str]) -> RelayBytes | None:
-    """Return what relays wrote; None without OnionTrace. Raises as ``with_tornet``.
+    """Return the bytes written by relays; None without OnionTrace. Raises as ``with_tornet``.
 
-    damaged: relays whose log is not whole.
+    damaged: relays whose log is incomplete.
     """
     path = records / files.RELAY_BYTES_TABLE
     if not path.is_file():
         return None
     table = read_table(path, RELAY_BYTES)
-    found = relay_bytes_of(table)
-    # A relay whose log does not have a second has no row either.
+    found = relay_bytes_from_table(table)
+    # A relay whose log covers no second has no row either.
     unseen = set(damaged) - set(_texts(table, "host").tolist())
     return replace(found, seen_until_s=-np.inf) if unseen else found
 
 
-def relay_bytes_of(table: pa.Table) -> RelayBytes:
-    """Rows of relay_bytes.parquet as arrays."""
-    # A large network has millions of rows: each relay's last one is found in one pass.
+def relay_bytes_from_table(table: pa.Table) -> RelayBytes:
+    """Convert rows of relay_bytes.parquet to arrays."""
+    # A large network has millions of rows, so find the last row of every relay in one pass.
     ends = table.group_by("host").aggregate([("time_s", "max")])["time_s_max"].to_pylist()
     written = table["bytes_written"].to_numpy()
     return RelayBytes(_floats(table, "time_s"), written, min(ends, default=np.inf))
 
 
 def _by_class(table: pa.Table) -> dict[str, pa.Table]:
-    """Class -> its rows; rows without a class are left out."""
+    """Return class -> its rows. Rows without a class are omitted."""
     classes = table["class"].cast(pa.string())
     names = sorted(pc.unique(classes.drop_null()).to_pylist())
     return {name: table.filter(pc.equal(classes, name)) for name in names}
@@ -114,6 +117,6 @@ def _texts(table: pa.Table, name: str) -> NDArray[np.str_]:
 
 
 def _floats(table: pa.Table, name: str) -> Floats:
-    """A column as floats of shape (n,), NaN for null."""
+    """Return a column as floats of shape (n,), NaN for null."""
     column = table[name].cast(pa.float64()).combine_chunks()
     return np.asarray(column.to_numpy(zero_copy_only=False), dtype=np.float64)

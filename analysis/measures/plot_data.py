@@ -1,6 +1,7 @@
-"""A run's records as the JSON files of tornettools' ``tornet.plot.data``, number for number.
+"""Export of a run's records as the JSON files of tornettools' ``tornet.plot.data``.
 
-What `tornettools parse` makes of the same logs (2.0, parse_tgen.py and parse_oniontrace.py).
+The numbers equal those of `tornettools parse` for the same logs (tornettools 2.0, parse_tgen.py and
+parse_oniontrace.py).
 """
 
 from __future__ import annotations
@@ -16,57 +17,57 @@ from analysis.formats.record_files import read_parse_report
 from analysis.formats.tables import read_table
 from analysis.formats.whole_run import require_tables
 from analysis.measures.perf import GOODPUTS, PerfStreams
-from analysis.measures.perf_data import circuits_of, perf_of, relay_bytes_of
+from analysis.measures.perf_data import circuits_from_table, perf_from_table, relay_bytes_from_table
 
 CONVERGE_S = 1200
-"""From when on tornettools counts, unless it is told otherwise."""
+"""Start of the span that tornettools analyses by default."""
 
 MIBIT_BYTES = 2**20 / 8
-"""tornettools tells client goodput in Mibit/s."""
+"""tornettools reports client goodput in Mibit/s."""
 
 GOODPUT_NAMES = ("perfclient_goodput", "perfclient_goodput_5MiB")
 
 
 def plot_data(records: Path, converge_s: int = CONVERGE_S) -> dict[str, Any]:
-    """Name of a file -> what is in it, for the files that come of TGen's and OnionTrace's logs.
+    """Return file name -> content, for the files derived from TGen's and OnionTrace's logs.
 
     Args:
-        records: of one run of a network of tornettools. A host's name tells its kind of circuits,
-            as it does for tornettools: perfclient1exit, perfclient2onionservice.
-        converge_s: simulated time from which downloads and circuits count.
+        records: of one run of a tornettools network. As in tornettools, the host name determines
+            the kind of circuits: perfclient1exit, perfclient2onionservice.
+        converge_s: simulated time from which downloads and circuits are counted.
 
     Raises:
         AnalysisError: a table is missing or cannot be read.
     """
-    made: dict[str, Any] = {}
+    content: dict[str, Any] = {}
     require_tables(records, read_parse_report(records / files.PARSE_REPORT))
     perf = read_table(records / files.PERF_TABLE, PERF)
     clients = perf["client"].to_pylist()
     for circuit in ("exit", "onionservice"):
         rows = np.array([_is_perf(name, circuit) for name in clients], dtype=np.bool_)
-        streams = perf_of(perf.filter(rows))
+        streams = perf_from_table(perf.filter(rows))
         late = streams.ended_in(converge_s, np.inf)
-        made |= {
+        content |= {
             f"time_to_first_byte_recv.{circuit}.json": _by_size(late, late.first_byte_s),
             f"time_to_last_byte_recv.{circuit}.json": _by_size(late, late.last_byte_s),
             f"round_trip_time.{circuit}.json": late.round_trips_s().tolist(),
             f"error_rate.{circuit}.json": _error_rates(late),
         }
-        # Of goodput tornettools takes all, whenever it was.
+        # For goodput, tornettools ignores the convergence time.
         for name, marks in zip(GOODPUT_NAMES, GOODPUTS, strict=True):
             speeds = streams.goodputs_bytes_per_s(*marks) / MIBIT_BYTES
-            made[f"{name}.{circuit}.json"] = speeds.tolist()
+            content[f"{name}.{circuit}.json"] = speeds.tolist()
     if (records / files.CIRCUITS_TABLE).is_file():
         table = read_table(records / files.CIRCUITS_TABLE, CIRCUITS)
         hosts = table["host"].to_pylist()
         for circuit in ("exit", "onionservice"):
             rows = np.array([_is_perf(name, circuit) for name in hosts], dtype=np.bool_)
-            built = circuits_of(table.filter(rows)).build_times_s(converge_s, np.inf)
-            made[f"perfclient_circuit_build_time.{circuit}.json"] = built.tolist()
-        written = relay_bytes_of(read_table(records / files.RELAY_BYTES_TABLE, RELAY_BYTES))
+            built = circuits_from_table(table.filter(rows)).build_times_s(converge_s, np.inf)
+            content[f"perfclient_circuit_build_time.{circuit}.json"] = built.tolist()
+        written = relay_bytes_from_table(read_table(records / files.RELAY_BYTES_TABLE, RELAY_BYTES))
         per_second = written.per_second(converge_s, np.inf)
-        made["relay_goodput.json"] = {str(second): sent for second, sent in per_second.items()}
-    return made
+        content["relay_goodput.json"] = {str(second): sent for second, sent in per_second.items()}
+    return content
 
 
 def _is_perf(host: str, circuit: str) -> bool:
@@ -82,17 +83,17 @@ def _by_size(streams: PerfStreams, time_s: Any) -> dict[str, list[float]]:
 
 
 def _error_rates(streams: PerfStreams) -> dict[str, list[list[float]]]:
-    """Error -> a pair of rate and resolution in per cent for each client that had one so.
+    """Return error -> a (rate, resolution) pair in per cent for each client with such errors.
 
-    tornettools lists every client under ALL twice: once as itself, once as one of its errors.
+    tornettools lists every client under ALL twice: once by itself, once as one of its errors.
     """
     rates: dict[str, list[list[float]]] = {"ALL": []}
     for client in np.unique(streams.client):
-        of_client = streams.of(str(client))
-        failed, total = of_client.counts()
+        client_streams = streams.select_client(str(client))
+        failed, total = client_streams.counts()
         if not total:
             continue
-        for error, count in {"ALL": failed, **of_client.errors()}.items():
+        for error, count in {"ALL": failed, **client_streams.errors()}.items():
             pair = [100.0 * count / total, 100.0 / total]
             rates.setdefault(error, []).extend([pair] * (2 if error == "ALL" else 1))
     return rates

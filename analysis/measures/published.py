@@ -1,4 +1,4 @@
-"""Reads what a published pack has of a run's heartbeats and of how its streams came along."""
+"""Loading of the heartbeats and download progress of a run from a published pack."""
 
 from __future__ import annotations
 
@@ -24,14 +24,14 @@ from analysis.formats.tables import read_table
 from analysis.measures.data import ALL, BytesRead
 
 Curve = tuple[Floats, Floats]
-"""Times, ascending, and bytes by each of them."""
+"""Ascending times, and the cumulative bytes at each of them."""
 
 
 def load_sums(records: Path) -> dict[str, BytesRead]:
-    """What each class that has heartbeats read over time, and ``ALL`` together.
+    """Return the bytes read over time by each class with heartbeats and by ``ALL``.
 
     Raises:
-        AnalysisError: a file is missing, damaged, or does not fit the other.
+        AnalysisError: a file is missing or damaged, or the files do not match.
     """
     facts = read_published(records)
     path = records / files.PUBLISHED_GOODPUT
@@ -42,7 +42,7 @@ def load_sums(records: Path) -> dict[str, BytesRead]:
     }
     rows = {str(name): np.flatnonzero(names == name) for name in np.unique(names)}
     if set(rows) != set(facts.classes):
-        raise AnalysisError(f"{path} and {files.PUBLISHED} have other classes", GET_ANEW)
+        raise AnalysisError(f"{path} and {files.PUBLISHED} have different classes", GET_ANEW)
     of_class = {
         name: _curve(path, columns["time_s"][own], columns["bytes_read"][own])
         for name, own in rows.items()
@@ -60,13 +60,13 @@ def load_sums(records: Path) -> dict[str, BytesRead]:
 
 
 def bytes_by(curve: Curve, grid_s: Floats) -> Floats:
-    """Bytes by each time of a grid; between two times of the curve they came evenly."""
+    """Return the bytes at each time of a grid, interpolated between the times of the curve."""
     time_s, amount = curve
     return np.interp(grid_s, time_s, amount, left=0.0)
 
 
 def summed(curves: Mapping[str, Curve], time_s: Floats, rounding: Ints) -> Floats:
-    """Bytes of all classes together: their sum, put right by units in the last place."""
+    """Return the bytes of all classes together: their sum, corrected by units in the last place."""
     total = np.zeros(time_s.shape)
     with np.errstate(over="ignore", invalid="ignore"):
         for name in sorted(curves):
@@ -75,7 +75,7 @@ def summed(curves: Mapping[str, Curve], time_s: Floats, rounding: Ints) -> Float
 
 
 def rounding_of(curves: Mapping[str, Curve], time_s: Floats, amount: Floats) -> Ints:
-    """What ``summed`` takes to give ``amount``, to the last bit."""
+    """Return the correction with which ``summed`` returns exactly ``amount``."""
     total = summed(curves, time_s, np.zeros(time_s.shape, dtype=np.int64))
     return np.asarray(amount.view(np.int64) - total.view(np.int64))
 
@@ -92,7 +92,7 @@ def _read(heard: Heard, curve: Curve) -> BytesRead:
 
 
 def load_received(records: Path) -> dict[tuple[str, int], Curve]:
-    """Client and number of a stream -> how much it had received by the times that are asked for.
+    """Return (client, stream number) -> bytes received by the times of ``asked_times``.
 
     Raises:
         AnalysisError: the table is damaged.
@@ -112,7 +112,7 @@ def load_received(records: Path) -> dict[tuple[str, int], Curve]:
 
 
 def stream_rows(table: pa.Table) -> dict[tuple[str, int], slice]:
-    """Client and number of a stream -> its rows, which stand together."""
+    """Return (client, stream number) -> its rows, which are contiguous."""
     names, index = table["client"].to_pylist(), table["stream_index"].to_pylist()
     ends = [
         row

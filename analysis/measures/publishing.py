@@ -1,4 +1,4 @@
-"""A run's records to what a published pack holds of them."""
+"""Conversion of a run's records to the content of a published pack."""
 
 from __future__ import annotations
 
@@ -32,37 +32,38 @@ from analysis.formats.published_streams import coded
 from analysis.formats.record_files import table_hashes
 from analysis.formats.study import Level
 from analysis.formats.tables import read_table
+from analysis.measures.contention import window_edges
 from analysis.measures.data import ALL, BytesRead, ClassData
 from analysis.measures.downloads import Download, asked_times
-from analysis.measures.leeway import window_edges
 from analysis.measures.published import Curve, rounding_of
 from analysis.measures.run_data import groups_side_by_side, load_run
 
 LONGEST_S = 1e6
-"""Longest run that is published second by second: eleven days."""
+"""Maximum length of a published run: eleven days."""
 
 Key = tuple[str, int]
 """Client and number of a stream."""
 
 _ReadRows = Callable[[pa.Table, Sequence[Level]], pa.Array]
-"""A table, and levels by which it is measured, to which of its rows their metrics read."""
+"""Selects the rows of a table that metrics use at any of the levels."""
 
 
 def publish(records: Path, levels: Sequence[Level], out: Path) -> None:
-    """Write what a published pack holds of a run's records.
+    """Write the part of a run's records that a published pack contains.
 
     Args:
-        records: the run's.
-        levels: one or more, with which studies have the run: their measured spans count.
-        out: a folder that is made.
+        records: the records of the run.
+        levels: the levels at which studies use the run, at least one; their measured spans are
+            published.
+        out: the directory to create.
 
     Raises:
-        AnalysisError: the records are missing or damaged, are a published pack's themselves, or
-            tell of more seconds than are published.
+        AnalysisError: the records are missing or damaged, come from a published pack themselves, or
+            cover more seconds than can be published.
     """
     if is_published(records):
-        raise AnalysisError(f"{records} is from a published pack", "pack the runs themselves")
-    # Heartbeats are the same at each of them.
+        raise AnalysisError(f"{records} is from a published pack", "pack the original runs")
+    # Heartbeats do not depend on the level.
     data = load_run(records, levels[0])
     out.mkdir(parents=True)
     for name in AS_THEY_ARE:
@@ -85,14 +86,14 @@ def publish(records: Path, levels: Sequence[Level], out: Path) -> None:
 
 
 def _circuits_that_count(table: pa.Table, levels: Sequence[Level]) -> pa.Array:
-    """Rows of circuits of clients that were built or failed in a measured span."""
+    """Select circuits of clients that were built or failed in a measured span."""
     ended = pc.is_in(table["result"].cast(pa.string()), value_set=pa.array(["built", "failed"]))
     end_s = table["end_s"].cast(pa.float64()).to_numpy()
     return pc.and_(pc.and_(pc.is_valid(table["class"]), ended), _in_spans(end_s, levels))
 
 
 def _relay_bytes_that_count(table: pa.Table, levels: Sequence[Level]) -> pa.Array:
-    """Rows in the seconds of a measured span, and each host's last: until when it was watched."""
+    """Select seconds in a measured span, and the last row of each host: the end of its log."""
     time_s = table["time_s"].to_numpy()
     host = np.asarray(table["host"].cast(pa.string()).to_pylist(), dtype=np.str_)
     order = np.lexsort((time_s, host))
@@ -114,11 +115,11 @@ _ROWS_THAT_COUNT: Mapping[str, tuple[tuple[Column, ...], _ReadRows]] = {
     files.CIRCUITS_TABLE: (CIRCUITS, _circuits_that_count),
     files.RELAY_BYTES_TABLE: (RELAY_BYTES, _relay_bytes_that_count),
 }
-"""Tables of which metrics read but some rows."""
+"""Tables of which metrics use only some rows."""
 
 
 def _write_rows(path: Path, table: pa.Table) -> None:
-    """Write rows of a record table: with its columns, but not compressed twice."""
+    """Write rows of a record table, uncompressed because the pack is compressed."""
     pq.write_table(
         table,
         path,
@@ -129,13 +130,13 @@ def _write_rows(path: Path, table: pa.Table) -> None:
 
 
 def _asked(levels: Sequence[Level]) -> Floats:
-    """Times besides whole seconds at which somebody asks what had been read by then."""
+    """Return the times, other than whole seconds, at which the bytes read are needed."""
     spans = [(level.measured_start_s, level.measured_end_s) for level in levels]
     return np.concatenate([np.append(window_edges(*span), span) for span in spans])
 
 
 def _write_sums(path: Path, data: Mapping[str, ClassData], asked_s: Floats) -> dict[str, Heard]:
-    """Write what each class read by each second; returns its heartbeats' facts."""
+    """Write the bytes read by each class over time, and return the facts of its heartbeats."""
     reads = {name: read for name, one in data.items() if (read := one.bytes_read) is not None}
     curves = {name: _curve(read, asked_s) for name, read in reads.items()}
     of_class = {name: curve for name, curve in curves.items() if name != ALL}
@@ -165,12 +166,12 @@ def _facts(read: BytesRead) -> dict[str, float]:
 
 
 def _curve(read: BytesRead, asked_s: Floats) -> Curve:
-    """Bytes read by each whole second while there are heartbeats, by their ends, and as asked."""
+    """Return the bytes read at whole seconds, at both ends of the heartbeats, and as requested."""
     low, high = read.begin_s, read.end_s
     if not (0 <= high - low <= LONGEST_S):
         raise AnalysisError(
-            f"its heartbeats reach from {low:g} s to {high:g} s, which is not published",
-            f"runs of up to {LONGEST_S:g} s are",
+            f"its heartbeats reach from {low:g} s to {high:g} s, which is too long to publish",
+            f"publish runs of at most {LONGEST_S:g} s",
         )
     inside = asked_s[(asked_s > low) & (asked_s < high)]
     seconds = np.arange(np.ceil(low), np.floor(high) + 1)
@@ -179,9 +180,9 @@ def _curve(read: BytesRead, asked_s: Floats) -> Curve:
 
 
 def _write_received(path: Path, records: Path, levels: Sequence[Level]) -> dict[Key, float]:
-    """Write what downloads side by side had received when; returns each one's longest gap.
+    """Write the progress of parallel downloads, and return the longest gap of each.
 
-    There is no file where there are no such downloads.
+    No file is written if there are no such downloads.
     """
     asked: dict[str, list[Floats]] = {}
     downloads: dict[Key, Download] = {}
@@ -191,39 +192,39 @@ def _write_received(path: Path, records: Path, levels: Sequence[Level]) -> dict[
             downloads.update({(client, index): one for index, one in group.items()})
     if not downloads:
         return {}
-    names, index, times, more = [], [], [], []
+    names, index, times, increments = [], [], [], []
     for (client, number), one in sorted(downloads.items()):
         time_s = np.unique(np.concatenate(asked[client]))
         names += [client] * time_s.size
         index.append(np.full(time_s.size, number, dtype=np.int64))
         times.append(time_s)
-        more.append(np.diff(one.received_at(time_s).astype(np.int64), prepend=0))
+        increments.append(np.diff(one.received_at(time_s).astype(np.int64), prepend=0))
     columns = {
         "client": pa.array(names, pa.string()),
         "stream_index": pa.array(np.concatenate(index)),
         "time_s": pa.array(np.concatenate(times)),
-        "more_bytes": pa.array(np.concatenate(more)),
+        "more_bytes": pa.array(np.concatenate(increments)),
     }
     write_table(path, RECEIVED, columns)
     return {key: one.longest_gap_s for key, one in downloads.items()}
 
 
 def _without_load(streams: pa.Table, levels: Sequence[Level]) -> pa.Table:
-    """The streams but those of classes that are load alone at all levels.
+    """Return the streams, except for classes that are background load at all levels.
 
-    Nobody reads these, unless it is known how downloads side by side came along.
+    These are needed only if the progress of parallel downloads is known.
     """
-    of_each = [{name for name, one in level.classes.items() if one.load} for level in levels]
-    load = pa.array(sorted(set.intersection(*of_each)), pa.string())
+    load_classes = [{name for name, one in level.classes.items() if one.load} for level in levels]
+    load = pa.array(sorted(set.intersection(*load_classes)), pa.string())
     return streams.filter(pc.invert(pc.is_in(streams["class"].cast(pa.string()), value_set=load)))
 
 
 def _write_streams(path: Path, streams: pa.Table, gaps: Mapping[Key, float]) -> None:
     keys = zip(streams["client"].to_pylist(), streams["stream_index"].to_pylist(), strict=True)
     of_gaps = {GAP.name: pa.array([gaps.get(key) for key in keys], pa.float64())}
-    short = coded(streams)
-    if short is not None:
-        write_table(path, CODED_STREAMS, {**short, **of_gaps})
+    encoded = coded(streams)
+    if encoded is not None:
+        write_table(path, CODED_STREAMS, {**encoded, **of_gaps})
         return
-    kept = {column.name: streams[column.name] for column in KEPT}
-    write_table(path, (*KEPT, GAP), {**kept, **of_gaps})
+    plain = {column.name: streams[column.name] for column in KEPT}
+    write_table(path, (*KEPT, GAP), {**plain, **of_gaps})

@@ -1,4 +1,4 @@
-"""Reads a run's records back as arrays."""
+"""Loading of a run's records as arrays."""
 
 from __future__ import annotations
 
@@ -37,13 +37,12 @@ from analysis.records.peerlog import Kind
 
 
 def load_run(records: Path, level: Level) -> dict[str, ClassData]:
-    """A run's records as arrays: each class of the level, each other class met, and ``ALL``.
+    """Load the records of a run as arrays: the classes of the level, any others, and ``ALL``.
 
     Roles of traced relays are classes as well.
 
     Raises:
-        AnalysisError: a table is missing, cannot be read, or is not the one that parse.json
-            describes.
+        AnalysisError: a table is missing, cannot be read, or does not match parse.json.
     """
     report = read_parse_report(records / files.PARSE_REPORT)
     require_tables(records, report)
@@ -76,14 +75,14 @@ def load_run(records: Path, level: Level) -> dict[str, ClassData]:
             clients,
             dict(_groups(own, clients, progress, level)),
         )
-    of_all = _class_data(_that_measure(streams, level), _beats(beats), level, None, clients)
-    classes = _with_load(classes, level)
-    data = {**classes, **_by_role(records, level), ALL: of_all}
-    return with_tornet(records, _with_unknown(data, report), report)
+    all_classes = _class_data(_without_load(streams, level), _beats(beats), level, None, clients)
+    classes = _mark_load(classes, level)
+    data = {**classes, **_by_role(records, level), ALL: all_classes}
+    return with_tornet(records, _with_unknown_reasons(data, report), report)
 
 
-def _with_unknown(data: dict[str, ClassData], report: ParseReport) -> dict[str, ClassData]:
-    """Return the classes with why it is not known how much they read."""
+def _with_unknown_reasons(data: dict[str, ClassData], report: ParseReport) -> dict[str, ClassData]:
+    """Add the reasons why the throughput of classes is unknown."""
     return {
         name: replace(
             one, unknown_bytes_reason=report.unknown_bytes_reason(None if name == ALL else name)
@@ -93,7 +92,7 @@ def _with_unknown(data: dict[str, ClassData], report: ParseReport) -> dict[str, 
 
 
 def _published(records: Path, level: Level, report: ParseReport) -> dict[str, ClassData]:
-    """Return what a published pack has of a run's records as arrays. Raises as ``load_run``."""
+    """Load the records of a run from a published pack. Raises as ``load_run``."""
     stored = read_streams(records)
     require_streams(records, report, stored)
     gaps = stored[GAP.name].to_pylist()
@@ -112,30 +111,30 @@ def _published(records: Path, level: Level, report: ParseReport) -> dict[str, Cl
         side_by_side = dict(_groups(own, clients, progress, level))
         downloads = (one for group in side_by_side.values() for one in group.values())
         if any(one.known_gap_s is None for one in downloads):
-            raise AnalysisError(f"{records} was published for another measured span", GET_ANEW)
+            raise AnalysisError(f"{records} was published for a different measured span", GET_ANEW)
         classes[name] = replace(
             _class_data(own, None, level, level.horizon_s(name), clients, side_by_side),
             published_read=sums.get(name),
         )
-    of_all = _class_data(_that_measure(streams, level), None, level, None, clients)
-    classes = _with_load(classes, level)
-    of_all = replace(of_all, published_read=sums.get(ALL))
-    data = {**classes, **_by_role(records, level), ALL: of_all}
-    return with_tornet(records, _with_unknown(data, report), report)
+    all_classes = _class_data(_without_load(streams, level), None, level, None, clients)
+    classes = _mark_load(classes, level)
+    all_classes = replace(all_classes, published_read=sums.get(ALL))
+    data = {**classes, **_by_role(records, level), ALL: all_classes}
+    return with_tornet(records, _with_unknown_reasons(data, report), report)
 
 
-def _that_measure(streams: pa.Table, level: Level) -> pa.Table:
-    """The streams of classes that are not there for the load alone."""
+def _without_load(streams: pa.Table, level: Level) -> pa.Table:
+    """Return the streams of classes that are not background load."""
     load = [name for name, one in level.classes.items() if one.load]
     if not load:
         return streams
     return streams.filter(pc.invert(pc.is_in(streams["class"], pa.array(load, pa.string()))))
 
 
-def _with_load(classes: dict[str, ClassData], level: Level) -> dict[str, ClassData]:
-    """The classes, those that are load marked as such and without their streams.
+def _mark_load(classes: dict[str, ClassData], level: Level) -> dict[str, ClassData]:
+    """Return the classes, with background load marked and its streams removed.
 
-    Of these no metric takes more than how many there are, and a published pack has none.
+    No metric needs more than the number of these streams, and a published pack omits them.
     """
     loads = {name for name, one in level.classes.items() if one.load}
     return {
@@ -154,7 +153,7 @@ def _with_load(classes: dict[str, ClassData], level: Level) -> dict[str, ClassDa
 
 
 def _by_role(records: Path, level: Level) -> dict[str, ClassData]:
-    """What traced relays relayed, each role of relays as a class of its own."""
+    """Return the cells of traced relays, with a class for each role of relays."""
     if not (records / files.CELLS_TABLE).is_file():
         return {}
     by_role: dict[str, list[tuple[Cells, Arrivals | None]]] = {}
@@ -188,10 +187,11 @@ def _without_streams(level: Level) -> ClassData:
 
 
 def load_transfer(records: Path) -> PeerTransfer:
-    """A transfer between two peers from a run's records.
+    """Load a transfer between two peers from a run's records.
 
     Raises:
-        AnalysisError: the table or what is known of the path is missing or cannot be read.
+        AnalysisError: the table or the file with the facts of the path is missing or cannot be
+            read.
     """
     table = read_table(
         records / files.PEERS_TABLE, PEERS, missing="extract the run's records first"
@@ -205,7 +205,7 @@ def load_transfer(records: Path) -> PeerTransfer:
     since_s = time_s - connected_s[0]
     utp = (kind == Kind.UTP) & (role == "seed")
     if utp.any():
-        # The seed has one socket that carries the transfer; others only greet.
+        # Only one socket of the seed carries the transfer; the others only perform handshakes.
         socket, in_flight = _floats(table, "socket"), _floats(table, "in_flight_bytes")
         utp &= socket == socket[utp][np.argmax(in_flight[utp])]
     requests = (kind == Kind.REQUESTS) & (role == "downloader")
@@ -240,7 +240,7 @@ def _read(path: Path, columns: tuple[Column, ...]) -> pa.Table:
 
 
 def _with_texts(table: pa.Table) -> pa.Table:
-    """The table with clients and classes as text, not as codes of a dictionary."""
+    """Convert clients and classes from dictionary codes to text."""
     for name in ("client", "class"):
         place = table.schema.get_field_index(name)
         table = table.set_column(place, name, table[name].cast(pa.string()))
@@ -248,7 +248,7 @@ def _with_texts(table: pa.Table) -> pa.Table:
 
 
 def _with_codes(table: pa.Table, clients: list[str]) -> pa.Table:
-    """The table with each client's place in the list instead of its name."""
+    """Replace each client by its index in the list."""
     place = table.schema.get_field_index("client")
     return table.set_column(
         place, "client", pc.index_in(table["client"], value_set=pa.array(clients, pa.string()))
@@ -298,11 +298,11 @@ def _beats(table: pa.Table) -> Beats:
 
 
 Progress = dict[tuple[str, int], tuple[Floats, Floats]]
-"""Client and number of a stream -> when how much of it had come, two arrays of one shape."""
+"""(client, stream number) -> times and bytes received by then, two arrays of the same shape."""
 
 
 def _progress(records: Path) -> Progress:
-    """How streams came along; empty where the logs did not tell."""
+    """Load the progress of streams; empty if it was not logged."""
     if not (records / files.PROGRESS_TABLE).is_file():
         return {}
     table = _read(records / files.PROGRESS_TABLE, PROGRESS)
@@ -313,17 +313,18 @@ def _progress(records: Path) -> Progress:
 def _groups(
     streams: pa.Table, clients: list[str], progress: Progress, level: Level
 ) -> Iterator[tuple[str, dict[int, Download]]]:
-    """Yield the clients that have downloads side by side, and these by number, oldest first.
+    """Yield the clients with parallel downloads, and these by number, oldest first.
 
-    A client with a stream of unknown fate or size has none: who was served when is not known.
+    A client with a stream of unknown outcome or size has none, because its service is not fully
+    known.
     """
     if not progress:
         return
-    of_client: dict[int, list[dict[str, Any]]] = {}
+    rows_by_client: dict[int, list[dict[str, Any]]] = {}
     for row in streams.to_pylist():
         if level.measured_start_s <= row["start_s"] < level.measured_end_s:
-            of_client.setdefault(row["client"], []).append(row)
-    for code, rows in sorted(of_client.items()):
+            rows_by_client.setdefault(row["client"], []).append(row)
+    for code, rows in sorted(rows_by_client.items()):
         rows.sort(key=lambda row: (row["start_s"], row["stream_index"]))
         ends = [row["end_s"] for row in rows]
         overlap = any(row["start_s"] < end for row, end in zip(rows[1:], ends, strict=False))
@@ -335,7 +336,7 @@ def _groups(
 
 
 def groups_side_by_side(records: Path, level: Level) -> Iterator[tuple[str, dict[int, Download]]]:
-    """Clients of a whole run that have downloads side by side, and these by their numbers.
+    """Yield the clients of a whole run with parallel downloads, and these by number.
 
     Raises:
         AnalysisError: a table is missing or cannot be read.
@@ -367,13 +368,13 @@ def _download(row: dict[str, Any], client: str, progress: Progress) -> Download:
 
 
 def _codes(table: pa.Table) -> NDArray[np.int64]:
-    """The clients' codes, shape (n,)."""
+    """Return the codes of the clients, shape (n,)."""
     column = table["client"].cast(pa.int64()).combine_chunks()
     return np.asarray(column.to_numpy(zero_copy_only=False), dtype=np.int64)
 
 
 def _floats(table: pa.Table, name: str) -> Floats:
-    """A column as floats of shape (n,), NaN for null."""
-    # Of more bytes than a double holds exactly the nearest number.
+    """Return a column as floats of shape (n,), NaN for null."""
+    # Large byte counts are rounded to the nearest double.
     column = table[name].cast(pa.float64(), safe=False).combine_chunks()
     return np.asarray(column.to_numpy(zero_copy_only=False), dtype=np.float64)

@@ -1,6 +1,7 @@
-"""How evenly clients are served, and how long streams wait in between. Arrays in, arrays out.
+"""Fairness between clients, and service gaps of streams. Arrays in, arrays out.
 
-Definitions: docs/reference/metrics.md. Index of fairness: Jain, Chiu and Hawe (1984), DEC TR-301.
+docs/reference/metrics.md has the definitions. The fairness index is from Jain, Chiu and Hawe
+(1984), DEC TR-301.
 """
 
 from __future__ import annotations
@@ -11,11 +12,11 @@ from numpy.typing import ArrayLike
 from analysis.arrays import Bools, Floats, Ints
 
 STARVED_S = 10.0
-"""A stream that gets nothing for so long at a time is starved: about as long as people wait."""
+"""A stream without a byte for this long is starved. People wait for about as long."""
 
 
 def jain_index(amounts: ArrayLike) -> float | None:
-    """(sum x)^2 / (n sum x^2): 1 if all have the same, 1/n if one has everything.
+    """Return (sum x)^2 / (n sum x^2): 1 if all are equal, 1/n if one has everything.
 
     Args:
         amounts: shape (n,), >= 0.
@@ -32,7 +33,7 @@ def jain_index(amounts: ArrayLike) -> float | None:
     largest = float(x.max(initial=0.0))
     if largest == 0:
         return None
-    # The index does not change with the unit, and squares of shares cannot leave a float's range.
+    # The index does not depend on the unit, and squares of shares cannot overflow.
     share = x / largest
     return float(share.sum() ** 2 / (share.size * np.sum(share**2)))
 
@@ -40,18 +41,18 @@ def jain_index(amounts: ArrayLike) -> float | None:
 def amount_by_client(
     client: Ints, begin_s: Floats, end_s: Floats, amount: Floats, low_s: float, high_s: float
 ) -> Floats:
-    """What each client got in [low, high], if each amount came evenly over its interval.
+    """Return the amount of each client in [low, high], spreading amounts over their intervals.
 
     Args:
         client: shape (n,), codes.
         begin_s: shape (n,), start of each counting interval.
-        end_s: shape (n,), its end; one without length counts as an instant.
+        end_s: shape (n,), its end; an empty interval counts as an instant.
         amount: shape (n,).
         low_s: start of the span.
-        high_s: its end.
+        high_s: end of the span.
 
     Returns:
-        One for each client that has an interval, ordered by code.
+        A value for each client with an interval, ordered by code.
     """
     if client.size == 0:
         return np.empty(0)
@@ -75,25 +76,24 @@ def longest_gaps(
     beat_end_s: Floats,
     beat_bytes: Floats,
 ) -> Floats:
-    """The longest time each stream got no byte for, from its start to its end.
+    """Return the longest time without a byte of each stream, from its start to its end.
 
-    The wait for the first byte is exact; later gaps are runs of heartbeat intervals inside the
-    stream in which its client read nothing, so they are known to two heartbeats and too short
-    rather than too long.
+    The wait for the first byte is exact. Later gaps are runs of heartbeat intervals in which the
+    client read nothing. They are underestimated by at most two heartbeats.
 
     Args:
         client: shape (n,), codes of the streams' clients.
         start_s: shape (n,).
         end_s: shape (n,), end of the stream or of its observation.
-        first_byte_s: shape (n,), from the start; NaN if none came.
+        first_byte_s: shape (n,), from the start; NaN without a byte.
         beat_client: shape (m,), codes.
         beat_begin_s: shape (m,).
         beat_end_s: shape (m,).
         beat_bytes: shape (m,).
 
     Returns:
-        Shape (n,); NaN where the client's heartbeats cannot tell: it had another stream at the same
-        time, or has no heartbeat.
+        Shape (n,); NaN if the client's heartbeats do not identify the stream's service, because the
+        client had another stream at the same time or has no heartbeat.
     """
     gaps = np.full(start_s.shape, np.nan)
     for code in np.unique(client):
@@ -114,7 +114,7 @@ def longest_gaps(
 
 
 def _alone(start_s: Floats, end_s: Floats) -> Bools:
-    """Whether no other stream of the same client overlaps; shape (n,)."""
+    """Return whether each stream overlaps with no other stream of its client, shape (n,)."""
     order = np.argsort(start_s, kind="stable")
     start, end = start_s[order], end_s[order]
     before = np.concatenate(([-np.inf], np.maximum.accumulate(end)[:-1]))
@@ -125,7 +125,7 @@ def _alone(start_s: Floats, end_s: Floats) -> Bools:
 
 
 def _longest_run(silent: Bools, begin_s: Floats, end_s: Floats) -> float:
-    """Length of the longest run of consecutive silent intervals; 0 if there is none."""
+    """Return the length of the longest run of silent intervals; 0 without one."""
     edges = np.diff(np.concatenate(([False], silent, [False])).astype(np.int8))
     first, last = np.flatnonzero(edges == 1), np.flatnonzero(edges == -1) - 1
     return float(np.max(end_s[last] - begin_s[first], initial=0.0))

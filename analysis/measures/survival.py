@@ -1,8 +1,7 @@
-"""Distributions of times that were not all seen to their end. Arrays in, arrays out.
+"""Distributions of censored times. Arrays in, arrays out.
 
-Method: Kaplan and Meier (1958) for right-censored times; Aalen and Johansen (1978) for the
-cumulative incidence of one kind of end among others. docs/reference/metrics.md says which is used
-where.
+Methods: Kaplan and Meier (1958) for right-censored times; Aalen and Johansen (1978) for the
+cumulative incidence with competing risks. docs/reference/metrics.md lists where each is used.
 """
 
 from __future__ import annotations
@@ -17,12 +16,12 @@ from analysis.arrays import Floats
 CENSORED = 0
 """Observation ended before anything happened."""
 EVENT = 1
-"""The awaited thing happened."""
+"""The awaited event happened."""
 FAILURE = 2
-"""Something happened after which the awaited thing cannot happen any more."""
+"""A competing event happened, which rules the awaited one out."""
 
 _SLACK = 1e-9
-"""A step that reaches a level up to rounding reaches it."""
+"""Tolerance for reaching a level despite rounding."""
 
 
 @dataclass(frozen=True)
@@ -30,10 +29,10 @@ class Curve:
     """A right-continuous step function F(t), the probability that the event came by t.
 
     Attributes:
-        times_s: shape (k,), increasing; where F jumps.
+        times_s: shape (k,), increasing; the jumps of F.
         probability: shape (k,), F at and after each of ``times_s``; F is 0 before the first.
-        end_s: F is known up to here: the longest observation, or infinity when nothing is left
-            that could still change it.
+        end_s: F is known up to this time: the longest observation, or infinity if no remaining
+            observation can change F.
         count: number of observations behind the curve.
     """
 
@@ -43,21 +42,21 @@ class Curve:
     count: int
 
     def at(self, times_s: ArrayLike) -> Floats:
-        """F at the given times; NaN behind ``end_s``."""
+        """Return F at the given times; NaN after ``end_s``."""
         times = np.asarray(times_s, dtype=np.float64)
         steps = np.concatenate(([0.0], self.probability))
         values: Floats = steps[np.searchsorted(self.times_s, times, side="right")]
         return np.where(times <= self.end_s, values, np.nan)
 
     def quantile(self, q: float) -> float | None:
-        """The smallest t with F(t) >= q, or None if the curve does not get there."""
+        """Return the smallest t with F(t) >= q, or None if the curve does not reach q."""
         reached = np.flatnonzero(self.probability >= q - _SLACK)
         return float(self.times_s[reached[0]]) if reached.size else None
 
     def restricted_mean(self, limit_s: float) -> float | None:
-        """The mean of min(T, limit), the integral of 1 - F from 0 to the limit.
+        """Return the mean of min(T, limit), the integral of 1 - F from 0 to the limit.
 
-        None if the curve ends before the limit.
+        Returns None if the curve ends before the limit.
         """
         if self.count == 0 or limit_s > self.end_s:
             return None
@@ -68,7 +67,7 @@ class Curve:
 
 
 def cumulative_incidence(times_s: ArrayLike, kinds: ArrayLike) -> Curve:
-    """Aalen-Johansen estimate of the probability that EVENT came by t, FAILURE being final.
+    """Return the Aalen-Johansen estimate of the probability of EVENT by t, with FAILURE competing.
 
     Sum over t_i <= t of S(t_i-) d_i / n_i, with n_i observations still at risk at t_i, d_i events
     at t_i, and S the Kaplan-Meier estimate of "neither event nor failure yet". Without CENSORED
@@ -76,7 +75,7 @@ def cumulative_incidence(times_s: ArrayLike, kinds: ArrayLike) -> Curve:
 
     Args:
         times_s: shape (n,), each observation's event time or the end of its observation, >= 0.
-        kinds: shape (n,), CENSORED, EVENT or FAILURE. Of equal times, censoring counts as later.
+        kinds: shape (n,), CENSORED, EVENT or FAILURE. Among equal times, censoring counts as later.
 
     Raises:
         ValueError: shapes differ, or times are negative or not finite.
@@ -98,12 +97,12 @@ def cumulative_incidence(times_s: ArrayLike, kinds: ArrayLike) -> Curve:
     before = np.concatenate(([1.0], survival[:-1]))
     probability = np.cumsum(before * events / at_risk)
     jumps = events > 0
-    nobody_left = survival[-1] <= _SLACK
-    end = float("inf") if nobody_left else float(unique[-1])
+    none_at_risk = survival[-1] <= _SLACK
+    end = float("inf") if none_at_risk else float(unique[-1])
     return Curve(unique[jumps], np.minimum(probability[jumps], 1.0), end, int(times.size))
 
 
 def kaplan_meier(times_s: ArrayLike, kinds: ArrayLike) -> Curve:
-    """Kaplan-Meier estimate: FAILURE taken as censoring, as if the event would still have come."""
+    """Return the Kaplan-Meier estimate, with FAILURE treated as censoring."""
     kind = np.asarray(kinds, dtype=np.int64)
     return cumulative_incidence(times_s, np.where(kind == FAILURE, CENSORED, kind))

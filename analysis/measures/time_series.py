@@ -1,4 +1,4 @@
-"""Rates and counts over time, from counters read at irregular instants. Arrays in, arrays out."""
+"""Rates and counts over time, from counters read at irregular times. Arrays in, arrays out."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from analysis.arrays import Floats
 def cumulative_at(
     grid_s: ArrayLike, begin_s: ArrayLike, end_s: ArrayLike, amount: ArrayLike
 ) -> Floats:
-    """How much had come by each grid time, if each amount came evenly over (begin, end].
+    """Return the cumulative amount at each grid time, spreading amounts evenly over (begin, end].
 
     Args:
         grid_s: shape (g,).
         begin_s: shape (n,), start of each counting interval.
-        end_s: shape (n,), its end; an interval without length counts as an instant.
+        end_s: shape (n,), its end; an empty interval counts as an instant.
         amount: shape (n,).
 
     Returns:
@@ -32,8 +32,8 @@ def cumulative_at(
     order = np.argsort(end[instant], kind="stable")
     steps = np.concatenate(([0.0], np.cumsum(value[instant][order])))
     total: Floats = steps[np.searchsorted(end[instant][order], grid, side="right")]
-    # Each interval adds slope value/length from its begin and takes it away at its end, so the sum
-    # is piecewise linear: with the slope's changes sorted by time, it is one interpolation.
+    # Each interval adds the slope value/length at its begin and removes it at its end. The sum is
+    # therefore piecewise linear, and one interpolation over the sorted changes of slope suffices.
     begin, end, value = begin[~instant], end[~instant], value[~instant]
     if value.size == 0:
         return total
@@ -56,12 +56,12 @@ def averaged(
 ) -> Floats:
     """Return the amount per second in a window centred on each grid time.
 
-    At an edge the window is cut to [low, high] and the amount divided by what is left of its width,
-    so nothing is invented outside the observation; where nothing is left the value is NaN.
+    At the edges, the window is cut to [low, high] and the amount is divided by the remaining width,
+    so nothing is extrapolated. If no width remains, the value is NaN.
 
     Args:
         grid_s: shape (g,).
-        amount_by: maps times to how much had come by each of them.
+        amount_by: maps times to the cumulative amount at each of them.
         window_s: full width of the window.
         low_s: start of the observation.
         high_s: end of the observation.
@@ -76,6 +76,6 @@ def averaged(
 
 
 def count_by(grid_s: ArrayLike, times_s: ArrayLike) -> Floats:
-    """How many of ``times_s`` lie at or before each grid time."""
+    """Return how many of ``times_s`` are at or before each grid time."""
     times = np.sort(np.asarray(times_s, dtype=np.float64))
     return np.searchsorted(times, np.asarray(grid_s), side="right").astype(np.float64)

@@ -1,1 +1,1 @@
-"""What people read: reports and pages in HTML, with their CSV files."""
+"""Reports and pages in HTML, with their CSV files."""

@@ -1,4 +1,4 @@
-"""The answer of a study in sentences, made from the verdicts on its endpoints."""
+"""The answer of a study in sentences, from the verdicts on its endpoints."""
 
 from __future__ import annotations
 
@@ -7,26 +7,28 @@ from collections.abc import Sequence
 from analysis.formats.study import Replicate
 from analysis.inference.intervals import CONFIDENCE, Interval
 from analysis.inference.sample_size import POWER
-from analysis.judgement.compared import Compared
+from analysis.judgement.compared import VariantComparison
 from analysis.judgement.judging import Judgement
 from analysis.judgement.verdicts import LEVEL, Grade, Verdict
 from analysis.measures.data import ALL
 from analysis.measures.durations import DURATIONS
-from analysis.measures.metric import rank_words
+from analysis.measures.metric import rank_label
 from analysis.pages.numbers import format_number, readable_unit, scaled
 
 
-def answer(compared: Sequence[Compared], *, error_level: float | None = LEVEL) -> list[str]:
-    """Return a sentence for each endpoint of each comparison, and what the study could show.
+def answer(
+    compared: Sequence[VariantComparison], *, error_level: float | None = LEVEL
+) -> list[str]:
+    """Return a sentence for each endpoint of each comparison, and the power of the study.
 
     Args:
-        compared: all comparisons of the study; none: it has no baseline.
-        error_level: chance of a false verdict in each comparison; None: in all together.
+        compared: all comparisons of the study; empty if it has no baseline.
+        error_level: probability of a false verdict in each comparison; None: in all together.
 
     Returns:
         Paragraphs: the number of networks, or of repeats of one network; one for each level and
-        endpoint; the smallest difference that so many show; and the chance of a false "shown".
-        None without endpoints.
+        endpoint; the smallest detectable difference; and the probability of a false "shown". Empty
+        without endpoints.
     """
     judged = [one for one in compared if one.judgements]
     if not judged:
@@ -34,15 +36,15 @@ def answer(compared: Sequence[Compared], *, error_level: float | None = LEVEL) -
     replicate = judged[0].judgements[0].verdict.replicate
     if max(one.networks for one in judged) == 1:
         return [
-            f"Pilot, 1 {replicate}: differences between {replicate}s are not known, so that "
-            f"nothing is judged. Run more of them, for example with {replicate.upper()}S=5.",
+            f"Pilot, 1 {replicate}: differences between {replicate}s are unknown, so nothing "
+            f"can be judged. Run more of them, for example with {replicate.upper()}S=5.",
             *_endpoints(judged),
         ]
-    said = [_networks(judged, replicate), *_endpoints(judged), *_detectable(judged)]
-    return said if error_level is None else [*said, *_scope(judged, error_level)]
+    paragraphs = [_networks(judged, replicate), *_endpoints(judged), *_detectable(judged)]
+    return paragraphs if error_level is None else [*paragraphs, *_scope(judged, error_level)]
 
 
-def _networks(compared: Sequence[Compared], replicate: Replicate) -> str:
+def _networks(compared: Sequence[VariantComparison], replicate: Replicate) -> str:
     counts = sorted({one.networks for one in compared})
     many = f"{counts[0]} to {counts[-1]}" if len(counts) > 1 else f"{counts[0]}"
     if replicate == "repeat":
@@ -51,9 +53,9 @@ def _networks(compared: Sequence[Compared], replicate: Replicate) -> str:
     return f"{pilot}{many} networks."
 
 
-def _endpoints(compared: Sequence[Compared]) -> list[str]:
+def _endpoints(compared: Sequence[VariantComparison]) -> list[str]:
     """Return one paragraph for each level and endpoint, with a sentence for each variant."""
-    groups: dict[tuple[str, str, str, str], list[tuple[Compared, Judgement]]] = {}
+    groups: dict[tuple[str, str, str, str], list[tuple[VariantComparison, Judgement]]] = {}
     for one in compared:
         for judgement in one.judgements:
             key = (one.place, one.baseline, judgement.class_name, judgement.metric.name)
@@ -61,7 +63,7 @@ def _endpoints(compared: Sequence[Compared]) -> list[str]:
     return [_paragraph(place, group) for (place, *_), group in groups.items()]
 
 
-def _paragraph(place: str, group: Sequence[tuple[Compared, Judgement]]) -> str:
+def _paragraph(place: str, group: Sequence[tuple[VariantComparison, Judgement]]) -> str:
     sentences = [
         f"{_first(one, judgement) if number == 0 else _next(one, judgement)}: {_grade(judgement)}."
         for number, (one, judgement) in enumerate(group)
@@ -77,8 +79,8 @@ def _paragraph(place: str, group: Sequence[tuple[Compared, Judgement]]) -> str:
     return " ".join([*([f"{place}:"] if place else []), *sentences])
 
 
-def _first(one: Compared, judgement: Judgement) -> str:
-    """Return the sentence that names endpoint, variant and baseline."""
+def _first(one: VariantComparison, judgement: Judgement) -> str:
+    """Return the sentence with endpoint, variant and baseline."""
     verdict, name = judgement.verdict, _subject(judgement)
     if verdict.effect is None:
         return f"{name} under {one.variant} against {one.baseline}"
@@ -90,7 +92,7 @@ def _first(one: Compared, judgement: Judgement) -> str:
         of = (
             ""
             if judgement.metric.quantile is None
-            else f" ({rank_words(judgement.metric.quantile)})"
+            else f" ({rank_label(judgement.metric.quantile)})"
         )
         who = f"{judgement.class_name[0].upper()}{judgement.class_name[1:]} clients"
         text = f"{who} take {change} {to}{of} under {one.variant} as under {one.baseline}"
@@ -103,8 +105,8 @@ def _first(one: Compared, judgement: Judgement) -> str:
     return text + _interval(judgement, named=True)
 
 
-def _next(one: Compared, judgement: Judgement) -> str:
-    """Return the sentence of a further variant, which repeats nothing of the first."""
+def _next(one: VariantComparison, judgement: Judgement) -> str:
+    """Return the sentence of a further variant, without the parts in common with the first."""
     verdict = judgement.verdict
     if verdict.effect is None:
         return f"Under {one.variant}"
@@ -135,7 +137,7 @@ def _is_time_of_class(judgement: Judgement) -> bool:
 
 
 def _change(judgement: Judgement) -> str:
-    """Return by how much the variant is off, without the names of the two."""
+    """Return the size of the difference, without the names of the variants."""
     verdict = judgement.verdict
     assert verdict.effect is not None
     if verdict.scale == "ratio":
@@ -146,7 +148,7 @@ def _change(judgement: Judgement) -> str:
 
 
 def _word(judgement: Judgement) -> str:
-    """Return in which direction the estimate points."""
+    """Return the direction of the estimate."""
     verdict = judgement.verdict
     assert verdict.effect is not None
     more = verdict.effect.estimate > (1 if verdict.scale == "ratio" else 0)
@@ -156,7 +158,7 @@ def _word(judgement: Judgement) -> str:
 
 
 def _interval(judgement: Judgement, *, named: bool = False) -> str:
-    """Return the interval, and in how many networks the estimate's direction was found."""
+    """Return the interval, and the number of networks with the estimate's direction."""
     verdict = judgement.verdict
     assert verdict.effect is not None
     parts = []
@@ -184,7 +186,7 @@ def _no_difference(verdict: Verdict) -> bool:
 
 
 def _difference(judgement: Judgement) -> tuple[Interval, str]:
-    """Return a difference in the unit that readers see, and that unit."""
+    """Return a difference in the displayed unit, and that unit."""
     factor, unit = readable_unit(judgement.metric.unit)
     of = scaled(judgement.verdict.effect, factor)
     assert of is not None
@@ -221,8 +223,8 @@ def _factor(value: float) -> str:
     return f"{value:.2f}" if value < 1000 else "more than 1000"
 
 
-def _detectable(compared: Sequence[Compared]) -> list[str]:
-    """Return the smallest difference of the first endpoint that so many networks show."""
+def _detectable(compared: Sequence[VariantComparison]) -> list[str]:
+    """Return the smallest detectable difference of the first endpoint."""
     first = [
         judgement
         for one in compared
@@ -233,7 +235,7 @@ def _detectable(compared: Sequence[Compared]) -> list[str]:
         judgement.verdict.detectable or 0.0
         for judgement in first
         if judgement.verdict.scale == "ratio"
-        # Levels may have other endpoints.
+        # Levels may have different endpoints.
         and endpoint_name(judgement) == endpoint_name(first[0])
     )
     if not ratios:
@@ -242,13 +244,13 @@ def _detectable(compared: Sequence[Compared]) -> list[str]:
     replicates = f"{first[0].verdict.replicate}s"
     worst = "" if low == high else f" ({high} times where {replicates} differ most)"
     return [
-        f"With so many {replicates}, a change of {low} times or more{worst} in the "
+        f"With this many {replicates}, a change of {low} times or more{worst} in the "
         f"{endpoint_name(first[0])} is shown with a chance of {100 * POWER:.0f}%."
     ]
 
 
-def _scope(compared: Sequence[Compared], error_level: float) -> list[str]:
-    """Return for what the level holds, where there are several comparisons."""
+def _scope(compared: Sequence[VariantComparison], error_level: float) -> list[str]:
+    """Return the scope of the error level if there are several comparisons."""
     if len(compared) == 1:
         return []
     together = 1 - (1 - error_level) ** len(compared)

@@ -1,4 +1,4 @@
-"""What the report's section on cell traces shows, as the template takes it."""
+"""Values of the report's section on cell traces, for the template."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ from analysis.celltrace.summaries import (
     over_seeds,
     stream_counts,
 )
-from analysis.figures.cells import TraceFigure, labels_of
-from analysis.formats.plan_file import network_words
+from analysis.figures.cells import TraceFigure, column_labels
+from analysis.formats.plan_file import format_network
 from analysis.formats.study import Study
 
 GROUP_NAMES: dict[Group, Literal["all", "busiest", "quiet", "busy"]] = {
@@ -30,7 +30,7 @@ GROUP_NAMES: dict[Group, Literal["all", "busiest", "quiet", "busy"]] = {
     Group.QUIET: "quiet",
     Group.BUSY: "busy",
 }
-"""What an experiment file calls them."""
+"""Names of groups in experiment files."""
 
 Show = Callable[[float | None], str]
 
@@ -42,10 +42,10 @@ def section(
     show: Show,
     uri: Callable[[bytes], str],
 ) -> dict[str, Any] | None:
-    """The section's content; None for a study without traces. show: a number as text."""
+    """Return the values of the section; None without traces. show: formats a number."""
     if not table:
         return None
-    labels = {(level, variant): label for level, variant, label in labels_of(table, study)}
+    labels = {(level, variant): label for level, variant, label in column_labels(table, study)}
     relays = [relay for _, counts in table.counts for relay in counts.relays]
     fates = fate_counts(table)
     cells = sum(n for _, _, n in fates)
@@ -72,7 +72,7 @@ def section(
             {
                 "role": row.role,
                 "label": labels[row.level, row.variant],
-                "seed": network_words(row.seed, row.repeat).removeprefix("seed "),
+                "seed": format_network(row.seed, row.repeat).removeprefix("seed "),
                 "period": number(row.period_s),
                 "strength": number(row.strength),
                 "noise": number(row.noise),
@@ -153,7 +153,7 @@ def _published(
                     "published": True,
                     "circuits": number(float("nan")),
                     "cells": f"{count:,}",
-                    # As they were published, not to our number of digits.
+                    # Do not round published numbers.
                     "numbers": [f"{value:,}" for value in numbers_ms],
                 }
             )
@@ -212,7 +212,7 @@ def _waits(
 
 
 def _stage_text(row: MeanTimes, number: Callable[[float], str]) -> str:
-    # Cells that took no time at all leave nothing to have a share of.
+    # The share is undefined if no time was spent inside.
     share = number(row.share) if np.isnan(row.share) else f"{row.share:.0%}"
     return f"{number(row.summary.mean_ms)} ({number(row.summary.median_ms)}), {share}"
 

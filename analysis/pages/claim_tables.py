@@ -1,4 +1,4 @@
-"""Answered claims as claims.csv, as claims.json and as rows of a page."""
+"""Answers to claims as claims.csv, as claims.json and as rows of a page."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from analysis.inference.intervals import CONFIDENCE, Interval
-from analysis.judgement.claims.claim import Answer, Answered, Part
+from analysis.judgement.claims.claim import Answer, ClaimResult, Part
 from analysis.judgement.verdicts import LEVEL
 from analysis.pages.claims_answer import counted
 from analysis.pages.numbers import exact, format_effect
@@ -22,7 +22,7 @@ CLAIM_COLUMNS = (
 
 
 CLAIMS_FORMAT = 3
-"""Version of claims.json; files of version 1 do not name it. Each has other answers."""
+"""Version of claims.json. Files of version 1 do not contain it. Each has other answers."""
 
 
 def _number(value: float | None) -> float | None:
@@ -31,12 +31,12 @@ def _number(value: float | None) -> float | None:
 
 
 def bounds(effect: Interval | None) -> tuple[float | None, float | None, float | None]:
-    """Estimate, lower and upper bound; three times None without an effect."""
+    """Return estimate, lower and upper bound; each is None without an effect."""
     return (None, None, None) if effect is None else (effect.estimate, effect.low, effect.high)
 
 
-def claims_csv(answers: Sequence[Answered]) -> str:
-    """One line per claim, with the part on which its answer rests."""
+def claims_csv(answers: Sequence[ClaimResult]) -> str:
+    """Return a line per claim, with the part that determines its answer."""
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
     writer.writerow(CLAIM_COLUMNS)
@@ -73,8 +73,8 @@ def claims_csv(answers: Sequence[Answered]) -> str:
     return text.getvalue()
 
 
-def claims_data(title: str, answers: Sequence[Answered]) -> dict[str, Any]:
-    """All claims of the paper of that title with all their parts, as plain data."""
+def claims_data(title: str, answers: Sequence[ClaimResult]) -> dict[str, Any]:
+    """Return all claims of the paper with all of their parts, as plain data."""
     return {
         "format": CLAIMS_FORMAT,
         "paper": title,
@@ -127,8 +127,8 @@ def _obstacle(part: Part) -> str | None:
     return None if part.untestable is None else part.untestable.obstacle.value
 
 
-def claim_row(answered: Answered, numbers: set[int]) -> dict[str, Any]:
-    """A claim as the page shows it; ``numbers``: the figures that it can link to."""
+def claim_row(answered: ClaimResult, numbers: set[int]) -> dict[str, Any]:
+    """Return a claim as a row of the page; ``numbers``: the figures to which it can link."""
     return {
         "claim": answered.claim,
         "linked": [number for number in answered.claim.figures if number in numbers],

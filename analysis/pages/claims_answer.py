@@ -1,4 +1,4 @@
-"""What a paper's claims came to: in sentences, in an order for readers and as a plot."""
+"""The answers to a paper's claims: in sentences, sorted for readers, and as a plot."""
 
 from __future__ import annotations
 
@@ -6,31 +6,30 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 
 from analysis.figures.forest import Mark, Panel
-from analysis.judgement.claims.claim import Answer, Answered, Part
+from analysis.judgement.claims.claim import Answer, ClaimResult, Part
 from analysis.judgement.compared import size_in_margins
 from analysis.pages.numbers import format_effect
 
 CAPTION = (
-    "The comparison on which each answer rests, as the first named against the second, with its "
-    "95% interval; the grey band is the margin within which two values count as alike. An arrow: "
-    "the interval goes further than is drawn."
+    "The comparison that determines each answer, the first against the second, with its "
+    "95% interval; the grey band is the margin within which two values count as equivalent. An "
+    "arrow: the interval exceeds the axis."
 )
 
-MOST_TOLD = 3
-"""Findings that are told one by one."""
+MAX_DESCRIBED = 3
+"""Maximum number of findings that are described individually."""
 
 _SHOWN = (Answer.SUPPORTED, Answer.OPPOSITE)
 
 
-def sorted_answers(answers: Iterable[Answered]) -> list[Answered]:
-    """Claims by what was found: differences that are shown, the largest first, then the others.
+def sorted_answers(answers: Iterable[ClaimResult]) -> list[ClaimResult]:
+    """Sort claims by their result: shown differences, the largest first, then the others.
 
-    Where no difference is shown, no test says anything, or none is possible, the order of the paper
-    stays.
+    Claims with other answers keep the order of the paper.
     """
     places = {Answer.NO_DIFFERENCE: 1, Answer.UNTESTABLE: 2, Answer.OPEN: 3}
 
-    def place(answered: Answered) -> tuple[int, float]:
+    def place(answered: ClaimResult) -> tuple[int, float]:
         if answered.answer in places:
             return places[answered.answer], 0.0
         return 0, -size_in_margins(answered.deciding)
@@ -38,35 +37,40 @@ def sorted_answers(answers: Iterable[Answered]) -> list[Answered]:
     return sorted(answers, key=place)
 
 
-def claims_answer(answers: Sequence[Answered]) -> list[str]:
-    """How many claims came out how, the largest differences found, and what is open and why."""
+def claims_answer(answers: Sequence[ClaimResult]) -> list[str]:
+    """Return the counts of answers, the largest differences, and the reasons for open claims."""
     if not answers:
         return []
     counts = [f"{n} {answer.value}" for answer, n in counted(answers).items() if n]
     count = len(answers)
     first = f"Of {count} claim{'' if count == 1 else 's'}: {_list(counts)}."
-    of: dict[Answer, list[Answered]] = {answer: [] for answer in Answer}
+    by_answer: dict[Answer, list[ClaimResult]] = {answer: [] for answer in Answer}
     for one in sorted_answers(answers):
-        of[one.answer].append(one)
+        by_answer[one.answer].append(one)
     shown = [one for one in sorted_answers(answers) if one.answer in _SHOWN]
-    told = [_told(one) for one in shown[:MOST_TOLD]]
-    small = len(of[Answer.NO_DIFFERENCE])
+    sentences = [_describe(one) for one in shown[:MAX_DESCRIBED]]
+    small = len(by_answer[Answer.NO_DIFFERENCE])
     if small:
         claims = "1 claim is" if small == 1 else f"{small} claims are"
-        told.append(
-            f"No relevant difference: {claims} of what is shown to be smaller than the margin."
+        sentences.append(
+            f"No relevant difference: {claims} about differences smaller than the margin."
         )
-    return [first, *told, *_untestable(of[Answer.UNTESTABLE]), *_open(of[Answer.OPEN])]
+    return [
+        first,
+        *sentences,
+        *_untestable(by_answer[Answer.UNTESTABLE]),
+        *_open(by_answer[Answer.OPEN]),
+    ]
 
 
-def counted(answers: Iterable[Answered]) -> dict[Answer, int]:
-    """How many claims have each of the five answers, all of them named."""
+def counted(answers: Iterable[ClaimResult]) -> dict[Answer, int]:
+    """Return the number of claims with each of the five answers."""
     by_answer = Counter(answered.answer for answered in answers)
     return {answer: by_answer[answer] for answer in Answer}
 
 
-def _told(answered: Answered) -> str:
-    """One finding: the claim, and the comparison that decides it."""
+def _describe(answered: ClaimResult) -> str:
+    """Describe one finding: the claim, and the comparison that determines its answer."""
     part = answered.deciding
     return f"{answered.answer.value.capitalize()}: {answered.claim.statement} {_rests_on(part)}"
 
@@ -74,7 +78,7 @@ def _told(answered: Answered) -> str:
 def _rests_on(part: Part) -> str:
     effect, interval = format_effect(part.effect, part.scale, part.metric.unit)
     label = part.metric.label
-    # Of claims about several metrics the text names its own.
+    # The text of a claim about several metrics already contains the metric.
     words = f"{part.text if part.text.startswith(label) else f'{label}, {part.text}'}: {effect}"
     if interval:
         words = f"{words} {interval}"
@@ -85,33 +89,35 @@ def _rests_on(part: Part) -> str:
     return f"({words}.)"
 
 
-def _untestable(answers: Sequence[Answered]) -> list[str]:
-    """Why claims cannot be tested, the most frequent reason first; the tables have the figures."""
+def _untestable(answers: Sequence[ClaimResult]) -> list[str]:
+    """Return why claims cannot be tested, the most frequent reason first."""
     reasons = Counter(one.deciding.untestable.head for one in answers if one.deciding.untestable)
-    words = [f"{n} since {head}" for head, n in reasons.most_common()]
+    words = [f"{n} because {head}" for head, n in reasons.most_common()]
     return [f"Cannot be tested here: {'; '.join(words)}."] if words else []
 
 
-def _open(answers: Sequence[Answered]) -> list[str]:
-    """Why claims are open, the most frequent reason first."""
+def _open(answers: Sequence[ClaimResult]) -> list[str]:
+    """Return why claims are open, the most frequent reason first."""
     if not answers:
         return []
     needed = [one.more_networks for one in answers if one.more_networks is not None]
     words = []
     if needed:
-        more = f"about {max(needed)} more would do for all of them"
-        words.append(f"{len(needed)} for want of networks ({more})")
+        more = f"about {max(needed)} more would be enough for all"
+        words.append(f"{len(needed)} because of too few networks ({more})")
     reasons = Counter(one.deciding.reason for one in answers if one.more_networks is None)
-    words += [f"{n} since {reason or 'no test can be made'}" for reason, n in reasons.most_common()]
+    words += [
+        f"{n} because {reason or 'no test is possible'}" for reason, n in reasons.most_common()
+    ]
     return [f"Open: {'; '.join(words)}."]
 
 
-def claims_panel(answers: Iterable[Answered]) -> Panel:
-    """The deciding comparison of each claim as a forest plot's panel, in the readers' order."""
+def claims_panel(answers: Iterable[ClaimResult]) -> Panel:
+    """Return the deciding comparison of each claim as a forest plot's panel, sorted for readers."""
     return Panel("", "", tuple(map(_mark, sorted_answers(answers))))
 
 
-def _mark(answered: Answered) -> Mark:
+def _mark(answered: ClaimResult) -> Mark:
     part = answered.deciding
     axis = "difference" if part.metric.unit == "1" else "ratio"
     label = answered.claim.id.replace("-", " ")

@@ -1,4 +1,4 @@
-"""A comparison of two sets of runs as a table of text, a CSV file and an HTML page."""
+"""A comparison of two sets of runs as plain text, a CSV file and an HTML page."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ from typing import Any
 from analysis.comparison.comparing import A, B, Comparison, MetricRow
 from analysis.comparison.imported_metrics import NOTES
 from analysis.comparison.run_sets import RunSet
-from analysis.figures.forest import Drawn, write_forest
+from analysis.figures.forest import RenderedPlot, write_forest
 from analysis.formats import files
 from analysis.inference.intervals import CONFIDENCE
-from analysis.judgement.compared import Compared
+from analysis.judgement.compared import VariantComparison
 from analysis.judgement.estimates import Estimate
 from analysis.judgement.judging import Judgement
 from analysis.measures.data import ALL
@@ -31,10 +31,10 @@ from analysis.pages.numbers import (
     readable_unit,
     scaled,
 )
-from analysis.pages.row_keys import row_keys
+from analysis.pages.table_sort_keys import table_sort_keys
 
-LONGEST_NAME = 16
-"""In letters, of a set that the sentences of an answer repeat."""
+MAX_NAME_LENGTH = 16
+"""Maximum length of a set's name in sentences; longer ones are replaced by A or B."""
 
 CSV_COLUMNS = (
     "cell", "class", "metric", "unit", "endpoint",
@@ -45,7 +45,7 @@ CSV_COLUMNS = (
 
 
 def csv_text(comparison: Comparison) -> str:
-    """All metrics of all places, one line each."""
+    """Return all metrics of all places as CSV."""
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
     writer.writerow(CSV_COLUMNS)
@@ -82,7 +82,7 @@ def _side(side: Estimate) -> list[object]:
 
 
 def _note(row: MetricRow) -> str:
-    """Why there is no verdict or no number."""
+    """Return the reasons for missing verdicts and numbers."""
     notes = [row.judgement.verdict.reason, row.judgement.verdict.caution]
     for name, side in ((A, row.a), (B, row.b)):
         if side.mean is None:
@@ -91,11 +91,11 @@ def _note(row: MetricRow) -> str:
 
 
 def readable(row: MetricRow) -> dict[str, str | bool | float]:
-    """A row as tables show it."""
+    """Return a row as values for tables."""
     metric, verdict = row.judgement.metric, row.judgement.verdict
     factor, unit = readable_unit(metric.unit)
     effect, bounds = format_effect(verdict.effect, verdict.scale, metric.unit)
-    a, b = (scaled(side.beside(verdict.scale), factor) for side in (row.a, row.b))
+    a, b = (scaled(side.mean_for(verdict.scale), factor) for side in (row.a, row.b))
     return {
         "where": row.match.label,
         "class_name": "" if row.judgement.class_name == ALL else row.judgement.class_name,
@@ -109,14 +109,14 @@ def readable(row: MetricRow) -> dict[str, str | bool | float]:
         "verdict": verdict.word,
         "note": "; ".join(part for part in (verdict.more, _note(row)) if part),
         "endpoint": row.judgement.endpoint is not None,
-        **row_keys(metric, row.judgement.class_name, row.judgement),
+        **table_sort_keys(metric, row.judgement.class_name, row.judgement),
         "regression": row.judgement.regression,
     }
 
 
 def tables(comparison: Comparison) -> list[dict[str, Any]]:
-    """Return the endpoints, then the other metrics: rows, and by reason those without any."""
-    made: list[dict[str, Any]] = []
+    """Return the endpoints, then the other metrics: rows, and by reason the metrics without one."""
+    parts: list[dict[str, Any]] = []
     several = _several(comparison)
     for endpoints in (True, False):
         rows = []
@@ -127,18 +127,18 @@ def tables(comparison: Comparison) -> list[dict[str, Any]]:
             shown = readable(row)
             reason = nothing(row, shown)
             if reason:
-                of = [shown["class_name"], shown["where"] if several else ""]
-                places = ", ".join(str(part) for part in of if part)
+                details = [shown["class_name"], shown["where"] if several else ""]
+                places = ", ".join(str(part) for part in details if part)
                 name = f"{row.judgement.metric.label}{f' ({places})' if places else ''}"
                 without.setdefault(reason, []).append(name)
             else:
                 rows.append(shown)
-        made.append({"rows": rows, "without": without})
-    return made
+        parts.append({"rows": rows, "without": without})
+    return parts
 
 
 def nothing(row: MetricRow, shown: Mapping[str, object]) -> str:
-    """Why a row has nothing to compare, with its verdict; "" if it has."""
+    """Return why a row has nothing to compare, with its verdict; "" if it has."""
     verdict = "; ".join(str(part) for part in (shown["verdict"], shown["note"]) if part)
     if row.a.mean is None and row.b.mean is None:
         return f"Not given, {verdict}"
@@ -172,7 +172,7 @@ def table_text(comparison: Comparison) -> str:
 
 
 def facts(run_set: RunSet) -> list[tuple[str, str]]:
-    """What determined a set's runs, for readers."""
+    """Return the inputs of a set's runs, for readers."""
 
     def joined(values: Iterator[str]) -> str:
         return "; ".join(dict.fromkeys(value for value in values if value)) or "not recorded"
@@ -209,8 +209,8 @@ def facts(run_set: RunSet) -> list[tuple[str, str]]:
     ]
 
 
-def compared_of(comparison: Comparison) -> list[Compared]:
-    """The verdicts on endpoints by place; none where both sides are the same bytes."""
+def endpoint_comparisons(comparison: Comparison) -> list[VariantComparison]:
+    """Return the verdicts on endpoints by place; empty if both sides are byte-identical."""
     if comparison.identical:
         return []
     several = _several(comparison)
@@ -218,13 +218,13 @@ def compared_of(comparison: Comparison) -> list[Compared]:
     for row in comparison.endpoints:
         by_place.setdefault(row.match.label if several else "", []).append(row.judgement)
     return [
-        Compared(place, comparison.b.name, comparison.a.name, tuple(judgements))
+        VariantComparison(place, comparison.b.name, comparison.a.name, tuple(judgements))
         for place, judgements in by_place.items()
     ]
 
 
 def simulated_by(comparison: Comparison) -> list[str]:
-    """What each side simulated, once where it is the same; nothing where that is not known."""
+    """Return the simulated networks of each side, only once if they are the same."""
     a, b = comparison.a.simulated, comparison.b.simulated
     if a == b:
         return list(a)
@@ -234,18 +234,18 @@ def simulated_by(comparison: Comparison) -> list[str]:
 def answered(comparison: Comparison) -> list[str]:
     """Return the conclusion, then a sentence for each endpoint.
 
-    Long names, such as paths, are said once; the sentences have A and B instead.
+    Long names, such as paths, occur only once; the sentences contain A and B instead.
     """
-    compared, conclusion = compared_of(comparison), f"{comparison.outcome}."
-    if max(len(comparison.a.name), len(comparison.b.name)) > LONGEST_NAME:
+    compared, conclusion = endpoint_comparisons(comparison), f"{comparison.outcome}."
+    if max(len(comparison.a.name), len(comparison.b.name)) > MAX_NAME_LENGTH:
         compared = [replace(one, variant=B, baseline=A) for one in compared]
         conclusion += f" {A} is {comparison.a.name}, {B} is {comparison.b.name}."
     found = answer(compared, error_level=None)
     return [conclusion, *found] if found else [comparison.sentence]
 
 
-def html_text(comparison: Comparison, forest: Drawn | None = None) -> str:
-    """The report as one page that loads nothing."""
+def html_text(comparison: Comparison, forest: RenderedPlot | None = None) -> str:
+    """Return the report as one self-contained page."""
     context: dict[str, Any] = {
         "c": comparison,
         "answer": answered(comparison),
@@ -264,18 +264,18 @@ def html_text(comparison: Comparison, forest: Drawn | None = None) -> str:
 
 @dataclass(frozen=True)
 class ComparisonPaths:
-    """What ``write`` wrote."""
+    """Paths of the written files."""
 
     html: Path
     csv: Path
 
 
 def write(comparison: Comparison, out: Path) -> ComparisonPaths:
-    """Write report.html, comparison.csv, answer.txt and the plot into ``out``; always the same."""
+    """Write report.html, comparison.csv, answer.txt and the plot into ``out``."""
     out.mkdir(parents=True, exist_ok=True)
     paths = ComparisonPaths(out / files.REPORT, out / files.COMPARISON_CSV)
     paths.csv.write_text(csv_text(comparison), encoding="utf-8")
-    forest = write_forest(compared_of(comparison), out / files.FOREST)
+    forest = write_forest(endpoint_comparisons(comparison), out / files.FOREST)
     write_answer(out, answered(comparison))
     paths.html.write_text(html_text(comparison, forest), encoding="utf-8")
     return paths

@@ -1,4 +1,4 @@
-"""What the HTML pages have in common: templates, style sheet, and that they appear whole."""
+"""Common parts of the HTML pages: templates, style sheet, and atomic replacement."""
 
 from __future__ import annotations
 
@@ -20,25 +20,25 @@ TEMPLATES = Path(__file__).with_name("templates")
 
 
 def environment() -> Environment:
-    """Templates by name; a name that a template does not get is an error, not an empty string."""
-    made = Environment(
+    """Return the template environment; an undefined name in a template is an error."""
+    templates = Environment(
         autoescape=True,
         undefined=StrictUndefined,
         trim_blocks=True,
         lstrip_blocks=True,
         loader=FileSystemLoader(TEMPLATES, encoding="utf-8"),
     )
-    made.filters["plain"] = plain
-    return made
+    templates.filters["plain"] = plain
+    return templates
 
 
 def json_text(value: object) -> str:
-    """A JSON value for a block of code."""
+    """Format a JSON value for a block of code."""
     return json.dumps(value, indent=2, sort_keys=True, ensure_ascii=False)
 
 
 def plain(value: object) -> str:
-    """A JSON value for a table."""
+    """Format a JSON value for a table."""
     if isinstance(value, str):
         return value
     if isinstance(value, list) and all(isinstance(v, str | int | float) for v in value):
@@ -47,18 +47,18 @@ def plain(value: object) -> str:
 
 
 def write_answer(folder: Path, sentences: Iterable[str]) -> None:
-    """The sentences at the top of a page as answer.txt beside it, for terminals."""
+    """Write the sentences at the top of a page as answer.txt, for terminals."""
     (folder / files.ANSWER).write_text("".join(f"{one}\n" for one in sentences), encoding="utf-8")
 
 
 def image_uri(svg: bytes) -> Markup:
-    """A drawing as an address that holds it."""
+    """Return a drawing as a data URI."""
     return Markup("data:image/svg+xml;base64,") + base64.b64encode(svg).decode("ascii")
 
 
 @contextmanager
 def replaced(out: Path, names: Iterable[str]) -> Iterator[Path]:
-    """A scratch directory whose entries replace those of the same names in ``out`` at the end."""
+    """Yield a scratch directory whose entries replace entries of the same names in ``out``."""
     with scratch_folder(out, ".report-") as scratch:
         yield scratch
         for entry in names:

@@ -1,4 +1,4 @@
-"""A night's answers as Markdown, HTML and JUnit XML. Pure."""
+"""The results of a nightly run as Markdown, HTML and JUnit XML."""
 
 from __future__ import annotations
 
@@ -12,23 +12,23 @@ from typing import Any
 from analysis.comparison.comparing import Comparison, Conclusion, MetricRow
 from analysis.comparison.history import HistoryStep
 from analysis.comparison.run_sets import CATALOGUES
-from analysis.figures.forest import Drawn
+from analysis.figures.forest import RenderedPlot
 from analysis.inference.change_points import MINIMUM_DF, NIGHTS_ALONE
 from analysis.inference.sample_size import POWER
-from analysis.judgement.compared import Compared
-from analysis.pages.comparison import answered, compared_of, readable, simulated_by
+from analysis.judgement.compared import VariantComparison
+from analysis.pages.comparison import answered, endpoint_comparisons, readable, simulated_by
 from analysis.pages.html import environment, image_uri
 from analysis.pages.numbers import NOTHING, format_number, readable_unit
 
 
 @dataclass(frozen=True)
 class NightResult:
-    """One experiment of a night.
+    """One experiment of a nightly run.
 
     Attributes:
-        name: of the experiment.
-        comparison: with the baseline; None where the night became the baseline.
-        repeated: all records are those of the night before.
+        name: name of the experiment.
+        comparison: with the baseline; None if the night became the baseline.
+        repeated: whether all records equal those of the night before.
         judged: the comparison, or that of the night's runs with themselves.
     """
 
@@ -39,57 +39,57 @@ class NightResult:
 
     @property
     def alarm(self) -> bool:
-        """Whether an endpoint is shown to be worse than in the baseline."""
+        """True if an endpoint is shown to be worse than in the baseline."""
         return self.comparison is not None and self.comparison.conclusion is Conclusion.REGRESSION
 
     @property
     def sentence(self) -> str:
-        """The answer in one sentence."""
+        """The result in one sentence."""
         if self.comparison is None:
             return "The runs of this night are the baseline from now on."
-        again = " The records are those of the night before." if self.repeated else ""
-        return self.comparison.sentence + again
+        suffix = " The records are those of the night before." if self.repeated else ""
+        return self.comparison.sentence + suffix
 
     @property
     def anchor(self) -> str:
-        """Where its part of the page begins."""
+        """Anchor of its part of the page."""
         return f"experiment-{self.name}"
 
     @property
-    def compared(self) -> list[Compared]:
-        """The verdicts on endpoints by place; none without a comparison."""
-        return [] if self.comparison is None else compared_of(self.comparison)
+    def compared(self) -> list[VariantComparison]:
+        """The verdicts on endpoints by place; empty without a comparison."""
+        return [] if self.comparison is None else endpoint_comparisons(self.comparison)
 
     @property
     def answer(self) -> list[str]:
-        """What was found, in sentences."""
+        """The result in sentences."""
         if self.comparison is None or self.repeated:
             return [self.sentence]
         return answered(self.comparison)
 
     @property
     def sees(self) -> str:
-        """From which size on a change is an alarm the same night, in a sentence."""
+        """The smallest change that raises an alarm in the same night, in a sentence."""
         networks, spreads = self.judged.networks, self.judged.spreads_shown
         if networks < 2:
-            return "Sees nothing in one night: an alarm needs two networks at least."
+            return "A single network cannot raise an alarm; use at least two."
         what = (
-            f"With {networks} networks a change for the worse of one endpoint alone is an alarm "
-            f"the same night, in {100 * POWER:.0f}% of cases,"
+            f"With {networks} networks, a deterioration of a single endpoint raises an alarm "
+            f"in the same night in {100 * POWER:.0f}% of cases"
         )
         if self.judged.identical and spreads is not None:
             return (
                 f"{what} from {spreads:.2g} times the standard deviation over networks of the "
-                "difference to the baseline on. A night with other records shows how large it is."
+                "difference to the baseline. A night with different records shows its size."
             )
         rows = [
             row for row in self.judged.judged
             if row.judgement.verdict.scale == "ratio" and row.judgement.verdict.detectable
         ]  # fmt: skip
         if not rows or self.judged.identical:
-            return f"{what} if it is as large as the table says."
+            return f"{what} if it is as large as in the table."
         rows.sort(key=lambda row: row.judgement.verdict.detectable or 0.0)
-        return f"{what} from {_seen(rows[0])} on, for others from {_seen(rows[-1])}."
+        return f"{what} from {_seen(rows[0])}, for others from {_seen(rows[-1])}."
 
 
 def _seen(row: MetricRow) -> str:
@@ -98,7 +98,7 @@ def _seen(row: MetricRow) -> str:
 
 @dataclass(frozen=True)
 class Night:
-    """All of a night."""
+    """All experiments of a nightly run."""
 
     when: str
     project: str
@@ -112,47 +112,48 @@ class Night:
 
     @property
     def alarm(self) -> bool:
-        """Whether any experiment raises one."""
+        """True if any experiment raises an alarm."""
         return any(result.alarm for result in self.results)
 
     @property
     def sentence(self) -> str:
-        """The answer of the whole night."""
+        """The result of the whole night."""
         count = len(self.results)
-        of = f"{count} experiment{'' if count == 1 else 's'}"
+        experiments = f"{count} experiment{'' if count == 1 else 's'}"
         alarms = [result.name for result in self.results if result.alarm]
         if not alarms:
-            return f"No alarm in {of}."
+            return f"No alarm in {experiments}."
         are = "is" if len(alarms) == 1 else "are"
-        return f"{len(alarms)} of {of} {are} worse than the baseline: {', '.join(alarms)}."
+        return f"{len(alarms)} of {experiments} {are} worse than the baseline: {', '.join(alarms)}."
 
     @property
     def not_searched(self) -> str:
-        """In which time series no step can be found, and what it takes; "" if there are none."""
+        """A sentence on time series that cannot be searched yet; "" if there are none."""
         if not self.unsearched:
             return ""
-        of = "no" if self.unsearched == self.series else f"{self.unsearched} of {self.series}"
-        what = "time series can be searched" if of == "no" else "time series cannot be searched"
+        number = "no" if self.unsearched == self.series else f"{self.unsearched} of {self.series}"
+        verb = "can" if number == "no" else "cannot"
         return (
-            f"{of.capitalize()} {what} for steps yet: their noise is not known. It takes about "
-            f"{NIGHTS_ALONE} nights with other records than the night before; with several runs a "
-            f"night fewer, as {1 + math.ceil(1.5 * MINIMUM_DF / 9)} with ten."
+            f"{number.capitalize()} time series {verb} be searched for steps yet, because their "
+            f"noise is unknown. This takes about {NIGHTS_ALONE} nights with records that differ "
+            "from the night before; with several runs per night fewer, for example "
+            f"{1 + math.ceil(1.5 * MINIMUM_DF / 9)} with ten."
         )
 
     @property
     def rate(self) -> str:
-        """What the alarm's rate is, in words."""
+        """The expected rate of false alarms, as text."""
         return (
-            f"At most {self.false_alarms_per_year:g} false differences a year are expected over "
-            f"{self.nights_per_year} nights and all experiments, were every night's behaviour "
-            "changed but no better or worse; half of them at most would be alarms. Nights with the "
-            "baseline's bytes cannot raise any. Step changes: at most "
-            f"{self.false_steps_per_year:g} false a year."
+            f"At most {self.false_alarms_per_year:g} false differences per year are expected over "
+            f"{self.nights_per_year} nights and all experiments, if every night's behaviour "
+            "changed without being better or worse; at most half of them would be alarms. Nights "
+            "with the baseline's records cannot raise any. Step changes: at most "
+            f"{self.false_steps_per_year:g} false ones per year."
         )
 
 
 def markdown(night: Night) -> str:
-    """The summary for a pull request or a terminal."""
+    """Return the summary for a pull request or a terminal."""
     lines = [f"# Night of {night.when}", "", f"Project: {night.project or 'not recorded'}", ""]
     for result in night.results:
         mark = "**ALARM** " if result.alarm else ""
@@ -186,7 +187,7 @@ def markdown(night: Night) -> str:
             ]
             lines.append("")
     lines += ["## Step changes", ""]
-    lines += [f"- {_step_words(words)}" for words in map(step_words, night.steps)] or ["None."]
+    lines += [f"- {_step_line(words)}" for words in map(format_step, night.steps)] or ["None."]
     if night.not_searched:
         lines += ["", night.not_searched]
     lines += ["", night.rate, ""]
@@ -194,7 +195,7 @@ def markdown(night: Night) -> str:
 
 
 def seen_from(row: MetricRow) -> str:
-    """Return the smallest change of an endpoint that is shown; a share has none beyond all."""
+    """Return the smallest detectable change of an endpoint; "none" if it exceeds 100%."""
     size = row.judgement.verdict.detectable
     if size is None:
         return NOTHING
@@ -206,8 +207,8 @@ def seen_from(row: MetricRow) -> str:
     return f"\N{PLUS-MINUS SIGN}{format_number(factor * size)}{' points' if unit == '%' else ''}"
 
 
-def step_words(step: HistoryStep) -> Mapping[str, str]:
-    """A step for readers."""
+def format_step(step: HistoryStep) -> Mapping[str, str]:
+    """Return a step as texts for readers."""
     experiment, level, variant, class_name, metric, _ = step.time_series
     quantity = CATALOGUES["onionlab"].quantity(metric)
     label, unit = (metric, "") if quantity is None else (quantity.label, quantity.unit)
@@ -225,7 +226,7 @@ def step_words(step: HistoryStep) -> Mapping[str, str]:
     }
 
 
-def _step_words(words: Mapping[str, str]) -> str:
+def _step_line(words: Mapping[str, str]) -> str:
     new = "**new** " if words["new"] else ""
     return (
         f"{new}{words['direction']}: {words['what']} of {words['where']}: {words['size']}, between "
@@ -237,19 +238,19 @@ def _point(point: tuple[str, str]) -> str:
     return f"{point[0]} [{point[1] or 'commit not recorded'}]"
 
 
-def html(night: Night, forests: Mapping[str, Drawn] = MappingProxyType({})) -> str:
-    """The summary as one page that loads nothing; forests: the plot of each experiment with one."""
+def html(night: Night, forests: Mapping[str, RenderedPlot] = MappingProxyType({})) -> str:
+    """Return the summary as one self-contained page. forests: plots by experiment."""
     context: dict[str, Any] = {
         "night": night,
         "results": [_section(result, forests.get(result.name)) for result in night.results],
-        "steps": [step_words(step) for step in night.steps],
+        "steps": [format_step(step) for step in night.steps],
         "power": round(100 * POWER),
     }
     return environment().get_template("nightly.html.j2").render(**context)
 
 
-def _section(result: NightResult, forest: Drawn | None) -> dict[str, Any]:
-    """One experiment as the template takes it."""
+def _section(result: NightResult, forest: RenderedPlot | None) -> dict[str, Any]:
+    """Return one experiment as values for the template."""
     comparison = result.comparison
     return {
         "result": result,
@@ -265,7 +266,7 @@ def _section(result: NightResult, forest: Drawn | None) -> dict[str, Any]:
 
 
 def junit(night: Night) -> str:
-    """One test case for each endpoint; one for each experiment whose bytes are the same."""
+    """Return a test case for each endpoint, or one for each byte-identical experiment."""
     suites = ET.Element("testsuites", name="onionlab nightly")
     for result in night.results:
         suite = ET.SubElement(suites, "testsuite", name=result.name, timestamp=night.when)

@@ -1,15 +1,15 @@
-"""Numbers and intervals as readers see them in tables, and as CSV files hold them."""
+"""Formatting of numbers and intervals for tables and CSV files."""
 
 from __future__ import annotations
 
 from analysis.inference.intervals import Interval
 
 NOTHING = "\N{EN DASH}"
-"""What a table shows where there is no number."""
+"""Placeholder in tables for a missing number."""
 
 
 def format_number(value: float | None, sign: bool = False) -> str:
-    """A number for readers: four significant digits, groups of thousands, a real minus sign."""
+    """Format a number: four significant digits, groups of thousands, a real minus sign."""
     if value is None:
         return NOTHING
     plus = "+" if sign else ""
@@ -27,20 +27,20 @@ def format_number(value: float | None, sign: bool = False) -> str:
 
 
 def format_interval(interval: Interval | None, sign: bool = False) -> str:
-    """The bounds of an interval, or nothing where there are none."""
+    """Format the bounds of an interval; "" if there are none."""
     if interval is None or interval.low is None or interval.high is None:
         return ""
     return f"[{format_number(interval.low, sign)}, {format_number(interval.high, sign)}]"
 
 
 def readable_unit(unit: str) -> tuple[float, str]:
-    """Factor and unit for readers: MB/s and per cent read better than B/s and shares."""
+    """Return factor and unit for readers, such as MB/s instead of B/s, and per cent."""
     units = {"B/s": (1e-6, "MB/s"), "1": (100.0, "%"), "streams": (1.0, "")}
     return units.get(unit, (1.0, unit))
 
 
 def scaled(interval: Interval | None, factor: float) -> Interval | None:
-    """An interval in another unit."""
+    """Return an interval in another unit."""
     if interval is None:
         return None
     low, high = interval.low, interval.high
@@ -52,12 +52,12 @@ def scaled(interval: Interval | None, factor: float) -> Interval | None:
 
 
 def format_effect(effect: Interval | None, scale: str, unit: str) -> tuple[str, str]:
-    """An effect and its interval for readers, the same on all pages: a factor, or a difference.
+    """Format an effect and its interval as a factor or a difference, the same on all pages.
 
     Args:
         effect: of one side against the other.
         scale: "ratio" or "difference", as in ``verdicts.Verdict``.
-        unit: the metric's; differences of shares are in percentage points.
+        unit: unit of the metric; differences of shares are in percentage points.
     """
     if effect is None:
         return NOTHING, ""
@@ -74,19 +74,19 @@ def format_effect(effect: Interval | None, scale: str, unit: str) -> tuple[str, 
 
 
 def _factor(value: float) -> str:
-    # From two seeds an interval may reach any size; more digits would say no more.
+    # Intervals from two seeds may be arbitrarily wide, so more digits would not add information.
     if value > 1000:
         return ">1000"
     return f"{value:.3f}" if value >= 0.001 else "<0.001"
 
 
 def exact(value: float | None) -> str:
-    """A number in a CSV file: nine digits are more than any metric has."""
+    """Format a number for a CSV file; nine digits are more than any metric has."""
     return "" if value is None else f"{value:.9g}"
 
 
 def exact_bounds(interval: Interval | None) -> list[str]:
-    """Estimate, low and high in a CSV file, empty where there is none."""
+    """Format estimate, low and high for a CSV file, empty if missing."""
     if interval is None:
         return ["", "", ""]
     return [exact(value) for value in (interval.estimate, interval.low, interval.high)]

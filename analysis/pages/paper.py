@@ -1,6 +1,6 @@
-"""A paper's figures and claims from the runs that repeat it: one folder, one manifest, one page.
+"""A paper's figures and claims from runs that reproduce it: a folder with a manifest and a page.
 
-The same runs give the same bytes. Runs that are not there are named wherever they are missed.
+The same runs give the same bytes. Missing runs are listed wherever they are needed.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from analysis.errors import AnalysisError
-from analysis.figures.forest import Drawn, write_panels
+from analysis.figures.forest import RenderedPlot, write_panels
 from analysis.figures.style import COLUMN
 from analysis.figures.writing import FigurePaths, write_figure
 from analysis.formats import files
@@ -21,17 +21,22 @@ from analysis.formats.json_files import read_json
 from analysis.formats.study import Run, Study
 from analysis.inference.intervals import CONFIDENCE
 from analysis.judgement.claims.answers import answer_claims
-from analysis.judgement.claims.claim import Answered, Claim, Labels
+from analysis.judgement.claims.claim import Claim, ClaimResult, Labels
 from analysis.judgement.judging import RunStatistics, Statistics, add_run, over_networks
 from analysis.judgement.verdicts import LEVEL
-from analysis.measures.leeway import Leeway, Leeways, leeway, of_repeats
+from analysis.measures.contention import (
+    Contention,
+    ContentionByRun,
+    combine_repeats,
+    measure_contention,
+)
 from analysis.measures.run_data import load_run
-from analysis.pages.beside import Beside, beside_csv, beside_values
 from analysis.pages.claim_tables import claim_row, claims_csv, claims_data
 from analysis.pages.claims_answer import CAPTION, claims_answer, claims_panel, sorted_answers
+from analysis.pages.cross_study import OtherStudy, cross_study_csv, cross_study_values
 from analysis.pages.html import environment, image_uri, replaced, write_answer
 from analysis.pages.paper_levels import write_paper_levels
-from analysis.pages.paper_runs import Drawing, Key, distinct_runs, drawings_of, key_of
+from analysis.pages.paper_runs import Drawing, Key, collect_drawings, distinct_runs, run_key
 from analysis.pages.simulated import simulated
 
 MANIFEST_FORMAT = 1
@@ -41,13 +46,13 @@ Runs = Mapping[Key, Run]
 
 @dataclass(frozen=True)
 class Paper:
-    """What is to be repeated.
+    """The paper to reproduce.
 
     Attributes:
-        title: which paper.
-        studies: the experiments that repeat it; the same level, variant and seed is the same run in
-            all of them.
-        claims: what it says.
+        title: title of the paper.
+        studies: the experiments that reproduce it; the same level, variant and seed is the same run
+            in all of them.
+        claims: claims of the paper.
     """
 
     title: str
@@ -57,19 +62,19 @@ class Paper:
 
 @dataclass(frozen=True)
 class PaperPaths:
-    """What ``build`` wrote, and the answers."""
+    """Paths of the files written by ``build``, and the answers."""
 
     html: Path
     manifest: Path
     claims_csv: Path
     claims_json: Path
     figures: tuple[FigurePaths, ...]
-    answers: tuple[Answered, ...]
+    answers: tuple[ClaimResult, ...]
     missing: tuple[Run, ...]
 
 
-def answers_beside(paper: Paper, store: Path, title: str) -> Beside:
-    """The answers of other runs of a paper's experiments, for ``build``.
+def answer_other_study(paper: Paper, store: Path, title: str) -> OtherStudy:
+    """Return the answers of other runs of a paper's experiments, for ``build``.
 
     Args:
         paper: their studies, and the same claims.
@@ -77,14 +82,13 @@ def answers_beside(paper: Paper, store: Path, title: str) -> Beside:
         title: where the runs come from.
 
     Raises:
-        AnalysisError: the studies do not fit together, none of their runs is there, or records are
-            damaged.
+        AnalysisError: the studies do not match, none of their runs exists, or records are damaged.
     """
-    there = _there(paper, store)
-    if not there:
-        raise AnalysisError(f"{title}: none of the runs is there", "pack them again")
-    answers = _answers(paper, _statistics(paper, store, there, ()))
-    return Beside(title, tuple(simulated(*paper.studies)), answers)
+    existing = _existing_runs(paper, store)
+    if not existing:
+        raise AnalysisError(f"{title}: none of the runs exists", "pack them again")
+    answers = _answers(paper, _statistics(paper, store, existing, ()))
+    return OtherStudy(title, tuple(simulated(*paper.studies)), answers)
 
 
 def build(
@@ -92,36 +96,36 @@ def build(
     store: Path,
     out: Path,
     software: Mapping[str, str] | None = None,
-    beside: Beside | None = None,
+    other_study: OtherStudy | None = None,
 ) -> PaperPaths:
-    """Writes the figures, claims.csv, claims.json, manifest.json and figures.html into ``out``.
+    """Write the figures, claims.csv, claims.json, manifest.json and figures.html into ``out``.
 
     Args:
-        paper: with every run that there should be.
-        store: directory to which the studies' run and record directories are relative.
-        out: made if missing; what an earlier call wrote there is replaced.
-        software: names and versions of what made the runs, for the manifest.
-        beside: other runs' answers to the same claims, for claims-beside.csv and the page.
+        paper: with all planned runs.
+        store: directory that the studies' run and record directories are relative to.
+        out: created if missing; output of an earlier call is replaced.
+        software: names and versions of the programs behind the runs, for the manifest.
+        other_study: other runs' answers to the same claims, for claims-beside.csv and the page.
 
     Raises:
-        AnalysisError: the studies do not fit together, there is nothing to draw, no run at all is
-            there, or records are damaged.
+        AnalysisError: the studies do not match, there is nothing to draw, no run exists, or records
+            are damaged.
     """
     runs = distinct_runs(paper.studies)
-    there = _there(paper, store)
-    missing = tuple(run for key, run in runs.items() if key not in there)
-    drawings = drawings_of(paper.studies, there)
+    existing = _existing_runs(paper, store)
+    missing = tuple(run for key, run in runs.items() if key not in existing)
+    drawings = collect_drawings(paper.studies, existing)
     if not (drawings or paper.claims):
         raise AnalysisError(
-            "there is no claim to answer, and no figure of these experiments has a number in the "
-            "paper",
-            "give one to each: figures: [{..., paper: 8}]",
+            "there are neither claims to answer nor figures to draw: no figure of these "
+            "experiments has the number of a figure in the paper",
+            "add the numbers: figures: [{..., paper: 8}]",
         )
-    if not there:
+    if not existing:
         raise AnalysisError(
-            f"none of the {len(runs)} runs is in the store", "leave NO_RUN out, and they are made"
+            f"none of the {len(runs)} runs is in the store", "repeat without NO_RUN to run them"
         )
-    measured = _statistics(paper, store, there, drawings)
+    measured = _statistics(paper, store, existing, drawings)
     answers = _answers(paper, measured)
     out.mkdir(parents=True, exist_ok=True)
     drawn_names = [f"{d.data.spec.id}.{end}" for d in drawings for end in ("pdf", "png", "csv")]
@@ -131,11 +135,11 @@ def build(
         files.ANSWER,
         files.CLAIMS_CSV,
         files.CLAIMS_JSON,
-        *([files.CLAIMS_BESIDE_CSV] if beside else []),
+        *([files.CLAIMS_BESIDE_CSV] if other_study else []),
         files.FIGURES_INDEX,
         files.FIGURES_PAGE,
     )
-    # Of an earlier call with other claims, or with figures that have other names now.
+    # An earlier call may have had other claims, or other names of figures.
     before = _drawn_before(out / files.FIGURES_INDEX)
     written = [*drawn_names, *tables]
     with replaced(out, written) as scratch:
@@ -144,7 +148,7 @@ def build(
         (scratch / files.CLAIMS_JSON).write_text(
             _json(claims_data(paper.title, answers)), encoding="utf-8"
         )
-        levels = write_paper_levels(paper.studies, there, measured.statistics, scratch)
+        levels = write_paper_levels(paper.studies, existing, measured.statistics, scratch)
         written += [path.name for one in levels for path in (one.pdf, one.png, one.csv)]
         manifest = _manifest(paper, drawings, drawn, levels, dict(software or {}))
         (scratch / files.FIGURES_INDEX).write_text(_json(manifest), encoding="utf-8")
@@ -153,12 +157,14 @@ def build(
             forest = write_panels([claims_panel(answers)], table, scratch / files.CLAIMS, CAPTION)
         else:
             (scratch / files.CLAIMS_CSV).write_text(table, encoding="utf-8")
-        if beside:
-            table = beside_csv(answers, beside)
+        if other_study:
+            table = cross_study_csv(answers, other_study)
             (scratch / files.CLAIMS_BESIDE_CSV).write_text(table, encoding="utf-8")
-        html = _page(paper, drawings, drawn, answers, (forest, levels), missing, manifest, beside)
+        html = _page(
+            paper, drawings, drawn, answers, (forest, levels), missing, manifest, other_study
+        )
         (scratch / files.FIGURES_PAGE).write_text(html, encoding="utf-8")
-    for name in (before - set(written)) | (set() if beside else {files.CLAIMS_BESIDE_CSV}):
+    for name in (before - set(written)) | (set() if other_study else {files.CLAIMS_BESIDE_CSV}):
         (out / name).unlink(missing_ok=True)
     return PaperPaths(
         html=out / files.FIGURES_PAGE,
@@ -171,35 +177,37 @@ def build(
     )
 
 
-def _there(paper: Paper, store: Path) -> Runs:
-    """The runs that have records, each once."""
+def _existing_runs(paper: Paper, store: Path) -> Runs:
+    """Return the runs that have records, each once."""
     runs = distinct_runs(paper.studies)
     return {key: run for key, run in runs.items() if _has_records(run, store)}
 
 
 @dataclass(frozen=True)
 class _Measured:
-    """What there is of the runs: the metrics, and what their clients got and could have got."""
+    """The metrics and the contention of runs."""
 
     statistics: Statistics
-    leeways: Leeways
+    contention: ContentionByRun
 
 
-def _statistics(paper: Paper, store: Path, there: Runs, drawings: Sequence[Drawing]) -> _Measured:
-    """The metrics of these runs, whose data go to the drawings that show them as well."""
+def _statistics(
+    paper: Paper, store: Path, existing: Runs, drawings: Sequence[Drawing]
+) -> _Measured:
+    """Compute the metrics of these runs, and add their data to the drawings that show them."""
     runs: RunStatistics = {}
-    leeways: dict[tuple[str, str, int], list[Leeway]] = {}
-    study_of = {level.name: study for study in paper.studies for level in study.levels}
-    # One run's records at a time, and each once, though several figures show it.
-    for run in there.values():
-        study, level = study_of[run.level], study_of[run.level].level(run.level)
+    contention: dict[tuple[str, str, int], list[Contention]] = {}
+    study_by_level = {level.name: study for study in paper.studies for level in study.levels}
+    # Load the records of one run at a time, and only once even if several figures show it.
+    for run in existing.values():
+        study, level = study_by_level[run.level], study_by_level[run.level].level(run.level)
         with study.naming(run):
             data = load_run(store / run.records, level)
             add_run(runs, run, data)
             place = run.level, run.variant, study.replicate(run)
-            leeways.setdefault(place, []).append(leeway(data, level))
+            contention.setdefault(place, []).append(measure_contention(data, level))
         for drawing in drawings:
-            if key_of(run) in map(key_of, drawing.shown):
+            if run_key(run) in map(run_key, drawing.shown):
                 drawing.data.add(run.variant, study.replicate(run), data, level)
     scopes = {study.scope for study in paper.studies}
     if len(scopes) > 1:
@@ -208,22 +216,22 @@ def _statistics(paper: Paper, store: Path, there: Runs, drawings: Sequence[Drawi
         )
     return _Measured(
         over_networks(runs, scopes.pop()),
-        {place: of_repeats(own) for place, own in leeways.items()},
+        {place: combine_repeats(own) for place, own in contention.items()},
     )
 
 
-def _answers(paper: Paper, measured: _Measured) -> tuple[Answered, ...]:
+def _answers(paper: Paper, measured: _Measured) -> tuple[ClaimResult, ...]:
     margins, labels = _margins(paper.studies), _labels(paper.studies)
     return tuple(
-        answer_claims(paper.claims, measured.statistics, margins, labels, measured.leeways)
+        answer_claims(paper.claims, measured.statistics, margins, labels, measured.contention)
     )
 
 
 def _drawn_before(manifest: Path) -> set[str]:
-    """The figures' files that an earlier manifest lists; none where there is no such manifest."""
+    """Return the files of figures in an earlier manifest; empty without one."""
     try:
         index = read_json(manifest)
-        # The second is younger than the first.
+        # Manifests of older versions have no levels.
         plots = [*index["figures"], *index.get("levels", [])]
         return {Path(name).name for plot in plots for name in plot["files"]}
     except (AnalysisError, KeyError, TypeError):
@@ -241,7 +249,7 @@ def _margins(studies: Sequence[Study]) -> dict[str, float]:
             if margins.setdefault(metric, margin) != margin:
                 raise AnalysisError(
                     f"the experiments have different margins for {metric}",
-                    "a claim may set its own: margin",
+                    "set the margin in the claim",
                 )
     return margins
 
@@ -257,10 +265,10 @@ def _manifest(
     paper: Paper,
     drawings: Sequence[Drawing],
     drawn: Sequence[FigurePaths],
-    levels: Sequence[Drawn],
+    levels: Sequence[RenderedPlot],
     software: dict[str, str],
 ) -> dict[str, Any]:
-    """Which figure is of which runs, made with what."""
+    """Return the runs and programs behind each figure."""
     return {
         "format": MANIFEST_FORMAT,
         "paper": paper.title,
@@ -279,7 +287,7 @@ def _manifest(
             {
                 "paper": drawing.number,
                 "id": drawing.data.spec.id,
-                "title": drawing.study.title_of(drawing.data.spec),
+                "title": drawing.study.figure_title(drawing.data.spec),
                 "kind": drawing.data.spec.kind,
                 "level": drawing.data.level.name,
                 "experiment": drawing.study.name,
@@ -295,8 +303,8 @@ def _manifest(
     }
 
 
-def _hashes(drawn: FigurePaths | Drawn) -> dict[str, str]:
-    """SHA-256 of each file of a drawing."""
+def _hashes(drawn: FigurePaths | RenderedPlot) -> dict[str, str]:
+    """Return the SHA-256 of each file of a drawing."""
     return {
         path.name: hashlib.sha256(path.read_bytes()).hexdigest()
         for path in (drawn.pdf, drawn.png, drawn.csv)
@@ -318,11 +326,11 @@ def _page(
     paper: Paper,
     drawings: Sequence[Drawing],
     drawn: Sequence[FigurePaths],
-    answers: Sequence[Answered],
-    plots: tuple[Drawn | None, Sequence[Drawn]],
+    answers: Sequence[ClaimResult],
+    plots: tuple[RenderedPlot | None, Sequence[RenderedPlot]],
     missing: Sequence[Run],
     manifest: Mapping[str, Any],
-    beside: Beside | None,
+    other_study: OtherStudy | None,
 ) -> str:
     numbers = {drawing.number for drawing in drawings}
     forest, levels = plots
@@ -335,12 +343,12 @@ def _page(
         "forest_caption": "" if forest is None else forest.caption,
         "levels": [{"paths": one, "uri": image_uri(one.svg)} for one in levels],
         "simulated": simulated(*paper.studies),
-        "beside": beside_values(answers, beside),
+        "other_study": cross_study_values(answers, other_study),
         "claims": [claim_row(answered, numbers) for answered in sorted_answers(answers)],
         "figures": [
             {
                 "number": drawing.number,
-                "title": drawing.study.title_of(drawing.data.spec),
+                "title": drawing.study.figure_title(drawing.data.spec),
                 "paths": paths,
                 "uri": image_uri(paths.svg),
                 "shown": len(drawing.shown),

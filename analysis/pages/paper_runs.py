@@ -1,4 +1,4 @@
-"""Which runs the studies of a paper have together, and which of its figures shows which of them."""
+"""The distinct runs of a paper's studies, and the runs that each figure shows."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from analysis.errors import AnalysisError
 from analysis.figures.catalogue import check_kind
 from analysis.figures.figure_data import FigureData
 from analysis.figures.style import check_look
-from analysis.formats.plan_file import network_words
+from analysis.formats.plan_file import format_network
 from analysis.formats.study import Level, Run, Study
 
 Key = tuple[str, str, int, int]
@@ -19,7 +19,7 @@ Key = tuple[str, str, int, int]
 
 @dataclass(frozen=True)
 class Drawing:
-    """One of the paper's figures: whose it is and which runs it shows, leaves out and lacks."""
+    """One of the paper's figures, with the runs that it shows, excludes and lacks."""
 
     number: int
     study: Study
@@ -29,13 +29,13 @@ class Drawing:
     missing: tuple[Run, ...]
 
 
-def key_of(run: Run) -> Key:
-    """What makes a run the same in all studies of a paper."""
+def run_key(run: Run) -> Key:
+    """Return the key that identifies a run in all studies of a paper."""
     return run.level, run.variant, run.seed, run.repeat
 
 
 def distinct_runs(studies: Sequence[Study]) -> dict[Key, Run]:
-    """All runs, those that several studies share once, by level, variant, seed and repeat."""
+    """Return all distinct runs of the studies, by level, variant, seed and repeat."""
     runs: dict[Key, tuple[Study, Run]] = {}
     levels: dict[str, tuple[Study, Level]] = {}
     for study in studies:
@@ -47,18 +47,18 @@ def distinct_runs(studies: Sequence[Study]) -> dict[Key, Run]:
                     "claims are about one setting for each level: see the two experiments' files",
                 )
         for run in study.runs:
-            first, known = runs.setdefault(key_of(run), (study, run))
+            first, known = runs.setdefault(run_key(run), (study, run))
             if run.run_id != known.run_id:
                 raise AnalysisError(
                     f"{first.name} and {study.name} have different runs of {run.variant} at the "
-                    f"level {run.level}, {network_words(run.seed, run.repeat)}",
+                    f"level {run.level}, {format_network(run.seed, run.repeat)}",
                     "their settings have to be the same: see the two experiments' files",
                 )
     return {key: runs[key][1] for key in sorted(runs)}
 
 
-def drawings_of(studies: Sequence[Study], there: Mapping[Key, Run]) -> list[Drawing]:
-    """The figures that have a number in the paper, by that number."""
+def collect_drawings(studies: Sequence[Study], existing: Mapping[Key, Run]) -> list[Drawing]:
+    """Return the figures with a number in the paper, by that number."""
     drawings: dict[int, Drawing] = {}
     for study in studies:
         for variant in study.variants:
@@ -72,9 +72,9 @@ def drawings_of(studies: Sequence[Study], there: Mapping[Key, Run]) -> list[Draw
                 raise AnalysisError(f"{other} and {study.name} both draw figure {spec.paper}")
             data = FigureData(spec, study.level(spec.level), study.baseline)
             shown = [
-                _runs_to_show(study, level.name, there)
+                _runs_to_show(study, level.name, existing)
                 for level in study.levels
-                if data.takes(level)
+                if data.shows(level)
             ]
             drawings[spec.paper] = Drawing(
                 spec.paper, study, data, *(tuple(chain(*runs)) for runs in zip(*shown, strict=True))
@@ -87,15 +87,15 @@ def drawings_of(studies: Sequence[Study], there: Mapping[Key, Run]) -> list[Draw
 
 
 def _runs_to_show(
-    study: Study, level: str, there: Mapping[Key, Run]
+    study: Study, level: str, existing: Mapping[Key, Run]
 ) -> tuple[tuple[Run, ...], tuple[Run, ...], tuple[Run, ...]]:
-    """A level's runs that are shown, those that are left out and those that are missing.
+    """Return a level's runs that are shown, excluded and missing.
 
-    Seeds differ by more than variants do, so where runs are missing lines of different seeds would
-    show a difference that is none: only the seeds are shown that all variants with runs have.
+    Seeds differ by more than variants do. If runs are missing, lines of different seeds would show
+    differences that do not exist. So only the seeds that all variants have are shown.
     """
     runs = [run for v in study.variants for run in study.runs_of(level, v.name)]
-    present = [run for run in runs if key_of(run) in there]
+    present = [run for run in runs if run_key(run) in existing]
     missing = tuple(run for run in runs if run not in present)
     seeds = {
         variant: {(run.seed, run.repeat) for run in present if run.variant == variant}

@@ -1,4 +1,4 @@
-"""A study's records to summary.csv, runs.csv, figures and one self-contained report.html."""
+"""Writing of a study's summary.csv, runs.csv, figures and self-contained report.html."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from analysis.errors import AnalysisError
 from analysis.figures import cells as trace_figures
 from analysis.figures.catalogue import check_kind
 from analysis.figures.figure_data import FigureData
-from analysis.figures.forest import Drawn, write_forest
+from analysis.figures.forest import RenderedPlot, write_forest
 from analysis.figures.levels import write_levels
 from analysis.figures.style import check_look
 from analysis.figures.writing import FigurePaths, write_figure
@@ -25,8 +25,8 @@ from analysis.judgement.judging import (
     RunStatistics,
     add_run,
     in_order,
-    level_of,
     over_networks,
+    study_error_level,
 )
 from analysis.judgement.verdicts import LEVEL
 from analysis.measures.censoring_table import BiasRow, BiasTable, bias_csv
@@ -42,20 +42,26 @@ from analysis.pages.numbers import (
 )
 from analysis.pages.report_tables import (
     bias_row,
+    earlier_looks_note,
     level_tables,
-    looks_before,
     network_rows,
     parse_tables,
-    scope_words,
+    scope_note,
     spread_rows,
 )
 from analysis.pages.simulated import simulated
-from analysis.pages.summary import SummaryRow, compared_of, runs_csv, summarise, summary_csv
+from analysis.pages.summary import (
+    SummaryRow,
+    endpoint_comparisons,
+    runs_csv,
+    summarise,
+    summary_csv,
+)
 
 
 @dataclass(frozen=True)
 class ReportPaths:
-    """What ``build`` wrote."""
+    """Paths of the written files."""
 
     summary_csv: Path
     runs_csv: Path
@@ -64,32 +70,32 @@ class ReportPaths:
 
 
 @dataclass(frozen=True)
-class Found:
-    """What stands at the top: the answer in sentences, and its plots; none without a baseline.
+class ReportSummary:
+    """The top of the report: the answer and its plots, which need a baseline.
 
     Attributes:
         sentences: the answer.
-        forest: all endpoints.
-        levels: how they change from level to level; None where there is one level.
+        forest: the plot of all endpoints.
+        levels: the plot over levels; None if there is one level.
     """
 
     sentences: Sequence[str]
-    forest: Drawn | None
-    levels: Drawn | None = None
+    forest: RenderedPlot | None
+    levels: RenderedPlot | None = None
 
 
 def build(study: Path, store: Path, out: Path) -> ReportPaths:
-    """Writes tables (CSV), figures/, answer.txt and report.html into ``out``.
+    """Write tables (CSV), figures/, answer.txt and report.html into ``out``.
 
     The same study and records give the same bytes. An older report in ``out`` is replaced.
 
     Args:
-        study: study.json.
-        store: directory to which the study's run and record directories are relative.
-        out: made if missing.
+        study: path of study.json.
+        store: directory that the study's run and record directories are relative to.
+        out: created if missing.
 
     Raises:
-        AnalysisError: the study is not valid, or records of its runs are missing or damaged.
+        AnalysisError: the study is invalid, or records of its runs are missing or damaged.
     """
     plan = load_study(study)
     _require_records(plan, store)
@@ -102,7 +108,7 @@ def build(study: Path, store: Path, out: Path) -> ReportPaths:
     biases = BiasTable()
     traces = TraceTable()
     parse_reports: dict[str, ParseReport] = {}
-    # One run's records at a time: a study's need not fit into memory.
+    # Load one run at a time, as the records of a study may not fit into memory.
     for run in in_order(plan):
         level = plan.level(run.level)
         records = store / run.records
@@ -113,7 +119,7 @@ def build(study: Path, store: Path, out: Path) -> ReportPaths:
             biases.add(level.name, run.variant, data)
             traces.add(run, level, records)
         for figure in figures:
-            if figure.takes(level):
+            if figure.shows(level):
                 figure.add(run.variant, plan.replicate(run), data, level)
     statistics = over_networks(runs, plan.scope)
     rows = summarise(plan, statistics)
@@ -133,7 +139,7 @@ def build(study: Path, store: Path, out: Path) -> ReportPaths:
         (scratch / files.FIGURES).mkdir()
         drawn = tuple(write_figure(figure, plan, scratch / files.FIGURES) for figure in figures)
         (scratch / files.SUMMARY_CSV).write_text(summary_csv(plan, rows), encoding="utf-8")
-        counts = {run.run_id: of_run for run, of_run in traces.counts}
+        counts = {run.run_id: run_counts for run, run_counts in traces.counts}
         per_run = runs_csv(plan, runs, parse_reports, counts)
         (scratch / files.RUNS_CSV).write_text(per_run, encoding="utf-8")
         (scratch / files.CENSORING_CSV).write_text(bias_csv(bias_rows), encoding="utf-8")
@@ -147,17 +153,17 @@ def build(study: Path, store: Path, out: Path) -> ReportPaths:
                 (files.CELL_WAITS_CSV, waits_csv(traces)),
             ):
                 (scratch / files.FIGURES / name).write_text(text, "utf-8")
-        compared = compared_of(plan, rows)
-        about = "" if plan.scope == "one-network" else scope_words(plan)
+        compared = endpoint_comparisons(plan, rows)
+        about = "" if plan.scope == "one-network" else scope_note(plan)
         sentences = [
             *([f"{about.capitalize()}."] if about else []),
-            *answer(compared, error_level=level_of(plan)),
+            *answer(compared, error_level=study_error_level(plan)),
         ]
         write_answer(scratch, sentences)
         forest = write_forest(compared, scratch / files.FIGURES / files.FOREST)
         looks = {variant.name: variant for variant in plan.variants}
         levels = write_levels(compared, looks, scratch / files.FIGURES / files.LEVELS)
-        found = Found(sentences, forest, levels)
+        found = ReportSummary(sentences, forest, levels)
         html = render(plan, rows, bias_rows, drawn, parse_reports, found, trace)
         (scratch / files.REPORT).write_text(html, encoding="utf-8")
     return ReportPaths(
@@ -175,8 +181,8 @@ def _require_records(plan: Study, store: Path) -> None:
     if missing:
         raise AnalysisError(
             f"no records of {len(missing)} of {len(plan.runs)} runs of {plan.name}: "
-            f"{plan.listed(missing)}",
-            "finish the runs and extract their records, or take them out of the study",
+            f"{plan.format_runs(missing)}",
+            "finish the runs and extract their records, or remove them from the study",
         )
 
 
@@ -186,16 +192,16 @@ def render(
     bias_rows: list[BiasRow],
     figures: tuple[FigurePaths, ...],
     parse_reports: Mapping[str, ParseReport],
-    found: Found,
+    found: ReportSummary,
     trace: Mapping[str, Any] | None = None,
 ) -> str:
-    """The report as one HTML page that loads nothing. trace: see ``celltrace.section``."""
+    """Return the report as one self-contained HTML page. trace: see ``pages.cells.section``."""
     template = environment().get_template("report.html.j2")
     images = [
         {
             "paths": figure,
             "uri": image_uri(figure.svg),
-            "heading": plan.title_of(figure.spec),
+            "heading": plan.figure_title(figure.spec),
         }
         for figure in figures
     ]
@@ -225,8 +231,8 @@ def render(
         run_of=by_place,
         levels=level_tables(plan, rows),
         biases=[bias_row(row) for row in bias_rows],
-        error_level=f"{100 * level_of(plan):.2g}",
-        looks_before=looks_before(plan),
+        error_level=f"{100 * study_error_level(plan):.2g}",
+        earlier_looks_note=earlier_looks_note(plan),
         unseen=f"{100 * unseen_share(len(seeds), LEVEL):.2g}" if seeds else "",
         figures=images,
         trace=trace,

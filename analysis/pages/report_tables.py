@@ -1,4 +1,4 @@
-"""What the report's tables show, as its template takes it."""
+"""Values of the report's tables, for the template."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from analysis.judgement.estimates import (
     ONE_PAIR,
     ONE_VALUE,
 )
-from analysis.judgement.judging import Judgement, level_of
+from analysis.judgement.judging import Judgement, study_error_level
 from analysis.judgement.verdicts import LEVEL
 from analysis.measures.censoring_table import BiasRow
 from analysis.measures.data import ALL
@@ -28,19 +28,19 @@ from analysis.pages.numbers import (
     readable_unit,
     scaled,
 )
-from analysis.pages.row_keys import row_keys
 from analysis.pages.summary import SummaryRow
+from analysis.pages.table_sort_keys import table_sort_keys
 from analysis.records.tgenlog import TARGET_BYTES
 
 
 def _table_row(row: SummaryRow, scale: str) -> dict[str, Any]:
-    """A row for the template; scale: on which its metric is compared in this table, "" if not."""
+    """Return a row for the template; scale: on which the table compares its metric, "" if not."""
     factor, unit = readable_unit(row.metric.unit)
-    mean = scaled(row.estimate.beside(scale), factor)
+    mean = scaled(row.estimate.mean_for(scale), factor)
     against = row.comparison
     found = None if against is None else getattr(against, row.scale)
     effect, effect_interval = format_effect(found, row.scale, row.metric.unit)
-    # What would stand in every row, or is plain to see, is left to summary.csv.
+    # Notes that would be in every row, or are obvious, are only in summary.csv.
     notes = row.notes if mean else row.estimate.notes
     note = "; ".join(note for note in notes if note not in (ONE_VALUE, ONE_PAIR, NO_RATIO))
     return {
@@ -56,7 +56,7 @@ def _table_row(row: SummaryRow, scale: str) -> dict[str, Any]:
         "effect": effect,
         "effect_interval": effect_interval,
         "in_spreads": _in_spreads(row),
-        **row_keys(row.metric, row.class_name, row.judgement),
+        **table_sort_keys(row.metric, row.class_name, row.judgement),
         "verdict": _verdict_text(row.judgement),
         "endpoint": row.judgement is not None and row.judgement.endpoint is not None,
         "note": note,
@@ -64,22 +64,22 @@ def _table_row(row: SummaryRow, scale: str) -> dict[str, Any]:
 
 
 def _verdict_text(judgement: Judgement | None) -> tuple[str, str]:
-    """A verdict for readers, and what else to know about it."""
+    """Return a verdict for readers, and a note on it."""
     if judgement is None:
         return NOTHING, ""
     verdict = judgement.verdict
-    # The column before has the difference, so its size need not be told again.
+    # The previous column contains the difference, so its size is not repeated.
     known = "; ".join(filter(None, (verdict.more, verdict.reason, verdict.caution)))
     return verdict.word, known
 
 
-def looks_before(plan: Study) -> str:
-    """How often the runs were looked at under earlier plans, and what that costs; "" if not."""
-    if plan.looks is None or not plan.looks.telling:
+def earlier_looks_note(plan: Study) -> str:
+    """Return a note on earlier looks at the runs and their effect on the error rate; "" if none."""
+    if plan.looks is None or not plan.looks.judging_plans:
         return ""
-    past = [str(size) for looks in plan.looks.telling for size in looks.sizes]
-    level = 100 * level_of(plan)
-    words = f"These runs were looked at before, with {', '.join(past)} networks."
+    past = [str(size) for looks in plan.looks.judging_plans for size in looks.sizes]
+    level = 100 * study_error_level(plan)
+    words = f"These runs were analysed before, with {', '.join(past)} networks."
     if level > 100 * LEVEL:
         return (
             f"{words} The first look spent the whole error rate of {100 * LEVEL:g}%; over all "
@@ -95,9 +95,9 @@ def _in_spreads(row: SummaryRow) -> str:
 
 
 def _table(rows: Iterable[SummaryRow]) -> dict[str, Any]:
-    """Rows of one class and metric together, as the tables show them, and what says nothing.
+    """Group rows by class and metric, and separate those with nothing to compare.
 
-    groups: of metrics; without: why there is nothing to compare -> labels of metrics.
+    groups: rows by metric; without: reason -> labels of metrics.
     """
     groups: dict[tuple[str, str], list[SummaryRow]] = {}
     for row in rows:
@@ -107,15 +107,15 @@ def _table(rows: Iterable[SummaryRow]) -> dict[str, Any]:
     for group in groups.values():
         reason = _nothing(group)
         if reason:
-            of = "" if group[0].class_name == ALL else f" ({group[0].class_name})"
-            without.setdefault(reason, []).append(f"{group[0].metric.label}{of}")
+            class_suffix = "" if group[0].class_name == ALL else f" ({group[0].class_name})"
+            without.setdefault(reason, []).append(f"{group[0].metric.label}{class_suffix}")
         else:
             shown.append([_table_row(row, _scale(group)) for row in group])
     return {"groups": shown, "without": without}
 
 
 def _nothing(group: Sequence[SummaryRow]) -> str:
-    """Why a metric's rows say nothing; "" if they do."""
+    """Return why a metric's rows have no content; "" if they have."""
     if all(row.estimate.mean is None for row in group):
         reasons = list(dict.fromkeys("; ".join(row.estimate.notes) for row in group))
         if len(reasons) == 1:
@@ -130,13 +130,13 @@ def _nothing(group: Sequence[SummaryRow]) -> str:
 
 
 def _scale(group: Iterable[SummaryRow]) -> str:
-    """On which scale a metric's variants are compared: by ratios if one of them is."""
+    """Return the scale on which a metric's variants are compared: ratios if any of them is."""
     scales = {row.scale for row in group}
     return next((scale for scale in ("ratio", "difference") if scale in scales), "")
 
 
 def spread_rows(plan: Study, rows: list[SummaryRow]) -> list[dict[str, Any]]:
-    """Return how far headline metrics differ between networks and within them, row by row."""
+    """Return the spread of headline metrics between and within networks, row by row."""
     found = []
     for row in rows:
         if row.spread is None or row.judgement is None or not _is_headline(row.level, row):
@@ -162,29 +162,29 @@ def spread_rows(plan: Study, rows: list[SummaryRow]) -> list[dict[str, Any]]:
 
 
 def network_rows(plan: Study) -> list[dict[str, Any]]:
-    """Return what is known of the networks' capacities; networks that are alike in one row."""
+    """Return the distribution of the networks' capacities, with identical networks in one row."""
     found = []
     for level in plan.levels:
-        together: dict[tuple[tuple[str, str], ...], list[int]] = {}
-        for seed, of_role in sorted(plan.networks.get(level.name, {}).items()):
+        grouped: dict[tuple[tuple[str, str], ...], list[int]] = {}
+        for seed, role_capacities in sorted(plan.networks.get(level.name, {}).items()):
             roles = tuple(
                 (role, f"{100 * one.limited:.0f}%, {100 * one.largest:.0f}%")
-                for role, one in of_role.items()
+                for role, one in role_capacities.items()
             )
-            together.setdefault(roles, []).append(seed)
+            grouped.setdefault(roles, []).append(seed)
         found += [
             {
                 "level": plan.label(level),
                 "seeds": ", ".join(map(str, seeds)),
                 "roles": dict(roles),
             }
-            for roles, seeds in together.items()
+            for roles, seeds in grouped.items()
         ]
     return found
 
 
-def scope_words(plan: Study) -> str:
-    """Return what the verdicts of a study of one network with repeats are about; "" of others."""
+def scope_note(plan: Study) -> str:
+    """Return the scope of the verdicts of a study of one network with repeats; "" for others."""
     if len(plan.networks_run) != 1 or plan.repeats < 2:
         return ""
     if plan.scope == "one-network":
@@ -199,7 +199,7 @@ def scope_words(plan: Study) -> str:
 
 
 def level_tables(plan: Study, rows: list[SummaryRow]) -> list[dict[str, Any]]:
-    """For each level the headline table, that of fairness, and one for each class."""
+    """Return the headline table, the fairness table, and a table per class for each level."""
     tables = []
     for level in plan.levels:
         own = [row for row in rows if row.level.name == level.name]
@@ -221,7 +221,7 @@ def level_tables(plan: Study, rows: list[SummaryRow]) -> list[dict[str, Any]]:
 
 
 def _repeats_incidence(row: SummaryRow, rows: list[SummaryRow]) -> bool:
-    """Whether a Kaplan-Meier metric says for all variants what the incidence says: no failures."""
+    """Return whether a Kaplan-Meier metric equals the incidence for all variants."""
     if not row.metric.without_failures:
         return False
     names = (row.metric.name, row.metric.without_failures)
@@ -237,20 +237,20 @@ def _repeats_incidence(row: SummaryRow, rows: list[SummaryRow]) -> bool:
 
 
 def _is_headline(level: Level, row: SummaryRow) -> bool:
-    """Whether a row stands in the first table: the paper's measures, and bulk's download time."""
+    """Return whether a row is in the first table: the paper's metrics, and bulk download times."""
     if not row.metric.headline or (row.class_name == ALL) != (row.metric.scope == "both"):
         return False
     load = level.classes.get(row.class_name)
     if load is None or load.request_bytes is None:
         return True
-    # For a stream of exactly 320 KiB the last byte is the same as the 320 KiB; a larger one has no
-    # time to 320 KiB at tgen's usual log level.
+    # For a stream of exactly 320 KiB, the last byte is that of the 320 KiB; a larger one has no
+    # time to 320 KiB at TGen's usual log level.
     small = load.request_bytes == TARGET_BYTES
     return (row.metric.duration == TO_LAST_BYTE) != small
 
 
 def bias_row(row: BiasRow) -> dict[str, Any]:
-    """How far the finished streams alone are off."""
+    """Return the bias of the distribution of finished streams, for the template."""
     return {
         "level": row.level,
         "class_name": row.class_name,
@@ -268,7 +268,7 @@ def bias_row(row: BiasRow) -> dict[str, Any]:
 
 
 def parse_tables(plan: Study, reports: Mapping[str, ParseReport]) -> dict[str, Any]:
-    """Return what was read of the logs, and what did not count."""
+    """Return counts of the parsed logs, and what was ignored."""
     total = {
         name: sum(getattr(report, name) for report in reports.values())
         for name in (

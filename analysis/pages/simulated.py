@@ -1,4 +1,4 @@
-"""What was really simulated, in a line for each level: for the top of a page."""
+"""The simulated networks, in a line for each level, for the top of a page."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from analysis.formats.study import Level, Study
 
 
 def simulated(*studies: Study) -> list[str]:
-    """Scale and engine, then relays by role and clients by class of each level, each once."""
+    """Return scale and engine, then relays by role and clients by class of each level."""
     return list(dict.fromkeys(line for study in studies for line in _lines(study)))
 
 
@@ -24,8 +24,8 @@ def _lines(study: Study) -> Iterator[str]:
         if hosts:
             yield f"{study.label(level)}: {hosts}."
         if not level.relays and study.shrunk:
-            # Of older studies, which do not tell the relays of a level.
-            yield f"{study.label(level)}, made smaller: {'; '.join(study.shrunk)}."
+            # Older studies do not contain the relays of a level.
+            yield f"{study.label(level)}, reduced: {'; '.join(study.shrunk)}."
 
 
 def _hosts(level: Level) -> str:

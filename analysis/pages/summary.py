@@ -14,7 +14,7 @@ from analysis.formats.record_files import ParseReport, TraceCounts
 from analysis.formats.study import Level, Study, Variant
 from analysis.inference.components import Components, components
 from analysis.inference.intervals import log_ratios
-from analysis.judgement.compared import Compared
+from analysis.judgement.compared import VariantComparison
 from analysis.judgement.estimates import (
     AgainstBaseline,
     Estimate,
@@ -26,10 +26,10 @@ from analysis.judgement.judging import (
     Judgement,
     RunStatistics,
     Statistics,
-    design_of,
+    find_resolution,
     in_order,
     judge_comparison,
-    resolution_of,
+    study_design,
 )
 from analysis.measures.catalogue import METRICS
 from analysis.measures.data import ALL
@@ -68,9 +68,9 @@ class SummaryRow:
 
     @cached_property
     def spread(self) -> Components | None:
-        """What differs between networks and within them; None without repeats.
+        """Variance components between and within networks; None without repeats.
 
-        It is of the pairs' log ratios where the metric is compared by ratios, else of their
+        They are those of the pairs' log ratios if the metric is compared by ratios, else of their
         differences.
         """
         if self.comparison is None or getattr(self.comparison, self.scale) is None:
@@ -83,7 +83,7 @@ class SummaryRow:
             return None
         if self.scale == "difference":
             return components([np.subtract(own, base) for own, base in pairs])
-        if min(value for pair in pairs for of_side in pair for value in of_side) <= 0:
+        if min(value for pair in pairs for side in pair for value in side) <= 0:
             return None
         return components([log_ratios(own, base) for own, base in pairs])
 
@@ -96,7 +96,7 @@ class SummaryRow:
 
     @property
     def scale(self) -> str:
-        """How it is compared with the baseline: by "ratio" or "difference"; "" where it is not."""
+        """Scale of the comparison with the baseline: "ratio" or "difference"; "" without one."""
         if self.comparison is None:
             return ""
         if self.judgement is not None and self.judgement.verdict.effect is not None:
@@ -105,29 +105,29 @@ class SummaryRow:
 
     @property
     def notes(self) -> tuple[str, ...]:
-        """Why a number is missing, and other caveats."""
+        """Reasons for missing numbers, and other caveats."""
         return self.estimate.notes + (self.comparison.notes if self.comparison else ())
 
 
 def summarise(plan: Study, statistics: Statistics) -> list[SummaryRow]:
-    """All rows of the summary, by level, class, metric and variant in the study's order."""
+    """Return all rows of the summary, by level, class, metric and variant in the study's order."""
     rows = []
     for level in plan.levels:
         judged = _judgements(plan, level, statistics)
         classes = [name for where, name in statistics if where == level.name]
         for class_name in sorted(classes, key=lambda name: _class_order(level, name)):
-            of_class = statistics[level.name, class_name]
+            class_statistics = statistics[level.name, class_name]
             for metric in METRICS:
-                base = of_class.get((metric.name, plan.baseline or ""), {})
+                base = class_statistics.get((metric.name, plan.baseline or ""), {})
                 base_sd = estimate(base).sd
                 for variant in plan.variants:
-                    own = of_class.get((metric.name, variant.name))
+                    own = class_statistics.get((metric.name, variant.name))
                     if own is None:
                         continue
                     comparison = None
                     judgement = judged.get((variant.name, class_name, metric.name))
                     if plan.baseline is not None and variant.name != plan.baseline:
-                        step = _step(metric, of_class, (variant.name, plan.baseline))
+                        step = _step(metric, class_statistics, (variant.name, plan.baseline))
                         comparison = _as_judged(against_baseline(own, base, step), judgement)
                     rows.append(
                         SummaryRow(
@@ -148,17 +148,17 @@ def summarise(plan: Study, statistics: Statistics) -> list[SummaryRow]:
 
 def _step(
     metric: Quantity,
-    of_class: Mapping[tuple[str, str], Mapping[int, Statistic]],
+    class_statistics: Mapping[tuple[str, str], Mapping[int, Statistic]],
     variants: tuple[str, str],
 ) -> float:
-    """The step in which a metric is known, in its unit; 0: not known."""
+    """Return the resolution of a metric in its unit; 0 if unknown."""
     if metric.judged is not None:
-        return resolution_of(metric.name, metric.judged, of_class, variants)
+        return find_resolution(metric.name, metric.judged, class_statistics, variants)
     return 1.0 if metric.unit == "streams" else 0.0
 
 
 def _as_judged(comparison: AgainstBaseline, judgement: Judgement | None) -> AgainstBaseline:
-    """With the interval that the verdict rests on, which knows the step of the values."""
+    """Replace the interval by that of the verdict, which includes the resolution of the values."""
     effect = None if judgement is None else judgement.verdict.effect
     if judgement is None or effect is None or effect.low is None:
         return comparison
@@ -170,7 +170,7 @@ def _as_judged(comparison: AgainstBaseline, judgement: Judgement | None) -> Agai
 def _judgements(
     plan: Study, level: Level, statistics: Statistics
 ) -> dict[tuple[str, str, str], Judgement]:
-    """Verdicts on all variants that have runs at a level: (variant, class, metric) -> verdict."""
+    """Return (variant, class, metric) -> judgement, for all variants with runs at a level."""
     present = {run.variant for run in plan.runs if run.level == level.name}
     if plan.baseline not in present:
         return {}
@@ -179,23 +179,23 @@ def _judgements(
         for variant in plan.variants
         if variant.name in present and variant.name != plan.baseline
         for judgement in judge_comparison(
-            level.name, statistics, variant.name, plan.baseline, design_of(plan)
+            level.name, statistics, variant.name, plan.baseline, study_design(plan)
         )
     }
 
 
-def compared_of(plan: Study, rows: Iterable[SummaryRow]) -> list[Compared]:
-    """The verdicts on endpoints, by level and variant; a level's name where several are."""
+def endpoint_comparisons(plan: Study, rows: Iterable[SummaryRow]) -> list[VariantComparison]:
+    """Return the verdicts on endpoints by level and variant."""
     labels = {variant.name: variant.label for variant in plan.variants}
     where = {level.name: plan.label(level) if len(plan.levels) > 1 else "" for level in plan.levels}
-    # By name, which is one thing's own: two of them may have the same label.
+    # Use names, which are unique, as several variants may have the same label.
     by_place: dict[tuple[str, str], list[Judgement]] = {}
     for row in rows:
         if row.judgement is not None and row.judgement.endpoint is not None:
             place = row.level.name, row.variant.name
             by_place.setdefault(place, []).append(row.judgement)
     return [
-        Compared(
+        VariantComparison(
             where[level],
             labels[who],
             labels[plan.baseline or ""],
@@ -212,7 +212,7 @@ def _class_order(level: Level, class_name: str) -> tuple[int, str]:
 
 
 def summary_csv(plan: Study, rows: Iterable[SummaryRow]) -> str:
-    """summary.csv: one line for each row."""
+    """Return summary.csv, with a line for each row."""
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
     writer.writerow(SUMMARY_COLUMNS)
@@ -267,15 +267,15 @@ def runs_csv(
     reports: Mapping[str, ParseReport],
     traces: Mapping[str, TraceCounts],
 ) -> str:
-    """Return runs.csv: one line for each run, class and metric.
+    """Return runs.csv, with a line for each run, class and metric.
 
-    A line's note also says what of the logs and traces of its class did not count.
+    The note of a line also lists what was ignored in the logs and traces of its class.
 
     Args:
         plan: the study.
         statistics: of its runs.
-        reports: name of a run -> what was read of its logs.
-        traces: name of a run -> what its cell traces held, of traced runs.
+        reports: name of a run -> parse report of its logs.
+        traces: name of a run -> counts of its cell traces, for traced runs.
     """
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")

@@ -1,1 +1,1 @@
-"""A run's logs to its record tables."""
+"""Extraction of record tables from the logs of a run."""

@@ -1,4 +1,4 @@
-"""A run's logs to its records, whatever kind of run it is.
+"""Extraction of records from the logs of a run of any kind.
 
 The same logs give the same bytes.
 """
@@ -20,25 +20,23 @@ from analysis.records import oniontrace, pieces, tgen
 from analysis.records.transfer import extract_peers
 
 PERF_CLIENT = "perf-client"
-"""The role of clients that measure, in hosts.json."""
+"""The role of measuring clients in hosts.json."""
 
 
 def extract(run_directory: Path, out: Path) -> ParseReport:
-    """Reads a run's logs and writes its record tables and parse.json into ``out``.
+    """Read the logs of a run and write its record tables and parse.json into ``out``.
 
     Args:
-        run_directory: holds run.json, clients.json or peers.json, and the hosts' logs.
-        out: made if missing. The files appear together, at the end, or not at all.
+        run_directory: contains run.json, clients.json or peers.json, and the logs of the hosts.
+        out: created if missing. The files appear together at the end, or not at all.
 
     Raises:
-        AnalysisError: as `extract_clients` and `transfer.extract_peers`; the run came without its
-            logs.
+        AnalysisError: as `extract_clients` and `transfer.extract_peers`, or the run has no logs.
     """
     if not (run_directory / files.LOGS).is_dir():
         raise AnalysisError(
-            f"the run {run_directory.name} came without its logs, and has no records of this "
-            "format",
-            f"remove it, and it is made again when it is needed: rm -r {run_directory}",
+            f"the run {run_directory.name} has neither its logs nor records of this format",
+            f"remove it, and it will be run again when needed: rm -r {run_directory}",
         )
     if (run_directory / files.PEERS).is_file():
         return extract_peers(run_directory, out)
@@ -46,20 +44,21 @@ def extract(run_directory: Path, out: Path) -> ParseReport:
 
 
 def extract_clients(run_directory: Path, out: Path) -> ParseReport:
-    """Reads the logs of all clients of a run, and its relays' cell traces where there are any.
+    """Read the logs of all clients of a run, and the cell traces of its relays, if any.
 
     Args:
-        run_directory: holds clients.json (host -> class), run.json (``epoch_unix_s``), the clients'
-            logs ``shadow.data/hosts/<host>/tgen*.stdout`` or ``libtorrent-peer-*.stdout``, plain or
-            .gz, .xz, .zst, and with trace.json the traces. With hosts.json, a network of
-            tornettools: the logs ``oniontrace*.stdout`` of the hosts that it says have one.
-        out: directory for streams.parquet, goodput.parquet, parse.json and, where the logs have
-            stream-status lines, progress.parquet; with hosts.json perf.parquet, and where any host
-            has OnionTrace circuits.parquet and relay_bytes.parquet.
+        run_directory: contains clients.json (host -> class), run.json (``epoch_unix_s``), the
+            clients' logs ``shadow.data/hosts/<host>/tgen*.stdout`` or ``libtorrent-peer-*.stdout``,
+            plain or .gz, .xz, .zst, and the traces if there is a trace.json. A tornettools network
+            has a hosts.json, and the logs ``oniontrace*.stdout`` of the hosts that it lists for
+            OnionTrace.
+        out: directory for streams.parquet, goodput.parquet, parse.json and, if the logs have
+            stream-status lines, progress.parquet. With hosts.json also for perf.parquet and, if any
+            host has OnionTrace, circuits.parquet and relay_bytes.parquet.
 
     Raises:
-        AnalysisError: a client without a log, or whose log is empty or of another program; bad
-            JSON; a trace that is missing or damaged; as ``oniontrace.extract``.
+        AnalysisError: a client has no log, or its log is empty or of another program; invalid JSON;
+            a trace is missing or damaged; or as ``oniontrace.extract``.
     """
     classes = read_clients(run_directory)
     clock = read_clock(run_directory)

@@ -1,4 +1,4 @@
-"""Reads a log as lines of bytes, whatever it is compressed with, and survives a cut file."""
+"""Reading of logs as lines of bytes, plain or compressed, including truncated files."""
 
 from __future__ import annotations
 
@@ -12,25 +12,25 @@ from analysis.formats import files
 from analysis.formats.compressed import DamagedError, TooLargeError, pieces
 from analysis.formats.format_model import LARGEST_NUMBER
 
-LONGEST_LINE_BYTES = 1 << 16
-"""No program that is read here writes a longer one: of what is longer the rest is dropped."""
+MAX_LINE_BYTES = 1 << 16
+"""Maximum length of a line; the rest of a longer line is dropped."""
 
-MOST_LINES = 10_000
-"""In one batch; as many are usual in 2 MiB."""
+MAX_LINES = 10_000
+"""Maximum number of lines in a batch. It exceeds the typical number in 2 MiB."""
 
-MOST_MALFORMED = 10_000
-"""Lines that are not understood: where these are more than those that are, the rest is not read."""
+MAX_MALFORMED = 10_000
+"""Reading stops if there are more malformed lines than this, and more than understood ones."""
 
 CUT = b"\0"
-"""Ends a line that was too long, and no line of any program."""
+"""Marks the end of a line that was too long. No program writes it."""
 
 
 @dataclass
 class LogFile:
-    """One log, read once from front to end.
+    """A log that is read once, sequentially.
 
-    After the last batch of ``batches``, ``tail`` holds what stands after the last newline and
-    ``damage`` says what is wrong with the compressed stream, or is None.
+    After the last batch of ``batches``, ``tail`` contains the bytes after the last newline, and
+    ``damage`` describes damage of the compressed stream, or is None.
     """
 
     path: Path
@@ -39,18 +39,18 @@ class LogFile:
     damage: str | None = field(default=None)
 
     def batches(self) -> Iterator[list[bytes]]:
-        """Yield lists of whole lines without LF or CRLF, 1 MiB and 10,000 lines at most.
+        """Yield lists of complete lines without LF or CRLF, at most 1 MiB and 10,000 lines each.
 
         Raises:
-            AnalysisError: it is compressed and holds more than any log of its size.
+            AnalysisError: it is compressed and expands to more than any log of its size.
         """
         rest = b""
         for piece in self._pieces():
             self.bytes_read += len(piece)
             first, newline, others = piece.partition(b"\n")
-            # What is too long already does not grow: each byte is copied once.
-            if len(rest) <= LONGEST_LINE_BYTES:
-                rest += first[: LONGEST_LINE_BYTES + 1]
+            # Stop extending a line that is already too long, so that each byte is copied only once.
+            if len(rest) <= MAX_LINE_BYTES:
+                rest += first[: MAX_LINE_BYTES + 1]
             if not newline:
                 continue
             lines = others.split(b"\n")
@@ -60,8 +60,8 @@ class LogFile:
                 lines = [_cut(line) for line in lines]
             if lines[0].endswith(b"\r"):
                 lines = [line.removesuffix(b"\r") for line in lines]
-            for begin in range(0, len(lines), MOST_LINES):
-                yield lines[begin : begin + MOST_LINES]
+            for begin in range(0, len(lines), MAX_LINES):
+                yield lines[begin : begin + MAX_LINES]
         self.tail = _cut(rest)
 
     def _pieces(self) -> Iterator[bytes]:
@@ -73,32 +73,32 @@ class LogFile:
             except TooLargeError as error:
                 raise AnalysisError(
                     f"{self.path}: {error}",
-                    "no log is like that; unpacked, it is read all the same",
+                    "no log compresses that well; if it is valid, decompress it and try again",
                 ) from None
 
 
 def _any_long(lines: list[bytes]) -> bool:
-    return max(map(len, lines)) > LONGEST_LINE_BYTES
+    return max(map(len, lines)) > MAX_LINE_BYTES
 
 
 def _cut(line: bytes) -> bytes:
-    return line if len(line) <= LONGEST_LINE_BYTES else line[:LONGEST_LINE_BYTES] + CUT
+    return line if len(line) <= MAX_LINE_BYTES else line[:MAX_LINE_BYTES] + CUT
 
 
 def require_own_log(run_directory: Path, host: str, path: Path, named: AbstractSet[str]) -> None:
-    """Raise AnalysisError if a log of ``host`` names another host of the run as its own.
+    """Raise AnalysisError if a log of ``host`` belongs to another host of the run.
 
-    named: the hosts that the log names. A name of no host is accepted: the environment of TGen may
-    set one.
+    named: the host names in the log. Names of no host are accepted, as TGen's environment may set
+    them.
     """
     for name in sorted(named - {host}):
         if (run_directory / files.HOSTS / Path(name).name).is_dir():
             raise AnalysisError(
                 f"host {host}: {path} is the log of host {name}",
-                "restore the log from a copy, or remove the run and repeat it",
+                "restore the log from a backup, or remove the run and repeat it",
             )
 
 
 def is_in_run(time_us: int, epoch_us: int) -> bool:
-    """Return whether a time of a log is one of its run, which starts at ``epoch_us``."""
+    """Return whether a log time is within the run, which starts at ``epoch_us``."""
     return 0 <= time_us - epoch_us <= LARGEST_NUMBER * 1e6

@@ -1,4 +1,7 @@
-"""OnionTrace's logs to circuits.parquet and relay_bytes.parquet, one host in memory at a time."""
+"""Extraction of circuits.parquet and relay_bytes.parquet from OnionTrace's logs.
+
+Only one host is in memory at a time.
+"""
 
 from __future__ import annotations
 
@@ -15,16 +18,16 @@ from analysis.formats.columns import CIRCUITS, RELAY_BYTES, arrow_schema
 from analysis.formats.record_files import FileProblems, ParseReport
 from analysis.formats.run_files import RoleOfHost, RunClock
 from analysis.formats.tables import TableWriter
-from analysis.records.logfile import MOST_MALFORMED, LogFile, require_own_log
+from analysis.records.logfile import MAX_MALFORMED, LogFile, require_own_log
 from analysis.records.oniontracelog import Circuit, OnionTraceLog
 
 LOG_NAME = re.compile(r"oniontrace(\.\d+)?\.stdout(\.gz|\.xz|\.zst)?\Z")
 
-LEAST_SEEN_S = 5.0
-"""How long before the end of the run a log may end; Tor tells of bytes each second."""
+MAX_LOG_GAP_S = 5.0
+"""Maximum time between the end of a log and the end of the run; Tor reports bytes each second."""
 
 RELAY_ROLES = ("authority", "exitguard", "guard", "exit", "middle")
-"""Whose bytes count: tornettools takes the hosts whose names have `relay` or `4uthority`."""
+"""Roles whose bytes count: tornettools names such hosts `relay` or `4uthority`."""
 
 
 def extract(
@@ -35,19 +38,19 @@ def extract(
     directory: Path,
     report: ParseReport,
 ) -> None:
-    """Reads the logs of all hosts that have OnionTrace, and writes both tables.
+    """Read the logs of all hosts with OnionTrace, and write both tables.
 
     Args:
-        run_directory: of the run.
-        roles: its hosts.json.
-        classes: its clients.json.
-        clock: of the run.
-        directory: where the tables go.
-        report: where to count.
+        run_directory: directory of the run.
+        roles: content of hosts.json.
+        classes: content of clients.json.
+        clock: clock of the run.
+        directory: directory for the tables.
+        report: is updated with the counts.
 
     Raises:
-        AnalysisError: a host without its log, with more than one, or with one that is not
-            OnionTrace's or not understood.
+        AnalysisError: a host has no log or several, or one that is not from OnionTrace or not
+            understood.
     """
     hosts = sorted(name for name, host in roles.items() if host.oniontrace)
     if not hosts:
@@ -74,24 +77,24 @@ def _read(
         found = "no log" if not logs else f"{len(logs)} logs"
         raise AnalysisError(
             f"host {host} has {found} of OnionTrace in {folder}",
-            "the run did not start it, its output was removed, or it is there twice",
+            "the run did not start it, or its output was removed or duplicated",
         )
     path = logs[0]
     file, log = LogFile(path), OnionTraceLog(keeps_bytes, clock.epoch_us)
     for lines in file.batches():
         log.feed(lines)
-        if log.malformed > max(MOST_MALFORMED, log.understood):
+        if log.malformed > max(MAX_MALFORMED, log.understood):
             break
-    if not log.hosts or log.malformed > max(MOST_MALFORMED, log.understood):
+    if not log.hosts or log.malformed > max(MAX_MALFORMED, log.understood):
         first = log.examples[0] if log.examples else None
         raise AnalysisError(
-            f"host {host}: {path} is no log of OnionTrace",
+            f"host {host}: {path} is not a log of OnionTrace",
             file.damage or (f"line {first.line}: {first.reason}" if first else None),
         )
     require_own_log(run_directory, host, path, log.hosts)
     damage = file.damage or _early_end(log, clock)
     problems = FileProblems(path.relative_to(run_directory).as_posix(), damage=damage)
-    # The part after the last newline is not known to be whole: a number in it may be cut.
+    # The part after the last newline may be incomplete, for example in the middle of a number.
     problems.cut_last_line = bool(file.tail)
     problems.malformed_lines = log.malformed
     problems.examples = log.examples
@@ -104,12 +107,12 @@ def _read(
 
 
 def _early_end(log: OnionTraceLog, clock: RunClock) -> str | None:
-    """Say that a log ends before its run: OnionTrace ended, or its Tor never bootstrapped."""
+    """Return a message if a log ends before its run, or if Tor never bootstrapped."""
     if log.last_us is None:
         if clock.stop_s is None:
             return None
         return "it reports no second: Tor never bootstrapped, or did not answer"
-    return clock.early_end(log.last_us, LEAST_SEEN_S)
+    return clock.early_end(log.last_us, MAX_LOG_GAP_S)
 
 
 def _circuits(

@@ -1,4 +1,4 @@
-"""The grammar of OnionTrace's log lines, and what one log says of circuits and bytes.
+"""The grammar of OnionTrace's log lines, and the circuits and bytes in one log.
 
 Every line of OnionTrace 1.0 is written by ``_oniontracelogger_log`` (oniontrace-logger.c)::
 
@@ -9,7 +9,7 @@ Two texts carry data, each one line of Tor's control port (control-spec, 4.1)::
     Logger: 650 BW BYTES-READ BYTES-WRITTEN
     Logger: 650 CIRC NUMBER STATUS [PATH] KEY=VALUE ...
 
-OnionTrace asks for them once Tor has bootstrapped: what was before is not in the log.
+OnionTrace subscribes to them once Tor has bootstrapped, so earlier events are not in the log.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from datetime import UTC, datetime
 from typing import NamedTuple
 
 from analysis.formats.record_files import Example
-from analysis.records.logfile import LONGEST_LINE_BYTES
+from analysis.records.logfile import MAX_LINE_BYTES
 from analysis.records.tgenlog import (
     MAX_EXAMPLES,
     MalformedError,
@@ -38,13 +38,13 @@ _CIRCUIT = re.compile(_PREFIX + _EVENT + rb"CIRC (\d{1,18}) ([A-Z_]+)(?: (.*))?\
 _CREATED = re.compile(rb"(\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d)\.(\d{6})\Z")
 
 STATUSES = (b"LAUNCHED", b"GUARD_WAIT", b"EXTENDED", b"BUILT", b"FAILED", b"CLOSED")
-"""That Tor writes (control-spec, CIRC)."""
+"""Statuses of circuits that Tor writes (control-spec, CIRC)."""
 
 OPEN, BUILT, FAILED, CLOSED = "open", "built", "failed", "closed"
 
 
 class Bytes(NamedTuple):
-    """What Tor read and wrote in one second, and when it said so."""
+    """Bytes read and written by Tor in one second, and the time of the log line."""
 
     time_us: int
     read: int
@@ -53,10 +53,10 @@ class Bytes(NamedTuple):
 
 @dataclass
 class Circuit:
-    """One circuit; wall-clock microseconds. Its result is the first BUILT or FAILED of its number.
+    """One circuit; times in wall-clock microseconds. The result is its first BUILT or FAILED.
 
-    A later BUILT is of the same circuit taken for another purpose (cannibalized), and its
-    TIME_CREATED tells nothing of that: https://gitlab.torproject.org/tpo/core/tor/-/issues/40570
+    A later BUILT means that the same circuit was reused for another purpose (cannibalized), and its
+    TIME_CREATED does not refer to that: https://gitlab.torproject.org/tpo/core/tor/-/issues/40570
     """
 
     number: int
@@ -73,9 +73,9 @@ class Circuit:
 
 @dataclass
 class OnionTraceLog:
-    """All that one log said. ``feed`` takes its lines in order.
+    """The content of one log; call ``feed`` with its lines in order.
 
-    Only circuits and bytes are kept: memory grows with these, not with the log.
+    Only circuits and bytes are stored, so memory grows with these and not with the log.
     """
 
     keeps_bytes: bool = True
@@ -84,9 +84,9 @@ class OnionTraceLog:
     circuits: dict[int, Circuit] = field(default_factory=dict)
     seconds: list[Bytes] = field(default_factory=list)
     hosts: set[str] = field(default_factory=set)
-    """The hosts that it names as its own: one, in its first line."""
+    """The host names by which the log identifies itself: one, in its first line."""
     last_us: int | None = None
-    """Time of the last line of bytes, which comes each second."""
+    """Time of the last line of bytes, which is written each second."""
     lines: int = 0
     bytes_lines: int = 0
     circuit_lines: int = 0
@@ -96,11 +96,11 @@ class OnionTraceLog:
 
     @property
     def understood(self) -> int:
-        """Lines that carried data."""
+        """Number of lines with data."""
         return self.bytes_lines + self.circuit_lines
 
     def feed(self, lines: Iterable[bytes]) -> None:
-        """Takes whole lines, without their newlines."""
+        """Parse complete lines without their newlines."""
         for line in lines:
             self.lines += 1
             try:
@@ -112,8 +112,8 @@ class OnionTraceLog:
                     self.examples.append(Example(self.lines, str(error), text))
 
     def _feed(self, line: bytes) -> None:
-        if len(line) > LONGEST_LINE_BYTES:
-            raise MalformedError(f"the line is longer than {LONGEST_LINE_BYTES} bytes")
+        if len(line) > MAX_LINE_BYTES:
+            raise MalformedError(f"the line is longer than {MAX_LINE_BYTES} bytes")
         if match := _BYTES.match(line):
             second = Bytes(self._time_us(match), int(match[3]), int(match[4]))
             require_bytes(second.read, second.written)
@@ -122,7 +122,7 @@ class OnionTraceLog:
             if self.keeps_bytes:
                 self.seconds.append(second)
         elif match := _CIRCUIT.match(line):
-            self._take(self._time_us(match), int(match[3]), match[4], match[5] or b"")
+            self._parse_circuit(self._time_us(match), int(match[3]), match[4], match[5] or b"")
             self.circuit_lines += 1
         elif match := _ANY_LINE.match(line):
             if line.startswith((_EVENT + b"BW", _EVENT + b"CIRC "), match.end()):
@@ -138,7 +138,7 @@ class OnionTraceLog:
         require_in_run(time_us, self.epoch_us)
         return time_us
 
-    def _take(self, time_us: int, number: int, status: bytes, rest: bytes) -> None:
+    def _parse_circuit(self, time_us: int, number: int, status: bytes, rest: bytes) -> None:
         if status not in STATUSES:
             raise MalformedError(f"no status of circuits: {status[:40]!r}")
         words = rest.split(b" ")
@@ -152,12 +152,12 @@ class OnionTraceLog:
             circuit = self.circuits[number] = Circuit(number)
         if status == b"LAUNCHED" and circuit.launched_us is None:
             circuit.launched_us = time_us
-        again = circuit.result in (BUILT, FAILED)
-        if status == b"BUILT" and again:
+        has_result = circuit.result in (BUILT, FAILED)
+        if status == b"BUILT" and has_result:
             circuit.built_again += 1
-        elif status == b"FAILED" and again:
+        elif status == b"FAILED" and has_result:
             circuit.failed_again += 1
-        elif not again and circuit.result == OPEN:
+        elif not has_result and circuit.result == OPEN:
             circuit.created_us = created_us
             circuit.purpose = _text(pairs, b"PURPOSE")
             circuit.hops = words[0].count(b",") + 1 if words[0].startswith(b"$") else 0

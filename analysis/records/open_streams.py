@@ -1,8 +1,8 @@
-"""Streams that have no line of their own, inferred from what the log does say.
+"""Streams without a line in the log, inferred from the rest of the log.
 
-tgen numbers its streams 0, 1, 2, ... in order of creation, and every heartbeat tells how many were
-created so far. So a number below that count without a stream-success or stream-error line is a
-stream that was still open, or whose line was lost. Heartbeats and its neighbours bound its start.
+TGen numbers streams 0, 1, 2, ... in order of creation, and every heartbeat contains the number
+created so far. A number below that count without a stream-success or stream-error line belongs to a
+stream that was still open, or whose line was lost. Heartbeats and adjacent streams bound its start.
 """
 
 from __future__ import annotations
@@ -11,12 +11,12 @@ import bisect
 from dataclasses import dataclass
 
 from analysis.errors import AnalysisError
-from analysis.records.tgenlog import MOST_OPEN, TgenLog
+from analysis.records.tgenlog import MAX_OPEN_STREAMS, TgenLog
 
 FIRST_BYTE_THRESHOLD_BYTES = 1024
 """Bytes that a stream must have read before its first payload byte counts as received.
 
-Before the payload come the SOCKS replies and tgen's response header, together less than 300 bytes,
+Before the payload come the SOCKS replies and TGen's response header, less than 300 bytes in total,
 and heartbeats count them too.
 """
 
@@ -36,7 +36,7 @@ class Missing:
 
 
 def find_missing(log: TgenLog) -> list[Missing]:
-    """All streams of the log that were created and have no line, by number.
+    """Return the streams of the log that were created but have no line, by number.
 
     Raises:
         AnalysisError: there are more than a host can have open.
@@ -51,16 +51,16 @@ def find_missing(log: TgenLog) -> list[Missing]:
         max(log.progress, default=-1) + 1,
         max(log.created_us, default=-1) + 1,
     )
-    if count - len(ended) > MOST_OPEN:
+    if count - len(ended) > MAX_OPEN_STREAMS:
         raise AnalysisError(
-            f"of {count} streams that it counts {count - len(ended)} have no line",
+            f"{count - len(ended)} of the {count} counted streams have no line",
             "the log is damaged, or most of it is missing",
         )
     missing = [number for number in range(count) if number not in ended]
     if not missing:
         return []
-    # The last heartbeat knows how many had ended; lines behind it are in addition. Any number
-    # missing beyond those that may still be open lost its line; later ones are likelier open.
+    # The last heartbeat has the number of ended streams; add the lines after it. Missing streams
+    # beyond those that may still be open lost their lines; later ones are more likely to be open.
     if beats:
         ended_count = beats.total_succeeded[-1] + beats.total_failed[-1]
         ended_count += sum(c.heartbeats_before == len(beats) for c in log.completes)
@@ -69,7 +69,7 @@ def find_missing(log: TgenLog) -> list[Missing]:
         open_count = 0
     lost = set(missing[: len(missing) - open_count])
     starts = _StartBounds(log)
-    bytes_of = _single_open_bytes(log, missing) if not lost else None
+    open_bytes = _single_open_bytes(log, missing) if not lost else None
     found = []
     for number in missing:
         early, late = starts.bounds(number)
@@ -82,8 +82,8 @@ def find_missing(log: TgenLog) -> list[Missing]:
             first_early = first_late = progress.first_byte_us
             target = progress.target_us
             received = progress.payload_bytes
-        elif bytes_of is not None:
-            received, first_early, first_late = bytes_of
+        elif open_bytes is not None:
+            received, first_early, first_late = open_bytes
         found.append(
             Missing(number, number in lost, early, late, first_early, first_late, target, received)
         )
@@ -91,7 +91,7 @@ def find_missing(log: TgenLog) -> list[Missing]:
 
 
 class _StartBounds:
-    """Bounds on when a stream of a given number was created."""
+    """Bounds of the creation time of a stream with a given number."""
 
     def __init__(self, log: TgenLog) -> None:
         assert log.first_us is not None
@@ -119,17 +119,17 @@ class _StartBounds:
             early = max(early, self.known[self.numbers[place - 1]])
         if place < len(self.numbers):
             late = min(late, self.known[self.numbers[place]])
-        # A heartbeat's own time stamp may stand microseconds off a stream created inside it.
+        # A heartbeat's time stamp may differ by microseconds from that of a stream created in it.
         return min(early, late), late
 
 
 def _single_open_bytes(
     log: TgenLog, missing: list[int]
 ) -> tuple[int, int | None, int | None] | None:
-    """Bytes of the one open stream and the bounds of its first byte; None if there are more.
+    """Return the bytes of the only open stream and the bounds of its first byte; None if ambiguous.
 
-    From the last heartbeat without a pending stream on, whatever the client read belongs to the
-    streams that ended since, whose sizes are known, or to the open one.
+    After the last heartbeat without a pending stream, all bytes read by the client belong to
+    streams that have ended since, whose sizes are known, or to the open one.
     """
     beats = log.heartbeats
     if len(missing) != 1 or not beats or beats.total_created[-1] <= missing[0]:
@@ -144,8 +144,8 @@ def _single_open_bytes(
         before = complete.heartbeats_before
         if quiet < before < len(beats):
             others_by_beat[before] = others_by_beat.get(before, 0) + complete.total_bytes
-    # Bytes of a stream that ended at a later heartbeat were partly read before it, so only the
-    # sum up to the end of all other streams can be told apart.
+    # Some bytes of a stream that ended at a later heartbeat were read before it. So only the sum at
+    # the end of all other streams is known.
     last_other = max(others_by_beat, default=quiet)
     received = 0
     early: int | None = None

@@ -1,4 +1,4 @@
-"""tgen's names of errors, and the outcomes of streams that they stand for."""
+"""TGen's names of errors, and the corresponding outcomes of streams."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ _BY_TRANSPORT_ERROR = {"TIMEOUT": Outcome.TIMEOUT, "STALLOUT": Outcome.STALL}
 
 
 def classify(success: bool, error: str, transport_error: str) -> tuple[Outcome, str]:
-    """Outcome and error name of an ended stream.
+    """Return the outcome and error name of an ended stream.
 
-    The names are those of ``_tgenstream_errorToString`` and, behind ``PROXY-``, those of
+    The names come from ``_tgenstream_errorToString`` and, after ``PROXY-``, from
     ``_tgentransport_errorToString``. A timeout before the transport made any progress is logged as
-    PROXY with the transport's error TIMEOUT: it is a timeout all the same.
+    PROXY with the transport's error TIMEOUT, and counts as a timeout.
     """
     if success:
         return Outcome.SUCCESS, ""

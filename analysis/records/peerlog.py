@@ -1,7 +1,7 @@
-"""Reads the log of one libtorrent peer; libtorrent-patches/README.md has its lines.
+"""Parser for the log of a libtorrent peer; libtorrent-patches/README.md describes its lines.
 
-The first line names the format; every other one is a time, a kind and the kind's fields, separated
-by single spaces. A line that is none of these is counted and shown, never guessed at.
+The first line contains the format; every other line is a time, a kind and the fields of this kind,
+separated by single spaces. Any other line is counted and reported, but never interpreted.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from enum import StrEnum
 from typing import Any
 
 from analysis.formats.record_files import Example
-from analysis.records.logfile import LONGEST_LINE_BYTES, is_in_run
+from analysis.records.logfile import MAX_LINE_BYTES, is_in_run
 
 FORMAT = 1
 HEADER = re.compile(rb"onionlab-peer (\d{1,9})((?: [a-z_]+=\S+)+)\Z")
@@ -21,7 +21,7 @@ MAX_EXAMPLES = 5
 
 
 class Kind(StrEnum):
-    """What a line tells."""
+    """The kind of a line."""
 
     UTP = "utp"
     REQUESTS = "requests"
@@ -33,7 +33,7 @@ class Kind(StrEnum):
 
 
 class UtpEvent(StrEnum):
-    """Why a socket's state was written down."""
+    """The reason for logging the state of a socket."""
 
     PROGRESS = "progress"
     END_BY_DELAY = "end-by-delay"
@@ -91,16 +91,16 @@ Entry = dict[str, Any]
 
 @dataclass
 class PeerLog:
-    """What one log says.
+    """The content of one log.
 
     Attributes:
         epoch_us: start of the run, as Unix time in microseconds.
-        header: the first line's names and values; empty until it was read.
-        entries: one for each other line, in order: ``time_us`` (Unix time), ``kind`` and the kind's
-            fields.
-        lines: how many lines there were, the first included.
-        malformed: how many were not understood.
-        examples: the first few of those.
+        header: names and values of the first line; empty until it is read.
+        entries: one for each other line, in order: ``time_us`` (Unix time), ``kind`` and the fields
+            of the kind.
+        lines: number of lines, including the first.
+        malformed: number of lines that were not understood.
+        examples: the first few malformed lines.
     """
 
     epoch_us: int = 0
@@ -111,22 +111,22 @@ class PeerLog:
     examples: list[Example] = field(default_factory=list)
 
     def feed(self, lines: Iterable[bytes]) -> None:
-        """Takes whole lines without their newline."""
+        """Parse complete lines without their newlines."""
         for line in lines:
             self.lines += 1
-            if len(line) > LONGEST_LINE_BYTES:
-                reason = f"the line is longer than {LONGEST_LINE_BYTES} bytes"
+            if len(line) > MAX_LINE_BYTES:
+                reason = f"the line is longer than {MAX_LINE_BYTES} bytes"
             else:
-                reason = self._take_header(line) if self.lines == 1 else self._take(line)
+                reason = self._parse_header(line) if self.lines == 1 else self._parse_entry(line)
             if reason:
                 self._reject(line, reason)
 
     def feed_tail(self, tail: bytes) -> None:
-        """Takes what stands after the last newline: never trusted, since a number may be cut."""
+        """Count the bytes after the last newline as malformed, since they may be incomplete."""
         self.lines += 1
         self._reject(tail, "the line is cut")
 
-    def _take_header(self, line: bytes) -> str:
+    def _parse_header(self, line: bytes) -> str:
         match = HEADER.match(line)
         if match is None:
             return "not the first line of a peer's log"
@@ -136,7 +136,7 @@ class PeerLog:
         self.header = dict(word.split("=", 1) for word in words)
         return ""
 
-    def _take(self, line: bytes) -> str:
+    def _parse_entry(self, line: bytes) -> str:
         words = line.split(b" ", 2)
         if len(words) < 2 or words[1] not in _PATTERNS:
             return "unknown kind of line"

@@ -1,7 +1,7 @@
-"""Streams of tornettools' perf clients, with the times that tgentools takes from their lines.
+"""Streams of tornettools' perf clients, with the times that tgentools extracts from their lines.
 
-tgentools' analysis.py (TGen 1.1.2) is the source of each definition; docs/reference/metrics.md
-tells them.
+The definitions follow tgentools' analysis.py (TGen 1.1.2); docs/reference/metrics.md
+describes them.
 """
 
 from __future__ import annotations
@@ -15,8 +15,10 @@ from analysis.formats.columns import PERF, arrow_schema
 from analysis.records.tgenlog import Complete, Progress
 
 FOUR_MIB_BYTES = 4_194_042
-"""The least payload that TGen prints as 80.00% of 5 MiB. Of 4 MiB tgentools knows no amount, so
-that tornettools takes the share."""
+"""The smallest payload that TGen prints as 80.00% of 5 MiB.
+
+tgentools records no time for 4 MiB, so tornettools uses this percentage.
+"""
 
 MARKS = {
     "at_500kib_s": 512_000,
@@ -31,11 +33,11 @@ MARK_BYTES = tuple(MARKS.values())
 def perf_table(
     ended: Iterable[tuple[dict[str, Any], Complete, Progress | None]], epoch_us: int
 ) -> pa.Table:
-    """The rows of perf.parquet of one client.
+    """Return the rows of perf.parquet for one client.
 
     Args:
-        ended: each stream that ended: its row of streams.parquet, its line, and what status lines
-            told of it.
+        ended: for each stream that ended, its row of streams.parquet, its line, and the progress
+            from status lines.
         epoch_us: start of simulated time, as Unix time in microseconds.
     """
     rows = [_row(row, complete, progress, epoch_us) for row, complete, progress in ended]
@@ -60,7 +62,7 @@ def _row(
         "first_byte_s": _since_command(complete, complete.first_byte_us),
         "last_byte_s": _since_command(complete, complete.last_byte_us),
         **{
-            # In a damaged log a line may be from before the stream's start.
+            # In a damaged log, a line may predate the start of the stream.
             name: (marks_us[amount] - start_us) / 1e6
             if marks_us.get(amount, -1) >= start_us
             else None
@@ -76,7 +78,7 @@ def _since_command(complete: Complete, time_us: int | None) -> float | None:
 
 
 def error_name(complete: Complete) -> str:
-    """What tgentools calls the error of a stream that failed."""
+    """Return tgentools' name of the error of a failed stream."""
     if complete.error != "PROXY":
         return complete.error
     transport = complete.transport_error

@@ -1,7 +1,7 @@
-"""The log of a client that fetches in pieces to the same records as tgen's: streams and goodput.
+"""Extraction of streams and goodput from the log of a client that downloads in pieces.
 
-A download is a stream: it starts when the client begins to connect, its first byte is there when
-the first block is (16 KiB), and its last byte when all blocks are.
+A download counts as a stream. It starts when the client begins to connect. Its first byte arrives
+with the first block (16 KiB), and its last byte with the last block.
 """
 
 from __future__ import annotations
@@ -21,11 +21,11 @@ from analysis.records.peerlog import Kind, PeerLog
 from analysis.records.transfer import LOGGED_ROLES, read_peer_log
 
 SIZE = re.compile("[0-9]{1,15}")
-"""Of a download, in bytes."""
+"""The size of a download in bytes."""
 
 
 def fetches_in_pieces(run_directory: Path, host: str) -> bool:
-    """Whether a client's log is that of a peer."""
+    """Return whether a client's log is that of a libtorrent peer."""
     folder = run_directory / files.HOSTS / host
     return any(folder.glob("libtorrent-peer-*.stdout*"))
 
@@ -33,10 +33,10 @@ def fetches_in_pieces(run_directory: Path, host: str) -> bool:
 def read_client(
     run_directory: Path, host: str, class_name: str, clock: RunClock, report: ParseReport
 ) -> tuple[pa.Table, pa.Table, pa.Table]:
-    """Streams, goodput and (empty) progress of one client; counts what was read in ``report``.
+    """Return streams, goodput and (empty) progress of one client, and count lines in ``report``.
 
     Raises:
-        AnalysisError: no log, an empty one, or one that is not a peer's.
+        AnalysisError: there is no log, or it is empty or not that of a peer.
     """
     epoch_us = clock.epoch_us
     log = read_peer_log(run_directory, host, clock, report, LOGGED_ROLES["downloader"])
@@ -53,7 +53,7 @@ def read_client(
     if not beats:
         report.clients_without_heartbeats.append(host)
     goodput = _goodput_table(beats, rows, epoch_us, host, class_name)
-    # How a download came along, block by block, its log does not tell.
+    # The log does not contain the arrival of individual blocks.
     progress = arrow_schema(PROGRESS).empty_table()
     return pa.Table.from_pylist(rows, schema=arrow_schema(STREAMS)), goodput, progress
 
@@ -64,13 +64,13 @@ def _stream_rows(log: PeerLog, epoch_us: int) -> list[dict[str, Any]]:
     for entry in log.entries:
         if entry["kind"] != Kind.DOWNLOAD:
             continue
-        number, what, *rest = entry["text"].split()
+        number, event, *rest = entry["text"].split()
         facts = downloads.setdefault(int(number), {})
-        facts[what] = entry["time_us"]
+        facts[event] = entry["time_us"]
         if rest:
-            facts["server" if what == "start" else "bytes"] = rest[0]
+            facts["server" if event == "start" else "bytes"] = rest[0]
     last_us = log.entries[-1]["time_us"] if log.entries else 0
-    # Without its first line a download has no start: it is not known how long it took.
+    # A download without its first line has no start, so its duration is unknown.
     return [
         _stream_row(number, facts, size, last_us, epoch_us)
         for number, facts in sorted(downloads.items())
@@ -118,7 +118,7 @@ def _goodput_table(
     host: str,
     class_name: str,
 ) -> pa.Table:
-    """One row for each beat but the first, which begins the first interval."""
+    """Return a row for each heartbeat except the first, which begins the first interval."""
     time_s = np.array([(beat["time_us"] - epoch_us) / 1e6 for beat in beats], dtype=np.float64)
     received = np.array([beat["received_bytes"] for beat in beats], dtype=np.int64)
     count = max(0, len(beats) - 1)

@@ -1,6 +1,6 @@
-"""The tgen logs of one client to its rows of the record tables.
+"""Extraction of one client's rows of the record tables from its TGen logs.
 
-One pass over each log, one client in memory at a time.
+Each log is read in one pass, and only one client is in memory at a time.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from analysis.formats.columns import GOODPUT, PROGRESS, STREAMS, Outcome, arrow_
 from analysis.formats.record_files import FileProblems, ParseReport
 from analysis.formats.run_files import RunClock
 from analysis.formats.tables import TableWriter
-from analysis.records.logfile import MOST_MALFORMED, LogFile, require_own_log
+from analysis.records.logfile import MAX_MALFORMED, LogFile, require_own_log
 from analysis.records.open_streams import Missing, find_missing
 from analysis.records.outcomes import classify
 from analysis.records.perf import MARK_BYTES, perf_table
@@ -63,23 +63,23 @@ def read_client(
     report: ParseReport,
     perf: TableWriter | None = None,
 ) -> tuple[pa.Table, pa.Table, pa.Table]:
-    """Streams, goodput and progress of one client; counts what was read in ``report``.
+    """Return streams, goodput and progress of one client, and count lines in ``report``.
 
     Args:
-        run_directory: of the run.
-        host: the client's.
-        class_name: the client's.
-        clock: of the run.
-        report: where to count.
-        perf: of a perf client: takes the rows of perf.parquet.
+        run_directory: directory of the run.
+        host: name of the client.
+        class_name: class of the client.
+        clock: clock of the run.
+        report: is updated with the counts.
+        perf: for a perf client: receives the rows of perf.parquet.
 
     Raises:
-        AnalysisError: no log, one twice, or one that is empty, not tgen's, or not understood.
+        AnalysisError: a log is missing, duplicated, empty, not from TGen, or not understood.
     """
     epoch_us = clock.epoch_us
     streams: list[Row] = []
     goodput: list[pa.Table] = []
-    came: list[tuple[Row, list[tuple[int, int]]]] = []
+    arrivals: list[tuple[Row, list[tuple[int, int]]]] = []
     ended: list[tuple[Row, Complete, Progress | None]] = []
     run_s = DAY_S if clock.stop_s is None else clock.stop_s
     for path in _find_logs(run_directory, host):
@@ -88,7 +88,7 @@ def read_client(
         log = TgenLog(run_s=run_s, mark_bytes=mark_bytes, epoch_us=epoch_us)
         for lines in file.batches():
             log.feed(lines)
-            if log.malformed > MOST_MALFORMED and log.malformed > log.understood:
+            if log.malformed > MAX_MALFORMED and log.malformed > log.understood:
                 raise _not_understood(host, path, log)
         problems = FileProblems(path.relative_to(run_directory).as_posix(), damage=file.damage)
         if file.tail:
@@ -105,7 +105,7 @@ def read_client(
                 file.damage or (log.examples[0].text if log.examples else None),
             )
         require_own_log(run_directory, host, path, log.hosts)
-        # The log of every client has heartbeats, unless they are switched off.
+        # The log of every client has heartbeats, unless they are disabled.
         if not log.understood and not log.heartbeats_disabled:
             raise _not_understood(host, path, log)
         problems.damage = problems.damage or log.early_end(clock) or log.missing_heartbeats(clock)
@@ -122,7 +122,7 @@ def read_client(
             (row, one, log.progress.get(one.stream_id))
             for row, one in zip(rows, active, strict=False)
         ]
-        came += [
+        arrivals += [
             (row, log.progress[row["stream_id"]].samples)
             for row in rows
             if row["stream_id"] in log.progress
@@ -144,15 +144,15 @@ def read_client(
     return (
         pa.Table.from_pylist(streams, schema=arrow_schema(STREAMS)),
         beats,
-        _progress_table(came, epoch_us, host, class_name),
+        _progress_table(arrivals, epoch_us, host, class_name),
     )
 
 
 def _not_understood(host: str, path: Path, log: TgenLog) -> AnalysisError:
     why = f": line {log.examples[0].line}: {log.examples[0].reason}" if log.examples else ""
     return AnalysisError(
-        f"client {host}: of {log.lines} lines of {path} {log.understood} are understood{why}",
-        "is it of another program or version? What TGen 1.0 and newer write is read",
+        f"client {host}: only {log.understood} of {log.lines} lines of {path} are understood{why}",
+        "is it from another program or version? TGen 1.0 and newer are supported",
     )
 
 
@@ -180,7 +180,7 @@ def _stream_rows(log: TgenLog, epoch_us: int) -> list[Row]:
 
 
 def _seconds(us: int | None) -> float | None:
-    # In a damaged line one time may be before another.
+    # In a damaged line, times may be out of order.
     return None if us is None or us < 0 else us / 1e6
 
 
@@ -188,17 +188,17 @@ def _complete_row(c: Complete, progress: Progress | None, epoch_us: int) -> Row:
     start_us = c.end_us - c.duration_us
     outcome, error = classify(c.success, c.error, c.transport_error)
     requested = c.requested_bytes or None
-    # An error line's last byte is the last one so far: it counts only if nothing was left to come.
+    # The last byte in an error line is the last one so far, so use it only if nothing was missing.
     whole = c.success or (requested is not None and c.payload_bytes >= requested)
     last_byte_us = c.last_byte_us if whole else None
     target_us = None
-    told_us = None if progress is None else progress.target_us
+    reached_us = None if progress is None else progress.target_us
     if c.payload_bytes >= TARGET_BYTES:
         if requested == TARGET_BYTES:
             target_us = last_byte_us
-        # A line from before the stream's start tells of the clock, and not of the stream.
-        elif told_us is not None and told_us >= start_us:
-            target_us = told_us - start_us
+        # A line that predates the start of the stream shows a clock error, not progress.
+        elif reached_us is not None and reached_us >= start_us:
+            target_us = reached_us - start_us
     from_command = None
     if c.first_byte_us is not None and c.command_us is not None:
         from_command = c.first_byte_us - c.command_us
@@ -277,17 +277,17 @@ def _goodput_table(log: TgenLog, epoch_us: int, host: str, class_name: str) -> p
 
 
 def _progress_table(
-    came: list[tuple[Row, list[tuple[int, int]]]], epoch_us: int, host: str, class_name: str
+    arrivals: list[tuple[Row, list[tuple[int, int]]]], epoch_us: int, host: str, class_name: str
 ) -> pa.Table:
-    came.sort(key=lambda one: one[0]["stream_index"])
-    index = [row["stream_index"] for row, samples in came for _ in samples]
-    time_us = np.array([time for _, samples in came for time, _ in samples], dtype=np.int64)
+    arrivals.sort(key=lambda one: one[0]["stream_index"])
+    index = [row["stream_index"] for row, samples in arrivals for _ in samples]
+    time_us = np.array([time for _, samples in arrivals for time, _ in samples], dtype=np.int64)
     schema = arrow_schema(PROGRESS)
     columns = {
         "client": pa.array([host] * len(index), schema.field("client").type),
         "class": pa.array([class_name] * len(index), schema.field("class").type),
         "stream_index": pa.array(index, pa.int32()),
         "time_s": pa.array((time_us - epoch_us) / 1e6, pa.float64()),
-        "bytes_received": pa.array([n for _, samples in came for _, n in samples], pa.int64()),
+        "bytes_received": pa.array([n for _, samples in arrivals for _, n in samples], pa.int64()),
     }
     return pa.table(columns, schema=schema)

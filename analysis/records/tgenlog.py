@@ -1,6 +1,6 @@
-"""The grammar of tgen's log lines, and what one log says.
+"""The grammar of TGen's log lines, and the content of one log.
 
-Every line of tgen 1.x is written by ``tgenlog_printMessage`` (tgen-log.c)::
+Every line of TGen 1.x is written by ``tgenlog_printMessage`` (tgen-log.c)::
 
     2000-01-01 00:05:01 946685101.000000 [message] [FILE:LINE] [FUNCTION] TEXT
 
@@ -15,8 +15,8 @@ Five texts carry data. ``[...]`` is a list of ``key=value`` pairs in any order::
 They come from _tgendriver_onHeartbeat (tgen-driver.c), _tgenstream_log and tgenstream_new
 (tgen-stream.c); the last two only at log level info.
 
-The pairs' times are microseconds of the process's monotonic clock; the line's own time is the wall
-clock. Under a simulator both are simulated time.
+The times in pairs are microseconds of the process's monotonic clock; the time of the line is the
+wall clock. In a simulator, both are simulated time.
 """
 
 from __future__ import annotations
@@ -30,41 +30,43 @@ from typing import NamedTuple
 
 from analysis.formats.record_files import Example
 from analysis.formats.run_files import RunClock
-from analysis.records.logfile import LONGEST_LINE_BYTES, is_in_run
+from analysis.records.logfile import MAX_LINE_BYTES, is_in_run
 
 TARGET_BYTES = 320 * 1024
-"""The size of the "time to 320 KiB" measure."""
+"""The size for the "time to 320 KiB" metric."""
 
 SAMPLE_US = 100_000
-"""Of how a stream comes along, one time in so many microseconds is kept."""
+"""Minimum interval between stored samples of a stream's progress."""
 
 MAX_EXAMPLES = 5
-"""How many malformed lines of one log are kept as examples."""
+"""Maximum number of malformed lines of one log that are stored as examples."""
 
 STREAMS_PER_S = 1000
-"""More than one process of tgen starts: a number beyond so many for each second of a run is damage,
-and no stream's."""
+"""Upper bound on streams per second of one TGen process.
+
+A larger stream number means that the log is corrupt.
+"""
 
 DAY_S = 86_400.0
-"""The length of a run that does not say how long it is."""
+"""The assumed length of a run of unknown length."""
 
-MOST_OPEN = 1 << 16
-"""Streams open at once: each takes a port of its host."""
+MAX_OPEN_STREAMS = 1 << 16
+"""Maximum number of open streams: each uses a port of its host."""
 
 MAX_SILENCE = 2
-"""How many times the interval between heartbeats a log may end before its run."""
+"""Maximum time from the end of a log to the end of its run, in heartbeat intervals."""
 
 MAX_GAP = 1.5
-"""How many times the usual interval may lie between two heartbeats."""
+"""Maximum time between two heartbeats, in usual intervals."""
 
 MOST_BYTES = 1 << 50
-"""In one count: the most that an experiment may ask for. Doubles hold eight times as much."""
+"""Maximum byte count: the largest that an experiment may request."""
 
 _PREFIX = (
     rb"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d (\d{1,12})\.(\d{6}) \[[a-z]+\] \[[^\[\]]*\] \[[^\[\]]*\] "
 )
 _ANY_LINE = re.compile(_PREFIX)
-# Possessive quantifiers (``++``): nothing here ever needs to be tried twice.
+# The quantifiers are possessive (``++``), as backtracking is never necessary.
 _HEARTBEAT = re.compile(
     rb"[\d-]{10}+ [\d:]{8}+ (\d{1,12}+)\.(\d{6}+) \[[a-z]++\] \[[^\[\]]*+\] \[[^\[\]]*+\] "
     rb"\[driver-heartbeat\] \[bytes-read=(\d{1,18}+),bytes-written=(\d{1,18}+)"
@@ -96,18 +98,18 @@ _NO_HEARTBEATS = b"The heartbeat message was disabled"
 _RESPONSE = b"usecs-to-response"
 
 PASSIVE_VERTEX = "passive-stream"
-"""The vertex name tgen gives a stream that its server accepted (tgen-driver.c)."""
+"""The vertex name that TGen gives a stream accepted by its server (tgen-driver.c)."""
 
 
 class MalformedError(ValueError):
-    """A line that starts like one of tgen's data lines and does not follow its grammar."""
+    """Raised for a line that starts like one of TGen's data lines but violates its grammar."""
 
 
 @dataclass
 class Heartbeats:
-    """Counters at each heartbeat: bytes since the one before, streams since the process's start.
+    """Counters at each heartbeat: bytes since the previous one, streams since the process started.
 
-    Lists of equal length rather than objects: a log is mostly heartbeats.
+    The lists have equal length. They replace objects, because most lines of a log are heartbeats.
     """
 
     time_us: list[int] = field(default_factory=list)
@@ -140,30 +142,29 @@ class Complete(NamedTuple):
     first_byte_us: int | None
     last_byte_us: int | None
     heartbeats_before: int
-    """How many heartbeats stand before this line in the log."""
+    """Number of heartbeats before this line in the log."""
     response_us: int | None = None
     transport_state: str = ""
 
 
 @dataclass
 class Progress:
-    """What status lines told about one stream; wall-clock microseconds.
+    """Progress of one stream from status lines; wall-clock microseconds.
 
-    Of the times at which payload came, ``samples`` keeps one in each tenth of a second or so, and
-    both ends of every longer time without any: bytes over time are right to a tenth of a second,
-    and gaps exactly.
+    ``samples`` contains about one time of arrival per tenth of a second, and both ends of every
+    longer gap. Bytes over time are therefore accurate to a tenth of a second, and gaps are exact.
     """
 
     first_byte_us: int | None = None
     target_us: int | None = None
     payload_bytes: int = 0
     marks_us: dict[int, int] = field(default_factory=dict)
-    """Of each of the log's ``mark_bytes`` that was reached: when a line first told so."""
+    """Each reached amount of ``mark_bytes`` -> time of the first line that shows it."""
     _samples: list[tuple[int, int]] = field(default_factory=list)
     _newest: tuple[int, int] | None = None
 
-    def take(self, time_us: int, payload_bytes: int) -> None:
-        """Takes an arrival: so much payload has come by now."""
+    def add(self, time_us: int, payload_bytes: int) -> None:
+        """Add the total payload at a time."""
         self.payload_bytes = payload_bytes
         if self._samples and time_us - self._samples[-1][0] < SAMPLE_US:
             self._newest = (time_us, payload_bytes)
@@ -175,15 +176,15 @@ class Progress:
 
     @property
     def samples(self) -> list[tuple[int, int]]:
-        """Times and payload received by then, both ascending."""
+        """Times and cumulative payload, both ascending."""
         return [*self._samples, self._newest] if self._newest is not None else self._samples
 
 
 @dataclass
 class TgenLog:
-    """All that one log of a run of ``run_s`` said. ``feed`` takes its lines in order.
+    """The content of one log of a run of ``run_s``; call ``feed`` with its lines in order.
 
-    ``mark_bytes``: amounts of payload, ascending, whose times are wanted of each stream.
+    ``mark_bytes``: ascending amounts of payload whose times are recorded for each stream.
     ``epoch_us``: start of the run, as Unix time in microseconds.
     """
 
@@ -202,23 +203,23 @@ class TgenLog:
     malformed: int = 0
     examples: list[Example] = field(default_factory=list)
     exited: bool = False
-    """Whether the process ended by itself, and not with the run."""
+    """True if the process exited by itself before the end of the run."""
     hosts: set[str] = field(default_factory=set)
-    """The hosts that it names as its own: one, in its first line."""
+    """The host names by which the log identifies itself: one, in its first line."""
     heartbeats_disabled: bool = False
-    """Whether the process said that it writes none."""
+    """True if the process logged that heartbeats are disabled."""
     _ended: set[tuple[bool, int]] = field(default_factory=set)
-    """Of each ended stream: whether the process's own server accepted it, and its number."""
+    """For each ended stream: whether the process's own server accepted it, and its number."""
 
     @property
     def understood(self) -> int:
-        """Lines that carried data."""
+        """Number of lines with data."""
         return len(self.heartbeats) + len(self.completes) + self.status_lines + len(self.created_us)
 
     def early_end(self, clock: RunClock) -> str | None:
-        """Say that the log ends before its run; None if not, or if nothing shows that.
+        """Return a message if the log ends before its run, or None if this is not known.
 
-        A process that has heartbeats writes them until the run ends, unless it exits by itself.
+        A process with heartbeats writes them until the run ends, unless it exits by itself.
         """
         beats_us = self.heartbeats.time_us
         if self.exited or not beats_us or self.first_us is None or self.last_us is None:
@@ -227,11 +228,11 @@ class TgenLog:
         return clock.early_end(self.last_us, MAX_SILENCE * statistics.median(intervals_us) / 1e6)
 
     def missing_heartbeats(self, clock: RunClock) -> str | None:
-        """Say where heartbeats are missing before the log's last one; None if none is missing.
+        """Return a message if heartbeats are missing before the log's last one, or None.
 
-        What a client read in between is not known: a heartbeat counts the bytes since the one
-        before it. The first one comes an interval after TGen's first line, which every log that
-        has heartbeats begins with.
+        The bytes that the client read in such a gap are unknown, since a heartbeat counts the bytes
+        since the previous one. The first heartbeat follows TGen's first line by one interval, and
+        every log with heartbeats begins with that line.
         """
         beats_us = self.heartbeats.time_us
         if not beats_us or self.first_us is None:
@@ -240,7 +241,7 @@ class TgenLog:
             return "its beginning is missing"
         times_us = [self.first_us, *beats_us]
         intervals_us = list(map(operator.sub, beats_us, times_us))
-        # Even if every third heartbeat is missing, a quarter of the intervals is whole.
+        # Even if every third heartbeat is missing, a quarter of the intervals are normal.
         usual_us = sorted(intervals_us)[len(intervals_us) // 4]
         longest_us = max(intervals_us)
         if longest_us <= MAX_GAP * usual_us:
@@ -249,13 +250,13 @@ class TgenLog:
         return f"it has no heartbeat from {begin_s:g} to {begin_s + longest_us / 1e6:g} s"
 
     def feed(self, lines: Iterable[bytes]) -> None:
-        """Takes whole lines, without their newlines."""
+        """Parse complete lines without their newlines."""
         heartbeat_match = _HEARTBEAT.match
         status_match = _STATUS_USUAL.match
         for line in lines:
             self.lines += 1
-            # At log level message most lines are heartbeats, at level info most are status lines,
-            # in tgen's own order of keys: these two get a short way.
+            # At log level message, most lines are heartbeats; at level info, most are status lines
+            # in TGen's own order of keys. Both have a fast path.
             try:
                 if match := heartbeat_match(line):
                     seconds, micros, *counters = match.groups(b"0")
@@ -269,7 +270,7 @@ class TgenLog:
                 self._reject(line, str(error))
 
     def feed_tail(self, line: bytes) -> bool:
-        """Takes what stands after the last newline; True if it was a whole line all the same."""
+        """Parse the bytes after the last newline; return whether they are a complete line."""
         self.lines += 1
         try:
             if not line.endswith(b"]"):
@@ -280,8 +281,8 @@ class TgenLog:
         return True
 
     def _feed_other(self, line: bytes) -> None:
-        if len(line) > LONGEST_LINE_BYTES:
-            raise MalformedError(f"the line is longer than {LONGEST_LINE_BYTES} bytes")
+        if len(line) > MAX_LINE_BYTES:
+            raise MalformedError(f"the line is longer than {MAX_LINE_BYTES} bytes")
         if b"[stream-status]" in line:
             self._add_status(*_status_any_order(line))
         elif b"[stream-" in line:
@@ -294,8 +295,8 @@ class TgenLog:
             match = _ANY_LINE.match(line)
             if match is None:
                 raise MalformedError("not a line of tgen's log")
-            self._see(_line_us(match))
-            # TGen of 2015 had two brackets before the text, so that this is the third.
+            self._note_time(_line_us(match))
+            # TGen of 2015 had two brackets before the text, so this is the third one.
             if b"[transfer-" in line:
                 raise MalformedError("a transfer of TGen before 1.0, whose logs are not read")
             self.exited = line.startswith(_EXIT, match.end())
@@ -304,7 +305,7 @@ class TgenLog:
             self.heartbeats_disabled |= line.startswith(_NO_HEARTBEATS, match.end())
             self.other_lines += 1
 
-    def _see(self, time_us: int) -> None:
+    def _note_time(self, time_us: int) -> None:
         require_in_run(time_us, self.epoch_us)
         if self.first_us is None:
             self.first_us = time_us
@@ -334,11 +335,11 @@ class TgenLog:
             raise MalformedError("heartbeat is earlier than the log's first line")
         if succeeded + failed > created:
             raise MalformedError("heartbeat has more streams ended than created")
-        if created - succeeded - failed > MOST_OPEN:
+        if created - succeeded - failed > MAX_OPEN_STREAMS:
             raise MalformedError("heartbeat has more streams open than a host has ports")
         self._require_possible(created)
         require_bytes(read, written)
-        self._see(time_us)
+        self._note_time(time_us)
         beats.time_us.append(time_us)
         beats.bytes_read.append(read)
         beats.bytes_written.append(written)
@@ -353,7 +354,7 @@ class TgenLog:
     def _add_status(self, time_us: int, stream_id: int, payload: int) -> None:
         self._require_possible(stream_id)
         require_bytes(payload)
-        self._see(time_us)
+        self._note_time(time_us)
         self.status_lines += 1
         progress = self.progress.get(stream_id)
         if progress is None:
@@ -363,7 +364,7 @@ class TgenLog:
         if payload >= TARGET_BYTES and progress.target_us is None:
             progress.target_us = time_us
         if payload > progress.payload_bytes:
-            progress.take(time_us, payload)
+            progress.add(time_us, payload)
         if self.mark_bytes:
             self._mark(progress, time_us, payload)
 
@@ -380,7 +381,7 @@ class TgenLog:
         time_us = _line_us(match)
         stream_id = _integer(_fields(match[3]), b"id", minimum=0)
         self._require_possible(stream_id)
-        self._see(time_us)
+        self._note_time(time_us)
         self.created_us[stream_id] = time_us
         self.other_lines += 1
 
@@ -418,32 +419,32 @@ class TgenLog:
             first_byte_us=_optional(times, b"usecs-to-first-byte-recv"),
             last_byte_us=_optional(times, b"usecs-to-last-byte-recv"),
             heartbeats_before=len(self.heartbeats),
-            # Only metrics of perf clients ask for these two: a line without them counts as before.
+            # Only metrics of perf clients need these two, so a line without them is valid.
             response_us=_optional(times, _RESPONSE) if _RESPONSE in times else None,
             transport_state=_text(transport, b"state") if b"state" in transport else "",
         )
         self._require_possible(complete.stream_id)
         require_bytes(complete.requested_bytes, complete.total_bytes, complete.payload_bytes)
-        # Numbers are never used again: in a log that is there twice, each stream counts once.
+        # Numbers are never reused. If a log is duplicated, each stream counts once.
         number = (complete.vertex == PASSIVE_VERTEX, complete.stream_id)
         if number in self._ended:
             raise MalformedError(f"stream {complete.stream_id} has ended before")
         self._ended.add(number)
-        self._see(end_us)
+        self._note_time(end_us)
         self.completes.append(complete)
         if self.mark_bytes and complete.stream_id in self.progress:
-            # tgentools takes a stream's last line as one more that tells how it came along.
+            # tgentools treats a stream's last line as one more progress line.
             self._mark(self.progress[complete.stream_id], end_us, complete.payload_bytes)
 
 
 def require_in_run(time_us: int, epoch_us: int) -> None:
-    """Raise MalformedError for a time that is not one of the run."""
+    """Raise MalformedError for a time outside of the run."""
     if not is_in_run(time_us, epoch_us):
         raise MalformedError("the time is outside of the run")
 
 
 def require_bytes(*counts: int) -> None:
-    """Raise MalformedError for a count of bytes that is too large."""
+    """Raise MalformedError for an impossible byte count."""
     if max(counts) > MOST_BYTES:
         raise MalformedError(f"{max(counts)} bytes are more than there can be")
 
@@ -494,7 +495,7 @@ def _heartbeat_any_order(line: bytes) -> tuple[int, int, int, int, int, int]:
         raise MalformedError("heartbeat line does not follow the grammar")
     fields = _fields(match[3])
     created, succeeded, failed = (
-        # A counter that is zero is left out of the line.
+        # A counter that is zero is omitted from the line.
         _integer(fields, key, minimum=0) if key in fields else 0
         for key in (b"total-streams-created", b"total-streams-succeeded", b"total-streams-failed")
     )
@@ -513,7 +514,7 @@ def _status_any_order(line: bytes) -> tuple[int, int, int]:
 
 
 def _server(remote: str, peername: str) -> str:
-    """The server's name: ``remote`` is NAME:ADDRESS:PORT, where NAME may be NULL (tgen-peer.c)."""
+    """Return the server's name; ``remote`` is NAME:ADDRESS:PORT, or NULL:... (tgen-peer.c)."""
     name, _, address = remote.partition(":")
     if name not in ("", "NULL"):
         return name

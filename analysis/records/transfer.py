@@ -1,4 +1,4 @@
-"""The logs of a run's two peers to its records: peers.parquet, transfer.json and parse.json.
+"""Extraction of peers.parquet, transfer.json and parse.json from the logs of a run's two peers.
 
 The same logs give the same bytes.
 """
@@ -21,26 +21,26 @@ from analysis.formats.record_files import (
 )
 from analysis.formats.run_files import RunClock, read_clock, read_peers
 from analysis.formats.tables import TableWriter, atomic
-from analysis.records.logfile import MOST_MALFORMED, LogFile
+from analysis.records.logfile import MAX_MALFORMED, LogFile
 from analysis.records.peerlog import PeerLog
 
 LOGGED_ROLES = {"seed": "seed", "downloader": "fetch"}
-"""Role of a peer in the records -> the role that its log names."""
+"""Role of a peer in the records -> the role that its log contains."""
 
 MAX_SILENCE_S = 2.0
-"""A peer writes its counter of bytes each second until the run ends."""
+"""Maximum silence at the end of a log: a peer logs its byte count every second."""
 
 
 def extract_peers(run_directory: Path, out: Path) -> ParseReport:
-    """Reads the logs of both peers of a run and writes its records into ``out``.
+    """Read the logs of both peers of a run and write its records into ``out``.
 
     Args:
-        run_directory: holds peers.json, run.json (``epoch_unix_s``) and the peers' logs
+        run_directory: contains peers.json, run.json (``epoch_unix_s``) and the peers' logs
             ``shadow.data/hosts/<host>/libtorrent-peer-*.stdout``, plain or compressed.
-        out: made if missing. The files appear together, at the end, or not at all.
+        out: created if missing. The files appear together at the end, or not at all.
 
     Raises:
-        AnalysisError: a peer without a log, or whose log is empty or not a peer's; bad JSON.
+        AnalysisError: a peer has no log, or its log is empty or not that of a peer; invalid JSON.
     """
     peers = read_peers(run_directory)
     clock = read_clock(run_directory)
@@ -59,12 +59,12 @@ def extract_peers(run_directory: Path, out: Path) -> ParseReport:
 def read_peer_log(
     run_directory: Path, host: str, clock: RunClock, report: ParseReport, role: str
 ) -> PeerLog:
-    """Read the log of one host's peer; count in ``report`` what was read and what was not.
+    """Read the log of one host's peer, and count lines in ``report``.
 
-    role: the role that the log has to name.
+    role: the role that the log must contain.
 
     Raises:
-        AnalysisError: no log, more than one, an empty one, or one that is not a peer's of the role.
+        AnalysisError: there is no log or several, or it is empty or not that of a peer of the role.
     """
     folder = run_directory / files.HOSTS / host
     paths = sorted(folder.glob("libtorrent-peer-*.stdout*"))
@@ -72,18 +72,18 @@ def read_peer_log(
         found = "no log" if not paths else f"{len(paths)} logs"
         raise AnalysisError(
             f"peer {host} has {found} in {folder}",
-            "the run did not start it, its output was removed, or it is there twice",
+            "the run did not start it, or its output was removed or duplicated",
         )
     file = LogFile(paths[0])
     log = PeerLog(clock.epoch_us)
     for lines in file.batches():
         log.feed(lines)
-        if not log.header or log.malformed > max(MOST_MALFORMED, len(log.entries)):
+        if not log.header or log.malformed > max(MAX_MALFORMED, len(log.entries)):
             break
-    if log.header and log.malformed > max(MOST_MALFORMED, len(log.entries)):
+    if log.header and log.malformed > max(MAX_MALFORMED, len(log.entries)):
         raise AnalysisError(
-            f"peer {host}: of {log.lines} lines of {paths[0]} {len(log.entries)} are understood: "
-            f"line {log.examples[0].line}: {log.examples[0].reason}"
+            f"peer {host}: only {len(log.entries)} of {log.lines} lines of {paths[0]} are "
+            f"understood: line {log.examples[0].line}: {log.examples[0].reason}"
         )
     problems = FileProblems(paths[0].relative_to(run_directory).as_posix(), damage=file.damage)
     if file.tail:
@@ -96,13 +96,13 @@ def read_peer_log(
         )
     if not log.header:
         raise AnalysisError(
-            f"peer {host}: {paths[0]} does not begin as a peer's log does",
+            f"peer {host}: {paths[0]} does not begin like a peer's log",
             file.damage or (log.examples[0].reason if log.examples else None),
         )
     if log.header.get("role") != role:
         raise AnalysisError(
             f"peer {host}: {paths[0]} is the log of another peer: its role is not {role}",
-            "restore the log from a copy, or remove the run and repeat it",
+            "restore the log from a backup, or remove the run and repeat it",
         )
     problems.malformed_lines = log.malformed
     problems.examples = log.examples

@@ -51,7 +51,7 @@ def run(args: argparse.Namespace) -> int:
             f"lines, {report.truncated_files} cut logs"
         )
         for problem in report.problems:
-            print(f"  {problem.file}: {'; '.join(problem.what)}")
+            print(f"  {problem.file}: {'; '.join(problem.descriptions)}")
             for example in problem.examples[:1]:
                 print(f"    line {example.line}: {example.reason}")
         if not_counted := report.not_counted():

@@ -18,8 +18,8 @@ from onionlab.questions.open_sets import open_pair
 HELP = "compare two sets of runs; exit status 0: no regression, 1: regression, 3: not settled"
 
 STATUSES = {
-    Conclusion.FINE: "no regression: every endpoint is the same or better, or all records are the "
-    "same bytes",
+    Conclusion.NO_REGRESSION: "no regression: every endpoint is the same or better, or all records "
+    "are the same bytes",
     Conclusion.REGRESSION: "regression: an endpoint is shown to be worse",
     Conclusion.UNSETTLED: "not settled: no regression is shown, but an endpoint is open or only "
     "suggested",

@@ -223,7 +223,7 @@ def _of_claim(entry: ClaimEntry, experiments: dict[str, Experiment]) -> Found:
             f"{entry.direction} takes {'a value' if direction.takes_value else 'no value'}: "
             f"{direction.meaning}",
         )
-    for key, least in (("levels", direction.least_levels), ("variants", direction.least_variants)):
+    for key, least in (("levels", direction.min_levels), ("variants", direction.min_variants)):
         if len(getattr(entry, key)) < least:
             yield (key,), f"{entry.direction} takes at least {least}: {direction.meaning}"
 

@@ -18,9 +18,9 @@ from analysis.inference.sequential import FIRST_LOOK, schedule
 from analysis.judgement.judging import (
     Judgement,
     Statistics,
-    design_of,
     judge_comparison,
     read_statistics,
+    study_design,
 )
 from onionlab.errors import UserError
 from onionlab.runs.planning import make_plan
@@ -131,7 +131,7 @@ def standings(study: Study, statistics: Statistics) -> list[Standing]:
 def _judged(
     level: str, variant: str, study: Study, statistics: Statistics
 ) -> tuple[Judgement, ...]:
-    found = judge_comparison(level, statistics, variant, study.baseline or "", design_of(study))
+    found = judge_comparison(level, statistics, variant, study.baseline or "", study_design(study))
     return tuple(judgement for judgement in found if judgement.verdict.grade is not None)
 
 

@@ -21,14 +21,14 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from analysis.comparison.comparing import Comparison, compare_sets
-from analysis.comparison.differences import aspect_of
+from analysis.comparison.differences import classify_file
 from analysis.comparison.history import (
     TIME_SERIES,
     add_rows,
+    find_history_steps,
+    history_rows,
     last_records,
     read_history,
-    rows_of,
-    steps_of,
     unsearched,
     write_history,
 )
@@ -130,7 +130,7 @@ def run_night(
             comparison = None
             if baseline is not None:
                 comparison = _compare(baseline, tonight, nightly.level_per_experiment)
-            new_rows = rows_of(
+            new_rows = history_rows(
                 night, item.entry.name, item.key, tonight, _verdicts(comparison, tonight)
             )
             before = last_records(history, item.entry.name, item.key)
@@ -155,7 +155,7 @@ def run_night(
             nightly.nights_per_year,
             nightly.false_steps_per_year,
             tuple(results),
-            tuple(steps_of(history, nightly.false_steps_per_year, searched)),
+            tuple(find_history_steps(history, nightly.false_steps_per_year, searched)),
             len(searched),
             unsearched(history, searched),
         )
@@ -201,7 +201,7 @@ def baseline_key(bench: Bench) -> str:
             "files": {
                 path: hashlib.sha256(content).hexdigest()
                 for path, content in sorted(files.items())
-                if aspect_of(path) in ("network", "load", "time")
+                if classify_file(path) in ("network", "load", "time")
             },
         }
     return identity_hash(

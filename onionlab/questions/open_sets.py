@@ -19,7 +19,14 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from analysis.comparison.differences import TORRC
-from analysis.comparison.run_sets import RunSet, SetRun, Span, TorBuild, read_run_set, values_of
+from analysis.comparison.run_sets import (
+    RunSet,
+    SetRun,
+    Span,
+    TorBuild,
+    read_run_set,
+    values_from_statistics,
+)
 from analysis.errors import AnalysisError
 from analysis.formats import files
 from analysis.formats.json_files import read_json
@@ -29,7 +36,7 @@ from analysis.formats.published import is_published, read_published
 from analysis.formats.record_files import read_parse_report, read_records_format
 from analysis.formats.study import Level, Run, Study, load_study
 from analysis.judgement.judging import read_statistics
-from analysis.pages.report_tables import scope_words
+from analysis.pages.report_tables import scope_note
 from analysis.pages.simulated import simulated
 from onionlab.errors import UserError
 from onionlab.paths import is_file, is_folder
@@ -227,11 +234,11 @@ def set_of_study(study: Study, store: Path, *, name: str) -> RunSet:
         spans={level.name: _span(level) for level in study.levels},
         margins=study.margins,
         endpoints=study.endpoints,
-        scope=scope_words(study),
+        scope=scope_note(study),
         notes=tuple(_not_counted(study, store)),
         simulated=tuple(simulated(study)),
         runs=runs,
-        values=values_of(read_statistics(study, store)),
+        values=values_from_statistics(read_statistics(study, store)),
         texts=_torrc_texts(runs, store),
     )
 
@@ -268,7 +275,7 @@ def _require_runs(study: Study, store: Path) -> None:
         are = "is" if len(missing) == 1 else "are"
         raise AnalysisError(
             f"of the {len(study.runs)} runs of {study.name} {len(missing)} {are} missing: "
-            f"{study.listed(missing)}",
+            f"{study.format_runs(missing)}",
             f"make what is missing: make experiment {_variables(study)}",
         )
 

@@ -12,7 +12,7 @@ from analysis.formats.plan_file import Request
 from analysis.formats.study import load_study
 from analysis.measures.data import ALL
 from analysis.pages import paper
-from analysis.pages.beside import Beside
+from analysis.pages.cross_study import OtherStudy
 from onionlab import __version__
 from onionlab.errors import UserError
 from onionlab.experiment.claims_file import ClaimSet, load_claims
@@ -175,14 +175,14 @@ def published_paper(
         return PaperAgain(_draw(wanted, studies, folder, out, others), None)
 
 
-def _answers_of(packs: Sequence[Path], wanted: ClaimSet, out: Path) -> Beside | None:
+def _answers_of(packs: Sequence[Path], wanted: ClaimSet, out: Path) -> OtherStudy | None:
     """What the runs of packs answer; None without packs."""
     if not packs:
         return None
     with opened_together(packs, out) as folder:
         content = _content(wanted, _studies_of(packs, folder, wanted))
         title = " and ".join(path.name for path in packs)
-        return paper.answers_beside(content, folder, title)
+        return paper.answer_other_study(content, folder, title)
 
 
 def _studies_of(packs: Sequence[Path], folder: Path, wanted: ClaimSet) -> list[Path]:
@@ -218,7 +218,7 @@ def _content(wanted: ClaimSet, studies: Sequence[Path]) -> paper.Paper:
 
 
 def _draw(
-    wanted: ClaimSet, studies: Sequence[Path], store: Path, out: Path, beside: Beside | None
+    wanted: ClaimSet, studies: Sequence[Path], store: Path, out: Path, beside: OtherStudy | None
 ) -> paper.PaperPaths:
     software = {"onionlab": __version__, **{name: version(name) for name in _DRAWN_WITH}}
     return paper.build(_content(wanted, studies), store, out, software, beside)

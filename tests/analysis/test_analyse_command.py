@@ -90,8 +90,8 @@ def test_whole_logs_have_no_more_than_their_line(
         (TGEN, cut, "the last line is cut"),
         (TGEN, corrupt, "malformed lines"),
         (TGEN, headless, "its beginning is missing; line 1: not a line of tgen's log"),
-        (TRACE, cut, "bytes of a last record"),
-        (TRACE, corrupt, "records that no Tor writes, the first at byte"),
+        (TRACE, cut, "bytes of an incomplete record"),
+        (TRACE, corrupt, "invalid records, the first at byte"),
     ],
 )
 def test_what_does_not_count_is_said_with_its_file(
@@ -114,7 +114,7 @@ def test_what_does_not_count_is_said_with_its_file(
     [
         (TGEN, empty, "client web1client has an empty log"),
         (TRACE, empty, "cells is empty"),
-        (TRACE, headless, "cells is no cell trace"),
+        (TRACE, headless, "cells is not a cell trace"),
     ],
 )
 def test_what_cannot_be_read_at_all_is_an_error_and_leaves_the_old_records(

@@ -129,19 +129,19 @@ def test_a_quantile_that_is_not_reached_has_a_reason_and_no_value() -> None:
 def test_no_stream_in_the_span() -> None:
     empty = data(streams())
     assert statistic(empty, "ttfb_p50_s").reason == "no stream started in the measured span"
-    assert statistic(empty, "timeout_rate").reason == "no stream with a known fate"
+    assert statistic(empty, "timeout_rate").reason == "no stream with a known outcome"
     assert statistic(empty, "timeout_count").value == 0
 
 
 def test_a_time_that_the_log_does_not_hold_has_no_distribution() -> None:
     rows = streams((100.0, 130.0, "success", 1.0, NAN), (110.0, 170.0, "timeout", 1.0, NAN))
     result = statistic(data(rows), "time_to_320kib_p50_s")
-    assert result == Statistic(None, "the log does not tell this time for streams of this size")
+    assert result == Statistic(None, "the log does not contain this time for streams of this size")
 
 
 def test_streams_that_failed_on_their_way_may_have_had_320_kib() -> None:
     name = "time_to_320kib_restricted_mean_s"
-    untold = Statistic(None, "the log does not tell this time for streams of this size")
+    untold = Statistic(None, "the log does not contain this time for streams of this size")
     failed = (110.0, 170.0, "timeout", 1.0, NAN)
     rows = streams((100.0, 160.0, "timeout", NAN, NAN), failed)
     assert statistic(data(of_size(rows, 5120)), name) == untold
@@ -257,6 +257,6 @@ def test_fairness_of_a_run(tmp_path: Path) -> None:
     assert found["web", "jain_index_clients"].value == pytest.approx(16 / (2 * 10))
     assert found["web", "longest_gap_p50_s"].value == pytest.approx(14.0)
     assert found["web", "starved_share"].value == 1.0
-    assert found["bulk", "starved_share"] == Statistic(None, "no stream with a known fate")
+    assert found["bulk", "starved_share"] == Statistic(None, "no stream with a known outcome")
     assert found["bulk", "jain_index_clients"].reason == "no heartbeat in the logs"
     assert (ALL, "jain_index_clients") not in found

@@ -20,7 +20,7 @@ from analysis_synthetic import study_content, write_store
 from analysis.errors import AnalysisError
 from analysis.figures.figure_data import FigureData
 from analysis.figures.lines import draw_lines
-from analysis.figures.panels import PANEL_FIGURES
+from analysis.figures.panels import LINE_FIGURES
 from analysis.figures.style import COLUMN, RC, TEXT, Page
 from analysis.formats.study import Study
 from analysis.inference.intervals import Interval
@@ -30,11 +30,11 @@ from analysis.measures.metric import Statistic
 from analysis.pages.answer import answer
 from analysis.pages.numbers import format_interval, format_number
 from analysis.pages.report import build
-from analysis.pages.report_tables import network_rows, scope_words, spread_rows
+from analysis.pages.report_tables import network_rows, scope_note, spread_rows
 from analysis.pages.summary import (
     SUMMARY_COLUMNS,
     SummaryRow,
-    compared_of,
+    endpoint_comparisons,
     summarise,
     summary_csv,
 )
@@ -84,7 +84,7 @@ def test_the_same_records_give_the_same_bytes(
     assert digests(tmp_path / "out") == digests(report)
     figures = [
         f"figures/{name}.{end}"
-        for name in ("answer", *(f"{kind}-5mid" for kind in PANEL_FIGURES))
+        for name in ("answer", *(f"{kind}-5mid" for kind in LINE_FIGURES))
         for end in ("csv", "pdf", "png")
     ]
     expected = ["answer.txt", "censoring.csv", "report.html", "runs.csv", "summary.csv", *figures]
@@ -157,7 +157,7 @@ def test_each_comparison_has_a_verdict_or_says_what_is_missing(report: Path) -> 
     assert found["all", "timeout_rate", "rr"]["margin"] == "0.01"
     page = (report / "report.html").read_text()
     assert "<strong>" in page
-    assert "With 3 networks, what happens in 63% of networks or fewer is not seen in at" in page
+    assert "With 3 networks, an effect that occurs in up to 63% of networks has at least" in page
 
 
 def test_the_naive_times_stand_beside_the_others(report: Path) -> None:
@@ -173,7 +173,7 @@ def test_the_naive_times_stand_beside_the_others(report: Path) -> None:
         assert 0 < float(row["largest_difference"]) < 1
         if estimate:
             assert float(row["naive_p90_s"]) <= float(estimate)
-    assert "alone → incidence" in (report / "report.html").read_text()
+    assert "finished → incidence" in (report / "report.html").read_text()
 
 
 def test_an_experiments_margins_are_used(store: Path, tmp_path: Path) -> None:
@@ -247,7 +247,7 @@ def test_variants_and_levels_of_the_same_label_are_told_apart() -> None:
     for run in plan.runs:
         by_seed = statistics[run.level, ALL]["goodput_bytes_per_s", run.variant]
         by_seed[run.seed] = Statistic(1000.0 + run.seed)
-    compared = compared_of(plan, summarise(plan, statistics))
+    compared = endpoint_comparisons(plan, summarise(plan, statistics))
     assert [len(one.judgements) for one in compared] == [1, 1, 1, 1]
     assert {(one.place, one.variant) for one in compared} == {
         ("heavy load at scale 0.1", "Round robin")
@@ -294,13 +294,15 @@ def test_the_report_tells_what_differs_between_networks_and_within_them() -> Non
     (networks,) = network_rows(plan)
     assert networks["seeds"] == "1, 2, 3"
     assert networks["roles"] == {"middle": "94%, 50%"}
-    assert scope_words(plan) == ""
+    assert scope_note(plan) == ""
 
 
 def test_the_repeats_of_one_network_are_replicates_where_it_is_the_scope() -> None:
     plan, rows = repeated([7], "one-network")
-    assert scope_words(plan).endswith("in this network (network 7), over its 2 repeats")
-    compared = [replace(one, variant="network scheduler") for one in compared_of(plan, rows)]
+    assert scope_note(plan).endswith("in this network (network 7), over its 2 repeats")
+    compared = [
+        replace(one, variant="network scheduler") for one in endpoint_comparisons(plan, rows)
+    ]
     first, told, *_ = answer(compared)
     assert first == "2 repeats of one network: the answer is about this network."
     assert "under network scheduler as under EWMA" in told
@@ -308,7 +310,7 @@ def test_the_repeats_of_one_network_are_replicates_where_it_is_the_scope() -> No
     assert {row.estimate.seeds for row in rows} == {2}
     assert spread_rows(plan, rows) == []
     plan, rows = repeated([7])
-    assert "scope: one-network" in scope_words(plan)
+    assert "scope: one-network" in scope_note(plan)
     assert {row.estimate.seeds for row in rows} == {1}
 
 
@@ -379,7 +381,7 @@ def test_ratios_take_pairs_only() -> None:
 
 
 def test_fonts_are_embedded_and_files_carry_no_date(report: Path) -> None:
-    for kind in PANEL_FIGURES:
+    for kind in LINE_FIGURES:
         pdf = (report / "figures" / f"{kind}-5mid.pdf").read_bytes()
         assert b"/FontFile2" in pdf
         assert b"/Type3" not in pdf
@@ -551,7 +553,7 @@ def test_a_legend_never_reaches_beyond_its_page(page: Page, columns: int) -> Non
         variant["label"] = "SWRR proportional"
     plan = Study.model_validate(content)
     data = FigureData(plan.figures[0], plan.levels[0])
-    grid = PANEL_FIGURES[plan.figures[0].kind].panels[0].grid(plan.levels[0])
+    grid = LINE_FIGURES[plan.figures[0].kind].panels[0].grid(plan.levels[0])
     data.runs = {variant.name: [[np.ones_like(grid)] * 2] for variant in plan.variants}
     data.seeds = {variant.name: [1] for variant in plan.variants}
     settings: Any = RC
@@ -571,7 +573,7 @@ def test_a_label_is_shown_letter_for_letter(label: str) -> None:
     content["variants"][0]["label"] = label
     plan = Study.model_validate(content)
     data = FigureData(plan.figures[0], plan.levels[0], plan.baseline)
-    grid = PANEL_FIGURES[plan.figures[0].kind].panels[0].grid(plan.levels[0])
+    grid = LINE_FIGURES[plan.figures[0].kind].panels[0].grid(plan.levels[0])
     data.runs = {variant.name: [[np.ones_like(grid)] * 2] for variant in plan.variants}
     data.seeds = {variant.name: [1] for variant in plan.variants}
     figure = draw_lines(data, plan, TEXT)

@@ -51,7 +51,7 @@ def change(path: list[Any], value: Any) -> dict[str, Any]:
         ("{", "is not valid JSON"),
         (change(["format"], 2), "format"),
         (change(["baseline"], "fifo"), "baseline fifo"),
-        (change(["variants", 0, "name"], "rr"), "variant rr is there more than once"),
+        (change(["variants", 0, "name"], "rr"), "variant rr occurs more than once"),
         (change(["runs", 0, "variant"], "fifo"), "unknown variant fifo"),
         (change(["runs", 0, "level"], "7mid"), "unknown level 7mid"),
         (change(["runs", 0, "seed"], 2), "more than once"),
@@ -93,4 +93,4 @@ def test_a_title_names_its_level_once(tmp_path: Path, label: str, title: str, sh
     content["levels"][0]["label"] = label
     content["figures"][0]["title"] = title
     study = load(tmp_path, content)
-    assert study.title_of(study.figures[0]) == shown
+    assert study.figure_title(study.figures[0]) == shown

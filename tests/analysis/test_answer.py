@@ -11,10 +11,10 @@ import pytest
 from matplotlib.lines import Line2D
 
 from analysis.figures import levels
-from analysis.figures.forest import draw, panel_of, write_forest
+from analysis.figures.forest import draw, make_panel, write_forest
 from analysis.figures.style import TEXT
 from analysis.formats.study import Variant
-from analysis.judgement.compared import Compared, size_in_margins
+from analysis.judgement.compared import VariantComparison, size_in_margins
 from analysis.judgement.judging import Design, Statistics, judge_comparison
 from analysis.measures.metric import Statistic
 from analysis.pages.answer import answer
@@ -30,7 +30,7 @@ def compared(
     rate: float | None = None,
     place: str = "",
     variant: str = "SWRR",
-) -> Compared:
+) -> VariantComparison:
     """Three times of web clients, each changed by a factor, and throughput by one more."""
     rng = np.random.default_rng(7)
     table: Statistics = {}
@@ -56,7 +56,7 @@ def compared(
     endpoints.insert(0, endpoints.pop(2))
     judged = judge_comparison("5mid", table, "swrr", "ewma", Design(endpoints=endpoints))
     found = tuple(j for j in judged if j.endpoint is not None)
-    return Compared(place, variant, "EWMA", found, (place, variant))
+    return VariantComparison(place, variant, "EWMA", found, (place, variant))
 
 
 def test_each_endpoint_of_each_variant_has_a_sentence() -> None:
@@ -75,7 +75,7 @@ def test_each_endpoint_of_each_variant_has_a_sentence() -> None:
     assert "): the same within 5%. Under RR" in to_first
     assert " to the first byte (p90) " in p90
     assert throughput.startswith("The throughput is 1.00 times as high under SWRR as under EWMA (")
-    assert detectable.startswith("With so many networks, a change of 1.0")
+    assert detectable.startswith("With this many networks, a change of 1.0")
     assert (
         "the time to 320 KiB of web clients (median) is shown with a chance of 80%." in detectable
     )
@@ -115,13 +115,13 @@ def test_a_grade_has_its_caution() -> None:
     careful = replace(
         one,
         judgements=tuple(
-            replace(j, verdict=replace(j.verdict, caution="a few networks are far off"))
+            replace(j, verdict=replace(j.verdict, caution="a few networks are outliers"))
             for j in one.judgements
         ),
     )
     sentences = " ".join(answer([careful]))
-    assert "shown; a few networks are far off." in sentences
-    assert "the same within 5%; a few networks are far off." in sentences
+    assert "shown; a few networks are outliers." in sentences
+    assert "the same within 5%; a few networks are outliers." in sentences
 
 
 def test_the_chance_of_a_false_answer_is_that_of_the_study() -> None:
@@ -138,7 +138,7 @@ def test_each_level_has_its_own_sentences() -> None:
 
 def test_nothing_to_answer() -> None:
     assert answer([]) == []
-    assert answer([Compared("", "SWRR", "EWMA", ())]) == []
+    assert answer([VariantComparison("", "SWRR", "EWMA", ())]) == []
 
 
 def test_sizes_of_ratios_and_of_rates_can_be_ordered() -> None:
@@ -161,7 +161,7 @@ def test_the_plot_has_a_line_for_each_metric_and_repeats(tmp_path: Path) -> None
     assert first.pdf.read_bytes() == again.pdf.read_bytes()
     lines = first.csv.read_text().splitlines()
     assert len(lines) == 1 + 2 * 5
-    figure = draw([panel_of(one) for one in shown], TEXT)
+    figure = draw([make_panel(one) for one in shown], TEXT)
     labels = {text.get_text() for axes in figure.axes for text in axes.get_yticklabels()}
     assert "Time to 320 KiB, median (web)" in labels
     assert "Timeout rate" in labels

@@ -124,7 +124,9 @@ def test_circuits_against_a_plain_count(pairs: list[tuple[int, int]]) -> None:
     circuits = by_circuit([np.array(column) for column in zip(*pairs, strict=True)])
     plain = Counter(pairs)
     assert sorted(circuits.cells.tolist()) == sorted(plain.values())
-    assert [int(circuits.cells[c]) for c in circuits.of_cell] == [plain[pair] for pair in pairs]
+    assert [int(circuits.cells[c]) for c in circuits.circuit_of_cell] == [
+        plain[pair] for pair in pairs
+    ]
     q1, q3 = np.quantile(list(plain.values()), [0.25, 0.75])
     assert circuits.members(Group.QUIET).tolist() == [plain[pair] <= q1 for pair in pairs]
     assert circuits.members(Group.BUSY).tolist() == [

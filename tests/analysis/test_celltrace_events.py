@@ -63,7 +63,7 @@ def test_a_cut_file_loses_nothing_but_what_is_cut(
     length = data.draw(st.integers(0, len(whole) - 1))
     path.write_bytes(whole[:length])
     if length < HEADER.itemsize:
-        with pytest.raises(AnalysisError, match="is empty" if length == 0 else "is cut"):
+        with pytest.raises(AnalysisError, match="is empty" if length == 0 else "is truncated"):
             read_trace(path)
         return
     cut = read_trace(path)
@@ -91,9 +91,9 @@ def test_a_missing_file(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("offset", "new", "message"),
     [
-        (0, b"X", "is no cell trace"),
+        (0, b"X", "is not a cell trace"),
         (8, b"\7\7", "byte order mark is damaged"),
-        (10, b"\2\0", "has format 2, this program reads 1"),
+        (10, b"\2\0", "has format 2, but this program reads 1"),
         (14, b"\x19\0", "its header is damaged: sizes 64 and 25"),
     ],
 )
@@ -124,7 +124,7 @@ def test_a_file_of_something_else_is_refused(tmp_path: Path) -> None:
     path = tmp_path / "cells"
     write_trace(path, PLAIN)
     path.write_bytes(path.read_bytes()[: HEADER.itemsize] + b"\xff" * 240)
-    with pytest.raises(AnalysisError, match="10 of 10 records are none that Tor writes"):
+    with pytest.raises(AnalysisError, match="10 of 10 records are invalid"):
         read_trace(path)
 
 
@@ -177,5 +177,5 @@ def test_lttng_text_that_is_cut(tmp_path: Path) -> None:
 def test_lttng_text_without_events(tmp_path: Path, text: str) -> None:
     path = tmp_path / "text"
     path.write_text(text)
-    with pytest.raises(AnalysisError, match="holds no event of a cell"):
+    with pytest.raises(AnalysisError, match="has no event of a cell"):
         read_lttng_text(path)

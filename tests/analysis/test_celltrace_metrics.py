@@ -71,12 +71,12 @@ def test_no_value_has_its_reason() -> None:
             "no cell went towards a client in the measured span",
         )
     found = statistics(cells(0.0, 0.0))
-    assert found["cell_flush_share"].reason == "no cell was inside for any time"
+    assert found["cell_flush_share"].reason == "no cell spent any time inside a relay"
     one_circuit = replace(cells(1.0, 1.0), circuits=by_circuit([np.zeros(88, np.int64)]))
     found = statistics(one_circuit)
     assert found["cell_quiet_longer"].reason == "no circuit has more cells than the quiet ones"
     found = statistics(cells(1.0, 2.0, time_s=np.linspace(0.0, 100.0, 88)))
-    assert found["cell_spike_45s"].reason.startswith("cells came in for less than 360 s")
+    assert found["cell_spike_45s"].reason.startswith("cells arrived for less than 360 s")
 
 
 @pytest.mark.parametrize(("period_s", "stands_out"), [(45, True), (48, True), (23, False)])

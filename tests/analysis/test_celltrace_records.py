@@ -58,7 +58,7 @@ STUDY = Study(
 )
 RUN = Run(run_id="r1", level="small", variant="stock", seed=1, directory="r1", records="r1/records")
 
-OLD_RECORDS = Statistic(None, "its records lack when cells arrived: extract them again")
+OLD_RECORDS = Statistic(None, "the records lack arrival times of cells: extract them again")
 
 
 @pytest.fixture
@@ -176,7 +176,7 @@ def test_arrivals_of_other_cells_are_refused(run_directory: Path) -> None:
     place = table.schema.get_field_index("seq")
     seq = pa.array(table["seq"].to_numpy() + 10**6)
     pq.write_table(table.set_column(place, table.schema.field(place), seq), path)
-    with pytest.raises(AnalysisError, match="tells of cells that guard1 did not send"):
+    with pytest.raises(AnalysisError, match="contains cells that guard1 did not send"):
         statistics(records)
 
 
@@ -213,12 +213,12 @@ def test_tables_figures_and_section(run_directory: Path, tmp_path: Path) -> None
     content = section(table, STUDY, figures, format_number, image_uri)
     assert content is not None
     html = environment().get_template("celltrace.html.j2").render(trace=content)
-    assert "Do the events of each cell join?" in html
-    assert "Where RELAY cells towards clients wait" in html
+    assert "Completeness of events" in html
+    assert "Waits of RELAY cells towards clients" in html
     assert "relayed: inbuf, queue, outbuf, flush" in html
     # All cells end at the exit or are made there.
     assert [part["role"] for part in content["times"]] == ["guard", "middle", "all relays"]
-    assert "so the tables of times lack them: exit. Circuits end there" in html
+    assert "so they are not in the tables of times: exit. Circuits end there" in html
 
 
 def test_what_others_published_stands_beside(run_directory: Path) -> None:

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from analysis.celltrace.cells import NEVER, Cells, Fate
 from analysis.celltrace.events import INWARD, OUTWARD, RELAY
-from analysis.celltrace.serving import Served, served
+from analysis.celltrace.serving import ServiceInstants, served
 from analysis.measures.data import Beats, ClassData, Streams
 from analysis.measures.families.cells import METRICS
 
@@ -41,7 +41,7 @@ def cells_of(rows: list[Row], direction: int = INWARD) -> Cells:
     )
 
 
-def instants(found: Served) -> list[tuple[int, int]]:
+def instants(found: ServiceInstants) -> list[tuple[int, int]]:
     return list(zip(found.cells.tolist(), found.waiting.tolist(), strict=True))
 
 
@@ -96,7 +96,7 @@ def test_metrics_are_means_over_cells() -> None:
     nothing, codes = np.empty(0), np.empty(0, np.int64)
     streams = Streams(codes, nothing, nothing, np.empty(0, np.str_), *([nothing] * 4))
     beats = Beats(codes, nothing, nothing, nothing)
-    own = Served(np.array([1, 3]), np.array([5, 9]))
+    own = ServiceInstants(np.array([1, 3]), np.array([5, 9]))
     for metric in METRICS:
         if metric.name in ("cells_at_once", "circuits_waiting"):
             with_cells = ClassData(streams, beats, 0.0, 1.0, None, served=own)

@@ -283,5 +283,5 @@ def test_no_value_has_its_reason() -> None:
     found = statistics(Waits(one, one, None, 0))
     assert found["queue"].value == pytest.approx(0.1)
     assert found["kernel"] == Statistic(
-        None, "its records lack when cells arrived: extract them again"
+        None, "the records lack arrival times of cells: extract them again"
     )

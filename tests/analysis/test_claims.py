@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from analysis.judgement.claims.answers import answer_claims
-from analysis.judgement.claims.claim import Answer, Answered, Claim, Labels
+from analysis.judgement.claims.claim import Answer, Claim, ClaimResult, Labels
 from analysis.judgement.claims.directions import DIRECTIONS
 from analysis.judgement.judging import Statistics
 from analysis.judgement.verdicts import Grade
@@ -61,7 +61,7 @@ def claim(
     )
 
 
-def answer(one: Claim, statistics: Statistics) -> Answered:
+def answer(one: Claim, statistics: Statistics) -> ClaimResult:
     (answered,) = answer_claims([one], statistics)
     return answered
 
@@ -190,7 +190,7 @@ def test_a_suggestion_is_no_answer() -> None:
 def test_a_difference_near_the_margin_is_open() -> None:
     (part,) = answer(claim("alike", "a b"), at_5mid(a=1.0, b=1.05)).parts
     assert part.answer is Answer.OPEN
-    assert part.reason == "they differ, but it may be by less than the margin"
+    assert part.reason == "they differ, but possibly by less than the margin"
 
 
 def test_too_much_noise_is_open_and_says_how_many_networks_would_do() -> None:
@@ -357,7 +357,7 @@ def test_nothing_is_claimed_of_a_network_where_no_or_every_stream_times_out(
     for direction in DIRECTIONS.values():
         if direction.takes_value:
             continue  # A claim about the rate itself is answered by such a network.
-        levels = ENDS[: direction.least_levels]
+        levels = ENDS[: direction.min_levels]
         answered = answer(claim(direction.name, "a b", levels, "timeout_rate"), statistics)
         assert answered.answer is Answer.UNTESTABLE
         assert answered.deciding.reason == f"timeout rate is {text} in all of these runs"
@@ -409,7 +409,7 @@ def test_any_runs_get_an_answer_without_a_nan(
             of_class = statistics.setdefault((level, class_name), {})
             statistic = Statistic(value, "" if value is not None else "none")
             of_class.setdefault((metric, name), {})[seed] = statistic
-    levels = ENDS[: DIRECTIONS[direction].least_levels]
+    levels = ENDS[: DIRECTIONS[direction].min_levels]
     answered = answer(claim(direction, "a b", levels, metric), statistics)
     for part in answered.parts:
         if part.effect is not None:

@@ -8,7 +8,7 @@ from typing import Any
 
 from analysis.figures.forest import LOOKS
 from analysis.inference.intervals import Interval
-from analysis.judgement.claims.claim import Answer, Answered, Claim, Obstacle, Part, Untestable
+from analysis.judgement.claims.claim import Answer, Claim, ClaimResult, Obstacle, Part, Untestable
 from analysis.measures.catalogue import METRICS
 from analysis.pages.claim_tables import claims_csv, claims_data
 from analysis.pages.claims_answer import claims_answer, claims_panel, counted, sorted_answers
@@ -16,7 +16,7 @@ from analysis.pages.claims_answer import claims_answer, claims_panel, counted, s
 METRIC = {metric.name: metric for metric in METRICS}
 
 
-def answered(name: str, answer: Answer, ratio: float | None = None, **other: Any) -> Answered:
+def answered(name: str, answer: Answer, ratio: float | None = None, **other: Any) -> ClaimResult:
     """A claim with one part; ratio: of its effect, which has an interval of 10% around it."""
     claim = Claim(
         id=name, statement=f"The claim {name}.", section="5", figures=(), metrics=("ttfb_p50_s",),
@@ -34,7 +34,7 @@ def answered(name: str, answer: Answer, ratio: float | None = None, **other: Any
         effect=None if ratio is None else Interval(ratio, 0.9 * ratio, 1.1 * ratio),
         scale="ratio", margin=1.05, count=5, **content,
     )  # fmt: skip
-    return Answered(claim, answer, (part,))
+    return ClaimResult(claim, answer, (part,))
 
 
 OPEN = answered("open", Answer.OPEN, 1.1, p_different=0.3, more_networks=12)
@@ -49,7 +49,7 @@ RIGHT = answered("right", Answer.SUPPORTED, 0.8)
 ALL = (OPEN, SMALL, RIGHT, VOID, LACKING, BIG, FILLED)
 
 
-def names(answers: list[Answered]) -> list[str]:
+def names(answers: list[ClaimResult]) -> list[str]:
     return [one.claim.id for one in answers]
 
 
@@ -76,11 +76,11 @@ def test_sentences_tell_the_findings_and_what_is_open() -> None:
         "\N{MULTIPLICATION SIGN}2.870 [2.583, 3.157].)",
         "Supported: The claim right. (Time to first byte, median, a: x below y: "
         "\N{MULTIPLICATION SIGN}0.800 [0.720, 0.880].)",
-        "No relevant difference: 1 claim is of what is shown to be smaller than the margin.",
-        "Cannot be tested here: 1 since timeout rate is 0% in all of these runs; "
-        "1 since throughput is saturated at a.",
-        "Open: 1 for want of networks (about 12 more would do for all of them); "
-        "1 since no runs of x at a.",
+        "No relevant difference: 1 claim is about differences smaller than the margin.",
+        "Cannot be tested here: 1 because timeout rate is 0% in all of these runs; "
+        "1 because throughput is saturated at a.",
+        "Open: 1 because of too few networks (about 12 more would be enough for all); "
+        "1 because no runs of x at a.",
     ]
 
 
@@ -88,7 +88,7 @@ def test_claims_of_one_outcome_are_one_sentence() -> None:
     assert claims_answer([]) == []
     assert claims_answer([SMALL, SMALL]) == [
         "Of 2 claims: 2 no relevant difference.",
-        "No relevant difference: 2 claims are of what is shown to be smaller than the margin.",
+        "No relevant difference: 2 claims are about differences smaller than the margin.",
     ]
     assert claims_answer([OPEN])[0] == "Of 1 claim: 1 open."
 

@@ -17,7 +17,7 @@ from pydantic import ValidationError
 from runset_synthetic import ENGINE, FILES, USUAL, make_set
 
 from analysis.comparison.comparing import Comparison, Conclusion, compare_sets
-from analysis.comparison.differences import ASPECTS, aspect_of
+from analysis.comparison.differences import ASPECTS, classify_file
 from analysis.comparison.run_sets import RunSet, SetRun, TorBuild, Value, read_run_set
 from analysis.errors import AnalysisError
 from analysis.formats.format_model import LARGEST_VALUE
@@ -79,7 +79,7 @@ def test_networks_with_repeats_are_pairs_by_network() -> None:
 
 def test_faster_is_none() -> None:
     result = compare_sets(make_set(), make_set("quick:rr", variant="rr", effect=0.8))
-    assert result.conclusion is Conclusion.FINE
+    assert result.conclusion is Conclusion.NO_REGRESSION
     assert "2 better" in result.sentence
     rate = result.judged[3].judgement
     assert rate.metric.name == "timeout_rate"
@@ -88,7 +88,7 @@ def test_faster_is_none() -> None:
 
 def test_alike_is_fine_and_wide_is_not_settled() -> None:
     close = compare_sets(make_set(), make_set("later", noise_seed=2, noise=0.002))
-    assert close.conclusion is Conclusion.FINE
+    assert close.conclusion is Conclusion.NO_REGRESSION
     wide = compare_sets(make_set(noise=0.05), make_set("later", noise_seed=2, noise=0.05))
     assert wide.conclusion is Conclusion.UNSETTLED
     assert any(row.judgement.verdict.more for row in wide.unsettled)
@@ -127,7 +127,7 @@ def test_same_bytes_need_no_test() -> None:
     a = make_set(records="same")
     result = compare_sets(a, make_set("later", records="same", project="0.1.0 decaf"))
     assert result.identical
-    assert result.conclusion is Conclusion.FINE
+    assert result.conclusion is Conclusion.NO_REGRESSION
     assert "byte-identical" in result.sentence
     one_more = make_set("later", records="same", seeds=range(1, 10))
     assert not compare_sets(a, one_more).identical
@@ -193,7 +193,7 @@ def read_run_set_again(made: RunSet) -> RunSet:
 
 def test_two_differences_are_refused_unless_asked_about() -> None:
     a, b = make_set(), make_set("b", variant="rr", tor=NEW_TOR)
-    with pytest.raises(AnalysisError, match="in more than one thing") as refused:
+    with pytest.raises(AnalysisError, match="in more than one aspect") as refused:
         compare_sets(a, b)
     assert "variant: ewma / rr" in refused.value.message
     assert "tor: version: 0.4.9.11 / 0.4.9.12" in refused.value.message
@@ -204,7 +204,7 @@ def test_two_differences_are_refused_unless_asked_about() -> None:
 
 def test_a_project_may_write_other_files() -> None:
     b = make_set("b", files={name: f"{value}x" for name, value in FILES.items()})
-    with pytest.raises(AnalysisError, match="in more than one thing"):
+    with pytest.raises(AnalysisError, match="in more than one aspect"):
         compare_sets(make_set(), b)
     assert compare_sets(make_set(), b, ["project"]).about == ("project",)
     with pytest.raises(AnalysisError, match="more than project"):
@@ -279,7 +279,7 @@ def test_streams_that_all_timed_out() -> None:
 
 def test_no_metric_at_all() -> None:
     empty = make_set().model_copy(update={"values": ()})
-    with pytest.raises(AnalysisError, match="hold no statistic"):
+    with pytest.raises(AnalysisError, match="have no statistic"):
         compare_sets(empty, empty)
 
 
@@ -370,7 +370,7 @@ def test_a_damaged_set_is_refused(tmp_path: Path, change: Any, message: str) -> 
 
 @given(st.text(max_size=40))
 def test_every_file_has_an_aspect(name: str) -> None:
-    assert aspect_of(name) in {*ASPECTS, "engine files"}
+    assert classify_file(name) in {*ASPECTS, "engine files"}
 
 
 @example([(1.8e-193, 1.0), (1.8e-193, 1.0)], False)

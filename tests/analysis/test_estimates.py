@@ -95,17 +95,17 @@ def test_the_geometric_means_have_the_ratio_that_stands_beside_them() -> None:
     assert ratio is not None
     assert own.mean.estimate < base.mean.estimate
     assert ratio.estimate > 1
-    shown, beside = own.beside("ratio"), base.beside("ratio")
+    shown, beside = own.mean_for("ratio"), base.mean_for("ratio")
     assert shown is not None
     assert beside is not None
     assert shown.estimate / beside.estimate == pytest.approx(ratio.estimate)
-    assert own.beside("difference") is own.mean
+    assert own.mean_for("difference") is own.mean
 
 
 def test_a_zero_leaves_the_arithmetic_mean() -> None:
     result = estimate(by_seed(0.0, 2.0))
     assert result.geometric is None
-    assert result.beside("ratio") is result.mean
+    assert result.mean_for("ratio") is result.mean
 
 
 def test_pairs_that_agree_have_the_spread_of_their_step_or_no_bounds() -> None:

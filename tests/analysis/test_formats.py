@@ -228,7 +228,7 @@ SOUND: dict[str, Any] = {
         ({"bytes_received": 2**60}, "column bytes_received, row 2: 1152921504606846976 is not "),
         ({"start_s": math.nan}, "column start_s, row 2: nan is not from 0 to "),
         ({"time_to_last_byte_s": math.inf}, "column time_to_last_byte_s, row 2: inf is not "),
-        ({"stream_index": None}, "column stream_index, row 2: null where each row has a value"),
+        ({"stream_index": None}, "column stream_index, row 2: null but each row must have a value"),
         ({"start_s": 2.0}, "column end_s, row 2: 1.0 is less than start_s"),
         ({"outcome": "succes"}, "column outcome, row 2: 'succes' is not one of: success, timeout"),
     ],

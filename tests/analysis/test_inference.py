@@ -155,7 +155,7 @@ def test_the_count_to_settle_is_that_of_the_power_formula() -> None:
 @pytest.mark.parametrize("size", [0.0, 0.1])
 def test_so_many_seeds_show_equivalence_so_often(size: float) -> None:
     level = 0.05 / 8
-    few = Effect(size, 1 / np.sqrt(5), 4.0, 5, any_shape=True)
+    few = Effect(size, 1 / np.sqrt(5), 4.0, 5, robust=True)
     total = count_to_settle(few, 0.5, level / 1000, level)
     assert total is not None
     rng = np.random.default_rng(total)
@@ -195,7 +195,7 @@ def test_what_is_shown_goes_with_the_spread() -> None:
     sd = float(np.std([1.0, 2.0, 4.0, 5.0], ddof=1))
     assert shown_from(effect, 0.01) == pytest.approx(sd * shown_from_spreads(4, 0.01))
     # From there on it takes no more seeds: that is what is told of them.
-    far = Effect(shown_from(effect, 0.01), effect.standard_error, 3.0, 4, any_shape=True)
+    far = Effect(shown_from(effect, 0.01), effect.standard_error, 3.0, 4, robust=True)
     assert count_to_settle(far, None, 0.01) == 5
 
 

@@ -222,9 +222,9 @@ def test_an_experiments_own_margin_decides() -> None:
     found = by_metric(judge_comparison("5mid", small, "rr", "ewma", design))
     assert found["web", "ttfb_p50_s"].verdict.grade is Grade.SHOWN
     assert found["all", "goodput_bytes_per_s"].verdict.grade is Grade.SAME
-    with pytest.raises(AnalysisError, match="no verdict on timeout_count"):
+    with pytest.raises(AnalysisError, match="timeout_count gets no verdict"):
         with_margins({"timeout_count": 0.1})
-    with pytest.raises(AnalysisError, match="ttfb_p50_s: a margin is a positive number"):
+    with pytest.raises(AnalysisError, match="ttfb_p50_s: a margin must be a positive number"):
         with_margins({"ttfb_p50_s": 0.0})
     assert with_margins({"timeout_rate": 0.02})["timeout_rate"].margin == Margin(0.02, False)
 
@@ -282,16 +282,22 @@ ROW = "r1,5mid,ewma,1,web,ttfb_p50_s,s,1.5,\n"
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("", "no table of runs: it lacks"),
+        ("", "is not a table of runs: it lacks"),
         ("level,seed\n", "it lacks class, metric"),
         (HEAD + ROW.replace("1.5", "fast"), "line 2: could not convert"),
-        (HEAD + ROW.replace("1.5", "nan"), "line 2: a value is a number, not nan"),
+        (HEAD + ROW.replace("1.5", "nan"), "line 2: a value must be a number, not nan"),
         (HEAD + ROW.replace(",1,web", ",x,web"), "line 2: invalid literal"),
-        (HEAD + ROW + ROW, "line 3: ttfb_p50_s of seed 1 is there twice"),
+        (HEAD + ROW + ROW, "line 3: ttfb_p50_s of seed 1 occurs twice"),
         (HEAD + ROW.replace("ttfb_p50_s", "speed"), "line 2: unknown metric 'speed'"),
-        (HEAD + "r1,5mid\n", "line 2: not as many cells as the table has columns"),
-        (HEAD + ROW.replace("1.5,\n", "1."), "line 2: not as many cells as the table has columns"),
-        (HEAD + ROW.replace("1.5", "1,5"), "line 2: not as many cells as the table has columns"),
+        (HEAD + "r1,5mid\n", "line 2: the number of cells differs from the number of columns"),
+        (
+            HEAD + ROW.replace("1.5,\n", "1."),
+            "line 2: the number of cells differs from the number of columns",
+        ),
+        (
+            HEAD + ROW.replace("1.5", "1,5"),
+            "line 2: the number of cells differs from the number of columns",
+        ),
     ],
 )
 def test_a_bad_table_is_refused(tmp_path: Path, text: str, message: str) -> None:

@@ -13,12 +13,12 @@ from matplotlib.figure import Figure
 
 from analysis.figures.figure_data import FigureData
 from analysis.figures.lines import draw_lines, lines_csv
-from analysis.figures.panels import PANEL_FIGURES
+from analysis.figures.panels import LINE_FIGURES
 from analysis.figures.style import COLUMN, RC, TEXT, Page
 from analysis.formats.study import Study
 
 STUDY = Study.model_validate(study_content([1, 2, 3]))
-KIND = PANEL_FIGURES["throughput-timeouts"]
+KIND = LINE_FIGURES["throughput-timeouts"]
 GRID = KIND.panels[0].grid(STUDY.levels[0])
 
 
@@ -113,9 +113,9 @@ def test_a_band_that_would_rule_the_scale_is_cut_and_said_to_be() -> None:
 def test_a_level_at_another_scale_is_called_so() -> None:
     level, figure = STUDY.levels[0], STUDY.figures[0]
     assert STUDY.label(level) == "5 middles at scale 0.1"
-    assert STUDY.title_of(figure) == "Throughput and timeouts, 5 middles at scale 0.1"
+    assert STUDY.figure_title(figure) == "Throughput and timeouts, 5 middles at scale 0.1"
     named = figure.model_copy(update={"title": "With 5 middles"})
-    assert STUDY.title_of(named) == "With 5 middles at scale 0.1"
+    assert STUDY.figure_title(named) == "With 5 middles at scale 0.1"
     full = STUDY.model_copy(update={"asked": {"scale": 1.0}})
     assert full.label(level) == "5 middles"
-    assert full.title_of(figure) == "Throughput and timeouts, 5 middles"
+    assert full.figure_title(figure) == "Throughput and timeouts, 5 middles"

@@ -180,7 +180,7 @@ def test_a_night_says_what_it_could_have_seen(machine: Machine) -> None:
     assert all(sizes[name] > 1.2 for name in sizes if name.startswith(("ttfb", "time_to")))
     page = paths.markdown.read_text()
     assert (
-        "With 4 networks a change for the worse of one endpoint alone is an alarm the same night"
+        "With 4 networks, a deterioration of a single endpoint raises an alarm in the same night"
         in page
     )
     assert f"| x {sizes['ttfb_p50_s']:.2f} |" in page
@@ -200,7 +200,7 @@ def _sizes(night: Night) -> dict[str, float]:
 
 def test_what_two_samples_and_one_seed_see(machine: Machine) -> None:
     one, _ = machine.night(make_set(seeds=(1,)), accept=True)
-    assert one.results[0].sees.startswith("Sees nothing in one night")
+    assert one.results[0].sees.startswith("A single network cannot raise an alarm")
     machine.night(make_set(seeds=SEEDS), accept=True)
     other, _ = machine.night(make_set(seeds=range(31, 41), noise_seed=3))
     assert other.results[0].judged.spreads_shown is None
@@ -448,7 +448,7 @@ def test_a_baseline_without_its_hash_is_refused(machine: Machine) -> None:
 def test_another_table_is_no_history(tmp_path: Path, machine: Machine) -> None:
     _, paths = machine.night(make_set(), accept=True)
     pq.write_table(pq.read_table(paths.history).replace_schema_metadata({}), paths.history)
-    with pytest.raises(AnalysisError, match="is no history of format"):
+    with pytest.raises(AnalysisError, match="is not a history of format"):
         read_history(paths.history)
 
 
@@ -490,7 +490,7 @@ def test_the_rate_is_shared() -> None:
 def test_the_page_says_where_steps_cannot_be_found(machine: Machine) -> None:
     made, paths = machine.night(make_set(seeds=(1,)), accept=True)
     assert made.unsearched == made.series == 4
-    said = "No time series can be searched for steps yet: their noise is not known."
+    said = "No time series can be searched for steps yet, because their noise is unknown."
     assert said in paths.markdown.read_text()
     assert said in paths.html.read_text()
 

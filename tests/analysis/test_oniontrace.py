@@ -185,7 +185,7 @@ def test_a_log_that_is_missing_or_not_onion_trace_s_is_an_error(
     shutil.copytree(made_once, run)
     log = run / files.HOSTS / "relay2middle/oniontrace.1003.stdout"
     log.write_text("something else\n")
-    with pytest.raises(AnalysisError, match=r"relay2middle.*is no log of OnionTrace"):
+    with pytest.raises(AnalysisError, match=r"relay2middle.*is not a log of OnionTrace"):
         extract(run, tmp_path / "a")
     log.unlink()
     with pytest.raises(AnalysisError, match="relay2middle has no log of OnionTrace"):

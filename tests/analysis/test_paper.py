@@ -18,7 +18,7 @@ from analysis.errors import AnalysisError
 from analysis.formats.study import Looks, PlannedLooks, Study
 from analysis.judgement.claims.claim import Answer, Claim
 from analysis.pages.claim_tables import CLAIM_COLUMNS
-from analysis.pages.paper import Paper, PaperPaths, answers_beside, build
+from analysis.pages.paper import Paper, PaperPaths, answer_other_study, build
 from analysis.records.extract import extract
 
 SEEDS = [1, 2, 3]
@@ -313,7 +313,7 @@ def test_missing_runs_are_named_and_the_rest_is_answered(
     html = made.html.read_text()
     assert "4 of the planned runs are missing:" in html
     assert "Missing: 3 of 9 runs." in html
-    assert "2 runs of other networks are left out" in html
+    assert "2 runs of other networks are excluded" in html
 
 
 @pytest.mark.slow
@@ -394,7 +394,7 @@ def test_studies_that_do_not_fit_together_are_refused(store: Path, tmp_path: Pat
     with pytest.raises(AnalysisError, match="different margins for ttfb_p50_s"):
         build(build_margins, store, tmp_path)
     without = tuple(one.model_copy(update={"figures": ()}) for one in STUDIES)
-    with pytest.raises(AnalysisError, match="no figure of these experiments has a number"):
+    with pytest.raises(AnalysisError, match="no figure of these experiments has the number"):
         build(Paper("A paper", without, ()), store, tmp_path)
 
 
@@ -404,15 +404,15 @@ def test_claims_without_numbered_figures_are_answered(store: Path, tmp_path: Pat
     assert made.figures == ()
     assert rows_of(made.claims_csv)["fastest"]["answer"] == "supported"
     html = made.html.read_text()
-    assert "Those of swrr-20mid, swrr-5mid, weights-5mid are in their own reports." in html
+    assert "The figures of swrr-20mid, swrr-5mid, weights-5mid are in their own reports." in html
     assert "Of 5 claims: 3 supported, 1 opposite and 1 cannot be tested here." in html
 
 
 def test_other_runs_answers_stand_beside(store: Path, tmp_path: Path) -> None:
     runs = tuple(run for run in STUDIES[1].runs if run.seed == 1)
     one_seed = Paper("A paper", (STUDIES[1].model_copy(update={"runs": runs}),), CLAIMS)
-    beside = answers_beside(one_seed, store, "one-seed.tar.xz")
-    made = build(WITHOUT_FIGURES, store, tmp_path, beside=beside)
+    other_study = answer_other_study(one_seed, store, "one-seed.tar.xz")
+    made = build(WITHOUT_FIGURES, store, tmp_path, other_study=other_study)
     table = tmp_path / "claims-beside.csv"
     rows = rows_of(table)
     assert list(rows) == [claim.id for claim in CLAIMS], "in the order of the paper"
@@ -430,8 +430,8 @@ def test_other_runs_answers_stand_beside(store: Path, tmp_path: Path) -> None:
 
 
 def test_other_runs_have_to_be_there(tmp_path: Path) -> None:
-    with pytest.raises(AnalysisError, match=r"other\.tar\.xz: none of the runs is there"):
-        answers_beside(PAPER, tmp_path, "other.tar.xz")
+    with pytest.raises(AnalysisError, match=r"other\.tar\.xz: none of the runs exists"):
+        answer_other_study(PAPER, tmp_path, "other.tar.xz")
 
 
 @pytest.mark.slow

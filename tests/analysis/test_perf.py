@@ -101,7 +101,7 @@ def test_downloads_without_a_goodput_are_noted(run: Path) -> None:
     at_s["500kib"][first] = at_s["1mib"][first]
     changed = replace(data, perf=replace(data.perf, at_s=at_s))
     reason = run_statistics({"perf-exit": changed})[name].reason
-    assert reason == f"without 1 of {reached} downloads, which reached both at once"
+    assert reason == f"without 1 of {reached} downloads, which reached both in one log line"
 
 
 def test_a_circuit_counts_by_when_it_was_built() -> None:
@@ -190,7 +190,7 @@ def test_relays_that_were_not_watched_to_the_end_give_no_mean(run: Path) -> None
 
 def test_failed_downloads_count_as_never_there(run: Path) -> None:
     data = load_run(run / files.RECORDS, LEVEL)["perf-exit"]
-    of_size = data.streams.of_size(51200).started_in(1200.0, 1800.0)
+    of_size = data.streams.select_size(51200).started_in(1200.0, 1800.0)
     failed = (of_size.outcome != "success").sum()
     assert failed  # else this says nothing
     times = np.sort(np.where(of_size.outcome == "success", of_size.time_to_last_byte_s, np.inf))

@@ -21,8 +21,8 @@ from peers.test_records import DOWNLOADER, SEED
 from peers.test_records import write_run as write_peers
 
 from analysis.errors import AnalysisError
-from analysis.figures.panels import PANEL_FIGURES
-from analysis.figures.side_by_side import SIDE_BY_SIDE_PICTURES
+from analysis.figures.panels import LINE_FIGURES
+from analysis.figures.side_by_side import SIDE_BY_SIDE_FIGURES
 from analysis.formats import files
 from analysis.formats.columns import GOODPUT, PROGRESS, STREAMS, Column, Outcome, arrow_schema
 from analysis.formats.published import (
@@ -41,8 +41,8 @@ from analysis.formats.study import ClassLoad, Level
 from analysis.formats.tables import TableWriter, read_table
 from analysis.formats.whole_run import require_published, require_whole
 from analysis.measures.catalogue import run_statistics
+from analysis.measures.contention import measure_contention
 from analysis.measures.data import ALL
-from analysis.measures.leeway import leeway
 from analysis.measures.metric import NOT_PUBLISHED, Statistic
 from analysis.measures.publishing import publish
 from analysis.measures.run_data import load_run
@@ -82,14 +82,14 @@ def require_same(records: Path, small: Path, level: Level) -> dict[tuple[str, st
     for (class_name, metric), value in values.items():
         expected = NOT_PUBLISHED if metric in LEFT_OUT | OF_LOAD else value
         assert again[class_name, metric] == expected, (class_name, metric)
-    assert repr(leeway(whole, level)) == repr(leeway(published, level))
+    assert repr(measure_contention(whole, level)) == repr(measure_contention(published, level))
     # Of a transfer between peers there are no such figures.
-    for kind, figure in PANEL_FIGURES.items() if ALL in whole else ():
+    for kind, figure in LINE_FIGURES.items() if ALL in whole else ():
         for panel in figure.panels:
             grid = panel.grid(level)
             assert bits(panel.values(whole, grid)) == bits(panel.values(published, grid)), kind
     for name in ("stream-progress", "starvation-map"):
-        one, other = (SIDE_BY_SIDE_PICTURES[name].keep(run) for run in (whole, published))
+        one, other = (SIDE_BY_SIDE_FIGURES[name].keep(run) for run in (whole, published))
         assert repr(kept(one)) == repr(kept(other)), name
     return values
 
@@ -219,7 +219,7 @@ def changed_sums(**columns: Callable[[Any], Any]) -> Callable[[Path], None]:
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        (changed_facts, "have other classes"),
+        (changed_facts, "have different classes"),
         (changed_sums(time_s=lambda times: times[::-1]), "times that do not ascend"),
         (changed_sums(bytes_read=lambda values: [None] * len(values)), "rows without bytes"),
         (changed_sums(rounding=lambda values: [None] * len(values)), "without rounding"),
@@ -514,7 +514,7 @@ def test_a_client_whose_downloads_cannot_be_compared_is_named(tmp_path: Path) ->
     publish(tmp_path, [level_of(0, 20, 60)], tmp_path / "out")
     values = require_same(tmp_path, tmp_path / "out", level_of(0, 20, 60))
     gap = values["web", "stream_gap_max_s"]
-    assert gap == Statistic(15.75, "without b, with a stream of unknown fate or size")
+    assert gap == Statistic(15.75, "without b, with a stream of unknown outcome or size")
 
 
 def test_downloads_of_another_span_have_no_value(tmp_path: Path) -> None:
@@ -524,7 +524,7 @@ def test_downloads_of_another_span_have_no_value(tmp_path: Path) -> None:
     third = {**streams[-1], "stream_index": 2, "start_s": 25.0, "end_s": 45.0}
     write_rows(tmp_path / files.STREAMS_TABLE, STREAMS, [*streams, third])
     publish(tmp_path, [level_of(0, 20, 60)], tmp_path / "out")
-    with pytest.raises(AnalysisError, match="was published for another measured span"):
+    with pytest.raises(AnalysisError, match="was published for a different measured span"):
         load_run(tmp_path / "out", level_of(0, 30, 60))
 
 
@@ -584,5 +584,5 @@ def test_a_run_longer_than_eleven_days_is_not_published(tmp_path: Path) -> None:
     side_by_side(tmp_path)
     beat = dict.fromkeys((c.name for c in GOODPUT), 1) | {"client": "a", "class": "web"}
     write_rows(tmp_path / files.GOODPUT_TABLE, GOODPUT, [beat, {**beat, "time_s": 1e10}])
-    with pytest.raises(AnalysisError, match="which is not published"):
+    with pytest.raises(AnalysisError, match="which is too long to publish"):
         publish(tmp_path, [level_of(0, 20, 60)], tmp_path / "out")

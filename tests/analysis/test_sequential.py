@@ -74,10 +74,10 @@ def test_the_schedule_ends_at_the_budget(budget: int) -> None:
 
 
 def test_mistakes_are_refused() -> None:
-    with pytest.raises(ValueError, match="budget of at least 3 seeds, got 2"):
+    with pytest.raises(ValueError, match="budget must be at least 3 seeds, got 2"):
         schedule(2)
     for sizes, budget in (((), 5), ((3, 3), 5), ((3, 6), 5), ((0, 2), 5)):
-        with pytest.raises(ValueError, match="looks need to grow"):
+        with pytest.raises(ValueError, match="looks must increase"):
             Looks(sizes, budget)
     sides = Unpaired([1.0, 2.0, 3.0], [1.0, 2.0, 3.0], Margin(0.05))
     with pytest.raises(ValueError, match="paired"):
@@ -148,7 +148,7 @@ def test_seeds_added_to_a_fixed_number_exceed_the_rate_and_say_by_how_much() -> 
     # Fewer seeds again, or the same ones, are nothing new.
     assert spending([*plans, ((5,), 5)]).sizes == (5, 8, 20)
     assert spending(plans).up_to(10).sizes == (5, 8)
-    with pytest.raises(ValueError, match="need sizes"):
+    with pytest.raises(ValueError, match="every plan needs at least one look"):
         spending([])
 
 

@@ -10,7 +10,7 @@ from scipy import stats
 
 from analysis.inference.effects import paired_effect
 from analysis.inference.rare import unseen_share
-from analysis.inference.shapes import SIGNED_RANKS_FROM, needed, trusted
+from analysis.inference.shapes import SIGNED_RANKS_FROM, nominal_p_for, shape_corrected_p
 from analysis.inference.signed_ranks import lower_bound, p_typical_above, typical_value
 from analysis.inference.skewness import looks_skewed, skewness
 from analysis.judgement.verdicts import Grade, Paired, decide
@@ -48,15 +48,18 @@ def test_the_lower_bound_is_where_the_test_ends(values: list[float], level: floa
 
 @given(st.floats(1e-7, 0.49), st.integers(2, 200), st.booleans())
 def test_a_p_value_is_worth_no_less_than_it_says(p: float, count: int, both: bool) -> None:
-    worth = trusted(p, count, both_sides=both)
+    worth = shape_corrected_p(p, count, two_sided=both)
     assert p <= worth <= 1
-    assert trusted(p * 0.9, count, both_sides=both) <= worth
-    assert trusted(needed(p, count, both_sides=both), count, both_sides=both) <= p * 1.0001
+    assert shape_corrected_p(p * 0.9, count, two_sided=both) <= worth
+    assert (
+        shape_corrected_p(nominal_p_for(p, count, two_sided=both), count, two_sided=both)
+        <= p * 1.0001
+    )
 
 
 def test_beyond_the_table_a_p_value_is_trusted_ever_less() -> None:
     """Of a million lognormal studies of eleven pairs twice as many as 100 had p at most 0.0001."""
-    end, beyond = (trusted(p, 11, both_sides=True) / p for p in (1e-5, 1e-7))
+    end, beyond = (shape_corrected_p(p, 11, two_sided=True) / p for p in (1e-5, 1e-7))
     assert beyond > 5 * end
 
 
@@ -104,7 +107,7 @@ def test_a_verdict_on_skewed_seeds_says_so() -> None:
     base = np.full(8, 10.0)
     away = np.exp([0.0, 0.01, -0.01, 0.005, -0.005, 0.0, 0.01, 0.8])
     verdict = decide({"it": Paired(base * away, base, Margin(0.05))})["it"]
-    told = "a few networks are far off: this is about the typical network (x 1.00"
+    told = "a few networks are outliers: this is about the typical network (x 1.00"
     assert verdict.caution.startswith(told)
     plain = decide({"it": Paired(base * away[::-1] ** 0.0, base, Margin(0.05))})["it"]
     assert plain.caution == ""
@@ -139,4 +142,4 @@ def test_skewed_throughput_is_seen_as_skewed_times_are() -> None:
     base = rng.lognormal(0, 0.3, 10)
     for scale, step in ((1.0, 1e-6), (1e6, 1.0)):
         sides = Paired(scale * base * ratios, scale * base, Margin(0.05), "higher", step)
-        assert "a few networks are far off" in decide({"it": sides})["it"].caution
+        assert "a few networks are outliers" in decide({"it": sides})["it"].caution

@@ -86,7 +86,7 @@ def rows(path: Path) -> list[dict[str, str]]:
 @pytest.mark.parametrize("page", [TEXT, COLUMN])
 def test_bytes_over_time_are_those_of_the_first_seed(tmp_path: Path, page: Page) -> None:
     data = FigureData(SPECS[0], LEVELS[0])
-    assert [data.takes(one) for one in LEVELS] == [True, False, False, False]
+    assert [data.shows(one) for one in LEVELS] == [True, False, False, False]
     data.add("list", 2, run(streams(0, 0)), LEVELS[0])
     data.add("list", 1, run(streams(5, 0)), LEVELS[0])
     data.add("lrs", 1, run(streams(0, 0)), LEVELS[0])
@@ -109,7 +109,7 @@ def test_bytes_over_time_are_those_of_the_first_seed(tmp_path: Path, page: Page)
 def test_runs_that_do_not_tell_are_an_error(tmp_path: Path) -> None:
     data = FigureData(SPECS[0], LEVELS[0])
     data.add("list", 1, run(()), LEVELS[0])
-    with pytest.raises(AnalysisError, match="do not tell how streams came along") as caught:
+    with pytest.raises(AnalysisError, match="lack the progress of streams") as caught:
         write_figure(data, study(), tmp_path)
     assert "info" in str(caught.value.hint)
 
@@ -117,7 +117,7 @@ def test_runs_that_do_not_tell_are_an_error(tmp_path: Path) -> None:
 @pytest.mark.parametrize("page", [TEXT, COLUMN])
 def test_a_map_shows_all_levels_of_one_congestion_control(tmp_path: Path, page: Page) -> None:
     data = FigureData(SPECS[1], LEVELS[0])
-    assert [data.takes(one) for one in LEVELS] == [True, True, True, False]
+    assert [data.shows(one) for one in LEVELS] == [True, True, True, False]
     data.add("list", 1, run(streams(20, 0)), LEVELS[0])
     data.add("list", 2, run(streams(5, 0)), LEVELS[0])
     data.add("list", 1, run(streams(0, 0)), LEVELS[1])

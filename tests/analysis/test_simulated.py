@@ -53,7 +53,7 @@ def test_what_is_not_known_is_left_out() -> None:
 
 def test_an_older_study_tells_what_was_made_smaller() -> None:
     older = study(level("5mid", {})).model_copy(update={"shrunk": ("middle relays 5 -> 1",)})
-    assert simulated(older)[-1] == "5mid at scale 0.1, made smaller: middle relays 5 -> 1."
+    assert simulated(older)[-1] == "5mid at scale 0.1, reduced: middle relays 5 -> 1."
 
 
 @pytest.mark.parametrize("scale", [10**400, float("nan"), -1, 0, "0.1"])

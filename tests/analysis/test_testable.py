@@ -10,15 +10,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from analysis.judgement.claims.answers import answer_claims
-from analysis.judgement.claims.claim import Answer, Answered, Claim, Obstacle
+from analysis.judgement.claims.claim import Answer, Claim, ClaimResult, Obstacle
 from analysis.judgement.claims.directions import DIRECTIONS
 from analysis.judgement.judging import Statistics
-from analysis.measures.leeway import Carriers, Displacement, Leeway
+from analysis.measures.contention import Bottleneck, Contention, CrowdingOut
 from analysis.measures.metric import Statistic
 
 SEEDS = range(1, 6)
 Fates = Mapping[str, tuple[str, ...]]
-Runs = dict[tuple[str, str, int], Leeway]
+Runs = dict[tuple[str, str, int], Contention]
 
 
 def claim(
@@ -41,8 +41,8 @@ def statistics_of(metric: str, values: Mapping[tuple[str, str], Sequence[float]]
     return statistics
 
 
-def answer(one: Claim, statistics: Statistics, leeways: Runs) -> Answered:
-    (answered,) = answer_claims([one], statistics, leeways=leeways)
+def answer(one: Claim, statistics: Statistics, contention: Runs) -> ClaimResult:
+    (answered,) = answer_claims([one], statistics, contention=contention)
     return answered
 
 
@@ -107,7 +107,7 @@ RATES = {"a": [0.1, 0.11, 0.1, 0.12, 0.1], "b": [0.1, 0.12, 0.09, 0.12, 0.1]}
 
 def fates(level: str, **of_variants: Sequence[Fates]) -> Runs:
     return {
-        (level, variant, seed): Leeway({"all": of_seed}, None)
+        (level, variant, seed): Contention({"all": of_seed}, None)
         for variant, of_seeds in of_variants.items()
         for seed, of_seed in zip(SEEDS, of_seeds, strict=True)
     }
@@ -142,31 +142,31 @@ def test_the_same_streams_fail_whatever_is_chosen(direction: str) -> None:
     ],
 )
 def test_one_stream_that_differs_is_for_the_tests(other: Fates) -> None:
-    leeways = fates("few", a=[TIMED_OUT, *[NONE] * 4], b=[other, *[NONE] * 4])
-    found = answer(claim("lowest", "timeout_rate"), rates("few"), leeways)
+    contention = fates("few", a=[TIMED_OUT, *[NONE] * 4], b=[other, *[NONE] * 4])
+    found = answer(claim("lowest", "timeout_rate"), rates("few"), contention)
     assert found.answer is not Answer.UNTESTABLE
 
 
 def test_how_other_streams_end_does_not_matter() -> None:
     other = {"bulk1": ("timeout", "timeout"), "bulk2": ("open", "timeout"), "web1": ("closed",)}
-    leeways = fates("few", a=[TIMED_OUT, *[NONE] * 4], b=[other, *[NONE] * 4])
-    assert answer(claim("lowest", "timeout_rate"), rates("few"), leeways).answer is (
+    contention = fates("few", a=[TIMED_OUT, *[NONE] * 4], b=[other, *[NONE] * 4])
+    assert answer(claim("lowest", "timeout_rate"), rates("few"), contention).answer is (
         Answer.UNTESTABLE
     )
     # That one was closed does, for the rate of all failures.
     of = statistics_of("failure_rate", {("few", v): RATES[v] for v in RATES})
-    assert answer(claim("lowest", "failure_rate"), of, leeways).answer is not Answer.UNTESTABLE
+    assert answer(claim("lowest", "failure_rate"), of, contention).answer is not Answer.UNTESTABLE
 
 
 def test_without_any_failure_none_is_the_same() -> None:
-    leeways = fates("few", a=[NONE] * 5, b=[NONE] * 5)
-    found = answer(claim("lowest", "timeout_rate"), rates("few"), leeways)
+    contention = fates("few", a=[NONE] * 5, b=[NONE] * 5)
+    found = answer(claim("lowest", "timeout_rate"), rates("few"), contention)
     assert found.answer is not Answer.UNTESTABLE
 
 
 def test_a_run_that_nothing_is_known_of_is_for_the_tests() -> None:
-    leeways = {key: run for key, run in SAME.items() if key != ("few", "b", 4)}
-    found = answer(claim("lowest", "timeout_rate"), rates("few"), leeways)
+    contention = {key: run for key, run in SAME.items() if key != ("few", "b", 4)}
+    found = answer(claim("lowest", "timeout_rate"), rates("few"), contention)
     assert found.answer is not Answer.UNTESTABLE
 
 
@@ -181,7 +181,7 @@ DIFFER_AFTER = {("few", variant, seed): run for (_, variant, seed), run in DIFFE
 
 
 @pytest.mark.parametrize(
-    ("direction", "leeways", "level"),
+    ("direction", "contention", "level"),
     [
         ("falls-against", {**DIFFER, **SAME}, "few"),
         ("rises-against", {**DIFFER, **SAME}, "few"),
@@ -189,9 +189,9 @@ DIFFER_AFTER = {("few", variant, seed): run for (_, variant, seed), run in DIFFE
         ("converges", {**SAME_BEFORE, **DIFFER_AFTER}, "many"),
     ],
 )
-def test_a_gap_that_cannot_be_tests_nothing(direction: str, leeways: Runs, level: str) -> None:
+def test_a_gap_that_cannot_be_tests_nothing(direction: str, contention: Runs, level: str) -> None:
     one = claim(direction, "timeout_rate", ["many", "few"])
-    found = answer(one, rates("many", "few"), leeways)
+    found = answer(one, rates("many", "few"), contention)
     assert found.answer is Answer.UNTESTABLE
     assert f"at {level}" in found.deciding.reason
 
@@ -204,11 +204,11 @@ def test_a_gap_may_open_from_a_level_where_the_same_streams_fail() -> None:
             ("few", "a"): [0.1, 0.11, 0.1, 0.12, 0.1], ("few", "b"): [0.3, 0.31, 0.32, 0.3, 0.31],
         },
     )  # fmt: skip
-    leeways = {**SAME_BEFORE, **DIFFER_AFTER}
+    contention = {**SAME_BEFORE, **DIFFER_AFTER}
     levels = ["many", "few"]
-    found = answer(claim("falls-against", "timeout_rate", levels), of, leeways)
+    found = answer(claim("falls-against", "timeout_rate", levels), of, contention)
     assert found.answer is Answer.SUPPORTED
-    assert answer(claim("rises-against", "timeout_rate", levels), of, leeways).answer is (
+    assert answer(claim("rises-against", "timeout_rate", levels), of, contention).answer is (
         Answer.OPPOSITE
     )
 
@@ -234,11 +234,11 @@ SOME = st.dictionaries(st.sampled_from(["c1", "c2"]), OUTCOMES, max_size=2)
 @given(st.lists(st.tuples(SOME, SOME), min_size=5, max_size=5))
 def test_whose_streams_fail_has_no_sides(pairs: list[tuple[Fates, Fates]]) -> None:
     one, other = ([pair[side] for pair in pairs] for side in (0, 1))
-    leeways = fates("few", a=one, b=other)
+    contention = fates("few", a=one, b=other)
     turned = fates("few", a=other, b=one)
     found = [
         answer(claim("lowest", "timeout_rate"), rates("few"), of).answer is Answer.UNTESTABLE
-        for of in (leeways, turned)
+        for of in (contention, turned)
     ]
     assert found[0] == found[1]
     same = fates("few", a=one, b=one)
@@ -254,9 +254,9 @@ ALL_LOST = [1.0, 1.02, 0.95, 1.02, 1.03]
 CARRIED = {"a": [8.2e5, 8.1e5, 7.9e5, 7.5e5, 7.9e5], "b": [8.21e5, 8.08e5, 7.93e5, 7.48e5, 7.91e5]}
 
 
-def lost(level: str, carriers: Carriers | None = None, **of_variants: Sequence[float]) -> Runs:
+def lost(level: str, bottleneck: Bottleneck | None = None, **of_variants: Sequence[float]) -> Runs:
     return {
-        (level, variant, seed): Leeway({}, Displacement("bulk", share), carriers)
+        (level, variant, seed): Contention({}, CrowdingOut("bulk", share), bottleneck)
         for variant, shares in of_variants.items()
         for seed, share in zip(SEEDS, shares, strict=False)
     }
@@ -283,13 +283,13 @@ def test_a_saturated_network_carries_the_same(direction: str) -> None:
     found = answer(claim(direction, THROUGHPUT), carried("few"), FULL)
     assert found.answer is Answer.UNTESTABLE
     assert found.deciding.reason == (
-        "throughput is saturated at few: clients get 0.748 to 0.821 MB/s; of each byte more for "
-        "others bulk clients lose 1.00 (a) and 1.00 (b)"
+        "throughput is saturated at few: clients get 0.748 to 0.821 MB/s; for each extra byte "
+        "of others, bulk clients lose 1.00 (a) and 1.00 (b)"
     )
 
 
 def test_what_relays_can_carry_is_told_where_it_is_known() -> None:
-    middles = Carriers("middle", 951_000.0)
+    middles = Bottleneck("middle", 951_000.0)
     found = answer(
         claim("lowest", THROUGHPUT), carried("few"), lost("few", middles, a=ALL_LOST, b=ALL_LOST)
     )
@@ -313,8 +313,8 @@ def shifted(mean: float) -> list[float]:
     ],
 )
 def test_all_is_lost_but_for_the_margin(mean: float, margin: float | None, saturated: bool) -> None:
-    leeways = lost("few", a=shifted(mean), b=ALL_LOST)
-    found = answer(claim("lowest", THROUGHPUT, margin=margin), carried("few"), leeways)
+    contention = lost("few", a=shifted(mean), b=ALL_LOST)
+    found = answer(claim("lowest", THROUGHPUT, margin=margin), carried("few"), contention)
     assert (found.answer is Answer.UNTESTABLE) == saturated
     turned = lost("few", a=ALL_LOST, b=shifted(mean))
     found = answer(claim("lowest", THROUGHPUT, margin=margin), carried("few"), turned)
@@ -356,12 +356,12 @@ def test_a_difference_within_the_margin_is_none_where_all_is_lost() -> None:
 
 
 def test_where_nothing_is_known_of_the_loss_the_tests_answer() -> None:
-    for leeways in (
+    for contention in (
         {key: run for key, run in FULL.items() if key != ("few", "a", 2)},
-        {**FULL, ("few", "a", 2): Leeway({}, None)},
-        {**FULL, ("few", "a", 2): Leeway({}, Displacement("web", 1.0))},
+        {**FULL, ("few", "a", 2): Contention({}, None)},
+        {**FULL, ("few", "a", 2): Contention({}, CrowdingOut("web", 1.0))},
     ):
-        found = answer(claim("lowest", THROUGHPUT), carried("few"), leeways)
+        found = answer(claim("lowest", THROUGHPUT), carried("few"), contention)
         assert found.answer is Answer.NO_DIFFERENCE
 
 
@@ -381,14 +381,14 @@ def test_what_a_gap_is_at_a_saturated_level_tests_nothing() -> None:
 
 def test_a_gap_may_open_from_a_saturated_level_and_cannot_shrink_from_there() -> None:
     full = lost("many", a=ALL_LOST, b=ALL_LOST)
-    leeways = {**full, **lost("few", a=shifted(0.5), b=shifted(0.5))}
+    contention = {**full, **lost("few", a=shifted(0.5), b=shifted(0.5))}
     for direction, expected in (
         ("rises-against", Answer.NO_DIFFERENCE),
         ("falls-against", Answer.NO_DIFFERENCE),
         ("converges", Answer.UNTESTABLE),
     ):
         one = claim(direction, THROUGHPUT, ["many", "few"])
-        assert answer(one, carried("many", "few"), leeways).answer is expected
+        assert answer(one, carried("many", "few"), contention).answer is expected
 
 
 def test_levels_carry_different_amounts_though_both_are_full() -> None:
@@ -410,14 +410,14 @@ def test_what_fails_refutes_and_what_cannot_be_tested_keeps_from_support() -> No
             THROUGHPUT, {("few", "a"): CARRIED["a"], ("few", "b"): CARRIED["b"], ("few", "c"): c}
         )
 
-    leeways = {**FULL, **lost("few", c=ALL_LOST)}
+    contention = {**FULL, **lost("few", c=ALL_LOST)}
     one = Claim("it", "It.", "5", (), (THROUGHPUT,), "all", ("few",), ("a", "b", "c"), "highest")
     less = times([0.9, 0.91, 0.9, 0.89, 0.9])
     more = times([1.1, 1.12, 1.09, 1.1, 1.11])
-    found = answer(one, three(less), leeways)
+    found = answer(one, three(less), contention)
     assert [part.answer for part in found.parts] == [Answer.UNTESTABLE, Answer.SUPPORTED]
     assert (found.answer, found.deciding.text) == (Answer.UNTESTABLE, "few: a above b")
-    assert answer(one, three(more), leeways).answer is Answer.OPPOSITE
+    assert answer(one, three(more), contention).answer is Answer.OPPOSITE
     open_one = times([0.6, 1.7, 0.8, 1.4, 0.9])
     found = answer(one, three(open_one), {**FULL, **lost("few", c=shifted(0.5))})
     assert [part.answer for part in found.parts] == [Answer.UNTESTABLE, Answer.OPEN]

@@ -18,7 +18,7 @@ from tornet_synthetic import write_tornet_run
 from analysis.errors import AnalysisError
 from analysis.figures.figure_data import FigureData
 from analysis.figures.style import COLUMN, TEXT
-from analysis.figures.tornettools import TORNET_PICTURES
+from analysis.figures.tornettools import TORNET_FIGURES
 from analysis.figures.writing import FigurePaths, write_figure
 from analysis.formats import files
 from analysis.formats.study import FigureSpec, Study, write_study
@@ -136,7 +136,7 @@ def store(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def study_of(store: Path) -> Study:
     variants = [one for one in copy.deepcopy(VARIANTS) if one["name"] in ("ewma", "swrr")]
     figures = [
-        {"id": kind, "kind": kind, "level": "tornet", "title": kind} for kind in TORNET_PICTURES
+        {"id": kind, "kind": kind, "level": "tornet", "title": kind} for kind in TORNET_FIGURES
     ]
     return Study.model_validate(
         {
@@ -184,7 +184,7 @@ def drawn(study: Study, store: Path, kind: str, out: Path, *, narrow: bool = Fal
 
 @pytest.mark.slow
 @pytest.mark.always
-@pytest.mark.parametrize("kind", TORNET_PICTURES)
+@pytest.mark.parametrize("kind", TORNET_FIGURES)
 def test_a_figure_is_drawn_and_the_same_data_give_the_same_bytes(
     store: Path, tmp_path: Path, kind: str
 ) -> None:
@@ -227,7 +227,7 @@ def test_error_rates_are_drawn_with_their_resolution(store: Path, tmp_path: Path
         perf = run["perf-exit"].perf
         assert perf is not None
         ended = perf.ended_in(300, 1800)
-        counts = [ended.of(str(name)).counts() for name in sorted(set(ended.client))]
+        counts = [ended.select_client(str(name)).counts() for name in sorted(set(ended.client))]
         listed = [(100 * failed / total, 100 / total) for failed, total in counts]
         clients.append(sorted([*listed, *listed]))
     for row, share in zip(rows, np.linspace(0.0, 1.0, len(rows)), strict=True):
@@ -275,5 +275,5 @@ def test_a_report_shows_metrics_and_figures(store: Path, tmp_path: Path) -> None
         == ("perf-exit", "download_ttlb_50kib_p50_s", "swrr")
     )
     assert float(slower["ratio"]) == pytest.approx(1.2, rel=0.1)
-    for kind in TORNET_PICTURES:
+    for kind in TORNET_FIGURES:
         assert (tmp_path / "out" / files.FIGURES / f"{kind}.png").is_file()

@@ -176,7 +176,7 @@ def test_agreement_is_no_certainty_where_the_step_is_not_known(kind: type[Paired
     agreeing = kind([0.005] * 3, [0.0] * 3, Margin(0.0001, relative=False), "lower")
     verdict = alone(agreeing)
     assert verdict.grade is Grade.OPEN
-    assert "agree exactly" in verdict.reason
+    assert "all values agree" in verdict.reason
 
 
 def test_the_family_is_corrected_for() -> None:

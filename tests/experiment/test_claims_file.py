@@ -210,8 +210,8 @@ def test_a_changed_file_is_read_or_refused_with_a_line(read: Read, data: st.Data
     else:
         for claim in claims.claims:
             direction = DIRECTIONS[claim.direction]
-            assert len(claim.levels) >= direction.least_levels
-            assert len(claim.variants) >= direction.least_variants
+            assert len(claim.levels) >= direction.min_levels
+            assert len(claim.variants) >= direction.min_variants
 
 
 @settings(max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture])

@@ -60,7 +60,7 @@ class Bench:
 
         rates = values(np.zeros(100))
         if self.missing:
-            rates[2] = Statistic(None, "no stream with a known fate")
+            rates[2] = Statistic(None, "no stream with a known outcome")
         started = values(np.full(100, 900.0))
         return {
             ("quick", "all"): {

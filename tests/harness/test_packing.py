@@ -146,7 +146,7 @@ def test_without_logs_only_what_reports_read(here: Store, there: Store, tmp_path
         "records-v1/parse.json",
         "records-v1/streams.parquet",
     }
-    with pytest.raises(AnalysisError, match="came without its logs") as refused:
+    with pytest.raises(AnalysisError, match="has neither its logs") as refused:
         extract(there.run(run_id), there.run(run_id) / "records-v2")
     assert str(refused.value.hint).endswith(f"rm -r {there.run(run_id)}")
 

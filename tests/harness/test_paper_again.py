@@ -14,7 +14,7 @@ from analysis.formats.json_files import write_json
 from analysis.formats.manifest import identity_hash
 from analysis.formats.plan_file import Request, Resources
 from analysis.formats.study import ClassLoad, Run, write_study
-from analysis.pages.beside import Beside
+from analysis.pages.cross_study import OtherStudy
 from analysis.pages.paper import Paper, PaperPaths
 from onionlab.cli import main
 from onionlab.commands import figures
@@ -42,7 +42,7 @@ class Bench:
         self.planned: list[tuple[Request, Path]] = []
         self.ran: list[str] = []
         self.built: list[Paper] = []
-        self.beside: Beside | None = None
+        self.beside: OtherStudy | None = None
         self.failing: set[str] = set()
         self.missing: tuple[Run, ...] = ()
         self.nothing_there = False
@@ -51,7 +51,7 @@ class Bench:
         monkeypatch.setattr(paper, "make_plan", self.make_plan)
         monkeypatch.setattr(paper, "make_runs", self.make_runs)
         monkeypatch.setattr(analysis.pages.paper, "build", self.build)
-        monkeypatch.setattr(analysis.pages.paper, "answers_beside", self.answers_beside)
+        monkeypatch.setattr(analysis.pages.paper, "answer_other_study", self.answer_other_study)
 
     def make_plan(
         self, root: Path, request: Request, say: Callable[[str], None], *, out: Path
@@ -71,9 +71,9 @@ class Bench:
         if self.failing:
             raise UserError(f"{len(self.failing)} of 9 runs failed", "look there")
 
-    def answers_beside(self, content: Paper, store: Path, title: str) -> Beside:
+    def answer_other_study(self, content: Paper, store: Path, title: str) -> OtherStudy:
         assert [study.name for study in content.studies] == EXPERIMENTS
-        return Beside(title, (), ())
+        return OtherStudy(title, (), ())
 
     def build(
         self,
@@ -81,7 +81,7 @@ class Bench:
         store: Path,
         out: Path,
         software: dict[str, str],
-        beside: Beside | None,
+        beside: OtherStudy | None,
     ) -> PaperPaths:
         if self.nothing_there:
             raise AnalysisError("none of the runs is in the store", "make them first")
@@ -216,7 +216,7 @@ def test_published_runs_need_neither_build_nor_engine(
     other = bench.tmp_path / "others.tar.xz"
     other.write_bytes(file.read_bytes())
     assert main(["figures", "--packs", str(file), "--compare-with", str(other)]) == 0
-    assert bench.beside == Beside("others.tar.xz", (), ())
+    assert bench.beside == OtherStudy("others.tar.xz", (), ())
     assert not list(bench.store.glob(".unpacking-*"))
     pack(runs, [run_id], file, studies=studies[1:], logs=False, say=print)
     assert main(["figures", "--packs", str(file)]) == 2

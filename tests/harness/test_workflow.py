@@ -203,7 +203,7 @@ def test_an_interrupted_attempt_is_not_shown_as_running(tmp_path: Path) -> None:
 # Stands in for Python: the calls of `run-one` and `analyse` that the workflow makes.
 JOB = """\
 #!/bin/sh
-[ "$2" != analysis.pages.first_time ] || echo "first time" >>{calls}.first
+[ "$2" != analysis.pages.warm_import_cache ] || echo "first time" >>{calls}.first
 case "$3" in
 run-one)
     echo "$9 $7" >>{calls}

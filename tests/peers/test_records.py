@@ -204,8 +204,8 @@ def test_a_corrupt_line_is_counted_and_shown_and_no_other_is_lost(
     ("content", "message"),
     [
         (b"", "empty log"),
-        (b"hello\nworld\n", "does not begin as a peer's log does"),
-        (whole(SEED[1:]), "does not begin as a peer's log does"),
+        (b"hello\nworld\n", "does not begin like a peer's log"),
+        (whole(SEED[1:]), "does not begin like a peer's log"),
         (whole([header("seed").replace("peer 1", "peer 2"), *SEED[1:]]), "does not begin"),
     ],
 )

@@ -25,14 +25,14 @@ def narrow_effect(x: np.ndarray, step: float = 0.0) -> Effect:
     ("part", "cell", "changes"),
     [
         ("family", 2, {"judgement.verdicts.adjusted": lambda p, weights: np.multiply(p, weights)}),
-        ("family", 2, {"inference.effects.trusted": lambda p, *_, **__: p}),
+        ("family", 2, {"inference.effects.shape_corrected_p": lambda p, *_, **__: p}),
         ("rates", 0, {"inference.effects.Effect.p_equivalent": lambda *_: 0.0}),
         (
             "auto",
             2,
             {
                 "judgement.verdicts.sequential_p": lambda p, looks: min(p),
-                "inference.effects.trusted": lambda p, *_, **__: p,
+                "inference.effects.shape_corrected_p": lambda p, *_, **__: p,
             },
         ),
         ("nights", 2, {"judgement.verdicts.adjusted": lambda p, weights: np.asarray(p) / 4}),

@@ -1,11 +1,11 @@
-"""A paper's claims, each answered on the runs, with one of the five answers of ``claim.Answer``.
+"""A paper's claims, each answered from the runs with one of the values of ``claim.Answer``.
 
-A claim says in data what a paper says in words: which metric, at which levels, of which variants,
-in which direction. It is taken apart into statements, each a comparison that every seed gives a
-pair of values for; ``verdicts`` judges those together, with Holm's correction over one claim, and
-``testable`` asks whether the runs could show it at all. A claim is supported if every part is.
-docs/reference/claims.md has the rules in words.
+A claim states formally what a paper states in words: a metric, levels, variants, and a direction.
+It is divided into statements. Each statement is a comparison for which every seed provides a pair
+of values. ``verdicts`` judges the statements of a claim together, with Holm's correction, and
+``testable`` checks whether the runs could show them at all. A claim is supported if all of its
+parts are. docs/reference/claims.md describes the rules.
 
-A new kind of claim is a statement and its directions in a module of ``kinds``, and an entry in
-``directions``.
+To add a kind of claim, add a statement with its directions to a module in ``kinds``, and an entry
+to ``directions``.
 """

@@ -1,4 +1,4 @@
-"""Claims answered: every statement of a claim tested on the runs, as one family."""
+"""Answers to claims: the statements of each claim are tested as one family."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ from dataclasses import dataclass
 
 from analysis.judgement.claims.claim import (
     Answer,
-    Answered,
     Claim,
+    ClaimResult,
     Labels,
     Obstacle,
     Part,
@@ -20,7 +20,7 @@ from analysis.judgement.claims.statement import Statement
 from analysis.judgement.claims.testable import at_a_bound, cannot_differ
 from analysis.judgement.judging import Statistics
 from analysis.judgement.verdicts import Grade, Paired, Verdict, decide
-from analysis.measures.leeway import Leeways
+from analysis.measures.contention import ContentionByRun
 from analysis.measures.metric import Metric
 
 
@@ -29,32 +29,33 @@ def answer_claims(
     statistics: Statistics,
     margins: Mapping[str, float] | None = None,
     labels: Labels | None = None,
-    leeways: Leeways | None = None,
-) -> list[Answered]:
-    """Answers to all claims, in their order; each claim is a family of its own.
+    contention: ContentionByRun | None = None,
+) -> list[ClaimResult]:
+    """Return the answers to all claims, in order; each claim is a separate family.
 
     Args:
         claims: their metrics are known and have a margin.
-        statistics: of all runs; what is missing there leaves a claim not settled.
+        statistics: of all runs; a claim remains open if its runs are missing.
         margins: of the experiments, as in ``study.Study.margins``.
-        labels: for the parts' texts.
-        leeways: what the runs say of whether a choice could matter in them; of a run that is not
-            there nobody knows, and the tests alone answer.
+        labels: for the texts of parts.
+        contention: contention in the runs; without it for a run, only the tests decide.
 
     Raises:
-        AnalysisError: a margin that fits no metric.
+        AnalysisError: a margin for an unknown metric.
     """
 
     def evidence(claim: Claim, metric: str) -> Evidence:
-        return Evidence(claim, metric, statistics, margins or {}, labels or Labels(), leeways or {})
+        return Evidence(
+            claim, metric, statistics, margins or {}, labels or Labels(), contention or {}
+        )
 
     return [
         _answer(claim, [evidence(claim, metric) for metric in claim.metrics]) for claim in claims
     ]
 
 
-def _answer(claim: Claim, evidences: Sequence[Evidence]) -> Answered:
-    """The answer to a claim; one piece of evidence for each of its metrics."""
+def _answer(claim: Claim, evidences: Sequence[Evidence]) -> ClaimResult:
+    """Return the answer to a claim, with evidence for each of its metrics."""
     questions = []
     for evidence in evidences:
         for statement in DIRECTIONS[claim.direction].statements(claim):
@@ -69,13 +70,13 @@ def _answer(claim: Claim, evidences: Sequence[Evidence]) -> Answered:
         )
         for question in questions
     )
-    return Answered(claim, _together([part.answer for part in parts]), parts)
+    return ClaimResult(claim, _combine([part.answer for part in parts]), parts)
 
 
-def _together(answers: Sequence[Answer]) -> Answer:
-    """The answer to a claim that takes all of its parts: one that fails is enough to refute it.
+def _combine(answers: Sequence[Answer]) -> Answer:
+    """Combine the answers to the parts of a claim. A single failing part refutes the claim.
 
-    Where none fails, a part that cannot be tested keeps it from ever being supported by such runs.
+    If none fails, one untestable part means that such runs can never support the claim.
     """
     for decides in (Answer.OPPOSITE, Answer.NO_DIFFERENCE, Answer.UNTESTABLE, Answer.OPEN):
         if decides in answers:
@@ -84,23 +85,23 @@ def _together(answers: Sequence[Answer]) -> Answer:
 
 
 def _decide(family: Iterable[Paired]) -> Iterator[Verdict]:
-    """Verdicts on one family, in its order."""
+    """Return the verdicts on one family, in order."""
     return iter(decide((str(number), sides) for number, sides in enumerate(family)).values())
 
 
 @dataclass(frozen=True)
 class _Question:
-    """A statement with the values that answer it.
+    """A statement with its values.
 
     Attributes:
-        statement: what would have to hold.
-        text: the same for readers.
-        metric: whose values they are.
-        sides: as ``Statement.sides``.
-        beyond: as ``Statement.beyond``.
-        seeds: how many have a run at all points.
+        statement: the statement.
+        text: the statement as text.
+        metric: the metric of the values.
+        sides: as in ``Statement.sides``.
+        beyond: as in ``Statement.beyond``.
+        seeds: number of networks with a run at all points.
         reason: why nothing can be compared; "" if something can.
-        untestable: why these runs cannot answer it, if so.
+        untestable: why these runs cannot answer it, or None.
     """
 
     statement: Statement
@@ -114,7 +115,10 @@ class _Question:
 
 
 def _question(statement: Statement, evidence: Evidence, several: bool) -> _Question:
-    """A statement with its values; ``several``: its claim is about more than one metric."""
+    """Return a statement with its values.
+
+    several: whether the claim is about more than one metric.
+    """
     text = statement.text(evidence)
     if several:
         text = f"{evidence.metric.label}, {text}"
@@ -123,7 +127,7 @@ def _question(statement: Statement, evidence: Evidence, several: bool) -> _Quest
         untestable = at_a_bound(statement, evidence)
         reason = str(untestable or statement.why_not(evidence))
     if reason:
-        # Without values it stays in the family, so that the others are corrected for it.
+        # A statement without values stays in the family, so that the others are corrected for it.
         sides = (Paired([], [], evidence.margin),) * statement.untested
         beyond: tuple[Paired, ...] = ()
     else:
@@ -134,12 +138,14 @@ def _question(statement: Statement, evidence: Evidence, several: bool) -> _Quest
     return _Question(statement, text, evidence.metric, sides, beyond, seeds, reason, untestable)
 
 
-def _left(untestable: Untestable | None, verdicts: Sequence[Verdict]) -> Untestable | None:
-    """What still keeps a part from being tested, after its tests.
+def _remaining_obstacle(
+    untestable: Untestable | None, verdicts: Sequence[Verdict]
+) -> Untestable | None:
+    """Return why a part remains untestable after its tests, or None.
 
-    A saturated network carries the same whoever gets it; a difference in what it carries that is
-    not shown to be small means that it was not so saturated. Whether the same streams fail is plain
-    without a test, and their rate may differ for the number of the others.
+    A saturated network carries the same total traffic under every variant. A significant difference
+    in total traffic shows that it was not saturated. If the same streams fail, no test is needed,
+    and their rate may still differ because the number of other streams does.
     """
     saturated = untestable is not None and untestable.obstacle is Obstacle.SATURATED
     differs = any(verdict.grade is Grade.SHOWN for verdict in verdicts)
@@ -147,7 +153,7 @@ def _left(untestable: Untestable | None, verdicts: Sequence[Verdict]) -> Untesta
 
 
 def _part(question: _Question, verdicts: Sequence[Verdict], beyond: Sequence[Verdict]) -> Part:
-    shown, untestable = verdicts[0], _left(question.untestable, verdicts)
+    shown, untestable = verdicts[0], _remaining_obstacle(question.untestable, verdicts)
     if untestable is not None:
         answer, reason = Answer.UNTESTABLE, str(untestable)
     elif question.reason:
@@ -175,7 +181,7 @@ def _part(question: _Question, verdicts: Sequence[Verdict], beyond: Sequence[Ver
         None if reason else more,
         reason,
         untestable,
-        question.statement.p_behind(answer, verdicts, beyond) if tested else 1.0,
+        question.statement.answer_p_value(answer, verdicts, beyond) if tested else 1.0,
         shown.grade,
         shown.agreeing,
     )

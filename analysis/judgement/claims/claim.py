@@ -1,4 +1,4 @@
-"""A claim, and what the runs say to it."""
+"""A claim, and its answer from the runs."""
 
 from __future__ import annotations
 
@@ -12,17 +12,17 @@ from analysis.measures.metric import Metric
 
 
 class Answer(StrEnum):
-    """What the runs say to a claim, or to a part of it."""
+    """The answer to a claim, or to a part of it."""
 
     SUPPORTED = "supported"
     OPPOSITE = "opposite"
-    """The other direction is shown; or a difference beyond the margin where none is claimed."""
+    """The opposite direction is shown, or a difference beyond the margin if none is claimed."""
     NO_DIFFERENCE = "no relevant difference"
-    """It is shown to be smaller than the margin where one is claimed, whatever its direction."""
+    """The claimed difference is shown to be smaller than the margin, in either direction."""
     UNTESTABLE = "cannot be tested here"
-    """These runs cannot show it, whatever is true: see ``testable``."""
+    """These runs cannot show it, whether or not it is true: see ``testable``."""
     OPEN = "open"
-    """None of these; ``Part.grade`` says where something is suggested."""
+    """None of the above; ``Part.grade`` contains suggestions."""
 
 
 class Obstacle(StrEnum):
@@ -38,9 +38,9 @@ class Untestable:
     """Why runs cannot answer a part.
 
     Attributes:
-        obstacle: which rule says so.
-        head: the reason, the same for all parts that it holds for.
-        detail: the figures behind it; "" if the head has them.
+        obstacle: the rule that applies.
+        head: the reason, identical for all parts that it applies to.
+        detail: the numbers behind it; "" if ``head`` includes them.
     """
 
     obstacle: Obstacle
@@ -61,20 +61,20 @@ class Point:
 
 @dataclass(frozen=True)
 class Claim:
-    """One claim.
+    """A claim of a paper.
 
     Attributes:
-        id: its name in tables.
-        statement: what the paper says, in other words.
-        section: where it says so.
-        figures: numbers of the paper's figures that it is about.
-        metrics: names of ``measures.catalogue.METRICS``; each has to hold.
+        id: name in tables.
+        statement: a paraphrase of the paper's statement.
+        section: the section of the paper.
+        figures: numbers of the paper's figures that show it.
+        metrics: names of ``measures.catalogue.METRICS``; the claim has to hold for each.
         class_name: class of clients, or ``measures.data.ALL``.
-        levels: one, or several in the order in which a trend goes along them.
-        variants: as ``direction`` takes them.
+        levels: one level, or several in the order of a trend.
+        variants: as required by ``direction``.
         direction: a name of ``directions.DIRECTIONS``.
-        margin: what counts as the same; None: as in ``margins``.
-        value: what the paper names, in the metric's unit, where ``direction`` takes one.
+        margin: the equivalence margin; None: as in ``margins``.
+        value: the value that the paper states, in the metric's unit, if ``direction`` needs one.
     """
 
     id: str
@@ -98,24 +98,24 @@ class Claim:
 
     @property
     def named_value(self) -> float:
-        """The value that the paper names, of a claim that takes one."""
-        assert self.value is not None, f"claim {self.id}: {self.direction} takes a value"
+        """The value that the paper states, for a claim that needs one."""
+        assert self.value is not None, f"claim {self.id}: {self.direction} needs a value"
         return self.value
 
 
 @dataclass(frozen=True)
 class Labels:
-    """How readers know levels and variants."""
+    """Labels of levels and variants for readers."""
 
     levels: Mapping[str, str] = field(default_factory=dict)
     variants: Mapping[str, str] = field(default_factory=dict)
 
     def level(self, name: str) -> str:
-        """A level's label."""
+        """Return the label of a level."""
         return self.levels.get(name, name)
 
     def variant(self, name: str) -> str:
-        """A variant's label."""
+        """Return the label of a variant."""
         return self.variants.get(name, name)
 
 
@@ -124,22 +124,22 @@ class Part:
     """One comparison of a claim.
 
     Attributes:
-        text: what would have to hold.
-        metric: whose values are compared.
-        answer: what the runs say to it.
+        text: the statement as text.
+        metric: the metric that is compared.
+        answer: the answer to this part.
         effect: left against right; for a change of a gap, the gap after against the gap before.
         scale: "ratio" or "difference", as in ``verdicts.Verdict``.
-        margin: largest effect that counts as the same on that scale.
+        margin: largest equivalent effect on that scale.
         p_different: adjusted within the claim; None without a test.
         p_equivalent: adjusted within the claim; None without a test.
-        count: networks with a pair.
-        more_networks: about how many more would answer it; None if it is answered, or if more
-            networks would not do.
-        reason: why it is open, or what else to know.
-        untestable: why it cannot be tested, if so.
-        p_answer: of the tests that the answer rests on; 1 where it rests on none.
+        count: number of networks with a pair.
+        more_networks: approximate number of further networks for an answer; None if it is answered,
+            or if more networks would not suffice.
+        reason: why it is open, or a note.
+        untestable: why it cannot be tested, or None.
+        p_answer: p-value of the tests behind the answer; 1 without any.
         grade: of the effect, within the claim.
-        agreeing: networks in which the effect points in the estimate's direction.
+        agreeing: number of networks whose effect has the sign of the estimate.
     """
 
     text: str
@@ -160,13 +160,13 @@ class Part:
 
     @property
     def exposure(self) -> float | None:
-        """Share of networks in which harm may have been missed; None of what is no rate."""
+        """Share of networks in which harm may have been missed, for a rate; otherwise None."""
         return exposure(self.metric, self.count)
 
 
 @dataclass(frozen=True)
-class Answered:
-    """A claim and what the runs say to it."""
+class ClaimResult:
+    """A claim and its answer."""
 
     claim: Claim
     answer: Answer
@@ -174,10 +174,10 @@ class Answered:
 
     @property
     def deciding(self) -> Part:
-        """The part on which the answer rests: the weakest of those it needs.
+        """The part that determines the answer.
 
-        Opposite, no difference: the part of which that is surest. Supported: the part that is least
-        sure. Cannot be tested: the first such part. Open: a part that has no test, else one
+        Opposite, no difference: the part with the smallest p-value. Supported: the part with the
+        largest. Cannot be tested: the first such part. Open: a part without a test, else the one
         that needs most networks.
         """
         parts = [part for part in self.parts if part.answer is self.answer]
@@ -197,12 +197,12 @@ class Answered:
 
     @property
     def seeds(self) -> int:
-        """Pairs behind the part that has fewest."""
+        """Number of pairs of the part with the fewest."""
         return min(part.count for part in self.parts)
 
     @property
     def more_networks(self) -> int | None:
-        """About how many more would answer the claim; None if none would or that is not known."""
+        """Approximate number of further networks for an answer; None if unknown or insufficient."""
         if self.answer is not Answer.OPEN:
             return None
         needed = [part.more_networks for part in self.parts if part.answer is Answer.OPEN]

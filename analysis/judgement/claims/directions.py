@@ -1,10 +1,10 @@
-"""All that a claim can say, by the name that files of claims use."""
+"""All directions of claims, by the name in files of claims."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 
-from analysis.judgement.claims.kinds import alike, bound, gap, order
+from analysis.judgement.claims.kinds import bound, equivalence, gap, order
 from analysis.judgement.claims.statement import Direction
 
 DIRECTIONS: Mapping[str, Direction] = {
@@ -18,7 +18,7 @@ DIRECTIONS: Mapping[str, Direction] = {
         order.DESCENDING,
         order.RISES,
         gap.RISES_AGAINST,
-        alike.ALIKE,
+        equivalence.EQUIVALENT,
         gap.CONVERGES,
         bound.BELOW,
         bound.ABOVE,

@@ -1,4 +1,4 @@
-"""What the runs say of one metric where a claim looks: values, or why there are none to compare."""
+"""The values of one metric for a claim, or the reason why there is nothing to compare."""
 
 from __future__ import annotations
 
@@ -8,24 +8,24 @@ import numpy as np
 
 from analysis.arrays import Floats
 from analysis.judgement.claims.claim import Claim, Labels, Point
-from analysis.judgement.judging import Statistics, resolution_of
+from analysis.judgement.judging import Statistics, find_resolution
 from analysis.judgement.margins import with_margins
 from analysis.judgement.verdicts import Paired
 from analysis.measures.catalogue import METRICS
-from analysis.measures.leeway import Leeway, Leeways
+from analysis.measures.contention import Contention, ContentionByRun
 from analysis.measures.metric import Margin, Statistic
 
 _METRIC = {metric.name: metric for metric in METRICS}
 
 
 class Evidence:
-    """What the runs say of one metric where a claim looks.
+    """The values of one metric for a claim.
 
     Attributes:
         metric: the metric.
-        margin: what counts as the same.
-        bounded: whether it is a share, as in ``Judged``.
-        labels: how readers know levels and variants.
+        margin: the equivalence margin.
+        bounded: whether the metric is a share, as in ``MetricPolicy``.
+        labels: labels of levels and variants.
         class_name: the claim's class of clients.
     """
 
@@ -36,7 +36,7 @@ class Evidence:
         statistics: Statistics,
         margins: Mapping[str, float],
         labels: Labels,
-        leeways: Leeways,
+        contention: ContentionByRun,
     ) -> None:
         own = {} if claim.margin is None else {metric: claim.margin}
         self._judged = with_margins({**margins, **own})[metric]
@@ -46,20 +46,20 @@ class Evidence:
         self.margin: Margin = self._judged.margin
         self.bounded = self._judged.bounded
         self.labels = labels
-        self._leeways = leeways
+        self._contention_of_runs = contention
 
-    def of(self, point: Point) -> Mapping[int, Statistic]:
-        """Seed -> statistic at a point; empty without runs."""
-        of_class = self._statistics.get((point.level, self.class_name), {})
-        return of_class.get((self.metric.name, point.variant), {})
+    def statistics_at(self, point: Point) -> Mapping[int, Statistic]:
+        """Return seed -> statistic at a point; empty without runs."""
+        class_statistics = self._statistics.get((point.level, self.class_name), {})
+        return class_statistics.get((self.metric.name, point.variant), {})
 
     def seeds(self, points: Sequence[Point]) -> list[int]:
-        """Return the networks that all of the points have runs on, ascending."""
-        return sorted(set.intersection(*(set(self.of(point)) for point in points)))
+        """Return the networks with runs at all of the points, ascending."""
+        return sorted(set.intersection(*(set(self.statistics_at(point)) for point in points)))
 
-    def leeway(self, point: Point, seed: int) -> Leeway | None:
-        """Return what a network's runs say of whether a choice could matter; None if not known."""
-        return self._leeways.get((point.level, point.variant, seed))
+    def contention(self, point: Point, seed: int) -> Contention | None:
+        """Return the contention in a network's runs; None if unknown."""
+        return self._contention_of_runs.get((point.level, point.variant, seed))
 
     def arrays(self, points: Sequence[Point]) -> tuple[Floats, ...]:
         """Return the values at each point, on their common networks, each of shape (networks,)."""
@@ -67,29 +67,29 @@ class Evidence:
         return tuple(self._array(point, seeds) for point in points)
 
     def _array(self, point: Point, seeds: Iterable[int]) -> Floats:
-        return np.array([self.of(point)[seed].value for seed in seeds], dtype=np.float64)
+        return np.array([self.statistics_at(point)[seed].value for seed in seeds], dtype=np.float64)
 
     def missing(self, points: Sequence[Point]) -> str:
-        """What is not there to be compared; "" if all is."""
+        """Return which values are missing for a comparison; "" if none are."""
         for point in points:
-            if not self.of(point):
+            if not self.statistics_at(point):
                 return f"no runs of {self._name(point)}"
         seeds = self.seeds(points)
         if not seeds:
             return "no common network"
         for point in points:
-            without = [s for s in seeds if self.of(point)[s].value is None]
+            without = [s for s in seeds if self.statistics_at(point)[s].value is None]
             if without:
-                # To leave those networks out would be to select.
+                # Excluding these networks would bias the comparison.
                 count = f"{len(without)} of {len(seeds)} networks"
-                reason = self.of(point)[without[0]].reason
+                reason = self.statistics_at(point)[without[0]].reason
                 return f"{self._name(point)} lacks a value in {count}: {reason}"
         return ""
 
     def resolution(self, points: Sequence[Point]) -> float:
-        """The metric's step at these points, in its own unit."""
+        """Return the resolution of the metric at these points, in its own unit."""
         return max(
-            resolution_of(
+            find_resolution(
                 self.metric.name,
                 self._judged,
                 self._statistics[point.level, self.class_name],
@@ -99,7 +99,7 @@ class Evidence:
         )
 
     def paired(self, points: Sequence[Point], variant: Floats, baseline: Floats) -> Paired:
-        """Values at these points against each other, in pairs."""
+        """Return the values at these points as pairs."""
         return Paired(variant, baseline, self.margin, None, self.resolution(points))
 
     def _name(self, point: Point) -> str:

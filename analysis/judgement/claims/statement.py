@@ -1,4 +1,4 @@
-"""What every statement of a claim answers for itself, and what a direction makes of a claim."""
+"""The interface of statements of a claim, and of directions, which create them."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from analysis.judgement.claims.evidence import Evidence
 from analysis.judgement.verdicts import LEVEL, Grade, Paired, Verdict
 
 Answering = tuple[Answer, str]
-"""What the runs say, and what else to know."""
+"""An answer and a note on it."""
 
 
 Contrast = tuple[Point, Point]
@@ -27,47 +27,47 @@ class Statement(ABC):
     @property
     @abstractmethod
     def points(self) -> tuple[Point, ...]:
-        """Whose values it takes."""
+        """The points whose values are compared."""
 
     @abstractmethod
     def text(self, evidence: Evidence) -> str:
-        """What would have to hold, for readers."""
+        """Return the statement as text for readers."""
 
     @abstractmethod
     def sides(self, evidence: Evidence) -> tuple[Paired, ...]:
-        """What is compared with what; the first comparison is the one that is shown."""
+        """Return the comparisons to test; the first one is displayed."""
 
     def beyond(self, sides: tuple[Paired, ...]) -> tuple[Paired, ...]:
-        """Further tests of these sides, whether a difference is larger than the margin."""
+        """Return further tests of these sides, for differences larger than the margin."""
         del sides
         return ()
 
     untested = 1
-    """How many comparisons it is in its family without values."""
+    """Number of comparisons that it contributes to its family if values are missing."""
 
     def why_not(self, evidence: Evidence) -> str:
-        """Why its values, which are all there, cannot be compared; "" if they can."""
+        """Return why its values, none of which is missing, cannot be compared; "" if they can."""
         del evidence
         return ""
 
     against_value = False
-    """Whether it is about a value that the paper names."""
+    """True if the statement is about a value that the paper states."""
 
     @property
     def contrasts(self) -> tuple[Contrast, ...]:
-        """The pairs of variants at one level that have to be able to differ for it to be tested."""
+        """The pairs of variants at one level that must be able to differ for it to be testable."""
         return ()
 
     @abstractmethod
     def judge(self, verdicts: Sequence[Verdict], beyond: Sequence[Verdict]) -> Answering:
-        """The answer from the verdicts on ``sides`` and on ``beyond``, all of them with a test."""
+        """Return the answer from verdicts on ``sides`` and ``beyond``, which all have a test."""
 
-    def p_behind(
+    def answer_p_value(
         self, answer: Answer, verdicts: Sequence[Verdict], beyond: Sequence[Verdict]
     ) -> float:
-        """The p-value that the answer rests on, the larger one where that takes two tests.
+        """Return the p-value behind the answer, the larger one if it needs two tests.
 
-        1 for what is not settled.
+        Returns 1 if the statement is not settled.
         """
         del beyond
         if answer is Answer.NO_DIFFERENCE:
@@ -79,36 +79,36 @@ class Statement(ABC):
 
 @dataclass(frozen=True)
 class Direction:
-    """What a claim can say.
+    """A kind of claim.
 
     Attributes:
-        name: in the file of claims.
+        name: as in the file of claims.
         meaning: one line, for the documentation.
-        least_levels: how many levels it takes at least.
-        least_variants: how many variants it takes at least.
-        statements: its parts, for one metric.
-        takes_value: whether it is about a value that the paper names.
+        min_levels: minimum number of levels.
+        min_variants: minimum number of variants.
+        statements: creates its parts, for one metric.
+        takes_value: whether it is about a value that the paper states.
     """
 
     name: str
     meaning: str
-    least_levels: int
-    least_variants: int
+    min_levels: int
+    min_variants: int
     statements: Callable[[Claim], Iterator[Statement]]
     takes_value: bool = False
 
 
 def one_sided(holds: bool, fails: bool, verdicts: Sequence[Verdict], nothing: str) -> Answering:
-    """The answer to a statement that goes one way.
+    """Return the answer to a statement with a direction.
 
     Args:
-        holds: whether a difference that way is shown.
-        fails: whether one the other way is.
+        holds: whether a difference in this direction is shown.
+        fails: whether one in the opposite direction is shown.
         verdicts: on its sides.
-        nothing: what to say where there is no more than the margin between them.
+        nothing: the note if the difference is within the margin.
     """
     if any(verdict.grade is Grade.SAME for verdict in verdicts):
-        # A difference that does not matter answers nothing, whichever way it goes.
+        # An equivalent difference refutes the statement, regardless of its direction.
         return Answer.NO_DIFFERENCE, nothing
     if holds or fails:
         return Answer.SUPPORTED if holds else Answer.OPPOSITE, ""
@@ -116,23 +116,23 @@ def one_sided(holds: bool, fails: bool, verdicts: Sequence[Verdict], nothing: st
 
 
 def within_margin(shown: Verdict, far: Verdict) -> Answering:
-    """The answer to a statement that two things are the same but for the margin.
+    """Return the answer to a statement of equivalence.
 
     Args:
-        shown: the verdict on the two.
-        far: the verdict on them as ``beyond_margin`` moves them.
+        shown: the verdict on the two sides.
+        far: the verdict on the sides as shifted by ``beyond_margin``.
     """
     if shown.grade is Grade.SAME:
         return Answer.SUPPORTED, ""
     if sign(shown) and sign(far) == sign(shown):
         return Answer.OPPOSITE, "further apart than the margin"
     if shown.grade is Grade.SHOWN:
-        return Answer.OPEN, "they differ, but it may be by less than the margin"
+        return Answer.OPEN, "they differ, but possibly by less than the margin"
     return Answer.OPEN, ""
 
 
-def p_within_margin(answer: Answer, shown: Verdict, far: Verdict) -> float:
-    """The p-value behind an answer of ``within_margin``; 1 for what is not settled."""
+def within_margin_p_value(answer: Answer, shown: Verdict, far: Verdict) -> float:
+    """Return the p-value behind an answer of ``within_margin``; 1 if it is not settled."""
     if answer is Answer.SUPPORTED:
         return _known(shown.p_equivalent)
     if answer is Answer.OPPOSITE:
@@ -145,9 +145,9 @@ def _known(p: float | None) -> float:
 
 
 def beyond_margin(sides: Paired) -> Paired:
-    """The comparison moved by the margin towards no difference.
+    """Shift a comparison by the margin towards no difference.
 
-    A difference that is left on the same side of zero is one larger than the margin.
+    A remaining difference of the same sign is larger than the margin.
     """
     variant, baseline = np.asarray(sides.variant), np.asarray(sides.baseline)
     size = sides.margin.value
@@ -162,7 +162,7 @@ def beyond_margin(sides: Paired) -> Paired:
 
 
 def sign(verdict: Verdict) -> int:
-    """The sign of a difference that is shown; 0 where none is."""
+    """Return the sign of a shown difference; 0 if none is shown."""
     if verdict.p_different is None or verdict.p_different > LEVEL or verdict.effect is None:
         return 0
     neutral = 1.0 if verdict.scale == "ratio" else 0.0
@@ -170,5 +170,5 @@ def sign(verdict: Verdict) -> int:
 
 
 def wanted_sign(lower: bool) -> int:
-    """The sign of a difference that goes the way that is claimed."""
+    """Return the sign of a difference in the claimed direction."""
     return -1 if lower else 1

@@ -1,7 +1,6 @@
-"""Whether runs can answer a statement at all: three rules, from the runs' own data.
+"""Checks whether runs can answer a statement at all: three rules based on the runs themselves.
 
-A rule that cannot decide says nothing, and the answer is that of the tests. Definitions and
-reasons: docs/reference/claims.md.
+If no rule applies, the tests decide. docs/reference/claims.md has the definitions and reasons.
 """
 
 from __future__ import annotations
@@ -16,14 +15,14 @@ from analysis.judgement.claims.claim import Obstacle, Point, Untestable
 from analysis.judgement.claims.evidence import Evidence
 from analysis.judgement.claims.statement import Contrast, Statement
 from analysis.judgement.verdicts import LEVEL
+from analysis.measures.contention import Contention, CrowdingOut
 from analysis.measures.data import ALL
-from analysis.measures.leeway import Displacement, Leeway
 
 
 def at_a_bound(statement: Statement, evidence: Evidence) -> Untestable | None:
-    """Whether the share is 0% in all runs that are compared, or 100%.
+    """Return an obstacle if a share is 0%, or 100%, in all compared runs.
 
-    A statement about a value of that share is answered by just such runs.
+    Such runs do answer a statement about a value of the share.
     """
     if not evidence.bounded or statement.against_value:
         return None
@@ -45,14 +44,14 @@ def cannot_differ(statement: Statement, evidence: Evidence) -> Untestable | None
 
 
 def _same_streams(contrast: Contrast, evidence: Evidence) -> Untestable | None:
-    """Whether in each network the same streams of the same clients fail under both variants."""
+    """Return an obstacle if the same streams fail under both variants in every network."""
     outcomes = evidence.metric.share_of
-    runs = [_leeways(point, contrast, evidence) for point in contrast]
-    if not outcomes or None in [run for of_point in runs for run in of_point]:
+    runs = [_contention_of_runs(point, contrast, evidence) for point in contrast]
+    if not outcomes or None in [run for point_runs in runs for run in point_runs]:
         return None
     one, other = (
-        [run.failed(evidence.class_name, outcomes) for run in of_point if run is not None]
-        for of_point in runs
+        [run.failed(evidence.class_name, outcomes) for run in point_runs if run is not None]
+        for point_runs in runs
     )
     streams = sum(len(places) for seed in one for places in seed.values())
     if not streams or one != other:
@@ -68,13 +67,14 @@ def _same_streams(contrast: Contrast, evidence: Evidence) -> Untestable | None:
 
 
 def _saturated(contrast: Contrast, evidence: Evidence) -> Untestable | None:
-    """Whether under both variants the network carries no more than it does, whoever gets it."""
+    """Return an obstacle if the network is saturated under both variants."""
     if not evidence.metric.carried or evidence.class_name != ALL or not evidence.margin.relative:
         return None
     lost, by = [], set()
     for point in contrast:
         found = [
-            None if run is None else run.displacement for run in _leeways(point, contrast, evidence)
+            None if run is None else run.crowding_out
+            for run in _contention_of_runs(point, contrast, evidence)
         ]
         known = [one for one in found if one is not None]
         if len(known) < len(found) or not _all_lost([one.share for one in known], evidence):
@@ -86,48 +86,52 @@ def _saturated(contrast: Contrast, evidence: Evidence) -> Untestable | None:
     return Untestable(
         Obstacle.SATURATED,
         f"throughput is saturated at {_level(contrast, evidence)}",
-        f"{_carried(contrast, evidence)}; of each byte more for others {by.pop()} clients lose "
+        f"{_carried(contrast, evidence)}; for each extra byte of others, {by.pop()} clients lose "
         f"{' and '.join(lost)}",
     )
 
 
 def _all_lost(shares: Sequence[float], evidence: Evidence) -> bool:
-    """Whether what some gain is shown to be lost by others, and all of it but for the margin.
+    """Return whether the gain of some classes is shown to be the loss of others, within the margin.
 
     Args:
-        shares: lost of each byte gained, one for each network.
-        evidence: whose margin it is.
+        shares: bytes lost per byte gained, for each network.
+        evidence: provides the margin.
     """
     if len(shares) < 2 or float(np.mean(shares)) < 1 - evidence.margin.value:
         return False
     return paired_effect(shares).p_above(0.0) <= LEVEL
 
 
-def _leeways(point: Point, contrast: Contrast, evidence: Evidence) -> list[Leeway | None]:
-    """Return what the point's runs say, for each network that both points have."""
-    return [evidence.leeway(point, seed) for seed in evidence.seeds(contrast)]
+def _contention_of_runs(
+    point: Point, contrast: Contrast, evidence: Evidence
+) -> list[Contention | None]:
+    """Return the contention at a point, for each network that both points have."""
+    return [evidence.contention(point, seed) for seed in evidence.seeds(contrast)]
 
 
 def _level(contrast: Contrast, evidence: Evidence) -> str:
     return evidence.labels.level(contrast[0].level)
 
 
-def _lost(point: Point, found: Sequence[Displacement], evidence: Evidence) -> str:
+def _lost(point: Point, found: Sequence[CrowdingOut], evidence: Evidence) -> str:
     share = float(np.mean([one.share for one in found]))
     return f"{share:.2f} ({evidence.labels.variant(point.variant)})"
 
 
 def _carried(contrast: Contrast, evidence: Evidence) -> str:
-    """What clients get under either variant, and what relays could carry, where that is known."""
+    """Return the throughput of clients and the capacity of relays, as text."""
     values = np.concatenate(evidence.arrays(contrast))
-    words = f"clients get {_mega(values.min())} to {_mega(values.max())} MB/s"
-    runs = [run for point in contrast for run in _leeways(point, contrast, evidence)]
-    carriers = {run.carriers for run in runs if run is not None}
-    if len(carriers) == 1 and (most := carriers.pop()) is not None:
-        words += f", {most.role} relays can carry {_mega(most.bytes_per_s)} with all headers"
-    return words
+    text = f"clients get {_mega(values.min())} to {_mega(values.max())} MB/s"
+    runs = [run for point in contrast for run in _contention_of_runs(point, contrast, evidence)]
+    bottlenecks = {run.bottleneck for run in runs if run is not None}
+    if len(bottlenecks) == 1 and (bottleneck := bottlenecks.pop()) is not None:
+        text += (
+            f", {bottleneck.role} relays can carry {_mega(bottleneck.bytes_per_s)} with all headers"
+        )
+    return text
 
 
 def _mega(bytes_per_s: float) -> str:
-    """A rate in MB/s, three digits of it."""
+    """Format a rate in MB/s with three significant digits."""
     return f"{bytes_per_s / 1e6:#.3g}".rstrip(".")

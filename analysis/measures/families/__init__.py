@@ -1,1 +1,1 @@
-"""The metrics, one module of ``METRICS`` for each kind of data that they are about."""
+"""The metrics, with a module of ``METRICS`` for each kind of data."""

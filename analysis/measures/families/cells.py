@@ -1,6 +1,6 @@
 """Metrics of cells inside traced relays; their classes are roles of relays.
 
-Definitions: docs/explanation/celltrace.md.
+docs/explanation/celltrace.md has the definitions.
 """
 
 from __future__ import annotations
@@ -10,9 +10,9 @@ from functools import partial
 
 import numpy as np
 
-from analysis.celltrace.serving import Served
+from analysis.celltrace.serving import ServiceInstants
 from analysis.celltrace.statistics import (
-    LEAST_SPAN_S,
+    MIN_SPAN_S,
     Group,
     Relayed,
     Stage,
@@ -24,7 +24,7 @@ from analysis.measures.data import ClassData
 from analysis.measures.metric import NUMBER, SHARE, TIME, Metric, Statistic, time_at
 
 SPIKE_S = (40.0, 50.0)
-"""`Roughly every 45 seconds`, as the text of 2019 has it."""
+"""The text of 2019 says "roughly every 45 seconds"."""
 
 
 def _is_relayed(data: ClassData) -> bool:
@@ -34,20 +34,20 @@ def _is_relayed(data: ClassData) -> bool:
 _Metric = partial(Metric, when=_is_relayed, drawn=True)
 
 
-def _of_relayed(compute: Callable[[Relayed], Statistic]) -> Callable[[ClassData], Statistic]:
-    def of_class(data: ClassData) -> Statistic:
+def _relayed_statistic(compute: Callable[[Relayed], Statistic]) -> Callable[[ClassData], Statistic]:
+    def compute_class(data: ClassData) -> Statistic:
         if data.relayed is None or not data.relayed.time_s.size:
             return Statistic(None, "no cell was relayed in the measured span")
         return compute(data.relayed)
 
-    return of_class
+    return compute_class
 
 
 def _cell_time(q: float) -> Callable[[ClassData], Statistic]:
-    return _of_relayed(lambda cells: Statistic(float(np.quantile(cells.total_ms, q)) / 1000))
+    return _relayed_statistic(lambda cells: Statistic(float(np.quantile(cells.total_ms, q)) / 1000))
 
 
-@_of_relayed
+@_relayed_statistic
 def _quiet_longer(cells: Relayed) -> Statistic:
     quiet, busy = (cells.circuits.members(group) for group in (Group.QUIET, Group.BUSY))
     if not busy.any():
@@ -55,22 +55,24 @@ def _quiet_longer(cells: Relayed) -> Statistic:
     return Statistic(chance_longer(cells.total_ms[quiet], cells.total_ms[busy]))
 
 
-@_of_relayed
+@_relayed_statistic
 def _flush_share(cells: Relayed) -> Statistic:
     total_ms = float(cells.total_ms.sum())
     if total_ms == 0:
-        return Statistic(None, "no cell was inside for any time")
+        return Statistic(None, "no cell spent any time inside a relay")
     return Statistic(float(cells.stages_ms[Stage.OUTBUF_FLUSH].sum()) / total_ms)
 
 
-@_of_relayed
+@_relayed_statistic
 def _spike(cells: Relayed) -> Statistic:
     found = delay_autocorrelation(cells.time_s, cells.total_ms)
     if found is None:
-        return Statistic(None, f"cells came in for less than {LEAST_SPAN_S} s, or all took as long")
+        return Statistic(
+            None, f"cells arrived for less than {MIN_SPAN_S} s, or all took equally long"
+        )
     lags, strength = found
     inside = (lags >= SPIKE_S[0]) & (lags <= SPIKE_S[1])
-    # A period of half or a third as long shows up there too, but more at its own lag.
+    # A period of half or a third of the length also appears here, but more strongly at its own lag.
     rival = max(cells.noise, float(strength[~inside].max()))
     return Statistic(max(0.0, float(strength[inside].max())) / rival)
 
@@ -78,39 +80,41 @@ def _spike(cells: Relayed) -> Statistic:
 NOT_SENT = Statistic(None, "no cell went towards a client in the measured span")
 
 
-def _of_served(compute: Callable[[Served], float]) -> Callable[[ClassData], Statistic]:
-    def of_class(data: ClassData) -> Statistic:
+def _served_statistic(
+    compute: Callable[[ServiceInstants], float],
+) -> Callable[[ClassData], Statistic]:
+    def compute_class(data: ClassData) -> Statistic:
         if data.served is None or not data.served.cells.size:
             return NOT_SENT
         return Statistic(compute(data.served))
 
-    return of_class
+    return compute_class
 
 
-@_of_served
-def _cells_at_once(instants: Served) -> float:
+@_served_statistic
+def _cells_at_once(instants: ServiceInstants) -> float:
     return float(np.average(instants.cells, weights=instants.cells))
 
 
-@_of_served
-def _circuits_waiting(instants: Served) -> float:
+@_served_statistic
+def _circuits_waiting(instants: ServiceInstants) -> float:
     return float(np.average(instants.waiting, weights=instants.cells))
 
 
-NO_ARRIVALS = Statistic(None, "its records lack when cells arrived: extract them again")
-"""Of records from before arrivals were among them."""
+NO_ARRIVALS = Statistic(None, "the records lack arrival times of cells: extract them again")
+"""Used for records from versions that did not extract arrivals."""
 
 
-def _of_waits(compute: Callable[[Waits], Statistic]) -> Callable[[ClassData], Statistic]:
-    def of_class(data: ClassData) -> Statistic:
+def _waits_statistic(compute: Callable[[Waits], Statistic]) -> Callable[[ClassData], Statistic]:
+    def compute_class(data: ClassData) -> Statistic:
         if data.waits is None or not data.waits.queue_s.size:
             return NOT_SENT
         return compute(data.waits)
 
-    return of_class
+    return compute_class
 
 
-@_of_waits
+@_waits_statistic
 def _kernel_wait(waits: Waits) -> Statistic:
     if waits.kernel_s is None:
         return NO_ARRIVALS
@@ -184,7 +188,7 @@ METRICS: tuple[Metric, ...] = (
         unit="s",
         better="lower",
         judged=TIME,
-        compute=_of_waits(lambda waits: Statistic(float(waits.queue_s.mean()))),
+        compute=_waits_statistic(lambda waits: Statistic(float(waits.queue_s.mean()))),
     ),
     _Metric(
         name="cell_outbuf_wait_mean_s",
@@ -192,7 +196,7 @@ METRICS: tuple[Metric, ...] = (
         unit="s",
         better="lower",
         judged=TIME,
-        compute=_of_waits(lambda waits: Statistic(float(waits.outbuf_s.mean()))),
+        compute=_waits_statistic(lambda waits: Statistic(float(waits.outbuf_s.mean()))),
     ),
     _Metric(
         name="cell_kernel_wait_mean_s",

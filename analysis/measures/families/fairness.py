@@ -1,4 +1,4 @@
-"""Metrics of fairness over clients, and of how long their streams wait for service."""
+"""Metrics of fairness over clients, and of service gaps of their streams."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ from analysis.measures.metric import (
     NOT_PUBLISHED,
     QUANTILES,
     RATE,
-    Judged,
     Metric,
+    MetricPolicy,
     Statistic,
     rank,
-    rank_words,
+    rank_label,
     time_at,
 )
 from analysis.measures.service import STARVED_S, amount_by_client, jain_index
@@ -39,10 +39,10 @@ def _jain_over_clients(data: ClassData) -> Statistic:
     return Statistic(index, "" if index is not None else "no client read a byte in the span")
 
 
-def _of_gaps(compute: Callable[[Floats], float]) -> Callable[[ClassData], Statistic]:
-    """Return a statistic of the longest gaps of the measured streams with a known fate."""
+def _gap_statistic(compute: Callable[[Floats], float]) -> Callable[[ClassData], Statistic]:
+    """Return a statistic of the longest gaps of the measured streams with a known outcome."""
 
-    def of_class(data: ClassData) -> Statistic:
+    def compute_class(data: ClassData) -> Statistic:
         if data.longest_gaps_s is None:
             return NOT_PUBLISHED
         if data.unknown_bytes_reason:
@@ -51,7 +51,7 @@ def _of_gaps(compute: Callable[[Floats], float]) -> Callable[[ClassData], Statis
         inside = (streams.start_s >= data.begin_s) & (streams.start_s < data.end_s)
         inside &= streams.outcome != Outcome.UNKNOWN
         if not inside.any():
-            return Statistic(None, "no stream with a known fate")
+            return Statistic(None, "no stream with a known outcome")
         gaps = data.longest_gaps_s[inside]
         known = gaps[np.isfinite(gaps)]
         if known.size == 0:
@@ -60,7 +60,7 @@ def _of_gaps(compute: Callable[[Floats], float]) -> Callable[[ClassData], Statis
         note = f"without {left_out} of {gaps.size} streams, which overlapped with others"
         return Statistic(compute(known), note if left_out else "")
 
-    return of_class
+    return compute_class
 
 
 def _quantile(q: float) -> Callable[[Floats], float]:
@@ -86,18 +86,18 @@ METRICS: tuple[Metric, ...] = (
         unit="1",
         better="lower",
         judged=RATE,
-        compute=_of_gaps(_starved),
+        compute=_gap_statistic(_starved),
     ),
     *(
         Metric(
             name=f"longest_gap_{rank(q)}_s",
-            label=f"Longest service gap of a stream, {rank_words(q)}",
+            label=f"Longest service gap of a stream, {rank_label(q)}",
             unit="s",
             better="lower",
-            judged=Judged(time_at(q).margin, HEARTBEAT_S, "heartbeat"),
-            compute=_of_gaps(_quantile(q)),
+            judged=MetricPolicy(time_at(q).margin, HEARTBEAT_S, "heartbeat"),
+            compute=_gap_statistic(_quantile(q)),
         )
         for q in QUANTILES
     ),
 )
-"""The report shows them together."""
+"""The report shows these metrics together."""

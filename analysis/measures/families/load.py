@@ -1,4 +1,4 @@
-"""Metrics of classes that are there for the load alone. Definitions: docs/reference/metrics.md."""
+"""Metrics of classes of background load. docs/reference/metrics.md has the definitions."""
 
 from __future__ import annotations
 

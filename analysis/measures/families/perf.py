@@ -1,8 +1,8 @@
-"""Metrics of perf clients, of circuits and of relays in a network of tornettools.
+"""Metrics of perf clients, circuits and relays in a tornettools network.
 
-Two kinds: by this project's selection (streams that start in the measured span, failures counted),
-and by tornettools' own definitions, for comparison with other work. Definitions and their source:
-docs/reference/metrics.md.
+There are two kinds: those with this project's selection (streams that start in the measured span,
+including failures), and those with tornettools' definitions, for comparison with other work.
+docs/reference/metrics.md has the definitions and their sources.
 """
 
 from __future__ import annotations
@@ -23,13 +23,13 @@ from analysis.measures.metric import (
     Metric,
     Statistic,
     rank,
-    rank_words,
+    rank_label,
     time_at,
 )
 from analysis.measures.perf import GOODPUTS, SIZES_BYTES, Mark, PerfStreams
 
-SIZE_WORDS = {"50kib": "50 KiB", "500kib": "500 KiB", "1mib": "1 MiB", "4mib": "4 MiB"}
-SIZE_WORDS["5mib"] = "5 MiB"
+SIZE_LABELS = {"50kib": "50 KiB", "500kib": "500 KiB", "1mib": "1 MiB", "4mib": "4 MiB"}
+SIZE_LABELS["5mib"] = "5 MiB"
 
 NO_DOWNLOAD = "no such download completed"
 
@@ -55,11 +55,11 @@ def _ended(data: ClassData) -> PerfStreams:
 
 
 def _quantile(values: Floats, q: float, reason: str) -> Statistic:
-    # numpy's default, as in what is imported of tornettools.
+    # Use numpy's default, as in imported results of tornettools.
     return Statistic(float(np.quantile(values, q))) if values.size else Statistic(None, reason)
 
 
-def _of_ended(
+def _quantile_of_times(
     times_s: Callable[[PerfStreams], Floats], q: float
 ) -> Callable[[ClassData], Statistic]:
     return lambda data: _quantile(times_s(_ended(data)), q, NO_DOWNLOAD)
@@ -73,24 +73,25 @@ def _goodput(low: Mark, high: Mark) -> Callable[[ClassData], Statistic]:
         reached = ended.reached(high)
         if median.value is None or speeds.size == reached:
             return median
-        note = f"without {reached - speeds.size} of {reached} downloads, which reached both at once"
+        missing = reached - speeds.size
+        note = f"without {missing} of {reached} downloads, which reached both in one log line"
         return Statistic(median.value, note)
 
     return compute
 
 
 def _last_byte_of_size(size_bytes: int, q: float) -> Callable[[ClassData], Statistic]:
-    """From the stream's start, over all streams of the size that start in the span."""
+    """Measure from the stream's start, over all streams of the size that start in the span."""
 
     def compute(data: ClassData) -> Statistic:
-        of_size = replace(data, streams=data.streams.of_size(size_bytes))
-        return duration_quantile(of_size, TO_LAST_BYTE, "incidence", q)
+        sized = replace(data, streams=data.streams.select_size(size_bytes))
+        return duration_quantile(sized, TO_LAST_BYTE, "incidence", q)
 
     return compute
 
 
 def _started(size_bytes: int) -> Callable[[ClassData], Statistic]:
-    return lambda data: Statistic(float(data.measured.of_size(size_bytes).outcome.size))
+    return lambda data: Statistic(float(data.measured.select_size(size_bytes).outcome.size))
 
 
 def _error_rate(data: ClassData) -> Statistic:
@@ -127,19 +128,19 @@ def _times(
     name: str,
     label: str,
     times_s: Callable[[PerfStreams], Floats],
-    words: str,
+    qualifier: str,
     counted_by: str = "streams_started",
 ) -> Iterator[Metric]:
     for q in QUANTILES:
         yield _Metric(
             name=f"{name}_{rank(q)}_s",
-            label=f"{label}, {words}, {rank_words(q)}",
+            label=f"{label}, {qualifier}, {rank_label(q)}",
             unit="s",
             better="lower",
             judged=time_at(q),
             quantile=q,
             counted_by=counted_by,
-            compute=_of_ended(times_s, q),
+            compute=_quantile_of_times(times_s, q),
         )
 
 
@@ -148,11 +149,11 @@ def _perf_metrics() -> Iterator[Metric]:
         for q in QUANTILES:
             yield _Metric(
                 name=f"{TO_LAST_BYTE}_{size}_{rank(q)}_s",
-                label=f"Time to last byte of {SIZE_WORDS[size]}, {rank_words(q)}",
+                label=f"Time to last byte of {SIZE_LABELS[size]}, {rank_label(q)}",
                 unit="s",
                 better="lower",
-                # What users wait for, at the three sizes that the public Tor is measured with.
-                # Tails of a run's few downloads would need many seeds.
+                # Users wait for these times, and the public Tor is measured with the same three
+                # sizes. The tails of a run's few downloads would need many seeds.
                 headline=q == 0.5,
                 judged=time_at(q),
                 quantile=q,
@@ -161,7 +162,7 @@ def _perf_metrics() -> Iterator[Metric]:
             )
         yield _Metric(
             name=f"streams_started_{size}",
-            label=f"Streams started, of {SIZE_WORDS[size]}",
+            label=f"Streams started, of {SIZE_LABELS[size]}",
             unit="streams",
             better="",
             judged=WHOLE,
@@ -174,7 +175,7 @@ def _perf_metrics() -> Iterator[Metric]:
     for size, amount in SIZES_BYTES.items():
         yield from _times(
             f"download_ttlb_{size}",
-            f"Time to last byte of {SIZE_WORDS[size]} from the command",
+            f"Time to last byte of {SIZE_LABELS[size]} from the command",
             partial(PerfStreams.last_bytes_s, size_bytes=amount),
             completed,
             f"streams_started_{size}",
@@ -185,7 +186,9 @@ def _perf_metrics() -> Iterator[Metric]:
     for low, high in GOODPUTS:
         yield _Metric(
             name=f"download_goodput_{low}_{high}_p50_bytes_per_s",
-            label=f"Goodput of a download between {SIZE_WORDS[low]} and {SIZE_WORDS[high]}, median",
+            label=(
+                f"Goodput of a download between {SIZE_LABELS[low]} and {SIZE_LABELS[high]}, median"
+            ),
             unit="B/s",
             better="higher",
             judged=WHOLE,
@@ -206,7 +209,7 @@ METRICS: tuple[Metric, ...] = (
     *(
         Metric(
             name=f"circuit_build_time_{rank(q)}_s",
-            label=f"Circuit build time, {rank_words(q)}",
+            label=f"Circuit build time, {rank_label(q)}",
             unit="s",
             better="lower",
             judged=time_at(q),
@@ -220,7 +223,7 @@ METRICS: tuple[Metric, ...] = (
         label="Circuits that failed before they were built",
         unit="1",
         better="lower",
-        # How many circuits a client built is no metric, so the step is not known.
+        # The number of circuits that a client built is not a metric, so the step is unknown.
         judged=replace(RATE, step="unit", resolution=0.0),
         counted_by="",
         compute=_circuit_failures,
@@ -232,7 +235,7 @@ METRICS: tuple[Metric, ...] = (
         unit="B/s",
         better="higher",
         scope="both",
-        # What the network carries, markov clients' load included.
+        # The traffic that the network carries, including that of markov clients.
         headline=True,
         judged=WHOLE,
         compute=_relay_goodput,

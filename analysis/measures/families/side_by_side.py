@@ -1,4 +1,4 @@
-"""Metrics of downloads that a client makes side by side (docs/explanation/starvation.md)."""
+"""Metrics of parallel downloads of a client (docs/explanation/starvation.md)."""
 
 from __future__ import annotations
 
@@ -33,30 +33,30 @@ _Metric = partial(Metric, when=_has_downloads)
 def _mean_over_clients(
     compute: Callable[[Downloads], float | None], reason: str = ""
 ) -> Callable[[ClassData], Statistic]:
-    """The mean over clients with parallel downloads, if each has a value; else the reason."""
+    """Return the mean over clients with parallel downloads; the reason if one has no value."""
 
-    def of_class(data: ClassData) -> Statistic:
+    def compute_client_mean(data: ClassData) -> Statistic:
         values = [compute(downloads) for downloads in data.side_by_side]
         known = [value for value in values if value is not None]
         if not known or len(known) < len(values):
             return Statistic(None, reason)
         left_out = first_names(data.not_side_by_side)
-        note = f"without {left_out}, with a stream of unknown fate or size" if left_out else ""
+        note = f"without {left_out}, with a stream of unknown outcome or size" if left_out else ""
         return Statistic(float(np.mean(known)), note)
 
-    return of_class
+    return compute_client_mean
 
 
 def _at_first_end(
     compute: Callable[[Floats], float | None],
 ) -> Callable[[Downloads], float | None]:
-    """Something of the shares that the streams have when the first one is complete."""
+    """Apply a function to the shares that the streams have when the first one completes."""
 
-    def of_downloads(downloads: Downloads) -> float | None:
+    def compute_at_first_end(downloads: Downloads) -> float | None:
         first = first_done_s(downloads)
         return None if first is None else compute(shares_at(downloads, first))
 
-    return of_downloads
+    return compute_at_first_end
 
 
 def _mean_jain(downloads: Downloads) -> float | None:
@@ -68,7 +68,7 @@ def _longest_gap_s(downloads: Downloads) -> float:
     return max(one.longest_gap_s for one in downloads)
 
 
-NONE_DONE = "no stream was complete"
+NONE_DONE = "no stream completed"
 
 METRICS: tuple[Metric, ...] = (
     _Metric(
@@ -88,7 +88,7 @@ METRICS: tuple[Metric, ...] = (
         judged=SHARE,
         compute=_mean_over_clients(
             _at_first_end(lead_of_last),
-            "no stream was complete, or there are no others than the last three",
+            "no stream completed, or there are only three streams",
         ),
     ),
     _Metric(
@@ -113,7 +113,7 @@ METRICS: tuple[Metric, ...] = (
         unit="s",
         better="lower",
         judged=TIME,
-        compute=_mean_over_clients(completion_spread_s, "a stream was not complete at the end"),
+        compute=_mean_over_clients(completion_spread_s, "a stream did not complete"),
     ),
     _Metric(
         name="stream_gap_max_s",

@@ -1,4 +1,4 @@
-"""Metrics of streams: throughput, how many failed, and how long things took."""
+"""Metrics of streams: throughput, failures and durations."""
 
 from __future__ import annotations
 
@@ -25,9 +25,9 @@ from analysis.measures.metric import (
     WHOLE,
     Metric,
     Statistic,
-    of_clients,
+    is_client_data,
     rank,
-    rank_words,
+    rank_label,
     time_at,
 )
 from analysis.measures.survival import CENSORED, EVENT, FAILURE, cumulative_incidence
@@ -47,17 +47,17 @@ def _started(data: ClassData) -> Statistic:
     return Statistic(float(data.measured.outcome.size))
 
 
-def _count(of: Outcome) -> Callable[[ClassData], Statistic]:
-    return lambda data: Statistic(float((data.measured.outcome == of).sum()))
+def _count(outcomes: Outcome) -> Callable[[ClassData], Statistic]:
+    return lambda data: Statistic(float((data.measured.outcome == outcomes).sum()))
 
 
-def _share(of: tuple[Outcome, ...]) -> Callable[[ClassData], Statistic]:
+def _share(outcomes: tuple[Outcome, ...]) -> Callable[[ClassData], Statistic]:
     def compute(data: ClassData) -> Statistic:
         outcome = data.measured.outcome
-        bad = int(np.isin(outcome, [o.value for o in of]).sum())
+        bad = int(np.isin(outcome, [o.value for o in outcomes]).sum())
         good = int((outcome == Outcome.SUCCESS).sum())
         if bad + good == 0:
-            return Statistic(None, "no stream with a known fate")
+            return Statistic(None, "no stream with a known outcome")
         return Statistic(bad / (bad + good))
 
     return compute
@@ -68,11 +68,11 @@ def _timeout_incidence(data: ClassData) -> Statistic:
     known = streams.outcome != Outcome.UNKNOWN
     outcome = streams.outcome[known]
     if outcome.size == 0:
-        return Statistic(None, "no stream with a known fate")
-    watched = np.maximum(streams.end_s - streams.start_s, 0.0)[known]
-    # Here the awaited thing is the timeout, and any other end rules it out.
+        return Statistic(None, "no stream with a known outcome")
+    observed_s = np.maximum(streams.end_s - streams.start_s, 0.0)[known]
+    # The awaited event is the timeout here, and any other end competes with it.
     ended = np.where(outcome == Outcome.TIMEOUT, EVENT, FAILURE)
-    curve = cumulative_incidence(watched, np.where(outcome == Outcome.OPEN, CENSORED, ended))
+    curve = cumulative_incidence(observed_s, np.where(outcome == Outcome.OPEN, CENSORED, ended))
     return Statistic(float(curve.probability[-1]) if curve.probability.size else 0.0)
 
 
@@ -97,9 +97,9 @@ def _count_metric(outcome: Outcome, label: str) -> Metric:
         unit="streams",
         better="higher" if outcome is Outcome.SUCCESS else "lower" if outcome in FAILURES else "",
         scope="both",
-        # The paper's figure counts timeouts, so their number goes to the front with their rate.
+        # The paper's figure counts timeouts, so the report shows their count next to their rate.
         headline=outcome is Outcome.TIMEOUT,
-        # It depends on how many streams were started; the rates do not.
+        # This depends on how many streams were started; the rates do not.
         judged=None,
         compute=_count(outcome),
     )
@@ -115,7 +115,7 @@ def _restricted_mean(name: str, method: Method) -> Callable[[ClassData], Statist
         if curve is None:
             return Statistic(None, reason)
         if data.horizon_s is None or data.horizon_s <= 0:
-            return Statistic(None, "no time that every stream is watched for")
+            return Statistic(None, "no horizon for which every stream is observed")
         value = curve.restricted_mean(data.horizon_s)
         if value is None:
             return Statistic(None, f"the curve ends before {data.horizon_s:g} s")
@@ -133,7 +133,7 @@ def _duration_metrics(duration: Duration, method: Method) -> Iterator[Metric]:
     for q in QUANTILES:
         yield Metric(
             name=f"{duration.name}_{prefix}{rank(q)}_s",
-            label=f"{duration.label}, {rank_words(q)}{suffix}",
+            label=f"{duration.label}, {rank_label(q)}{suffix}",
             unit="s",
             better="lower",
             headline=method == "incidence",
@@ -176,7 +176,7 @@ METRICS: tuple[Metric, ...] = (
         judged=WHOLE,
         carried=True,
         compute=_goodput,
-        when=of_clients,
+        when=is_client_data,
     ),
     Metric(
         name="timeout_rate",

@@ -20,26 +20,26 @@ def _is_transfer(data: ClassData) -> bool:
 _Metric = partial(Metric, when=_is_transfer)
 
 
-def _of_transfer(
+def _transfer_statistic(
     compute: Callable[[PeerTransfer], Statistic],
 ) -> Callable[[ClassData], Statistic]:
-    def of_class(data: ClassData) -> Statistic:
+    def compute_class(data: ClassData) -> Statistic:
         if data.transfer is None:
             return Statistic(None, "no transfer between peers")
         return compute(data.transfer)
 
-    return of_class
+    return compute_class
 
 
-@_of_transfer
+@_transfer_statistic
 def _left_slow_start(transfer: PeerTransfer) -> Statistic:
     if transfer.utp_s.size == 0:
-        return Statistic(None, "the transport does not tell of its slow start")
+        return Statistic(None, "the transport does not log its slow start")
     left_s = transfer.left_slow_start_s
     return Statistic(left_s, "" if left_s is not None else "slow start lasts until the run's end")
 
 
-@_of_transfer
+@_transfer_statistic
 def _left_request_slow_start(transfer: PeerTransfer) -> Statistic:
     left_s = transfer.left_request_slow_start_s
     if left_s is not None:
@@ -49,23 +49,26 @@ def _left_request_slow_start(transfer: PeerTransfer) -> Statistic:
     return Statistic(None, "its requests have no slow start")
 
 
-def _of_stalls(
-    of: Callable[[Floats, float], float], without: float | None
+def _stall_statistic(
+    compute_stall: Callable[[Floats, float], float], without: float | None
 ) -> Callable[[ClassData], Statistic]:
-    """Something of the stalls, in seconds, and of the round trip's time; ``without`` any stall."""
+    """Return a statistic of the stalls, in seconds, and the round-trip time.
 
-    @_of_transfer
+    ``without`` is its value without stalls.
+    """
+
+    @_transfer_statistic
     def compute(transfer: PeerTransfer) -> Statistic:
         if transfer.utp_s.size == 0:
-            return Statistic(None, "the transport does not tell of its window")
+            return Statistic(None, "the transport does not log its window")
         if transfer.stalls_s.size == 0:
-            return Statistic(without, "" if without is not None else "the window never stood still")
-        return Statistic(of(transfer.stalls_s, transfer.rtt_s))
+            return Statistic(without, "" if without is not None else "the window never stalled")
+        return Statistic(compute_stall(transfer.stalls_s, transfer.rtt_s))
 
     return compute
 
 
-@_of_transfer
+@_transfer_statistic
 def _early_rate(transfer: PeerTransfer) -> Statistic:
     if transfer.received_s.size == 0:
         return Statistic(None, "nothing was received")
@@ -99,7 +102,7 @@ METRICS: tuple[Metric, ...] = (
         better="lower",
         headline=True,
         judged=TIME,
-        compute=_of_stalls(lambda stalls_s, rtt_s: float(stalls_s.max()), 0.0),
+        compute=_stall_statistic(lambda stalls_s, rtt_s: float(stalls_s.max()), 0.0),
     ),
     _Metric(
         name="window_stall_p50_s",
@@ -107,7 +110,7 @@ METRICS: tuple[Metric, ...] = (
         unit="s",
         better="lower",
         judged=TIME,
-        compute=_of_stalls(lambda stalls_s, rtt_s: float(np.median(stalls_s)), None),
+        compute=_stall_statistic(lambda stalls_s, rtt_s: float(np.median(stalls_s)), None),
     ),
     _Metric(
         name="window_long_stalls_s",
@@ -115,7 +118,7 @@ METRICS: tuple[Metric, ...] = (
         unit="s",
         better="lower",
         judged=TIME,
-        compute=_of_stalls(
+        compute=_stall_statistic(
             lambda stalls_s, rtt_s: float(stalls_s[stalls_s > LONG_STALL_RTTS * rtt_s].sum()), 0.0
         ),
     ),

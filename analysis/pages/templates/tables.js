@@ -1,5 +1,5 @@
 "use strict";
-// Filters and sorts the rows of the tables of metrics: each element with data-row is one metric.
+// Filter and sort the rows of metric tables: each element with data-row is one metric.
 for (const tools of document.querySelectorAll(".tools")) {
   const section = tools.closest("section");
   const rows = [...section.querySelectorAll("[data-row]")];

@@ -1,1 +1,1 @@
-"""What a claim can say: a module for each kind of statement, with the directions that use it."""
+"""The kinds of claims: a module for each kind of statement, with its directions."""

@@ -1,4 +1,4 @@
-"""Something is below a value that the paper names, above it, or about it."""
+"""Claims that a metric is below, above, or about a value that the paper states."""
 
 from __future__ import annotations
 
@@ -15,17 +15,17 @@ from analysis.judgement.claims.statement import (
     Statement,
     beyond_margin,
     one_sided,
-    p_within_margin,
     sign,
     wanted_sign,
     within_margin,
+    within_margin_p_value,
 )
 from analysis.judgement.verdicts import Paired, Verdict
 
 
 @dataclass(frozen=True)
 class _AgainstValue(Statement):
-    """``left`` is compared with a value."""
+    """A comparison of ``left`` with a value."""
 
     left: Point
     value: float
@@ -33,7 +33,7 @@ class _AgainstValue(Statement):
 
     @property
     def points(self) -> tuple[Point, ...]:
-        """The one."""
+        """The only point."""
         return (self.left,)
 
     def _text(self, evidence: Evidence, word: str) -> str:
@@ -43,25 +43,25 @@ class _AgainstValue(Statement):
         return f"{level}: {variant(self.left.variant)} {word} {named}"
 
     def sides(self, evidence: Evidence) -> tuple[Paired, ...]:
-        """Left against the value."""
+        """Compare left with the value."""
         (left,) = evidence.arrays(self.points)
-        # The value is known exactly, and so adds nothing to the spread.
+        # The value is exact, so it does not add to the spread.
         exactly = np.full(left.size, self.value)
         return (evidence.paired(self.points, left, exactly),)
 
 
 @dataclass(frozen=True)
 class Bound(_AgainstValue):
-    """``left`` is lower than a value, or higher."""
+    """``left`` is lower, or higher, than a value."""
 
     lower: bool
 
     def text(self, evidence: Evidence) -> str:
-        """The level, the variant and the value."""
+        """Return the level, the variant and the value as text."""
         return self._text(evidence, "below" if self.lower else "above")
 
     def judge(self, verdicts: Sequence[Verdict], beyond: Sequence[Verdict]) -> Answering:
-        """By the sign of the difference."""
+        """Decide by the sign of the difference."""
         del beyond
         seen, wanted = sign(verdicts[0]), wanted_sign(self.lower)
         nothing = "no more than the margin apart"
@@ -69,26 +69,26 @@ class Bound(_AgainstValue):
 
 
 @dataclass(frozen=True)
-class Near(_AgainstValue):
-    """``left`` is a value but for the margin."""
+class CloseTo(_AgainstValue):
+    """``left`` equals a value, within the margin."""
 
     def text(self, evidence: Evidence) -> str:
-        """The level, the variant and the value."""
+        """Return the level, the variant and the value as text."""
         return self._text(evidence, "about")
 
     def beyond(self, sides: tuple[Paired, ...]) -> tuple[Paired, ...]:
-        """Whether it is further than the margin from the value."""
+        """Test whether it differs from the value by more than the margin."""
         return (beyond_margin(sides[0]),)
 
     def judge(self, verdicts: Sequence[Verdict], beyond: Sequence[Verdict]) -> Answering:
-        """By equivalence."""
+        """Decide by equivalence."""
         return within_margin(verdicts[0], beyond[0])
 
-    def p_behind(
+    def answer_p_value(
         self, answer: Answer, verdicts: Sequence[Verdict], beyond: Sequence[Verdict]
     ) -> float:
-        """Of equivalence, or of a difference beyond the margin."""
-        return p_within_margin(answer, verdicts[0], beyond[0])
+        """Return the p-value of equivalence, or of a difference beyond the margin."""
+        return within_margin_p_value(answer, verdicts[0], beyond[0])
 
 
 def _bound(lower: bool) -> Callable[[Claim], Iterator[Statement]]:
@@ -99,9 +99,9 @@ def _bound(lower: bool) -> Callable[[Claim], Iterator[Statement]]:
     return statements
 
 
-def _near(claim: Claim) -> Iterator[Statement]:
+def _close_to(claim: Claim) -> Iterator[Statement]:
     for point in claim.points:
-        yield Near(point, claim.named_value)
+        yield CloseTo(point, claim.named_value)
 
 
 BELOW = Direction(
@@ -111,5 +111,5 @@ ABOVE = Direction(
     "above", "each variant is above the value", 1, 1, _bound(lower=False), takes_value=True
 )
 ABOUT = Direction(
-    "about", "each variant is the value but for the margin", 1, 1, _near, takes_value=True
+    "about", "each variant is the value but for the margin", 1, 1, _close_to, takes_value=True
 )

@@ -1,4 +1,4 @@
-"""How far two variants are apart changes from one level to the next."""
+"""Claims that the gap between two variants changes from one level to the next."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ SMALL_CHANGE_OF_GAP = "the gap changes by less than the margin"
 
 @dataclass(frozen=True)
 class _Gap(Statement):
-    """What ``variant`` is against ``other``, at one level and at the next."""
+    """The gap of ``variant`` against ``other``, at one level and at the next."""
 
     variant: str
     other: str
@@ -44,7 +44,7 @@ class _Gap(Statement):
         )
 
     def why_not(self, evidence: Evidence) -> str:
-        """Relative gaps are ratios, which take values above zero."""
+        """Return why a relative gap has no ratio, if a value is zero."""
         found = np.concatenate(evidence.arrays(self.points))
         no_ratio = evidence.margin.relative and found.min() <= 0
         return "no ratio: a value is zero" if no_ratio else ""
@@ -61,12 +61,12 @@ class _Gap(Statement):
         return f"{pair}: {word} at {level(self.after)} than at {level(self.before)}"
 
     def _changes(self, evidence: Evidence) -> tuple[Paired, Paired]:
-        """The gap after against the gap before, and against the gap before the other way round."""
+        """Compare the gap after with the gap before, and with its reverse."""
         one, other, one_after, other_after = evidence.arrays(self.points)
         # Four rounded values have twice the variance of two; see inference.effects.
         step = evidence.resolution(self.points) * np.sqrt(2)
         if evidence.margin.relative:
-            # Ratios are compared with ratios, so the gap has no unit.
+            # Ratios are compared with ratios, so the gap is dimensionless.
             step /= float(np.mean([one, other, one_after, other_after]))
             before, after = one / other, one_after / other_after
             mirrored = 1 / before
@@ -81,25 +81,25 @@ class _Gap(Statement):
 
 @dataclass(frozen=True)
 class GapOrder(_Gap):
-    """From one level to the next, ``variant`` against ``other`` becomes lower, or higher."""
+    """From one level to the next, ``variant`` becomes lower, or higher, against ``other``."""
 
     lower: bool
 
     @property
     def contrasts(self) -> tuple[Contrast, ...]:
-        """Both variants after: from a level where they cannot differ, a gap can open."""
+        """Both variants after. A gap can open at a level after one where they cannot differ."""
         return super().contrasts[1:]
 
     def text(self, evidence: Evidence) -> str:
-        """The two variants and levels."""
+        """Return the two variants and levels as text."""
         return self._text(evidence, "lower" if self.lower else "higher")
 
     def sides(self, evidence: Evidence) -> tuple[Paired, ...]:
-        """The gap after against the gap before."""
+        """Compare the gap after with the gap before."""
         return self._changes(evidence)[:1]
 
     def judge(self, verdicts: Sequence[Verdict], beyond: Sequence[Verdict]) -> Answering:
-        """By the sign of the change."""
+        """Decide by the sign of the change."""
         del beyond
         seen, wanted = sign(verdicts[0]), wanted_sign(self.lower)
         return one_sided(seen == wanted, seen == -wanted, verdicts, SMALL_CHANGE)
@@ -112,15 +112,15 @@ class GapShrinks(_Gap):
     untested = 2
 
     def text(self, evidence: Evidence) -> str:
-        """The two variants and levels."""
+        """Return the two variants and levels as text."""
         return self._text(evidence, "closer")
 
     def sides(self, evidence: Evidence) -> tuple[Paired, ...]:
-        """Both changes."""
+        """Return both changes."""
         return self._changes(evidence)
 
     def judge(self, verdicts: Sequence[Verdict], beyond: Sequence[Verdict]) -> Answering:
-        """|after| < |before| just where their difference and their sum have opposite signs."""
+        """Decide by |after| < |before|: their difference and sum have opposite signs."""
         del beyond
         product = sign(verdicts[0]) * sign(verdicts[1])
         return one_sided(product < 0, product > 0, verdicts, SMALL_CHANGE_OF_GAP)

@@ -1,4 +1,4 @@
-"""Something is lower than something else, or higher."""
+"""Claims that something is lower, or higher, than something else."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from analysis.judgement.verdicts import Paired, Verdict
 
 @dataclass(frozen=True)
 class Order(Statement):
-    """``left`` is lower than ``right``, or higher."""
+    """``left`` is lower, or higher, than ``right``."""
 
     left: Point
     right: Point
@@ -30,16 +30,16 @@ class Order(Statement):
 
     @property
     def points(self) -> tuple[Point, ...]:
-        """The two."""
+        """The two points."""
         return self.left, self.right
 
     @property
     def contrasts(self) -> tuple[Contrast, ...]:
-        """The two, where they are at one level."""
+        """The two points, if they are at one level."""
         return ((self.left, self.right),) if self.left.level == self.right.level else ()
 
     def text(self, evidence: Evidence) -> str:
-        """Two variants at one level, or one variant at two."""
+        """Return two variants at one level, or one variant at two, as text."""
         level, variant = evidence.labels.level, evidence.labels.variant
         left, right, word = self.left, self.right, "below" if self.lower else "above"
         if left.level == right.level:
@@ -47,22 +47,22 @@ class Order(Statement):
         return f"{variant(left.variant)}: {level(left.level)} {word} {level(right.level)}"
 
     def sides(self, evidence: Evidence) -> tuple[Paired, ...]:
-        """Left against right."""
+        """Compare left with right."""
         left, right = evidence.arrays(self.points)
         return (evidence.paired(self.points, left, right),)
 
     def judge(self, verdicts: Sequence[Verdict], beyond: Sequence[Verdict]) -> Answering:
-        """By the sign of the difference."""
+        """Decide by the sign of the difference."""
         del beyond
         seen, wanted = sign(verdicts[0]), wanted_sign(self.lower)
         nothing = "no more than the margin apart"
         return one_sided(seen == wanted, seen == -wanted, verdicts, nothing)
 
 
-Making = Callable[[Claim], Iterator[Statement]]
+StatementFactory = Callable[[Claim], Iterator[Statement]]
 
 
-def _extreme(lower: bool) -> Making:
+def _extreme(lower: bool) -> StatementFactory:
     def statements(claim: Claim) -> Iterator[Statement]:
         first, *others = claim.variants
         for level in claim.levels:
@@ -72,7 +72,7 @@ def _extreme(lower: bool) -> Making:
     return statements
 
 
-def _chain(lower: bool) -> Making:
+def _chain(lower: bool) -> StatementFactory:
     def statements(claim: Claim) -> Iterator[Statement]:
         for level in claim.levels:
             for one, next_one in pairwise(claim.variants):
@@ -81,7 +81,7 @@ def _chain(lower: bool) -> Making:
     return statements
 
 
-def _trend(lower: bool) -> Making:
+def _trend(lower: bool) -> StatementFactory:
     def statements(claim: Claim) -> Iterator[Statement]:
         for variant in claim.variants:
             for before, after in pairwise(claim.levels):

@@ -12,8 +12,8 @@ from numpy.typing import NDArray
 
 from analysis.arrays import Floats
 from analysis.formats.study import Level
+from analysis.measures.contention import Contention, crowded_out_share, measure_contention, open_s
 from analysis.measures.data import ALL, Beats, ClassData, Streams
-from analysis.measures.leeway import Leeway, displaced_share, leeway, open_s
 
 BEGIN_S, END_S = 100.0, 400.0
 CAPACITY = 1000.0
@@ -54,14 +54,14 @@ BULK = [("bulk1", 0.0, 250.0, "success"), ("bulk1", 250.0, 450.0, "open")]
 WEB = [("web1", 110.0, 115.0, "success"), ("web1", 200.0, 230.0, "success")]
 
 
-def run_of(bulk_got: Floats, *, web_got: Floats = WEB_GOT) -> Leeway:
+def run_of(bulk_got: Floats, *, web_got: Floats = WEB_GOT) -> Contention:
     bulk, web = class_data(BULK, bulk_got, "bulk1"), class_data(WEB, web_got, "web1")
-    return leeway({"bulk": bulk, "web": web, ALL: bulk}, level())
+    return measure_contention({"bulk": bulk, "web": web, ALL: bulk}, level())
 
 
 @pytest.mark.parametrize("share", [1.0, 0.5, 0.0, -0.3])
 def test_what_others_gain_is_lost_as_far_as_the_links_are_full(share: float) -> None:
-    found = run_of(CAPACITY - share * WEB_GOT).displacement
+    found = run_of(CAPACITY - share * WEB_GOT).crowding_out
     assert found is not None
     assert found.by == "bulk"
     assert found.share == pytest.approx(share)
@@ -71,21 +71,21 @@ def test_the_class_that_has_always_a_download_open_takes_what_is_left() -> None:
     busy = [("web1", 90.0, 410.0, "success")]
     bulk = class_data(WEB, CAPACITY - WEB_GOT, "bulk1")
     web = class_data(busy, WEB_GOT, "web1")
-    found = leeway({"bulk": bulk, "web": web}, level()).displacement
+    found = measure_contention({"bulk": bulk, "web": web}, level()).crowding_out
     assert found is not None
     assert found.by == "web"
 
 
 def test_displacement_is_of_two_classes_that_change() -> None:
     bulk = class_data(BULK, CAPACITY - WEB_GOT, "bulk1")
-    assert leeway({"bulk": bulk, ALL: bulk}, level()).displacement is None
-    assert run_of(CAPACITY - WEB_GOT, web_got=np.full(300, 7.0)).displacement is None
-    assert leeway({}, level()).displacement is None
+    assert measure_contention({"bulk": bulk, ALL: bulk}, level()).crowding_out is None
+    assert run_of(CAPACITY - WEB_GOT, web_got=np.full(300, 7.0)).crowding_out is None
+    assert measure_contention({}, level()).crowding_out is None
 
 
 def test_two_windows_tell_nothing() -> None:
-    assert displaced_share(np.array([1.0, 2.0]), np.array([2.0, 1.0])) is None
-    assert displaced_share(np.array([1.0, 2.0, 4.0]), np.array([3.0, 2.0, 0.0])) == 1.0
+    assert crowded_out_share(np.array([1.0, 2.0]), np.array([2.0, 1.0])) is None
+    assert crowded_out_share(np.array([1.0, 2.0, 4.0]), np.array([3.0, 2.0, 0.0])) == 1.0
 
 
 @given(
@@ -97,18 +97,18 @@ def test_displacement_has_no_unit_no_order_and_no_zero(
     pairs: list[tuple[int, int]], unit: float, rng: np.random.RandomState
 ) -> None:
     others, own = np.array(pairs, dtype=np.float64).T
-    share = displaced_share(others, own)
+    share = crowded_out_share(others, own)
     if share is None:
         assert np.ptp(others) == 0
         return
     shuffled = list(pairs)
     rng.shuffle(shuffled)
     again = np.array(shuffled, dtype=np.float64).T
-    assert displaced_share(unit * again[0] + 5, unit * again[1] + 7) == pytest.approx(
+    assert crowded_out_share(unit * again[0] + 5, unit * again[1] + 7) == pytest.approx(
         share, abs=1e-6
     )
     # What is got together is lost the other way round.
-    assert displaced_share(others, own + others) == pytest.approx(share - 1, abs=1e-9)
+    assert crowded_out_share(others, own + others) == pytest.approx(share - 1, abs=1e-9)
 
 
 SPANS = st.lists(st.tuples(st.integers(0, 40), st.integers(0, 20)), max_size=12)
@@ -134,7 +134,7 @@ def test_fates_stand_by_client_in_the_order_of_start() -> None:
         ("bulk2", 350.0, 460.0, "open"),
         ("bulk2", 240.0, 350.0, "closed"),
     ]
-    found = leeway({"bulk": class_data(rows, WEB_GOT, "bulk1")}, level())
+    found = measure_contention({"bulk": class_data(rows, WEB_GOT, "bulk1")}, level())
     assert found.fates["bulk"] == {
         "bulk1": ("timeout", "success"),
         "bulk2": ("timeout", "closed", "open"),
@@ -145,8 +145,10 @@ def test_fates_stand_by_client_in_the_order_of_start() -> None:
 
 
 def test_the_position_that_carries_least_is_named() -> None:
-    found = leeway({}, level(guard=20.0, exitguard=30.0, middle=40.0, exit=5.0)).carriers
+    found = measure_contention(
+        {}, level(guard=20.0, exitguard=30.0, middle=40.0, exit=5.0)
+    ).bottleneck
     assert found is not None
     assert (found.role, found.bytes_per_s) == ("exit", 35.0)
-    assert leeway({}, level(guard=20.0, exit=10.0)).carriers is None
-    assert leeway({}, level()).carriers is None
+    assert measure_contention({}, level(guard=20.0, exit=10.0)).bottleneck is None
+    assert measure_contention({}, level()).bottleneck is None

@@ -1,8 +1,8 @@
-"""Import all that a report takes, once, so that Python has it compiled when the first one is made.
+"""Import all modules of a report once, so that Python has compiled them before the first report.
 
-Packages are installed without compiling them: most of what they hold is never imported. The
-first report compiles what it takes, on one CPU, which takes longer than the report. A workflow
-does it here, where the last runs leave a CPU (onionlab/runs/workflow/Snakefile).
+Packages are installed without compiling them, as most modules are never imported. The first report
+would compile what it needs on one CPU, which takes longer than the report itself. A workflow runs
+this module while its last runs leave a CPU idle (onionlab/runs/workflow/Snakefile).
 """
 
 from __future__ import annotations
@@ -17,11 +17,11 @@ from analysis.figures.writing import save
 from analysis.formats.scratch import scratch_folder
 
 IMPORTED = ("analysis.pages.report", "pandas", "_strptime")
-"""The report's own code, and what libraries import with the first table: pandas is PyArrow's."""
+"""The report's own code, and modules that libraries import with the first table."""
 
 
 def main() -> None:
-    """Import what reports take, and draw a figure in each of their formats."""
+    """Import the modules of a report, and draw a figure in each of its formats."""
     for name in IMPORTED:
         importlib.import_module(name)
     with scratch_folder(Path(tempfile.gettempdir()), "first-report-onionlab-") as folder:

@@ -1,4 +1,4 @@
-"""By what a reader filters and sorts the rows of a page's tables: see templates/tables.js."""
+"""Keys for filtering and sorting the rows of a page's tables: see templates/tables.js."""
 
 from __future__ import annotations
 
@@ -8,13 +8,13 @@ from analysis.judgement.verdicts import Grade
 from analysis.measures.metric import Quantity
 
 _RANKS = ("worse", "better", *(grade.value for grade in Grade), "")
-"""Verdicts in the order in which a table sorts them."""
+"""Verdicts in the sort order of tables."""
 
 
-def row_keys(
+def table_sort_keys(
     metric: Quantity, class_name: str, judgement: Judgement | None
 ) -> dict[str, str | float]:
-    """The words that find a row, its effect in margins, and the place of its verdict."""
+    """Return a row's searchable words, its effect in margins, and the rank of its verdict."""
     words = f"{metric.label} {metric.name} {class_name}".lower()
     if judgement is None:
         return {"words": words, "size": 0.0, "rank": len(_RANKS)}

@@ -31,7 +31,7 @@ def test_a_first_report_finds_its_code_compiled(tmp_path: Path) -> None:
         subprocess.run([sys.executable, *words], cwd=REPOSITORY, env=environment, check=True)
         return set(compiled.rglob("*.pyc"))
 
-    before = run("-m", "analysis.pages.first_time")
+    before = run("-m", "analysis.pages.warm_import_cache")
     store = write_store(tmp_path / "store")
     late = run("-c", REPORT, str(store), str(tmp_path / "out")) - before
     assert len(before) > 1000

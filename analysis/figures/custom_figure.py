@@ -1,7 +1,7 @@
-"""Figures that are not one line per variant: what each of them has to bring.
+"""Interface of figures with their own drawing code.
 
-``panels.PANEL_FIGURES`` has the usual kinds, made of panels with a line for each variant. A picture
-draws itself, and keeps of each run what it needs for that.
+``panels.LINE_FIGURES`` has the common kinds, made of panels with a line for each variant. Other
+kinds store the data that they need from each run, and draw themselves.
 """
 
 from __future__ import annotations
@@ -19,8 +19,8 @@ from analysis.measures.data import ClassData
 
 
 @dataclass(frozen=True)
-class Kept:
-    """What a picture keeps of one run."""
+class RunSample:
+    """The data of one run that a figure needs."""
 
     level: Level
     variant: str
@@ -29,36 +29,36 @@ class Kept:
 
 
 @dataclass(frozen=True)
-class Shown:
-    """All that a picture is drawn from; ``kept`` in the study's order of runs."""
+class FigureInput:
+    """The input of a figure; ``samples`` is in the study's order of runs."""
 
     spec: FigureSpec
     level: Level
     study: Study
-    kept: Sequence[Kept]
+    samples: Sequence[RunSample]
 
 
 @dataclass(frozen=True)
-class Picture:
-    """One kind of figure that draws itself.
+class CustomFigure:
+    """One kind of figure with its own drawing code.
 
     Attributes:
-        keep: what to keep of a run: its classes in, anything out.
-        draw: the figure.
-        table: rows of the CSV of what is drawn, the head first.
-        caption: what it shows, for readers.
-        takes: whether a figure of one level shows the runs of another one as well.
+        keep: extracts the needed data from a run's classes.
+        draw: draws the figure.
+        table: returns the rows of the CSV with the drawn data, including the header.
+        caption: returns the caption.
+        shows: whether a figure of one level also shows the runs of another level.
     """
 
     keep: Callable[[Mapping[str, ClassData]], Any]
-    draw: Callable[[Shown, Page], Figure]
-    table: Callable[[Shown], Sequence[Sequence[str]]]
-    caption: Callable[[Shown, Page], str]
-    takes: Callable[[Level, Level], bool]
+    draw: Callable[[FigureInput, Page], Figure]
+    table: Callable[[FigureInput], Sequence[Sequence[str]]]
+    caption: Callable[[FigureInput, Page], str]
+    shows: Callable[[Level, Level], bool]
 
 
 def draw_legend(figure: Figure, handles: list[Artist], labels: list[str]) -> None:
-    """The legend above the panels, in as many columns as there is room for."""
+    """Draw the legend above the panels, with as many columns as fit."""
     for columns in range(min(len(handles), 5), 0, -1):
         legend = figure.legend(
             handles,

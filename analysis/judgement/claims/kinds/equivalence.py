@@ -1,4 +1,4 @@
-"""Two things are the same but for the margin."""
+"""Claims that variants are equivalent."""
 
 from __future__ import annotations
 
@@ -14,59 +14,59 @@ from analysis.judgement.claims.statement import (
     Direction,
     Statement,
     beyond_margin,
-    p_within_margin,
     within_margin,
+    within_margin_p_value,
 )
 from analysis.judgement.verdicts import Paired, Verdict
 
 
 @dataclass(frozen=True)
-class Alike(Statement):
-    """Two variants are the same at a level, but for the margin."""
+class Equivalent(Statement):
+    """Two variants are equivalent at a level."""
 
     left: Point
     right: Point
 
     @property
     def points(self) -> tuple[Point, ...]:
-        """The two."""
+        """The two points."""
         return self.left, self.right
 
     @property
     def contrasts(self) -> tuple[Contrast, ...]:
-        """The two."""
+        """The two points."""
         return ((self.left, self.right),)
 
     def text(self, evidence: Evidence) -> str:
-        """The level and its two variants."""
+        """Return the level and the two variants as text."""
         level, variant = evidence.labels.level, evidence.labels.variant
         left, right = self.left, self.right
         return f"{level(left.level)}: {variant(left.variant)} like {variant(right.variant)}"
 
     def sides(self, evidence: Evidence) -> tuple[Paired, ...]:
-        """Left against right."""
+        """Compare left with right."""
         left, right = evidence.arrays(self.points)
         return (evidence.paired(self.points, left, right),)
 
     def beyond(self, sides: tuple[Paired, ...]) -> tuple[Paired, ...]:
-        """Whether they differ by more than the margin."""
+        """Test whether they differ by more than the margin."""
         return (beyond_margin(sides[0]),)
 
     def judge(self, verdicts: Sequence[Verdict], beyond: Sequence[Verdict]) -> Answering:
-        """By equivalence."""
+        """Decide by equivalence."""
         return within_margin(verdicts[0], beyond[0])
 
-    def p_behind(
+    def answer_p_value(
         self, answer: Answer, verdicts: Sequence[Verdict], beyond: Sequence[Verdict]
     ) -> float:
-        """Of equivalence, or of a difference beyond the margin."""
-        return p_within_margin(answer, verdicts[0], beyond[0])
+        """Return the p-value of equivalence, or of a difference beyond the margin."""
+        return within_margin_p_value(answer, verdicts[0], beyond[0])
 
 
-def _alike(claim: Claim) -> Iterator[Statement]:
+def _equivalent(claim: Claim) -> Iterator[Statement]:
     for level in claim.levels:
         for one, other in combinations(claim.variants, 2):
-            yield Alike(Point(level, one), Point(level, other))
+            yield Equivalent(Point(level, one), Point(level, other))
 
 
-ALIKE = Direction("alike", "any two of the variants are the same", 1, 2, _alike)
+EQUIVALENT = Direction("alike", "any two of the variants are the same", 1, 2, _equivalent)

@@ -1,0 +1,217 @@
+"""Contention in a run: which streams fail, and which class absorbs leftover capacity.
+
+A claim about a difference can only be tested in runs in which a difference is possible.
+docs/reference/claims.md defines the quantities and the conclusions drawn from them.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from analysis.arrays import Floats, Ints
+from analysis.formats.study import Level
+from analysis.measures.data import ALL, BytesRead, ClassData
+
+WINDOW_S = 5.0
+"""Five of TGen's heartbeats, and several round trips of a congested network.
+
+Shorter windows reflect when a byte was counted rather than who received it. Longer windows give
+fewer observations.
+"""
+
+MIN_WINDOWS = 3
+"""A line through two points always fits exactly."""
+
+
+@dataclass(frozen=True)
+class CrowdingOut:
+    """Throughput that one class loses when the others gain, measured over windows.
+
+    Attributes:
+        by: the class that absorbs leftover capacity: the one whose clients have a download open for
+            most of the measured span.
+        share: bytes lost by that class for each additional byte that the others receive. 1: the
+            links are full; 0: the others use idle capacity.
+    """
+
+    by: str
+    share: float
+
+
+@dataclass(frozen=True)
+class Bottleneck:
+    """The position in circuits whose relays have the lowest total capacity."""
+
+    role: str
+    bytes_per_s: float
+
+
+@dataclass(frozen=True)
+class Contention:
+    """True if differences between variants are possible in a run.
+
+    Attributes:
+        fates: class of clients, or ``ALL`` -> client -> outcomes of its measured streams, ordered
+            by start.
+        displacement: None if unknown: there is only one class, the throughput of the others is
+            constant, or a log lacks the bytes read.
+        carriers: None if the study does not contain relay capacities.
+    """
+
+    fates: Mapping[str, Mapping[str, tuple[str, ...]]]
+    crowding_out: CrowdingOut | None
+    bottleneck: Bottleneck | None = None
+
+    def failed(self, class_name: str, outcomes: Collection[str]) -> dict[str, tuple[int, ...]]:
+        """Return client -> positions, by start, of its streams with these outcomes.
+
+        Clients without such streams are omitted.
+        """
+        ended = {
+            client: tuple(place for place, fate in enumerate(fates) if fate in outcomes)
+            for client, fates in self.fates.get(class_name, {}).items()
+        }
+        return {client: places for client, places in ended.items() if places}
+
+
+ContentionByRun = Mapping[tuple[str, str, int], Contention]
+"""Contention by level, variant and network."""
+
+
+def combine_repeats(runs: Sequence[Contention]) -> Contention:
+    """Combine the repeats of one network. Each repeat of a client counts separately."""
+    if len(runs) == 1:
+        return runs[0]
+    fates: dict[str, dict[str, tuple[str, ...]]] = {}
+    for repeat, run in enumerate(runs, 1):
+        for class_name, is_client_data in run.fates.items():
+            fates.setdefault(class_name, {}).update(
+                {f"{client}, repeat {repeat}": own for client, own in is_client_data.items()}
+            )
+    found = [run.crowding_out for run in runs if run.crowding_out is not None]
+    crowding_out = None
+    if len(found) == len(runs) and len({one.by for one in found}) == 1:
+        crowding_out = CrowdingOut(found[0].by, float(np.mean([one.share for one in found])))
+    return Contention(fates, crowding_out, runs[0].bottleneck)
+
+
+def measure_contention(data: Mapping[str, ClassData], level: Level) -> Contention:
+    """Return the contention in a run.
+
+    Args:
+        data: the classes of the run, including ``ALL``, as returned by ``load_run``.
+        level: the level of the run.
+    """
+    return Contention(
+        {name: _fates(class_data) for name, class_data in data.items()},
+        _crowding_out(data),
+        _bottleneck(level.capacities_bytes_per_s),
+    )
+
+
+def _fates(data: ClassData) -> dict[str, tuple[str, ...]]:
+    """Return client -> outcomes of its measured streams, ordered by start."""
+    streams = data.measured
+    order = np.lexsort((streams.start_s, streams.client))
+    fates: dict[str, list[str]] = {}
+    for place in order:
+        client = data.clients[streams.client[place]]
+        fates.setdefault(client, []).append(str(streams.outcome[place]))
+    return {client: tuple(outcomes) for client, outcomes in fates.items()}
+
+
+def _crowding_out(data: Mapping[str, ClassData]) -> CrowdingOut | None:
+    if any(class_data.unknown_bytes_reason for class_data in data.values()):
+        return None
+    reads = {
+        name: read
+        for name, class_data in data.items()
+        if name != ALL
+        and (class_data.streams.client.size or class_data.load)
+        and (read := class_data.bytes_read)
+    }
+    # The demand of background load comes from its models, not from the available capacity.
+    elastic = [name for name in sorted(reads) if not data[name].load]
+    if len(reads) < 2 or not elastic:
+        return None
+    always = max(elastic, key=lambda name: _open_share(data[name]))
+    got = {name: _windows(data[name], read) for name, read in reads.items()}
+    others = np.sum([got[name] for name in sorted(got) if name != always], axis=0)
+    share = crowded_out_share(others, got[always])
+    return None if share is None else CrowdingOut(always, share)
+
+
+def _windows(data: ClassData, read: BytesRead) -> Floats:
+    """Return the bytes of a class in each whole window of the measured span, shape (windows,)."""
+    windows: Floats = np.diff(read.by(window_edges(data.begin_s, data.end_s)))
+    return windows
+
+
+def window_edges(begin_s: float, end_s: float) -> Floats:
+    """Return the edges of the whole windows of a measured span, shape (windows + 1,)."""
+    count = int((end_s - begin_s) / WINDOW_S)
+    return np.asarray(begin_s + WINDOW_S * np.arange(count + 1), dtype=np.float64)
+
+
+def _open_share(data: ClassData) -> float:
+    """Return the share of the measured span with an open stream, averaged over clients."""
+    streams = data.streams
+    shares = [
+        open_s(streams.start_s[own], streams.end_s[own], data.begin_s, data.end_s)
+        for own in (streams.client == client for client in np.unique(streams.client))
+    ]
+    return float(np.mean(shares)) / (data.end_s - data.begin_s)
+
+
+def crowded_out_share(others: Floats, own: Floats) -> float | None:
+    """Return the bytes lost per additional byte of the others, the negated least-squares slope.
+
+    Args:
+        others: bytes of the others in each window, shape (windows,).
+        own: bytes of the class itself in each window, shape (windows,).
+
+    Returns:
+        None if there are fewer than three windows, or if ``others`` is constant.
+    """
+    if others.size < MIN_WINDOWS or np.ptp(others) == 0:
+        return None
+    away = others - others.mean()
+    # Use correctly rounded sums, as BLAS sums differ between processors.
+    return -math.fsum(away * (own - own.mean())) / math.fsum(away * away)
+
+
+def open_s(start_s: Floats, end_s: Floats, begin_s: float, stop_s: float) -> float:
+    """Return how long at least one of the streams is open within [begin, stop].
+
+    Args:
+        start_s: start of each stream, shape (n,).
+        end_s: end of each stream, shape (n,).
+        begin_s: start of the span.
+        stop_s: end of the span.
+    """
+    order: Ints = np.argsort(start_s, kind="stable")
+    starts, ends = (np.clip(times[order], begin_s, stop_s) for times in (start_s, end_s))
+    # Count only the part of each stream that no earlier stream covers.
+    covered = np.concatenate(([begin_s], np.maximum.accumulate(ends)[:-1]))
+    return float(np.sum(np.maximum(0.0, ends - np.maximum(starts, covered))))
+
+
+def _bottleneck(capacities_bytes_per_s: Mapping[str, float]) -> Bottleneck | None:
+    """Return the circuit position whose relays have the lowest total capacity."""
+    positions = {
+        "guard": ("guard", "exitguard"),
+        "middle": ("middle",),
+        "exit": ("exit", "exitguard"),
+    }
+    totals = {
+        position: sum(capacities_bytes_per_s.get(role, 0.0) for role in roles)
+        for position, roles in positions.items()
+    }
+    if not all(totals.values()):
+        return None
+    least = min(totals, key=lambda position: totals[position])
+    return Bottleneck(least, totals[least])
