@@ -47,6 +47,7 @@ help: ## show this list
 
 setup: ## install missing Debian packages and the Python environment .venv
 	@onionlab/setup.sh
+	@$(PYTHON_M) onionlab schema --write
 
 setup-dev: ## also install what tests, checks and documentation need
 	@onionlab/setup.sh --dev
@@ -57,6 +58,7 @@ ifneq ($(shell test -L .venv || sed 1q .venv/place 2>/dev/null),$(shell test -L 
 endif
 $(READY): requirements-build.lock requirements.lock pyproject.toml configs/apt-packages.txt onionlab/setup.sh
 	@onionlab/setup.sh
+	@$(PYTHON_M) onionlab schema --write
 
 $(DEV_READY): $(READY) requirements-dev.lock
 	@onionlab/setup.sh --dev

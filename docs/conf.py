@@ -14,7 +14,13 @@ sys.path[:0] = [
     str(HERE),
 ]  # this checkout's packages, and `made` beside this file
 
-from made import site_links, write_api_pages, write_outside_pages, write_pages  # noqa: E402
+from made import (  # noqa: E402
+    fill_tables,
+    site_links,
+    write_api_pages,
+    write_outside_pages,
+    write_pages,
+)
 
 import onionlab  # noqa: E402
 
@@ -61,10 +67,18 @@ MARKUP = re.compile(r"\*|\||(?<=\w)_(?!\w)")
 
 
 def setup(app: Sphinx) -> None:
-    """Write the pages that are made before Sphinx looks which there are; mend what it reads."""
+    """Write generated pages before Sphinx lists the pages, and complete each page that it reads."""
     app.connect("builder-inited", _write_pages)
-    app.connect("source-read", _mend_links)
+    app.connect("source-read", _complete_page)
     app.connect("autodoc-process-docstring", _take_as_text, priority=100)
+    app.connect("autodoc-skip-member", _skip_parametrized)
+
+
+def _skip_parametrized(
+    app: Sphinx, what: str, name: str, member: object, skip: bool, options: object
+) -> bool | None:
+    """Skip the classes that pydantic adds to a module for each use of a generic model."""
+    return True if "[" in name else None
 
 
 def _write_pages(app: Sphinx) -> None:
@@ -73,10 +87,10 @@ def _write_pages(app: Sphinx) -> None:
     write_outside_pages(HERE / "site")
 
 
-def _mend_links(app: Sphinx, name: str, source: list[str]) -> None:
+def _complete_page(app: Sphinx, name: str, source: list[str]) -> None:
     page = HERE / f"{name}.md"
     if page.is_file():
-        source[0] = site_links(source[0], page, page)
+        source[0] = site_links(fill_tables(source[0]), page, page)
 
 
 def _take_as_text(

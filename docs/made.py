@@ -18,6 +18,7 @@ from pathlib import Path
 import analysis
 import onionlab
 from onionlab.cli import STATUSES, build_parser, command_modules, load_command, own_statuses
+from onionlab.experiment.reference import describe, key_table
 from onionlab.programs.libtorrent.variants import load_peer_variants
 from onionlab.programs.tor.variants import load_registry
 
@@ -172,6 +173,29 @@ def variants_page(root: Path = ROOT) -> str:
 
 def _lines(torrc: Mapping[str, str]) -> str:
     return "<br>".join(f"`{name} {value}`" for name, value in torrc.items())
+
+
+def fill_tables(page: str) -> str:
+    """Return Markdown with the table of a file's keys for each ``<!-- table of module:name -->``.
+
+    The name is that of a model or of the columns of a Parquet table.
+    """
+
+    def table(found: re.Match[str]) -> str:
+        value = pkgutil.resolve_name(found[1])
+        if not isinstance(value, tuple):
+            return key_table(value).rstrip("\n")
+        rows = (
+            (
+                f"`{column.name}`",
+                re.sub(r"dictionary<.*>", "string", str(column.type)).replace("<", "&lt;"),
+                describe(column.meaning or column.description),
+            )
+            for column in value
+        )
+        return _table(("Column", "Type", "Meaning"), rows)
+
+    return re.sub(r"^<!-- table of (\S+) -->$", table, page, flags=re.MULTILINE)
 
 
 def _table(head: Iterable[str], rows: Iterable[Iterable[str]]) -> str:

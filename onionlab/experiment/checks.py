@@ -19,7 +19,6 @@ from onionlab.experiment.schema import (
     Settings,
     Torrc,
     TorSettings,
-    TrafficClass,
 )
 from onionlab.experiment.schema.traffic_settings import MARKOV, MODEL_KEYS
 from onionlab.experiment.tor_options import (
@@ -42,16 +41,13 @@ from onionlab.experiment.tor_parameters import CONSENSUS_PARAMETERS
 from onionlab.experiment.tornettools import TornetSettings, TornetTor
 from onionlab.network.sample import ADDRESSES_PER_ROLE, LEAST_BANDWIDTH_RATE_BYTES_PER_S
 from onionlab.programs.tor.variants import TorVariant
-from onionlab.yamlfile.kinds import nearest
-from onionlab.yamlfile.shape import expected_at, shape_of_model
-from onionlab.yamlfile.units import format_rate, format_time, milliseconds, show
+from onionlab.yamlfile.units import format_rate, format_time, milliseconds, nearest, show
 
 KIST_INTERVAL_MAX_MS = 100  # KIST_SCHED_RUN_INTERVAL_MAX in src/core/or/scheduler.h
 LEAST_BANDWIDTH_RATE_BIT_PER_S = 8 * LEAST_BANDWIDTH_RATE_BYTES_PER_S
 CC_ALGORITHMS = (0, 2)  # fixed windows and Vegas: Tor 0.4.9 replaces any other by its default
 PERF_CLASS = "perf"
 SERVER_GRAPH = "server"
-_CLASS = shape_of_model(TrafficClass)
 _NOT_WITH_MARKOV = {
     "request": "request_bytes",
     "pause": "pause",
@@ -155,8 +151,7 @@ def _markov(settings: Settings, known: KnownNames) -> Iterator[Finding]:
         where = ("traffic", name)
         if entry.kind != MARKOV:
             if entry.request_bytes is None:
-                message = f"missing; expected {expected_at(_CLASS, ('request',))}"
-                yield Finding((*where, "request"), message)
+                yield Finding((*where, "request"), "missing: size of each download")
             for key in entry.models:
                 yield Finding((*where, key), "only read with kind: markov")
             continue
@@ -271,7 +266,7 @@ def variants_of_tor(variants: Sequence[str], baseline: str, known: KnownNames) -
     """What is wrong with the variants of an experiment with Tor."""
     for position, variant in enumerate(variants):
         if variant in variants[:position]:
-            yield Finding(("tor", "variants"), f"{show(variant)} stands there twice")
+            yield Finding(("tor", "variants"), f"{show(variant)} is listed twice")
         elif known.variants is not None and variant not in known.variants:
             yield Finding(("tor", "variants"), _unknown("variant", variant, known.variants))
     if baseline not in variants:

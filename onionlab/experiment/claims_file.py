@@ -28,18 +28,17 @@ from onionlab.experiment.load import load
 from onionlab.experiment.schema import RELAY_ROLES, AnyClassName, LevelName, MetricName, Settings
 from onionlab.experiment.tornettools import TornetSettings
 from onionlab.paths import is_file
-from onionlab.yamlfile import kinds
-from onionlab.yamlfile.kinds import nearest
+from onionlab.yamlfile.field_types import PositiveFraction, PositiveNumber, Text, one_of
 from onionlab.yamlfile.model import Model
 from onionlab.yamlfile.reading import (
-    MOST_PROBLEMS,
+    MAX_PROBLEMS,
     as_user_error,
     display_name,
     in_order,
     read_model,
 )
 from onionlab.yamlfile.tree import Node, Problem
-from onionlab.yamlfile.units import show
+from onionlab.yamlfile.units import nearest, show
 
 HINT = "docs/reference/claims.md explains every key"
 MAX_FIGURE = 1000
@@ -55,11 +54,9 @@ class ClaimEntry(Model):
     """One claim of a file."""
 
     id: Name = Field(description="its name in tables")
-    statement: Annotated[str, kinds.text()] = Field(
-        description="what the paper says, in other words"
-    )
-    section: Annotated[str, kinds.text()] = Field(description="where it says so; in quotes")
-    figures: tuple[Annotated[int, kinds.whole_number(1, MAX_FIGURE)], ...] = Field(
+    statement: Text = Field(description="what the paper says, in other words")
+    section: Text = Field(description="where it says so; in quotes")
+    figures: tuple[Annotated[int, Field(ge=1, le=MAX_FIGURE)], ...] = Field(
         (), strict=False, description="numbers of the paper's figures that it is about"
     )
     metrics: tuple[MetricName, ...] = Field(
@@ -78,13 +75,13 @@ class ClaimEntry(Model):
     variants: tuple[Name, ...] = Field(
         strict=False, min_length=1, description="of what, as the direction takes them"
     )
-    direction: Annotated[str, kinds.choice(*DIRECTIONS)] = Field(description="what is claimed")
-    margin: Annotated[float, kinds.fraction(positive=True)] | None = Field(
+    direction: Annotated[str, one_of(*DIRECTIONS)] = Field(description="what is claimed")
+    margin: PositiveFraction | None = Field(
         None,
         description="what counts as the same: a share, for rates percentage points; without it as "
         "in the experiments",
     )
-    value: Annotated[float, kinds.number()] | None = Field(
+    value: PositiveNumber | None = Field(
         None,
         description="what the paper names, in the metric's unit; for below, above and about",
     )
@@ -93,7 +90,7 @@ class ClaimEntry(Model):
 class ClaimsFile(Model):
     """A whole file of claims."""
 
-    paper: Annotated[str, kinds.text()] = Field(description="which paper")
+    paper: Text = Field(description="which paper")
     experiments: tuple[Name, ...] = Field(
         strict=False,
         min_length=1,
@@ -150,7 +147,7 @@ def load_claims(name_or_path: str, *, root: Path) -> ClaimSet:
         problems += missing
         if not missing:
             experiments = {name: load(name, root=root) for name in content.experiments}
-            problems += itertools.islice(_impossible(content, tree, experiments), MOST_PROBLEMS)
+            problems += itertools.islice(_impossible(content, tree, experiments), MAX_PROBLEMS)
     if problems or content is None:
         raise as_user_error(file, in_order(problems, [file]), HINT)
     return ClaimSet(
@@ -181,9 +178,9 @@ def _impossible(
 ) -> Iterator[Problem]:
     """What no run could answer though each value is well formed."""
     for position, twice in _repeated(content.experiments):
-        yield tree.locate(("experiments", position), f"{show(twice)} stands there twice")
+        yield tree.locate(("experiments", position), f"{show(twice)} is listed twice")
     for position, twice in _repeated(entry.id for entry in content.claims):
-        yield tree.locate(("claims", position, "id"), f"{show(twice)} stands there twice")
+        yield tree.locate(("claims", position, "id"), f"{show(twice)} is listed twice")
     for position, entry in enumerate(content.claims):
         for location, message in _of_claim(entry, experiments):
             yield tree.locate(("claims", position, *location), message)
@@ -195,7 +192,7 @@ Found = Iterator[tuple[tuple[str | int, ...], str]]
 def _of_claim(entry: ClaimEntry, experiments: dict[str, Experiment]) -> Found:
     for key in ("figures", "metrics", "levels", "variants"):
         for position, twice in _repeated(getattr(entry, key)):
-            yield (key, position), f"{show(twice)} stands there twice"
+            yield (key, position), f"{show(twice)} is listed twice"
     yield from _metrics(entry)
     levels = {level for one in experiments.values() for level in one.levels}
     yield from _known("levels", entry.levels, levels)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator
+from typing import Any
 
 from analysis.measures.catalogue import OWN
 from analysis.measures.data import ALL
@@ -15,13 +16,12 @@ from onionlab.experiment.peers import PeersSettings
 from onionlab.experiment.schema import RELAY_ROLES, Settings
 from onionlab.experiment.schema.header import Header
 from onionlab.experiment.tornettools import TornetSettings
-from onionlab.yamlfile.kinds import nearest
 from onionlab.yamlfile.tree import Node, Problem
-from onionlab.yamlfile.units import show
+from onionlab.yamlfile.units import nearest, show
 
 
 def judging_problems(
-    tree: Node, header: Header, settings: Collection[AnySettings]
+    tree: Node, header: Header[Any, Any], settings: Collection[AnySettings]
 ) -> Iterator[Problem]:
     """Yield what is wrong with the margins and the endpoints of an experiment.
 

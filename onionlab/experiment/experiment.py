@@ -62,7 +62,7 @@ class Experiment:
     repeats: int
     scope: Scope
     levels: dict[str, Level]
-    figures: tuple[Figure, ...]
+    figures: tuple[Figure[Any], ...]
     margins: dict[str, float]
     endpoints: tuple[EndpointEntry, ...]
     published_cell_times: PublishedCellTimes | None

@@ -9,12 +9,9 @@ from onionlab.experiment import values
 from onionlab.experiment.finding import EXPERIMENTS, SUFFIX
 from onionlab.experiment.seeds import with_networks
 from onionlab.paths import is_file
-from onionlab.yamlfile.kinds import nearest
 from onionlab.yamlfile.reading import display_name, read_file
 from onionlab.yamlfile.tree import Node, Problem, merge
-from onionlab.yamlfile.units import show
-
-FILE_NAMES = values.file_names()
+from onionlab.yamlfile.units import nearest, show
 
 
 class Reader:
@@ -49,7 +46,7 @@ class Reader:
         merged = tree.without("extends")
         for base in reversed(bases):
             # Later names in the list win over earlier ones, the file itself over all.
-            merged = merge(base, merged, whole=values.WHOLE)
+            merged = merge(base, merged, replaced=values.REPLACED_AS_UNIT)
         return merged
 
     def _parents(self, tree: Node, path: Path) -> Iterator[tuple[Node, Path]]:
@@ -59,7 +56,7 @@ class Reader:
         items = [node for _, node in entry.children()] or [entry]
         for node in items:
             try:
-                (parent,) = FILE_NAMES.parse(node.value)
+                (parent,) = values.parse_file_names(node.value)
             except ValueError as error:
                 self.problems.append(node.problem(str(error)))
                 continue

@@ -18,14 +18,18 @@ from onionlab.experiment.peers import PEER_FIGURE_KINDS, PeersFile, PeersHeader,
 from onionlab.experiment.peers_checks import impossible as peers_impossible
 from onionlab.experiment.schema import (
     DEFAULT_FIGURE_KINDS,
-    TORNET_FIGURE_KINDS,
     ExperimentFile,
     Header,
     Settings,
     TorHeader,
 )
 from onionlab.experiment.tornettools import KIND as TORNETTOOLS
-from onionlab.experiment.tornettools import TornetFile, TornetHeader, TornetSettings
+from onionlab.experiment.tornettools import (
+    TORNET_FIGURE_KINDS,
+    TornetFile,
+    TornetHeader,
+    TornetSettings,
+)
 from onionlab.experiment.tornettools_checks import impossible as tornet_impossible
 from onionlab.yamlfile.model import Model
 from onionlab.yamlfile.tree import Node, Problem
@@ -49,7 +53,7 @@ class FileKind:
     """
 
     file: type[Model]
-    header: type[Header]
+    header: type[Header[Any, Any]]
     settings: type[Settings] | type[PeersSettings] | type[TornetSettings]
     figures: tuple[str, ...]
     impossible: Callable[[Any, KnownNames], Iterable[Finding]]

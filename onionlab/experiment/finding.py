@@ -8,8 +8,7 @@ from pathlib import Path
 
 from onionlab.errors import UserError
 from onionlab.paths import is_file
-from onionlab.yamlfile.kinds import nearest
-from onionlab.yamlfile.units import show
+from onionlab.yamlfile.units import nearest, show
 
 EXPERIMENTS = "experiments"
 SUFFIX = ".yaml"

@@ -26,7 +26,9 @@ from onionlab.programs.tor.variants import FOLDER as TOR_FOLDER
 from onionlab.programs.tor.variants import load_variants
 from onionlab.yamlfile.reading import as_user_error, in_order
 
-REFERENCE_HINT = "docs/reference/experiments.md explains every key"
+REFERENCE_HINT = (
+    "docs/reference/experiments.md explains the keys; `onionlab schema --reference` lists them"
+)
 
 
 def load(name_or_path: str, *, root: Path) -> Experiment:

@@ -4,73 +4,73 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterator
-from dataclasses import replace
 from pathlib import Path
 from typing import Annotated
+
+from pydantic import BeforeValidator, Field
 
 from onionlab.experiment import values
 from onionlab.experiment.finding import experiment_names, is_path
 from onionlab.experiment.seeds import TWO_NAMES
-from onionlab.yamlfile import kinds
-from onionlab.yamlfile.kinds import Kind, nearest
+from onionlab.yamlfile.field_types import PositiveNumber, Text
 from onionlab.yamlfile.model import Model, key
 from onionlab.yamlfile.reading import (
-    MOST_PROBLEMS,
+    MAX_PROBLEMS,
     as_user_error,
     display_name,
     in_order,
     read_model,
 )
 from onionlab.yamlfile.tree import Node, Problem
-from onionlab.yamlfile.units import show
+from onionlab.yamlfile.units import nearest, show
 
 MAX_NIGHTS = 100_000
 HINT = "a line of experiments is, for instance: {name: quick, variants: [ewma], networks: 10}"
 
 
-def _networks_as_written() -> Kind:
-    """Return a kind that checks networks and leaves them as they are, for the plan."""
-    kind = values.networks()
+def _check_networks(value: object) -> object:
+    values.parse_networks(value)
+    return value
 
-    def parse(value: object) -> object:
-        kind.parse(value)
-        return value
 
-    return replace(kind, parse=parse)
+NetworksAsWritten = Annotated[
+    int | list[int] | None,
+    BeforeValidator(_check_networks, json_schema_input_type=values.NETWORKS_SCHEMA),
+]
 
 
 class NightlyEntry(Model):
     """One experiment of the list, as it is asked for."""
 
-    name: Annotated[str, kinds.text()] = key(description="of the experiment, or its file's path")
-    variants: tuple[Annotated[str, kinds.text()], ...] = key(
+    name: Text = key(description="of the experiment, or its file's path")
+    variants: tuple[Text, ...] = key(
         (), strict=False, description="some of its variants; without it all"
     )
-    networks: Annotated[int | list[int] | None, _networks_as_written()] = key(
+    networks: NetworksAsWritten = key(
         None,
         validate_default=False,
         description="a number n (networks 1 to n) or a list; without it the experiment's",
     )
-    seeds: Annotated[int | list[int] | None, _networks_as_written()] = key(
+    seeds: NetworksAsWritten = key(
         None, validate_default=False, description="another name of `networks`"
     )
-    repeats: Annotated[int, kinds.whole_number(1, values.MAX_REPEATS)] | None = key(
+    repeats: Annotated[int, Field(ge=1, le=values.MAX_REPEATS)] | None = key(
         None, description="runs on each network; without it the experiment's"
     )
-    scale: Annotated[float, kinds.number()] | None = key(None, description="SCALE")
-    engine: Annotated[str, kinds.text()] = key("auto", description="auto or an engine's name")
+    scale: PositiveNumber | None = key(None, description="SCALE")
+    engine: Text = key("auto", description="auto or an engine's name")
 
 
 class NightlyList(Model):
     """experiments/nightly.yaml."""
 
-    false_alarms_per_year: Annotated[float, kinds.number()] = key(
+    false_alarms_per_year: PositiveNumber = key(
         2.0, description="alarms without a cause, over all experiments together"
     )
-    nights_per_year: Annotated[int, kinds.whole_number(1, MAX_NIGHTS)] = key(
+    nights_per_year: Annotated[int, Field(ge=1, le=MAX_NIGHTS)] = key(
         365, description="how often the list runs"
     )
-    false_steps_per_year: Annotated[float, kinds.number()] = key(
+    false_steps_per_year: PositiveNumber = key(
         1.0, description="step changes in the history without a cause"
     )
     experiments: tuple[NightlyEntry, ...] = key(
@@ -94,7 +94,7 @@ def read_nightly_list(path: Path, *, root: Path) -> NightlyList:
     content, tree, problems = read_model(path, file, NightlyList)
     if content is not None and tree is not None:
         impossible = _impossible(content, tree, experiment_names(root))
-        problems += itertools.islice(impossible, MOST_PROBLEMS)
+        problems += itertools.islice(impossible, MAX_PROBLEMS)
     if problems or content is None:
         raise as_user_error(file, in_order(problems, [file]), HINT)
     return content
@@ -109,7 +109,7 @@ def _impossible(content: NightlyList, tree: Node, known: list[str]) -> Iterator[
             message = f"no experiment {show(entry.name)}{nearest(entry.name, known)}"
             yield tree.locate(where, message)
         if entry.name in before:
-            message = f"{show(entry.name)} stands there twice; name all its variants in one line"
+            message = f"{show(entry.name)} is listed twice; name all its variants in one line"
             yield tree.locate(where, message)
         before.add(entry.name)
         if entry.networks is not None and entry.seeds is not None:

@@ -6,68 +6,59 @@ transfer and times are this kind's own.
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal, get_args
 
-from pydantic import model_validator
+from pydantic import Field, model_validator
 
-from onionlab.experiment import values
 from onionlab.experiment.schema import (
-    Figure,
     Header,
-    LevelEntry,
-    LevelName,
     ShadowOptions,
     UmlOptions,
 )
-from onionlab.yamlfile import kinds
+from onionlab.yamlfile.field_types import Fraction, PositiveTime, Rate, Size, Time
 from onionlab.yamlfile.model import Model, key
 
 KIND = "peers"
-PEER_FIGURE_KINDS = ("transfer-window",)
+PeersFigureKind = Literal["transfer-window"]
+PEER_FIGURE_KINDS: tuple[str, ...] = get_args(PeersFigureKind)
 TRANSFER = "transfer"
 """What tables and claims call the one class of an experiment of this kind."""
 
 BLOCK_BYTES = 16_384
 MAX_PIECE_BYTES = 16 * 2**20
 
-_identifier = kinds.name(r"[a-z0-9][a-z0-9-]*", "lower-case letters, digits and hyphens")
+_identifier = Field(pattern=r"^[a-z0-9][a-z0-9-]*$")
 
 
 class PeersNetwork(Model):
     """The two hosts and the path between them."""
 
-    rtt_s: Annotated[float, kinds.time(positive=True)] = key(
-        alias="rtt", description="time there and back, without load"
-    )
-    seed_bit_per_s: Annotated[int, kinds.bandwidth_or_regions(regions=False)] = key(
-        alias="seed_bandwidth", description="of the seed, up and down alike"
-    )
-    downloader_bit_per_s: Annotated[int, kinds.bandwidth_or_regions(regions=False)] = key(
+    rtt_s: PositiveTime = key(alias="rtt", description="time there and back, without load")
+    seed_bit_per_s: Rate = key(alias="seed_bandwidth", description="of the seed, up and down alike")
+    downloader_bit_per_s: Rate = key(
         alias="downloader_bandwidth", description="of the downloader, up and down alike"
     )
-    packet_loss: Annotated[float, kinds.fraction()] = key(
-        "0 %", description="share of packets lost on the path"
-    )
+    packet_loss: Fraction = key("0 %", description="share of packets lost on the path")
 
 
 class Transfer(Model):
     """What is transferred, and how."""
 
-    size_bytes: Annotated[int, kinds.size()] = key(
+    size_bytes: Size = key(
         alias="size", description="of the torrent; larger than what a run can fetch"
     )
-    piece_bytes: Annotated[int, kinds.size()] = key(
+    piece_bytes: Size = key(
         "256 KiB", alias="piece", description="a power of two of at least 16 KiB"
     )
-    transport: Annotated[str, kinds.choice("utp", "tcp")] = key(
+    transport: Literal["utp", "tcp"] = key(
         "utp", description="between the peers; only uTP tells of its congestion window"
     )
-    connects: Annotated[str, kinds.choice("downloader", "seed")] = key(
+    connects: Literal["downloader", "seed"] = key(
         "downloader",
         description="which of the two does; libtorrent connects at the start of its own second, so "
         "for a downloader that does its second always begins with the connection",
     )
-    sample_s: Annotated[float, kinds.time(positive=True)] = key(
+    sample_s: PositiveTime = key(
         "5 ms", alias="sample", description="at most one line of each kind in this time"
     )
 
@@ -96,16 +87,16 @@ class LibtorrentSettings(Model):
 class PeersTime(Model):
     """The phases of a run."""
 
-    start_s: Annotated[float, kinds.time(positive=True)] = key(
+    start_s: PositiveTime = key(
         "1 s", alias="start", description="the downloader starts; the seed is there before"
     )
-    spread_s: Annotated[float, kinds.time()] = key(
+    spread_s: Time = key(
         "1 s",
         alias="spread",
         description="the downloader's start is drawn from this span after `start`; a seed that "
         "connects does when it is over",
     )
-    measured_s: Annotated[float, kinds.time(positive=True)] = key(
+    measured_s: PositiveTime = key(
         alias="measured", description="from the latest start to the end of the run"
     )
 
@@ -157,37 +148,11 @@ class PeersSettings(Model):
         return {TRANSFER: {"request_bytes": self.transfer.size_bytes, "count": 1}}
 
 
-class PeersLevel(LevelEntry):
-    """One level of an experiment: the same comparison under another setting."""
+class PeersHeader(Header[PeersSettings, PeersFigureKind]):
+    """The keys of a file that are not settings of its runs."""
 
-    overrides: PeersSettings | None = key(  # type: ignore[assignment]
-        None, description="keys of `network`, `transfer`, `time` and `engine` that differ here"
-    )
-
-
-class PeersFigure(Figure):
-    """One figure of the report."""
-
-    kind: Annotated[str, kinds.choice(*PEER_FIGURE_KINDS)] = key(description="what it shows")
-
-
-class PeersHeader(Header):
-    """What a file holds besides the settings of its runs."""
-
-    kind: Annotated[str, kinds.choice(KIND)] = key(description="this kind of experiment")
-    levels: dict[LevelName, PeersLevel] = key(  # type: ignore[assignment]
-        {}, description="settings to compare; without it one level, named like the experiment"
-    )
-    figures: tuple[PeersFigure, ...] = key(
-        (), strict=False, description="figures of the report; without it each kind for each level"
-    )
+    kind: Literal["peers"] = key(description="this kind of experiment")
 
 
 class PeersFile(PeersSettings, PeersHeader):
-    """A whole experiment file. What it extends may supply any of its keys."""
-
-    extends: Annotated[tuple[str, ...], values.file_names()] = key(
-        (),
-        validate_default=False,
-        description="a file or a list of files whose keys this file adds to or replaces",
-    )
+    """A whole experiment file. What it extends can supply any of its keys."""

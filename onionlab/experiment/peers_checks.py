@@ -6,8 +6,7 @@ from collections.abc import Iterator
 
 from onionlab.experiment.checks import Finding, KnownNames
 from onionlab.experiment.peers import PeersSettings
-from onionlab.yamlfile.kinds import nearest
-from onionlab.yamlfile.units import show
+from onionlab.yamlfile.units import nearest, show
 
 
 def impossible(settings: PeersSettings, known: KnownNames) -> Iterator[Finding]:
@@ -21,7 +20,7 @@ def impossible(settings: PeersSettings, known: KnownNames) -> Iterator[Finding]:
                 yield Finding(("libtorrent", key), message)
     for name in own.variants:
         if own.variants.count(name) > 1:
-            yield Finding(("libtorrent", "variants"), f"{show(name)} stands there twice")
+            yield Finding(("libtorrent", "variants"), f"{show(name)} is listed twice")
             break
     if own.baseline not in own.variants:
         yield Finding(("libtorrent", "baseline"), "expected one of the variants")

@@ -1,204 +1,116 @@
-"""The JSON Schema and the reference of keys, both made from the models."""
+"""JSON Schemas of experiment files, and tables of the keys of files, both from the models."""
 
 from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Iterator
+from typing import Any
 
-from onionlab.experiment.peers import PeersFile, PeersSettings
-from onionlab.experiment.schema import ExperimentFile, Settings
-from onionlab.experiment.tornettools import TornetFile, TornetSettings
-from onionlab.yamlfile.model import Model
-from onionlab.yamlfile.shape import Key, Shape, keys_of
+from pydantic import BaseModel
 
-GENERATED_BEGIN = "<!-- made by `onionlab schema --write` from the models: do not edit -->"
-GENERATED_END = "<!-- end of the generated part -->"
+from onionlab.experiment.peers import PeersFile
+from onionlab.experiment.schema import ExperimentFile
+from onionlab.experiment.tornettools import TornetFile
+from onionlab.yamlfile.model import json_schema
 
-SECTION_OF_KEY = {
-    "network": "Network",
-    "traffic": "Traffic",
-    "tor": "Tor",
-    "time": "Time",
-    "engine": "Engine",
+SCHEMAS: dict[str, tuple[str, type[BaseModel]]] = {
+    "tor": ("schema.json", ExperimentFile),
+    "peers": ("peers.schema.json", PeersFile),
+    "tornettools": ("tornettools.schema.json", TornetFile),
 }
-"""The keys whose keys get a table of their own."""
+"""Kind of experiment -> name of the JSON Schema in `experiments/`, and model of the files."""
 
 
-PEERS_SECTION_OF_KEY = {
-    "network": "Network",
-    "transfer": "Transfer",
-    "libtorrent": "libtorrent",
-    "time": "Time",
-    "engine": "Engine",
-}
-"""The same of an experiment of kind `peers`."""
-
-TORNET_SECTION_OF_KEY = {
-    "network": "Network",
-    "traffic": "Traffic",
-    "tor": "Tor",
-    "time": "Time",
-    "engine": "Engine",
-}
-"""The same of an experiment of kind `tornettools`."""
+def editor_schema(model: type[BaseModel]) -> str:
+    """Return the JSON Schema of experiment files. No key is required: `extends` can supply it."""
+    schema = json_schema(model, partial=True)
+    return json.dumps({"$schema": "https://json-schema.org/draft/2020-12/schema", **schema}) + "\n"
 
 
-def json_schema(file: type[Model] = ExperimentFile) -> str:
-    """The JSON Schema of an experiment file, as text ready to be written.
+def key_table(model: Any) -> str:
+    """Return the table of all keys of a file, as Markdown."""
+    schema = json_schema(model)
+    head = (("Key", "Value", "Default", "Meaning"), ("---",) * 4)
+    rows = (*head, *_rows(schema, schema.get("$defs", {}), "", {}))
+    return "".join(f"| {' | '.join(row)} |\n" for row in rows)
 
-    No key is required: what a file extends may hold it.
-    """
-    schema = {
-        "$schema": "https://json-schema.org/draft/2020-12/schema",
-        "title": "onionlab experiment",
-        "description": "One file of experiments/. "
-        "docs/reference/experiments.md explains every key.",
-        **_schema_of_model(file),
+
+def _rows(
+    schema: dict[str, Any], models: dict[str, Any], prefix: str, seen: dict[str, str]
+) -> Iterator[tuple[str, ...]]:
+    """Yield a row for each key of a mapping and of those below it; `seen`: model -> its path."""
+    # Run files do not have their version, and options of Shadow have no description here.
+    keys = {
+        name: (key, list(_models_below(key, prefix + name)))
+        for name, key in schema.get("properties", {}).items()
+        if "description" in key and "not written" not in key["description"]
     }
-    return json.dumps(schema, indent=1) + "\n"
+    # The keys of this mapping come before those below them.
+    for _, below in keys.values():
+        for path, model in below:
+            seen.setdefault(model, path)
+    for name, (key, below) in keys.items():
+        new = [(path, model) for path, model in below if seen[model] == path]
+        value = _value(key)
+        default = "required" if name in schema.get("required", ()) else _default(key)
+        if below and not new:
+            # `overrides` has the keys of a file, none of which it requires.
+            value, default = f"{value}, as `{seen[below[0][1]]}`", ""
+        yield f"`{prefix}{name}`", value, default, describe(key["description"])
+        for path, model in new:
+            for choice in models[model].get("anyOf", [models[model]]):
+                yield from _rows(choice, models, f"{path}.", seen)
 
 
-def peers_json_schema() -> str:
-    """The JSON Schema of an experiment file of kind `peers`."""
-    return json_schema(PeersFile)
+def _models_below(key: dict[str, Any], path: str) -> Iterator[tuple[str, str]]:
+    """Yield path and name of the models in a value, in a list's items and in a mapping's values."""
+    if "$ref" in key:
+        yield path, key["$ref"].rpartition("/")[2]
+    for choice in key.get("anyOf", ()):
+        yield from _models_below(choice, path)
+    if isinstance(key.get("items"), dict):
+        yield from _models_below(key["items"], f"{path}[]")
+    for values in _mapped_values(key):
+        yield from _models_below(values, f"{path}.NAME")
 
 
-def tornet_json_schema() -> str:
-    """The JSON Schema of an experiment file of kind `tornettools`."""
-    return json_schema(TornetFile)
+def _mapped_values(key: dict[str, Any]) -> list[dict[str, Any]]:
+    """Return the schema of a mapping's values if its keys are free, in a list of at most one."""
+    values = [*key.get("patternProperties", {}).values(), key.get("additionalProperties")]
+    return [one for one in values if isinstance(one, dict)][:1]
 
 
-def tornet_reference() -> str:
-    """The reference of the keys of an experiment of kind `tornettools`."""
-    return reference(TornetFile, TORNET_SECTION_OF_KEY)
+def _value(key: dict[str, Any]) -> str:
+    """Return the kind of value in words."""
+    if "anyOf" in key:
+        kinds = dict.fromkeys(map(_value, key["anyOf"]))
+        if "number" in kinds:
+            kinds.pop("whole number", None)
+        return ", or ".join(kinds)
+    if "const" in key:
+        return json.dumps(key["const"])
+    if "enum" in key:
+        return ", ".join(f"`{word}`" for word in key["enum"])
+    if "$ref" in key or key.get("type") == "object":
+        values = _mapped_values(key)
+        return f"mapping of names to {_value(values[0])}" if values else "mapping"
+    if key.get("type") == "array":
+        return f"list of {_value(key.get('items', {}))}"
+    names = {"string": "text", "integer": "whole number", "boolean": "true or false"}
+    kind = str(key.get("type", "any value"))
+    return str(key.get("title", names.get(kind, kind)))
 
 
-def peers_reference() -> str:
-    """The reference of the keys of an experiment of kind `peers`."""
-    return reference(PeersFile, PEERS_SECTION_OF_KEY)
-
-
-def reference(
-    file: type[Model] = ExperimentFile, sections: Mapping[str, str] = SECTION_OF_KEY
-) -> str:
-    """The reference of all keys in Markdown, one table for each section."""
-    keys = keys_of(file)
-    top = [key for name, key in keys.items() if name not in (*sections, "extends")]
-    top.insert(0, keys["extends"])  # what a reader of a file meets first
-    parts = ["### The file\n", _table(row for key in top for row in _rows(key, ""))]
-    for name, title in sections.items():
-        parts += [f"### {title} (`{name}`)\n", f"{_sentence(keys[name].description)}.\n"]
-        parts.append(_table(row for row in _rows(keys[name], "") if row[0] != name))
-    return "\n".join(parts)
-
-
-def with_reference(page: str, made: Callable[[], str] = reference) -> str:
-    """A page of Markdown with the part between the two marks made anew.
-
-    Raises:
-        ValueError: a mark is missing.
-    """
-    before, begin, rest = page.partition(GENERATED_BEGIN)
-    _, end, after = rest.partition(GENERATED_END)
-    if not begin or not end:
-        raise ValueError(f"the page lacks a mark: {GENERATED_BEGIN} or {GENERATED_END}")
-    return f"{before}{begin}\n\n{made()}\n{end}{after}"
-
-
-def _table(rows: Iterable[tuple[str, Key]]) -> str:
-    lines = ["| Key | Value | Default | Meaning |", "| --- | --- | --- | --- |"]
-    for path, key in rows:
-        columns = (f"`{path}`", _value(key.shape), _default(key), _sentence(key.description))
-        lines.append(f"| {' | '.join(columns)} |")
-    return "\n".join(lines) + "\n"
-
-
-def _rows(key: Key, prefix: str) -> Iterator[tuple[str, Key]]:
-    """A key and all below it, each with its path; NAME is a free name, [] a list's item."""
-    path = f"{prefix}.{key.name}" if prefix else key.name
-    yield path, key
-    shape = key.shape
-    while shape.item is not None:
-        path += ".NAME" if shape.free_key is not None else "[]"
-        shape = shape.item
-    # What a level may override is the rest of this reference.
-    if shape.model is not None and shape.model not in (Settings, PeersSettings, TornetSettings):
-        yield from _rows_below(list(keys_of(shape.model).values()), path)
-
-
-def _rows_below(keys: Sequence[Key], path: str) -> Iterator[tuple[str, Key]]:
-    """The keys of one mapping; what several of them hold alike is told once, behind the last."""
-    for place, key in enumerate(keys):
-        alike = [other.name for other in keys if other.shape.model and other.shape == key.shape]
-        if len(alike) < 2:
-            yield from _rows(key, path)
-            continue
-        yield f"{path}.{key.name}", key
-        assert key.shape.model is not None
-        if not any(other.name in alike for other in keys[place + 1 :]):
-            together = f"{path}.{{{','.join(alike)}}}"
-            yield from _rows_below(list(keys_of(key.shape.model).values()), together)
-
-
-def _value(shape: Shape) -> str:
-    if shape.nullable:
-        return f"{_value(replace(shape, nullable=False))}, or null"
-    if shape.kind is not None:
-        return shape.kind.noun
-    if shape.model is not None:
-        return f"{shape.model.word}, or mapping" if shape.model.word is not None else "mapping"
-    assert shape.item is not None
-    if shape.free_key is not None:
-        return f"mapping of names to: {_value(shape.item)}"
-    return f"list of: {_value(shape.item)}"
-
-
-def _default(key: Key) -> str:
-    if key.required:
-        return "required"
-    if key.default in (None, (), {}) or isinstance(key.default, dict):
+def _default(key: dict[str, Any]) -> str:
+    default = key.get("default")
+    if default in (None, "", [], {}):
         return ""
-    if isinstance(key.default, str) and key.default.startswith("("):
-        return key.default.strip("()")
-    return f"`{key.default if isinstance(key.default, str) else json.dumps(key.default)}`"
+    return f"`{default if isinstance(default, str) else json.dumps(default)}`"
 
 
-def _sentence(text: str) -> str:
-    """A description, its first letter large, with pages of docs/ as links from docs/reference/."""
-    linked = re.sub(r"docs/([a-z/-]+/([a-z-]+)\.md)", r"[\2](../\1)", text)
-    return linked[:1].upper() + linked[1:]
-
-
-def _schema_of_model(model: type[Model]) -> dict[str, object]:
-    return {
-        "type": "object",
-        "additionalProperties": False,
-        "properties": {
-            name: {"description": key.description, **_schema_of_shape(key.shape)}
-            for name, key in keys_of(model).items()
-        },
-    }
-
-
-def _schema_of_shape(shape: Shape) -> dict[str, object]:
-    alternatives: list[dict[str, object]] = [_schema_of_value(shape)]
-    if shape.model is not None and shape.model.word is not None:
-        alternatives.append({"const": shape.model.word})
-    if shape.nullable:
-        alternatives.append({"type": "null"})
-    return alternatives[0] if len(alternatives) == 1 else {"anyOf": alternatives}
-
-
-def _schema_of_value(shape: Shape) -> dict[str, object]:
-    if shape.kind is not None:
-        return dict(shape.kind.schema)
-    if shape.model is not None:
-        return _schema_of_model(shape.model)
-    assert shape.item is not None
-    below = _schema_of_shape(shape.item)
-    if shape.free_key is not None:
-        names = {"pattern": shape.free_key.schema["pattern"]}
-        return {"type": "object", "propertyNames": names, "additionalProperties": below}
-    return {"type": "array", "items": below}
+def describe(text: str) -> str:
+    """Return a description with a capital letter and with links to the pages that it names."""
+    linked = re.sub(r"docs/([a-z/-]+/([a-z-]+)\.md)", r"[\2](../\1)", text.replace("<", "&lt;"))
+    # The names of columns and keys, and TGen's own names, stay as they are.
+    return linked if "_" in linked.split(" ")[0] else linked[:1].upper() + linked[1:]

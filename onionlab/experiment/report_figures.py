@@ -1,15 +1,15 @@
-"""The figures of an experiment's report: those that its file lists, or the usual ones."""
+"""The figures of an experiment's report: those that its file lists, or the default ones."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Any
 
 from onionlab.experiment.experiment import Level
 from onionlab.experiment.file_kinds import FileKind
 from onionlab.experiment.schema import COMPARING_FIGURE_KINDS, Figure, Header
-from onionlab.yamlfile.kinds import nearest
 from onionlab.yamlfile.tree import Node, Problem
-from onionlab.yamlfile.units import show
+from onionlab.yamlfile.units import nearest, show
 
 REQUEST_OF_FIGURE_BYTES = 320 * 1024
 
@@ -27,13 +27,13 @@ FIGURE_TITLES = {
 }
 
 
-def figures_of(
-    header: Header, tree: Node, levels: dict[str, Level], file_kind: FileKind
-) -> tuple[tuple[Figure, ...], list[Problem]]:
-    """The figures with level and title filled in; without any, each usual kind for each level."""
+def resolve_figures(
+    header: Header[Any, Any], tree: Node, levels: dict[str, Level], file_kind: FileKind
+) -> tuple[tuple[Figure[Any], ...], list[Problem]]:
+    """Return the figures with level and title; by default, each kind of figure for each level."""
     variants = next(iter(levels.values())).settings.variants
     listed = header.figures or tuple(
-        Figure.model_construct(id=f"{level}-{kind}", kind=kind, level=level)
+        Figure[Any].model_construct(id=f"{level}-{kind}", kind=kind, level=level)
         for level in levels
         for kind in file_kind.figures
         if len(variants) > 1 or kind not in COMPARING_FIGURE_KINDS
@@ -43,7 +43,7 @@ def figures_of(
     for position, figure in enumerate(listed):
         where = ("figures", position)
         if any(other.id == figure.id for other in listed[:position]):
-            problems.append(tree.locate((*where, "id"), f"{show(figure.id)} stands there twice"))
+            problems.append(tree.locate((*where, "id"), f"{show(figure.id)} is listed twice"))
         level = figure.level
         if level is None and len(levels) == 1:
             level = next(iter(levels))
@@ -59,9 +59,9 @@ def figures_of(
 
 
 def figures_without_streams(
-    figures: tuple[Figure, ...], tree: Node, levels: dict[str, Level]
+    figures: tuple[Figure[Any], ...], tree: Node, levels: dict[str, Level]
 ) -> Iterator[Problem]:
-    """TGen logs when a stream ends; when a longer one passed 320 KiB only its info level tells."""
+    """Yield figures of times to 320 KiB without data: only TGen's info level has longer streams."""
     for position, figure in enumerate(figures):
         settings = levels[figure.level or ""].settings
         sizes = {one.request_bytes for one in settings.traffic.values()}

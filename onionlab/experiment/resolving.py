@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
 
@@ -11,13 +10,12 @@ from onionlab.experiment.checks import Finding, KnownNames
 from onionlab.experiment.experiment import Experiment, Level
 from onionlab.experiment.file_kinds import TOR_KIND, FileKind, kind_of
 from onionlab.experiment.peers import PeersSettings
-from onionlab.experiment.report_figures import figures_of, figures_without_streams
+from onionlab.experiment.report_figures import figures_without_streams, resolve_figures
 from onionlab.experiment.scaling import scale_settings
 from onionlab.experiment.schema import Settings, TorHeader
 from onionlab.experiment.seeds import scope_problem
 from onionlab.experiment.tornettools import TornetHeader
-from onionlab.yamlfile.reading import MOST_PROBLEMS, in_order, validate_tree
-from onionlab.yamlfile.shape import shape_of_model, unknown_keys
+from onionlab.yamlfile.reading import in_order, validate_tree
 from onionlab.yamlfile.tree import Node, Problem, merge
 
 
@@ -29,9 +27,8 @@ def resolve(
     name: its file's; files: those that the tree was read from, in the order of reading.
     """
     word, kind, problems = kind_of(tree)
-    problems += itertools.islice(unknown_keys(tree, shape_of_model(kind.file)), MOST_PROBLEMS)
     base = tree.without(*(str(key) for key, _ in tree.children() if key not in kind.sections))
-    header, found = validate_tree(_header_tree(tree, kind), kind.header)
+    header, found = validate_tree(_header_tree(tree, kind), kind.header, suggest_from=kind.file)
     problems += found
     level_trees = _level_trees(base, tree)
     if level_trees:
@@ -63,7 +60,7 @@ def resolve(
 
         settings_of_all = [level.settings for level in levels.values()]
         problems += judging_problems(tree, header, settings_of_all)
-    figures, found = figures_of(header, tree, levels, kind)
+    figures, found = resolve_figures(header, tree, levels, kind)
     problems += found
     if problems:
         return None, problems
@@ -115,7 +112,9 @@ def _level_trees(base: Node, tree: Node) -> dict[str, Node]:
         overrides = entry.get("overrides")
         given = overrides is not None and overrides.value is not None
         trees[name] = (
-            merge(base, overrides, whole=values.WHOLE) if overrides is not None and given else base
+            merge(base, overrides, replaced=values.REPLACED_AS_UNIT)
+            if overrides is not None and given
+            else base
         )
     return trees
 

@@ -6,14 +6,11 @@ import re
 from dataclasses import replace
 
 from onionlab.errors import UserError
-from onionlab.experiment import values
-from onionlab.yamlfile import kinds
+from onionlab.experiment.values import MAX_REPEATS, parse_networks
 from onionlab.yamlfile.tree import Node, Problem
 from onionlab.yamlfile.units import show
 
-NETWORKS = values.networks()
 TWO_NAMES = "is another name of `networks`, which is here too; remove one of them"
-REPEATS = kinds.whole_number(1, values.MAX_REPEATS)
 
 
 def with_networks(tree: Node) -> tuple[Node, list[Problem]]:
@@ -49,17 +46,17 @@ def parse_seeds(text: str) -> int | list[int]:
 def checked_seeds(seeds: object) -> tuple[int, ...]:
     """Return all networks that a number of them, or a list, stands for. Raises UserError."""
     try:
-        return NETWORKS.parse(seeds)  # type: ignore[no-any-return]
+        return parse_networks(seeds)
     except ValueError as error:
         raise UserError(f"NETWORKS: {error}") from None
 
 
 def checked_repeats(repeats: int) -> int:
     """Return a number of repeats. Raises UserError where it is out of range."""
-    try:
-        return REPEATS.parse(repeats)  # type: ignore[no-any-return]
-    except ValueError as error:
-        raise UserError(f"REPEATS: {error}") from None
+    if not 1 <= repeats <= MAX_REPEATS:
+        expected = f"a whole number from 1 to {MAX_REPEATS}"
+        raise UserError(f"REPEATS: expected {expected}, got {show(repeats)}")
+    return repeats
 
 
 def scope_problem(scope: str, seeds: tuple[int, ...], repeats: int) -> str | None:

@@ -7,20 +7,18 @@ measured.
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal, get_args
+
+from pydantic import Field
 
 from onionlab.experiment import values
 from onionlab.experiment.schema import (
-    DEFAULT_FIGURE_KINDS,
     RELAY_ROLES,
-    TORNET_FIGURE_KINDS,
-    Figure,
     Header,
-    LevelEntry,
-    LevelName,
     ShadowOptions,
     UmlOptions,
 )
+from onionlab.experiment.schema.header import DefaultFigureKind
 from onionlab.experiment.schema.tor_settings import (
     ComparedTors,
     ConsensusParameters,
@@ -28,14 +26,23 @@ from onionlab.experiment.schema.tor_settings import (
     Torrc,
 )
 from onionlab.experiment.values import Deployment, Traced
-from onionlab.yamlfile import kinds
+from onionlab.yamlfile.field_types import (
+    Derived,
+    OptionalTime,
+    PositiveFraction,
+    PositiveTime,
+    Text,
+    Time,
+)
 from onionlab.yamlfile.model import Model, key
 
 KIND = "tornettools"
+TornetFigureKind = Literal["perf-transfer-times", "perf-circuits", "perf-goodput", "relay-goodput"]
+TORNET_FIGURE_KINDS: tuple[str, ...] = get_args(TornetFigureKind)
 MARKOV, PERF = "markov", "perf"
 TO_EXITS, TO_ONION_SERVICES = "exit", "onion"
 
-_set_name = kinds.name(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}", "letters, digits, points and hyphens")
+_set_name = Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,99}$")
 
 
 class NetworkFacts(Model):
@@ -56,24 +63,22 @@ class NetworkFacts(Model):
 class TornetNetwork(Model):
     """Which networks."""
 
-    derived = frozenset({"facts"})
-
     name: Annotated[str, _set_name] = key(
         description="of a set of networks that `make import-network` made; seed n runs in the n-th"
     )
-    oniontrace: Annotated[str, kinds.choice("as-imported", "none")] = key(
+    oniontrace: Literal["as-imported", "none"] = key(
         "as-imported",
         description="`none` leaves OnionTrace out, and what is read from its logs: circuit build "
         "times, relay goodput",
     )
-    facts: NetworkFacts | None = None
+    facts: Derived[NetworkFacts | None] = None
     """None: there is no such network."""
 
 
 class TornetTraffic(Model):
     """How many users there are."""
 
-    markov_clients: Annotated[float, kinds.fraction(positive=True)] = key(
+    markov_clients: PositiveFraction = key(
         "100 %",
         description="share of the clients that play Markov models; each one's own load stays, and "
         "those of a smaller share are among those of a larger one",
@@ -105,23 +110,21 @@ class TornetTor(ComparedTors):
 class TornetTime(Model):
     """The phases of a run."""
 
-    derived = frozenset({"network_stop_s"})
-
-    measured_from_s: Annotated[float, kinds.time(positive=True)] = key(
+    measured_from_s: PositiveTime = key(
         "1200 s",
         alias="measured_from",
         description="streams that start from here on count: tornettools' converge time",
     )
-    drain_s: Annotated[float, kinds.time()] = key(
+    drain_s: Time = key(
         "120 s",
         alias="drain",
         description="before the end of the simulation; streams that start in it do not count. As "
         "long as the longest timeout of tornettools' perf clients",
     )
-    given_stop_s: Annotated[float | None, kinds.optional_time()] = key(
+    given_stop_s: OptionalTime = key(
         "none", alias="stop", description="end of the simulation; none: the network's own"
     )
-    network_stop_s: float | None = None
+    network_stop_s: Derived[float | None] = None
     """None: there is no such network."""
 
     @property
@@ -218,33 +221,11 @@ class TornetSettings(Model):
         return self.facts.tors - self.left_out
 
 
-class TornetLevel(LevelEntry):
-    """One level of an experiment: the same comparison under another setting."""
+class TornetHeader(Header[TornetSettings, Literal[TornetFigureKind, DefaultFigureKind]]):
+    """The keys of a file that are not settings of its runs."""
 
-    overrides: TornetSettings | None = key(  # type: ignore[assignment]
-        None, description="keys of `network`, `traffic`, `tor`, `time` and `engine` that differ"
-    )
-
-
-class TornetFigure(Figure):
-    """One figure of the report."""
-
-    kind: Annotated[str, kinds.choice(*TORNET_FIGURE_KINDS, *DEFAULT_FIGURE_KINDS)] = key(
-        description="what it shows; the first four in tornettools' form"
-    )
-
-
-class TornetHeader(Header):
-    """What a file holds besides the settings of its runs."""
-
-    kind: Annotated[str, kinds.choice(KIND)] = key(description="this kind of experiment")
-    levels: dict[LevelName, TornetLevel] = key(  # type: ignore[assignment]
-        {}, description="settings to compare; without it one level, named like the experiment"
-    )
-    figures: tuple[TornetFigure, ...] = key(
-        (), strict=False, description="figures of the report; without it each kind for each level"
-    )
-    public_tor: Annotated[str, kinds.text()] | None = key(
+    kind: Literal["tornettools"] = key(description="this kind of experiment")
+    public_tor: Text | None = key(
         None,
         description="a `tor_metrics_*.json` that `tornettools stage` wrote, relative to the "
         "checkout: the public Tor as a line in figures",
@@ -252,10 +233,4 @@ class TornetHeader(Header):
 
 
 class TornetFile(TornetSettings, TornetHeader):
-    """A whole experiment file. What it extends may supply any of its keys."""
-
-    extends: Annotated[tuple[str, ...], values.file_names()] = key(
-        (),
-        validate_default=False,
-        description="a file or a list of files whose keys this file adds to or replaces",
-    )
+    """A whole experiment file. What it extends can supply any of its keys."""

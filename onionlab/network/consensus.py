@@ -22,7 +22,7 @@ from onionlab.network.geography import (
     known_capacities,
 )
 from onionlab.network.layout import RELAY_ROLES
-from onionlab.yamlfile.reading import LARGEST_BYTES
+from onionlab.yamlfile.reading import MAX_FILE_BYTES
 from onionlab.yamlfile.units import show
 
 LARGEST_CONSENSUS_BYTES = 2**24
@@ -189,7 +189,7 @@ def import_consensus(root: Path, source: Path, name: str) -> tuple[Consensus, Pa
     except ConsensusError as error:
         raise UserError(f"{source}: no consensus that can be read: {error}", HINT) from error
     text = capacity_file(consensus, name, hashlib.sha256(content).hexdigest())
-    if len(text) > LARGEST_BYTES:
+    if len(text) > MAX_FILE_BYTES:
         raise UserError(f"{source}: more relays than a file of distributions holds", HINT)
     path = root / CAPACITY_FOLDER / f"{name}.yaml"
     if path.exists() and path.read_bytes() == text:

@@ -12,10 +12,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, TypeVar
 
+from pydantic import BeforeValidator, ConfigDict, Field, TypeAdapter
+
 from onionlab.errors import UserError
 from onionlab.network.layout import RELAY_ROLES
-from onionlab.yamlfile import kinds
-from onionlab.yamlfile.kinds import nearest
+from onionlab.yamlfile.field_types import PositiveNumber, Text
 from onionlab.yamlfile.model import Model, key
 from onionlab.yamlfile.reading import (
     AnyModel,
@@ -26,7 +27,7 @@ from onionlab.yamlfile.reading import (
     read_model,
 )
 from onionlab.yamlfile.tree import Node, Problem
-from onionlab.yamlfile.units import show
+from onionlab.yamlfile.units import nearest, show
 
 REGIONS_FILE = "configs/regions.yaml"
 CAPACITY_FILE = "configs/relay-capacity.yaml"
@@ -55,27 +56,21 @@ class Geography:
     places: dict[str, dict[str, int]]
 
 
-def _quantile() -> kinds.Kind:
-    expected = "a quantile from 0 to 1, such as 0.95"
-
-    def parse(value: object) -> float:
-        try:
-            quantile = float(str(value))
-        except ValueError:
-            quantile = -1.0
-        if not 0 <= quantile <= 1:
-            raise ValueError(f"expected {expected}, got {show(value)}")
-        return quantile
-
-    return kinds.Kind("quantile", expected, parse, {"type": "number", "minimum": 0, "maximum": 1})
+_NUMBER = TypeAdapter(PositiveNumber, config=ConfigDict(strict=True, allow_inf_nan=False))
 
 
-Name = Annotated[str, kinds.text()]
+def _parse_quantile(value: object) -> float:
+    try:
+        quantile = float(str(value))
+    except ValueError:
+        quantile = -1.0
+    if not 0 <= quantile <= 1:
+        raise ValueError(f"expected a quantile from 0 to 1, such as 0.95, got {show(value)}")
+    return quantile
+
+
 # Names of places begin with it, and Shadow's GML has neither quotes nor letters beyond ASCII.
-Region = Annotated[
-    str, kinds.name(r"[A-Za-z0-9][A-Za-z0-9 ._-]*", "letters, digits, spaces, dots and hyphens")
-]
-Number = Annotated[float, kinds.number()]
+Region = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9 ._-]*$")]
 
 
 @dataclass(frozen=True, order=True)
@@ -95,47 +90,40 @@ class SourceRelay:
         return min(self.link_bit_per_s, self.rate_bit_per_s or self.link_bit_per_s)
 
 
-def _relay() -> kinds.Kind:
-    expected = (
-        "a number more than 0, or three of them: link, BandwidthRate and BandwidthBurst, "
-        "the second no more than the third"
-    )
-    one = kinds.number()
-    array = {"type": "array", "items": one.schema, "minItems": 3, "maxItems": 3}
-
-    def parse(value: object) -> SourceRelay:
-        several = value if isinstance(value, (list, tuple)) else [value]
-        try:
-            found = [int(one.parse(each) * KIB_PER_S_IN_BIT_PER_S) for each in several]
-        except ValueError:
-            found = []
-        if len(found) not in (1, 3) or found[1:] != sorted(found[1:]):
-            raise ValueError(f"expected {expected}, got {show(value)}")
-        return SourceRelay(*found)
-
-    return kinds.Kind("relay", expected, parse, {"anyOf": [one.schema, array]})
+def _parse_relay(value: object) -> SourceRelay:
+    numbers = value if isinstance(value, (list, tuple)) else [value]
+    try:
+        found = [int(_NUMBER.validate_python(one) * KIB_PER_S_IN_BIT_PER_S) for one in numbers]
+    except ValueError:
+        found = []
+    if len(found) not in (1, 3) or found[1:] != sorted(found[1:]):
+        raise ValueError(
+            "expected a number more than 0, or three of them: link, BandwidthRate and "
+            f"BandwidthBurst, the second no more than the third, got {show(value)}"
+        )
+    return SourceRelay(*found)
 
 
 class Access(Model):
     """How fast the clients of a region are connected, in Mbit/s."""
 
-    down: Number = key(description="to the client")
-    up: Number = key(description="from the client")
+    down: PositiveNumber = key(description="to the client")
+    up: PositiveNumber = key(description="from the client")
 
 
 class GeographyEntry(Model):
     """One geography."""
 
-    description: Name | None = key(None, description="one line")
+    description: Text | None = key(None, description="one line")
     regions: tuple[Region, ...] = key(strict=False, min_length=1, description="their names")
-    rtt_ms: dict[Name, dict[Name, Number]] = key(
+    rtt_ms: dict[Text, dict[Text, PositiveNumber]] = key(
         description="round-trip time between two regions, in either order"
     )
-    rtt_deviation: dict[Annotated[float, _quantile()], Number] = key(
+    rtt_deviation: dict[Annotated[float, BeforeValidator(_parse_quantile)], PositiveNumber] = key(
         min_length=1, description="factor of a pair of hosts on its regions' figure, by quantile"
     )
-    client_bandwidth_mbit_per_s: dict[Name, Access] = key(description="access, by region")
-    places: dict[Name, dict[Name, Annotated[int, kinds.whole_number(0, MAX_HOSTS)]]] = key(
+    client_bandwidth_mbit_per_s: dict[Text, Access] = key(description="access, by region")
+    places: dict[Text, dict[Text, Annotated[int, Field(ge=0, le=MAX_HOSTS)]]] = key(
         description="weight of each region, by kind of host"
     )
 
@@ -143,15 +131,18 @@ class GeographyEntry(Model):
 class RegionsFile(Model):
     """configs/regions.yaml."""
 
-    geographies: dict[Name, GeographyEntry] = key(description="by name")
+    geographies: dict[Text, GeographyEntry] = key(description="by name")
 
 
 class CapacitiesFile(Model):
     """configs/relay-capacity.yaml."""
 
     distributions: dict[
-        Name,
-        Annotated[tuple[Annotated[SourceRelay, _relay()], ...], key(strict=False, min_length=1)],
+        Text,
+        Annotated[
+            tuple[Annotated[SourceRelay, BeforeValidator(_parse_relay)], ...],
+            key(strict=False, min_length=1),
+        ],
     ] = key(
         description="relays by name: capacity of the link in KiB/s, or that and Tor's own limits"
     )

@@ -7,8 +7,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
 
+from pydantic import Field
+
 from onionlab.errors import UserError
-from onionlab.yamlfile import kinds
+from onionlab.yamlfile.field_types import Color, Text, one_of
 from onionlab.yamlfile.model import Model, key
 from onionlab.yamlfile.reading import AnyModel, as_user_error, display_name, in_order, read_model
 from onionlab.yamlfile.tree import Node, Problem
@@ -18,21 +20,19 @@ LINESTYLES = ("-", "--", "-.", ":")
 
 Name = Annotated[
     str,
-    kinds.name(r"[a-z0-9]+(?:-[a-z0-9]+)*", "lower-case letters, digits and single hyphens"),
+    Field(pattern=r"^[a-z0-9]+(?:-[a-z0-9]+)*$"),
 ]
 """Of a variant, or of a series of patches."""
-
-TextValue = Annotated[str, kinds.text()]
 
 
 class LookModel(Model):
     """What tables and figures show of a variant."""
 
-    description: TextValue = key(description="one line for tables")
-    label: TextValue = key(description="name in figures")
-    color: Annotated[str, kinds.color()] = key(description="colour in figures")
-    marker: TextValue = key(description="matplotlib marker")
-    linestyle: Annotated[str, kinds.choice(*LINESTYLES)] = key(description="matplotlib line style")
+    description: Text = key(description="one line for tables")
+    label: Text = key(description="name in figures")
+    color: Color = key(description="colour in figures")
+    marker: Text = key(description="matplotlib marker")
+    linestyle: Annotated[str, one_of(*LINESTYLES)] = key(description="matplotlib line style")
 
 
 @dataclass(frozen=True)

@@ -37,8 +37,7 @@ from onionlab.rundir.verify_peers import verify_peer_logs
 from onionlab.rundir.verify_tor import verify_tor_logs
 from onionlab.rundir.watch_tor import ProofsDue, ProofWatch
 from onionlab.tornet import KeptTornet, load_tornet
-from onionlab.yamlfile.kinds import nearest
-from onionlab.yamlfile.units import show
+from onionlab.yamlfile.units import nearest, show
 
 # What Tor 0.4.9 uses where the consensus says nothing: Vegas.
 TOR_CC_ALG = 2

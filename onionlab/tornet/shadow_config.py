@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import ipaddress
-import itertools
-import math
 import shlex
 from collections.abc import Mapping
-from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Any, cast
 
 import yaml
+from pydantic import BeforeValidator, Field
 
 from onionlab.errors import UserError
 from onionlab.tornet.host_files import READABLE
@@ -25,10 +23,9 @@ from onionlab.tornet.shadow_options import (
     SPOILING,
 )
 from onionlab.tornet.shadow_units import rate_bit_per_s, time_ms
-from onionlab.yamlfile import kinds
+from onionlab.yamlfile.field_types import ExactText, OptionType, options_mapping
 from onionlab.yamlfile.model import Model, key
-from onionlab.yamlfile.reading import MOST_PROBLEMS, as_user_error, in_order, validate_tree
-from onionlab.yamlfile.shape import shape_of_model, unknown_keys
+from onionlab.yamlfile.reading import as_user_error, in_order, validate_tree
 from onionlab.yamlfile.tree import Node, Problem, YamlError, read_tree
 from onionlab.yamlfile.units import show
 
@@ -40,35 +37,9 @@ _REFUSED = {option: why for option, why in REFUSED.items() if option not in OF_A
 HINT = "Correct or remove these lines, or generate the network again with tornettools 2.0."
 
 
-def _time() -> kinds.Kind:
-    return kinds.Kind("time", 'a time such as "10 ms" or 300', time_ms, {})
-
-
-def _rate() -> kinds.Kind:
-    return kinds.Kind("rate", 'a bandwidth such as "10 Mbit"', rate_bit_per_s, {})
-
-
-def _options(takes: Mapping[str, kinds.Option]) -> kinds.Kind:
-    """Options of Shadow; those that a run decides may stand there, and are not read."""
-    kind = kinds.raw_options("Shadow", takes, _REFUSED, SPOILING)
-
-    def parse(value: object) -> dict[str, Any]:
-        if not isinstance(value, dict) or not _is_json(value):
-            raise ValueError(f"expected a mapping, got {show(value)}")
-        return value
-
-    return replace(kind, parse=parse)
-
-
-def _is_json(value: object) -> bool:
-    """Whether JSON can hold a value: YAML knows numbers and text that it cannot."""
-    if isinstance(value, dict):
-        return all(map(_is_json, [*value, *value.values()]))
-    if isinstance(value, list):
-        return all(map(_is_json, value))
-    if isinstance(value, str):
-        return _is_text(value)
-    return not isinstance(value, float) or math.isfinite(value)
+def _options(types: Mapping[str, OptionType]) -> BeforeValidator:
+    """Return a validator of Shadow's options; those that a run decides are allowed, and unused."""
+    return options_mapping(types, _REFUSED, SPOILING)
 
 
 def _is_text(value: object) -> bool:
@@ -79,7 +50,7 @@ def _is_text(value: object) -> bool:
         return False
 
 
-def _arguments() -> kinds.Kind:
+def _arguments() -> BeforeValidator:
     expected = "arguments: a text or a list of texts"
 
     def parse(value: object) -> tuple[str, ...]:
@@ -91,10 +62,10 @@ def _arguments() -> kinds.Kind:
             raise ValueError(f"expected {expected}, got {show(value)}")
         return tuple(words)
 
-    return kinds.Kind("arguments", expected, parse, {})
+    return BeforeValidator(parse)
 
 
-def _executable() -> kinds.Kind:
+def _executable() -> BeforeValidator:
     expected = f"the path of one of {', '.join(PROGRAMS)}"
 
     def parse(value: object) -> str:
@@ -104,10 +75,10 @@ def _executable() -> kinds.Kind:
             )
         return value
 
-    return kinds.Kind("path", expected, parse, {})
+    return BeforeValidator(parse)
 
 
-def _final_state() -> kinds.Kind:
+def _final_state() -> BeforeValidator:
     """Whether a process runs to the end: what tornettools writes, or Shadow's default."""
     expected = "running, or {exited: 0}"
 
@@ -116,10 +87,10 @@ def _final_state() -> kinds.Kind:
             raise ValueError(f"expected {expected}, got {show(value)}")
         return value == "running"
 
-    return kinds.Kind("state", expected, parse, {})
+    return BeforeValidator(parse)
 
 
-def _variable() -> kinds.Kind:
+def _variable() -> BeforeValidator:
     expected = "the name of an environment variable"
 
     def parse(value: object) -> str:
@@ -132,28 +103,19 @@ def _variable() -> kinds.Kind:
             )
         return value
 
-    return kinds.Kind("variable", expected, parse, {})
+    return BeforeValidator(parse)
 
 
-def _environment_value() -> kinds.Kind:
+def _environment_value() -> BeforeValidator:
     def parse(value: object) -> str:
         if not isinstance(value, str) or not _is_text(value):
             raise ValueError(f"expected text, got {show(value)}")
         return value
 
-    return kinds.Kind("text", "text", parse, {})
+    return BeforeValidator(parse)
 
 
-def _switch() -> kinds.Kind:
-    def parse(value: object) -> bool:
-        if not isinstance(value, bool):
-            raise ValueError(f"expected true or false, got {show(value)}")
-        return value
-
-    return kinds.Kind("switch", "true or false", parse, {})
-
-
-def _address() -> kinds.Kind:
+def _address() -> BeforeValidator:
     expected = "an IPv4 address"
 
     def parse(value: object) -> str:
@@ -162,14 +124,13 @@ def _address() -> kinds.Kind:
         except ValueError:
             raise ValueError(f"expected {expected}, got {show(value)}") from None
 
-    return kinds.Kind("address", expected, parse, {})
+    return BeforeValidator(parse)
 
 
-Text = Annotated[str, kinds.exact_text()]
-Time = Annotated[int, _time()]
-Rate = Annotated[int, _rate()]
+Time = Annotated[int, BeforeValidator(time_ms)]
+Rate = Annotated[int, BeforeValidator(rate_bit_per_s)]
 # Neither a path nor hidden: hosts have folders of their names.
-HostName = Annotated[str, kinds.name(r"[a-z0-9][a-z0-9-]{0,62}", "lower-case letters and digits")]
+HostName = Annotated[str, Field(pattern=r"^[a-z0-9][a-z0-9-]{0,62}$")]
 
 
 class ProcessEntry(Model):
@@ -195,7 +156,7 @@ class ProcessEntry(Model):
 class HostEntry(Model):
     """One host."""
 
-    network_node_id: Annotated[int, kinds.whole_number(0, LARGEST_NODE)] = key(
+    network_node_id: Annotated[int, Field(ge=0, le=LARGEST_NODE)] = key(
         description="where it attaches"
     )
     ip_addr: Annotated[str, _address()] | None = key(None, description="its address")
@@ -207,21 +168,21 @@ class HostEntry(Model):
 class GraphFile(Model):
     """Where the graph of paths is."""
 
-    path: Text = key(description="of the file")
-    compression: Text | None = key(None, description="xz, or nothing")
+    path: ExactText = key(description="of the file")
+    compression: ExactText | None = key(None, description="xz, or nothing")
 
 
 class GraphEntry(Model):
     """The graph of paths."""
 
-    type: Text = key(description="gml")
+    type: ExactText = key(description="gml")
     file: GraphFile = key(description="where it is")
 
 
 class NetworkSection(Model):
     """The network's paths."""
 
-    use_shortest_path: Annotated[bool, _switch()] = key(True, description="along several edges")
+    use_shortest_path: bool = key(True, description="along several edges")
     graph: GraphEntry = key(description="the graph of paths")
 
 
@@ -251,11 +212,8 @@ def read_shadow_config(path: Path, file: str) -> tuple[ShadowConfig, Node]:
         UserError: it cannot be read, or is another thing than tornettools writes; says where.
     """
     tree = _tree(path, file)
-    unknown = unknown_keys(tree, shape_of_model(ShadowConfig))
-    problems = list(itertools.islice(unknown, MOST_PROBLEMS))
-    content, found = validate_tree(tree, ShadowConfig)
-    problems += found
-    if content is None or problems:
+    content, problems = validate_tree(tree, ShadowConfig)
+    if content is None:
         raise as_user_error(file, in_order(problems, [file]), HINT)
     return content, tree
 

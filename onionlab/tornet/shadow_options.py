@@ -6,11 +6,11 @@ this table only makes a misspelt one fail before a run does.
 
 from __future__ import annotations
 
-from onionlab.yamlfile.kinds import Option
+from onionlab.yamlfile.field_types import OptionType
 
 _LOG_LEVEL = ("error", "warning", "info", "debug", "trace")
 
-GENERAL: dict[str, Option] = {
+GENERAL: dict[str, OptionType] = {
     "bootstrap_end_time": str,
     "heartbeat_interval": str,
     "log_level": _LOG_LEVEL,
@@ -18,7 +18,7 @@ GENERAL: dict[str, Option] = {
     "parallelism": int,
 }
 
-EXPERIMENTAL: dict[str, Option] = {
+EXPERIMENTAL: dict[str, OptionType] = {
     "interface_qdisc": ("fifo", "round-robin"),
     "max_unapplied_cpu_latency": str,
     "native_preemption_enabled": bool,
@@ -47,13 +47,13 @@ EXPERIMENTAL: dict[str, Option] = {
     "use_worker_spinning": bool,
 }
 
-HOST_OPTION_DEFAULTS: dict[str, Option] = {
+HOST_OPTION_DEFAULTS: dict[str, OptionType] = {
     "log_level": _LOG_LEVEL,
     "pcap_capture_size": str,
     "pcap_enabled": bool,
 }
 
-OF_A_RUN: dict[str, Option] = {
+OF_A_RUN: dict[str, OptionType] = {
     "data_directory": str,
     "progress": bool,
     "seed": int,

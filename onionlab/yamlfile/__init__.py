@@ -1,1 +1,1 @@
-"""Strict YAML files: read with their lines, checked by models, wrong ones named key by key."""
+"""Strict YAML files: read with their lines, checked by models, each error with its key."""

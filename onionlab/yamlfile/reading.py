@@ -1,27 +1,49 @@
-"""From the text of a file to its model, or to one list of what is wrong with it."""
+"""Files as models: either the model, or one list of problems, each with its line."""
 
 from __future__ import annotations
 
-import itertools
+import functools
+import re
 from collections.abc import Iterable, Sequence
 from pathlib import Path
-from typing import TypeVar
+from typing import Any, TypeVar
 
-from pydantic import ValidationError
+from pydantic import BaseModel, ValidationError
+from pydantic_core import ErrorDetails
 
 from onionlab.errors import UserError
-from onionlab.yamlfile.model import Model
-from onionlab.yamlfile.shape import expected_at, shape_of_model, unknown_keys
-from onionlab.yamlfile.tree import Node, Problem, YamlError, plain, read_tree
-from onionlab.yamlfile.units import show
+from onionlab.yamlfile.model import Model, json_schema
+from onionlab.yamlfile.tree import Location, Node, Problem, YamlError, plain, read_tree
+from onionlab.yamlfile.units import nearest, show
 
-LARGEST_BYTES = 2**18
-"""Of a file: what people write by hand. PyYAML takes seconds for so much."""
+MAX_FILE_BYTES = 2**18
+"""PyYAML needs seconds for so much, and files that people write are smaller."""
 
-MOST_PROBLEMS = 100
-"""That are looked for and shown."""
+MAX_PROBLEMS = 100
 MAX_ERRORS = 10_000
-"""Of pydantic, which needs 2 KB for each: a file with more is not described value by value."""
+"""pydantic needs 2 KB for each. If a file has more, only their number is shown."""
+
+_MESSAGES = {
+    "missing": "missing",
+    "model_type": "expected a mapping (key: value)",
+    "dict_type": "expected a mapping (name: value)",
+    "tuple_type": "expected a list",
+    "int_type": "expected a whole number",
+    "float_type": "expected a number",
+    "finite_number": "expected a number",
+    "bool_type": "expected true or false",
+    "string_type": "expected text",
+    "string_too_short": "expected text",
+    "string_pattern_mismatch": "expected text that matches {pattern}",
+    "literal_error": "expected one of {words}",
+    "greater_than": "expected more than {gt:g}",
+    "greater_than_equal": "expected {ge} or more",
+    "less_than_equal": "expected {le} or less",
+    "too_short": "expected {min_length} or more entries",
+    "too_long": "expected {max_length} or fewer entries",
+    "value_error": "{error}",
+}
+"""Type of pydantic's error -> message in the words of YAML. Other types keep pydantic's message."""
 
 AnyModel = TypeVar("AnyModel", bound=Model)
 
@@ -33,15 +55,16 @@ def display_name(path: Path, root: Path) -> str:
 
 
 def read_file(path: Path, file: str) -> tuple[Node | None, list[Problem]]:
-    """The tree of one file, or what is wrong with its YAML; `file` is the name that problems show.
+    """Return the tree of a file, or its problems; `file` is its name in messages.
 
     Raises:
         UserError: it cannot be read at all.
     """
     try:
-        content = _content(path)
-        if content is None:
-            message = f"larger than {LARGEST_BYTES // 2**10} KiB: no file of this kind is"
+        with path.open("rb") as stream:
+            content = stream.read(MAX_FILE_BYTES + 1)
+        if len(content) > MAX_FILE_BYTES:
+            message = f"larger than {MAX_FILE_BYTES // 2**10} KiB: no file of this kind is"
             return None, [Problem(file, 1, "", message)]
         return read_tree(content.decode("utf-8-sig"), file), []
     except OSError as error:
@@ -53,17 +76,10 @@ def read_file(path: Path, file: str) -> tuple[Node | None, list[Problem]]:
         return None, error.problems
 
 
-def _content(path: Path) -> bytes | None:
-    """The bytes of a file; None where they are more than are read."""
-    with path.open("rb") as stream:
-        content = stream.read(LARGEST_BYTES + 1)
-    return content if len(content) <= LARGEST_BYTES else None
-
-
 def read_model(
     path: Path, file: str, model: type[AnyModel]
 ) -> tuple[AnyModel | None, Node | None, list[Problem]]:
-    """A file's model and tree as far as they can be had, and all that is wrong with them.
+    """Return a file's model and tree, None if they are not valid, and all problems.
 
     Raises:
         UserError: it cannot be read at all.
@@ -71,15 +87,25 @@ def read_model(
     tree, problems = read_file(path, file)
     if tree is None:
         return None, None, problems
-    problems += itertools.islice(unknown_keys(tree, shape_of_model(model)), MOST_PROBLEMS)
     content, found = validate_tree(tree, model)
     return content, tree, problems + found
 
 
 def validate_tree(
-    tree: Node, model: type[AnyModel], *, partial: bool = False
+    tree: Node,
+    model: type[AnyModel],
+    *,
+    partial: bool = False,
+    suggest_from: type[Model] | None = None,
 ) -> tuple[AnyModel | None, list[Problem]]:
-    """The model of a tree, or the problems; with `partial`, missing keys are none."""
+    """Return the model of a tree, or the problems.
+
+    Args:
+        tree: The values.
+        model: Their model.
+        partial: Whether keys can be missing.
+        suggest_from: Model with the keys that messages suggest, if `model` has only some of them.
+    """
     try:
         return model.model_validate(plain(tree)), []
     except ValidationError as error:
@@ -88,36 +114,74 @@ def validate_tree(
         found = error.errors(include_url=False)
     problems: list[Problem] = []
     for one in found:
-        if len(problems) == MOST_PROBLEMS:
-            break
-        location = tuple(part for part in one["loc"] if part != "[key]")
-        if one["type"] == "extra_forbidden" or (partial and one["type"] == "missing"):
-            continue  # unknown keys are reported by unknown_keys(), with the nearest known one
+        if partial and one["type"] == "missing":
+            continue
         if one["type"] == "too_short" and len(one["input"]) >= one["ctx"]["min_length"]:
-            continue  # as long as it has to be, but for items that are wrong, which are reported
-        if one["type"] == "value_error":
-            message = str(one["ctx"]["error"])
-        else:
-            message = f"expected {expected_at(shape_of_model(model), location)}"
-            if one["type"] == "missing":
-                message = f"missing; {message}"
-            elif one["type"] == "too_short":
-                message += ", not an empty one"
-            else:
-                message += f", got {show(one['input'])}"
-        problems.append(tree.locate(location, message))
+            continue  # There are enough items, but some are wrong and have errors of their own.
+        location = tuple(part for part in one["loc"] if part != "[key]")
+        problems.append(tree.locate(location, _message(one, location, suggest_from or model)))
+        if len(problems) == MAX_PROBLEMS:
+            break
     return None, problems
 
 
+def _message(error: ErrorDetails, location: Location, model: type[Model]) -> str:
+    kind, context = error["type"], error.get("ctx", {})
+    if kind == "extra_forbidden":
+        known = _schema_at(model, location[:-1]).get("properties", {})
+        other = f"; the keys here are {', '.join(known)}"
+        return f"unknown key{nearest(str(location[-1]), known) or other}"
+    words = re.findall("'([^']*)'", str(context.get("expected")))
+    message = error["msg"]
+    if kind in _MESSAGES:
+        message = _MESSAGES[kind].format(**context, words=", ".join(words))
+    if kind == "missing":
+        return f"{message}: {_schema_at(model, location).get('description', 'it is required')}"
+    if kind in ("value_error", "too_short", "too_long"):
+        return message
+    hint = nearest(error["input"], words) if isinstance(error["input"], str) else ""
+    return f"{message}, got {show(error['input'])}{hint}"
+
+
+@functools.lru_cache(maxsize=16)
+def _schema(model: type[BaseModel]) -> dict[str, Any]:
+    return json_schema(model)
+
+
+def _schema_at(model: type[Model], location: Location) -> dict[str, Any]:
+    """Return the JSON Schema of the value at a location, {} if there is none."""
+    root = found = _schema(model)
+    for part in location:
+        found = _object_schema(root, found)
+        below = [
+            found.get("properties", {}).get(part),
+            found.get("items"),
+            found.get("additionalProperties"),
+            *found.get("patternProperties", {}).values(),
+        ]
+        found = next((one for one in below if isinstance(one, dict)), {})
+    return {**_object_schema(root, found), **found}
+
+
+def _object_schema(root: dict[str, Any], schema: dict[str, Any]) -> dict[str, Any]:
+    """Follow a reference; of alternatives, choose the mapping or the list."""
+    for choice in schema.get("anyOf", [schema]):
+        if "$ref" in choice:
+            return _object_schema(root, root["$defs"][choice["$ref"].rpartition("/")[2]])
+        if choice.get("type") in ("object", "array"):
+            return dict(choice)
+    return {}
+
+
 def in_order(problems: Iterable[Problem], files: Sequence[str]) -> list[Problem]:
-    """Each once, by file in the order of reading, then by line."""
+    """Return each problem once, by file in the order of reading, then by line."""
     return sorted(dict.fromkeys(problems), key=lambda p: (files.index(p.file), p.line, p.path))
 
 
 def as_user_error(file: str, problems: Sequence[Problem], hint: str) -> UserError:
-    """All that is wrong with a file as one error, a line each."""
+    """Return all problems of a file as one error, a line each."""
     if len(problems) == 1:
         return UserError(str(problems[0]), hint)
-    shown = problems[:MOST_PROBLEMS]
+    shown = problems[:MAX_PROBLEMS]
     lines = "\n".join(f"  {problem}" for problem in shown)
     return UserError(f"{file}: {len(problems)} things are wrong\n{lines}", hint)

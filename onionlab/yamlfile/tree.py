@@ -1,8 +1,8 @@
 """YAML as a tree of nodes that remember where they were written.
 
-The files here use a small, strict part of YAML: one document, no key twice, no anchors, aliases,
-tags or merge keys (``extends`` is what they are for), and the scalars of the YAML 1.2 core schema,
-so that "no" and "12:30" are text.
+The files use a small, strict part of YAML: one document, no key twice, no aliases, tags or merge
+keys (``extends`` replaces them), and the scalars of the YAML 1.2 core schema, so that "no" and
+"12:30" are text.
 """
 
 from __future__ import annotations
@@ -15,21 +15,21 @@ from dataclasses import dataclass, field, replace
 import yaml
 
 Scalar = str | int | float | bool | None
+Location = tuple[str | int, ...]
+"""Keys and positions in lists, from the top of a tree."""
 
 MAX_DEPTH = 50
 MAX_NODES = 2**20
 """Of one file. A network of tornettools has 22 for each host; the public Tor has 8,000 relays."""
 
 _LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
-"""libyaml is several times faster; PyYAML can be built without it."""
+"""libyaml is several times faster, but PyYAML can be built without it. Its composer is not used: it
+ends the process with SIGSEGV if a file is nested deeply."""
 
 
 @dataclass(frozen=True)
 class Problem:
-    """One thing that is wrong with a file.
-
-    path: dotted keys as they stand in the file, "" for the file itself.
-    """
+    """An error in a file. path: dotted keys as in the file, "" for the file itself."""
 
     file: str
     line: int
@@ -42,7 +42,7 @@ class Problem:
 
 
 class YamlError(Exception):
-    """A file that is not YAML as used here; `problems` says why, at least one."""
+    """A file that is not YAML of the kind used here; `problems` has at least one reason."""
 
     def __init__(self, problems: list[Problem]) -> None:
         super().__init__("\n".join(map(str, problems)))
@@ -53,7 +53,7 @@ class YamlError(Exception):
 class Node:
     """A mapping, a list or a scalar, and the file, line and path where it was written.
 
-    The line of a value in a mapping is that of its key.
+    A value in a mapping has the line of its key.
     """
 
     value: dict[str, Node] | list[Node] | Scalar
@@ -62,31 +62,31 @@ class Node:
     path: str
 
     def children(self) -> Iterator[tuple[str | int, Node]]:
-        """Keys and values of a mapping, positions and items of a list, nothing for a scalar."""
+        """Yield keys and values of a mapping, positions and items of a list."""
         if isinstance(self.value, dict):
             yield from self.value.items()
         elif isinstance(self.value, list):
             yield from enumerate(self.value)
 
     def get(self, key: str) -> Node | None:
-        """The value of a key, if this is a mapping that has it."""
+        """Return the value of a key, None if this is no mapping or lacks it."""
         return self.value.get(key) if isinstance(self.value, dict) else None
 
     def without(self, *keys: str) -> Node:
-        """This mapping without some of its keys."""
+        """Return this mapping without some of its keys."""
         if not isinstance(self.value, dict):
             return self
         return replace(self, value={k: v for k, v in self.value.items() if k not in keys})
 
     def problem(self, message: str, *below: str | int) -> Problem:
-        """A problem with this value, or with what should stand below it."""
+        """Return a problem with this value, or with a missing one below it."""
         path = self.path
         for part in below:
             path = join_path(path, part)
         return Problem(self.file, self.line, path, message)
 
-    def locate(self, location: tuple[str | int, ...], message: str) -> Problem:
-        """A problem at a location below; at its nearest existing parent's line if it is missing."""
+    def locate(self, location: Location, message: str) -> Problem:
+        """Return a problem at a location below, with the line of the nearest parent that exists."""
         node = self
         for depth, part in enumerate(location):
             child = dict(node.children()).get(part)
@@ -97,17 +97,17 @@ class Node:
 
 
 def join_path(path: str, part: str | int) -> str:
-    """``a.b`` and ``c`` make ``a.b.c``; positions in lists stand in brackets, counted from 1."""
+    """Return ``a.b.c`` for ``a.b`` and ``c``, and ``a.b[1]`` for the first item of a list."""
     if isinstance(part, int):
         return f"{path}[{part + 1}]"
-    # Keys are short words; whatever else a broken file has there must not spoil the message.
+    # A broken file can have any text as a key, but a message is one short line.
     clean = part if part.isprintable() else part.encode("unicode_escape").decode("ascii")
     clean = clean if len(clean) <= 60 else clean[:57] + "..."
     return f"{path}.{clean}" if path else clean
 
 
 def plain(node: Node) -> object:
-    """The values alone."""
+    """Return the values without their places."""
     if isinstance(node.value, dict):
         return {key: plain(child) for key, child in node.value.items()}
     if isinstance(node.value, list):
@@ -115,32 +115,34 @@ def plain(node: Node) -> object:
     return node.value
 
 
-def merge(base: Node, over: Node, *, whole: Container[str] = (), key: str = "") -> Node:
-    """`over` on top of `base`: mappings key by key, everything else replaced, lists too.
+def merge(base: Node, over: Node, *, replaced: Container[str] = (), key: str = "") -> Node:
+    """Return `base` with `over` on top: mappings are merged key by key, all else is replaced.
 
-    whole: keys whose mappings are replaced too; key: of the two themselves.
-    Every value keeps the place it was written at. The order of keys is the base's, new ones last.
+    Every value keeps its place. The keys have the order of `base`, then that of `over`.
+
+    Args:
+        base: The values of the lower file.
+        over: The values of the upper file.
+        replaced: Keys whose mappings are replaced.
+        key: The key of `base` and `over`.
     """
-    both = isinstance(base.value, dict) and isinstance(over.value, dict)
-    if not both or key in whole:
+    if not isinstance(base.value, dict) or not isinstance(over.value, dict) or key in replaced:
         return over
-    assert isinstance(base.value, dict)
-    assert isinstance(over.value, dict)
     merged = dict(base.value)
     for name, child in over.value.items():
         merged[name] = (
-            merge(merged[name], child, whole=whole, key=name) if name in merged else child
+            merge(merged[name], child, replaced=replaced, key=name) if name in merged else child
         )
     return replace(over, value=merged)
 
 
-# A plan of many runs asks for the same few files for each of them. Nothing changes a tree.
+# A plan of many runs reads the same few files for each of them. Trees are immutable.
 @functools.lru_cache(maxsize=64)
 def read_tree(text: str, file: str) -> Node:
-    """Parse one file's text; `file` is the name that problems show.
+    """Return the tree of a file's text; `file` is its name in messages.
 
     Raises:
-        YamlError: broken YAML, a key twice, or YAML that is not used here.
+        YamlError: broken YAML, a key twice, or a feature of YAML that is refused.
     """
     composer = _Composer(yaml.parse(text, Loader=_LOADER), file)
     try:
@@ -151,13 +153,12 @@ def read_tree(text: str, file: str) -> Node:
         if context and error.context_mark:
             context += f" that begins on line {error.context_mark.line + 1}"
         message = f"broken YAML: {error.problem}{context and context + ')'}"
-        # libyaml puts the end of a file that ends within a line behind that line.
+        # For libyaml, a file that ends within a line ends on the next line.
         line = min(mark.line, text.count("\n")) + 1 if mark else 1
         raise YamlError([Problem(file, line, "", message)]) from None
     except yaml.reader.ReaderError as error:
         # libyaml counts the bytes of UTF-8.
         line = text.encode()[: error.position].count(b"\n") + 1
-        # PyYAML gives the code of the character, though its annotations promise the character.
         message = f"broken YAML: a character that YAML does not allow (U+{error.character:04X})"
         raise YamlError([Problem(file, line, "", message)]) from None
     if not isinstance(tree.value, dict):
@@ -180,7 +181,7 @@ _WORDS: Mapping[str, bool | None] = {
 
 def _scalar(event: yaml.ScalarEvent) -> Scalar:
     text = str(event.value)
-    if event.style:  # quoted or a block: always text
+    if event.style:  # quoted text or a block is always text
         return text
     if text in _WORDS:
         return _WORDS[text]
@@ -196,7 +197,7 @@ _PLAIN_TAGS = {None, "!", *(f"tag:yaml.org,2002:{name}" for name in ("str", "map
 
 @dataclass
 class _Composer:
-    """Build the tree of a document from the events of PyYAML's parser."""
+    """Builds the tree of a document from the events of PyYAML's parser."""
 
     events: Iterator[yaml.Event]
     file: str
@@ -204,7 +205,7 @@ class _Composer:
     _nodes: int = 0
 
     def document(self) -> Node:
-        """Return the tree of the only document. Raises YamlError, yaml.YAMLError."""
+        """Return the tree of the only document. Raises YamlError and yaml.YAMLError."""
         next(self.events)  # the stream's start
         if isinstance(next(self.events), yaml.StreamEndEvent):
             raise YamlError([Problem(self.file, 1, "", "the file is empty")])
@@ -226,11 +227,11 @@ class _Composer:
         if depth > MAX_DEPTH:
             raise self._refused(event, "nested too deeply")
         if isinstance(event, yaml.AliasEvent):
-            message = "aliases (*name) are not used here; extend a file that holds what is shared"
+            message = "aliases (*name) are not allowed; use `extends` for shared values"
             raise self._refused(event, message)
         assert isinstance(event, yaml.ScalarEvent | yaml.CollectionStartEvent)
         if event.tag not in _PLAIN_TAGS:
-            self._add(line, path, f"tags ({event.tag}) are not used here")
+            self._add(line, path, f"tags ({event.tag}) are not allowed")
         if isinstance(event, yaml.ScalarEvent):
             return Node(_scalar(event), self.file, line, path)
         if isinstance(event, yaml.MappingStartEvent):
@@ -251,12 +252,10 @@ class _Composer:
             below = path if key is None else join_path(path, key)
             value = self._node(next(self.events), line, below, depth + 1)
             if key == "<<":
-                message = (
-                    "merge keys (<<) are not used here; extend a file that holds what is shared"
-                )
+                message = "merge keys (<<) are not allowed; use `extends` for shared values"
                 self._add(line, path, message)
             elif key in entries:
-                message = f"the key stands twice, first on line {entries[key].line}"
+                message = f"duplicate key, first on line {entries[key].line}"
                 self._add(line, below, message)
             elif key is not None:
                 entries[key] = value

@@ -11,6 +11,7 @@ import pytest
 import yaml
 
 import onionlab
+from analysis.formats import files
 
 from .markdown import PAGES, REPOSITORY, Page
 
@@ -36,6 +37,30 @@ def test_the_page_of_variants_names_every_shipped_series_and_variant() -> None:
     assert "`swrr-logarithmic`" in made
     assert "`rate-only`" in made
     assert "`circuit-policy`" in PAGES["docs/reference/variants.md"].text
+
+
+def test_the_site_has_a_table_of_every_experiment_key() -> None:
+    page = load("docs/made.py").fill_tables(PAGES["docs/reference/experiments.md"].text)
+    assert "<!-- table" not in page
+    assert "| `network.packet_loss` | fraction | `0 %` | Share of packets lost" in page
+    assert '| `traffic.NAME.timeout` | time, or "none" | required | Time after' in page
+    assert "| `network.relays.guard` | mapping, as `network.relays.exitguard` |" in page
+    assert "full_count" not in page
+
+
+def test_every_file_format_has_a_section_with_all_its_keys() -> None:
+    page = PAGES["docs/reference/formats.md"].text
+    names = {
+        value
+        for value in vars(files).values()
+        if isinstance(value, str) and re.fullmatch(r"[a-z._-]+\.(json|jsonl|parquet)", value)
+    }
+    not_read_again = {files.CLAIMS_JSON}
+    assert names - not_read_again == set(re.findall(r"^### (\S+)$", page, re.MULTILINE))
+    filled = load("docs/made.py").fill_tables(page)
+    rows = [line.split(" | ") for line in filled.splitlines() if line.startswith("| `")]
+    assert len(rows) > 200
+    assert [row for row in rows if len(row[-1].rstrip(" |")) < 4] == []
 
 
 def layers(package: str) -> list[set[str]]:

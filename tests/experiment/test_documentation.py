@@ -9,11 +9,8 @@ from pathlib import Path
 import pytest
 from shipped import EXPERIMENTS, EXPERIMENTS_PAGE, require_named
 
-from onionlab.commands.schema import FORMATS_PAGE
 from onionlab.errors import UserError
 from onionlab.experiment import experiment_names, load
-from onionlab.experiment.formats_reference import formats_page
-from onionlab.experiment.reference import with_reference
 from onionlab.tornet.shadow_options import (
     EXPERIMENTAL,
     GENERAL,
@@ -34,32 +31,6 @@ def block(page: str, language: str) -> str:
     found = re.search(rf"```{language}\n(.*?)```", page, re.DOTALL)
     assert found is not None
     return found.group(1)
-
-
-def test_the_reference_is_current() -> None:
-    assert with_reference(PAGE) == PAGE, "run `onionlab schema --write`"
-
-
-def test_the_page_of_formats_is_current() -> None:
-    page = (REPOSITORY / FORMATS_PAGE).read_text(encoding="utf-8")
-    assert formats_page() == page, "run `onionlab schema --write`"
-
-
-def test_the_page_of_formats_explains_every_key() -> None:
-    rows = [line.split(" | ") for line in formats_page().splitlines() if line.startswith("| `")]
-    assert len(rows) > 200
-    assert [row for row in rows if len(row) != 4 or len(row[-1].rstrip(" |")) < 4] == []
-
-
-def test_keys_that_several_mappings_share_are_told_once() -> None:
-    assert PAGE.count("`BandwidthRate`") == 1
-    assert "`network.relays.{exitguard,guard,exit,middle}.bandwidth_rate`" in PAGE
-    assert "`network.relays.exitguard` | mapping |  | Exits that are guards too |" in PAGE
-
-
-def test_a_page_without_the_marks_is_refused() -> None:
-    with pytest.raises(ValueError, match="the page lacks a mark"):
-        with_reference("no marks")
 
 
 def test_the_example_loads(checkout: Path, write: Write) -> None:

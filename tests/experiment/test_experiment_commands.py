@@ -8,12 +8,8 @@ import pytest
 from onionlab.cli import main
 from onionlab.commands import list as list_command
 from onionlab.commands import schema as schema_command
-from onionlab.experiment.reference import (
-    json_schema,
-    peers_json_schema,
-    reference,
-    tornet_json_schema,
-)
+from onionlab.experiment.reference import SCHEMAS, editor_schema
+from onionlab.experiment.schema import ExperimentFile
 
 from .conftest import VALID
 
@@ -59,27 +55,15 @@ def test_a_broken_file_does_not_hide_the_others(
 
 def test_schema_prints(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["schema"]) == 0
-    assert capsys.readouterr().out == json_schema()
-    assert main(["schema", "--reference"]) == 0
-    assert capsys.readouterr().out == reference()
+    assert capsys.readouterr().out == editor_schema(ExperimentFile)
+    assert main(["schema", "peers", "--reference"]) == 0
+    assert "| `libtorrent.variants` | list of text | required |" in capsys.readouterr().out
 
 
-def test_schema_writes(checkout: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    page = checkout / "docs" / "reference" / "experiments.md"
-    page.parent.mkdir(parents=True)
-    begin = "<!-- made by `onionlab schema --write` from the models: do not edit -->"
-    others = ("transfer-experiments.md", "tornettools-experiments.md")
-    for one in (page, *map(page.with_name, others)):
-        one.write_text(f"before\n{begin}\nOUTDATED\n<!-- end of the generated part -->\nafter\n")
-    monkeypatch.setattr(schema_command, "working_root", lambda: checkout)
+def test_schema_writes_what_shipped_files_name(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(schema_command, "working_root", lambda: tmp_path)
     assert main(["schema", "--write"]) == 0
-    assert (checkout / "experiments" / "schema.json").read_text() == json_schema()
-    assert (checkout / "experiments" / "peers.schema.json").read_text() == peers_json_schema()
-    made = (checkout / "experiments" / "tornettools.schema.json").read_text()
-    assert made == tornet_json_schema()
-    assert "libtorrent.variants" in page.with_name(others[0]).read_text()
-    assert "traffic.markov_clients" in page.with_name(others[1]).read_text()
-    text = page.read_text()
-    assert text.startswith(f"before\n{begin}\n\n### The file")
-    assert text.endswith("<!-- end of the generated part -->\nafter\n")
-    assert "OUTDATED" not in text
+    for file, model in SCHEMAS.values():
+        assert (tmp_path / "experiments" / file).read_text() == editor_schema(model)

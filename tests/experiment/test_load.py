@@ -192,7 +192,7 @@ def test_margins(load_text: LoadText) -> None:
     assert load_text(VALID).margins == {}
     experiment = load_text(f'{VALID}margins: {{ttfb_p50_s: "3 %", timeout_rate: 0.005}}\n')
     assert experiment.margins == {"ttfb_p50_s": 0.03, "timeout_rate": 0.005}
-    with pytest.raises(UserError, match=r'such as "5 %" or 0\.05, more than 0, got 0'):
+    with pytest.raises(UserError, match=r'such as "5 %" or 0\.05, got 0: it must be more than 0'):
         load_text(f"{VALID}margins: {{ttfb_p50_s: 0}}\n")
 
 

@@ -106,12 +106,6 @@ def test_any_bytes(valid_one: Path, start: int, noise: bytes) -> None:
     check(content[:start] + noise + content[start:], valid_one)
 
 
-@RELAXED
-@given(st.integers(0, len(FULL)))
-def test_a_file_cut_short(valid_one: Path, length: int) -> None:
-    check(FULL[:length], valid_one)
-
-
 def paths(value: object, prefix: tuple[str | int, ...] = ()) -> list[tuple[str | int, ...]]:
     found = [prefix] if prefix else []
     children: list[tuple[str | int, object]] = []

@@ -64,11 +64,11 @@ def test_the_list_is_kept_as_it_was_written(read: Read) -> None:
         ("[1, 4]", "[1, 1]", "8: experiments[2].seeds: expected a number of networks"),
         ("name: bar", "nme: bar", "7: experiments[2].nme: unknown key"),
         ("name: bar", "name: fo", 'no experiment "fo"; did you mean "foo"?'),
-        ("name: bar", "name: foo", '7: experiments[2].name: "foo" stands there twice'),
-        ("scale: 0.5", "scale: half", "9: experiments[2].scale: expected a number more than 0"),
-        ("year: 2", "year: -1", "2: false_alarms_per_year: expected a number more than 0"),
-        ("365", "0", "3: nights_per_year: expected a whole number from 1 to 100000"),
-        ("false_alarms_per_year", "nights_per_year", "3: nights_per_year: the key stands twice"),
+        ("name: bar", "name: foo", '7: experiments[2].name: "foo" is listed twice'),
+        ("scale: 0.5", "scale: half", "9: experiments[2].scale: expected a number, got"),
+        ("year: 2", "year: -1", "2: false_alarms_per_year: expected more than 0, got -1"),
+        ("365", "0", "3: nights_per_year: expected 1 or more, got 0"),
+        ("false_alarms_per_year", "nights_per_year", "3: nights_per_year: duplicate key"),
         ("[ewma]", "[", "broken YAML"),
     ],
 )
@@ -86,8 +86,8 @@ def test_a_mistake_is_named_with_its_line(read: Read, old: str, new: str, messag
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("experiments: []", "1: experiments: expected a list"),
-        ("experiments: [quick]", "1: experiments[1]: expected a mapping with the keys name"),
+        ("experiments: []", "1: experiments: expected 1 or more entries"),
+        ("experiments: [quick]", "1: experiments[1]: expected a mapping (key: value)"),
         ("nights_per_year: 3", "1: experiments: missing"),
         ("", "1: the file is empty"),
     ],

@@ -191,8 +191,8 @@ def test_what_makes_no_sense_is_refused_by_name(
     ("traffic", "problem"),
     [
         ({"packet_model": "README.md"}, "extra.packet_model: only read with kind: markov"),
-        ({"request": None}, "extra.request: missing; expected a size"),
-        ({"kind": "pieces", "request": None}, "extra.request: missing; expected a size"),
+        ({"request": None}, "extra.request: missing: size of each download"),
+        ({"kind": "pieces", "request": None}, "extra.request: missing: size of each download"),
     ],
 )
 def test_other_kinds_are_as_before(tmp_path: Path, traffic: dict[str, Any], problem: str) -> None:

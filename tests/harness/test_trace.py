@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Annotated
 
 import pytest
+from pydantic import TypeAdapter, ValidationError
 
 from analysis.formats.files import TRACE_PLAN
 from onionlab.engines.shadow.engine import ShadowEngine
@@ -17,7 +19,7 @@ from onionlab.rundir.verify_tor import Expectation, RunRefusedError, verify_tor_
 
 from .test_rundir import REPOSITORY, composed
 
-KIND = traced(("guard", "exit"))
+KIND = TypeAdapter(Annotated[Traced, traced(("guard", "exit"))])
 SAYS = "[notice] Cell trace in use: file.\n"
 
 
@@ -32,7 +34,7 @@ SAYS = "[notice] Cell trace in use: file.\n"
     ],
 )
 def test_what_can_be_written(written: object, meant: Traced) -> None:
-    assert KIND.parse(written) == meant
+    assert KIND.validate_python(written) == meant
 
 
 @pytest.mark.parametrize(
@@ -40,8 +42,8 @@ def test_what_can_be_written(written: object, meant: Traced) -> None:
     ["all", {}, {"roles": []}, {"roles": ["gard"]}, {"roles": ["guard"], "hosts": ["x"]}, 3],
 )
 def test_what_cannot(written: object) -> None:
-    with pytest.raises(ValueError, match="expected"):
-        KIND.parse(written)
+    with pytest.raises(ValidationError):
+        KIND.validate_python(written)
 
 
 def test_without_tracing_nothing_changes(shadow_engine: ShadowEngine) -> None:

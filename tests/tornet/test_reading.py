@@ -121,7 +121,7 @@ def test_times_and_options_of_the_simulation(tmp_path: Path) -> None:
             "use_preload_openssl_rng: cannot be false here: it makes two runs of one seed differ",
         ),
         ("experimental", {"interface_qdisk": "fifo"}, 'did you mean "interface_qdisc"'),
-        ("experimental", {"seed": 1}, "experimental.seed: unknown option of Shadow"),
+        ("experimental", {"seed": 1}, "experimental.seed: unknown key"),
         ("general", {"progress": 3}, "general.progress: expected true or false, got 3"),
         ("host_option_defaults", {"pcap_enabled": "x"}, "expected true or false"),
     ],
@@ -635,7 +635,7 @@ FAULTS: dict[str, tuple[Change, str]] = {
     ),
     "a path as a host's name": (
         lambda t: t.config["hosts"].update({"../x": t.config["hosts"].pop("web")}),
-        "expected a name",
+        "expected text that matches",
     ),
     "a process that ends by a signal": (
         lambda t: t.host("web")["processes"][0].update(expected_final_state={"signaled": 9}),

@@ -1,10 +1,9 @@
 """What an experiment file may hold: the single definition of its keys.
 
-The models are written as the YAML reads (a field's alias is its key in the file) and hold base
-units after parsing, with the unit in the attribute's name. Everything else follows from them: the
-JSON Schema, the reference in docs/reference/experiments.md and the error messages.
+A field's alias is its key in the file. Attributes have base units, with the unit in the name. The
+JSON Schema, the table of keys and the error messages are made from the models.
 
-Defaults stand in the notation of the file ("1 s") and are parsed like any other value.
+Defaults are written as in a file ("1 s") and are parsed like any other value.
 """
 
 from onionlab.experiment.schema.engine_settings import (
@@ -16,13 +15,10 @@ from onionlab.experiment.schema.engine_settings import (
 from onionlab.experiment.schema.header import (
     COMPARING_FIGURE_KINDS,
     DEFAULT_FIGURE_KINDS,
-    FIGURE_KINDS,
-    TORNET_FIGURE_KINDS,
     EndpointEntry,
     ExperimentFile,
     Figure,
     Header,
-    LevelEntry,
     PublishedCellTimes,
     TorHeader,
 )
@@ -51,11 +47,9 @@ from onionlab.experiment.schema.traffic_settings import Pause, Start, TrafficCla
 __all__ = [
     "COMPARING_FIGURE_KINDS",
     "DEFAULT_FIGURE_KINDS",
-    "FIGURE_KINDS",
     "FIRST_CONSENSUS_S",
     "ONION_SERVICES_START_S",
     "RELAY_ROLES",
-    "TORNET_FIGURE_KINDS",
     "AnyClassName",
     "Clients",
     "EndpointEntry",
@@ -63,7 +57,6 @@ __all__ = [
     "ExperimentFile",
     "Figure",
     "Header",
-    "LevelEntry",
     "LevelName",
     "MetricName",
     "NetworkSettings",

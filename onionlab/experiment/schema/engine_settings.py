@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Annotated
+from typing import Annotated, Literal
+
+from pydantic import BeforeValidator
 
 from onionlab.tornet import shadow_options
-from onionlab.yamlfile import kinds
+from onionlab.yamlfile.field_types import AutomaticSize, OptionType, PositiveTime, options_mapping
 from onionlab.yamlfile.model import Model, key
 
 RawOptions = dict[str, str | int | bool | None]
@@ -15,20 +17,20 @@ RawOptions = dict[str, str | int | bool | None]
 class TgenOptions(Model):
     """How TGen logs."""
 
-    heartbeat_s: Annotated[float, kinds.time(positive=True)] = key(
-        "1 s", alias="heartbeat", description="between the log lines that goodput is read from"
+    heartbeat_s: PositiveTime = key(
+        "1 s", alias="heartbeat", description="interval of the log lines that have the goodput"
     )
-    loglevel: Annotated[str, kinds.choice("message", "info")] = key(
+    loglevel: Literal["message", "info"] = key(
         "message", description="`info` adds a line for every activity of every stream: large logs"
     )
 
 
-def _options(takes: Mapping[str, kinds.Option]) -> kinds.Kind:
-    return kinds.raw_options("Shadow", takes, shadow_options.REFUSED, shadow_options.SPOILING)
+def _options(types: Mapping[str, OptionType]) -> BeforeValidator:
+    return options_mapping(types, shadow_options.REFUSED, shadow_options.SPOILING)
 
 
 class ShadowOptions(Model):
-    """Options of Shadow, handed on as written; see Shadow's configuration reference."""
+    """Options of Shadow, passed on unchanged; see Shadow's configuration reference."""
 
     general: Annotated[RawOptions, _options(shadow_options.GENERAL)] = key(
         {}, description="Shadow's `general` section"
@@ -42,29 +44,28 @@ class ShadowOptions(Model):
 
 
 class UmlOptions(Model):
-    """Options of the embedded engine. Only `congestion_control` bears on results."""
+    """Options of the embedded engine. Only `congestion_control` affects results."""
 
-    congestion_control: Annotated[str, kinds.choice("cubic", "reno")] = key(
+    congestion_control: Literal["cubic", "reno"] = key(
         "cubic",
         description="TCP's congestion control on all hosts; `cubic` is what Linux has, `reno` what "
         "Shadow's own TCP has",
     )
-    memory_bytes: Annotated[int | None, kinds.automatic_size()] = key(
+    memory_bytes: AutomaticSize = key(
         "automatic",
         alias="memory",
-        description="the most that all hosts together may take; `automatic`: what a network of "
-        "this size needs",
+        description="limit for all hosts together; `automatic`: what a network of this size needs",
     )
-    stall_timeout_s: Annotated[float, kinds.time(positive=True)] = key(
+    stall_timeout_s: PositiveTime = key(
         "120 s",
         alias="stall_timeout",
-        description="a run is given up when a second of simulated time takes longer than this",
+        description="a run fails if a second of simulated time needs more wall time than this",
     )
 
 
 class EngineSettings(Model):
-    """How the simulation is done, as far as it is not the network's or Tor's matter."""
+    """Options of the engines and of TGen's logs."""
 
     tgen: TgenOptions = key({}, description="TGen's logs")
-    shadow: ShadowOptions = key({}, description="only read when Shadow is the engine")
-    uml: UmlOptions = key({}, description="only read when the embedded engine runs")
+    shadow: ShadowOptions = key({}, description="only used if Shadow is the engine")
+    uml: UmlOptions = key({}, description="only used if the embedded engine runs")

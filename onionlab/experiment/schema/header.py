@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Annotated, get_args
+from typing import Annotated, Generic, Literal, TypeVar, get_args
+
+from pydantic import Field
 
 from analysis.formats.study import Scope
 from onionlab.experiment import values
@@ -15,56 +17,49 @@ from onionlab.experiment.schema.names import (
     MetricName,
 )
 from onionlab.experiment.schema.settings import Settings
-from onionlab.yamlfile import kinds
+from onionlab.yamlfile.field_types import PositiveFraction, PositiveNumber, Text, one_of
 from onionlab.yamlfile.model import Model, key
 
-DEFAULT_FIGURE_KINDS = ("throughput-timeouts", "ttfb-320kib", "quantile-ratios")
-"""What an experiment that names no figures gets for each level."""
+DefaultFigureKind = Literal["throughput-timeouts", "ttfb-320kib", "quantile-ratios"]
+"""Figures of each level of an experiment with Tor that lists none."""
+DEFAULT_FIGURE_KINDS: tuple[str, ...] = get_args(DefaultFigureKind)
+FigureKind = Literal[DefaultFigureKind, "stream-progress", "starvation-map"]
 
 COMPARING_FIGURE_KINDS = ("quantile-ratios",)
-"""Those that show nothing where there is one variant only."""
-
-TORNET_FIGURE_KINDS = ("perf-transfer-times", "perf-circuits", "perf-goodput", "relay-goodput")
-"""Those of networks of tornettools."""
-
-FIGURE_KINDS = (*DEFAULT_FIGURE_KINDS, "stream-progress", "starvation-map")
+"""Kinds that need at least two variants."""
 
 
-SCOPES = get_args(Scope)
+SettingsT = TypeVar("SettingsT")
+FigureKindT = TypeVar("FigureKindT")
 
 
-class LevelEntry(Model):
+class LevelEntry(Model, Generic[SettingsT]):
     """One level of an experiment: the same comparison under another setting."""
 
-    label: Annotated[str, kinds.text()] = key(description="what figures and tables call it")
-    overrides: Settings | None = key(
-        None,
-        description="keys of `network`, `traffic`, `tor`, `time` and `engine` that differ here",
-    )
+    label: Text = key(description="its name in figures and tables")
+    overrides: SettingsT | None = key(None, description="settings that differ from the file's")
 
 
-class Figure(Model):
+class Figure(Model, Generic[FigureKindT]):
     """One figure of the report."""
 
     id: Annotated[str, IDENTIFIER] = key(description="name of its files")
-    kind: Annotated[str, kinds.choice(*FIGURE_KINDS)] = key(description="what it shows")
+    kind: FigureKindT = key(description="what it shows")
     level: Annotated[str, IDENTIFIER] | None = key(
-        None, description="which level it shows; not needed where there is only one"
+        None, description="its level; not needed if there is only one"
     )
-    title: Annotated[str, kinds.text()] | None = key(
-        None, description="its title; without it one made from kind and level"
-    )
+    title: Text | None = key(None, description="its title; by default made from kind and level")
     paper: Annotated[int, POSITIVE_COUNT] | None = key(
-        None, description="number of the paper's figure that it repeats"
+        None, description="number of the figure that it reproduces, in the paper"
     )
 
 
 MAX_ENDPOINTS = 4
-"""All endpoints share one error level, so each more makes the tests of all of them stricter."""
+"""All endpoints share one error rate, so each further one makes the tests of all stricter."""
 
 
 class EndpointEntry(Model):
-    """One metric that variants are judged by."""
+    """A metric for the verdicts on variants."""
 
     class_name: AnyClassName = key(
         alias="class", description="a class of clients, a role of traced relays, or all"
@@ -72,61 +67,63 @@ class EndpointEntry(Model):
     metric: MetricName = key(description="a metric of docs/reference/metrics.md")
 
 
-class Header(Model):
-    """What an experiment file holds besides the settings of its runs."""
+class Header(Model, Generic[SettingsT, FigureKindT]):
+    """The keys of an experiment file that are not settings of its runs."""
 
-    title: Annotated[str, kinds.text()] = key(description="one line, for lists and reports")
-    description: Annotated[str, kinds.text()] = key(description="what it asks, and why")
-    paper: Annotated[str, kinds.text()] | None = key(
-        None, description="the section or figures it repeats"
+    extends: values.FileNames = key(
+        (),
+        validate_default=False,
+        description="a file or a list of files, relative to `experiments/` (with `./` or `../` to "
+        "this file), whose keys this file adds to or replaces",
     )
-    networks: Annotated[tuple[int, ...], values.networks()] = key(
+    title: Text = key(description="one line, for lists and reports")
+    description: Text = key(description="its question, and the reason")
+    paper: Text | None = key(None, description="the section or figures that it reproduces")
+    networks: values.Networks = key(
         description="a number n (networks 1 to n) or a list; every variant runs on every network. "
         "A network is the seed of its relays, capacities, places, latencies, keys and weights"
     )
-    seeds: Annotated[tuple[int, ...], values.networks()] | None = key(
-        None, description="another name of `networks`"
-    )
-    repeats: Annotated[int, kinds.whole_number(1, values.MAX_REPEATS)] = key(
+    seeds: values.Networks | None = key(None, description="another name of `networks`")
+    repeats: Annotated[int, Field(ge=1, le=values.MAX_REPEATS)] = key(
         1,
-        description="runs of each variant on each network, which differ in the clients' starts, "
+        description="runs of each variant on each network. They differ in the clients' starts, "
         "pauses and servers, and in Tor's random numbers",
     )
-    scope: Annotated[Scope, kinds.choice(*SCOPES)] = key(
+    scope: Scope = key(
         "networks",
-        description="what verdicts are about: `networks` like these (the replicate is a network), "
-        "or `one-network` (the replicate is a repeat; one network and two repeats or more)",
+        description="what verdicts apply to: `networks` like these (the replicate is a network), "
+        "or `one-network` (the replicate is a repeat; needs one network and two repeats or more)",
     )
-    levels: dict[LevelName, LevelEntry] = key(
-        {}, description="settings to compare; without it one level, named like the experiment"
+    levels: dict[LevelName, LevelEntry[SettingsT]] = key(
+        {}, description="settings to compare; by default one level with the name of the experiment"
     )
-    figures: tuple[Figure, ...] = key(
-        (), strict=False, description="figures of the report; without it each kind for each level"
+    figures: tuple[Figure[FigureKindT], ...] = key(
+        (), strict=False, description="figures of the report; by default each kind for each level"
     )
-    margins: dict[MetricName, Annotated[float, kinds.fraction(positive=True)]] = key(
+    margins: dict[MetricName, PositiveFraction] = key(
         {},
-        description="what counts as the same, by metric: a share of the baseline, for rates "
-        "percentage points; without it as in docs/reference/statistics.md",
+        description="equivalence margin of metrics: a share of the baseline, for rates percentage "
+        "points; by default as in docs/reference/statistics.md",
     )
     endpoints: tuple[EndpointEntry, ...] = key(
         (),
         strict=False,
         max_length=MAX_ENDPOINTS,
-        description="what variants are judged by, the most important first; without it as in "
+        description="metrics for the verdicts, the most important one first; by default as in "
         "docs/reference/statistics.md",
     )
 
 
 class CellTimes(Model):
-    """A line of numbers on cells, as the report has them: milliseconds from inbuf to flush."""
+    """A row of the report's table of cell times, in milliseconds from inbuf to flush."""
 
-    cells: Annotated[int, kinds.whole_number(1, 10**12)] = key(description="how many")
-    minimum_ms: Annotated[float, kinds.number()] = key(description="the shortest time")
-    quartile1_ms: Annotated[float, kinds.number()] = key(description="the first quartile")
-    median_ms: Annotated[float, kinds.number()] = key(description="the median")
-    mean_ms: Annotated[float, kinds.number()] = key(description="the mean")
-    quartile3_ms: Annotated[float, kinds.number()] = key(description="the third quartile")
-    maximum_ms: Annotated[float, kinds.number()] = key(description="the longest time")
+    cells: Annotated[int, Field(ge=1, le=10**12)] = key(description="how many")
+    minimum_ms: PositiveNumber = key(description="the shortest time")
+    quartile1_ms: PositiveNumber = key(description="the first quartile")
+    median_ms: PositiveNumber = key(description="the median")
+    mean_ms: PositiveNumber = key(description="the mean")
+    quartile3_ms: PositiveNumber = key(description="the third quartile")
+    maximum_ms: PositiveNumber = key(description="the longest time")
 
 
 class CellTimesOfGroups(Model):
@@ -139,33 +136,24 @@ class CellTimesOfGroups(Model):
 
 
 class PublishedCellTimes(Model):
-    """What others measured, for the report's table of cell times."""
+    """Cell times from a publication, for the report's table of cell times."""
 
-    source: Annotated[str, kinds.text()] = key(
-        description="where the numbers come from, as short as a label"
-    )
-    role: Annotated[str, kinds.choice(*RELAY_ROLES)] = key(
-        description="the table of which relays shows them"
+    source: Text = key(description="source of the numbers, a short label")
+    role: Annotated[str, one_of(*RELAY_ROLES)] = key(
+        description="role of the relays whose table shows them"
     )
     levels: dict[LevelName, CellTimesOfGroups] = key(
-        description="the numbers beside each level; levels that the experiment lacks do no harm"
+        description="numbers of each level; levels that the experiment does not have are ignored"
     )
 
 
-class TorHeader(Header):
-    """The same of an experiment with Tor."""
+class TorHeader(Header[Settings, FigureKind]):
+    """The header of an experiment with Tor."""
 
     published_cell_times: PublishedCellTimes | None = key(
-        None, description="what others measured of cells, shown beside the experiment's own"
+        None, description="published cell times, which the report shows with the experiment's own"
     )
 
 
 class ExperimentFile(Settings, TorHeader):
     """A whole experiment file. What it extends may supply any of its keys."""
-
-    extends: Annotated[tuple[str, ...], values.file_names()] = key(
-        (),
-        validate_default=False,
-        description="a file or a list of files, relative to `experiments/` (with `./` or `../` to "
-        "this file), whose keys this file adds to or replaces",
-    )

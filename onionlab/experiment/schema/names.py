@@ -4,19 +4,19 @@ from __future__ import annotations
 
 from typing import Annotated
 
-from onionlab.yamlfile import kinds
+from pydantic import Field
 
 RELAY_ROLES = ("exitguard", "guard", "exit", "middle")
 
 MAX_COUNT = 1_000_000
-COUNT = kinds.whole_number(0, MAX_COUNT)
-POSITIVE_COUNT = kinds.whole_number(1, MAX_COUNT)
-IDENTIFIER = kinds.name(r"[a-z0-9][a-z0-9-]*", "lower-case letters, digits and hyphens")
+COUNT = Field(ge=0, le=MAX_COUNT)
+POSITIVE_COUNT = Field(ge=1, le=MAX_COUNT)
+IDENTIFIER = Field(pattern=r"^[a-z0-9][a-z0-9-]*$")
 
-ClassName = Annotated[str, kinds.name(r"[a-z]+", "lower-case letters")]
+ClassName = Annotated[str, Field(pattern=r"^[a-z]+$")]
 AnyClassName = Annotated[str, IDENTIFIER]
 """Of any kind of experiment: an imported network has perf-exit, for instance."""
 LevelName = Annotated[str, IDENTIFIER]
-MetricName = Annotated[str, kinds.name(r"[a-z0-9_]+", "a metric of docs/reference/metrics.md")]
-ParameterName = Annotated[str, kinds.name(r"[A-Za-z][A-Za-z0-9_-]*", "a consensus parameter")]
-OptionName = Annotated[str, kinds.name(r"_{0,2}[A-Za-z][A-Za-z0-9_]*", "an option of Tor")]
+MetricName = Annotated[str, Field(pattern=r"^[a-z0-9_]+$")]
+ParameterName = Annotated[str, Field(pattern=r"^[A-Za-z][A-Za-z0-9_-]*$")]
+OptionName = Annotated[str, Field(pattern=r"^_{0,2}[A-Za-z][A-Za-z0-9_]*$")]

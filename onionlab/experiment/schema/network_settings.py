@@ -3,51 +3,58 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Annotated, ClassVar, cast
+from typing import Annotated, Literal, cast
 
 from pydantic import model_validator
 
 from onionlab.experiment.schema.names import COUNT, IDENTIFIER, POSITIVE_COUNT, RELAY_ROLES
-from onionlab.yamlfile import kinds
+from onionlab.yamlfile.field_types import (
+    Derived,
+    Fraction,
+    OptionalRate,
+    PositiveNumber,
+    Rate,
+    RegionalRate,
+)
 from onionlab.yamlfile.model import Model, key
 
 
 class RelayRole(Model):
     """The relays of one role."""
 
-    derived = frozenset({"full_count"})
-    filled_in: ClassVar[dict[str, str]] = {"capacity": "(the role's name)"}
-
     count: Annotated[int, COUNT] = key(description="how many relays")
     capacity: Annotated[str, IDENTIFIER] = key(
+        "",
+        validate_default=False,
         description="a distribution of `configs/relay-capacity.yaml`, or of a file that `make "
-        "import-consensus` made (see docs/how-to/import-a-consensus.md)"
+        "import-consensus` wrote (see docs/how-to/import-a-consensus.md); by default the role's "
+        "name",
     )
-    capacity_factor: Annotated[float, kinds.number()] = key(
+    capacity_factor: PositiveNumber = key(
         1.0, description="multiplies the capacity of each relay of this role"
     )
-    bandwidth_rate_bit_per_s: Annotated[int | None, kinds.optional_rate()] = key(
+    bandwidth_rate_bit_per_s: OptionalRate = key(
         "none",
         alias="bandwidth_rate",
-        description="limit that each of these relays keeps to by itself: torrc `BandwidthRate`, "
-        "and `BandwidthBurst` of one second; Tor takes no less than 75 KiB/s",
+        description="limit in the torrc of each of these relays: `BandwidthRate`, and "
+        "`BandwidthBurst` of one second; Tor needs at least 75 KiB/s",
     )
-    full_count: int = 0
+    full_count: Derived[int] = 0
     """`count` before SCALE."""
 
 
 class Relays(Model):
-    """The relays, by the position they can take in a circuit. A role that is left out has none."""
+    """The relays, by their possible positions in a circuit. By default a role has no relays."""
 
     exitguard: RelayRole = key({"count": 0}, description="exits that are guards too")
     guard: RelayRole = key({"count": 0}, description="guards (entries)")
-    exit: RelayRole = key({"count": 0}, description="exits that are no guards")
-    middle: RelayRole = key({"count": 0}, description="relays that are neither")
+    exit: RelayRole = key({"count": 0}, description="exits that are not guards")
+    middle: RelayRole = key({"count": 0}, description="relays that are neither guards nor exits")
 
     @model_validator(mode="before")
     @classmethod
     def _name_capacities(cls, value: object) -> object:
-        """A role's capacities follow the distribution of its own name unless told otherwise."""
+        """Set the distribution of a role's own name as the default of its capacities."""
         if not isinstance(value, dict):
             return value
         named: dict[object, object] = dict(value)
@@ -71,35 +78,33 @@ class Servers(Model):
     """The web servers, outside of the Tor network."""
 
     count: Annotated[int, COUNT] = key(description="how many servers")
-    bandwidth_bit_per_s: Annotated[int, kinds.bandwidth_or_regions(regions=False)] = key(
-        alias="bandwidth", description="of each server, up and down alike"
+    bandwidth_bit_per_s: Rate = key(
+        alias="bandwidth", description="of each server, in each direction"
     )
 
 
 class Clients(Model):
-    """What holds for the clients of all classes."""
+    """Settings of the clients of all classes."""
 
-    bandwidth_bit_per_s: Annotated[int | None, kinds.bandwidth_or_regions(regions=True)] = key(
+    bandwidth_bit_per_s: RegionalRate = key(
         "regions",
         alias="bandwidth",
-        description="of each client, up and down alike; `regions`: as the geography says",
+        description="of each client, in each direction; `regions`: as in the geography",
     )
 
 
 class NetworkSettings(Model):
     """The hosts and the network between them."""
 
-    derived = frozenset({"scale"})
-
     authorities: Annotated[int, POSITIVE_COUNT] = key(
         3, description="directory authorities; SCALE leaves them as they are, they carry no load"
     )
     relays: Relays = key(description="relays by role")
-    capacity_factor: Annotated[float, kinds.number()] = key(
+    capacity_factor: PositiveNumber = key(
         1.0,
         description="multiplies the capacity of every relay (see docs/explanation/calibration.md)",
     )
-    capacities: Annotated[str, kinds.choice("random", "representative")] = key(
+    capacities: Literal["random", "representative"] = key(
         "random",
         description="which capacities of a distribution the relays of a role have, one from each "
         "of as many equal slices as there are relays: `random`: one at a random point of its "
@@ -107,9 +112,9 @@ class NetworkSettings(Model):
         "that capacities are the same in all networks, while places, latencies, keys and load are "
         "drawn as before",
     )
-    limited_by: Annotated[str, kinds.choice("link", "bandwidth-rate", "both")] = key(
+    limited_by: Literal["link", "bandwidth-rate", "both"] = key(
         "link",
-        description="what keeps relays to their capacity: `link`: the access link; "
+        description="what limits relays to their capacity: `link`: the access link; "
         "`bandwidth-rate`: Tor's own limit, with a burst of one second, on a link of ten times as "
         "much; `both`: link, rate and burst are those of one relay of the distribution",
     )
@@ -120,11 +125,11 @@ class NetworkSettings(Model):
         "`servers`' bandwidth; classes of `to: onion-services` fetch from them; SCALE leaves one "
         "at least",
     )
-    clients: Clients = key({}, description="what holds for all clients")
+    clients: Clients = key({}, description="settings of all clients")
     perf_clients: Annotated[int, COUNT] = key(
         0, description="clients named as tornettools' `perfclientNexit` hosts, for its own tools"
     )
-    middle_hops: Annotated[str, kinds.choice("weighted", "dedicated")] = key(
+    middle_hops: Literal["weighted", "dedicated"] = key(
         "weighted",
         description="`weighted`: Tor's bandwidth weights give guards and exits a share of the "
         "middle position; `dedicated`: the relays of role middle carry all of it "
@@ -134,14 +139,14 @@ class NetworkSettings(Model):
         description="a geography of `configs/regions.yaml`: places of hosts, latencies, "
         "access bandwidth"
     )
-    packet_loss: Annotated[float, kinds.fraction()] = key(
+    packet_loss: Fraction = key(
         "0 %", description="share of packets lost on each path between two places"
     )
-    scale: float = 1.0
+    scale: Derived[float] = 1.0
     """SCALE: what the counts were multiplied by."""
 
     def capacity_total_factor(self, role: str) -> float:
-        """What each relay of a role has its drawn capacity multiplied by.
+        """Return the factor for the capacity of each relay of a role.
 
         It joins the calibration's factors and makes up for rounding: a role of `full_count` relays
         scaled to `count` keeps exactly `scale` times its full total, if the draws for `count`

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+from typing import Any
 
 from onionlab.experiment.schema.engine_settings import EngineSettings
 from onionlab.experiment.schema.names import ClassName
 from onionlab.experiment.schema.network_settings import NetworkSettings
 from onionlab.experiment.schema.tor_settings import TorSettings
 from onionlab.experiment.schema.traffic_settings import TrafficClass
-from onionlab.yamlfile import kinds
+from onionlab.yamlfile.field_types import PositiveTime, Time
 from onionlab.yamlfile.model import Model, key
 
 FIRST_CONSENSUS_S = 25.0
@@ -21,17 +21,15 @@ ONION_SERVICES_START_S = (25.0, 30.0)
 class TimeSettings(Model):
     """The phases of a run, one after the other."""
 
-    bootstrap_s: Annotated[float, kinds.time(positive=True)] = key(
+    bootstrap_s: PositiveTime = key(
         alias="bootstrap", description="Tor starts, builds its consensus and its first circuits"
     )
-    warm_up_s: Annotated[float, kinds.time()] = key(
-        alias="warm_up", description="clients start; not measured"
+    warm_up_s: Time = key(alias="warm_up", description="clients start; not measured")
+    measured_s: PositiveTime = key(
+        alias="measured", description="streams that start in this span are measured"
     )
-    measured_s: Annotated[float, kinds.time(positive=True)] = key(
-        alias="measured", description="streams that start in this span count"
-    )
-    drain_s: Annotated[float, kinds.time()] = key(
-        alias="drain", description="streams that started in the measured span come to their end"
+    drain_s: Time = key(
+        alias="drain", description="streams that started in the measured span can end"
     )
 
     @property

@@ -2,24 +2,24 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import Annotated, Literal
+
+from pydantic import Field
 
 from onionlab.experiment import values
 from onionlab.experiment.schema.names import IDENTIFIER, RELAY_ROLES, OptionName, ParameterName
 from onionlab.experiment.values import Deployment, Traced
-from onionlab.yamlfile import kinds
+from onionlab.yamlfile.field_types import PositiveTime, TorrcLines
 from onionlab.yamlfile.model import Model, key
 
-TorrcOptions = dict[OptionName, Annotated[tuple[str, ...], kinds.torrc_lines()]]
+TorrcOptions = dict[OptionName, TorrcLines]
 
 
 class Scheduler(Model):
     """Tor's channel scheduler."""
 
-    name: Annotated[str, kinds.choice("KIST", "KISTLite", "Vanilla")] = key(
-        "KIST", description="torrc `Schedulers`"
-    )
-    run_interval_s: Annotated[float, kinds.time(positive=True)] = key(
+    name: Literal["KIST", "KISTLite", "Vanilla"] = key("KIST", description="torrc `Schedulers`")
+    run_interval_s: PositiveTime = key(
         "10 ms",
         alias="run_interval",
         description="torrc `KISTSchedRunInterval`, at most 100 ms; not with Vanilla",
@@ -27,7 +27,7 @@ class Scheduler(Model):
 
 
 class Torrc(Model):
-    """Further options of Tor, by who gets them. A later line in this order wins."""
+    """Further options of Tor, by kind of host. A later line in this order wins."""
 
     all: TorrcOptions = key({}, description="every Tor")
     authority: TorrcOptions = key({}, description="directory authorities")
@@ -36,7 +36,7 @@ class Torrc(Model):
 
 
 class ComparedTors(Model):
-    """Which Tors are compared."""
+    """The variants of Tor to compare."""
 
     variants: tuple[Annotated[str, IDENTIFIER], ...] = key(
         strict=False,
@@ -48,22 +48,21 @@ class ComparedTors(Model):
     )
 
 
-ConsensusParameters = dict[ParameterName, Annotated[int, kinds.whole_number(-(2**31), 2**31 - 1)]]
+ConsensusParameters = dict[ParameterName, Annotated[int, Field(ge=-(2**31), le=2**31 - 1)]]
 
 
 class TorSettings(ComparedTors):
-    """Which Tor runs, and how it is set."""
+    """Variants and options of Tor."""
 
     deployment: Annotated[Deployment, values.deployment()] = key(
-        "all", description="who runs the variant; the others run the baseline"
+        "all", description="hosts that run the variant; the others run the baseline"
     )
     scheduler: Scheduler = key({}, description="channel scheduler")
     trace: Annotated[Traced, values.traced(RELAY_ROLES)] = key(
         "none",
-        description="relays that write down when each cell passes "
-        "(see docs/explanation/celltrace.md)",
+        description="relays that log the times of each cell (see docs/explanation/celltrace.md)",
     )
     consensus_params: ConsensusParameters = key(
         {}, description="network parameters that the authorities vote for"
     )
-    torrc: Torrc = key({}, description="further options; they win over a variant's")
+    torrc: Torrc = key({}, description="further options, which override those of a variant")

@@ -2,12 +2,23 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import Annotated, Literal
 
-from pydantic import model_validator
+from pydantic import Field, GetJsonSchemaHandler, model_validator
+from pydantic.json_schema import JsonSchemaValue
+from pydantic_core import CoreSchema
 
 from onionlab.experiment.schema.names import COUNT, IDENTIFIER
-from onionlab.yamlfile import kinds, units
+from onionlab.yamlfile import units
+from onionlab.yamlfile.field_types import (
+    Derived,
+    OptionalTime,
+    OptionalTimeSpan,
+    PositiveTime,
+    Size,
+    Text,
+    Time,
+)
 from onionlab.yamlfile.model import Model, key
 
 MAX_PAUSE_CHOICES = 10_000
@@ -20,27 +31,25 @@ MODEL_KEYS = ("flow_model", "stream_model", "packet_model")
 class Pause(Model):
     """How long a client waits between two streams: none, or one of uniform and choices."""
 
-    word = "none"
-
-    uniform_s: Annotated[tuple[float, float] | None, kinds.time_span()] = key(
+    uniform_s: OptionalTimeSpan = key(
         None,
         alias="uniform",
         validate_default=False,
         description="lowest and highest pause; all pauses in steps of `step` are equally likely",
     )
-    step_s: Annotated[float, kinds.time(positive=True)] = key(
+    step_s: PositiveTime = key(
         "1 s", alias="step", description="distance of the pauses that `uniform` draws from"
     )
-    choices_s: tuple[Annotated[float, kinds.time()], ...] = key(
+    choices_s: tuple[Time, ...] = key(
         (), alias="choices", strict=False, description="pauses, each equally likely"
     )
 
     @model_validator(mode="before")
     @classmethod
     def _none(cls, value: object) -> object:
-        if value == cls.word:
+        if value == "none":
             return {}
-        if value == {}:
+        if not value or not isinstance(value, dict):
             raise ValueError("expected uniform or choices; without a pause write none")
         return value
 
@@ -61,6 +70,12 @@ class Pause(Model):
                 raise ValueError(f"expected at most {MAX_PAUSE_CHOICES} pauses; make step larger")
         return self
 
+    @classmethod
+    def __get_pydantic_json_schema__(
+        cls, core_schema: CoreSchema, handler: GetJsonSchemaHandler
+    ) -> JsonSchemaValue:
+        return {"anyOf": [{"const": "none"}, handler(core_schema)]}
+
     @property
     def times_s(self) -> tuple[float, ...]:
         """The pauses to draw from, each equally likely; empty if there is no pause.
@@ -76,12 +91,12 @@ class Pause(Model):
 class Start(Model):
     """When the clients of a class begin."""
 
-    after_s: Annotated[float, kinds.time()] = key(
+    after_s: Time = key(
         "0 s",
         alias="after",
         description="from the end of the bootstrap to the first client's start",
     )
-    spread_s: Annotated[float, kinds.time()] = key(
+    spread_s: Time = key(
         "0 s", alias="spread", description="the clients' starts are drawn uniformly from this span"
     )
 
@@ -89,46 +104,44 @@ class Start(Model):
 class TrafficClass(Model):
     """One class of clients; each of them fetches one file after the other."""
 
-    derived = frozenset({"full_count"})
-
     count: Annotated[int, COUNT] = key(description="how many clients")
-    request_bytes: Annotated[int, kinds.size()] | None = key(
-        None, alias="request", description="size of each download; required but with `markov`"
+    request_bytes: Size | None = key(
+        None, alias="request", description="size of each download; required except with `markov`"
     )
     pause: Pause = key(
-        "none", description="between a download's end and the next: `none` or a rule"
+        "none", description="between the end of a download and the next one: `none` or a rule"
     )
-    timeout_s: Annotated[float | None, kinds.optional_time()] = key(
-        alias="timeout", description="a download that takes longer is given up"
+    timeout_s: OptionalTime = key(
+        alias="timeout", description="time after which a download is aborted"
     )
-    stallout_s: Annotated[float | None, kinds.optional_time()] = key(
-        alias="stallout", description="a download that gets no byte for this long is given up"
+    stallout_s: OptionalTime = key(
+        alias="stallout", description="time without a byte after which a download is aborted"
     )
     start: Start = key({}, description="when its clients begin")
-    streams: Annotated[int, kinds.whole_number(1, MAX_STREAMS)] = key(
-        1, description="how many downloads each client makes side by side"
+    streams: Annotated[int, Field(ge=1, le=MAX_STREAMS)] = key(
+        1, description="number of parallel downloads of each client"
     )
-    stagger_s: Annotated[float, kinds.time()] = key(
+    stagger_s: Time = key(
         "0 s", alias="stagger", description="between the starts of a client's parallel downloads"
     )
-    repeat: Annotated[str, kinds.choice("forever", "once")] = key(
-        "forever", description="whether a download is followed by the next"
+    repeat: Literal["forever", "once"] = key(
+        "forever", description="whether each download is followed by another one"
     )
-    circuit: Annotated[str, kinds.choice("any", "one")] = key(
+    circuit: Literal["any", "one"] = key(
         "any",
         description="`one`: a run counts only if its log shows that all streams of each client "
-        "shared one circuit of guard, middle and exit; takes `repeat: once`",
+        "shared one circuit of guard, middle and exit; needs `repeat: once`",
     )
-    to: Annotated[str, kinds.choice("servers", "onion-services")] = key(
+    to: Literal["servers", "onion-services"] = key(
         "servers",
-        description="whom they fetch from; with `onion-services` a run counts only if its log "
-        "shows that all their streams went over rendezvous circuits",
+        description="the hosts that they fetch from; with `onion-services` a run counts only if "
+        "its log shows that all their streams went over rendezvous circuits",
     )
-    kind: Annotated[str, kinds.choice("tgen", "pieces", "markov")] = key(
+    kind: Literal["tgen", "pieces", "markov"] = key(
         "tgen",
         description="`tgen`: a download is one stream; `pieces`: libtorrent over TCP fetches it "
         "from one server in requests of 16 KiB (see docs/explanation/slowstart.md); `markov`: "
-        "users as Markov models of TGen have them, load alone (see "
+        "users of TGen's Markov models, as load alone (see "
         "docs/how-to/play-markov-models.md)",
     )
     request_rule: Annotated[str, IDENTIFIER] = key(
@@ -136,18 +149,18 @@ class TrafficClass(Model):
         description="with `pieces`: a variant of `libtorrent-patches/variants.yaml`, whose rule "
         "decides how many requests are outstanding",
     )
-    flow_model: Annotated[str, kinds.text()] | None = key(
+    flow_model: Text | None = key(
         None,
         description="with `markov`: file with the model of when circuits begin, relative to the "
         "checkout",
     )
-    stream_model: Annotated[str, kinds.text()] | None = key(
+    stream_model: Text | None = key(
         None, description="the same, of when the streams of a circuit begin"
     )
-    packet_model: Annotated[str, kinds.text()] | None = key(
+    packet_model: Text | None = key(
         None, description="the same, of what both sides of a stream send, and when"
     )
-    full_count: int = 0
+    full_count: Derived[int] = 0
     """`count` before SCALE."""
 
     @property

@@ -20,7 +20,6 @@ from onionlab.programs.registry import (
     read_registry,
     twins,
 )
-from onionlab.yamlfile import kinds
 from onionlab.yamlfile.model import Model, key
 
 FOLDER = "libtorrent-patches"
@@ -29,7 +28,7 @@ OBSERVER = "observer"
 
 class _Entry(LookModel):
     series: tuple[Name, ...] = key(strict=False, description="folders of patches")
-    rule: Annotated[str, kinds.name(r"[a-z-]+", "lower-case letters and hyphens")] = key(
+    rule: Annotated[str, Field(pattern=r"^[a-z-]+$")] = key(
         description="what a peer names as its request rule"
     )
 

@@ -18,15 +18,13 @@ from onionlab.programs.registry import (
     Look,
     LookModel,
     Name,
-    TextValue,
     read_registry,
     twins,
 )
-from onionlab.yamlfile import kinds
-from onionlab.yamlfile.kinds import nearest
+from onionlab.yamlfile.field_types import ExactText, Text, TorrcLine, one_of
 from onionlab.yamlfile.model import Model, key
 from onionlab.yamlfile.tree import Node, Problem
-from onionlab.yamlfile.units import show
+from onionlab.yamlfile.units import nearest, show
 
 FOLDER = "tor-patches"
 
@@ -36,22 +34,19 @@ STOCK = "stock"
 PROOF_FROM = ("every-relay", "an-exit")
 """Who can be asked for a series' proof; `variants.yaml` says what each means."""
 
-OptionName = Annotated[str, kinds.name(r"[A-Za-z_][A-Za-z0-9_]*", "an option of Tor")]
-ExactText = Annotated[str, kinds.exact_text()]
+OptionName = Annotated[str, Field(pattern=r"^[A-Za-z_][A-Za-z0-9_]*$")]
 
 
 class _VariantEntry(LookModel):
     series: Name | None = key(description="folder of its patches")
-    torrc: dict[OptionName, Annotated[str, kinds.torrc_line()]] = key(
-        description="options that every relay gets"
-    )
+    torrc: dict[OptionName, TorrcLine] = key(description="options that every relay gets")
     proof: ExactText | None = key(description="text that relays must have logged")
 
 
 class _SeriesEntry(Model):
-    description: TextValue = key(description="what it adds")
+    description: Text = key(description="what it adds")
     proof_prefix: ExactText | None = key(description="what the proofs of its variants begin with")
-    proof_from: Annotated[str, kinds.choice(*PROOF_FROM)] = key(
+    proof_from: Annotated[str, one_of(*PROOF_FROM)] = key(
         description="who must have logged the proof"
     )
 
