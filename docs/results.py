@@ -27,7 +27,7 @@ from analysis.measures.run_data import load_run
 from analysis.pages.numbers import NOTHING, format_effect, format_number
 from analysis.pages.paper_runs import distinct_runs, run_key
 from onionlab.experiment.claims_file import load_claims
-from onionlab.runs.packing import opened_together
+from onionlab.runs.packing import open_packs
 
 ROOT = Path(__file__).resolve().parents[1]
 RUNS = ROOT / "docs" / "runs"
@@ -53,7 +53,7 @@ def answers(packs: Sequence[Path], folder: Path) -> list[ClaimResult]:
     wanted = load_claims("swrr", root=ROOT)
     runs: RunStatistics = {}
     contention = {}
-    with opened_together(packs, folder) as store:
+    with open_packs(packs, folder) as store:
         studies = [load_study(store / STUDIES / f"{name}.json") for name in wanted.experiments]
         levels = {level.name: level for study in studies for level in study.levels}
         for run in distinct_runs(studies).values():
@@ -83,7 +83,7 @@ def _with_effect(answered: ClaimResult) -> str:
 
 def time_table(pack: Path, experiment: str, folder: Path) -> str:
     """Return the median time to 320 KiB by level, with ratios to the baseline's."""
-    with opened_together([pack], folder) as store:
+    with open_packs([pack], folder) as store:
         study = load_study(store / STUDIES / f"{experiment}.json")
         statistics = _web_times(study, store)
     assert study.baseline is not None
@@ -111,7 +111,7 @@ def network_table(packs: Sequence[tuple[str, Sequence[Path], str]], folder: Path
     """
     rows = []
     for name, files, experiment in packs:
-        with opened_together(files, folder) as store:
+        with open_packs(files, folder) as store:
             study = load_study(store / STUDIES / f"{experiment}.json")
             times = _web_times(study, store)[study.levels[0].name, "web"]
         cells = []
@@ -128,7 +128,7 @@ def network_table(packs: Sequence[tuple[str, Sequence[Path], str]], folder: Path
 
 def run_facts(packs: Sequence[Path], folder: Path) -> str:
     """Return what the manifests of packs say about their runs, in one sentence."""
-    with opened_together(packs, folder) as store:
+    with open_packs(packs, folder) as store:
         manifests = [read_manifest(path) for path in sorted(store.glob("*/manifest.json"))]
     engines = Counter(
         f"{one.identity['engine']['name']} {one.identity['engine']['version']}" for one in manifests

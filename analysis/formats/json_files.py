@@ -10,7 +10,7 @@ from pydantic import TypeAdapter, ValidationError
 from pydantic_core import from_json
 
 from analysis.errors import AnalysisError, problems_of
-from analysis.formats.compressed import DamagedError, TooLargeError, read_whole
+from analysis.formats.compressed import DamagedError, TooLargeError, read_content
 from analysis.formats.durable import write_whole
 
 T = TypeVar("T")
@@ -54,7 +54,7 @@ def read_json(
         AnalysisError: missing, unreadable, not compressed as its name says, too large, or not JSON.
     """
     try:
-        return parse_json(read_whole(path, most))
+        return parse_json(read_content(path, most))
     except FileNotFoundError:
         raise AnalysisError(f"{path} is missing", missing) from None
     except OSError as error:

@@ -20,8 +20,3 @@ class PackIndex(FormatModel):
     files: dict[str, str] = Field(
         description="name of a member -> its SHA-256; <run id>/<path>, or studies/<experiment>.json"
     )
-
-    @property
-    def published(self) -> bool:
-        """Whether it is the index of a published pack."""
-        return self.format == 2

@@ -1,14 +1,14 @@
-"""What a published pack holds of a run's records: all that figures and claims read, and no more.
+"""The files of a run in a published pack, which has what figures and claims read.
 
     <run id>/records-v<N>/    parse.json and
-        published.json                  what the tables below stand for
-        published-streams.parquet       in place of streams.parquet
-        published-goodput.parquet       in place of goodput.parquet: sums by class and second
-        published-progress.parquet      in place of progress.parquet, where downloads are compared
+        published.json                  what the tables below were made from
+        published-streams.parquet       replaces streams.parquet
+        published-goodput.parquet       replaces goodput.parquet: sums by class and second
+        published-progress.parquet      replaces progress.parquet, if downloads are compared
 
-The tables of peers, of perf clients and of cell traces are there as they are, and of those of
-circuits and of relays' bytes the rows that metrics read. What is here has the values that it
-had in the records, to the last bit. The pack is compressed as a whole, so its tables are not.
+The tables of peers, of perf clients and of cell traces are copied, and so are the rows of circuits
+and of relays' bytes that metrics read. All values are those of the records, to the last bit. The
+tables are not compressed, because the pack is.
 """
 
 from __future__ import annotations
@@ -24,36 +24,28 @@ from pydantic import Field, FiniteFloat
 from analysis.formats import files
 from analysis.formats.columns import STREAMS, Column, Outcome, arrow_schema
 from analysis.formats.format_model import FormatModel
-from analysis.formats.json_files import json_text, read_as
-from analysis.formats.tables import read_table
+from analysis.formats.json_files import read_as
 
 PUBLISHED_FORMAT: Final = 1
-"""Version of published.json and the tables beside it."""
+"""Version of published.json and of the tables in its folder."""
 
-GET_ANEW = "get the pack anew"
+GET_ANEW = "get the pack again"
 
 TICKS_PER_S = 4_000_000
-"""A tick is a quarter of a microsecond. TGen logs microseconds, and what is known to an interval is
-the middle of two of them, or of a middle and one of them."""
+"""A tick is a quarter of a microsecond. TGen logs microseconds. A time that is known to an interval
+is the middle of two of them, or of such a middle and one of them."""
 
-_STREAMS = {column.name: column for column in STREAMS}
-
-KEPT: tuple[Column, ...] = tuple(
-    _STREAMS[name]
-    for name in (
-        "client",
-        "class",
-        "stream_index",
-        "start_s",
-        "ttfb_from_start_s",
-        "time_to_320kib_s",
-        "time_to_last_byte_s",
-        "bytes_requested",
-        "outcome",
-        "end_s",
-    )
+_PUBLISHED_NAMES = (
+    *("client", "class", "stream_index", "start_s", "ttfb_from_start_s", "time_to_320kib_s"),
+    *("time_to_last_byte_s", "bytes_requested", "outcome", "end_s"),
 )
-"""The columns of streams that metrics, figures and claims read, but for one median."""
+
+PUBLISHED_COLUMNS = tuple(
+    column for name in _PUBLISHED_NAMES for column in STREAMS if column.name == name
+)
+"""The columns of streams that metrics, figures and claims read, except one median."""
+
+# Descriptions are stored in the tables: another one makes other bytes of the same records.
 
 GAP = Column(
     "longest_gap_s",
@@ -99,8 +91,9 @@ CODED_STREAMS: tuple[Column, ...] = (
     ),
     GAP,
 )
-"""Streams as whole ticks, each less what another column says. ``stream_index`` counts the rows of a
-client from 0. Where that would not give each value back to the bit, the table has ``KEPT``."""
+"""Streams as whole ticks, each less what another column states. ``stream_index`` is the number of a
+row among those of its client. If that does not give each value to the last bit, the table has
+``PUBLISHED_COLUMNS`` instead."""
 
 SUMS: tuple[Column, ...] = (
     Column("class", pa.string(), "traffic class; all: of all clients together"),
@@ -138,7 +131,7 @@ RECEIVED: tuple[Column, ...] = (
     Column("more_bytes", pa.int64(), "payload that came since the stream's row before"),
 )
 
-AS_THEY_ARE = (
+COPIED_FILES = (
     files.PARSE_REPORT,
     files.PEERS_TABLE,
     files.TRANSFER_FACTS,
@@ -148,16 +141,13 @@ AS_THEY_ARE = (
     files.TRACE_COUNTS,
     files.PERF_TABLE,
 )
-"""Files that a published run has as they are: of their tables figures and claims read all."""
-
-IN_PART = (files.CIRCUITS_TABLE, files.RELAY_BYTES_TABLE)
-"""Tables of which a published run has the rows that metrics and figures read."""
+"""Files of the records that a published run has too. Figures and claims read all of them."""
 
 DICTIONARIES = ("client", "class", "outcome")
 """Columns of few values."""
 
 
-class Heard(FormatModel):
+class HeartbeatSpan(FormatModel):
     """The heartbeats of one class."""
 
     begin_s: FiniteFloat = Field(description="when the first interval begins")
@@ -166,45 +156,40 @@ class Heard(FormatModel):
 
 
 class PublishedRun(FormatModel):
-    """published.json: what the tables of a published run stand for."""
+    """published.json: what the tables of a published run were made from."""
 
     format: Literal[1] = Field(default=PUBLISHED_FORMAT, description="version")
     records: dict[str, Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")]] = Field(
-        description="name of a record table -> its SHA-256, of all that the run had"
+        description="name of a record table -> its SHA-256; all tables of the run's records"
     )
     tables: dict[str, str] = Field(
         default={}, description="name of each table here -> its SHA-256. Older packs lack it"
     )
-    classes: dict[str, Heard] = Field(
-        default={}, description="class, or all -> its heartbeats; one without any is not there"
+    classes: dict[str, HeartbeatSpan] = Field(
+        default={}, description="class, or all -> its heartbeats, if it has any"
     )
 
 
 def is_published(records: Path) -> bool:
-    """Whether a folder holds what was published of records, and not the records."""
+    """Return whether a folder of records is from a published pack."""
     return (records / files.PUBLISHED).is_file()
 
 
-def write_published(path: Path, content: PublishedRun) -> None:
-    """Writes a published.json; the same content gives the same bytes."""
-    path.write_text(json_text(content.content()), encoding="utf-8")
-
-
 def read_published(records: Path) -> PublishedRun:
-    """Reads the published.json of a folder of records.
+    """Read the published.json of a folder of records.
 
     Raises:
-        AnalysisError: missing, not JSON, or of another format.
+        AnalysisError: The file is missing, not JSON, or of another format.
     """
     path = records / files.PUBLISHED
     return read_as(PublishedRun, path, "description of a published run", wrong=GET_ANEW)
 
 
 def write_table(path: Path, columns: tuple[Column, ...], values: Mapping[str, pa.Array]) -> None:
-    """Writes a table in one piece; the same values give the same bytes.
+    """Write a table in one row group. The same values give the same bytes.
 
-    The first bytes of all numbers stand together, then the second ones: those of like numbers are
-    alike, which is what the pack's compression lives on.
+    BYTE_STREAM_SPLIT puts the first bytes of all numbers next to each other, then the second ones.
+    Those of similar numbers are similar, so the pack compresses them well.
     """
     schema = arrow_schema(columns, PUBLISHED_FORMAT)
     table = pa.table([values[column.name] for column in columns], schema=schema)
@@ -219,13 +204,3 @@ def write_table(path: Path, columns: tuple[Column, ...], values: Mapping[str, pa
         column_encoding=dict.fromkeys(numbers, "BYTE_STREAM_SPLIT"),
         write_statistics=False,
     )
-
-
-def read_streams(records: Path) -> pa.Table:
-    """Read the table of streams, ``CODED_STREAMS`` or ``KEPT`` with ``GAP``.
-
-    Raises:
-        AnalysisError: missing, damaged, or neither of the two.
-    """
-    path = records / files.PUBLISHED_STREAMS
-    return read_table(path, (*KEPT, GAP), CODED_STREAMS, missing=GET_ANEW, wrong=GET_ANEW)

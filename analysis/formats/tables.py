@@ -13,7 +13,7 @@ import pyarrow.parquet as pq  # type: ignore[import-untyped]
 from analysis.errors import AnalysisError
 from analysis.formats import files
 from analysis.formats.columns import Column, arrow_schema
-from analysis.formats.compressed import most_bytes, require_size
+from analysis.formats.compressed import max_content_bytes, require_size
 from analysis.formats.durable import make_folder, put_in_place
 from analysis.formats.parquet_pages import require_plausible
 from analysis.formats.scratch import scratch_folder
@@ -91,12 +91,12 @@ def read_table(
         with pq.ParquetFile(path) as file:
             columns = _fitting(path, file.schema_arrow, (layout, *others), wrong)
             metadata = file.metadata
-        names = [column.name for column in columns]
         require_plausible(path)
+        names = [column.name for column in columns]
         texts = [column.name for column in columns if column.type == pa.string()]
         # As a dictionary, a long text that occurs in many rows needs its memory only once.
         with pq.ParquetFile(path, metadata=metadata, read_dictionary=texts) as file:
-            table = file.read(columns=names).select(names)
+            table = _read_columns(file, names, max_content_bytes(path.stat().st_size))
         table.validate(full=True)
         # Each row group has its own dictionary, which Arrow's group_by() does not support.
         table = table.unify_dictionaries()
@@ -113,6 +113,25 @@ def read_table(
         raise AnalysisError(f"{path} cannot be read: {str(error)[:200]}", wrong) from None
     require_values(path, table, columns, wrong)
     return table
+
+
+def _read_columns(file: pq.ParquetFile, names: Sequence[str], max_bytes: int) -> pa.Table:
+    """Read columns in batches, because the footer can state a wrong number of rows.
+
+    Raises TooLargeError if the file states, or its columns need, more than ``max_bytes`` of memory.
+    """
+    # Arrow decompresses each page as a whole. The metadata of columns are not used, because PyArrow
+    # ends the process for some damaged ones.
+    groups = map(file.metadata.row_group, range(file.metadata.num_row_groups))
+    require_size(sum(group.total_byte_size for group in groups), max_bytes)
+    size_bytes = 0
+    batches = []
+    for batch in file.iter_batches(ROWS_PER_GROUP, columns=names):
+        size_bytes += batch.nbytes
+        require_size(size_bytes, max_bytes)
+        batches.append(batch)
+    schema = None if batches else file.schema_arrow
+    return pa.Table.from_batches(batches, schema).select(names)
 
 
 def _fitting(
@@ -132,7 +151,7 @@ def _require_plausible_texts(column: pa.ChunkedArray, size_bytes: int) -> None:
     """Raise TooLargeError for texts that would need too much memory as a NumPy array."""
     dictionary = column.chunk(0).dictionary if column.num_chunks else pa.array([], pa.string())
     longest = pc.max(pc.binary_length(dictionary)).as_py() or 0
-    require_size(len(column) * longest * CHARACTER_BYTES, most_bytes(size_bytes))
+    require_size(len(column) * longest * CHARACTER_BYTES, max_content_bytes(size_bytes))
 
 
 def require_values(

@@ -1,124 +1,52 @@
-"""Whether a run's directory, wherever it comes from, has all that an analysis reads of it."""
+"""Check that a run's directory has everything that an analysis reads of it."""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 
 import pyarrow as pa  # type: ignore[import-untyped]
 
 from analysis.errors import AnalysisError
 from analysis.formats import files
-from analysis.formats.columns import (
-    ARRIVALS,
-    CELLS,
-    CIRCUITS,
-    GOODPUT,
-    PEERS,
-    PERF,
-    PROGRESS,
-    RELAY_BYTES,
-    RELAY_TIME,
-    STREAMS,
-    Column,
-)
 from analysis.formats.manifest import read_manifest
-from analysis.formats.published import (
-    AS_THEY_ARE,
-    GET_ANEW,
-    IN_PART,
-    RECEIVED,
-    SUMS,
-    is_published,
-    read_published,
-    read_streams,
-)
+from analysis.formats.published import GET_ANEW, is_published, read_published
 from analysis.formats.record_files import (
     ParseReport,
     read_parse_report,
     read_records_format,
-    read_trace_counts,
-    read_transfer_facts,
     table_hashes,
 )
-from analysis.formats.tables import DAMAGED_HINT, read_table
-
-TABLES: dict[str, tuple[Column, ...]] = {
-    files.STREAMS_TABLE: STREAMS,
-    files.GOODPUT_TABLE: GOODPUT,
-    files.PROGRESS_TABLE: PROGRESS,
-    files.PEERS_TABLE: PEERS,
-    files.CELLS_TABLE: CELLS,
-    files.RELAY_TIME_TABLE: RELAY_TIME,
-    files.ARRIVALS_TABLE: ARRIVALS,
-    files.PERF_TABLE: PERF,
-    files.CIRCUITS_TABLE: CIRCUITS,
-    files.RELAY_BYTES_TABLE: RELAY_BYTES,
-}
-
-PUBLISHED_FILES = {
-    *AS_THEY_ARE,
-    *IN_PART,
-    files.PUBLISHED,
-    files.PUBLISHED_STREAMS,
-    files.PUBLISHED_GOODPUT,
-    files.PUBLISHED_PROGRESS,
-}
+from analysis.formats.tables import DAMAGED_HINT
 
 
 def require_whole(run: Path) -> None:
-    """Reads all of a finished run that reports and comparisons read.
+    """Check that a finished run has its records, the logs that they are read from, or both.
 
-    A run has records, logs that they are read from, or both. Records of another format are taken
-    as they are: another version of this program reads them.
+    Records of another format are accepted: another version of this program reads them.
 
     Raises:
-        AnalysisError: the manifest or a record file is damaged or missing, there are neither
+        AnalysisError: The manifest or a record file is damaged or missing, there are neither
             records nor logs, or the records are those of a published pack.
     """
     read_manifest(run / files.MANIFEST)
-    records = sorted(path for path in run.glob(files.ANY_RECORDS) if path.is_dir())
-    if not records and not (run / files.HOSTS).is_dir():
+    folders = sorted(path for path in run.glob(files.ANY_RECORDS) if path.is_dir())
+    if not folders and not (run / files.HOSTS).is_dir():
         raise AnalysisError(f"{run.name} has neither records nor logs")
-    for directory in records:
-        if is_published(directory):
+    for records in folders:
+        if is_published(records):
             raise AnalysisError(f"{run.name} is of a published pack, and not whole")
-        if read_records_format(directory) == files.RECORDS_FORMAT:
-            _require_records(directory)
-
-
-def require_published(run: Path) -> None:
-    """Reads all of a run of a published pack.
-
-    Raises:
-        AnalysisError: something is damaged or missing, or there is more or less than a published
-            pack has of a run.
-    """
-    read_manifest(run / files.MANIFEST)
-    records = run / files.RECORDS
-    if [path for path in run.iterdir() if path.name != files.MANIFEST] != [records]:
-        raise AnalysisError(f"{run.name} has not {files.MANIFEST} and {files.RECORDS}/ alone")
-    read_published(records)
-    unknown = {path.name for path in records.iterdir()} - PUBLISHED_FILES
-    if unknown:
-        raise AnalysisError(f"{run.name} has files that are not published: {min(unknown)}")
-    report = read_parse_report(records / files.PARSE_REPORT)
-    require_tables(records, report)
-    _read_tables(records, ())
-    if not (records / files.PEERS_TABLE).is_file():
-        require_streams(records, report, read_streams(records))
-        read_table(records / files.PUBLISHED_GOODPUT, SUMS, missing=GET_ANEW, wrong=GET_ANEW)
-        if (records / files.PUBLISHED_PROGRESS).is_file():
-            read_table(records / files.PUBLISHED_PROGRESS, RECEIVED, wrong=GET_ANEW)
+        if read_records_format(records) == files.RECORDS_FORMAT:
+            require_tables(records, read_parse_report(records / files.PARSE_REPORT))
 
 
 def require_tables(records: Path, report: ParseReport) -> None:
     """Check that the tables in a folder of records are those that were written there.
 
-    Records and packs of older versions do not say which.
+    Records and packs of older versions do not state which.
 
     Raises:
-        AnalysisError: a table is missing, or its bytes differ.
+        AnalysisError: A table is missing, or its bytes differ.
     """
     published = is_published(records)
     expected = read_published(records).tables if published else report.tables
@@ -134,11 +62,11 @@ def require_tables(records: Path, report: ParseReport) -> None:
 def require_streams(records: Path, report: ParseReport, streams: pa.Table) -> None:
     """Check the streams of each class, by outcome, against the counts of parse.json.
 
-    streams: rows of a table of streams, or of those that a published pack has: it leaves out
-        classes that are load alone.
+    streams: Rows of a table of streams, or of that of a published pack, which has no classes that
+        are only load.
 
     Raises:
-        AnalysisError: the counts differ.
+        AnalysisError: The counts differ.
     """
     published = is_published(records)
     rows = streams.select(["class", "outcome"])
@@ -150,33 +78,11 @@ def require_streams(records: Path, report: ParseReport, streams: pa.Table) -> No
         if counts != expected:
             raise AnalysisError(
                 f"{records} is damaged: it has {sum(counts.values())} streams of {name} "
-                f"({_shown(counts)}), and its logs had {sum(expected.values())} "
-                f"({_shown(expected)})",
+                f"({_format_counts(counts)}), and its logs had {sum(expected.values())} "
+                f"({_format_counts(expected)})",
                 GET_ANEW if published else DAMAGED_HINT,
             )
 
 
-def _shown(counts: Mapping[str, int]) -> str:
+def _format_counts(counts: Mapping[str, int]) -> str:
     return ", ".join(f"{count} {name}" for name, count in sorted(counts.items())) or "none"
-
-
-def _require_records(records: Path) -> None:
-    report = read_parse_report(records / files.PARSE_REPORT)
-    require_tables(records, report)
-    transfer = (records / files.PEERS_TABLE).is_file()
-    needed = (files.PEERS_TABLE,) if transfer else (files.STREAMS_TABLE, files.GOODPUT_TABLE)
-    _read_tables(records, needed)
-    if not transfer:
-        require_streams(records, report, read_table(records / files.STREAMS_TABLE, STREAMS))
-
-
-def _read_tables(records: Path, needed: Collection[str]) -> None:
-    """Read the tables that are needed or exist, and what belongs to them."""
-    for name, columns in TABLES.items():
-        if name in needed or (records / name).is_file():
-            read_table(records / name, columns)
-    if (records / files.PEERS_TABLE).is_file():
-        read_transfer_facts(records)
-    if (records / files.CELLS_TABLE).is_file():
-        read_trace_counts(records / files.TRACE_COUNTS)
-        read_table(records / files.RELAY_TIME_TABLE, RELAY_TIME)

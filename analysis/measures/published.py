@@ -1,4 +1,4 @@
-"""Loading of the heartbeats and download progress of a run from a published pack."""
+"""Read what a published pack has of a run's heartbeats, and of how its streams progressed."""
 
 from __future__ import annotations
 
@@ -13,13 +13,7 @@ import pyarrow as pa  # type: ignore[import-untyped]
 from analysis.arrays import Floats, Ints
 from analysis.errors import AnalysisError
 from analysis.formats import files
-from analysis.formats.published import (
-    GET_ANEW,
-    RECEIVED,
-    SUMS,
-    Heard,
-    read_published,
-)
+from analysis.formats.published import GET_ANEW, RECEIVED, SUMS, read_published
 from analysis.formats.tables import read_table
 from analysis.measures.data import ALL, BytesRead
 
@@ -28,45 +22,53 @@ Curve = tuple[Floats, Floats]
 
 
 def load_sums(records: Path) -> dict[str, BytesRead]:
-    """Return the bytes read over time by each class with heartbeats and by ``ALL``.
+    """Return what each class that has heartbeats read over time, and ``ALL`` together.
 
     Raises:
-        AnalysisError: a file is missing or damaged, or the files do not match.
+        AnalysisError: A file is missing, is damaged, or does not fit the other.
     """
-    facts = read_published(records)
+    spans = read_published(records).classes
     path = records / files.PUBLISHED_GOODPUT
     table = read_table(path, SUMS, missing=GET_ANEW, wrong=GET_ANEW)
     names = np.asarray(table["class"].to_pylist(), dtype=np.str_)
-    columns = {
-        name: table[name].to_numpy(zero_copy_only=False) for name in ("time_s", "bytes_read")
-    }
-    rows = {str(name): np.flatnonzero(names == name) for name in np.unique(names)}
-    if set(rows) != set(facts.classes):
-        raise AnalysisError(f"{path} and {files.PUBLISHED} have different classes", GET_ANEW)
-    of_class = {
-        name: _curve(path, columns["time_s"][own], columns["bytes_read"][own])
-        for name, own in rows.items()
-        if name != ALL
-    }
-    curves = dict(of_class)
-    if ALL in rows:
-        own = rows[ALL]
-        if table["rounding"].take(own).null_count:
+    if set(names.tolist()) != set(spans):
+        raise AnalysisError(f"{path} and {files.PUBLISHED} have other classes", GET_ANEW)
+    time_s, amount = (
+        table[name].to_numpy(zero_copy_only=False) for name in ("time_s", "bytes_read")
+    )
+    curves = {name: (time_s[names == name], amount[names == name]) for name in spans}
+    if ALL in curves:
+        rounding = table["rounding"].filter(pa.array(names == ALL))
+        if rounding.null_count:
             raise AnalysisError(f"{path} has rows of {ALL} without rounding", GET_ANEW)
-        rounding = table["rounding"].fill_null(0).to_numpy()[own]
-        time_s = columns["time_s"][own]
-        curves[ALL] = _curve(path, time_s, summed(of_class, time_s, rounding))
-    return {name: _read(facts.classes[name], curve) for name, curve in curves.items()}
+        of_all, _ = curves.pop(ALL)
+        curves[ALL] = of_all, _sum(curves, of_all, rounding.to_numpy())
+    for times, values in curves.values():
+        finite = np.all(np.isfinite(times)) and np.all(np.isfinite(values))
+        if not (finite and np.all(np.diff(times) > 0)):
+            raise AnalysisError(
+                f"{path} has times that do not ascend, or rows without bytes", GET_ANEW
+            )
+    return {
+        name: BytesRead(span.begin_s, span.end_s, span.interval_s, partial(bytes_by, curves[name]))
+        for name, span in spans.items()
+    }
 
 
 def bytes_by(curve: Curve, grid_s: Floats) -> Floats:
-    """Return the bytes at each time of a grid, interpolated between the times of the curve."""
+    """Return the bytes by each time of a grid. Between two times of the curve they are linear."""
     time_s, amount = curve
     return np.interp(grid_s, time_s, amount, left=0.0)
 
 
-def summed(curves: Mapping[str, Curve], time_s: Floats, rounding: Ints) -> Floats:
-    """Return the bytes of all classes together: their sum, corrected by units in the last place."""
+def rounding_errors(curves: Mapping[str, Curve], time_s: Floats, amount: Floats) -> Ints:
+    """Return ``amount`` less the sum of all classes, in units in the last place."""
+    total = _sum(curves, time_s, np.zeros(time_s.shape, dtype=np.int64))
+    return np.asarray(amount.view(np.int64) - total.view(np.int64))
+
+
+def _sum(curves: Mapping[str, Curve], time_s: Floats, rounding: Ints) -> Floats:
+    """Return the bytes of all classes together, corrected by units in the last place."""
     total = np.zeros(time_s.shape)
     with np.errstate(over="ignore", invalid="ignore"):
         for name in sorted(curves):
@@ -74,28 +76,11 @@ def summed(curves: Mapping[str, Curve], time_s: Floats, rounding: Ints) -> Float
     return (total.view(np.int64) + rounding).view(np.float64)
 
 
-def rounding_of(curves: Mapping[str, Curve], time_s: Floats, amount: Floats) -> Ints:
-    """Return the correction with which ``summed`` returns exactly ``amount``."""
-    total = summed(curves, time_s, np.zeros(time_s.shape, dtype=np.int64))
-    return np.asarray(amount.view(np.int64) - total.view(np.int64))
-
-
-def _curve(path: Path, time_s: Floats, amount: Floats) -> Curve:
-    finite = np.all(np.isfinite(time_s)) and np.all(np.isfinite(amount))
-    if not (finite and np.all(np.diff(time_s) > 0)):
-        raise AnalysisError(f"{path} has times that do not ascend, or rows without bytes", GET_ANEW)
-    return time_s, amount
-
-
-def _read(heard: Heard, curve: Curve) -> BytesRead:
-    return BytesRead(heard.begin_s, heard.end_s, heard.interval_s, partial(bytes_by, curve))
-
-
 def load_received(records: Path) -> dict[tuple[str, int], Curve]:
-    """Return (client, stream number) -> bytes received by the times of ``asked_times``.
+    """Return client and number of a stream -> how much it had received by the published times.
 
     Raises:
-        AnalysisError: the table is damaged.
+        AnalysisError: The table is damaged.
     """
     path = records / files.PUBLISHED_PROGRESS
     if not path.is_file():
@@ -112,7 +97,7 @@ def load_received(records: Path) -> dict[tuple[str, int], Curve]:
 
 
 def stream_rows(table: pa.Table) -> dict[tuple[str, int], slice]:
-    """Return (client, stream number) -> its rows, which are contiguous."""
+    """Return client and number of a stream -> its rows, which are adjacent."""
     names, index = table["client"].to_pylist(), table["stream_index"].to_pylist()
     ends = [
         row

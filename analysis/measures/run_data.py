@@ -22,11 +22,11 @@ from analysis.celltrace.waiting import waits
 from analysis.errors import AnalysisError
 from analysis.formats import files
 from analysis.formats.columns import GOODPUT, PEERS, PROGRESS, STREAMS, Column, Outcome
-from analysis.formats.published import GAP, GET_ANEW, KEPT, is_published, read_streams
-from analysis.formats.published_streams import restored
+from analysis.formats.published import GAP, GET_ANEW, is_published
+from analysis.formats.published_streams import read_streams
 from analysis.formats.record_files import ParseReport, read_parse_report, read_transfer_facts
 from analysis.formats.study import Level
-from analysis.formats.tables import read_table, require_values
+from analysis.formats.tables import read_table
 from analysis.formats.whole_run import require_streams, require_tables
 from analysis.measures.data import ALL, Beats, ClassData, Streams
 from analysis.measures.downloads import Download, download
@@ -92,13 +92,9 @@ def _with_unknown_reasons(data: dict[str, ClassData], report: ParseReport) -> di
 
 
 def _published(records: Path, level: Level, report: ParseReport) -> dict[str, ClassData]:
-    """Load the records of a run from a published pack. Raises as ``load_run``."""
-    stored = read_streams(records)
-    require_streams(records, report, stored)
-    gaps = stored[GAP.name].to_pylist()
-    streams = restored(stored) if "pause_ticks" in stored.column_names else stored
-    require_values(records / files.PUBLISHED_STREAMS, streams, KEPT, GET_ANEW)
-    streams = streams.append_column(GAP.name, pa.array(gaps, pa.float64()))
+    """Return what a published pack has of a run's records as arrays. Raises as ``load_run``."""
+    streams = read_streams(records)
+    require_streams(records, report, streams)
     sums, progress = load_sums(records), load_received(records)
     clients = sorted(pc.unique(streams["client"].cast(pa.string())).to_pylist())
     streams = _with_codes(_with_texts(streams), clients)

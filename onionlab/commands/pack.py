@@ -6,8 +6,7 @@ import argparse
 from pathlib import Path
 
 from analysis.formats.files import PLAN
-from analysis.formats.scratch import scratch_folder
-from analysis.formats.study import load_study, write_study
+from analysis.formats.study import load_study
 from onionlab.commands._arguments import add_networks_argument
 from onionlab.commands._request import output_file, results_folder
 from onionlab.errors import UserError
@@ -18,7 +17,7 @@ from onionlab.runs.packing import pack
 from onionlab.runs.plan import read_plan
 from onionlab.runs.store import Store
 
-HELP = "write the finished runs of results into one file, to be published or taken elsewhere"
+HELP = "write the finished runs of an experiment into one file, to publish or to copy them"
 
 
 def setup_arguments(parser: argparse.ArgumentParser) -> None:
@@ -26,12 +25,12 @@ def setup_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("name", help="an experiment that was run; `figures` for a paper's runs")
     parser.add_argument("--out", type=Path, help="the file [results/NAME/runs.tar.xz]")
     add_networks_argument(parser, "only these: a number n (networks 1 to n) or a list: 1,4,7")
-    which = parser.add_mutually_exclusive_group()
-    which.add_argument("--logs", action="store_true", help="with all files of each run")
-    which.add_argument(
+    content = parser.add_mutually_exclusive_group()
+    content.add_argument("--logs", action="store_true", help="with all files of each run")
+    content.add_argument(
         "--published",
         action="store_true",
-        help="with what figures and claims read, and no more: a tenth of the size, to be published",
+        help="with only what figures and claims read: a tenth of the size",
     )
 
 
@@ -45,29 +44,22 @@ def run(args: argparse.Namespace) -> int:
         )
     out = output_file(args.out or folder / "runs.tar.xz")
     seeds = checked_seeds(parse_seeds(args.seeds)) if args.seeds else None
-    wanted = {
-        planned.run_id
-        for plan in plans
-        for planned in plan.runs
-        if seeds is None or planned.seed in seeds
-    }
-    if not wanted:
+    runs = [run for plan in plans for run in plan.runs if seeds is None or run.seed in seeds]
+    run_ids = {run.run_id for run in runs}
+    if not run_ids:
         raise UserError(f"there is no run of {args.name} on these networks: {args.seeds}")
-    with scratch_folder(folder, ".packing-") as scratch:
-        studies = [plan.study for plan in plans]
-        if seeds is not None:
-            for number, study in enumerate(studies):
-                studies[number] = scratch / f"{number}.json"
-                write_study(studies[number], part_of_study(load_study(study), seeds))
-        count = pack(
-            Store(plans[0].store),
-            wanted,
-            out,
-            studies=studies,
-            logs=args.logs,
-            published=args.published,
-            say=print,
-        )
-    print(f"{count} of {len(wanted)} runs, {out.stat().st_size / 1e6:.1f} MB")
+    studies = [load_study(plan.study) for plan in plans]
+    if seeds is not None:
+        studies = [part_of_study(study, seeds) for study in studies]
+    count = pack(
+        Store(plans[0].store),
+        run_ids,
+        out,
+        studies=studies,
+        logs=args.logs,
+        published=args.published,
+        say=print,
+    )
+    print(f"{count} of {len(run_ids)} runs, {out.stat().st_size / 1e6:.1f} MB")
     print(out)
     return 0

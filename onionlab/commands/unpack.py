@@ -1,4 +1,4 @@
-"""Take runs from a file."""
+"""Add the runs of packs to the store."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from onionlab.paths import working_root
 from onionlab.runs.packing import unpack
 from onionlab.runs.store import Store
 
-HELP = "take the runs of files that `onionlab pack` wrote, so that they are not made again"
+HELP = "add the runs of packs to the store, so that they are not simulated again"
 
-STATUSES = {1: "a run is there with other records, which were kept"}
+STATUSES = {1: "the store has a run with other records, which it keeps"}
 
 
 def setup_arguments(parser: argparse.ArgumentParser) -> None:
@@ -21,13 +21,14 @@ def setup_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Print how many runs are new; 1 where a run is there with other records."""
+    """Print how many runs are new. Return 1 if the store has a run with other records."""
     store = Store(working_root() / "runs")
-    done = [unpack(store, file) for file in listed_files(args.files)]
-    new = sum(len(one.new) for one in done)
-    same = sum(len(one.same) for one in done)
-    print(f"{new} runs are new, {same} were there with the same records")
-    different = [run_id for one in done for run_id in one.different]
+    results = [result for file in listed_files(args.files) for result in unpack(store, file)]
+    new, same, different = (
+        [run_id for run_id, outcome in results if outcome == name]
+        for name in ("new", "same", "different")
+    )
+    print(f"{len(new)} runs are new, the store has {len(same)} with the same records")
     for run_id in different:
-        print(f"error: {run_id} is there with other records, which were kept", file=sys.stderr)
+        print(f"error: the store has {run_id} with other records, which it keeps", file=sys.stderr)
     return 1 if different else 0

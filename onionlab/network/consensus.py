@@ -13,7 +13,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from analysis.formats.compressed import read_whole
+from analysis.formats.compressed import read_content
 from analysis.formats.durable import write_whole
 from onionlab.errors import UserError
 from onionlab.network.geography import (
@@ -180,7 +180,7 @@ def import_consensus(root: Path, source: Path, name: str) -> tuple[Consensus, Pa
             "lower-case letters, digits and hyphens only, at most 50 of them",
         )
     try:
-        content = bytes(read_whole(source, LARGEST_CONSENSUS_BYTES))
+        content = read_content(source, LARGEST_CONSENSUS_BYTES)
     except (OSError, ValueError) as error:
         reason = error.strerror if isinstance(error, OSError) else str(error)
         raise UserError(f"{source}: cannot be read: {reason}", HINT) from error

@@ -40,7 +40,7 @@ from analysis.pages.report_tables import scope_note
 from analysis.pages.simulated import simulated
 from onionlab.errors import UserError
 from onionlab.paths import is_file, is_folder
-from onionlab.runs.packing import opened
+from onionlab.runs.packing import open_pack
 from onionlab.runs.store import Store
 
 _PACK = re.compile(r"(?P<file>.+\.tar\.xz)(:(?P<rest>.*))?")
@@ -104,7 +104,7 @@ class _Packs(contextlib.ExitStack):
         """Where its content is. Raises UserError: no pack, or damaged."""
         file = file.resolve()
         if file not in self._open:
-            self._open[file] = self.enter_context(opened(file, self._below))
+            self._open[file] = self.enter_context(open_pack(file, self._below))
         return self._open[file]
 
 

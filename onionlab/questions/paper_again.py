@@ -18,7 +18,7 @@ from onionlab.errors import UserError
 from onionlab.experiment.claims_file import ClaimSet, load_claims
 from onionlab.experiment.schema import RELAY_ROLES
 from onionlab.programs.building import NotBuiltError, only_what_is_built
-from onionlab.runs.packing import opened_together
+from onionlab.runs.packing import open_packs
 from onionlab.runs.plan import Plan, read_plan
 from onionlab.runs.planning import make_plan
 from onionlab.runs.workflow.drive import make_runs
@@ -170,7 +170,7 @@ def published_paper(
     wanted = load_claims(claims, root=root)
     out = results_of(root, wanted)
     others = _answers_of(beside, wanted, out)
-    with opened_together(files, out) as folder:
+    with open_packs(files, out) as folder:
         studies = _studies_of(files, folder, wanted)
         return PaperAgain(_draw(wanted, studies, folder, out, others), None)
 
@@ -179,7 +179,7 @@ def _answers_of(packs: Sequence[Path], wanted: ClaimSet, out: Path) -> OtherStud
     """What the runs of packs answer; None without packs."""
     if not packs:
         return None
-    with opened_together(packs, out) as folder:
+    with open_packs(packs, out) as folder:
         content = _content(wanted, _studies_of(packs, folder, wanted))
         title = " and ".join(path.name for path in packs)
         return paper.answer_other_study(content, folder, title)

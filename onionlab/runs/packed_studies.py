@@ -1,9 +1,10 @@
-"""The studies of packs: cut down to some networks, and several put together."""
+"""Reduce the study of a pack to some networks, and merge such studies."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 from pathlib import Path
+from typing import Any
 
 from analysis.formats.study import Study, load_study, write_study
 from onionlab.errors import UserError
@@ -11,54 +12,56 @@ from onionlab.runs.earlier_looks import looks_together, replicates_in
 
 
 def part_of_study(study: Study, seeds: Iterable[int]) -> Study:
-    """Return the study of these networks alone, which `opened_together` can merge with others."""
+    """Return the study of only these networks, which `add_study` can merge with others."""
     kept = sorted(set(seeds) & set(study.asked["seeds"]))
-    used = [run for run in study.provenance.get("runs", []) if run["seed"] in kept]
     return study.model_copy(
         update={
             "asked": {**study.asked, "seeds": kept},
-            "provenance": {**study.provenance, "runs": used},
+            "provenance": {
+                **study.provenance,
+                "runs": [run for run in study.provenance.get("runs", []) if run["seed"] in kept],
+            },
             "runs": tuple(run for run in study.runs if run.seed in kept),
             "networks": {
-                level: {seed: facts for seed, facts in of_seed.items() if seed in kept}
-                for level, of_seed in study.networks.items()
+                level: {seed: facts for seed, facts in networks.items() if seed in kept}
+                for level, networks in study.networks.items()
             },
         }
     )
 
 
-def add_study(target: Path, study: Path, file: Path) -> None:
-    """Add the networks and runs of a study to those of ``target``.
+def add_study(target: Path, source: Path, pack: Path) -> None:
+    """Add the networks and runs of one study.json to another one.
 
     Args:
-        target: a study.json, which may be missing.
-        study: another one.
-        file: where that is from.
+        target: The file that is changed. It may be missing.
+        source: The study to add.
+        pack: The pack that it is from, for messages.
 
     Raises:
-        UserError: the two differ in more than their networks and the machine.
+        UserError: The two differ in more than their networks and the machine.
     """
     if not target.exists():
         target.parent.mkdir(exist_ok=True)
-        study.rename(target)
+        source.rename(target)
         return
-    one, other = load_study(target), load_study(study)
+    one, other = load_study(target), load_study(source)
     same_levels = len(one.levels) == len(other.levels) and all(
-        level.same_as(there) for level, there in zip(one.levels, other.levels, strict=True)
+        level.same_as(other_level)
+        for level, other_level in zip(one.levels, other.levels, strict=True)
     )
     if not same_levels or _set_up(one) != _set_up(other):
         raise UserError(
-            f"{target.stem} in {file} is not the experiment of that name in the files before",
+            f"{target.stem} in {pack} is not the experiment of that name in the files before",
             "levels, variants, engine, Tor and everything else but networks have to be the same",
         )
-    there = {run.run_id for run in one.runs}
+    known = {run.run_id for run in one.runs}
+    runs = (*one.runs, *(run for run in other.runs if run.run_id not in known))
     used = list(one.provenance.get("runs", []))
     described = {run["run_id"] for run in used}
     used += [r for r in other.provenance.get("runs", []) if r["run_id"] not in described]
-    seeds = sorted({*one.asked["seeds"], *other.asked["seeds"]})
-    runs = (*one.runs, *(run for run in other.runs if run.run_id not in there))
-    together = {
-        "asked": {**one.asked, "seeds": seeds},
+    merged = {
+        "asked": {**one.asked, "seeds": sorted({*one.asked["seeds"], *other.asked["seeds"]})},
         "looks": looks_together([one.looks, other.looks], replicates_in(runs)),
         "runs": runs,
         "networks": {
@@ -67,19 +70,12 @@ def add_study(target: Path, study: Path, file: Path) -> None:
         },
         "provenance": {**one.provenance, "runs": used},
     }
-    write_study(target, one.model_copy(update=together))
+    write_study(target, one.model_copy(update=merged))
 
 
-def _set_up(study: Study) -> Study:
-    """All of a study but its levels that two parts of it have in common."""
-    return study.model_copy(
-        update={
-            "asked": {**study.asked, "seeds": None},
-            "provenance": {**study.provenance, "machine": None, "runs": None},
-            "runs": (),
-            "networks": {},
-            "levels": (),
-            # Each part's own: where its seeds were looked at before they were all there.
-            "looks": None,
-        }
-    )
+def _set_up(study: Study) -> Any:
+    """Return what two parts of a study have in common, except the levels."""
+    # A part has looks of its own, because it was looked at before its other networks existed.
+    own: dict[str, Any] = dict.fromkeys(("runs", "networks", "levels", "looks"), True)
+    own |= {"asked": {"seeds"}, "provenance": {"machine", "runs"}}
+    return study.model_dump(exclude=own)

@@ -15,10 +15,24 @@ from typing import Any
 
 import numpy as np
 
+from analysis.formats import columns, files
 from analysis.records.extract import extract
 
 EPOCH = 946684800
 KIB = 1024
+
+TABLES = {
+    files.STREAMS_TABLE: columns.STREAMS,
+    files.GOODPUT_TABLE: columns.GOODPUT,
+    files.PROGRESS_TABLE: columns.PROGRESS,
+    files.PEERS_TABLE: columns.PEERS,
+    files.CELLS_TABLE: columns.CELLS,
+    files.RELAY_TIME_TABLE: columns.RELAY_TIME,
+    files.ARRIVALS_TABLE: columns.ARRIVALS,
+    files.PERF_TABLE: columns.PERF,
+    files.CIRCUITS_TABLE: columns.CIRCUITS,
+    files.RELAY_BYTES_TABLE: columns.RELAY_BYTES,
+}
 
 
 def forget_hashes(path: Path) -> None:

@@ -14,6 +14,7 @@ from analysis_synthetic import study_content, write_run
 
 from analysis.formats.json_files import read_json, write_json
 from analysis.formats.manifest import identity_hash
+from analysis.formats.study import Study
 from analysis.records.extract import extract
 from onionlab.cli import main
 from onionlab.commands import compare
@@ -158,9 +159,7 @@ def pack_file(checkout: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
         if (run["variant"], run["seed"]) != ("rr", SEEDS[-1]):
             shutil.copytree(checkout / "runs" / run["run_id"], store.run(run_id))
         run.update(run_id=run_id, directory=run_id, records=f"{run_id}/records-v1")
-    studies = [root / f"{name}.json" for name in ("a", "b")]
-    for study in studies:
-        write_json(study, {**content, "name": study.stem})
+    studies = [Study.model_validate({**content, "name": name}) for name in ("a", "b")]
     file = root / "runs.tar.xz"
     run_ids = [run["run_id"] for run in content["runs"]]
     pack(store, run_ids, file, studies=studies, logs=False, say=print)
@@ -240,7 +239,7 @@ def test_packs_that_hold_other_runs(
 def test_a_pack_that_is_none(onionlab: Any, checkout: Path, tmp_path: Path) -> None:
     assert "there is no " in onionlab("swrr-test", "nowhere.tar.xz")[2]
     (tmp_path / "cut.tar.xz").write_bytes(b"\xfd7zXZ")
-    assert "no pack of runs" in onionlab("swrr-test", str(tmp_path / "cut.tar.xz:a"))[2]
+    assert "is not a pack of runs" in onionlab("swrr-test", str(tmp_path / "cut.tar.xz:a"))[2]
     assert sorted(path.name for path in (checkout / "results").iterdir()) == ["swrr-test"]
 
 

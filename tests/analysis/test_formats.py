@@ -305,8 +305,15 @@ def test_a_small_file_that_holds_gigabytes_takes_little_memory(tmp_path: Path) -
 NAME = (Column("name", pa.string(), "a name"),)
 
 
-def test_a_page_that_says_too_much_of_itself_is_refused(tmp_path: Path) -> None:
-    """The footer's sizes are right: those of the page are what Arrow allocates."""
+def test_a_page_that_is_too_large_is_not_decompressed(tmp_path: Path) -> None:
+    rows = 9_000_000
+    table = pa.table({"name": pa.repeat("a", rows), "more": np.zeros(rows, np.int64)})
+    pq.write_table(table, tmp_path / "x", compression="zstd", use_dictionary=["name"])
+    with pytest.raises(AnalysisError, match="it holds more than 64 MiB"):
+        read_table(tmp_path / "x", NAME)
+
+
+def test_a_page_that_states_a_wrong_size_is_refused(tmp_path: Path) -> None:
     path = tmp_path / "x.parquet"
     pq.write_table(pa.table({"name": ["abc"]}), path, compression="zstd", use_dictionary=False)
     data = path.read_bytes()
@@ -314,12 +321,10 @@ def test_a_page_that_says_too_much_of_itself_is_refused(tmp_path: Path) -> None:
     # The header's first fields: type (0), then the unpacked size, as zigzag of 2 to the 31.
     assert data[4:7] == bytes([0x15, 0, 0x15])
     begin = next(at for at in range(7, 20) if data[at] < 128) + 1
-    path.write_bytes(data[:7] + b"\xfe\xff\xff\xff\x0f" + data[begin:])
-    with pytest.raises(AnalysisError, match="it holds more than 64 MiB"):
-        read_table(path, NAME)
-    path.write_bytes(data[:7] + b"\xff" * 20 + data[begin:])
-    with pytest.raises(AnalysisError, match="its footer or a page's header is damaged"):
-        read_table(path, NAME)
+    for size in (b"\xfe\xff\xff\xff\x0f", b"\xff" * 20):
+        path.write_bytes(data[:7] + size + data[begin:])
+        with pytest.raises(AnalysisError, match=r"x\.parquet cannot be read"):
+            read_table(path, NAME)
 
 
 def test_a_footer_with_more_columns_than_the_schema_does_not_end_the_process(
@@ -340,15 +345,6 @@ def test_a_footer_with_more_columns_than_the_schema_does_not_end_the_process(
     footer = schema + b"\x16\x9a\x01" + groups + b"parquet-cpp" + program
     path.write_bytes(data["name", "more"] + footer + len(footer).to_bytes(4, "little") + b"PAR1")
     assert read_table(path, NAME).num_rows == 77
-
-
-def test_an_encoding_that_repeats_texts_is_refused(tmp_path: Path) -> None:
-    path = tmp_path / "x.parquet"
-    encoding = {"name": "DELTA_BYTE_ARRAY"}
-    table = pa.table({"name": ["abc", "abc"]})
-    pq.write_table(table, path, use_dictionary=False, column_encoding=encoding)
-    with pytest.raises(AnalysisError, match="a page has the encoding 7"):
-        read_table(path, NAME)
 
 
 OWN_NAMES = ("onionlab/engines/uml/guest", "onionlab/engines/uml/traffic")

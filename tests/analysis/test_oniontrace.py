@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pyarrow.parquet as pq  # type: ignore[import-untyped]
 import pytest
+from analysis_synthetic import TABLES
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from tornet_synthetic import CLIENTS, RELAYS, OnionTraceWriter, write_tornet_run
@@ -16,7 +17,6 @@ from analysis.errors import AnalysisError
 from analysis.formats import files
 from analysis.formats.record_files import read_parse_report
 from analysis.formats.study import Level
-from analysis.formats.whole_run import TABLES
 from analysis.measures.catalogue import run_statistics
 from analysis.measures.data import ALL
 from analysis.measures.run_data import load_run

@@ -30,7 +30,7 @@ from tornet_synthetic import write_tornet_run
 from analysis.formats.files import PUBLISHED, RECORDS, RUN_SET
 from analysis.formats.json_files import write_json
 from analysis.formats.manifest import identity_hash
-from analysis.formats.study import Level
+from analysis.formats.study import Level, load_study
 from analysis.imports.importing import ImportOptions, import_runs
 from analysis.measures.catalogue import run_statistics
 from analysis.measures.publishing import publish
@@ -160,7 +160,7 @@ class Project:
     def _write_pack(self) -> None:
         store = Store(self.root / "runs")
         self.pack_file = self.inputs / "runs.tar.xz"
-        studies = [self.results / "study.json"]
+        studies = [load_study(self.results / "study.json")]
         some = self.run_ids[:2]
         pack(store, some, self.pack_file, studies=studies, logs=True, say=lambda _: None)
         self.members = members_of(self.pack_file)

@@ -21,7 +21,7 @@ import numpy as np
 import pyarrow.parquet as pq  # type: ignore[import-untyped]
 import pytest
 import zstandard
-from analysis_synthetic import write_logs
+from analysis_synthetic import TABLES, write_logs
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 from peers.test_records import DOWNLOADER, SEED, write_run
@@ -30,7 +30,6 @@ from test_imports import analysis, plot_data
 from analysis.formats.files import RECORDS
 from analysis.formats.json_files import read_json
 from analysis.formats.tables import read_table
-from analysis.formats.whole_run import TABLES
 from analysis.judgement.judging import RUNS_COLUMNS, read_runs_csv
 from onionlab.experiment import load
 from onionlab.experiment.claims_file import load_claims

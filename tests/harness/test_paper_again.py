@@ -13,7 +13,7 @@ from analysis.errors import AnalysisError
 from analysis.formats.json_files import write_json
 from analysis.formats.manifest import identity_hash
 from analysis.formats.plan_file import Request, Resources
-from analysis.formats.study import ClassLoad, Run, write_study
+from analysis.formats.study import ClassLoad, Run, load_study, write_study
 from analysis.pages.cross_study import OtherStudy
 from analysis.pages.paper import Paper, PaperPaths
 from onionlab.cli import main
@@ -205,7 +205,7 @@ def test_published_runs_need_neither_build_nor_engine(
     studies = [bench.tmp_path / name / "study.json" for name in EXPERIMENTS]
     write_studies(studies, "web")
     file = bench.tmp_path / "runs.tar.xz"
-    pack(runs, [run_id], file, studies=studies, logs=False, say=print)
+    pack(runs, [run_id], file, studies=list(map(load_study, studies)), logs=False, say=print)
     bench.store = bench.tmp_path / "results" / "figures"
     assert main(["figures", "--packs", str(file)]) == 0
     (built,) = bench.built
@@ -218,11 +218,11 @@ def test_published_runs_need_neither_build_nor_engine(
     assert main(["figures", "--packs", str(file), "--compare-with", str(other)]) == 0
     assert bench.beside == OtherStudy("others.tar.xz", (), ())
     assert not list(bench.store.glob(".unpacking-*"))
-    pack(runs, [run_id], file, studies=studies[1:], logs=False, say=print)
+    pack(runs, [run_id], file, studies=list(map(load_study, studies[1:])), logs=False, say=print)
     assert main(["figures", "--packs", str(file)]) == 2
     assert f"has no runs of {EXPERIMENTS[0]}" in capsys.readouterr().err
     write_studies(studies, "perf-exit")
-    pack(runs, [run_id], file, studies=studies, logs=False, say=print)
+    pack(runs, [run_id], file, studies=list(map(load_study, studies)), logs=False, say=print)
     assert main(["figures", "--packs", str(file)]) == 2
     assert 'class: no run has "web"' in capsys.readouterr().err
 

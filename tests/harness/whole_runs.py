@@ -8,7 +8,7 @@ import pyarrow as pa  # type: ignore[import-untyped]
 
 from analysis.formats import files
 from analysis.formats.columns import GOODPUT, STREAMS, Outcome, arrow_schema
-from analysis.formats.record_files import ParseReport, write_beside_tables
+from analysis.formats.record_files import ParseReport, write_parse_report
 from analysis.formats.tables import TableWriter
 
 STREAM = {
@@ -30,4 +30,4 @@ def write_records(records: Path, server: str) -> None:
     write_streams(records / files.STREAMS_TABLE, server)
     with TableWriter(records / files.GOODPUT_TABLE, GOODPUT):
         pass
-    write_beside_tables(records / files.PARSE_REPORT, ParseReport())
+    write_parse_report(records, ParseReport())
