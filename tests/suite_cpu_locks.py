@@ -12,20 +12,20 @@ import tempfile
 
 import pytest
 
-from onionlab.runs.cpus import PLACE_VARIABLE
+from onionlab.runs.cpus import FOLDER_VARIABLE
 
 MADE = pytest.StashKey[str]()
 
 
 def pytest_configure(config: pytest.Config) -> None:
     """Make the folder, unless whoever started this process has done so."""
-    if PLACE_VARIABLE not in os.environ:
+    if FOLDER_VARIABLE not in os.environ:
         config.stash[MADE] = tempfile.mkdtemp(prefix="onionlab-test-cpus-")
-        os.environ[PLACE_VARIABLE] = config.stash[MADE]
+        os.environ[FOLDER_VARIABLE] = config.stash[MADE]
 
 
 def pytest_unconfigure(config: pytest.Config) -> None:
     """Remove what this process made."""
     if MADE in config.stash:
-        del os.environ[PLACE_VARIABLE]
+        del os.environ[FOLDER_VARIABLE]
         shutil.rmtree(config.stash[MADE], ignore_errors=True)

@@ -81,4 +81,4 @@ def print_cost(
 
 def _estimator(root: Path, executor: Executor | None) -> Estimator:
     """Return an estimator for this machine or a cluster. Raises UserError."""
-    return Estimator(root, max_jobs=executor.opened(root).max_jobs if executor else None)
+    return Estimator(root, max_jobs=executor.max_jobs if executor else None)

@@ -14,11 +14,11 @@ from onionlab.commands._arguments import listed_names
 from onionlab.errors import UserError
 from onionlab.experiment import parse_seeds
 from onionlab.experiment.finding import LIST_HINT
-from onionlab.paths import is_file
+from onionlab.paths import code_root, is_file
 from onionlab.runs.places import require_writable
 from onionlab.runs.plan import Plan, read_plan
 from onionlab.runs.store import Store
-from onionlab.runs.workflow.executor import Executor
+from onionlab.runs.workflow.executor import Executor, open_executor
 from onionlab.yamlfile.units import show
 
 
@@ -59,34 +59,27 @@ def jobs_of(args: argparse.Namespace) -> int | None:
 
 
 def executor_of(args: argparse.Namespace) -> Executor | None:
-    """Return what makes the runs in place of this machine, or None. Raises UserError."""
-    given = {
-        "--partition": args.partition,
-        "--account": args.account,
-        "--qos": args.qos,
-        "--max-jobs": args.max_jobs,
-        "--profile": args.profile,
-    }
+    """Return the executor of a cluster; None if runs are made here. Raises UserError."""
+    resources = {"slurm_partition": args.partition, "slurm_account": args.account, "qos": args.qos}
     if not args.executor:
-        named = [option for option, value in given.items() if value]
-        if named:
+        if any([*resources.values(), args.max_jobs, args.profile]):
             raise UserError(
-                f"{', '.join(named)}: for the jobs of a cluster, and the runs are to be made here",
-                "EXECUTOR=slurm (or --executor slurm) sends them there",
+                "--partition, --account, --qos, --max-jobs and --profile are for the jobs of a "
+                "cluster, and the runs are to be made here",
+                "EXECUTOR=slurm (or --executor slurm) sends them to a cluster",
             )
         return None
     if args.jobs:
         raise UserError(
             "--jobs is for simulations on this machine",
-            "MAX_JOBS (or --max-jobs) says how many jobs a cluster has at a time",
+            "MAX_JOBS (or --max-jobs) limits the number of jobs of a cluster",
         )
-    return Executor(
-        name=args.executor,
-        partition=args.partition or None,
-        account=args.account or None,
-        qos=args.qos or None,
-        max_jobs=whole_number_of(args.max_jobs, "--max-jobs") if args.max_jobs else None,
-        profile=Path(args.profile).resolve() if args.profile else None,
+    default_profile = code_root() / "configs" / args.executor
+    return open_executor(
+        args.executor,
+        Path(args.profile).resolve() if args.profile else default_profile,
+        {name: value for name, value in resources.items() if value},
+        whole_number_of(args.max_jobs, "--max-jobs") if args.max_jobs else None,
     )
 
 

@@ -45,7 +45,7 @@ def run(args: argparse.Namespace) -> int:
         shadow=args.shadow or None,
         tgen=args.tgen or None,
     )
-    findings = [*examine(question), *cost, *cluster_of(args, root)]
+    findings = [*examine(question), *cost, *cluster_of(args)]
     if sys.stdout.isatty():
         show_table(findings)
     else:
@@ -92,8 +92,8 @@ def need_of(args: argparse.Namespace, root: Path) -> tuple[Need | None, tuple[Fi
     return need, (Finding(OK, "cost", cost_text(estimate)),)
 
 
-def cluster_of(args: argparse.Namespace, root: Path) -> list[Finding]:
-    """Whether the executor that is named would take a small job, and what two nodes of Slurm are.
+def cluster_of(args: argparse.Namespace) -> list[Finding]:
+    """Return whether the cluster that is named would accept a small job.
 
     Imported late: a machine without its packages has a doctor too.
     """
@@ -101,24 +101,16 @@ def cluster_of(args: argparse.Namespace, root: Path) -> list[Finding]:
         return []
     from onionlab.commands._request import executor_of
     from onionlab.errors import UserError
-    from onionlab.runs.workflow.nodes import examine_nodes
-    from onionlab.runs.workflow.slurm import SMALL, Place, require_cluster
+    from onionlab.runs.workflow.executor import JobSize
 
-    nodes: list[Finding] = []
+    size = JobSize(cpus=1, memory_mb=1500, runtime_min=15, disk_mb=1)
     try:
         executor = executor_of(argparse.Namespace(**{**vars(args), "jobs": ""}))
         assert executor is not None
-        opened = executor.opened(root)
-        if opened.is_slurm:
-            place = Place(opened.partition, opened.account, opened.qos)
-            require_cluster(place, SMALL)
-            nodes = examine_nodes(root, place, args.shadow or None, args.tgen or None)
+        executor.require_acceptance(size)
     except UserError as error:
         return [Finding(MISSING, "cluster", error.message, error.hint or "")]
-    if not opened.is_slurm:
-        return [Finding(OK, "cluster", f"{opened.profile.file} says how jobs are submitted")]
-    where = f"partition {opened.partition}" if opened.partition else "its default partition"
-    return [Finding(OK, "cluster", f"Slurm takes jobs of {SMALL.words()} in {where}"), *nodes]
+    return [Finding(OK, "cluster", f"{executor.name}, as configured in {executor.profile}")]
 
 
 def plain_lines(findings: list[Finding]) -> list[str]:

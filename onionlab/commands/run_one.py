@@ -1,15 +1,15 @@
-"""Make one run of a plan (what the workflow calls)."""
+"""Make one run of a plan (called by the workflow)."""
 
 from __future__ import annotations
 
 import argparse
 from pathlib import Path
 
-from onionlab.commands._arguments import whole_number
 from onionlab.paths import working_root
-from onionlab.runs.cluster_job import Job, make_as_job
+from onionlab.runs.cluster_job import execute_on_cluster
 from onionlab.runs.plan import read_plan
-from onionlab.runs.runner import execute
+from onionlab.runs.runner import execute, extract_records
+from onionlab.runs.store import Store
 
 HELP = "make one run of a plan (called by the workflow)"
 
@@ -19,19 +19,19 @@ def setup_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--plan", type=Path, required=True, help="the experiment's plan.json")
     parser.add_argument("--root", type=Path, help="where the plan was made (default: here)")
     parser.add_argument("--run", dest="run_id", required=True, help="name of the run")
+    parser.add_argument("--records", action="store_true", help="extract its records too")
     parser.add_argument(
-        "--command", type=Path, help="as a job of a cluster, with records: its command's file"
-    )
-    parser.add_argument(
-        "--attempt", type=whole_number, default=1, help="which attempt of that job it is"
+        "--cluster", action="store_true", help="as a job of a cluster, with its records"
     )
 
 
 def run(args: argparse.Namespace) -> int:
     """Return when the run is in the store."""
     root, plan = args.root or working_root(), read_plan(args.plan)
-    if args.command is None:
-        execute(root, plan, args.run_id, say=print)
-    else:
-        make_as_job(root, plan, args.run_id, Job(args.command, args.attempt), say=print)
+    if args.cluster:
+        execute_on_cluster(root, plan, args.run_id, print)
+        return 0
+    execute(root, plan, args.run_id, print)
+    if args.records:
+        extract_records(Store(plan.store), args.run_id)
     return 0

@@ -1,18 +1,16 @@
-"""CPUs of its own for each simulation.
+"""CPUs that one simulation has for itself, also against other users and checkouts of the machine.
 
-Simulations pin their threads; two on the same CPU would run at half speed while another idles. Each
-takes a lock on every CPU that it uses; the locks end with the process that holds them. They hold
-between all users and checkouts of a machine, and say who holds them.
+Simulations pin their threads, so two of them on one CPU would each run at half speed. Each run
+therefore locks the CPUs that it uses. The lock files say which process holds them.
 """
 
 from __future__ import annotations
 
 import contextlib
-import fcntl
+import functools
 import hashlib
 import json
 import os
-import pwd
 import stat
 import tempfile
 import time
@@ -23,74 +21,84 @@ from pathlib import Path
 import psutil
 
 from onionlab.errors import UserError
+from onionlab.runs.locks import file_lock, try_lock
 
-RETRY_S = 1.0
-PLACE_VARIABLE = "ONIONLAB_CPU_LOCKS"
-SHARED_PLACES = (Path("/run/lock"), Path("/tmp"))
-QUEUE = "onionlab-cpus"
-MAKER_PATIENCE_S = 1.0
-SHOWN_LETTERS = 200
-LOOK_S = 0.25
+FOLDER_VARIABLE = "ONIONLAB_CPU_LOCKS"
+SHARED_FOLDERS = (Path("/run/lock"), Path("/tmp"))
+RETRY_INTERVAL_S = 1.0
+CREATION_TIMEOUT_S = 1.0
+CPU_SAMPLE_S = 0.25
 BUSY_PERCENT = 50.0
-"""What somebody else's program, such as a Shadow that was started by hand, takes of its CPU."""
+"""Load of a CPU that a program without these locks uses, such as a Shadow started by hand."""
+MAX_PURPOSE_LENGTH = 200
 
 
 @dataclass(frozen=True)
-class Holder:
-    """Who holds the lock of a CPU, as far as can be known. what: the run that it makes."""
+class LockOwner:
+    """The process that holds the lock of a CPU. purpose: the run for which it does."""
 
     cpu: int
     pid: int
     user: str
-    what: str
+    purpose: str
 
     def __str__(self) -> str:
-        return f"CPU {self.cpu} is held by {self.user}'s process {self.pid} ({self.what})"
+        return f"CPU {self.cpu} is held by {self.user}'s process {self.pid} ({self.purpose})"
 
 
-def lock_directory() -> Path:
-    """Where the locks are: at one place for the whole machine, whoever asks.
+def lock_folder() -> Path:
+    """Return the folder of the lock files, which is the same for all users of the machine.
 
-    That is a folder in which everybody may make files and remove their own alone, and which follows
-    from the machine, not from a user's TMPDIR. Where there is none, users do not see each other.
-    The test suite names a folder of its own: its runs share CPUs with the machine's other ones
-    rather than wait for them, for hours.
+    It does not depend on a user's TMPDIR. Every user can create files there and remove only their
+    own. Without such a folder, users do not see each other's locks. ONIONLAB_CPU_LOCKS names
+    another folder; the test suite uses it so that its runs do not wait for those of the machine.
     """
-    if named := os.environ.get(PLACE_VARIABLE):
+    if named := os.environ.get(FOLDER_VARIABLE):
         return Path(named)
-    for place in SHARED_PLACES:
+    open_to_all = stat.S_ISVTX | stat.S_IWOTH | stat.S_IXOTH
+    for folder in SHARED_FOLDERS:
         with contextlib.suppress(OSError):
-            open_to_all = stat.S_ISVTX | stat.S_IWOTH | stat.S_IXOTH
-            mode = place.stat().st_mode
-            if mode & open_to_all == open_to_all and os.access(place, os.W_OK):
-                return place
+            is_open = folder.stat().st_mode & open_to_all == open_to_all
+            if is_open and os.access(folder, os.W_OK):
+                return folder
     own = Path(tempfile.gettempdir()) / f"onionlab-cpus-{os.getuid()}"
     own.mkdir(mode=0o700, parents=True, exist_ok=True)
     return own
 
 
 @contextlib.contextmanager
-def own_cpus(
+def reserve_cpus(
     count: int,
-    what: str = "",
+    purpose: str = "",
     on_wait: Callable[[], None] = lambda: None,
     *,
     allocated: bool = False,
 ) -> Iterator[list[int]]:
-    """Take `count` CPUs (or all there are, if fewer) and bind the calling process to them.
+    """Lock CPUs, bind this process and its future children to them, and yield their numbers.
 
-    Waits until they are free, and calls `on_wait` before it does. Child processes inherit the
-    binding. what: what the CPUs are taken for; others are shown it. allocated: a cluster gave this
-    process its CPUs; where it may use no others, they are its own without a lock. Raises UserError
-    where a lock may not be opened.
+    Args:
+        count: How many CPUs. If this process may use fewer, it gets all of them.
+        purpose: Shown to those who wait for these CPUs.
+        on_wait: Called once if too few CPUs are free.
+        allocated: Whether a cluster has allocated the CPUs of this process. If it may use no
+            others, they need no lock.
+
+    Raises:
+        UserError: A lock file cannot be opened.
     """
     allowed = sorted(os.sched_getaffinity(0))
-    wanted = min(count, len(allowed))
-    if allocated and len(allowed) <= count:
+    count = min(count, len(allowed))
+    if allocated and count == len(allowed):
         yield allowed
         return
-    with contextlib.ExitStack() as stack:
-        cpus = _take(lock_directory(), allowed, wanted, stack, what, on_wait)
+    folder, say_once = lock_folder(), functools.cache(on_wait)
+    with contextlib.ExitStack() as locks:
+        # Processes wait in the order of arrival. Otherwise a newcomer could take a CPU that falls
+        # free before those that wait for it, and one experiment could starve another.
+        with file_lock(folder / _queue_name(allowed), say_once, open_file=_open_shared):
+            while not (cpus := _try_reserve(folder, allowed, count, purpose, locks)):
+                say_once()
+                time.sleep(RETRY_INTERVAL_S)
         os.sched_setaffinity(0, cpus)
         try:
             yield cpus
@@ -98,201 +106,117 @@ def own_cpus(
             os.sched_setaffinity(0, allowed)
 
 
-def holders(among: Iterable[int]) -> list[Holder]:
-    """Who holds which of some CPUs now."""
-    directory = lock_directory()
-    found = (_holder(cpu, _cpu_lock(directory, cpu)) for cpu in among)
-    return [holder for holder in found if holder is not None]
+def lock_owners(cpus: Iterable[int]) -> list[LockOwner]:
+    """Return the owners of the locks of some CPUs, as far as they are known."""
+    folder = lock_folder()
+    found = (_read_owner(cpu, _lock_file(folder, cpu)) for cpu in cpus)
+    return [owner for owner in found if owner is not None]
 
 
-def _cpu_lock(directory: Path, cpu: int) -> Path:
-    return directory / f"onionlab-cpu{cpu}"
+def _lock_file(folder: Path, cpu: int) -> Path:
+    return folder / f"onionlab-cpu{cpu}"
 
 
 def _queue_name(allowed: list[int]) -> str:
-    """One queue for those who may use the same CPUs.
+    """Return the name of the queue of those who may use the same CPUs.
 
-    Else whoever may use some alone (taskset, a batch job) would keep those waiting whose CPUs are
-    free.
+    With one queue for all, a process that may use one CPU (taskset, a batch job) would block those
+    whose CPUs are free.
     """
-    return f"{QUEUE}-{hashlib.sha256(repr(allowed).encode()).hexdigest()[:12]}"
+    return f"onionlab-cpus-{hashlib.sha256(repr(allowed).encode()).hexdigest()[:12]}"
 
 
-def _take(
-    directory: Path,
-    allowed: list[int],
-    wanted: int,
-    stack: contextlib.ExitStack,
-    what: str,
-    on_wait: Callable[[], None],
+def _try_reserve(
+    folder: Path, allowed: list[int], count: int, purpose: str, locks: contextlib.ExitStack
 ) -> list[int]:
-    """Take all or none at a time: two that each hold half would wait for ever."""
-    waits = _Once(on_wait)
-    # First come, first served: else whoever asks just when a CPU falls free takes it from those
-    # who wait, and one experiment's runs keep another's out.
-    with _queue(directory / _queue_name(allowed), waits):
-        while True:
-            with contextlib.ExitStack() as round_:
-                taken: dict[int, int] = {}
-                for cpu in _idle_first(allowed) if wanted < len(allowed) else allowed:
-                    if len(taken) == wanted:
-                        break
-                    lock = _locked(_cpu_lock(directory, cpu))
-                    if lock is not None:
-                        taken[cpu] = lock
-                        round_.callback(_release, lock)
-                if len(taken) == wanted:
-                    for lock in taken.values():
-                        _sign(lock, what)
-                    stack.push(round_.pop_all())
-                    return list(taken)
-            waits()
-            time.sleep(RETRY_S)
+    """Lock `count` CPUs, or none: two processes with half of theirs would wait forever."""
+    cpus: list[int] = []
+    with contextlib.ExitStack() as taken:
+        for cpu in _idle_first(allowed) if count < len(allowed) else allowed:
+            if len(cpus) < count:
+                descriptor = _open_shared(_lock_file(folder, cpu))
+                taken.callback(os.close, descriptor)
+                if try_lock(descriptor):
+                    taken.callback(_write_owner, descriptor, "")
+                    _write_owner(descriptor, purpose)
+                    cpus.append(cpu)
+        if len(cpus) < count:
+            return []
+        locks.push(taken.pop_all())
+    return cpus
 
 
 def _idle_first(allowed: list[int]) -> list[int]:
-    """CPUs that nobody keeps busy before those that somebody does, who may know of no locks."""
-    shares = psutil.cpu_percent(LOOK_S, percpu=True)
-    busy = {cpu for cpu, share in enumerate(shares) if share > BUSY_PERCENT}
+    """Return the CPUs with the busy ones last, which may belong to programs without these locks."""
+    loads = psutil.cpu_percent(CPU_SAMPLE_S, percpu=True)
+    busy = {cpu for cpu, load in enumerate(loads) if load > BUSY_PERCENT}
     return sorted(allowed, key=lambda cpu: (cpu in busy, cpu))
 
 
-class _Once:
-    """Calls something the first time alone."""
+def _open_shared(path: Path) -> int:
+    """Return a descriptor of a lock file that all users can lock.
 
-    def __init__(self, call: Callable[[], None]) -> None:
-        self._call: Callable[[], None] | None = call
-
-    def __call__(self) -> None:
-        call, self._call = self._call, None
-        if call is not None:
-            call()
-
-
-@contextlib.contextmanager
-def _queue(path: Path, waits: Callable[[], None]) -> Iterator[None]:
-    """Stand at the head of the queue."""
-    while True:
-        lock = _open_lock(path)
-        try:
-            try:
-                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except BlockingIOError:
-                waits()
-                fcntl.flock(lock, fcntl.LOCK_EX)
-            if _is_there(lock, path):
-                yield
-                return
-        finally:
-            os.close(lock)
-
-
-def _locked(path: Path) -> int | None:
-    """The descriptor of a lock that this process holds now; None where another one holds it."""
-    lock = _open_lock(path)
-    try:
-        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        if _is_there(lock, path):
-            return lock
-    except BlockingIOError:
-        pass
-    os.close(lock)
-    return None
-
-
-def _is_there(lock: int, path: Path) -> bool:
-    """Whether an open lock still is the one of that name, and nobody has removed it."""
-    with contextlib.suppress(FileNotFoundError):
-        return os.path.samestat(os.fstat(lock), path.stat())
-    return False
-
-
-def _open_lock(path: Path) -> int:
-    """Open a lock, which is made where it is missing; any user may open it then.
-
-    Raises UserError where somebody has put something else there.
+    Raises:
+        UserError: The file cannot be opened, or it is not an ordinary file.
     """
-    flags = os.O_RDWR | os.O_NOFOLLOW | os.O_NONBLOCK
-    deadline_s = time.monotonic() + MAKER_PATIENCE_S
+    deadline_s = time.monotonic() + CREATION_TIMEOUT_S
     while True:
         try:
-            # Without O_CREAT, which Linux refuses to all others, root among them, for a file that
-            # is there in such a place (fs.protected_regular).
-            lock = os.open(path, flags)
-        except FileNotFoundError:
-            with contextlib.suppress(FileExistsError):
-                lock = os.open(path, flags | os.O_CREAT | os.O_EXCL, 0o666)
-                os.fchmod(lock, 0o666)  # whatever the umask
-                return lock
-            continue
+            return _open_or_create(path)
         except OSError as error:
-            # Its maker may be about to open it to all.
-            if time.monotonic() < deadline_s:
-                time.sleep(0.05)
-                continue
-            raise _unusable(path, error.strerror) from error
-        facts = os.fstat(lock)
-        # It is written to: it is not to be another name of somebody's file.
-        if stat.S_ISREG(facts.st_mode) and facts.st_nlink <= 1:
-            return lock
-        os.close(lock)
-        raise _unusable(path, "no plain file, or one of several names")
+            # The user who has just created it may be about to change its permissions.
+            if time.monotonic() > deadline_s:
+                raise _unusable(path, str(error.strerror)) from error
+            time.sleep(0.05)
 
 
-def _unusable(path: Path, why: str | None) -> UserError:
+def _open_or_create(path: Path) -> int:
+    flags = os.O_RDWR | os.O_NOFOLLOW | os.O_NONBLOCK
+    try:
+        # Without O_CREAT: with fs.protected_regular, Linux rejects O_CREAT for another user's
+        # existing file in a sticky folder, even for root.
+        descriptor = os.open(path, flags)
+    except FileNotFoundError:
+        descriptor = os.open(path, flags | os.O_CREAT | os.O_EXCL, 0o666)
+        os.fchmod(descriptor, 0o666)  # The umask may have removed permissions.
+    facts = os.fstat(descriptor)
+    # It is written to, and must not be another name of a user's file.
+    if not stat.S_ISREG(facts.st_mode) or facts.st_nlink > 1:
+        os.close(descriptor)
+        raise _unusable(path, "it is not an ordinary file with one name")
+    return descriptor
+
+
+def _unusable(path: Path, reason: str) -> UserError:
     return UserError(
-        f"{path}, which locks CPUs for all users of this machine, cannot be used: {why}",
-        "let its owner remove it, or root",
+        f"{path}, which locks CPUs for all users of this machine, cannot be used: {reason}",
+        "ask its owner or root to remove it",
     )
 
 
-def _sign(lock: int, what: str) -> None:
-    """Let others read who holds a lock; they do not have to be able to."""
-    text = json.dumps({"pid": os.getpid(), "what": what[:SHOWN_LETTERS]})
+def _write_owner(descriptor: int, purpose: str) -> None:
+    """Write the owner into a lock file; clear the file if there is no purpose."""
+    text = json.dumps({"pid": os.getpid(), "what": purpose[:MAX_PURPOSE_LENGTH]}) if purpose else ""
     with contextlib.suppress(OSError):
-        os.ftruncate(lock, 0)
-        os.pwrite(lock, text.encode(), 0)
+        os.ftruncate(descriptor, 0)
+        os.pwrite(descriptor, text.encode(), 0)
 
 
-def _release(lock: int) -> None:
-    with contextlib.suppress(OSError):
-        os.ftruncate(lock, 0)
-    os.close(lock)
-
-
-def _holder(cpu: int, path: Path) -> Holder | None:
-    """Who signed a lock and is there still. Anybody may have written anything into the file."""
+def _read_owner(cpu: int, path: Path) -> LockOwner | None:
+    """Return the owner that a lock file names, if it exists. Any user may write the file."""
     try:
-        lock = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
-        try:
-            data = json.loads(os.read(lock, 4096))
-        finally:
-            os.close(lock)
-        pid, what = int(data["pid"]), str(data["what"])[:SHOWN_LETTERS]
-    except (OSError, ValueError, KeyError, TypeError, OverflowError, RecursionError):
+        with os.fdopen(os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK), "rb") as file:
+            data = json.loads(file.read(4096))
+        pid, purpose = int(data["pid"]), str(data["what"])[:MAX_PURPOSE_LENGTH]
+        user = psutil.Process(pid).username()
+    except (
+        OSError,
+        ValueError,
+        KeyError,
+        TypeError,
+        ArithmeticError,
+        RecursionError,
+        psutil.Error,
+    ):
         return None
-    if not _is_alive(pid):
-        return None
-    return Holder(cpu, pid, _user_of(pid), "".join(c if c.isprintable() else "?" for c in what))
-
-
-def _is_alive(pid: int) -> bool:
-    try:
-        os.kill(pid, 0)
-    except PermissionError:
-        return True  # Another user's.
-    except (ProcessLookupError, OverflowError):
-        return False
-    return pid > 0
-
-
-def _user_of(pid: int) -> str:
-    """The name of the user whose process it is."""
-    try:
-        number = Path(f"/proc/{pid}").stat().st_uid
-    except OSError:
-        return "another user"  # Some machines hide them.
-    try:
-        return pwd.getpwuid(number).pw_name
-    except KeyError:
-        return f"user {number}"
+    return LockOwner(cpu, pid, user, "".join(c if c.isprintable() else "?" for c in purpose))

@@ -20,8 +20,8 @@ from onionlab.runs.earlier_looks import with_earlier_looks
 from onionlab.runs.made_again import builds_that_changed
 from onionlab.runs.places import require_writable
 from onionlab.runs.plan import Plan, read_plan, write_plan
-from onionlab.runs.presence import end_with_starter, in_use, is_present
 from onionlab.runs.resources import estimate_resources
+from onionlab.runs.results_lock import exit_with_parent, in_use_error, is_in_use
 from onionlab.runs.store import Store
 from onionlab.runs.study_file import study_of
 
@@ -93,12 +93,12 @@ def _levels_with_the_same_runs(runs: Sequence[PlannedRun]) -> list[str]:
 
 def _require_nobody_elses(plan: Plan) -> None:
     """Raises UserError where another command makes runs of a plan that this one would replace."""
-    if not is_present(plan.out):
+    if not is_in_use(plan.out):
         return
     with contextlib.suppress(UserError):
         if {run.run_id for run in read_plan(plan.file).runs} == {run.run_id for run in plan.runs}:
             return
-    raise in_use(plan.out)
+    raise in_use_error(plan.out)
 
 
 def _name_runs(bench: Bench, request: Request) -> list[PlannedRun]:
@@ -196,7 +196,7 @@ _helper: Bench | None = None
 
 def _open_helper(root: Path, request: Request) -> None:
     global _helper
-    end_with_starter()
+    exit_with_parent()
     _helper = open_bench(root, request, lambda line: None)
 
 

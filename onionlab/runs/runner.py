@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import errno
 import os
+import shutil
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import asdict
@@ -16,86 +17,107 @@ from analysis.formats.attempt import RunFailure, RunState
 from analysis.formats.json_files import write_json
 from analysis.formats.manifest import Build, Manifest
 from analysis.formats.plan_file import PlannedRun
+from analysis.formats.scratch import scratch_folder
 from onionlab import __version__
 from onionlab.engines import EngineFailureError, Progress
-from onionlab.engines.processes import kill_processes_below
+from onionlab.engines.processes import end_processes_below, kill_processes_below
 from onionlab.errors import UserError
 from onionlab.rundir.verify_logs import verify_log_ends
 from onionlab.rundir.verify_tor import RunRefusedError
-from onionlab.runs.attempts import attempt
 from onionlab.runs.bench import Bench, open_bench
 from onionlab.runs.commit import current_commit
-from onionlab.runs.cpus import holders, own_cpus
+from onionlab.runs.cpus import lock_owners, reserve_cpus
 from onionlab.runs.host_facts import host_facts
 from onionlab.runs.plan import Plan
-from onionlab.runs.presence import ending_with_command
+from onionlab.runs.results_lock import exit_with_command
 from onionlab.runs.store import Store
+
+DISK_MARGIN = 1.2
 
 
 def planned_run(plan: Plan, run_id: str) -> PlannedRun:
-    """The run of that name. Raises UserError where the plan has none."""
+    """Return a run of a plan by its name. Raises UserError if the plan has none."""
     planned = next((run for run in plan.runs if run.run_id == run_id), None)
     if planned is None:
         raise UserError(f"the plan has no run {run_id}")
     return planned
 
 
-def execute(root: Path, plan: Plan, run_id: str, say: Callable[[str], None]) -> None:
-    """Make the run, unless it is there. Raises UserError where it fails; the attempt is kept."""
-    planned = planned_run(plan, run_id)
-    # Another command may be making the same run: wait for it, then there is nothing to do.
-    with ending_with_command(plan.out, say):
-        execute_watched(root, plan, planned, say)
-
-
-def execute_watched(
-    root: Path,
-    plan: Plan,
-    planned: PlannedRun,
-    say: Callable[[str], None],
-    *,
-    elsewhere: bool = False,
+def execute(
+    root: Path, plan: Plan, run_id: str, say: Callable[[str], None], *, on_cluster: bool = False
 ) -> None:
-    """The same, for whoever sees to it that the run ends with its command.
+    """Make a run unless it is in the store. It ends with the command, but not on a cluster.
 
-    elsewhere: as a job of a cluster: CPUs were given to this process, and others that make runs for
-    the same store may be on other machines. Raises as `execute`.
+    Raises:
+        UserError: The run fails. The attempt is kept.
     """
-    store, run_id = Store(plan.store), planned.run_id
-    with store.exclusive(run_id, everywhere=elsewhere):
+    store, planned = Store(plan.store), planned_run(plan, run_id)
+
+    def say_it_is_made() -> None:
+        say(f"{planned.title}: another command is making this run; waiting for it")
+
+    watch = contextlib.nullcontext() if on_cluster else exit_with_command(plan.out, say)
+    with watch, store.exclusive(run_id, say_it_is_made):
         if store.is_finished(run_id):
             return
-        disk_bytes = plan.resources.disk_bytes
-        with attempt(store, run_id, elsewhere=elsewhere, disk_bytes=disk_bytes) as place:
+        with _attempt_folder(store, plan, run_id, on_cluster=on_cluster) as folder:
             bench = open_bench(root, plan.request, say)
             try:
-                what = f"{plan.out.name}: {planned.title}"
-                with own_cpus(
+                with reserve_cpus(
                     plan.cpus_per_run,
-                    what,
+                    f"{plan.out.name}: {planned.title}",
                     lambda: _say_it_waits(store, planned, say),
-                    allocated=elsewhere,
+                    allocated=on_cluster,
                 ) as cpus:
-                    manifest = _simulate(bench, store, planned, cpus, place)
+                    manifest = _simulate(bench, store, planned, cpus, folder)
             except (EngineFailureError, RunRefusedError) as failure:
-                store.fail(
-                    run_id,
-                    RunFailure(
-                        title=planned.title, message=failure.message, log=tuple(failure.log_tail)
-                    ),
-                    place,
-                )
+                log_tail = tuple(failure.log_tail)
+                reason = RunFailure(title=planned.title, message=failure.message, log=log_tail)
+                store.fail(run_id, reason, folder)
                 raise UserError(
                     f"run {planned.title} failed: {failure.message}",
                     store.kept_of_failed(run_id, failure.log_tail),
                 ) from failure
-            store.finish(run_id, manifest, place)
+            store.finish(run_id, manifest, folder)
+
+
+def extract_records(store: Store, run_id: str) -> None:
+    """Extract a run's records if they are missing. Raises UserError if that fails."""
+    # Imported late: a simulation does not need the memory of these libraries.
+    from analysis.records.extract import extract
+
+    folder = store.run(run_id) / files.RECORDS
+    with store.exclusive(run_id):
+        if not (folder / files.PARSE_REPORT).exists():
+            extract(store.run(run_id), folder)
+
+
+@contextlib.contextmanager
+def _attempt_folder(store: Store, plan: Plan, run_id: str, *, on_cluster: bool) -> Iterator[Path]:
+    """Remove what earlier attempts at a run left, and yield the folder for this one.
+
+    That is `runs/.partial/<run>`. A job of a cluster writes to its node's own disk instead if
+    TMPDIR names a folder there with enough room, and only its progress to the store. The next
+    command on that node removes what a killed job left there.
+    """
+    partial = store.partial(run_id)
+    if partial.exists():
+        end_processes_below(partial)
+        shutil.rmtree(partial)
+    store.remove_unfinished(run_id)
+    node_disk, need_bytes = os.environ.get("TMPDIR"), plan.resources.disk_bytes * DISK_MARGIN
+    if on_cluster and node_disk and shutil.disk_usage(node_disk).free > need_bytes:
+        partial.mkdir(parents=True)
+        with scratch_folder(Path(node_disk), "onionlab-attempt-") as folder:
+            yield folder / run_id
+    else:
+        yield partial
 
 
 def _say_it_waits(store: Store, planned: PlannedRun, say: Callable[[str], None]) -> None:
-    """Say that the run waits for its CPUs, and for whom, and leave a note for the command."""
-    held = "; ".join(map(str, holders(sorted(os.sched_getaffinity(0)))))
-    say(f"{planned.title} waits for a CPU{f': {held}' if held else ''}")
+    """Say that a run waits for CPUs and who holds them, and write that into its progress."""
+    owners = "; ".join(map(str, lock_owners(sorted(os.sched_getaffinity(0)))))
+    say(f"{planned.title} waits for a CPU{f': {owners}' if owners else ''}")
     state = RunState(
         title=planned.title,
         simulated_s=0.0,

@@ -11,7 +11,6 @@ A run directory enters the first level by one rename, after all of it was writte
 from __future__ import annotations
 
 import contextlib
-import fcntl
 import shutil
 import uuid
 from collections.abc import Callable, Collection, Iterable, Iterator
@@ -23,7 +22,7 @@ from analysis.formats.durable import make_folder, put_in_place
 from analysis.formats.json_files import write_json
 from analysis.formats.manifest import Manifest, is_whole, log_sizes, write_manifest
 from analysis.formats.record_files import has_cut_files
-from onionlab.runs.leases import lease, wait_for_lease
+from onionlab.runs.locks import file_lock, is_locked
 
 
 class Store:
@@ -73,23 +72,17 @@ class Store:
         return (self.directory / ".locks").is_dir()
 
     @contextlib.contextmanager
-    def exclusive(self, run_id: str, *, everywhere: bool = False) -> Iterator[None]:
-        """Hold a run's lock, which ends with the process however that ends; wait if it is taken.
-
-        everywhere: also against machines where the file system's locks do not reach; whoever does
-        without waits for those who have it.
-        """
+    def exclusive(self, run_id: str, on_wait: Callable[[], None] = lambda: None) -> Iterator[None]:
+        """Hold a run's lock; wait if another process holds it, and call `on_wait` before."""
         locks = self.directory / ".locks"
         make_folder(locks)
-        with (locks / run_id).open("w") as lock:
-            fcntl.flock(lock, fcntl.LOCK_EX)
-            held = locks / f"{run_id}.held"
-            if everywhere:
-                with lease(held):
-                    yield
-            else:
-                wait_for_lease(held)
-                yield
+        with file_lock(locks / run_id, on_wait):
+            yield
+
+    def locked_among(self, run_ids: Collection[str]) -> set[str]:
+        """Return the runs that a process is making now."""
+        locks = self.directory / ".locks"
+        return {run_id for run_id in _listed(locks, run_ids) if is_locked(locks / run_id)}
 
     def remove_unfinished(self, run_id: str) -> None:
         """Remove what a killed copy left, and the run itself unless it is finished."""
@@ -107,7 +100,7 @@ class Store:
         """
         for run_id in sorted(_listed(self.directory, run_ids)):
             records = self.run(run_id) / files.RECORDS
-            if not self.manifest(run_id).exists():
+            if not (self.manifest(run_id).exists() or (records / files.PARSE_REPORT).exists()):
                 continue  # Snakemake makes the folder before the job begins.
             if self.is_finished(run_id) and not has_cut_files(records):
                 continue

@@ -12,6 +12,7 @@ import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
+import psutil
 import pytest
 
 from onionlab.errors import UserError
@@ -19,15 +20,17 @@ from onionlab.runs import cpus
 
 REPOSITORY = Path(__file__).resolve().parents[2]
 NOBODY = 65534
+# Other Pythons than the one of these tests need its psutil.
+PYTHONPATH = f"{REPOSITORY}:{Path(psutil.__file__).parents[1]}"
 
-# Takes CPUs in the locks' folder argv[1], and tells which.
+# Reserves CPUs with locks in the folder argv[1], and prints their numbers.
 HOLDER = """
 import sys
 from pathlib import Path
 from onionlab.runs import cpus
-cpus.SHARED_PLACES = (Path(sys.argv[1]),)
+cpus.SHARED_FOLDERS = (Path(sys.argv[1]),)
 cpus.BUSY_PERCENT = 1000
-with cpus.own_cpus(int(sys.argv[2]), sys.argv[3], lambda: print("waits", flush=True)) as mine:
+with cpus.reserve_cpus(int(sys.argv[2]), sys.argv[3], lambda: print("waits", flush=True)) as mine:
     print(*mine, flush=True)
     sys.stdin.read()
 """
@@ -35,14 +38,14 @@ with cpus.own_cpus(int(sys.argv[2]), sys.argv[3], lambda: print("waits", flush=T
 
 @pytest.fixture
 def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A folder as /run/lock is, for the locks of this test."""
+    """A folder with the permissions of /run/lock, for the locks of this test."""
     folder = tmp_path / "lock"
     folder.mkdir()
     folder.chmod(0o1777)
-    monkeypatch.delenv(cpus.PLACE_VARIABLE)
-    monkeypatch.setattr(cpus, "SHARED_PLACES", (folder,))
-    monkeypatch.setattr(cpus, "RETRY_S", 0.05)
-    # These tests are about locks, whatever else the machine does.
+    monkeypatch.delenv(cpus.FOLDER_VARIABLE)
+    monkeypatch.setattr(cpus, "SHARED_FOLDERS", (folder,))
+    monkeypatch.setattr(cpus, "RETRY_INTERVAL_S", 0.05)
+    # The load of the machine must not change which CPU is chosen.
     monkeypatch.setattr(cpus, "BUSY_PERCENT", 1000)
     return folder
 
@@ -56,7 +59,7 @@ def start(
         stdout=subprocess.PIPE,
         text=True,
         cwd=REPOSITORY,
-        env={**os.environ, "PYTHONPATH": str(REPOSITORY), "PYTHONDONTWRITEBYTECODE": "1"},
+        env={**os.environ, "PYTHONPATH": PYTHONPATH, "PYTHONDONTWRITEBYTECODE": "1"},
     )
 
 
@@ -69,78 +72,94 @@ def everything() -> int:
     return len(os.sched_getaffinity(0))
 
 
-def test_the_place_follows_from_the_machine_alone(
+def test_the_lock_folder_does_not_depend_on_a_users_tmpdir(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Not from TMPDIR, which users may have of their own."""
     mine, sticky = tmp_path / "mine", tmp_path / "sticky"
     for folder, mode in ((mine, 0o755), (sticky, 0o1777)):
         folder.mkdir()
         folder.chmod(mode)
-    monkeypatch.delenv(cpus.PLACE_VARIABLE)
+    monkeypatch.delenv(cpus.FOLDER_VARIABLE)
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
-    monkeypatch.setattr(cpus, "SHARED_PLACES", (tmp_path / "missing", mine, sticky))
-    assert cpus.lock_directory() == sticky
-    monkeypatch.setattr(cpus, "SHARED_PLACES", (mine,))
-    assert cpus.lock_directory() == tmp_path / f"onionlab-cpus-{os.getuid()}"
+    monkeypatch.setattr(cpus, "SHARED_FOLDERS", (tmp_path / "missing", mine, sticky))
+    assert cpus.lock_folder() == sticky
+    monkeypatch.setattr(cpus, "SHARED_FOLDERS", (mine,))
+    assert cpus.lock_folder() == tmp_path / f"onionlab-cpus-{os.getuid()}"
 
 
-def test_the_suites_runs_do_not_wait_for_the_machines() -> None:
-    """Whatever long runs hold: all processes of this suite have one place of their own."""
+def test_all_processes_of_the_test_suite_have_one_lock_folder() -> None:
+    """Otherwise tests would wait for the long runs of this machine."""
     taken = subprocess.run(
-        [sys.executable, "-c", "from onionlab.runs.cpus import *; print(lock_directory())"],
+        [sys.executable, "-c", "from onionlab.runs.cpus import *; print(lock_folder())"],
         capture_output=True,
         text=True,
         check=True,
         cwd=REPOSITORY,
     )
-    assert taken.stdout.strip() == str(cpus.lock_directory()) not in map(str, cpus.SHARED_PLACES)
-    assert cpus.lock_directory().is_dir()
+    assert taken.stdout.strip() == str(cpus.lock_folder()) not in map(str, cpus.SHARED_FOLDERS)
+    assert cpus.lock_folder().is_dir()
 
 
-def test_whoever_waits_can_tell_for_whom(place: Path) -> None:
+def test_the_owner_of_a_lock_is_known_to_those_who_wait(place: Path) -> None:
     holder = start(place, everything(), "quick: 5mid rr seed 1")
     numbers = [int(word) for word in said(holder).split()]
     assert set(numbers) == os.sched_getaffinity(0)
-    first, *_ = cpus.holders(numbers)
+    first, *_ = cpus.lock_owners(numbers)
     user = first.user
-    assert (first.pid, first.what) == (holder.pid, "quick: 5mid rr seed 1")
+    assert (first.pid, first.purpose) == (holder.pid, "quick: 5mid rr seed 1")
     assert str(first) == (
         f"CPU {numbers[0]} is held by {user}'s process {holder.pid} (quick: 5mid rr seed 1)"
     )
-    assert len(cpus.holders(numbers)) == everything()
+    assert len(cpus.lock_owners(numbers)) == everything()
     waiting = start(place, 1, "another")
     assert said(waiting) == "waits"
     holder.communicate()
     assert int(said(waiting)) in numbers
-    assert [one.what for one in cpus.holders(numbers)] == ["another"]
-    # Killed, it frees its CPU, and is named no more.
+    assert [one.purpose for one in cpus.lock_owners(numbers)] == ["another"]
+    # The locks of a killed process are free.
     waiting.kill()
     waiting.communicate()
-    assert cpus.holders(numbers) == []
-    with cpus.own_cpus(everything()) as ours:
+    assert cpus.lock_owners(numbers) == []
+    with cpus.reserve_cpus(everything()) as ours:
         assert set(ours) == set(numbers)
 
 
-def test_a_free_cpu_is_taken_without_waiting(place: Path) -> None:
-    waits: list[str] = []
-    with cpus.own_cpus(1, "mine", lambda: waits.append("waits")):
-        pass
-    assert waits == []
+def test_a_free_cpu_is_reserved_without_waiting(place: Path) -> None:
+    before = os.sched_getaffinity(0)
+    with cpus.reserve_cpus(1, "mine", lambda: pytest.fail("it waits")) as mine:
+        assert os.sched_getaffinity(0) == set(mine)
+    assert os.sched_getaffinity(0) == before
+
+
+def test_processes_get_a_cpu_in_the_order_of_arrival(place: Path) -> None:
+    served: list[str] = []
+    is_waiting = threading.Event()
+
+    def wait_for_one() -> None:
+        with cpus.reserve_cpus(1, "waits", is_waiting.set):
+            served.append("waiting")
+
+    with cpus.reserve_cpus(everything()):
+        waiting = threading.Thread(target=wait_for_one)
+        waiting.start()
+        assert is_waiting.wait(10)
+    for _ in range(20):
+        # The next run of the same experiment arrives at once.
+        with cpus.reserve_cpus(everything()):
+            served.append("again")
+    waiting.join(10)
+    assert served[0] == "waiting"
 
 
 @pytest.fixture
 def as_nobody() -> list[str]:
-    """Words that run Python as another user; skipped, by name, where that cannot be done.
-
-    What the locks need is Python's own; the one that runs this may be hidden from others.
-    """
+    """The start of a command that runs Python as another user; skips the test without one."""
     if os.getuid() != 0:
         pytest.skip("needs root: acts as a second user")
     words = ["setpriv", f"--reuid={NOBODY}", f"--regid={NOBODY}", "--clear-groups"]
     for python in (sys.executable, "/usr/bin/python3"):
         command = [*words, "sh", "-c", 'exec "$@"', "sh", python, "-c", "import onionlab.runs.cpus"]
-        environment = {**os.environ, "PYTHONPATH": str(REPOSITORY)}
+        environment = {**os.environ, "PYTHONPATH": PYTHONPATH}
         if (
             subprocess.run(command, env=environment, capture_output=True, check=False).returncode
             == 0
@@ -151,7 +170,7 @@ def as_nobody() -> list[str]:
 
 @pytest.fixture
 def common_place() -> Iterator[Path]:
-    """As `place`, but where another user finds it."""
+    """Like `place`, but other users can reach it."""
     with tempfile.TemporaryDirectory() as name:
         Path(name).chmod(0o1777)
         yield Path(name)
@@ -161,8 +180,9 @@ def common_place() -> Iterator[Path]:
 def test_two_users_never_share_a_cpu(
     common_place: Path, monkeypatch: pytest.MonkeyPatch, as_nobody: list[str], first: str
 ) -> None:
-    """Whoever made the locks' files, and with the umask of a careful user."""
-    monkeypatch.setattr(cpus, "SHARED_PLACES", (common_place,))
+    """It does not matter who created the lock files, with a strict umask."""
+    monkeypatch.delenv(cpus.FOLDER_VARIABLE)
+    monkeypatch.setattr(cpus, "SHARED_FOLDERS", (common_place,))
     as_root = [sys.executable]
     one, other = (as_root, as_nobody) if first == "root" else (as_nobody, as_root)
     careful = ["sh", "-c", 'umask 077; exec "$@"', "sh"]
@@ -174,7 +194,7 @@ def test_two_users_never_share_a_cpu(
         assert owners == {0 if first == "root" else NOBODY}
         second = start(common_place, 1, "ours", other)
         assert said(second) == "waits"
-        assert {one.user for one in cpus.holders(numbers)} == {first}
+        assert {one.user for one in cpus.lock_owners(numbers)} == {first}
         holder.communicate()
         assert int(said(second)) in numbers
         second.communicate()
@@ -185,23 +205,11 @@ def test_two_users_never_share_a_cpu(
                 process.wait()
 
 
-def test_a_lock_that_was_removed_is_none(place: Path) -> None:
-    """Whoever has it open still locks a file that nobody else will find."""
-    lock = cpus._locked(place / "onionlab-cpu0")
-    assert lock is not None
-    (place / "onionlab-cpu0").unlink()
-    again = cpus._locked(place / "onionlab-cpu0")
-    assert again is not None
-    assert not cpus._is_there(lock, place / "onionlab-cpu0")
-    os.close(lock)
-    os.close(again)
-
-
 @pytest.mark.parametrize("trap", ["symlink", "hard link", "folder"])
-def test_nobody_is_led_to_write_elsewhere(
+def test_another_file_is_not_overwritten_through_a_lock(
     place: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, trap: str
 ) -> None:
-    monkeypatch.setattr(cpus, "MAKER_PATIENCE_S", 0.1)
+    monkeypatch.setattr(cpus, "CREATION_TIMEOUT_S", 0.1)
     mine = tmp_path / "mine"
     mine.write_text("precious")
     for cpu in os.sched_getaffinity(0):
@@ -212,7 +220,7 @@ def test_nobody_is_led_to_write_elsewhere(
             lock.hardlink_to(mine)
         else:
             lock.mkdir()
-    with pytest.raises(UserError, match="which locks CPUs for all users"), cpus.own_cpus(1):
+    with pytest.raises(UserError, match="which locks CPUs for all users"), cpus.reserve_cpus(1):
         pass
     assert mine.read_text() == "precious"
 
@@ -220,27 +228,27 @@ def test_nobody_is_led_to_write_elsewhere(
 @pytest.mark.parametrize(
     "text", ["", "no json", "[" * 4000, '{"pid": 1}', json.dumps({"pid": "x", "what": "y"})]
 )
-def test_what_others_wrote_into_a_lock_does_no_harm(place: Path, text: str) -> None:
+def test_a_lock_file_with_other_content_has_no_owner(place: Path, text: str) -> None:
     (place / "onionlab-cpu0").write_text(text)
-    assert cpus.holders([0]) == []
+    assert cpus.lock_owners([0]) == []
 
 
-def test_what_others_wrote_is_shown_as_text(place: Path) -> None:
+def test_control_characters_in_a_lock_file_are_not_shown(place: Path) -> None:
     text = json.dumps({"pid": os.getpid(), "what": "\x1b[2J" + "x" * 999})
     (place / "onionlab-cpu0").write_text(text)
-    (holder,) = cpus.holders([0])
-    assert holder.what.startswith("?[2Jxxx")
-    assert len(holder.what) == cpus.SHOWN_LETTERS
+    (holder,) = cpus.lock_owners([0])
+    assert holder.purpose.startswith("?[2Jxxx")
+    assert len(holder.purpose) == cpus.MAX_PURPOSE_LENGTH
 
 
-def test_whoever_waits_in_the_queue_says_so_too(place: Path) -> None:
+def test_every_process_in_the_queue_says_that_it_waits(place: Path) -> None:
     heads: list[str] = []
 
     def wait(name: str) -> None:
-        with cpus.own_cpus(1, name, lambda: heads.append(name)):
+        with cpus.reserve_cpus(1, name, lambda: heads.append(name)):
             pass
 
-    with cpus.own_cpus(everything()):
+    with cpus.reserve_cpus(everything()):
         threads = [threading.Thread(target=wait, args=(name,)) for name in ("a", "b", "c")]
         for thread in threads:
             thread.start()
@@ -253,7 +261,7 @@ def test_whoever_waits_in_the_queue_says_so_too(place: Path) -> None:
 
 
 @pytest.mark.skipif(len(os.sched_getaffinity(0)) < 2, reason="there is one CPU")
-def test_who_waits_for_one_cpu_does_not_keep_others_from_another(place: Path) -> None:
+def test_a_process_bound_to_one_cpu_does_not_block_the_others(place: Path) -> None:
     first, second, *_ = sorted(os.sched_getaffinity(0))
     started: list[subprocess.Popen[str]] = []
 
@@ -278,11 +286,11 @@ def test_who_waits_for_one_cpu_does_not_keep_others_from_another(place: Path) ->
         ((0, 0, 0), [0, 1, 2]),
         ((100, 3, 0), [1, 2, 0]),
         ((100, 100, 100), [0, 1, 2]),
-        # As many CPUs as may be used are not as many as there are.
+        # The machine has CPUs that this process may not use.
         ((0, 0, 99, 99), [0, 1, 2]),
     ],
 )
-def test_what_others_keep_busy_is_taken_last(
+def test_busy_cpus_are_chosen_last(
     monkeypatch: pytest.MonkeyPatch, busy: Sequence[float], order: list[int]
 ) -> None:
     looked: list[bool] = []
@@ -300,5 +308,18 @@ def test_what_others_keep_busy_is_taken_last(
 def test_a_run_takes_the_cpu_that_is_not_busy(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     first, second, *_ = sorted(os.sched_getaffinity(0))
     monkeypatch.setattr(cpus, "_idle_first", lambda allowed: [second, first])
-    with cpus.own_cpus(1) as mine:
+    with cpus.reserve_cpus(1) as mine:
         assert mine == [second]
+
+
+def test_allocated_cpus_need_no_lock(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(os, "sched_getaffinity", lambda pid: {3, 5})
+    monkeypatch.setattr(cpus, "lock_folder", lambda: pytest.fail("it looked for locks"))
+    with cpus.reserve_cpus(2, allocated=True) as mine:
+        assert mine == [3, 5]
+
+
+@pytest.mark.skipif(everything() < 2, reason="one CPU leaves no choice")
+def test_cpus_of_a_cluster_that_confines_no_job_are_locked(place: Path) -> None:
+    with cpus.reserve_cpus(1, "job", allocated=True) as mine:
+        assert [owner.cpu for owner in cpus.lock_owners(os.sched_getaffinity(0))] == mine

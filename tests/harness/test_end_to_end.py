@@ -15,7 +15,7 @@ import pytest
 from analysis.formats.study import load_study
 from onionlab.engines.uml.guest.boot import LOG_MARK
 from onionlab.runs.plan import read_plan
-from onionlab.runs.presence import presence
+from onionlab.runs.results_lock import results_lock
 
 from .checkout import CONTENDED, TINY, Checkout, arguments, processes_below
 
@@ -68,7 +68,7 @@ def test_the_plan_of_runs_that_are_being_made_stays(engine: str, checkout: Check
     assert checkout.onionlab("generate", *arguments(engine)).returncode == 0
     results = checkout.results("tiny")
     plan = (results / "plan.json").read_bytes()
-    with presence(results):
+    with results_lock(results):
         same = checkout.onionlab("generate", *arguments(engine))
         other = checkout.onionlab("generate", *arguments(engine, "ewma"))
     assert same.returncode == 0, same.stderr

@@ -1,4 +1,4 @@
-"""The run store, CPU locks, presence and the check of Tor's logs."""
+"""The run store, the ends of processes, and the check of Tor's logs."""
 
 from __future__ import annotations
 
@@ -25,8 +25,8 @@ from analysis.formats.manifest import Manifest, identity_hash
 from onionlab.engines.processes import MemorySampler, ended_with_caller, kill_processes_below
 from onionlab.errors import UserError
 from onionlab.rundir.verify_tor import Expectation, RunRefusedError, Shows, verify_tor_logs
-from onionlab.runs import cpus
-from onionlab.runs.presence import is_present, presence
+from onionlab.runs import results_lock
+from onionlab.runs.results_lock import is_in_use
 from onionlab.runs.store import Store
 
 from .whole_runs import write_records
@@ -157,36 +157,6 @@ def test_json_is_replaced_as_a_whole(tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == [path]
 
 
-def test_two_simulations_never_share_a_cpu(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(cpus, "lock_directory", lambda: tmp_path)
-    before = os.sched_getaffinity(0)
-    holder = python(
-        f"""
-        import time
-        from pathlib import Path
-        from onionlab.runs import cpus
-        cpus.lock_directory = lambda: Path({str(tmp_path)!r})
-        with cpus.own_cpus(1) as mine:
-            print(mine[0], flush=True)
-            time.sleep(60)
-        """
-    )
-    try:
-        assert holder.stdout
-        theirs = int(holder.stdout.readline())
-        if len(before) > 1:
-            with cpus.own_cpus(1) as ours:
-                assert ours != [theirs]
-                assert os.sched_getaffinity(0) == set(ours)
-        assert os.sched_getaffinity(0) == before
-    finally:
-        # Killed, it frees its CPU: locks end with their process.
-        holder.kill()
-        holder.communicate()
-    with cpus.own_cpus(len(before)) as ours:
-        assert set(ours) == before
-
-
 def test_what_a_killed_caller_started_ends(tmp_path: Path) -> None:
     pid = tmp_path / "pid"
     command = ["sh", "-c", f"echo $$ > {pid}.part; mv {pid}.part {pid}; exec sleep 60"]
@@ -219,52 +189,29 @@ def test_what_starts_after_its_caller_has_ended_does_not_run(tmp_path: Path) -> 
     assert mark.exists()
 
 
-def test_whoever_waits_for_a_cpu_is_served_first(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
-    monkeypatch.setattr(cpus, "lock_directory", lambda: tmp_path)
-    monkeypatch.setattr(cpus, "RETRY_S", 0.05)
-    everything = len(os.sched_getaffinity(0))
-    served: list[str] = []
-
-    def wait_for_one() -> None:
-        with cpus.own_cpus(1):
-            served.append("waiting")
-
-    with cpus.own_cpus(everything):
-        waiting = threading.Thread(target=wait_for_one)
-        waiting.start()
-        time.sleep(0.2)
-    for _ in range(20):
-        # Asks again at once, as the next run of the same experiment does.
-        with cpus.own_cpus(everything):
-            served.append("again")
-    waiting.join(10)
-    assert served[0] == "waiting"
-
-
 def test_a_job_notices_that_its_command_was_killed(tmp_path: Path) -> None:
     command = python(
         f"""
         import time
         from pathlib import Path
-        from onionlab.runs.presence import presence
-        with presence(Path({str(tmp_path)!r})):
+        from onionlab.runs.results_lock import results_lock
+        with results_lock(Path({str(tmp_path)!r})):
             print("here", flush=True)
             time.sleep(60)
         """
     )
     assert command.stdout
     command.stdout.readline()
-    assert is_present(tmp_path)
+    assert is_in_use(tmp_path)
     command.send_signal(signal.SIGKILL)
     command.communicate()
-    assert not is_present(tmp_path)
+    assert not is_in_use(tmp_path)
 
 
 def test_an_experiment_in_use_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("onionlab.runs.presence.PATIENCE_S", 0.3)
-    with presence(tmp_path), pytest.raises(UserError, match="in use"), presence(tmp_path):
+    monkeypatch.setattr(results_lock, "TIMEOUT_S", 0.3)
+    lock = results_lock.results_lock
+    with lock(tmp_path), pytest.raises(UserError, match="in use"), lock(tmp_path):
         pass
 
 
@@ -472,25 +419,28 @@ def test_the_wait_for_a_run_that_another_command_makes(tmp_path: Path) -> None:
     )
     assert holder.stdout
     holder.stdout.readline()
-    entered = threading.Event()
+    entered, said = threading.Event(), threading.Event()
 
     def wait() -> None:
-        with store.exclusive("ab"):
+        with store.exclusive("ab", said.set):
             entered.set()
 
-    waiter = threading.Thread(target=wait)
+    waiter = threading.Thread(target=wait, daemon=True)
     waiter.start()
-    # However slow the machine is: as long as the other holds the run, this one does not get in.
+    # This holds on a slow machine too: the other process does not release the run.
     assert not entered.wait(timeout=0.5)
+    assert said.is_set()
+    assert store.locked_among(["ab", "other"]) == {"ab"}
     holder.communicate()
     assert entered.wait(timeout=30)
     waiter.join()
+    assert store.locked_among(["ab"]) == set()
 
 
 WAITING_JOB = """
 import signal, sys
 from pathlib import Path
-from onionlab.runs.presence import ending_with_command
+from onionlab.runs.results_lock import exit_with_command
 from onionlab.runs.store import Store
 
 def interrupt(number, frame):
@@ -498,7 +448,7 @@ def interrupt(number, frame):
 
 signal.signal(signal.SIGTERM, interrupt)
 try:
-    with ending_with_command(Path(sys.argv[1]), print):
+    with exit_with_command(Path(sys.argv[1]), print):
         print("waiting", flush=True)
         with Store(Path(sys.argv[1])).exclusive("ab"):
             print("never", flush=True)
@@ -509,7 +459,7 @@ except KeyboardInterrupt:
 
 @pytest.mark.parametrize("victim", ["command", "wrapper"])
 def test_a_job_that_waits_ends_with_what_started_it(tmp_path: Path, victim: str) -> None:
-    """A command of another's, a shell that it starts, and a job of that which waits for a run."""
+    """A command starts a shell, which starts a job, which waits for the run of another command."""
     job = tmp_path / "job.py"
     job.write_text(WAITING_JOB)
     with Store(tmp_path).exclusive("ab"):
@@ -517,8 +467,8 @@ def test_a_job_that_waits_ends_with_what_started_it(tmp_path: Path, victim: str)
             f"""
             import subprocess, sys
             from pathlib import Path
-            from onionlab.runs.presence import presence
-            with presence(Path({str(tmp_path)!r})):
+            from onionlab.runs.results_lock import results_lock
+            with results_lock(Path({str(tmp_path)!r})):
                 script = '"$0" "$1" "$2"; exit 0'
                 words = ["sh", "-c", script, sys.executable, {str(job)!r}, {str(tmp_path)!r}]
                 wrapper = subprocess.Popen(words)
@@ -536,17 +486,17 @@ def test_a_job_that_waits_ends_with_what_started_it(tmp_path: Path, victim: str)
 
 
 def test_helpers_end_with_a_killed_starter() -> None:
-    # As in onionlab.runs.planning: nobody tells a killed process's helpers that no more work comes.
+    # As in onionlab.runs.planning. A killed process cannot end its helpers.
     starter = python(
         """
         import os
         import time
         from concurrent.futures import ProcessPoolExecutor
         from multiprocessing import get_context
-        from onionlab.runs.presence import end_with_starter
+        from onionlab.runs.results_lock import exit_with_parent
 
         if __name__ == "__main__":
-            with ProcessPoolExecutor(1, get_context("spawn"), end_with_starter) as pool:
+            with ProcessPoolExecutor(1, get_context("spawn"), exit_with_parent) as pool:
                 print(pool.submit(os.getpid).result(), flush=True)
                 time.sleep(60)
         """

@@ -200,19 +200,17 @@ def test_an_interrupted_attempt_is_not_shown_as_running(tmp_path: Path) -> None:
     assert shown == [states["at work"]]
 
 
-# Stands in for Python: the calls of `run-one` and `analyse` that the workflow makes.
+# Replaces Python in the jobs.
 JOB = """\
 #!/bin/sh
-[ "$2" != analysis.pages.warm_import_cache ] || echo "first time" >>{calls}.first
 case "$3" in
 run-one)
     echo "$9 $7" >>{calls}
     echo "$PYTHONPATH" >{calls}.path
     case "$9" in *bad*) exit 1 ;; esac
-    mkdir -p {store}/"$9" && echo '{{}}' >{store}/"$9"/manifest.json ;;
-analyse)
-    echo "$5" >>{calls}
-    mkdir -p "$5"/{records} && echo '{{}}' >"$5"/{records}/parse.json ;;
+    test "${{10}}" = --records || exit 1
+    mkdir -p {store}/"$9"/{records} && echo '{{}}' >{store}/"$9"/manifest.json
+    echo '{{}}' >{store}/"$9"/{records}/parse.json ;;
 report)
     echo "no report" >&2
     exit 1 ;;
@@ -231,11 +229,11 @@ class Workflow:
         calls, store = shlex.quote(str(self.calls)), shlex.quote(str(self.store))
         job.write_text(JOB.format(calls=calls, store=store, records=RECORDS))
         job.chmod(0o755)
-        of_plans = drive._workflow_config
+        original = drive._Workflow._configuration
         monkeypatch.setattr(
-            drive,
-            "_workflow_config",
-            lambda *words: {**of_plans(*words), "python": str(job)},
+            drive._Workflow,
+            "_configuration",
+            lambda *arguments: {**original(*arguments), "python": str(job)},
         )
         # Names in an order of their own, so that no other order is that of the seeds by chance.
         self.plans = [
@@ -261,14 +259,11 @@ def workflow(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Workflow:
 
 def test_runs_are_made_seed_after_seed_and_once(workflow: Workflow) -> None:
     calls = workflow.make()
-    simulated = [call[0] for call in calls if len(call) == 2]
-    assert sorted(simulated) == ["0e3", "a2", "b3", "c1", "d1"]
-    assert [run[-1] for run in simulated] == ["1", "1", "2", "3", "3"]
-    plans = {run: Path(plan).parent.name for run, plan in (call for call in calls if call[1:])}
+    assert sorted(run for run, _ in calls) == ["0e3", "a2", "b3", "c1", "d1"]
+    assert [run[-1] for run, _ in calls] == ["1", "1", "2", "3", "3"]
+    plans = {run: Path(plan).parent.name for run, plan in calls}
     assert (plans["c1"], plans["b3"]) == ("one", "one")
     assert (plans["d1"], plans["0e3"]) == ("two", "two")
-    # Records come right after their run: whoever stops has them of all runs that are there.
-    assert [len(call) for call in calls] == [2, 1] * 5
     assert (workflow.root / "results" / "plans" / "workflow.log").is_file()
 
 
@@ -290,7 +285,7 @@ def test_runs_that_are_there_are_not_made_again(workflow: Workflow) -> None:
     workflow.calls.write_text("")
     assert workflow.make() == []
     shutil.rmtree(workflow.store / "b3")
-    assert [call[0] for call in workflow.make() if len(call) == 2] == ["b3"]
+    assert [run for run, _ in workflow.make()] == ["b3"]
 
 
 def test_what_a_loss_of_power_took_is_made_again(workflow: Workflow) -> None:
@@ -298,9 +293,8 @@ def test_what_a_loss_of_power_took_is_made_again(workflow: Workflow) -> None:
     workflow.calls.write_text("")
     (workflow.store / "b3" / "manifest.json").write_text("")
     (workflow.store / "c1" / RECORDS / "parse.json").write_text("")
-    calls = workflow.make()
-    assert sorted(call[0] for call in calls if len(call) == 2) == ["b3"]
-    assert {Path(call[0]).name for call in calls if len(call) == 1} == {"b3", "c1"}
+    (workflow.store / "d1" / "manifest.json").unlink()
+    assert sorted(run for run, _ in workflow.make()) == ["b3", "c1", "d1"]
 
 
 def test_a_run_that_fails_leaves_the_others(workflow: Workflow) -> None:
@@ -310,6 +304,16 @@ def test_a_run_that_fails_leaves_the_others(workflow: Workflow) -> None:
     assert {path.parent.name for path in workflow.store.glob("*/manifest.json")} == {
         *("0e3", "a2", "b3", "c1", "d1", "f1")
     }
+
+
+def test_a_run_that_another_command_makes_is_said(workflow: Workflow) -> None:
+    said: list[str] = []
+    with Store(workflow.store).exclusive("c1"):
+        drive.make_runs(workflow.root, workflow.plans, jobs=1, say=said.append)
+    assert said == [
+        "5 runs: 0 are there, 5 to do, 1 side by side",
+        "note: another command is making 1 of them; this one waits for it",
+    ]
 
 
 def test_a_report_that_cannot_be_made_leaves_the_earlier_one(workflow: Workflow) -> None:
@@ -322,25 +326,10 @@ def test_a_report_that_cannot_be_made_leaves_the_earlier_one(workflow: Workflow)
     assert (caught.value.hint or "").endswith("one/report.html is that of an earlier command")
 
 
-@pytest.mark.parametrize("compiled", [False, True])
-def test_what_a_report_imports_is_compiled_once_beside_the_runs(
-    workflow: Workflow, monkeypatch: pytest.MonkeyPatch, compiled: bool
-) -> None:
-    monkeypatch.setattr(drive, "_is_compiled", lambda: compiled)
-    with pytest.raises(UserError, match="the workflow failed"):
-        drive.make_report(workflow.root, workflow.plans[0], jobs=2, say=lambda line: None)
-    first = workflow.calls.with_name("calls.first")
-    assert first.is_file() is not compiled
-    # The runs of a night or of figures end in no report of theirs, or in one that comes later.
-    first.unlink(missing_ok=True)
-    workflow.make()
-    assert not first.exists()
-
-
 def test_an_interrupted_command_says_what_is_kept(
     workflow: Workflow, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def interrupted(process: object, store: Store, missing: list[str], elsewhere: None) -> None:
+    def interrupted(process: object, store: Store, missing: list[str], **_: bool) -> None:
         store.manifest("c1").parent.mkdir()
         store.manifest("c1").write_text("{}")
         raise KeyboardInterrupt
@@ -384,7 +373,7 @@ def test_a_refusal_of_a_job_is_the_error_of_the_command(tmp_path: Path) -> None:
         "error: no file system in memory has room\nname another one with TMPDIR=/path\n"
         "RuleException:\nCalledProcessError in file ...\nWorkflowError:\n"
     )
-    error = drive._failure({}, Store(tmp_path), log)
+    error = drive.failure({}, Store(tmp_path), log)
     assert error.message == "no file system in memory has room"
     assert error.hint == f"name another one with TMPDIR=/path\nthe whole log is {log}"
 

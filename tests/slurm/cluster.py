@@ -1,7 +1,7 @@
 """Slurm on this machine: munge, slurmctld and two slurmd, whose nodes share everything.
 
-The configuration is one that works without systemd. It has to stand in /etc/slurm, where jobs look
-for it (docs/how-to/cluster.md). What stood there is put back.
+The configuration works without systemd. It has to be in /etc/slurm, where jobs look for it
+(docs/how-to/cluster.md). An earlier configuration is restored.
 """
 
 from __future__ import annotations
@@ -9,15 +9,12 @@ from __future__ import annotations
 import contextlib
 import fcntl
 import os
-import shlex
 import shutil
 import socket
 import subprocess
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator
 from pathlib import Path
-
-import psutil
 
 PROGRAMS = ("munged", "slurmctld", "slurmd", "sbatch", "squeue", "scancel", "scontrol", "sinfo")
 CONFIGURATION = Path("/etc/slurm/slurm.conf")
@@ -31,7 +28,7 @@ SHORT_MINUTES = 5
 
 
 def lacking() -> str | None:
-    """Why there can be no cluster here; None where there can."""
+    """Return why a cluster cannot be started here, or None if it can."""
     missing = [name for name in PROGRAMS if shutil.which(name, path=_path()) is None]
     if missing:
         return f"needs Slurm and munge (configs/apt-packages-slurm.txt): no {', '.join(missing)}"
@@ -45,7 +42,7 @@ def _path() -> str:
 
 
 class Cluster:
-    """A cluster that runs; its daemons are children of this process."""
+    """A running cluster; its daemons are children of this process."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
@@ -102,12 +99,12 @@ PartitionName=short Nodes={NODES[0]} MaxTime={SHORT_MINUTES} State=UP
         self._start_munge()
         self.start_controller()
         for node in NODES:
-            self.start_node(node)
+            self._daemon(node, "slurmd", "-D", "-N", node)
         self.wait(lambda: self.states() == dict.fromkeys(NODES, "idle"), "nodes that are idle")
 
     def _start_munge(self) -> None:
         if self._munge_socket.exists() and _succeeds("munge", "-n"):
-            return  # Somebody's own.
+            return  # The machine's own.
         subprocess.run(
             ["install", "-d", "-o", "munge", "-g", "munge", "/run/munge"], check=True, timeout=10
         )
@@ -120,22 +117,10 @@ PartitionName=short Nodes={NODES[0]} MaxTime={SHORT_MINUTES} State=UP
         self._daemon("slurmctld", "slurmctld", "-D")
         self.wait(lambda: _succeeds("scontrol", "ping"), "slurmctld")
 
-    def start_node(self, node: str, instead: Mapping[Path, Path] | None = None) -> None:
-        """Start a node's slurmd. instead: what it and its jobs see -> at another one's place."""
-        words = ["slurmd", "-D", "-N", node]
-        if instead:
-            mounts = [
-                f"mount --bind {shlex.quote(str(seen))} {shlex.quote(str(place))}"
-                for seen, place in instead.items()
-            ]
-            script = " && ".join([*mounts, f"exec {shlex.join(words)}"])
-            words = ["unshare", "--mount", "--propagation=private", "sh", "-c", script]
-        self._daemon(node, *words)
-
     def _daemon(self, name: str, *words: str) -> None:
         with (self.folder / f"{name}.out").open("ab") as out:
             self.daemons[name] = subprocess.Popen(
-                # They end with the tests, however those end.
+                # The daemons end with the tests, even if those are killed.
                 ["setpriv", "--pdeathsig", "TERM", *words],
                 stdin=subprocess.DEVNULL,
                 stdout=out,
@@ -144,53 +129,35 @@ PartitionName=short Nodes={NODES[0]} MaxTime={SHORT_MINUTES} State=UP
                 start_new_session=True,
             )
 
-    def end_daemon(self, name: str, *, kill: bool = False) -> None:
-        """End one of them, politely or not, and wait for its end."""
+    def end_daemon(self, name: str) -> None:
+        """Terminate a daemon and wait for its end."""
         process = self.daemons.pop(name)
-        (process.kill if kill else process.terminate)()
+        process.terminate()
         try:
             process.wait(END_S)
         except subprocess.TimeoutExpired:
             process.kill()
             process.wait(END_S)
 
-    def lose_node(self, node: str) -> None:
-        """Kill a node's slurmd and all of its jobs at once, as where its power goes."""
-        identities = {f"[{line.split()[0]}." for line in self.jobs() if line.split()[-1] == node}
-        daemon = self.daemons.pop(node)
-        daemon.kill()
-        for process in psutil.process_iter():
-            with contextlib.suppress(psutil.Error):
-                words = " ".join(process.cmdline())
-                is_step = words.startswith("slurmstepd: ") and any(i in words for i in identities)
-                if is_step or process.environ().get("SLURMD_NODENAME") == node:
-                    process.kill()
-        daemon.wait(END_S)
-
     def states(self) -> dict[str, str]:
         """Each node's state."""
         lines = ask("sinfo", "--noheader", "--Node", "--partition=main", "--format=%N %T")
         return dict(line.split() for line in lines)
 
-    def answers(self, node: str) -> bool:
-        """Whether a node that was started again takes jobs."""
-        return bool(ask("srun", f"--nodelist={node}", "--mem=10", "--immediate=5", "echo", "here"))
-
     def jobs(self) -> list[str]:
         """Jobs that wait or run, as `id state node`."""
         return ask("squeue", "--noheader", "--format=%i %T %N")
 
-    def wait(self, until: object, what: str, limit_s: float = START_S) -> None:
-        """Wait until something is so. Raises TimeoutError with the daemons' last words."""
-        assert callable(until)
+    def wait(self, until: Callable[[], object], what: str, limit_s: float = START_S) -> None:
+        """Wait until a condition holds. Raises TimeoutError with the ends of all logs."""
         deadline_s = time.monotonic() + limit_s
         while not until():
             if time.monotonic() > deadline_s:
-                raise TimeoutError(f"no {what} after {limit_s:.0f} s\n{self.last_words()}")
+                raise TimeoutError(f"no {what} after {limit_s:.0f} s\n{self.ends_of_logs()}")
             time.sleep(0.2)
 
-    def last_words(self) -> str:
-        """The ends of all logs."""
+    def ends_of_logs(self) -> str:
+        """Return the last lines of the daemons' logs."""
         logs = [*self.folder.glob("*.log"), *self.folder.glob("*.out")]
         ends = (path.read_text(errors="replace")[-1500:] for path in logs)
         return "\n".join(f"{path.name}:\n{end}" for path, end in zip(logs, ends, strict=True))
@@ -203,7 +170,7 @@ PartitionName=short Nodes={NODES[0]} MaxTime={SHORT_MINUTES} State=UP
             self.wait(lambda: not self.jobs(), "empty queue", END_S)
 
     def end(self) -> None:
-        """Cancel what there is, end all daemons and whatever they left."""
+        """Cancel all jobs and end all daemons."""
         with contextlib.suppress(subprocess.SubprocessError, OSError):
             self.cancel_all()
         for name in [*NODES, "slurmctld", "munged"]:
@@ -225,7 +192,7 @@ def _succeeds(*words: str) -> bool:
 
 
 def free_ports(count: int) -> list[int]:
-    """Ports that nobody listens on now."""
+    """Return ports that are not in use now."""
     with contextlib.ExitStack() as stack:
         sockets = [stack.enter_context(socket.socket()) for _ in range(count)]
         for one in sockets:
@@ -235,12 +202,12 @@ def free_ports(count: int) -> list[int]:
 
 @contextlib.contextmanager
 def running(folder: Path) -> Iterator[Cluster]:
-    """A cluster, one at a time on this machine; it ends with the block."""
+    """Run a cluster until the block ends. A machine has one at a time."""
     with LOCK.open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         before = CONFIGURATION.read_bytes() if CONFIGURATION.exists() else None
         if before is not None and before.startswith(MARK.encode()):
-            before = None  # Of tests that were killed.
+            before = None  # Left by tests that were killed.
         cluster = Cluster(folder)
         try:
             cluster.start()

@@ -1,12 +1,14 @@
-"""A cluster for the tests of a file, and a checkout that its nodes see."""
+"""A cluster for the tests of a file, and runs that simulate nothing."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
 from .cluster import Cluster, lacking, running
+from .fake_jobs import FakeWorkflow
 
 
 @pytest.fixture(scope="module")
@@ -17,3 +19,8 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
         pytest.skip(why)
     with running(tmp_path_factory.mktemp("slurm")) as found:
         yield found
+
+
+@pytest.fixture
+def workflow(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> FakeWorkflow:
+    return FakeWorkflow(tmp_path, monkeypatch)

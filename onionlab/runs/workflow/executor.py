@@ -1,13 +1,16 @@
-"""Where the jobs of a workflow go: to this machine, or through an executor of Snakemake to others.
+"""Snakemake's executors for clusters: which jobs they accept, and the options they need.
 
-All that is particular to executors stands here and in slurm.py: which there are, what may be said
-of one on the command line or in a Snakemake profile, and the words that Snakemake gets for it.
+A Snakemake profile configures an executor. It is passed to Snakemake as it is.
 """
 
 from __future__ import annotations
 
+import contextlib
+import getpass
 import re
-from collections.abc import Mapping
+import shutil
+import subprocess
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -15,213 +18,174 @@ from typing import Any
 import yaml
 
 from onionlab.errors import UserError
-from onionlab.paths import is_folder
-from onionlab.runs.workflow.slurm import require_commands
 
 SLURM, GENERIC = "slurm", "generic"
-PLUGINS: Mapping[str, str] = {SLURM: "slurm", GENERIC: "cluster-generic"}
-"""Snakemake's names of the executors, by ours."""
-
-MOST_JOBS = 100
-"""Jobs in the queue at a time, where neither MAX_JOBS nor the profile says how many."""
-PROFILE_FILE = re.compile(r"(?:profile|config)(?:\.v(?P<version>\d+)\+)?\.yaml")
-"""As Snakemake looks for them; the one for the newest version counts."""
+PLUGINS = {SLURM: "slurm", GENERIC: "cluster-generic"}
+"""Executor -> its name in Snakemake."""
+MAX_JOBS = 100
+RETRIES = 2
+LATENCY_WAIT_S = 60
+"""Files of other nodes appear late: NFS may cache the content of a folder for that long."""
+STATUS_ATTEMPTS = 10_000
+"""The Slurm plugin (2.8.0) loses all jobs, and waits for them forever, if so many requests for
+their status fail in a row, for instance while Slurm's controller is restarted. Its default is 5."""
+SLURM_TIMEOUT_S = 60.0
+PROFILE_FILE = re.compile(r"(profile|config)(\.v(?P<version>\d+)\+)?\.yaml")
 SUBMIT = "cluster-generic-submit-cmd"
-
-OURS = frozenset(
-    [
-        "snakefile",
-        "directory",
-        "configfile",
-        "configfiles",
-        "config",
-        "nolock",
-        "unlock",
-        "until",
-        "dry-run",
-        "dryrun",
-        "touch",
-        "force",
-        "forceall",
-        "forcerun",
-        "omit-from",
-        "batch",
-        "rerun-triggers",
-        "rerun-incomplete",
-        "ignore-incomplete",
-        "groups",
-        "no-shared-fs",
-        "shared-fs-usage",
-        "jobname",
-        "local-cores",
-        "slurm-jobname-prefix",
-        "slurm-logdir",
-    ]
-)
-"""What a profile may not say: the workflow counts on its own."""
 
 
 @dataclass(frozen=True)
-class Profile:
-    """A Snakemake profile: the file in its folder, and what it says."""
+class JobSize:
+    """What the first attempt at a run requests; the n-th requests n times the memory and time."""
 
-    file: Path
-    options: Mapping[str, Any]
+    cpus: int
+    memory_mb: int
+    runtime_min: int
+    disk_mb: int
 
-    def default_resource(self, name: str) -> str | None:
-        """What it says of a resource of every job."""
-        given = self.options.get("default-resources")
-        if isinstance(given, Mapping):
-            found = given.get(name)
-            return None if found is None else str(found)
-        for entry in given if isinstance(given, list) else str(given or "").split():
-            key, _, value = str(entry).partition("=")
-            if key == name:
-                return value.strip("\"'")
-        return None
+    def __str__(self) -> str:
+        return f"{self.cpus} CPUs, {self.memory_mb} MB and {self.runtime_min} minutes"
 
 
 @dataclass(frozen=True)
 class Executor:
-    """What was asked for: an executor, and what it is told.
+    """An executor and its profile.
 
     Attributes:
         name: ``slurm`` or ``generic``.
-        partition, account, qos: of Slurm's jobs; None: as the profile or the cluster has it.
-        max_jobs: so many in the queue at a time; None: as the profile says.
-        profile: a folder with a Snakemake profile; None: the one that comes with the program.
+        profile: File of a Snakemake profile.
+        options: The options in that file.
+        resources: Resources of every job, as the plugin names them. They override the profile.
+        max_jobs: Jobs that are queued or running at a time.
     """
 
     name: str
-    partition: str | None = None
-    account: str | None = None
-    qos: str | None = None
-    max_jobs: int | None = None
-    profile: Path | None = None
+    profile: Path
+    options: Mapping[str, Any]
+    resources: Mapping[str, str]
+    max_jobs: int
 
-    def opened(self, root: Path) -> OpenExecutor:
-        """Read its profile.
+    def arguments(self, job_name: str, logs: Path) -> list[str]:
+        """Return Snakemake's options. Raises UserError if Slurm does not answer.
 
-        Raises UserError where it is none or contradicts what was asked, or where the commands are
-        missing that submit jobs.
+        Args:
+            job_name: How the names of Slurm's jobs begin.
+            logs: Folder for the logs of Slurm's jobs.
         """
-        if self.name == GENERIC and self.profile is None:
-            raise UserError(
-                "EXECUTOR=generic takes a profile that says how jobs are submitted",
-                f"PROFILE=folder, with {SUBMIT} in its config.yaml: docs/how-to/cluster.md",
-            )
-        profile = read_profile(self.profile or root / f"configs/{self.name}")
-        _require_agreement(self, profile)
+        arguments = ["--executor", PLUGINS[self.name], "--jobs", str(self.max_jobs)]
+        arguments += ["--profile", str(self.profile), "--local-cores", "1"]
+        arguments += ["--retries", str(RETRIES)]
+        if "latency-wait" not in self.options:
+            arguments += ["--latency-wait", str(LATENCY_WAIT_S)]
         if self.name == SLURM:
-            require_commands()
-        return OpenExecutor(self, profile)
+            arguments += ["--slurm-jobname-prefix", job_name, "--slurm-logdir", str(logs)]
+            arguments += ["--slurm-status-attempts", str(STATUS_ATTEMPTS)]
+            if not _has_accounting():
+                # The plugin would ask sacct, which hangs or fails without a database.
+                arguments += ["--slurm-status-command", "squeue", "--slurm-no-account"]
+        return arguments
+
+    def require_acceptance(self, size: JobSize) -> None:
+        """Raise UserError if Slurm would refuse a job of this size. Nothing is submitted.
+
+        Resources in the profile are for Snakemake to read: with these, Slurm is not asked.
+        """
+        if self.name != SLURM or "default-resources" in self.options:
+            return
+        names = {"slurm_partition": "partition", "slurm_account": "account", "qos": "qos"}
+        command = ["sbatch", "--test-only", "--ntasks=1", f"--cpus-per-task={size.cpus}"]
+        command += [f"--mem={size.memory_mb}", f"--time={size.runtime_min}"]
+        command += [f"--{names[key]}={value}" for key, value in self.resources.items()]
+        try:
+            _ask_slurm(*command, "--wrap=true")
+        except UserError as error:
+            raise UserError(f"a job needs {size}. {error.message}", error.hint) from error
 
 
-@dataclass(frozen=True)
-class OpenExecutor:
-    """An executor with its profile."""
+def open_executor(
+    name: str, profile: Path, resources: Mapping[str, str], max_jobs: int | None
+) -> Executor:
+    """Return an executor with the profile in a folder.
 
-    asked: Executor
-    profile: Profile
-
-    @property
-    def is_slurm(self) -> bool:
-        """Whether Slurm's own commands can be asked."""
-        return self.asked.name == SLURM
-
-    @property
-    def max_jobs(self) -> int:
-        """Jobs in the queue at a time."""
-        found = self.asked.max_jobs or self.profile.options.get("jobs", MOST_JOBS)
-        return found if isinstance(found, int) else MOST_JOBS
-
-    @property
-    def partition(self) -> str | None:
-        """Where jobs go; None: where Slurm sends them."""
-        return self.asked.partition or self.profile.default_resource("slurm_partition")
-
-    @property
-    def account(self) -> str | None:
-        """Who pays; None: as Slurm has it."""
-        return self.asked.account or self.profile.default_resource("slurm_account")
-
-    @property
-    def qos(self) -> str | None:
-        """Quality of service; None: as Slurm has it."""
-        found = self.profile.options.get("slurm-qos")
-        return self.asked.qos or self.profile.default_resource("qos") or (found and str(found))
-
-    def job_resources(self) -> dict[str, str]:
-        """What each job says of itself besides its size, as the executor's plugin names it."""
-        asked = self.asked
-        named = (("slurm_partition", asked.partition), ("slurm_account", asked.account))
-        return {key: value for key, value in (*named, ("qos", asked.qos)) if value is not None}
-
-    def arguments(self) -> list[str]:
-        """Snakemake's words for it, whatever the cluster."""
-        words = ["--executor", PLUGINS[self.asked.name], "--jobs", str(self.max_jobs)]
-        words += ["--profile", str(self.profile.file), "--local-cores", "1"]
-        if "latency-wait" not in self.profile.options:
-            # Other nodes' files come with a delay: as long as NFS may keep what it knew.
-            words += ["--latency-wait", "60"]
-        return words
-
-
-def read_profile(folder: Path) -> Profile:
-    """Read a Snakemake profile. Raises UserError where there is none, or one that is no list."""
-    files = folder.iterdir() if is_folder(folder) else ()
-    named = [(found, file) for file in files if (found := PROFILE_FILE.fullmatch(file.name))]
-    if not named:
-        raise UserError(
-            f"{folder} is no Snakemake profile: there is no config.yaml in it",
-            "PROFILE= names a folder; configs/slurm is one",
-        )
-    _, path = max(named, key=lambda one: (int(one[0]["version"] or 0), one[1].name))
+    Raises:
+        UserError: There is no profile in the folder; or the commands or options to submit jobs are
+            missing.
+    """
+    file = _find_profile(profile)
     try:
-        content = yaml.safe_load(path.read_text(encoding="utf-8")) or {}
-    except (yaml.YAMLError, UnicodeDecodeError) as error:
-        raise UserError(f"{path} is no YAML: {' '.join(str(error).split())}") from error
-    if not isinstance(content, dict):
-        raise UserError(f"{path} is no list of options with values, as `jobs: 100`")
-    return Profile(
-        path.resolve(), {str(key).replace("_", "-"): value for key, value in content.items()}
-    )
+        options = yaml.safe_load(file.read_text(encoding="utf-8")) or {}
+        options = {str(key).replace("_", "-"): value for key, value in options.items()}
+        max_jobs = max_jobs or int(options.get("jobs", MAX_JOBS))
+    except (yaml.YAMLError, ValueError, TypeError, AttributeError) as error:
+        raise UserError(
+            f"{file} is not a Snakemake profile: {' '.join(str(error).split())}",
+            "write one option with its value in each line, such as `jobs: 100`",
+        ) from error
+    if name == SLURM and shutil.which("sbatch") is None:
+        raise UserError(
+            "EXECUTOR=slurm needs Slurm, and this machine has no sbatch",
+            "start the command where jobs are submitted: on a login node of the cluster",
+        )
+    if name == GENERIC and not options.get(SUBMIT):
+        raise UserError(
+            f"EXECUTOR=generic needs a profile with {SUBMIT}, and {file} has none",
+            "PROFILE=folder names one: docs/how-to/cluster.md",
+        )
+    if name == GENERIC and resources:
+        raise UserError(
+            "PARTITION, ACCOUNT and QOS are options of Slurm", f"write them into {SUBMIT} in {file}"
+        )
+    return Executor(name, file.resolve(), options, resources, max_jobs)
 
 
-def _require_agreement(asked: Executor, profile: Profile) -> None:
-    """Raises UserError where a profile says something else than what was asked for."""
-    named = profile.options.get("executor", PLUGINS[asked.name])
-    if named != PLUGINS[asked.name]:
-        raise UserError(
-            f"{profile.file}: the profile says executor: {named}, and EXECUTOR={asked.name} "
-            f"stands for {PLUGINS[asked.name]}",
-            "name another profile, or leave `executor` out of it",
-        )
-    taken = sorted(OURS & set(profile.options))
-    if taken:
-        raise UserError(
-            f"{profile.file}: a profile may not say {', '.join(taken)}: the workflow does",
-            "leave it out",
-        )
-    jobs = profile.options.get("jobs", MOST_JOBS)
-    if not isinstance(jobs, int) or isinstance(jobs, bool) or jobs < 1:
-        raise UserError(
-            f"{profile.file}: jobs: expected a whole number of at least 1, got {jobs!r}"
-        )
-    if asked.name == GENERIC:
-        _require_generic(asked, profile)
+def cancel_jobs(job_name: str) -> int:
+    """Cancel this user's Slurm jobs whose names begin so; return how many there were.
+
+    Raises:
+        UserError: Slurm does not answer.
+    """
+    lines = _ask_slurm("squeue", "--noheader", "--user", getpass.getuser(), "--format=%i %j")
+    jobs = [line.split() for line in lines.splitlines()]
+    found = [job_id for job_id, name in jobs if name.startswith(job_name)]
+    if found:
+        _ask_slurm("scancel", *found)
+    return len(found)
 
 
-def _require_generic(asked: Executor, profile: Profile) -> None:
-    if not str(profile.options.get(SUBMIT) or "").strip():
+def _find_profile(folder: Path) -> Path:
+    """Return the file of a profile that Snakemake would use: that for the newest version."""
+    found: Sequence[tuple[int, Path]] = ()
+    with contextlib.suppress(OSError):
+        matches = [(PROFILE_FILE.fullmatch(file.name), file) for file in folder.iterdir()]
+        found = [(int(match["version"] or 0), file) for match, file in matches if match]
+    if not found:
         raise UserError(
-            f"{profile.file}: the profile has no {SUBMIT}",
-            "it says how a job is submitted: docs/how-to/cluster.md",
+            f"{folder} is not a Snakemake profile: it has no config.yaml",
+            "PROFILE= names a folder, such as configs/slurm",
         )
-    given = {"PARTITION": asked.partition, "ACCOUNT": asked.account, "QOS": asked.qos}
-    named = [name for name, value in given.items() if value is not None]
-    if named:
+    return max(found)[1]
+
+
+def _has_accounting() -> bool:
+    settings = _ask_slurm("scontrol", "show", "config")
+    found = re.search(r"^AccountingStorageType\s*=\s*(\S+)", settings, re.MULTILINE)
+    return found is not None and found[1] not in ("(null)", "accounting_storage/none")
+
+
+def _ask_slurm(*command: str) -> str:
+    """Return the output of a Slurm command. Raises UserError if it fails or does not answer."""
+    try:
+        return subprocess.run(
+            command,
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            errors="replace",
+            timeout=SLURM_TIMEOUT_S,
+            check=True,
+        ).stdout
+    except (subprocess.SubprocessError, OSError) as error:
+        reason = " ".join(str(getattr(error, "stderr", None) or error).split())
         raise UserError(
-            f"{' and '.join(named)}: these are Slurm's",
-            f"with EXECUTOR=generic they stand in the profile's {SUBMIT}",
-        )
+            f"Slurm refuses: {reason}", f"the command was: {' '.join(command)}"
+        ) from error

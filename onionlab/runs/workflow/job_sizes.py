@@ -8,14 +8,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 
 from onionlab.runs.costs.estimate import Estimator
 from onionlab.runs.costs.requested_runs import RunKind, resolve_request
 from onionlab.runs.costs.run_cost import RunCost
 from onionlab.runs.plan import Plan
-from onionlab.runs.workflow.slurm import Size
+from onionlab.runs.workflow.executor import JobSize
 
 MEMORY_FACTOR = 1.3
 """Cgroups count shared memory and cached files, too."""
@@ -25,16 +24,6 @@ TIME_FACTOR = 3.0
 """A node may be slower than this machine, and busy."""
 EXTRA_TIME_MIN = 10
 """Time to start the job, to extract the records, and to wait for files that come late."""
-
-
-@dataclass(frozen=True)
-class JobSize:
-    """Limits of the first attempt at a run; the n-th has n times its memory and time."""
-
-    cpus: int
-    memory_mb: int
-    runtime_min: int
-    disk_mb: int
 
 
 def job_sizes(root: Path, plans: Sequence[Plan]) -> Mapping[str, JobSize]:
@@ -60,10 +49,11 @@ def _job_size(cpus: int, cost: RunCost) -> JobSize:
     )
 
 
-def largest(sizes: Sequence[JobSize]) -> Size:
+def largest(sizes: Sequence[JobSize]) -> JobSize:
     """Return the size of a job that is large enough for each of several."""
-    return Size(
+    return JobSize(
         cpus=max(one.cpus for one in sizes),
         memory_mb=max(one.memory_mb for one in sizes),
         runtime_min=max(one.runtime_min for one in sizes),
+        disk_mb=max(one.disk_mb for one in sizes),
     )

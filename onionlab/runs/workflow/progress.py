@@ -1,4 +1,4 @@
-"""How far the runs are: a live table on a terminal, plain lines elsewhere."""
+"""Progress of the runs: a live table on a terminal, otherwise plain lines."""
 
 from __future__ import annotations
 
@@ -19,19 +19,19 @@ from analysis.formats.attempt import RunState
 
 PLAIN_INTERVAL_S = 30.0
 RECENT_S = 120.0
-"""Wall time over which a run's pace is told: a bootstrap goes many times as fast as load."""
-LEAST_S = 10.0
-"""Over less of it a pace is chance."""
+"""Wall time over which a run's pace is measured: a bootstrap is many times as fast as load."""
+MIN_PACE_S = 10.0
+"""A pace over a shorter time would be random."""
 
 
 class _Paces:
-    """How fast runs go of late: simulated seconds per second of wall time."""
+    """Recent speeds of the runs: simulated seconds per second of wall time."""
 
     def __init__(self) -> None:
         self._seen: dict[str, deque[tuple[float, float]]] = {}
 
     def take(self, states: Sequence[RunState]) -> None:
-        """Note how far the runs under way are."""
+        """Record the states of the runs under way."""
         self._seen = {state.title: self._with(state) for state in states}
 
     def _with(self, state: RunState) -> deque[tuple[float, float]]:
@@ -45,13 +45,15 @@ class _Paces:
         return seen
 
     def of(self, state: RunState) -> float:
-        """The pace of a run that was taken; over all its time where it was not seen for long."""
+        """Return the recent pace of a run, or that over all its time if it was seen briefly."""
         wall_s, simulated_s = self._seen[state.title][0]
         passed_s = state.wall_s - wall_s
-        return state.speed if passed_s < LEAST_S else (state.simulated_s - simulated_s) / passed_s
+        return (
+            state.speed if passed_s < MIN_PACE_S else (state.simulated_s - simulated_s) / passed_s
+        )
 
     def left(self, state: RunState) -> str | None:
-        """The wall time to a run's end at its pace; None while it has none."""
+        """Return the wall time to a run's end at its pace; None without a pace."""
         pace = self.of(state)
         return _duration((state.stop_s - state.simulated_s) / pace) if pace > 0 else None
 
@@ -92,29 +94,30 @@ class ProgressView:
         self,
         finished: int,
         states: Sequence[RunState],
-        holders: Sequence[object] = (),
+        owners: Sequence[object] = (),
         notes: Sequence[str] = (),
     ) -> None:
         """Show the present state.
 
-        On no terminal that is a line now and then, at each run that is finished, and where one
-        begins to wait. On a full disk nothing is shown, and the runs go on.
+        Without a terminal, this prints a line every 30 s, and when a run is finished or begins to
+        wait. Errors of a full disk are ignored.
 
         Args:
-            finished: how many runs are.
-            states: of the runs under way.
-            holders: who has what some of them wait for.
-            notes: what else there is to say, as of the queue of a cluster.
+            finished: Number of finished runs.
+            states: States of the runs under way.
+            owners: Processes that hold the CPUs for which some of them wait.
+            notes: Further lines.
         """
         now = time.monotonic()
         elapsed_s = now - self._started
         waiting = {state.title for state in states if state.waiting}
+        below = [*(owners if waiting else ()), *notes]
         self._worked_s += (now - self._last_shown) * _share_at_work(states)
         self._last_shown = now
         self._paces.take(states)
         with contextlib.suppress(OSError):
             if self._live:
-                self._live.update(self._table(finished, states, holders, notes, elapsed_s))
+                self._live.update(self._table(finished, states, below, elapsed_s))
             elif (
                 finished != self._last_finished
                 or waiting - self._last_waiting
@@ -122,9 +125,7 @@ class ProgressView:
             ):
                 self._last_finished, self._last_plain = finished, now
                 parts = [self._line(state) for state in states]
-                if waiting:
-                    parts += map(str, holders)
-                parts += notes
+                parts += map(str, below)
                 self._console.print(
                     f"[{_duration(elapsed_s)}] {finished}/{self._total} runs done"
                     + self._left(finished, states, ", ")
@@ -136,10 +137,7 @@ class ProgressView:
         self._last_waiting = waiting
 
     def _left(self, finished: int, states: Sequence[RunState], before: str) -> str:
-        """The time that all of it still takes, if the other runs are as those so far.
-
-        Waiting is no part of that: nobody knows how long it will last.
-        """
+        """Return the remaining time if the other runs are like those so far, without waiting."""
         if not finished or finished == self._total:
             return ""
         done = finished + sum(s.simulated_s / s.stop_s for s in states if not s.waiting)
@@ -150,11 +148,9 @@ class ProgressView:
         self,
         finished: int,
         states: Sequence[RunState],
-        holders: Sequence[object],
-        notes: Sequence[str],
+        below: Sequence[object],
         elapsed_s: float,
     ) -> Table:
-        below = [*(holders if any(state.waiting for state in states) else ()), *notes]
         table = Table(
             title=f"{finished} of {self._total} runs done, {_duration(elapsed_s)}"
             + self._left(finished, states, "; "),
@@ -190,7 +186,7 @@ class ProgressView:
 
 
 def _share_at_work(states: Sequence[RunState]) -> float:
-    """How many of the runs under way are at work and do not wait, as a share."""
+    """Return the share of the runs under way that do not wait."""
     if not states:
         return 1.0
     return sum(not state.waiting for state in states) / len(states)

@@ -1,7 +1,7 @@
-"""Snakemake for jobs on this machine: without the executors that lead to others.
+"""Snakemake for jobs on this machine, without the executors for clusters.
 
-Snakemake imports every executor that is installed before it knows which one it takes, and Slurm's
-imports pandas and asks the cluster: half a second of each command, for nothing.
+Snakemake imports all installed executors before it selects one. That for Slurm imports pandas and
+asks the cluster, which would cost every command half a second.
 """
 
 from __future__ import annotations
@@ -19,20 +19,20 @@ PREFIX = "snakemake_executor_plugin_"
 
 
 def without_executors(modules: Iterable[pkgutil.ModuleInfo]) -> Iterator[pkgutil.ModuleInfo]:
-    """Leave the executors out that were installed beside Snakemake."""
+    """Return the modules without the executors that are installed as plugins."""
     return (module for module in modules if not module.name.startswith(PREFIX))
 
 
 def main() -> None:
     """Run Snakemake with the arguments of this process."""
     all_modules = pkgutil.iter_modules
-    # What Snakemake looks for its plugins with.
+    # Snakemake finds its plugins with this function.
     pkgutil.iter_modules = lambda *words: without_executors(all_modules(*words))
     from snakemake.cli import main as snakemake  # type: ignore[import-untyped]
 
     with scratch_folder(Path(tempfile.gettempdir()), "snakemake-onionlab-") as folder:
-        # The next command removes the folder of a Snakemake that was killed. TMPDIR remains as it
-        # is: the jobs inherit it.
+        # The next command removes the folder of a Snakemake that was killed. TMPDIR stays the
+        # same for the jobs.
         tempfile.TemporaryDirectory = functools.partial(  # type: ignore[misc,assignment]
             tempfile.TemporaryDirectory, dir=folder
         )

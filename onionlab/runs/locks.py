@@ -1,0 +1,85 @@
+"""File locks that the kernel releases when their process ends, however it ends.
+
+They are those of flock(2). The library filelock is not used: since version 4 it refuses a lock file
+of another user in a shared folder such as /run/lock, and CPUs are locked between users.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import os
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+POLL_S = 0.2
+
+
+def open_lock(path: Path) -> int:
+    """Return a descriptor of a lock file, which is created if it is missing."""
+    return os.open(path, os.O_RDWR | os.O_CREAT, 0o666)
+
+
+def try_lock(descriptor: int) -> bool:
+    """Lock an open file unless another process, or another descriptor, holds its lock."""
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True
+
+
+@contextlib.contextmanager
+def file_lock(
+    path: Path,
+    on_wait: Callable[[], None] = lambda: None,
+    *,
+    timeout_s: float | None = None,
+    open_file: Callable[[Path], int] = open_lock,
+) -> Iterator[None]:
+    """Hold the lock of a file until the block ends.
+
+    Args:
+        path: The file. It stays.
+        on_wait: Called once if another process holds the lock.
+        timeout_s: How long to wait. By default without limit, in the order of arrival.
+        open_file: Opens the file.
+
+    Raises:
+        TimeoutError: Another process held the lock all the time.
+    """
+    descriptor = open_file(path)
+    try:
+        if not try_lock(descriptor):
+            on_wait()
+            if timeout_s is None:
+                fcntl.flock(descriptor, fcntl.LOCK_EX)
+            else:
+                _poll(descriptor, timeout_s)
+        yield
+    finally:
+        os.close(descriptor)
+
+
+def is_locked(path: Path) -> bool:
+    """Return whether a process holds the lock of a file. A file that is missing has no lock."""
+    try:
+        descriptor = os.open(path, os.O_RDONLY)
+    except FileNotFoundError:
+        return False
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return True
+    finally:
+        os.close(descriptor)
+    return False
+
+
+def _poll(descriptor: int, timeout_s: float) -> None:
+    deadline_s = time.monotonic() + timeout_s
+    while not try_lock(descriptor):
+        if time.monotonic() > deadline_s:
+            raise TimeoutError
+        time.sleep(POLL_S)
