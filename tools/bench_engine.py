@@ -35,7 +35,7 @@ from analysis.inference.change_points import (
     find_steps,
     noise_of_means,
 )
-from onionlab.engines import AUTO, BY_PTRACE, EMBEDDED, PREFERRED, engine_that_would_run
+from onionlab.engines import AUTO, EMBEDDED, PREFERRED, PTRACE_VARIABLE, resolve_engine_name
 from onionlab.errors import UserError
 from onionlab.paths import build_directory, working_root
 from onionlab.questions.open_sets import record_hashes
@@ -148,7 +148,7 @@ def plan_run(root: Path, case: Case, side: str, place: Path, args: argparse.Name
 
 def measure_run(root: Path, plan: Plan, side: str) -> Side:
     """Make a run, read its cost and remove it. Raises UserError if it fails."""
-    os.environ[BY_PTRACE] = "1" if side == PTRACE else ""
+    os.environ[PTRACE_VARIABLE] = "1" if side == PTRACE else ""
     make_runs(root, [plan], jobs=1, say=lambda line: None)
     store, (run,) = Store(plan.store), plan.runs
     manifest = read_manifest(store.manifest(run.run_id))
@@ -281,7 +281,7 @@ def bench(args: argparse.Namespace) -> int:
     path.parent.mkdir(parents=True, exist_ok=True)
     history = read_history(path)
     sides = [PTRACE, EMBEDDED] if args.ptrace else [EMBEDDED]
-    if engine_that_would_run(AUTO, root=root, shadow=args.shadow, tgen=args.tgen) == PREFERRED:
+    if resolve_engine_name(AUTO, root=root, shadow=args.shadow, tgen=args.tgen) == PREFERRED:
         sides.append(PREFERRED)
     else:
         print("Shadow is not installed: no ratios, and times depend on the machine's speed")

@@ -16,7 +16,7 @@ from onionlab.commands._arguments import (
     add_variants_argument,
 )
 from onionlab.doctor import MISSING, OK, WARN, Finding, Need, Question, examine
-from onionlab.engines import AUTO, engine_that_would_run
+from onionlab.engines import AUTO, resolve_engine_name
 from onionlab.paths import working_root
 
 HELP = "say what this machine has and lacks, and how to mend it"
@@ -38,7 +38,7 @@ def run(args: argparse.Namespace) -> int:
     need, cost = need_of(args, root) if args.name else (None, ())
     question = Question(
         root=root,
-        engine=engine_that_would_run(
+        engine=resolve_engine_name(
             args.engine or AUTO, root=root, shadow=args.shadow or None, tgen=args.tgen or None
         ),
         need=need,
@@ -119,7 +119,7 @@ def plain_lines(findings: list[Finding]) -> list[str]:
     lines = []
     for finding in findings:
         lines.append(f"{finding.status:7}  {finding.subject:{width}}  {finding.text}")
-        lines += [" " * (11 + width) + line for line in finding.mend.splitlines()]
+        lines += [" " * (11 + width) + line for line in finding.fix.splitlines()]
     return lines
 
 
@@ -131,8 +131,8 @@ def show_table(findings: list[Finding]) -> None:
     table.add_column(overflow="fold")
     for finding in findings:
         text = Text(finding.text)
-        if finding.mend:
-            text.append("\n" + finding.mend, style="dim")
+        if finding.fix:
+            text.append("\n" + finding.fix, style="dim")
         # Text, not str: square brackets in a str are markup to rich.
         status = Text(finding.status, style=STYLES[finding.status])
         table.add_row(status, Text(finding.subject), text)

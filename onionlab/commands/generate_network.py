@@ -11,7 +11,7 @@ from onionlab.commands.import_network import FirstExperiment, report
 from onionlab.paths import working_root
 from onionlab.programs.tor.build import ensure_series
 from onionlab.rundir.seeded_keys import draw_seeded_keys
-from onionlab.tornet.generating import Tors, generate_tornets
+from onionlab.tornet.generating import TorPrograms, generate_tornets
 
 HELP = "have an installed tornettools generate networks, and import them"
 
@@ -52,7 +52,7 @@ def run(args: argparse.Namespace) -> int:
         staged=args.staged_dir,
         tmodel=args.tmodel_dir,
         options=shlex.split(args.options),
-        tors=Tors(built.path, built.path.with_name("tor-gencert")),
+        tors=TorPrograms(built.path, built.path.with_name("tor-gencert")),
         draw_keys=draw_seeded_keys,
         say=print,
         before_rename=experiment.write,

@@ -1,7 +1,7 @@
-"""What this machine has and lacks for building Tor and for running an experiment.
+"""Check whether this machine can build Tor and run an experiment.
 
-A finding is ``ok``, ``warn`` (it runs, but read this first) or ``missing`` (it cannot run), and
-says how to mend it.
+A finding is ``ok``, ``warn`` (the experiment runs, but read the note first) or ``missing`` (it
+cannot run). Every warning and error includes a fix.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ __all__ = ["MISSING", "OK", "WARN", "Finding", "Need", "Question", "examine"]
 
 
 def examine(question: Question) -> Iterator[Finding]:
-    """All findings, in the order in which a new machine is set up."""
+    """Yield all findings, in the order in which a new machine is set up."""
     yield software.python_version(sys.version_info[:2])
     yield software.python_packages(question.root / "requirements.lock")
     yield from software.build_tools()

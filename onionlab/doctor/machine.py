@@ -1,4 +1,4 @@
-"""Processors, memory and disk, whatever engine runs."""
+"""Check CPUs, memory and disk, independent of the engine."""
 
 from __future__ import annotations
 
@@ -9,31 +9,31 @@ from onionlab.engines.examination import MISSING, OK, SMALLER, WARN, Finding, Ne
 from onionlab.engines.system_limits import cgroup_limit
 
 BUILD_DISK_BYTES = 1500 * 2**20
-"""Source, base tree and the trees of one build at work (measured: 0.9 GB)."""
+"""The disk space for the source, the base tree and the trees of one build (measured: 0.9 GB)."""
 
 
 def cpus(count: int) -> Finding:
-    """CPUs that this process may use."""
+    """Report the number of CPUs that this process may use."""
     if count > 1:
         return Finding(OK, "CPUs", str(count))
     return Finding(WARN, "CPUs", "1: simulations run one after the other")
 
 
 def memory(available: int, need: Need | None) -> Finding:
-    """Memory against the largest run."""
+    """Compare the available memory with the needs of the largest run."""
     text = f"{size_text(available)} available"
     if need is None:
         return Finding(OK, "memory", text)
-    text += f"; {need.name} takes about {size_text(need.memory_bytes)} a run"
+    text += f"; {need.name} needs about {size_text(need.memory_bytes)} per run"
     if available < need.memory_bytes:
         return Finding(MISSING, "memory", text, f"{SMALLER}, or add memory")
     return Finding(OK, "memory", text)
 
 
 def disk(free: int, need: Need | None) -> Finding:
-    """Room in the checkout against a build and all runs."""
+    """Compare the free disk space with the needs of a build and all runs."""
     wanted = BUILD_DISK_BYTES + (need.disk_bytes if need else 0)
-    what = f"a build and {need.name} take" if need else "a build takes"
+    what = f"a build and {need.name} need" if need else "a build needs"
     text = f"{size_text(free)} free; {what} about {size_text(wanted)}"
     if free < wanted:
         return Finding(MISSING, "disk", text, "make clean-build, fewer NETWORKS, or another disk")
@@ -41,7 +41,7 @@ def disk(free: int, need: Need | None) -> Finding:
 
 
 def available_memory_bytes() -> int:
-    """What may still be used: the machine's available memory, or less in a container."""
+    """Return the machine's available memory, or the container's limit if that is lower."""
     text = Path("/proc/meminfo").read_text("utf-8")
     match = re.search(r"^MemAvailable:\s+(\d+) kB", text, re.MULTILINE)
     available = int(match[1]) * 1024 if match else 0

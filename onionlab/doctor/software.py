@@ -1,4 +1,4 @@
-"""Python, its packages, and what builds Tor."""
+"""Check Python, its packages, and the tools that build Tor."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from onionlab.programs.tor.variants import STOCK, load_registry
 
 PYTHON_MINIMUM, PYTHON_MAXIMUM = (3, 11), (3, 13)
 
-# Program or pkg-config module -> Debian package.
+# Maps a program or a pkg-config module to its Debian package.
 BUILD_PROGRAMS = {
     "autoconf": "autoconf",
     "automake": "automake",
@@ -29,17 +29,20 @@ BUILD_LIBRARIES = {"libevent": "libevent-dev", "openssl": "libssl-dev", "zlib": 
 
 
 def python_version(version: tuple[int, ...]) -> Finding:
-    """This interpreter."""
+    """Check the version of this interpreter."""
     text = ".".join(str(part) for part in version)
     if PYTHON_MINIMUM <= version <= PYTHON_MAXIMUM:
         return Finding(OK, "Python", text)
     return Finding(
-        MISSING, "Python", f"{text} is not 3.11 to 3.13", "make setup PYTHON=/path/to/python3.12"
+        MISSING,
+        "Python",
+        f"{text} is not supported; use 3.11 to 3.13",
+        "make setup PYTHON=/path/to/python3.12",
     )
 
 
 def python_packages(lock: Path) -> Finding:
-    """Whether this interpreter has the packages of the lock, in its versions."""
+    """Check that the installed packages have the versions of the lock file."""
     wanted = dict(
         re.findall(r"^([A-Za-z0-9._-]+)==([^\s;\\]+)", lock.read_text("utf-8"), re.MULTILINE)
     )
@@ -58,7 +61,7 @@ def python_packages(lock: Path) -> Finding:
 
 
 def build_tools() -> Iterator[Finding]:
-    """Compiler, programs and libraries that Tor's build takes."""
+    """Check the compiler, the programs and the libraries that Tor's build needs."""
     try:
         toolchain = find_toolchain()
         yield Finding(OK, "C compiler", toolchain.description["compiler"])
@@ -74,14 +77,14 @@ def build_tools() -> Iterator[Finding]:
     what = ", ".join([*BUILD_PROGRAMS, *BUILD_LIBRARIES])
     if absent:
         text = f"not installed: {' '.join(absent)}"
-        mend = f"make setup, or: apt-get install {' '.join(absent)}"
-        yield Finding(MISSING, "Tor's build needs", text, mend)
+        fix = f"make setup, or: apt-get install {' '.join(absent)}"
+        yield Finding(MISSING, "Tor's build needs", text, fix)
     else:
         yield Finding(OK, "Tor's build needs", what)
 
 
 def tor_builds(root: Path) -> Finding:
-    """Which builds of `make build` are there; whether they are up to date shows when asked for."""
+    """List missing builds of `make build`. Whether the existing ones are current is not checked."""
     try:
         variants = load_registry(root).variants.values()
         wanted = list(dict.fromkeys([STOCK, *(one.series for one in variants if one.series)]))
@@ -94,5 +97,7 @@ def tor_builds(root: Path) -> Finding:
     ]
     if absent:
         text = f"not built yet: {', '.join(absent)}"
-        return Finding(WARN, "Tor builds", text, "make build (an experiment does it by itself)")
+        return Finding(
+            WARN, "Tor builds", text, "make build (or run an experiment, which builds them)"
+        )
     return Finding(OK, "Tor builds", ", ".join(wanted))

@@ -1,4 +1,4 @@
-"""The engines. To add one, write its package and name it here; nothing else changes."""
+"""The registry of engines. To add an engine, write its package and register it here."""
 
 from __future__ import annotations
 
@@ -22,33 +22,35 @@ __all__ = [
     "Progress",
     "Simulation",
     "Usage",
-    "engine_that_would_run",
     "open_engine",
+    "resolve_engine_name",
 ]
 
 AUTO = "auto"
 PREFERRED, EMBEDDED = "shadow", "uml"
 
-BY_PTRACE = "ONIONLAB_PTRACE"
-"""Variable of the environment by which the embedded engine's kernel follows its processes by ptrace
-though it need not: for measurements, since records are the same and it takes longer."""
+PTRACE_VARIABLE = "ONIONLAB_PTRACE"
+"""An environment variable that makes the embedded engine's kernel trace its processes with ptrace
+even if this is not necessary. It is meant for measurements: records are the same, but runs take
+longer.
+"""
 
 Say = Callable[[str], None]
 
 
 class Examine(Protocol):
-    """Says what the machine has and lacks for an engine; needed: whether it is to run here."""
+    """Checks whether the machine can run an engine. needed: whether runs will use this engine."""
 
     def __call__(self, question: Question, *, needed: bool) -> Iterator[Finding]:
-        """All findings."""
+        """Yield all findings."""
 
 
 @dataclass(frozen=True)
 class EngineKind:
-    """What can be done with an engine before it is there.
+    """The operations that are available before an engine is opened.
 
-    open: makes it ready to run from the checkout, what it has to say, and the user's paths of
-    Shadow and TGen; raises UserError where something is missing. cpus_per_run: as the engine's own.
+    open: prepares the engine, given the checkout, a receiver of messages, and the user's paths of
+    Shadow and TGen; raises UserError if something is missing. cpus_per_run: see `Engine`.
     """
 
     open: Callable[[Path, Say, str | None, str | None], Engine]
@@ -56,8 +58,8 @@ class EngineKind:
     cpus_per_run: Callable[[Mapping[str, Any]], int]
 
 
-# What follows is imported when it is used: the guest of the embedded engine imports this package
-# too, and has nothing but the standard library.
+# The functions below import their modules when they are called. The guest of the embedded engine
+# imports this package, too, and has only the standard library.
 
 
 def _open_shadow(root: Path, say: Say, shadow: str | None, tgen: str | None) -> Engine:
@@ -83,8 +85,8 @@ def _open_uml(root: Path, say: Say, shadow: str | None, tgen: str | None) -> Eng
     from onionlab.engines.uml.kernel import ensure_kernel
 
     kernel = ensure_kernel(root, say=say)
-    if os.environ.get(BY_PTRACE):
-        kernel = replace(kernel, ptrace_because=f"{BY_PTRACE} is set")
+    if os.environ.get(PTRACE_VARIABLE):
+        kernel = replace(kernel, ptrace_because=f"{PTRACE_VARIABLE} is set")
     return UmlEngine(kernel)
 
 
@@ -112,11 +114,11 @@ def open_engine(
     shadow: str | None = None,
     tgen: str | None = None,
 ) -> Engine:
-    """Return the engine of that name ("auto": the first that this machine has, and say which).
+    """Open an engine by name. "auto" selects the first one that this machine has and reports it.
 
-    root: the checkout, where an engine keeps what it builds; shadow, tgen: paths of the user's
-    installation, else found on the PATH. Raises UserError where the engine is unknown or what it
-    needs is missing.
+    root: the checkout, where an engine stores its builds; shadow, tgen: paths of the user's
+    installation, by default found on the PATH. Raises UserError if the engine is unknown or
+    something that it needs is missing.
     """
     if name != AUTO:
         return _kind(name).open(root, say, shadow, tgen)
@@ -125,18 +127,18 @@ def open_engine(
     except UserError as missing:
         if _is_named(shadow, tgen):
             raise
-        say(f"engine: uml, because there is no Shadow here ({missing.message})")
+        say(f"engine: uml, because Shadow is not available ({missing.message})")
         return _kind(EMBEDDED).open(root, say, shadow, tgen)
-    say("engine: shadow, which this machine has (ENGINE=uml for the embedded one)")
+    say("engine: shadow, which is installed (ENGINE=uml selects the embedded engine)")
     return engine
 
 
-def engine_that_would_run(
+def resolve_engine_name(
     name: str, *, root: Path, shadow: str | None = None, tgen: str | None = None
 ) -> str:
-    """Return the name of the engine that `open_engine` would open, which it does not build.
+    """Return the name of the engine that `open_engine` would open, without building it.
 
-    Raises UserError where there is no engine of that name.
+    Raises UserError if no engine has that name.
     """
     if name != AUTO:
         _kind(name)
@@ -152,10 +154,10 @@ def engine_that_would_run(
 
 def _kind(name: str) -> EngineKind:
     if name not in ENGINES:
-        raise UserError(f"there is no engine {name!r}", f"the engines are: {', '.join(ENGINES)}")
+        raise UserError(f"unknown engine {name!r}", f"the engines are: {', '.join(ENGINES)}")
     return ENGINES[name]
 
 
 def _is_named(shadow: str | None, tgen: str | None) -> bool:
-    """Who names Shadow or TGen wants them: a wrong path is not to end in another engine."""
+    """Return whether the user specified Shadow or TGen: wrong paths must not select "uml"."""
     return any((shadow, tgen, os.environ.get("SHADOW"), os.environ.get("TGEN")))

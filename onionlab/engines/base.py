@@ -1,8 +1,8 @@
-"""What an engine is: it takes a run directory and makes simulated time pass in it.
+"""The interface of engines, which simulate a run directory.
 
-Nothing outside an engine's own package may know which engine ran: plan, run directory, store and
-analysis see only this interface. A new engine is one package with a class that satisfies `Engine`,
-a function that examines the machine for it, and one line in `onionlab.engines.ENGINES`.
+Nothing outside an engine's own package may depend on the engine that ran: plan, run directory,
+store and analysis use only this interface. A new engine is one package with a class that satisfies
+`Engine`, a function that examines the machine for it, and one line in `onionlab.engines.ENGINES`.
 """
 
 from __future__ import annotations
@@ -19,20 +19,21 @@ EPOCH_UNIX_S = 946684800
 """Simulated time starts at 2000-01-01 00:00:00 UTC, in every engine."""
 
 WATCHED_LATE_S = 10.0
-"""Simulated time after which, at the latest, what a watched host printed can be read."""
+"""The maximum delay in simulated time until the output of a watched host can be read."""
 
 ENDLESS_STREAM_BYTES = 6 * 2**20
-"""Memory of a stream that sends without a pause: the buffers of both ends and of the Tors. Measured
-on the embedded engine with 189 such streams."""
+"""The memory of a stream that sends continuously: the buffers of both ends and of the Tor
+processes, measured on the embedded engine with 189 such streams.
+"""
 
 
 @dataclass(frozen=True)
 class Process:
-    """One program of one host: it starts at a time.
+    """One program of one host, with its start time.
 
-    program: the base name of an executable; an engine finds it in `ProgramPaths`. Standard output
-    goes to `shadow.data/hosts/<host>/<program>.<pid>.stdout`, the working directory is
-    `shadow.data/hosts/<host>`. runs_to_end: whether it must still run when the simulation ends.
+    program: the base name of an executable, which an engine looks up in `ProgramPaths`. Its
+    standard output goes to `shadow.data/hosts/<host>/<program>.<pid>.stdout`, its working directory
+    is `shadow.data/hosts/<host>`. runs_to_end: whether it must still run when the simulation ends.
     """
 
     program: str
@@ -44,14 +45,14 @@ class Process:
 
 @dataclass(frozen=True)
 class Simulation:
-    """All that an engine needs to know of a run.
+    """The inputs of an engine for one run.
 
-    options: the experiment's options for this engine alone, as in its YAML; watched: hosts whose
-    programs' output can be read in the run directory while the simulation runs, all of it that is
-    older than `WATCHED_LATE_S`. Watching changes no result. bootstrap_end_ms: simulated time until
-    which no link limits anything and no path loses anything. shadow_options: Shadow's options that
-    an imported network brings along, by section; `options` win over them. endless_streams: how many
-    streams are open at the end, in the mean, of those that only a timeout ends.
+    options: the experiment's options for this engine, as in its YAML; watched: hosts whose
+    programs' output can be read in the run directory during the simulation, with a delay of at most
+    `WATCHED_LATE_S`. Watching changes no result. bootstrap_end_ms: simulated time until which links
+    have no limits and paths no loss. shadow_options: an imported network's options of Shadow, by
+    section; `options` override them. endless_streams: the expected number of streams at the end of
+    the simulation that only a timeout ends.
     """
 
     network: Network
@@ -67,7 +68,7 @@ class Simulation:
 
 @dataclass(frozen=True)
 class Progress:
-    """How far a running simulation is. memory_bytes: of all its processes together."""
+    """The progress of a running simulation. memory_bytes: sum over all its processes."""
 
     simulated_s: float
     stop_s: float
@@ -77,10 +78,10 @@ class Progress:
 
 @dataclass(frozen=True)
 class Usage:
-    """What a finished simulation used.
+    """The resources that a finished simulation used.
 
     cpu_s: user and system time of all its processes; peak_memory_bytes: the largest sum of their
-    private memory among the samples (one each few seconds).
+    private memory among the samples (one every few seconds).
     """
 
     wall_s: float
@@ -89,7 +90,7 @@ class Usage:
 
 
 class EngineFailureError(Exception):
-    """A simulation that did not reach its end as it should; `log_tail` holds its last words."""
+    """A simulation failed before its end; `log_tail` contains the last lines of its log."""
 
     def __init__(self, message: str, log_tail: Sequence[str] = ()) -> None:
         super().__init__(message)
@@ -98,29 +99,29 @@ class EngineFailureError(Exception):
 
 
 class Engine(Protocol):
-    """An engine, ready to run (its tools were found when it was made)."""
+    """An engine that is ready to run: its constructor found all tools."""
 
     name: str
 
     @property
     def identity(self) -> dict[str, str]:
-        """What decides this engine's results besides its inputs: name, version, commit."""
+        """The properties that determine this engine's results in addition to its inputs."""
 
     @property
     def programs(self) -> dict[str, Path]:
-        """The executables that the engine brings along for hosts to run (such as tgen)."""
+        """The executables that the engine provides for hosts, such as tgen."""
 
     def configuration(self, simulation: Simulation) -> dict[str, bytes]:
         """Return the engine's own files of a run directory: relative path -> content."""
 
     def check_files(self, simulation: Simulation, files: Mapping[str, bytes]) -> None:
-        """Raise UserError where programs start from a file that the engine cannot play.
+        """Raise UserError if a program uses a file that the engine does not support.
 
-        files: of the run directory, by relative path.
+        files: content by relative path in the run directory.
         """
 
     def cpus_per_run(self, options: Mapping[str, Any]) -> int:
-        """Return how many CPUs one run is to have for itself."""
+        """Return the number of CPUs to reserve for one run."""
 
     def run(
         self,
@@ -132,5 +133,5 @@ class Engine(Protocol):
     ) -> Usage:
         """Run the simulation in a complete run directory, on the CPUs of the calling process.
 
-        Raises EngineFailureError when it doesn't end as it should.
+        Raises EngineFailureError if the simulation fails.
         """

@@ -1,6 +1,6 @@
-"""What is asked of a machine before anything runs on it, and how the answer looks.
+"""The data types of checks that precede a run on a machine.
 
-Each engine answers for itself (`EngineKind.examine`); onionlab.doctor asks for the rest.
+Each engine provides its own checks (`EngineKind.examine`); onionlab.doctor provides the others.
 """
 
 from __future__ import annotations
@@ -15,23 +15,23 @@ MISSING = "missing"
 
 @dataclass(frozen=True)
 class Finding:
-    """One line of the examination; ``mend`` is empty where there is nothing to do."""
+    """One result of the examination; ``fix`` is empty if there is nothing to do."""
 
     status: str
     subject: str
     text: str
-    mend: str = ""
+    fix: str = ""
 
 
 @dataclass(frozen=True)
 class Need:
-    """What a named experiment takes.
+    """The resources that an experiment needs.
 
     Attributes:
         name: The experiment.
-        memory_bytes: Of the largest run.
-        disk_bytes: Of all runs together.
-        processes: Simulated processes of the largest run.
+        memory_bytes: The memory of its largest run.
+        disk_bytes: The disk space of all its runs together.
+        processes: The number of simulated processes of its largest run.
     """
 
     name: str
@@ -42,14 +42,14 @@ class Need:
 
 @dataclass(frozen=True)
 class Question:
-    """What the examination is about.
+    """The subject of an examination.
 
     Attributes:
         root: The checkout.
-        engine: Name of the engine that will run.
-        need: What the experiment takes; None to judge the machine alone.
-        shadow: Shadow's executable, if it is named.
-        tgen: TGen's executable, if it is named.
+        engine: The name of the engine that will run.
+        need: The needs of the experiment; None to examine only the machine.
+        shadow: Shadow's executable, if it is specified.
+        tgen: TGen's executable, if it is specified.
     """
 
     root: Path
@@ -59,12 +59,12 @@ class Question:
     tgen: str | None = None
 
 
-SMALLER = "make the network smaller (SCALE=0.1, or where it is imported `traffic: markov_clients`)"
-"""What to do where a run is too large for a machine."""
+SMALLER = "make the network smaller (SCALE=0.1, or `traffic: markov_clients` for an imported one)"
+"""The hint if a run is too large for a machine."""
 
 
 def size_text(count: int) -> str:
-    """A number of bytes for a reader."""
+    """Format a number of bytes for people."""
     if count < 2**30:
         return f"{count / 2**20:.0f} MiB"
     return f"{count / 2**30:.1f} GiB"

@@ -1,4 +1,4 @@
-"""Run a simulation's first process to its end, and follow it: the loop of every engine."""
+"""Run a simulation's first process and monitor it until it ends: the main loop of every engine."""
 
 from __future__ import annotations
 
@@ -14,25 +14,27 @@ from onionlab.engines.base import Progress, Usage
 from onionlab.engines.processes import (
     MemorySampler,
     children_cpu_s,
-    ended_with_caller,
     memory_kills,
+    with_parent_death_signal,
 )
 
 POLL_INTERVAL_S = 1.0
 FIRST_POLL_S = 0.05
-"""Each later poll doubles the time since the start, up to the interval: the shortest simulation has
-samples of its memory too, and not only of its end."""
+"""The delay before the first poll. Each later poll doubles the time since the start, up to
+POLL_INTERVAL_S, so that even the shortest simulation has memory samples before its end.
+"""
 
 
 @dataclass(frozen=True)
 class Command:
-    """What an engine starts.
+    """A command that an engine starts.
 
-    words: the program and its arguments; log: where its output goes; environment: all of it;
-    own_session: whether a terminal's Ctrl-C is kept from it; shared_bytes: as MemorySampler has it.
+    argv: the program and its arguments; log: receives its output; environment: the complete
+    environment; own_session: whether it ignores a terminal's Ctrl-C; shared_bytes: see
+    MemorySampler.
     """
 
-    words: Sequence[str]
+    argv: Sequence[str]
     directory: Path
     log: Path
     environment: Mapping[str, str]
@@ -41,11 +43,11 @@ class Command:
 
 
 @dataclass(frozen=True)
-class Ended:
-    """How a simulation's first process ended, and what it used.
+class ExitInfo:
+    """The exit status of a simulation's first process, and the resources that it used.
 
-    status: as subprocess has it, below zero for a signal; memory_kills: processes that the system
-    killed meanwhile because memory had ended, anywhere on the machine; None where it does not say.
+    status: as in subprocess, negative for a signal; memory_kills: the number of processes on the
+    machine that the system killed meanwhile because it ran out of memory, or None if unknown.
     """
 
     status: int
@@ -53,26 +55,28 @@ class Ended:
     usage: Usage
 
     def __str__(self) -> str:
-        """Tell it, to stand behind who it was."""
+        """Describe the end as a predicate for the process's name."""
         if self.status >= 0:
             how = f"ended with status {self.status}"
         else:
             killed = -self.status in (signal.SIGKILL, signal.SIGTERM)
-            how = f"{'was killed' if killed else 'ended by a signal'} ({_name_of(-self.status)})"
+            how = (
+                f"{'was killed' if killed else 'ended by a signal'} ({_signal_name(-self.status)})"
+            )
         if self.memory_kills:
             return (
-                f"{how}; meanwhile memory ended, and the system killed {self.memory_kills} of the "
-                "machine's processes"
+                f"{how}; meanwhile the system ran out of memory "
+                f"(processes killed: {self.memory_kills})"
             )
         if self.status != -signal.SIGKILL:
             return how
         if self.memory_kills is None:
-            return f"{how}, most likely because memory ended: `dmesg` tells whether the system did"
-        return f"{how}, by somebody or by a program that guards memory: the system did not do it"
+            return f"{how}, probably because the system ran out of memory: check `dmesg`"
+        return f"{how}, by a user or by a program that guards memory, not by the system"
 
 
-def _name_of(number: int) -> str:
-    """A signal's name; those of real time have none."""
+def _signal_name(number: int) -> str:
+    """Return a signal's name; real-time signals have none."""
     with contextlib.suppress(ValueError):
         return signal.Signals(number).name
     return f"signal {number}"
@@ -84,26 +88,27 @@ def follow(
     simulated_s: Callable[[], float],
     stop_s: float,
     on_progress: Callable[[Progress], None],
-) -> Ended:
-    """Run a command to its end and say how far it is, each second.
+) -> ExitInfo:
+    """Run a command to its end and report its progress every second.
 
-    simulated_s: the simulated time so far; where it or `on_progress` raises, the command is killed.
-    The memory that it uses goes to free.log.
+    simulated_s: returns the simulated time so far. If it or `on_progress` raises, the command is
+    killed. Samples of the machine's memory go to free.log.
     """
     started = time.monotonic()
     cpu_before_s = children_cpu_s()
     kills_before = memory_kills()
     with command.log.open("wb") as log:
-        # A killed runner must not leave the simulation behind.
+        # If the runner is killed, the simulation must end as well.
         process = subprocess.Popen(
-            ended_with_caller(command.words),
+            with_parent_death_signal(command.argv),
             cwd=command.directory,
             start_new_session=command.own_session,
             stdin=subprocess.DEVNULL,
             stdout=log,
             stderr=subprocess.STDOUT,
             env=dict(command.environment),
-            # Shadow makes the programs' folders with it, and Tor logs permissions that it corrects.
+            # Shadow creates the programs' folders with this umask, and Tor logs permissions that it
+            # corrects.
             umask=0o022,
         )
         sampler = MemorySampler(process.pid, command.directory / "free.log", command.shared_bytes)
@@ -124,7 +129,7 @@ def follow(
                 process.kill()
                 process.wait()
     kills = memory_kills()
-    return Ended(
+    return ExitInfo(
         status=process.returncode,
         memory_kills=None if kills is None or kills_before is None else kills - kills_before,
         usage=Usage(
@@ -136,7 +141,7 @@ def follow(
 
 
 def _has_ended(process: subprocess.Popen[bytes], timeout_s: float) -> bool:
-    """Wait for the end of a process, so long at most."""
+    """Wait for a process to end, with a timeout. Return whether it has ended."""
     with contextlib.suppress(subprocess.TimeoutExpired):
         process.wait(timeout_s)
     return process.returncode is not None

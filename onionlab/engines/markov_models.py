@@ -1,7 +1,7 @@
-"""Check and measure TGen's Markov models, with the reader of the embedded engine.
+"""Check and measure TGen's Markov models with the reader of the embedded engine.
 
 The reader rejects models that TGen rejects, and models with which TGen would abort or send forever,
-so that a model it accepts can be played on any engine.
+so every engine can play a model that it accepts.
 """
 
 from __future__ import annotations
@@ -20,10 +20,13 @@ from onionlab.engines.uml.traffic.markov_walk import MarkovWalk
 from onionlab.errors import UserError
 
 WALK_STEPS = 2000
-"""Steps of a walk through a model. The mean rate of its events is then known to a few per cent."""
+"""The steps of a walk through a model, which determine the mean rate of its events to a few per
+cent.
+"""
 MAX_FLOW_S = 600.0
-"""Assumed duration of a flow whose stream model never ends: the longest timeout that tornettools
-gives its Markov clients."""
+"""The assumed duration of a flow whose stream model never ends: the longest timeout that
+tornettools sets for its Markov clients.
+"""
 
 
 def never_ends(packet_model: bytes) -> bool:
@@ -32,7 +35,7 @@ def never_ends(packet_model: bytes) -> bool:
 
 
 def mean_streams_per_s(flow_model: bytes | None, stream_model: bytes | None) -> float:
-    """Return how many streams a client starts each second; None means TGen's own model.
+    """Return the number of streams that a client starts per second; None means TGen's own model.
 
     Raises ValueError if a model cannot be played.
     """
@@ -45,7 +48,7 @@ def mean_streams_per_s(flow_model: bytes | None, stream_model: bytes | None) -> 
 
 
 def _count_begun(model: MarkovModel) -> tuple[int, float, int]:
-    """Walk through a model; return the flows or streams begun, the time in s, and the ends."""
+    """Walk through a model. Return the flows or streams started, the time in s, and the ends."""
     walk = MarkovWalk(model, seed=1)
     begun, time_us, ends = 0, 0, 0
     for _ in range(WALK_STEPS):
@@ -61,7 +64,7 @@ def _count_begun(model: MarkovModel) -> tuple[int, float, int]:
 def read_markov_model(path: Path, shown: str) -> bytes:
     """Return the content of a model's file.
 
-    shown: name of the file in messages. Raises UserError if it cannot be read or played.
+    shown: the file's name in messages. Raises UserError if it cannot be read or played.
     """
     try:
         with path.open("rb") as stream:
@@ -77,8 +80,8 @@ def read_markov_model(path: Path, shown: str) -> bytes:
         parse_model(path.name, content)
     except ValueError as error:
         raise UserError(
-            f"{shown}: no Markov model of TGen that can be played: {error}",
-            "the format: doc/TGen-Markov-Models.md in TGen's repository; `tornettools generate` "
+            f"{shown}: not a valid Markov model of TGen: {error}",
+            "the format is described in doc/TGen-Markov-Models.md of TGen; `tornettools generate` "
             "writes such models to the conf/ of its networks",
         ) from error
     return content

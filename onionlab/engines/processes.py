@@ -1,4 +1,4 @@
-"""The processes of a simulation: how much memory they hold, and that none is left behind."""
+"""Measure the memory of a simulation's processes, and kill them reliably."""
 
 from __future__ import annotations
 
@@ -14,26 +14,26 @@ import psutil
 
 SAMPLE_INTERVAL_S = 5.0
 SAMPLE_SHARE = 0.01
-"""Of one CPU's time, at most: a sample of hundreds of processes takes a tenth of a second."""
+"""The maximum share of one CPU's time for samples: one of hundreds of processes takes 0.1 s."""
 
 _PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
 
 
-def ended_with_caller(command: Sequence[str]) -> list[str]:
-    """The command, such that the kernel kills it when the calling process ends, however it ends.
+def with_parent_death_signal(command: Sequence[str]) -> list[str]:
+    """Return a command line that makes the kernel kill the command when the calling process ends.
 
-    A caller that ends before setpriv has asked for that is noticed by the parent's number.
+    If the caller ends before setpriv takes effect, the parent's process id shows it.
     """
-    still_there = '[ "$PPID" = "$0" ] || exit 1; exec "$@"'
-    return ["setpriv", "--pdeathsig", "KILL", "sh", "-c", still_there, str(os.getpid()), *command]
+    parent_check = '[ "$PPID" = "$0" ] || exit 1; exec "$@"'
+    return ["setpriv", "--pdeathsig", "KILL", "sh", "-c", parent_check, str(os.getpid()), *command]
 
 
 class MemorySampler:
     """Samples the memory of a process tree, and of the machine in the format of `free -w -b -l`.
 
-    The second goes to `free_log`, each sample below its date, as tornettools records it. The sum of
-    private memory leaves out what the tree's processes share: shared_bytes, called with the id of
-    the first one, returns that.
+    The latter goes to `free_log`, each sample after its date, as in tornettools. The sum of private
+    memory excludes memory that the tree's processes share; shared_bytes returns it, given the id of
+    the first process.
     """
 
     def __init__(
@@ -48,10 +48,10 @@ class MemorySampler:
         self.peak_bytes = 0
 
     def sample(self) -> int:
-        """Return the memory of the tree in bytes, measured anew at most once each few seconds.
+        """Return the memory of the tree in bytes, measured at most once every few seconds.
 
-        At first more often, as the time since the start doubles: a short run has a peak as well.
-        Less often where a sample takes long.
+        The first samples are more frequent, in proportion to the time since the start, so that
+        short runs have a peak, too. The interval is longer if a sample takes long.
         """
         now = time.monotonic()
         if now >= self._next_s:
@@ -61,20 +61,23 @@ class MemorySampler:
             interval_s = max(SAMPLE_INTERVAL_S, took_s / SAMPLE_SHARE)
             self._next_s = now + min(interval_s, now - self._started_s)
             self.peak_bytes = max(self.peak_bytes, self._latest_bytes)
-            # What cannot be written, where the disk is full, is not worth the simulation.
+            # A failure to write, for example to a full disk, must not end the simulation.
             with contextlib.suppress(OSError), self._free_log.open("a") as out:
                 out.write(_free_text())
         return self._latest_bytes
 
 
 def children_cpu_s() -> float:
-    """Return the CPU time of all processes that this one started and that have ended."""
+    """Return the CPU time of all child processes that have ended."""
     usage = resource.getrusage(resource.RUSAGE_CHILDREN)
     return usage.ru_utime + usage.ru_stime
 
 
 def memory_kills() -> int | None:
-    """How many processes the system has killed for want of memory since it started, if it says."""
+    """Return how many processes the system has killed since it booted because it ran out of memory.
+
+    Returns None if the system does not report it.
+    """
     with contextlib.suppress(OSError, ValueError):
         for line in Path("/proc/vmstat").read_text().splitlines():
             if line.startswith("oom_kill "):
@@ -83,9 +86,9 @@ def memory_kills() -> int | None:
 
 
 def kill_processes_below(directory: Path) -> list[int]:
-    """Kill all processes whose working directory lies below `directory`; return their ids.
+    """Kill all processes whose working directory is below `directory`. Return their ids.
 
-    That is how processes of a simulation are known that outlived the command which started it.
+    The working directory identifies processes of a simulation that outlived the command.
     """
     killed = []
     for pid in _pids_below(directory):
@@ -95,9 +98,9 @@ def kill_processes_below(directory: Path) -> list[int]:
     return killed
 
 
-def end_processes_below(directory: Path, *, patience_s: float = 10.0) -> None:
-    """Kill them, and wait until they are gone: a killed process may take a while to fall."""
-    deadline_s = time.monotonic() + patience_s
+def end_processes_below(directory: Path, *, timeout_s: float = 10.0) -> None:
+    """Kill these processes and wait until they have ended, which may take a while."""
+    deadline_s = time.monotonic() + timeout_s
     while kill_processes_below(directory) and time.monotonic() < deadline_s:
         time.sleep(0.01)
 
@@ -114,7 +117,7 @@ def _pids_below(directory: Path) -> Iterator[int]:
 
 
 def _private_bytes(pid: int) -> int:
-    """Sum resident minus shared memory over a process and its descendants."""
+    """Return resident minus shared memory, summed over a process and its descendants."""
     total = 0
     with contextlib.suppress(psutil.NoSuchProcess):
         tree = psutil.Process(pid)

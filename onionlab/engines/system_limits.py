@@ -1,4 +1,4 @@
-"""What the system allows this process: limits of control groups, of the kernel, of the process."""
+"""Read limits of control groups, of the kernel and of this process."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ from pathlib import Path
 
 
 def cgroup_limit(controller: str, *files: str) -> int | None:
-    """The least limit of this process's control groups (v1 or v2); None where there is none.
+    """Return the lowest limit of this process's control groups (v1 or v2), or None without a limit.
 
-    A limit that is beyond any machine (v1 has no word for "none") counts as none.
+    Control groups v1 use a huge number for "unlimited", so a limit beyond any machine is ignored.
     """
     found = []
     for line in Path("/proc/self/cgroup").read_text("utf-8").splitlines():
@@ -38,19 +38,19 @@ def _words(path: Path) -> list[str]:
 
 
 def hard_limit(which: int) -> int | None:
-    """The hard limit of this process, such as ``resource.RLIMIT_NOFILE``; None: unlimited."""
+    """Return a hard limit such as ``resource.RLIMIT_NOFILE``, or None if it is unlimited."""
     hard = resource.getrlimit(which)[1]
     return None if hard == resource.RLIM_INFINITY else hard
 
 
 def kernel_setting(name: str) -> int | None:
-    """A number below /proc/sys, such as ``fs/nr_open``; None where there is none."""
+    """Return a number below /proc/sys, such as ``fs/nr_open``, or None if it does not exist."""
     values = _words(Path("/proc/sys") / name)
     return int(values[0]) if values else None
 
 
 def process_status(name: str) -> str | None:
-    """An entry of this process's status in /proc; None where the kernel has no such entry."""
+    """Return an entry of this process's status in /proc, or None if it does not exist."""
     text = Path("/proc/self/status").read_text("utf-8")
     match = re.search(rf"^{name}:\s+(\S+)", text, re.MULTILINE)
     return match[1] if match else None

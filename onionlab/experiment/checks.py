@@ -39,12 +39,12 @@ from onionlab.experiment.tor_options import (
 )
 from onionlab.experiment.tor_parameters import CONSENSUS_PARAMETERS
 from onionlab.experiment.tornettools import TornetSettings, TornetTor
-from onionlab.network.sample import ADDRESSES_PER_ROLE, LEAST_BANDWIDTH_RATE_BYTES_PER_S
+from onionlab.network.sample import ADDRESSES_PER_ROLE, MIN_BANDWIDTH_RATE_BYTES_PER_S
 from onionlab.programs.tor.variants import TorVariant
 from onionlab.yamlfile.units import format_rate, format_time, milliseconds, nearest, show
 
 KIST_INTERVAL_MAX_MS = 100  # KIST_SCHED_RUN_INTERVAL_MAX in src/core/or/scheduler.h
-LEAST_BANDWIDTH_RATE_BIT_PER_S = 8 * LEAST_BANDWIDTH_RATE_BYTES_PER_S
+MIN_BANDWIDTH_RATE_BIT_PER_S = 8 * MIN_BANDWIDTH_RATE_BYTES_PER_S
 CC_ALGORITHMS = (0, 2)  # fixed windows and Vegas: Tor 0.4.9 replaces any other by its default
 PERF_CLASS = "perf"
 SERVER_GRAPH = "server"
@@ -189,11 +189,11 @@ def _network(network: NetworkSettings, known: KnownNames) -> Iterator[Finding]:
             message = _unknown("capacity distribution", entry.capacity, known.capacities)
             yield Finding((*relays, role, "capacity"), message)
         rate = entry.bandwidth_rate_bit_per_s
-        if rate is not None and (rate < LEAST_BANDWIDTH_RATE_BIT_PER_S or rate % 8):
+        if rate is not None and (rate < MIN_BANDWIDTH_RATE_BIT_PER_S or rate % 8):
             message = (
                 f"Tor takes whole bytes per second, and at least 75 KiB/s, got {format_rate(rate)}"
             )
-            if rate < LEAST_BANDWIDTH_RATE_BIT_PER_S:
+            if rate < MIN_BANDWIDTH_RATE_BIT_PER_S:
                 message += "; for less set a capacity, which limits the relay's link"
             yield Finding((*relays, role, "bandwidth_rate"), message)
         if rate is not None and network.limited_by != "link":

@@ -17,7 +17,7 @@ from onionlab.experiment.tornettools import (
     TornetSettings,
 )
 from onionlab.experiment.tornettools_checks import impossible_in_networks
-from onionlab.tornet import Tornet, TornetHost, load_tornet, seeds_of
+from onionlab.tornet import Tornet, TornetHost, list_seeds, load_tornet
 from onionlab.tornet.model import RELAY_ROLES
 from onionlab.yamlfile.units import show
 
@@ -62,7 +62,7 @@ def knowing_networks(root: Path, experiment: Experiment) -> Experiment:
 
 
 def _knowing(root: Path, name: str, settings: TornetSettings) -> TornetSettings:
-    seeds = seeds_of(root, settings.network.name)
+    seeds = list_seeds(root, settings.network.name)
     if not seeds:
         return settings
     found = settings.knowing(facts_of(load_tornet(root, settings.network.name, seeds[0]).tornet))
@@ -80,7 +80,7 @@ def require_networks(root: Path, experiment: Experiment) -> None:
     settings = [level.settings for level in experiment.levels.values()]
     names = [one.network.name for one in settings if isinstance(one, TornetSettings)]
     for name in dict.fromkeys(names):
-        there = seeds_of(root, name)
+        there = list_seeds(root, name)
         how = HOW_TO_IMPORT.format(name=name)
         if not there:
             raise UserError(f"{experiment.name}: there are no networks {show(name)}", how)

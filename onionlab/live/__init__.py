@@ -1,1 +1,1 @@
-"""A small private network of native Tors on this machine, one relay of it traced with LTTng."""
+"""A small private network of native Tor processes, with one relay traced by LTTng."""

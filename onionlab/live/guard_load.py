@@ -1,4 +1,4 @@
-"""Downloads over the private network: some circuits are busy, some are nearly quiet."""
+"""Downloads over the private network on busy and nearly idle circuits."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ TIMEOUT_S = 30.0
 
 @contextlib.contextmanager
 def server() -> Iterator[int]:
-    """A server that sends as many bytes as it is asked for; gives its port."""
+    """Run a server that sends as many bytes as each request asks for; yield its port."""
     listener = socket.create_server(("127.0.0.1", 0))
 
     def serve(connection: socket.socket) -> None:
@@ -43,7 +43,7 @@ def server() -> Iterator[int]:
 
 
 def load(socks_port: int, server_port: int, seconds: float) -> tuple[int, int]:
-    """Keep all circuits going for so long; returns downloads that came to their end, and bytes."""
+    """Load all circuits for some seconds. Return the number of downloads and their bytes."""
     stop_at = time.monotonic() + seconds
     done: list[int] = []
     clients = [
@@ -90,7 +90,7 @@ def _client(
 
 
 def _connect(socks_port: int, server_port: int, name: str) -> socket.socket:
-    """A stream over Tor. Each name has a circuit of its own (IsolateSOCKSAuth)."""
+    """Open a stream over Tor. Each name gets its own circuit (IsolateSOCKSAuth)."""
     stream = socket.create_connection(("127.0.0.1", socks_port), TIMEOUT_S)
     user = name.encode()
     stream.sendall(b"\x05\x01\x02")

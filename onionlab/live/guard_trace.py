@@ -1,4 +1,4 @@
-"""The live trace: a loaded private network, its guard traced with LTTng and to a file."""
+"""The live trace: a loaded private network whose guard is traced by LTTng and to a file."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ from onionlab.live.live_tor import LiveTor
 TRACE_FILE = "cells.trace"
 SETTLE_S = 2.0
 RELAY_PAYLOAD_BYTES = 498
-"""What a relay cell carries of a stream (RELAY_PAYLOAD_SIZE of Tor)."""
+"""The stream payload of a relay cell (RELAY_PAYLOAD_SIZE of Tor)."""
 
 
 @dataclass(frozen=True)
 class Work:
-    """What a guard did under one way of tracing. downloads, bytes: of the clients."""
+    """The work of a guard under one tracing method. downloads, bytes: completed by the clients."""
 
     tracing: str
     seconds: float
@@ -32,13 +32,13 @@ class Work:
 
     @property
     def cpu_us_per_cell(self) -> float:
-        """The guard's CPU time for each cell's worth of payload that reached the clients."""
+        """The guard's CPU time per cell's worth of payload that reached the clients."""
         return 1e6 * self.guard_cpu_s / max(1.0, self.bytes / RELAY_PAYLOAD_BYTES)
 
 
 @dataclass(frozen=True)
 class LiveTrace:
-    """One live trace. lttng_bytes, file_bytes: of the traces; warnings: babeltrace2's."""
+    """One live trace. lttng_bytes, file_bytes: sizes of the traces; warnings: babeltrace2's."""
 
     work: Work
     lttng: Trace
@@ -74,7 +74,7 @@ def load_guard(
             ) as net,
             guard_load.server() as port,
         ):
-            # The first circuits of all clients are not the load.
+            # Exclude the clients' first circuits from the measurement.
             guard_load.load(net.socks_port, port, SETTLE_S)
             say(f"{tracing}: {seconds:g} s of downloads")
             before_s, began = net.cpu_s(private_network.GUARD), time.monotonic()
@@ -96,11 +96,11 @@ def trace_guard(
     seconds: float,
     say: Callable[[str], None],
 ) -> LiveTrace:
-    """Trace the guard in both ways at once and read both traces.
+    """Trace the guard with both methods at once and read both traces.
 
     Raises:
-        UserError: the network or LTTng does not do what it should.
-        AnalysisError: a trace holds nothing, or is damaged.
+        UserError: the network or LTTng fails.
+        AnalysisError: a trace is empty or damaged.
     """
     recorded = folder.with_name(folder.name + ".lttng")
     shutil.rmtree(recorded, ignore_errors=True)
@@ -111,7 +111,7 @@ def trace_guard(
     say("reading LTTng's trace with babeltrace2")
     warnings = lttng.to_text(recorded, text)
     trace = read_lttng_text(text)
-    # Seven times LTTng's own trace, and made from it.
+    # The text is seven times as large as LTTng's trace and can be regenerated from it.
     text.unlink()
     path = folder / "guard" / TRACE_FILE
     return LiveTrace(

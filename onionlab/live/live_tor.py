@@ -1,4 +1,4 @@
-"""Tor with LTTng's probes and the cell trace, for the live trace."""
+"""Build Tor with LTTng's probes and the cell trace for the live trace."""
 
 from __future__ import annotations
 
@@ -47,14 +47,14 @@ class LiveTor:
 
 
 def ensure_live_tor(root: Path, *, say: Callable[[str], None], jobs: int | None = None) -> LiveTor:
-    """Build Tor with the series cell-trace and LTTng-UST, unless it is there.
+    """Build Tor with the series cell-trace and LTTng-UST unless this build exists.
 
     Raises:
         UserError: LTTng is not installed, or the build failed.
     """
     for name in LTTNG_PROGRAMS:
         if shutil.which(name) is None:
-            raise UserError(f"there is no program `{name}`", LTTNG_HINT)
+            raise UserError(f"program `{name}` not found", LTTNG_HINT)
     series = tor_series(root, TRACE_SERIES)
     with build_lock(build_directory(root) / "tor", "Tor", say):
         inputs = prepare(root, say=say, jobs=jobs)

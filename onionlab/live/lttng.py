@@ -1,4 +1,4 @@
-"""One LTTng session around a piece of work."""
+"""Record events with LTTng and convert the trace to text."""
 
 from __future__ import annotations
 
@@ -16,31 +16,31 @@ from onionlab.live.live_tor import LTTNG_HINT
 
 EVENTS = "tor_cell:*"
 DAEMON_TIMEOUT_S = 15.0
-# Eight of 4 MiB for each CPU: room for the events of about a second of a fast relay.
+# Eight buffers of 4 MiB per CPU hold the events of about one second of a fast relay.
 BUFFER_OPTIONS = ("--subbuf-size=4M", "--num-subbuf=8")
 
 
 def lttng(*arguments: str, may_fail: bool = False) -> str:
-    """Run one command of lttng. Raises UserError where it fails."""
+    """Run an lttng command and return its output. Raises UserError if it fails."""
     result = subprocess.run(
         ["lttng", "--no-sessiond", *arguments], capture_output=True, text=True, check=False
     )
     if result.returncode != 0 and not may_fail:
         said = (result.stdout + result.stderr).strip().splitlines()
-        raise UserError(f"lttng {arguments[0]} failed: {said[-1] if said else 'no word'}")
+        raise UserError(f"lttng {arguments[0]} failed: {said[-1] if said else 'no output'}")
     return result.stdout + result.stderr
 
 
 @contextlib.contextmanager
 def daemon() -> Iterator[None]:
-    """LTTng's session daemon: one of this user's that runs already, or our own until the end."""
+    """Run LTTng's session daemon, or use the one that this user already runs."""
     listed = subprocess.run(["lttng", "--no-sessiond", "list"], capture_output=True, check=False)
     if listed.returncode == 0:
         yield
         return
     program = shutil.which("lttng-sessiond")
     if program is None:
-        raise UserError("there is no program `lttng-sessiond`", LTTNG_HINT)
+        raise UserError("program `lttng-sessiond` not found", LTTNG_HINT)
     with tempfile.TemporaryFile() as said:
         process = subprocess.Popen(
             [program, "--no-kernel"],
@@ -57,8 +57,8 @@ def daemon() -> Iterator[None]:
             ).returncode:
                 if process.poll() is not None or time.monotonic() > deadline:
                     said.seek(0)
-                    words = said.read().decode(errors="replace").strip()[-300:]
-                    raise UserError(f"LTTng's session daemon does not start: {words}")
+                    output = said.read().decode(errors="replace").strip()[-300:]
+                    raise UserError(f"LTTng's session daemon does not start: {output}")
                 time.sleep(0.2)
             yield
         finally:
@@ -69,7 +69,7 @@ def daemon() -> Iterator[None]:
 
 @contextlib.contextmanager
 def session(output: Path) -> Iterator[str]:
-    """A session that records the events of cells into ``output``; gives its name."""
+    """Record Tor's cell events into ``output`` until the block ends; yield the session's name."""
     name = f"celltrace-{os.getpid()}"
     lttng("create", name, f"--output={output}")
     try:
@@ -83,7 +83,7 @@ def session(output: Path) -> Iterator[str]:
 
 
 def to_text(trace: Path, text: Path) -> str:
-    """Print a trace as babeltrace2 does; returns what it says on its standard error."""
+    """Convert a trace to text with babeltrace2. Return its warnings."""
     with text.open("wb") as out:
         result = subprocess.run(
             ["babeltrace2", "--clock-gmt", str(trace)],

@@ -1,6 +1,6 @@
-"""Native Tors on the loopback interface: one authority, guard, middle, exit and client.
+"""Run native Tor on the loopback interface: an authority, a guard, a middle, an exit, a client.
 
-All is real: programs, kernel, clock. Only the addresses are all the same.
+The programs, the kernel and the clock are real. All hosts share one address.
 """
 
 from __future__ import annotations
@@ -85,14 +85,14 @@ MaxCircuitDirtiness 1 hour
 
 @dataclass(frozen=True)
 class LiveNetwork:
-    """A network that runs. processes: by name; socks_port: the client's."""
+    """A running network. processes: keyed by host name; socks_port: the client's."""
 
     processes: Mapping[str, subprocess.Popen[bytes]]
     folder: Path
     socks_port: int
 
     def cpu_s(self, name: str) -> float:
-        """User and system time that a Tor has used so far."""
+        """Return the user and system time that a Tor process has used so far."""
         stat = Path(f"/proc/{self.processes[name].pid}/stat").read_text()
         user, system = stat.rpartition(")")[2].split()[11:13]
         return (int(user) + int(system)) / CLOCK_TICKS_PER_S
@@ -107,17 +107,18 @@ def running(
     guard_lines: Sequence[str],
     say: Callable[[str], None],
 ) -> Iterator[LiveNetwork]:
-    """Start the network in ``folder`` (new) and stop it at the end.
+    """Start the network in ``folder``, which must not exist, and stop it when the block ends.
 
     Args:
-        programs: what runs.
-        folder: holds all the Tors' files.
-        scheduler: torrc `Schedulers`, of all.
-        guard_lines: torrc lines of the guard alone.
-        say: receives progress.
+        programs: the build of Tor to run.
+        folder: the directory for all files of the network.
+        scheduler: torrc `Schedulers` of every Tor process.
+        guard_lines: torrc lines for the guard only.
+        say: receives progress messages.
 
     Raises:
-        UserError: a Tor ended, or the client has no circuit in time; with its last words.
+        UserError: a Tor process ended, or the client built no circuit in time. The message quotes
+          the last lines of its log.
     """
     ports = _free_ports(2 * len(RELAYS) + 1)
     or_port = dict(zip(RELAYS, ports, strict=False))
@@ -162,7 +163,7 @@ def running(
     finally:
         for process in processes.values():
             if process.poll() is None:
-                # Twice SIGINT: a relay waits half a minute at the first.
+                # The first signal makes a relay wait for 30 seconds; the second ends it at once.
                 process.send_signal(signal.SIGINT)
                 process.send_signal(signal.SIGTERM)
         deadline = time.monotonic() + STOP_TIMEOUT_S
@@ -191,7 +192,7 @@ def _run(command: Sequence[str | Path], given: bytes = b"") -> str:
 
 
 def _make_authority(programs: LiveTor, folder: Path, or_port: int, dir_port: int) -> str:
-    """Make an authority's keys; returns the DirAuthority line that all others need."""
+    """Generate an authority's keys. Return the DirAuthority line that all other hosts need."""
     keys = folder / "keys"
     keys.mkdir(mode=0o700)
     _run(
@@ -216,7 +217,7 @@ def _make_authority(programs: LiveTor, folder: Path, or_port: int, dir_port: int
 
 
 def _fingerprint(programs: LiveTor, folder: Path, or_port: int) -> str:
-    """Let a relay make its identity key; returns its fingerprint."""
+    """Make a relay generate its identity key. Return its fingerprint."""
     _run(
         [
             programs.tor, "--list-fingerprint", "--ignore-missing-torrc",
@@ -236,11 +237,11 @@ def _wait_for_circuit(processes: Mapping[str, subprocess.Popen[bytes]], folder: 
     while time.monotonic() < deadline:
         for name, process in processes.items():
             if process.poll() is not None:
-                raise UserError(f"the Tor `{name}` ended: {_last_words(folder / name)}")
+                raise UserError(f"the Tor process `{name}` ended: {_last_words(folder / name)}")
         if log.exists() and CIRCUIT_READY in log.read_text(errors="replace"):
             return
         time.sleep(0.5)
-    raise UserError(f"the client has no circuit: {_last_words(folder / 'client')}")
+    raise UserError(f"the client built no circuit: {_last_words(folder / 'client')}")
 
 
 def _last_words(folder: Path) -> str:
@@ -248,4 +249,4 @@ def _last_words(folder: Path) -> str:
         path = folder / name
         if path.exists() and path.stat().st_size:
             return " | ".join(path.read_text(errors="replace").splitlines()[-4:])
-    return "it said nothing"
+    return "no output"

@@ -1,4 +1,4 @@
-"""From an experiment's settings and a seed to a network: who stands where, how fast, how far."""
+"""Generate a network from an experiment's settings and a seed."""
 
 from onionlab.network.geography import load_geography, load_relays
 from onionlab.network.layout import RELAY_ROLES, Host, Network, Place

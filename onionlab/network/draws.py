@@ -1,9 +1,8 @@
-"""Random draws that depend on a seed and a label alone.
+"""Random draws that depend only on a seed and a label.
 
-Every draw of a network has its own label ("latency/relay1guard/server2"), so that two networks
-which share a host share its draws, whatever else differs between them: that is what pairs the
-runs of one seed. The bytes come from SHAKE-256, so they are the same on every machine and in every
-version of Python and numpy.
+Every draw of a network has its own label ("latency/relay1guard/server2"). Two networks that have a
+host in common therefore also have its draws in common, which pairs the runs of one seed. The bytes
+come from SHAKE-256, so they are the same on every machine and in every version of Python and numpy.
 """
 
 from __future__ import annotations
@@ -19,7 +18,7 @@ MAX_SEED = 2**32 - 1
 
 
 def run_seed(seed: int, repeat: int) -> int:
-    """Return the seed of all that differs between the runs of one network.
+    """Return the seed that differs between the runs of one network.
 
     The first repeat has the network's own seed.
     """
@@ -39,7 +38,7 @@ def draw(seed: int, *label: str) -> float:
 
 
 def draw_integer(low: int, high: int, seed: int, *label: str) -> int:
-    """Return an integer in [low, high], both included."""
+    """Return an integer in the closed interval [low, high]."""
     return low + int(draw(seed, *label) * (high - low + 1))
 
 
@@ -49,7 +48,7 @@ def draw_order(items: Sequence[T], seed: int, *label: str) -> list[T]:
 
 
 class ByteStream:
-    """An endless stream of pseudo-random bytes, to be read piece by piece (for key generation)."""
+    """An endless stream of pseudo-random bytes for key generation."""
 
     _BLOCK_BYTES = 4096
 

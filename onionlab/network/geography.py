@@ -1,6 +1,6 @@
-"""The distributions that networks are drawn from (configs/regions.yaml, relay-capacity.yaml).
+"""Read the distributions that networks are drawn from (configs/regions.yaml, relay-capacity.yaml).
 
-Further distributions of capacity may stand in files of configs/relay-capacity/, in the same form.
+Files in configs/relay-capacity/ can define further distributions of capacity in the same form.
 """
 
 from __future__ import annotations
@@ -33,10 +33,10 @@ REGIONS_FILE = "configs/regions.yaml"
 CAPACITY_FILE = "configs/relay-capacity.yaml"
 CAPACITY_FOLDER = "configs/relay-capacity"
 KIB_PER_S_IN_BIT_PER_S = 8 * 1024
-HINT = "the comments at the top of the file say what it holds"
+HINT = "the comments at the top of the file describe its content"
 MAX_HOSTS = 1_000_000
 PLACED = ("authority", *RELAY_ROLES, "server", "client")
-"""The kinds of host that have places of their own; an onion service stands where servers do."""
+"""The kinds of host with their own places. Onion services use the places of servers."""
 
 T = TypeVar("T")
 
@@ -45,7 +45,7 @@ T = TypeVar("T")
 class Geography:
     """Regions, distances and the places of each kind of host (see configs/regions.yaml).
 
-    rtt_ms: keyed by both orders of a pair of regions; rtt_deviation: (quantile, factor) pairs;
+    rtt_ms: keyed by a pair of regions in both orders; rtt_deviation: (quantile, factor) pairs;
     client_bit_per_s: region -> (up, down); places: kind of host -> region -> weight.
     """
 
@@ -69,7 +69,8 @@ def _parse_quantile(value: object) -> float:
     return quantile
 
 
-# Names of places begin with it, and Shadow's GML has neither quotes nor letters beyond ASCII.
+# Names of places begin with a region's name. Shadow's GML allows neither quotes nor non-ASCII
+# letters.
 Region = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9 ._-]*$")]
 
 
@@ -77,7 +78,7 @@ Region = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9 ._-]*$")]
 class SourceRelay:
     """A relay of the network that a distribution comes from, in bit/s and bit.
 
-    rate_bit_per_s, burst_bit: Tor's own limit; None where the distribution does not know it.
+    rate_bit_per_s, burst_bit: Tor's own limit, or None if the distribution does not specify it.
     """
 
     link_bit_per_s: int
@@ -86,7 +87,7 @@ class SourceRelay:
 
     @property
     def carries_bit_per_s(self) -> int:
-        """The lower of both limits."""
+        """The lower of the link's capacity and Tor's limit."""
         return min(self.link_bit_per_s, self.rate_bit_per_s or self.link_bit_per_s)
 
 
@@ -105,7 +106,7 @@ def _parse_relay(value: object) -> SourceRelay:
 
 
 class Access(Model):
-    """How fast the clients of a region are connected, in Mbit/s."""
+    """The access bandwidth of a region's clients, in Mbit/s."""
 
     down: PositiveNumber = key(description="to the client")
     up: PositiveNumber = key(description="from the client")
@@ -129,13 +130,13 @@ class GeographyEntry(Model):
 
 
 class RegionsFile(Model):
-    """configs/regions.yaml."""
+    """The content of configs/regions.yaml."""
 
     geographies: dict[Text, GeographyEntry] = key(description="by name")
 
 
 class CapacitiesFile(Model):
-    """configs/relay-capacity.yaml."""
+    """The content of configs/relay-capacity.yaml."""
 
     distributions: dict[
         Text,
@@ -149,10 +150,10 @@ class CapacitiesFile(Model):
 
 
 def load_geography(root: Path, name: str) -> Geography:
-    """Read one geography. Raises UserError where it is missing or incomplete, with the lines."""
+    """Read one geography. Raises UserError with line numbers if it is missing or incomplete."""
     content, tree = _read(root, REGIONS_FILE, RegionsFile)
-    entry = _named(content.geographies, name, tree.file)
-    problems = list(_impossible(entry, tree, ("geographies", name)))
+    entry = _look_up(content.geographies, name, tree.file)
+    problems = list(_inconsistencies(entry, tree, ("geographies", name)))
     if problems:
         raise as_user_error(tree.file, in_order(problems, [tree.file]), HINT)
     rtt_ms: dict[tuple[str, str], float] = {}
@@ -172,9 +173,9 @@ def load_geography(root: Path, name: str) -> Geography:
 
 
 def load_relays(root: Path, name: str) -> tuple[SourceRelay, ...]:
-    """Read one distribution of relays, by the capacity of their links. Raises UserError.
+    """Read one distribution of relays, sorted by the capacity of their links. Raises UserError.
 
-    A name that several files have means the one in CAPACITY_FILE, or else in the first file.
+    If several files define the name, CAPACITY_FILE wins, then the first file.
     """
     content, tree = _read(root, CAPACITY_FILE, CapacitiesFile)
     known = dict(content.distributions)
@@ -182,28 +183,28 @@ def load_relays(root: Path, name: str) -> tuple[SourceRelay, ...]:
         known = {**_read(root, file, CapacitiesFile)[0].distributions, **known}
         if name in known:
             break
-    found = _named(known, name, tree.file)
+    found = _look_up(known, name, tree.file)
     # A stable sort: relays with equal links stay in the file's order.
     return tuple(sorted(found, key=lambda relay: relay.link_bit_per_s))
 
 
 def known_geographies(root: Path) -> frozenset[str] | None:
-    """The names of all geographies; None where there is no such file to ask.
+    """Return the names of all geographies, or None if the file cannot be read.
 
-    What is wrong with the file is for `load_geography` to say.
+    `load_geography` reports errors in the file.
     """
     return _keys_in(root, REGIONS_FILE, "geographies")
 
 
 def known_capacities(root: Path) -> frozenset[str] | None:
-    """The names of all distributions of capacities, as `known_geographies`."""
+    """Return the names of all distributions of capacity, or None if a file cannot be read."""
     found = [_keys_in(root, f, "distributions") for f in (CAPACITY_FILE, *_further_files(root))]
     names = [one for one in found if one is not None]
     return frozenset().union(*names) if len(names) == len(found) else None
 
 
 def distribution_names(name: str) -> frozenset[str]:
-    """What the distributions of a set are called: its name and a relay's position."""
+    """Return the names of the distributions of a set: its name with each relay role."""
     return frozenset(f"{name}-{role}" for role in RELAY_ROLES)
 
 
@@ -228,31 +229,33 @@ def _keys_in(root: Path, file: str, section: str) -> frozenset[str] | None:
 def _read(root: Path, file: str, model: type[AnyModel]) -> tuple[AnyModel, Node]:
     path = root / file
     shown = display_name(path, root)
-    # A file that cannot be read says so below.
+    # `_read_once` raises a UserError if the file cannot be read.
     now = path.read_bytes() if path.is_file() else b""
     return _read_once(path, shown, model, now)
 
 
 @functools.lru_cache(maxsize=32)
 def _read_once(path: Path, shown: str, model: type[AnyModel], now: bytes) -> tuple[AnyModel, Node]:
-    """What the file says now: each run of a plan asks for it again."""
+    """Read a file once per content: every run of a plan needs it."""
     content, tree, problems = read_model(path, shown, model)
     if content is None or tree is None or problems:
         raise as_user_error(shown, in_order(problems, [shown]), HINT)
     return content, tree
 
 
-def _named(entries: Mapping[str, T], name: str, file: str) -> T:
+def _look_up(entries: Mapping[str, T], name: str, file: str) -> T:
     if name not in entries:
         raise UserError(
-            f"{file}: there is no {show(name)}{nearest(name, entries)}",
-            f"there are: {', '.join(entries)}",
+            f"{file}: unknown name {show(name)}{nearest(name, entries)}",
+            f"choose one of: {', '.join(entries)}",
         )
     return entries[name]
 
 
-def _impossible(entry: GeographyEntry, tree: Node, where: tuple[str, ...]) -> Iterator[Problem]:
-    """What no network could be drawn from though each value is well formed."""
+def _inconsistencies(
+    entry: GeographyEntry, tree: Node, where: tuple[str, ...]
+) -> Iterator[Problem]:
+    """Yield errors of an entry that no network can be drawn from although each value is valid."""
     named = {
         "rtt_ms": {*entry.rtt_ms, *itertools.chain(*entry.rtt_ms.values())},
         "client_bandwidth_mbit_per_s": set(entry.client_bandwidth_mbit_per_s),
@@ -260,27 +263,27 @@ def _impossible(entry: GeographyEntry, tree: Node, where: tuple[str, ...]) -> It
     }
     for section, regions in named.items():
         for region in sorted(regions - set(entry.regions)):
-            message = f"there is no region {show(region)}{nearest(region, entry.regions)}"
+            message = f"unknown region {show(region)}{nearest(region, entry.regions)}"
             yield tree.locate((*where, section), message)
     for a, row in entry.rtt_ms.items():
         for b, value in row.items():
-            # Of two figures one would count, and which one is not to be seen.
+            # If the two figures differed, only one of them would count.
             if a < b and entry.rtt_ms.get(b, {}).get(a, value) != value:
-                message = f"{a} - {b} has another figure than {b} - {a}; one of them is enough"
+                message = f"{a} - {b} and {b} - {a} differ; give only one of them"
                 yield tree.locate((*where, "rtt_ms", a, b), message)
     known = {frozenset((a, b)) for a, row in entry.rtt_ms.items() for b in row}
     pairs = itertools.combinations_with_replacement(entry.regions, 2)
     missing = [f"{a} - {b}" for a, b in pairs if frozenset((a, b)) not in known]
     if missing:
-        yield tree.locate((*where, "rtt_ms"), f"lacks {', '.join(missing)}")
+        yield tree.locate((*where, "rtt_ms"), f"missing: {', '.join(missing)}")
     without = sorted(set(entry.regions) - set(entry.client_bandwidth_mbit_per_s))
     if without:
-        yield tree.locate((*where, "client_bandwidth_mbit_per_s"), f"lacks {', '.join(without)}")
+        yield tree.locate((*where, "client_bandwidth_mbit_per_s"), f"missing: {', '.join(without)}")
     if {min(entry.rtt_deviation), max(entry.rtt_deviation)} != {0.0, 1.0}:
-        yield tree.locate((*where, "rtt_deviation"), "lacks the quantile 0.0 or 1.0: its ends")
+        yield tree.locate((*where, "rtt_deviation"), "the quantiles 0.0 and 1.0 are required")
     for kind, weights in entry.places.items():
         if kind not in PLACED:
-            others = nearest(kind, PLACED) or f"; they are {', '.join(PLACED)}"
-            yield tree.locate((*where, "places", kind), f"no kind of host{others}")
+            others = nearest(kind, PLACED) or f"; choose one of {', '.join(PLACED)}"
+            yield tree.locate((*where, "places", kind), f"unknown kind of host{others}")
         elif not any(weights.values()):
             yield tree.locate((*where, "places", kind), "no region has a weight")

@@ -10,9 +10,9 @@ RELAY_ROLES = ("exitguard", "guard", "exit", "middle")
 
 @dataclass(frozen=True)
 class Place:
-    """A point of the network to which hosts of one access bandwidth attach.
+    """A point of the network to which hosts with the same access bandwidth attach.
 
-    The bandwidth holds for each host there, not for all of them together.
+    Each host has the full bandwidth; hosts at one place do not share it.
     """
 
     name: str
@@ -23,7 +23,7 @@ class Place:
 
 @dataclass(frozen=True)
 class Link:
-    """A host's access link: what it carries to the network, and from it."""
+    """The bandwidth of a host's access link, to the network and from it."""
 
     up_bit_per_s: int
     down_bit_per_s: int
@@ -31,7 +31,7 @@ class Link:
 
 @dataclass(frozen=True)
 class OwnLimit:
-    """What a relay keeps to by itself: Tor's token bucket.
+    """The rate limit that a relay applies to itself: Tor's token bucket.
 
     rate_bytes_per_s: torrc BandwidthRate; burst_bytes: torrc BandwidthBurst.
     """
@@ -44,9 +44,10 @@ class OwnLimit:
 class Host:
     """One simulated machine.
 
-    role: "authority", one of RELAY_ROLES, "server", "onion-service" or "client"; traffic_class: for
-    clients the class of the experiment ("bulk", "web") or "perf", for others None; own_limit: of a
-    relay whose limit is lower than its link's; link: its own, or None: that of its place.
+    role: "authority", one of RELAY_ROLES, "server", "onion-service" or "client"; traffic_class: a
+    client's class in the experiment ("bulk", "web") or "perf", None for other hosts; own_limit: set
+    for a relay whose limit is lower than its link's; link: the host's own link, or None for that of
+    its place.
     """
 
     name: str
@@ -60,12 +61,12 @@ class Host:
 
 @dataclass(frozen=True)
 class Network:
-    """Hosts, the places they attach to and the one-way latency between each two places.
+    """Hosts, the places they attach to and the one-way latency between each pair of places.
 
     latency_us: one-way latency in whole microseconds, keyed by the two places' names in the order
-    of `places` (first <= second, the pair of a place with itself included); never 0.
-    packet_loss: share of the packets that a path loses; path_loss: the same for pairs of places, in
-    the order of `latency_us`, whose paths lose another share.
+    of `places` (first <= second, including the pair of a place with itself); never 0. packet_loss:
+    the share of packets that a path loses; path_loss: the exceptions from packet_loss, keyed like
+    `latency_us`.
     """
 
     hosts: tuple[Host, ...]
@@ -99,7 +100,7 @@ class Network:
         return self.path_loss.get(pair, self.packet_loss)
 
     def carries_bit_per_s(self, host: Host) -> int:
-        """Return what a host carries at most in each direction: the lower of its two limits."""
+        """Return the bandwidth limit of a host in each direction: the lower of its two limits."""
         link_bit_per_s = self.link_of(host).up_bit_per_s
         if host.own_limit is None:
             return link_bit_per_s

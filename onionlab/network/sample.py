@@ -1,4 +1,4 @@
-"""Draw a network: capacities, places and distances, for one seed."""
+"""Draw a network for one seed: capacities, places and distances."""
 
 from __future__ import annotations
 
@@ -16,23 +16,25 @@ from onionlab.network.layout import RELAY_ROLES, Host, Network, OwnLimit, Place
 AUTHORITY_BIT_PER_S = 50_000_000
 PERF_CLASS = "perf"
 
-# Clients and servers share a few attachment points in each region: a point of its own for each of
-# 400 clients would make 80,000 edges, of which almost all are never used.
+# Clients and servers share a few attachment points per region. Separate points for 400 clients
+# would add 80,000 edges, almost all of them unused.
 ATTACHMENTS_PER_REGION = 4
 
-# Relays keep to whole kilobits per second: exact in every engine's units.
+# Capacities are whole kilobits per second, which every engine's units represent exactly.
 CAPACITY_STEP_BIT_PER_S = 1000
-SLOWEST_RELAY_BIT_PER_S = 100_000
+MIN_RELAY_BIT_PER_S = 100_000
 
-# Of a relay that limits itself, over its limit: so that the link hardly delays what Tor lets pass.
-AMPLE_LINK = 10
-LEAST_BANDWIDTH_RATE_BYTES_PER_S = 75 * 1024
-"""Tor takes no less: RELAY_REQUIRED_MIN_BANDWIDTH in src/core/or/or.h."""
-MOST_ABOVE_TOTAL = 1.05
-"""What a role may carry, as a multiple of what was asked for: some of its relays are at the least
-that a relay can have."""
+# The ratio of link to limit for a relay with an own limit. At this ratio the link hardly delays the
+# traffic that Tor lets pass.
+LINK_TO_LIMIT_RATIO = 10
+MIN_BANDWIDTH_RATE_BYTES_PER_S = 75 * 1024
+"""Tor's minimum: RELAY_REQUIRED_MIN_BANDWIDTH in src/core/or/or.h."""
+MAX_TOTAL_RATIO = 1.05
+"""The largest accepted ratio of a role's capacity to the requested one. Raising relays to the
+minimum capacity increases the total.
+"""
 
-# The second octet of an address tells a host's role. 100.0.0.0/8 is what Shadow's own examples use.
+# The second octet of an address identifies the host's role. Shadow's examples use 100.0.0.0/8.
 _NETWORKS = {
     "authority": ipaddress.IPv4Network("100.0.0.0/16"),
     **{role: ipaddress.IPv4Network(f"100.{1 + i}.0.0/16") for i, role in enumerate(RELAY_ROLES)},
@@ -45,14 +47,13 @@ ADDRESSES_PER_ROLE = 250 * 256
 
 @dataclass(frozen=True)
 class RelayGroup:
-    """How many relays of a role there are, what limits them, and how much they carry together.
+    """The relays of one role: their number, limits and total capacity.
 
-    source: the distribution, by links; total_bit_per_s: what the relays carry in sum (the draw
-    decides how it divides, not how much there is: so that a level of congestion means the same for
-    every seed); limited_by: "link", "bandwidth-rate" (the link is ample) or "both" (as each relay
-    of the distribution has them); representative: whether each relay has the capacity in the middle
-    of its slice of the distribution, so that all networks have the same capacities; rate_bit_per_s:
-    Tor's limit of each relay that has no limit of its own, or None.
+    source: the distribution, sorted by links; total_bit_per_s: the capacity of all relays together
+    (the draw divides it, so a congestion level means the same for every seed); limited_by: "link",
+    "bandwidth-rate" (the link is ample) or "both" (as in the distribution); representative: give
+    each relay the median capacity of its slice of the distribution, so that all networks have the
+    same capacities; rate_bit_per_s: Tor's limit for each relay without an own limit, or None.
     """
 
     count: int
@@ -65,11 +66,12 @@ class RelayGroup:
 
 @dataclass(frozen=True)
 class NetworkRequest:
-    """What to draw.
+    """The parameters of a network to draw.
 
-    clients: class of traffic -> number of hosts; client_bit_per_s: up and down alike, or None for
-    what the geography says of each region; perf_clients: how many hosts named as tornettools' are;
-    onion_services: how many hosts serve as one, with the servers' places and bandwidth.
+    clients: traffic class -> number of hosts; client_bit_per_s: the bandwidth in both directions,
+    or None for the geography's values; perf_clients: the number of hosts named like tornettools'
+    perf clients; onion_services: the number of hosts that run one, with the servers' places and
+    bandwidth.
     """
 
     geography: Geography
@@ -87,14 +89,14 @@ class NetworkRequest:
 def sample_network(request: NetworkRequest, seed: int) -> Network:
     """Draw the network of one seed.
 
-    A host's draws depend on the seed and its name alone, so networks of different sizes share what
-    they can. Raises UserError where there are more hosts of a role than addresses, where relays
-    cannot be as slow as they are asked to be, or where the geography lacks the places of a kind.
+    A host's draws depend only on the seed and its name, so networks of different sizes have as many
+    draws in common as possible. Raises UserError if a role has more hosts than addresses, if relays
+    cannot be as slow as requested, or if the geography has no places for a kind of host.
     """
     geography = request.geography
     hosts: list[Host] = []
     places: dict[str, Place] = {}
-    of_role: Counter[str] = Counter()
+    hosts_by_role: Counter[str] = Counter()
 
     def attach(
         name: str,
@@ -104,8 +106,8 @@ def sample_network(request: NetworkRequest, seed: int) -> Network:
         own_limit: OwnLimit | None = None,
     ) -> None:
         places.setdefault(place.name, place)
-        address = _address(role, of_role[role])
-        of_role[role] += 1
+        address = _address(role, hosts_by_role[role])
+        hosts_by_role[role] += 1
         hosts.append(Host(name, role, traffic_class, place.name, address, own_limit))
 
     for name in authority_names(request.authorities):
@@ -134,7 +136,7 @@ def sample_network(request: NetworkRequest, seed: int) -> Network:
         for traffic_class, count in request.clients.items()
         for name in _names(f"{traffic_class}client", count)
     ]
-    # tornettools finds its clients by this name.
+    # tornettools identifies its clients by this name.
     clients += [(f"perfclient{i + 1}exit", PERF_CLASS) for i in range(request.perf_clients)]
     for name, traffic_class in clients:
         region = _draw_region(geography, "client", seed, name)
@@ -154,9 +156,9 @@ def sample_network(request: NetworkRequest, seed: int) -> Network:
 
 
 def capacity_shares(request: NetworkRequest, seed: int) -> dict[str, tuple[float, float]]:
-    """Return how a network's capacity is divided, by role of relays.
+    """Return the division of a network's capacity, by relay role.
 
-    The first share is that of relays which BandwidthRate limits, the second that of the largest
+    The first share is that of relays that BandwidthRate limits, the second that of the largest
     relay.
     """
     shares = {}
@@ -172,7 +174,7 @@ def capacity_shares(request: NetworkRequest, seed: int) -> dict[str, tuple[float
 
 
 def authority_names(count: int) -> list[str]:
-    """What the directory authorities of a network are called."""
+    """Return the names of a network's directory authorities."""
     return _names("authority", count)
 
 
@@ -183,10 +185,10 @@ def _names(kind: str, count: int) -> list[str]:
 def _address(role: str, index: int) -> str:
     if index >= ADDRESSES_PER_ROLE:
         raise UserError(
-            f"more than {ADDRESSES_PER_ROLE} hosts of role {role}: there are no addresses for them",
+            f"more than {ADDRESSES_PER_ROLE} hosts of role {role}: not enough addresses",
             "lower the counts in the experiment, or SCALE",
         )
-    # Neither .0 nor .255 at the end: some software refuses them.
+    # Addresses that end in .0 or .255 are skipped because some software rejects them.
     return str(_NETWORKS[role][1 + index % 250 + 256 * (index // 250)])
 
 
@@ -203,7 +205,7 @@ def _draw_region(geography: Geography, kind: str, seed: int, host: str) -> str:
     if weights is None:
         raise UserError(
             f"{REGIONS_FILE}: the geography has no place for hosts of kind {kind}",
-            f"places: it lacks a line {kind}: with weights of regions",
+            f"add a line {kind}: with weights of regions to places",
         )
     point = draw(seed, "region", kind, host) * sum(weights.values())
     for region, weight in weights.items():
@@ -216,8 +218,8 @@ def _draw_region(geography: Geography, kind: str, seed: int, host: str) -> str:
 def _draw_limits(group: RelayGroup, seed: int, role: str) -> list[tuple[int, OwnLimit | None]]:
     """Draw link (bit/s) and own limit for each relay of a role: one from each of n equal slices.
 
-    Slices keep the shape of the distribution in a small sample, where plain draws would give one
-    network only slow middles and the next only fast ones.
+    Slices preserve the shape of the distribution in a small sample. Plain draws could give one
+    network only slow middle relays and the next one only fast ones.
     """
 
     def within_slice(i: int) -> float:
@@ -229,7 +231,7 @@ def _draw_limits(group: RelayGroup, seed: int, role: str) -> list[tuple[int, Own
     if not quantiles:
         return []
     if group.limited_by == "both":
-        # Link and limit belong together, so that there is nothing between two relays.
+        # Link and limit belong together, so do not interpolate between two relays.
         last = len(group.source) - 1
         relays = [group.source[round(quantile * last)] for quantile in quantiles]
         factor = group.total_bit_per_s / sum(relay.carries_bit_per_s for relay in relays)
@@ -243,47 +245,47 @@ def _draw_limits(group: RelayGroup, seed: int, role: str) -> list[tuple[int, Own
     carried = [_relay_bit_per_s(value * factor) for value in drawn]
     if group.limited_by == "link":
         return [(bit_per_s, None) for bit_per_s in carried]
-    # The burst is a second's: Tor's own, a gigabyte, is a limit that would never be felt.
-    rates = [max(LEAST_BANDWIDTH_RATE_BYTES_PER_S, bit_per_s // 8) for bit_per_s in carried]
-    return [(AMPLE_LINK * 8 * rate, OwnLimit(rate, rate)) for rate in rates]
+    # Tor's default burst is a gigabyte, which would never take effect. Use one second's worth.
+    rates = [max(MIN_BANDWIDTH_RATE_BYTES_PER_S, bit_per_s // 8) for bit_per_s in carried]
+    return [(LINK_TO_LIMIT_RATIO * 8 * rate, OwnLimit(rate, rate)) for rate in rates]
 
 
 def _require_total(
     group: RelayGroup, role: str, limits: Sequence[tuple[int, OwnLimit | None]]
 ) -> None:
-    """Raises UserError where a role carries more than it was asked to.
+    """Raise UserError if a role carries more than requested.
 
-    Everything that is said of the network's congestion would be wrong.
+    All statements about the network's congestion would be wrong.
     """
     carried_bit_per_s = sum(
         min(link, 8 * own.rate_bytes_per_s) if own else link for link, own in limits
     )
-    if carried_bit_per_s <= group.total_bit_per_s * MOST_ABOVE_TOTAL:
+    if carried_bit_per_s <= group.total_bit_per_s * MAX_TOTAL_RATIO:
         return
-    least = SLOWEST_RELAY_BIT_PER_S
+    minimum = MIN_RELAY_BIT_PER_S
     if group.limited_by != "link":
-        least = max(least, 8 * LEAST_BANDWIDTH_RATE_BYTES_PER_S)
+        minimum = max(minimum, 8 * MIN_BANDWIDTH_RATE_BYTES_PER_S)
     raise UserError(
         f"{role} relays are to carry {group.total_bit_per_s / 1000:.3g} Kbit/s in total, and "
-        f"{group.count} of them carry {carried_bit_per_s / 1000:.3g} Kbit/s at least: none can "
-        f"have less than {least / 1000:g} Kbit/s",
-        "take a larger SCALE or capacity factor, or fewer relays",
+        f"{group.count} of them carry at least {carried_bit_per_s / 1000:.3g} Kbit/s: none can "
+        f"have less than {minimum / 1000:g} Kbit/s",
+        "use a larger SCALE or capacity factor, or fewer relays",
     )
 
 
 def _relay_bit_per_s(value: float) -> int:
     steps = round(value / CAPACITY_STEP_BIT_PER_S)
-    return max(SLOWEST_RELAY_BIT_PER_S, steps * CAPACITY_STEP_BIT_PER_S)
+    return max(MIN_RELAY_BIT_PER_S, steps * CAPACITY_STEP_BIT_PER_S)
 
 
 def _own_limit(relay: SourceRelay, factor: float) -> OwnLimit | None:
-    """Tor's limit of a relay whose capacity is multiplied; None where its link is the lower one."""
+    """Return a relay's scaled limit, or None if its link is the lower limit."""
     if relay.rate_bit_per_s is None or relay.rate_bit_per_s >= relay.link_bit_per_s:
         return None
     burst_bit = relay.burst_bit or relay.rate_bit_per_s
     return OwnLimit(
         *(
-            max(LEAST_BANDWIDTH_RATE_BYTES_PER_S, round(value * factor / 8))
+            max(MIN_BANDWIDTH_RATE_BYTES_PER_S, round(value * factor / 8))
             for value in (relay.rate_bit_per_s, burst_bit)
         )
     )
@@ -303,7 +305,8 @@ def _draw_latencies(
     for i, a in enumerate(places):
         for b in places[i:]:
             one_way_us = geography.rtt_ms[a.region, b.region] * 1000 / 2
-            # The label has the names in one order, so that the order of places plays no part.
+            # The label lists the names in sorted order, so that the order of places does not
+            # matter.
             low, high = sorted((a.name, b.name))
             deviation = _deviation(geography, draw(seed, "latency", low, high))
             latency_us[a.name, b.name] = max(1, round(one_way_us * deviation))

@@ -1,1 +1,1 @@
-"""Other people's programs: found on this machine, or fetched as source, patched and built."""
+"""Third-party programs: locate them on this machine, or fetch, patch and build their source."""

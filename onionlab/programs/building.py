@@ -1,7 +1,7 @@
-"""What the builds of other people's programs share: locks, work directories, commands, patches.
+"""Shared parts of builds of third-party programs: locks, work directories, commands, patches.
 
-A build is made in a directory of its own and put in place by one rename, so a killed build leaves
-nothing that could be taken for a whole one. Whatever a compiler says goes to a log.
+Each build runs in its own directory and is put in place by one rename, so a killed build is never
+mistaken for a complete one. All compiler output goes to a log.
 """
 
 from __future__ import annotations
@@ -29,8 +29,8 @@ from onionlab.errors import UserError
 from onionlab.programs.compiler_cache import cache_environment
 from onionlab.programs.patches import Patch, Series
 
-SIGN_OF_LIFE_S = 20.0
-HALT_S = 0.5
+STATUS_INTERVAL_S = 20.0
+POLL_INTERVAL_S = 0.5
 LOG_LINES_SHOWN = 15
 RECORD = "built.json"
 
@@ -41,62 +41,62 @@ First = TypeVar("First")
 Second = TypeVar("Second")
 
 _halt: ContextVar[threading.Event | None] = ContextVar("_halt", default=None)
-"""Set where another thread has no use for this one's build any more."""
+"""Set when another thread no longer needs this thread's build."""
 
 
-_only_finished: ContextVar[bool] = ContextVar("_only_finished", default=False)
-"""Set where builds that are finished may be used, and none may be made."""
+_builds_forbidden: ContextVar[bool] = ContextVar("_builds_forbidden", default=False)
+"""True if finished builds may be used but nothing may be built."""
 
 
 class _HaltedError(Exception):
-    """This build was given up because the one beside it failed."""
+    """This build was cancelled because the concurrent one failed."""
 
 
 class NotBuiltError(UserError):
-    """Something would have to be fetched or built, where nothing is to be."""
+    """Something would have to be fetched or built although builds are not allowed."""
 
 
 @contextlib.contextmanager
-def only_what_is_built() -> Iterator[None]:
-    """While the block lasts nothing is fetched and nothing compiled: NotBuiltError instead."""
-    before = _only_finished.set(True)
+def no_builds() -> Iterator[None]:
+    """Raise NotBuiltError instead of fetching or compiling anything while the block runs."""
+    before = _builds_forbidden.set(True)
     try:
         yield
     finally:
-        _only_finished.reset(before)
+        _builds_forbidden.reset(before)
 
 
-def require_leave_to_build(lacking: str) -> None:
-    """Raises NotBuiltError, with what is lacking, where nothing is to be fetched or built."""
-    if _only_finished.get():
+def ensure_building_allowed(lacking: str) -> None:
+    """Raise NotBuiltError with the message ``lacking`` if fetching and building are not allowed."""
+    if _builds_forbidden.get():
         raise NotBuiltError(lacking)
 
 
-class Workshop(Protocol):
-    """Where something is built, and who hears of it."""
+class BuildContext(Protocol):
+    """The directory of a build and the receiver of its progress messages."""
 
     @property
     def directory(self) -> Path:
-        """Holds work directories, logs and results."""
+        """The parent of work directories, logs and results."""
 
     @property
     def say(self) -> Callable[[str], None]:
-        """Receives progress, a line at a time."""
+        """A function that receives progress, a line at a time."""
 
 
 def file_sha256(path: Path) -> str:
-    """SHA-256 of a file's bytes, in hexadecimal."""
+    """Return the SHA-256 of a file's bytes, in hexadecimal."""
     with path.open("rb") as stream:
         return hashlib.file_digest(stream, "sha256").hexdigest()
 
 
 @contextlib.contextmanager
 def build_lock(directory: Path, what: str, say: Callable[[str], None]) -> Iterator[None]:
-    """Let one process at a time build ``what`` in ``directory``; the second one waits.
+    """Hold the lock for building ``what`` in ``directory``; wait if another process holds it.
 
-    Nothing is locked or written where only finished builds may be used: each of them appears whole.
+    Do nothing if only finished builds may be used: each of them appears atomically.
     """
-    if _only_finished.get():
+    if _builds_forbidden.get():
         yield
         return
     directory.mkdir(parents=True, exist_ok=True)
@@ -109,60 +109,62 @@ def build_lock(directory: Path, what: str, say: Callable[[str], None]) -> Iterat
         yield
 
 
-def work_directory(workshop: Workshop) -> contextlib.AbstractContextManager[Path]:
+def work_directory(context: BuildContext) -> contextlib.AbstractContextManager[Path]:
     """Return a scratch folder for one step, on the file system where its result belongs."""
-    # By its real path: compilers record the path, and are told to leave it out.
-    return scratch_folder(workshop.directory.resolve(), ".work-")
+    # Use the resolved path because compilers embed it and -ffile-prefix-map has to match it.
+    return scratch_folder(context.directory.resolve(), ".work-")
 
 
 @contextlib.contextmanager
-def building_directory(workshop: Workshop) -> Iterator[Path]:
-    """A directory to compile in, likewise gone afterwards.
+def building_directory(context: BuildContext) -> Iterator[Path]:
+    """Yield a directory to compile in and remove it afterwards.
 
-    Other people's makefiles know no path with a space, and some know fewer letters still: where the
-    checkout lies at such a path, they work in the system's folder for temporary files.
+    Makefiles of third-party programs do not support paths with spaces, and some support even fewer
+    characters. If the checkout has such a path, use the system's folder for temporary files.
 
     Raises:
-        UserError: that folder is at such a path too, or nothing is to be built.
+        UserError: The path of that folder is unsuitable too, or building is not allowed.
     """
-    require_leave_to_build(f"{workshop.directory} does not hold all that this takes, built")
-    if _PLAIN_PATH.fullmatch(str(workshop.directory.resolve())):
-        with work_directory(workshop) as path:
+    ensure_building_allowed(f"{context.directory} does not contain all builds that are needed")
+    if _PLAIN_PATH.fullmatch(str(context.directory.resolve())):
+        with work_directory(context) as path:
             yield path
         return
     folder = Path(tempfile.gettempdir()).resolve()
     if not _PLAIN_PATH.fullmatch(str(folder)):
         raise UserError(
-            f"nothing can be compiled below {workshop.directory}, nor below {folder}: their paths "
-            "have letters that makefiles cannot take",
-            "name another folder for temporary files: TMPDIR=/tmp make ...",
+            f"cannot compile below {context.directory} or {folder}: their paths contain characters "
+            "that makefiles do not support",
+            "use another folder for temporary files: TMPDIR=/tmp make ...",
         )
     with scratch_folder(folder, "onionlab-build-") as path:
         yield path
 
 
-def _until(halt: threading.Event, build: Callable[[], First]) -> First:
+def _run_cancellable(halt: threading.Event, build: Callable[[], First]) -> First:
     _halt.set(halt)
     return build()
 
 
-def at_once(first: Callable[[], First], second: Callable[[], Second]) -> tuple[First, Second]:
-    """Make two builds side by side: each has parts that one CPU does alone.
+def run_concurrently(
+    first: Callable[[], First], second: Callable[[], Second]
+) -> tuple[First, Second]:
+    """Run two builds concurrently, because parts of each use a single CPU.
 
-    Where one fails, or this thread is interrupted, the other's program is ended, and the error is
-    that of the one that failed.
+    If one fails or this thread is interrupted, the other's program is terminated. The error is that
+    of the build that failed.
     """
     halt = threading.Event()
 
     with concurrent.futures.ThreadPoolExecutor(2) as pool:
-        # Each in a copy of this thread's context: a thread begins with an empty one.
-        one = pool.submit(copy_context().run, _until, halt, first)
-        other = pool.submit(copy_context().run, _until, halt, second)
+        # Run each in a copy of this thread's context, because a thread starts with an empty one.
+        one = pool.submit(copy_context().run, _run_cancellable, halt, first)
+        other = pool.submit(copy_context().run, _run_cancellable, halt, second)
         try:
             both: list[concurrent.futures.Future[Any]] = [one, other]
             concurrent.futures.wait(both, return_when=concurrent.futures.FIRST_EXCEPTION)
         finally:
-            # Where both are done, there is nobody to hear it.
+            # This has no effect if both are done.
             halt.set()
     if isinstance(one.exception(), _HaltedError):
         other.result()
@@ -173,9 +175,9 @@ def at_once(first: Callable[[], First], second: Callable[[], Second]) -> tuple[F
 
 
 def apply_patch(tree: Path, patch: Patch, origin: str, hint: str, *, fuzz: int = 0) -> None:
-    """Apply one patch to ``tree``, the source that is called ``origin``.
+    """Apply one patch to ``tree``, the source with the name ``origin``.
 
-    ``fuzz``: as for :func:`patch_problem`.
+    ``fuzz``: see :func:`patch_problem`.
 
     Raises:
         UserError: It does not apply; the message names the patch, the file and the hunk.
@@ -187,16 +189,16 @@ def apply_patch(tree: Path, patch: Patch, origin: str, hint: str, *, fuzz: int =
 
 
 def patch_problem(tree: Path, patch: Patch, *, dry_run: bool = False, fuzz: int = 0) -> str | None:
-    """Apply a patch, or only try it; return why it does not apply, or None if it does.
+    """Apply a patch, or only try to. Return why it does not apply, or None if it does.
 
-    Every line of a hunk's context has to match: with fewer, a hunk may land in the wrong one of
-    several similar places.
+    By default every context line of a hunk has to match; otherwise a hunk could be applied to the
+    wrong one of several similar places.
 
     Args:
-        tree: Where the source is.
+        tree: The source tree.
         patch: The patch.
-        dry_run: Whether to change nothing.
-        fuzz: How many lines at each end of a hunk's context may differ.
+        dry_run: Change nothing.
+        fuzz: The number of lines at each end of a hunk's context that may differ.
     """
     arguments = ["patch", "-p1", "--batch", "--forward", f"--fuzz={fuzz}"]
     arguments += ["--no-backup-if-mismatch"]
@@ -227,12 +229,12 @@ def _patch_failure(output: str) -> str:
             named = re.search(r"^\|\+\+\+ (?:b/)?(\S+)", output, re.MULTILINE)
             return f"there is no {named[1] if named else 'such file'} to patch"
         elif "previously applied" in line or line.startswith("The next patch would create"):
-            return f"{file or 'it'} has that change already"
-    return output.strip().splitlines()[-1] if output.strip() else "patch failed without a word"
+            return f"{file or 'it'} already has this change"
+    return output.strip().splitlines()[-1] if output.strip() else "patch failed without output"
 
 
 def first_line(*command: str) -> str:
-    """The first line of what a command prints; empty where it fails or is missing."""
+    """Return the first line of a command's output, or an empty string if it fails or is missing."""
     try:
         result = subprocess.run(
             command, capture_output=True, text=True, env=build_environment(), check=False
@@ -243,43 +245,46 @@ def first_line(*command: str) -> str:
 
 
 def build_environment() -> dict[str, str]:
-    """What the build's programs see of the environment.
+    """Return the environment for programs of a build.
 
-    Flags for compilers and for make (also those of a make that called this program) would change
-    the build without being part of its key.
+    Flags for compilers and for make (including those of a make that called this program) would
+    change the build without being part of its key.
     """
     kept = ("PATH", "HOME", "TMPDIR", "USER", "LOGNAME")
     kept_variables = {name: os.environ[name] for name in kept if name in os.environ}
     return {"LC_ALL": "C"} | kept_variables | cache_environment()
 
 
-def intact_build(store: Path, program: str, *beside: str) -> dict[str, Any] | None:
-    """The record of a finished build in ``store``, or None where none can be relied on.
+def intact_build(store: Path, program: str, *companions: str) -> dict[str, Any] | None:
+    """Return the record of a finished build in ``store``, or None if there is no intact one.
 
-    ``beside``: what else ``bin`` has to hold besides ``program``.
+    ``companions``: other files that ``bin`` has to contain.
     """
     try:
         built: dict[str, Any] = json.loads((store / RECORD).read_text(encoding="utf-8"))
         intact = file_sha256(store / "bin" / program) == built["sha256"]
-        intact = intact and all((store / "bin" / name).is_file() for name in beside)
+        intact = intact and all((store / "bin" / name).is_file() for name in companions)
         return built if intact and {"version", "source"} <= built.keys() else None
     except (OSError, ValueError, KeyError, TypeError, AttributeError):
         return None
 
 
 def read_build(
-    workshop: Workshop, store: Path, program: str, *beside: str
+    context: BuildContext, store: Path, program: str, *companions: str
 ) -> dict[str, Any] | None:
-    """Like :func:`intact_build`; a damaged build is removed. The caller holds the build's lock."""
-    built = intact_build(store, program, *beside)
+    """Return the same as :func:`intact_build`, but remove a damaged build.
+
+    The caller holds the build lock.
+    """
+    built = intact_build(store, program, *companions)
     if built is None and store.exists():
-        workshop.say(f"{store} is damaged: building it again")
+        context.say(f"{store} is damaged: rebuilding it")
         shutil.rmtree(store)
     return built
 
 
 def put_build(
-    workshop: Workshop,
+    context: BuildContext,
     work: Path,
     store: Path,
     programs: Mapping[str, Path],
@@ -288,16 +293,16 @@ def put_build(
     version: Callable[[Path], str],
     source: Mapping[str, Any],
 ) -> dict[str, Any]:
-    """Put a finished build in place by one rename; returns its record.
+    """Put a finished build in place by one rename. Return its record.
 
     Args:
-        workshop: Who hears of it.
-        work: A directory of this build's own, on the file system of ``store``.
-        store: Where it goes.
-        programs: Name in ``bin`` -> what is copied there; the first is the build's own program.
+        context: The context of the build.
+        work: The private directory of this build, on the file system of ``store``.
+        store: The destination.
+        programs: Name in ``bin`` -> file to copy there; the first is the build's main program.
         build_format: The builder's ``FORMAT``.
-        version: Tells the version of the build's own program.
-        source: What the build depends on, as JSON.
+        version: Returns the version of the main program.
+        source: Everything that the build depends on, as JSON.
     """
     staged = work / "staged"
     (staged / "bin").mkdir(parents=True)
@@ -314,26 +319,27 @@ def put_build(
     (staged / RECORD).write_text(record, encoding="utf-8")
     store.parent.mkdir(exist_ok=True)
     put_in_place(staged, store)
-    workshop.say(f"{program}: done, SHA-256 {built['sha256']}")
+    context.say(f"{program}: done, SHA-256 {built['sha256']}")
     return built
 
 
-def build_key_of(decisive: Mapping[str, Any]) -> str:
-    """The name of a build on disk: a hash of all that decides what it holds."""
+def hash_inputs(decisive: Mapping[str, Any]) -> str:
+    """Return the name of a build on disk: a hash of everything that determines its content."""
     return hashlib.sha256(json.dumps(decisive, sort_keys=True).encode()).hexdigest()[:16]
 
 
 @contextlib.contextmanager
 def patched_copy(
-    workshop: Workshop, base: Path, series: Iterable[Series], origin: str, hint: str
+    context: BuildContext, base: Path, series: Iterable[Series], origin: str, hint: str
 ) -> Iterator[Path]:
-    """A copy of the tree ``base`` with patches applied, in a work directory; gone afterwards.
+    """Copy the tree ``base``, apply patches, yield the copy and remove it afterwards.
 
-    ``origin`` and ``hint``: as for :func:`apply_patch`.
+    ``origin`` and ``hint``: see :func:`apply_patch`.
     """
-    with building_directory(workshop) as work:
+    with building_directory(context) as work:
         tree = work / "tree"
-        # With time stamps (-a): make goes by them, and only what a patch touches is old.
+        # Keep time stamps (-a): make compares them, so it recompiles only files that a patch
+        # changes.
         subprocess.run(["cp", "-a", base, tree], check=True)
         for one in series:
             for patch in one.patches:
@@ -341,16 +347,16 @@ def patched_copy(
         yield tree
 
 
-def new_log(workshop: Workshop, name: str) -> Path:
-    """An empty log under ``logs``, named after what it is about."""
-    log = workshop.directory / "logs" / f"{re.sub(r'[^a-z0-9-]+', '-', name.lower())}.log"
+def new_log(context: BuildContext, name: str) -> Path:
+    """Create an empty log under ``logs``, named after the build step."""
+    log = context.directory / "logs" / f"{re.sub(r'[^a-z0-9-]+', '-', name.lower())}.log"
     log.parent.mkdir(parents=True, exist_ok=True)
     log.write_text("", encoding="utf-8")
     return log
 
 
 def run_logged(
-    workshop: Workshop,
+    context: BuildContext,
     command: Sequence[str],
     directory: Path,
     log: Path,
@@ -359,7 +365,7 @@ def run_logged(
     environment: dict[str, str] | None = None,
     may_fail: bool = False,
 ) -> int:
-    """Run ``command`` with its output appended to ``log``; says now and then that it still runs.
+    """Run ``command`` with its output appended to ``log`` and report regularly that it is running.
 
     Returns:
         The exit status.
@@ -385,7 +391,7 @@ def run_logged(
                 f"the program `{command[0]}` is missing", "`make setup` installs it."
             ) from error
         try:
-            status = _wait(workshop, process, what, started)
+            status = _wait(context, process, what, started)
         except BaseException:
             process.terminate()
             process.wait()
@@ -393,30 +399,32 @@ def run_logged(
     if status != 0 and not may_fail:
         lines = log.read_text(encoding="utf-8", errors="replace").splitlines()
         last = "\n".join("  " + line for line in lines[-LOG_LINES_SHOWN:])
-        raise UserError(f"{what} failed (exit status {status})", f"{last}\nThe whole output: {log}")
-    workshop.say(f"{what}: {time.monotonic() - started:.0f} s")
+        raise UserError(f"{what} failed (exit status {status})", f"{last}\nFull output: {log}")
+    context.say(f"{what}: {time.monotonic() - started:.0f} s")
     return status
 
 
-def _wait(workshop: Workshop, process: subprocess.Popen[bytes], what: str, started: float) -> int:
+def _wait(
+    context: BuildContext, process: subprocess.Popen[bytes], what: str, started: float
+) -> int:
     halt = _halt.get()
-    due = started + SIGN_OF_LIFE_S
+    due = started + STATUS_INTERVAL_S
     while True:
         try:
-            return process.wait(timeout=min(HALT_S, SIGN_OF_LIFE_S))
+            return process.wait(timeout=min(POLL_INTERVAL_S, STATUS_INTERVAL_S))
         except subprocess.TimeoutExpired:
             if halt is not None and halt.is_set():
                 raise _HaltedError from None
             if time.monotonic() >= due:
-                workshop.say(f"{what}: still running after {time.monotonic() - started:.0f} s")
-                due = time.monotonic() + SIGN_OF_LIFE_S
+                context.say(f"{what}: still running after {time.monotonic() - started:.0f} s")
+                due = time.monotonic() + STATUS_INTERVAL_S
 
 
 def unpack_tarball(path: Path, destination: Path, *, hint: str) -> None:
-    """Unpack a source's tarball into ``destination``, without its top folder.
+    """Unpack a source tarball into ``destination`` without its top-level folder.
 
     Raises:
-        UserError: The tarball is cut or damaged; with ``hint``.
+        UserError: The tarball is truncated or damaged; with ``hint``.
     """
     result = subprocess.run(
         ["tar", "-xf", path, "-C", destination, "--strip-components=1"],
@@ -427,4 +435,4 @@ def unpack_tarball(path: Path, destination: Path, *, hint: str) -> None:
     )
     if result.returncode != 0:
         reason = (result.stderr.strip().splitlines() or ["tar failed"])[0]
-        raise UserError(f"{path} is cut or damaged: {reason}", hint)
+        raise UserError(f"{path} is truncated or damaged: {reason}", hint)

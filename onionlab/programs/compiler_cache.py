@@ -1,8 +1,8 @@
-"""ccache: what was compiled once on a machine is not compiled again, in whichever checkout.
+"""Use ccache, so that a machine compiles identical files only once, in all checkouts.
 
-A build is the same to the byte with and without it: ccache goes by the preprocessed source, the
-options and the compiler. Its files are in a folder of this program's own below the user's caches,
-limited in size. Where it is not installed, or has no place for its files, compilers run as ever.
+A build is byte-identical with and without ccache, which hashes the preprocessed source, the options
+and the compiler. Its files are in this program's folder below the user's caches, limited in size.
+If ccache is not installed or has no writable folder, compilers run without it.
 """
 
 from __future__ import annotations
@@ -15,39 +15,39 @@ import subprocess
 from pathlib import Path
 
 PROGRAM = "ccache"
-USERS_CHOICES = ("CCACHE_DIR", "CCACHE_DISABLE", "CCACHE_MAXSIZE", "CCACHE_RECACHE")
-"""Variables of ccache that reach it from the environment; none of them changes a build."""
+USER_VARIABLES = ("CCACHE_DIR", "CCACHE_DISABLE", "CCACHE_MAXSIZE", "CCACHE_RECACHE")
+"""ccache variables that are passed on from the environment. None of them changes a build."""
 SIZE = "4G"
-"""Of the folder, at most. The kernel, libtorrent and all builds of Tor took 0.14 GB."""
+"""The size limit of the folder. The kernel, libtorrent and all builds of Tor use 0.14 GB."""
 
 
 def through_cache(compiler: str) -> str:
-    """The command for ``compiler``, as make takes it in CC or CXX."""
+    """Return the command for ``compiler``, as a value for CC or CXX of make."""
     return compiler if _folder() is None else f"{PROGRAM} {compiler}"
 
 
 def cache_environment() -> dict[str, str]:
-    """What ccache is to find in the environment; empty where it is not used."""
+    """Return the variables for ccache's environment, empty if ccache is not used."""
     folder = _folder()
     if folder is None:
         return {}
-    chosen = {name: os.environ[name] for name in USERS_CHOICES if name in os.environ}
+    chosen = {name: os.environ[name] for name in USER_VARIABLES if name in os.environ}
     return {
         "CCACHE_DIR": str(folder),
         "CCACHE_MAXSIZE": SIZE,
         "CCACHE_NAMESPACE": _assembler(),
-        # What was included is read from the list that the compiler writes (-MD): without it, ccache
-        # has each file preprocessed first, which takes a quarter of the time to compile it.
+        # Read the included files from the list that the compiler writes (-MD). Otherwise ccache
+        # would preprocess each file first, which takes a quarter of the compile time.
         "CCACHE_DEPEND": "1",
-        # Our compilers are told to leave the folder's own path out.
+        # This is safe because our compiler options remove the folder's own path.
         "CCACHE_NOHASHDIR": "1",
-        # Precompiled headers, whose macros ccache cannot see: make compiles those anew that change.
+        # ccache cannot see the macros in precompiled headers; make recompiles those that change.
         "CCACHE_SLOPPINESS": "pch_defines,time_macros",
     } | chosen
 
 
 def _folder() -> Path | None:
-    """Where ccache keeps its files; None where it cannot be used."""
+    """Return ccache's folder, or None if it cannot be used."""
     if shutil.which(PROGRAM) is None:
         return None
     named = os.environ.get("CCACHE_DIR")
@@ -55,20 +55,20 @@ def _folder() -> Path | None:
         folder = Path(named) if named else _users_caches() / "onionlab" / PROGRAM
         folder.mkdir(parents=True, exist_ok=True)
     except (OSError, RuntimeError):
-        # A home that is missing or read-only: compiling works there too.
+        # The home directory is missing or read-only. Compiling works there too.
         return None
     return folder if os.access(folder, os.W_OK | os.X_OK) else None
 
 
 def _users_caches() -> Path:
-    """The XDG base directory for what can be made again."""
+    """Return the XDG base directory for caches."""
     named = os.environ.get("XDG_CACHE_HOME", "")
     return Path(named) if Path(named).is_absolute() else Path.home() / ".cache"
 
 
 @functools.cache
 def _assembler() -> str:
-    """Stands for the assembler's version, which ccache does not look at."""
+    """Return a name that identifies the assembler's version, which ccache does not check."""
     try:
         said = subprocess.run(["as", "--version"], capture_output=True, check=False).stdout
     except OSError:

@@ -1,7 +1,7 @@
 """Find Shadow, TGen, OnionTrace and shared libraries on this machine, and their versions.
 
-None is packaged in Debian, so all come from their own source; this module says what is missing,
-which version is needed and which page tells how to install it.
+Debian packages none of these programs. Errors state what is missing, the required version and the
+page with installation instructions.
 """
 
 from __future__ import annotations
@@ -24,14 +24,14 @@ PROBE_TIMEOUT_S = 20.0
 
 @dataclass(frozen=True)
 class Tool:
-    """A program as found on this machine.
+    """A program found on this machine.
 
     Attributes:
         path: Absolute path of the executable.
         version: Its release, e.g. ``3.3.0``.
         commit: Abbreviated commit that it was built from (``f1b2cacf2``, with ``-dirty`` for a
-            changed tree); None where the program does not tell, as for a tagged release.
-        sha256: Of the executable.
+            changed tree); None if the program does not report it, for example for a tagged release.
+        sha256: SHA-256 of the executable.
     """
 
     path: Path
@@ -42,9 +42,9 @@ class Tool:
 
 @dataclass(frozen=True)
 class Program:
-    """What is known beforehand about a program that this harness drives.
+    """The static properties of a program that this harness runs.
 
-    has_option: whether a command line can name it, besides the variable.
+    has_option: whether a command-line option can specify its path, in addition to the variable.
     """
 
     name: str
@@ -58,12 +58,12 @@ class Program:
 
     @property
     def minimum_text(self) -> str:
-        """The least version that will do, e.g. ``3.0.0``."""
+        """The minimum supported version, e.g. ``3.0.0``."""
         return ".".join(str(part) for part in self.minimum)
 
 
 def parse_shadow_version(text: str) -> tuple[str, str | None] | None:
-    """Version and commit from ``Shadow 3.3.0 — v3.3.0-199-gf1b2cacf2 2026-08-19--09:03:14``."""
+    """Parse ``Shadow 3.3.0 — v3.3.0-199-gf1b2cacf2 2026-08-19--09:03:14`` to version and commit."""
     match = re.search(r"^Shadow (\d+(?:\.\d+)+)\S*(.*)$", text, re.MULTILINE)
     if match is None:
         return None
@@ -72,13 +72,13 @@ def parse_shadow_version(text: str) -> tuple[str, str | None] | None:
 
 
 def parse_tgen_version(text: str) -> tuple[str, str | None] | None:
-    """Version from ``... Initializing TGen v1.1.2 running GLib ...``; TGen tells no commit."""
+    """Parse ``... Initializing TGen v1.1.2 running GLib ...``. TGen reports no commit."""
     match = re.search(r"Initializing TGen v(\d+(?:\.\d+)+)(?:-\d+-g([0-9a-f]{7,40}))?", text)
     return (match[1], match[2]) if match else None
 
 
 def parse_oniontrace_version(text: str) -> tuple[str, str | None] | None:
-    """Version from ``... Starting OnionTrace v1.0.0 on host ...``; it tells no commit."""
+    """Parse ``... Starting OnionTrace v1.0.0 on host ...``. OnionTrace reports no commit."""
     match = re.search(r"Starting OnionTrace v(\d+(?:\.\d+)+)", text)
     return (match[1], None) if match else None
 
@@ -99,7 +99,7 @@ TGEN = Program(
     variable="TGEN",
     minimum=(1, 1, 2),
     documentation="https://github.com/shadow/tgen",
-    # TGen has no option for it: called without a graph it names its version, then its usage.
+    # TGen has no version option. Without arguments it prints its version and usage.
     probe_arguments=(),
     parse=parse_tgen_version,
 )
@@ -111,7 +111,7 @@ ONIONTRACE = Program(
     variable="ONIONTRACE",
     minimum=(1, 0, 0),
     documentation="https://github.com/shadow/oniontrace",
-    # As TGen.
+    # Like TGen, OnionTrace prints its version when it is called without arguments.
     probe_arguments=(),
     parse=parse_oniontrace_version,
     has_option=False,
@@ -119,7 +119,7 @@ ONIONTRACE = Program(
 
 
 def find_shadow(explicit: str | None = None) -> Tool:
-    """Shadow: from ``explicit``, else from the variable SHADOW, else from the PATH.
+    """Find Shadow by ``explicit``, else by the variable SHADOW, else on the PATH.
 
     Raises:
         UserError: It is missing, does not start, or is older than 3.0.0.
@@ -128,7 +128,7 @@ def find_shadow(explicit: str | None = None) -> Tool:
 
 
 def find_tgen(explicit: str | None = None) -> Tool:
-    """TGen: from ``explicit``, else from the variable TGEN, else from the PATH.
+    """Find TGen by ``explicit``, else by the variable TGEN, else on the PATH.
 
     Raises:
         UserError: It is missing, does not start, or is older than 1.1.2.
@@ -137,7 +137,7 @@ def find_tgen(explicit: str | None = None) -> Tool:
 
 
 def find_oniontrace() -> Tool:
-    """OnionTrace: from the variable ONIONTRACE, else from the PATH.
+    """Find OnionTrace by the variable ONIONTRACE, else on the PATH.
 
     Raises:
         UserError: It is missing, or does not start.
@@ -146,8 +146,8 @@ def find_oniontrace() -> Tool:
 
 
 def find_tool(program: Program, explicit: str | None = None) -> Tool:
-    """Locate ``program`` and ask its version. See :func:`find_shadow`."""
-    # An empty value is what `make SHADOW=` passes on: as good as none.
+    """Locate ``program`` and query its version. See :func:`find_shadow`."""
+    # `make SHADOW=` passes an empty value, which means that none is given.
     named = explicit or os.environ.get(program.variable) or None
     path = _locate(program, named)
     try:
@@ -183,7 +183,7 @@ def find_tool(program: Program, explicit: str | None = None) -> Tool:
     return Tool(path, version, commit, file_sha256(path))
 
 
-# A line of ldd: the file's name, unless it was named by its path, and its path, if it has one.
+# A line of ldd contains the file's name, unless it was given as a path, and its path if it has one.
 _LOADED = re.compile(r"^\t(?:.* => )?(/.*) \(0x[0-9a-f]+\)$", re.MULTILINE)
 
 
@@ -191,8 +191,8 @@ _LOADED = re.compile(r"^\t(?:.* => )?(/.*) \(0x[0-9a-f]+\)$", re.MULTILINE)
 def shared_libraries(program: Path) -> dict[str, str]:
     """Return the shared libraries that a program loads on this machine.
 
-    A library decides how a program allocates memory and which system calls it makes, so another
-    version of one can change a simulation's results.
+    A library determines how a program allocates memory and which system calls it makes, so another
+    version of it can change a simulation's results.
 
     Returns:
         File name -> SHA-256 of the file; empty for a program that is not linked dynamically.
@@ -211,10 +211,10 @@ def shared_libraries(program: Path) -> dict[str, str]:
 
 
 def has_aes() -> bool:
-    """Return whether the processor has instructions for AES.
+    """Return whether the processor supports AES instructions.
 
-    Without them OpenSSL chooses other ciphers, which changes what relays send. Of the extensions
-    that processors differ by, this is the only one that changed a run when it was switched off
+    Without them OpenSSL chooses other ciphers, which changes the data that relays send. Of the
+    extensions that differ between processors, only this one changed a run when it was disabled
     (AVX2 and AVX-512, BMI, ADX and SHA did not).
     """
     found = re.search(r"^flags\s*:(.*)$", Path("/proc/cpuinfo").read_text(), re.MULTILINE)
@@ -231,13 +231,13 @@ def _locate(program: Program, named: str | None) -> Path:
         elif Path(named).exists():
             message = f"{named} is not executable"
         else:
-            message = f"{program.title} not found: there is no {named}"
+            message = f"{program.title} not found at {named}"
         raise UserError(message, _hint(program))
     path = Path(found).absolute()
     if program is SHADOW and any(character.isspace() for character in str(path)):
         raise UserError(
             f"Shadow's path contains a space: {path}",
-            "Shadow preloads libraries from beside it, which cannot work with a space in the "
+            "Shadow preloads libraries from its folder, which fails if there is a space in the "
             f"path. Install it elsewhere: {program.documentation}",
         )
     return path
@@ -247,7 +247,7 @@ def _hint(program: Program) -> str:
     return (
         f"{program.title} {program.minimum_text} or newer is needed. "
         f"How to install it: {program.documentation}\n"
-        f"If it is installed elsewhere, name the executable: {program.variable}=/path/to/"
+        f"If it is installed elsewhere, specify the executable: {program.variable}=/path/to/"
         f"{program.name}"
         + (f" (make) or --{program.name} /path/to/{program.name}." if program.has_option else "")
     )

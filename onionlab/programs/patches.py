@@ -1,4 +1,4 @@
-"""Patches and patch series, as files of the checkout."""
+"""Patches and patch series of the checkout."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _HUNK = re.compile(rb"^@@ -\d", re.MULTILINE)
 
 @dataclass(frozen=True)
 class Patch:
-    """One patch: its file and the file's bytes."""
+    """A patch file and its bytes."""
 
     path: Path
     content: bytes
@@ -26,7 +26,7 @@ class Patch:
 
     @classmethod
     def read(cls, path: Path) -> Patch:
-        """Return the patch of a file.
+        """Read a patch file.
 
         Raises:
             UserError: The file has no hunk. The program `patch` accepts such a file silently.
@@ -34,7 +34,7 @@ class Patch:
         content = path.read_bytes()
         if _HUNK.search(content) is None:
             raise UserError(
-                f"{path.parent.name}/{path.name} changes nothing: it has no hunk",
+                f"{path.parent.name}/{path.name} has no hunk",
                 "Write the patch again, for instance with `git format-patch`, or remove it.",
             )
         return cls(path, content)
@@ -49,19 +49,19 @@ class Series:
 
     @property
     def provenance(self) -> list[dict[str, str]]:
-        """The patches, as JSON."""
+        """The patches as JSON."""
         return [{"name": patch.path.name, "sha256": patch.sha256} for patch in self.patches]
 
 
 def load_series(root: Path, name: str, collection: str) -> Series:
     """Return the patches of one series, in the order of its file ``series``.
 
-    Without such a file the patches apply in the order of their names. A name such as ``a+b`` stands
-    for the patches of ``a`` and then those of ``b``. ``collection`` is the folder of the checkout
-    that holds the series.
+    Without such a file the patches apply in the order of their names. A name such as ``a+b`` means
+    the patches of ``a`` followed by those of ``b``. ``collection`` is the folder of the checkout
+    that contains the series.
 
     Raises:
-        UserError: The folder or a patch is missing, a patch is left out of the order, or a patch
+        UserError: The folder or a patch is missing, a patch is not listed in ``series``, or a patch
             has no hunk.
     """
     if "+" in name:
@@ -69,7 +69,7 @@ def load_series(root: Path, name: str, collection: str) -> Series:
         return Series(name, tuple(patch for part in parts for patch in part.patches))
     folder = root / f"{collection}/{name}"
     if not folder.is_dir():
-        raise UserError(f"patch series {name}: there is no folder {collection}/{name}")
+        raise UserError(f"patch series {name}: folder {collection}/{name} not found")
     present = sorted(path.name for path in folder.glob("*.patch"))
     order = folder / "series"
     if order.is_file():
@@ -85,5 +85,5 @@ def load_series(root: Path, name: str, collection: str) -> Series:
     else:
         listed = present
     if not listed:
-        raise UserError(f"patch series {name}: {collection}/{name} holds no *.patch")
+        raise UserError(f"patch series {name}: {collection}/{name} contains no *.patch")
     return Series(name, tuple(Patch.read(folder / entry) for entry in listed))

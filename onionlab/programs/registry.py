@@ -1,4 +1,4 @@
-"""What registries of variants share: how a variant looks, and how such a file is read."""
+"""Shared parts of the registries of variants: display properties and reading."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ Name = Annotated[
     str,
     Field(pattern=r"^[a-z0-9]+(?:-[a-z0-9]+)*$"),
 ]
-"""Of a variant, or of a series of patches."""
+"""The name of a variant or of a patch series."""
 
 
-class LookModel(Model):
-    """What tables and figures show of a variant."""
+class VariantDisplayModel(Model):
+    """A variant's display properties in a registry file."""
 
     description: Text = key(description="one line for tables")
     label: Text = key(description="name in figures")
@@ -36,16 +36,16 @@ class LookModel(Model):
 
 
 @dataclass(frozen=True)
-class Look:
-    """A variant as tables and figures show it.
+class VariantDisplay:
+    """A variant's display properties in tables and figures.
 
     Attributes:
-        name: What experiments call it.
+        name: Its name in experiments.
         description: One line for tables.
         label: Its name in figures.
         color: ``#rrggbb``.
-        marker: Matplotlib's marker.
-        linestyle: Matplotlib's line style.
+        marker: A matplotlib marker.
+        linestyle: A matplotlib line style.
     """
 
     name: str
@@ -60,38 +60,40 @@ def read_registry(
     root: Path,
     folder: str,
     model: type[AnyModel],
-    impossible: Callable[[AnyModel, Node], Iterable[Problem]],
+    inconsistencies: Callable[[AnyModel, Node], Iterable[Problem]],
 ) -> AnyModel:
-    """What ``variants.yaml`` in a folder of the checkout holds.
+    """Read ``variants.yaml`` of a folder of the checkout.
 
     Args:
         root: The checkout.
-        folder: The one with the patches.
-        model: The whole file's.
-        impossible: What is wrong with it though each value is well formed.
+        folder: The folder with the patches.
+        model: The model of the whole file.
+        inconsistencies: Returns errors of a file whose values are each valid.
 
     Raises:
-        UserError: The file is missing, or everything that is wrong with it, one line each.
+        UserError: The file is missing or has errors, which are all listed, one per line.
     """
     path = root / f"{folder}/variants.yaml"
     if not path.is_file():
-        raise UserError(f"there is no {path}")
+        raise UserError(f"{path} not found")
     file = display_name(path, root)
     content, tree, problems = read_model(path, file, model)
     if content is not None and tree is not None:
-        problems += impossible(content, tree)
+        problems += inconsistencies(content, tree)
     if problems or content is None:
         raise as_user_error(file, in_order(problems, [file]), HINT)
     return content
 
 
-def twins(looks: Mapping[str, LookModel], tree: Node) -> Iterable[Problem]:
-    """Variants that no reader of a figure could tell apart; ``tree``: the whole file's."""
+def find_indistinguishable_styles(
+    variants: Mapping[str, VariantDisplayModel], tree: Node
+) -> Iterable[Problem]:
+    """Yield variants that look the same in figures. ``tree``: of the whole file."""
     seen: dict[tuple[str, str, str], str] = {}
-    for name, look in looks.items():
-        twin = seen.setdefault((look.color.lower(), look.marker, look.linestyle), name)
-        if twin != name:
+    for name, variant in variants.items():
+        same = seen.setdefault((variant.color.lower(), variant.marker, variant.linestyle), name)
+        if same != name:
             yield tree.locate(
                 ("variants", name),
-                f"looks like {twin}: color, marker and linestyle are all the same",
+                f"looks like {same}: color, marker and linestyle are all the same",
             )

@@ -1,4 +1,4 @@
-"""Source trees that a user has: which files belong to them, and what identifies them."""
+"""Source trees of users: the files that belong to them, and their identity."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ from onionlab.errors import UserError
 
 @dataclass(frozen=True)
 class Configured:
-    """How to tell that a tree is not as unpacked.
+    """Detects a tree that was configured in place.
 
     Attributes:
         mark: A file that only a configured tree has.
-        clean: The command that brings it back.
+        clean: The command that reverts the tree.
     """
 
     mark: str
@@ -27,10 +27,11 @@ class Configured:
 
 
 def tree_files(tree: Path, configured: Configured) -> list[Path]:
-    """The files that make up a source tree, sorted, relative to it.
+    """Return the files that belong to a source tree, sorted, relative to it.
 
-    In a git work tree: what git tracks or would track. Otherwise every file; the tree must then be
-    as unpacked, because stale objects would otherwise become part of every build.
+    In a git work tree these are the files that git tracks or would track. Otherwise they are all
+    files, and the tree must not have been configured, because stale objects would become part of
+    every build.
 
     Raises:
         UserError: The tree has been configured in place.
@@ -43,7 +44,7 @@ def tree_files(tree: Path, configured: Configured) -> list[Path]:
         if (tree / configured.mark).exists():
             raise UserError(
                 f"{tree} has been configured in place",
-                f"Run `{configured.clean}` there, or unpack the source anew.",
+                f"Run `{configured.clean}` there, or unpack the source again.",
             )
         files = [
             path.relative_to(tree)
@@ -54,7 +55,7 @@ def tree_files(tree: Path, configured: Configured) -> list[Path]:
 
 
 def copy_files(tree: Path, names: Iterable[Path], destination: Path) -> None:
-    """Lay files of ``tree`` out in ``destination``, with their time stamps: make goes by them."""
+    """Copy files of ``tree`` to ``destination`` with their time stamps, which make compares."""
     for name in names:
         target = destination / name
         target.parent.mkdir(parents=True, exist_ok=True)
@@ -62,7 +63,7 @@ def copy_files(tree: Path, names: Iterable[Path], destination: Path) -> None:
 
 
 def files_sha256(tree: Path, names: Iterable[Path]) -> str:
-    """SHA-256 of a list of files: path, whether executable, content."""
+    """Return the SHA-256 of a list of files: path, executable or not, content."""
     digest = hashlib.sha256()
     for name in names:
         path = tree / name
@@ -77,7 +78,7 @@ def files_sha256(tree: Path, names: Iterable[Path]) -> str:
 
 
 def git_output(tree: Path, *arguments: str) -> str | None:
-    """Output of git in ``tree``, or None where ``tree`` is not the top of a work tree."""
+    """Return the output of git in ``tree``, or None if ``tree`` is not the top of a work tree."""
     if not (tree / ".git").exists():
         return None
     try:

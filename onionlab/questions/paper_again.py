@@ -17,7 +17,7 @@ from onionlab import __version__
 from onionlab.errors import UserError
 from onionlab.experiment.claims_file import ClaimSet, load_claims
 from onionlab.experiment.schema import RELAY_ROLES
-from onionlab.programs.building import NotBuiltError, only_what_is_built
+from onionlab.programs.building import NotBuiltError, no_builds
 from onionlab.runs.packing import open_packs
 from onionlab.runs.plan import Plan, read_plan
 from onionlab.runs.planning import make_plan
@@ -113,7 +113,7 @@ def _plan_of_what_is_built(
     """
     lines: list[str] = []
     try:
-        with only_what_is_built():
+        with no_builds():
             plan = make_plan(root, request, lines.append, out=out)
     except NotBuiltError as lacking:
         last = _last_plan(out)

@@ -1,4 +1,4 @@
-"""From settings, variant, seed and repeat to a run directory, the same on every machine."""
+"""Create run directories from settings, variant, seed and repeat, identically on every machine."""
 
 from onionlab.rundir.compose import RunDirectory, compose
 

@@ -1,8 +1,8 @@
-"""Put a run directory together: network, keys, torrc, tgen graphs and the engine's own files.
+"""Compose a run directory: network, keys, torrc, tgen graphs and the engine's files.
 
-All of it is a function of settings, variant, seed and repeat. The seed decides the network, the
-repeat what differs between its runs. No path, time or name of the machine enters: the same inputs
-give the same bytes everywhere, and their hash names the run.
+The result is a function of settings, variant, seed and repeat. The seed determines the network, and
+the repeat the differences between its runs. No path, time or name of the machine is used, so the
+same inputs result in the same bytes everywhere. Their hash is the run's name.
 """
 
 from __future__ import annotations
@@ -50,58 +50,59 @@ from onionlab.programs.installed import has_aes, shared_libraries
 from onionlab.programs.libtorrent.build import peer_program
 from onionlab.programs.tor.variants import TorVariant
 from onionlab.rundir import keys, markov, tgen, torrc
-from onionlab.rundir.circuits import APP_LOG, OneCircuit
+from onionlab.rundir.circuits import APP_LOG, SharedCircuit
 from onionlab.rundir.keycache import authority_keys, relay_keys
 from onionlab.rundir.rendezvous import RENDEZVOUS_LOG, Rendezvous
-from onionlab.rundir.shares import first_of
+from onionlab.rundir.shares import select_share
 from onionlab.rundir.trace import trace_lines, trace_plan, traced_hosts, traced_series
-from onionlab.rundir.verify_tor import Expectation, Shows
+from onionlab.rundir.verify_tor import Expectation, ProofRequirement
 
 RUN_FORMAT = 1
 
-# Before the bootstrap ends: authorities first, then relays, so that the first consensus (20 s,
-# configs/tor/common.torrc) holds them all; clients when there is a consensus to fetch.
+# During the bootstrap, authorities start first, then relays, so that the first consensus (20 s,
+# configs/tor/common.torrc) contains all relays. Clients start when they can fetch a consensus.
 AUTHORITY_START_MS = 1_000
 RELAY_START_MS = (2_000, 8_000)
 CLIENT_START_SHARE_OF_BOOTSTRAP = (0.75, 0.9)
 SERVER_START_MS = 1_000
 
-# tornettools' own clients: what its `plot` command expects to find (50 KiB, 1 MiB, 5 MiB).
+# The clients and sizes that tornettools' `plot` command expects (50 KiB, 1 MiB, 5 MiB).
 PERF_REQUEST_BYTES = 51_200
 PERF_PAUSE_MS = 60_000
 PERF_TIMEOUT_MS = 15_000
 
-# Downloads in pieces: a port of the servers for each class.
+# For downloads in pieces, servers use one port per traffic class.
 PIECES_FIRST_PORT = 6881
 PIECES_SAMPLE_US = 1_000_000
 
-# Whose logs tell early which variant is in use: those of Tor, but for the clients'.
+# Roles whose logs show early which variant is in use: all hosts with Tor except clients.
 WATCHED_ROLES = ("authority", *RELAY_ROLES)
 
-# One thread is plenty for TGen, and OpenBLAS, which comes with igraph, spins under Shadow.
+# TGen needs only one thread, and the threads of OpenBLAS, a dependency of igraph, spin under
+# Shadow.
 TGEN_ENVIRONMENT = {"OPENBLAS_NUM_THREADS": "1"}
 
 
-class Built(Protocol):
-    """What a run's identity needs to know of a program that was built."""
+class BuiltProgram(Protocol):
+    """The properties of a built program that determine a run's identity."""
 
     @property
     def path(self) -> Path:
-        """The executable."""
+        """The path of the executable."""
 
     @property
     def sha256(self) -> str:
-        """Of the executable."""
+        """The SHA-256 of the executable."""
 
 
 @dataclass(frozen=True)
 class RunDirectory:
-    """A run before it runs.
+    """A run that has not been simulated yet.
 
-    files: relative path -> content; expectations: host -> what its program must log, as the
-    experiment's kind has it; tor_programs: base names of the built programs in use;
-    private_folders: those that are for their owner alone, as Tor wants a HiddenServiceDir;
-    tor_options: kind of host -> torrc option -> its setting, for the manifest.
+    files: relative path -> content; expectations: host -> required log content of its program, in
+    the form of the experiment's kind; tor_programs: base names of the built programs in use;
+    private_folders: folders that only their owner may read, which Tor requires of a
+    HiddenServiceDir; tor_options: kind of host -> torrc option -> its setting, for the manifest.
     """
 
     files: dict[str, bytes]
@@ -111,7 +112,7 @@ class RunDirectory:
     private_folders: tuple[str, ...] = ()
     tor_options: dict[str, dict[str, TorrcSetting]] = field(default_factory=dict)
 
-    def identity(self, programs: Mapping[str, Built], engine: Engine) -> dict[str, Any]:
+    def identity(self, programs: Mapping[str, BuiltProgram], engine: Engine) -> dict[str, Any]:
         """Return everything that determines the run's results."""
         return {
             "format": RUN_FORMAT,
@@ -125,7 +126,7 @@ class RunDirectory:
             "engine": engine.identity,
         }
 
-    def _libraries(self, programs: Mapping[str, Built], engine: Engine) -> dict[str, str]:
+    def _libraries(self, programs: Mapping[str, BuiltProgram], engine: Engine) -> dict[str, str]:
         """Return the shared libraries of all programs: file name -> SHA-256."""
         built = [programs[name].path for name in self.tor_programs]
         libraries: dict[str, str] = {}
@@ -133,7 +134,7 @@ class RunDirectory:
             libraries |= shared_libraries(path)
         return libraries
 
-    def run_id(self, programs: Mapping[str, Built], engine: Engine) -> str:
+    def run_id(self, programs: Mapping[str, BuiltProgram], engine: Engine) -> str:
         """Return the run's name in the store."""
         return identity_hash(self.identity(programs, engine))
 
@@ -143,7 +144,7 @@ class RunDirectory:
             path = directory / relative
             path.parent.mkdir(parents=True, exist_ok=True)
             path.write_bytes(content)
-        # The umask must not matter: under Shadow, Tor logs permissions that it corrects.
+        # Do not depend on the umask: under Shadow, Tor logs permissions that it corrects.
         for parent in {parent for relative in self.files for parent in Path(relative).parents}:
             (directory / parent).chmod(0o755)
         for folder in self.private_folders:
@@ -163,8 +164,9 @@ def compose(
 ) -> RunDirectory:
     """Compose one run of one variant on the network of a seed.
 
-    baseline: what the hosts run that the experiment's deployment leaves out; known_options: torrc
-    options of the Tor that was built, in lower case. Raises UserError if the network is impossible.
+    baseline: the variant for hosts outside the experiment's deployment; known_options: torrc
+    options that the built Tor supports, in lower case. Raises UserError if the network is
+    impossible.
     """
     network = sample_network(network_request(root, settings), seed)
     own_seed = run_seed(seed, repeat)
@@ -173,16 +175,16 @@ def compose(
     services = {h.name: _onion_keys(seed, h.name) for h in network.by_role("onion-service")}
     deployed = _deployed_hosts(settings, network, seed)
     traced = traced_hosts(settings.tor.trace, {h.name: h.role for h in network.relays}, seed)
-    variant_of = {
+    variants_by_host = {
         h.name: variant if h.name in deployed else baseline
         for h in network.hosts
         if h.role != "server"
     }
 
-    in_use = {v.name: v for v in variant_of.values()}
+    in_use = {v.name: v for v in variants_by_host.values()}
     programs = {
         name: tor_program(traced_series(v.series) if name in traced else v.series)
-        for name, v in variant_of.items()
+        for name, v in variants_by_host.items()
     }
 
     files = torrc.shared_files(
@@ -221,12 +223,12 @@ def compose(
                 *_seed_processes(settings, host, own_seed),
             )
             continue
-        its_variant = variant_of[host.name]
+        host_variant = variants_by_host[host.name]
         own = [*_own_options(settings, host), *trace_lines(host.name in traced)]
-        files |= torrc.host_files(host, variant=its_variant.name, shared=shared, own=own)
-        below = shared_layers(host.role, its_variant.name)
+        files |= torrc.host_files(host, variant=host_variant.name, shared=shared, own=own)
+        below = shared_layers(host.role, host_variant.name)
         own_layer = Layer("its own torrc", parse_options("\n".join(own)), file="torrc")
-        layers.append((host.role, its_variant, [*below, own_layer]))
+        layers.append((host.role, host_variant, [*below, own_layer]))
         own_keys = authorities.get(host.name) or relays.get(host.name)
         for name, content in (own_keys.files if own_keys else {}).items():
             files[f"{HOST_TEMPLATES}/{host.name}/keys/{name}"] = content
@@ -256,7 +258,9 @@ def compose(
         simulation=simulation,
         expectations={
             host.name: replace(
-                _expectation(settings, network, relays, authorities, host, variant_of[host.name]),
+                _expectation(
+                    settings, network, relays, authorities, host, variants_by_host[host.name]
+                ),
                 traced=host.name in traced,
             )
             for host in network.hosts
@@ -283,7 +287,7 @@ def tor_program(series: str | None) -> str:
 
 
 def mean_capacity_bit_per_s(root: Path, network: NetworkSettings, role: RelayRole) -> float:
-    """Return what a relay of a role carries in the mean, before the factors."""
+    """Return the mean capacity of a role's relays before the factors are applied."""
     relays = load_relays(root, role.capacity)
     both = network.limited_by == "both"
     return sum(one.carries_bit_per_s if both else one.link_bit_per_s for one in relays) / len(
@@ -292,7 +296,7 @@ def mean_capacity_bit_per_s(root: Path, network: NetworkSettings, role: RelayRol
 
 
 def network_request(root: Path, settings: Settings) -> NetworkRequest:
-    """Return what to draw for a network of these settings."""
+    """Return the request for a network with these settings."""
     net = settings.network
     groups = {}
     for role, entry in net.relays.items():
@@ -327,9 +331,9 @@ def _traffic_files(
     services: Mapping[str, keys.OnionServiceKeys],
     seed: int,
 ) -> dict[str, bytes]:
-    """Return the tgen graphs, and the two files that tell the analysis who is who and when.
+    """Return the tgen graphs and the files with the clients' roles and the run's clock.
 
-    Raises UserError where a Markov model is missing or broken.
+    Raises UserError if a Markov model is missing or invalid.
     """
     peers = {
         "servers": [host.name for host in network.by_role("server")],
@@ -374,7 +378,7 @@ def _traffic_files(
 
 
 def _pieces_classes(settings: Settings) -> list[tuple[int, TrafficClass]]:
-    """The classes that fetch in pieces, each with the port on which servers serve it."""
+    """Return the classes that fetch in pieces, each with its port on the servers."""
     return [
         (PIECES_FIRST_PORT + number, entry)
         for number, (_, entry) in enumerate(sorted(settings.traffic.items()))
@@ -383,18 +387,18 @@ def _pieces_classes(settings: Settings) -> list[tuple[int, TrafficClass]]:
 
 
 def _peer_arguments(entry: TrafficClass, seed: int) -> tuple[str, ...]:
-    """What both ends of a class's downloads have to agree on."""
+    """Return the arguments on which both ends of a class's downloads have to agree."""
     return (
         *("--transport", "tcp"),
         *("--size", str(entry.request_bytes)),
         *("--content-seed", str(seed)),
-        # The streams are what is asked of these logs, not every change of the requests.
+        # The logs are needed for streams only, not for every change of the requests.
         *("--sample-us", str(PIECES_SAMPLE_US)),
     )
 
 
 def _seed_processes(settings: Settings, host: Host, seed: int) -> tuple[Process, ...]:
-    """The peers of a server: one for each class that fetches in pieces."""
+    """Return the peers of a server, one for each class that fetches in pieces."""
     return tuple(
         Process(
             program=peer_program(entry.request_rule),
@@ -411,7 +415,7 @@ def _seed_processes(settings: Settings, host: Host, seed: int) -> tuple[Process,
 def _pieces_process(
     settings: Settings, network: Network, host: Host, entry: TrafficClass, start_ms: int, seed: int
 ) -> Process:
-    """A client that fetches in pieces: one download after the other, each from one server."""
+    """Return a client that fetches in pieces: sequential downloads, each from one server."""
     (port,) = (port for port, other in _pieces_classes(settings) if other is entry)
     servers = ",".join(f"{server.name}:{port}" for server in network.by_role("server"))
     pauses_ms = [_ms(time_s) for time_s in entry.pause.times_s]
@@ -451,7 +455,7 @@ def _host_processes(
         start_ms=tor_start_ms,
     )
     if host.role == "onion-service":
-        # Reached by its own Tor alone.
+        # Only the service's own Tor process connects to it.
         loopback = {**TGEN_ENVIRONMENT, "TGENIP": "127.0.0.1"}
         server = replace(_tgen_process("server", SERVER_START_MS), environment=loopback)
         return (tor, server)
@@ -474,7 +478,7 @@ def _tgen_process(graph: str, start_ms: int) -> Process:
 
 
 def _own_options(settings: Settings, host: Host) -> list[str]:
-    """Return the torrc lines that a host has for its role or class alone."""
+    """Return the torrc lines that a host has because of its role or class."""
     if host.role == "onion-service":
         return [f"+Log {RENDEZVOUS_LOG}"]
     if host.role == "client":
@@ -491,7 +495,7 @@ def _own_options(settings: Settings, host: Host) -> list[str]:
     if role is None or role.bandwidth_rate_bit_per_s is None:
         return []
     rate = f"{role.bandwidth_rate_bit_per_s // 8} bytes"
-    # Tor's own burst is a gigabyte: a limit that would never be felt.
+    # Tor's default burst is a gigabyte, which would never take effect.
     return [f"BandwidthRate {rate}", f"BandwidthBurst {rate}"]
 
 
@@ -500,8 +504,8 @@ def _one_circuit(
     network: Network,
     relays: Mapping[str, keys.RelayKeys],
     traffic_class: str | None,
-) -> OneCircuit | None:
-    """Return the circuit that a client's streams have to share, if they have to."""
+) -> SharedCircuit | None:
+    """Return the circuit that a client's streams have to share, or None if they need not."""
     entry = settings.traffic.get(traffic_class or "")
     if entry is None or entry.circuit != "one":
         return None
@@ -512,7 +516,7 @@ def _one_circuit(
         frozenset(relays[host.name].fingerprint for host in network.by_role(*allowed))
         for allowed in roles
     )
-    return OneCircuit(entry.streams, hops)
+    return SharedCircuit(entry.streams, hops)
 
 
 def _rendezvous(
@@ -522,7 +526,7 @@ def _rendezvous(
     authorities: Mapping[str, keys.AuthorityKeys],
     traffic_class: str | None,
 ) -> Rendezvous | None:
-    """Return which relays a client's circuits to onion services may have, if it makes any."""
+    """Return the relays allowed in a client's circuits to onion services, if it builds any."""
     entry = settings.traffic.get(traffic_class or "")
     if entry is None or entry.to != "onion-services":
         return None
@@ -542,14 +546,16 @@ def _expectation(
     host: Host,
     variant: TorVariant,
 ) -> Expectation:
-    """Return what the host's Tor must have logged."""
-    shows = Shows.MUST
+    """Return the required log content of the host's Tor process."""
+    requirement = ProofRequirement.MUST
     if variant.proof_from == "an-exit":
-        shows = Shows.ONE_OF if host.role in ("exit", "exitguard") else Shows.MAY
+        requirement = (
+            ProofRequirement.ONE_OF if host.role in ("exit", "exitguard") else ProofRequirement.MAY
+        )
     return Expectation(
         proof=variant.proof,
         is_client=host.role in ("client", "onion-service"),
-        shows=shows,
+        requirement=requirement,
         circuit=_one_circuit(settings, network, relays, host.traffic_class),
         rendezvous=_rendezvous(settings, network, relays, authorities, host.traffic_class),
     )
@@ -558,18 +564,18 @@ def _expectation(
 def _deployed_hosts(settings: Settings, network: Network, seed: int) -> set[str]:
     """Return the hosts that run the variant.
 
-    Of a fraction of the relays, the relays of a smaller fraction are a subset of those of a larger
-    one: each relay has a fixed rank. Raises UserError where a fraction is less than one relay.
+    Each relay has a fixed rank, so the relays of a smaller fraction are a subset of those of a
+    larger one. Raises UserError if a fraction is less than one relay.
     """
     deployment = settings.tor.deployment
     if deployment.where == "all":
         return {host.name for host in network.hosts}
     ranked = draw_order([host.name for host in network.relays], seed, "deployment")
-    return set(first_of(ranked, deployment.fraction, "tor.deployment", "relays"))
+    return set(select_share(ranked, deployment.fraction, "tor.deployment", "relays"))
 
 
 def engine_options(settings: AnySettings, engine: str) -> dict[str, Any]:
-    """Return what the experiment sets for one engine."""
+    """Return the experiment's options for one engine."""
     own = getattr(settings.engine, engine, None)
     return own.model_dump() if own is not None else {}
 
@@ -582,5 +588,5 @@ def _ms(seconds: float) -> int:
     return round(seconds * 1000)
 
 
-# A seed's keys serve all its variants and levels.
+# All variants and levels of a seed use the same keys.
 _onion_keys = functools.cache(keys.make_onion_service_keys)

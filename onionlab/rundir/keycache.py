@@ -1,7 +1,7 @@
-"""Keys that were drawn before: all jobs of a seed need the same, and an authority's take seconds.
+"""Cache generated keys: all jobs of a seed need the same, and an authority's take seconds.
 
-A cached file counts only if its own checksum holds; what was made by other code than today's has
-another directory. So the cache can be removed, cut or copied and never changes a run.
+A cached file is used only if its checksum is correct. Each version of the generating code has its
+own directory. The cache can therefore be removed, truncated or copied without changing a run.
 """
 
 from __future__ import annotations
@@ -28,53 +28,53 @@ Keys = TypeVar("Keys", keys.AuthorityKeys, keys.RelayKeys)
 
 @functools.cache
 def authority_keys(root: Path, seed: int, name: str) -> keys.AuthorityKeys:
-    """Return what `keys.make_authority_keys` makes, drawn once in a checkout."""
+    """Return the keys of `keys.make_authority_keys`, generated once per checkout."""
     file = _folder(root) / f"{seed}-{name}.json"
-    return _drawn_once(file, keys.AuthorityKeys, lambda: keys.make_authority_keys(seed, name))
+    return _load_or_generate(file, keys.AuthorityKeys, lambda: keys.make_authority_keys(seed, name))
 
 
 @functools.cache
 def relay_keys(root: Path, seed: int, name: str) -> keys.RelayKeys:
-    """Return what `keys.make_relay_keys` makes, drawn once in a checkout."""
+    """Return the keys of `keys.make_relay_keys`, generated once per checkout."""
     file = _folder(root) / f"relay-{seed}-{name}.json"
-    return _drawn_once(file, keys.RelayKeys, lambda: keys.make_relay_keys(seed, name))
+    return _load_or_generate(file, keys.RelayKeys, lambda: keys.make_relay_keys(seed, name))
 
 
 def has_keys(root: Path, seed: int) -> bool:
-    """Whether keys of this seed were drawn before, so that composing its runs takes no time."""
+    """Return whether the cache contains keys of this seed, so that composing its runs is fast."""
     return any(_folder(root).glob(f"{seed}-*.json"))
 
 
 def _folder(root: Path) -> Path:
-    return build_directory(root) / "keys" / _maker()
+    return build_directory(root) / "keys" / _generator_hash()
 
 
 @functools.cache
-def _maker() -> str:
-    """Name the code that draws keys: this project's, and the library that finds the primes."""
+def _generator_hash() -> str:
+    """Return a hash of the code that generates keys, including the version of Crypto."""
     digest = hashlib.sha256(Crypto.__version__.encode())
     for module in (keys, draws):
         digest.update(Path(str(module.__file__)).read_bytes())
     return digest.hexdigest()[:16]
 
 
-def _drawn_once(file: Path, kind: type[Keys], make: Callable[[], Keys]) -> Keys:
-    """What the file holds, if it is whole, or else what `make` makes, which the file holds then."""
+def _load_or_generate(file: Path, kind: type[Keys], make: Callable[[], Keys]) -> Keys:
+    """Return the keys in the file if it is valid. Otherwise generate them and write the file."""
     try:
         stored = read_json(file)
         if stored["sha256"] == _checksum(stored["keys"]):
             return _from_json(kind, stored["keys"])
     except (AnalysisError, ValueError, KeyError, TypeError, AttributeError):
-        pass  # not there, or not whole: drawn again below
-    made = make()
-    data = _to_json(made)
+        pass  # The file is missing or invalid, so the keys are generated below.
+    generated = make()
+    data = _to_json(generated)
     write_json(file, {"sha256": _checksum(data), "keys": data}, durable=False)
-    return made
+    return generated
 
 
-def _to_json(made: keys.AuthorityKeys | keys.RelayKeys) -> dict[str, Any]:
-    files = {name: base64.b64encode(content).decode() for name, content in made.files.items()}
-    return {**dataclasses.asdict(made), "files": files}
+def _to_json(generated: keys.AuthorityKeys | keys.RelayKeys) -> dict[str, Any]:
+    files = {name: base64.b64encode(content).decode() for name, content in generated.files.items()}
+    return {**dataclasses.asdict(generated), "files": files}
 
 
 def _from_json(kind: type[Keys], data: dict[str, Any]) -> Keys:

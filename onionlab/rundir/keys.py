@@ -1,9 +1,9 @@
-"""Tor's keys, made from a seed.
+"""Generate Tor's keys from a seed.
 
-A relay's identity decides who meets whom: the hash ring of directories, the order of relays in a
-consensus, ties in path selection. So that one seed gives one network for every variant, on every
-machine, the keys are drawn here instead of by `tor --list-fingerprint` and `tor-gencert`.
-These are keys of simulated relays: they protect nothing.
+A relay's identity influences the hash ring of directories, the order of relays in a consensus, and
+ties in path selection. Keys are therefore generated here instead of by `tor --list-fingerprint` and
+`tor-gencert`, so that a seed results in the same network for every variant and on every machine.
+They are keys of simulated relays and protect nothing.
 
 File formats: Tor's dir-spec (key certificates), src/lib/crypt_ops/crypto_rsa.c (PEM, signatures
 without DigestInfo) and src/lib/crypt_ops/crypto_format.c (ed25519 files).
@@ -23,8 +23,8 @@ RELAY_RSA_BITS = 1024  # Tor's PK_BYTES: a relay's RSA identity has exactly this
 AUTHORITY_SIGNING_RSA_BITS = 2048
 AUTHORITY_IDENTITY_RSA_BITS = 3072
 
-# Tor refuses an authority certificate that is over a year old, or not yet valid, at the simulated
-# start, 2000-01-01 00:00:00.
+# Tor rejects an authority certificate that is more than a year old or not yet valid at the
+# simulated start, 2000-01-01 00:00:00.
 CERTIFICATE_PUBLISHED = "1999-12-31 00:00:00"
 CERTIFICATE_EXPIRES = "2000-12-31 00:00:00"
 
@@ -33,7 +33,7 @@ _ONION_VERSION = b"\x03"
 
 @dataclass(frozen=True)
 class RelayKeys:
-    """A relay's identity: `files` are names below its keys/ directory."""
+    """A relay's identity. `files`: keyed by name in its keys/ directory."""
 
     fingerprint: str
     files: dict[str, bytes]
@@ -41,9 +41,9 @@ class RelayKeys:
 
 @dataclass(frozen=True)
 class OnionServiceKeys:
-    """An onion service's identity: `files` are names below its HiddenServiceDir.
+    """An onion service's identity. `files`: keyed by name in its HiddenServiceDir.
 
-    address: with its ending, as clients ask for it.
+    address: the complete address that clients request, including `.onion`.
     """
 
     address: str
@@ -52,7 +52,7 @@ class OnionServiceKeys:
 
 @dataclass(frozen=True)
 class AuthorityKeys:
-    """A directory authority's identity: as a relay's, with its v3 certificate."""
+    """A directory authority's identity: the keys of a relay and a v3 certificate."""
 
     fingerprint: str
     v3_identity: str
@@ -60,9 +60,9 @@ class AuthorityKeys:
 
 
 def make_relay_keys(seed: int, name: str) -> RelayKeys:
-    """Make the identity keys of one relay.
+    """Generate the identity keys of one relay.
 
-    Only the identities are made: Tor makes the medium-term keys itself, at its start.
+    Tor generates the medium-term keys itself when it starts.
     """
     rsa = _make_rsa(RELAY_RSA_BITS, seed, "relay identity", name)
     return RelayKeys(
@@ -75,7 +75,7 @@ def make_relay_keys(seed: int, name: str) -> RelayKeys:
 
 
 def make_onion_service_keys(seed: int, name: str) -> OnionServiceKeys:
-    """Make the identity of one onion service (rend-spec-v3, section 6: encoding of addresses)."""
+    """Generate the identity of an onion service (rend-spec-v3, section 6: address encoding)."""
     secret = draw_bytes(32, seed, "onion service identity", name)
     public = ECC.construct(curve="Ed25519", seed=secret).public_key().export_key(format="raw")
     address = onion_address(public)
@@ -97,7 +97,7 @@ def onion_address(public: bytes) -> str:
 
 
 def make_authority_keys(seed: int, name: str) -> AuthorityKeys:
-    """Make the keys and the certificate of one directory authority (dir-spec, section 3.1)."""
+    """Generate the keys and the certificate of one directory authority (dir-spec, section 3.1)."""
     relay = make_relay_keys(seed, name)
     identity = _make_rsa(AUTHORITY_IDENTITY_RSA_BITS, seed, "authority identity", name)
     signing = _make_rsa(AUTHORITY_SIGNING_RSA_BITS, seed, "authority signing", name)

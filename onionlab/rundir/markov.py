@@ -1,8 +1,8 @@
-"""Files of clients that play Markov models: the models, and each client's own graph.
+"""Generate the files of clients that play Markov models: the models and each client's graph.
 
-The models of a class lie in conf/ and are hashed with the rest of the run. A client's graph lies in
-its own folder, because each client has seeds of its own: drawn from the run's seed and the host's
-name, so that a host which two networks share plays the same in both, on any engine.
+The models of a class are in conf/ and are hashed with the rest of the run. A client's graph is in
+its own folder, because each client has its own seeds. They are drawn from the run's seed and the
+host's name, so a host that is part of two networks plays the same in both, on any engine.
 """
 
 from __future__ import annotations
@@ -21,8 +21,8 @@ from onionlab.rundir import tgen
 from onionlab.yamlfile.units import milliseconds
 
 GRAPH = "tgen.graphml"
-"""A client's graph, in its folder."""
-LARGEST_SEED = 2**31 - 1
+"""The name of a client's graph in its folder."""
+MAX_SEED = 2**31 - 1
 
 
 def markov_files(
@@ -37,7 +37,7 @@ def markov_files(
 ) -> dict[str, bytes]:
     """Return the models of a class and the graphs of its clients.
 
-    servers: whom they ask, by names. Raises UserError where a model is missing or broken.
+    servers: the names of the servers they use. Raises UserError if a model is missing or invalid.
     """
     files = {}
     paths = {}
@@ -50,11 +50,11 @@ def markov_files(
             raise UserError(f"traffic.{name}.{key}: {error.message}", error.hint) from error
         if kind == "packet" and not entry.timeout_s and never_ends(files[place]):
             raise UserError(
-                f"traffic.{name}.{key}: {path} never ends: TGen would send on each stream until "
+                f"traffic.{name}.{key}: {path} never ends: TGen would send on every stream until "
                 "the simulation is over",
                 f"set traffic.{name}.timeout, or give the model an observation `F`",
             )
-        # A server gets the path, not the model, and reads it from its own folder, as deep as this.
+        # A server gets the path, not the model, and reads the model relative to its own folder.
         paths[kind] = f"../../../{place}"
     for host in network.by_role("client"):
         if host.traffic_class != name:
@@ -62,8 +62,8 @@ def markov_files(
         files[f"{HOST_TEMPLATES}/{host.name}/{GRAPH}"] = tgen.markov_graph(
             servers=servers,
             models=paths,
-            model_seed=draw_integer(0, LARGEST_SEED, seed, "markov models", host.name),
-            login_seed=draw_integer(0, LARGEST_SEED, seed, "markov logins", host.name),
+            model_seed=draw_integer(0, MAX_SEED, seed, "markov models", host.name),
+            login_seed=draw_integer(0, MAX_SEED, seed, "markov logins", host.name),
             timeout_ms=milliseconds(entry.timeout_s or 0),
             stallout_ms=milliseconds(entry.stallout_s or 0),
             heartbeat_ms=milliseconds(settings.engine.tgen.heartbeat_s),
@@ -75,7 +75,7 @@ def markov_files(
 def endless_streams(settings: Settings, models: Mapping[str, bytes]) -> int:
     """Return the expected number of open streams at the end that only a timeout ends.
 
-    models: content by path in the run directory; may contain other files.
+    models: content by path in the run directory; other files are ignored.
     """
     found = 0.0
     for name, entry in settings.traffic.items():

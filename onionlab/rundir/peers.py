@@ -1,6 +1,6 @@
-"""The run directory of a `peers` experiment: two hosts, a path, and libtorrent's peers on them.
+"""Compose the run directory of a `peers` experiment: two hosts, a path, and libtorrent peers.
 
-A function of settings, variant, seed and repeat, as any run directory.
+Like every run directory, it is a function of settings, variant, seed and repeat.
 """
 
 from __future__ import annotations
@@ -20,10 +20,10 @@ PORT = 6881
 SEED, DOWNLOADER = "seed", "downloader"
 SEED_START_MS = 100
 
-# What an engine makes of the path of a place with itself; no packet takes it here.
+# The latency from a place to itself. No packet uses this path here.
 _LOCAL_US = 1
 
-# The addresses of clients and servers in the networks with Tor.
+# Servers and clients in networks with Tor have these addresses, too.
 _ADDRESSES = {SEED: "100.10.0.1", DOWNLOADER: "100.20.0.1"}
 
 
@@ -32,17 +32,17 @@ def compose_peers(
 ) -> RunDirectory:
     """Compose one run of one variant.
 
-    The network is that of the settings, so a repeat draws all that a seed does.
+    The settings define the network, so a repeat draws everything else that a seed does.
     """
     seed = run_seed(seed, repeat)
-    # libtorrent's clock of seconds runs from its program's start.
+    # The start time matters because libtorrent's clock of seconds begins with its process.
     spread_ms = round(_ms(settings.time.spread_s) * draw(seed, "peer start", DOWNLOADER))
     start_ms = _ms(settings.time.start_s) + spread_ms
     serve: tuple[str, ...] = ("seed",)
     fetch: tuple[str, ...] = ("fetch",)
     if settings.transfer.connects == "seed":
-        both_there_ms = _ms(settings.time.start_s) + _ms(settings.time.spread_s)
-        connect_ms = both_there_ms - SEED_START_MS
+        both_running_ms = _ms(settings.time.start_s) + _ms(settings.time.spread_s)
+        connect_ms = both_running_ms - SEED_START_MS
         serve += ("--to", f"{DOWNLOADER}:{PORT}", "--start-ms", str(connect_ms))
     else:
         fetch += ("--from", f"{SEED}:{PORT}")
@@ -65,7 +65,7 @@ def compose_peers(
     files = {
         PEERS: written(peers),
         RUN: written(RunClock(epoch_unix_s=EPOCH_UNIX_S, stop_s=settings.time.stop_s)),
-        # Both engines start hosts from copies of these two, and both may be empty.
+        # Both engines start hosts from copies of these two folders, which may be empty.
         "conf/README": b"The engine's own files of this run.\n",
         **{f"{HOST_TEMPLATES}/{name}/.keep": b"" for name in _ADDRESSES},
     }

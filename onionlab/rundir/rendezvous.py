@@ -1,4 +1,4 @@
-"""Whether a client's streams went to an onion service over rendezvous circuits, from Tor's log.
+"""Check from a client's Tor log that its streams used rendezvous circuits to onion services.
 
 Tor logs these lines at level info in its domains APP and REND (src/feature/hs/hs_client.c and
 src/core/or/connection_edge.c, circuituse.c and circuitbuild.c)::
@@ -8,10 +8,10 @@ src/core/or/connection_edge.c, circuituse.c and circuitbuild.c)::
     [info] internal (high-uptime) circ (length 3): $A...(open) $B...(open) $C...(open)
     [info] ...: Address/port sent, ap socket 14, n_circ_id 39
 
-The first comes once for each circuit that a service has joined at its rendezvous point, the others
-for each stream: its circuit, the relays of that (the last one is the rendezvous point; beyond it
-lie the service's own relays, which a client cannot know), and that it was asked for there. Tor's
-own directory requests have -1 for a socket and count for nothing.
+Tor logs the first line once for each circuit that a service has joined at its rendezvous point. It
+logs the others for each stream: the stream's circuit, the relays of the circuit, and the request.
+The last relay is the rendezvous point; a client cannot know the service's relays beyond it. Tor's
+own directory requests have the socket -1 and are ignored.
 """
 
 from __future__ import annotations
@@ -21,9 +21,9 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 RENDEZVOUS_LOG = "[app,rend]info-info stdout"
-"""Value of torrc's `Log` that has Tor write these lines, and no others of that level."""
-LEAST_HOPS = 3
-"""Of a client's half: guard, a relay between, rendezvous point. Vanguards may add one."""
+"""The value of torrc's `Log` that makes Tor log these lines but no others of that level."""
+MIN_HOPS = 3
+"""The minimum length of a client's half: guard, relay, rendezvous point. Vanguards may add one."""
 
 _JOINED_BY_SERVICE = re.compile(r"Got RENDEZVOUS2 cell from hidden service on circuit (\d+)")
 _JOINED = re.compile(r"rend joined circ (\d+) ")
@@ -34,9 +34,9 @@ _ATTACHED = re.compile(r"Address/port sent, ap socket \d+, n_circ_id (\d+)")
 
 @dataclass(frozen=True)
 class Rendezvous:
-    """Which relays may stand in a client's half of a rendezvous circuit, by their fingerprints.
+    """The fingerprints of relays that are allowed in a client's half of a rendezvous circuit.
 
-    guards: in its first place; relays: in all others.
+    guards: in the first position; relays: in all others.
     """
 
     guards: frozenset[str]
@@ -44,7 +44,7 @@ class Rendezvous:
 
 
 def rendezvous_problem(lines: Iterable[str], wanted: Rendezvous) -> str | None:
-    """Return why a log does not show that all streams took rendezvous circuits, or None."""
+    """Return None if a log shows that all streams used rendezvous circuits, else the problem."""
     by_service: set[str] = set()
     paths: dict[str, tuple[str, ...]] = {}
     streams: list[str] = []
@@ -60,14 +60,16 @@ def rendezvous_problem(lines: Iterable[str], wanted: Rendezvous) -> str | None:
         elif found := _ATTACHED.search(line):
             streams.append(found[1])
     if not streams:
-        return "no stream was ever put on a circuit to an onion service"
+        return "no stream was ever attached to a circuit to an onion service"
     if strays := sum(circuit not in by_service & paths.keys() for circuit in streams):
-        return f"{strays} of {len(streams)} streams were put on a circuit that no service joined"
+        return (
+            f"{strays} of {len(streams)} streams were attached to a circuit that no service joined"
+        )
     for path in dict.fromkeys(paths.values()):
-        if len(set(path)) < max(LEAST_HOPS, len(path)):
+        if len(set(path)) < max(MIN_HOPS, len(path)):
             return f"a rendezvous circuit has {len(set(path))} different relays: {_shown(path)}"
         if path[0] not in wanted.guards:
-            return f"a rendezvous circuit begins at a relay that is no guard (${path[0]})"
+            return f"a rendezvous circuit starts at a relay that is not a guard (${path[0]})"
         if not wanted.relays.issuperset(path):
             return f"a rendezvous circuit has a relay of another network: {_shown(path)}"
     return None

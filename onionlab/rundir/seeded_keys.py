@@ -1,9 +1,9 @@
-"""Keys of a seed for what `tornettools generate` wrote, in place of those that it drew.
+"""Replace the random keys of a `tornettools generate` directory with keys drawn from a seed.
 
-tornettools samples hosts by its seed, and has Tor draw their keys by chance: generated again, a
-network is another one, in which relays stand elsewhere on the hash ring of directories and in the
-order of the consensus. With keys of a seed, the same staged files and options give the same network
-on every machine.
+tornettools samples hosts by its seed but has Tor generate random keys. Generating the network again
+therefore results in a different network, in which relays have other positions on the hash ring of
+directories and in the order of the consensus. With keys of a seed, the same staged files and
+options result in the same network on every machine.
 """
 
 from __future__ import annotations
@@ -18,77 +18,77 @@ from onionlab.rundir.keys import make_authority_keys, make_onion_service_keys, m
 from onionlab.tornet.host_files import ATLAS_ENDINGS
 
 _MADE_BY_TOR = ("fingerprint-ed25519", "lock")
-"""Beside the keys: Tor writes them anew when it starts."""
+"""Files next to the keys that Tor rewrites when it starts."""
 
 
 def draw_seeded_keys(directory: Path, seed: int) -> None:
-    """Replace the keys of all relays, authorities and onion services, and what tells of them.
+    """Replace the keys of all relays, authorities and onion services, and all references to them.
 
-    They are a function of the seed, of the host's name and of all texts in the directory, so that
-    no two networks have the same. Keys that last for a month Tor makes at the start of each run, as
-    it does in networks of this project.
+    The keys are a function of the seed, the host's name and all texts in the directory, so no two
+    networks have the same keys. Tor generates medium-term keys at the start of each run, as in
+    other networks of this project.
 
     Args:
-        directory: what `tornettools generate` wrote, and nobody has changed.
-        seed: whole number.
+        directory: The unmodified output of `tornettools generate`.
+        seed: A whole number.
     """
     hosts = _Hosts(directory)
     texts = dict(_texts(directory))
-    unnamed = {path: hosts.without_identities(content) for path, content in texts.items()}
-    of_network = _digest(directory, unnamed)
-    identities = hosts.draw(seed, of_network)
-    for path, content in unnamed.items():
-        changed = _PLACE.sub(lambda found: identities[found[0]], content)
+    templates = {path: hosts.replace_identities(content) for path, content in texts.items()}
+    network_digest = _digest(directory, templates)
+    identities = hosts.draw(seed, network_digest)
+    for path, content in templates.items():
+        changed = _PLACEHOLDER.sub(lambda found: identities[found[0]], content)
         if changed != texts[path]:
             path.write_bytes(changed)
 
 
-_PLACE = re.compile(rb"\x00[^\x00]+\x00[^\x00]+\x00")
-"""Stands for an identity: whose and which one. No text has such characters."""
+_PLACEHOLDER = re.compile(rb"\x00[^\x00]+\x00[^\x00]+\x00")
+"""A placeholder for an identity, with the host and the kind. No text contains its delimiters."""
 
 
 class _Hosts:
-    """The hosts that have keys, and the identities which files tell of them."""
+    """The hosts that have keys, and their identities in the network's files."""
 
     def __init__(self, directory: Path) -> None:
         hosts = directory / HOST_TEMPLATES
         self._relays: list[Path] = []
         self._services = sorted(path.parent for path in hosts.glob("*/*/hostname"))
-        # What files tell -> what stands for it.
-        self._places: dict[bytes, bytes] = {}
+        # Maps an identity in files to its placeholder.
+        self._placeholders: dict[bytes, bytes] = {}
         for host in sorted(path.parent for path in hosts.glob("*/fingerprint")):
             words = (host / "fingerprint").read_text().split()
             if len(words) != 2:
-                # An import says what is wrong with it.
+                # The import of the network reports this error.
                 continue
             self._relays.append(host)
-            self._note(host.name, "relay", words[1])
+            self._add_fingerprint(host.name, "relay", words[1])
             if (certificate := host / "keys/authority_certificate").is_file():
                 found = re.search(r"^fingerprint (\S+)$", certificate.read_text(), re.MULTILINE)
                 if found is not None:
-                    self._note(host.name, "authority", found[1])
+                    self._add_fingerprint(host.name, "authority", found[1])
         for folder in self._services:
             address = (folder / "hostname").read_text().strip().encode()
-            self._places[address] = _place(folder.parent.name, "service")
+            self._placeholders[address] = _placeholder(folder.parent.name, "service")
 
-    def _note(self, host: str, kind: str, fingerprint: str) -> None:
+    def _add_fingerprint(self, host: str, kind: str, fingerprint: str) -> None:
         for form, write in _FORMS.items():
-            self._places[write(fingerprint).encode()] = _place(host, f"{kind} {form}")
+            self._placeholders[write(fingerprint).encode()] = _placeholder(host, f"{kind} {form}")
 
-    def without_identities(self, content: bytes) -> bytes:
-        """A text in which places stand for all identities."""
-        if not self._places:
+    def replace_identities(self, content: bytes) -> bytes:
+        """Return a text with all identities replaced by placeholders."""
+        if not self._placeholders:
             return content
-        # Where one is the beginning of another, the longer one.
-        told = sorted(self._places, key=len, reverse=True)
-        pattern = b"|".join(re.escape(text) for text in told)
-        return re.sub(pattern, lambda found: self._places[found[0]], content)
+        # If an identity is a prefix of another one, match the longer one.
+        identities = sorted(self._placeholders, key=len, reverse=True)
+        pattern = b"|".join(re.escape(text) for text in identities)
+        return re.sub(pattern, lambda found: self._placeholders[found[0]], content)
 
-    def draw(self, seed: int, of_network: str) -> Mapping[bytes, bytes]:
-        """Draw all keys and write them; returns for each place the identity that comes there."""
+    def draw(self, seed: int, network_digest: str) -> Mapping[bytes, bytes]:
+        """Generate and write all keys. Return the new identity for each placeholder."""
         drawn: dict[bytes, bytes] = {}
         for host in self._relays:
-            name = f"{of_network} {host.name}"
+            name = f"{network_digest} {host.name}"
             identities: dict[str, str] = {}
             if (host / "keys/authority_certificate").is_file():
                 authority = make_authority_keys(seed, name)
@@ -99,21 +99,21 @@ class _Hosts:
                 identities["relay"], files = relay.fingerprint, relay.files
             for kind, fingerprint in identities.items():
                 for form, write in _FORMS.items():
-                    drawn[_place(host.name, f"{kind} {form}")] = write(fingerprint).encode()
+                    drawn[_placeholder(host.name, f"{kind} {form}")] = write(fingerprint).encode()
             for path in (*(host / "keys").iterdir(), *(host / name for name in _MADE_BY_TOR)):
                 path.unlink(missing_ok=True)
             for name_of_key, content in files.items():
                 (host / "keys" / name_of_key).write_bytes(content)
         for folder in self._services:
-            service = make_onion_service_keys(seed, f"{of_network} {folder.parent.name}")
-            drawn[_place(folder.parent.name, "service")] = service.address.encode()
+            service = make_onion_service_keys(seed, f"{network_digest} {folder.parent.name}")
+            drawn[_placeholder(folder.parent.name, "service")] = service.address.encode()
             for path in folder.iterdir():
                 if path.name in service.files:
                     path.write_bytes(service.files[path.name])
         return drawn
 
 
-def _place(host: str, which: str) -> bytes:
+def _placeholder(host: str, which: str) -> bytes:
     return f"\0{host}\0{which}\0".encode()
 
 
@@ -122,11 +122,11 @@ def _in_fours(fingerprint: str) -> str:
 
 
 _FORMS: Mapping[str, Callable[[str], str]] = {"in one": str, "in fours": _in_fours}
-"""How files write a fingerprint: DirServer lines of a torrc have it in groups."""
+"""The notations of a fingerprint in files. DirServer lines of a torrc write it in groups."""
 
 
 def _texts(directory: Path) -> Iterator[tuple[Path, bytes]]:
-    """All files that may tell of keys, with their bytes."""
+    """Yield all files that may refer to keys, with their bytes."""
     for path in sorted(directory.rglob("*")):
         of_keys = path.parent.name == "keys" or path.name.endswith("_secret_key")
         if path.is_symlink() or not path.is_file() or of_keys or path.name in _MADE_BY_TOR:
@@ -135,10 +135,10 @@ def _texts(directory: Path) -> Iterator[tuple[Path, bytes]]:
             yield path, path.read_bytes()
 
 
-def _digest(directory: Path, unnamed: Mapping[Path, bytes]) -> str:
-    """A digest of all texts but for the identities and for where the directory is."""
+def _digest(directory: Path, templates: Mapping[Path, bytes]) -> str:
+    """Return a digest of all texts without the identities and the directory's path."""
     digest = hashlib.sha256()
-    for path, content in unnamed.items():
+    for path, content in templates.items():
         here = content.replace(str(directory).encode(), b"")
         digest.update(f"{path.relative_to(directory)}\0{len(here)}\0".encode() + here)
     return digest.hexdigest()[:32]

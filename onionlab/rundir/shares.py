@@ -1,4 +1,4 @@
-"""A share of a network's hosts, where an experiment asks for one."""
+"""Select a share of a network's hosts."""
 
 from __future__ import annotations
 
@@ -7,17 +7,17 @@ from collections.abc import Sequence
 from onionlab.errors import UserError
 
 
-def first_of(ranked: Sequence[str], fraction: float, key: str, what: str) -> Sequence[str]:
+def select_share(ranked: Sequence[str], fraction: float, key: str, what: str) -> Sequence[str]:
     """Return the first hosts of a ranking: a fraction of all, rounded to whole hosts.
 
-    key: of the experiment's file, and what: the hosts it is a share of; both for the message.
-    Raises UserError where there is a share to be had and no host makes it up: runs of it would be
-    those of a share of 0, under another name.
+    key: the key in the experiment's file; what: the kind of hosts; both are used in the message.
+    Raises UserError if a positive fraction selects no host: such runs would be runs
+    with the fraction 0 under another name.
     """
     count = round(fraction * len(ranked))
     if fraction and not count:
         raise UserError(
-            f"{key}: {fraction:.3g} of {len(ranked)} {what} is less than one of them",
-            "make the share larger, or the network; 0 stands for none",
+            f"{key}: {fraction:.3g} of {len(ranked)} {what} is less than one",
+            "increase the share or the network's size, or use 0 for none",
         )
     return ranked[:count]

@@ -1,7 +1,7 @@
-"""TGen's action graphs (GraphML) for the servers and clients of an experiment.
+"""Generate TGen's action graphs (GraphML) for the servers and clients of an experiment.
 
-Only this part of TGen's language is used: one start vertex, streams or a traffic, pauses, the edges
-between them. TGen's options: doc/TGen-Options.md in its repository.
+Only a part of TGen's language is used: one start vertex, streams or a traffic vertex, pauses, and
+the edges between them. For TGen's options see doc/TGen-Options.md in its repository.
 """
 
 from __future__ import annotations
@@ -15,14 +15,14 @@ from onionlab.experiment.tor_options import SOCKS_PORT
 
 SERVER_PORT = 80
 
-# TGen needs some bytes of request; this many fit into one Tor cell together with TGen's header.
+# TGen requires a request body. This one fits into one Tor cell together with TGen's header.
 REQUEST_PAYLOAD_BYTES = 1000
 
 
 def server_graph() -> bytes:
-    """Return the graph of a server: it answers whatever a client asks for."""
+    """Return the graph of a server, which answers every request."""
     graph: nx.DiGraph[str] = nx.DiGraph()
-    # The client alone decides when a stream has failed, so that each failure has one kind.
+    # Only the client decides when a stream has failed, so that each failure has a single kind.
     graph.add_node(
         "start",
         serverport=str(SERVER_PORT),
@@ -47,12 +47,12 @@ def client_graph(
     stagger_ms: int = 0,
     repeat: bool = True,
 ) -> bytes:
-    """Return the graph of a client: fetch, pause, fetch again, until the simulation ends.
+    """Return the graph of a client that alternates fetches and pauses until the simulation ends.
 
-    servers: host names, one drawn by TGen for each stream. pause_choices_ms: one is drawn for each
-    pause, uniformly; empty for none. timeout_ms, stallout_ms: 0 switches that limit off (TGen's own
-    default would be a stallout of 30 s). streams: how many such loops run side by side, each
-    beginning stagger_ms after the one before; repeat: False ends a loop after its first stream.
+    servers: host names; TGen draws one for each stream. pause_choices_ms: TGen draws one for each
+    pause, uniformly; empty for none. timeout_ms, stallout_ms: 0 disables the limit (TGen's default
+    is a stallout of 30 s). streams: the number of concurrent loops, each of which starts stagger_ms
+    after the previous one; repeat: False ends a loop after its first stream.
     """
     graph: nx.DiGraph[str] = nx.DiGraph()
     graph.add_node(
@@ -62,7 +62,7 @@ def client_graph(
         loglevel=log_level,
         heartbeat=_milliseconds(heartbeat_ms),
     )
-    # A single stream has no number: its graph is what it always was, and so are its runs' names.
+    # A single stream has no number, so that existing runs keep their graphs and names.
     for number in range(1, streams + 1):
         suffix = "" if streams == 1 else str(number)
         stream, pause, wait = f"stream{suffix}", f"pause{suffix}", f"pause-before{suffix}"
@@ -103,10 +103,10 @@ def markov_graph(
 ) -> bytes:
     """Return the graph of a client that plays Markov models until the simulation ends.
 
-    The form is tornettools'. servers, timeout_ms, stallout_ms: as `client_graph` has them; models:
-    "flow", "stream" and "packet" -> path from the host's folder; model_seed: of the walks through
-    them; login_seed: of the names that the proxy is told, one for each flow, so that each flow has
-    a circuit of its own.
+    The form is that of tornettools. servers, timeout_ms, stallout_ms: see `client_graph`; models:
+    "flow", "stream" and "packet" -> path relative to the host's folder; model_seed: the seed of the
+    walks through the models; login_seed: the seed of the logins at the proxy, one for each flow, so
+    that each flow has its own circuit.
     """
     graph: nx.DiGraph[str] = nx.DiGraph()
     graph.add_node(
@@ -126,7 +126,7 @@ def markov_graph(
         socksauthseed=str(login_seed),
     )
     graph.add_edge("start", "traffic")
-    # A flow model may end; then it begins again.
+    # A flow model that ends is started again.
     graph.add_edge("traffic", "traffic")
     return _graphml(graph)
 

@@ -1,8 +1,9 @@
-"""The run directory of a `tornettools` experiment: an imported network, with our Tor in it.
+"""Compose the run directory of a `tornettools` experiment: an imported network with our Tor.
 
-Files, hosts, start times and options are the network's. Changed are which Tor runs where, and,
-where the experiment asks for it, Tor's options, how many Markov clients there are, the end. Each
-host starts from the files that tornettools wrote, with a line for what is set in its defaults.
+Files, hosts, start times and options are those of the network. The experiment decides which Tor
+build each host runs and optionally changes Tor's options, the number of Markov clients and the end
+of the run. Each host starts from the files that tornettools wrote, with include lines for the
+experiment's options in its file of defaults.
 """
 
 from __future__ import annotations
@@ -36,18 +37,18 @@ from onionlab.network.draws import draw_order, run_seed
 from onionlab.network.layout import Host, Link, Network, Place
 from onionlab.programs.tor.variants import TorVariant
 from onionlab.rundir.compose import WATCHED_ROLES, RunDirectory, engine_options, tor_program
-from onionlab.rundir.shares import first_of
+from onionlab.rundir.shares import select_share
 from onionlab.rundir.tornet_options import host_options, require_effect
 from onionlab.rundir.torrc import as_file, replacing_lines
 from onionlab.rundir.trace import trace_lines, trace_plan, traced_hosts, traced_series
-from onionlab.rundir.verify_tor import Expectation, Shows
+from onionlab.rundir.verify_tor import Expectation, ProofRequirement
 from onionlab.tornet import KeptTornet, Tornet, TornetHost
 from onionlab.tornet.model import RELAY_ROLES
 from onionlab.tornet.reading import GRAPH
 
 ONIONTRACE = "oniontrace"
 EXITS = ("exit", "exitguard")
-CLIENTS_OF_TOR = ("markov-client", "perf-client")
+TOR_CLIENT_ROLES = ("markov-client", "perf-client")
 TRACED_ROLES = tuple(role for role in RELAY_ROLES if role != "authority")
 TRACE_TORRC = "onionlab.trace.torrc"
 NS_PER_US = 1000
@@ -63,18 +64,19 @@ def compose_tornet(
     engine: Engine,
     repeat: int = 1,
 ) -> RunDirectory:
-    """Compose one run of one variant on one network, whose seed decides what its runs share.
+    """Compose one run of one variant on one network, whose seed determines what its runs share.
 
-    The repeat decides the engine's random numbers, and with them Tor's and those of TGen's clients.
-    The seeds of Markov models stand in files of the network, so repeats share them.
+    The repeat determines the engine's random numbers, and thereby those of Tor and of TGen's
+    clients. The seeds of Markov models are part of the network's files, so all repeats use the same
+    ones.
 
-    Raises UserError where the network's files are not what was imported, or ask for what an engine
-    cannot do.
+    Raises UserError if the network's files have changed since the import or require something that
+    the engine does not support.
     """
     tornet = kept.tornet
     hosts = _running_hosts(settings, tornet, kept.seed)
     deployed = deployed_hosts(settings, hosts, kept.seed)
-    variant_of = {
+    variants_by_host = {
         name: variant if name in deployed else baseline
         for name, host in hosts.items()
         if any(process.program == "tor" for process in host.processes)
@@ -83,16 +85,18 @@ def compose_tornet(
     relays = {name: host.role for name, host in hosts.items() if host.role in TRACED_ROLES}
     traced = traced_hosts(settings.tor.trace, relays, kept.seed)
     programs = {
-        name: tor_program(traced_series(its.series) if name in traced else its.series)
-        for name, its in variant_of.items()
+        name: tor_program(traced_series(one.series) if name in traced else one.series)
+        for name, one in variants_by_host.items()
     }
-    own = _own_torrc(settings.tor, {its.name: its for its in variant_of.values()}.values(), traced)
-    options = host_options(settings.tor, hosts, variant_of, files)
+    own = _own_torrc(
+        settings.tor, {one.name: one for one in variants_by_host.values()}.values(), traced
+    )
+    options = host_options(settings.tor, hosts, variants_by_host, files)
     require_effect(settings.tor, options)
     files |= {f"conf/{name}": content for name, content in own.items()}
-    for name, its in variant_of.items():
+    for name, host_variant in variants_by_host.items():
         path = _defaults_path(name, hosts[name])
-        wanted = _own_names(hosts[name].role, its)
+        wanted = _own_names(hosts[name].role, host_variant)
         wanted += [TRACE_TORRC] if name in traced else []
         lines = [f"%include ../../../conf/{one}\n" for one in wanted if one in own]
         files[path] = _with_lines(files[path], lines)
@@ -122,7 +126,7 @@ def compose_tornet(
         bootstrap_end_ms=tornet.bootstrap_end_ms,
         shadow_options=tornet.options,
     )
-    _require_time(simulation)
+    _check_start_times(simulation)
     files |= engine.configuration(simulation)
     engine.check_files(simulation, files)
     started = set(programs.values())
@@ -132,8 +136,8 @@ def compose_tornet(
         files=files,
         simulation=simulation,
         expectations={
-            name: replace(_expectation(hosts[name], its), traced=name in traced)
-            for name, its in variant_of.items()
+            name: replace(_expectation(hosts[name], one), traced=name in traced)
+            for name, one in variants_by_host.items()
         },
         tor_programs=tuple(sorted(started)),
         private_folders=_private_folders(files, hosts),
@@ -144,9 +148,9 @@ def compose_tornet(
 def deployed_hosts(
     settings: TornetSettings, hosts: Mapping[str, TornetHost], seed: int
 ) -> set[str]:
-    """The hosts that run the variant. Those of a smaller fraction are among those of a larger.
+    """Return the hosts that run the variant. A smaller fraction selects a subset of a larger one.
 
-    Raises UserError where a fraction is less than one host.
+    Raises UserError if a fraction is less than one host.
     """
     deployment = settings.tor.deployment
     if deployment.where == "all":
@@ -154,17 +158,17 @@ def deployed_hosts(
     roles = {
         "relays": tuple(role for role in RELAY_ROLES if role != "authority"),
         "exits": EXITS,
-        "clients": CLIENTS_OF_TOR,
+        "clients": TOR_CLIENT_ROLES,
     }[deployment.where]
-    ranked = draw_order(_of_roles(hosts, roles), seed, "deployment")
-    return set(first_of(ranked, deployment.fraction, "tor.deployment", deployment.where))
+    ranked = draw_order(_hosts_with_roles(hosts, roles), seed, "deployment")
+    return set(select_share(ranked, deployment.fraction, "tor.deployment", deployment.where))
 
 
 def addresses(tornet: Tornet) -> dict[str, str]:
-    """Each host's address: its own, or the one that Shadow gives it.
+    """Return each host's address: its own, or the one that Shadow assigns.
 
-    Shadow 3 counts up from 11.0.0.1 in the order of the hosts' names, and passes over what is
-    taken and what ends in 0 or 255 (its src/main/network/graph/mod.rs).
+    Shadow 3 counts up from 11.0.0.1 in the order of the hosts' names and skips addresses that are
+    in use or end in 0 or 255 (its src/main/network/graph/mod.rs).
     """
     found = {name: host.address for name, host in tornet.hosts.items() if host.address}
     taken = set(found.values())
@@ -178,9 +182,9 @@ def addresses(tornet: Tornet) -> dict[str, str]:
 
 
 def _running_hosts(settings: TornetSettings, tornet: Tornet, seed: int) -> dict[str, TornetHost]:
-    """The network's hosts without the Markov clients that are too many; by name, in order.
+    """Return the network's hosts without surplus Markov clients, by name in order.
 
-    Of each kind, those to exits and those to onion services, the same share stays.
+    The same share of each kind remains: clients of exits and clients of onion services.
     """
     share = settings.traffic.markov_clients
     kinds: dict[str, list[str]] = {}
@@ -196,12 +200,12 @@ def _running_hosts(settings: TornetSettings, tornet: Tornet, seed: int) -> dict[
     return {name: host for name, host in sorted(tornet.hosts.items()) if name not in left_out}
 
 
-def _of_roles(hosts: Mapping[str, TornetHost], roles: Iterable[str]) -> list[str]:
+def _hosts_with_roles(hosts: Mapping[str, TornetHost], roles: Iterable[str]) -> list[str]:
     return [name for name, host in hosts.items() if host.role in roles]
 
 
 def _files_of_network(kept: KeptTornet, left_out: Iterable[str]) -> dict[str, bytes]:
-    """What runs start from, but for the graph of paths, which is each engine's own."""
+    """Return the initial files of runs except the graph of paths, which each engine writes."""
     folders = tuple(f"{HOST_TEMPLATES}/{name}/" for name in left_out)
     return {
         path: content
@@ -213,7 +217,7 @@ def _files_of_network(kept: KeptTornet, left_out: Iterable[str]) -> dict[str, by
 def _own_torrc(
     tor: TornetTor, variants: Iterable[TorVariant], traced: Collection[str]
 ) -> dict[str, bytes]:
-    """Return the files with what the experiment and its variants set, by name; none is empty."""
+    """Return the non-empty files with the options of the experiment and its variants, by name."""
     authority = {**parameter_options(tor.consensus_params), **tor.torrc.authority}
     options: dict[str, Options] = {
         "scheduler": scheduler_options(tor.scheduler) if tor.scheduler else {},
@@ -223,10 +227,12 @@ def _own_torrc(
         },
         **{**dict(tor.torrc), "authority": authority},
     }
-    lines = {name: replacing_lines(its) for name, its in options.items()}
+    lines = {name: replacing_lines(values) for name, values in options.items()}
     if traced:
         lines["trace"] = trace_lines(True)
-    return {f"onionlab.{name}.torrc": as_file(its) for name, its in lines.items() if its}
+    return {
+        f"onionlab.{name}.torrc": as_file(content) for name, content in lines.items() if content
+    }
 
 
 def _own_names(role: str, variant: TorVariant) -> list[str]:
@@ -236,9 +242,9 @@ def _own_names(role: str, variant: TorVariant) -> list[str]:
 
 
 def _defaults_path(name: str, host: TornetHost) -> str:
-    """The file of defaults that a host's Tor reads, whatever its name.
+    """Return the path of the file of defaults that a host's Tor reads.
 
-    Raises UserError where it is not the host's own.
+    Raises UserError if it is not in the host's own folder.
     """
     (tor,) = (process for process in host.processes if process.program == "tor")
     folder = f"{HOST_TEMPLATES}/{name}"
@@ -246,9 +252,10 @@ def _defaults_path(name: str, host: TornetHost) -> str:
     path = posixpath.normpath(f"{folder}/{given}")
     if not path.startswith(f"{folder}/"):
         raise UserError(
-            f"{name}: its file of defaults, {path}, is not in its own folder: what this host is to "
-            "read would be read by others",
-            "give each host a torrc-defaults of its own, as tornettools does, and import that",
+            f"{name}: its file of defaults, {path}, is not in its own folder, so options of this "
+            "host would also apply to others",
+            "give each host its own torrc-defaults, as tornettools does, and import the network "
+            "again",
         )
     return path
 
@@ -263,8 +270,9 @@ def _network(kept: KeptTornet, hosts: Mapping[str, TornetHost]) -> Network:
     graph = kept.path_graph()
     if graph.directed:
         raise UserError(
-            f"{kept.directory / GRAPH} is directed: paths that differ by direction cannot be had",
-            "generate the network with an atlas that is undirected, as tornettools' own is",
+            f"{kept.directory / GRAPH} is directed: paths that differ by direction are not "
+            "supported",
+            "generate the network with an undirected atlas, such as that of tornettools",
         )
     ids = sorted({host.node for host in hosts.values()})
     places = {number: _place(number) for number in ids}
@@ -279,9 +287,10 @@ def _network(kept: KeptTornet, hosts: Mapping[str, TornetHost]) -> Network:
             pair = (places[a].name, places[b].name)
             if path.latency_ns % NS_PER_US:
                 raise UserError(
-                    f"{kept.directory / GRAPH} has a latency of {path.latency_ns} ns, and paths "
-                    "have whole microseconds here",
-                    "generate the network with an atlas whose latencies are, as tornettools' own",
+                    f"{kept.directory / GRAPH} has a latency of {path.latency_ns} ns, but paths "
+                    "must have whole microseconds",
+                    "generate the network with an atlas that has such latencies, for example "
+                    "tornettools' atlas",
                 )
             latency_us[pair] = path.latency_ns // NS_PER_US
             loss[pair] = path.packet_loss
@@ -305,7 +314,7 @@ def _network(kept: KeptTornet, hosts: Mapping[str, TornetHost]) -> Network:
 
 
 def _place(number: int) -> Place:
-    """A node of the graph; its hosts have links of their own."""
+    """Return the place of a node of the graph. Its hosts have their own links."""
     return Place(f"node{number}", f"node{number}", 10**9, 10**9)
 
 
@@ -331,7 +340,7 @@ def _processes(settings: TornetSettings, host: TornetHost, tor: str | None) -> t
 
 
 def _roles(settings: TornetSettings, hosts: Mapping[str, TornetHost]) -> HostRoles:
-    """Who is who, for the analysis."""
+    """Return the roles of all hosts, for the analysis."""
     wanted = settings.network.oniontrace != "none"
     return HostRoles(
         hosts={
@@ -344,13 +353,13 @@ def _roles(settings: TornetSettings, hosts: Mapping[str, TornetHost]) -> HostRol
     )
 
 
-def _require_time(simulation: Simulation) -> None:
-    """Raises UserError where a program would start when the simulation has ended."""
+def _check_start_times(simulation: Simulation) -> None:
+    """Raise UserError if a program would start after the simulation has ended."""
     for name, processes in simulation.processes.items():
         for process in processes:
             if process.start_ms >= simulation.stop_ms:
                 raise UserError(
-                    f"{name} starts {process.program} after {process.start_ms / 1000:g} s, and the "
+                    f"{name} starts {process.program} after {process.start_ms / 1000:g} s, but the "
                     f"simulation ends after {simulation.stop_ms / 1000:g} s",
                     "set a later `time: stop`",
                 )
@@ -358,18 +367,23 @@ def _require_time(simulation: Simulation) -> None:
 
 def _expectation(host: TornetHost, variant: TorVariant) -> Expectation:
     is_relay = host.role in RELAY_ROLES
-    shows = Shows.MUST
+    requirement = ProofRequirement.MUST
     if variant.proof_from == "an-exit":
-        shows = Shows.ONE_OF if host.role in EXITS else Shows.MAY
-    expected = Expectation(proof=variant.proof, is_client=not is_relay, shows=shows)
-    # An onion service's own circuits need not carry anything.
-    return expected if is_relay else replace(expected, shows=Shows.MAY, may_never_bootstrap=True)
+        requirement = ProofRequirement.ONE_OF if host.role in EXITS else ProofRequirement.MAY
+    expected = Expectation(proof=variant.proof, is_client=not is_relay, requirement=requirement)
+    # Circuits of an onion service need not carry traffic.
+    return (
+        expected
+        if is_relay
+        else replace(expected, requirement=ProofRequirement.MAY, may_never_bootstrap=True)
+    )
 
 
 def _private_folders(files: Iterable[str], hosts: Mapping[str, TornetHost]) -> tuple[str, ...]:
-    """Folders that are for their owner alone: those that Tor made when tornettools drew its keys.
+    """Return the private folders, which Tor created when tornettools generated keys.
 
-    The others it leaves open, and Tor closes them in the run, and says so in its log.
+    tornettools leaves the other folders open. Tor restricts their permissions in the run and logs
+    that.
     """
     found = {f"{HOST_TEMPLATES}/{name}" for name, host in hosts.items() if host.fingerprint}
     found |= {

@@ -34,12 +34,12 @@ from onionlab.tornet.torrc_options import read_lines
 
 @dataclass(frozen=True)
 class HostOptions:
-    """What sets the options of one host with Tor.
+    """The sources of the options of one host with Tor.
 
     Attributes:
         role: Its role.
-        variant: Which Tor it runs.
-        network: Layers of its file of defaults and of what that includes, as imported.
+        variant: The variant that it runs.
+        network: Layers of its file of defaults and the included files, as imported.
         experiment: Layers of the experiment, which come next.
         own: Layers of its own torrc and its command line, which come last.
     """
@@ -59,15 +59,15 @@ class HostOptions:
 def host_options(
     tor: TornetTor,
     hosts: Mapping[str, TornetHost],
-    variant_of: Mapping[str, TorVariant],
+    variants_by_host: Mapping[str, TorVariant],
     files: Mapping[str, bytes],
 ) -> list[HostOptions]:
-    """Return the options of all hosts with Tor; only the first one's of hosts that are set alike.
+    """Return the options of all hosts with Tor; hosts with identical options are listed once.
 
-    files: the network's, by path.
+    files: the network's files, by path.
     """
     found: dict[object, HostOptions] = {}
-    for name, variant in variant_of.items():
+    for name, variant in variants_by_host.items():
         host = hosts[name]
         (process,) = (one for one in host.processes if one.program == "tor")
         arguments = dict(zip(process.arguments[::2], process.arguments[1::2], strict=True))
@@ -136,7 +136,7 @@ def _require_variant(host: HostOptions) -> None:
         if theirs and theirs.values[-1] != value and asked[name.casefold()].source == source:
             raise UserError(
                 f"{theirs.source} sets {theirs}, and {source} sets {name} {value}",
-                f"Set the one that you mean in tor.torrc.all.{name}, or remove the network's.",
+                f"Set the intended value in tor.torrc.all.{name}, or remove the network's.",
             )
 
 
@@ -161,9 +161,11 @@ def _require_above(host: HostOptions) -> None:
 
 
 def _require_port(host: HostOptions, torrc: Mapping[str, Sequence[str]]) -> None:
-    """Raise UserError if clients would not listen where their traffic generators connect."""
+    """Raise UserError if clients would not listen on the port that their traffic generators use."""
     network = resolve_options(host.network).get("socksport")
-    asked = next((its[0] for name, its in torrc.items() if name.casefold() == "socksport"), None)
+    asked = next(
+        (values[0] for name, values in torrc.items() if name.casefold() == "socksport"), None
+    )
     if network and asked and network.values[-1].split()[:1] != asked.split()[:1]:
         raise UserError(
             f"tor.torrc.client.SocksPort is {asked}, and {network.source} sets {network}",
@@ -177,15 +179,15 @@ def _require_parameters(parameters: Mapping[str, int], hosts: Collection[HostOpt
     for host in hosts:
         options = resolve_options([OPTION_DEFAULTS_LAYER, *host.layers])
         settings[groups_of(host.role)[-1]].append(options)
-    everyone = [options for of_hosts in settings.values() for options in of_hosts]
+    all_options = [options for of_hosts in settings.values() for options in of_hosts]
     voted = parameter_settings(parameters)
     for parameter in sorted(parameters):
-        ignored = unread_because(parameter, everyone, voted)
+        ignored = unread_because(parameter, all_options, voted)
         for group, of_hosts in settings.items():
             found = [next(overriding(parameter, {group: one}), None) for one in of_hosts]
             if found[0] is not None and all(found):
                 ignored = found[0]
-        # Whether another variant reads it was checked when the experiment was loaded.
+        # Loading the experiment already checked whether another variant reads it.
         if ignored and not ignored.source.startswith("variant "):
             raise UserError(f"tor.consensus_params.{parameter}: {describe_ignored(ignored)}")
 
@@ -193,12 +195,12 @@ def _require_parameters(parameters: Mapping[str, int], hosts: Collection[HostOpt
 def _require_read(torrc: Torrc, hosts: Collection[HostOptions]) -> None:
     """Raise UserError if no host of the network reads an option that the experiment sets."""
     resolved = [(groups_of(one.role), resolve_options(one.layers)) for one in hosts]
-    authority = next((its for groups, its in resolved if "authority" in groups), {})
+    authority = next((options for groups, options in resolved if "authority" in groups), {})
     voted = parameter_settings(voted_parameters(authority))
     for group, options in torrc:
-        settings = [its for groups, its in resolved if group in groups]
+        settings = [found for groups, found in resolved if group in groups]
         for option in options:
             setting = unread_because(option, settings, voted)
-            # Whether another variant reads it was checked when the experiment was loaded.
+            # Loading the experiment already checked whether another variant reads it.
             if setting and not setting.source.startswith("variant "):
                 raise UserError(f"tor.torrc.{group}.{option}: {describe_ignored(setting)}")

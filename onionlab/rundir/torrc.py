@@ -1,4 +1,4 @@
-"""Tor's configuration files of a run: conf/*.torrc shared by roles, and one torrc for each host."""
+"""Generate Tor's configuration: conf/*.torrc for several roles, and one torrc for each host."""
 
 from __future__ import annotations
 
@@ -29,10 +29,10 @@ from onionlab.rundir.keys import AuthorityKeys, RelayKeys
 OR_PORT = 9111
 DIR_PORT = 9112
 ONION_SERVICE_FOLDER = "hs"
-"""Of a host: what configs/tor/onion-service.torrc names as HiddenServiceDir."""
+"""The HiddenServiceDir of a host, as in configs/tor/onion-service.torrc."""
 BANDWIDTH_FILE = f"{HOST_TEMPLATES}/bwauthority/v3bw"
 
-# Tor takes a bandwidth file for stale after a few days; it is dated to the simulated start.
+# Tor considers a bandwidth file stale after a few days, so use the simulated start as its time.
 _BANDWIDTH_FILE_TIME = 946684801
 _AUTHORITY_WEIGHT = 1
 
@@ -47,11 +47,12 @@ def shared_files(
     variants: Collection[TorVariant],
     known_options: Collection[str] | None,
 ) -> dict[str, bytes]:
-    """Return the files of conf/ that hold Tor's options, keyed by relative path.
+    """Return the files of conf/ that contain Tor's options, keyed by relative path.
 
-    variants: those in use; known_options: what their Tor knows, in lower case, or None for all of
-    the default files. An option of the experiment is written after the defaults for the same hosts.
-    If a file that comes later sets it as well, it goes to a file of its own, which comes last.
+    variants: all variants in use; known_options: the options that their Tor supports, in lower
+    case, or None for all options of the default files. An option of the experiment is written after
+    the defaults for the same hosts. If a later file sets it as well, it goes to a separate file,
+    which comes last.
     """
     defaults = keep_options(read_defaults(root), tor.consensus_params, known_options)
     contested = {
@@ -103,7 +104,7 @@ def shared_files(
         if last:
             files[f"experiment.{group}"] = as_file(replacing_lines(last))
     return {f"conf/tor.{name}.torrc": content for name, content in files.items()} | {
-        # Names of simulated hosts are resolved from the engine's hosts file; this satisfies Tor.
+        # The engine's hosts file resolves names of simulated hosts; this file only satisfies Tor.
         "conf/resolv.conf": b"nameserver 127.0.0.1\n"
     }
 
@@ -117,7 +118,7 @@ def shared_layers(
 ) -> list[Layer]:
     """Return the options of the files of `shared_files` that a host reads, the lowest layer first.
 
-    Lines that name hosts are left out.
+    Lines that name hosts are omitted.
     """
     voted = parameter_options(tor.consensus_params) if role == "authority" else {}
     defaults = keep_options(read_defaults(root), tor.consensus_params, known_options)
@@ -131,7 +132,7 @@ def shared_layers(
 def host_files(
     host: Host, *, variant: str, shared: Collection[str], own: Iterable[str] = ()
 ) -> dict[str, bytes]:
-    """Return one host's torrc-defaults (what it shares) and torrc (what is its own).
+    """Return one host's torrc-defaults (shared options) and torrc (its own options).
 
     shared: paths of the files of `shared_files`; own: further lines of its torrc.
     """
@@ -152,11 +153,11 @@ def bandwidth_file(
     *,
     dedicated_middles: bool,
 ) -> bytes:
-    """Return the file from which authorities vote on weights: a relay weighs what it carries.
+    """Return the file from which authorities vote: a relay's weight is its capacity.
 
-    dedicated_middles: multiply the weights of all middles by one factor, so large that guards and
-    exits are both scarce by dir-spec's rules. Then Tor gives guards and exits no share of the
-    middle position, and the middles alone carry it; among the middles weights stay proportional.
+    dedicated_middles: multiply the weights of all middle relays by one factor that makes guards and
+    exits both scarce by dir-spec's rules. Tor then assigns guards and exits no share of the middle
+    position, so only middle relays carry it; their weights stay proportional.
     """
     weight_kib_per_s = {
         host.name: max(1, round(network.carries_bit_per_s(host) / 8192)) for host in network.relays
@@ -164,8 +165,9 @@ def bandwidth_file(
     middles = {host.name for host in network.by_role("middle")}
     if dedicated_middles and middles:
         others = sum(weight for name, weight in weight_kib_per_s.items() if name not in middles)
-        # Scarce means less than a third of all (dir-spec, "Computing Bandwidth Weights"): with
-        # the middles at three times the rest, guards and exits together are a quarter.
+        # Scarce means less than a third of the total (dir-spec, "Computing Bandwidth Weights"). If
+        # the middle relays have three times the weight of the rest, guards and exits together have
+        # a quarter.
         factor = max(1.0, 3 * others / sum(weight_kib_per_s[name] for name in middles))
         for name in middles:
             weight_kib_per_s[name] = max(1, round(weight_kib_per_s[name] * factor))
@@ -189,16 +191,16 @@ def _authority_line(host: Host, keys: AuthorityKeys) -> str:
 
 
 def option_lines(options: Options) -> list[str]:
-    """Return the lines of a torrc: each option once for each of its values."""
+    """Return the lines of a torrc, one for each value of each option."""
     return [f"{name} {value}" for name, values in options.items() for value in values]
 
 
 def replacing_lines(options: Options) -> list[str]:
-    """Return the same lines, so that they replace what earlier files set."""
+    """Return the lines of a torrc that replace settings of earlier files."""
     lines = []
     for name, values in options.items():
         if name.casefold() in REPLACED_LISTS:
-            # Tor adds the lines of a list to earlier ones; a slash clears the list.
+            # Tor appends the lines of a list to earlier ones; a slash clears the list.
             lines.append(f"/{name}")
         lines += option_lines({name: values})
     return lines

@@ -1,4 +1,4 @@
-"""Which relays write a cell trace, with which build, and where (docs/explanation/celltrace.md)."""
+"""Select the relays that write a cell trace (docs/explanation/celltrace.md), and their builds."""
 
 from __future__ import annotations
 
@@ -9,16 +9,16 @@ from onionlab.engines.base import EPOCH_UNIX_S
 from onionlab.errors import UserError
 from onionlab.experiment.values import Traced
 from onionlab.network.draws import draw_order
-from onionlab.rundir.shares import first_of
+from onionlab.rundir.shares import select_share
 
 TRACE_SERIES = "cell-trace"
 """The patch series that adds the trace to a build."""
 
 TRACE_FILE = "cells.stdtrace"
-"""In a host's folder. The embedded engine's guest carries out what is named `*.std*`."""
+"""The name of a trace in a host's folder. The embedded engine's guest copies out `*.std*`."""
 
 CELL_TRACE_IN_USE = "Cell trace in use: file."
-"""What Tor logs at notice level when it has written its first event."""
+"""The line that Tor logs at notice level when it has written its first event."""
 
 
 def traced_series(series: str | None) -> str:
@@ -27,12 +27,12 @@ def traced_series(series: str | None) -> str:
 
 
 def traced_hosts(trace: Traced, relays: Mapping[str, str], seed: int) -> frozenset[str]:
-    """Return the names of the relays that are traced.
+    """Return the names of the traced relays.
 
-    relays: of the network without its authorities, name -> role, in the network's order. Of a
-    fraction, the relays of a smaller one are a subset of those of a larger one, as with
-    `tor.deployment`. Raises UserError for a host that is no relay of this network, and for a share
-    of the relays that is less than one.
+    relays: all relays of the network except authorities, name -> role, in the network's order. The
+    relays of a smaller fraction are a subset of those of a larger one, as with `tor.deployment`.
+    Raises UserError for a host that is not a relay of this network, and for a share that is less
+    than one relay.
     """
     if trace.where == "none":
         return frozenset()
@@ -42,18 +42,18 @@ def traced_hosts(trace: Traced, relays: Mapping[str, str], seed: int) -> frozens
         for name in trace.names:
             if name not in relays:
                 raise UserError(
-                    f"tor.trace: there is no relay {name!r} in this network",
-                    f"its relays are: {', '.join(relays)}",
+                    f"tor.trace: unknown relay {name!r}",
+                    f"the network's relays are: {', '.join(relays)}",
                 )
         return frozenset(trace.names)
     ranked = draw_order(list(relays), seed, "trace")
-    return frozenset(first_of(ranked, trace.fraction, "tor.trace", "relays"))
+    return frozenset(select_share(ranked, trace.fraction, "tor.trace", "relays"))
 
 
 def trace_plan(traced: frozenset[str], hosts: Mapping[str, TracedHost]) -> TracePlan | None:
-    """Return what the analysis needs to know of the traces; None without any.
+    """Return the information that the analysis needs about the traces, or None without traces.
 
-    hosts: all of the network, by name.
+    hosts: all hosts of the network, by name.
     """
     if not traced:
         return None
@@ -66,5 +66,5 @@ def trace_plan(traced: frozenset[str], hosts: Mapping[str, TracedHost]) -> Trace
 
 
 def trace_lines(traced: bool) -> list[str]:
-    """Return what stands in the torrc of a host, traced or not."""
+    """Return the trace's lines in the torrc of a host, traced or not."""
     return [f"CellTraceFile {TRACE_FILE}"] if traced else []

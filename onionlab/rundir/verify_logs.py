@@ -8,16 +8,16 @@ from pathlib import Path
 from analysis.formats import files
 from analysis.formats.run_files import RunClock, read_clients, read_clock
 from analysis.records.tgenlog import TgenLog
-from onionlab.rundir.verify_tor import LAST_LINES, RunRefusedError, some
+from onionlab.rundir.verify_tor import LAST_LINES, RunRefusedError, format_first_hosts
 
 TAIL_BYTES = 1 << 16
-"""Enough for several heartbeats at log level message."""
+"""The size of a log's end that contains several heartbeats at log level message."""
 
 
 def verify_log_ends(run_directory: Path) -> None:
-    """Check that each client's TGen logs reach the end of the run, or of TGen.
+    """Check that each client's TGen logs reach the end of the run or of TGen.
 
-    Raises RunRefusedError naming the clients, with the last lines of the first one's log.
+    Raises RunRefusedError with the clients' names and the last lines of the first one's log.
     """
     clock = read_clock(run_directory)
     problems: dict[str, str] = {}
@@ -31,8 +31,9 @@ def verify_log_ends(run_directory: Path) -> None:
                 problems.setdefault(host, problem)
     if problems:
         first = next(iter(problems))
+        names = format_first_hosts(list(problems))
         raise RunRefusedError(
-            f"{len(problems)} clients have an incomplete log ({some(list(problems))}). "
+            f"{len(problems)} clients have an incomplete log ({names}). "
             f"The log of {first}: {problems[first]}",
             [line.decode(errors="replace")[:200] for line in last_lines[-LAST_LINES:]],
         )
@@ -45,7 +46,7 @@ def _early_end(lines: list[bytes], clock: RunClock) -> str | None:
 
 
 def _last_lines(path: Path) -> list[bytes]:
-    """Return the last whole lines of a log, with at least two heartbeats if it has them."""
+    """Return the last complete lines of a log, with at least two heartbeats if it has them."""
     with path.open("rb") as file:
         begin = max(0, file.seek(0, os.SEEK_END) - TAIL_BYTES)
         file.seek(begin)

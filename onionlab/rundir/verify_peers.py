@@ -1,4 +1,4 @@
-"""Whether a finished simulation of peers is what it claims to be, from the peers' own logs."""
+"""Verify from the peers' logs that a finished simulation ran the requested variant."""
 
 from __future__ import annotations
 
@@ -15,16 +15,16 @@ PROOF_PREFIX = "request rule: "
 
 @dataclass(frozen=True)
 class PeersExpectation:
-    """What a host's peer must have logged. rule: its request rule."""
+    """The required log content of a host's peer. rule: its request rule."""
 
     rule: str
 
 
 def verify_peer_logs(hosts: Path, expectations: Mapping[str, PeersExpectation]) -> dict[str, int]:
-    """Check each host's log below `hosts`; return how many hosts named which rule.
+    """Check each host's log below `hosts`. Return the number of hosts that logged each rule.
 
-    Raises RunRefusedError naming the host where a peer logged nothing, followed another rule, or
-    never was connected.
+    Raises RunRefusedError with the host's name if a peer logged nothing, used another rule, or was
+    never connected.
     """
     proofs: dict[str, int] = {}
     for host, expectation in expectations.items():
@@ -50,5 +50,5 @@ def _problem(lines: list[str], expectation: PeersExpectation) -> str | None:
     if header[2] != expectation.rule:
         return f"the peer follows the rule {header[2]} instead of {expectation.rule}"
     if not any(line.split(" ", 2)[1:2] == ["connected"] for line in lines[1:]):
-        return "the peer never was connected"
+        return "the peer was never connected"
     return None

@@ -1,9 +1,9 @@
-"""Whether a finished simulation is what it claims to be, from Tor's own logs.
+"""Verify from Tor's logs that a finished simulation is valid.
 
-A run is refused, and never reported, where a Tor did not bootstrap, did not run the variant that
-the experiment asked of it, spread a client's streams over circuits where they were to share one, or
-reached an onion service in another way than over rendezvous circuits.
-This reads only the layout that all engines share.
+A run is rejected and never reported if a Tor process did not bootstrap, did not run the requested
+variant, spread a client's streams over several circuits although they had to share one, or reached
+an onion service without rendezvous circuits. Only the layout that all engines have in common is
+read.
 """
 
 from __future__ import annotations
@@ -13,21 +13,21 @@ from dataclasses import dataclass
 from enum import Enum
 from pathlib import Path
 
-from onionlab.rundir.circuits import OneCircuit, circuit_problem
+from onionlab.rundir.circuits import SharedCircuit, circuit_problem
 from onionlab.rundir.rendezvous import Rendezvous, rendezvous_problem
 from onionlab.rundir.trace import CELL_TRACE_IN_USE, TRACE_FILE
 
 BOOTSTRAPPED = "Bootstrapped 100%"
 NEVER_BOOTSTRAPPED = "Tor never bootstrapped"
-MOST_NEVER_BOOTSTRAPPED = 0.05
-"""Share of the hosts for which it is no fault each."""
+MAX_NEVER_BOOTSTRAPPED_SHARE = 0.05
+"""The share of the hosts with `may_never_bootstrap` for which this is accepted."""
 MAX_NAMED_HOSTS = 5
 LAST_LINES = 15
-"""Of a log, which tell why a run does not count."""
+"""The number of lines of a log that explain why a run was rejected."""
 
 
 class RunRefusedError(Exception):
-    """A simulation that ended but does not count."""
+    """A completed simulation was rejected."""
 
     def __init__(self, message: str, log_tail: list[str]) -> None:
         super().__init__(message)
@@ -35,38 +35,37 @@ class RunRefusedError(Exception):
         self.log_tail = log_tail
 
 
-class Shows(Enum):
-    """Whether a relay has to have logged its proof."""
+class ProofRequirement(Enum):
+    """The requirement on a relay to have logged its proof."""
 
     MUST = "must"
     ONE_OF = "one of"
-    """At least one of the hosts that have this and the same proof."""
+    """At least one of the hosts with this value and the same proof has to log it."""
     MAY = "may"
 
 
 @dataclass(frozen=True)
 class Expectation:
-    """What a host's Tor must have logged.
+    """The required log content of a host's Tor process.
 
-    proof: the text that names its variant, or None where Tor is unpatched and must name none. A
-    client must have bootstrapped, and what it names may only not contradict the proof. A relay must
-    have shown the proof as `shows` says: each opens channels for certain, while streams may end at
-    one exit and never at another. Whether a relay could also build circuits of its own says
-    nothing: in a network with two guards a guard often cannot.
+    proof: the text that identifies its variant, or None if Tor is unpatched and must log no proof.
+    A client must have bootstrapped, and a proof that it logs must not contradict the expected one.
+    A relay must have logged the proof if `requirement` says so: every relay opens channels, but
+    streams may end at one exit and never at another. A relay's ability to build its own circuits is
+    not checked: in a network with two guards, a guard often cannot build any.
 
-    circuit: of a client whose streams had to share one circuit, what that circuit is. rendezvous:
-    of a client of onion services, which relays its circuits may have.
+    circuit: the circuit that all streams of a client have to share. rendezvous: the relays that the
+    circuits of a client of onion services may use.
 
-    traced: it must have said that it writes a cell trace, and have left one.
-
-    may_never_bootstrap: of a client in a network that was made elsewhere and whose load is what it
-    is; of all such hosts a small share may.
+    traced: Tor must have logged that it writes a cell trace, and the trace must exist.
+    may_never_bootstrap: set for clients of an imported network with its own load; a small share of
+    such hosts may fail to bootstrap.
     """
 
     proof: str | None
     is_client: bool
-    shows: Shows = Shows.MUST
-    circuit: OneCircuit | None = None
+    requirement: ProofRequirement = ProofRequirement.MUST
+    circuit: SharedCircuit | None = None
     traced: bool = False
     rendezvous: Rendezvous | None = None
     may_never_bootstrap: bool = False
@@ -75,17 +74,17 @@ class Expectation:
 def verify_tor_logs(
     hosts: Path, expectations: Mapping[str, Expectation], proof_prefixes: Collection[str]
 ) -> dict[str, int]:
-    """Check each host's Tor log below `hosts`; return how many hosts proved which variant.
+    """Check each host's Tor log below `hosts`. Return the number of hosts that proved each variant.
 
-    Those that never bootstrapped, and need not have, are counted as such. proof_prefixes: what a
-    line that names a variant begins with, of every patch series. Raises RunRefusedError naming the
-    hosts, with the last lines of the first one's log.
+    Hosts that never bootstrapped and need not have are counted separately. proof_prefixes: the
+    prefixes of lines that identify a variant, for every patch series. Raises RunRefusedError with
+    the hosts' names and the last lines of the first one's log.
     """
     problems: dict[str, list[str]] = {}
     proofs: dict[str, int] = {}
-    silent: dict[str, list[str]] = {}
-    loud: set[str] = set()
-    without: dict[str, list[str]] = {}
+    unproven: dict[str, list[str]] = {}
+    proven: set[str] = set()
+    not_bootstrapped: dict[str, list[str]] = {}
     first_bad: list[str] = []
     for host, expectation in expectations.items():
         lines = _tor_log(hosts / host)
@@ -96,32 +95,34 @@ def verify_tor_logs(
         if problem == NEVER_BOOTSTRAPPED and expectation.may_never_bootstrap:
             problem = contradiction(expectation, shown)
             if problem is None:
-                without[host] = lines
+                not_bootstrapped[host] = lines
                 continue
         if problem is None:
             proof = next(iter(shown), "")
             proofs[proof] = proofs.get(proof, 0) + 1
-            if expectation.shows is Shows.ONE_OF and expectation.proof is not None:
+            if expectation.requirement is ProofRequirement.ONE_OF and expectation.proof is not None:
                 if proof:
-                    loud.add(proof)
+                    proven.add(proof)
                 else:
-                    silent.setdefault(expectation.proof, []).append(host)
+                    unproven.setdefault(expectation.proof, []).append(host)
         else:
             problems.setdefault(problem, []).append(host)
             first_bad = first_bad or lines
-    for proof, names in silent.items():
-        if proof not in loud:
+    for proof, names in unproven.items():
+        if proof not in proven:
             problems[f'none of these logged "{proof}"'] = names
             first_bad = first_bad or _tor_log(hosts / names[0])
     may = sum(expectation.may_never_bootstrap for expectation in expectations.values())
-    if len(without) > MOST_NEVER_BOOTSTRAPPED * may:
-        share = f"{len(without)} of {may}, where {MOST_NEVER_BOOTSTRAPPED:.0%} may"
-        problems[f"{NEVER_BOOTSTRAPPED} ({share})"] = list(without)
-        first_bad = first_bad or next(iter(without.values()))
-    elif without:
-        proofs[NEVER_BOOTSTRAPPED] = len(without)
+    if len(not_bootstrapped) > MAX_NEVER_BOOTSTRAPPED_SHARE * may:
+        share = (
+            f"{len(not_bootstrapped)} of {may}, at most {MAX_NEVER_BOOTSTRAPPED_SHARE:.0%} allowed"
+        )
+        problems[f"{NEVER_BOOTSTRAPPED} ({share})"] = list(not_bootstrapped)
+        first_bad = first_bad or next(iter(not_bootstrapped.values()))
+    elif not_bootstrapped:
+        proofs[NEVER_BOOTSTRAPPED] = len(not_bootstrapped)
     if problems:
-        text = "; ".join(f"{what}: {some(who)}" for what, who in problems.items())
+        text = "; ".join(f"{what}: {format_first_hosts(who)}" for what, who in problems.items())
         raise RunRefusedError(text, first_bad[-LAST_LINES:])
     return proofs
 
@@ -135,7 +136,7 @@ def _problem(lines: list[str], expectation: Expectation, shown: list[str]) -> st
     if problem is not None:
         return problem
     wanted = expectation.proof
-    must = not expectation.is_client and expectation.shows is Shows.MUST
+    must = not expectation.is_client and expectation.requirement is ProofRequirement.MUST
     if wanted is not None and not shown and must:
         return f'Tor did not log "{wanted}"'
     if expectation.circuit is not None:
@@ -146,7 +147,7 @@ def _problem(lines: list[str], expectation: Expectation, shown: list[str]) -> st
 
 
 def contradiction(expectation: Expectation, shown: list[str]) -> str | None:
-    """Return why the proofs that a host has shown are not its variant's; None where they may be."""
+    """Return why the proofs that a host has logged contradict its variant, or None."""
     wanted = expectation.proof
     if wanted is None and shown:
         return f"unpatched Tor expected, but it logged {sorted(shown)}"
@@ -156,7 +157,7 @@ def contradiction(expectation: Expectation, shown: list[str]) -> str | None:
 
 
 def shown_proofs(lines: list[str], proof_prefixes: Collection[str]) -> list[str]:
-    """The proofs in a log, each once."""
+    """Return the proofs in a log, each once."""
     found = (
         line[line.index(prefix) :].strip()
         for line in lines
@@ -169,7 +170,7 @@ def shown_proofs(lines: list[str], proof_prefixes: Collection[str]) -> list[str]
 def _trace_problem(lines: list[str], trace: Path, expectation: Expectation) -> str | None:
     says_so = any(CELL_TRACE_IN_USE in line for line in lines)
     if not expectation.traced:
-        return "Tor wrote a cell trace that nobody asked for" if says_so else None
+        return "Tor wrote a cell trace that was not requested" if says_so else None
     if not says_so:
         return f'Tor did not log "{CELL_TRACE_IN_USE}"'
     if not trace.is_file():
@@ -179,17 +180,17 @@ def _trace_problem(lines: list[str], trace: Path, expectation: Expectation) -> s
 
 def _tor_log(folder: Path) -> list[str]:
     lines: list[str] = []
-    for path in logs_of(folder):
+    for path in find_tor_logs(folder):
         lines += path.read_text(errors="replace").splitlines()
     return lines
 
 
-def logs_of(folder: Path) -> list[Path]:
-    """The logs of the Tors of a host, by its folder."""
+def find_tor_logs(folder: Path) -> list[Path]:
+    """Return the logs of all Tor processes of a host, by its folder."""
     return sorted(folder.glob("tor-*.stdout"))
 
 
-def some(hosts: list[str]) -> str:
-    """The first hosts' names, for people."""
+def format_first_hosts(hosts: list[str]) -> str:
+    """Return the first hosts' names, for messages."""
     more = f" and {len(hosts) - MAX_NAMED_HOSTS} more" if len(hosts) > MAX_NAMED_HOSTS else ""
     return ", ".join(hosts[:MAX_NAMED_HOSTS]) + more

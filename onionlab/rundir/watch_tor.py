@@ -1,7 +1,7 @@
-"""Whether Tor runs the variant that it has to, seen while the simulation runs.
+"""Detect during a simulation that Tor does not run the required variant.
 
-Tor logs which variant is in use within seconds of simulated time; a run that will be refused for it
-(verify_tor.py) need not go on for hours. What is not certain yet is left to the check at the end.
+Tor logs the variant in use within seconds of simulated time. A run that verify_tor.py would reject
+for it need not continue for hours. Anything uncertain is left to the check at the end.
 """
 
 from __future__ import annotations
@@ -14,41 +14,41 @@ from onionlab.engines.base import WATCHED_LATE_S
 from onionlab.rundir.verify_tor import (
     LAST_LINES,
     Expectation,
+    ProofRequirement,
     RunRefusedError,
-    Shows,
     contradiction,
-    logs_of,
+    find_tor_logs,
+    format_first_hosts,
     shown_proofs,
-    some,
 )
 
 
 @dataclass(frozen=True)
-class ProofsDue:
-    """The simulated second by which at least one of several hosts has logged their proof.
+class ProofDeadlines:
+    """The simulated second by which at least one of several hosts has to have logged their proof.
 
-    every_relay_s: where each opens channels for certain; an_exit_s: where one that streams end at
-    logs it.
+    every_relay_s: for proofs that relays log when they open channels, which every relay does;
+    an_exit_s: for proofs that only exits of streams log.
     """
 
     every_relay_s: float
     an_exit_s: float
 
     def of(self, expectation: Expectation) -> float:
-        """When a host's proof is due, on the host's side of the engine."""
-        one_of = expectation.shows is Shows.ONE_OF
+        """Return the deadline of a host's proof in its log as seen outside the simulation."""
+        one_of = expectation.requirement is ProofRequirement.ONE_OF
         return (self.an_exit_s if one_of else self.every_relay_s) + WATCHED_LATE_S
 
 
 class ProofWatch:
-    """Reads the logs of relays as they grow, each until it has shown its proof or that is due."""
+    """A watch on the logs of relays, each until it contains its proof or the proof is overdue."""
 
     def __init__(
         self,
         hosts: Path,
         expectations: Mapping[str, Expectation],
         proof_prefixes: Collection[str],
-        due: ProofsDue,
+        due: ProofDeadlines,
     ) -> None:
         self._hosts = hosts
         self._prefixes = proof_prefixes
@@ -58,7 +58,7 @@ class ProofWatch:
         self._read: dict[Path, int] = {}
 
     def look(self, simulated_s: float) -> None:
-        """Read what is new. Raises RunRefusedError where the run cannot count any more."""
+        """Read new lines. Raises RunRefusedError if the run can no longer be valid."""
         wrong: dict[str, list[str]] = {}
         for host, expectation in list(self._open.items()):
             shown = shown_proofs(self._new_lines(host), self._prefixes)
@@ -74,8 +74,8 @@ class ProofWatch:
             if simulated_s >= self._due.of(expectation):
                 del self._open[host]
                 proof = expectation.proof
-                must = expectation.shows is not Shows.MAY
-                # One that is late, where others are not, may still come.
+                must = expectation.requirement is not ProofRequirement.MAY
+                # If other hosts have logged this proof, a late host may still log it.
                 if must and proof is not None and proof not in self._proved:
                     absent.setdefault(f'none of these logged "{proof}"', []).append(host)
         self._refuse(absent)
@@ -83,19 +83,21 @@ class ProofWatch:
     def _refuse(self, problems: Mapping[str, list[str]]) -> None:
         if not problems:
             return
-        text = "; ".join(f"{what}: {some(who)}" for what, who in problems.items())
+        text = "; ".join(f"{what}: {format_first_hosts(who)}" for what, who in problems.items())
         first = next(iter(problems.values()))[0]
         lines = [
             line
-            for path in logs_of(self._hosts / first)
+            for path in find_tor_logs(self._hosts / first)
             for line in path.read_text(errors="replace").splitlines()
         ]
-        raise RunRefusedError(f"{text} (seen while it ran, and ended there)", lines[-LAST_LINES:])
+        raise RunRefusedError(
+            f"{text} (detected during the run, which was stopped)", lines[-LAST_LINES:]
+        )
 
     def _new_lines(self, host: str) -> list[str]:
-        """The whole lines that a host's Tor has logged since the last look."""
+        """Return the complete lines that a host's Tor has logged since the last call."""
         lines: list[str] = []
-        for path in logs_of(self._hosts / host):
+        for path in find_tor_logs(self._hosts / host):
             with path.open("rb") as log:
                 log.seek(self._read.get(path, 0))
                 new = log.read()

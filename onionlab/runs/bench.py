@@ -21,7 +21,7 @@ from onionlab.experiment.tor_options import parse_parameters
 from onionlab.experiment.tornettools import KIND as TORNETTOOLS
 from onionlab.experiment.tornettools_networks import require_networks
 from onionlab.network.sample import capacity_shares
-from onionlab.programs.building import at_once
+from onionlab.programs.building import run_concurrently
 from onionlab.programs.installed import find_oniontrace
 from onionlab.programs.libtorrent.build import ensure_peers, peer_program
 from onionlab.programs.libtorrent.variants import PeerVariant, load_peer_variants
@@ -35,7 +35,7 @@ from onionlab.rundir.tornet import ONIONTRACE, compose_tornet
 from onionlab.rundir.trace import traced_series
 from onionlab.rundir.verify_peers import verify_peer_logs
 from onionlab.rundir.verify_tor import verify_tor_logs
-from onionlab.rundir.watch_tor import ProofsDue, ProofWatch
+from onionlab.rundir.watch_tor import ProofDeadlines, ProofWatch
 from onionlab.tornet import KeptTornet, load_tornet
 from onionlab.yamlfile.units import nearest, show
 
@@ -43,7 +43,7 @@ from onionlab.yamlfile.units import nearest, show
 TOR_CC_ALG = 2
 
 
-class Built(Protocol):
+class BuiltProgram(Protocol):
     """A program that was built for a run, and what manifests record of it."""
 
     @property
@@ -85,12 +85,12 @@ class Bench(ABC):
         if added := set(self.selected) - set(experiment.variants):
             experiment.require_variants([*experiment.variants, *sorted(added)])
         self.engine: Engine
-        self.programs: Mapping[str, Built] = {}
+        self.programs: Mapping[str, BuiltProgram] = {}
 
     def open(self, request: Request, say: Callable[[str], None]) -> None:
         """Make engine and programs ready. Raises UserError where something is missing."""
         # The embedded engine builds a kernel.
-        self.engine, self.programs = at_once(
+        self.engine, self.programs = run_concurrently(
             lambda: open_engine(
                 request.engine, root=self.root, say=say, shadow=request.shadow, tgen=request.tgen
             ),
@@ -157,7 +157,7 @@ class Bench(ABC):
         ]
 
     @abstractmethod
-    def build(self, say: Callable[[str], None]) -> Mapping[str, Built]:
+    def build(self, say: Callable[[str], None]) -> Mapping[str, BuiltProgram]:
         """Build what the runs take and is not built yet; the engine's own is built meanwhile."""
 
     def settings(self, level: str) -> Any:
@@ -219,11 +219,11 @@ def _series_of_tor(bench: Bench) -> set[str | None]:
 class Workbench(Bench):
     """An experiment with Tor."""
 
-    def build(self, say: Callable[[str], None]) -> Mapping[str, Built]:
+    def build(self, say: Callable[[str], None]) -> Mapping[str, BuiltProgram]:
         """Build Tor, and libtorrent's peers where clients fetch in pieces."""
         levels = self.experiment.levels
         series = _series_of_tor(self)
-        programs: dict[str, Built] = {
+        programs: dict[str, BuiltProgram] = {
             tor_program(built.series): built
             for built in ensure_series(self.root, series, say=say).values()
         }
@@ -296,19 +296,19 @@ class Workbench(Bench):
         return ProofWatch(hosts, run.expectations, prefixes, due).look
 
 
-def proofs_due(time: TimeSettings) -> ProofsDue:
+def proofs_due(time: TimeSettings) -> ProofDeadlines:
     """When relays must have logged which variant they run.
 
     An exit logs in which order streams resume when the first of them has had to wait: behind a link
     of 20 KiB/s that was 15 minutes after they began. So it is certain at the end alone.
     """
-    return ProofsDue(every_relay_s=time.bootstrap_s, an_exit_s=time.stop_s)
+    return ProofDeadlines(every_relay_s=time.bootstrap_s, an_exit_s=time.stop_s)
 
 
 class PeersBench(Bench):
     """An experiment with libtorrent's peers alone."""
 
-    def build(self, say: Callable[[str], None]) -> Mapping[str, Built]:
+    def build(self, say: Callable[[str], None]) -> Mapping[str, BuiltProgram]:
         """Build libtorrent's peers."""
         peers = ensure_peers(self.root, self.needed, say=say)
         return {peer_program(name): built for name, built in peers.items()}
@@ -357,9 +357,9 @@ class TornetBench(Bench):
         require_networks(root, experiment)
         self._kept: tuple[tuple[str, int], KeptTornet] | None = None
 
-    def build(self, say: Callable[[str], None]) -> Mapping[str, Built]:
+    def build(self, say: Callable[[str], None]) -> Mapping[str, BuiltProgram]:
         """Build Tor, and find OnionTrace where the networks have it."""
-        programs: dict[str, Built] = {}
+        programs: dict[str, BuiltProgram] = {}
         if self._needs_oniontrace():
             tool = find_oniontrace()
             programs[ONIONTRACE] = Installed(tool.path, tool.version, tool.sha256)
@@ -417,7 +417,7 @@ class TornetBench(Bench):
     def watch(self, hosts: Path, level: str, run: RunDirectory) -> Callable[[float], None]:
         """Return what looks for the variants' proofs in the relays' logs."""
         facts, time = self.settings(level).facts, self.settings(level).time
-        due = ProofsDue(every_relay_s=facts.bootstrap_end_s, an_exit_s=time.stop_s)
+        due = ProofDeadlines(every_relay_s=facts.bootstrap_end_s, an_exit_s=time.stop_s)
         prefixes = load_registry(self.root).proof_prefixes
         return ProofWatch(hosts, run.expectations, prefixes, due).look
 

@@ -26,7 +26,7 @@ from analysis.formats.study import (
 from onionlab.errors import UserError
 from onionlab.experiment import AnySettings, Experiment, Settings
 from onionlab.experiment.tornettools import TornetSettings
-from onionlab.programs.registry import Look
+from onionlab.programs.registry import VariantDisplay
 from onionlab.runs.bench import Bench
 from onionlab.runs.host_facts import host_facts
 from onionlab.runs.plan import Plan
@@ -152,7 +152,7 @@ def published_cell_times(experiment: Experiment) -> PublishedCellTimes | None:
     )
 
 
-def _variant(look: Look) -> Variant:
+def _variant(look: VariantDisplay) -> Variant:
     return Variant(
         name=look.name,
         label=look.label,

@@ -27,7 +27,7 @@ from analysis.formats.plan_file import PlannedRun
 from analysis.measures.plot_data import plot_data
 from onionlab.errors import UserError
 from onionlab.runs.store import Store
-from onionlab.tornet import generate_log_of
+from onionlab.tornet import find_generate_log
 
 PLOT_DATA = "tornet.plot.data"
 
@@ -99,7 +99,7 @@ def _lay_out_one(root: Path, run: Path, target: Path, planned: PlannedRun) -> No
         else:
             # `archive` compresses these in place, and xz refuses files of several names.
             shutil.copy2(path, partial / path.name)
-    log = generate_log_of(root, planned.seed, run / files.HOSTS)
+    log = find_generate_log(root, planned.seed, run / files.HOSTS)
     if log is not None:
         shutil.copy2(log, partial / log.name)
     put_in_place(partial, target)

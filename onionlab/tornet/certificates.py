@@ -1,4 +1,4 @@
-"""Certificates of authorities and relays: whose they are, when they are valid; and their keys."""
+"""Parse certificates of authorities and relays, and check secret keys."""
 
 from __future__ import annotations
 
@@ -8,15 +8,15 @@ import time
 from dataclasses import dataclass
 
 _ED25519_HEAD = b"== ed25519v1-cert: type4 ==".ljust(32, b"\0")
-"""Of a file of Tor: src/lib/crypt_ops/crypto_format.c, crypto_write_tagged_contents_to_file()."""
+"""The head of Tor's file format: crypto_write_tagged_contents_to_file() in crypto_format.c."""
 _SECRET_HEAD = b"== ed25519v1-secret: type0 ==".ljust(32, b"\0")
 _SECRET_BYTES = 96
-# Tor ends its own with a NUL, tor-gencert without.
+# Tor ends its own files with a NUL; tor-gencert does not.
 _RSA_SECRET = re.compile(
     rb"-----BEGIN ((?:RSA )?PRIVATE KEY)-----\n[A-Za-z0-9+/=\n]+\n-----END \1-----[\s\0]*"
 )
 _LAST_LINE = "-----END SIGNATURE-----"
-_MOST_AGE_S = 365 * 24 * 3600
+_MAX_AGE_S = 365 * 24 * 3600
 
 
 @dataclass(frozen=True)
@@ -31,8 +31,8 @@ class AuthorityCertificate:
     expires_unix_s: int
 
     def holds(self, begin_unix_s: float, end_unix_s: float) -> bool:
-        """Whether Tor takes it all the time: it refuses one of over a year's age, too."""
-        until_s = min(self.expires_unix_s, self.published_unix_s + _MOST_AGE_S)
+        """Return whether Tor accepts it in the whole interval. The maximum age is one year."""
+        until_s = min(self.expires_unix_s, self.published_unix_s + _MAX_AGE_S)
         return self.published_unix_s <= begin_unix_s and end_unix_s < until_s
 
 
@@ -40,17 +40,17 @@ def read_authority_certificate(text: str) -> AuthorityCertificate:
     """Read keys/authority_certificate.
 
     Raises:
-        ValueError: it is none; says what is missing.
+        ValueError: it is not a certificate; the message states what is missing.
     """
 
     def line(keyword: str, pattern: str) -> str:
         found = re.search(rf"^{keyword} ({pattern})$", text, re.MULTILINE | re.ASCII)
         if found is None:
-            raise ValueError(f"no line {keyword}")
+            raise ValueError(f"line {keyword} is missing")
         return found[1]
 
     if _LAST_LINE not in text.splitlines():
-        raise ValueError(f"no line {_LAST_LINE}")
+        raise ValueError(f"line {_LAST_LINE} is missing")
     when = r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d"
     return AuthorityCertificate(
         identity=line("fingerprint", "[0-9A-Fa-f]{40}").upper(),
@@ -64,21 +64,21 @@ def _unix_s(text: str) -> int:
 
 
 def signing_key_expires_unix_s(content: bytes) -> int:
-    """When a relay's keys/ed25519_signing_cert expires (cert-spec, section 2.1: in whole hours).
+    """Return when a keys/ed25519_signing_cert expires (cert-spec, section 2.1: whole hours).
 
     Raises:
-        ValueError: it is no such certificate.
+        ValueError: it is not such a certificate.
     """
     if not content.startswith(_ED25519_HEAD) or len(content) < len(_ED25519_HEAD) + 6:
-        raise ValueError("no certificate of a signing key")
+        raise ValueError("not a certificate of a signing key")
     return 3600 * int.from_bytes(content[len(_ED25519_HEAD) + 2 : len(_ED25519_HEAD) + 6], "big")
 
 
 def is_rsa_secret(content: bytes) -> bool:
-    """Whether it is a whole RSA key, as keys/secret_id_key and keys/authority_signing_key are."""
+    """Return whether this is a complete RSA key such as keys/secret_id_key."""
     return _RSA_SECRET.fullmatch(content) is not None
 
 
 def is_ed25519_secret(content: bytes) -> bool:
-    """Whether it is a whole secret key, as those of relays' and onion services' identities are."""
+    """Return whether this is a complete secret key of a relay's or an onion service's identity."""
     return content.startswith(_SECRET_HEAD) and len(content) == _SECRET_BYTES

@@ -1,6 +1,6 @@
-"""What each host of a tornet is, by its files, and what it lacks.
+"""Determine the role of each host of a tornet from its files, and check the files.
 
-No rule looks at a host's name: what a torrc makes of a Tor and a graph of a TGen, that is its role.
+The rules do not use host names: the torrc of a Tor and the graph of a TGen determine the role.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from onionlab.tornet.tgen_graph import MODEL_PATHS, GraphError, TgenGraph, read_
 from onionlab.tornet.torrc_options import Options, TorrcError, parse_memory, read_options
 from onionlab.yamlfile.units import show
 
-# Below the host's folder. Without them Tor makes others at its start: another relay.
+# Paths in the host's folder. If one is missing, Tor generates new keys, and thus a different relay.
 RELAY_KEYS = (
     "fingerprint",
     "keys/secret_id_key",
@@ -39,7 +39,7 @@ AUTHORITY_KEYS = (
     "keys/authority_signing_key",
 )
 SERVICE_KEYS = ("hostname", "hs_ed25519_secret_key")
-"""Below HiddenServiceDir."""
+"""Paths in the HiddenServiceDir."""
 
 _SECRET_KEYS = {
     "secret_id_key": is_rsa_secret,
@@ -48,15 +48,15 @@ _SECRET_KEYS = {
     "hs_ed25519_secret_key": is_ed25519_secret,
 }
 
-# Of a host, and of nothing else.
+# Only folders of hosts contain these files.
 _HOST_FILES = ("torrc-defaults", "torrc", "tgenrc.graphml", "fingerprint", "hostname")
 
-# Options of Tor that name a file, if they name anything.
+# Tor options whose value is a file, if they are set.
 _FILE_OPTIONS = ("ServerDNSResolvConfFile", "V3BandwidthsFile", "GeoIPFile", "GeoIPv6File")
 
 _LIMITS = ("BandwidthRate", "BandwidthBurst")
 
-# A relay in a file of bandwidths, in a whole line.
+# The complete line of a relay in a bandwidth file.
 _MEASURED = re.compile(
     r"^(?=(?:[^\n]*[ \t])?bw=[0-9])(?:[^\n]*[ \t])?node_id=\$?([0-9A-Fa-f]{40})(?:[ \t][^\n]*)?\n",
     re.MULTILINE,
@@ -67,7 +67,7 @@ _TORRC_ARGUMENTS = ("--defaults-torrc", "-f")
 
 @dataclass(frozen=True)
 class _Parts:
-    """A host's files as far as they tell what it is."""
+    """The files that determine a host's role."""
 
     tor: Options | None
     tgen: TgenGraph | None
@@ -75,7 +75,7 @@ class _Parts:
 
 @dataclass(frozen=True)
 class _Authority:
-    """A line DirServer: what every Tor believes of an authority."""
+    """A DirServer line: the properties of an authority that every Tor expects."""
 
     nickname: str
     identity: str
@@ -84,13 +84,13 @@ class _Authority:
 
 
 class Checker:
-    """Goes through the hosts of a configuration, once."""
+    """Checks all hosts of a configuration; use each instance once."""
 
     def __init__(
         self, config: ShadowConfig, files: TornetFiles, graph: PathGraph, stop_ms: int
     ) -> None:
         self.hosts: dict[str, TornetHost] = {}
-        """By name, as far as they are understood; filled by `problems`."""
+        """Hosts by name, as far as they could be parsed; filled by `problems`."""
         self._config = config
         self._files = files
         self._graph = graph
@@ -102,12 +102,12 @@ class Checker:
         self._text_at = functools.cache(files.text)
 
     def problems(self) -> list[str]:
-        """All that is wrong, a sentence each; none where `hosts` holds every host.
+        """Return all problems, one sentence each; if there are none, `hosts` contains every host.
 
-        What hosts are to each other is looked at once each is whole: else one missing file would be
-        told as many faults.
+        Relations between hosts are checked only if each host is complete. Otherwise one missing
+        file would result in many messages.
         """
-        found = [*self._left_over(), *self._executables(), *self._host_problems()]
+        found = [*self._orphaned_folders(), *self._executables(), *self._host_problems()]
         if found:
             return found
         return [
@@ -117,8 +117,8 @@ class Checker:
             *self._peer_problems(),
         ]
 
-    def _left_over(self) -> Iterator[str]:
-        """A host's files without their host: YAML that is cut short is YAML still."""
+    def _orphaned_folders(self) -> Iterator[str]:
+        """Yield a folder without its host: a truncated YAML file may still be valid YAML."""
         folders = {
             path.removeprefix(f"{HOST_TEMPLATES}/").partition("/")[0]: path
             for path in sorted(self._files.paths, reverse=True)
@@ -126,12 +126,13 @@ class Checker:
         }
         for name in sorted(folders.keys() - self._config.hosts.keys())[:1]:
             yield (
-                f"{folders[name]} is of no host of {CONFIGURATION}: that is cut short, or the "
-                "folder is left over and to be removed"
+                f"{folders[name]} does not belong to a host of {CONFIGURATION}: that file is "
+                "truncated, "
+                "or the folder is obsolete and should be removed"
             )
 
     def _executables(self) -> Iterator[str]:
-        """Yield a problem for each program with several executables: a run would use one."""
+        """Yield a problem for each program with several executables: a run uses only one."""
         hosts: dict[str, dict[str, list[str]]] = {}
         for name, entry in self._config.hosts.items():
             for process in entry.processes:
@@ -141,7 +142,7 @@ class Checker:
             if len(by_path) > 1:
                 named = ", ".join(f"{path} ({_some(names)})" for path, names in by_path.items())
                 yield (
-                    f"{CONFIGURATION} names {len(by_path)} executables of {program}, and a run "
+                    f"{CONFIGURATION} names {len(by_path)} executables of {program}, but a run "
                     f"would use one for all: {named}. Give all the same path. To run another Tor "
                     "on some hosts, use tor.variants and tor.deployment in the experiment"
                 )
@@ -149,7 +150,7 @@ class Checker:
     def _host_problems(self) -> Iterator[str]:
         for name, entry in self._config.hosts.items():
             try:
-                self._parts[name] = self._parts_of(name, entry)
+                self._parts[name] = self._read_parts(name, entry)
             except (FileError, TorrcError, GraphError) as error:
                 yield f"host {name}: {error}"
         guards, exits = self._voted("Guard"), self._voted("Exit")
@@ -158,12 +159,14 @@ class Checker:
             role = self._role(name, parts, guards, exits)
             if role is None:
                 yield (
-                    f"host {name}: no rule says what it is: neither authority, relay, onion "
-                    "service, server nor client with TGen's streams or models; remove it from "
-                    f"{CONFIGURATION}, or give it the programs and the torrc of one of them"
+                    f"host {name}: its role is unknown: it is neither an authority, relay, onion "
+                    "service or server nor a client with TGen's streams or models; remove it from "
+                    f"{CONFIGURATION}, or give it the programs and the torrc of one of these"
                 )
                 continue
-            yield from (f"host {name}: {problem}" for problem in self._lacks(name, role, parts))
+            yield from (
+                f"host {name}: {problem}" for problem in self._key_problems(name, role, parts)
+            )
             up, down = self._links(entry)
             if up is None or down is None:
                 yield (
@@ -173,23 +176,24 @@ class Checker:
                 continue
             self.hosts[name] = self._host(name, entry, role, parts, (up, down))
 
-    def _parts_of(self, name: str, entry: HostEntry) -> _Parts:
-        """Read what a host's programs are told. Raises FileError, TorrcError, GraphError."""
+    def _read_parts(self, name: str, entry: HostEntry) -> _Parts:
+        """Read the configuration of a host's programs. Raises FileError, TorrcError, GraphError."""
         tors = [process for process in entry.processes if process.program == "tor"]
         tgens = [process for process in entry.processes if process.program == "tgen"]
         if len(tors) > 1 or len(tgens) > 1:
             raise FileError("it runs Tor or TGen twice: remove one of the two processes")
         if sum(process.program == "oniontrace" for process in entry.processes) > 1:
-            # Its log is looked for by the program's name, and two are not told apart.
+            # The program's name identifies its log, so two logs could not be distinguished.
             raise FileError("it runs OnionTrace twice: generate the network without --record")
         for process in entry.processes:
             if process.program == "oniontrace" and _mode(process.args) != "log":
                 raise FileError("its OnionTrace logs no events: generate the network with --events")
-            # The last line of a process, and of the file.
+            # This is the last line of a process, so its absence may mean that the file is
+            # truncated.
             if process.expected_final_state is None:
                 raise FileError(
                     f"its {process.program} has no expected_final_state: write "
-                    "`expected_final_state: running`, else Shadow expects that it ends"
+                    "`expected_final_state: running`, otherwise Shadow expects it to end"
                 )
         return _Parts(
             tor=self._tor_options(name, tors[0]) if tors else None,
@@ -197,17 +201,18 @@ class Checker:
         )
 
     def _tor_options(self, name: str, process: ProcessEntry) -> Options:
-        """What Tor is told: by the file of defaults, by its own, by its command line."""
+        """Return Tor's options from its file of defaults, its torrc and its command line."""
         arguments = _pairs(process.args)
         pairs: list[tuple[str, str]] = []
         for option in _TORRC_ARGUMENTS:
             path = arguments.pop(option, None)
             if path is None:
                 raise TorrcError(
-                    f"its Tor is called without {option}: name its files with --defaults-torrc and "
+                    f"its Tor is called without {option}: specify its files with --defaults-torrc "
+                    "and "
                     "-f in the process's args"
                 )
-            pairs += read_options(path, lambda one: self._text_at(self._files.seen_by(name, one)))
+            pairs += read_options(path, lambda one: self._text_at(self._files.resolve(name, one)))
         pairs += [(key.lstrip("-").lower(), value) for key, value in arguments.items()]
         options = Options(tuple(pairs))
         if options.get("DataDirectory") != ".":
@@ -222,7 +227,7 @@ class Checker:
         for option in _FILE_OPTIONS:
             path = options.get(option)
             if path:
-                self._files.seen_by(name, path)
+                self._files.resolve(name, path)
         return options
 
     def _tgen_graph(self, name: str, process: ProcessEntry) -> TgenGraph:
@@ -231,7 +236,7 @@ class Checker:
                 "its TGen is called with other arguments than a graph: give only its path in the "
                 "process's args"
             )
-        place = self._files.seen_by(name, process.args[0])
+        place = self._files.resolve(name, process.args[0])
         graph = self._graph_at(place)
         try:
             graph.require_actions()
@@ -245,13 +250,13 @@ class Checker:
             raise GraphError(f"{place}: {error}") from None
         for attribute in MODEL_PATHS:
             for value in graph.values(attribute):
-                path = self._files.seen_by(name, value)
+                path = self._files.resolve(name, value)
                 if not self._graph_at(path).is_model:
                     raise GraphError(
-                        f"{path} is no Markov model: name a file with a vertex called start"
+                        f"{path} is not a Markov model: specify a file with a vertex called start"
                     )
         if graph.has_models and not graph.has_timeouts:
-            paths = [self._files.seen_by(name, one) for one in graph.values("packetmodelpath")]
+            paths = [self._files.resolve(name, one) for one in graph.values("packetmodelpath")]
             endless = [path for path in paths if not self._graph_at(path).ends]
             if endless or not paths:
                 model = endless[0] if endless else "TGen's own packet model"
@@ -268,7 +273,7 @@ class Checker:
             raise GraphError(f"{path}: {error}") from None
 
     def _voted(self, flag: str) -> set[str]:
-        """Fingerprints of those that authorities give a flag, whatever they measure."""
+        """Return the fingerprints of the relays that authorities always give a flag."""
         listed = (
             parts.tor.get(f"TestingDirAuthVote{flag}") or ""
             for parts in self._parts.values()
@@ -299,8 +304,8 @@ class Checker:
         return "perf-client"
 
     def _identity(self, name: str) -> str | None:
-        """A relay's fingerprint as its own file has it; None where there is none."""
-        path = f"{self._files.of_host(name)}/{RELAY_KEYS[0]}"
+        """Return a relay's fingerprint from its own file, or None if the file has none."""
+        path = f"{self._files.host_folder(name)}/{RELAY_KEYS[0]}"
         try:
             words = self._text_at(path).split() if path in self._files else []
         except FileError:
@@ -308,9 +313,9 @@ class Checker:
         found = _fingerprint(words[1]) if len(words) == 2 else ""
         return found if len(found) == 40 else None
 
-    def _lacks(self, name: str, role: Role, parts: _Parts) -> Iterator[str]:
-        """Files that a host of its role has to have, and what is wrong with them."""
-        folder = self._files.of_host(name)
+    def _key_problems(self, name: str, role: Role, parts: _Parts) -> Iterator[str]:
+        """Yield missing and damaged files that a host of this role needs."""
+        folder = self._files.host_folder(name)
         wanted: Sequence[str] = ()
         if parts.tor is not None and role == "onion-service":
             service = (parts.tor.get("HiddenServiceDir") or "").strip('"')
@@ -337,14 +342,14 @@ class Checker:
                 yield "its TGen has no peers to stream with: set the attribute peers of its start"
 
     def _damaged(self, paths: Iterable[str]) -> Iterator[str]:
-        """Secret keys that Tor would replace at its start, and be another host."""
+        """Yield damaged secret keys. Tor would replace them and thus run a different host."""
         for path in paths:
             kind = _SECRET_KEYS.get(posixpath.basename(path))
             if kind is not None and not kind(self._files.content(path)):
-                yield f"{path} is no whole secret key: Tor would make another"
+                yield f"{path} is not a complete secret key: Tor would generate another"
 
     def _expired(self, path: str) -> Iterator[str]:
-        """Whether a signing key is one that Tor would replace at its start."""
+        """Yield a problem if Tor would replace a signing key at its start."""
         if path not in self._files:
             return
         try:
@@ -356,7 +361,7 @@ class Checker:
             yield f"{path} has expired when the simulation ends, in 2000: generate it with faketime"
 
     def _links(self, entry: HostEntry) -> tuple[int | None, int | None]:
-        """Bandwidth up and down in bit/s: the host's own, else its node's."""
+        """Return the bandwidth up and down in bit/s: the host's own, else its node's."""
         node = self._graph.nodes[entry.network_node_id]
         return entry.bandwidth_up or node.up_bit_per_s, entry.bandwidth_down or node.down_bit_per_s
 
@@ -390,7 +395,7 @@ class Checker:
         )
 
     def _addresses(self) -> Iterator[str]:
-        """Addresses that two hosts share."""
+        """Yield addresses that two hosts share."""
         seen: dict[str, str] = {}
         for name, entry in self._config.hosts.items():
             if entry.ip_addr is None:
@@ -403,7 +408,7 @@ class Checker:
             seen.setdefault(entry.ip_addr, name)
 
     def _authority_problems(self) -> Iterator[str]:
-        """Whether the authorities that every Tor trusts are those that are there, and valid."""
+        """Yield problems if the authorities that every Tor trusts do not exist or are not valid."""
         told = {
             tuple(parts.tor.all("DirServer") + parts.tor.all("DirAuthority")): name
             for name, parts in self._parts.items()
@@ -423,59 +428,62 @@ class Checker:
             return
         for name in sorted(trusted.keys() - self._config.hosts.keys()):
             yield (
-                f"the authority {name} that every Tor trusts is no host: remove its line "
+                f"the authority {name} that every Tor trusts is not a host: remove its line "
                 f"DirServer, or add the host to {CONFIGURATION}"
             )
         authorities = [name for name, host in self.hosts.items() if host.role == "authority"]
         if not authorities:
-            yield "there is no directory authority: set AuthoritativeDirectory 1 for one host"
+            yield (
+                "the network has no directory authority: set AuthoritativeDirectory 1 for one host"
+            )
         for role in ("guard", "exit"):
             if not {role, "exitguard"} & {host.role for host in self.hosts.values()}:
                 yield (
                     f"no relay is voted {role} by TestingDirAuthVote{role.capitalize()}: list the "
-                    "fingerprints of some in the authorities' torrc"
+                    "fingerprints of some relays in the authorities' torrc"
                 )
         for name in authorities:
             if name not in trusted:
                 yield (
-                    f"host {name}: an authority that no Tor trusts: no line DirServer names it; "
+                    f"host {name}: an authority that no Tor trusts: it has no line DirServer; "
                     "add one for all hosts"
                 )
                 continue
             yield from (
-                f"host {name}: {problem}" for problem in self._wrong_authority(name, trusted[name])
+                f"host {name}: {problem}"
+                for problem in self._authority_mismatches(name, trusted[name])
             )
 
-    def _wrong_authority(self, name: str, told: _Authority) -> Iterator[str]:
+    def _authority_mismatches(self, name: str, told: _Authority) -> Iterator[str]:
         host = self.hosts[name]
         if told.fingerprint != host.fingerprint:
-            yield "its keys are of another network: DirServer names another fingerprint"
+            yield "its keys belong to another network: DirServer has another fingerprint"
         if host.address != told.address:
-            yield f"its address is not {told.address}, as DirServer has it: set ip_addr to that"
-        path = f"{self._files.of_host(name)}/keys/authority_certificate"
+            yield f"its address is not {told.address}, as in DirServer: set ip_addr to that"
+        path = f"{self._files.host_folder(name)}/keys/authority_certificate"
         try:
             certificate = read_authority_certificate(self._text_at(path))
         except (ValueError, FileError) as error:
-            yield f"{path} is no key certificate: {error}"
+            yield f"{path} is not a key certificate: {error}"
             return
-        yield from self._wrong_certificate(path, certificate, told)
+        yield from self._certificate_problems(path, certificate, told)
 
-    def _wrong_certificate(
+    def _certificate_problems(
         self, path: str, certificate: AuthorityCertificate, told: _Authority
     ) -> Iterator[str]:
         if certificate.identity != told.identity:
-            yield f"{path} is of another network: DirServer names another v3ident"
+            yield f"{path} belongs to another network: DirServer has another v3ident"
         if not certificate.holds(EPOCH_UNIX_S, self._end_unix_s):
             yield (
-                f"{path} is not valid when the simulation runs, from 2000-01-01 on: "
+                f"{path} is not valid during the simulation, which starts on 2000-01-01: "
                 "generate it with faketime, as tornettools does"
             )
 
     def _relay_problems(self) -> Iterator[str]:
-        """Whether authorities measure and vote on those that are there: else roles are wrong."""
+        """Yield problems if the authorities measure or vote on relays that do not exist."""
         relays = {host.fingerprint: name for name, host in self.hosts.items() if host.fingerprint}
         measured = {
-            self._files.seen_by(name, path)
+            self._files.resolve(name, path)
             for name, parts in self._parts.items()
             if self.hosts[name].role == "authority"
             and parts.tor is not None
@@ -488,12 +496,13 @@ class Checker:
         for flag in ("Guard", "Exit"):
             for stranger in sorted(self._voted(flag) - relays.keys())[:1]:
                 yield (
-                    f"TestingDirAuthVote{flag} names {stranger}, which is no relay's fingerprint: "
-                    "it is of another network"
+                    f"TestingDirAuthVote{flag} lists {stranger}, which is not a relay's "
+                    "fingerprint: "
+                    "it belongs to another network"
                 )
 
     def _unmeasured(self, path: str, relays: Mapping[str, str]) -> Iterator[str]:
-        """How a file of bandwidths differs from the relays: tornettools lists all, authorities too.
+        """Yield differences between a bandwidth file and the network's relays and authorities.
 
         relays: fingerprint -> name.
         """
@@ -504,19 +513,22 @@ class Checker:
             more = f", nor {len(missing) - 1} more" if len(missing) > 1 else ""
             yield (
                 f"{path} does not list host {missing[0]}{more}: "
-                "it is cut short, or of another network"
+                "it is truncated, or belongs to another network"
             )
         elif strangers:
-            yield f"{path} lists {strangers[0]}, which is no host's: it is of another network"
+            yield (
+                f"{path} lists {strangers[0]}, which is not a host's: the file belongs to "
+                "another network"
+            )
 
     def _peer_problems(self) -> Iterator[str]:
-        """Streams that would go to nobody."""
+        """Yield peers that are unreachable."""
         reachable = self._config.hosts.keys() | set(self._services.values())
         for name, peers in self._peers.items():
             for peer in sorted(peers - reachable)[:1]:
                 yield (
                     f"host {name}: its peer {show(peer)} is neither a host nor an onion service: "
-                    "name one that is in the attribute peers"
+                    "correct the attribute peers"
                 )
 
 
@@ -526,7 +538,7 @@ def _some(hosts: Sequence[str]) -> str:
 
 
 def _pairs(words: Sequence[str]) -> dict[str, str]:
-    """The command line of a Tor: option -> value. Raises TorrcError for any other form."""
+    """Return a Tor's command line as option -> value. Raises TorrcError for any other form."""
     if len(words) % 2 or not all(word.startswith("-") for word in words[::2]):
         raise TorrcError(
             "its Tor is called with other arguments than options and their values: remove them "
@@ -536,7 +548,7 @@ def _pairs(words: Sequence[str]) -> dict[str, str]:
 
 
 def _mode(words: Sequence[str]) -> str:
-    """How an OnionTrace is called: keys and values, of any case (its oniontrace-config.c)."""
+    """Return OnionTrace's mode. Keys and values have any case (its oniontrace-config.c)."""
     given = dict(word.lower().split("=", 1) for word in words if "=" in word)
     return given.get("mode", "log")
 
@@ -546,10 +558,10 @@ def _fingerprint(text: str) -> str:
 
 
 def _authority(line: str) -> _Authority:
-    """What a line DirServer says: nickname, flags, address:port, fingerprint in ten groups.
+    """Parse a DirServer line: nickname, flags, address:port, fingerprint in ten groups.
 
     Raises:
-        ValueError: it is none.
+        ValueError: it is not such a line.
     """
     words = line.split()
     flags = dict(word.lower().split("=", 1) for word in words[1:] if "=" in word)
@@ -557,7 +569,7 @@ def _authority(line: str) -> _Authority:
     fingerprint = _fingerprint("".join(rest[1:]))
     if len(rest) < 2 or ":" not in rest[0] or len(fingerprint) != 40 or "v3ident" not in flags:
         raise ValueError(
-            f"a line DirServer is not understood: {show(line)}; write nickname, v3ident, "
+            f"invalid line DirServer: {show(line)}; write nickname, v3ident, "
             "address:port and fingerprint, as tornettools does"
         )
     return _Authority(
@@ -569,6 +581,6 @@ def _authority(line: str) -> _Authority:
 
 
 def _bytes(options: Options, name: str) -> int | None:
-    """Return an option's value in bytes; None if it has its default. Raises TorrcError."""
+    """Return an option's value in bytes, or None if it has its default. Raises TorrcError."""
     text = (options.get(name) or "").strip('"')
     return parse_memory(text) if text else None

@@ -1,8 +1,8 @@
-"""Networks made by an installed tornettools from what its `stage` wrote, and then imported.
+"""Generate networks with an installed tornettools from its staged files, and import them.
 
-tornettools samples the hosts by its `--seed`, but has our Tor, as released, draw keys by chance.
-Before the import others take their place that depend on the seed, so that the same inputs give the
-same network.
+tornettools samples the hosts by its `--seed` but has our Tor, as released, generate random keys.
+Before the import these are replaced by keys that depend on the seed, so that the same inputs result
+in the same network.
 """
 
 from __future__ import annotations
@@ -17,25 +17,25 @@ from pathlib import Path
 
 from onionlab.errors import UserError
 from onionlab.paths import is_folder, networks_directory
-from onionlab.tornet.keeping import KeptTornet, import_tornets, seeds_of
+from onionlab.tornet.keeping import KeptTornet, import_tornets, list_seeds
 from onionlab.tornet.model import Tornet
 
 VARIABLE = "TORNETTOOLS"
 DOCUMENTATION = "https://github.com/shadow/tornettools"
 STAGED = ("relayinfo_staging*.json", "userinfo_staging*.json", "networkinfo_staging*.gml")
-"""What `tornettools stage` writes, in the order of the arguments of `generate`."""
-OURS = ("--prefix", "--tor", "--torgencert")
-"""Options of `generate` that the command sets; `--seed` is tornettools' own, before `generate`."""
+"""The output of `tornettools stage`, in the order of the arguments of `generate`."""
+RESERVED_OPTIONS = ("--prefix", "--tor", "--torgencert")
+"""Options of `generate` that the command sets itself, in addition to `--seed` of tornettools."""
 RECORD = ("-r", "--record")
 FILES = ("-a", "--atlas", "-g", "--geoip_path")
-"""Options of `generate` that name files."""
+"""Options of `generate` whose value is a file."""
 TMODEL_FOLDER = "data"
 LAST_LINES = 12
 
 
 @dataclass(frozen=True)
-class Tors:
-    """Programs that draw keys and certificates."""
+class TorPrograms:
+    """The programs that generate keys and certificates."""
 
     tor: Path
     gencert: Path
@@ -49,7 +49,7 @@ def generate_tornets(
     staged: Path,
     tmodel: Path,
     options: Sequence[str],
-    tors: Tors,
+    tors: TorPrograms,
     draw_keys: Callable[[Path, int], None],
     say: Callable[[str], None],
     before_rename: Callable[[Tornet, int], None] = lambda _network, _count: None,
@@ -58,37 +58,37 @@ def generate_tornets(
 
     Args:
         root: The checkout.
-        name: Of the set of networks, which must be new.
-        seeds: How many networks.
-        staged: A folder with what `tornettools stage` wrote.
-        tmodel: A folder with tmodel's data, as `generate` wants it.
+        name: The name of the set of networks, which must be new.
+        seeds: The number of networks.
+        staged: A folder with the output of `tornettools stage`.
+        tmodel: A folder with tmodel's data, as `generate` expects it.
         options: Further options of `generate`, such as ``--network_scale``.
-        tors: What draws keys first.
-        draw_keys: Replaces them, in a directory that tornettools wrote, by those of a seed.
+        tors: The programs that generate the original keys.
+        draw_keys: Replaces these keys in a directory that tornettools wrote by those of a seed.
         say: Receives a line for each network.
-        before_rename: As `import_tornets` takes it.
+        before_rename: See `import_tornets`.
 
     Raises:
-        UserError: tornettools is missing or fails, an input is missing, or what it made cannot be
-            imported. Nothing was imported then.
+        UserError: tornettools is missing or fails, an input is missing, or its output cannot be
+            imported. In these cases nothing was imported.
     """
     program = find_tornettools()
-    if seeds_of(root, name):
+    if list_seeds(root, name):
         raise UserError(
-            f"there are networks {name} already",
-            "choose another name; make import-network adds seeds to those that are there",
+            f"networks {name} already exist",
+            "choose another name; use make import-network to add seeds to existing networks",
         )
-    _require_free(options)
-    inputs = [str(_only(staged, pattern)) for pattern in STAGED]
+    _check_options(options)
+    inputs = [str(_single_file(staged, pattern)) for pattern in STAGED]
     if not is_folder(tmodel / TMODEL_FOLDER):
         raise UserError(
             f"{tmodel} has no folder {TMODEL_FOLDER}",
-            "it is to be a copy of https://github.com/tmodel-ccs2018/tmodel-ccs2018.github.io",
+            "use a copy of https://github.com/tmodel-ccs2018/tmodel-ccs2018.github.io",
         )
     place = networks_directory(root).absolute() / ".generating" / uuid.uuid4().hex
     place.mkdir(parents=True)
     try:
-        made = []
+        generated = []
         for seed in range(1, seeds + 1):
             say(f"network {seed} of {seeds}: tornettools generate, seed {seed}")
             target = place / f"tornet-{seed}"
@@ -99,8 +99,8 @@ def generate_tornets(
                 place,
             )
             draw_keys(target, seed)
-            made.append(target)
-        return import_tornets(root, name, made, before_rename)
+            generated.append(target)
+        return import_tornets(root, name, generated, before_rename)
     finally:
         shutil.rmtree(place, ignore_errors=True)
         if not any(place.parent.iterdir()):
@@ -108,51 +108,54 @@ def generate_tornets(
 
 
 def find_tornettools() -> Path:
-    """tornettools: from the variable TORNETTOOLS, else from the PATH. Raises UserError."""
+    """Find tornettools by the variable TORNETTOOLS, else on the PATH. Raises UserError."""
     named = os.environ.get(VARIABLE) or None
     found = shutil.which(named or "tornettools")
     if found is None:
         raise UserError(
-            f"there is no {named}" if named else "tornettools is not installed",
-            f"How to install it: {DOCUMENTATION}\nIf it is installed elsewhere, name the "
+            f"{named} not found" if named else "tornettools is not installed",
+            f"How to install it: {DOCUMENTATION}\nIf it is installed elsewhere, specify the "
             f"executable: {VARIABLE}=/path/to/tornettools",
         )
     return Path(found).absolute()
 
 
-def _only(folder: Path, pattern: str) -> Path:
-    """The file of a folder that is named so. Raises UserError unless there is one."""
+def _single_file(folder: Path, pattern: str) -> Path:
+    """Return the only file of a folder that matches. Raises UserError for none or several."""
     found = sorted(folder.glob(pattern)) if is_folder(folder) else []
     if len(found) != 1:
-        what = "no" if not found else f"{len(found)} of"
+        what = "no" if not found else f"{len(found)} files"
         raise UserError(
             f"{folder} has {what} {pattern}",
-            "it is to hold what one `tornettools stage` wrote",
+            "use a folder with the output of one `tornettools stage`",
         )
     return found[0].resolve()
 
 
-def _require_free(options: Sequence[str]) -> None:
-    """Raises UserError where options are the command's own, or make what cannot be imported."""
+def _check_options(options: Sequence[str]) -> None:
+    """Raise UserError for options that the command sets itself or that prevent the import."""
     names = [word.partition("=")[0] for word in options]
-    if taken := sorted({name for name in names if name == "--seed" or _means(name, OURS)}):
-        raise UserError(f"{', '.join(taken)}: not here", "the command decides that itself")
-    if recorded := [name for name in names if _means(name, RECORD)]:
+    if taken := sorted(
+        {name for name in names if name == "--seed" or _matches(name, RESERVED_OPTIONS)}
+    ):
+        raise UserError(f"{', '.join(taken)}: not allowed", "the command sets it")
+    if recorded := [name for name in names if _matches(name, RECORD)]:
         raise UserError(
-            f"{recorded[0]}: not here",
-            "it starts a second OnionTrace on each host, whose log cannot be told from the first's",
+            f"{recorded[0]}: not allowed",
+            "it starts a second OnionTrace on each host, whose log cannot be distinguished from "
+            "the first's",
         )
 
 
-def _means(name: str, options: Sequence[str]) -> bool:
-    """Whether argparse takes a word for one of the options: abbreviated, or with a value behind."""
+def _matches(name: str, options: Sequence[str]) -> bool:
+    """Return whether argparse would parse a word as one of the options, possibly abbreviated."""
     if name.startswith("--"):
         return len(name) > 2 and any(option.startswith(name) for option in options)
     return name[:2] in options
 
 
 def _with_absolute_files(options: Sequence[str]) -> list[str]:
-    """The options, for a program that works in another folder."""
+    """Return the options with absolute paths, for a program with another working directory."""
     found = []
     is_file = False
     for word in options:
@@ -160,7 +163,7 @@ def _with_absolute_files(options: Sequence[str]) -> list[str]:
         if is_file:
             found.append(str(Path(word).absolute()))
             is_file = False
-        elif not _means(name, FILES):
+        elif not _matches(name, FILES):
             found.append(word)
         elif equals:
             found.append(f"{name}={Path(value).absolute()}")
@@ -172,11 +175,13 @@ def _with_absolute_files(options: Sequence[str]) -> list[str]:
     return found
 
 
-def _generate(words: Sequence[str], options: Sequence[str], tors: Tors, folder: Path) -> None:
-    """Call tornettools in a folder of its own: tor-gencert writes into the current one."""
-    ours = ["--tor", str(tors.tor.absolute()), "--torgencert", str(tors.gencert.absolute())]
+def _generate(
+    words: Sequence[str], options: Sequence[str], tors: TorPrograms, folder: Path
+) -> None:
+    """Run tornettools in the given folder, because tor-gencert writes to the current one."""
+    programs = ["--tor", str(tors.tor.absolute()), "--torgencert", str(tors.gencert.absolute())]
     done = subprocess.run(
-        [*words, *ours, *options],
+        [*words, *programs, *options],
         cwd=folder,
         stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE,

@@ -1,4 +1,4 @@
-"""The files of a tornet as a host's programs see them: by paths from the host's own folder."""
+"""The files of a tornet as a host's programs see them, by paths relative to the host's folder."""
 
 from __future__ import annotations
 
@@ -15,71 +15,71 @@ from onionlab.errors import UserError
 from onionlab.yamlfile.units import show
 
 CONF = "conf"
-LARGEST_FILE_BYTES = 2**26
-MOST_FILES = 1_000_000
+MAX_FILE_BYTES = 2**26
+MAX_FILES = 1_000_000
 ATLAS_ENDINGS = (".gml", ".gml.xz")
-"""Atlases are cut, not kept."""
+"""Atlases are not copied; an excerpt is stored instead."""
 COMPLETE = "Copy the whole directory that `tornettools generate` wrote, or generate it again."
-READABLE = "Give yourself the right to read it (chmod u+rX), or copy the directory again."
+READABLE = "Make it readable (chmod u+rX), or copy the directory again."
 
 
 class FileError(Exception):
-    """A file that a host asks for and cannot have, as a sentence."""
+    """A file that a host needs is missing or unusable; the message is a sentence."""
 
 
 @dataclass(frozen=True)
 class TornetFiles:
-    """All files that a run may start from: path in the directory -> where its bytes are."""
+    """All files that a run may start from: path in the directory -> path of its content."""
 
     paths: Mapping[str, Path]
 
     def __contains__(self, path: str) -> bool:
-        """Whether there is such a file."""
+        """Return whether this file exists."""
         return path in self.paths
 
-    def of_host(self, host: str) -> str:
-        """The folder of a host's own files, as it is before a run."""
+    def host_folder(self, host: str) -> str:
+        """Return the folder of a host's own files before a run."""
         return f"{HOST_TEMPLATES}/{host}"
 
-    def seen_by(self, host: str, name: str) -> str:
-        """The path in the directory of a file that a host's program names.
+    def resolve(self, host: str, name: str) -> str:
+        """Return the path in the directory of a file that a host's program refers to.
 
         Programs run in shadow.data/hosts/HOST, which starts as a copy of the host's own files.
 
         Raises:
-            FileError: it is no file of the directory.
+            FileError: the directory does not contain the file.
         """
         if name.startswith(("/", "~")):
             raise FileError(
-                f"{show(name)} is a file of the machine where the network was generated: "
-                "copy it into the network's conf/, and name it by its path from the host's folder, "
+                f"{show(name)} is a file on the machine where the network was generated: "
+                "copy it into the network's conf/, and use its path relative to the host's folder, "
                 f"such as ../../../{CONF}/{posixpath.basename(name)}"
             )
-        path = posixpath.normpath(posixpath.join(self.of_host(host), name))
+        path = posixpath.normpath(posixpath.join(self.host_folder(host), name))
         if path not in self.paths:
             raise FileError(f"{show(path)} is missing")
         return path
 
     def content(self, path: str) -> bytes:
-        """A file's bytes.
+        """Return a file's bytes.
 
         Raises:
-            FileError: it is too large, or cannot be read.
+            FileError: it is too large or cannot be read.
         """
         try:
             with self.paths[path].open("rb") as stream:
-                content = stream.read(LARGEST_FILE_BYTES + 1)
+                content = stream.read(MAX_FILE_BYTES + 1)
         except OSError as error:
             raise FileError(f"{path} cannot be read: {error.strerror}") from None
-        if len(content) > LARGEST_FILE_BYTES:
-            raise FileError(f"{path} is larger than {LARGEST_FILE_BYTES // 2**20} MiB")
+        if len(content) > MAX_FILE_BYTES:
+            raise FileError(f"{path} is larger than {MAX_FILE_BYTES // 2**20} MiB")
         return content
 
     def text(self, path: str) -> str:
-        """A file's text.
+        """Return a file's text.
 
         Raises:
-            FileError: it is none in UTF-8, or cannot be had.
+            FileError: it is not UTF-8 or cannot be read.
         """
         try:
             return self.content(path).decode()
@@ -87,21 +87,22 @@ class TornetFiles:
             raise FileError(f"{path} is not text in UTF-8") from None
 
     def hashes(self) -> dict[str, str]:
-        """SHA-256 of each file, by path.
+        """Return the SHA-256 of each file, by path.
 
         Raises:
-            FileError: one is too large, or cannot be read.
+            FileError: one is too large or cannot be read.
         """
         return {path: hashlib.sha256(self.content(path)).hexdigest() for path in sorted(self.paths)}
 
 
 def find_files(directory: Path, shown: str) -> TornetFiles:
-    """All files of conf/ and shadow.data.template/, without atlases.
+    """Return all files of conf/ and shadow.data.template/ except atlases.
 
-    shown: the directory as messages name it.
+    shown: the directory's name in messages.
 
     Raises:
-        UserError: a folder is missing or cannot be read, or holds what cannot be copied.
+        UserError: a folder is missing or cannot be read, or contains something that cannot be
+            copied.
     """
     found: dict[str, Path] = {}
     for folder in (CONF, TEMPLATE):
@@ -117,10 +118,11 @@ def find_files(directory: Path, shown: str) -> TornetFiles:
                 continue
             _require_plain(path, directory, f"{shown}/{relative}")
             found[relative] = path
-            if len(found) > MOST_FILES:
+            if len(found) > MAX_FILES:
                 raise UserError(
-                    f"{shown} holds more than {MOST_FILES} files",
-                    f"Remove what `tornettools generate` did not write to {CONF}/ and {TEMPLATE}/.",
+                    f"{shown} contains more than {MAX_FILES} files",
+                    f"Remove files that `tornettools generate` did not write to {CONF}/ and "
+                    f"{TEMPLATE}/.",
                 )
     return TornetFiles(found)
 
@@ -129,24 +131,24 @@ def _walk(folder: Path) -> Iterator[Path]:
     def refuse(error: OSError) -> None:
         raise UserError(f"{error.filename} cannot be read: {error.strerror}", READABLE)
 
-    # A link to a folder is listed among the folders, and not entered.
+    # os.walk lists a link to a folder among the folders and does not follow it.
     for parent, folders, names in os.walk(folder, onerror=refuse):
         yield from (Path(parent, name) for name in names)
         yield from (path for path in (Path(parent, name) for name in folders) if path.is_symlink())
 
 
 def _require_plain(path: Path, directory: Path, shown: str) -> None:
-    """Raises UserError for what is neither a file nor a link to one inside of the directory."""
+    """Raise UserError for anything but a file or a link to one inside the directory."""
     try:
         target = path.resolve(strict=True)
         is_file = stat.S_ISREG(target.stat().st_mode)
     except (OSError, RuntimeError):
         raise UserError(
-            f"{shown} is a link that leads nowhere", f"Remove it if no host reads it. {COMPLETE}"
+            f"{shown} is a broken link", f"Remove it if no host reads it. {COMPLETE}"
         ) from None
     if not is_file or not target.is_relative_to(directory.resolve()):
-        what, hint = "not a file", "Remove it."
+        what, hint = "not a regular file", "Remove it."
         if path.is_symlink():
             what = "a link out of the directory"
-            hint = "Replace it by a copy of the file that it leads to."
-        raise UserError(f"{shown} is {what}, and cannot be kept", hint)
+            hint = "Replace it with a copy of its target."
+        raise UserError(f"{shown} is {what} and cannot be imported", hint)

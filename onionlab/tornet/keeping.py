@@ -1,13 +1,13 @@
-"""Imported networks as they are kept: each whole, or not there.
+"""Store imported networks; each is either complete or absent.
 
     networks/<name>/<seed>/             one network: seed n of its set is the n-th directory
         tornet.json                     its model, hashes and origin (onionlab/tornet/model.py)
         conf/ shadow.data.template/     its files, with the cut graph as conf/network.gml
-        tornettools.generate.log        what `tornettools generate` told, if it was there; in no run
-    networks/.partial/                  what is being imported; never read
+        tornettools.generate.log        the log of `tornettools generate`, if any; used by no run
+    networks/.partial/                  an import in progress; never read
 
-Keys of tornettools are not drawn from a seed, so the files themselves have to be kept. A network
-enters its set by one rename, after all networks of an import were checked and written.
+tornettools does not derive keys from a seed, so the files themselves have to be stored. A network
+is added to its set by one rename, after all networks of an import were checked and written.
 """
 
 from __future__ import annotations
@@ -35,15 +35,16 @@ from onionlab.yamlfile.units import show
 
 NAME_PATTERN = r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}"
 GENERATE_LOG = "tornettools.generate.log"
-"""`tornettools parse` takes any file whose name begins so."""
-AGAIN = "import it again: make import-network FROM=directory NAME=name"
+"""`tornettools parse` reads any file with this prefix."""
+IMPORT_HINT = "import it again: make import-network FROM=directory NAME=name"
 
 
 @dataclass(frozen=True)
 class KeptTornet:
     """An imported network.
 
-    is_new: whether this import brought it; left_out: what it did not carry over.
+    is_new: whether this import added it; left_out: the parts of the directory that were not
+    imported.
     """
 
     directory: Path
@@ -53,32 +54,32 @@ class KeptTornet:
     left_out: tuple[str, ...] = ()
 
     def contents(self) -> dict[str, bytes]:
-        """The bytes of each file that a run starts from, by path.
+        """Return the bytes of each file that a run starts from, by path.
 
         Raises:
-            UserError: one is missing, or is not what was imported.
+            UserError: a file is missing, or has changed since the import.
         """
         return {path: self.content(path) for path in sorted(self.tornet.files)}
 
     def path_graph(self) -> PathGraph:
-        """The paths between the nodes that hosts attach to, from GRAPH.
+        """Return the paths between the nodes that hosts attach to, from GRAPH.
 
         Raises:
-            UserError: as `contents`.
+            UserError: see `contents`.
         """
         nodes = {host.node for host in self.tornet.hosts.values()}
         lines = self.content(GRAPH).splitlines(keepends=True)
         return read_path_graph(lines, str(self.directory / GRAPH), nodes)
 
     def content(self, path: str) -> bytes:
-        """The bytes of one file. Raises UserError as `contents`."""
+        """Return the bytes of one file. Raises UserError, see `contents`."""
         place = self.directory / path
         try:
             content = place.read_bytes()
         except OSError as error:
-            raise UserError(f"{place} cannot be read: {error.strerror}", AGAIN) from None
+            raise UserError(f"{place} cannot be read: {error.strerror}", IMPORT_HINT) from None
         if hashlib.sha256(content).hexdigest() != self.tornet.files[path]:
-            raise UserError(f"{place} is not what was imported", AGAIN)
+            raise UserError(f"{place} has changed since the import", IMPORT_HINT)
         return content
 
 
@@ -90,29 +91,33 @@ def import_tornets(
 ) -> list[KeptTornet]:
     """Import directories of ``tornettools generate`` as seeds 1, 2, ... of one set of networks.
 
-    Seeds that are there already have to be the same networks; they are left as they are.
+    If a seed already exists, its directory has to be the same network; it is not modified.
 
     Args:
         root: The working root.
-        name: Of the set.
-        directories: What ``tornettools generate`` wrote.
-        before_rename: Writes what belongs to the networks, from the first of them and their number,
-            so that an interrupted import leaves no network without it.
+        name: The name of the set.
+        directories: Directories that ``tornettools generate`` wrote.
+        before_rename: Writes files that belong to the networks. It gets the first network and the
+            number of networks, and is called so that an interrupted import leaves no network
+                without
+            these files.
 
     Raises:
-        UserError: the name is none, a directory cannot be imported, or it is no replicate of the
-            others: the same network, or simulated for another time. Nothing was imported then.
+        UserError: the name is invalid, a directory cannot be imported, or it is not a replicate of
+            the others: the same network, or another simulated time. Nothing was imported then.
     """
     _require_name(name)
     if not directories:
-        raise UserError("no directory to import", "name what `tornettools generate` wrote")
+        raise UserError(
+            "no directory to import", "specify directories that `tornettools generate` wrote"
+        )
     found = [(path, read_tornet(path)) for path in directories]
-    there = {seed: load_tornet(root, name, seed) for seed in seeds_of(root, name)}
-    _require_replicates(name, found, there)
+    existing = {seed: load_tornet(root, name, seed) for seed in list_seeds(root, name)}
+    _require_replicates(name, found, existing)
     place = networks_directory(root)
     partial = place / ".partial" / uuid.uuid4().hex
     try:
-        new = [(seed, one) for seed, (_, one) in enumerate(found, start=1) if seed not in there]
+        new = [(seed, one) for seed, (_, one) in enumerate(found, start=1) if seed not in existing]
         for seed, one in new:
             _write(partial / str(seed), one)
         before_rename(found[0][1].tornet, len(found))
@@ -120,18 +125,18 @@ def import_tornets(
             put_in_place(partial / str(seed), place / name / str(seed))
     finally:
         shutil.rmtree(partial, ignore_errors=True)
-        with contextlib.suppress(OSError):  # others may be at work in it
+        with contextlib.suppress(OSError):  # Another process may use it.
             partial.parent.rmdir()
     return [
         KeptTornet(
-            place / name / str(seed), seed, one.tornet, seed not in there, left_out=one.left_out
+            place / name / str(seed), seed, one.tornet, seed not in existing, left_out=one.left_out
         )
         for seed, (_, one) in enumerate(found, start=1)
     ]
 
 
-def seeds_of(root: Path, name: str) -> list[int]:
-    """The seeds of a set of networks, in order; none where there is no such set."""
+def list_seeds(root: Path, name: str) -> list[int]:
+    """Return the seeds of a set of networks in order, an empty list if the set does not exist."""
     _require_name(name)
     folder = networks_directory(root) / name
     found = [path.parent.name for path in folder.glob(f"*/{TORNET}")]
@@ -139,41 +144,41 @@ def seeds_of(root: Path, name: str) -> list[int]:
 
 
 def load_tornet(root: Path, name: str, seed: int) -> KeptTornet:
-    """One network of a set. Its files are held against their hashes when they are read.
+    """Load one network of a set. Its files are compared with their hashes when they are read.
 
     Raises:
-        UserError: it is not there, or its record is not what was imported.
+        UserError: it does not exist, or its record has changed since the import.
     """
     _require_name(name)
     directory = networks_directory(root) / name / str(seed)
     if not (directory / TORNET).is_file():
-        seeds = seeds_of(root, name)
+        seeds = list_seeds(root, name)
         if not seeds:
-            raise UserError(f"there is no network {show(name)}", AGAIN)
+            raise UserError(f"no networks {show(name)} found", IMPORT_HINT)
         raise UserError(
             f"the network {name} has no seed {seed}: it has {', '.join(map(str, seeds))}",
-            "import one directory more for it, behind the others",
+            "import one more directory for it, after the others",
         )
-    tornet = read_as(Tornet, directory / TORNET, "imported network", wrong=AGAIN)
+    tornet = read_as(Tornet, directory / TORNET, "imported network", wrong=IMPORT_HINT)
     if content_hash(tornet) != tornet.content_sha256:
-        raise UserError(f"{directory / TORNET} is not what was imported", AGAIN)
+        raise UserError(f"{directory / TORNET} has changed since the import", IMPORT_HINT)
     return KeptTornet(directory, seed, tornet)
 
 
-def generate_log_of(root: Path, seed: int, hosts: Path) -> Path | None:
-    """The log of ``tornettools generate`` of the network that a run was made in.
+def find_generate_log(root: Path, seed: int, hosts: Path) -> Path | None:
+    """Return the log of ``tornettools generate`` for the network of a run.
 
     Args:
-        root: the checkout.
-        seed: the run's.
-        hosts: the run's folder of hosts. Keys are drawn for each network anew, so that relays'
-            fingerprints tell which one it is.
+        root: The checkout.
+        seed: The run's seed.
+        hosts: The run's folder of hosts. Each network has its own keys, so the fingerprints of its
+            relays identify it.
 
     Returns:
-        None where that network is not here, or came without its log.
+        None if that network does not exist here, or was imported without its log.
     """
     for log in sorted(networks_directory(root).glob(f"[!.]*/{seed}/{GENERATE_LOG}")):
-        tornet = read_as(Tornet, log.parent / TORNET, "imported network", wrong=AGAIN)
+        tornet = read_as(Tornet, log.parent / TORNET, "imported network", wrong=IMPORT_HINT)
         relays = [f"{name}/fingerprint" for name, host in tornet.hosts.items() if host.fingerprint]
         if relays and all(
             _sha256(hosts / path) == tornet.files[f"{HOST_TEMPLATES}/{path}"] for path in relays
@@ -192,62 +197,68 @@ def _sha256(path: Path) -> str | None:
 def _require_name(name: str) -> None:
     if re.fullmatch(NAME_PATTERN, name, re.ASCII) is None:
         raise UserError(
-            f"{show(name)} is no name for networks",
-            "letters, digits, points and hyphens only, at most 100 of them",
+            f"{show(name)} is not a valid name for networks",
+            "use at most 100 letters, digits, points and hyphens",
         )
 
 
 def _require_replicates(
-    name: str, found: Sequence[tuple[Path, FoundTornet]], there: dict[int, KeptTornet]
+    name: str, found: Sequence[tuple[Path, FoundTornet]], existing: dict[int, KeptTornet]
 ) -> None:
-    """Raises UserError unless the networks are different ones of one kind."""
+    """Raise UserError unless the networks differ and are of one kind."""
     first_seed: dict[str, int] = {}
     for seed, (path, one) in enumerate(found, start=1):
-        kept = there.get(seed)
+        kept = existing.get(seed)
         if kept is not None and kept.tornet.content_sha256 != one.tornet.content_sha256:
             raise UserError(
-                f"seed {seed} of {name} is another network than {path}",
+                f"seed {seed} of {name} is a different network than {path}",
                 f"choose another name, or remove {kept.directory.parent} if no run needs it",
             )
         same = first_seed.setdefault(one.tornet.content_sha256, seed)
         if same != seed:
             raise UserError(
-                f"{found[same - 1][0]} and {path} are the same network: it would count twice",
+                f"{found[same - 1][0]} and {path} are the same network, which would count twice",
                 "generate another one with another --seed",
             )
-    for seed, kept in there.items():
+    for seed, kept in existing.items():
         same = first_seed.get(kept.tornet.content_sha256, seed)
         if same != seed:
             raise UserError(
-                f"{found[same - 1][0]} is seed {seed} of {name} already: it would count twice",
-                "name the directories in the order of the first import, new ones last",
+                f"{found[same - 1][0]} is already seed {seed} of {name} and would count twice",
+                "give the directories in the order of the first import, new ones last",
             )
     networks = [
         *((str(path), one.tornet) for path, one in found),
-        *((str(kept.directory), kept.tornet) for kept in there.values()),
+        *((str(kept.directory), kept.tornet) for kept in existing.values()),
     ]
     kinds = [(place, _kind(tornet), tornet.origin.generate) for place, tornet in networks]
-    for (at_a, a, told_a), (at_b, b, told_b) in itertools.combinations(kinds, 2):
+    for (at_a, a, options_a), (at_b, b, options_b) in itertools.combinations(kinds, 2):
         different = [
-            *(name for name, of_a, of_b in zip(a._fields, a, b, strict=True) if of_a != of_b),
-            # What only one of them tells need not differ: logs are lost, and options are new.
             *(
                 name
-                for name in sorted(told_a.keys() & told_b.keys() - {"seed"})
-                if told_a[name] != told_b[name]
+                for name, value_a, value_b in zip(a._fields, a, b, strict=True)
+                if value_a != value_b
+            ),
+            # Options that only one log contains need not differ: logs are lost, and new versions
+            # add options.
+            *(
+                name
+                for name in sorted(options_a.keys() & options_b.keys() - {"seed"})
+                if options_a[name] != options_b[name]
             ),
         ]
         if different:
             raise UserError(
-                f"{at_a} and {at_b} are no replicates: they differ in {', '.join(different)}",
+                f"{at_a} and {at_b} are not replicates: they differ in {', '.join(different)}",
                 "generate them with the same options but --seed, or import them under two names",
             )
 
 
 class _Kind(NamedTuple):
-    """What replicates have in common; the fields' names are for people.
+    """The properties that replicates have in common; the fields' names are used in messages.
 
-    How many relays of a position there are tornettools draws, and of all others the options say.
+    tornettools draws the number of relays in each position; its options determine all other
+    numbers.
     """
 
     stop_time: int
@@ -279,10 +290,10 @@ def _kind(tornet: Tornet) -> _Kind:
 
 
 def _write(directory: Path, found: FoundTornet) -> None:
-    """Write one network's folder; tornet.json last."""
+    """Write one network's folder, with tornet.json last."""
     for path, content in _contents(found):
         if hashlib.sha256(content).hexdigest() != found.tornet.files[path]:
-            raise UserError(f"{path} changed while it was imported", "import it again")
+            raise UserError(f"{path} changed during the import", "import it again")
         target = directory / path
         _make_folder(target.parent, directory)
         target.write_bytes(content)
@@ -298,7 +309,7 @@ def _contents(found: FoundTornet) -> Iterator[tuple[str, bytes]]:
 
 
 def _make_folder(folder: Path, directory: Path) -> None:
-    """Make a folder; a host's own and those below are for their owner alone, as Tor wants them."""
+    """Create a folder. Only the owner may read hosts' folders, as Tor requires."""
     for one in (*reversed(folder.relative_to(directory).parents), folder.relative_to(directory)):
         path = directory / one
         if not path.is_dir():

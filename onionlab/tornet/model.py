@@ -1,4 +1,4 @@
-"""What an imported network is: the model of tornet.json, and the hash that names its content."""
+"""The model of tornet.json, which describes an imported network, and the hash of its content."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from pydantic import Field
 from analysis.formats.format_model import FormatModel
 
 EPOCH_UNIX_S = 946684800
-"""Shadow's simulated time starts at 2000-01-01 00:00:00 UTC; keys have to be valid then."""
+"""Shadow's simulated time starts at 2000-01-01 00:00:00 UTC. Keys have to be valid then."""
 
 Program = Literal["tor", "tgen", "oniontrace"]
 PROGRAMS: tuple[Program, ...] = get_args(Program)
-"""What hosts of tornettools run."""
+"""The programs that hosts of tornettools run."""
 
 Role = Literal[
     "authority",
@@ -32,13 +32,13 @@ Role = Literal[
 ]
 ROLES: tuple[Role, ...] = get_args(Role)
 RELAY_ROLES = ROLES[:5]
-"""With identities, authorities included."""
+"""The roles with identities, including authorities."""
 
 
 class TornetProcess(FormatModel):
     """One program of a host, as Shadow would start it."""
 
-    program: Program = Field(description="base name; which executable that is, the run decides")
+    program: Program = Field(description="base name; the run determines the executable")
     arguments: tuple[str, ...] = Field(
         description="paths among them are relative to shadow.data/hosts/HOST"
     )
@@ -50,7 +50,7 @@ class TornetProcess(FormatModel):
 class TornetHost(FormatModel):
     """One simulated machine."""
 
-    role: Role = Field(description="what its files make it")
+    role: Role = Field(description="role, determined from its files")
     uses_onion_services: bool = Field(
         default=False, description="of a client: whether its peers are onion services"
     )
@@ -69,17 +69,17 @@ class TornetHost(FormatModel):
 
 
 class Atlas(FormatModel):
-    """The graph of paths between nodes, before it was cut and after."""
+    """The graph of paths between nodes, before and after it was cut."""
 
-    sha256: str = Field(description="of the file that was read, as it was")
-    nodes: int = Field(description="that it had")
-    edges: int = Field(description="that it had")
-    nodes_kept: int = Field(description="those that hosts attach to")
-    edges_kept: int = Field(description="those between them")
+    sha256: str = Field(description="of the original file")
+    nodes: int = Field(description="nodes of the original file")
+    edges: int = Field(description="edges of the original file")
+    nodes_kept: int = Field(description="nodes that hosts attach to")
+    edges_kept: int = Field(description="edges between these nodes")
 
 
 class Origin(FormatModel):
-    """Where a network comes from, as far as its directory tells; tornettools writes no version."""
+    """The origin of a network as far as its directory shows it; tornettools records no version."""
 
     directory: str = Field(description="name of the directory that was imported")
     generate: dict[str, int | float | str | bool | None] = Field(
@@ -89,53 +89,54 @@ class Origin(FormatModel):
 
 
 class Tornet(FormatModel):
-    """tornet.json: a network of tornettools that was imported, one seed of a set."""
+    """tornet.json: an imported network of tornettools, one seed of a set."""
 
     format: Literal[1] = Field(default=1, description="version")
     content_sha256: str = Field(
-        default="", description="over all that determines a run: every other key but origin"
+        default="", description="over everything that determines a run: every other key but origin"
     )
     origin: Origin = Field(description="where it comes from")
     counts: dict[str, int] = Field(description="hosts, by role")
     programs: dict[str, int] = Field(description="processes, by the base name of the executable")
     stop_ms: int = Field(gt=0, description="simulated time at which the simulation ends")
     bootstrap_end_ms: int = Field(
-        ge=0, description="simulated time until which Shadow limits no bandwidth and loses nothing"
+        ge=0,
+        description="simulated time until which Shadow limits no bandwidth and drops no packet",
     )
     options: dict[str, dict[str, Any]] = Field(
         default={},
-        description="what else the configuration sets for Shadow, by section: general, "
+        description="other options of Shadow in the configuration, by section: general, "
         "experimental, host_option_defaults",
     )
     hosts: dict[str, TornetHost] = Field(description="by name")
-    files: dict[str, str] = Field(description="path -> SHA-256, of each file that was kept")
+    files: dict[str, str] = Field(description="path -> SHA-256 of each imported file")
 
     def by_role(self, *roles: Role) -> dict[str, TornetHost]:
-        """The hosts of the given roles, by name, in order."""
+        """Return the hosts of the given roles, by name, in order."""
         return {name: host for name, host in sorted(self.hosts.items()) if host.role in roles}
 
-    def sealed(self) -> Tornet:
-        """The same with its hash."""
+    def with_hash(self) -> Tornet:
+        """Return a copy with its hash."""
         return self.model_copy(update={"content_sha256": content_hash(self)})
 
 
-def counts_of(hosts: Mapping[str, TornetHost]) -> dict[str, int]:
-    """How many hosts of each role there are, in the order of ROLES."""
+def count_hosts(hosts: Mapping[str, TornetHost]) -> dict[str, int]:
+    """Count the hosts of each role, in the order of ROLES."""
     found = Counter(host.role for host in hosts.values())
     return {role: found[role] for role in ROLES if found[role]}
 
 
-def programs_of(hosts: Mapping[str, TornetHost]) -> dict[str, int]:
-    """How many processes of each program there are, in the order of PROGRAMS."""
+def count_processes(hosts: Mapping[str, TornetHost]) -> dict[str, int]:
+    """Count the processes of each program, in the order of PROGRAMS."""
     found = Counter(process.program for host in hosts.values() for process in host.processes)
     return {name: found[name] for name in PROGRAMS if found[name]}
 
 
 def content_hash(tornet: Tornet) -> str:
-    """SHA-256 over all that determines a run, in hexadecimal digits.
+    """Return the SHA-256 over everything that determines a run, in hexadecimal digits.
 
-    The order of hosts, of keys and of files plays no part, and neither do the times and modes of
-    files or the place of the directory.
+    The order of hosts, keys and files does not matter, nor do the files' times and modes or the
+    path of the directory.
     """
     content = tornet.model_dump(mode="json", exclude={"content_sha256", "origin"})
     text = json.dumps(content, sort_keys=True, separators=(",", ":"), ensure_ascii=True)

@@ -1,8 +1,8 @@
-"""The graph of paths that Shadow reads (GML), cut to the nodes that hosts attach to.
+"""Read Shadow's graph of paths (GML) and cut it to the nodes that hosts attach to.
 
-tornettools' atlas of the Internet holds thousands of nodes and an edge for each two of them. Its
-configuration sets ``use_shortest_path: false``: Shadow takes the edge between two nodes and looks
-no further, so that what is cut away plays no part.
+tornettools' atlas of the Internet contains thousands of nodes and an edge for each pair. Its
+configuration sets ``use_shortest_path: false``, so Shadow uses only the edge between two nodes and
+the removed parts have no effect.
 """
 
 from __future__ import annotations
@@ -19,20 +19,21 @@ from onionlab.yamlfile.units import show
 
 T = TypeVar("T")
 
-LONGEST_LINE = 2**16
+MAX_LINE_BYTES = 2**16
 MAX_LINES = 2**26
-"""Eight for each edge of a complete graph of 4,000 nodes; the largest id in tmodel's is near 2,500.
+"""Eight lines for each edge of a complete graph of 4,000 nodes. The largest id in tmodel's atlas is
+about 2,500.
 """
-MOST_MISSING_SHOWN = 3
+MAX_MISSING_SHOWN = 3
 HINT = (
-    "Correct the line: GML with each attribute on a line of its own, as Shadow reads it. Or copy "
+    "Correct the line: use GML with one attribute per line, as Shadow reads it. Or copy "
     "the atlas again from where the network was generated."
 )
 
 
 @dataclass(frozen=True)
 class PathNode:
-    """A point of the network that hosts attach to; bandwidths hold for hosts without their own."""
+    """A point of the network that hosts attach to, with bandwidths for hosts without their own."""
 
     label: str | None
     country_code: str | None
@@ -42,7 +43,7 @@ class PathNode:
 
 @dataclass(frozen=True)
 class Path:
-    """What packets meet between two nodes: one-way latency, jitter and the share that is lost."""
+    """A path between two nodes: one-way latency, jitter and share of lost packets."""
 
     latency_ns: int
     jitter_ns: int
@@ -51,9 +52,9 @@ class Path:
 
 @dataclass(frozen=True)
 class PathGraph:
-    """Nodes by id and paths by their two ends; undirected ones stand once, the lower id first.
+    """Nodes by id and paths by their two ends. Undirected ones are listed once, the lower id first.
 
-    nodes_read, edges_read: what the file had, kept or not.
+    nodes_read, edges_read: the numbers in the file, whether or not they were kept.
     """
 
     directed: bool
@@ -63,7 +64,7 @@ class PathGraph:
     edges_read: int
 
     def missing_paths(self) -> list[tuple[int, int]]:
-        """Pairs of nodes without a path, a node and itself included: Shadow refuses those."""
+        """Return pairs of nodes without a path, including a node and itself: Shadow needs all."""
         ids = sorted(self.nodes)
         return [
             (a, b)
@@ -75,7 +76,7 @@ class PathGraph:
 
 @dataclass(slots=True)
 class _Record:
-    """A node, an edge or the graph while it is read; values as they are written."""
+    """A node, an edge or the graph while it is read, with unparsed values."""
 
     kind: str
     file: str
@@ -84,11 +85,11 @@ class _Record:
 
     @property
     def place(self) -> str:
-        """Where it begins, for messages."""
+        """The position of its first line, for messages."""
         return f"{self.file}:{self.line}: {self.kind}"
 
     def text(self, name: str) -> str | None:
-        """Return a value without its quotes; None where there is none. Raises UserError."""
+        """Return a value without its quotes, or None if it is missing. Raises UserError."""
         value = self.values.get(name.encode())
         try:
             return None if value is None else value.decode().strip('"')
@@ -97,13 +98,13 @@ class _Record:
 
 
 def read_path_graph(lines: Iterable[bytes], file: str, keep: Collection[int]) -> PathGraph:
-    """Read GML, and keep the nodes `keep` with the paths between them.
+    """Read GML and return the nodes `keep` with the paths between them.
 
-    lines: of the file, of which nothing but one line is held; file: as messages name it.
+    lines: the lines of the file, which need not fit into memory; file: its name in messages.
 
     Raises:
-        UserError: not GML as Shadow reads it, a node of `keep` or a path between two is missing, or
-            stands twice.
+        UserError: the file is not GML as Shadow reads it, or a node of `keep` or a path between two
+            of them is missing or duplicated.
     """
     nodes: dict[int, PathNode] = {}
     paths: dict[tuple[int, int], Path] = {}
@@ -117,7 +118,7 @@ def read_path_graph(lines: Iterable[bytes], file: str, keep: Collection[int]) ->
         if record.kind == "node":
             number = _value(record, "id", _whole)
             if number in nodes:
-                raise UserError(f"{record.place}: the id {number} stands twice", HINT)
+                raise UserError(f"{record.place}: duplicate id {number}", HINT)
             if number in keep:
                 nodes[number] = _node(record)
             continue
@@ -126,30 +127,30 @@ def read_path_graph(lines: Iterable[bytes], file: str, keep: Collection[int]) ->
             continue
         pair = ends if directed or ends[0] <= ends[1] else (ends[1], ends[0])
         if pair in paths:
-            message = f"there is another one between {pair[0]} and {pair[1]}"
+            message = f"duplicate edge between {pair[0]} and {pair[1]}"
             raise UserError(f"{record.place}: {message}", HINT)
         paths[pair] = _path(record)
     graph = PathGraph(directed, nodes, paths, read["node"], read["edge"])
     absent = sorted(set(keep) - set(nodes))
     if absent:
-        shown = ", ".join(map(str, absent[:MOST_MISSING_SHOWN]))
+        shown = ", ".join(map(str, absent[:MAX_MISSING_SHOWN]))
         raise UserError(
             f"{file}: {len(absent)} nodes that hosts attach to are missing, such as {shown}",
-            "Use the atlas that the network was generated with: this is another one.",
+            "Use the atlas that the network was generated with; this is a different one.",
         )
     missing = graph.missing_paths()
     if missing:
-        shown = ", ".join(f"{a} to {b}" for a, b in missing[:MOST_MISSING_SHOWN])
+        shown = ", ".join(f"{a} to {b}" for a, b in missing[:MAX_MISSING_SHOWN])
         raise UserError(
             f"{file}: {len(missing)} pairs of nodes in use have no edge, such as {shown}",
-            "Add these edges, or use the atlas that the network was generated with: there has to "
-            "be an edge between each two nodes, and from each node to itself.",
+            "Add these edges, or use the atlas that the network was generated with: it needs an "
+            "edge between every two nodes and from each node to itself.",
         )
     return graph
 
 
 def graph_bytes(graph: PathGraph) -> bytes:
-    """The graph in its one canonical form: sorted, each attribute on a line of its own."""
+    """Return the graph in its canonical form: sorted, with one attribute per line."""
     lines = ["graph [", f"  directed {int(graph.directed)}"]
     for number, node in sorted(graph.nodes.items()):
         lines += ["  node [", f"    id {number}"]
@@ -182,10 +183,10 @@ _LINE = re.compile(rb"""([A-Za-z]\w*)(?:\s*(\[)|\s+("[^"]*"|[-+]?[0-9][0-9.eE+-]
 
 
 def _records(lines: Iterable[bytes], file: str) -> Iterator[_Record]:
-    """Each node and edge once it is complete, and the graph before the first of them.
+    """Yield each node and edge once it is complete, and the graph before the first of them.
 
     Raises:
-        UserError: not GML as Shadow reads it; says in which line.
+        UserError: the file is not GML as Shadow reads it; the message includes the line.
     """
     graph: _Record | None = None
     inner: _Record | None = None
@@ -194,10 +195,12 @@ def _records(lines: Iterable[bytes], file: str) -> Iterator[_Record]:
     line = b""
     match = _LINE.fullmatch
     for number, raw in enumerate(lines, start=1):
-        if len(raw) > LONGEST_LINE:
-            raise UserError(f"{file}:{number}: the line is longer than {LONGEST_LINE} bytes", HINT)
+        if len(raw) > MAX_LINE_BYTES:
+            raise UserError(
+                f"{file}:{number}: the line is longer than {MAX_LINE_BYTES} bytes", HINT
+            )
         if number > MAX_LINES:
-            raise UserError(f"{file}: more than {MAX_LINES} lines: no atlas has so many", HINT)
+            raise UserError(f"{file}: more than {MAX_LINES} lines: it is not an atlas", HINT)
         line = raw.strip()
         found = match(line)
         if found is None:
@@ -208,11 +211,11 @@ def _records(lines: Iterable[bytes], file: str) -> Iterator[_Record]:
         if value is not None:
             record = inner or graph
             if record is None:
-                continue  # who made the file
+                continue  # The file's creator.
             if name in record.values or (graph_yielded and inner is None):
-                break  # whether the graph is directed has to stand before its nodes
+                break  # The graph's attribute `directed` has to precede its nodes.
             record.values[name] = value
-        elif opening is None:  # a closing bracket
+        elif opening is None:  # A closing bracket.
             if inner is not None:
                 yield inner
                 inner = None
@@ -231,13 +234,13 @@ def _records(lines: Iterable[bytes], file: str) -> Iterator[_Record]:
             inner = _Record(name.decode(), file, number)
     else:
         if not closed:
-            raise UserError(f"{file}: ends after line {number}, inside of the graph", HINT)
+            raise UserError(f"{file}: ends after line {number}, inside the graph", HINT)
         return
     try:
         shown = show(line.decode())
     except UnicodeDecodeError:
         raise UserError(f"{file}:{number}: not text in UTF-8", HINT) from None
-    raise UserError(f"{file}:{number}: not GML as it is read here: {shown}", HINT)
+    raise UserError(f"{file}:{number}: unsupported GML: {shown}", HINT)
 
 
 def _node(record: _Record) -> PathNode:
@@ -292,4 +295,4 @@ def _loss(text: str) -> float:
         loss = math.nan
     if not 0 <= loss <= 1:
         raise ValueError(f"expected a share from 0 to 1, got {show(text)}")
-    return abs(loss)  # one zero
+    return abs(loss)  # Normalise -0.0.

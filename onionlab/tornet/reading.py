@@ -1,4 +1,4 @@
-"""From a directory that ``tornettools generate`` wrote to its model, or to all that is wrong."""
+"""Read and check a directory that ``tornettools generate`` wrote."""
 
 from __future__ import annotations
 
@@ -22,9 +22,9 @@ from onionlab.tornet.host_files import (
     TornetFiles,
     find_files,
 )
-from onionlab.tornet.model import Atlas, Origin, Tornet, counts_of, programs_of
+from onionlab.tornet.model import Atlas, Origin, Tornet, count_hosts, count_processes
 from onionlab.tornet.path_graph import (
-    LONGEST_LINE,
+    MAX_LINE_BYTES,
     PathGraph,
     graph_bytes,
     read_path_graph,
@@ -35,37 +35,38 @@ from onionlab.tornet.shadow_config import (
     ShadowConfig,
     read_shadow_config,
 )
-from onionlab.tornet.shadow_options import OF_A_RUN
+from onionlab.tornet.shadow_options import RUN_OPTIONS
 from onionlab.tornet.shadow_units import time_ms
 from onionlab.yamlfile.reading import as_user_error
 from onionlab.yamlfile.tree import Node
 from onionlab.yamlfile.units import show
 
 GRAPH = f"{CONF}/network.gml"
-"""Where the cut graph is kept."""
+"""The path of the cut graph."""
 
-OF_SHADOW_1 = "shadow.config.xml"
-MOST_SHOWN = 20
+SHADOW_1_CONFIGURATION = "shadow.config.xml"
+MAX_SHOWN = 20
 MAX_ATLAS_BYTES = 2**30
-"""Unpacked: several times as much as tmodel's atlas holds."""
-CORRECT = (
-    "Correct this in the directory and import it again. If a file is missing, cut short or of "
+"""The limit of the unpacked size, several times the size of tmodel's atlas."""
+CORRECTION_HINT = (
+    "Correct this in the directory and import it again. If a file is missing, truncated or from "
     f"another network: {COMPLETE[0].lower()}{COMPLETE[1:]} docs/how-to/import-networks.md lists "
-    "what is refused."
+    "what is rejected."
 )
-ATLAS_AGAIN = (
+ATLAS_HINT = (
     "Copy the atlas again from where the network was generated, or from tmodel's data "
     "(docs/how-to/import-networks.md)."
 )
 _XZ_MAGIC = b"\xfd7zXZ\x00"
 
-# What a run decides itself or the network's model tells, and what shows how it comes along.
-_NOT_KEPT = {
-    *OF_A_RUN,
+# Options that a run sets itself, that the network's model contains, or that only affect progress
+# output.
+_OMITTED_OPTIONS = {
+    *RUN_OPTIONS,
     *("bootstrap_end_time", "heartbeat_interval", "log_level", "parallelism"),
 }
 
-# Of `tornettools generate`, without the files and programs of the machine where it ran.
+# Options of `tornettools generate`, without files and programs of the machine where it ran.
 _GENERATE_OPTIONS = (
     *("seed", "network_scale", "process_scale", "server_scale", "load_scale"),
     *("exit_user_scale", "onion_service_user_scale"),
@@ -73,17 +74,17 @@ _GENERATE_OPTIONS = (
 )
 _LOGS = "tornettools.generate.*.log"
 _CHOSEN = re.compile(rb"Chose \d+ of \d+ relays using scale factor \S")
-_LARGEST_LOG_BYTES = 2**24
+MAX_LOG_BYTES = 2**24
 
 
 @dataclass(frozen=True)
 class FoundTornet:
-    """A network as it was found: its model, and where each file that is kept has its bytes from.
+    """A network as it was found: its model and the source of each imported file.
 
-    graph: the cut graph of paths, kept as GRAPH, which is among the model's files and not here.
-    generate_log: of `tornettools generate`, without the lines that name paths of the machine where
-    it ran; it determines no run. None where there is none.
-    left_out: executables, options and files of the directory that no run uses.
+    graph: the cut graph of paths, stored as GRAPH; it is part of the model's files but not of
+    `files`. generate_log: the log of `tornettools generate`, without lines with paths of the
+    machine where it ran; runs do not depend on it. None if the log is missing. left_out:
+    executables, options and files of the directory that no run uses.
     """
 
     tornet: Tornet
@@ -97,8 +98,9 @@ def read_tornet(directory: Path) -> FoundTornet:
     """Read and check a directory that ``tornettools generate`` wrote.
 
     Raises:
-        UserError: it is none, or not a whole one, or holds what cannot be run here; names all that
-            is wrong with its hosts together.
+        UserError: it is not such a directory, is incomplete, or contains something that cannot be
+            run
+            here. All errors in its hosts are reported together.
     """
     shown = str(directory)
     _require_tornet(directory, shown)
@@ -119,7 +121,7 @@ def read_tornet(directory: Path) -> FoundTornet:
         cut = graph_bytes(graph)
         hashes = {**files.hashes(), GRAPH: hashlib.sha256(cut).hexdigest()}
     except FileError as error:
-        raise UserError(f"{shown}: {error}", CORRECT) from None
+        raise UserError(f"{shown}: {error}", CORRECTION_HINT) from None
     log = _generate_log(directory)
     tornet = Tornet(
         origin=Origin(
@@ -133,42 +135,42 @@ def read_tornet(directory: Path) -> FoundTornet:
                 edges_kept=len(graph.paths),
             ),
         ),
-        counts=counts_of(hosts),
-        programs=programs_of(hosts),
+        counts=count_hosts(hosts),
+        programs=count_processes(hosts),
         stop_ms=stop_ms,
         bootstrap_end_ms=bootstrap_end_ms,
         options=_options(config),
         hosts=hosts,
         files=hashes,
-    ).sealed()
+    ).with_hash()
     return FoundTornet(tornet, files, cut, _without_paths(log), _left_out(directory, config))
 
 
 def _require_tornet(directory: Path, shown: str) -> None:
-    """Raises UserError where the directory is something else."""
+    """Raise UserError if the directory is something else."""
     if not is_folder(directory):
         raise UserError(
-            f"there is no directory {shown}",
-            "Name the directory that `tornettools generate` wrote (its --prefix).",
+            f"directory {shown} not found",
+            "Specify the directory that `tornettools generate` wrote (its --prefix).",
         )
     if is_file(directory / CONFIGURATION):
         for folder in (CONF, HOST_TEMPLATES):
             if not is_folder(directory / folder):
-                raise UserError(f"{shown} is cut short: there is no {folder}/", COMPLETE)
+                raise UserError(f"{shown} is incomplete: {folder}/ is missing", COMPLETE)
         return
-    if is_file(directory / OF_SHADOW_1):
+    if is_file(directory / SHADOW_1_CONFIGURATION):
         raise UserError(
-            f"{shown} is for Shadow 1.x: it has {OF_SHADOW_1} and no {CONFIGURATION}",
+            f"{shown} is for Shadow 1.x: it has {SHADOW_1_CONFIGURATION} but no {CONFIGURATION}",
             "Generate the network again with tornettools 2.0.",
         )
     raise UserError(
-        f"{shown} is no directory of tornettools: there is no {CONFIGURATION}",
-        "Name the directory that `tornettools generate` wrote (its --prefix).",
+        f"{shown} is not a directory of tornettools: {CONFIGURATION} is missing",
+        "Specify the directory that `tornettools generate` wrote (its --prefix).",
     )
 
 
 def _times(config: ShadowConfig, tree: Node, file: str) -> tuple[int, int]:
-    """When the simulation ends and when its bootstrap does, in ms. Raises UserError."""
+    """Return the times at which the simulation and its bootstrap end, in ms. Raises UserError."""
     found = {}
     problems = []
     for name, default in (("stop_time", None), ("bootstrap_end_time", 0)):
@@ -185,7 +187,7 @@ def _times(config: ShadowConfig, tree: Node, file: str) -> tuple[int, int]:
     late = [
         tree.locate(
             ("hosts", name, "processes", number, "start_time"),
-            "not before stop_time: Shadow refuses that",
+            "not before stop_time: Shadow rejects this",
         )
         for name, host in config.hosts.items()
         for number, process in enumerate(host.processes)
@@ -197,10 +199,10 @@ def _times(config: ShadowConfig, tree: Node, file: str) -> tuple[int, int]:
 
 
 def _graph_path(directory: Path, config: ShadowConfig, file: str) -> Path:
-    """Where the graph of paths is. Raises UserError where it cannot be had, or not be cut.
+    """Return the path of the graph of paths. Raises UserError if it is missing or cannot be cut.
 
-    tornettools writes its path on the machine where it ran; a directory that was moved has it in
-    its own conf/ still.
+    The configuration contains its path on the machine where tornettools ran. A directory that was
+    moved still has the graph in its own conf/.
     """
     network = config.network
     if network.graph.type != "gml":
@@ -211,8 +213,9 @@ def _graph_path(directory: Path, config: ShadowConfig, file: str) -> Path:
     if network.use_shortest_path:
         raise UserError(
             f"{file}: network.use_shortest_path is not false: paths may lead through nodes without "
-            "hosts, so that the graph cannot be cut to those in use",
-            "Set use_shortest_path: false, as tornettools does: its atlas has an edge for each two "
+            "hosts, so the graph cannot be cut to the nodes in use",
+            "Set use_shortest_path: false, as tornettools does: its atlas has an edge for every "
+            "two "
             "nodes.",
         )
     named = Path(network.graph.file.path)
@@ -221,16 +224,16 @@ def _graph_path(directory: Path, config: ShadowConfig, file: str) -> Path:
         if is_file(place):
             return place
     raise UserError(
-        f"{file}: network.graph.file.path: there is no {named}, and no {places[0]}",
+        f"{file}: network.graph.file.path: neither {named} nor {places[0]} exists",
         f"Put the atlas into {places[0].parent}.",
     )
 
 
 def _read_graph(path: Path, keep: set[int]) -> tuple[PathGraph, str]:
-    """Read and cut the graph; also the SHA-256 of its file. Raises UserError.
+    """Read and cut the graph. Return it with the SHA-256 of its file. Raises UserError.
 
-    Whether it is compressed, its first bytes tell: tornettools writes `compression: xz` for an
-    atlas that its option --atlas takes decompressed as well.
+    The first bytes show whether it is compressed: tornettools writes `compression: xz` even for an
+    uncompressed atlas of its option --atlas.
     """
     try:
         with path.open("rb") as stream:
@@ -241,29 +244,29 @@ def _read_graph(path: Path, keep: set[int]) -> tuple[PathGraph, str]:
             unpacked = pieces(stream, ".xz" if is_xz else "", MAX_ATLAS_BYTES)
             return read_path_graph(_lines(unpacked), str(path), keep), sha256
     except DamagedError as error:
-        raise UserError(f"{path} is damaged: {error}", ATLAS_AGAIN) from None
+        raise UserError(f"{path} is damaged: {error}", ATLAS_HINT) from None
     except TooLargeError as error:
-        raise UserError(f"{path} is not an atlas: {error}", ATLAS_AGAIN) from None
+        raise UserError(f"{path} is not an atlas: {error}", ATLAS_HINT) from None
     except OSError as error:
         raise UserError(f"{path} cannot be read: {error.strerror}", READABLE) from None
 
 
 def _lines(unpacked: Iterable[bytes]) -> Iterator[bytes]:
-    """Yield the lines; stop within one that is longer than LONGEST_LINE."""
+    """Yield the lines; stop inside a line that is longer than MAX_LINE_BYTES."""
     rest = b""
     for piece in unpacked:
         *lines, rest = (rest + piece).split(b"\n")
         yield from lines
-        if len(rest) > LONGEST_LINE:
+        if len(rest) > MAX_LINE_BYTES:
             break
     if rest:
         yield rest
 
 
 def _options(config: ShadowConfig) -> dict[str, dict[str, Any]]:
-    """What the configuration tells Shadow besides, without what a run decides."""
+    """Return the configuration's other options of Shadow, without those that a run sets."""
     sections = {
-        "general": {k: v for k, v in config.general.items() if k not in _NOT_KEPT},
+        "general": {k: v for k, v in config.general.items() if k not in _OMITTED_OPTIONS},
         "experimental": config.experimental,
         "host_option_defaults": config.host_option_defaults,
     }
@@ -271,9 +274,9 @@ def _options(config: ShadowConfig) -> dict[str, dict[str, Any]]:
 
 
 def _left_out(directory: Path, config: ShadowConfig) -> tuple[str, ...]:
-    """Return what is not carried over because each run decides it, or nothing reads it."""
+    """Return parts that are not imported because each run sets them or nothing reads them."""
     executables = {process.path for host in config.hosts.values() for process in host.processes}
-    options = _NOT_KEPT & config.general.keys() - {"bootstrap_end_time", "stop_time"}
+    options = _OMITTED_OPTIONS & config.general.keys() - {"bootstrap_end_time", "stop_time"}
     read = {CONFIGURATION, CONF, HOST_TEMPLATES.partition("/")[0]}
     return (
         *sorted(executables),
@@ -288,25 +291,25 @@ def _left_out(directory: Path, config: ShadowConfig) -> tuple[str, ...]:
 
 def _refused(shown: str, problems: list[str]) -> UserError:
     if len(problems) == 1:
-        return UserError(f"{shown}: {problems[0]}", CORRECT)
-    lines = [f"  {problem}" for problem in problems[:MOST_SHOWN]]
-    if len(problems) > MOST_SHOWN:
-        lines.append(f"  and {len(problems) - MOST_SHOWN} more")
+        return UserError(f"{shown}: {problems[0]}", CORRECTION_HINT)
+    lines = [f"  {problem}" for problem in problems[:MAX_SHOWN]]
+    if len(problems) > MAX_SHOWN:
+        lines.append(f"  and {len(problems) - MAX_SHOWN} more")
     return UserError(
         "\n".join([f"{shown}: {len(problems)} things are wrong", *lines]),
-        CORRECT,
+        CORRECTION_HINT,
     )
 
 
 def _generate_log(directory: Path) -> bytes | None:
-    """The latest log of a ``tornettools generate`` that chose relays, None where there is none.
+    """Return the latest log of a ``tornettools generate`` that chose relays, or None.
 
-    One that is called again for a directory that is there fails, and leaves a log all the same.
+    A second call for an existing directory fails but still leaves a log.
     """
     for path in sorted(directory.glob(_LOGS), reverse=True):
         try:
             with path.open("rb") as stream:
-                log = stream.read(_LARGEST_LOG_BYTES)
+                log = stream.read(MAX_LOG_BYTES)
         except OSError:
             continue
         if _CHOSEN.search(log):
@@ -321,7 +324,7 @@ def _without_paths(log: bytes | None) -> bytes | None:
 
 
 def _generate_options(log: bytes | None) -> dict[str, Any]:
-    """The options of ``tornettools generate`` as its log tells them."""
+    """Return the options of ``tornettools generate`` from its log."""
     text = (log or b"").decode(errors="replace")
     line = re.search(r"The argument namespace is: Namespace\((.*)\)", text)
     found = {}

@@ -1,4 +1,4 @@
-"""shadow.config.yaml as tornettools writes it and its users edit it: models that name mistakes."""
+"""Models of shadow.config.yaml as tornettools writes it and users edit it, with clear errors."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ from onionlab.tornet.shadow_options import (
     EXPERIMENTAL,
     GENERAL,
     HOST_OPTION_DEFAULTS,
-    OF_A_RUN,
     REFUSED,
+    RUN_OPTIONS,
     SPOILING,
 )
 from onionlab.tornet.shadow_units import rate_bit_per_s, time_ms
@@ -29,21 +29,24 @@ from onionlab.yamlfile.reading import as_user_error, in_order, validate_tree
 from onionlab.yamlfile.tree import Node, Problem, YamlError, read_tree
 from onionlab.yamlfile.units import show
 
-CONFIGURATION = "shadow.config.yaml"  # spelt by the engine that writes it, and by tornettools
-LARGEST_BYTES = 2**24
-"""Of a configuration. tornettools writes half a kilobyte for each host: room for 30,000 hosts."""
-LARGEST_NODE = 2**32 - 1
-_REFUSED = {option: why for option, why in REFUSED.items() if option not in OF_A_RUN}
+# The engine that writes this file and tornettools use the same name.
+CONFIGURATION = "shadow.config.yaml"
+MAX_BYTES = 2**24
+"""The size limit of a configuration. tornettools writes half a kilobyte per host, so this is enough
+for 30,000 hosts.
+"""
+MAX_NODE_ID = 2**32 - 1
+_REFUSED = {option: why for option, why in REFUSED.items() if option not in RUN_OPTIONS}
 HINT = "Correct or remove these lines, or generate the network again with tornettools 2.0."
 
 
 def _options(types: Mapping[str, OptionType]) -> BeforeValidator:
-    """Return a validator of Shadow's options; those that a run decides are allowed, and unused."""
+    """Return a validator of Shadow's options. Those that a run sets are accepted but ignored."""
     return options_mapping(types, _REFUSED, SPOILING)
 
 
 def _is_text(value: object) -> bool:
-    """Whether a program can be told a value: text without NUL and without half characters."""
+    """Return whether a value is text without NUL and without unpaired surrogates."""
     try:
         return isinstance(value, str) and b"\0" not in value.encode()
     except UnicodeEncodeError:
@@ -70,16 +73,14 @@ def _executable() -> BeforeValidator:
 
     def parse(value: object) -> str:
         if not isinstance(value, str) or Path(value).name not in PROGRAMS:
-            raise ValueError(
-                f"expected {expected}, got {show(value)}: no other program is at hand in a run"
-            )
+            raise ValueError(f"expected {expected}, got {show(value)}: a run has no other programs")
         return value
 
     return BeforeValidator(parse)
 
 
 def _final_state() -> BeforeValidator:
-    """Whether a process runs to the end: what tornettools writes, or Shadow's default."""
+    """The final state of a process: running until the end, or Shadow's default."""
     expected = "running, or {exited: 0}"
 
     def parse(value: object) -> bool:
@@ -98,7 +99,8 @@ def _variable() -> BeforeValidator:
             raise ValueError(f"expected {expected}, got {show(value)}")
         if value.startswith("LD_"):
             raise ValueError(
-                f"{value} names libraries of the machine where the network was generated: a run "
+                f"{value} refers to libraries of the machine where the network was generated: a "
+                "run "
                 "would not have them"
             )
         return value
@@ -129,7 +131,7 @@ def _address() -> BeforeValidator:
 
 Time = Annotated[int, BeforeValidator(time_ms)]
 Rate = Annotated[int, BeforeValidator(rate_bit_per_s)]
-# Neither a path nor hidden: hosts have folders of their names.
+# A host's folder has its name, so it must be neither a path nor hidden.
 HostName = Annotated[str, Field(pattern=r"^[a-z0-9][a-z0-9-]{0,62}$")]
 
 
@@ -141,7 +143,7 @@ class ProcessEntry(Model):
     environment: dict[Annotated[str, _variable()], Annotated[str, _environment_value()]] = key(
         {}, description="its environment"
     )
-    # Without it Shadow starts a process at once; tornettools always writes it.
+    # Without it Shadow starts a process immediately. tornettools always writes it.
     start_time: Time = key(description="when it starts")
     expected_final_state: Annotated[bool, _final_state()] | None = key(
         None, description="how it is when the simulation ends"
@@ -156,7 +158,7 @@ class ProcessEntry(Model):
 class HostEntry(Model):
     """One host."""
 
-    network_node_id: Annotated[int, Field(ge=0, le=LARGEST_NODE)] = key(
+    network_node_id: Annotated[int, Field(ge=0, le=MAX_NODE_ID)] = key(
         description="where it attaches"
     )
     ip_addr: Annotated[str, _address()] | None = key(None, description="its address")
@@ -166,7 +168,7 @@ class HostEntry(Model):
 
 
 class GraphFile(Model):
-    """Where the graph of paths is."""
+    """The location of the graph of paths."""
 
     path: ExactText = key(description="of the file")
     compression: ExactText | None = key(None, description="xz, or nothing")
@@ -189,7 +191,7 @@ class NetworkSection(Model):
 class ShadowConfig(Model):
     """The configuration of one simulation."""
 
-    general: Annotated[dict[str, Any], _options(GENERAL | OF_A_RUN)] = key(
+    general: Annotated[dict[str, Any], _options(GENERAL | RUN_OPTIONS)] = key(
         description="the simulation"
     )
     network: NetworkSection = key(description="the network's paths")
@@ -203,13 +205,14 @@ class ShadowConfig(Model):
 
 
 def read_shadow_config(path: Path, file: str) -> tuple[ShadowConfig, Node]:
-    """Read the configuration; `file` is the name that messages show.
+    """Read the configuration. `file` is its name in messages.
 
     Returns:
-        The model, and the tree that knows the lines.
+        The model, and the tree with line numbers.
 
     Raises:
-        UserError: it cannot be read, or is another thing than tornettools writes; says where.
+        UserError: it cannot be read or differs from the files of tornettools; the message includes
+            the lines.
     """
     tree = _tree(path, file)
     content, problems = validate_tree(tree, ShadowConfig)
@@ -221,13 +224,13 @@ def read_shadow_config(path: Path, file: str) -> tuple[ShadowConfig, Node]:
 def _tree(path: Path, file: str) -> Node:
     try:
         with path.open("rb") as stream:
-            content = stream.read(LARGEST_BYTES + 1)
+            content = stream.read(MAX_BYTES + 1)
     except OSError as error:
         raise UserError(f"{file}: cannot be read: {error.strerror}", READABLE) from None
-    if len(content) > LARGEST_BYTES:
+    if len(content) > MAX_BYTES:
         raise UserError(
-            f"{file}: larger than {LARGEST_BYTES // 2**20} MiB: no network is",
-            "Name the directory that `tornettools generate` wrote (its --prefix).",
+            f"{file}: larger than {MAX_BYTES // 2**20} MiB: it is not a network's configuration",
+            "Specify the directory that `tornettools generate` wrote (its --prefix).",
         )
     try:
         return read_tree(content.decode("utf-8-sig"), file)

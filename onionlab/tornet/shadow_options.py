@@ -1,7 +1,7 @@
 """The options of Shadow that an experiment or an imported network may set.
 
-Source: shadow_config_spec.md in the docs of Shadow 3.3.0. They are handed to Shadow as written;
-this table only makes a misspelt one fail before a run does.
+Source: shadow_config_spec.md in the docs of Shadow 3.3.0. Options are passed to Shadow unchanged;
+this table only detects misspelt options before a run.
 """
 
 from __future__ import annotations
@@ -53,16 +53,16 @@ HOST_OPTION_DEFAULTS: dict[str, OptionType] = {
     "pcap_enabled": bool,
 }
 
-OF_A_RUN: dict[str, OptionType] = {
+RUN_OPTIONS: dict[str, OptionType] = {
     "data_directory": str,
     "progress": bool,
     "seed": int,
     "stop_time": str,
     "template_directory": str,
 }
-"""Of the section `general`: what a run decides itself."""
+"""Options of the section `general` that a run sets itself."""
 
-_PLACES = "each run has a directory of its own"
+_PLACES = "each run has its own directory"
 _NONDETERMINISTIC = "it makes two runs of one seed differ"
 
 REFUSED: dict[str, str] = {
@@ -72,7 +72,7 @@ REFUSED: dict[str, str] = {
     "seed": "it is the seed of the run",
     "stop_time": "it follows from the times of the experiment",
 }
-"""Option -> why neither an experiment nor an imported network can set it."""
+"""Options that neither an experiment nor an imported network can set, with the reasons."""
 
 SPOILING: dict[str, tuple[bool, str]] = {
     "native_preemption_enabled": (True, _NONDETERMINISTIC),
@@ -82,4 +82,6 @@ SPOILING: dict[str, tuple[bool, str]] = {
     ),
     "use_preload_openssl_rng": (False, _NONDETERMINISTIC),
 }
-"""Option -> the value that neither an experiment nor an imported network can give it, and why."""
+"""Options with a value that neither an experiment nor an imported network can use, with the
+reasons.
+"""

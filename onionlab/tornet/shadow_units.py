@@ -1,4 +1,4 @@
-"""Times and rates as Shadow's configuration writes them: whole numbers with or without a unit.
+"""Parse times and rates of Shadow's configuration: whole numbers with or without a unit.
 
 https://shadow.github.io/docs/guide/shadow_config_spec.html
 """
@@ -32,24 +32,24 @@ _RATE_BIT = {
     f"{prefix}{unit}": factor for prefix, factor in _PREFIXES.items() for unit in ("bit", "bits")
 }
 _QUANTITY = re.compile(r"([0-9]{1,18})\s*([^\W\d_]*)")
-LARGEST = 2**62
-"""Of nanoseconds and of bits: Shadow holds both in 64 bits."""
+MAX_AMOUNT = 2**62
+"""The largest number of nanoseconds or bits; Shadow represents both in 64 bits."""
 
 
 def time_ns(value: object) -> int:
-    """Nanoseconds of a time; a number without unit is in seconds.
+    """Return a time in nanoseconds. A number without unit is in seconds.
 
     Raises:
-        ValueError: what was expected, and what was got.
+        ValueError: the message states the expected and the actual value.
     """
     return _amount(value, _TIME_NS, "s", 'a time of Shadow such as "10 ms" or 300')
 
 
 def time_ms(value: object) -> int:
-    """Milliseconds of a time, as `time_ns`.
+    """Return a time in milliseconds, see `time_ns`.
 
     Raises:
-        ValueError: as `time_ns`, or not whole milliseconds.
+        ValueError: see `time_ns`, or the time is not in whole milliseconds.
     """
     whole, rest = divmod(time_ns(value), 10**6)
     if rest:
@@ -58,10 +58,10 @@ def time_ms(value: object) -> int:
 
 
 def rate_bit_per_s(value: object) -> int:
-    """Bits per second of a bandwidth such as "1000000 kilobit"; more than 0.
+    """Return a bandwidth such as "1000000 kilobit" in bits per second. It is more than 0.
 
     Raises:
-        ValueError: what was expected, and what was got.
+        ValueError: the message states the expected and the actual value.
     """
     expected = 'a bandwidth of Shadow such as "10 Mbit" or "1000000 kilobit"'
     amount = _amount(value, _RATE_BIT, None, expected)
@@ -72,10 +72,10 @@ def rate_bit_per_s(value: object) -> int:
 
 def _amount(value: object, units: dict[str, int], plain: str | None, expected: str) -> int:
     if isinstance(value, int) and not isinstance(value, bool):
-        value = str(value)  # as the file has it
+        value = str(value)  # Use the notation of the file.
     found = _QUANTITY.fullmatch(value.strip()) if isinstance(value, str) else None
     factor = units.get(found[2] or plain or "") if found is not None else None
-    amount = int(found[1]) * factor if found is not None and factor is not None else LARGEST + 1
-    if amount > LARGEST:
+    amount = int(found[1]) * factor if found is not None and factor is not None else MAX_AMOUNT + 1
+    if amount > MAX_AMOUNT:
         raise ValueError(f"expected {expected}, got {show(value)}")
     return amount

@@ -1,7 +1,7 @@
-"""TGen's GraphML as far as an import has to know it: vertices with their attributes.
+"""The part of TGen's GraphML that an import needs: vertices with their attributes.
 
-A graph that TGen 1.x would refuse, or a client whose streams nothing could measure, is refused by
-name before anything runs (tgen-graph.c of TGen 1.1.2).
+A graph that TGen 1.x would reject, or a client whose streams cannot be measured, is rejected with a
+message before any run (tgen-graph.c of TGen 1.1.2).
 """
 
 from __future__ import annotations
@@ -13,12 +13,12 @@ from dataclasses import dataclass
 
 _GRAPHML = "{http://graphml.graphdrawing.org/xmlns}"
 MODEL_PATHS = ("flowmodelpath", "streammodelpath", "packetmodelpath")
-"""Attributes that name a file with a Markov model, from the host's folder."""
+"""Attributes whose value is the path of a Markov model, relative to the host's folder."""
 
 MAX_BYTES = 2**24
-"""Size of a graph or a model. tornettools writes files of 25 KB."""
+"""The size limit of a graph or a model. tornettools writes files of 25 KB."""
 
-# TGen looks for these words in a vertex's id, in this order.
+# TGen searches for these words in a vertex's id, in this order.
 _ACTIONS = ("start", "end", "pause", "stream", "flow", "traffic")
 _ATTRIBUTES = frozenset(
     (
@@ -28,11 +28,11 @@ _ATTRIBUTES = frozenset(
     )
 )
 _QUIET = ("error", "critical", "warning")
-"""Levels of a log without the lines of streams, which TGen writes at `message`."""
+"""Log levels without the lines of streams, which TGen writes at `message`."""
 
 
 class GraphError(Exception):
-    """What is wrong with a graph, as a sentence."""
+    """An error in a graph; the message is a sentence."""
 
 
 @dataclass(frozen=True)
@@ -46,25 +46,25 @@ class TgenGraph:
     attributes: tuple[str, ...] = ()
 
     def values(self, attribute: str) -> list[str]:
-        """Return what the vertices say of one attribute; an empty value counts as none."""
+        """Return the values of one attribute in all vertices; empty values are ignored."""
         found = (vertex.get(attribute, "").strip() for vertex in self.vertices.values())
         return [value for value in found if value]
 
     @property
     def is_server(self) -> bool:
-        """Whether TGen listens."""
+        """True if TGen listens."""
         return bool(self.values("serverport"))
 
     @property
     def has_models(self) -> bool:
-        """Whether streams begin as Markov models say: the graph's own, or TGen's internal ones."""
+        """True if Markov models determine when streams start, including TGen's internal models."""
         return any(self.values(name) for name in MODEL_PATHS[:2]) or any(
             kind in ("flow", "traffic") for kind in map(_action, self.vertices)
         )
 
     @property
     def is_model(self) -> bool:
-        """Whether it is a Markov model itself: states, and a first one."""
+        """True if this is a Markov model: it has states, and a first one."""
         return any(
             vertex.get("type") == "state" and vertex.get("name") == "start"
             for vertex in self.vertices.values()
@@ -72,7 +72,7 @@ class TgenGraph:
 
     @property
     def ends(self) -> bool:
-        """Of a model: whether it has an observation that ends a walk."""
+        """True if a model has an observation that ends a walk."""
         return any(
             vertex.get("type", "").startswith("observation")
             and vertex.get("name", "").upper().startswith("F")
@@ -81,7 +81,7 @@ class TgenGraph:
 
     @property
     def has_timeouts(self) -> bool:
-        """Whether each stream, flow or traffic ends its streams after some time."""
+        """True if each stream, flow or traffic ends its streams after some time."""
         start = next((d for v, d in self.vertices.items() if _action(v) == "start"), {})
         return all(
             _is_positive({**start, **data}.get("timeout", ""))
@@ -90,12 +90,12 @@ class TgenGraph:
         )
 
     def peers(self) -> set[str]:
-        """Return the hosts that streams go to, without their ports."""
+        """Return the hosts that streams connect to, without ports."""
         listed = [peer for value in self.values("peers") for peer in value.split(",")]
         return {peer.strip().rpartition(":")[0] for peer in listed if peer.strip()}
 
     def require_actions(self) -> None:
-        """Raise GraphError where TGen would refuse the graph when it starts."""
+        """Raise GraphError if TGen would reject the graph when it starts."""
         for attribute in self.attributes:
             if attribute.lower() not in _ATTRIBUTES:
                 raise GraphError(
@@ -112,13 +112,13 @@ class TgenGraph:
     def require_measurable(self) -> None:
         """Raise GraphError for a client without Markov flows whose streams cannot be measured.
 
-        A stream needs both sizes: TGen sends until the packet model ends where one is missing, and
-        a packet model alone says neither how many streams there are nor how large they are.
+        A stream needs both sizes. If one is missing, TGen sends until the packet model ends, and a
+        packet model alone determines neither the number of streams nor their sizes.
         """
         start = next((d for v, d in self.vertices.items() if _action(v) == "start"), {})
         streams = [vertex for vertex in self.vertices if _action(vertex) == "stream"]
         if not streams:
-            raise GraphError("add a vertex that is a stream, a flow or traffic: it has none")
+            raise GraphError("it has no vertex that is a stream, a flow or traffic: add one")
         for vertex in streams:
             options = {**start, **self.vertices[vertex]}
             for size, least in (("sendsize", 0), ("recvsize", 1)):
@@ -131,22 +131,22 @@ class TgenGraph:
                     )
 
     def require_no_end(self) -> None:
-        """Raise GraphError where TGen would end by itself."""
+        """Raise GraphError if TGen would end by itself."""
         for vertex in self.vertices:
             if _action(vertex) == "end":
                 raise GraphError(
-                    f"vertex {vertex!r}: TGen ends there, and expected_final_state is `running`: "
+                    f"vertex {vertex!r}: TGen ends there, but expected_final_state is `running`: "
                     "remove the vertex, or change that state"
                 )
 
     def require_log(self) -> None:
-        """Raise GraphError where TGen would log no stream."""
+        """Raise GraphError if TGen would log no stream."""
         for vertex, data in self.vertices.items():
             level = data.get("loglevel", "").strip()
             if level.lower() in _QUIET:
                 raise GraphError(
-                    f"vertex {vertex!r}: attribute 'loglevel' is {level!r}: TGen logs no streams "
-                    "then; set message or info"
+                    f"vertex {vertex!r}: attribute 'loglevel' is {level!r}: TGen then logs no "
+                    "streams; set message or info"
                 )
 
 
@@ -162,16 +162,16 @@ def read_tgen_graph(content: bytes) -> TgenGraph:
     """Read GraphML.
 
     Raises:
-        GraphError: it is none.
+        GraphError: it is not GraphML.
     """
     if len(content) > MAX_BYTES:
-        raise GraphError(f"larger than {MAX_BYTES // 2**20} MiB: no graph of TGen is")
+        raise GraphError(f"larger than {MAX_BYTES // 2**20} MiB: it is not a graph of TGen")
     try:
         root = ElementTree.fromstring(content)
     except (ElementTree.ParseError, ValueError, LookupError) as error:
         raise GraphError(f"not GraphML: {error}") from None
     if root.tag != f"{_GRAPHML}graphml":
-        raise GraphError("not GraphML: name a graph of TGen")
+        raise GraphError("not GraphML: specify a graph of TGen")
     names = {
         key.get("id"): key.get("attr.name", "")
         for key in root.iter(f"{_GRAPHML}key")
@@ -185,5 +185,5 @@ def read_tgen_graph(content: bytes) -> TgenGraph:
         for node in root.iter(f"{_GRAPHML}node")
     }
     if not vertices:
-        raise GraphError("a graph without vertices: name a graph of TGen")
+        raise GraphError("a graph without vertices: specify a graph of TGen")
     return TgenGraph(vertices, tuple(names.values()))

@@ -1,4 +1,4 @@
-"""The options that a host's Tor reads from its torrc files, with what they include."""
+"""Read the options of a host's Tor from its torrc files and the files that they include."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from onionlab.yamlfile.units import show
 
-# src/lib/confmgt/unitparse.c of Tor 0.4.9: bytes of each unit, in lower case.
+# Bytes per unit, in lower case, from src/lib/confmgt/unitparse.c of Tor 0.4.9.
 _MEMORY_UNITS = {
     **dict.fromkeys(("", "b", "byte", "bytes"), 1),
     "m": 2**20,
@@ -33,44 +33,44 @@ _QUANTITY = re.compile(
 )
 _MAX_BYTES = 2**63 - 1
 
-MOST_INCLUDES = 100
-"""Of one host; tornettools writes four."""
+MAX_INCLUDES = 100
+"""The limit for one host. tornettools writes four."""
 
 
 class TorrcError(Exception):
-    """What is wrong with a torrc, as a sentence."""
+    """An error in a torrc; the message is a sentence."""
 
 
 @dataclass(frozen=True)
 class Options:
-    """Options in the order in which Tor reads them; names in lower case, as Tor compares them."""
+    """Options in the order in which Tor reads them. Names are in lower case: Tor ignores case."""
 
     pairs: tuple[tuple[str, str], ...]
 
     def all(self, name: str) -> list[str]:
-        """Every value of an option that may stand several times."""
+        """Return every value of an option that may occur several times."""
         return [value for found, value in self.pairs if found == name.lower()]
 
     def get(self, name: str) -> str | None:
-        """The value that counts: the last one; None where there is none."""
+        """Return the effective value of an option, the last one, or None."""
         found = self.all(name)
         return found[-1] if found else None
 
     def is_on(self, name: str) -> bool:
-        """Whether an option is 1."""
+        """Return whether an option is 1."""
         return self.get(name) == "1"
 
 
 def parse_memory(text: str) -> int:
-    """Return the bytes of a quantity such as "1 MBits" or "0.25 MBytes", as Tor counts them.
+    """Return the bytes of a quantity such as "1 MBits" or "0.25 MBytes", as Tor computes them.
 
     Raises:
-        TorrcError: Tor would refuse it.
+        TorrcError: Tor would reject it.
     """
     found = _QUANTITY.fullmatch(text)
     factor = _MEMORY_UNITS.get(found[3].lower()) if found is not None else None
     if found is not None and factor is not None:
-        # Tor multiplies a fraction as a double and cuts it off.
+        # Tor multiplies a fraction as a double and truncates it.
         amount = int(found[1]) * factor if found[1] else float(found[2]) * factor
         if amount <= _MAX_BYTES:
             return int(amount)
@@ -83,18 +83,18 @@ def read_options(path: str, read: Callable[[str], str]) -> Iterator[tuple[str, s
 
 
 def read_lines(path: str, read: Callable[[str], str]) -> Iterator[tuple[str, str, str]]:
-    """Yield file, option and value of the lines of a torrc and of what it includes, in order.
+    """Yield file, option and value of each line of a torrc and of its included files, in order.
 
-    path: as `read` takes it, which gives a file's text or raises TorrcError.
+    path: an argument for `read`, which returns a file's text or raises TorrcError.
 
     Raises:
-        TorrcError: a file is missing, or files include each other without end.
+        TorrcError: a file is missing, or files include each other endlessly.
     """
     included = 0
 
     def lines(file: str) -> Iterator[tuple[str, str, str]]:
         nonlocal included
-        # A line that ends with a backslash goes on in the next one.
+        # A line that ends with a backslash continues on the next one.
         for raw in read(file).replace("\\\n", " ").split("\n"):
             name, _, value = " ".join(raw.split()).partition(" ")
             if not name.strip("+/") or name.startswith("#"):
@@ -106,8 +106,8 @@ def read_lines(path: str, read: Callable[[str], str]) -> Iterator[tuple[str, str
                 yield file, name, value
                 continue
             included += 1
-            if included > MOST_INCLUDES:
-                raise TorrcError(f"{path} includes more than {MOST_INCLUDES} files")
+            if included > MAX_INCLUDES:
+                raise TorrcError(f"{path} includes more than {MAX_INCLUDES} files")
             yield from lines(value.strip('"'))
 
     yield from lines(path)

@@ -103,7 +103,7 @@ def test_the_log_of_generate_comes_from_the_network(
         asked.append((root, hosts))
         return log if seed == 1 else None
 
-    monkeypatch.setattr(tornettools_view, "generate_log_of", of_the_first_seed)
+    monkeypatch.setattr(tornettools_view, "find_generate_log", of_the_first_seed)
     one, two = lay_out(tmp_path, store, RUNS[:2], tmp_path / "out")
     assert (one / log.name).read_bytes() == log.read_bytes()
     assert not (two / log.name).exists()

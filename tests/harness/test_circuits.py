@@ -6,11 +6,11 @@ from pathlib import Path
 
 import pytest
 
-from onionlab.rundir.circuits import OneCircuit, circuit_problem
+from onionlab.rundir.circuits import SharedCircuit, circuit_problem
 from onionlab.rundir.verify_tor import Expectation, RunRefusedError, verify_tor_logs
 
 GUARD, MIDDLE, EXIT, OTHER = (letter * 40 for letter in "ABCD")
-WANTED = OneCircuit(2, (frozenset({GUARD}), frozenset({MIDDLE}), frozenset({EXIT})))
+WANTED = SharedCircuit(2, (frozenset({GUARD}), frozenset({MIDDLE}), frozenset({EXIT})))
 STAMP = "Jan 01 00:02:00.030 [info] "
 NOISE = "Jan 01 00:02:00.031 [notice] Bootstrapped 100% (done): Done"
 
@@ -40,17 +40,17 @@ def test_two_streams_on_one_circuit() -> None:
 @pytest.mark.parametrize(
     ("lines", "problem"),
     [
-        ([NOISE], "0 streams were put on a circuit instead of 2"),
-        (GOOD[1:2] + GOOD[3:], "1 streams were put on a circuit"),
-        ([*GOOD, attached(7)], "3 streams were put on a circuit"),
+        ([NOISE], "0 streams were attached to a circuit instead of 2"),
+        (GOOD[1:2] + GOOD[3:], "1 streams were attached to a circuit"),
+        ([*GOOD, attached(7)], "3 streams were attached to a circuit"),
         ([attached(7), attached(8), PATH, PATH], "spread over 2 circuits"),
         (GOOD[:4], "circuit 1 times"),
-        ([*GOOD, connected(GUARD, OTHER, EXIT)], "2 different ones"),
+        ([*GOOD, connected(GUARD, OTHER, EXIT)], "2 different paths"),
         ([*GOOD[:3], *[connected(GUARD, EXIT)] * 2], "2 hops instead of 3"),
         ([*GOOD[:3], *[connected(GUARD, OTHER, EXIT)] * 2], "hop 2 of the circuit"),
         ([*GOOD[:3], *[connected(GUARD, MIDDLE, EXIT, state="closed")] * 2], "0 hops"),
         # A log that is cut within a line.
-        ([*GOOD[:4], PATH[:-60]], "2 different ones"),
+        ([*GOOD[:4], PATH[:-60]], "2 different paths"),
     ],
 )
 def test_anything_else_is_told(lines: list[str], problem: str) -> None:

@@ -114,7 +114,7 @@ def test_a_wrong_proof_ends_the_run_when_it_is_logged(engine: str, checkout: Che
         "tiny rr seed 1: Tor logged ['Circuit policy in use: RR.'] instead of "
         '"Circuit policy in use: Round robin."'
     ) in done.stderr
-    assert "(seen while it ran, and ended there)" in done.stderr
+    assert "(detected during the run, which was stopped)" in done.stderr
     (run_id,) = checkout.run_names("tiny")
     failed = checkout.store.failed(run_id)
     assert processes_below(failed) == []
@@ -252,8 +252,11 @@ def test_a_shadow_that_fails_gives_one_clear_error_and_keeps_what_there_was(
         (["experiment", "qick"], 'did you mean "quick"'),
         (["experiment", "quick", "--scale", "much"], "--scale: expected a number"),
         (["experiment", "quick", "--jobs", "0"], "--jobs: expected a whole number"),
-        (["experiment", "quick", "--engine", "ns3"], "there is no engine 'ns3'"),
-        (["experiment", "quick", "--shadow", "/nowhere/shadow"], "there is no /nowhere/shadow"),
+        (["experiment", "quick", "--engine", "ns3"], "unknown engine 'ns3'"),
+        (
+            ["experiment", "quick", "--shadow", "/nowhere/shadow"],
+            "Shadow not found at /nowhere/shadow",
+        ),
         (["report", "nothing"], "there are no results of nothing"),
         (["run-one", "--plan", "/nowhere/plan.json", "--run", "0"], "is no plan"),
     ],

@@ -109,7 +109,7 @@ def test_experiments_of_each_kind_have_an_estimate(root: Path, name: str, engine
         (request(scale=0.0), "SCALE: expected a number more than 0"),
         (request(seeds=0), "NETWORKS|networks"),
         (request(variants=("nobody",)), 'there is no variant "nobody"'),
-        (request(engine="abacus"), "there is no engine 'abacus'"),
+        (request(engine="abacus"), "unknown engine 'abacus'"),
         (request("slowstart", scale=0.1), "has no counts to scale"),
     ],
 )

@@ -12,7 +12,7 @@ import pytest
 
 from onionlab.engines import following
 from onionlab.engines.base import Progress, Usage
-from onionlab.engines.following import Command, Ended, follow
+from onionlab.engines.following import Command, ExitInfo, follow
 from onionlab.engines.processes import MemorySampler
 from onionlab.engines.shadow.engine import LOG_TAIL_LINES, _log_tail, managed_shared_bytes
 
@@ -66,16 +66,24 @@ def test_whoever_follows_can_end_it(tmp_path: Path) -> None:
     ("status", "kills", "text"),
     [
         (1, 0, "ended with status 1"),
-        (1, 2, "ended with status 1; meanwhile memory ended, and the system killed 2 of"),
-        (-9, 1, "was killed (SIGKILL); meanwhile memory ended, and the system killed 1 of"),
-        (-9, 0, "was killed (SIGKILL), by somebody or by a program that guards memory"),
-        (-9, None, "was killed (SIGKILL), most likely because memory ended: `dmesg`"),
+        (1, 2, "ended with status 1; meanwhile the system ran out of memory (processes killed: 2)"),
+        (
+            -9,
+            1,
+            "was killed (SIGKILL); meanwhile the system ran out of memory (processes killed: 1)",
+        ),
+        (-9, 0, "was killed (SIGKILL), by a user or by a program that guards memory"),
+        (
+            -9,
+            None,
+            "was killed (SIGKILL), probably because the system ran out of memory: check `dmesg`",
+        ),
         (-11, 0, "ended by a signal (SIGSEGV)"),
         (-40, 0, "ended by a signal (signal 40)"),
     ],
 )
 def test_how_it_ended_is_told(status: int, kills: int | None, text: str) -> None:
-    assert str(Ended(status, kills, USAGE)).startswith(text)
+    assert str(ExitInfo(status, kills, USAGE)).startswith(text)
 
 
 def test_what_is_killed_is_told(tmp_path: Path) -> None:
@@ -98,13 +106,13 @@ def report(second: int) -> list[str]:
 def test_of_shadows_log_is_shown_what_is_not_in_every_log(tmp_path: Path) -> None:
     log = tmp_path / "shadow.log"
     start = ["00:00:00 [1:shadow] n/a [INFO] [n/a] [shadow.rs:1] [shadow_rs::shadow] arg: a.yaml"]
-    words = [
+    argv = [
         f"00:00:0{at} [1:shadow-worker] 00:01:01 [WARN] [a:1.2.3.4] [f.c:1] [open] {what}"
         for at, what in enumerate(["one file", "a socket", "one file"])
     ]
-    lines = [*start, *words[:2], *(line for at in range(0, 500, 5) for line in report(at))]
-    log.write_text("".join(f"{line}\n" for line in [*lines, words[2], "** Shadow"]))
-    assert _log_tail(log) == [words[1], report(495)[1], words[2], "** Shadow"]
+    lines = [*start, *argv[:2], *(line for at in range(0, 500, 5) for line in report(at))]
+    log.write_text("".join(f"{line}\n" for line in [*lines, argv[2], "** Shadow"]))
+    assert _log_tail(log) == [argv[1], report(495)[1], argv[2], "** Shadow"]
     log.write_text("".join(f"{line}\n" for line in [*lines, "[ERROR] it", *report(500)]))
     assert _log_tail(log) == ["[ERROR] it"]
     log.write_text("".join(f"{line} [INFO] {line}\n" for line in range(100)))

@@ -206,9 +206,9 @@ def test_other_kinds_are_as_before(tmp_path: Path, traffic: dict[str, Any], prob
 @pytest.mark.parametrize(
     ("content", "problem"),
     [
-        (b"", "no Markov model of TGen that can be played"),
-        (b"\xff\x00", "no Markov model of TGen that can be played"),
-        (MODELS["packet"][:700].encode(), "no Markov model of TGen that can be played"),
+        (b"", "not a valid Markov model of TGen"),
+        (b"\xff\x00", "not a valid Markov model of TGen"),
+        (MODELS["packet"][:700].encode(), "not a valid Markov model of TGen"),
         (MODELS["packet"].replace(">start<", ">begin<").encode(), "needs one state"),
         (MODELS["packet"].replace("exponential", "poisson").encode(), "'distribution'"),
     ],

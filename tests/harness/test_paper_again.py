@@ -20,7 +20,7 @@ from onionlab.cli import main
 from onionlab.commands import figures
 from onionlab.errors import UserError
 from onionlab.experiment.claims_file import load_claims
-from onionlab.programs.building import require_leave_to_build
+from onionlab.programs.building import ensure_building_allowed
 from onionlab.questions import paper_again as paper
 from onionlab.runs.packing import pack
 from onionlab.runs.plan import Plan, write_plan
@@ -58,7 +58,7 @@ class Bench:
     ) -> Plan:
         self.planned.append((request, out))
         if self.lacking:
-            require_leave_to_build(self.lacking)
+            ensure_building_allowed(self.lacking)
         write_study(
             out / "study.json", study("shadow").model_copy(update={"name": request.experiment})
         )

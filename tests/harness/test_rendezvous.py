@@ -35,9 +35,12 @@ def test_streams_over_a_circuit_that_a_service_joined_are_what_is_wanted() -> No
 @pytest.mark.parametrize(
     ("lines", "problem"),
     [
-        ([], "no stream was ever put"),
-        (DIRECTORY, "no stream was ever put"),
-        ([*GOOD, SENT.replace("39", "40")], "1 of 3 streams were put on a circuit that no service"),
+        ([], "no stream was ever attached"),
+        (DIRECTORY, "no stream was ever attached"),
+        (
+            [*GOOD, SENT.replace("39", "40")],
+            "1 of 3 streams were attached to a circuit that no service",
+        ),
         ([line for line in GOOD if line != SERVICE], "2 of 2 streams"),
         ([line for line in GOOD if line != JOINED], "2 of 2 streams"),
         ([line.replace(MIDDLE, GUARD) for line in GOOD], "2 different relays"),
@@ -45,7 +48,7 @@ def test_streams_over_a_circuit_that_a_service_joined_are_what_is_wanted() -> No
         ([line.replace(MIDDLE, OTHER) for line in GOOD], "relay of another network"),
         (
             [line.replace(GUARD, "X").replace(MIDDLE, GUARD).replace("X", MIDDLE) for line in GOOD],
-            "begins at a relay that is no guard",
+            "starts at a relay that is not a guard",
         ),
     ],
 )

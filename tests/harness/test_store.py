@@ -22,9 +22,14 @@ from analysis.formats.attempt import RunFailure
 from analysis.formats.files import ERROR, MANIFEST, PROGRESS
 from analysis.formats.json_files import read_json, write_json
 from analysis.formats.manifest import Manifest, identity_hash
-from onionlab.engines.processes import MemorySampler, ended_with_caller, kill_processes_below
+from onionlab.engines.processes import MemorySampler, kill_processes_below, with_parent_death_signal
 from onionlab.errors import UserError
-from onionlab.rundir.verify_tor import Expectation, RunRefusedError, Shows, verify_tor_logs
+from onionlab.rundir.verify_tor import (
+    Expectation,
+    ProofRequirement,
+    RunRefusedError,
+    verify_tor_logs,
+)
 from onionlab.runs import results_lock
 from onionlab.runs.results_lock import is_in_use
 from onionlab.runs.store import Store
@@ -163,8 +168,8 @@ def test_what_a_killed_caller_started_ends(tmp_path: Path) -> None:
     caller = python(
         f"""
         import subprocess
-        from onionlab.engines.processes import ended_with_caller
-        subprocess.run(ended_with_caller({command!r}))
+        from onionlab.engines.processes import with_parent_death_signal
+        subprocess.run(with_parent_death_signal({command!r}))
         """
     )
     while not pid.exists():
@@ -180,7 +185,7 @@ def test_what_a_killed_caller_started_ends(tmp_path: Path) -> None:
 
 def test_what_starts_after_its_caller_has_ended_does_not_run(tmp_path: Path) -> None:
     mark = tmp_path / "ran"
-    own = ended_with_caller(["touch", str(mark)])
+    own = with_parent_death_signal(["touch", str(mark)])
     position = own.index(str(os.getpid()))
     orphan = [*own[:position], str(os.getppid()), *own[position + 1 :]]
     assert subprocess.run(orphan, check=False).returncode == 1
@@ -368,7 +373,7 @@ def test_of_clients_of_an_imported_network_a_few_may_never_bootstrap(
             {"Tor never bootstrapped": without} if without else {}
         )
     else:
-        told = r"Tor never bootstrapped \(3 of 40, where 5% may\): client0, client1, client2"
+        told = r"Tor never bootstrapped \(3 of 40, at most 5% allowed\): client0, client1, client2"
         with pytest.raises(RunRefusedError, match=told):
             verify_tor_logs(tmp_path, expectations, [PREFIX])
 
@@ -388,9 +393,9 @@ def test_of_relays_that_may_be_idle_one_is_enough(tmp_path: Path) -> None:
     write_log(tmp_path, "exit2", "[notice] Tor 0.4.9")
     write_log(tmp_path, "guard1", "[notice] Tor 0.4.9")
     expectations = {
-        "exit1": Expectation(RR, False, Shows.ONE_OF),
-        "exit2": Expectation(RR, False, Shows.ONE_OF),
-        "guard1": Expectation(RR, False, Shows.MAY),
+        "exit1": Expectation(RR, False, ProofRequirement.ONE_OF),
+        "exit2": Expectation(RR, False, ProofRequirement.ONE_OF),
+        "guard1": Expectation(RR, False, ProofRequirement.MAY),
     }
     assert verify_tor_logs(tmp_path, expectations, [PREFIX]) == {RR: 1, "": 2}
     del expectations["exit1"]

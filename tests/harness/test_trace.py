@@ -99,7 +99,7 @@ def test_a_share_of_less_than_one_relay(shadow_engine: ShadowEngine) -> None:
 
 
 def test_a_host_that_is_no_relay(shadow_engine: ShadowEngine) -> None:
-    with pytest.raises(UserError, match="there is no relay 'guard99'"):
+    with pytest.raises(UserError, match="unknown relay 'guard99'"):
         composed(shadow_engine, trace=Traced("hosts", names=("guard99",)))
 
 
@@ -125,7 +125,7 @@ def write_host(hosts: Path, log: str, *, trace: bool) -> None:
         ("nothing\n", False, False, None),
         ("nothing\n", True, True, 'did not log "Cell trace in use: file."'),
         (SAYS, False, True, "left no cell trace cells.stdtrace"),
-        (SAYS, True, False, "a cell trace that nobody asked for"),
+        (SAYS, True, False, "a cell trace that was not requested"),
     ],
 )
 def test_a_run_without_its_traces_is_refused(

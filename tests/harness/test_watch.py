@@ -8,8 +8,8 @@ import pytest
 
 from onionlab.engines.base import WATCHED_LATE_S
 from onionlab.experiment import Settings, load
-from onionlab.rundir.verify_tor import Expectation, RunRefusedError, Shows
-from onionlab.rundir.watch_tor import ProofsDue, ProofWatch
+from onionlab.rundir.verify_tor import Expectation, ProofRequirement, RunRefusedError
+from onionlab.rundir.watch_tor import ProofDeadlines, ProofWatch
 from onionlab.runs.bench import proofs_due
 
 REPOSITORY = Path(__file__).resolve().parents[2]
@@ -17,7 +17,7 @@ REPOSITORY = Path(__file__).resolve().parents[2]
 PREFIXES = ["Circuit policy in use: ", "Stream order in use: "]
 RR, EWMA = (f"Circuit policy in use: {name}." for name in ("RR", "EWMA"))
 LIST = "Stream order in use: list."
-DUE = ProofsDue(every_relay_s=90.0, an_exit_s=200.0)
+DUE = ProofDeadlines(every_relay_s=90.0, an_exit_s=200.0)
 DUE_S = 90.0 + WATCHED_LATE_S
 
 
@@ -44,7 +44,7 @@ def test_another_proof_ends_the_run_when_it_is_logged(tmp_path: Path) -> None:
     with pytest.raises(RunRefusedError) as caught:
         relays.watch.look(21)
     assert caught.value.message == (
-        f"Tor logged ['{EWMA}'] instead of \"{RR}\": b (seen while it ran, and ended there)"
+        f"Tor logged ['{EWMA}'] instead of \"{RR}\": b (detected during the run, which was stopped)"
     )
     assert caught.value.log_tail == ["[notice] Tor 0.4.9", f"[notice] {EWMA}"]
 
@@ -75,9 +75,9 @@ def test_unpatched_relays_must_name_nothing(tmp_path: Path) -> None:
 
 def test_of_exits_one_is_waited_for_until_streams_have_ended(tmp_path: Path) -> None:
     expectations = {
-        "exit1": Expectation(LIST, False, Shows.ONE_OF),
-        "exit2": Expectation(LIST, False, Shows.ONE_OF),
-        "guard": Expectation(LIST, False, Shows.MAY),
+        "exit1": Expectation(LIST, False, ProofRequirement.ONE_OF),
+        "exit2": Expectation(LIST, False, ProofRequirement.ONE_OF),
+        "guard": Expectation(LIST, False, ProofRequirement.MAY),
     }
     idle, busy = tmp_path / "idle", tmp_path / "busy"
     for folder in (idle, busy):

@@ -130,10 +130,10 @@ def test_a_source_of_something_else_is_an_error(
     with pytest.raises(UserError, match="is not libtorrent's source"):
         build(checkout)
     tarball.write_bytes(tarball.read_bytes()[:20])
-    with pytest.raises(UserError, match="is cut or damaged"):
+    with pytest.raises(UserError, match="is truncated or damaged"):
         build(checkout)
     monkeypatch.setenv("LIBTORRENT_SOURCE", str(tmp_path / "nowhere.tar.gz"))
-    with pytest.raises(UserError, match="there is no file"):
+    with pytest.raises(UserError, match="does not exist"):
         build(checkout)
 
 
@@ -148,7 +148,7 @@ def test_an_unknown_variant_is_an_error(checkout: Path) -> None:
         ('linestyle: "-"', 'linestyle: "x"', "linestyle"),
         ("#ffffff", "#000000", "rate-only: looks like slow-start"),
         ("rule: slow-start", "rules: slow-start", "rule"),
-        ("series: [rate-only]", "series: [nothing]", "no folder libtorrent-patches/nothing"),
+        ("series: [rate-only]", "series: [nothing]", "folder libtorrent-patches/nothing not found"),
         ("variants:", "variants: [", "broken YAML"),
     ],
 )

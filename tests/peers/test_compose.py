@@ -172,7 +172,7 @@ def test_a_peer_that_followed_its_rule_counts(tmp_path: Path) -> None:
         ("", "logged nothing"),
         (f"{CONNECTED}\n", "no first line"),
         (f"{HEADER.replace('slow-start', 'rate-only')}\n{CONNECTED}\n", "rule rate-only instead"),
-        (f"{HEADER}\n946684802000000 disconnected connected refused\n", "never was connected"),
+        (f"{HEADER}\n946684802000000 disconnected connected refused\n", "was never connected"),
     ],
 )
 def test_a_peer_that_did_not_does_not(tmp_path: Path, text: str, message: str) -> None:

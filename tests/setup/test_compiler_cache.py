@@ -15,7 +15,7 @@ from onionlab.programs.compiler_cache import cache_environment, through_cache
 @pytest.fixture
 def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A user without any settings."""
-    for name in (*compiler_cache.USERS_CHOICES, "XDG_CACHE_HOME"):
+    for name in (*compiler_cache.USER_VARIABLES, "XDG_CACHE_HOME"):
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv("HOME", str(tmp_path / "home"))
     (tmp_path / "home").mkdir()

@@ -106,4 +106,4 @@ def test_nothing_is_fetched_onto_a_disk_without_room(
     monkeypatch.setattr("shutil.which", lambda name: f"/usr/bin/{name}")
     monkeypatch.setattr("shutil.disk_usage", lambda path: SimpleNamespace(free=20 * 2**20))
     with pytest.raises(UserError, match=r"has 20 MiB of free space, and fetching Tor needs about"):
-        PrivateApt(tmp_path / "work", tmp_path / "log", "Tor", archives="deb-src", way_out="")
+        PrivateApt(tmp_path / "work", tmp_path / "log", "Tor", archives="deb-src", hint="")

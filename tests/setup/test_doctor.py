@@ -44,7 +44,7 @@ def test_packages_as_in_the_lock(tmp_path: Path) -> None:
     finding = software.python_packages(lock)
     assert finding.status == MISSING
     assert "not 0.0.1 and 1 more" in finding.text
-    assert finding.mend == "make setup"
+    assert finding.fix == "make setup"
     lock.write_text(f"pytest=={pytest.__version__} \\\n    --hash=sha256:0\n")
     assert software.python_packages(lock).status == OK
 
@@ -56,7 +56,7 @@ def test_an_empty_machine_lacks_everything_to_build(
     compiler, others = software.build_tools()
     assert compiler.status == others.status == MISSING
     for name in ("autoconf", "automake", "patch", "pkg-config"):
-        assert name in others.mend
+        assert name in others.fix
 
 
 def test_a_library_that_is_missing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -95,7 +95,7 @@ def test_a_tool_that_is_missing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
     monkeypatch.delenv("SHADOW", raising=False)
     finding = for_shadow.tool(SHADOW, None, needed=True)
     assert finding.status == MISSING
-    assert SHADOW.documentation in finding.mend
+    assert SHADOW.documentation in finding.fix
     assert for_shadow.tool(SHADOW, None, needed=False).status == OK
 
 
@@ -127,7 +127,7 @@ def test_shared_memory(tmp_path: Path) -> None:
 
 def set_limit(monkeypatch: pytest.MonkeyPatch, subject: str, value: int | None) -> for_shadow.Limit:
     limit = next(one for one in for_shadow.LIMITS if one.subject.startswith(subject))
-    played = for_shadow.Limit(limit.subject, lambda: value, limit.wanted, limit.mend)
+    played = for_shadow.Limit(limit.subject, lambda: value, limit.wanted, limit.fix)
     monkeypatch.setattr(for_shadow, "LIMITS", (played,))
     return played
 
@@ -142,8 +142,8 @@ def test_limits(monkeypatch: pytest.MonkeyPatch, subject: str) -> None:
     set_limit(monkeypatch, subject, enough - 1)
     finding = next(for_shadow.limits(SMALL, needed=True))
     assert finding.status == MISSING
-    assert f"{enough - 1}; small takes about {enough}" in finding.text
-    assert for_shadow.SYSTEM_CONFIGURATION in finding.mend
+    assert f"{enough - 1}; small needs about {enough}" in finding.text
+    assert for_shadow.SYSTEM_CONFIGURATION in finding.fix
     assert next(for_shadow.limits(None, needed=True)).status == WARN
     assert next(for_shadow.limits(SMALL, needed=False)).status == WARN
 
@@ -220,7 +220,7 @@ def test_the_engine_that_is_judged_is_the_one_that_would_run(
 
 
 def test_no_engine_of_that_name_is_judged() -> None:
-    with pytest.raises(UserError, match="there is no engine 'qemu'"):
+    with pytest.raises(UserError, match="unknown engine 'qemu'"):
         run("--engine", "qemu")
 
 
@@ -293,9 +293,9 @@ def test_what_builds_the_kernel_is_missing(
     monkeypatch.delenv("LINUX_SOURCE", raising=False)
     found = embedded(tmp_path, needed=needed)
     assert found["kernel build"].status == status
-    assert "flex" in found["kernel build"].mend
+    assert "flex" in found["kernel build"].fix
     # Without apt there is no package either.
-    assert (found["kernel"].status, "LINUX_SOURCE" in found["kernel"].mend) == (WARN, True)
+    assert (found["kernel"].status, "LINUX_SOURCE" in found["kernel"].fix) == (WARN, True)
 
 
 def test_the_package_that_the_kernel_comes_from(

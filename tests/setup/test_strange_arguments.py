@@ -69,10 +69,10 @@ def said(words: list[str], capsys: pytest.CaptureFixture[str]) -> str:
         ),
         (["import", "--name", "x", "--end", "inf", "."], "invalid number of seconds value: 'inf'"),
         (["import", "--name", "x", "--start=9", "--end=9", "."], "--start 9 is not before --end 9"),
-        (["import-consensus", "--name", LONG, "."], "is no name for a distribution"),
+        (["import-consensus", "--name", LONG, "."], "is not a valid name for a distribution"),
         (["import-consensus", "--name", "x", LONG], "File name too long"),
-        (["import-network", "--name", LONG, "."], "is no name for networks"),
-        (["import-network", "--name", "x", LONG], "there is no directory"),
+        (["import-network", "--name", LONG, "."], "is not a valid name for networks"),
+        (["import-network", "--name", "x", LONG], " not found"),
         (["run", "quick", "--scale", "nan"], "--scale: expected a number such as 0.1"),
         (["run", "quick", "--jobs", DIGITS], "--jobs: expected a whole number"),
         (

@@ -140,7 +140,7 @@ def test_a_missing_tool_names_version_page_and_way_out(program: Program, minimum
 
 
 def test_a_missing_tool_that_was_named(tmp_path: Path) -> None:
-    with pytest.raises(UserError, match=r"Shadow not found: there is no .*/nowhere"):
+    with pytest.raises(UserError, match=r"Shadow not found at .*/nowhere"):
         find_shadow(str(tmp_path / "nowhere"))
 
 

@@ -59,7 +59,7 @@ def machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Machine:
     monkeypatch.setattr(bench_engine, "measure_run", played.measure)
     monkeypatch.setattr(
         bench_engine,
-        "engine_that_would_run",
+        "resolve_engine_name",
         lambda *_, **__: "shadow" if "shadow" in played.cost else "uml",
     )
     return played

@@ -11,7 +11,7 @@ import pytest
 
 from onionlab.commands import check_variants
 from onionlab.errors import UserError
-from onionlab.programs.tor.build_trees import settle
+from onionlab.programs.tor.build_trees import rewrite_embedded_paths
 from onionlab.programs.tor.check import (
     Outcome,
     check_series,
@@ -87,7 +87,7 @@ def test_only_what_passes_on_stock_counts_against_a_series() -> None:
         "mine: a/1 failed",
         "mine: mine/1 failed",
         "mine: a/3 did not run",
-        "mine: a/2 is skipped now",
+        "mine: a/2 is now skipped",
         "mine: src/test/test: ERROR: AddressSanitizer: heap-use-after-free",
     ]
 
@@ -137,7 +137,7 @@ def test_a_copied_tree_knows_its_own_place(tmp_path: Path) -> None:
     header = tmp_path / "orconfig.h"
     header.write_text('#define BUILDDIR "/gone"\n#define OTHER "/gone"\n#define SRCDIR "/gone"\n')
     os.utime(header, (1000, 1000))
-    settle(tmp_path, str(tmp_path))
+    rewrite_embedded_paths(tmp_path, str(tmp_path))
     assert header.read_text() == (
         f'#define BUILDDIR "{tmp_path}"\n#define OTHER "/gone"\n#define SRCDIR "{tmp_path}"\n'
     )

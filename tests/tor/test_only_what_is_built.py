@@ -8,14 +8,14 @@ import pytest
 
 from onionlab.programs import building
 from onionlab.programs.apt import PrivateApt
-from onionlab.programs.building import NotBuiltError, only_what_is_built
+from onionlab.programs.building import NotBuiltError, no_builds
 from onionlab.programs.tor.build import ensure_series
 
 from .test_build import Sayings
 
 
 def test_what_is_finished_is_taken(checkout: Path, tiny_tarball: Path) -> None:
-    with only_what_is_built():
+    with no_builds():
         say = Sayings()
         built = ensure_series(checkout, ["greeting"], say=say, tor_source=str(tiny_tarball))
     assert built["greeting"].tor.is_file()
@@ -24,35 +24,35 @@ def test_what_is_finished_is_taken(checkout: Path, tiny_tarball: Path) -> None:
 
 def test_what_is_not_is_not_begun(new_checkout: Path, tiny_tarball: Path) -> None:
     say = Sayings()
-    message = "build/tor does not hold all that this takes, built"
-    with only_what_is_built(), pytest.raises(NotBuiltError, match=message):
+    message = "build/tor does not contain all builds that are needed"
+    with no_builds(), pytest.raises(NotBuiltError, match=message):
         ensure_series(new_checkout, ["greeting"], say=say, tor_source=str(tiny_tarball))
     assert say.compiled() == []
     # An empty log is all that the attempt leaves.
     left = {path.name for path in (new_checkout / "build/tor").iterdir()}
     assert left <= {".lock", "logs"}
     # Behind the block all is as ever.
-    building.require_leave_to_build("nothing")
+    building.ensure_building_allowed("nothing")
 
 
 def test_nothing_is_fetched(tmp_path: Path) -> None:
-    with only_what_is_built(), pytest.raises(NotBuiltError, match="Tor's source is not here"):
-        PrivateApt(tmp_path, tmp_path / "log", "Tor's source", archives="deb-src", way_out="")
+    with no_builds(), pytest.raises(NotBuiltError, match="Tor's source is missing"):
+        PrivateApt(tmp_path, tmp_path / "log", "Tor's source", archives="deb-src", hint="")
     assert list(tmp_path.iterdir()) == []
 
 
 def test_nothing_is_written_for_a_look(tmp_path: Path) -> None:
     """A checkout may be read-only."""
-    with only_what_is_built(), building.build_lock(tmp_path / "build", "Tor", print):
+    with no_builds(), building.build_lock(tmp_path / "build", "Tor", print):
         assert list(tmp_path.iterdir()) == []
 
 
 def test_builds_side_by_side_are_bound_by_it_too() -> None:
     def refused() -> str:
         with pytest.raises(NotBuiltError):
-            building.require_leave_to_build("it")
+            building.ensure_building_allowed("it")
         return "refused"
 
-    with only_what_is_built():
-        assert building.at_once(refused, refused) == ("refused", "refused")
-    building.at_once(lambda: building.require_leave_to_build("it"), lambda: None)
+    with no_builds():
+        assert building.run_concurrently(refused, refused) == ("refused", "refused")
+    building.run_concurrently(lambda: building.ensure_building_allowed("it"), lambda: None)

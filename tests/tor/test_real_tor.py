@@ -24,7 +24,7 @@ from onionlab.experiment.tor_parameters import (
 )
 from onionlab.programs.tor.build import BuiltTor, ensure_variants
 from onionlab.programs.tor.check import Outcome, check_series, new_problems
-from onionlab.programs.tor.source import source_at_hand
+from onionlab.programs.tor.source import existing_source
 from onionlab.programs.tor.variants import STOCK, load_registry, tor_series
 
 pytestmark = pytest.mark.tor
@@ -98,7 +98,7 @@ def test_stock_refuses_the_options_of_a_patch(
 
 
 def test_the_tables_of_parameters_and_lists_are_those_of_tors_source() -> None:
-    source = source_at_hand(REPOSITORY)
+    source = existing_source(REPOSITORY)
     if source is None or not (source.version or "").startswith("0.4.9."):
         pytest.skip("needs the source package of Tor 0.4.9, which a build of it leaves")
     with tarfile.open(source.path) as tarball:

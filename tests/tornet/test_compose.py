@@ -30,7 +30,7 @@ from onionlab.programs.tor.build import BuiltTor
 from onionlab.programs.tor.variants import TorVariant, load_variants
 from onionlab.rundir import RunDirectory
 from onionlab.rundir.tornet import addresses, compose_tornet, deployed_hosts
-from onionlab.rundir.verify_tor import Shows
+from onionlab.rundir.verify_tor import ProofRequirement
 from onionlab.runs import bench as benches
 from onionlab.runs.bench import TornetBench
 from onionlab.runs.costs.requested_runs import estimate_level_cost
@@ -137,7 +137,7 @@ def test_a_graph_that_the_embedded_engine_cannot_play(
     with pytest.raises(UserError) as refused:
         compose(settings(), kept, made=UmlEngine.__new__(UmlEngine))
     assert refused.value.message == (
-        "host peek: the embedded engine cannot play its graph of TGen: conf/perf-hs.graphml: "
+        "host peek: the embedded engine does not support its graph of TGen: conf/perf-hs.graphml: "
         "vertex 'stream' is not connected to the others"
     )
     assert refused.value.hint == "run it on Shadow: ENGINE=shadow"
@@ -427,7 +427,7 @@ def test_of_traced_relays_authorities_are_none(
     traced = {n for n, one in compose(settings(tor=tor), kept).expectations.items() if one.traced}
     assert traced == {"bob", "eve", "mo"}
     tor["trace"] = {"hosts": ["alice"]}
-    with pytest.raises(UserError, match="there is no relay 'alice' in this network"):
+    with pytest.raises(UserError, match="unknown relay 'alice'"):
         compose(settings(tor=tor), kept)
 
 
@@ -530,8 +530,14 @@ def test_the_analysis_is_told_who_is_who(
 def test_what_a_host_has_to_log(settings: Callable[..., TornetSettings], kept: KeptTornet) -> None:
     expected = compose(settings(), kept, "rr", "ewma").expectations
     assert "web" not in expected
-    assert (expected["bob"].is_client, expected["bob"].shows) == (False, Shows.MUST)
-    assert (expected["hidden"].is_client, expected["hidden"].shows) == (True, Shows.MAY)
+    assert (expected["bob"].is_client, expected["bob"].requirement) == (
+        False,
+        ProofRequirement.MUST,
+    )
+    assert (expected["hidden"].is_client, expected["hidden"].requirement) == (
+        True,
+        ProofRequirement.MAY,
+    )
 
 
 def test_folders_that_tor_made_are_for_their_owner_and_no_others(
@@ -588,7 +594,7 @@ def test_a_network_that_was_changed_is_refused(
 ) -> None:
     asked = settings()
     (kept.directory / HOSTS / "user/torrc").write_text("ORPort 9001\n")
-    with pytest.raises(UserError, match="user/torrc is not what was imported"):
+    with pytest.raises(UserError, match="user/torrc has changed since the import"):
         compose(asked, kept)
 
 

@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 
 from onionlab.errors import UserError
-from onionlab.tornet import seeds_of
-from onionlab.tornet.generating import Tors, generate_tornets
+from onionlab.tornet import list_seeds
+from onionlab.tornet.generating import TorPrograms, generate_tornets
 
 from .tiny import TinyTornet
 
@@ -65,7 +65,7 @@ class Place:
             staged=self.staged,
             tmodel=self.tmodel,
             options=options,
-            tors=Tors(Path("/x/tor-stock"), Path("/x/tor-gencert")),
+            tors=TorPrograms(Path("/x/tor-stock"), Path("/x/tor-gencert")),
             draw_keys=lambda folder, seed: self.keyed.append((folder.name, seed)),
             say=self.said.append,
         )
@@ -74,7 +74,7 @@ class Place:
     def refused(self, *options: str) -> UserError:
         with pytest.raises(UserError) as caught:
             self.generate(2, *options)
-        assert seeds_of(self.root, "tiny") == []
+        assert list_seeds(self.root, "tiny") == []
         assert not (self.root / "networks").exists() or not any((self.root / "networks").iterdir())
         return caught.value
 
@@ -86,7 +86,7 @@ def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Place:
 
 def test_each_seed_is_a_network(place: Place) -> None:
     assert place.generate(2, "--network_scale", "0.01") == [1, 2]
-    assert seeds_of(place.root, "tiny") == [1, 2]
+    assert list_seeds(place.root, "tiny") == [1, 2]
     calls = [json.loads(line) for line in place.calls.read_text().splitlines()]
     assert [words[:3] for words in calls] == [["-s", "1", "generate"], ["-s", "2", "generate"]]
     names = [Path(word).name for word in calls[0][3:7]]
@@ -122,7 +122,7 @@ def no_tmodel(place: Place) -> None:
     ("spoil", "message"),
     [
         (no_relays, "has no relayinfo_staging*.json"),
-        (two_graphs, "has 2 of networkinfo_staging*.gml"),
+        (two_graphs, "has 2 files networkinfo_staging*.gml"),
         (no_tmodel, "has no folder data"),
     ],
 )
@@ -135,14 +135,14 @@ def test_inputs_that_are_missing(
 
 @pytest.mark.parametrize("word", ["--prefix=elsewhere", "--pref", "--tor", "--torg", "--seed"])
 def test_what_the_command_decides_is_refused(place: Place, word: str) -> None:
-    assert place.refused(word, "x").message == f"{word.partition('=')[0]}: not here"
+    assert place.refused(word, "x").message == f"{word.partition('=')[0]}: not allowed"
     assert not place.calls.exists()
 
 
 @pytest.mark.parametrize("word", ["-r", "--record", "--rec", "-rm2"])
 def test_a_record_is_refused(place: Place, word: str) -> None:
     error = place.refused(word)
-    assert error.message == f"{word}: not here"
+    assert error.message == f"{word}: not allowed"
     assert "a second OnionTrace" in (error.hint or "")
 
 
@@ -182,7 +182,7 @@ def test_it_works_in_a_folder_of_its_own(
 
 def test_tornettools_that_is_missing(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TORNETTOOLS", "/nonexistent/tornettools")
-    assert place.refused().message == "there is no /nonexistent/tornettools"
+    assert place.refused().message == "/nonexistent/tornettools not found"
     monkeypatch.delenv("TORNETTOOLS")
     monkeypatch.setenv("PATH", "/nonexistent")
     error = place.refused()
@@ -192,9 +192,9 @@ def test_tornettools_that_is_missing(place: Place, monkeypatch: pytest.MonkeyPat
 
 def test_a_set_that_is_there_stays(place: Place) -> None:
     place.generate(1)
-    with pytest.raises(UserError, match="there are networks tiny already"):
+    with pytest.raises(UserError, match="networks tiny already exist"):
         place.generate(2)
-    assert seeds_of(place.root, "tiny") == [1]
+    assert list_seeds(place.root, "tiny") == [1]
 
 
 def test_a_network_that_cannot_be_imported_leaves_nothing(place: Place, tmp_path: Path) -> None:

@@ -13,12 +13,12 @@ from onionlab.cli import main
 from onionlab.commands import import_network
 from onionlab.errors import UserError
 from onionlab.tornet import (
-    generate_log_of,
+    find_generate_log,
     import_tornets,
     keeping,
+    list_seeds,
     load_tornet,
     read_tornet,
-    seeds_of,
 )
 from onionlab.tornet.reading import GRAPH
 
@@ -43,7 +43,7 @@ def test_seed_n_is_the_nth_directory(tmp_path: Path) -> None:
     assert one.directory == tmp_path / "networks/tiny/1"
     assert one.is_new
     assert two.is_new
-    assert seeds_of(tmp_path, "tiny") == [1, 2]
+    assert list_seeds(tmp_path, "tiny") == [1, 2]
     assert load_tornet(tmp_path, "tiny", 2).tornet == two.tornet
     assert two.tornet.origin.generate["seed"] == 2
 
@@ -70,7 +70,7 @@ def test_the_paths_that_are_kept(tmp_path: Path) -> None:
     assert graph.paths[3, 9].latency_ns == 309_000
     assert (graph.nodes_read, graph.edges_read) == (3, 6)
     (kept.directory / GRAPH).write_bytes(b"graph [\n]\n")
-    with pytest.raises(UserError, match="is not what was imported"):
+    with pytest.raises(UserError, match="has changed since the import"):
         kept.path_graph()
 
 
@@ -78,12 +78,12 @@ def test_the_log_of_a_network_is_found_by_its_relays_keys(tmp_path: Path) -> Non
     (kept,) = import_tornets(tmp_path, "tiny", written(tmp_path, 1))
     hosts = tmp_path / "run/hosts"
     shutil.copytree(kept.directory / HOSTS, hosts)
-    log = generate_log_of(tmp_path, 1, hosts)
+    log = find_generate_log(tmp_path, 1, hosts)
     assert log is not None
     assert log.read_bytes() == b"[INFO] Chose 20 of 6500 relays using scale factor 0.003\n"
-    assert generate_log_of(tmp_path, 2, hosts) is None
+    assert find_generate_log(tmp_path, 2, hosts) is None
     log.unlink()
-    assert generate_log_of(tmp_path, 1, hosts) is None
+    assert find_generate_log(tmp_path, 1, hosts) is None
 
 
 def test_another_networks_log_is_not_taken(tmp_path: Path) -> None:
@@ -91,9 +91,9 @@ def test_another_networks_log_is_not_taken(tmp_path: Path) -> None:
     hosts = tmp_path / "run/hosts"
     shutil.copytree(kept.directory / HOSTS, hosts)
     (hosts / "bob/fingerprint").write_text(f"bob {7:040X}\n")
-    assert generate_log_of(tmp_path, 1, hosts) is None
+    assert find_generate_log(tmp_path, 1, hosts) is None
     (hosts / "bob/fingerprint").unlink()
-    assert generate_log_of(tmp_path, 1, hosts) is None
+    assert find_generate_log(tmp_path, 1, hosts) is None
 
 
 def test_no_path_of_the_machine_is_kept(tmp_path: Path) -> None:
@@ -129,7 +129,7 @@ def test_an_import_again_leaves_what_is_there(tmp_path: Path) -> None:
     one, two = import_tornets(tmp_path, "tiny", [*directories, *written(tmp_path, 2)])
     assert (one.is_new, two.is_new) == (False, True)
     assert (tmp_path / "networks/tiny/1/marked").exists()
-    assert seeds_of(tmp_path, "tiny") == [1, 2]
+    assert list_seeds(tmp_path, "tiny") == [1, 2]
 
 
 def test_nothing_is_imported_where_one_is_wrong(tmp_path: Path) -> None:
@@ -160,16 +160,16 @@ def test_a_file_that_changes_meanwhile(tmp_path: Path) -> None:
     (directory,) = written(tmp_path, 1)
     found = read_tornet(directory)
     (directory / "conf/resolv.conf").write_bytes(b"changed")
-    with pytest.raises(UserError, match=r"conf/resolv.conf changed while it was imported"):
+    with pytest.raises(UserError, match=r"conf/resolv.conf changed during the import"):
         keeping._write(tmp_path / "x", found)
 
 
 def test_the_same_network_twice_is_refused(tmp_path: Path) -> None:
     one, two = written(tmp_path, 1, 2)
-    with pytest.raises(UserError, match="are the same network: it would count twice"):
+    with pytest.raises(UserError, match="are the same network, which would count twice"):
         import_tornets(tmp_path, "tiny", [one, two, one])
     import_tornets(tmp_path, "tiny", [one, two])
-    with pytest.raises(UserError, match="seed 1 of tiny is another network than"):
+    with pytest.raises(UserError, match="seed 1 of tiny is a different network than"):
         import_tornets(tmp_path, "tiny", [two])
     assert not (tmp_path / "networks/tiny/3").exists()
 
@@ -178,7 +178,7 @@ def test_a_network_that_is_another_seed_already(tmp_path: Path) -> None:
     one, two, three = written(tmp_path, 1, 2, 3)
     import_tornets(tmp_path, "tiny", [one, two, three])
     (tmp_path / "networks/tiny/1").rename(tmp_path / "away")
-    with pytest.raises(UserError, match="tornet-3 is seed 3 of tiny already"):
+    with pytest.raises(UserError, match="tornet-3 is already seed 3 of tiny"):
         import_tornets(tmp_path, "tiny", [three])
 
 
@@ -189,7 +189,7 @@ def test_networks_of_two_kinds_are_no_replicates(tmp_path: Path) -> None:
     other.host("probe")["processes"].append(process("oniontrace", "", 241))
     for tiny, word in ((longer, "stop_time"), (other, "programs")):
         directory = tiny.write(tmp_path / word)
-        with pytest.raises(UserError, match=f"are no replicates: they differ in {word}\n"):
+        with pytest.raises(UserError, match=f"are not replicates: they differ in {word}\n"):
             import_tornets(tmp_path, "tiny", [*first, directory])
 
 
@@ -206,7 +206,7 @@ def test_networks_of_two_scales_are_no_replicates(tmp_path: Path) -> None:
         del fewer.files[path]
     for tiny, word in ((other, "network_scale"), (fewer, "perf_clients")):
         directory = tiny.write(tmp_path / word)
-        with pytest.raises(UserError, match=f"are no replicates: they differ in {word}\n"):
+        with pytest.raises(UserError, match=f"are not replicates: they differ in {word}\n"):
             import_tornets(tmp_path, "tiny", [*first, directory])
 
 
@@ -221,12 +221,12 @@ def test_replicates_need_not_know_the_same_options(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("name", ["", "..", ".partial", "a/b", "a b", "x" * 101, "\n"])
 def test_what_is_no_name(name: str, tmp_path: Path) -> None:
-    with pytest.raises(UserError, match="is no name for networks"):
+    with pytest.raises(UserError, match="is not a valid name for networks"):
         import_tornets(tmp_path, name, [])
 
 
 def test_a_network_that_is_not_there(tmp_path: Path) -> None:
-    with pytest.raises(UserError, match='there is no network "tiny"') as refused:
+    with pytest.raises(UserError, match='no networks "tiny" found') as refused:
         load_tornet(tmp_path, "tiny", 1)
     assert "make import-network" in (refused.value.hint or "")
     import_tornets(tmp_path, "tiny", written(tmp_path, 1, 2))
@@ -237,7 +237,7 @@ def test_a_network_that_is_not_there(tmp_path: Path) -> None:
 def test_what_was_changed_after_the_import(tmp_path: Path) -> None:
     (kept,) = import_tornets(tmp_path, "tiny", written(tmp_path, 1))
     (kept.directory / "conf/resolv.conf").write_bytes(b"x")
-    with pytest.raises(UserError, match=r"conf/resolv.conf is not what was imported"):
+    with pytest.raises(UserError, match=r"conf/resolv.conf has changed since the import"):
         kept.contents()
     (kept.directory / "conf/resolv.conf").unlink()
     with pytest.raises(UserError, match=r"conf/resolv.conf cannot be read"):
@@ -245,7 +245,7 @@ def test_what_was_changed_after_the_import(tmp_path: Path) -> None:
     record = kept.directory / "tornet.json"
     text = record.read_text()
     record.write_text(text.replace('"stop_ms": 3600000', '"stop_ms": 60000'))
-    with pytest.raises(UserError, match=r"tornet.json is not what was imported"):
+    with pytest.raises(UserError, match=r"tornet.json has changed since the import"):
         load_tornet(tmp_path, "tiny", 1)
     record.write_text(text[:-100])
     with pytest.raises(UserError, match="is not valid JSON"):
@@ -274,7 +274,7 @@ def test_the_command(
     assert main(["import-network", "--name", "tiny", str(one)]) == 0
     assert capsys.readouterr().out.splitlines()[0].endswith(", was there")
     assert main(["import-network", "--name", "other", str(tmp_path)]) == 2
-    assert "is no directory of tornettools" in capsys.readouterr().err
+    assert "is not a directory of tornettools" in capsys.readouterr().err
 
 
 def test_a_closed_output_leaves_network_and_experiment(
@@ -290,7 +290,7 @@ def test_a_closed_output_leaves_network_and_experiment(
     arguments = argparse.Namespace(directories=[str(one)], name="tiny")
     with pytest.raises(BrokenPipeError):
         import_network.run(arguments)
-    assert seeds_of(tmp_path, "tiny") == [1]
+    assert list_seeds(tmp_path, "tiny") == [1]
     assert (tmp_path / "experiments/tiny.yaml").is_file()
 
 

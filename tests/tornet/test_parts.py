@@ -17,7 +17,7 @@ from onionlab.tornet.certificates import (
     signing_key_expires_unix_s,
 )
 from onionlab.tornet.shadow_config import CONFIGURATION, read_shadow_config
-from onionlab.tornet.shadow_units import LARGEST, rate_bit_per_s, time_ms, time_ns
+from onionlab.tornet.shadow_units import MAX_AMOUNT, rate_bit_per_s, time_ms, time_ns
 from onionlab.tornet.tgen_graph import GraphError, read_tgen_graph
 from onionlab.tornet.torrc_options import Options, TorrcError, parse_memory, read_options
 
@@ -73,7 +73,7 @@ values = st.text(max_size=20) | st.integers() | st.floats() | st.none() | st.boo
 def test_any_quantity_is_read_or_refused(value: object) -> None:
     for read in (time_ns, rate_bit_per_s):
         with contextlib.suppress(ValueError):
-            assert 0 <= read(value) <= LARGEST
+            assert 0 <= read(value) <= MAX_AMOUNT
 
 
 def options_of(files: dict[str, str], path: str = "torrc") -> Options:

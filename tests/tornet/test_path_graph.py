@@ -93,9 +93,9 @@ FAULTS = {
     "an edge twice": (
         "    source 9\n    target 7\n",
         "    source 7\n    target 3\n",
-        "another one",
+        "duplicate edge",
     ),
-    "a node twice": ("    id 9\n", "    id 7\n", "the id 7 stands twice"),
+    "a node twice": ("    id 9\n", "    id 7\n", "duplicate id 7"),
     "a node that is missing": ("    id 7\n", "    id 8\n", "are missing, such as 7"),
     "a latency of Shadow's past": ('"307 us"', "5.5", "expected a time with its unit"),
     "a latency that Shadow refuses": ('"307 us"', '"5.5 ms"', "expected a time of Shadow"),
@@ -115,18 +115,18 @@ FAULTS = {
     "attributes on one line": (
         "    source 7\n    target",
         "    source 7 target",
-        "a.gml:65: not GML",
+        "a.gml:65: unsupported GML",
     ),
-    "an attribute twice": ('    label "node 7"', "    id 7", "not GML as it is read here"),
-    "a part of a part": ('    label "node 7"', "    graphics [", "not GML as it is read here"),
+    "an attribute twice": ('    label "node 7"', "    id 7", "unsupported GML"),
+    "a part of a part": ('    label "node 7"', "    graphics [", "unsupported GML"),
     "of the graph after its nodes": (
         "  edge [\n    source 9",
         "  hierarchic 1\n  edge [\n    source 9",
-        "not GML as it is read here",
+        "unsupported GML",
     ),
-    "no end": ("  ]\n]\n", "  ]\n", "inside of the graph"),
-    "more after its end": ("  ]\n]\n", "  ]\n]\nnode [\n", "not GML as it is read here"),
-    "no graph": ("graph [", "grape [", "a.gml:1: not GML"),
+    "no end": ("  ]\n]\n", "  ]\n", "inside the graph"),
+    "more after its end": ("  ]\n]\n", "  ]\n]\nnode [\n", "unsupported GML"),
+    "no graph": ("graph [", "grape [", "a.gml:1: unsupported GML"),
     "a line without end": ('"node 5"', '"' + "5" * 70_000 + '"', "longer than 65536 bytes"),
 }
 

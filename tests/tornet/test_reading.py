@@ -294,55 +294,56 @@ FAULTS: dict[str, tuple[Change, str]] = {
     ),
     "an identity key that is empty": (
         lambda t: t.files.update({f"{HOSTS}/bob/keys/secret_id_key": b""}),
-        r"host bob: \S+/keys/secret_id_key is no whole secret key: Tor would make another",
+        r"host bob: \S+/keys/secret_id_key is not a complete secret key: Tor would generate "
+        r"another",
     ),
     "an identity key that is cut short": (
         lambda t: t.files.update({f"{HOSTS}/bob/keys/secret_id_key": RSA_SECRET[:-6]}),
-        r"host bob: \S+/keys/secret_id_key is no whole secret key",
+        r"host bob: \S+/keys/secret_id_key is not a complete secret key",
     ),
     "an ed25519 key that is cut short": (
         lambda t: t.files.update(
             {f"{HOSTS}/mo/keys/ed25519_master_id_secret_key": ed25519_secret()[:-1]}
         ),
-        r"host mo: \S+/keys/ed25519_master_id_secret_key is no whole secret key",
+        r"host mo: \S+/keys/ed25519_master_id_secret_key is not a complete secret key",
     ),
     "an ed25519 key that is none": (
         lambda t: t.replace(f"{HOSTS}/mo/keys/ed25519_master_id_secret_key", "type0", "type4"),
-        r"host mo: \S+/keys/ed25519_master_id_secret_key is no whole secret key",
+        r"host mo: \S+/keys/ed25519_master_id_secret_key is not a complete secret key",
     ),
     "a signing key of an authority that is empty": (
         lambda t: t.files.update({f"{HOSTS}/alice/keys/authority_signing_key": b""}),
-        r"host alice: \S+/keys/authority_signing_key is no whole secret key",
+        r"host alice: \S+/keys/authority_signing_key is not a complete secret key",
     ),
     "an onion service's key that is empty": (
         lambda t: t.files.update({f"{HOSTS}/hidden/hs/hs_ed25519_secret_key": b""}),
-        r"host hidden: \S+/hs/hs_ed25519_secret_key is no whole secret key",
+        r"host hidden: \S+/hs/hs_ed25519_secret_key is not a complete secret key",
     ),
     "a certificate that is cut short": (
         lambda t: t.replace(CERTIFICATE, "-----END SIGNATURE-----", "-----END"),
-        "authority_certificate is no key certificate: no line -----END SIGNATURE-----",
+        "authority_certificate is not a key certificate: line -----END SIGNATURE----- is missing",
     ),
     "a certificate that has expired": (
         lambda t: t.replace(
             CERTIFICATE, "dir-key-expires 2001-12-01", "dir-key-expires 2000-01-01"
         ),
-        r"host alice: \S+authority_certificate is not valid when the simulation runs",
+        r"host alice: \S+authority_certificate is not valid during the simulation",
     ),
     "a certificate of today": (
         lambda t: t.replace(CERTIFICATE, "published 1999", "published 2026"),
-        r"host alice: \S+authority_certificate is not valid when the simulation runs",
+        r"host alice: \S+authority_certificate is not valid during the simulation",
     ),
     "a certificate over a year old": (
         lambda t: t.replace(CERTIFICATE, "published 1999-12-01", "published 1998-12-01"),
-        r"host alice: \S+authority_certificate is not valid when the simulation runs",
+        r"host alice: \S+authority_certificate is not valid during the simulation",
     ),
     "a certificate that is none": (
         lambda t: t.replace(CERTIFICATE, "dir-key-published", "dir-key-publisht"),
-        "authority_certificate is no key certificate: no line dir-key-published",
+        "authority_certificate is not a key certificate: line dir-key-published is missing",
     ),
     "a certificate of another network": (
         lambda t: t.replace(CERTIFICATE, "ABAB", "CDCD"),
-        "authority_certificate is of another network: DirServer names another v3ident",
+        "authority_certificate belongs to another network: DirServer has another v3ident",
     ),
     "a signing key that has expired": (
         lambda t: t.files.update(
@@ -352,11 +353,11 @@ FAULTS: dict[str, tuple[Change, str]] = {
     ),
     "a signing key that is none": (
         lambda t: t.files.update({f"{HOSTS}/mo/keys/ed25519_signing_cert": b""}),
-        r"host mo: \S+ed25519_signing_cert: no certificate of a signing key",
+        r"host mo: \S+ed25519_signing_cert: not a certificate of a signing key",
     ),
     "keys of another network": (
         lambda t: t.replace(f"{HOSTS}/alice/fingerprint", "0000", "1111"),
-        "host alice: its keys are of another network",
+        "host alice: its keys belong to another network",
     ),
     "a bandwidth file that is empty": (
         lambda t: t.files.update({BANDWIDTHS: b""}),
@@ -364,31 +365,31 @@ FAULTS: dict[str, tuple[Change, str]] = {
     ),
     "a bandwidth file that is cut short": (
         lambda t: t.files.update({BANDWIDTHS: t.files[BANDWIDTHS][:-1]}),
-        r"\S+/bw/v3bw does not list host mo: it is cut short, or of another network",
+        r"\S+/bw/v3bw does not list host mo: it is truncated, or belongs to another network",
     ),
     "a bandwidth file with a relay that is no host": (
         lambda t: t.files.update({BANDWIDTHS: bandwidths({**FINGERPRINTS, "x": "E" * 40})}),
-        r"\S+/bw/v3bw lists E{40}, which is no host's: it is of another network",
+        r"\S+/bw/v3bw lists E{40}, which is not a host's: the file belongs to another network",
     ),
     "a guard whose folder is of another network": (
         lambda t: t.files.update({f"{HOSTS}/bob/fingerprint": f"bob {'E' * 40}\n".encode()}),
-        r"\S+/bw/v3bw does not list host bob: it is cut short, or of another network",
+        r"\S+/bw/v3bw does not list host bob: it is truncated, or belongs to another network",
     ),
     "a guard that is no host": (
         lambda t: t.replace("conf/authority.torrc", FINGERPRINTS["bob"], "E" * 40),
-        "TestingDirAuthVoteGuard names E{40}, which is no relay's fingerprint",
+        "TestingDirAuthVoteGuard lists E{40}, which is not a relay's fingerprint",
     ),
     "an exit that is no host": (
         lambda t: t.replace("conf/authority.torrc", "VoteExit ", f"VoteExit {'E' * 40},"),
-        "TestingDirAuthVoteExit names E{40}, which is no relay's fingerprint",
+        "TestingDirAuthVoteExit lists E{40}, which is not a relay's fingerprint",
     ),
     "another address than every Tor believes": (
         lambda t: t.host("alice").update(ip_addr="100.0.0.9"),
-        r"host alice: its address is not 100\.0\.0\.1, as DirServer has it",
+        r"host alice: its address is not 100\.0\.0\.1, as in DirServer",
     ),
     "an authority that nobody trusts": (
         lambda t: t.replace("conf/common.torrc", "DirServer alice", "DirServer alma"),
-        "the authority alma that every Tor trusts is no host",
+        "the authority alma that every Tor trusts is not a host",
     ),
     "an authority that no line names": (
         lambda t: t.replace("conf/common.torrc", "DirServer alice", "DirServer alma"),
@@ -402,15 +403,15 @@ FAULTS: dict[str, tuple[Change, str]] = {
         lambda t: t.host("bob")["processes"].append(
             process("tgen", "../../../conf/perf.graphml", 300)
         ),
-        "host bob: no rule says what it is",
+        "host bob: its role is unknown",
     ),
     "a client without traffic": (
         lambda t: t.host("probe")["processes"].pop(),
-        "host probe: no rule says what it is",
+        "host probe: its role is unknown",
     ),
     "a line that trusts nobody": (
         lambda t: t.replace("conf/common.torrc", ":8080", ""),
-        "a line DirServer is not understood",
+        "invalid line DirServer",
     ),
     "hosts that trust different authorities": (
         lambda t: t.files.update({f"{HOSTS}/bob/torrc": b"DirServer x v3ident=1 1.1.1.1:1 2\n"}),
@@ -418,7 +419,7 @@ FAULTS: dict[str, tuple[Change, str]] = {
     ),
     "no authority": (
         lambda t: t.replace("conf/authority.torrc", "AuthoritativeDirectory 1\n", ""),
-        "there is no directory authority: set AuthoritativeDirectory 1",
+        "the network has no directory authority: set AuthoritativeDirectory 1",
     ),
     "no exit": (
         lambda t: t.replace("conf/authority.torrc", "TestingDirAuthVoteExit", "#"),
@@ -434,7 +435,8 @@ FAULTS: dict[str, tuple[Change, str]] = {
     ),
     "a model that is none": (
         lambda t: t.files.update({"conf/flow.graphml": graphml({"start": {}})}),
-        r"host user: conf/flow\.graphml is no Markov model: name a file with a vertex called start",
+        r"host user: conf/flow\.graphml is not a Markov model: specify a file with a vertex "
+        r"called start",
     ),
     "a broken graph": (
         lambda t: t.files.update({"conf/server.graphml": b"<graphml"}),
@@ -442,11 +444,11 @@ FAULTS: dict[str, tuple[Change, str]] = {
     ),
     "a host that no rule understands": (
         lambda t: t.host("web").update(processes=[process("oniontrace", "", 1)]),
-        "host web: no rule says what it is: .*; remove it from",
+        "host web: its role is unknown: .*; remove it from",
     ),
     "a client that neither fetches nor has models": (
         lambda t: t.files.update({"conf/perf.graphml": graphml({"start": {"peers": "web:80"}})}),
-        r"host probe: conf/perf\.graphml: add a vertex that is a stream",
+        r"host probe: conf/perf\.graphml: it has no vertex that is a stream",
     ),
     "a graph for TGen before 1.0": (
         lambda t: t.files.update(
@@ -489,7 +491,7 @@ FAULTS: dict[str, tuple[Change, str]] = {
             }
         ),
         rf"host user: {HOSTS}/user/tgenrc\.graphml: vertex 'start': attribute 'loglevel' is "
-        "'Critical': TGen logs no streams",
+        "'Critical': TGen then logs no streams",
     ),
     "streams without end": (
         lambda t: t.replace("conf/packet.graphml", ">F<", ">-<"),
@@ -517,7 +519,7 @@ FAULTS: dict[str, tuple[Change, str]] = {
     ),
     "libraries of another machine": (
         lambda t: t.host("web")["processes"][0].update(environment={"LD_PRELOAD": "/x.so"}),
-        r"hosts\.web\.processes\[1\]\.environment\.LD_PRELOAD: LD_PRELOAD names libraries",
+        r"hosts\.web\.processes\[1\]\.environment\.LD_PRELOAD: LD_PRELOAD refers to libraries",
     ),
     "a limit that Tor cannot read": (
         lambda t: t.replace(f"{HOSTS}/bob/torrc-defaults", "32 MBytes", "1 MBit/s"),
@@ -539,7 +541,7 @@ FAULTS: dict[str, tuple[Change, str]] = {
     ),
     "a configuration that is cut short": (
         lambda t: t.config["hosts"].pop("peek"),
-        rf"{HOSTS}/peek/torrc is of no host of shadow\.config\.yaml: that is cut short",
+        rf"{HOSTS}/peek/torrc does not belong to a host of shadow\.config\.yaml: that file is",
     ),
     "a process that starts at no time": (
         lambda t: t.host("web")["processes"][0].pop("start_time"),
@@ -567,7 +569,7 @@ FAULTS: dict[str, tuple[Change, str]] = {
     ),
     "a Tor called otherwise": (
         lambda t: t.host("probe")["processes"][0].update(args="-f torrc"),
-        "without --defaults-torrc: name its files with --defaults-torrc and -f",
+        "without --defaults-torrc: specify its files with --defaults-torrc and -f",
     ),
     "a word too many for Tor": (
         lambda t: t.host("probe")["processes"][0].update(args=TOR_ARGUMENTS + " --quiet"),
@@ -581,9 +583,9 @@ FAULTS: dict[str, tuple[Change, str]] = {
         lambda t: t.replace("conf/common.torrc", "DataDirectory .", "DataDirectory /var/lib/tor"),
         "its DataDirectory is not the host's own folder: set `DataDirectory \\.` in its torrc",
     ),
-    "a file of the machine": (
+    "a file on the machine": (
         lambda t: t.replace("conf/common.torrc", "GeoIPFile ", "GeoIPFile /usr/share/tor/geoip"),
-        '"/usr/share/tor/geoip" is a file of the machine where the network was generated: '
+        '"/usr/share/tor/geoip" is a file on the machine where the network was generated: '
         "copy it into the network's conf/, .* such as ../../../conf/geoip",
     ),
     "a path out of the directory": (
@@ -608,7 +610,7 @@ FAULTS: dict[str, tuple[Change, str]] = {
     ),
     "an atlas that is not there": (
         lambda t: t.config["network"]["graph"]["file"].update(path="/nowhere/other.gml"),
-        "there is no /nowhere/other.gml",
+        "neither /nowhere/other.gml nor",
     ),
     "an atlas without a node in use": (
         lambda t: t.host("web").update(network_node_id=11),
@@ -678,11 +680,11 @@ def test_what_follows_from_a_fault_is_not_told(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("removed", "message"),
     [
-        (None, "there is no directory"),
-        ("shadow.config.yaml", "is no directory of tornettools: there is no shadow.config.yaml"),
-        ("conf", "is cut short: there is no conf/"),
-        (HOSTS, f"is cut short: there is no {HOSTS}/"),
-        ("conf/atlas.gml.xz", "there is no /elsewhere/conf/atlas.gml.xz"),
+        (None, "directory .* not found"),
+        ("shadow.config.yaml", "is not a directory of tornettools: shadow.config.yaml is missing"),
+        ("conf", "is incomplete: conf/ is missing"),
+        (HOSTS, f"is incomplete: {HOSTS}/ is missing"),
+        ("conf/atlas.gml.xz", "neither /elsewhere/conf/atlas.gml.xz nor"),
     ],
 )
 def test_another_directory(removed: str | None, message: str, tmp_path: Path) -> None:
@@ -709,7 +711,7 @@ def test_another_directory(removed: str | None, message: str, tmp_path: Path) ->
 def test_a_configuration_that_is_none(
     content: bytes, message: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(shadow_config, "LARGEST_BYTES", 4999)
+    monkeypatch.setattr(shadow_config, "MAX_BYTES", 4999)
     written = TinyTornet().write(tmp_path / "tornet")
     (written / "shadow.config.yaml").write_bytes(content)
     with pytest.raises(UserError, match=message):
@@ -717,7 +719,7 @@ def test_a_configuration_that_is_none(
 
 
 def test_a_file_that_is_too_large(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(host_files, "LARGEST_FILE_BYTES", 4)
+    monkeypatch.setattr(host_files, "MAX_FILE_BYTES", 4)
     with pytest.raises(UserError, match=r"is larger than 0 MiB"):
         read(TinyTornet(), tmp_path)
 
@@ -747,10 +749,10 @@ def no_file(written: Path) -> None:
 @pytest.mark.parametrize(
     ("change", "message", "hint"),
     [
-        (out_of_the_directory, "conf/x is a link out of the directory", "Replace it by a copy"),
-        (to_a_folder, "conf/x is a link", "Replace it by a copy"),
-        (to_nowhere, "conf/x is a link that leads nowhere", "Remove it if no host reads it"),
-        (no_file, "conf/x is not a file", "Remove it."),
+        (out_of_the_directory, "conf/x is a link out of the directory", "Replace it with a copy"),
+        (to_a_folder, "conf/x is a link", "Replace it with a copy"),
+        (to_nowhere, "conf/x is a broken link", "Remove it if no host reads it"),
+        (no_file, "conf/x is not a regular file", "Remove it."),
     ],
 )
 def test_what_cannot_be_kept(

@@ -12,8 +12,8 @@ from onionlab.errors import UserError
 from onionlab.paths import working_root
 from onionlab.programs.tor.build import ensure_series
 from onionlab.rundir.seeded_keys import draw_seeded_keys
-from onionlab.tornet import seeds_of
-from onionlab.tornet.generating import Tors, find_tornettools, generate_tornets
+from onionlab.tornet import list_seeds
+from onionlab.tornet.generating import TorPrograms, find_tornettools, generate_tornets
 from onionlab.tornet.keeping import KeptTornet
 
 from .staging import write_staged
@@ -55,7 +55,7 @@ def test_networks_are_generated_and_imported(inputs: tuple[Path, Path], tmp_path
             staged=staged,
             tmodel=tmodel,
             options=OPTIONS,
-            tors=Tors(built.path, built.path.with_name("tor-gencert")),
+            tors=TorPrograms(built.path, built.path.with_name("tor-gencert")),
             draw_keys=draw_seeded_keys,
             say=print,
         )
@@ -65,7 +65,7 @@ def test_networks_are_generated_and_imported(inputs: tuple[Path, Path], tmp_path
     (again,) = generate(tmp_path / "elsewhere", 1)
     assert again.tornet.files == one.tornet.files
     assert again.tornet.content_sha256 == one.tornet.content_sha256
-    assert seeds_of(tmp_path, "made-up") == [1, 2]
+    assert list_seeds(tmp_path, "made-up") == [1, 2]
     assert one.tornet.content_sha256 != other.tornet.content_sha256
     for kept in (one, other):
         counts = kept.tornet.counts

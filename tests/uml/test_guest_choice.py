@@ -72,7 +72,7 @@ def offered(monkeypatch: pytest.MonkeyPatch) -> Callable[..., list[str]]:
 
 @pytest.mark.parametrize(
     ("shadow", "chosen", "why"),
-    [(True, "shadow", "which this machine has"), (False, "uml", "shadow is not installed")],
+    [(True, "shadow", "which is installed"), (False, "uml", "shadow is not installed")],
 )
 def test_auto_takes_shadow_where_it_is_and_says_why(
     offered: Callable[..., list[str]], shadow: bool, chosen: str, why: str
@@ -102,7 +102,7 @@ def test_an_engine_that_is_asked_for_is_never_replaced(
     said = offered(shadow=True, uml=False)
     with pytest.raises(UserError, match="uml is not installed"):
         engines.open_engine("uml", root=ROOT, say=said.append)
-    with pytest.raises(UserError, match="there is no engine 'qemu'"):
+    with pytest.raises(UserError, match="unknown engine 'qemu'"):
         engines.open_engine("qemu", root=ROOT, say=said.append)
 
 
@@ -117,9 +117,9 @@ def test_the_kernel_takes_ptrace_where_it_is_told_to(
         assert isinstance(engine, UmlEngine)
         return engine._command(simulation, 2**28, tmp_path)
 
-    monkeypatch.delenv(engines.BY_PTRACE, raising=False)
+    monkeypatch.delenv(engines.PTRACE_VARIABLE, raising=False)
     assert IN_PROCESSES in words()
-    monkeypatch.setenv(engines.BY_PTRACE, "1")
+    monkeypatch.setenv(engines.PTRACE_VARIABLE, "1")
     assert IN_PROCESSES not in words()
 
 
@@ -198,7 +198,7 @@ def test_a_machine_without_room_is_told_before_the_start(
     simulation = small_net.simulation(5000)
     for variable in ("TMPDIR", "XDG_RUNTIME_DIR"):
         monkeypatch.delenv(variable, raising=False)
-    with pytest.raises(UserError, match="takes up to") as caught:
+    with pytest.raises(UserError, match="needs up to") as caught:
         memory.memory_folder(simulation, 2**50)
     assert "shm-size" in (caught.value.hint or "")
     monkeypatch.setattr(memory, "file_system_type", lambda _folder: "ext4")
@@ -254,10 +254,10 @@ def test_a_description_is_read_as_it_was_written(small_net: Net, tmp_path: Path)
     [
         ({"arguments": ("one.graphml", "two.graphml")}, "one argument"),
         ({"arguments": ()}, "one argument"),
-        ({"environment": {"TGENSOCKS": "127.0.0.1:9050"}}, "has no TGENSOCKS"),
-        ({"environment": {"TGENHOSTNAME": "other"}}, "has no TGENHOSTNAME"),
+        ({"environment": {"TGENSOCKS": "127.0.0.1:9050"}}, "does not support TGENSOCKS"),
+        ({"environment": {"TGENHOSTNAME": "other"}}, "does not support TGENHOSTNAME"),
         ({"environment": {"TGENIP": "localhost"}}, "needs an IPv4 address in TGENIP"),
-        ({"runs_to_end": False}, "runs to the end"),
+        ({"runs_to_end": False}, "cannot end before the simulation"),
     ],
 )
 def test_what_the_driver_cannot_do_in_tgens_place_is_refused(

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from onionlab.engines.base import EngineFailureError, Process, Progress
-from onionlab.engines.following import Command, Ended, follow
+from onionlab.engines.following import Command, ExitInfo, follow
 from onionlab.engines.uml import engine
 from onionlab.engines.uml.engine import LOG, UmlEngine
 from uml.guest_support import MBIT, Net, run_guest, said
@@ -119,7 +119,7 @@ def test_what_was_repeated_late_is_not_in_the_logs_twice(
 ) -> None:
     """The host looks at the console when it gets round to it: here once the guest has ended."""
 
-    def follow_late(command: Command, **more: Any) -> Ended:
+    def follow_late(command: Command, **more: Any) -> ExitInfo:
         look = more.pop("simulated_s")
         ended = follow(command, simulated_s=lambda: 0.0, **more)
         assert look() == 12.0
@@ -206,15 +206,15 @@ def test_no_program_sees_how_the_traffic_ends(tmp_path: Path, uml_engine: UmlEng
 def test_a_guest_that_does_not_end_says_at_what(tmp_path: Path) -> None:
     log = tmp_path / LOG
     log.write_text("onionlab-time 720 1000\nonionlab-end copying logs\nonionlab-")
-    watch = engine._Watch(log, tmp_path, patience_s=0.05, memory_bytes=2**30)
-    assert watch.look() == 720
+    watch = engine._Watch(log, tmp_path, timeout_s=0.05, memory_bytes=2**30)
+    assert watch.poll() == 720
     time.sleep(0.1)
     with log.open("a") as more:
         more.write("end copying logs\n")
-    assert watch.look() == 720
+    assert watch.poll() == 720
     time.sleep(0.1)
     with pytest.raises(EngineFailureError, match=r"is over, .* not end: copying logs has taken"):
-        watch.look()
+        watch.poll()
 
 
 @pytest.mark.parametrize(
@@ -224,17 +224,17 @@ def test_a_guest_that_does_not_end_says_at_what(tmp_path: Path) -> None:
             13,
             r"The guest is short of memory: 13 of 704 MiB were free\. Give it more: `engine: \{uml",
         ),
-        (300, "A program that never sleeps does that"),
+        (300, "A program that never sleeps causes this"),
     ],
 )
 def test_a_guest_that_stands_still_says_why(tmp_path: Path, free_mib: int, cause: str) -> None:
     log = tmp_path / LOG
     log.write_text(f"onionlab-time 5 {600 * 2**20}\nonionlab-time 6 {free_mib * 2**20}\n")
-    watch = engine._Watch(log, tmp_path, patience_s=0.05, memory_bytes=704 * 2**20)
-    assert watch.look() == 6
+    watch = engine._Watch(log, tmp_path, timeout_s=0.05, memory_bytes=704 * 2**20)
+    assert watch.poll() == 6
     time.sleep(0.1)
     with pytest.raises(EngineFailureError, match=cause):
-        watch.look()
+        watch.poll()
 
 
 def test_a_guest_that_was_stopped_did_not_stand_still(
@@ -245,17 +245,17 @@ def test_a_guest_that_was_stopped_did_not_stand_still(
     monkeypatch.setattr(time, "monotonic", lambda: wall_s)
     log = tmp_path / LOG
     log.write_text("onionlab-time 5 1000\n")
-    watch = engine._Watch(log, tmp_path, patience_s=120, memory_bytes=2**30)
+    watch = engine._Watch(log, tmp_path, timeout_s=120, memory_bytes=2**30)
     wall_s += 3600
-    assert watch.look() == 5
+    assert watch.poll() == 5
     wall_s += 3600
-    assert watch.look() == 5
+    assert watch.poll() == 5
     for _ in range(11):
         wall_s += 10
-        watch.look()
+        watch.poll()
     wall_s += 10
-    with pytest.raises(EngineFailureError, match="stands still"):
-        watch.look()
+    with pytest.raises(EngineFailureError, match="does not advance"):
+        watch.poll()
 
 
 @pytest.mark.slow
@@ -263,7 +263,7 @@ def test_a_program_that_never_sleeps_is_found_out(tmp_path: Path, uml_engine: Um
     started_s = time.monotonic()
     with pytest.raises(EngineFailureError) as caught:
         run_guest(tmp_path, uml_engine, one_host("spin", stall_timeout_s=STALL_S), stop_s=50)
-    assert "simulated time stands still: after 1 s" in caught.value.message
+    assert "simulated time does not advance: after 1 s" in caught.value.message
     assert time.monotonic() - started_s < PATIENCE_S
     assert leftovers(tmp_path) == []
 
@@ -303,10 +303,7 @@ def test_a_kernel_that_does_not_boot_is_an_error(tmp_path: Path, script: str) ->
             stop_s=5,
         )
     if "boom" in script:
-        assert (
-            "the guest ended before its time: its kernel ended with status 3"
-            in caught.value.message
-        )
+        assert "the guest ended prematurely: its kernel ended with status 3" in caught.value.message
         assert caught.value.log_tail[-1] == "boom"
     else:
         assert "it does not start" in caught.value.message
@@ -328,7 +325,7 @@ def test_a_guest_that_is_killed_is_an_error(tmp_path: Path, uml_engine: UmlEngin
     net = one_host("spin")
     with pytest.raises(EngineFailureError) as caught:
         run_guest(tmp_path, uml_engine, net, stop_s=50, on_progress=kill)
-    assert "the guest ended before its time" in caught.value.message
+    assert "the guest ended prematurely" in caught.value.message
     assert (tmp_path / LOG).exists()
     assert leftovers(tmp_path) == []
 

@@ -15,7 +15,7 @@ import pytest
 from onionlab.engines.base import Progress
 from onionlab.engines.uml import huge_pages
 from onionlab.engines.uml.engine import LOG, UmlEngine
-from onionlab.engines.uml.examine import why_no_huge_pages
+from onionlab.engines.uml.examine import explain_missing_huge_pages
 from onionlab.engines.uml.huge_pages import REFUSED
 from uml.guest_support import Net, run_guest
 
@@ -108,8 +108,8 @@ def test_where_it_is_refused_the_command_runs_without(tmp_path: Path) -> None:
 
 
 def test_the_doctor_tells_whether(tmp_path: Path) -> None:
-    assert why_no_huge_pages(tmp_path) == ""
-    assert why_no_huge_pages(tmp_path / "nowhere") == "mount: No such file or directory"
+    assert explain_missing_huge_pages(tmp_path) == ""
+    assert explain_missing_huge_pages(tmp_path / "nowhere") == "mount: No such file or directory"
 
 
 @pytest.mark.uml

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from onionlab.engines.processes import children_cpu_s
-from onionlab.engines.uml.bootcheck import IN_PROCESSES, check_boot, takes_ptrace
+from onionlab.engines.uml.bootcheck import IN_PROCESSES, check_boot, ptrace_reason
 from onionlab.engines.uml.kernel import IN_PROCESSES_PATCH, BuiltKernel
 from uml.test_kernel_real import CODA, PRELUDE, RANDOMNESS, report
 
@@ -124,7 +124,7 @@ def boot_without_dispatch(kernel: Path, folder: Path, said: Connection) -> None:
     output = check_boot(
         kernel, folder / "boot.log", guest=PRELUDE + CODA, arguments=(IN_PROCESSES,)
     ).output
-    said.send(takes_ptrace(output))
+    said.send(ptrace_reason(output))
 
 
 def test_a_host_that_cannot_takes_ptrace_and_says_why(kernel: BuiltKernel, tmp_path: Path) -> None:

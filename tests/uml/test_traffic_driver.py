@@ -419,7 +419,7 @@ def test_servers_know_the_models_of_clients_by_path(tmp_path: Path) -> None:
         SIMPLE_STATES, [*SIMPLE_EDGES[:2], emits("s1", "-", "pareto", scale=1, shape=1)]
     )
     (tmp_path / "client2" / "m.graphml").write_text(other)
-    with pytest.raises(UserError, match=r"'m\.graphml' is another packet model"):
+    with pytest.raises(UserError, match=r"'m\.graphml' is a different packet model"):
         Driver(load_traffic_file(traffic_file))
 
 
@@ -568,7 +568,9 @@ def test_the_file_limit_is_raised_or_refused(monkeypatch: pytest.MonkeyPatch) ->
     monkeypatch.setattr(resource, "setrlimit", set_limit)
     raise_file_limit(1000)
     assert limits[-1] == (5000, 5000)
-    with pytest.raises(UserError, match="6000 open files are needed, this process may have 5000"):
+    with pytest.raises(
+        UserError, match="6000 open files are needed, but the limit of this process is 5000"
+    ):
         raise_file_limit(6000)
 
 

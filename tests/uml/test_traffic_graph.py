@@ -165,11 +165,11 @@ REFUSED: dict[str, tuple[dict[str, dict[str, str]], list[tuple[str, str]]]] = {
         {"start": {}, "stream": STREAM},
         [("start", "stream")],
     ),
-    "vertex 'stream': attribute 'recvsize' is needed": (
+    "vertex 'stream': attribute 'recvsize' is required": (
         {"start": START, "stream": {"sendsize": "1"}},
         [("start", "stream")],
     ),
-    "vertex 'stream': attribute 'sendsize' is needed, and not 0": (
+    "vertex 'stream': attribute 'sendsize' is required and must not be 0": (
         {"start": START, "stream": {"sendsize": "0", "recvsize": "1"}},
         [("start", "stream")],
     ),
@@ -188,7 +188,7 @@ REFUSED: dict[str, tuple[dict[str, dict[str, str]], list[tuple[str, str]]]] = {
     "needs one start vertex, has 2": ({"start": {}, "start2": {}}, [("start", "start2")]),
     "vertex 'start' has an edge to itself": ({"start": START}, [("start", "start")]),
     "vertex 'pause' is not connected": ({"start": START, "pause": {}}, []),
-    "there is no such vertex": ({"start": START}, [("start", "stream")]),
+    "the edge precedes one of its vertices": ({"start": START}, [("start", "stream")]),
     "vertex 'pause' is on a loop on which no time passes": (
         {"start": START, "pause": {"time": "1 s,0 s"}},
         [("start", "pause"), ("pause", "pause")],
@@ -230,7 +230,7 @@ def test_a_perf_client_of_tornettools(tmp_path: Path) -> None:
         ("-1", "weight", "edge start -> stream: attribute 'weight' is '-1'"),
         ("1e999", "weight", "edge start -> stream: attribute 'weight' is '1e999'"),
         ("1_0", "weight", "edge start -> stream: attribute 'weight' is '1_0'"),
-        ("0", "weight", "vertex 'start': the weights of its edges add up to nothing"),
+        ("0", "weight", "vertex 'start': the sum of the weights of its edges is 0 or infinite"),
     ],
 )
 def test_odd_edges_are_refused(tmp_path: Path, weight: str, name: str, reason: str) -> None:
@@ -240,7 +240,7 @@ def test_odd_edges_are_refused(tmp_path: Path, weight: str, name: str, reason: s
 
 def test_two_edges_between_the_same_vertices_are_refused(tmp_path: Path) -> None:
     text = graphml({"start": START, "stream": STREAM}, [("start", "stream")] * 2)
-    assert "edge start -> stream: there are two of these" in refusal(tmp_path, text)
+    assert "edge start -> stream: duplicate edge" in refusal(tmp_path, text)
 
 
 def test_a_markov_client_of_tornettools(tmp_path: Path) -> None:

@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 
 from onionlab.engines.uml.traffic import wire
 from onionlab.engines.uml.traffic.delays import MAX_DELAY_US, PARAMETERS, Distribution
-from onionlab.engines.uml.traffic.generator import Generator
+from onionlab.engines.uml.traffic.generator import FlowGenerator
 from onionlab.engines.uml.traffic.glib_random import GlibRandom
 from onionlab.engines.uml.traffic.graphml import igraph_text, parse_graphml
 from onionlab.engines.uml.traffic.markov_model import (
@@ -219,12 +219,12 @@ REFUSED: dict[str, tuple[ModelEdge, ...]] = {
     ),
     "edge s0 -> s1 needs an attribute 'weight'": (("s0", "s1", {"type": "transition"}),),
     "edge s0 -> s1: attribute 'type' is '', must be": (("s0", "s1", {"weight": 1}),),
-    "edge o1 -> s1: nothing leads on from an observation": (to("o1", "s1"),),
-    "edge s0 -> o1: a transition leads to a state": (to("s0", "o1"),),
-    "edge s0 -> s1: an emission leads to an observation": (
+    "edge o1 -> s1: an observation must not have outgoing edges": (to("o1", "s1"),),
+    "edge s0 -> o1: a transition has to lead to a state": (to("s0", "o1"),),
+    "edge s0 -> s1: an emission has to lead to an observation": (
         ("s0", "s1", {"type": "emission", "weight": 1}),
     ),
-    "edge s0 -> s9: there is no such vertex": (to("s0", "s9"),),
+    "edge s0 -> s9: the edge precedes one of its vertices": (to("s0", "s9"),),
     "state 's1' can be reached but has no emission": ENDLESS,
     "state 's1' can be reached but has no transition": (
         to("s0", "s1"),
@@ -447,7 +447,7 @@ def test_both_sides_expect_what_the_other_sends(seed: int, rate: float, end: flo
 # --- flows
 
 
-class Clockwork:
+class TimerHost:
     """A host that keeps what a generator asks of it; it is its own log."""
 
     def __init__(self) -> None:
@@ -473,10 +473,10 @@ class Clockwork:
 
 
 def flow(
-    host: Clockwork, *steps: tuple[str, int], begin: bool = True
-) -> tuple[Generator, list[str]]:
+    host: TimerHost, *steps: tuple[str, int], begin: bool = True
+) -> tuple[FlowGenerator, list[str]]:
     over: list[str] = []
-    generator = Generator(
+    generator = FlowGenerator(
         host,
         Script(*steps),  # type: ignore[arg-type]
         vertex="flow_a",
@@ -489,7 +489,7 @@ def flow(
 
 
 def test_a_flow_begins_streams_a_delay_apart() -> None:
-    host = Clockwork()
+    host = TimerHost()
     generator, over = flow(host, ("+", 700), ("-", 0), ("+", 5), ("F", 99))
     generator.start()
     assert generator.begun == 1
@@ -509,7 +509,7 @@ def test_a_flow_begins_streams_a_delay_apart() -> None:
 
 
 def test_a_flow_is_not_over_before_its_model_ends() -> None:
-    host = Clockwork()
+    host = TimerHost()
     generator, over = flow(host, ("+", 700), ("F", 0))
     generator.start()
     generator.child_over()
@@ -519,7 +519,7 @@ def test_a_flow_is_not_over_before_its_model_ends() -> None:
 
 
 def test_a_flow_tries_again_after_the_delay() -> None:
-    host = Clockwork()
+    host = TimerHost()
     generator, over = flow(host, ("+", 700), ("F", 0), begin=False)
     generator.start()
     assert "Failed to create a stream on flow action 'flow_a', delaying 700" in host.lines[0]

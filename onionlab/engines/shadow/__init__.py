@@ -1,1 +1,1 @@
-"""The engine `shadow`: Shadow and TGen as the user has installed them."""
+"""The engine `shadow`: the user's installation of Shadow and TGen."""

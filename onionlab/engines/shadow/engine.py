@@ -1,4 +1,4 @@
-"""Shadow: real programs over simulated networks, one process for each simulated process.
+"""Shadow runs real programs on simulated networks, each simulated process as a real process.
 
 Configuration: https://shadow.github.io/docs/guide/shadow_config_spec.html
 """
@@ -30,8 +30,8 @@ GRAPH = "conf/network.gml"
 LOG_TAIL_LINES = 25
 LOG_TAIL_BYTES = 200_000
 
-# What the measurements of docs/explanation/performance.md chose; an experiment's `engine: shadow:`
-# overrides.
+# These defaults result from the measurements in docs/explanation/performance.md. An experiment's
+# `engine: shadow:` overrides them.
 DEFAULT_OPTIONS: dict[str, Any] = {
     "general": {"parallelism": 1, "heartbeat_interval": "5 sec", "log_level": "info"},
     "experimental": {},
@@ -41,12 +41,12 @@ DEFAULT_OPTIONS: dict[str, Any] = {
 _REPORT = " System memory usage in bytes at simtime "
 _HEARTBEAT = re.compile(rb"resource usage at simtime (\d+) ")
 
-# Programs would otherwise read the host's own time zone and configuration of OpenSSL.
+# Otherwise programs would use the machine's time zone and its configuration of OpenSSL.
 FIXED_ENVIRONMENT = {"TZ": "UTC0", "OPENSSL_CONF": "/dev/null"}
 
 
 class ShadowEngine:
-    """Shadow as installed by the user."""
+    """The user's installation of Shadow."""
 
     name = "shadow"
 
@@ -59,7 +59,7 @@ class ShadowEngine:
     def identity(self) -> dict[str, str]:
         """Versions and hashes of Shadow, of the libraries that it preloads, and of TGen.
 
-        Any version of Shadow may change results (Shadow's semver.md), and so may any build.
+        Any version of Shadow may change results (see its semver.md), and so may any build.
         """
         # The executable's RUNPATH is $ORIGIN/../lib.
         libraries = self._shadow.path.resolve().parent.parent.glob("lib/libshadow_*.so")
@@ -75,21 +75,21 @@ class ShadowEngine:
 
     @property
     def programs(self) -> dict[str, Path]:
-        """TGen, which has no place among the project's own builds."""
+        """TGen, which the project does not build."""
         return {"tgen": self._tgen.path}
 
     def configuration(self, simulation: Simulation) -> dict[str, bytes]:
-        """Return Shadow's YAML and the network graph that it names."""
+        """Return Shadow's YAML and the network graph that it refers to."""
         return {
             CONFIGURATION: _dump_yaml(_configuration(simulation)),
             GRAPH: network_graph(simulation.network),
         }
 
     def check_files(self, simulation: Simulation, files: Mapping[str, bytes]) -> None:
-        """Accept all files: the programs themselves read them."""
+        """Accept all files, because the programs themselves read them."""
 
     def cpus_per_run(self, options: Mapping[str, Any]) -> int:
-        """One CPU for each of Shadow's worker threads."""
+        """Return one CPU for each of Shadow's worker threads."""
         return cpus_per_run(options)
 
     def run(
@@ -107,7 +107,7 @@ class ShadowEngine:
         simulated = _simulated_seconds(directory / LOG)
         ended = follow(
             Command(
-                words=[str(self._shadow.path), CONFIGURATION],
+                argv=[str(self._shadow.path), CONFIGURATION],
                 directory=directory,
                 log=directory / LOG,
                 environment={**os.environ, "PATH": search_path},
@@ -123,10 +123,10 @@ class ShadowEngine:
 
 
 def managed_shared_bytes(pid: int) -> int:
-    """Return the shared memory that Shadow's managed processes hold; pid: Shadow's own.
+    """Return the shared memory of Shadow's managed processes. pid: Shadow's own.
 
-    With `use_memory_manager` that is where Shadow puts their heaps: files that a managed process
-    and Shadow both map, which are counted once, at the managed process.
+    With `use_memory_manager`, Shadow places their heaps in files that both it and the managed
+    process map. They are counted once, as memory of the managed process.
     """
     total_kib = 0
     with contextlib.suppress(psutil.NoSuchProcess):
@@ -139,9 +139,9 @@ def managed_shared_bytes(pid: int) -> int:
 
 
 def network_graph(network: Network) -> bytes:
-    """Return the network as a complete undirected graph in GML, one node a place.
+    """Return the network as a complete undirected graph in GML, with one node per place.
 
-    Shadow's parser wants each node and edge attribute on a line of its own.
+    Shadow's parser requires each node and edge attribute on its own line.
     """
     number = {place.name: i for i, place in enumerate(network.places)}
     lines = ["graph [", "  directed 0"]
@@ -202,7 +202,7 @@ def _configuration(simulation: Simulation) -> dict[str, Any]:
 
 
 def _own_link(host: Host) -> dict[str, str]:
-    """Return the bandwidths of a host that has a link of its own: else its node's hold."""
+    """Return the bandwidths of a host that has its own link; others use their node's."""
     if host.link is None:
         return {}
     return {
@@ -222,16 +222,20 @@ def _process(process: Process) -> dict[str, Any]:
 
 
 def cpus_per_run(options: Mapping[str, Any]) -> int:
-    """How many CPUs a run with an experiment's options is to have for itself."""
+    """Return the number of CPUs to reserve for a run with an experiment's options."""
     return int(_merge_options({}, options)["general"]["parallelism"])
 
 
 def _merge_options(
-    of_network: Mapping[str, Any], of_experiment: Mapping[str, Any]
+    network_options: Mapping[str, Any], experiment_options: Mapping[str, Any]
 ) -> dict[str, Any]:
-    """Lay a network's options and then an experiment's over the defaults, section by section."""
+    """Merge defaults, a network's options and an experiment's options, in ascending precedence."""
     return {
-        section: {**defaults, **of_network.get(section, {}), **of_experiment.get(section, {})}
+        section: {
+            **defaults,
+            **network_options.get(section, {}),
+            **experiment_options.get(section, {}),
+        }
         for section, defaults in DEFAULT_OPTIONS.items()
     }
 
@@ -255,10 +259,10 @@ def _simulated_seconds(log: Path) -> Iterator[float]:
 
 
 def _log_tail(log: Path) -> list[str]:
-    """Return the last lines worth reading: errors, else what Shadow does not say of every run.
+    """Return the last relevant lines: errors, or otherwise lines that are not part of every log.
 
-    That are warnings, each once, what programs print, and the last report on memory. The others are
-    two reports every few simulated seconds, and how it was started.
+    These lines are warnings, each once, output of programs, and the last report on memory. Other
+    lines report on resources every few simulated seconds or describe the start.
     """
     with log.open("rb") as lines:
         lines.seek(max(0, log.stat().st_size - LOG_TAIL_BYTES))

@@ -1,4 +1,4 @@
-"""What this machine has and lacks for Shadow. Limits follow its documentation (see the links)."""
+"""Check whether this machine can run Shadow. The limits follow Shadow's documentation."""
 
 from __future__ import annotations
 
@@ -22,22 +22,22 @@ SUPPORTED_PLATFORMS = f"{GUIDE}/supported_platforms.html"
 
 KERNEL_MINIMUM = (5, 10)  # Shadow's supported_platforms.md
 
-# What Shadow 3.3 takes for each simulated process: measured on a network of 98 processes (5.6 files
-# open in Shadow itself, 16 KiB in /dev/shm beside 8 MiB for the simulation, up to 3 threads), and
-# rounded up.
+# Needs of Shadow 3.3 per simulated process, measured on a network of 98 processes and rounded up:
+# 5.6 open files in Shadow itself, 16 KiB in /dev/shm in addition to 8 MiB for the simulation, and
+# up to 3 threads.
 FILES_BASE = 200
 FILES_PER_PROCESS = 8
 SHARED_BASE_BYTES = 16 * 2**20
 SHARED_BYTES_PER_PROCESS = 64 * 2**10
 THREADS_PER_PROCESS = 3
 DEFAULT_PROCESSES = 1000
-"""Where no experiment is named, a machine is judged by this many: a network at full size."""
+"""The number of processes for checks without an experiment: a network at full size."""
 MAPS_MINIMUM = 65530
-"""The kernel's default; upstream raises it for programs that map a great deal."""
+"""The kernel's default. Shadow's documentation raises it for programs with many mappings."""
 
 
 def examine(question: Question, *, needed: bool) -> Iterator[Finding]:
-    """All findings; what is lacking is a warning at most where another engine will run."""
+    """Yield all findings. Problems are only warnings if another engine will run."""
     yield tool(SHADOW, question.shadow, needed=needed)
     yield tool(TGEN, question.tgen, needed=needed)
     yield kernel(platform.machine(), platform.release())
@@ -48,7 +48,7 @@ def examine(question: Question, *, needed: bool) -> Iterator[Finding]:
 
 
 def tool(program: Program, explicit: str | None, *, needed: bool) -> Finding:
-    """Shadow or TGen."""
+    """Check Shadow or TGen."""
     try:
         found = find_tool(program, explicit)
     except UserError as error:
@@ -61,7 +61,7 @@ def tool(program: Program, explicit: str | None, *, needed: bool) -> Finding:
 
 
 def kernel(machine: str, release: str) -> Finding:
-    """Processor and kernel that Shadow supports."""
+    """Check that Shadow supports this processor and kernel."""
     text = f"Linux {release} on {machine}"
     if machine != "x86_64":
         return Finding(WARN, "kernel", f"{text}: Shadow supports x86_64", SUPPORTED_PLATFORMS)
@@ -74,24 +74,24 @@ def kernel(machine: str, release: str) -> Finding:
 
 
 def seccomp(mode: str | None) -> Finding:
-    """A container's system call filter: it forbids calls that Shadow makes, or slows them."""
+    """Check for a container's system call filter, which forbids or slows calls of Shadow."""
     if mode == "2":
         return Finding(
             WARN,
             "system call filter",
-            "this container has one; Shadow may fail or be slow under it",
+            "this container has one, under which Shadow may fail or be slow",
             f"docker run --security-opt seccomp=unconfined ({SUPPORTED_PLATFORMS})",
         )
     return Finding(OK, "system call filter", "none")
 
 
 def shared_memory(path: Path, need: Need | None) -> Finding:
-    """Room in /dev/shm, where Shadow and the simulated processes share their memory."""
+    """Check the free space in /dev/shm, which Shadow and the simulated processes use."""
     if not os.path.ismount(path):
         return Finding(
             WARN,
             str(path),
-            "not a file system of its own",
+            "not a separate file system",
             f"mount -t tmpfs tmpfs {path}",
         )
     free = shutil.disk_usage(path).free
@@ -102,7 +102,7 @@ def shared_memory(path: Path, need: Need | None) -> Finding:
         return Finding(
             MISSING if need else WARN,
             str(path),
-            f"{text}; {_what_takes(need)} about {size_text(wanted)}",
+            f"{text}; {_describe_need(need)} about {size_text(wanted)}",
             f"docker run --shm-size=..., or: mount -o remount,size=... {path} "
             f"({SUPPORTED_PLATFORMS})",
         )
@@ -111,12 +111,12 @@ def shared_memory(path: Path, need: Need | None) -> Finding:
 
 @dataclass(frozen=True)
 class Limit:
-    """A limit of the system: where it stands, and what it must allow for a number of processes."""
+    """A limit of the system, with the value that a number of simulated processes needs."""
 
     subject: str
     read: Callable[[], int | None]
     wanted: Callable[[int], int]
-    mend: str
+    fix: str
 
 
 def _files(processes: int) -> int:
@@ -124,7 +124,7 @@ def _files(processes: int) -> int:
 
 
 def _threads(processes: int) -> int:
-    # 1000: the machine has other things to do as well.
+    # Add 1000 for other programs on the machine.
     return 1000 + THREADS_PER_PROCESS * processes
 
 
@@ -181,7 +181,7 @@ LIMITS = (
 
 
 def limits(need: Need | None, *, needed: bool) -> Iterator[Finding]:
-    """The limits of Shadow's system_configuration.md."""
+    """Check the limits of Shadow's system_configuration.md."""
     processes = need.processes if need else DEFAULT_PROCESSES
     for limit in LIMITS:
         value = limit.read()
@@ -194,9 +194,9 @@ def limits(need: Need | None, *, needed: bool) -> Iterator[Finding]:
         else:
             status = MISSING if need and needed else WARN
             yield Finding(
-                status, limit.subject, f"{value}; {_what_takes(need)} about {wanted}", limit.mend
+                status, limit.subject, f"{value}; {_describe_need(need)} about {wanted}", limit.fix
             )
 
 
-def _what_takes(need: Need | None) -> str:
-    return f"{need.name} takes" if need else f"{DEFAULT_PROCESSES} simulated processes take"
+def _describe_need(need: Need | None) -> str:
+    return f"{need.name} needs" if need else f"{DEFAULT_PROCESSES} simulated processes need"

@@ -1,4 +1,4 @@
-"""Whether a kernel that was just built boots, keeps simulated time, and ends by itself."""
+"""Check that a new kernel boots, keeps simulated time, and ends by itself."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from analysis.formats.scratch import scratch_folder
-from onionlab.engines.uml.memory import room_bytes
+from onionlab.engines.uml.memory import free_bytes
 from onionlab.errors import UserError
 
 TIMEOUT_S = 120.0
@@ -22,16 +22,18 @@ MEMORY_MIB = 192
 START_UNIX_S = 946684800
 SLEEP_S = 1000.0
 MARK = "onionlab-boot-check "
-"""Begins the line in which the guest reports."""
+"""The prefix of the line in which the guest reports."""
 
 IN_PROCESSES = "onionlab.inprocess=on"
-"""Asks the kernel to run inside of its processes (patch 0009); others pass over it."""
+"""The parameter that makes the kernel run inside its processes (patch 0009). Other kernels ignore
+it.
+"""
 
 _TAKES_PTRACE = re.compile(r"^The kernel takes ptrace: (.*)$", re.MULTILINE)
 
 MAGIC_POWER_OFF = 0x4321FEDC  # reboot(2)
 
-# Runs as the first process of the guest, on the host's Python.
+# The program of the guest's first process, for the host's Python.
 GUEST = f"""\
 import ctypes, json, time
 libc = ctypes.CDLL(None)
@@ -50,12 +52,12 @@ libc.reboot({MAGIC_POWER_OFF})
 
 @dataclass(frozen=True)
 class BootReport:
-    """What a kernel showed.
+    """The result of a boot check.
 
     Attributes:
-        wall_s: Time that it took from start to end.
-        report: What the guest said of itself.
-        output: Everything that came over the console.
+        wall_s: The elapsed time from start to end.
+        report: The guest's report.
+        output: The complete output on the console.
     """
 
     wall_s: float
@@ -63,33 +65,33 @@ class BootReport:
     output: str
 
 
-def takes_ptrace(output: str) -> str:
-    """Why a kernel that was asked to run in its processes does not; empty where it does."""
+def ptrace_reason(output: str) -> str:
+    """Return why a kernel does not run in its processes as requested; empty if it does."""
     found = _TAKES_PTRACE.search(output)
     return found[1].strip() if found else ""
 
 
 def memory_directory() -> Path:
-    """A tmpfs for the file that a guest's memory is: on a disk it would be written back.
+    """Return a tmpfs for the file with a guest's memory, which a disk would write back.
 
     Raises:
-        UserError: There is none that can be written to.
+        UserError: No tmpfs is writable.
     """
     named = (os.environ.get(name, "") for name in ("TMPDIR", "XDG_RUNTIME_DIR"))
     for name in (*named, "/dev/shm", "/tmp"):
-        if name and room_bytes(Path(name)) > 0:
+        if name and free_bytes(Path(name)) > 0:
             return Path(name)
     raise UserError(
-        "there is no tmpfs to keep a guest's memory in: /dev/shm is none, cannot be written to, "
+        "no tmpfs for a guest's memory found: /dev/shm is not a tmpfs, is not writable, "
         "or is mounted with `noexec`",
-        "mount -t tmpfs tmpfs /dev/shm, or name a folder on a tmpfs: TMPDIR=/run/user/1000",
+        "mount -t tmpfs tmpfs /dev/shm, or specify a folder on a tmpfs: TMPDIR=/run/user/1000",
     )
 
 
 def quote_argument(path: Path) -> str:
     """Return a path as one argument of the kernel's command line, which is split at spaces.
 
-    The set-up refuses a checkout with a double quote or a line break in its path.
+    The set-up rejects a checkout whose path contains a double quote or a line break.
     """
     return f'"{path}"' if " " in str(path) or "\t" in str(path) else str(path)
 
@@ -102,11 +104,11 @@ def check_boot(
     Args:
         kernel: The executable.
         log: Receives the guest's console.
-        guest: What the first process runs: a Python program.
-        arguments: More parameters for the kernel.
+        guest: The Python program of the first process.
+        arguments: Further parameters for the kernel.
 
     Raises:
-        UserError: It does not come up, does not keep simulated time, or does not end.
+        UserError: The kernel does not boot, does not keep simulated time, or does not end.
     """
     memory = memory_directory()
     started = time.monotonic()
@@ -144,15 +146,15 @@ def check_boot(
         ),
         None,
     )
-    hint = f"What it said: {log}"
+    hint = f"Its output: {log}"
     if report is None:
-        raise UserError("the kernel that was just built does not boot", _tail(output) + hint)
+        raise UserError("the new kernel does not boot", _tail(output) + hint)
     if guest is GUEST and not (
         SLEEP_S <= report["slept"] < SLEEP_S + 1
         and START_UNIX_S <= report["started"] < START_UNIX_S + 60
     ):
         raise UserError(
-            "the kernel that was just built does not keep simulated time: it began at "
+            "the new kernel does not keep simulated time: it started at "
             f"{report['started']} and slept {report['slept']} s instead of {SLEEP_S} s",
             hint,
         )
@@ -168,15 +170,16 @@ def _run(command: list[str], place: Path, log: Path) -> str:
             stdout=stream,
             stderr=subprocess.STDOUT,
             env={"PATH": os.environ.get("PATH", ""), "HOME": "/", "TMPDIR": str(place)},
-            # The guest's processes are the kernel's children: one group to kill.
+            # The guest's processes are children of the kernel, so one process group contains all of
+            # them.
             start_new_session=True,
         )
         try:
             process.wait(timeout=TIMEOUT_S)
         except subprocess.TimeoutExpired:
             raise UserError(
-                f"the kernel that was just built has not ended after {TIMEOUT_S:.0f} s",
-                f"What it said: {log}",
+                f"the new kernel has not ended after {TIMEOUT_S:.0f} s",
+                f"Its output: {log}",
             ) from None
         finally:
             if process.poll() is None:

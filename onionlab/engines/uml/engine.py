@@ -1,7 +1,7 @@
-"""The engine `uml`: User-Mode Linux in time-travel mode, an ordinary process of an ordinary user.
+"""The engine `uml`: User-Mode Linux in time-travel mode, an ordinary process without privileges.
 
-This side starts the kernel, follows its simulated time, and ends it in every case. What happens in
-the simulation is the guest's matter (guest/).
+This module starts the kernel, monitors its simulated time, and ends it in every case. The code in
+guest/ runs the simulation.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from onionlab.engines.base import (
     Simulation,
     Usage,
 )
-from onionlab.engines.following import Command, Ended, follow
+from onionlab.engines.following import Command, ExitInfo, follow
 from onionlab.engines.processes import end_processes_below
 from onionlab.engines.uml import memory
 from onionlab.engines.uml.bootcheck import IN_PROCESSES, quote_argument
@@ -59,10 +59,12 @@ STATE_FOLDER = "uml.state"
 LOG_TAIL_LINES = 25
 OPEN_FILES = 65_536
 START_ENDS_NS = 50 * 10**6
-LONGEST_LOOK_S = 10.0
-"""Between two looks at a guest; if it takes longer, this process was stopped meanwhile."""
+MAX_POLL_GAP_S = 10.0
+"""The maximum time between two polls of a guest that is counted. A longer gap means that this
+process was stopped.
+"""
 MAX_LOW_MEMORY = 0.05
-"""Of the guest's memory: with less free it may do nothing but look for some."""
+"""The share of free memory below which the guest may spend all its time on reclaiming memory."""
 
 _MORE_MEMORY = "Give it more: `engine: {uml: {memory: ...}}` in the experiment"
 
@@ -74,18 +76,19 @@ DEFAULT_OPTIONS: dict[str, Any] = {
 
 _Value = TypeVar("_Value", int, float)
 
-# Of TGen's own environment variables, those that the traffic driver does not follow.
-_REFUSED_OF_TGEN = {"TGENHOSTNAME", "TGENSOCKS"}
+# Environment variables of TGen that the traffic driver does not support.
+_UNSUPPORTED_VARIABLES = {"TGENHOSTNAME", "TGENSOCKS"}
 
 _WRAPPERS = (
-    # How much memory the guest finds depends on where its kernel lies in the host's memory.
+    # The amount of memory that the guest finds depends on its kernel's addresses in the host's
+    # memory.
     *("setarch", "--addr-no-randomize"),
-    # A guest's panic ends in abort(3); its memory on the disk would help nobody.
+    # A guest's panic ends in abort(3), and a core dump of its memory would be useless.
     *("prlimit", "--core=0"),
 )
 
 _HUGE_PAGES_MARGIN_BYTES = 64 * 2**20
-"""Of the tmpfs with huge pages, beyond the memory of the guest: for what else lies there."""
+"""The size of the tmpfs with huge pages beyond the guest's memory, for other files in it."""
 
 _END = re.compile(rb"^" + END_MARK.encode() + rb" ([^\r\n]*)\r?\n", re.MULTILINE)
 _TIME = re.compile(rb"^" + TIME_MARK.encode() + rb" (\d+) (\d+)\r?\n", re.MULTILINE)
@@ -93,40 +96,40 @@ _LINE = re.compile(
     rb"^" + LOG_MARK.encode() + rb" ([\w-]+) ([\w.+-]+) ([^\r\n]*)\r?\n", re.MULTILINE
 )
 _PANIC = re.compile(r"Kernel panic - not syncing: (.*)")
-# What a kernel without any simulated time to wait for says.
+# Messages of a kernel that ran out of memory.
 _OUT_OF_MEMORY = ("panic_on_oom", "Out of memory")
 
 
 class Kernel(Protocol):
-    """What the engine needs to know of the kernel that it runs (see kernel.py)."""
+    """The properties of a kernel that the engine needs (see kernel.py)."""
 
     @property
     def path(self) -> Path:
-        """The executable."""
+        """The path of the executable."""
 
     @property
     def version(self) -> str:
-        """Its release."""
+        """The release of the kernel."""
 
     @property
     def sha256(self) -> str:
-        """Of the executable."""
+        """The SHA-256 of the executable."""
 
     @property
     def ptrace_because(self) -> str:
-        """Why it cannot run inside of its processes; empty where it can."""
+        """The reason why it cannot run inside its processes; empty if it can."""
 
     @property
     def calls(self) -> Path | None:
-        """The library by which programs call it; None without one."""
+        """The library by which programs call the kernel; None without one."""
 
     @property
     def calls_sha256(self) -> str:
-        """Of that library; empty without one."""
+        """The SHA-256 of this library; empty without one."""
 
 
 class UmlEngine:
-    """A Linux kernel built for it, with all hosts of a simulation inside."""
+    """The embedded engine: all hosts of a simulation run inside one Linux kernel."""
 
     name = "uml"
 
@@ -135,7 +138,7 @@ class UmlEngine:
 
     @property
     def identity(self) -> dict[str, str]:
-        """The kernel, the interpreter and the engine's own code: each may change results."""
+        """The kernel, the interpreter and the engine's own code, which may all change results."""
         return {
             "name": self.name,
             "version": self._kernel.version,
@@ -147,15 +150,15 @@ class UmlEngine:
 
     @property
     def programs(self) -> dict[str, Path]:
-        """None: the program `tgen` of a host stands for the traffic driver, a part of this."""
+        """No programs: the traffic driver, a part of the engine, replaces `tgen`."""
         return {}
 
     def configuration(self, simulation: Simulation) -> dict[str, bytes]:
-        """Return the simulation as the guest reads it."""
+        """Return the simulation in the format that the guest reads."""
         return {CONFIGURATION: _describe(simulation)}
 
     def check_files(self, simulation: Simulation, files: Mapping[str, bytes]) -> None:
-        """Refuse graphs of TGen that the traffic driver cannot play. Raises UserError."""
+        """Raise UserError for graphs of TGen that the traffic driver does not support."""
 
         def read(path: Path) -> bytes:
             content = files.get(posixpath.normpath(path))
@@ -173,13 +176,13 @@ class UmlEngine:
                     load_graph(graph, folder, read)
                 except UserError as error:
                     raise UserError(
-                        f"host {host}: the embedded engine cannot play its graph of TGen: "
+                        f"host {host}: the embedded engine does not support its graph of TGen: "
                         f"{error.message}",
                         "run it on Shadow: ENGINE=shadow",
                     ) from error
 
     def cpus_per_run(self, options: Mapping[str, Any]) -> int:
-        """One: the guest has a single processor, and its processes take turns."""
+        """Return one: the guest has a single processor, which its processes share."""
         return 1
 
     def run(
@@ -190,7 +193,7 @@ class UmlEngine:
         programs: Mapping[str, Path],
         on_progress: Callable[[Progress], None],
     ) -> Usage:
-        """Boot the guest in `directory`; its console goes to uml.log."""
+        """Boot the guest in `directory`. Its console goes to uml.log."""
         directory = directory.resolve()
         options = {**DEFAULT_OPTIONS, **simulation.options}
         shutil.rmtree(directory / LOGS, ignore_errors=True)
@@ -216,7 +219,7 @@ class UmlEngine:
         try:
             ended = follow(
                 Command(
-                    words=[
+                    argv=[
                         *huge_pages_command(memory_bytes + _HUGE_PAGES_MARGIN_BYTES),
                         *_WRAPPERS,
                         *self._command(simulation, memory_bytes, directory),
@@ -228,19 +231,19 @@ class UmlEngine:
                         "HOME": "/nonexistent",
                         "TMPDIR": str(memory_folder),
                     },
-                    # Ctrl-C is for the command that runs this, which then ends the guest.
+                    # Ctrl-C is meant for the command that runs this, which then ends the guest.
                     own_session=True,
-                    shared_bytes=memory.nameless_files_bytes,
+                    shared_bytes=memory.unlinked_files_bytes,
                 ),
-                simulated_s=watch.look,
+                simulated_s=watch.poll,
                 stop_s=simulation.stop_ms / 1000,
                 on_progress=on_progress,
             )
         finally:
-            # The guest's processes fall with its kernel, but not at once.
+            # The guest's processes end with its kernel, but not immediately.
             end_processes_below(directory)
             shutil.rmtree(state, ignore_errors=True)
-        _take_logs(directory)
+        _move_logs(directory)
         (directory / BOOT_FILE).unlink()
         _check(read_result(directory / RESULT_FILE), directory / LOG, ended)
         return ended.usage
@@ -262,10 +265,10 @@ class UmlEngine:
             "norandmaps",
             f"uml_dir={STATE_FOLDER}",
             f"onionlab.seed={_guest_seed(simulation.seed)}",
-            # What programs find is the same.
+            # This does not affect the environment of programs.
             *([] if self._kernel.ptrace_because else [IN_PROCESSES]),
-            # The guest's own start takes no simulated time; how much it has to do depends on the
-            # checkout. Ends before anything is started (guest/init.py).
+            # The guest's own start takes no simulated time, because its work depends on the
+            # checkout. This phase ends before any program starts (guest/init.py).
             f"onionlab.start={START_ENDS_NS}",
             f"init={quote_argument(Path(sys.executable).resolve())}",
             "--",
@@ -279,17 +282,17 @@ class UmlEngine:
 
 @dataclass
 class _Watch:
-    """Follows a guest's simulated time, and notices when it stands still.
+    """Follows a guest's simulated time and detects that it does not advance.
 
-    Time in which this process was stopped does not count: the guest was stopped with it.
+    Time in which this process was stopped does not count, because the guest was stopped as well.
 
-    hosts: where the logs of watched hosts grow meanwhile (see _take_logs). memory_bytes: of the
-    guest.
+    hosts: the folder with the growing logs of watched hosts (see _move_logs). memory_bytes: the
+    guest's memory.
     """
 
     log: Path
     hosts: Path
-    patience_s: float
+    timeout_s: float
     memory_bytes: int
     simulated_s: float = 0.0
     _free_bytes: int | None = None
@@ -297,14 +300,14 @@ class _Watch:
     _offset: int = 0
 
     def __post_init__(self) -> None:
-        self._looked_wall_s = time.monotonic()
+        self._polled_wall_s = time.monotonic()
         self._still_s = 0.0
 
-    def look(self) -> float:
-        """Return the simulated time. Raises EngineFailureError where it stands still too long."""
+    def poll(self) -> float:
+        """Return the simulated time. Raises EngineFailureError if it no longer advances."""
         now_wall_s = time.monotonic()
-        self._still_s += min(now_wall_s - self._looked_wall_s, LONGEST_LOOK_S)
-        self._looked_wall_s = now_wall_s
+        self._still_s += min(now_wall_s - self._polled_wall_s, MAX_POLL_GAP_S)
+        self._polled_wall_s = now_wall_s
         with self.log.open("rb") as lines:
             lines.seek(self._offset)
             new = lines.read()
@@ -319,19 +322,19 @@ class _Watch:
             self._doing = found[1].decode(errors="replace")
             self._still_s = 0.0
         still_s = self._still_s
-        if still_s > self.patience_s and self._offset == 0 and not new:
+        if still_s > self.timeout_s and self._offset == 0 and not new:
             raise EngineFailureError(
-                f"the guest has said nothing for {still_s:.0f} s: it does not start"
+                f"the guest has printed nothing for {still_s:.0f} s: it does not start"
             )
-        if still_s > self.patience_s and self._doing:
+        if still_s > self.timeout_s and self._doing:
             raise EngineFailureError(
-                f"the simulated time is over, and the guest does not end: {self._doing} has taken "
+                f"the simulated time is over, but the guest does not end: {self._doing} has taken "
                 f"{still_s:.0f} s",
                 _log_tail(self.log),
             )
-        if still_s > self.patience_s:
+        if still_s > self.timeout_s:
             raise EngineFailureError(
-                f"simulated time stands still: after {self.simulated_s:.0f} s of it, the next "
+                f"simulated time does not advance: after {self.simulated_s:.0f} s, the next "
                 f"second has not ended for {still_s:.0f} s. {self._likely_cause()}",
                 _log_tail(self.log),
             )
@@ -339,14 +342,14 @@ class _Watch:
 
     def _likely_cause(self) -> str:
         if self._free_bytes is None or self._free_bytes > MAX_LOW_MEMORY * self.memory_bytes:
-            return "A program that never sleeps does that"
+            return "A program that never sleeps causes this"
         return (
             f"The guest is short of memory: {self._free_bytes // 2**20} of "
             f"{self.memory_bytes // 2**20} MiB were free. {_MORE_MEMORY}"
         )
 
     def _add_lines(self, said: bytes) -> None:
-        """Add what the guest repeats of logs to them; a full disk is not its matter."""
+        """Append the guest's copies of log lines to the logs; ignore a full disk."""
         for host, name, line in _LINE.findall(said):
             with contextlib.suppress(OSError):
                 folder = self.hosts / host.decode()
@@ -355,10 +358,11 @@ class _Watch:
                     log.write(line + b"\n")
 
 
-def _take_logs(directory: Path) -> None:
-    """Put the logs that the guest left in place of the lines that it repeated meanwhile.
+def _move_logs(directory: Path) -> None:
+    """Replace the log lines that were copied during the simulation by the guest's complete logs.
 
-    Only now, as nobody adds such lines any more. A guest that ended before its time left none.
+    This happens after the guest has ended, when no more lines are added. A guest that ended
+    prematurely leaves no complete logs.
     """
     if (directory / LOGS_FOLDER).is_dir():
         shutil.rmtree(directory / HOSTS, ignore_errors=True)
@@ -404,7 +408,7 @@ def _describe(simulation: Simulation) -> bytes:
             for host in network.hosts
         ],
     }
-    # What most simulations lack is not said of them: their files stay as they were.
+    # Optional properties are omitted, so that the files of most simulations do not change.
     if any(loss != network.packet_loss for loss in network.path_loss.values()):
         data["path_loss"] = _matrix(number, {p: network.loss_of(p) for p in network.latency_us})
     if simulation.bootstrap_end_ms:
@@ -413,25 +417,25 @@ def _describe(simulation: Simulation) -> bytes:
 
 
 def _matrix(
-    number: Mapping[str, int], of_pair: Mapping[tuple[str, str], _Value]
+    number: Mapping[str, int], values: Mapping[tuple[str, str], _Value]
 ) -> list[list[_Value | int]]:
-    """Return what each pair of places has, in rows and columns of their numbers."""
+    """Return the values of pairs of places as a matrix, indexed by the places' numbers."""
     rows: list[list[_Value | int]] = [[0] * len(number) for _ in number]
-    for (one, other), value in of_pair.items():
+    for (one, other), value in values.items():
         rows[number[one]][number[other]] = value
         rows[number[other]][number[one]] = value
     return rows
 
 
 def _check_traffic(host: str, process: Process) -> None:
-    """Refuse what the traffic driver does not do in TGen's place. Raises UserError."""
+    """Raise UserError for arguments or variables that the traffic driver does not support."""
     wrong = ""
     if len(process.arguments) != 1:
-        wrong = f"takes one argument, a graph, and not {' '.join(process.arguments)!r}"
-    elif refused := sorted(_REFUSED_OF_TGEN & process.environment.keys()):
-        wrong = f"has no {refused[0]}, which its environment sets"
+        wrong = f"needs one argument, a graph, not {' '.join(process.arguments)!r}"
+    elif refused := sorted(_UNSUPPORTED_VARIABLES & process.environment.keys()):
+        wrong = f"does not support {refused[0]}, which its environment sets"
     elif not process.runs_to_end:
-        wrong = "runs to the end, and this one is to end before"
+        wrong = "cannot end before the simulation as this one should"
     elif (address := process.environment.get(description.BIND_VARIABLE)) is not None:
         try:
             IPv4Address(address)
@@ -458,12 +462,12 @@ def _own_sha256() -> str:
     return digest.hexdigest()
 
 
-def _check(result: Result | None, log: Path, ended: Ended) -> None:
+def _check(result: Result | None, log: Path, ended: ExitInfo) -> None:
     if result is None:
         tail = _log_tail(log)
         panic = next((found[1] for line in tail if (found := _PANIC.search(line))), None)
         if panic is None:
-            message = f"the guest ended before its time: its kernel {ended}"
+            message = f"the guest ended prematurely: its kernel {ended}"
         elif any(sign in line for sign in _OUT_OF_MEMORY for line in tail):
             message = f"the guest ran out of memory. {_MORE_MEMORY}"
         else:
@@ -474,9 +478,9 @@ def _check(result: Result | None, log: Path, ended: Ended) -> None:
 
 
 def _log_tail(log: Path) -> list[str]:
-    """Return the last lines of the guest's own on its console.
+    """Return the last lines on the guest's console without the engine's own marks.
 
-    A panic is followed by a stack trace: its line comes first, however long that is.
+    A panic is followed by a stack trace of any length, so the panic's line is included first.
     """
     with log.open("rb") as lines:
         lines.seek(max(0, log.stat().st_size - 200_000))

@@ -1,4 +1,4 @@
-"""What this machine has and lacks for the embedded engine."""
+"""Check whether this machine can run the embedded engine."""
 
 from __future__ import annotations
 
@@ -22,13 +22,13 @@ from onionlab.engines.uml.kernel_source import (
     offered_packages,
 )
 from onionlab.errors import UserError
-from onionlab.programs.apt import offered_by_system
+from onionlab.programs.apt import query_system_apt
 
 
 def examine(question: Question, *, needed: bool) -> Iterator[Finding]:
-    """A kernel, or what builds one, and memory for the guest.
+    """Check for a kernel, or the tools to build one, and for the guest's memory.
 
-    What is lacking is a warning where another engine will run.
+    Problems are only warnings if another engine will run.
     """
     title = "embedded engine"
     lacking = MISSING if needed else WARN
@@ -42,7 +42,7 @@ def examine(question: Question, *, needed: bool) -> Iterator[Finding]:
         patches = ", ".join(built.patches) or "no patches"
         yield Finding(OK, f"{title}: kernel", f"Linux {built.version} ({patches})")
         if built.ptrace_because:
-            text = f"by ptrace, which costs up to twice as much: {built.ptrace_because}"
+            text = f"by ptrace, which is up to twice as slow: {built.ptrace_because}"
             yield Finding(
                 WARN, f"{title}: system calls", text, "nothing to do: results are the same"
             )
@@ -54,19 +54,17 @@ def examine(question: Question, *, needed: bool) -> Iterator[Finding]:
         yield Finding(lacking, f"{title}: memory in", error.message, error.hint or "")
         return
     yield Finding(OK, f"{title}: memory in", str(place))
-    because = why_no_huge_pages(place)
+    because = explain_missing_huge_pages(place)
     if because:
-        text = f"no, which costs time and memory with hundreds of hosts: {because}"
-        mend = (
-            "let this user mount a tmpfs in a namespace of its own; without, results are the same"
-        )
-        yield Finding(WARN, f"{title}: huge pages", text, mend)
+        text = f"no, which needs more time and memory with hundreds of hosts: {because}"
+        fix = "let this user mount a tmpfs in a private namespace; results are the same without it"
+        yield Finding(WARN, f"{title}: huge pages", text, fix)
     else:
         yield Finding(OK, f"{title}: huge pages", "yes")
 
 
-def why_no_huge_pages(folder: Path) -> str:
-    """Why a guest's memory in this folder would not lie on huge pages; empty where it would."""
+def explain_missing_huge_pages(folder: Path) -> str:
+    """Return why a guest's memory in this folder would not use huge pages; empty if it would."""
     done = subprocess.run(
         [*huge_pages.command(2**21), "true"],
         env={"PATH": "/usr/bin:/bin", "TMPDIR": str(folder)},
@@ -80,21 +78,21 @@ def why_no_huge_pages(folder: Path) -> str:
 
 
 def _kernel_build(subject: str, lacking: str) -> Iterator[Finding]:
-    """Whether the kernel that is not there yet can be built."""
+    """Check whether the missing kernel can be built."""
     absent = missing_programs()
     if absent:
-        mend = f"make setup, or: apt-get install {' '.join(absent)}"
-        yield Finding(lacking, f"{subject} build", f"not installed: {' '.join(absent)}", mend)
+        fix = f"make setup, or: apt-get install {' '.join(absent)}"
+        yield Finding(lacking, f"{subject} build", f"not installed: {' '.join(absent)}", fix)
     else:
         yield Finding(OK, f"{subject} build", ", ".join(BUILD_PROGRAMS))
     if os.environ.get(ENVIRONMENT_VARIABLE):
         source: str | None = os.environ[ENVIRONMENT_VARIABLE]
     else:
-        source = choose_package(offered_packages(offered_by_system))
+        source = choose_package(offered_packages(query_system_apt))
     if source is None:
-        # The system's lists may be old or empty; the build fetches lists of its own.
-        text = "apt's lists name no linux-source package"
+        # The system's lists may be outdated or empty; the build fetches its own.
+        text = "apt's lists contain no linux-source package"
         yield Finding(WARN, subject, text, f"apt-get update, or {ENVIRONMENT_VARIABLE}=/path/to/it")
     else:
         text = f"not built yet; from {source}"
-        yield Finding(WARN, subject, text, "nothing to do: an experiment builds it")
+        yield Finding(WARN, subject, text, "nothing to do: experiments build it")

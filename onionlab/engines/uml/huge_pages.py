@@ -1,15 +1,15 @@
-"""Run a command whose TMPDIR lies on huge pages, where the machine lets it.
+"""Run a command whose TMPDIR uses huge pages, if the machine allows it.
 
     python huge_pages.py BYTES PROGRAM [ARGUMENT]...
 
-A guest's memory is one file, which each of its hundreds of processes maps: with pages of 4 KiB each
-of them fills page tables of its own for what all have in common, at full size a gigabyte of them
-in all (docs/explanation/engines.md). A tmpfs gives huge pages only where it was mounted so, and
-few are. So the command gets one of its own, in a mount namespace that goes when it ends; without
-root's rights in a user namespace as well, in which it has the same user.
+A guest's memory is one file that each of its hundreds of processes maps. With pages of 4 KiB, each
+process fills its own page tables for the same memory; at full size they take a gigabyte in total
+(docs/explanation/engines.md). A tmpfs uses huge pages only with a mount option that is rarely set.
+The command therefore gets its own tmpfs, in a mount namespace that disappears when it ends, and,
+without root's rights, in a user namespace with the same user.
 
-It runs with the interpreter alone (`python -I -S`), and becomes the command. Where any of this is
-refused the command runs without, and its results are the same.
+The script runs with a bare interpreter (`python -I -S`) and then replaces itself by the command. If
+any of these steps is not permitted, the command runs without huge pages, with the same results.
 """
 
 from __future__ import annotations
@@ -28,19 +28,19 @@ _libc = ctypes.CDLL(None, use_errno=True)
 
 
 REFUSED = "no huge pages for the guest's memory"
-"""Begins the line that tells why."""
+"""The prefix of the line with the reason."""
 
 
 def command(size_bytes: int) -> list[str]:
-    """The words before a command that is to have a TMPDIR of so much room on huge pages."""
+    """Return the prefix of a command that needs a TMPDIR of this size on huge pages."""
     python, script = Path(sys.executable).resolve(), Path(__file__).resolve()
     return [str(python), "-I", "-S", "-B", str(script), str(size_bytes)]
 
 
 def mount_huge_pages(folder: str, size_bytes: int) -> None:
-    """Mount a tmpfs with huge pages over a folder, for this process and those that it starts.
+    """Mount a tmpfs with huge pages over a folder, for this process and its children.
 
-    Raises OSError where the machine does not let it.
+    Raises OSError if the machine does not allow it.
     """
     if _libc.unshare(CLONE_NEWNS) != 0:
         _become_root_of_a_user_namespace()
@@ -51,7 +51,7 @@ def mount_huge_pages(folder: str, size_bytes: int) -> None:
 
 
 def _become_root_of_a_user_namespace() -> None:
-    """Get the right to mount, in namespaces of its own, where the user has the same number."""
+    """Get the right to mount, in new namespaces in which the user keeps its id."""
     user, group, parent = os.geteuid(), os.getegid(), os.getppid()
     _check(_libc.unshare(CLONE_NEWUSER | CLONE_NEWNS), "unshare")
     for name, text in (
@@ -62,7 +62,7 @@ def _become_root_of_a_user_namespace() -> None:
         file = os.open(f"/proc/self/{name}", os.O_WRONLY)
         os.write(file, text.encode())
         os.close(file)
-    # With other rights it may no longer end with the one who started it.
+    # The change of credentials clears the parent-death signal, so set it again.
     _check(_libc.prctl(PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0), "prctl")
     if os.getppid() != parent:
         os.kill(os.getpid(), signal.SIGKILL)
@@ -75,7 +75,7 @@ def _check(status: int, what: str) -> None:
 
 
 def main() -> None:
-    """Become the command."""
+    """Replace this process by the command."""
     size_bytes, command = int(sys.argv[1]), sys.argv[2:]
     try:
         mount_huge_pages(os.environ["TMPDIR"], size_bytes)

@@ -2,15 +2,15 @@
 
 The layout under ``build/uml``::
 
-    source/              the tarball of Linux and what is known of it
-    store/KEY/linux      a finished kernel, with built.json beside it
-    store/KEY/calls.so   what programs call it by (configs/uml/calls.c)
+    source/              the tarball of Linux and its record
+    store/KEY/linux      a finished kernel, in one folder with built.json
+    store/KEY/calls.so   the library by which programs call it (configs/uml/calls.c)
     linux -> store/KEY/linux
-    logs/                the compiler's whole output, and the last boot check's
+    logs/                the compiler's whole output, and that of the last boot check
 
 KEY is a hash of everything that a kernel depends on: source, patches, configuration, compiler. A
-kernel is made in a directory of its own, must boot, and is put in place by one rename. It holds
-neither paths nor times: the same inputs give the same bytes in every checkout.
+kernel is built in a separate directory, has to boot, and is put in place by one rename. It contains
+neither paths nor times: the same inputs result in the same bytes in every checkout.
 """
 
 from __future__ import annotations
@@ -25,18 +25,18 @@ from pathlib import Path
 from typing import Any
 
 from analysis.formats.durable import put_in_place
-from onionlab.engines.uml.bootcheck import IN_PROCESSES, BootReport, check_boot, takes_ptrace
+from onionlab.engines.uml.bootcheck import IN_PROCESSES, BootReport, check_boot, ptrace_reason
 from onionlab.engines.uml.kernel_configuration import configure, make_command
 from onionlab.engines.uml.kernel_patches import KernelPatch, apply_patches, load_patches
 from onionlab.engines.uml.kernel_source import ENVIRONMENT_VARIABLE, obtain_source, unpack_source
 from onionlab.errors import UserError
 from onionlab.paths import build_directory
 from onionlab.programs.building import (
-    build_key_of,
     build_lock,
     building_directory,
     file_sha256,
     first_line,
+    hash_inputs,
     new_log,
     run_logged,
     work_directory,
@@ -44,7 +44,7 @@ from onionlab.programs.building import (
 from onionlab.programs.sources import Source
 
 FORMAT = 4
-"""Part of every key: raise it when a kernel is built differently."""
+"""A part of every key. Increase it when the build procedure changes."""
 
 IN_PROCESSES_PATCH = "0009-kernel-in-each-process"
 CALLS_PATCH = "0010-calls-without-signals"
@@ -52,12 +52,12 @@ CALLS_PATCH = "0010-calls-without-signals"
 CALLS = "calls.so"
 CALLS_FLAGS = (
     *("-std=gnu11", "-O2", "-shared", "-fPIC", "-fno-stack-protector"),
-    # It calls within assembly, and the kernel does not keep vector registers.
+    # The library makes calls in assembly, and the kernel does not preserve vector registers.
     *("-mno-red-zone", "-mgeneral-regs-only"),
     *("-Wl,--build-id=none", "-Wl,-z,now"),
 )
 
-# Program -> Debian package.
+# Maps a program to its Debian package.
 BUILD_PROGRAMS = {
     "bc": "bc",
     "bison": "bison",
@@ -69,7 +69,7 @@ BUILD_PROGRAMS = {
 }
 
 BUILD_DISK_BYTES = 1200 * 2**20
-"""The unpacked part of the source and the objects."""
+"""The disk space for the unpacked part of the source and the objects."""
 
 
 @dataclass(frozen=True)
@@ -78,15 +78,15 @@ class BuiltKernel:
 
     Attributes:
         path: The executable.
-        version: What it calls itself, e.g. ``6.12.117``.
-        sha256: Of the executable.
-        calls: The library that its programs are started with; None where it has no use of it.
-        calls_sha256: Of that library; empty without one.
-        config_sha256: Of the whole configuration that it was built with.
-        patches: Names of the patches that are in it, e.g. ``0001-seeded-random-numbers``.
-        source: Where it comes from (source, patches, options, compiler); JSON, for manifests.
-        ptrace_because: Why it cannot run inside of its processes here and takes ptrace, which is
-            slower and gives the same; empty where it can.
+        version: The version that it reports, e.g. ``6.12.117``.
+        sha256: SHA-256 of the executable.
+        calls: The library that its programs are started with; None if it does not use one.
+        calls_sha256: SHA-256 of this library; empty without one.
+        config_sha256: SHA-256 of the complete configuration.
+        patches: Names of the applied patches, e.g. ``0001-seeded-random-numbers``.
+        source: Provenance (source, patches, options, compiler) as JSON, for manifests.
+        ptrace_because: The reason why it cannot run inside its processes on this machine and uses
+            ptrace, which is slower but has the same results; empty if it can.
     """
 
     path: Path
@@ -102,7 +102,7 @@ class BuiltKernel:
 
 @dataclass(frozen=True)
 class Inputs:
-    """What a build starts from."""
+    """The inputs of a build."""
 
     root: Path
     source: Source
@@ -120,7 +120,7 @@ class Inputs:
 
 
 def uml_directory(root: Path) -> Path:
-    """Everything of the embedded engine that can be made again."""
+    """Return the folder of all generated files of the embedded engine."""
     return build_directory(root) / "uml"
 
 
@@ -132,18 +132,18 @@ def ensure_kernel(
     update_source: bool = False,
     jobs: int | None = None,
 ) -> BuiltKernel:
-    """Build the kernel where it is not built yet.
+    """Build the kernel unless it exists.
 
     Args:
         root: The checkout.
         say: Receives progress, a line at a time.
         linux_source: Tarball or tree to build from; by default the variable LINUX_SOURCE, and the
-            distribution's linux-source package where that is not set either.
-        update_source: Fetch the package anew.
-        jobs: How many compilers at once; by default one for each CPU.
+            distribution's linux-source package if that is not set either.
+        update_source: Fetch the current package even if one was fetched before.
+        jobs: The number of parallel compilers; by default one per CPU.
 
     Raises:
-        UserError: This machine cannot run it, something that the build takes is missing, a patch
+        UserError: This machine cannot run it, something that the build needs is missing, a patch
             does not apply, the build fails, or the new kernel does not boot.
     """
     check_machine()
@@ -163,14 +163,14 @@ def ensure_kernel(
 
 
 def find_kernel(root: Path) -> BuiltKernel | None:
-    """The kernel that was built last, if it is there."""
+    """Return the kernel that was built last, if it exists."""
     link = uml_directory(root) / "linux"
-    # Only looked at: what is damaged is the next build's business.
+    # Do not repair a damaged kernel here; the next build does.
     return _read_intact(link.resolve().parent) if link.is_symlink() else None
 
 
 def check_machine(machine: str | None = None) -> None:
-    """Whether this processor will do.
+    """Check that the engine supports this processor.
 
     Raises:
         UserError: It is not x86_64.
@@ -178,13 +178,13 @@ def check_machine(machine: str | None = None) -> None:
     machine = machine or platform.machine()
     if machine != "x86_64":
         raise UserError(
-            f"the embedded engine runs on x86_64 alone; this machine is {machine}",
+            f"the embedded engine runs only on x86_64, but this machine is {machine}",
             "Shadow has the same limit. Use an x86_64 machine or virtual machine.",
         )
 
 
 def missing_programs() -> list[str]:
-    """Debian packages that hold the programs which the build takes and does not find."""
+    """Return the Debian packages of missing programs that the build needs."""
     return [package for name, package in BUILD_PROGRAMS.items() if shutil.which(name) is None]
 
 
@@ -198,7 +198,7 @@ def _prepare(
     absent = missing_programs()
     if absent:
         raise UserError(
-            f"building the kernel takes programs that are missing: {' '.join(absent)}",
+            f"programs that the kernel's build needs are missing: {' '.join(absent)}",
             f"`make setup` installs them, or: apt-get install {' '.join(absent)}",
         )
     named = linux_source if linux_source is not None else os.environ.get(ENVIRONMENT_VARIABLE)
@@ -220,7 +220,7 @@ def _prepare(
 
 
 def provenance(inputs: Inputs) -> dict[str, Any]:
-    """Everything that decides what a kernel holds, as JSON."""
+    """Return everything that determines a kernel's content, as JSON."""
     return {
         "linux": inputs.source.facts,
         "patches": [
@@ -235,18 +235,18 @@ def provenance(inputs: Inputs) -> dict[str, Any]:
 
 
 def build_key(inputs: Inputs) -> str:
-    """The name of a kernel on disk: a hash of all that decides what it holds."""
+    """Return the name of a kernel on disk: a hash of everything that determines its content."""
     decisive = provenance(inputs)
-    # The source counts by its content alone: the same tarball from elsewhere is the same source.
+    # Only the source's content matters: the same tarball from elsewhere is the same source.
     decisive |= {"linux": inputs.source.sha256, "format": FORMAT}
-    return build_key_of(decisive)
+    return hash_inputs(decisive)
 
 
 def _read_build(store: Path, say: Callable[[str], None]) -> BuiltKernel | None:
-    """A finished kernel, or None; what is not whole is removed."""
+    """Return a finished kernel, or None. Remove a damaged one."""
     built = _read_intact(store)
     if built is None and store.exists():
-        say(f"{store} is damaged: building the kernel again")
+        say(f"{store} is damaged: rebuilding the kernel")
         shutil.rmtree(store)
     return built
 
@@ -294,7 +294,7 @@ def _build(inputs: Inputs, store: Path) -> BuiltKernel:
         run_logged(inputs, command, tree, log, "the kernel: compile")
         staged = work / "staged"
         staged.mkdir()
-        # With its symbols: a profile of a simulation names the kernel's functions by them.
+        # Keep the symbols: a profile of a simulation uses them for the kernel's functions.
         kernel = staged / "linux"
         shutil.copy2(tree / "linux", kernel)
         calls_sha256 = ""
@@ -306,7 +306,9 @@ def _build(inputs: Inputs, store: Path) -> BuiltKernel:
         boot, ptrace_because = _boot(inputs, kernel, patches)
         inputs.say(f"the kernel: boots in {boot.wall_s:.1f} s")
         if ptrace_because:
-            inputs.say(f"the kernel: takes ptrace, runs cost up to twice as much: {ptrace_because}")
+            inputs.say(
+                f"the kernel: uses ptrace, which makes runs up to twice as slow: {ptrace_because}"
+            )
         record = {
             "format": FORMAT,
             "version": version,
@@ -327,26 +329,26 @@ def _build(inputs: Inputs, store: Path) -> BuiltKernel:
 
 
 def _boot(inputs: Inputs, kernel: Path, patches: Sequence[str]) -> tuple[BootReport, str]:
-    """Boot a new kernel as runs will; how that went, and why it takes ptrace (empty: it doesn't).
+    """Boot a new kernel like a run. Return the report and the reason for ptrace, if any.
 
     Raises:
         UserError: It does not boot, not even with ptrace.
     """
     log = new_log(inputs, "boot")
     if IN_PROCESSES_PATCH not in patches:
-        return check_boot(kernel, log), "this version of Linux is without the patch"
+        return check_boot(kernel, log), "this version of Linux lacks the patch"
     try:
         boot = check_boot(kernel, log, arguments=(IN_PROCESSES,))
     except UserError as error:
         return check_boot(kernel, new_log(inputs, "boot-ptrace")), f"{error.message}, see {log}"
-    return boot, takes_ptrace(boot.output)
+    return boot, ptrace_reason(boot.output)
 
 
 def _check_disk(directory: Path) -> None:
     free = shutil.disk_usage(directory).free
     if free < BUILD_DISK_BYTES:
         raise UserError(
-            f"building the kernel takes {BUILD_DISK_BYTES / 2**30:.1f} GiB below {directory}, "
-            f"and {free / 2**30:.1f} GiB are free",
+            f"building the kernel needs {BUILD_DISK_BYTES / 2**30:.1f} GiB below {directory}, "
+            f"but {free / 2**30:.1f} GiB are free",
             "Make room, or put the checkout on another disk.",
         )

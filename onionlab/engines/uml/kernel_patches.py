@@ -1,6 +1,6 @@
-"""The changes to Linux that the embedded engine needs: configs/uml/patches.
+"""The patches to Linux that the embedded engine needs: configs/uml/patches.
 
-A patch may have variants for different versions of Linux; the first one that applies is taken.
+A patch may have variants for different versions of Linux. The first one that applies is used.
 """
 
 from __future__ import annotations
@@ -16,12 +16,12 @@ from onionlab.programs.building import apply_patch, patch_problem
 from onionlab.programs.patches import Patch
 
 PATCHES_HINT = (
-    "Name a source that the patches in configs/uml/patches fit: "
+    "Use a source that the patches in configs/uml/patches apply to: "
     f"{ENVIRONMENT_VARIABLE}=/path/to/linux-6.12.tar.xz."
 )
 
 MAX_FUZZ = 2
-"""Distributions have many versions of Linux, and the boot check tries each kernel."""
+"""The accepted fuzz: distributions have many versions of Linux, and each kernel is boot-checked."""
 
 
 @dataclass(frozen=True)
@@ -29,9 +29,9 @@ class KernelPatch:
     """One change, in one or more variants for different versions of Linux.
 
     Attributes:
-        name: Such as ``0001-seeded-random-numbers``.
-        variants: In the order in which they are tried.
-        required: Whether a kernel without it is refused.
+        name: The name, such as ``0001-seeded-random-numbers``.
+        variants: The variants, in the order in which they are tried.
+        required: Whether a kernel without it is rejected.
     """
 
     name: str
@@ -40,11 +40,11 @@ class KernelPatch:
 
 
 def load_patches(directory: Path) -> tuple[KernelPatch, ...]:
-    """The patches in the order in which they apply.
+    """Return the patches in the order in which they apply.
 
-    ``NNNN-name.patch`` may have variants for other versions, ``NNNN-name.WHICH.patch``; those are
-    tried after it, in the order of their names. A line ``Onionlab: optional`` in the first one's
-    message says that the kernel also serves without.
+    ``NNNN-name.patch`` may have variants for other versions, ``NNNN-name.WHICH.patch``. They are
+    tried after it, in the order of their names. A line ``Onionlab: optional`` in the message of the
+    first one means that the kernel works without the patch.
     """
 
     def name_of(path: Path) -> str:
@@ -62,16 +62,16 @@ def load_patches(directory: Path) -> tuple[KernelPatch, ...]:
 def apply_patches(
     tree: Path, patches: Iterable[KernelPatch], origin: str, say: Callable[[str], None]
 ) -> list[str]:
-    """Apply to ``tree`` what applies; returns the names of the patches that are in.
+    """Apply all patches that fit to ``tree``. Return the names of the applied patches.
 
     Args:
         tree: Linux's source.
-        patches: In their order.
-        origin: What the tree was unpacked from, for the message.
-        say: Is told which optional patch does not fit, and which one applies with fuzz.
+        patches: The patches, in their order.
+        origin: The origin of the tree, for messages.
+        say: Receives the names of omitted optional patches and of patches that apply with fuzz.
 
     Raises:
-        UserError: A patch that must apply does not.
+        UserError: A required patch does not apply.
     """
     applied = []
     for patch in patches:
@@ -89,9 +89,9 @@ def apply_patches(
             apply_patch(tree, one, origin, PATCHES_HINT, fuzz=fuzz)
             applied.append(patch.name)
             if fuzz:
-                say(f"the kernel: {patch.name} does not match {origin} in its whole context")
+                say(f"the kernel: {patch.name} applies to {origin} with fuzz")
         elif patch.required:
             apply_patch(tree, patch.variants[0], origin, PATCHES_HINT)
         else:
-            say(f"the kernel: {patch.name} does not fit this version and is left out")
+            say(f"the kernel: {patch.name} does not apply to this version and is omitted")
     return applied

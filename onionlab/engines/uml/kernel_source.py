@@ -1,7 +1,7 @@
 """Linux's source: the distribution's ``linux-source-VERSION`` package, or a local one.
 
-The package is fetched by apt with a state of its own (:mod:`onionlab.programs.apt`), so neither
-root nor a change to the system's sources is needed. It holds one tarball, which is kept.
+apt fetches the package with a private state (:mod:`onionlab.programs.apt`), so neither root nor a
+change to the system's sources is needed. The package contains one tarball, which is stored.
 """
 
 from __future__ import annotations
@@ -19,26 +19,26 @@ from typing import IO, Any
 
 from analysis.formats.scratch import scratch_folder
 from onionlab.errors import UserError
-from onionlab.programs.apt import PrivateApt, keep
+from onionlab.programs.apt import PrivateApt, store_fetched
 from onionlab.programs.building import file_sha256
-from onionlab.programs.sources import Program, Source, kept_source, own_source
+from onionlab.programs.sources import Program, Source, fetched_source, user_source
 from onionlab.programs.trees import Configured, copy_files, tree_files
 
 ENVIRONMENT_VARIABLE = "LINUX_SOURCE"
-WAY_OUT = (
-    "To build from a source of your own, name a tarball or an unpacked tree: "
+SOURCE_HINT = (
+    "To build from your own source, specify a tarball or an unpacked tree: "
     f"{ENVIRONMENT_VARIABLE}=/path/to/linux-6.12.tar.xz (releases: https://www.kernel.org/)."
 )
 CONFIGURED = Configured(".config", "make mrproper")
 
 OLDEST = (6, 8)
-"""The oldest version that the patches fit."""
+"""The oldest version that the patches apply to."""
 
 TESTED = (6, 12)
-"""The newest version that this was tested with."""
+"""The newest tested version."""
 
-# What no kernel for User-Mode Linux needs: most of a tree by far. Kconfig reads the whole tree's
-# Kconfig files, so those stay. The patterns are tar's (and fnmatch's): `*` matches `/` too.
+# The parts that no kernel for User-Mode Linux needs, which are most of the tree. Kconfig reads all
+# Kconfig files, so they are kept. The patterns are those of tar and fnmatch: `*` also matches `/`.
 UNNEEDED = (
     "Documentation/*/*",
     "samples/*.[ch]",
@@ -74,33 +74,33 @@ def obtain_source(
     update: bool = False,
     say: Callable[[str], None] = print,
 ) -> Source:
-    """Linux's source, fetched when it is not there yet.
+    """Return Linux's source; fetch it first if necessary.
 
     Args:
-        directory: Where the fetched one is kept (``build/uml``).
-        linux_source: A tarball or a tree; None or empty for the newest package that fits.
-        update: Ask for the current packages although one was fetched before. Without it the first
-            one stays, so that a later build gives the same kernel.
-        say: Receives a line for whatever takes time.
+        directory: The parent of the fetched source (``build/uml``).
+        linux_source: A tarball or a tree; None or empty for the newest suitable package.
+        update: Fetch the current package even if one was fetched before. By default the first one
+            is kept, so that a later build results in the same kernel.
+        say: Receives progress messages.
 
     Raises:
         UserError: The source cannot be fetched or is not Linux's.
     """
     if linux_source:
-        return own_source(LINUX, linux_source)
+        return user_source(LINUX, linux_source)
     cache = directory / "source"
     if not update:
-        kept = kept_source(LINUX, cache, say)
+        kept = fetched_source(LINUX, cache, say)
         if kept is not None:
             return kept
     return _fetch_package(cache, say)
 
 
 def unpack_source(source: Source, destination: Path) -> str:
-    """Lay the needed part of the source out in ``destination`` (new); returns Linux's version.
+    """Unpack the needed part of the source to ``destination`` (new). Return Linux's version.
 
     Raises:
-        UserError: The tarball is cut or damaged, or holds something else than Linux.
+        UserError: The tarball is truncated or damaged, or is not Linux's source.
     """
     destination.mkdir(parents=True)
     if source.kind == "tree":
@@ -111,10 +111,10 @@ def unpack_source(source: Source, destination: Path) -> str:
 
 
 def linux_version(tree: Path, origin: Path) -> str:
-    """Linux's version according to the Makefile in ``tree``.
+    """Return Linux's version according to the Makefile in ``tree``.
 
     Raises:
-        UserError: ``origin``, where the tree comes from, is not Linux's source.
+        UserError: ``origin``, the source of the tree, is not Linux's source.
     """
     try:
         text = (tree / "Makefile").read_text(encoding="utf-8", errors="replace")
@@ -127,7 +127,7 @@ def linux_version(tree: Path, origin: Path) -> str:
     if None in numbers or not (tree / "arch/um").is_dir():
         raise UserError(
             f"{origin} is not Linux's source: no Makefile that names its version, or no arch/um",
-            WAY_OUT,
+            SOURCE_HINT,
         )
     return ".".join(str(number) for number in numbers)
 
@@ -143,16 +143,16 @@ def _needed_files(tree: Path) -> list[Path]:
 LINUX = Program(
     name="Linux",
     variable=ENVIRONMENT_VARIABLE,
-    takes="It takes a tarball or an unpacked tree; without it a linux-source package is fetched "
-    "with apt.",
+    accepts="It accepts a tarball or an unpacked tree; by default a linux-source package is "
+    "fetched with apt.",
     tree_version=linux_version,
     tree_files=_needed_files,
 )
 
 
 def _unpack_tarball(tarball: Path, destination: Path) -> None:
-    """Unpack with tar, but decompress here: xz and bzip2 need not be installed."""
-    # Beside the tree, because it is not part of it.
+    """Unpack with tar, but decompress here, so that xz and bzip2 need not be installed."""
+    # The file is outside the tree because it is not part of it.
     errors = destination.with_name(f"{destination.name}.tar-errors")
     command = ["tar", "-x", "-C", str(destination), "--strip-components=1"]
     command += [f"--exclude=*/{pattern}" for pattern in UNNEEDED]
@@ -164,7 +164,7 @@ def _unpack_tarball(tarball: Path, destination: Path) -> None:
             with _decompressed(tarball) as content, process.stdin as pipe:
                 shutil.copyfileobj(content, pipe, 1 << 20)
         except BrokenPipeError:
-            pass  # tar says why.
+            pass  # tar's messages contain the reason.
         except (OSError, EOFError, lzma.LZMAError) as error:
             damage = error
         finally:
@@ -174,7 +174,7 @@ def _unpack_tarball(tarball: Path, destination: Path) -> None:
     errors.unlink()
     if damage is not None or status != 0:
         reason = str(damage) if damage is not None else (said or ["tar failed"])[0]
-        raise UserError(f"{tarball} is cut or damaged: {reason}", WAY_OUT)
+        raise UserError(f"{tarball} is truncated or damaged: {reason}", SOURCE_HINT)
 
 
 def _decompressed(tarball: Path) -> IO[bytes]:
@@ -196,13 +196,13 @@ def _decompressed(tarball: Path) -> IO[bytes]:
 
 
 def choose_package(names: Iterable[str]) -> str | None:
-    """The newest package within what was tested; else the one that is the least too new.
+    """Return the newest tested package, or otherwise the oldest one that is newer.
 
     Args:
         names: Packages such as ``linux-source-6.12`` (Debian) or ``linux-source-6.8.0`` (Ubuntu).
 
     Returns:
-        None where there is none that is new enough.
+        None if no package is new enough.
     """
     versions = {
         (int(match[1]), int(match[2])): match[0]
@@ -216,10 +216,10 @@ def choose_package(names: Iterable[str]) -> str | None:
 
 
 def offered_packages(apt_cache: Callable[..., str]) -> list[str]:
-    """The ``linux-source-VERSION`` packages that apt knows.
+    """Return the ``linux-source-VERSION`` packages that apt offers.
 
     Args:
-        apt_cache: Runs apt-cache with its arguments and returns what it prints.
+        apt_cache: Runs apt-cache with its arguments and returns the output.
     """
     return sorted(
         name
@@ -233,35 +233,37 @@ def _fetch_package(cache: Path, say: Callable[[str], None]) -> Source:
     log = cache.parent / "logs" / "source.log"
     say("fetching Linux's source package with apt (about 150 MB)")
     with scratch_folder(cache.parent, ".fetch-") as work:
-        apt = PrivateApt(work, log, "Linux's source package", archives="deb", way_out=WAY_OUT)
+        apt = PrivateApt(work, log, "Linux's source package", archives="deb", hint=SOURCE_HINT)
         updated = apt.get("update")
         offered = offered_packages(apt.cache)
         package = choose_package(offered)
         if package is None:
             oldest = ".".join(str(part) for part in OLDEST)
             if offered:
-                message = f"apt offers {', '.join(offered)}; {oldest} is the oldest that will do"
+                message = (
+                    f"apt offers {', '.join(offered)}; {oldest} is the oldest supported version"
+                )
             elif updated:
                 message = "apt offers no linux-source package"
             else:
                 message = f"Linux's source package could not be fetched: {apt.reason()}"
-            raise UserError(message, f"apt's whole output: {log}\n{WAY_OUT}")
+            raise UserError(message, f"apt's whole output: {log}\n{SOURCE_HINT}")
         if not apt.get("download", package):
             raise UserError(
                 f"{package} could not be fetched: {apt.reason()}",
-                f"apt's whole output: {log}\n{WAY_OUT}",
+                f"apt's whole output: {log}\n{SOURCE_HINT}",
             )
         facts, tarball = _open_package(work, package)
-        tarball = keep(cache, work, [tarball], facts)
+        tarball = store_fetched(cache, work, [tarball], facts)
     say(f"Linux {facts['version']} ({package} {facts['package_version']}, {facts['file']})")
     return Source("debian", tarball, facts["version"], facts["sha256"], facts)
 
 
 def _open_package(work: Path, package: str) -> tuple[dict[str, Any], Path]:
-    """Facts of the package that was downloaded into ``work``, and its tarball."""
+    """Return facts of the package that was downloaded into ``work``, and its tarball."""
     packages = sorted(work.glob(f"{package}_*.deb"))
     if len(packages) != 1:
-        raise UserError(f"apt fetched no package {package}", WAY_OUT)
+        raise UserError(f"apt fetched no package {package}", SOURCE_HINT)
     content = work / "content"
     try:
         subprocess.run(["dpkg-deb", "-x", packages[0], content], check=True, capture_output=True)
@@ -269,14 +271,14 @@ def _open_package(work: Path, package: str) -> tuple[dict[str, Any], Path]:
             ["dpkg-deb", "-f", packages[0], "Version"], check=True, capture_output=True, text=True
         ).stdout.strip()
     except (OSError, subprocess.CalledProcessError) as error:
-        raise UserError(f"{packages[0].name} cannot be unpacked: {error}", WAY_OUT) from error
-    # Ubuntu keeps the tarball in a folder of its own and links to it.
+        raise UserError(f"{packages[0].name} cannot be unpacked: {error}", SOURCE_HINT) from error
+    # Ubuntu stores the tarball in a separate folder with a link to it.
     tarballs = [
         path for path in sorted(content.glob("usr/src/**/*.tar.*")) if not path.is_symlink()
     ]
     tarballs = [path for path in tarballs if path.name.startswith("linux-source-")]
     if len(tarballs) != 1:
-        raise UserError(f"{packages[0].name} holds no tarball of Linux", WAY_OUT)
+        raise UserError(f"{packages[0].name} contains no tarball of Linux", SOURCE_HINT)
     upstream = re.match(r"(?:\d+:)?(\d+\.\d+(?:\.\d+)?)", version)
     facts = {
         "kind": "debian",

@@ -1,7 +1,7 @@
-"""The guest's memory: how much it gets, where it lies, how much of it is in use.
+"""Determine the size, location and use of the guest's memory.
 
-All of it is one file without a name, which the guest's kernel maps. It lies on a file system in
-memory: on a disk, all that the guest ever writes to its memory would be written to the disk.
+The memory is one file without a name that the guest's kernel maps. It is on a file system in
+memory, because a disk would write back everything that the guest ever writes to its memory.
 """
 
 from __future__ import annotations
@@ -13,14 +13,13 @@ from pathlib import Path
 from onionlab.engines.base import ENDLESS_STREAM_BYTES, Simulation
 from onionlab.errors import UserError
 
-# Measured (docs/explanation/performance.md): what a guest takes before its first program, for each
-# network namespace with its link, for each Tor under load, and for each client or server of the
-# driver.
+# Measured needs (docs/explanation/performance.md): the guest before its first program, each network
+# namespace with its link, each Tor under load, and each client or server of the driver.
 BASE_BYTES = 80 * 2**20
 HOST_BYTES = 2**19
 TOR_BYTES = 3 * 2**20
 TRAFFIC_BYTES = 2**19
-# Heartbeat lines of a client, which stay in the guest's memory until the end.
+# The heartbeat lines of a client, which stay in the guest's memory until the end.
 LOG_BYTES_PER_S = 300
 
 LIMIT_FACTOR = 1.5
@@ -32,7 +31,7 @@ _TRAFFIC_PROGRAM = "tgen"
 
 
 def expected_bytes(simulation: Simulation) -> int:
-    """Return how much memory a simulation of this size takes."""
+    """Return the expected memory use of a simulation of this size."""
     programs = [program for each in simulation.processes.values() for program in each]
     traffic = sum(program.program == _TRAFFIC_PROGRAM for program in programs)
     return (
@@ -45,10 +44,10 @@ def expected_bytes(simulation: Simulation) -> int:
 
 
 def guest_bytes(simulation: Simulation, asked_bytes: int | None) -> int:
-    """Return the most that the guest may take: as asked for, or ample for the simulation's size.
+    """Return the guest's memory size: the requested size, or an ample one for the simulation.
 
-    What it doesn't use costs one part in 60. It must not follow the machine's memory: Tor derives
-    limits from what it finds, and results would differ between machines.
+    Unused memory costs 1/60 of its size. The size must not depend on the machine's memory: Tor
+    derives limits from it, so results would differ between machines.
     """
     if asked_bytes is not None:
         return asked_bytes
@@ -57,15 +56,15 @@ def guest_bytes(simulation: Simulation, asked_bytes: int | None) -> int:
 
 
 def memory_folder(simulation: Simulation, limit_bytes: int) -> Path:
-    """Return a folder in memory with room for the guest. Raises UserError where there is none."""
-    # A kernel is built, and boots, where packages are not there yet (kernel.py).
+    """Return a folder in memory with space for the guest. Raises UserError if none has enough."""
+    # Kernels are also built and booted before the packages are installed (kernel.py).
     import psutil
 
     expected = min(expected_bytes(simulation), limit_bytes)
     available = psutil.virtual_memory().available
     if available < expected:
         raise UserError(
-            f"the simulation takes about {_mib(expected)} of memory, the machine has "
+            f"the simulation needs about {_mib(expected)} of memory, but the machine has "
             f"{_mib(available)} available",
             "end other programs, run fewer simulations at a time (JOBS), or lower SCALE",
         )
@@ -74,18 +73,19 @@ def memory_folder(simulation: Simulation, limit_bytes: int) -> Path:
         *(Path(value) for name in _FOLDER_VARIABLES if (value := os.environ.get(name))),
         Path("/tmp"),
     ]
-    room = {folder: room_bytes(folder) for folder in candidates}
+    room = {folder: free_bytes(folder) for folder in candidates}
     best = max(candidates, key=lambda folder: room[folder])
     if room[best] == 0:
         raise UserError(
-            "no file system in memory has room for the guest's memory: looked at "
+            "no file system in memory has space for the guest's memory; tried: "
             + ", ".join(dict.fromkeys(map(str, candidates))),
-            "free some space in a tmpfs that is mounted without `noexec`, or name another one with "
+            "free some space in a tmpfs that is mounted without `noexec`, or specify another one "
+            "with "
             "TMPDIR=/path",
         )
     if room[best] < limit_bytes:
         raise UserError(
-            f"{best} has room for {_mib(room[best])}, the guest's memory takes up to "
+            f"{best} has space for {_mib(room[best])}, but the guest's memory needs up to "
             f"{_mib(limit_bytes)}",
             "make it larger (`mount -o remount,size=4G`; for a container `--shm-size=4g`), "
             "lower SCALE, or set `engine: {uml: {memory: ...}}` in the experiment",
@@ -93,8 +93,8 @@ def memory_folder(simulation: Simulation, limit_bytes: int) -> Path:
     return best
 
 
-def nameless_files_bytes(pid: int) -> int:
-    """Return how much room the nameless files take that a process has open: its guest's memory."""
+def unlinked_files_bytes(pid: int) -> int:
+    """Return the size of all unlinked files that a process has open: its guest's memory."""
     taken: dict[tuple[int, int], int] = {}
     try:
         entries = list(Path(f"/proc/{pid}/fd").iterdir())
@@ -110,8 +110,8 @@ def nameless_files_bytes(pid: int) -> int:
     return sum(taken.values())
 
 
-def room_bytes(folder: Path) -> int:
-    """Return the free room in a folder; 0 where it can't hold a guest's memory."""
+def free_bytes(folder: Path) -> int:
+    """Return the free space of a folder, or 0 if it cannot contain a guest's memory."""
     try:
         if file_system_type(folder) != "tmpfs" or not os.access(folder, os.W_OK | os.X_OK):
             return 0
@@ -122,7 +122,7 @@ def room_bytes(folder: Path) -> int:
 
 
 def file_system_type(folder: Path) -> str:
-    """Return the kind of file system that a folder lies on."""
+    """Return the type of a folder's file system."""
     device = folder.stat().st_dev
     wanted = f"{os.major(device)}:{os.minor(device)}"
     for line in Path("/proc/self/mountinfo").read_text().splitlines():

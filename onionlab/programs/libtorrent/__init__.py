@@ -1,1 +1,1 @@
-"""libtorrent as the experiments with peers use it: source, variants, build."""
+"""libtorrent for the experiments with peers: source, variants, build."""

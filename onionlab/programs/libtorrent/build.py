@@ -1,14 +1,14 @@
-"""Build libtorrent's peers: one base tree with the observer, each variant a small step from it.
+"""Build libtorrent's peers: compile one base tree with the observer and derive each variant.
 
 The layout under ``build/libtorrent``::
 
-    source/                  Debian's source package and what is known of it
+    source/                  Debian's source package and its record
     base/KEY/tree/           libtorrent with the observer, compiled
     store/VARIANT-KEY/bin/   a finished build: libtorrent-peer-VARIANT
     logs/                    the compiler's whole output
 
-KEY is a hash of everything that a build depends on. A build is made in a directory of its own and
-put in place by one rename, so a killed build leaves nothing that could be taken for a whole one.
+KEY is a hash of everything that a build depends on. Each build runs in its own directory and is put
+in place by one rename, so a killed build is never mistaken for a complete one.
 """
 
 from __future__ import annotations
@@ -26,15 +26,15 @@ from onionlab.errors import UserError
 from onionlab.paths import build_directory
 from onionlab.programs.building import (
     apply_patch,
-    build_key_of,
     build_lock,
     building_directory,
+    ensure_building_allowed,
     first_line,
+    hash_inputs,
     new_log,
     patched_copy,
     put_build,
     read_build,
-    require_leave_to_build,
     run_logged,
 )
 from onionlab.programs.compiler_cache import through_cache
@@ -44,20 +44,20 @@ from onionlab.programs.libtorrent.variants import (
     PeerVariant,
     base_series,
     load_peer_variants,
-    series_of,
+    load_variant_series,
 )
 from onionlab.programs.patches import Series
 from onionlab.programs.sources import Source
 from onionlab.programs.system_packages import install_packages
 
 FORMAT = 1
-"""Part of every key: raise it when a build is made differently."""
+"""A part of every key. Increase it when the build procedure changes."""
 
 PROGRAM = "libtorrent-peer"
 COMPILER = "g++"
 BOOST = Path("/usr/include/boost/version.hpp")
 PATCHES_HINT = (
-    "The patches are made for libtorrent 2.0.8. Name a source that they fit: "
+    "The patches are written for libtorrent 2.0.8. Use a source that they apply to: "
     f"{ENVIRONMENT_VARIABLE}=/path/to/libtorrent-rasterbar-2.0.x.tar.gz."
 )
 
@@ -69,9 +69,9 @@ class BuiltPeer:
     Attributes:
         variant: The variant's name.
         path: The executable, ``libtorrent-peer-VARIANT``.
-        sha256: Of the executable.
-        version: libtorrent's, e.g. ``2.0.8``.
-        source: Where it comes from (source, patches, compiler, options); JSON, for manifests.
+        sha256: SHA-256 of the executable.
+        version: libtorrent's version, e.g. ``2.0.8``.
+        source: Provenance (source, patches, compiler, options) as JSON, for manifests.
     """
 
     variant: str
@@ -83,11 +83,11 @@ class BuiltPeer:
 
 @dataclass(frozen=True)
 class _Inputs:
-    """What every build of one call shares.
+    """The inputs that all builds of one call share.
 
     Attributes:
-        own: The files of ours that are compiled.
-        wanted: The variants that are built.
+        own: This project's files that are compiled with libtorrent.
+        wanted: The variants to build.
     """
 
     root: Path
@@ -105,23 +105,22 @@ class _Inputs:
 
 
 def peer_program(variant: str) -> str:
-    """The base name of a variant's executable."""
+    """Return the base name of a variant's executable."""
     return f"{PROGRAM}-{variant}"
 
 
 def ensure_peers(
     root: Path, names: Iterable[str], *, say: Callable[[str], None], jobs: int | None = None
 ) -> dict[str, BuiltPeer]:
-    """Build what the variants ``names`` need and return their builds, by variant.
+    """Build the variants ``names`` unless they exist. Return the builds by variant.
 
-    What is built already is taken as it is. The first build compiles some hundred files: about
-    five minutes of one CPU.
+    The first build compiles about a hundred files, which takes about five minutes on one CPU.
 
     Args:
         root: The checkout.
         names: Variants of ``libtorrent-patches/variants.yaml``.
         say: Receives progress, a line at a time.
-        jobs: How many compilers at once; by default one for each CPU.
+        jobs: The number of parallel compilers; by default one per CPU.
 
     Raises:
         UserError: Unknown variant, no source, a patch that does not apply, a failed build.
@@ -139,7 +138,7 @@ def ensure_peers(
         inputs = _Inputs(
             root=root,
             source=obtain_source(directory, os.environ.get(ENVIRONMENT_VARIABLE), say=say),
-            own=_own_files(root),
+            own=_read_peer_files(root),
             wanted=tuple(variants[name] for name in names),
             toolchain=_toolchain(),
             jobs=jobs or len(os.sched_getaffinity(0)),
@@ -148,8 +147,8 @@ def ensure_peers(
         return {name: _ensure_build(inputs, variants[name]) for name in names}
 
 
-def _own_files(root: Path) -> dict[str, bytes]:
-    """The program's source and the rules to compile it, by their places in libtorrent's tree."""
+def _read_peer_files(root: Path) -> dict[str, bytes]:
+    """Return the peer's source and its build rules, keyed by their paths in libtorrent's tree."""
     folder = root / FOLDER
     paths = [folder / "build.mk", *sorted((folder / "peer").glob("*.[ch]pp"))]
     return {path.relative_to(folder).as_posix(): path.read_bytes() for path in paths}
@@ -158,13 +157,13 @@ def _own_files(root: Path) -> dict[str, bytes]:
 def _toolchain() -> dict[str, str]:
     lacking = _missing_packages()
     if lacking:
-        require_leave_to_build(f"libtorrent's build takes {' '.join(lacking)}")
+        ensure_building_allowed(f"libtorrent's build needs {' '.join(lacking)}")
         install_packages("libtorrent")
         lacking = _missing_packages()
     if lacking:
         names = " ".join(lacking)
         raise UserError(
-            f"building libtorrent takes packages that are missing: {names}",
+            f"packages that libtorrent's build needs are missing: {names}",
             f"On Debian and Ubuntu: apt-get install {names}",
         )
     compiler = first_line(COMPILER, "--version")
@@ -181,13 +180,13 @@ def _toolchain() -> dict[str, str]:
 
 
 def _missing_packages() -> list[str]:
-    """Debian packages that hold what the build takes and does not find."""
+    """Return the Debian packages that the build needs and that are not installed."""
     absent = {"g++": not first_line(COMPILER, "--version"), "libboost-dev": not BOOST.is_file()}
     return [name for name, is_absent in absent.items() if is_absent]
 
 
 def _provenance(inputs: _Inputs, series: Iterable[Series], own: Iterable[str]) -> dict[str, Any]:
-    """Everything that decides what a build holds, as JSON."""
+    """Return everything that determines a build's content, as JSON."""
     return {
         "libtorrent": inputs.source.facts,
         "patches": [patch for one in series for patch in one.provenance],
@@ -197,13 +196,13 @@ def _provenance(inputs: _Inputs, series: Iterable[Series], own: Iterable[str]) -
 
 
 def _key(inputs: _Inputs, provenance: dict[str, Any]) -> str:
-    # The source counts by its content alone: the same tarball from elsewhere is the same source.
+    # Only the source's content matters: the same tarball from elsewhere is the same source.
     decisive = {**provenance, "libtorrent": inputs.source.sha256, "format": FORMAT}
-    return build_key_of(decisive)
+    return hash_inputs(decisive)
 
 
 def _ensure_build(inputs: _Inputs, variant: PeerVariant) -> BuiltPeer:
-    series = (base_series(inputs.root), *series_of(inputs.root, variant))
+    series = (base_series(inputs.root), *load_variant_series(inputs.root, variant))
     provenance = _provenance(inputs, series, inputs.own)
     store = inputs.directory / "store" / f"{variant.name}-{_key(inputs, provenance)}"
     program = peer_program(variant.name)
@@ -220,7 +219,7 @@ def _build(
 ) -> dict[str, Any]:
     program = peer_program(variant.name)
     base, version = _ensure_base(inputs)
-    own = series_of(inputs.root, variant)
+    own = load_variant_series(inputs.root, variant)
     with patched_copy(inputs, base, own, inputs.source.path.name, PATCHES_HINT) as tree:
         for name, content in inputs.own.items():
             (tree / name).parent.mkdir(exist_ok=True)
@@ -238,7 +237,7 @@ def _build(
 
 
 def _ensure_base(inputs: _Inputs) -> tuple[Path, str]:
-    """The compiled tree with the observer, not to be changed, and its version."""
+    """Return the compiled tree with the observer, which must not be modified, and its version."""
     series = base_series(inputs.root)
     key = _key(inputs, _provenance(inputs, [series], ["build.mk"]))
     base = inputs.directory / "base" / key
@@ -254,9 +253,9 @@ def _ensure_base(inputs: _Inputs) -> tuple[Path, str]:
         inputs.say(f"libtorrent {version}: building the base that all variants start from")
         for patch in series.patches:
             apply_patch(staged / "tree", patch, inputs.source.path.name, PATCHES_HINT)
-        # A patch that does not fit is refused before the library is compiled.
+        # Check that all patches apply before compiling the library.
         for variant in inputs.wanted:
-            own = series_of(inputs.root, variant)
+            own = load_variant_series(inputs.root, variant)
             with patched_copy(inputs, staged / "tree", own, inputs.source.path.name, PATCHES_HINT):
                 pass
         (staged / "tree" / "build.mk").write_bytes(inputs.own["build.mk"])

@@ -1,7 +1,7 @@
 """The registry of libtorrent's variants: ``libtorrent-patches/variants.yaml``.
 
-A variant is a build: the observer that all have, and the patch series that it names. The file says
-in its own comments what each key means.
+A variant is a build with the observer, which all variants have, and its own patch series. The
+file's comments explain each key.
 """
 
 from __future__ import annotations
@@ -14,11 +14,11 @@ from pydantic import Field
 
 from onionlab.programs.patches import Series, load_series
 from onionlab.programs.registry import (
-    Look,
-    LookModel,
     Name,
+    VariantDisplay,
+    VariantDisplayModel,
+    find_indistinguishable_styles,
     read_registry,
-    twins,
 )
 from onionlab.yamlfile.model import Model, key
 
@@ -26,7 +26,7 @@ FOLDER = "libtorrent-patches"
 OBSERVER = "observer"
 
 
-class _Entry(LookModel):
+class _Entry(VariantDisplayModel):
     series: tuple[Name, ...] = key(strict=False, description="folders of patches")
     rule: Annotated[str, Field(pattern=r"^[a-z-]+$")] = key(
         description="what a peer names as its request rule"
@@ -38,12 +38,12 @@ class _File(Model):
 
 
 @dataclass(frozen=True)
-class PeerVariant(Look):
+class PeerVariant(VariantDisplay):
     """One variant of libtorrent.
 
     Attributes:
-        series: Folders of its patches, on top of the observer.
-        rule: What a peer of it names as its request rule.
+        series: Folders of its patches, applied after the observer.
+        rule: The request rule that its peers report.
     """
 
     series: tuple[str, ...]
@@ -51,28 +51,30 @@ class PeerVariant(Look):
 
 
 def load_peer_variants(root: Path) -> dict[str, PeerVariant]:
-    """The variants by name, in the file's order.
+    """Return the variants by name, in the file's order.
 
     Raises:
-        UserError: The file is missing, or everything that is wrong with it; or a series is missing.
+        UserError: The file or a series is missing, or the file has errors, which are all listed.
     """
-    content = read_registry(root, FOLDER, _File, lambda file, tree: twins(file.variants, tree))
+    content = read_registry(
+        root, FOLDER, _File, lambda file, tree: find_indistinguishable_styles(file.variants, tree)
+    )
     variants = {
         name: PeerVariant(name=name, **entry.model_dump())
         for name, entry in content.variants.items()
     }
     for variant in variants.values():
-        series_of(root, variant)
+        load_variant_series(root, variant)
     return variants
 
 
 def base_series(root: Path) -> Series:
-    """The patches that every variant has: the observer."""
+    """Return the patches of the observer, which every variant has."""
     return load_series(root, OBSERVER, FOLDER)
 
 
-def series_of(root: Path, variant: PeerVariant) -> tuple[Series, ...]:
-    """The patches of a variant on top of the observer.
+def load_variant_series(root: Path, variant: PeerVariant) -> tuple[Series, ...]:
+    """Return the patches of a variant, to be applied after the observer.
 
     Raises:
         UserError: A folder or a patch is missing.

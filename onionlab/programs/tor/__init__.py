@@ -1,1 +1,1 @@
-"""Tor: its source, the variants of it, their builds and their own tests."""
+"""Tor: its source, its variants, their builds and Tor's own tests."""

@@ -1,21 +1,21 @@
-"""Build Tor: one base tree for a source, and each patch series as a step from it.
+"""Build Tor: compile one base tree per source and derive a build for each patch series.
 
 The layout under ``build/tor``::
 
-    source/               Debian's source package and what is known of it
+    source/               Debian's source package and its record
     base/KEY/configured/  Tor as released, configured
-    base/KEY/tree/        the same, compiled; where enough is built for that to save time
+    base/KEY/tree/        the same, compiled, if several builds can use it
     base/KEY/unit-tests/  the same with its unit tests compiled, for the quick check
     unit-tests/KEY/test   a series' unit tests, for the quick check
     store/KEY/bin/        a finished build: tor-SERIES and tor-gencert
-    SERIES -> store/KEY   the build that belongs to the present source and patches
+    SERIES -> store/KEY   the build for the present source and patches
     logs/                 the compiler's whole output
 
-KEY is a hash of everything that a build depends on: source, patches, configure's options, compiler
-and libraries. A build is made in a directory of its own and put in place by one rename, so a killed
-build leaves nothing that could be taken for a whole one, and a running experiment keeps the
-executables that it began with. The executables hold neither paths nor times: the same inputs give
-the same bytes in every checkout.
+KEY is a hash of everything that a build depends on: source, patches, options of configure, compiler
+and libraries. Each build runs in its own directory and is put in place by one rename, so a killed
+build is never mistaken for a complete one, and a running experiment keeps the executables that it
+started with. The executables contain neither paths nor times: the same inputs result in the same
+bytes in every checkout.
 """
 
 from __future__ import annotations
@@ -45,6 +45,7 @@ from onionlab.programs.tor.build_trees import (
     Inputs,
     base_directory,
     build_key,
+    check_patches_apply,
     compile_targets,
     ensure_base,
     ensure_configured,
@@ -53,14 +54,14 @@ from onionlab.programs.tor.build_trees import (
     patched_tree,
     prepare,
     provenance,
-    require_fit,
 )
-from onionlab.programs.tor.source import source_at_hand
+from onionlab.programs.tor.source import existing_source
 from onionlab.programs.tor.variants import STOCK, load_variants, tor_series
 
-BASE_PAYS = 3
-"""From so many series on, what they share is compiled once, before the first of them: most files of
-Tor include a header that a series changes, so that a compiled base saves each one a third."""
+MIN_SERIES_FOR_BASE = 3
+"""The number of series from which on a compiled base saves time. Most files of Tor include a header
+that a series changes, so a compiled base saves each series only a third of its build time.
+"""
 
 GENCERT = "tor-gencert"
 
@@ -77,10 +78,11 @@ class BuiltTor:
 
     Attributes:
         series: The patch series; None for Tor as released.
-        tor: The executable, ``build/tor/SERIES/bin/tor-SERIES``; ``tor-gencert`` stands beside it.
-        sha256: Of the executable.
-        version: What the executable says of itself, e.g. ``0.4.9.11``.
-        source: Where it comes from (source, patches, compiler, options); JSON, for manifests.
+        tor: The executable, ``build/tor/SERIES/bin/tor-SERIES``, in one folder with
+            ``tor-gencert``.
+        sha256: SHA-256 of the executable.
+        version: The version that the executable reports, e.g. ``0.4.9.11``.
+        source: Provenance (source, patches, compiler, options) as JSON, for manifests.
     """
 
     series: str | None
@@ -91,12 +93,12 @@ class BuiltTor:
 
     @property
     def path(self) -> Path:
-        """The executable, as every program that runs need calls it."""
+        """The executable, under the name that all kinds of builds have in common."""
         return self.tor
 
     @property
     def torrc_options(self) -> frozenset[str]:
-        """The options of torrc that the executable knows."""
+        """The torrc options that the executable supports."""
         return _torrc_options(self.tor, self.sha256)
 
     def unread_parameters(self, names: Iterable[str]) -> list[str]:
@@ -124,18 +126,16 @@ def ensure_variants(
     update_source: bool = False,
     jobs: int | None = None,
 ) -> dict[str, BuiltTor]:
-    """Build what the variants ``names`` need and return their builds, by variant.
-
-    What is built already is taken as it is.
+    """Build the variants ``names`` unless they exist. Return the builds by variant.
 
     Args:
         root: The checkout.
         names: Variants of ``tor-patches/variants.yaml``.
         say: Receives progress, a line at a time.
         tor_source: Tarball or tree to build from; by default the variable TOR_SOURCE, and Debian's
-            source package where that is not set either.
-        update_source: Fetch the source package anew.
-        jobs: How many compilers at once; by default one for each CPU.
+            source package if that is not set either.
+        update_source: Fetch the current source package even if one was fetched before.
+        jobs: The number of parallel compilers; by default one per CPU.
 
     Raises:
         UserError: Unknown variant, no source, a patch that does not apply, a failed build.
@@ -168,13 +168,13 @@ def ensure_series(
     update_source: bool = False,
     jobs: int | None = None,
 ) -> dict[str | None, BuiltTor]:
-    """Like :func:`ensure_variants`, for patch series; None stands for Tor as released."""
+    """Build patch series like :func:`ensure_variants`; None means Tor as released."""
     series = {
         name: tor_series(root, name) if name is not None else None
         for name in sorted(set(wanted), key=lambda name: name or "")
     }
     if not update_source:
-        # What is finished stays as it is: nobody has to wait for another build to use it.
+        # Finished builds do not change, so use them without waiting for the build lock.
         finished = _finished(root, series, tor_source, say)
         if finished is not None:
             return finished
@@ -184,8 +184,8 @@ def ensure_series(
         )
         missing = [one for one in series.values() if _read(inputs, one) is None]
         if len(missing) > 1:
-            require_fit(inputs, filter(None, missing))
-        if None in missing or len(missing) >= BASE_PAYS:
+            check_patches_apply(inputs, filter(None, missing))
+        if None in missing or len(missing) >= MIN_SERIES_FOR_BASE:
             ensure_base(inputs)
         return {name: _ensure_build(inputs, one) for name, one in series.items()}
 
@@ -196,8 +196,8 @@ def _finished(
     tor_source: str | None,
     say: Callable[[str], None],
 ) -> dict[str | None, BuiltTor] | None:
-    """The builds of all series, if all are there."""
-    source = source_at_hand(root, named_source(tor_source))
+    """Return the builds of all series, or None if one is missing."""
+    source = existing_source(root, named_source(tor_source))
     if source is None:
         return None
     inputs = Inputs(root=root, source=source, toolchain=find_toolchain(), jobs=1, say=say)
@@ -215,12 +215,12 @@ def _finished(
 
 
 def series_name(series: Series | None) -> str:
-    """What a build is called on disk."""
+    """Return the name of a build on disk."""
     return STOCK if series is None else series.name
 
 
 def _places(inputs: Inputs, series: Series | None) -> tuple[Path, Path]:
-    """A build's link, and where that points to from beside it."""
+    """Return the path of a build's link and the link's relative target."""
     name = series_name(series)
     return inputs.directory / name, Path("store") / f"{name}-{build_key(inputs, series)}"
 
@@ -273,7 +273,8 @@ def _build(inputs: Inputs, series: Series | None, store: Path) -> dict[str, Any]
 
 @functools.cache
 def _torrc_options(tor: Path, sha256: str) -> frozenset[str]:
-    del sha256  # Another executable may take the place of the first one.
+    # The hash is only part of the cache key: another executable may replace the first one.
+    del sha256
     result = subprocess.run(
         [tor, "--list-torrc-options"], capture_output=True, text=True, check=False
     )

@@ -1,7 +1,7 @@
-"""The trees that Tor is built in, and what decides what comes out of them.
+"""The trees that Tor is built in, and the inputs that determine the result.
 
-One base tree for a source, configured and then compiled, and each patch series as a step from a
-copy of it. build.py says where they stand.
+One base tree per source is configured and then compiled. Each patch series is applied to a copy of
+it. build.py describes the directory layout.
 """
 
 from __future__ import annotations
@@ -18,9 +18,9 @@ from analysis.formats.durable import put_in_place
 from onionlab.errors import UserError
 from onionlab.paths import build_directory
 from onionlab.programs.building import (
-    build_key_of,
     building_directory,
     first_line,
+    hash_inputs,
     new_log,
     patched_copy,
     run_logged,
@@ -31,18 +31,18 @@ from onionlab.programs.sources import Source
 from onionlab.programs.tor.source import obtain_source, unpack_source
 
 FORMAT = 1
-"""Part of every key: raise it when a build is made differently."""
+"""A part of every key. Increase it when the build procedure changes."""
 
 PROGRAMS = ("src/app/tor", "src/tools/tor-gencert")
 UNIT_TESTS = "src/test/test"
 
-# The same choices on every machine, whatever happens to be installed: what a relay can do must not
-# depend on who built it. Compression other than zlib, seccomp and systemd are of no use in a
-# simulated network; documentation takes time.
+# The choices are the same on every machine, independent of installed libraries, because a relay's
+# features must not depend on who built it. A simulated network needs no compression other than
+# zlib, no seccomp and no systemd; building documentation takes time.
 CONFIGURE_OPTIONS = (
     "--prefix=/usr/local",
     # A relay reads GeoIP files below this folder. The files of an installed Tor would change its
-    # memory, and with it the simulation.
+    # memory use, and thereby the simulation.
     "--datadir=/nonexistent",
     "--disable-asciidoc",
     "--disable-html-manual",
@@ -52,32 +52,33 @@ CONFIGURE_OPTIONS = (
     "--disable-seccomp",
     "--disable-systemd",
     "--disable-libscrypt",
-    # There is no option against libcap (it drops root's privileges, and nothing here runs as root
-    # of its own machine): configure is told that it has looked and found none.
+    # configure has no option against libcap, which drops root's privileges; nothing here runs as
+    # root of its own machine. These cached results make configure treat libcap as missing.
     "ac_cv_lib_cap_cap_init=no",
     "ac_cv_header_sys_capability_h=no",
 )
-# configure would record the absolute path of its helper `missing` here, and a copied tree would
-# run the one of the tree that it was copied from.
+# configure would record the absolute path of its helper `missing` here, and a copied tree would run
+# the helper of the original tree.
 AUTOTOOLS = ("ACLOCAL=aclocal", "AUTOCONF=autoconf", "AUTOHEADER=autoheader", "AUTOMAKE=automake")
 CFLAGS = "-O2"
-"""Tor's own without debugging information: the same code, compiled in less time. Profiles name
-functions all the same."""
+"""Tor's own flags without debugging information: the same code in less compile time. Profiles still
+show function names.
+"""
 QUICK_CFLAGS = "-O0"
-"""Of unit tests that are to be ready soon."""
+"""The flags for unit tests that have to compile quickly."""
 HARDENED_OPTION = "--enable-fragile-hardening"
-"""Tor's own option for AddressSanitizer and UndefinedBehaviorSanitizer."""
+"""Tor's option for AddressSanitizer and UndefinedBehaviorSanitizer."""
 
 PATCHES_HINT = (
-    "The patches are made for Tor 0.4.9. For another version, bring the series up to date or "
-    "name a source that it fits: TOR_SOURCE=/path/to/tor-0.4.9.x.tar.gz."
+    "The patches are written for Tor 0.4.9. For another version, update the series or "
+    "use a source that it applies to: TOR_SOURCE=/path/to/tor-0.4.9.x.tar.gz."
 )
 LIBRARIES = ("libevent", "openssl", "zlib")
 
 
 @dataclass(frozen=True)
 class Toolchain:
-    """Compiler and libraries, as far as they decide what comes out."""
+    """The compiler and the libraries that affect a build's result."""
 
     compiler: str
     description: dict[str, str]
@@ -85,7 +86,7 @@ class Toolchain:
 
 @dataclass(frozen=True)
 class Inputs:
-    """What every build of one call shares."""
+    """The inputs that all builds of one call share."""
 
     root: Path
     source: Source
@@ -100,7 +101,7 @@ class Inputs:
 
 
 def named_source(tor_source: str | None) -> str | None:
-    """The user's own source: as the argument says, else the variable TOR_SOURCE."""
+    """Return the user's own source: the argument, else the variable TOR_SOURCE."""
     return tor_source if tor_source is not None else os.environ.get("TOR_SOURCE")
 
 
@@ -112,7 +113,7 @@ def prepare(
     update_source: bool = False,
     jobs: int | None = None,
 ) -> Inputs:
-    """Source and toolchain for one or more builds. The caller holds the lock of Tor's builds."""
+    """Prepare source and toolchain for builds. The caller holds the lock of Tor's builds."""
     source = obtain_source(root, named_source(tor_source), update=update_source, say=say)
     return Inputs(
         root=root,
@@ -124,14 +125,14 @@ def prepare(
 
 
 def configure_options(*, hardened: bool) -> tuple[str, ...]:
-    """What configure is told; ``hardened`` adds the sanitizers."""
+    """Return the options of configure; ``hardened`` adds the sanitizers."""
     return (*CONFIGURE_OPTIONS, HARDENED_OPTION) if hardened else CONFIGURE_OPTIONS
 
 
 def provenance(
     inputs: Inputs, series: Series | None, *, hardened: bool = False, cflags: str = CFLAGS
 ) -> dict[str, Any]:
-    """Everything that decides what a build holds, as JSON."""
+    """Return everything that determines a build's content, as JSON."""
     return {
         "tor": inputs.source.facts,
         "series": None if series is None else series.name,
@@ -145,11 +146,11 @@ def provenance(
 def build_key(
     inputs: Inputs, series: Series | None, *, hardened: bool = False, cflags: str = CFLAGS
 ) -> str:
-    """The name of a build on disk: a hash of all that decides what it holds."""
+    """Return the name of a build on disk: a hash of everything that determines its content."""
     decisive = provenance(inputs, series, hardened=hardened, cflags=cflags)
-    # The source counts by its content alone: the same tarball from elsewhere is the same source.
+    # Only the source's content matters: the same tarball from elsewhere is the same source.
     decisive |= {"tor": inputs.source.sha256, "format": FORMAT}
-    return build_key_of(decisive)
+    return hash_inputs(decisive)
 
 
 # The trees that builds are made in
@@ -159,7 +160,7 @@ CONFIGURED, COMPILED, WITH_TESTS = "configured", "tree", "unit-tests"
 
 
 def base_directory(inputs: Inputs, *, hardened: bool = False) -> Path:
-    """Where the trees that all builds start from stand."""
+    """Return the directory of the trees that all builds start from."""
     kind = _kind(hardened=hardened)
     return inputs.directory / "base" / f"{kind}-{build_key(inputs, None, hardened=hardened)}"
 
@@ -173,11 +174,11 @@ def _title(*, hardened: bool) -> str:
 
 
 def ensure_configured(inputs: Inputs, *, hardened: bool = False) -> Path:
-    """Tor as released, configured; returns the tree, which is not to be changed.
+    """Configure Tor as released. Return the tree, which must not be modified.
 
     Args:
         inputs: Source and toolchain.
-        hardened: With AddressSanitizer and UndefinedBehaviorSanitizer.
+        hardened: Enable AddressSanitizer and UndefinedBehaviorSanitizer.
     """
     tree = base_directory(inputs, hardened=hardened) / CONFIGURED
     if tree.is_dir():
@@ -188,8 +189,8 @@ def ensure_configured(inputs: Inputs, *, hardened: bool = False) -> Path:
         staged = work / "tree"
         version = unpack_source(inputs.source, staged)
         inputs.say(f"{what} {version}: building the base that all variants start from")
-        # The source comes with another machine's automake; ours must be able to continue the
-        # work when a patch adds files.
+        # The source contains files of another machine's automake. Regenerate them so that the
+        # installed automake can continue when a patch adds files.
         run_logged(inputs, ["autoreconf", "-i"], staged, log, f"{what}: autoreconf")
         compiler = f"CC={inputs.toolchain.compiler}"
         configure = [
@@ -200,15 +201,18 @@ def ensure_configured(inputs: Inputs, *, hardened: bool = False) -> Path:
             *AUTOTOOLS,
         ]
         run_logged(inputs, configure, staged, log, f"{what}: configure")
-        # All files include it: those of every checkout are to be the same to ccache.
-        settle(staged, ".")
+        # Every source file includes this header, so normalise its paths to let ccache share objects
+        # between checkouts.
+        rewrite_embedded_paths(staged, ".")
         tree.parent.mkdir(parents=True, exist_ok=True)
         put_in_place(staged, tree)
     return tree
 
 
-def require_fit(inputs: Inputs, wanted: Iterable[Series], *, hardened: bool = False) -> None:
-    """Apply each series to a copy of the configured tree, before anything is compiled.
+def check_patches_apply(
+    inputs: Inputs, wanted: Iterable[Series], *, hardened: bool = False
+) -> None:
+    """Apply each series to a copy of the configured tree before anything is compiled.
 
     Raises:
         UserError: A patch does not apply.
@@ -220,11 +224,11 @@ def require_fit(inputs: Inputs, wanted: Iterable[Series], *, hardened: bool = Fa
 
 
 def ensure_base(inputs: Inputs, *, hardened: bool = False) -> Path:
-    """Tor as released, configured and compiled; returns the tree, which is not to be changed.
+    """Configure and compile Tor as released. Return the tree, which must not be modified.
 
     Args:
         inputs: Source and toolchain.
-        hardened: With AddressSanitizer and UndefinedBehaviorSanitizer.
+        hardened: Enable AddressSanitizer and UndefinedBehaviorSanitizer.
     """
     tree = base_directory(inputs, hardened=hardened) / COMPILED
     if tree.is_dir():
@@ -238,15 +242,15 @@ def ensure_base(inputs: Inputs, *, hardened: bool = False) -> Path:
 
 
 def ensure_unit_tests(inputs: Inputs, series: Series | None, *, hardened: bool, what: str) -> Path:
-    """Tor's unit tests, compiled for the quick check; returns the program.
+    """Compile Tor's unit tests for the quick check. Return the program.
 
-    They are compiled without optimization, in a third of the time, and once for Tor as released:
-    a series compiles what its patches touch.
+    They are compiled without optimisation, which takes a third of the time, and completely only for
+    Tor as released: a series recompiles only the files that its patches affect.
     """
     base = base_directory(inputs, hardened=hardened) / WITH_TESTS
     if not base.is_dir():
-        # Of a tree that is not compiled yet, Tor's rules cannot make the unit tests alone: they do
-        # not say that these need micro-revision.i.
+        # Tor's rules cannot build the unit tests alone in an uncompiled tree, because they lack the
+        # dependency on micro-revision.i.
         compiled = ensure_base(inputs, hardened=hardened)
         with patched_tree(inputs, compiled, None) as staged:
             _compile_unit_tests(inputs, staged, f"unit tests of {_title(hardened=hardened)}")
@@ -267,28 +271,28 @@ def _compile_unit_tests(inputs: Inputs, tree: Path, what: str) -> None:
     compile_targets(inputs, tree, [UNIT_TESTS], what, cflags=QUICK_CFLAGS)
 
 
-def settle(tree: Path, path: str) -> None:
-    """Write ``path`` where the tree's own is compiled in: one header, by which tests find a file.
+def rewrite_embedded_paths(tree: Path, path: str) -> None:
+    """Replace the tree's own path, which is compiled in through a header, with ``path``.
 
-    The header's time stamp stays, or everything would be compiled again for it. Only unit tests
-    read the path.
+    The header keeps its time stamp; otherwise everything would be recompiled. Only unit tests use
+    the path.
     """
     header = tree / "orconfig.h"
     if not header.is_file():
         return
     before = header.stat()
     text = header.read_text("utf-8")
-    settled = re.sub(
+    rewritten = re.sub(
         r'^#define (BUILDDIR|SRCDIR) ".*"$', rf'#define \1 "{path}"', text, flags=re.MULTILINE
     )
-    header.write_text(settled, encoding="utf-8")
+    header.write_text(rewritten, encoding="utf-8")
     os.utime(header, ns=(before.st_atime_ns, before.st_mtime_ns))
 
 
 def patched_tree(
     inputs: Inputs, base: Path, series: Series | None
 ) -> contextlib.AbstractContextManager[Path]:
-    """A copy of ``base`` with the patches of ``series`` applied; gone afterwards."""
+    """Copy ``base``, apply the patches of ``series``, yield the copy and remove it afterwards."""
     own = [] if series is None else [series]
     return patched_copy(inputs, base, own, inputs.source.path.name, PATCHES_HINT)
 
@@ -302,10 +306,10 @@ def compile_targets(
     *,
     cflags: str = CFLAGS,
 ) -> Path:
-    """Run make for ``targets`` in ``tree``; returns the log.
+    """Run make for ``targets`` in ``tree``. Return the log.
 
     Raises:
-        UserError: It failed; with the end of the output and the place of the whole.
+        UserError: make failed; with the end of its output and the path of the log.
     """
     if log is None:
         log = new_log(inputs, what)
@@ -315,10 +319,10 @@ def compile_targets(
 
 
 def make_command(inputs: Inputs, tree: Path, *, cflags: str = CFLAGS) -> list[str]:
-    """How make is called in ``tree``, without a target.
+    """Return the make command for ``tree``, without a target.
 
-    The tree's own path would otherwise stand in what is compiled. configure's flags are given again
-    because the command line replaces them.
+    -ffile-prefix-map keeps the tree's path out of the objects. The command line replaces
+    configure's flags, so they are repeated.
     """
     compiler = through_cache(inputs.toolchain.compiler)
     return [
@@ -330,10 +334,10 @@ def make_command(inputs: Inputs, tree: Path, *, cflags: str = CFLAGS) -> list[st
 
 
 def find_toolchain() -> Toolchain:
-    """The compiler (variable CC, else gcc) and the versions that decide what it makes.
+    """Find the compiler (variable CC, else gcc) and the versions that affect its results.
 
     Raises:
-        UserError: There is no compiler.
+        UserError: The compiler is missing.
     """
     compiler = os.environ.get("CC") or "gcc"
     description = {
@@ -342,7 +346,7 @@ def find_toolchain() -> Toolchain:
         "linker": first_line("ld", "--version"),
     }
     if not description["compiler"]:
-        raise UserError(f"there is no C compiler `{compiler}`", "`make setup` installs gcc.")
+        raise UserError(f"C compiler `{compiler}` not found", "`make setup` installs gcc.")
     for library in LIBRARIES:
         description[library] = first_line("pkg-config", "--modversion", library)
     return Toolchain(compiler, description)

@@ -1,10 +1,11 @@
-"""Tor's own tests on every build, and what a patch series changes about them.
+"""Run Tor's own tests on every build and report what a patch series changes.
 
-Each build is made twice, plain and with AddressSanitizer and UndefinedBehaviorSanitizer (Tor's
-option ``--enable-fragile-hardening``), and runs ``make check``: the unit tests, the slow ones and
-the scripts. Some of them fail or are skipped on some machines whatever the patches are (as root,
-without network): Tor as released is the yardstick, and only what passes there counts against a
-series. The quick check runs the unit tests of one name alone, compiled without optimization.
+Each series is built twice, plain and with AddressSanitizer and UndefinedBehaviorSanitizer (Tor's
+option ``--enable-fragile-hardening``), and runs ``make check``: the unit tests, the slow tests and
+the scripts. Some tests fail or are skipped on some machines independent of the patches (as root,
+without network). Tor as released is therefore the reference, and only tests that pass there count
+against a series. The quick check runs only the unit tests with a given prefix, compiled without
+optimisation.
 """
 
 from __future__ import annotations
@@ -24,28 +25,28 @@ from onionlab.programs.tor.build import series_name
 from onionlab.programs.tor.build_trees import (
     UNIT_TESTS,
     Inputs,
+    check_patches_apply,
     compile_targets,
     ensure_base,
     ensure_unit_tests,
     make_command,
     patched_tree,
     prepare,
-    require_fit,
-    settle,
+    rewrite_embedded_paths,
 )
 from onionlab.programs.tor.variants import STOCK, load_registry, tor_series
 
-# Tor's own rules for its source, as its maintainers run them before a merge. (check-changes is one
-# more, but a release does not bring the program for it.)
+# Tor's own rules for its source, which its maintainers check before a merge. check-changes is
+# omitted because releases do not contain its program.
 STYLE_CHECKS = ("check-spaces", "check-includes")
-# Absolute paths that configure wrote into the base's Makefile, and that the test scripts go by.
-PLACES = ("abs_builddir", "abs_srcdir", "abs_top_builddir", "abs_top_srcdir")
-MOST_FAILURES = 0.1
-"""Of Tor as released: when more than this part of its tests fails, there is nothing to compare."""
+# Absolute paths that configure wrote into the base's Makefile and that the test scripts use.
+PATH_VARIABLES = ("abs_builddir", "abs_srcdir", "abs_top_builddir", "abs_top_srcdir")
+MAX_FAILED_SHARE = 0.1
+"""The largest share of failed tests of Tor as released that still allows a comparison."""
 CASE = re.compile(r"([A-Za-z0-9_/-]+/[A-Za-z0-9_-]+):(?: (.*))?$")
 RESULT_FILE = "check-variants.json"
 
-# Memory that is not freed is a finding as well.
+# Count memory leaks as errors.
 SANITIZER_ENVIRONMENT = {
     "ASAN_OPTIONS": "detect_leaks=1",
     "UBSAN_OPTIONS": "print_stacktrace=1",
@@ -57,17 +58,17 @@ SANITIZER_REPORT = re.compile(
 
 @dataclass
 class Outcome:
-    """What the tests of one build came to.
+    """The test results of one build.
 
     Attributes:
         build: ``stock`` or the series.
-        hardened: With the sanitizers.
+        hardened: Whether the sanitizers are enabled.
         passed: Names of tests: ``group/case`` for Tor's unit tests, a path for other programs.
-        failed: Those that failed or did not end.
-        skipped: Those that Tor's own programs skipped.
-        reports: First lines of what the sanitizers found, by program.
-        retried: Programs that failed at first and were run again, alone.
-        wall_s: Time it took, with compiling.
+        failed: Tests that failed or did not end.
+        skipped: Tests that Tor's own programs skipped.
+        reports: First lines of the sanitizers' reports, by program.
+        retried: Programs that failed at first and were run again separately.
+        wall_s: The elapsed time, including compilation.
     """
 
     build: str
@@ -81,7 +82,7 @@ class Outcome:
 
     @property
     def title(self) -> str:
-        """For people: which build it is."""
+        """The build's name for messages."""
         return f"{self.build}, AddressSanitizer" if self.hardened else self.build
 
 
@@ -95,29 +96,31 @@ def check_series(
     tor_source: str | None = None,
     jobs: int | None = None,
 ) -> list[Outcome]:
-    """Run Tor's tests on Tor as released and on patch series; writes ``build/check-variants.json``.
+    """Run Tor's tests on Tor as released and on patch series.
+
+    Write the results to ``build/check-variants.json``.
 
     Args:
         root: The checkout.
         names: Patch series; by default all of the registry.
         say: Receives progress, a line at a time.
-        only: Only the unit tests whose names begin so, e.g. ``circuitmux``.
-        hardened: Which builds: plain (False), with sanitizers (True).
+        only: Run only unit tests with this prefix, e.g. ``circuitmux``.
+        hardened: The builds to test: plain (False), with sanitizers (True).
         tor_source: See :func:`onionlab.programs.tor.build.ensure_variants`.
-        jobs: How many compilers and test programs at once.
+        jobs: The number of parallel compilers and test programs.
 
     Returns:
-        The outcomes; for plain and hardened Tor as released comes first.
+        The outcomes. Tor as released precedes the series, for plain and for hardened builds.
 
     Raises:
-        UserError: No source, a patch that does not apply, a build that fails, or no test that
-            ``only`` fits.
+        UserError: No source, a patch that does not apply, a build that fails, or no test with the
+            prefix ``only``.
     """
     series = [tor_series(root, name) for name in names or load_registry(root).series]
     outcomes: list[Outcome] = []
     with build_lock(build_directory(root) / "tor", "Tor", say):
         inputs = prepare(root, say=say, tor_source=tor_source, jobs=jobs)
-        require_fit(inputs, series, hardened=hardened[0])
+        check_patches_apply(inputs, series, hardened=hardened[0])
     for sanitized in hardened:
         for one in (None, *series):
             started = time.monotonic()
@@ -146,15 +149,15 @@ def check_series(
 
 
 def new_problems(outcomes: Iterable[Outcome]) -> list[str]:
-    """What a series is to blame for, in sentences: compared with Tor as released."""
+    """Return the problems of each series relative to Tor as released, in sentences."""
     outcomes = list(outcomes)
     stock = {one.hardened: one for one in outcomes if one.build == STOCK}
     problems = []
     for one in outcomes:
         if one.build == STOCK:
-            # The yardstick itself must have measured something.
+            # The reference itself has to have valid results.
             count = len(one.passed | one.failed)
-            if len(one.failed) > MOST_FAILURES * count:
+            if len(one.failed) > MAX_FAILED_SHARE * count:
                 problems.append(
                     f"{one.title}: {len(one.failed)} of {count} tests failed: "
                     "too many for a comparison"
@@ -167,7 +170,7 @@ def new_problems(outcomes: Iterable[Outcome]) -> list[str]:
         lost = yardstick.passed - one.passed - one.failed - one.skipped
         problems += [f"{one.title}: {name} did not run" for name in sorted(lost)]
         now_skipped = yardstick.passed & one.skipped
-        problems += [f"{one.title}: {name} is skipped now" for name in sorted(now_skipped)]
+        problems += [f"{one.title}: {name} is now skipped" for name in sorted(now_skipped)]
         problems += [
             f"{one.title}: {program}: {lines[0]}"
             for program, lines in sorted(one.reports.items())
@@ -177,12 +180,12 @@ def new_problems(outcomes: Iterable[Outcome]) -> list[str]:
 
 
 def parse_test_output(text: str) -> tuple[set[str], set[str], set[str]]:
-    """Passed, failed and skipped cases in the output of one of Tor's unit test programs.
+    """Return passed, failed and skipped cases in the output of one of Tor's unit test programs.
 
-    The grammar is that of ``src/ext/tinytest.c``: a line begins with ``group/case: ``, may
-    continue with ``[forking] ``, and the verdict comes at its end or, after messages, on a later
-    line: ``OK``, ``SKIPPED``, ``DISABLED`` or ``[case FAILED]``. A case without a verdict has
-    brought its program down: it failed.
+    The grammar is that of ``src/ext/tinytest.c``: a line begins with ``group/case: ``, may continue
+    with ``[forking] ``, and the verdict comes at its end or, after messages, on a later line:
+    ``OK``, ``SKIPPED``, ``DISABLED`` or ``[case FAILED]``. A case without a verdict crashed its
+    program and counts as failed.
     """
     passed: set[str] = set()
     failed: set[str] = set()
@@ -216,13 +219,13 @@ def _run_unit_tests(inputs: Inputs, program: Path, outcome: Outcome, prefix: str
     what = f"unit tests of {outcome.title}"
     log = new_log(inputs, f"{what} {prefix}")
     with work_directory(inputs) as work:
-        # Two dots: every test whose name begins so.
+        # Two dots select every test with this prefix.
         command = [str(program), f"{prefix}.."]
         status = run_logged(
             inputs, command, work, log, what, environment=_environment(outcome), may_fail=True
         )
     output = log.read_text("utf-8", "replace")
-    # A series can bring a group of tests that Tor as released does not have.
+    # A series can add a group of tests that Tor as released does not have.
     if "No such test as" not in output:
         read_program(outcome, UNIT_TESTS, output, status == 0)
 
@@ -232,14 +235,14 @@ def _environment(outcome: Outcome) -> dict[str, str]:
 
 
 def _run_all_tests(inputs: Inputs, tree: Path, outcome: Outcome) -> None:
-    """``make check`` and Tor's rules for its source, in ``tree``."""
+    """Run ``make check`` and Tor's rules for its source in ``tree``."""
     what = f"tests of {outcome.title}"
     environment = _environment(outcome)
     log = new_log(inputs, what)
-    settle(tree, str(tree))
-    # `make check` in its two parts, because a failure means something else in each.
+    rewrite_embedded_paths(tree, str(tree))
+    # Run `make check` in two steps, because a failure has another meaning in each.
     compile_targets(inputs, tree, ["all"], what, log)
-    make = [*make_command(inputs, tree), "-k", *(f"{name}={tree}" for name in PLACES)]
+    make = [*make_command(inputs, tree), "-k", *(f"{name}={tree}" for name in PATH_VARIABLES)]
     run_logged(
         inputs,
         [*make, "check-TESTS"],
@@ -249,10 +252,10 @@ def _run_all_tests(inputs: Inputs, tree: Path, outcome: Outcome) -> None:
         environment=environment,
         may_fail=True,
     )
-    outcome.retried = _failed_quietly(tree)
+    outcome.retried = _failures_to_retry(tree)
     if outcome.retried:
-        inputs.say(f"{what}: once more, alone: {' '.join(outcome.retried)}")
-        # Some of Tor's tests measure time, and fail on a busy machine.
+        inputs.say(f"{what}: running again separately: {' '.join(outcome.retried)}")
+        # Some of Tor's tests measure time and fail on a busy machine.
         again = [*make, "-j1", "check-TESTS", f"TESTS={' '.join(outcome.retried)}"]
         run_logged(inputs, again, tree, log, what, environment=environment, may_fail=True)
     _read_results(outcome, tree, log)
@@ -261,8 +264,8 @@ def _run_all_tests(inputs: Inputs, tree: Path, outcome: Outcome) -> None:
         (outcome.passed if status == 0 else outcome.failed).add(f"make {target}")
 
 
-def _failed_quietly(tree: Path) -> list[str]:
-    """Test programs that failed without a word from the sanitizers (that would be final)."""
+def _failures_to_retry(tree: Path) -> list[str]:
+    """Return test programs that failed without a sanitizer report, which would be final."""
     return [
         result.relative_to(tree).with_suffix("").as_posix()
         for result in sorted(tree.rglob("*.trs"))
@@ -272,10 +275,10 @@ def _failed_quietly(tree: Path) -> list[str]:
 
 
 def _read_results(outcome: Outcome, tree: Path, log: Path) -> None:
-    """Read what automake's test driver left: for each program a .trs (verdict) and a .log."""
+    """Read the files of automake's test driver: a .trs (verdict) and a .log for each program."""
     results = sorted(tree.rglob("*.trs"))
     if not results:
-        raise UserError(f"make check of {outcome.title} ran no test", f"Its whole output: {log}")
+        raise UserError(f"make check of {outcome.title} ran no test", f"Full output: {log}")
     for result in results:
         text = result.read_text("utf-8", "replace")
         verdict = re.search(r"^:global-test-result: (\w+)", text, re.MULTILINE)
@@ -283,18 +286,18 @@ def _read_results(outcome: Outcome, tree: Path, log: Path) -> None:
         program = result.relative_to(tree).with_suffix("").as_posix()
         output = result.with_suffix(".log").read_text("utf-8", "replace")
         read_program(outcome, program, output, passed)
-    # Each part of the unit tests prints the other parts' cases as skipped.
+    # Each part of the unit tests reports the other parts' cases as skipped.
     outcome.skipped -= outcome.passed | outcome.failed
 
 
 def read_program(outcome: Outcome, program: str, output: str, passed: bool | None) -> None:
-    """Add what one test program came to; ``passed`` is its own verdict, None if it was skipped."""
+    """Add the results of one test program. ``passed``: its own verdict, None if it was skipped."""
     cases = parse_test_output(output)
     outcome.passed |= cases[0]
     outcome.failed |= cases[1]
     outcome.skipped |= cases[2]
-    # The unit tests count by case; their programs only where that does not explain a failure, as
-    # when one ends before its last case.
+    # Unit tests are counted by case. Their program counts only if no case explains its failure, for
+    # example if it ended before its last case.
     if not any(cases):
         verdicts = {True: outcome.passed, False: outcome.failed, None: outcome.skipped}
         verdicts[passed].add(program)

@@ -1,7 +1,7 @@
-"""The registry of variants: ``tor-patches/variants.yaml`` and the patch series beside it.
+"""The registry of variants, ``tor-patches/variants.yaml``, and the patch series in that folder.
 
-A variant is a build of Tor (a patch series, or none) together with torrc options. The file says in
-its own comments what each key means.
+A variant is a build of Tor (a patch series, or none) together with torrc options. The file's
+comments explain each key.
 """
 
 from __future__ import annotations
@@ -15,11 +15,11 @@ from pydantic import Field
 
 from onionlab.programs.patches import Series, load_series
 from onionlab.programs.registry import (
-    Look,
-    LookModel,
     Name,
+    VariantDisplay,
+    VariantDisplayModel,
+    find_indistinguishable_styles,
     read_registry,
-    twins,
 )
 from onionlab.yamlfile.field_types import ExactText, Text, TorrcLine, one_of
 from onionlab.yamlfile.model import Model, key
@@ -29,15 +29,15 @@ from onionlab.yamlfile.units import nearest, show
 FOLDER = "tor-patches"
 
 STOCK = "stock"
-"""Name of the build without patches; a series cannot have it."""
+"""The name of the build without patches; a series cannot have it."""
 
 PROOF_FROM = ("every-relay", "an-exit")
-"""Who can be asked for a series' proof; `variants.yaml` says what each means."""
+"""The relays that have to log a series' proof; `variants.yaml` explains each value."""
 
 OptionName = Annotated[str, Field(pattern=r"^[A-Za-z_][A-Za-z0-9_]*$")]
 
 
-class _VariantEntry(LookModel):
+class _VariantEntry(VariantDisplayModel):
     series: Name | None = key(description="folder of its patches")
     torrc: dict[OptionName, TorrcLine] = key(description="options that every relay gets")
     proof: ExactText | None = key(description="text that relays must have logged")
@@ -57,15 +57,16 @@ class _File(Model):
 
 
 @dataclass(frozen=True)
-class TorVariant(Look):
-    """One variant of Tor, as tables and figures show it and relays run it.
+class TorVariant(VariantDisplay):
+    """One variant of Tor: its display properties and the configuration of its relays.
 
     Attributes:
         series: Folder of its patches, or None for Tor as released.
         torrc: Options that every relay gets.
         proof: Text that relays must have logged for a run to count; None for a variant whose
-            relays must not have logged any line that begins as a series' proofs do.
-        proof_from: Who must have logged the proof: one of ``PROOF_FROM``, as its series says.
+            relays must not have logged any line with the proof prefix of a series.
+        proof_from: The relays that must have logged the proof: one of ``PROOF_FROM``, from its
+            series.
     """
 
     series: str | None
@@ -76,12 +77,12 @@ class TorVariant(Look):
 
 @dataclass(frozen=True)
 class SeriesEntry:
-    """What the registry says of a patch series.
+    """The registry's entry of a patch series.
 
     Attributes:
-        description: What it adds.
-        proof_prefix: What the proofs of its variants begin with; None if no variant names it.
-        proof_from: Who must have logged a proof: one of ``PROOF_FROM``.
+        description: The change that it makes.
+        proof_prefix: The common beginning of its variants' proofs; None if no variant uses it.
+        proof_from: The relays that must have logged a proof: one of ``PROOF_FROM``.
     """
 
     description: str
@@ -91,7 +92,7 @@ class SeriesEntry:
 
 @dataclass(frozen=True)
 class Registry:
-    """The whole file.
+    """The content of the registry.
 
     Attributes:
         variants: By name, in the file's order.
@@ -103,17 +104,17 @@ class Registry:
 
     @property
     def proof_prefixes(self) -> tuple[str, ...]:
-        """What proofs of any series begin with."""
+        """The prefixes of the proofs of all series."""
         return tuple(entry.proof_prefix for entry in self.series.values() if entry.proof_prefix)
 
 
 def tor_series(root: Path, name: str) -> Series:
-    """The patches of one of Tor's series. See :func:`onionlab.programs.registry.load_series`."""
+    """Return the patches of one of Tor's series. Raises UserError."""
     return load_series(root, name, FOLDER)
 
 
 def load_variants(root: Path) -> dict[str, TorVariant]:
-    """The variants by name, in the file's order. See :func:`load_registry`."""
+    """Return the variants by name, in the file's order. See :func:`load_registry`."""
     return load_registry(root).variants
 
 
@@ -121,10 +122,11 @@ def load_registry(root: Path) -> Registry:
     """Read ``tor-patches/variants.yaml`` of the checkout ``root``.
 
     Raises:
-        UserError: The file is missing, or everything that is wrong with it, one line each; or a
-            series' patches are not there.
+        UserError: The file or the patches of a series are missing, or the file has errors, which
+            are
+            all listed, one per line.
     """
-    content = read_registry(root, FOLDER, _File, _impossible)
+    content = read_registry(root, FOLDER, _File, _inconsistencies)
     for name in content.series:
         tor_series(root, name)
     series = {name: SeriesEntry(**entry.model_dump()) for name, entry in content.series.items()}
@@ -139,19 +141,19 @@ def load_registry(root: Path) -> Registry:
     return Registry(variants, series)
 
 
-def _impossible(content: _File, tree: Node) -> Iterator[Problem]:
+def _inconsistencies(content: _File, tree: Node) -> Iterator[Problem]:
     if STOCK in content.series:
         yield tree.locate(("series", STOCK), "this is the name of the build without patches")
     for name, variant in content.variants.items():
-        for key_name, message in _of_variant(variant, content.series):
+        for key_name, message in _check_proof(variant, content.series):
             yield tree.locate(("variants", name, key_name), message)
-    yield from twins(content.variants, tree)
+    yield from find_indistinguishable_styles(content.variants, tree)
 
 
-def _of_variant(
+def _check_proof(
     variant: _VariantEntry, series: dict[str, _SeriesEntry]
 ) -> Iterator[tuple[str, str]]:
-    """A proof is of the variant's series; without one the log could not tell variants apart."""
+    """Yield errors in a variant's proof, which has to match the proofs of its series."""
     if variant.series is None:
         if variant.proof is not None:
             yield "proof", "a variant without a series has nothing to prove"
@@ -164,6 +166,6 @@ def _of_variant(
         return
     prefix = series[variant.series].proof_prefix
     if prefix is None:
-        yield "series", f"{variant.series} has no proof_prefix, so that no variant can name it"
+        yield "series", f"{variant.series} has no proof_prefix, so no variant can use it"
     elif variant.proof is not None and not variant.proof.startswith(prefix):
         yield "proof", f"it does not begin with its series' proof_prefix ({show(prefix)})"

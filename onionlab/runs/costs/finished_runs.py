@@ -15,7 +15,7 @@ from analysis.formats.json_files import read_as
 from analysis.formats.manifest import Manifest, identity_hash, read_manifest
 from analysis.formats.run_files import RunClock
 from onionlab.errors import UserError
-from onionlab.programs.building import NotBuiltError, only_what_is_built
+from onionlab.programs.building import NotBuiltError, no_builds
 from onionlab.runs.bench import open_bench
 from onionlab.runs.costs.requested_runs import Replicate, RequestedRuns, RunKind
 from onionlab.runs.costs.run_cost import (
@@ -123,7 +123,7 @@ def find_existing_runs(
     if not total:
         return ExistingRuns()
     try:
-        with only_what_is_built():
+        with no_builds():
             bench = open_bench(root, requested.request, lambda line: None)
     except (NotBuiltError, UserError):
         return ExistingRuns(unknown=total)

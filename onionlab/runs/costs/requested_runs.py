@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from analysis.formats.plan_file import Request
-from onionlab.engines import ENGINES, engine_that_would_run
+from onionlab.engines import ENGINES, resolve_engine_name
 from onionlab.engines.base import ENDLESS_STREAM_BYTES
 from onionlab.experiment import AnySettings, Experiment, Settings, load
 from onionlab.experiment.peers import PeersSettings
@@ -73,7 +73,7 @@ def resolve_request(root: Path, request: Request) -> RequestedRuns:
     variants = select_variants(
         experiment, known_variants(root, experiment), request.variants, lambda line: None
     )
-    engine = engine_that_would_run(
+    engine = resolve_engine_name(
         request.engine, root=root, shadow=request.shadow, tgen=request.tgen
     )
     return RequestedRuns(request, experiment, engine, tuple(variants))

@@ -25,7 +25,7 @@ from analysis.formats.json_files import read_as, write_json
 from analysis.formats.plan_file import PlannedRun
 from analysis.formats.study import load_study
 from onionlab.engines.examination import SMALLER
-from onionlab.engines.processes import ended_with_caller
+from onionlab.engines.processes import with_parent_death_signal
 from onionlab.errors import UserError
 from onionlab.paths import build_directory, code_root
 from onionlab.runs.costs.estimate import available_memory_bytes
@@ -259,7 +259,7 @@ class _Workflow:
         with self.log.open("wb") as log:
             process = subprocess.Popen(
                 # If this command is killed, Snakemake must not start any more jobs.
-                ended_with_caller(command),
+                with_parent_death_signal(command),
                 cwd=self.root,
                 env=_environment(),
                 stdin=subprocess.DEVNULL,

@@ -1,1 +1,1 @@
-"""What runs inside of the guest, as its first process. Only Python's standard library is there."""
+"""The code of the guest's first process. It can import only Python's standard library."""

@@ -1,4 +1,4 @@
-"""Started by the guest's kernel as its first process: PYTHON -I -S -B THIS_FILE BOOT_FILE."""
+"""The entry point of the guest's first process: PYTHON -I -S -B THIS_FILE BOOT_FILE."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""What the engine tells the guest beyond the simulation itself: where things are on this machine.
+"""The engine's instructions for the guest beyond the simulation: paths on this machine.
 
-Nothing of it bears on results, so it is no part of a run's identity.
+They do not affect results, so they are not part of a run's identity.
 """
 
 from __future__ import annotations
@@ -13,24 +13,26 @@ from pathlib import Path
 BOOT_FILE = "uml.boot.json"
 RESULT_FILE = "uml.result.json"
 LOGS_FOLDER = "uml.logs"
-"""Where the guest leaves what its programs printed, in a folder for each host. Not where they are
-read: there the engine adds what the guest repeats on its console, at a time of its own."""
+"""The guest's folder for the output of its programs, with one folder per host. It differs from the
+folder of the final logs, to which the engine appends lines from the guest's console in the
+meantime.
+"""
 TIME_MARK = "onionlab-time"
-"""Begins a line on the guest's console: simulated seconds, and the guest's free memory in bytes."""
+"""The prefix of a console line with simulated seconds and the guest's free memory in bytes."""
 LOG_MARK = "onionlab-log"
-"""Likewise: a watched host, the name of a log of its, and a line of that."""
+"""The prefix of a console line with a watched host, the name of one of its logs, and a log line."""
 END_MARK = "onionlab-end"
-"""Likewise: what the guest does once the simulated time is over, at each step of it."""
+"""The prefix of a console line with the guest's current action after the simulated time is over."""
 MARKS = (TIME_MARK, LOG_MARK, END_MARK)
 
 
 @dataclass(frozen=True)
 class Boot:
-    """Paths are the host's.
+    """The engine's instructions; paths are those of the host.
 
-    run_directory: where conf/ stands and logs go; package_root: the folder that holds the package
-    onionlab; programs: base name -> executable; calls: the library by which programs call the
-    kernel, or empty; watched: hosts whose programs' output the guest repeats on its console.
+    run_directory: the folder with conf/, which receives the logs; package_root: the folder that
+    contains the package onionlab; programs: base name -> executable; calls: the library by which
+    programs call the kernel, or empty; watched: hosts whose output the guest copies to its console.
     """
 
     run_directory: str
@@ -47,26 +49,26 @@ class Boot:
 
 
 def read_boot(path: Path) -> Boot:
-    """Read it."""
+    """Read the file that `Boot.write` wrote."""
     return Boot(**json.loads(path.read_text()))
 
 
 @dataclass(frozen=True)
 class Result:
-    """How the simulation ended, in the guest's own words. message is empty where all went well."""
+    """The guest's report on the end of the simulation. message is empty if it succeeded."""
 
     message: str
     log_tail: tuple[str, ...] = ()
 
     def write(self, path: Path) -> None:
-        """Write it, whole or not at all."""
+        """Write the result atomically."""
         partial = path.with_suffix(".partial")
         partial.write_text(json.dumps({"format": 1, **asdict(self)}))
         partial.rename(path)
 
 
 def read_result(path: Path) -> Result | None:
-    """Read it; None where the guest ended without one."""
+    """Read the result, or return None if the guest ended without one."""
     try:
         data = json.loads(path.read_text())
         return Result(str(data["message"]), tuple(data["log_tail"]))

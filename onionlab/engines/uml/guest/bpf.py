@@ -1,7 +1,7 @@
-"""Small BPF programs and their maps: put together, loaded, filled in.
+"""Assemble and load small BPF programs, and fill their maps.
 
 A program is a list of instructions (Documentation/bpf/standardization/instruction-set.rst in the
-kernel's source); `Assembler` knows the few that the network's two programs use, and labels.
+kernel's source). `Assembler` supports labels and the few instructions that the network uses.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ import ctypes
 import os
 import struct
 
-# Names and values are those of the header that stands above them.
+# Names and values come from the header that is named above them.
 
 # asm/unistd_64.h
 _NR_BPF = 321
@@ -38,14 +38,14 @@ _BPF_K, _BPF_X = 0x00, 0x08
 
 _INSTRUCTION_BYTES = 8
 _VERIFIER_LOG_BYTES = 1 << 16
-# Some of the kernel's functions may only be called by programs under a licence that goes with its.
+# Some functions of the kernel require programs with a licence compatible to the kernel's.
 _LICENSE = b"Dual BSD/GPL"
 
 _libc = ctypes.CDLL(None, use_errno=True)
 
 
 class Assembler:
-    """Collects instructions; registers are numbered 0 to 10."""
+    """An assembler that collects instructions. Registers are numbered 0 to 10."""
 
     def __init__(self) -> None:
         self._code: list[tuple[int, int, int, int, int]] = []
@@ -53,7 +53,7 @@ class Assembler:
         self._jumps: list[tuple[int, str]] = []
 
     def bytes(self) -> bytes:
-        """Return the program."""
+        """Return the assembled program."""
         jumps = dict(self._jumps)
         return b"".join(
             struct.pack(
@@ -72,7 +72,7 @@ class Assembler:
         self._code.append((code, target, source, offset, value))
 
     def label(self, name: str) -> None:
-        """Mark this place for jumps."""
+        """Define a label for jumps at this position."""
         self._labels[name] = len(self._code)
 
     def set_value(self, target: int, value: int) -> None:
@@ -132,19 +132,19 @@ class Assembler:
         self._add(_BPF_STX | _BPF_MEM | _BPF_W, target, source, offset)
 
     def set_value64(self, target: int, value: int) -> None:
-        """Target = a value of 64 bits."""
+        """Target = a 64-bit value."""
         self._add(_BPF_LD | _BPF_IMM | _BPF_DW, target, value=_signed32(value & 0xFFFFFFFF))
-        # An instruction of twice the size: the upper half of the value.
+        # The second half of this double-size instruction: the upper half of the value.
         self._add(0, value=_signed32(value >> 32))
 
     def load_map(self, target: int, map_descriptor: int) -> None:
         """Target = the map."""
         self._add(_BPF_LD | _BPF_IMM | _BPF_DW, target, _BPF_PSEUDO_MAP_FD, value=map_descriptor)
-        # An instruction of twice the size: the upper half of the value.
+        # The second half of this double-size instruction: the upper half of the value.
         self._add(0)
 
     def call(self, function: int) -> None:
-        """Call a function of the kernel: arguments in 1 to 5, result in 0."""
+        """Call a function of the kernel, with arguments in registers 1 to 5 and the result in 0."""
         self._add(_BPF_JMP | _BPF_CALL, value=function)
 
     def leave(self) -> None:
@@ -152,43 +152,43 @@ class Assembler:
         self._add(_BPF_JMP | _BPF_EXIT)
 
     def jump_equal(self, register: int, value: int, label: str) -> None:
-        """Jump where the register holds the value."""
+        """Jump if the register equals the value."""
         self._jumps.append((len(self._code), label))
         self._add(_BPF_JMP | _BPF_JEQ | _BPF_K, register, value=value)
 
     def jump_not_equal(self, register: int, value: int, label: str) -> None:
-        """Jump where the register holds another value."""
+        """Jump if the register does not equal the value."""
         self._jumps.append((len(self._code), label))
         self._add(_BPF_JMP | _BPF_JNE | _BPF_K, register, value=value)
 
     def jump_greater(self, register: int, other: int, label: str) -> None:
-        """Jump where the register is greater than another one."""
+        """Jump if the register is greater than another one."""
         self._jumps.append((len(self._code), label))
         self._add(_BPF_JMP | _BPF_JGT | _BPF_X, register, other)
 
     def jump_greater_value(self, register: int, value: int, label: str) -> None:
-        """Jump where the register is greater than the value (both unsigned)."""
+        """Jump if the register is greater than the value (both unsigned)."""
         self._jumps.append((len(self._code), label))
         self._add(_BPF_JMP | _BPF_JGT | _BPF_K, register, value=value)
 
     def jump_not_greater(self, register: int, other: int, label: str) -> None:
-        """Jump where the register is at most another one (both unsigned)."""
+        """Jump if the register is at most another one (both unsigned)."""
         self._jumps.append((len(self._code), label))
         self._add(_BPF_JMP | _BPF_JLE | _BPF_X, register, other)
 
     def jump(self, label: str) -> None:
-        """Jump."""
+        """Jump unconditionally."""
         self._jumps.append((len(self._code), label))
         self._add(_BPF_JMP | _BPF_JA)
 
 
 def _signed32(value: int) -> int:
-    """Return 32 bits as the number that an instruction's field takes."""
+    """Return 32 bits as a signed number, as required by an instruction's field."""
     return value - (1 << 32) if value >= 1 << 31 else value
 
 
 class Map:
-    """A map in the kernel. Raises OSError where the kernel refuses it."""
+    """A map in the kernel. Raises OSError if the kernel rejects it."""
 
     def __init__(self, kind: int, key_bytes: int, value_bytes: int, entries: int) -> None:
         self.descriptor = _bpf(
@@ -211,19 +211,19 @@ class Map:
 
 
 def hash_map(key_bytes: int, value_bytes: int, entries: int) -> Map:
-    """Make a map from keys of any bytes."""
+    """Create a map with keys of arbitrary bytes."""
     return Map(_BPF_MAP_TYPE_HASH, key_bytes, value_bytes, entries)
 
 
 def array_map(value_bytes: int, entries: int) -> Map:
-    """Make a map from numbers (32 bits) below `entries`."""
+    """Create a map with 32-bit numbers below `entries` as keys."""
     return Map(_BPF_MAP_TYPE_ARRAY, 4, value_bytes, entries)
 
 
 def load_filter(code: bytes) -> int:
-    """Load a program that filters packets; return its descriptor.
+    """Load a program that filters packets. Return its descriptor.
 
-    Raises OSError with the verifier's reasons where the kernel refuses it.
+    Raises OSError with the verifier's reasons if the kernel rejects it.
     """
     instructions = ctypes.create_string_buffer(code, len(code))
     license_buffer = ctypes.create_string_buffer(_LICENSE)

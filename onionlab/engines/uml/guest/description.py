@@ -1,4 +1,4 @@
-"""The simulation as the guest reads it: conf/uml.json of the run directory."""
+"""The simulation in the format that the guest reads: conf/uml.json of the run directory."""
 
 from __future__ import annotations
 
@@ -11,17 +11,17 @@ from typing import Any
 FORMAT = 1
 
 TRAFFIC_PROGRAM = "tgen"
-"""The program in whose place the traffic driver plays."""
+"""The program that the traffic driver replaces."""
 BIND_VARIABLE = "TGENIP"
-"""Of TGen's environment: the address that its sockets have on their own side."""
+"""A variable of TGen's environment: the local address of its sockets."""
 
 
 @dataclass(frozen=True)
 class Program:
     """One program of one host.
 
-    start_ms: simulated time since the start of the simulation; runs_to_end: whether it must still
-    run when the simulation ends, else it has to have ended well.
+    start_ms: simulated time since the start of the simulation; runs_to_end: True if the program
+    must still run when the simulation ends, False if it must have ended successfully.
     """
 
     program: str
@@ -45,12 +45,12 @@ class GuestHost:
 
 @dataclass(frozen=True)
 class Description:
-    """A whole simulation.
+    """A complete simulation.
 
     latency_us: one-way latency in microseconds, [place][place]; packet_loss: share of the packets
-    with payload that each path loses; path_loss: the same, [place][place], or None where all paths
-    have packet_loss; bootstrap_end_ms: simulated time until which no link limits anything and no
-    path loses anything; memory_bytes: of the guest, from which Tor derives limits.
+    with payload that each path loses; path_loss: the same, [place][place], or None if all paths
+    have packet_loss; bootstrap_end_ms: simulated time until which links have no limits and paths no
+    loss; memory_bytes: the guest's memory, from which Tor derives limits.
     """
 
     seed: int

@@ -1,7 +1,8 @@
-"""The guest's file systems: the host's files to read, memory to write, logs carried out at the end.
+"""The guest's file systems: the host's files for reading, memory for writing.
 
-The root is the host's own file system, read-only. All that a simulation writes goes to a file
-system in the guest's memory: each write to a file of the host would be a call to the host.
+The root is the host's file system, read-only. A simulation writes only to a file system in the
+guest's memory, because every write to a file of the host would be a call to the host. Logs are
+copied to the host at the end.
 """
 
 from __future__ import annotations
@@ -19,15 +20,16 @@ MEMORY = Path("/run")
 SIMULATION = MEMORY / "simulation"
 PROGRAMS = MEMORY / "programs"
 CALLS = Path("/proc/fs/nfsd")
-"""A folder that the kernel keeps for mounts. One that is made here would take a number from its
-random generator, and all that come after would get others than they always did."""
+"""A folder that the kernel provides for mounts. A new folder here would consume a random number of
+the kernel, and all later numbers would differ from those of existing runs.
+"""
 HOSTS = SIMULATION / "shadow.data" / "hosts"
 OUTSIDE = MEMORY / "outside"
-"""The run directory on the host, for what is carried out."""
+"""The mount point of the host's run directory, for results."""
 
 
 def mount_basics() -> None:
-    """Mount what programs expect to be there."""
+    """Mount the file systems that programs expect."""
     system.mount("proc", "/proc", "proc")
     system.mount("dev", "/dev", "devtmpfs")
     system.mount("memory", str(MEMORY), "tmpfs", data="size=100%,nr_inodes=0,mode=755")
@@ -46,17 +48,17 @@ def mount_outside(run_directory: str) -> None:
 
 
 def write_names(description: Description) -> None:
-    """Let all hosts' names resolve, for the C library and for the resolver inside of Tor."""
+    """Make all hosts' names resolvable, for the C library and for the resolver inside Tor."""
     lines = ["127.0.0.1 localhost", *(f"{host.address} {host.name}" for host in description.hosts)]
     _cover("/etc/hosts", "\n".join(lines) + "\n")
     _cover("/etc/resolv.conf", "nameserver 127.0.0.1\n")
 
 
 def provide_programs(programs: Mapping[str, str]) -> None:
-    """Make the executables appear at the same paths on every machine.
+    """Mount the executables at the same paths on every machine.
 
-    A program's own path is in its memory; at another length it would move what lies beside it, and
-    results might depend on where a checkout stands.
+    A program's own path is in its memory. A path of another length would move adjacent data, so
+    results might depend on the location of a checkout.
     """
     PROGRAMS.mkdir()
     for name, path in programs.items():
@@ -65,7 +67,7 @@ def provide_programs(programs: Mapping[str, str]) -> None:
 
 
 def provide_calls(library: str) -> dict[str, str]:
-    """Make the library for system calls appear there; returns the environment that loads it."""
+    """Mount the library for system calls. Return the environment that loads it."""
     if not library:
         return {}
     folder, name = os.path.split(library)
@@ -80,7 +82,7 @@ def copy_in() -> None:
 
 
 def copy_out(name: str) -> None:
-    """Copy what a host's programs printed to the host; empty error logs stay behind."""
+    """Copy the output of a host's programs to the host, without empty error logs."""
     target = OUTSIDE / LOGS_FOLDER / name
     target.mkdir(parents=True, exist_ok=True)
     for path in sorted((HOSTS / name).glob("*.std*")):
@@ -89,7 +91,7 @@ def copy_out(name: str) -> None:
 
 
 def _copy_private(source: Path, target: Path) -> None:
-    """Copy a tree in the order of its names, readable by its owner alone, as Tor requires.
+    """Copy a tree in the order of its names, readable only by its owner, as Tor requires.
 
     The host's own order and permissions depend on its file system and its umask.
     """
@@ -103,7 +105,7 @@ def _copy_private(source: Path, target: Path) -> None:
 
 
 def _cover(path: str, content: str) -> None:
-    """Lay a file over one of the host's, which stays as it is."""
+    """Cover one of the host's files with another file, without modifying it."""
     cover = MEMORY / ("cover" + path.replace("/", "-"))
     cover.write_text(content)
     system.mount(str(cover), path, flags=system.MS_BIND)

@@ -1,6 +1,6 @@
-"""The guest's first process: makes the network, starts the programs, watches them, stops.
+"""The guest's first process: builds the network, starts the programs, monitors and stops them.
 
-It ends the guest itself in every case, after it has said on the host's side how things went.
+It ends the guest in every case, after it has written the result to the host.
 """
 
 from __future__ import annotations
@@ -32,22 +32,22 @@ from onionlab.engines.uml.guest.description import (
     GuestHost,
     read_description,
 )
-from onionlab.engines.uml.guest.launch import Running
+from onionlab.engines.uml.guest.launch import RunningProgram
 from onionlab.engines.uml.guest.wiring import NAMESPACES, Links, build_network
 
 PROGRESS_INTERVAL_NS = 10**9
-REPEAT_INTERVAL_NS = 10 * PROGRESS_INTERVAL_NS
-"""No longer than what the engine promises (onionlab.engines.base.WATCHED_LATE_S)."""
+LOG_INTERVAL_NS = 10 * PROGRESS_INTERVAL_NS
+"""The maximum delay that the engine promises (onionlab.engines.base.WATCHED_LATE_S)."""
 READY_STEP_MS = 100
-"""Programs may start from the first multiple of this on, once the network is made."""
-DRIVER_PATIENCE_S = 60.0
+"""Programs may start at the first multiple of this time after the network has been built."""
+DRIVER_TIMEOUT_S = 60.0
 TRAFFIC_FOLDER = "onionlab/engines/uml/traffic"
-# After the first byte of a stream, the driver is woken for pieces of this size.
+# After the first byte of a stream, the driver is woken up for pieces of this size.
 TRAFFIC_PIECE_BYTES = 16384
 TRAFFIC_FORMAT = 1
 
 _MEMORY_SETTINGS = {
-    # A guest without memory is an end in one line, not programs that vanish one by one.
+    # Lack of memory ends the guest with one line instead of killing programs one by one.
     "vm/panic_on_oom": "1",
     "vm/overcommit_memory": "1",
     "fs/file-max": "10000000",
@@ -56,29 +56,29 @@ _MEMORY_SETTINGS = {
 
 
 class ProgramEndedError(Exception):
-    """A program ended before its time."""
+    """A program ended prematurely."""
 
-    def __init__(self, running: Running, status: int) -> None:
+    def __init__(self, running: RunningProgram, status: int) -> None:
         how = launch.describe_status(status)
         super().__init__(f"{running.program} of {running.host} ended {how}")
-        self.last_words = running.last_words()
+        self.last_lines = running.last_lines()
 
 
 class ProgramRunsError(Exception):
-    """A program that was to end by itself still runs when the simulation ends."""
+    """A program that should have ended still runs when the simulation ends."""
 
-    def __init__(self, running: Running) -> None:
-        super().__init__(f"{running.program} of {running.host} was to end by itself and still runs")
-        self.last_words = running.last_words()
+    def __init__(self, running: RunningProgram) -> None:
+        super().__init__(f"{running.program} of {running.host} should have ended but still runs")
+        self.last_lines = running.last_lines()
 
 
 def main(boot_file: str) -> None:
-    """Run the simulation, write its result, switch the guest off. Never returns."""
+    """Run the simulation, write its result, and power the guest off. Never returns."""
     try:
         result = _run(read_boot(Path(boot_file)))
     except (ProgramEndedError, ProgramRunsError) as error:
         at_s = time.clock_gettime(time.CLOCK_MONOTONIC)
-        result = Result(f"{error} after {at_s:.3f} s", tuple(error.last_words))
+        result = Result(f"{error} after {at_s:.3f} s", tuple(error.last_lines))
     except BaseException as error:
         lines = traceback.format_exception(error)
         print("".join(lines), flush=True)
@@ -110,10 +110,10 @@ def _run(boot: Boot) -> Result:
     try:
         simulation.run()
     finally:
-        _say_end("copying logs")
+        _report_end("copying logs")
         for host in description.hosts:
             file_systems.copy_out(host.name)
-            _say_end("copying logs")
+            _report_end("copying logs")
     return Result("")
 
 
@@ -123,57 +123,57 @@ class Simulation:
     def __init__(
         self, boot: Boot, description: Description, links: Links, preload: Mapping[str, str]
     ) -> None:
-        """preload: of every program's environment."""
+        """Prepare the simulation. preload: environment variables for every program."""
         self._boot = boot
         self._preload = preload
         self._description = description
         self._links = links
         self._epoch_ns = description.epoch_unix_s * 10**9
         self._alarm = system.Alarm(signal.SIGCHLD)
-        self._running: dict[int, Running] = {}
+        self._running: dict[int, RunningProgram] = {}
         self._may_end: set[int] = set()
-        self._driver: Running | None = None
-        self._repeated: dict[int, int] = {}
+        self._driver: RunningProgram | None = None
+        self._reported: dict[int, int] = {}
 
     def run(self) -> None:
-        """Start everything at its time and stop at the end.
+        """Start all programs at their times and stop at the end.
 
         Raises ProgramEndedError, ProgramRunsError.
         """
         events: list[tuple[int, Callable[[], None]]] = []
         if 0 < self._description.bootstrap_end_ms < self._description.stop_ms:
-            # Before what starts at the same moment.
+            # The stable sort keeps this before programs that start at the same moment.
             events.append((self._description.bootstrap_end_ms, self._links.end_bootstrap))
         traffic = []
         for host in self._description.hosts:
             for position, program in enumerate(host.programs):
                 if program.program == TRAFFIC_PROGRAM:
-                    traffic.append(self._traffic(host, position))
+                    traffic.append(self._describe_traffic(host, position))
                 else:
                     events.append((program.start_ms, self._starter(host, position)))
         events.sort(key=lambda event: event[0])
         self._sleep_until(self._ready_ms())
         if traffic:
             self._start_driver(traffic)
-        for at_ms, happen in events:
+        for at_ms, action in events:
             self._sleep_until(at_ms)
-            happen()
+            action()
         self._sleep_until(self._description.stop_ms)
         self._stop()
 
     def _ready_ms(self) -> int:
-        """When all that is started may start: the same moment in every checkout.
+        """Return when programs may start: the same moment in every checkout.
 
-        Until then the kernel charges for nothing (its parameter onionlab.start): what a start has
-        to do differs from one checkout to the next, and the scheduler would remember.
+        Until then the kernel charges for nothing (its parameter onionlab.start). The work of a
+        start differs between checkouts and would otherwise influence the scheduler later.
         """
         ready_ms = (self._now_ns() // (READY_STEP_MS * 10**6) + 1) * READY_STEP_MS
         for host in self._description.hosts:
             for program in host.programs:
                 if program.start_ms < ready_ms:
                     raise ValueError(
-                        f"{program.program} of {host.name} is to start after {program.start_ms} ms"
-                        f", and the network is there after {ready_ms} ms"
+                        f"{program.program} of {host.name} should start after {program.start_ms} ms"
+                        f", but the network is ready after {ready_ms} ms"
                     )
         return ready_ms
 
@@ -194,7 +194,7 @@ class Simulation:
 
         return start
 
-    def _traffic(self, host: GuestHost, position: int) -> dict[str, str | int]:
+    def _describe_traffic(self, host: GuestHost, position: int) -> dict[str, str | int]:
         program = host.programs[position]
         graph = os.path.normpath(file_systems.HOSTS / host.name / program.arguments[0])
         return {
@@ -216,8 +216,8 @@ class Simulation:
                     "format": TRAFFIC_FORMAT,
                     "seed": self._description.seed,
                     "epoch_unix_s": self._description.epoch_unix_s,
-                    # It is told to stop, like all others, and does not do so by itself.
-                    "stop_ms": self._description.stop_ms + round(1000 * DRIVER_PATIENCE_S),
+                    # Like all programs, the driver is told to stop and does not stop by itself.
+                    "stop_ms": self._description.stop_ms + round(1000 * DRIVER_TIMEOUT_S),
                     "names": {host.name: host.address for host in self._description.hosts},
                     "receive_low_water_bytes": TRAFFIC_PIECE_BYTES,
                     "hosts": traffic,
@@ -225,7 +225,7 @@ class Simulation:
             )
         )
         self._driver = launch.start(
-            # As a folder: the packages above it would be imported for nothing.
+            # Run it as a folder, so that Python does not import the packages above it.
             [
                 self._boot.python,
                 "-I",
@@ -243,37 +243,37 @@ class Simulation:
         self._running[self._driver.pid] = self._driver
 
     def _sleep_until(self, at_ms: int) -> None:
-        """Let simulated time pass, tell the host how much, and see whether all programs run.
+        """Let simulated time pass, report it to the host, and check that all programs run.
 
-        Returns at that nanosecond. How long it took to get here depends on the checkout (on whether
-        Python finds its modules compiled, for one); what is to come must not.
+        Returns at exactly that nanosecond. The time needed until then depends on the checkout (for
+        example on whether Python finds its modules compiled) and must not affect later events.
         """
         until_ns = at_ms * 10**6
         while True:
             now_ns = self._now_ns()
-            self._look_after_programs()
+            self._check_programs()
             if now_ns >= until_ns:
                 return
             next_mark_ns = (now_ns // PROGRESS_INTERVAL_NS + 1) * PROGRESS_INTERVAL_NS
             self._alarm.set(self._epoch_ns + min(until_ns, next_mark_ns))
             signal.sigwait({signal.SIGCHLD})
             if self._now_ns() >= next_mark_ns:
-                if next_mark_ns % REPEAT_INTERVAL_NS == 0:
-                    self._repeat_logs()
+                if next_mark_ns % LOG_INTERVAL_NS == 0:
+                    self._report_logs()
                 print(f"{TIME_MARK} {next_mark_ns // 10**9} {_free_memory_bytes()}", flush=True)
 
-    def _repeat_logs(self) -> None:
-        """Tell the host which lines watched hosts' programs have printed since the last time.
+    def _report_logs(self) -> None:
+        """Report new output lines of watched hosts' programs to the host.
 
-        On the console, where the time goes too: writing files of the host would let the guest's
-        kernel do something later, and move what others do.
+        They are written to the console, like the time. Writing files of the host would delay the
+        guest's kernel and move other events.
         """
         for pid, running in self._running.items():
             if running.host in self._boot.watched:
-                begin = self._repeated.get(pid, 0)
+                begin = self._reported.get(pid, 0)
                 whole = running.read_from(begin).rpartition(b"\n")[0]
                 if whole:
-                    self._repeated[pid] = begin + len(whole) + 1
+                    self._reported[pid] = begin + len(whole) + 1
                     mark = f"{LOG_MARK} {running.host} {running.log.name} ".encode()
                     lines = b"".join(mark + line + b"\n" for line in whole.split(b"\n"))
                     sys.stdout.buffer.write(lines)
@@ -282,7 +282,7 @@ class Simulation:
     def _now_ns(self) -> int:
         return time.clock_gettime_ns(time.CLOCK_REALTIME) - self._epoch_ns
 
-    def _look_after_programs(self) -> None:
+    def _check_programs(self) -> None:
         for pid, status in _ended_children():
             running = self._running.pop(pid, None)
             if running is not None and not (pid in self._may_end and status == 0):
@@ -294,29 +294,29 @@ class Simulation:
         driver = self._driver
         if driver is not None:
             del self._running[driver.pid]
-            _say_end("stopping programs")
-            # For them it is over: what they would make of the traffic's end is of no run's logs,
-            # and under load it would take minutes.
+            _report_end("stopping programs")
+            # Stop the programs now. Their reaction to the end of the traffic belongs to no log and
+            # would take minutes under load.
             for pid in self._running:
                 os.kill(pid, signal.SIGSTOP)
-            _say_end("waiting for the traffic's logs")
+            _report_end("waiting for the traffic's logs")
             os.kill(driver.pid, signal.SIGTERM)
-            deadline_ns = self._now_ns() + round(DRIVER_PATIENCE_S * 1e9)
+            deadline_ns = self._now_ns() + round(DRIVER_TIMEOUT_S * 1e9)
             while True:
                 ended = dict(_ended_children())
                 if driver.pid in ended:
                     break
                 if self._now_ns() > deadline_ns:
                     raise TimeoutError("the traffic driver does not stop")
-                signal.sigtimedwait({signal.SIGCHLD}, DRIVER_PATIENCE_S)
+                signal.sigtimedwait({signal.SIGCHLD}, DRIVER_TIMEOUT_S)
             if ended[driver.pid]:
                 raise ProgramEndedError(driver, ended[driver.pid])
-        _say_end("ending programs")
+        _report_end("ending programs")
         for pid in self._running:
             os.kill(pid, signal.SIGKILL)
 
 
-def _say_end(doing: str) -> None:
+def _report_end(doing: str) -> None:
     print(f"{END_MARK} {doing}", flush=True)
 
 

@@ -1,4 +1,4 @@
-"""Programs of hosts: started in their host's network at their time, and watched."""
+"""Start programs of hosts in their host's network, and describe how they end."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from onionlab.engines.uml.guest.file_systems import HOSTS
 from onionlab.engines.uml.guest.wiring import enter_host
 
 FIRST_PID = 1000
-"""Of the names of log files, which are those that Shadow gives: the first program of a host."""
+"""The number in the log names of a host's first program, as in Shadow."""
 
 LAST_LINES = 15
 
@@ -22,18 +22,18 @@ ENVIRONMENT = {
     "PATH": "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin",
     "HOME": "/nonexistent",
     "LC_ALL": "C",
-    # Programs would otherwise read the host's own time zone and configuration of OpenSSL.
+    # Otherwise programs would use the host's time zone and its configuration of OpenSSL.
     "TZ": "UTC0",
     "OPENSSL_CONF": "/dev/null",
-    # OpenSSL's random generator mixes in the processor's time stamp counter and its random numbers.
-    # Without these two abilities it has only what the kernel gives, and that follows the seed.
+    # OpenSSL's random generator mixes in the processor's time stamp counter and random numbers.
+    # Without these two capabilities it uses only the kernel's numbers, which follow the seed.
     "OPENSSL_ia32cap": "~0x4000000000000010:~0x40000",
 }
 
 
 @dataclass(frozen=True)
-class Running:
-    """A program that was started. log: its standard output; errors: its standard error."""
+class RunningProgram:
+    """A started program. log: its standard output; errors: its standard error."""
 
     pid: int
     host: str
@@ -42,10 +42,10 @@ class Running:
     errors: Path
 
     def read_from(self, begin: int) -> bytes:
-        """Return what it has printed from that byte on.
+        """Return the output from this byte on.
 
-        Without a call that fails and without a look at the clock: many of them in one moment would
-        take simulated time (configs/uml/patches).
+        This uses neither a call that fails nor the clock: many of these in one moment would take
+        simulated time (configs/uml/patches).
         """
         log = os.open(self.log, os.O_RDONLY)
         try:
@@ -53,8 +53,8 @@ class Running:
         finally:
             os.close(log)
 
-    def last_words(self) -> list[str]:
-        """Return the last lines that it wrote, errors last."""
+    def last_lines(self) -> list[str]:
+        """Return the last lines that it wrote, with errors last."""
         lines: list[str] = []
         for path in (self.log, self.errors):
             lines += path.read_text(errors="replace").splitlines()[-LAST_LINES:]
@@ -62,7 +62,7 @@ class Running:
 
 
 def log_file(host: str, program: str, position: int) -> Path:
-    """Return where the program at this position of a host's list writes to."""
+    """Return the log of the program at this position of a host's list."""
     return HOSTS / host / f"{program}.{FIRST_PID + position}.stdout"
 
 
@@ -74,8 +74,8 @@ def start(
     directory: Path,
     environment: Mapping[str, str] = MappingProxyType({}),
     in_network: bool = True,
-) -> Running:
-    """Start a program. The caller moves to the host, and stays there."""
+) -> RunningProgram:
+    """Start a program. The calling process moves to the host's namespaces and stays there."""
     errors = log.with_suffix(".stderr")
     if in_network:
         enter_host(host)
@@ -88,13 +88,13 @@ def start(
             stderr=error_output,
             env={**ENVIRONMENT, **environment},
         )
-    # Reaped by whoever waits for all children; subprocess is not to complain that it did not.
+    # The process that waits for all children reaps it, so prevent subprocess's warning.
     process.returncode = 0
-    return Running(process.pid, host, log.name.rsplit(".", 2)[0], log, errors)
+    return RunningProgram(process.pid, host, log.name.rsplit(".", 2)[0], log, errors)
 
 
 def describe_status(status: int) -> str:
-    """Say how a process ended, from what waitpid(2) returned."""
+    """Describe how a process ended, from the status of waitpid(2)."""
     code = os.waitstatus_to_exitcode(status)
     if code >= 0:
         return f"with status {code}"

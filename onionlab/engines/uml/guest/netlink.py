@@ -1,8 +1,8 @@
-"""The few requests to the kernel's network configuration (rtnetlink) that a network needs.
+"""The rtnetlink requests that configure the kernel's network.
 
-One process makes hundreds of hosts, so this speaks to the kernel itself instead of starting `ip`
-and `tc` thousands of times; and the guest then needs no iproute2 on the machine. Message formats:
-rtnetlink(7); linux/rtnetlink.h and linux/pkt_sched.h.
+One process creates hundreds of hosts, so requests go directly to the kernel instead of starting
+`ip` and `tc` thousands of times. The guest therefore does not need iproute2 either. Message
+formats: rtnetlink(7); linux/rtnetlink.h and linux/pkt_sched.h.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import socket
 import struct
 from collections.abc import Iterable
 
-# Names and values are those of the header that stands above them.
+# Names and values come from the header that is named above them.
 
 # linux/netlink.h
 _NLMSG_ERROR = 2
@@ -78,21 +78,21 @@ Attributes = Iterable[Attribute]
 
 
 class NetlinkError(OSError):
-    """The kernel refused a request."""
+    """The kernel rejected a request."""
 
 
 def u32(value: int) -> bytes:
-    """Return an attribute's value of 32 bits."""
+    """Return a 32-bit value of an attribute."""
     return struct.pack("=I", value)
 
 
 def text(value: str) -> bytes:
-    """Return an attribute's value that is a string."""
+    """Return a string value of an attribute."""
     return value.encode() + b"\0"
 
 
 def pack(attributes: Attributes) -> bytes:
-    """Return attributes one after the other, each padded to four bytes."""
+    """Concatenate attributes, each padded to four bytes."""
     parts = []
     for kind, value in attributes:
         length = len(value) + 4
@@ -101,12 +101,12 @@ def pack(attributes: Attributes) -> bytes:
 
 
 def nested(kind: int, attributes: bytes) -> Attribute:
-    """Return an attribute that holds packed attributes, or a structure and such."""
+    """Return an attribute that contains packed attributes or a structure."""
     return kind | _NLA_F_NESTED, attributes
 
 
 class Netlink:
-    """A socket to the network namespace in which it was made."""
+    """A socket to the network namespace in which it was created."""
 
     def __init__(self) -> None:
         self._socket = socket.socket(socket.AF_NETLINK, socket.SOCK_RAW, 0)
@@ -119,11 +119,11 @@ class Netlink:
     def make_veth(
         self, name: str, peer: str, *, peer_namespace: int, address: bytes, mtu: int
     ) -> None:
-        """Make two ends of a cable: `name` here, `peer` in the namespace of that descriptor.
+        """Create a veth pair: `name` here, `peer` in the namespace of that descriptor.
 
-        address: the hardware address, the same for both ends. No more than one packet is handed to
-        a link at a time (TCP would else send bundles of them), so that buckets and queues see what
-        a network would carry.
+        address: the hardware address of both ends. A link transmits only one packet at a time (TCP
+        would otherwise send bundles of them), so that buckets and queues handle the packets of a
+        real network.
         """
         end = [(_IFLA_ADDRESS, address), (_IFLA_MTU, u32(mtu)), (_IFLA_GSO_MAX_SEGS, u32(1))]
         peer_end = _link(0) + pack(
@@ -141,12 +141,12 @@ class Netlink:
         )
 
     def set_up(self, index: int, *, arp: bool = True) -> None:
-        """Switch a link on; arp: whether it asks for hardware addresses."""
+        """Enable a link; arp: whether it requests hardware addresses."""
         flags = _IFF_UP | (0 if arp else _IFF_NOARP)
         self._request(_RTM_NEWLINK, _link(index, flags, _IFF_UP | _IFF_NOARP))
 
     def add_address(self, index: int, address: str) -> None:
-        """Give a link an IPv4 address, alone in its subnet."""
+        """Assign an IPv4 address to a link, as the only one in its subnet."""
         raw = socket.inet_aton(address)
         self._request(
             _RTM_NEWADDR,
@@ -157,7 +157,7 @@ class Netlink:
         )
 
     def add_default_route(self, index: int, gateway: str, source: str) -> None:
-        """Send everything to `gateway`, which needs no route of its own."""
+        """Send everything to `gateway`, which needs no separate route."""
         self._request(
             _RTM_NEWROUTE,
             _route(
@@ -177,11 +177,11 @@ class Netlink:
         )
 
     def acknowledge_at_once(self, index: int, address: str) -> None:
-        """Let TCP acknowledge each segment from a local address without delay (`quickack 1`)."""
+        """Make TCP acknowledge each segment from a local address without delay (`quickack 1`)."""
         raw = socket.inet_aton(address)
         self._request(
             _RTM_NEWROUTE,
-            # The route that the kernel has made itself.
+            # The route that the kernel has created itself.
             _route(
                 prefix_bits=_IPV4_BITS,
                 table=_RT_TABLE_LOCAL,
@@ -199,7 +199,7 @@ class Netlink:
         )
 
     def add_neighbour(self, index: int, address: str, hardware_address: bytes) -> None:
-        """Say for good which hardware address an IPv4 address has."""
+        """Permanently set the hardware address of an IPv4 address."""
         self._request(
             _RTM_NEWNEIGH,
             # struct ndmsg: family, link, state, flags, type.
@@ -218,7 +218,7 @@ class Netlink:
         handle: int,
         overhead: int = 0,
     ) -> None:
-        """Add a queueing discipline. overhead: bytes added to each packet's size (or taken off)."""
+        """Add a queueing discipline. overhead: bytes to add to a packet's size, or negative."""
         self._request(
             _RTM_NEWQDISC,
             _traffic_control(index, handle=handle, parent=parent),
@@ -229,9 +229,9 @@ class Netlink:
     def change_qdisc(
         self, index: int, kind: str, options: bytes, *, handle: int, overhead: int = 0
     ) -> None:
-        """Give the first queueing discipline of a link other options; what it holds stays there.
+        """Change the options of a link's root queueing discipline, keeping its packets.
 
-        overhead: as in add_qdisc, and anew, as the kernel forgets the one from before.
+        overhead: see add_qdisc. It has to be given again because the kernel does not keep it.
         """
         self._request(
             _RTM_NEWQDISC,
@@ -240,13 +240,13 @@ class Netlink:
         )
 
     def add_ingress_hook(self, index: int) -> None:
-        """Let filters see what comes in on a link."""
+        """Enable filters for incoming packets of a link."""
         self.add_qdisc(
             index, "clsact", b"", parent=_TC_H_CLSACT, handle=_TC_H_CLSACT & _TC_H_MAJ_MASK
         )
 
     def add_ingress_program(self, index: int, program: int, name: str) -> None:
-        """Run a loaded BPF program, which decides itself, on each packet that comes in."""
+        """Run a loaded BPF program in direct-action mode on each incoming packet."""
         options = [
             (_TCA_BPF_FD, u32(program)),
             (_TCA_BPF_NAME, text(name)),
@@ -280,7 +280,7 @@ class Netlink:
         self._socket.send(_NLMSGHDR.pack(length, kind, flags, self._sequence, 0) + body)
         reply = self._socket.recv(65536)
         _, reply_kind, *_ = _NLMSGHDR.unpack_from(reply)
-        # struct nlmsgerr: 0 is the acknowledgement.
+        # In struct nlmsgerr, 0 is the acknowledgement.
         (code,) = struct.unpack_from("=i", reply, _NLMSGHDR.size)
         if reply_kind == _NLMSG_ERROR and code:
             raise NetlinkError(-code, f"rtnetlink request {kind}: {os.strerror(-code)}")
@@ -292,44 +292,44 @@ def _qdisc(kind: str, options: bytes, overhead: int) -> list[Attribute]:
         attributes.append(nested(_TCA_OPTIONS, options))
     if overhead:
         # struct tc_sizespec: cell and size logarithms, cell alignment, overhead, link layer,
-        # least packet, largest packet, entries of the table.
+        # smallest packet, largest packet, entries of the table.
         base = struct.pack("=BBhiIIII", 0, 0, 0, overhead, _TC_LINKLAYER_ETHERNET, 0, 0, 0)
         attributes.append(nested(_TCA_STAB, pack([(_TCA_STAB_BASE, base)])))
     return attributes
 
 
 def _link(index: int, flags: int = 0, changed_flags: int = 0) -> bytes:
-    """Return a struct ifinfomsg: family, hardware type, link, flags, which of them are meant."""
+    """Return a struct ifinfomsg: family, hardware type, link, flags, mask of changed flags."""
     return struct.pack("=BxHiII", socket.AF_UNSPEC, 0, index, flags, changed_flags)
 
 
 def _route(
     *, prefix_bits: int, table: int, protocol: int, scope: int, kind: int, flags: int = 0
 ) -> bytes:
-    """Return a struct rtmsg: family, prefixes of target and source, service, then as named."""
+    """Return a struct rtmsg: family, prefixes of target and source, service, then the arguments."""
     return struct.pack(
         "=BBBBBBBBI", socket.AF_INET, prefix_bits, 0, 0, table, protocol, scope, kind, flags
     )
 
 
 def _traffic_control(index: int, *, handle: int, parent: int, info: int = 0) -> bytes:
-    """Return a struct tcmsg: family, link, then as named."""
+    """Return a struct tcmsg: family, link, then the arguments."""
     return struct.pack("=BxxxiIII", socket.AF_UNSPEC, index, handle, parent, info)
 
 
 def token_bucket(rate_bytes_per_s: int, burst_bytes: int, *, limit_packets: int = 0) -> bytes:
-    """Return the options of a `tbf` without a queue of its own (add one at parent HANDLE:1).
+    """Return the options of a `tbf` without an inner queue (add one at parent HANDLE:1).
 
-    limit_packets: of a `pfifo` that was added; a new `tbf` has none.
+    limit_packets: the limit of a `pfifo` that was added; a new `tbf` has none.
     """
     # struct tc_tbf_qopt: two of struct tc_ratespec (cell logarithm, link layer, overhead, cell
-    # alignment, least packet, rate), then queue, bucket and largest packet.
-    rate_of_32_bits = min(rate_bytes_per_s, 2**32 - 1)
-    rate = struct.pack("=BBHhHI", 0, _TC_LINKLAYER_ETHERNET, 0, 0, 0, rate_of_32_bits)
+    # alignment, smallest packet, rate), then queue, bucket and largest packet.
+    rate_32_bits = min(rate_bytes_per_s, 2**32 - 1)
+    rate = struct.pack("=BBHhHI", 0, _TC_LINKLAYER_ETHERNET, 0, 0, 0, rate_32_bits)
     no_peak = struct.pack("=BBHhHI", 0, 0, 0, 0, 0, 0)
     parameters = rate + no_peak + struct.pack("=III", limit_packets, 0, 0)
     attributes = [(_TCA_TBF_PARMS, parameters), (_TCA_TBF_BURST, u32(burst_bytes))]
-    if rate_of_32_bits < rate_bytes_per_s:
+    if rate_32_bits < rate_bytes_per_s:
         attributes.append((_TCA_TBF_RATE64, struct.pack("=Q", rate_bytes_per_s)))
     return pack(attributes)
 
@@ -347,14 +347,14 @@ def codel(target_us: int, interval_us: int, limit_packets: int) -> bytes:
 
 
 def packet_fifo(limit_packets: int) -> bytes:
-    """Return the options of a `pfifo` queue: the bare structure, not attributes."""
+    """Return the options of a `pfifo` queue, which are a structure instead of attributes."""
     return u32(limit_packets)
 
 
 def departure_queue(limit_packets: int, buckets_log: int) -> bytes:
-    """Return the options of an `fq` queue that holds each packet until its own departure time.
+    """Return the options of an `fq` queue that holds each packet until its departure time.
 
-    Neither pacing nor coalescing of timers; packets of different flows never share a queue in it.
+    It neither paces packets nor coalesces timers. Packets of different flows never share a queue.
     """
     return pack(
         [

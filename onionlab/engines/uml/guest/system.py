@@ -1,4 +1,4 @@
-"""System calls that Python's standard library does not have (os.setns came with Python 3.12)."""
+"""System calls that Python's standard library lacks (os.setns was added in Python 3.12)."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def mount(source: str, target: str, kind: str = "", flags: int = 0, data: str = 
 
 
 def unshare(flags: int) -> None:
-    """Leave namespaces for new ones."""
+    """Move to new namespaces."""
     _check(_libc.unshare(flags), "unshare")
 
 
@@ -35,22 +35,22 @@ def enter_namespace(descriptor: int, kind: int) -> None:
 
 
 def set_host_name(name: str) -> None:
-    """Set the host name of the present namespace."""
+    """Set the host name of the current namespace."""
     raw = name.encode()
     _check(_libc.sethostname(raw, len(raw)), "sethostname")
 
 
 def power_off() -> None:
-    """End the whole guest."""
+    """Power the guest off."""
     power_off_command = 0x4321FEDC
     os.sync()
     _check(_libc.reboot(power_off_command), "reboot")
 
 
 class Alarm:
-    """Sends this process a signal at a moment of the clock CLOCK_REALTIME, to the nanosecond.
+    """Sends this process a signal at a time of CLOCK_REALTIME, with nanosecond precision.
 
-    Python's own timers take a duration from now, in seconds as a floating-point number.
+    Python's own timers use a duration from now, in seconds as a floating-point number.
     """
 
     def __init__(self, signal_number: int) -> None:
@@ -63,9 +63,9 @@ class Alarm:
         )
 
     def set(self, at_unix_ns: int) -> None:
-        """Send the signal then, in place of what was asked for before."""
+        """Set the time of the signal, replacing an earlier one."""
         absolute = 1
-        # struct itimerspec: no interval, then the moment.
+        # struct itimerspec: no interval, then the time.
         seconds, nanoseconds = divmod(at_unix_ns, 10**9)
         moment = ctypes.create_string_buffer(struct.pack("=qqqq", 0, 0, seconds, nanoseconds), 32)
         _check(_libc.timer_settime(self._timer, absolute, moment, None), "timer_settime")

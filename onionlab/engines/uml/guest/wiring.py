@@ -1,19 +1,19 @@
-"""The simulated network: a namespace for each host, and all that lies between them.
+"""Build the simulated network: a namespace for each host, and the links between hosts.
 
-The way of a packet from one host to another::
+The path of a packet from one host to another::
 
     host A                        core                                     host B
     TCP -> tbf (A's upstream) -> veth -> program: which path? when is it due?
                                          -> fq: until it is due -> program: whose link?
                                          -> tbf + CoDel (B's downstream) -> veth -> TCP
 
-The upstream bucket stands in A's own namespace, so a full link holds packets back in A's sockets
-and nothing is ever lost there. Latency is no property of a queue: a program writes the time when
-the packet is due at the other end into the packet, and one queue for all paths lets each packet go
-at that time exactly. Rates, bursts and CoDel's two times are those of Shadow's model.
+The upstream bucket is in A's own namespace, so a full link keeps packets in A's sockets and never
+loses any. Latency is not a property of a queue: a program writes the arrival time into the packet,
+and one queue for all paths releases each packet at exactly that time. Rates, bursts and CoDel's two
+times are those of Shadow's model.
 
-Until the bootstrap ends, the buckets are so large and fill so fast that they hold nothing back, and
-no path loses anything: a simulation may let its hosts find each other first.
+Until the bootstrap ends, the buckets are so large and fill so fast that they limit nothing, and no
+path loses packets, so that a simulation can let its hosts connect first.
 """
 
 from __future__ import annotations
@@ -34,18 +34,18 @@ LINK = "eth0"
 MTU_BYTES = 1500
 CODEL_TARGET_US, CODEL_INTERVAL_US = 10_000, 100_000
 
-# No queue but CoDel's ever drops a packet: this many never wait in one place.
+# Only CoDel's queue drops packets: this many never wait in one place.
 _UNLIMITED_PACKETS = 10_000_000
 _UNLIMITED_PAGES = 2**40
 _UNLIMITED_CONNECTIONS = 2**30
-# What lies between IP and the wire: not part of a packet's size, there is no Ethernet in the model.
+# The Ethernet header is not part of a packet's size, because the model has no Ethernet.
 _LINK_HEADER_BYTES = 14
 _TICKS_PER_S = 1000
-# More than a simulated host can send: the largest that the kernel takes in 32 bits.
+# More than a simulated host can send: the kernel's maximum in 32 bits.
 _NO_LIMIT_BYTES_PER_S, _NO_LIMIT_BURST_BYTES = 2**32 - 1, 2**31
 
 _GATEWAY = "169.254.0.1"
-# All links may have the same one: nothing here looks at it but each receiver, once.
+# All links can have the same address, because only each receiver checks it, once.
 _HARDWARE_ADDRESS = bytes.fromhex("020000000001")
 _DELAY_LINE, _DELAY_LINE_END = "delay0", "delay1"
 _DELAY_BUCKETS_LOG = 12
@@ -54,8 +54,8 @@ _DELAY_BUCKETS_LOG = 12
 _TC_ACT_SHOT, _TC_ACT_STOLEN = 2, 4
 # Offsets in struct __sk_buff (linux/bpf.h).
 _SKB_MARK, _SKB_DATA, _SKB_DATA_END = 8, 76, 80
-# Where a packet's headers begin and how long they are; offsets in struct iphdr (linux/ip.h) and
-# struct tcphdr (linux/tcp.h).
+# Positions and lengths of a packet's headers; offsets in struct iphdr (linux/ip.h) and struct
+# tcphdr (linux/tcp.h).
 _IP = _LINK_HEADER_BYTES
 _IP_BYTES, _TCP_BYTES = 20, 20
 _TCP = _IP + _IP_BYTES
@@ -64,33 +64,33 @@ _TCP_DATA_OFFSET = 12
 _PATH = struct.Struct("=QI4x")
 """A path in its map: latency in nanoseconds, and how many of 2**31 draws lose a packet."""
 
-# tc's notation: the bucket is 1:, what waits for it stands at 1:1 and is 2: itself.
+# In tc's notation, the bucket is 1:, and the queue in it is 2: at its class 1:1.
 _FIRST_QDISC, _BELOW_FIRST_QDISC, _SECOND_QDISC = 0x00010000, 0x00010001, 0x00020000
 
-_SETTINGS_OF_MACHINE = {
-    # All hosts have one such limit together, which follows the guest's memory. Beyond it Linux
-    # gives all connections smaller windows, so that a busy host would slow the others.
+_MACHINE_SETTINGS = {
+    # All hosts share these limits, which depend on the guest's memory. Beyond them Linux reduces
+    # the windows of all connections, so a busy host would slow others down.
     "net/ipv4/tcp_mem": f"{_UNLIMITED_PAGES} {_UNLIMITED_PAGES} {_UNLIMITED_PAGES}",
-    # Likewise, of connections that no program has any more.
+    # A shared limit for connections that no longer belong to a program.
     "net/ipv4/tcp_max_orphans": f"{_UNLIMITED_CONNECTIONS}",
-    # All packets between two hosts pass one such queue for an instant.
+    # All packets between two hosts pass such a queue for an instant.
     "net/core/netdev_max_backlog": f"{_UNLIMITED_PACKETS}",
     "net/core/netdev_budget": "100000",
     "net/core/netdev_budget_usecs": "1000000",
 }
-_SETTINGS_OF_HOST = {
-    # As far as Shadow's own buffers may grow (Linux's own limits would follow the guest's memory).
+_HOST_SETTINGS = {
+    # The limits of Shadow's buffers (Linux's defaults would depend on the guest's memory).
     "net/ipv4/tcp_rmem": "4096 131072 6291456",
     "net/ipv4/tcp_wmem": "4096 16384 4194304",
     "net/ipv4/ip_local_port_range": "10000 65001",
-    # What Linux sets on a machine of 16 GiB or more; it follows the guest's memory, too.
+    # The value of a machine with 16 GiB or more; it depends on the guest's memory, too.
     "net/ipv4/tcp_max_tw_buckets": "262144",
     "net/core/somaxconn": "4096",
 }
 
 
 class Links:
-    """The links of a network: their limits hold from the end of the bootstrap on."""
+    """The links of a network. Their limits apply from the end of the bootstrap on."""
 
     def __init__(self, bootstrap_end_ms: int) -> None:
         self._bootstrap = bootstrap_end_ms > 0
@@ -98,7 +98,7 @@ class Links:
         self._sockets: list[netlink.Netlink] = []
 
     def add_bucket(self, link: netlink.Netlink, index: int, bit_per_s: int) -> None:
-        """Put a token bucket at the head of a link; link: of the namespace that it stands in."""
+        """Add a token bucket to a link. link: the socket of the link's namespace."""
         bytes_per_s = max(1, bit_per_s // 8)
         options = (
             netlink.token_bucket(_NO_LIMIT_BYTES_PER_S, _NO_LIMIT_BURST_BYTES)
@@ -109,20 +109,21 @@ class Links:
         if self._bootstrap:
             self._limits.append((link, index, bytes_per_s))
 
-    def done_with(self, link: netlink.Netlink) -> None:
-        """Close a socket, once its links' limits hold."""
+    def release(self, link: netlink.Netlink) -> None:
+        """Close a socket once its links' limits apply."""
         if self._bootstrap:
             self._sockets.append(link)
         else:
             link.close()
 
     def end_bootstrap(self) -> None:
-        """Let all limits hold from now on: each bucket begins full, as in Shadow."""
+        """Apply all limits from now on. Each bucket starts full, as in Shadow."""
         for link, index, bytes_per_s in self._limits:
             link.change_qdisc(
                 index,
                 "tbf",
-                # With a limit, or the kernel would give the queue in the bucket that of 0 packets.
+                # Without a limit, the kernel would set the limit of the bucket's queue to 0
+                # packets.
                 netlink.token_bucket(
                     bytes_per_s, burst_bytes(bytes_per_s), limit_packets=_UNLIMITED_PACKETS
                 ),
@@ -136,9 +137,9 @@ class Links:
 
 
 def build_network(description: Description) -> Links:
-    """Make all hosts and links, and leave the caller in the core namespace."""
+    """Create all hosts and links. The caller ends up in the core namespace."""
     links = Links(description.bootstrap_end_ms)
-    for name, value in _SETTINGS_OF_MACHINE.items():
+    for name, value in _MACHINE_SETTINGS.items():
         _set(name, value)
     _set("net/ipv4/tcp_congestion_control", description.congestion_control)
     for directory in (NAMESPACES, _NAMES):
@@ -146,7 +147,7 @@ def build_network(description: Description) -> Links:
     core = os.open("/proc/self/ns/net", os.O_RDONLY | os.O_CLOEXEC)
     no_host = os.open("/proc/self/ns/uts", os.O_RDONLY | os.O_CLOEXEC)
     settings = {
-        **_SETTINGS_OF_HOST,
+        **_HOST_SETTINGS,
         "net/ipv4/tcp_congestion_control": description.congestion_control,
     }
     for number, host in enumerate(description.hosts):
@@ -160,7 +161,7 @@ def build_network(description: Description) -> Links:
 
 
 def enter_host(name: str) -> None:
-    """Move the calling process into a host: its network, its name and its random numbers."""
+    """Move the calling process to a host: its network, its name and its random numbers."""
     for directory, kind in ((NAMESPACES, system.CLONE_NEWNET), (_NAMES, system.CLONE_NEWUTS)):
         descriptor = os.open(directory / name, os.O_RDONLY | os.O_CLOEXEC)
         system.enter_namespace(descriptor, kind)
@@ -168,7 +169,7 @@ def enter_host(name: str) -> None:
 
 
 def burst_bytes(bytes_per_s: int) -> int:
-    """Return the size of a link's bucket: what it carries in a millisecond, and one packet."""
+    """Return the size of a link's bucket: its traffic in a millisecond, plus one packet."""
     return max(1, bytes_per_s // _TICKS_PER_S) + MTU_BYTES
 
 
@@ -180,7 +181,8 @@ def _make_host(
     host: GuestHost, core_link: str, core: int, settings: dict[str, str], links: Links
 ) -> None:
     system.unshare(system.CLONE_NEWNET | system.CLONE_NEWUTS)
-    # The kernel's random numbers follow the name and how often this namespace has asked for some.
+    # The kernel's random numbers depend on the host name and on the number of requests in this
+    # namespace.
     system.set_host_name(host.name)
     for directory, kind in ((NAMESPACES, "net"), (_NAMES, "uts")):
         handle = directory / host.name
@@ -192,8 +194,8 @@ def _make_host(
     link.make_veth(LINK, core_link, peer_namespace=core, address=_HARDWARE_ADDRESS, mtu=MTU_BYTES)
     loopback = socket.if_nametoindex("lo")
     link.set_up(loopback)
-    # Tor does not switch Nagle's algorithm off: a client that reads in large pieces, as the traffic
-    # driver does, would hold up Tor's small writes by its delayed acknowledgements.
+    # Tor does not disable Nagle's algorithm. A client that reads large pieces, such as the traffic
+    # driver, would delay Tor's small writes by its delayed acknowledgements.
     link.acknowledge_at_once(loopback, "127.0.0.1")
     index = socket.if_nametoindex(LINK)
     link.set_up(index, arp=False)
@@ -208,7 +210,7 @@ def _make_host(
         parent=_BELOW_FIRST_QDISC,
         handle=_SECOND_QDISC,
     )
-    links.done_with(link)
+    links.release(link)
 
 
 def _make_core(description: Description, core: int, links: Links) -> None:
@@ -243,15 +245,15 @@ def _make_core(description: Description, core: int, links: Links) -> None:
         link.add_ingress_hook(index)
         link.add_ingress_program(index, program, "path")
         link.set_up(index, arp=False)
-    links.done_with(link)
+    links.release(link)
 
 
 def _path_program(description: Description, indices: Sequence[int], delay_line: int) -> bytes:
     """Return the program at the core's end of each host's link.
 
     It looks up the path by the packet's two addresses, draws whether the path loses the packet, and
-    sends a copy with the time at which it is due down the delay line. A copy, because that is what
-    lets go of the sender's socket: the packet has left it.
+    sends a copy with its arrival time to the delay line. The copy releases the packet from the
+    sender's socket: it has left the host.
     """
     places = len(description.latency_us)
     hosts = bpf.hash_map(4, 8, len(description.hosts))
@@ -327,14 +329,14 @@ def _path_program(description: Description, indices: Sequence[int], delay_line: 
 
 
 def _bootstrap_end_ns(description: Description) -> int:
-    """Return when the bootstrap ends by the clock that programs read; 0: there is none."""
+    """Return the end of the bootstrap by the programs' clock, or 0 without a bootstrap."""
     if not description.bootstrap_end_ms:
         return 0
     epoch_ms = 1000 * description.epoch_unix_s
     since_ms = (
         time.clock_gettime_ns(time.CLOCK_MONOTONIC) - time.clock_gettime_ns(time.CLOCK_REALTIME)
     ) / 10**6
-    # Whole milliseconds: the two clocks are read one after the other.
+    # Round to whole milliseconds, because the two clocks are read one after the other.
     return (round(since_ms + epoch_ms) + description.bootstrap_end_ms) * 10**6
 
 
@@ -344,9 +346,9 @@ def _loss_threshold(share: float) -> int:
 
 
 def _add_payload_size(program: bpf.Assembler) -> None:
-    """Store the size of a TCP packet's payload, in bytes; 0 for any other packet.
+    """Store the size of a TCP packet's payload in bytes, 0 for any other packet.
 
-    Register 7 is where the packet begins, 8 where what can be read of it ends.
+    Register 7 points to the start of the packet, 8 to the end of its readable part.
     """
     program.set_value(9, 0)
     program.set_register(2, 7)
@@ -369,9 +371,9 @@ def _add_payload_size(program: bpf.Assembler) -> None:
 
 
 def _add_loss(program: bpf.Assembler, bootstrap_end_ns: int) -> None:
-    """Lose a share of the TCP packets that carry data, as Shadow does: acknowledgements arrive.
+    """Lose a share of the TCP packets with data, as Shadow does. Acknowledgements are never lost.
 
-    Register 7 is the time, 8 the path's threshold. bootstrap_end_ns: by the same clock, or 0.
+    Register 7 contains the time, 8 the path's threshold. bootstrap_end_ns: by the same clock, or 0.
     """
     if bootstrap_end_ns:
         program.set_value64(1, bootstrap_end_ns)
@@ -380,7 +382,7 @@ def _add_loss(program: bpf.Assembler, bootstrap_end_ns: int) -> None:
     program.load32(1, 10, -16)
     program.jump_equal(1, 0, "send")
     program.call(bpf.BPF_FUNC_GET_PRANDOM_U32)
-    # Half of the range, as a threshold of all of it is to have room in 32 bits.
+    # Use half of the range, because a threshold for a loss of 100% has to fit into 32 bits.
     program.shift_right(0, 1)
     program.jump_not_greater(8, 0, "send")
     program.set_value(0, _TC_ACT_SHOT)
@@ -388,7 +390,7 @@ def _add_loss(program: bpf.Assembler, bootstrap_end_ns: int) -> None:
 
 
 def _arrival_program() -> bytes:
-    """Return the program at the end of the delay line: on to the link that the packet names."""
+    """Return the program at the end of the delay line, which redirects to the marked link."""
     program = bpf.Assembler()
     program.load32(1, 1, _SKB_MARK)
     program.set_value(2, 0)

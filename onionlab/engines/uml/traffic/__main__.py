@@ -1,10 +1,9 @@
 """Play the TGen clients and servers of a traffic file.
 
-``python -m onionlab.engines.uml.traffic TRAFFIC.json`` runs until the file's stop or SIGTERM,
-writes all logs and exits with status 0. When something is wrong, one line on standard error says
-what, and the status is 1. As ``python -I .../onionlab/engines/uml/traffic TRAFFIC.json`` it starts
-without the rest of the package and needs nothing but the standard library. traffic_file.py
-describes the file.
+``python -m onionlab.engines.uml.traffic TRAFFIC.json`` runs until the file's stop time or SIGTERM,
+writes all logs and exits with status 0. On an error it prints one line to standard error and exits
+with status 1. ``python -I .../onionlab/engines/uml/traffic TRAFFIC.json`` starts without the rest
+of the package and needs only the standard library. traffic_file.py describes the file.
 """
 
 from __future__ import annotations
@@ -15,10 +14,11 @@ from pathlib import Path
 
 
 def main() -> int:
-    """Run the driver; the process's exit status."""
+    """Run the driver. Return the process's exit status."""
     package = __package__
     if not package:
-        # Started by path: find this package without its parents, and onionlab.errors.
+        # This was started by path: make this package, without its parents, and onionlab.errors
+        # importable.
         here = Path(__file__).resolve().parent
         sys.path += [str(here.parent), str(here.parents[3])]
         package = here.name

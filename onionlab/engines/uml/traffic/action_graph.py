@@ -1,11 +1,11 @@
-"""TGen's action graph, as far as this driver plays it.
+"""Parse the part of TGen's action graphs that this driver supports.
 
-Supported: one ``start`` vertex, ``stream``, ``flow``, ``traffic`` and ``pause`` vertices, edges
-with and without weights, loops. As in TGen, a vertex is what its id contains ("stream_1" is a
-stream), options of a stream, flow or traffic may stand at ``start`` as defaults, an empty value is
-as good as none, and a walk follows all edges without a weight that leave a vertex and one of those
-that have one. Whatever else a graph says is refused by name: played wrongly it would give wrong
-results.
+Supported are one ``start`` vertex, ``stream``, ``flow``, ``traffic`` and ``pause`` vertices, edges
+with and without weights, and loops. As in TGen, a vertex's id contains its kind ("stream_1" is a
+stream), options of a stream, flow or traffic may be set at ``start`` as defaults, an empty value
+counts as missing, and a walk follows all unweighted edges of a vertex and one of the weighted ones.
+Any other content of a graph is rejected with a message, because playing it incorrectly would give
+wrong results.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ from .options import Peer, parse_peers, parse_port, parse_seed, parse_size, pars
 DEFAULT_HEARTBEAT_US = 1_000_000
 DEFAULT_STALLOUT_US = 30_000_000
 
-# TGen looks for these words in a vertex's id, in this order.
+# TGen searches for these words in a vertex's id, in this order.
 _KINDS = ("start", "end", "pause", "stream", "flow", "traffic")
 _SUPPORTED_KINDS = ("start", "pause", "stream", "flow", "traffic")
 
@@ -45,7 +45,7 @@ _WEIGHT = re.compile(r"(\d+\.?\d*|\.\d+)([eE][-+]?\d+)?", re.ASCII)
 
 
 class LogLevel(Enum):
-    """How much of its log TGen writes; each level includes those before it."""
+    """The levels of TGen's log. Each level includes the preceding ones."""
 
     ERROR = 1
     CRITICAL = 2
@@ -57,10 +57,10 @@ class LogLevel(Enum):
 
 @dataclass(frozen=True)
 class Start:
-    """Options of the start vertex. Times in microseconds.
+    """Options of the start vertex. Times are in microseconds.
 
-    heartbeat_us: 0 for none. No stream times out then: TGen looks for that at heartbeats.
-    timeout_us, stallout_us: of streams that others begin; 0 for none.
+    heartbeat_us: 0 disables heartbeats and thereby timeouts, which TGen checks at heartbeats.
+    timeout_us, stallout_us: limits of streams that others start; 0 for none.
     """
 
     id: str
@@ -74,7 +74,7 @@ class Start:
 
 @dataclass(frozen=True)
 class Seed:
-    """A seed of a graph. All vertices with the same owner draw from one generator, in turn."""
+    """A seed of a graph. All vertices with the same owner share one generator."""
 
     owner: str
     seed: int
@@ -84,11 +84,11 @@ class Seed:
 class StreamOptions:
     """Options of a stream vertex, or of the streams of a flow. Times in microseconds; 0: no limit.
 
-    send_bytes, recv_bytes: of payload; both are 0 where the packet model says when it is enough.
-    packet_model_path: its path as the graph has it. packet_model_by_path: whether the server gets
-    the model's path instead of its text. model_seed: where the seeds of all models of this vertex
-    come from. auth_seed: where user names and passwords for the proxy come from; None for those
-    given here.
+    send_bytes, recv_bytes: payload sizes; both are 0 if the packet model determines the end.
+    packet_model_path: the model's path in the graph. packet_model_by_path: whether the server gets
+    the model's path instead of its text. model_seed: the source of the seeds of all models of this
+    vertex. auth_seed: the source of user names and passwords for the proxy; None to use those given
+    here.
     """
 
     id: str
@@ -109,7 +109,7 @@ class StreamOptions:
 
 @dataclass(frozen=True)
 class FlowOptions:
-    """Options of a flow vertex, or of a traffic's flows: streams that begin as a model says."""
+    """Options of a flow vertex, or of a traffic's flows. A model determines when streams start."""
 
     id: str
     stream: StreamOptions
@@ -118,7 +118,7 @@ class FlowOptions:
 
 @dataclass(frozen=True)
 class TrafficOptions:
-    """Options of a traffic vertex: flows that begin as a model says."""
+    """Options of a traffic vertex. A model determines when flows start."""
 
     id: str
     flow: FlowOptions
@@ -130,7 +130,7 @@ Action = StreamOptions | FlowOptions | TrafficOptions
 
 @dataclass(frozen=True)
 class Pause:
-    """Options of a pause vertex; without times it waits until each of its edges was walked once."""
+    """Options of a pause vertex. Without times it waits until each incoming edge was used once."""
 
     id: str
     times_us: tuple[int, ...]
@@ -139,9 +139,9 @@ class Pause:
 
 @dataclass(frozen=True)
 class ActionGraph:
-    """A graph: its vertices by id, and where the edges from each lead, in TGen's order.
+    """A graph: vertices by id, and the targets of their edges in TGen's order.
 
-    next: by edges without a weight. choices: by edges with one, with the weight.
+    next: targets of unweighted edges. choices: targets of weighted edges, with the weights.
     """
 
     path: str
@@ -153,7 +153,7 @@ class ActionGraph:
 
     @property
     def streams(self) -> list[StreamOptions]:
-        """The options of all vertices that make streams."""
+        """The options of all vertices that start streams."""
         return [
             stream_options(action)
             for action in self.actions.values()
@@ -162,7 +162,7 @@ class ActionGraph:
 
     @property
     def has_models(self) -> bool:
-        """Whether it names a file with a model."""
+        """True if the graph refers to a file with a model."""
         return any(
             options.packet_model_path is not None
             or (
@@ -176,7 +176,7 @@ class ActionGraph:
 
     @property
     def packet_models(self) -> dict[str, MarkovModel]:
-        """The packet models that servers are asked for by path, by these paths."""
+        """The packet models that clients request from servers by path, keyed by path."""
         return {
             options.packet_model_path: options.packet_model
             for options in self.streams
@@ -184,7 +184,7 @@ class ActionGraph:
         }
 
     def following(self, vertex: str, draw: float) -> tuple[str, ...]:
-        """Return where a walk goes from a vertex, as tgen-graph.c chooses. draw: in [0, 1)."""
+        """Return the next vertices of a walk, chosen like in tgen-graph.c. draw: in [0, 1)."""
         choices = self.choices.get(vertex, ())
         if not choices:
             return self.next[vertex]
@@ -194,7 +194,7 @@ class ActionGraph:
 
 
 def stream_options(action: Action) -> StreamOptions:
-    """Return the options of the streams that a vertex makes."""
+    """Return the options of the streams that a vertex starts."""
     if isinstance(action, TrafficOptions):
         return action.flow.stream
     return action.stream if isinstance(action, FlowOptions) else action
@@ -249,10 +249,10 @@ _OPTIONS: dict[str, dict[str, Callable[[str], Any]]] = {
 def load_graph(
     path: Path, directory: Path | None = None, read: Callable[[Path], bytes] = Path.read_bytes
 ) -> ActionGraph:
-    """Read a GraphML file and the models that it names.
+    """Read a GraphML file and the models that it refers to.
 
-    directory: where paths of models count from; None: the graph's own. read: gives a file's bytes,
-    or raises OSError. Raises UserError that names the file and what in it is not supported.
+    directory: the base of the models' paths; None for the graph's directory. read: returns a file's
+    bytes or raises OSError. Raises UserError with the file and the unsupported content.
     """
     try:
         content = read(path)
@@ -283,14 +283,15 @@ def _checked(
     defaults = parsed[start]
     weights = _weights(all_edges)
     edges = list(weights)
-    # TGen takes the neighbours in the order of the vertices, whatever the order of the edges.
+    # TGen visits the neighbours in the order of the vertices, independent of the order of the
+    # edges.
     order = {vertex: position for position, vertex in enumerate(vertices)}
     targets: dict[str, list[str]] = {vertex: [] for vertex in vertices}
     for source, target in sorted(edges, key=lambda ends: order[ends[1]]):
         targets[source].append(target)
     incoming = Counter(target for _, target in edges)
     if start in targets[start]:
-        raise ValueError(f"vertex {start!r} has an edge to itself, which TGen refuses")
+        raise ValueError(f"vertex {start!r} has an edge to itself, which TGen rejects")
     _check_connected(vertices, edges)
     actions: dict[str, Action | Pause] = {}
     for vertex, kind in kinds.items():
@@ -308,7 +309,9 @@ def _checked(
         following[vertex] = tuple(t for t in reached if weights[vertex, t] is None)
         if weighted:
             if not 0 < sum(weight for _, weight in weighted) < math.inf:
-                raise ValueError(f"vertex {vertex!r}: the weights of its edges add up to nothing")
+                raise ValueError(
+                    f"vertex {vertex!r}: the sum of the weights of its edges is 0 or infinite"
+                )
             choices[vertex] = tuple(weighted)
     return ActionGraph(
         path=str(path),
@@ -329,13 +332,14 @@ def _checked(
 
 
 def _weights(edges: Iterable[Edge]) -> dict[tuple[str, str], float | None]:
-    """Return the edges' weights, in the file's order; None for edges without one."""
+    """Return the edges' weights in the file's order, None for edges without a weight."""
     weights: dict[tuple[str, str], float | None] = {}
     for edge in edges:
         where = f"edge {edge.source} -> {edge.target}"
         if (edge.source, edge.target) in weights:
-            # TGen looks a weight up by the edge's ends, and so would count one of the two twice.
-            raise ValueError(f"{where}: there are two of these")
+            # TGen looks up a weight by the edge's ends, so it would use one of the two weights
+            # twice.
+            raise ValueError(f"{where}: duplicate edge")
         weight = None
         for name, text in edge.data.items():
             if name.lower() != "weight":
@@ -378,12 +382,13 @@ def _stream(
     if sizes != (None, None):
         for name in ("sendsize", "recvsize"):
             if not options.get(name):
-                # With one size of the two, or with 0 for both, a stream of TGen waits until it
-                # stalls: for a closing line, or for a checksum before it sends its own. One size of
-                # 0 works in TGen, and is not played here.
+                # With only one size, or with 0 for both, a stream of TGen waits until it stalls:
+                # for a closing line, or for a checksum before it sends its own. A single size of 0
+                # works in TGen but is not supported here.
                 raise ValueError(
-                    f"vertex {vertex!r}: attribute {name!r} is needed, and not 0, where the other "
-                    "size is given; without both the packet model says when a stream ends"
+                    f"vertex {vertex!r}: attribute {name!r} is required and must not be 0 if the "
+                    "other "
+                    "size is given; without both, the packet model determines the end of a stream"
                 )
     return StreamOptions(
         id=vertex,
@@ -448,7 +453,7 @@ def _check_no_timeless_cycle(
     actions: Mapping[str, Action | Pause],
     following: Mapping[str, list[str]],
 ) -> None:
-    """Refuse a loop on which no time can pass: TGen itself would never come out of it."""
+    """Reject a loop on which no time passes: TGen itself would never leave it."""
 
     def timeless(vertex: str) -> bool:
         action = actions.get(vertex)

@@ -1,4 +1,4 @@
-"""The time of one turn of the event loop."""
+"""The clock of the event loop, which is read once per turn."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ _TIMER_ABSTIME = 1
 class Clock:
     """The monotonic clock, read once per turn of the event loop.
 
-    In virtual time nothing else would be seen: time stands still while a process computes. The wall
-    clock follows from the monotonic one; nobody adjusts it during a simulation.
+    In virtual time this makes no difference, because time stops while a process computes. The wall
+    clock is derived from the monotonic one, because nothing adjusts it during a simulation.
     """
 
     def __init__(self) -> None:
@@ -27,12 +27,12 @@ class Clock:
     def start(self) -> None:
         """Wait for the next hundredth of a second of the monotonic clock.
 
-        All later waiting is in whole milliseconds from here. How long it took to get here must not
-        show in it: that depends on the checkout, on whether Python finds its modules compiled.
+        All later waits are in whole milliseconds from this point. They must not depend on the time
+        of the start, which depends on the checkout (on whether Python finds its modules compiled).
         """
         second, nanosecond = divmod((time.monotonic_ns() // _EVEN_NS + 1) * _EVEN_NS, 10**9)
         moment = ctypes.create_string_buffer(struct.pack("=qq", second, nanosecond), 16)
-        # time.sleep() takes a duration, and the clock has moved on by the time that it gets it.
+        # time.sleep() uses a duration, and the clock advances before the call begins.
         ctypes.CDLL(None).clock_nanosleep(time.CLOCK_MONOTONIC, _TIMER_ABSTIME, moment, None)
         self._compare()
 
@@ -41,16 +41,16 @@ class Clock:
         self._wall_ahead_us = time.time_ns() // 1000 - self.now_us
 
     def read(self) -> int:
-        """Read the clock anew and return its microseconds."""
+        """Read the clock and return its microseconds."""
         self.now_us = time.monotonic_ns() // 1000
         return self.now_us
 
     def monotonic_of_unix(self, unix_us: int) -> int:
-        """Return what the monotonic clock says at a Unix time."""
+        """Return the time of the monotonic clock at a Unix time."""
         return unix_us - self._wall_ahead_us
 
     def stamp(self) -> str:
-        """Return the current time as each line of TGen's log starts with it."""
+        """Return the current time in the format at the start of each line of TGen's log."""
         if self._stamp_us != self.now_us:
             self._stamp_us = self.now_us
             second, micro = divmod(self.now_us + self._wall_ahead_us, 1_000_000)

@@ -1,8 +1,8 @@
-"""Delays as TGen draws them: the distributions of its Markov models (tgen-markovmodel.c).
+"""The delay distributions of TGen's Markov models (tgen-markovmodel.c).
 
-Each takes as many numbers from the generator, in the same order and through the same formulas in
-double precision, as TGen does. So delays are TGen's to the microsecond wherever the C library's
-logarithm, cosine, exponential and power agree.
+Each distribution uses the same random numbers in the same order and the same double-precision
+formulas as TGen. Delays are therefore identical to TGen's in microseconds if the C library's
+logarithm, cosine, exponential and power functions agree.
 """
 
 from __future__ import annotations
@@ -14,21 +14,21 @@ from dataclasses import dataclass
 from .glib_random import GlibRandom
 
 MAX_DELAY_US = 600_000_000
-"""TGen waits no longer than ten minutes after an emission."""
+"""TGen's limit of the wait after an emission: ten minutes."""
 
-# C's DBL_MIN: TGen draws again up to here, so that a logarithm is finite.
+# C's DBL_MIN. TGen repeats smaller draws so that a logarithm is finite.
 _TINY = 2.2250738585072014e-308
 
 
 @dataclass(frozen=True)
 class Distribution:
-    """A delay's distribution: one of `PARAMETERS`, and its parameters in the order given there."""
+    """A delay's distribution: one of `PARAMETERS`, and its parameters in the order listed there."""
 
     name: str
     parameters: tuple[float, ...]
 
     def draw_us(self, random: GlibRandom) -> int:
-        """Draw a delay: whole microseconds, rounded to the nearest, from 0 to `MAX_DELAY_US`."""
+        """Draw a delay in whole microseconds, rounded to the nearest, from 0 to `MAX_DELAY_US`."""
         return _whole_us(_DRAWS[self.name](random, *self.parameters))
 
 
@@ -40,7 +40,7 @@ def _positive(random: GlibRandom) -> float:
 
 
 def _normal(random: GlibRandom, location: float, scale: float) -> float:
-    # Box and Muller's method; the second of the two values that it gives is thrown away.
+    # The Box-Muller method; TGen discards the second of its two values.
     u, v = _positive(random), _positive(random)
     return location + scale * (math.sqrt(-2.0 * math.log(u)) * math.cos(2.0 * math.pi * v))
 
@@ -80,15 +80,15 @@ PARAMETERS = {
     "pareto": ("param_scale", "param_shape"),
     "uniform": ("param_low", "param_high"),
 }
-"""Names of distributions and, for each, of its parameters.
+"""Names of distributions with the names of their parameters.
 
-In microseconds, but for a lognormal one's, which are those of the logarithm of microseconds, for a
-rate, which is per microsecond, and for a shape, which has no unit.
+The unit is microseconds, except for lognormal distributions (the logarithm of microseconds), rates
+(per microsecond) and shapes (without a unit).
 """
 
 
 def _whole_us(value: float) -> int:
-    # C's round() takes halves away from zero, Python's to even numbers.
+    # C's round() rounds halves away from zero, Python's rounds them to even numbers.
     if not 0 < value < MAX_DELAY_US:
         return MAX_DELAY_US if value > 0 else 0
     whole = math.floor(value)

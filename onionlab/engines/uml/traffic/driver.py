@@ -1,4 +1,4 @@
-"""All hosts of a traffic file in one process, from the first start to the stop."""
+"""Play all hosts of a traffic file in one process."""
 
 from __future__ import annotations
 
@@ -26,9 +26,10 @@ STREAMS_PER_HOST = 16
 
 
 class HostNames:
-    """Names and addresses, from the traffic file where it has them, else from the system.
+    """Names and addresses from the traffic file, or otherwise from the system.
 
-    Every name is looked up before the first host starts: a query that waits would stop all hosts.
+    Every name is looked up before the first host starts, because a blocking query would stop all
+    hosts.
     """
 
     def __init__(self, traffic: TrafficFile, graphs: list[ActionGraph]) -> None:
@@ -43,7 +44,7 @@ class HostNames:
                 unknown |= {peer.name for peer in (*stream.peers, *stream.proxies)}
         for name in sorted(unknown - self._addresses.keys()):
             if name.endswith(".onion"):
-                # A proxy's matter, and no name that the system could know.
+                # The proxy resolves these names; the system cannot.
                 continue
             with contextlib.suppress(OSError, UnicodeError):
                 self._addresses[name] = socket.gethostbyname(name)
@@ -58,7 +59,7 @@ class HostNames:
 
 
 class Driver:
-    """The process. `run` returns when SIGTERM or SIGINT comes or the end is reached."""
+    """The driver process. `run` returns on SIGTERM or SIGINT, or at the end of the simulation."""
 
     def __init__(self, traffic: TrafficFile) -> None:
         """Read all graphs and open all logs. Raises UserError."""
@@ -74,7 +75,7 @@ class Driver:
             graph = shared.get(host.graph)
             if graph is None:
                 graph = load_graph(host.graph, host.start_directory)
-                # Paths of models count from each host's own directory.
+                # Paths of models are relative to each host's own directory.
                 if not graph.has_models:
                     shared[host.graph] = graph
             graphs.append(graph)
@@ -99,14 +100,14 @@ class Driver:
             )
 
     def run(self) -> None:
-        """Play all hosts. Raises UserError; the logs are complete up to then."""
+        """Play all hosts. Raises UserError; the logs are complete up to the error."""
         self.clock.start()
         start_us = self.clock.monotonic_of_unix(self._traffic.epoch_unix_s * 1_000_000)
         for host, entry in zip(self._hosts, self._traffic.hosts, strict=True):
             self.loop.at(start_us + entry.start_ms * 1000, host.start)
         self.loop.at(start_us + self._traffic.stop_ms * 1000, self.loop.stop)
         self._flush_later()
-        # What lives now lives to the end; the collector need not look at it again and again.
+        # All existing objects live until the end, so exclude them from garbage collection.
         gc.freeze()
         try:
             with self._stopped_by_signals():
@@ -156,20 +157,22 @@ class Driver:
 
 
 def _packet_models(graphs: Iterable[ActionGraph]) -> dict[str, MarkovModel]:
-    """Return the models that clients ask servers for by path. Raises UserError."""
+    """Return the models that clients request from servers by path. Raises UserError."""
     models: dict[str, MarkovModel] = {}
     for graph in graphs:
         for path, model in graph.packet_models.items():
             if models.setdefault(path, model) != model:
                 raise UserError(
-                    f"{graph.path}: {path!r} is another packet model here than in a graph before",
-                    "Servers know a model by this path alone: give different models other paths.",
+                    f"{graph.path}: {path!r} is a different packet model here than in an earlier "
+                    "graph",
+                    "Servers identify a model only by this path: use different paths for "
+                    "different models.",
                 )
     return models
 
 
 def raise_file_limit(needed: int) -> None:
-    """Let the process have as many open files as it may need. Raises UserError."""
+    """Raise the limit of open files if necessary. Raises UserError."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     if soft == resource.RLIM_INFINITY:
         return
@@ -180,6 +183,6 @@ def raise_file_limit(needed: int) -> None:
         resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
         if hard < needed:
             raise UserError(
-                f"{needed} open files are needed, this process may have {hard}",
+                f"{needed} open files are needed, but the limit of this process is {hard}",
                 "Raise the limit: `ulimit -Hn`, or LimitNOFILE= of a service.",
             ) from None

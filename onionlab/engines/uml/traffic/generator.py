@@ -1,4 +1,4 @@
-"""Flows and traffics: what begins streams or flows, as a Markov model says (tgen-generator.c)."""
+"""Flows and traffics, which start streams or flows by a Markov model (tgen-generator.c)."""
 
 from __future__ import annotations
 
@@ -11,36 +11,36 @@ from .markov_model import Event
 from .markov_walk import MarkovWalk
 
 
-class Clockwork(Protocol):
-    """What a generator needs of its host."""
+class TimerHost(Protocol):
+    """The interface that a generator needs from its host."""
 
     log: TgenLogWriter
 
     @property
     def now_us(self) -> int:
-        """Current time of the monotonic clock."""
+        """The current time of the monotonic clock."""
 
     def call_at(self, time_us: int, callback: Callable[[], None]) -> None:
         """Call back at a time of the monotonic clock."""
 
 
-class Generator:
-    """One visit of a flow's or traffic's vertex: begins children until its model ends.
+class FlowGenerator:
+    """One visit of a flow or traffic vertex, which starts children until its model ends.
 
-    vertex: its id. kind, child_kind: "flow" of "stream", or "traffic" of "flow". begin_child:
-    begins one that will call `child_over`, or returns False. when_over: called once, when the model
-    has ended and all children are over. begun, completed: numbers of children.
+    vertex: the vertex's id. kind, child_kind: "flow" and "stream", or "traffic" and "flow".
+    begin_child: starts a child that will call `child_over`, or returns False. when_over: called
+    once when the model and all children have ended. begun, completed: numbers of children.
     """
 
     def __init__(
         self,
-        host: Clockwork,
+        host: TimerHost,
         walk: MarkovWalk,
         *,
         vertex: str,
         kind: str,
         child_kind: str,
-        begin_child: Callable[[Generator], bool],
+        begin_child: Callable[[FlowGenerator], bool],
         when_over: Callable[[], None],
     ) -> None:
         self.vertex = vertex
@@ -54,21 +54,21 @@ class Generator:
         self._when_over = when_over
 
     def start(self) -> None:
-        """Begin the first child, if the model does not end at once."""
+        """Start the first child, unless the model ends immediately."""
         step = self._walk.step()
         log = self._host.log
         if step.event is Event.END:
             log.info(*log_lines.generator_at_end(self))
             self._end_if_complete()
             return
-        # A child may be over before it has begun, as when its connection is refused at once.
+        # A child may end while it starts, for example if its connection is refused immediately.
         self.begun += 1
         if self._begin_child(self):
             log.info(*log_lines.generated(self))
         else:
             self.begun -= 1
             log.warning(*log_lines.not_generated(self, step.delay_us))
-        # Never at this very moment, as in TGen, whose timers have a nanosecond at least.
+        # Never call back at this very moment: like TGen, whose timers run at least one nanosecond.
         self._host.call_at(self._host.now_us + max(1, step.delay_us), self._next)
         log.info(*log_lines.timer_set(self, step.delay_us))
         log.info(*log_lines.generator_waits(self, step.delay_us))
@@ -78,7 +78,7 @@ class Generator:
         self.start()
 
     def child_over(self) -> None:
-        """A child has come to its end, in whatever way."""
+        """Count a child that has ended, successfully or not."""
         self.completed += 1
         if not self._end_if_complete():
             self._host.log.info(*log_lines.generator_status(self, complete=False))

@@ -1,8 +1,8 @@
-"""GLib's random numbers: the same numbers for the same seed as TGen draws with ``g_rand_*``.
+"""GLib's random numbers: the same numbers per seed as those of TGen's ``g_rand_*``.
 
-GLib's generator is MT19937, seeded from one 32-bit number as in the ``init_genrand`` of its authors
-(GLib 2.2 and later, ``glib/grand.c``). Python's `random.Random` is the same generator, but seeds it
-in another way; so the state is computed here and handed over.
+GLib's generator is MT19937, seeded with one 32-bit number like its authors' ``init_genrand`` (GLib
+2.2 and later, ``glib/grand.c``). Python's `random.Random` is the same generator with another
+seeding procedure, so this module computes the state and sets it.
 """
 
 from __future__ import annotations
@@ -32,10 +32,10 @@ class GlibRandom:
         return self._random.getrandbits(32)
 
     def real(self) -> float:
-        """``g_rand_double``: uniform in [0, 1), of two integers."""
+        """``g_rand_double``: uniform in [0, 1), computed from two integers."""
         draw = self._random.getrandbits
         while True:
-            # In this order and with these roundings: the last bit decides which edge is taken.
+            # The order and the roundings matter: the last bit decides which edge is used.
             value = (draw(32) * _STEP + draw(32)) * _STEP
             if value < 1.0:
                 return value

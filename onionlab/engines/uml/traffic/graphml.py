@@ -1,4 +1,4 @@
-"""GraphML as TGen uses it and igraph reads it: attributes, vertices and edges, nothing more."""
+"""Read and write the GraphML that TGen and igraph use: attributes, vertices and edges."""
 
 from __future__ import annotations
 
@@ -10,16 +10,16 @@ from typing import NamedTuple
 from xml.sax.saxutils import escape
 
 NUMERIC_TYPES = ("double", "float", "int", "integer", "long")
-"""GraphML's types of attributes that are numbers to igraph."""
+"""GraphML's attribute types that igraph treats as numbers."""
 
 MAX_BYTES = 2**24
-"""Of a file; the graphs and models of tornettools have 25 KB."""
+"""The size limit of a file. The graphs and models of tornettools have 25 KB."""
 
 _ID = ("node", "id")
 
 
 class Key(NamedTuple):
-    """A declared attribute: of "node" or "edge" (or else), its name and GraphML's type of it."""
+    """A declared attribute: its owner ("node", "edge" or other), its name and its GraphML type."""
 
     owner: str
     name: str
@@ -27,7 +27,7 @@ class Key(NamedTuple):
 
 
 class Edge(NamedTuple):
-    """An edge between two vertices of the file, with the text of its attributes by name."""
+    """An edge between two vertices of the file, with its attributes' texts by name."""
 
     source: str
     target: str
@@ -38,7 +38,7 @@ class Edge(NamedTuple):
 class Graphml:
     """A directed graph: the text of each vertex's attributes by name and by the vertex's id.
 
-    Everything is in the file's order. An attribute without text is left out, as if it were absent.
+    Everything is in the file's order. Attributes without text are omitted.
     """
 
     keys: tuple[Key, ...]
@@ -47,9 +47,9 @@ class Graphml:
 
     @functools.cached_property
     def out_edges(self) -> Mapping[str, Sequence[Edge]]:
-        """Edges by the vertex that they leave, in igraph's order: by their targets in the file.
+        """Edges by their source, in igraph's order: by their targets' positions in the file.
 
-        Of edges between the same two vertices the last in the file comes first.
+        Of several edges between the same two vertices, the last one in the file comes first.
         """
         place = {name: index for index, name in enumerate(self.vertices)}
         leaving: dict[str, list[Edge]] = {vertex: [] for vertex in self.vertices}
@@ -61,17 +61,17 @@ class Graphml:
 
 
 def parse_graphml(data: bytes) -> Graphml:
-    """Read a file's bytes. Raises ValueError that says what is not supported."""
+    """Parse a file's bytes. Raises ValueError with the unsupported content."""
     if len(data) > MAX_BYTES:
-        raise ValueError(f"larger than {MAX_BYTES // 2**20} MiB: no graph of TGen is")
+        raise ValueError(f"larger than {MAX_BYTES // 2**20} MiB: it is not a graph of TGen")
     try:
         root = ElementTree.fromstring(data)
-    # An encoding that Python does not know, or not for XML, is no ParseError.
+    # An unknown encoding, or one that is unsupported in XML, does not raise ParseError.
     except (ElementTree.ParseError, LookupError, ValueError) as error:
         raise ValueError(f"not GraphML: {error}") from error
     if _tag(root) != "graphml":
         raise ValueError(f"not GraphML: its root element is <{_tag(root)}>")
-    # igraph itself writes one id for an attribute of nodes and another of edges.
+    # igraph itself uses one id for an attribute of nodes and another one for edges.
     keys: dict[tuple[str, str], Key] = {}
     graphs = []
     for child in root:
@@ -90,10 +90,10 @@ def parse_graphml(data: bytes) -> Graphml:
 
 
 def igraph_text(graph: Graphml) -> bytes:
-    """Return the graph as igraph writes it, which is how TGen sends a model to its server.
+    """Return the graph in igraph's format, in which TGen sends a model to its server.
 
-    A number gets 15 significant digits, as in igraph 0.10: what the server reads may differ in the
-    last bits from the client's file. Attributes must be strings or numbers.
+    A number has 15 significant digits, as in igraph 0.10, so the server's values may differ from
+    the client's file in the last bits. Attributes must be strings or numbers.
     """
     lines = [
         '<?xml version="1.0" encoding="UTF-8"?>',
@@ -103,13 +103,13 @@ def igraph_text(graph: Graphml) -> bytes:
         '         http://graphml.graphdrawing.org/xmlns/1.0/graphml.xsd">',
         "<!-- Created by igraph -->",
     ]
-    # igraph keeps the ids as an attribute of this name; TGen takes that out before it sends.
+    # igraph stores the ids as an attribute of this name; TGen removes it before it sends.
     keys = {
         owner: [key for key in graph.keys if key.owner == owner and (owner, key.name) != _ID]
         for owner in ("node", "edge")
     }
-    for owner, of_owner in keys.items():
-        for key in of_owner:
+    for owner, owner_keys in keys.items():
+        for key in owner_keys:
             kind = "double" if key.type in NUMERIC_TYPES else key.type
             lines.append(
                 f'  <key id="{escape(key.name)}" for="{owner}" attr.name="{escape(key.name)}"'
@@ -153,9 +153,11 @@ def _graph(graph: ElementTree.Element, keys: dict[tuple[str, str], Key]) -> Grap
         elif _tag(element) == "edge":
             edge = Edge(element.get("source", ""), element.get("target", ""), data)
             if edge.source not in vertices or edge.target not in vertices:
-                # igraph would number a vertex by its first edge, and with it the edges' order.
+                # igraph would number a vertex at its first edge, which affects the order of the
+                # edges.
                 raise ValueError(
-                    f"edge {edge.source} -> {edge.target}: there is no such vertex above it"
+                    f"edge {edge.source} -> {edge.target}: the edge precedes one of its vertices "
+                    "or the vertex is missing"
                 )
             edges.append(edge)
         elif data or _tag(element) not in ("data", "desc"):

@@ -1,4 +1,4 @@
-"""One host: what a TGen process would do there, its walk through the graph and its log."""
+"""One host: the behaviour of a TGen process, its walk through the graph and its log."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from .action_graph import (
     StreamOptions,
     TrafficOptions,
 )
-from .generator import Generator
+from .generator import FlowGenerator
 from .glib_random import GlibRandom
 from .log_writer import TgenLogWriter
 from .loop import EDGE_IN, EDGE_IN_OUT, LEVEL_IN, Loop
@@ -45,15 +45,15 @@ STREAMS_IN_AN_INSTANT = 1000
 _NONBLOCKING_STREAM = socket.SOCK_STREAM | socket.SOCK_NONBLOCK | socket.SOCK_CLOEXEC
 _OUT_OF_RESOURCES = (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM)
 
-# TGen draws seven of these for a user name that is a password too (tgen-generator.c).
+# TGen draws seven of these for a login that is both user name and password (tgen-generator.c).
 _LOGIN_LETTERS = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789@#&?!"
 _LOGIN_LENGTH = 7
 
 _MAIN = "[_tgenmain_run]"
 
 
-class Names(Protocol):
-    """Names and addresses of the simulation's hosts."""
+class NameResolver(Protocol):
+    """The names and addresses of the simulation's hosts."""
 
     def address(self, name: str) -> str | None:
         """Return the IPv4 address of a name."""
@@ -63,14 +63,14 @@ class Names(Protocol):
 
 
 class Host:
-    """A client, a server, or both, as its graph says.
+    """A client, a server, or both, according to its graph.
 
-    Draws (a stream's peer, a pause's length) depend on the run's seed, the host's name, the vertex
-    and how often the walk has come there: the n-th stream of a client has the same peer in every
-    variant of Tor, however long the streams before it took. From seeds that a graph gives, numbers
-    are drawn as TGen draws them, in the order in which flows and streams begin.
+    Draws (such as a stream's peer or a pause's length) depend on the run's seed, the host's name,
+    the vertex and the number of the visit: the n-th stream of a client has the same peer in every
+    variant of Tor, independent of the durations of earlier streams. Seeds in a graph are used like
+    in TGen, in the order in which flows and streams start.
 
-    packet_models: what servers may be asked for, by the path in a client's graph.
+    packet_models: the models that clients may request from servers, by their paths in graphs.
     """
 
     def __init__(
@@ -81,7 +81,7 @@ class Host:
         seed: int,
         loop: Loop,
         log: TgenLogWriter,
-        names: Names,
+        names: NameResolver,
         namespaces: Namespaces,
         verify_payload: bool = False,
         low_water_bytes: int = 1,
@@ -89,7 +89,7 @@ class Host:
     ) -> None:
         self.name = entry.name
         self.verify_payload = verify_payload
-        # With status lines every arrival counts.
+        # Every arrival matters if status lines are logged.
         self.low_water_bytes = 1 if log.wants_info else low_water_bytes
         self.log = log
         self.wants_info = log.wants_info
@@ -113,9 +113,9 @@ class Host:
         self._packet_models = packet_models or {}
         self._model_seeds: dict[str, GlibRandom] = {}
         self._logins: dict[str, GlibRandom] = {}
-        # What waits for the end of a stream, by the stream's number.
+        # Callbacks for the end of a stream, by the stream's number.
         self._when_over: dict[int, Callable[[], None]] = {}
-        # TGen looks each of a graph's peers up once and then knows it.
+        # Like TGen, look up each of a graph's peers only once.
         self._peers: dict[Peer, Address] = {}
         self._instant_us = -1
         self._streams_in_instant = 0
@@ -124,7 +124,7 @@ class Host:
     # --- start
 
     def start(self) -> None:
-        """Do what a TGen process does when it starts. Raises UserError if it could not go on."""
+        """Start like a TGen process. Raises UserError if the host cannot continue."""
         start = self._graph.start
         log = self.log
         log.message(
@@ -182,7 +182,7 @@ class Host:
                 f"host {self.name}: cannot serve on port {port}: {error.strerror}"
             ) from error
         self._listener = listener
-        # Level-triggered: one accept() per wake-up, and none that only learns that it was the last.
+        # Level-triggered: one accept() per wake-up, without a final call that finds nothing.
         self._loop.watch(listener.fileno(), LEVEL_IN, self._accept)
         self.log.message(
             "[tgen-server.c:164] [tgenserver_new]", f"server listening at {self._bind}:{port}"
@@ -197,7 +197,7 @@ class Host:
     def _continue_from(self, vertex: str) -> None:
         draw = 0.0
         if vertex in self._graph.choices:
-            # 53 bits, so that it is below 1.
+            # 53 bits ensure that the result is less than 1.
             draw = (self._draw(vertex, "edge") >> 11) / 2**53
             self._visits[vertex] += 1
         for following in self._graph.following(vertex, draw):
@@ -212,7 +212,7 @@ class Host:
         elif isinstance(action, TrafficOptions):
             self._start_traffic(action)
         elif isinstance(action, FlowOptions):
-            self._start_flow(action, functools.partial(self._go_on_after, action))
+            self._start_flow(action, functools.partial(self._continue_after, action))
         else:
             self._start_stream(action)
 
@@ -233,7 +233,7 @@ class Host:
         self._continue_from(pause.id)
 
     def _draw(self, vertex: str, what: str) -> int:
-        """Return a number below 2**64 that only depends on the place in the walk."""
+        """Return a number below 2**64 that depends only on the position in the walk."""
         label = (str(self._seed), self.name, vertex, str(self._visits[vertex]), what)
         digest = hashlib.shake_256("\x1f".join(label).encode()).digest(8)
         return int.from_bytes(digest, "big")
@@ -241,18 +241,18 @@ class Host:
     # --- streams
 
     def _start_traffic(self, options: TrafficOptions) -> None:
-        def begin_flow(traffic: Generator) -> bool:
+        def begin_flow(traffic: FlowGenerator) -> bool:
             self._start_flow(options.flow, traffic.child_over)
             return True
 
         def over() -> None:
             self._count("traffics-succeeded")
-            self._go_on_after(options)
+            self._continue_after(options)
 
         walk = MarkovWalk(options.flow_model, self._model_seed(options.flow.stream, "flow model"))
         self._visits[options.id] += 1
         self._count("traffics-created")
-        Generator(
+        FlowGenerator(
             self,
             walk,
             vertex=options.id,
@@ -264,7 +264,8 @@ class Host:
 
     def _start_flow(self, options: FlowOptions, when_over: Callable[[], None]) -> None:
         walk = MarkovWalk(options.stream_model, self._model_seed(options.stream, "stream model"))
-        # All streams of a flow have one proxy and one login, so that Tor may give them one circuit.
+        # All streams of a flow share one proxy and one login, so that Tor may use one circuit for
+        # them.
         stream = self._with_login(options.stream)
         proxy = self._proxy(stream)
         self._visits[options.id] += 1
@@ -274,7 +275,7 @@ class Host:
             self._count("flows-succeeded")
             when_over()
 
-        Generator(
+        FlowGenerator(
             self,
             walk,
             vertex=options.id,
@@ -284,9 +285,9 @@ class Host:
             when_over=over,
         ).start()
 
-    def _go_on_after(self, action: Action) -> None:
-        """Walk on from a flow or traffic; after a second if it has ended as soon as it began."""
-        if self._too_many_in_this_instant():
+    def _continue_after(self, action: Action) -> None:
+        """Continue after a flow or traffic, delayed if it ended in the instant of its start."""
+        if self._exceeds_instant_limit():
             self._loop.at(self.now_us + HOLD_US, functools.partial(self._continue_from, action.id))
         else:
             self._continue_from(action.id)
@@ -303,7 +304,7 @@ class Host:
         return self._peer(options.proxies[self._draw(options.id, "proxy") % len(options.proxies)])
 
     def _with_login(self, options: StreamOptions) -> StreamOptions:
-        """Return the options with a login for the proxy, if they have a seed for one."""
+        """Return the options with a login for the proxy if they include a seed for logins."""
         if options.auth_seed is None:
             return options
         draw = _generator(self._logins, options.auth_seed).integer
@@ -322,7 +323,7 @@ class Host:
         proxy: Address | None,
         when_over: Callable[[], None] | None,
     ) -> bool:
-        """Begin a stream; False where there is not even a connection. when_over: None for none."""
+        """Start a stream. Return False if the connection fails immediately."""
         vertex = options.id
         remote = self._peer(options.peers[self._draw(vertex, "peer") % len(options.peers)])
         model_seed = self._model_seed(options, "model")
@@ -352,7 +353,7 @@ class Host:
 
     def _peer(self, peer: Peer) -> Address:
         if peer not in self._peers:
-            self._peers[peer] = Address.of_peer(peer)
+            self._peers[peer] = Address.from_peer(peer)
         return self._peers[peer]
 
     def _connect(self, target: Address, vertex: str) -> socket.socket | None:
@@ -429,16 +430,16 @@ class Host:
 
     @property
     def now_us(self) -> int:
-        """Current time of the monotonic clock."""
+        """The current time of the monotonic clock."""
         return self._clock.now_us
 
     def count_bytes(self, read: int, written: int) -> None:
-        """Take note of bytes for the next heartbeat."""
+        """Add bytes to the counters of the next heartbeat."""
         self._bytes_read += read
         self._bytes_written += written
 
     def want_writable(self, stream: Stream) -> None:
-        """Tell the stream when its socket can be written to again."""
+        """Notify the stream when its socket is writable again."""
         self._loop.change(stream.fd, EDGE_IN_OUT)
 
     def resolve(self, name: str) -> str | None:
@@ -456,7 +457,7 @@ class Host:
         self._loop.at(time_us, callback)
 
     def model_at(self, path: str) -> MarkovModel | None:
-        """Return the packet model at a path: one of a client's graph, or the server's own file."""
+        """Return the packet model at a path: a client graph's model, or the server's own file."""
         if path in self._packet_models:
             return self._packet_models[path]
         try:
@@ -465,7 +466,7 @@ class Host:
             return None
 
     def stream_ended(self, stream: Stream) -> None:
-        """The stream is over: close it and walk on."""
+        """Close a stream that has ended, and continue the walk."""
         self._loop.forget(stream.fd)
         del self._streams[stream.fd]
         stream.sock.close()
@@ -475,7 +476,8 @@ class Host:
         if when_over is not None:
             when_over()
         elif stream.options is not None:
-            # For TGen a flow of one stream has succeeded once the stream is over, in whatever way.
+            # In TGen a flow of one stream has succeeded when the stream has ended, successfully or
+            # not.
             failed_at_once = not success and self.now_us - stream.started < INSTANT_US
             self._flow_ended(stream.options.id, 1, success=True, hold=failed_at_once)
 
@@ -486,13 +488,13 @@ class Host:
             "flow is complete",
         )
         self._count("flows-succeeded" if success else "flows-failed")
-        if hold or not success or self._too_many_in_this_instant():
-            # TGen would try again at once, and simulated time would never pass.
+        if hold or not success or self._exceeds_instant_limit():
+            # TGen would retry immediately, and simulated time would never advance.
             self._loop.at(self.now_us + HOLD_US, functools.partial(self._continue_from, vertex))
         else:
             self._continue_from(vertex)
 
-    def _too_many_in_this_instant(self) -> bool:
+    def _exceeds_instant_limit(self) -> bool:
         if self._instant_us != self.now_us:
             self._instant_us = self.now_us
             self._streams_in_instant = 0

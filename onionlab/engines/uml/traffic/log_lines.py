@@ -1,7 +1,7 @@
-"""The lines of a stream in TGen 1.1.2's log, word for word: the analysis knows them by that.
+"""The lines of a stream in TGen 1.1.2's log, in exactly TGen's words, which the analysis parses.
 
 Each function returns a line without its time and level: the place in TGen's source that writes it
-("[FILE:LINE] [FUNCTION]"), and its text.
+("[FILE:LINE] [FUNCTION]") and its text.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from .states import ReceiveState, SendState, StreamFault
 
 if TYPE_CHECKING:
-    from .generator import Generator
+    from .generator import FlowGenerator
     from .socks import SocksTransport
     from .stream import Stream
     from .transport import Address, Transport
@@ -43,7 +43,7 @@ _SOCKS_STATUS = {
 
 
 def created(stream: Stream) -> Line:
-    """A stream begins."""
+    """Return the line for the start of a stream."""
     return (
         "[tgen-stream.c:2125] [tgenstream_new]",
         f"Created new stream {_stream(stream)} on transport {_transport(stream.transport)}",
@@ -51,7 +51,7 @@ def created(stream: Stream) -> Line:
 
 
 def status(stream: Stream) -> Line:
-    """A piece of payload has come or gone."""
+    """Return the line for sent or received payload."""
     return (
         "[tgen-stream.c:1754] [_tgenstream_log]",
         f"[stream-status] transport {_transport(stream.transport)} stream {_stream(stream)} "
@@ -60,7 +60,7 @@ def status(stream: Stream) -> Line:
 
 
 def ended(stream: Stream) -> Line:
-    """A stream is over: all that is known of it, in one line."""
+    """Return the line with all results of a stream that has ended."""
     kind, number = ("success", 1738) if stream.fault is StreamFault.NONE else ("error", 1721)
     return (
         f"[tgen-stream.c:{number}] [_tgenstream_log]",
@@ -70,7 +70,7 @@ def ended(stream: Stream) -> Line:
 
 
 def transport_failed() -> Line:
-    """There is no way to the other TGen."""
+    """Return the line for a failed connection to the other TGen."""
     return (
         "[tgen-stream.c:1787] [_tgenstream_runTransportEventLoop]",
         "transport connection or proxy handshake failed, stream cannot begin",
@@ -78,7 +78,7 @@ def transport_failed() -> Line:
 
 
 def unknown_model(name: str) -> Line:
-    """A client asks for what this driver does not play."""
+    """Return the line for a request that this driver does not support."""
     return (
         "[tgen-stream.c:933] [_tgenstream_readModel]",
         f"We received model '{name}', but not with two sizes or none",
@@ -86,7 +86,7 @@ def unknown_model(name: str) -> Line:
 
 
 def bad_model(name: str) -> Line:
-    """A client's model is none."""
+    """Return the line for an invalid model of a client."""
     return (
         "[tgen-stream.c:933] [_tgenstream_readModel]",
         f"We received model '{name}', but could not instantiate it",
@@ -94,7 +94,7 @@ def bad_model(name: str) -> Line:
 
 
 def no_model_at_path(path: str) -> Line:
-    """A client names a model that is not there."""
+    """Return the line for a client's reference to a missing model."""
     return (
         "[tgen-stream.c:838] [_tgenstream_readHeader]",
         f"Failure loading Markov model from path {path}",
@@ -102,7 +102,7 @@ def no_model_at_path(path: str) -> Line:
 
 
 def wrong_checksum(computed: str, received: str) -> Line:
-    """The payload is not the one that was sent."""
+    """Return the line for a payload with a wrong checksum."""
     return (
         "[tgen-stream.c:1038] [_tgenstream_readChecksum]",
         f"MD5 checksums failed: computed={computed} received={received}",
@@ -110,7 +110,7 @@ def wrong_checksum(computed: str, received: str) -> Line:
 
 
 def malformed_footer(stream: Stream) -> Line:
-    """The last message is not the one that ends a stream."""
+    """Return the line for a final message that is not the one that ends a stream."""
     return (
         "[tgen-stream.c:1078] [_tgenstream_readFooter]",
         f"transport {_transport(stream.transport)} stream {_stream(stream)} received malformed "
@@ -119,7 +119,7 @@ def malformed_footer(stream: Stream) -> Line:
 
 
 def closed_unexpectedly(stream: Stream) -> Line:
-    """The other side has closed the connection before the end."""
+    """Return the line for a connection that the other side has closed too early."""
     return (
         "[tgen-stream.c:492] [_tgenstream_read]",
         f"read(): transport {_transport(stream.transport)} stream {_stream(stream)} closed "
@@ -128,7 +128,7 @@ def closed_unexpectedly(stream: Stream) -> Line:
 
 
 def read_failed(stream: Stream, error: OSError) -> Line:
-    """The kernel reports an error on reading."""
+    """Return the line for a failed read."""
     return (
         "[tgen-stream.c:483] [_tgenstream_read]",
         f"read(): transport {_transport(stream.transport)} stream {_stream(stream)} "
@@ -137,7 +137,7 @@ def read_failed(stream: Stream, error: OSError) -> Line:
 
 
 def write_failed(stream: Stream, error: OSError) -> Line:
-    """The kernel reports an error on writing."""
+    """Return the line for a failed write."""
     return (
         "[tgen-stream.c:1186] [_tgenstream_flushOut]",
         f"write(): transport {_transport(stream.transport)} stream {_stream(stream)} "
@@ -149,7 +149,7 @@ def write_failed(stream: Stream, error: OSError) -> Line:
 
 
 def proxy_login_version(proxy: Address, version: int) -> Line:
-    """The answer to a login is of another protocol."""
+    """Return the line for an answer to a login in another protocol version."""
     return (
         "[tgen-transport.c:769] [_tgentransport_receiveSocksAuth]",
         f"socks server {proxy} returned unexpected version {version}",
@@ -157,7 +157,7 @@ def proxy_login_version(proxy: Address, version: int) -> Line:
 
 
 def proxy_login_failed(proxy: Address, username: str | None, password: str | None) -> Line:
-    """The proxy does not take the login."""
+    """Return the line for a login that the proxy rejects."""
     return (
         "[tgen-transport.c:777] [_tgentransport_receiveSocksAuth]",
         f"socks server {proxy} authentication failed with "
@@ -166,7 +166,7 @@ def proxy_login_failed(proxy: Address, username: str | None, password: str | Non
 
 
 def proxy_refused(transport: SocksTransport, status: int) -> Line:
-    """The proxy does not grant the connection."""
+    """Return the line for a connection that the proxy does not grant."""
     return _no_connection(
         transport,
         f"our request was not granted by the SOCKS server: error status {status:X}: "
@@ -175,14 +175,14 @@ def proxy_refused(transport: SocksTransport, status: int) -> Line:
 
 
 def proxy_version(transport: SocksTransport, version: int) -> Line:
-    """The answer to the request is of another protocol."""
+    """Return the line for an answer to the request in another protocol version."""
     return _no_connection(
         transport, f"we support version 5 but the SOCKS server wants version {version:X}"
     )
 
 
 def proxy_address_type(transport: SocksTransport, kind: int) -> Line:
-    """The proxy names an address of a kind that TGen does not know."""
+    """Return the line for an address type that TGen does not support."""
     place = "[tgen-transport.c:1016] [_tgentransport_receiveSocksResponseType]"
     return place, _connection_failed(transport, f"unsupported address type 0x{kind:X}")
 
@@ -202,8 +202,8 @@ def _connection_failed(transport: SocksTransport, reason: str) -> str:
 # --- flows and traffics
 
 
-def generator_status(generator: Generator, *, complete: bool) -> Line:
-    """A child of a flow or traffic is over, or its model has ended."""
+def generator_status(generator: FlowGenerator, *, complete: bool) -> Line:
+    """Return the line for the end of a child or of the model."""
     number, state = (287, "complete") if complete else (309, "still active")
     return (
         f"[tgen-generator.c:{number}] [_tgengenerator_onCompleteHelper]",
@@ -212,8 +212,8 @@ def generator_status(generator: Generator, *, complete: bool) -> Line:
     )
 
 
-def generated(generator: Generator) -> Line:
-    """A stream or flow has begun."""
+def generated(generator: FlowGenerator) -> Line:
+    """Return the line for a stream or flow that has started."""
     return (
         "[tgen-generator.c:509] [_tgengenerator_generateNext]",
         f"Generated new {generator.child_kind} successfully on {generator.kind} action "
@@ -221,8 +221,8 @@ def generated(generator: Generator) -> Line:
     )
 
 
-def not_generated(generator: Generator, delay_us: int) -> Line:
-    """A stream could not begin."""
+def not_generated(generator: FlowGenerator, delay_us: int) -> Line:
+    """Return the line for a stream that could not be started."""
     return (
         "[tgen-generator.c:512] [_tgengenerator_generateNext]",
         f"Failed to create a {generator.child_kind} on {generator.kind} action "
@@ -230,16 +230,16 @@ def not_generated(generator: Generator, delay_us: int) -> Line:
     )
 
 
-def timer_set(generator: Generator, delay_us: int) -> Line:
-    """The next stream or flow has a time."""
+def timer_set(generator: FlowGenerator, delay_us: int) -> Line:
+    """Return the line for the time of the next stream or flow."""
     return (
         "[tgen-generator.c:471] [_tgengenerator_setTimer]",
         f"Set timer of {delay_us} microseconds for {generator.kind} '{generator.vertex}'",
     )
 
 
-def generator_waits(generator: Generator, delay_us: int) -> Line:
-    """The next stream or flow has a time; TGen says so twice."""
+def generator_waits(generator: FlowGenerator, delay_us: int) -> Line:
+    """Return TGen's second line for the time of the next stream or flow."""
     return (
         "[tgen-generator.c:519] [_tgengenerator_generateNext]",
         f"Generator for {generator.kind} action '{generator.vertex}' will generate the next "
@@ -247,16 +247,16 @@ def generator_waits(generator: Generator, delay_us: int) -> Line:
     )
 
 
-def timer_expired(generator: Generator) -> Line:
-    """That time has come."""
+def timer_expired(generator: FlowGenerator) -> Line:
+    """Return the line for an expired timer."""
     return (
         "[tgen-generator.c:449] [_tgengenerator_onTimerExpired]",
         f"Inter-event delay timer expired on {generator.kind} '{generator.vertex}'",
     )
 
 
-def generator_at_end(generator: Generator) -> Line:
-    """The model of a flow or traffic has ended."""
+def generator_at_end(generator: FlowGenerator) -> Line:
+    """Return the line for the end of a flow's or traffic's model."""
     return (
         "[tgen-generator.c:533] [_tgengenerator_generateNext]",
         f"Found {generator.child_kind} end observation on {generator.kind} '{generator.vertex}' "

@@ -1,7 +1,7 @@
-"""A log as TGen writes it: line by line in form, in big pieces in fact.
+"""Write a log in TGen's format, buffered in large blocks.
 
-A line starts with local date and time, the same instant as Unix time, the level, and the place in
-TGen's source that writes such a line: parsers and people know it by that.
+A line starts with the local date and time, the same instant as Unix time, the level, and the place
+in TGen's source that writes such a line, by which parsers and people identify it.
 """
 
 from __future__ import annotations
@@ -20,12 +20,12 @@ FLUSH_BYTES = 1 << 16
 class TgenLogWriter:
     """The log file of one host.
 
-    Lines are kept until `flush`, or until there are FLUSH_BYTES of them. wants_info: whether lines
-    of level info are written.
+    Lines are buffered until `flush`, or until they have FLUSH_BYTES. wants_info: whether lines of
+    level info are written.
     """
 
     def __init__(self, path: Path, level: LogLevel, clock: Clock) -> None:
-        """Create the file (an existing one is emptied). Raises UserError."""
+        """Create the file; an existing one is truncated. Raises UserError."""
         self.path = path
         self.wants_info = level.value >= LogLevel.INFO.value
         self._threshold = level.value
@@ -63,7 +63,7 @@ class TgenLogWriter:
             self.flush()
 
     def flush(self) -> None:
-        """Write what is buffered. Raises UserError, on a full disk for example."""
+        """Write the buffered lines. Raises UserError, for example if the disk is full."""
         if not self._lines:
             return
         data = memoryview("".join(self._lines).encode("utf-8", "surrogateescape"))
@@ -76,7 +76,7 @@ class TgenLogWriter:
             raise UserError(f"cannot write the log {self.path}: {error.strerror}") from error
 
     def close(self) -> None:
-        """Flush and close."""
+        """Flush and close the file."""
         try:
             self.flush()
         finally:

@@ -1,4 +1,4 @@
-"""The event loop: one epoll, one heap of timers, and the rule that time must pass."""
+"""The event loop: one epoll object, one heap of timers, and a check that time advances."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ EDGE_IN = select.EPOLLIN | select.EPOLLRDHUP | select.EPOLLET
 EDGE_IN_OUT = EDGE_IN | select.EPOLLOUT
 
 MAX_TURNS_IN_AN_INSTANT = 1_000_000
-"""As many turns without time passing are a defect: in virtual time it would never pass again."""
+"""The limit of turns without time passing. In virtual time, time would then never advance again."""
 
 
 class Loop:
     """Calls back for sockets and timers until `stop`.
 
-    Sockets of streams are watched edge-triggered: what is not dealt with does not come up again, so
-    a half-closed or idle socket costs nothing. `turns` counts the wake-ups.
+    Sockets of streams are watched edge-triggered: unhandled events are not reported again, so
+    half-closed or idle sockets cost nothing. `turns` counts the wake-ups.
     """
 
     def __init__(self, clock: Clock) -> None:
@@ -42,11 +42,11 @@ class Loop:
         self._callbacks[fd] = callback
 
     def change(self, fd: int, events: int) -> None:
-        """Watch for other events."""
+        """Watch for other events of a file descriptor."""
         self._epoll.modify(fd, events)
 
     def forget(self, fd: int) -> None:
-        """Stop calling back; the descriptor must be closed next, then the kernel forgets it too."""
+        """Stop calling back. The descriptor must be closed next, which removes it from epoll."""
         self._callbacks.pop(fd, None)
 
     def at(self, time_us: int, callback: Callable[[], None]) -> None:
@@ -55,15 +55,15 @@ class Loop:
         heapq.heappush(self._timers, (time_us, self._timer_count, callback))
 
     def soon(self, callback: Callable[[], None]) -> None:
-        """Call back in this turn, when the current callback is done."""
+        """Call back in this turn, after the current callback."""
         self._soon.append(callback)
 
     def stop(self) -> None:
-        """Let `run` return after this turn."""
+        """Make `run` return after this turn."""
         self._stopped = True
 
     def run(self) -> None:
-        """Call back until stopped. Raises UserError when time stands still."""
+        """Call back until stopped. Raises UserError if time does not advance."""
         clock, callbacks, timers, soon = self.clock, self._callbacks, self._timers, self._soon
         instant_us, turns_in_instant = -1, 0
         while not self._stopped:
@@ -77,10 +77,10 @@ class Loop:
             if turns_in_instant >= MAX_TURNS_IN_AN_INSTANT:
                 raise UserError(
                     f"{turns_in_instant} events of sockets and timers without time passing",
-                    "A defect of the traffic driver, or a clock that stands still.",
+                    "This is a bug in the traffic driver, or the clock does not advance.",
                 )
             for fd, mask in events:
-                # An earlier event of this turn may have ended what this one is for.
+                # An earlier event of this turn may have closed this descriptor.
                 callback = callbacks.get(fd)
                 if callback is not None:
                     callback(mask)
@@ -92,5 +92,5 @@ class Loop:
                     soon.popleft()()
 
     def close(self) -> None:
-        """Release the epoll descriptor."""
+        """Close the epoll descriptor."""
         self._epoll.close()

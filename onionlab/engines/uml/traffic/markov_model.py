@@ -1,12 +1,12 @@
-"""TGen's Markov models: states, what each emits, and how long to wait then.
+"""TGen's Markov models: states, their emissions, and the delays after them.
 
-There are three kinds, all in one format (doc/TGen-Markov-Models.md of TGen 1.1.2): a flow model
-says when flows begin, a stream model when the streams of a flow begin, and a packet model when each
-side of a stream sends. Read as tgen-markovmodel.c reads them; the walk is in ``markov_walk.py``.
+All three kinds have one format (doc/TGen-Markov-Models.md of TGen 1.1.2). A flow model determines
+when flows start, a stream model when the streams of a flow start, and a packet model when each side
+of a stream sends. They are parsed like in tgen-markovmodel.c; the walk is in ``markov_walk.py``.
 
-Refused besides what TGen refuses, because TGen would abort there or never come to an end: a state
-that can be reached and cannot be left, an observation's name on what is none, parameters that are
-not finite, two start states.
+In addition to models that TGen rejects, models are rejected with which TGen would abort or never
+end: with a reachable state that cannot be left, a state with an observation's name, parameters that
+are not finite, or two start states.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from .graphml import NUMERIC_TYPES, Edge, Graphml, Key, igraph_text, parse_graph
 
 _NUMBER = re.compile(r"[-+]?(\d+\.?\d*|\.\d+)([eE][-+]?\d+)?", re.ASCII)
 
-# TGen compares only as many letters as these have, in either case, whatever follows them.
+# TGen compares only this many letters, ignoring case and the rest of the word.
 _START, _STATE, _OBSERVATION = "start", "state", "observation"
 _TRANSITION, _EMISSION = "transition", "emission"
 
@@ -37,10 +37,10 @@ _POSITIVE = ("param_rate", "param_shape")
 
 
 class Event(enum.Enum):
-    """What a walk through a model observes; the values begin the names of the observations.
+    """The events of a walk through a model. The values are prefixes of the observations' names.
 
-    In a packet model TO_SERVER is a packet that the client sends and TO_ORIGIN one that the server
-    sends. In stream and flow models both begin a stream or a flow. END: nothing more comes.
+    In a packet model, TO_SERVER is a packet that the client sends and TO_ORIGIN one that the server
+    sends. In stream and flow models, both start a stream or a flow. END: no more events follow.
     """
 
     TO_SERVER = "+"
@@ -61,10 +61,10 @@ Option = TypeVar("Option")
 
 @dataclass(frozen=True)
 class Choice(Generic[Option]):
-    """Options of which one is taken by weight.
+    """Options of which one is chosen by weight.
 
-    cumulative: for each option the sum of the weights up to it; in igraph's order of edges, which
-    is a part of what a random number means.
+    cumulative: for each option the sum of the weights up to it, in igraph's order of edges, which
+    determines the meaning of a random number.
     """
 
     options: tuple[Option, ...] = ()
@@ -73,7 +73,7 @@ class Choice(Generic[Option]):
 
 @dataclass(frozen=True)
 class State:
-    """A state: where to go next (numbers of states), and what it emits when it was gone to."""
+    """A state: its successors (numbers of states), and its emissions after it is reached."""
 
     name: str
     transitions: Choice[int]
@@ -82,9 +82,9 @@ class State:
 
 @dataclass(frozen=True)
 class MarkovModel:
-    """A model: its states, the number of the one where a walk starts, and its file's content.
+    """A model: its states, the number of the start state, and its file's content.
 
-    name: as TGen calls it, a file's name without its directory.
+    name: TGen's name for it, the file's name without its directory.
     """
 
     name: str
@@ -94,7 +94,7 @@ class MarkovModel:
 
     @property
     def ends(self) -> bool:
-        """Whether a walk can come to an end."""
+        """True if a walk can end."""
         return any(
             emission.event is Event.END
             for state in self.states
@@ -103,33 +103,33 @@ class MarkovModel:
 
     @functools.cached_property
     def text(self) -> bytes:
-        """The model as TGen sends it to a server."""
+        """The model in the format that TGen sends to a server."""
         return igraph_text(self.graph)
 
 
 def load_model(path: Path, read: Callable[[Path], bytes] = Path.read_bytes) -> MarkovModel:
-    """Read a model's file. Raises UserError that names the file and what is wrong in it."""
+    """Read a model's file. Raises UserError with the file and the error in it."""
     try:
         content = read(path)
-    # A path with a null byte in it is a ValueError.
+    # A path that contains a null byte raises ValueError.
     except (OSError, ValueError) as error:
         reason = error.strerror if isinstance(error, OSError) else str(error)
         raise UserError(
             f"{path}: cannot read this Markov model of TGen: {reason}",
-            "Paths in a TGen graph count from the directory that TGen is started in.",
+            "Paths in a TGen graph are relative to the directory that TGen is started in.",
         ) from error
     try:
         return parse_model(path.name, content)
     except ValueError as error:
         raise UserError(
             f"{path}: {error}",
-            "The format of TGen's Markov models: doc/TGen-Markov-Models.md in TGen's repository.",
+            "The format is described in doc/TGen-Markov-Models.md in TGen's repository.",
         ) from error
 
 
 @functools.lru_cache(maxsize=64)
 def parse_model(name: str, content: bytes) -> MarkovModel:
-    """Read a model from GraphML. Raises ValueError that says what is wrong."""
+    """Parse a model from GraphML. Raises ValueError with the error."""
     graph = parse_graphml(content)
     _check_keys(graph)
     names = {vertex: _vertex_name(vertex, data) for vertex, data in graph.vertices.items()}
@@ -151,7 +151,7 @@ def parse_model(name: str, content: bytes) -> MarkovModel:
         _state(graph, vertex, names[vertex], numbers, observations) for vertex in numbers
     )
     model = MarkovModel(name, states, numbers[starts[0]], graph)
-    _check_ways_on(model)
+    _check_exits(model)
     return model
 
 
@@ -192,7 +192,7 @@ def _vertex_name(vertex: str, data: Mapping[str, str]) -> str:
 
 
 def _observation(vertex: str, name: str, data: Mapping[str, str]) -> Event | None:
-    """Return the event that a vertex stands for; None for a state."""
+    """Return the event that a vertex represents, or None for a state."""
     event = next((event for event in Event if _begins(name, event.value)), None)
     kind = data.get("type", "")
     if _begins(kind, _OBSERVATION) and not _begins(name, _START):
@@ -209,8 +209,8 @@ def _observation(vertex: str, name: str, data: Mapping[str, str]) -> Event | Non
         )
     if event is not None:
         raise ValueError(
-            f"vertex {vertex!r}: a state's 'name' must not begin with '+', '-', 'F' or 'f' as "
-            f"{name!r} does: TGen would take it for an observation"
+            f"vertex {vertex!r}: a state's 'name' must not start with '+', '-', 'F' or 'f' as "
+            f"{name!r} does: TGen would treat it as an observation"
         )
     return None
 
@@ -223,11 +223,11 @@ def _check_ends(edge: Edge, observations: Mapping[str, Event]) -> None:
             f"{_name(edge)}: attribute 'type' is {kind!r}, must be {_TRANSITION!r} or {_EMISSION!r}"
         )
     if edge.source in observations:
-        raise ValueError(f"{_name(edge)}: nothing leads on from an observation")
+        raise ValueError(f"{_name(edge)}: an observation must not have outgoing edges")
     if emission and edge.target not in observations:
-        raise ValueError(f"{_name(edge)}: an emission leads to an observation")
+        raise ValueError(f"{_name(edge)}: an emission has to lead to an observation")
     if not emission and edge.target in observations:
-        raise ValueError(f"{_name(edge)}: a transition leads to a state")
+        raise ValueError(f"{_name(edge)}: a transition has to lead to a state")
 
 
 def _state(
@@ -289,15 +289,15 @@ def _parameter(edge: Edge, name: str) -> float:
 
 
 def _number(owner: str, name: str, text: str) -> float:
-    # float() takes more than GraphML does, as "1_000" or digits of other scripts.
+    # float() accepts more than GraphML, such as "1_000" or digits of other scripts.
     value = float(text) if _NUMBER.fullmatch(text.strip()) else math.nan
     if not math.isfinite(value):
         raise ValueError(f"{owner}: attribute {name!r} is {text!r}, not a finite number")
     return value
 
 
-def _check_ways_on(model: MarkovModel) -> None:
-    """Refuse states without a way on: there TGen ends a flow, but sends on a stream forever."""
+def _check_exits(model: MarkovModel) -> None:
+    """Reject states that cannot be left: there TGen ends a flow but continues a stream forever."""
     reached: set[int] = set()
     border = {model.start}
     while border:
@@ -311,8 +311,7 @@ def _check_ways_on(model: MarkovModel) -> None:
             raise ValueError(f"state {state.name!r} can be reached but has no emission")
         if not state.transitions.options and (number not in targets or not ends):
             raise ValueError(
-                f"state {state.name!r} can be reached but has no transition, and not only 'F' is "
-                "emitted there"
+                f"state {state.name!r} can be reached but has no transition, and emits not only 'F'"
             )
 
 
@@ -329,7 +328,8 @@ def _internal(
 ) -> MarkovModel:
     """Return a model of one state that emits events with equal weights, forever."""
     parameters = PARAMETERS[distribution.name]
-    # In the order of TGen's own text (tgen-config.c): igraph keeps it, and so do the bytes sent.
+    # The order is that of TGen's own text (tgen-config.c): igraph keeps it, and it affects the
+    # bytes sent.
     keys = [
         *(Key("edge", name, "double") for name in parameters),
         Key("edge", "distribution", "string"),
@@ -361,14 +361,14 @@ def _internal(
 INTERNAL_PACKET_MODEL = _internal(
     "packet", Distribution("exponential", (100.0,)), (Event.TO_ORIGIN, Event.TO_SERVER), "nonstop"
 )
-"""TGen's packet model where none is given: both sides send, at once, and never end."""
+"""TGen's default packet model: both sides send immediately and never end."""
 
 INTERNAL_STREAM_MODEL = _internal(
     "stream", Distribution("normal", (10e6, 4e6)), (Event.TO_SERVER,), "default"
 )
-"""TGen's stream model where none is given: a stream every 10 s or so, forever."""
+"""TGen's default stream model: a stream about every 10 s, forever."""
 
 INTERNAL_FLOW_MODEL = _internal(
     "flow", Distribution("normal", (60e6, 15e6)), (Event.TO_SERVER,), "default"
 )
-"""TGen's flow model where none is given: a flow every minute or so, forever."""
+"""TGen's default flow model: a flow about every minute, forever."""

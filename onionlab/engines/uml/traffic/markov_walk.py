@@ -1,4 +1,4 @@
-"""Walks through TGen's Markov models, with TGen's own random choices (tgen-markovmodel.c)."""
+"""Walks through TGen's Markov models with TGen's random choices (tgen-markovmodel.c)."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ class Step(NamedTuple):
 
 
 class MarkovWalk:
-    """A walk: the same steps for the same model and seed as TGen's.
+    """A walk with the same steps as TGen's for the same model and seed.
 
     seed: 0 to 2**32 - 1. ended: whether END was observed, after which every step is END.
     """
@@ -30,20 +30,20 @@ class MarkovWalk:
         self._state = model.start
 
     def step(self) -> Step:
-        """Go to the next state and take what it emits."""
+        """Go to the next state and return its emission."""
         if self.ended:
             return Step(Event.END, 0)
         states = self.model.states
         self._state = self._choose(states[self._state].transitions)
         emission = self._choose(states[self._state].emissions)
-        # TGen draws the delay after the end too, though nothing waits for it: a reset walk goes on
-        # with the numbers that follow.
+        # TGen also draws the delay after the end, although nothing waits for it. A walk after a
+        # reset continues with the following numbers.
         delay_us = emission.delay.draw_us(self._random)
         self.ended = emission.event is Event.END
         return Step(emission.event, delay_us)
 
     def reset(self) -> None:
-        """Go back to the start; the random numbers go on."""
+        """Return to the start state. The random numbers continue."""
         self.ended = False
         self._state = self.model.start
 

@@ -1,4 +1,4 @@
-"""Network namespaces: a socket belongs for life to the one it was made in."""
+"""Network namespaces. A socket permanently belongs to the namespace that it was created in."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ _CLONE_NEWNET = 0x40000000
 class Namespaces:
     """The namespaces of a simulation, by their open descriptors.
 
-    The process stays where it was last: only the making of sockets depends on it, so going back
-    each time would cost a system call for nothing. `close` goes back to the process's own.
-    os.setns() exists from Python 3.12 on, so this calls the C library.
+    The process stays in the last namespace: only the creation of sockets depends on it, so
+    returning would be an unnecessary system call. `close` returns to the process's own. os.setns()
+    was added in Python 3.12, so this calls the C library.
     """
 
     def __init__(self) -> None:
@@ -31,9 +31,9 @@ class Namespaces:
             self._fds[path] = _open(path)
 
     def enter(self, path: str | None) -> None:
-        """Let the sockets made from now on be in a namespace opened before; None: the own one.
+        """Create new sockets in a namespace that was opened before; None for the process's own.
 
-        Raises UserError where the process may not.
+        Raises UserError if the process has no permission.
         """
         if path == self._current:
             return
@@ -45,7 +45,7 @@ class Namespaces:
         self._current = path
 
     def close(self) -> None:
-        """Go back and close all descriptors."""
+        """Return to the own namespace and close all descriptors."""
         self.enter(None)
         for fd in self._fds.values():
             os.close(fd)

@@ -1,4 +1,4 @@
-"""TGen's formats of option values (doc/TGen-Options.md of TGen 1.1.2): sizes, times, peers."""
+"""Parse TGen's option values (doc/TGen-Options.md of TGen 1.1.2): sizes, times, peers."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _LIMIT = 2**63
 
 
 class Peer(NamedTuple):
-    """Where to connect to: a host's name or IPv4 address, and a port."""
+    """The target of a connection: a host's name or IPv4 address, and a port."""
 
     name: str
     port: int
@@ -39,7 +39,7 @@ def parse_size(text: str) -> int:
     """Return the bytes of "5 KiB" or "1000". Raises ValueError."""
     value = _scaled(text, _SIZE_FACTORS, default="bytes", what="size")
     if value == 0 and _SIZE_FACTORS[_split(text)[1].lower() or "bytes"] != 1:
-        raise ValueError(f"{text!r}: TGen takes a size of 0 in bytes only")
+        raise ValueError(f"{text!r}: TGen accepts a size of 0 only in bytes")
     return value
 
 

@@ -1,4 +1,4 @@
-"""When a side of a stream sends how much, by a packet model (tgen-stream.c)."""
+"""Schedule the bursts of one side of a stream by a packet model (tgen-stream.c)."""
 
 from __future__ import annotations
 
@@ -8,32 +8,34 @@ from .markov_model import Event
 from .markov_walk import MarkovWalk
 
 PACKET_BYTES = 1434
-"""The payload of a packet of a model."""
+"""The payload of a packet in a model."""
 
 AT_ONCE_US = 10_000
-"""Packets that are no further apart than this leave together."""
+"""Packets with at most this interval between them are sent together."""
 
 BURST_BYTES = 1 << 15
-"""TGen looks no further ahead: when so much is to be sent, it is sent."""
+"""TGen's limit: it sends this many bytes without looking further ahead."""
 
 
 _MAX_STEPS = 100_000
-"""So many packets of the other side in an instant, and TGen would perhaps never come back."""
+"""The limit of steps per burst. With this many packets of the other side in an instant, TGen might
+never continue.
+"""
 
 
 class Burst(NamedTuple):
-    """What to send now, maybe nothing, and how long to wait then before the next burst."""
+    """The bytes to send now, possibly none, and the pause before the next burst."""
 
     send_bytes: int
     pause_us: int
 
 
 class PacketSchedule:
-    """One side's bursts. Both sides walk through the same model and see the same packets.
+    """The bursts of one side. Both sides walk through the same model and see the same packets.
 
-    mine: the event that is a packet of this side. expected_bytes: what the other side sends, as far
-    as this walk has come. ended: whether the model has come to its end, after which there are no
-    more bursts.
+    mine: the event for a packet of this side. expected_bytes: the bytes that the other side has
+    sent up to this point of the walk. ended: whether the model has ended, after which no more
+    bursts follow.
     """
 
     def __init__(self, walk: MarkovWalk, mine: Event) -> None:
@@ -43,14 +45,14 @@ class PacketSchedule:
 
     @property
     def ended(self) -> bool:
-        """Whether the model's end was reached."""
+        """True if the model has ended."""
         return self._walk.ended
 
     def next_burst(self, left_bytes: int | None) -> Burst:
-        """Walk on until there is something to send, or to wait for.
+        """Walk until there is something to send or to wait for.
 
-        left_bytes: as much is to be sent in all, however often the model ends before; None: the
-        model says how much.
+        left_bytes: the remaining bytes to send, even if the model ends before; None if the model
+        determines the size.
         """
         limit = BURST_BYTES if left_bytes is None else min(left_bytes, BURST_BYTES)
         send_bytes = delay_us = 0
@@ -72,8 +74,8 @@ class PacketSchedule:
                 delay_us += step_us
             if delay_us > AT_ONCE_US:
                 break
-        # A full burst is cut where the size is known, and otherwise complete: the other side counts
-        # on whole packets. A delay that is shorter than the limit is forgotten, as in TGen.
+        # If the size is known, cut a full burst; otherwise send all of it, because the other side
+        # counts whole packets. A delay that is shorter than the limit is dropped, as in TGen.
         if left_bytes is not None:
             send_bytes = min(send_bytes, limit)
         return Burst(send_bytes, delay_us if delay_us > AT_ONCE_US else 0)

@@ -1,11 +1,11 @@
-"""What comes in over a stream: payload is counted and thrown away, the rest waits in a buffer.
+"""The receiving side of a stream: payload is counted and discarded, other data is buffered.
 
-Two things are done in fewer system calls than in TGen:
+It needs fewer system calls than TGen:
 
-- Payload is discarded in the kernel (MSG_TRUNC) and not summed up, unless asked for.
-- Between the first and the last byte of a payload the socket wakes the process only when a good
-  piece has arrived (SO_RCVLOWAT). What is there is read in any case at each heartbeat, so that the
-  counts of a heartbeat are right.
+- Payload is discarded in the kernel (MSG_TRUNC), without a checksum unless requested.
+- Between the first and the last byte of a payload, the socket wakes up the process only when a
+  large piece has arrived (SO_RCVLOWAT). Each heartbeat also reads the available bytes, so that its
+  counts are correct.
 """
 
 from __future__ import annotations
@@ -26,11 +26,11 @@ DISCARD_BYTES = 1 << 24
 _OPEN = TransportState.OPEN
 _PAYLOAD, _SUCCESS = ReceiveState.PAYLOAD, ReceiveState.SUCCESS
 
-# As plain numbers: putting two of the socket module's flags together is a call of Python code.
+# Use plain numbers, because combining two flags of the socket module calls Python code.
 _DONTWAIT = int(socket.MSG_DONTWAIT)
 _DISCARD_FLAGS = _DONTWAIT | int(getattr(socket, "MSG_TRUNC", 0))
 
-# Never touched by the kernel when it truncates, so these are pages that do not exist.
+# The kernel does not touch this buffer when it truncates, so its pages are never allocated.
 _DISCARD = memoryview(bytearray(DISCARD_BYTES))
 
 _TCP_INFO_LAST_DATA_RECV = struct.Struct("52xI")
@@ -40,11 +40,11 @@ _TCP_INFO_BYTES = 104
 class Receiving:
     """One direction of a stream.
 
-    wanted_bytes: of payload; 0: until the packet model ends; None: the peer does not even send a
-    checksum. total_bytes: since the transport is open. Times are microseconds of the monotonic
-    clock; None: has not happened.
-    before_drain: the times `last_at` and the stream's `progress` before a read that happened
-    because of a heartbeat, not of an arrival; None where there was none since the last arrival.
+    wanted_bytes: the payload's size; 0: until the packet model ends; None: the peer does not even
+    send a checksum. total_bytes: since the transport is open. Times are microseconds of the
+    monotonic clock, None if they have not happened. before_drain: the values of `last_at` and the
+    stream's `progress` before a read that was caused by a heartbeat instead of an arrival; None if
+    no such read followed the last arrival.
     """
 
     def __init__(self, stream: Stream, state: ReceiveState, wanted_bytes: int) -> None:
@@ -65,9 +65,9 @@ class Receiving:
         self._digest = hashlib.md5(usedforsecurity=False) if verify else None
 
     def read(self, *, to_the_end: bool) -> None:
-        """Read what has arrived; to_the_end: and what comes after it, an end or an error.
+        """Read the available bytes; to_the_end: including a following end of file or error.
 
-        The stream goes through its states with what is not payload.
+        Data other than payload advances the stream's state.
         """
         stream, owner = self._stream, self._owner
         while not stream.over and not (self.wanted_bytes == 0 and self.state is _SUCCESS):
@@ -108,7 +108,7 @@ class Receiving:
                 return
 
     def take(self, count: int) -> bytes | None:
-        """Take the first bytes out of the buffer; None where there are fewer."""
+        """Remove the first bytes from the buffer and return them, or None if there are fewer."""
         if len(self.buffer) < count:
             return None
         taken = bytes(self.buffer[:count])
@@ -116,7 +116,7 @@ class Receiving:
         return taken
 
     def take_payload(self) -> None:
-        """Take what the buffer holds of the payload."""
+        """Remove the payload from the buffer."""
         count = len(self.buffer)
         if self.wanted_bytes:
             count = min(count, self.wanted_bytes - self.payload_bytes)
@@ -127,7 +127,7 @@ class Receiving:
             self._count_payload(count)
 
     def payload_md5(self) -> str | None:
-        """The sum of the payload, in hexadecimal digits; None where it is not asked for."""
+        """Return the MD5 sum of the payload as hexadecimal digits, or None if not requested."""
         return None if self._digest is None else self._digest.hexdigest()
 
     def _count_payload(self, count: int) -> None:
@@ -147,14 +147,14 @@ class Receiving:
             self.state = ReceiveState.CHECKSUM
         elif owner.wants_info:
             self._stream.log_status()
-        # Wake the process when the rest of the payload or a good piece of it is there.
+        # Wake up the process when the rest of the payload or a large piece of it has arrived.
         low_water = max(1, min(left, owner.low_water_bytes))
         if low_water != self._low_water:
             self._low_water = low_water
             self._sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVLOWAT, low_water)
 
     def drain(self) -> None:
-        """Count what has arrived without being worth a wake-up."""
+        """Count bytes that have arrived without a wake-up."""
         if self._low_water > 1 and self.state is _PAYLOAD:
             before = self.before_drain or (self.last_at, self._stream.progress)
             bytes_before = self.payload_bytes
@@ -163,7 +163,7 @@ class Receiving:
                 self.before_drain = before
 
     def correct_drained_times(self) -> None:
-        """Ask the kernel when the last bytes came, where a heartbeat found them waiting."""
+        """Ask the kernel for the arrival time of the last bytes if a heartbeat found them."""
         if self.before_drain is None:
             return
         last_at, progress = self.before_drain

@@ -1,8 +1,8 @@
-"""What goes out over a stream: messages in TGen's pieces, and payload.
+"""The sending side of a stream: messages in TGen's pieces, and payload.
 
-A proxy may pack each piece into cells of its own, so a message is one piece and nothing is sent
-together with it. A server offers the kernel more payload at once than TGen's 32 KiB, which takes
-fewer system calls. With a packet model the payload goes out in the model's bursts.
+A proxy may put each piece into separate cells, so a message is one piece that is sent alone. A
+server passes more payload to the kernel at once than TGen's 32 KiB, which needs fewer system calls.
+With a packet model, payload is sent in the model's bursts.
 """
 
 from __future__ import annotations
@@ -30,8 +30,8 @@ _LETTERS = memoryview(wire.PAYLOAD_LETTER * SEND_BYTES)
 class Sending:
     """The other direction of a stream; see `Receiving`.
 
-    wanted_bytes: of payload; 0: until the model ends; None: the peer wants none, and no checksum
-    either. schedule: when to send how much; None: all at once.
+    wanted_bytes: the payload's size; 0: until the model ends; None: the peer expects neither
+    payload nor a checksum. schedule: the bursts; None to send all at once.
     """
 
     def __init__(self, stream: Stream, state: SendState, wanted_bytes: int) -> None:
@@ -51,11 +51,11 @@ class Sending:
         self._pauses = False
 
     def next(self, message: bytes) -> None:
-        """Let a message be the next to be sent."""
+        """Set the next message to send."""
         self._message = memoryview(message)
 
     def send(self) -> None:
-        """Send as much as the socket takes of what is to be sent."""
+        """Send as much pending data as the socket accepts."""
         stream = self._stream
         try:
             while not stream.over:
@@ -69,7 +69,7 @@ class Sending:
                     elif not self._send_payload():
                         return
                 elif self.state is _FOOTER:
-                    # It answers the other side's checksum.
+                    # The footer answers the other side's checksum.
                     if stream.receiving.state not in (ReceiveState.FOOTER, ReceiveState.SUCCESS):
                         return
                     self.next(wire.FOOTER)
@@ -81,11 +81,11 @@ class Sending:
             stream.write_failed(error)
 
     def send_last_message(self, message: bytes) -> None:
-        """Send a message after which nothing follows. Raises OSError where it does not go now."""
+        """Send the last message of a stream. Raises OSError if it cannot be sent immediately."""
         self._count(self._sock.send(message, _DONTWAIT))
 
     def went_out(self, sent: int) -> bool:
-        """Take note of so many bytes of the message; False when the rest of it has to wait."""
+        """Count sent bytes of the message. Return False if the rest of it has to wait."""
         self._count(sent)
         assert self._message is not None
         self._message = self._message[sent:]
@@ -120,7 +120,7 @@ class Sending:
             stream.end_if_complete()
 
     def _send_payload(self) -> bool:
-        """Send a piece of payload; False when the socket is full."""
+        """Send a piece of payload. Return False if the socket is full."""
         assert self.wanted_bytes is not None
         owner = self._owner
         at_once = STATUS_SEND_BYTES if owner.wants_info else SEND_BYTES
@@ -148,7 +148,7 @@ class Sending:
         return sent
 
     def _send_packets(self, schedule: PacketSchedule) -> bool:
-        """Send a burst of a packet model; False when the socket is full or a pause begins."""
+        """Send a burst of a packet model. Return False if the socket is full or a pause starts."""
         if self._pauses:
             return False
         left = self.wanted_bytes - self.payload_bytes if self.wanted_bytes else None
@@ -158,9 +158,10 @@ class Sending:
                 return True
             self._burst_bytes, pause_us = schedule.next_burst(left)
             if pause_us:
-                # The burst leaves before the pause; what the socket does not take, after it.
+                # The burst is sent before the pause, and bytes that the socket does not accept
+                # after it.
                 self._pauses = True
-                self._owner.call_at(self._owner.now_us + pause_us, self._go_on)
+                self._owner.call_at(self._owner.now_us + pause_us, self._resume)
         if self._burst_bytes:
             at_most = self._burst_bytes
             sent = self._send_letters(at_most)
@@ -171,10 +172,10 @@ class Sending:
         return not self._pauses
 
     def end_pause(self) -> None:
-        """Let a packet model's pause be over: the connection is, and writing tells how."""
+        """End a packet model's pause: the connection has ended, and a write shows the error."""
         self._pauses = False
 
-    def _go_on(self) -> None:
+    def _resume(self) -> None:
         self._pauses = False
         if not self._stream.over:
             self.send()
@@ -184,7 +185,7 @@ class Sending:
             self.state = SendState.CHECKSUM
             self.next(wire.checksum_line(self.wanted_bytes))
             return
-        # Where the model says when it is enough there is neither checksum nor closing line. TGen
-        # does not shut down its half of the connection either: Tor would close the other one too.
+        # If the model determines the size, neither checksum nor closing line is sent. Like TGen, do
+        # not shut down this half of the connection: Tor would close the other one, too.
         self.state = SendState.SUCCESS
         self._stream.end_if_complete()

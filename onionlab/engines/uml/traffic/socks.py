@@ -1,7 +1,7 @@
-"""SOCKS5 as TGen speaks it (RFC 1928, RFC 1929; tgen-transport.c): a login or none, then CONNECT.
+"""TGen's SOCKS5 client (RFC 1928, RFC 1929; tgen-transport.c): an optional login, then CONNECT.
 
-Each message is sent whole before the answer to it is looked at, and each field of an answer is a
-state of its own: TGen's log names the state that a stream was in when it ended.
+Each message is sent completely before its answer is parsed, and each field of an answer has its own
+state: TGen's log contains the state that a stream ended in.
 """
 
 from __future__ import annotations
@@ -23,14 +23,14 @@ _GRANTED = 0
 
 _IPV4_AND_PORT_BYTES = 4 + 2
 _PORT_BYTES = 2
-_LONGEST_NAME_BYTES = 255
+_MAX_NAME_BYTES = 255
 
 
 class SocksTransport(Transport):
-    """A connection through a proxy: open once the proxy has granted it.
+    """A connection through a proxy, which is open when the proxy has granted it.
 
-    username, password: a login takes place where one of them is given. resolve: returns the IPv4
-    address of a name, None where it has none.
+    username, password: a login is performed if one of them is given. resolve: returns the IPv4
+    address of a name, or None if it has none.
     """
 
     proxy: Address
@@ -54,16 +54,16 @@ class SocksTransport(Transport):
 
     @property
     def greeting(self) -> bytes:
-        """The one method that is offered."""
+        """The greeting, which offers a single method."""
         return bytes([_VERSION, 1, self._method])
 
     def connected(self, now_us: int) -> None:
-        """Take note that the connection is there: the proxy's, which is to be greeted next."""
+        """Record that the connection to the proxy is established. The greeting is sent next."""
         self.connected_at = now_us
         self.state = TransportState.INIT
 
     def message_sent(self, now_us: int) -> bool:
-        """Take note that a whole message has gone out; whether it was one to the proxy."""
+        """Record that a whole message was sent. Return whether it was a message to the proxy."""
         if self.state is TransportState.INIT:
             self.state, self.proxy_init = TransportState.CHOICE, now_us
         elif self.state is TransportState.AUTH_REQUEST:
@@ -75,7 +75,7 @@ class SocksTransport(Transport):
         return True
 
     def received(self, buffer: bytearray, now_us: int) -> bytes:
-        """Take the proxy's answer from the buffer, if it is all there; return what to send next.
+        """Remove a complete answer of the proxy from the buffer. Return the next message to send.
 
         Raises HandshakeError.
         """
@@ -93,7 +93,7 @@ class SocksTransport(Transport):
 
     def _login(self) -> bytes:
         self.state = TransportState.AUTH_REQUEST
-        # Without one of the two TGen sends a single NUL in its place.
+        # If one of the two is missing, TGen sends a single NUL in its place.
         user, password = (
             b"\x00" if text is None else _at_most_255(text)
             for text in (self.username, self.password)
@@ -125,7 +125,7 @@ class SocksTransport(Transport):
         else:
             if address is None and name is not None:
                 address = self.remote.address = self._resolve(name)
-            # TGen asks for 0.0.0.0 when it cannot resolve a name; the proxy then refuses.
+            # TGen requests 0.0.0.0 if it cannot resolve a name. The proxy then refuses the request.
             target = bytes([_IPV4]) + socket.inet_aton(address or "0.0.0.0")
         port = struct.pack("!H", self.remote.port)
         return bytes([_VERSION, _CONNECT, _RESERVED]) + target + port
@@ -180,7 +180,7 @@ _ANSWERS: dict[TransportState, Callable[[SocksTransport, bytearray, int], bytes]
 
 
 def _take(buffer: bytearray, count: int) -> bytes:
-    """Take the first `count` bytes; none where there are fewer."""
+    """Remove the first `count` bytes and return them, or no bytes if there are fewer."""
     if len(buffer) < count:
         return b""
     taken = bytes(buffer[:count])
@@ -189,4 +189,4 @@ def _take(buffer: bytearray, count: int) -> bytes:
 
 
 def _at_most_255(text: str) -> bytes:
-    return text.encode()[:_LONGEST_NAME_BYTES]
+    return text.encode()[:_MAX_NAME_BYTES]

@@ -1,8 +1,8 @@
-"""The states and errors of a stream and of the transport below it, in TGen 1.1.2's words.
+"""The states and errors of a stream and of its transport, with TGen 1.1.2's names.
 
-They are members of enums to the code and TGen's names to the log. What is compared at each arrival
-of bytes has a name of its own in its module: looking a member up in its enum takes Python 3.11 four
-times as long as the comparison.
+The code uses enum members, and the log uses TGen's names. Modules have constants for members that
+are compared at each arrival of bytes: in Python 3.11, looking up an enum member takes four times as
+long as the comparison.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from enum import StrEnum
 
 
 class TransportState(StrEnum):
-    """How far a connection and the handshake with its proxy are (tgen-transport.c)."""
+    """The state of a connection and of the handshake with its proxy (tgen-transport.c)."""
 
     CONNECT = "CONNECT"
     INIT = "INIT"
@@ -29,7 +29,7 @@ class TransportState(StrEnum):
 
 
 class TransportFault(StrEnum):
-    """What went wrong with a connection or with the handshake (tgen-transport.c)."""
+    """The error of a connection or of the handshake (tgen-transport.c)."""
 
     NONE = "NONE"
     CONNECT = "CONNECT"
@@ -45,7 +45,7 @@ class TransportFault(StrEnum):
 
 
 class SendState(StrEnum):
-    """What a stream is to send next (tgen-stream.c). FOOTER waits for the other side's checksum."""
+    """The next message of a stream (tgen-stream.c). FOOTER waits for the other side's checksum."""
 
     NONE = "SEND_NONE"
     COMMAND = "SEND_COMMAND"
@@ -58,7 +58,7 @@ class SendState(StrEnum):
 
 
 class ReceiveState(StrEnum):
-    """What a stream expects next (tgen-stream.c)."""
+    """The message that a stream expects next (tgen-stream.c)."""
 
     NONE = "RECV_NONE"
     AUTHENTICATE = "RECV_AUTHENTICATE"
@@ -72,10 +72,10 @@ class ReceiveState(StrEnum):
 
 
 class StreamFault(StrEnum):
-    """What went wrong with a stream (tgen-stream.c); a server tells some of them its client.
+    """The error of a stream (tgen-stream.c). A server reports some of them to its client.
 
-    PROXY: the transport did not come about, in whatever way. MISC: the kernel reports an error of
-    the socket that neither reading nor writing met.
+    PROXY: the transport could not be established. MISC: the kernel reports a socket error that
+    neither reading nor writing encountered.
     """
 
     NONE = "NONE"

@@ -1,7 +1,7 @@
 """One stream: TGen's protocol over a transport.
 
-The states, the times and the errors are those of tgen-stream.c; a stream's end is one line of log
-that shows them all (log_lines.py). Bytes come in by receiving.py and go out by sending.py.
+The states, times and errors are those of tgen-stream.c. At the end of a stream, one log line
+contains them all (log_lines.py). receiving.py handles incoming bytes, sending.py outgoing bytes.
 """
 
 from __future__ import annotations
@@ -38,8 +38,8 @@ _READABLE = select.EPOLLIN | _TO_THE_END
 _MD5_DIGITS = 32
 
 
-class Owner(Protocol):
-    """The host that a stream belongs to."""
+class StreamContext(Protocol):
+    """The interface of the host that a stream belongs to."""
 
     name: str
     log: TgenLogWriter
@@ -49,13 +49,13 @@ class Owner(Protocol):
 
     @property
     def now_us(self) -> int:
-        """Current time of the monotonic clock."""
+        """The current time of the monotonic clock."""
 
     def count_bytes(self, read: int, written: int) -> None:
-        """Take note of bytes for the next heartbeat."""
+        """Add bytes to the counters of the next heartbeat."""
 
     def want_writable(self, stream: Stream) -> None:
-        """Tell the stream when its socket can be written to again."""
+        """Notify the stream when its socket is writable again."""
 
     def resolve(self, name: str) -> str | None:
         """Return the IPv4 address of a name."""
@@ -64,22 +64,22 @@ class Owner(Protocol):
         """Call back at a time of the monotonic clock."""
 
     def model_at(self, path: str) -> MarkovModel | None:
-        """Return the packet model that a client names; None where there is none."""
+        """Return the packet model that a client requests, or None if it does not exist."""
 
     def stream_ended(self, stream: Stream) -> None:
-        """The stream is over and its socket can be closed."""
+        """Handle the end of a stream; its socket can be closed."""
 
 
 class Stream:
-    """A stream in progress. `on_event` takes what epoll says about its socket (edge-triggered).
+    """A stream in progress. `on_event` handles epoll's events of its socket (edge-triggered).
 
-    Times are microseconds of the monotonic clock, as in TGen; None: has not happened. progress: of
-    the last byte in either direction.
+    Times are microseconds of the monotonic clock, as in TGen, None if they have not happened.
+    progress: the time of the last byte in either direction.
     """
 
     def __init__(
         self,
-        owner: Owner,
+        owner: StreamContext,
         sock: socket.socket,
         stream_id: int,
         *,
@@ -91,7 +91,7 @@ class Stream:
         timeout_us: int = 0,
         stallout_us: int = 0,
     ) -> None:
-        """options, proxy, model_seed: a client's. timeout_us, stallout_us: 0 for none."""
+        """Create a stream. options, proxy, model_seed: of a client; timeouts: 0 for none."""
         self.owner = owner
         self.sock = sock
         self.fd = sock.fileno()
@@ -132,24 +132,25 @@ class Stream:
         self._asked: wire.Command | None = None
 
     def _follow(self, model: MarkovModel, mine: Event) -> None:
-        """Send as a packet model says; TGen's own says nothing but "at once" where sizes do."""
+        """Send according to a packet model. TGen's own model has no effect if sizes are given."""
         if model is not INTERNAL_PACKET_MODEL or not self.sending.wanted_bytes:
             self.sending.schedule = PacketSchedule(MarkovWalk(model, self.model_seed), mine)
 
     # --- events
 
     def begin(self) -> None:
-        """Go on as far as possible after connect() or accept(), without waiting for an event."""
+        """Proceed as far as possible after connect() or accept(), without waiting for an event."""
         if self.options is None:
             self._connected()
         elif self.transport.greeting:
-            # Over loopback a connection is there at once; if not, this says "try again".
+            # Over loopback a connection is established immediately; otherwise this raises
+            # BlockingIOError.
             self._try_greeting()
         else:
             self.owner.want_writable(self)
 
     def on_event(self, events: int) -> None:
-        """React to epoll's events of the socket."""
+        """Handle epoll's events of the socket."""
         if self.transport.state is _CONNECT:
             if events & _HANGUP:
                 self._fail_transport(TransportFault.CONNECT)
@@ -163,7 +164,7 @@ class Stream:
             if events & _HANGUP:
                 self.sending.end_pause()
             self.sending.send()
-            # A peer may have answered before it was asked; no event will say so again.
+            # A peer may have answered before the request, and no event will report this again.
             self.process()
         if not self.over and events & _HANGUP:
             if self.receiving.state not in (ReceiveState.NONE, ReceiveState.SUCCESS):
@@ -171,7 +172,7 @@ class Stream:
             self._fail(StreamFault.MISC)
 
     def check_timeouts(self) -> None:
-        """End the stream if it is too old, or stalled; TGen looks at each heartbeat."""
+        """End the stream if it is too old or has stalled, which TGen checks at each heartbeat."""
         if self.over:
             return
         now = self.owner.now_us
@@ -205,7 +206,7 @@ class Stream:
     # --- the transport
 
     def _try_greeting(self) -> None:
-        """Greet the proxy if connect() has succeeded at once, as it does over loopback."""
+        """Greet the proxy if connect() has succeeded immediately, as it does over loopback."""
         try:
             sent = self.sock.send(self.transport.greeting, _DONTWAIT)
         except BlockingIOError:
@@ -217,7 +218,7 @@ class Stream:
             self.sending.went_out(sent)
 
     def _connected(self) -> None:
-        """The connection is there, to the proxy or to the other TGen."""
+        """Handle an established connection to the proxy or to the other TGen."""
         self.progress = self.owner.now_us
         self.transport.connected(self.progress)
         if self.transport.greeting:
@@ -241,7 +242,7 @@ class Stream:
             self._open()
 
     def _open(self) -> None:
-        """The connection to the other TGen is there: its protocol begins."""
+        """Start TGen's protocol on the established connection to the other TGen."""
         self.progress = self.owner.now_us
         options = self.options
         if options is not None:
@@ -262,24 +263,24 @@ class Stream:
     # --- the protocol
 
     def process(self) -> None:
-        """Go through the states as far as the bytes at hand allow."""
+        """Advance through the states as far as the available bytes allow."""
         receiving = self.receiving
         while not self.over:
             transport_state, state = self.transport.state, receiving.state
-            at_hand = len(receiving.buffer)
+            available = len(receiving.buffer)
             if transport_state is not _OPEN:
                 self._process_answer_of_proxy()
             elif (step := _STEPS.get(state)) is not None:
                 step(self)
             if (
                 receiving.state is state
-                and len(receiving.buffer) == at_hand
+                and len(receiving.buffer) == available
                 and self.transport.state is transport_state
             ):
                 return
 
     def _line(self) -> bytes | None:
-        """Take a line without its end; None where it is not all there."""
+        """Remove a line from the buffer. Return it without its end, or None if incomplete."""
         buffer = self.receiving.buffer
         end = buffer.find(b"\n", 0, MAX_LINE_BYTES)
         if end < 0:
@@ -292,12 +293,12 @@ class Stream:
 
     def _process_password(self) -> None:
         buffer = self.receiving.buffer
-        at_hand = bytes(buffer[: len(wire.AUTH_BYTES)])
+        available = bytes(buffer[: len(wire.AUTH_BYTES)])
         password = wire.AUTH_BYTES[:-1]
-        if at_hand[: len(password)] != password[: len(at_hand)]:
+        if available[: len(password)] != password[: len(available)]:
             self._fail_to_receive(StreamFault.AUTH)
-        elif len(at_hand) == len(wire.AUTH_BYTES):
-            del buffer[: len(at_hand)]
+        elif len(available) == len(wire.AUTH_BYTES):
+            del buffer[: len(available)]
             self.receiving.state = ReceiveState.HEADER
 
     def _process_header(self) -> None:
@@ -310,7 +311,7 @@ class Stream:
             self._take_response(line)
 
     def _take_response(self, line: bytes) -> None:
-        """Learn, as a client, what the server says to the command."""
+        """As a client, handle the server's response to the command."""
         try:
             self.peer_name = wire.parse_response(line)
         except wire.HeaderError as error:
@@ -321,7 +322,7 @@ class Stream:
         self._expect_payload()
 
     def _take_command(self, line: bytes) -> None:
-        """Learn, as a server, what the client asks for."""
+        """As a server, handle the client's command."""
         try:
             asked = wire.parse_command(line)
         except wire.HeaderError as error:
@@ -341,7 +342,7 @@ class Stream:
         self._process_model()
 
     def _refuse(self, fault: StreamFault) -> None:
-        """Tell the client what is wrong with its command, if that can be done at once, and end."""
+        """Send the client the error in its command, if that is possible immediately, and end."""
         self.sending.state = SendState.RESPONSE
         with contextlib.suppress(OSError):
             self.sending.send_last_message(wire.response(self.owner.name, fault))
@@ -350,7 +351,7 @@ class Stream:
         self._fail_to_receive(fault)
 
     def _process_model(self) -> None:
-        """Learn, as a server, by which model to send."""
+        """As a server, select the packet model."""
         asked, owner = self._asked, self.owner
         assert asked is not None
         model: MarkovModel | None
@@ -420,9 +421,10 @@ class Stream:
     # --- the end
 
     def end_if_complete(self) -> None:
-        """End the stream if both directions have come to theirs."""
+        """End the stream if both directions have ended."""
         receiving, schedule = self.receiving, self.sending.schedule
-        # A model's end says what was to come: a client that expects nothing waits for no response.
+        # The model determines how much was to be received: a client that expects nothing does not
+        # wait for the response.
         if (
             receiving.wanted_bytes == 0
             and receiving.state is not ReceiveState.ERROR
@@ -435,7 +437,7 @@ class Stream:
             self._finish()
 
     def end_of_file(self) -> None:
-        """The other side has closed the connection, which is too early in any case."""
+        """Handle the end of file: the other side has closed the connection too early."""
         if self.transport.state is not _OPEN:
             self._fail_transport(TransportFault.READ)
             return
@@ -444,14 +446,15 @@ class Stream:
         self._fail_to_receive(StreamFault.END_OF_FILE)
 
     def read_failed(self, error: OSError) -> None:
-        """The kernel reports an error on reading."""
+        """Handle a read error."""
         if self.transport.state is not _OPEN:
             self._fail_transport(TransportFault.READ)
             return
         self.transport.fail(TransportFault.READ)
         self.receiving.state, self.fault = ReceiveState.ERROR, StreamFault.READ
         self.owner.log.critical(*log_lines.read_failed(self, error))
-        # A server is busy writing when a connection breaks: TGen then tries, and that error stays.
+        # A server is usually writing when a connection breaks. TGen then tries to write, and keeps
+        # that error.
         if self.sending.state in (SendState.RESPONSE, SendState.PAYLOAD, SendState.CHECKSUM):
             self.sending.end_pause()
             self.sending.send()
@@ -459,7 +462,7 @@ class Stream:
             self._fail(StreamFault.READ)
 
     def write_failed(self, error: OSError) -> None:
-        """The kernel reports an error on writing."""
+        """Handle a write error."""
         if self.transport.state is not _OPEN and self.fault is StreamFault.NONE:
             self._fail_transport(TransportFault.WRITE)
             return
@@ -491,7 +494,7 @@ class Stream:
         self.owner.stream_ended(self)
 
     def log_status(self) -> None:
-        """Say how far the payload is."""
+        """Log the progress of the payload."""
         self.owner.log.info(*log_lines.status(self))
 
 

@@ -1,4 +1,4 @@
-"""The file that tells the driver which hosts to play.
+"""Read the file with the hosts that the driver plays.
 
 A JSON object::
 
@@ -7,17 +7,20 @@ A JSON object::
                 "log": "/.../tgen.1000.stdout", "netns": "/run/netns/web1client",
                 "address": "11.0.0.5"}]}
 
-Times count from ``epoch_unix_s`` on the wall clock. A host's ``netns`` is null for the process's
-own network, its ``address`` may be null; with ``bind`` all its sockets have that address on their
-own side (TGen's environment variable TGENIP). These keys may be left out:
+Times are relative to ``epoch_unix_s`` of the wall clock. A host's ``netns`` is null for the
+process's own network, and its ``address`` may be null. With ``bind``, all its sockets use this
+local address (TGen's environment variable TGENIP). The following keys are optional.
 
-``names``: name -> IPv4 address of hosts that are not played here, to resolve them without asking
-the system and to name them in the servers' logs.
-``receive_low_water_bytes``: how much of a payload is worth a wake-up (default 1: every arrival).
-More is for hosts whose loopback acknowledges each segment at once (``ip route ... quickack 1``);
-elsewhere the sender would wait for delayed acknowledgements that TGen's reading would set off.
-``flush_interval_ms``: after how much simulated time a log line is on disk at the latest (default
-10000).
+``names``: name -> IPv4 address of hosts that are not played here, to resolve them without the
+system's resolver and to name them in the servers' logs.
+
+``receive_low_water_bytes``: the number of payload bytes that wake up the process (default 1: every
+arrival). Use more only for hosts whose loopback acknowledges each segment immediately (``ip route
+... quickack 1``); otherwise the sender would wait for delayed acknowledgements that reads like
+TGen's would trigger.
+
+``flush_interval_ms``: the maximum simulated time until a log line is on disk (default 10000).
+
 ``verify_payload``: whether to compare the payload's MD5 sum with the sender's (default false).
 """
 
@@ -37,9 +40,10 @@ FORMAT = 1
 
 @dataclass(frozen=True)
 class HostEntry:
-    """One host. start_ms counts from the file's epoch.
+    """One host. start_ms is relative to the file's epoch.
 
-    directory: where TGen would be started, from which paths of models count; None: the graph's.
+    directory: the directory that TGen would be started in, the base of models' paths; None for the
+    graph's directory.
     """
 
     name: str
@@ -53,13 +57,13 @@ class HostEntry:
 
     @property
     def start_directory(self) -> Path:
-        """Where paths of models count from."""
+        """The base of models' paths."""
         return self.directory or self.graph.parent
 
 
 @dataclass(frozen=True)
 class TrafficFile:
-    """All hosts, and what they share."""
+    """All hosts, and the parameters that they share."""
 
     seed: int
     epoch_unix_s: int
@@ -72,7 +76,7 @@ class TrafficFile:
 
 
 def load_traffic_file(path: Path) -> TrafficFile:
-    """Read one. Raises UserError that names the key that is wrong."""
+    """Read a traffic file. Raises UserError with the invalid key."""
     try:
         data = json.loads(path.read_bytes())
     except OSError as error:
@@ -95,7 +99,7 @@ def _traffic_file(data: Any) -> TrafficFile:
     )
     if data["format"] != FORMAT:
         raise ValueError(f"format {data['format']!r} is not known; this driver reads {FORMAT}")
-    hosts = _of(data, "hosts", where, list)
+    hosts = _typed(data, "hosts", where, list)
     traffic = TrafficFile(
         seed=_integer(data, "seed", where),
         epoch_unix_s=_integer(data, "epoch_unix_s", where, minimum=0),
@@ -108,7 +112,7 @@ def _traffic_file(data: Any) -> TrafficFile:
         flush_interval_ms=_integer(
             {"flush_interval_ms": 10_000, **data}, "flush_interval_ms", where, minimum=1
         ),
-        verify_payload=_of({"verify_payload": False, **data}, "verify_payload", where, bool),
+        verify_payload=_typed({"verify_payload": False, **data}, "verify_payload", where, bool),
     )
     for what, get in _UNIQUE.items():
         seen: set[str] = set()
@@ -128,7 +132,7 @@ _UNIQUE: dict[str, Callable[[HostEntry], str]] = {
 def _host(data: Any, where: str) -> HostEntry:
     optional = {"netns", "address", "bind", "directory"}
     _check_keys(data, where, {"name", "graph", "start_ms", "log"}, optional)
-    name = _of(data, "name", where, str)
+    name = _typed(data, "name", where, str)
     if not name or any(character in name for character in " ,[]=\n"):
         raise ValueError(f"{where}: {name!r} cannot be a host's name")
     netns, address, bind = data.get("netns"), data.get("address"), data.get("bind")
@@ -136,13 +140,13 @@ def _host(data: Any, where: str) -> HostEntry:
         raise ValueError(f"{where}: netns must be a path or null")
     return HostEntry(
         name=name,
-        graph=Path(_of(data, "graph", where, str)),
+        graph=Path(_typed(data, "graph", where, str)),
         start_ms=_integer(data, "start_ms", where, minimum=0),
-        log=Path(_of(data, "log", where, str)),
+        log=Path(_typed(data, "log", where, str)),
         netns=netns,
         address=None if address is None else _address(address, where),
         bind=None if bind is None else _address(bind, where),
-        directory=Path(_of(data, "directory", where, str)) if "directory" in data else None,
+        directory=Path(_typed(data, "directory", where, str)) if "directory" in data else None,
     )
 
 
@@ -169,7 +173,7 @@ def _check_keys(data: Any, where: str, required: set[str], optional: set[str]) -
         raise ValueError(f"{where} has the unknown key {', '.join(sorted(unknown))}")
 
 
-def _of(data: dict[str, Any], key: str, where: str, kind: type) -> Any:
+def _typed(data: dict[str, Any], key: str, where: str, kind: type) -> Any:
     if not isinstance(data[key], kind):
         raise ValueError(f"{where}: {key} must be a {kind.__name__}")
     return data[key]

@@ -1,7 +1,7 @@
 """The transport below a stream: a TCP connection to the other TGen (tgen-transport.c).
 
-A transport neither waits nor moves bytes. Its stream does, tells it what happened, and sends what
-it returns. With a proxy in between it is a `SocksTransport` (socks.py).
+A transport neither waits nor transfers bytes. Its stream does this, reports events to the transport
+and sends the bytes that it returns. Behind a proxy it is a `SocksTransport` (socks.py).
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 class Address:
-    """A peer as TGen prints it: name, address, port. The address may come later."""
+    """A peer in TGen's notation: name, address, port. The address may be set later."""
 
     __slots__ = ("address", "name", "port")
 
@@ -27,19 +27,19 @@ class Address:
         self.port = port
 
     @classmethod
-    def of_peer(cls, peer: Peer) -> Address:
-        """Return the address of a peer named in a graph, not looked up yet."""
+    def from_peer(cls, peer: Peer) -> Address:
+        """Return the unresolved address of a peer in a graph."""
         if peer.name.lower() == "localhost":
             return cls("localhost", "127.0.0.1", peer.port)
         try:
             socket.inet_pton(socket.AF_INET, peer.name)
         except (OSError, ValueError):
             return cls(peer.name, None, peer.port)
-        return cls.of_ip(peer.name, peer.port)
+        return cls.from_ip(peer.name, peer.port)
 
     @classmethod
-    def of_ip(cls, address: str, port: int) -> Address:
-        """Return an address that was never a name."""
+    def from_ip(cls, address: str, port: int) -> Address:
+        """Return an address without a name."""
         return cls("localhost" if address == "127.0.0.1" else None, address, port)
 
     def __str__(self) -> str:
@@ -47,7 +47,7 @@ class Address:
 
 
 class HandshakeError(Exception):
-    """A proxy's answer that ends the transport; line: TGen's warning about it, if it has one."""
+    """A proxy's answer that ends the transport; line: TGen's warning about it, if any."""
 
     def __init__(self, fault: TransportFault, line: Line | None = None) -> None:
         super().__init__(str(fault))
@@ -56,9 +56,9 @@ class HandshakeError(Exception):
 
 
 class Transport:
-    """A connection without a proxy: open once it is there.
+    """A connection without a proxy, which is open when it is established.
 
-    Times are microseconds of the monotonic clock, as in TGen; None: has not happened.
+    Times are microseconds of the monotonic clock, as in TGen, None if they have not happened.
     """
 
     proxy: Address | None = None
@@ -77,35 +77,35 @@ class Transport:
 
     @property
     def local(self) -> Address:
-        """This end of the connection; nowhere where the socket has none."""
+        """The local address, empty if the socket has none."""
         try:
             address, port = self.sock.getsockname()[:2]
         except OSError:
             return Address(None, None, 0)
-        return Address.of_ip(address, port)
+        return Address.from_ip(address, port)
 
     @property
     def greeting(self) -> bytes:
-        """What is sent as soon as the connection is there; empty: nothing, it is open then."""
+        """The first message on an established connection; if empty, the transport is then open."""
         return b""
 
     def connected(self, now_us: int) -> None:
-        """Take note that the connection is there."""
+        """Record that the connection is established."""
         self.connected_at = now_us
         self.state = TransportState.OPEN
 
     def received(self, buffer: bytearray, now_us: int) -> bytes:
-        """Take the proxy's answer from the buffer; return what to send to the proxy next.
+        """Remove the proxy's answer from the buffer. Return the next message to the proxy.
 
-        Empty: nothing now. Raises HandshakeError.
+        The message is empty if there is none. Raises HandshakeError.
         """
         return b""
 
     def message_sent(self, now_us: int) -> bool:
-        """Take note that a whole message has gone out; whether it was one to the proxy."""
+        """Record that a whole message was sent. Return whether it was a message to the proxy."""
         return False
 
     def fail(self, fault: TransportFault) -> None:
-        """End in an error."""
+        """End with an error."""
         self.state = TransportState.ERROR
         self.fault = fault

@@ -1,8 +1,8 @@
-"""What TGen 1.1.2 writes on the wire besides payload (protocol version 2.0).
+"""The messages of TGen 1.1.2's protocol (version 2.0), except payload.
 
-A client sends a command line and, right after it, its Markov model as GraphML; the server answers
-with a response line. Then each side sends its payload, the payload's MD5 sum in a line of its own,
-and a closing line once the other's MD5 line has arrived. Payload is one letter, again and again.
+A client sends a command line and, immediately after it, its Markov model as GraphML. The server
+answers with a response line. Then each side sends its payload, a line with the payload's MD5 sum,
+and a closing line once the other side's MD5 line has arrived. Payload repeats one letter.
 """
 
 from __future__ import annotations
@@ -22,23 +22,23 @@ _PROTOCOL_VERSION = "2.0"
 FOOTER = b"FIN\n"
 
 PAYLOAD_LETTER = b"x"
-"""TGen draws a letter for every 32 KiB; Tor encrypts it anyway."""
+"""TGen draws a letter for every 32 KiB, but Tor encrypts it anyway."""
 
 MAX_MODEL_BYTES = 10 * 1024 * 1024
 
 MODEL_NAME = INTERNAL_PACKET_MODEL.name
 
-# The text is as igraph writes it, because its length is part of the load.
+# The text has igraph's format, because its length is part of the load.
 MODEL = igraph_text(INTERNAL_PACKET_MODEL.graph)
 
 
 @dataclass(frozen=True)
 class Command:
-    """A client's wish, as its server sees it.
+    """A client's request as its server sees it.
 
-    receive_bytes, send_bytes: of payload. 0: until the model ends, and None: not even a checksum is
-    exchanged. model_path: where the server has the model; None where its text follows, of
-    model_bytes.
+    receive_bytes, send_bytes: payload sizes. 0: until the model ends; None: not even a checksum is
+    exchanged. model_path: the server's path of the model, or None if its text of model_bytes
+    follows.
     """
 
     hostname: str
@@ -52,7 +52,7 @@ class Command:
 
 
 class HeaderError(Exception):
-    """A command or response that TGen refuses."""
+    """A command or response that TGen rejects."""
 
     def __init__(self, fault: StreamFault) -> None:
         super().__init__(str(fault))
@@ -69,7 +69,7 @@ def command(
     model: MarkovModel = INTERNAL_PACKET_MODEL,
     model_path: str | None = None,
 ) -> bytes:
-    """Return a client's first message, with its model or, if it has one, the model's path."""
+    """Return a client's first message, with its model or the model's path."""
     line = (
         f" PROTOCOL_VERSION={_PROTOCOL_VERSION} HOSTNAME={hostname} TRANSFER_ID={transfer_id}"
         f" SEND_SIZE={send_bytes} RECV_SIZE={recv_bytes}"
@@ -82,14 +82,14 @@ def command(
 
 
 def response(hostname: str, fault: StreamFault = StreamFault.NONE) -> bytes:
-    """Return a server's answer to a command; fault: what is wrong with it."""
+    """Return a server's answer to a command; fault: the error in the command."""
     line = f" PROTOCOL_VERSION={_PROTOCOL_VERSION} HOSTNAME={hostname} CODE={fault}\n"
     return _PASSWORD + line.encode()
 
 
 @functools.cache
 def payload_md5(size: int) -> str:
-    """Return the MD5 sum of a payload of ours."""
+    """Return the MD5 sum of a payload that this driver sends."""
     digest = hashlib.md5(usedforsecurity=False)
     block = PAYLOAD_LETTER * 2**16
     for _ in range(size // len(block)):
@@ -114,7 +114,7 @@ def parse_response(line: bytes) -> str:
 
 
 def parse_command(line: bytes) -> Command:
-    """Return what the rest of a client's line asks for. Raises HeaderError."""
+    """Parse the rest of a client's command line. Raises HeaderError."""
     pairs = _pairs(line)
     mode = pairs.get("MODEL_MODE", "graphml").lower()
     if not mode.startswith(("path", "grap")):
@@ -126,7 +126,7 @@ def parse_command(line: bytes) -> Command:
         if not 0 < model_bytes <= MAX_MODEL_BYTES:
             raise HeaderError(StreamFault.HEADER_MODEL_SIZE)
     elif not by_path:
-        # For TGen this is the error, whatever else may be missing.
+        # TGen reports this error even if other keys are missing, too.
         raise HeaderError(StreamFault.HEADER_MODEL_SIZE)
     required = {"PROTOCOL_VERSION", "HOSTNAME", "TRANSFER_ID", "SEND_SIZE", "RECV_SIZE"}
     required |= {"MODEL_NAME", "MODEL_SEED", "MODEL_MODE"}
