@@ -133,9 +133,10 @@ class RunSet(FormatModel):
         twice = [key for key, n in Counter(run.key for run in self.runs).items() if n > 1]
         if twice:
             raise ValueError(f"the run {' '.join(map(str, twice[0]))} occurs more than once")
-        keys = {(run.level, run.variant, run.seed) for run in self.runs}
+        runs = Counter((run.level, run.variant, run.seed) for run in self.runs)
         for value in self.values:
-            if (value.level, value.variant, value.seed) not in keys:
+            number_of_runs = runs[value.level, value.variant, value.seed]
+            if not number_of_runs:
                 raise ValueError(f"a value of {value.metric} does not belong to a run")
             quantity = self.catalogue.quantity(value.metric)
             if quantity is None:
@@ -217,6 +218,12 @@ class RunSet(FormatModel):
     def text(self) -> str:
         """Return the content of the file; equal sets give equal bytes."""
         return json.dumps(self.content(), indent=1, sort_keys=True, ensure_ascii=False) + "\n"
+
+
+def _is_mean(value: float | None, repeats: Sequence[float]) -> bool:
+    """Return whether a value is the arithmetic mean of some numbers, or their geometric one."""
+    means = [fmean(repeats), *([geometric_mean(repeats)] if min(repeats) > 0 else [])]
+    return value is not None and any(math.isclose(value, mean, rel_tol=1e-9) for mean in means)
 
 
 def values_from_statistics(statistics: Statistics) -> tuple[Value, ...]:

@@ -141,6 +141,18 @@ def test_a_parameter_that_tor_does_not_read_is_refused_before_a_run(with_old_tor
     )
 
 
+def test_a_parameter_that_one_of_the_tors_reads_is_accepted(
+    with_old_tor: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    bench = with_old_tor({})
+    patched = BuiltTor("own", Path("tor-own"), "b" * 64, "0.4.5.9", {})
+    monkeypatch.setattr(BuiltTor, "unread_parameters", lambda self, names: ["cc_alg"])
+    bench.programs = {**bench.programs, "tor-own": patched}
+    assert bench._describe_unread({"cc_alg": 2, "own-parameter": 5}) == [
+        "cc_alg: Tor 0.4.5.9 (own), Tor 0.4.5.9 (stock) does not read this parameter"
+    ]
+
+
 def test_an_experiment_without_tor_has_no_options_to_check(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(benches, "open_engine", lambda *args, **more: None)
     monkeypatch.setattr(PeersBench, "build", lambda self, say: {})
