@@ -145,7 +145,7 @@ class Override:
 
     @property
     def remedies(self) -> tuple[str, ...]:
-        """The values of the option with which Tor reads it whatever else is set."""
+        """The values of the option that a message proposes: those that suffice."""
         return tuple(one for one in self.harmless if not one.startswith("!"))
 
 

@@ -117,7 +117,13 @@ class Bench(ABC):
         if not self._tors:
             return
         levels = [self.settings(level).tor for level in self.experiment.levels]
-        voted = {name: value for tor in levels for name, value in tor.consensus_params.items()}
+        # Levels may differ in a value: one that is not 0 suffices.
+        voted = {
+            name: value
+            for tor in levels
+            for name, value in tor.consensus_params.items()
+            if value != 0
+        }
         options = [
             (tor, f"tor.torrc.{group}", option)
             for tor in self._tors
